@@ -30,7 +30,7 @@ async fn serve() {
     let bus = Arc::new(PostgresBus::new(&PostgresOptions::new(url.as_str())).unwrap());
     let env = Env { clock: Arc::clone(&clock) as _, ..Env::system() };
     let auth = Auth::new().roles(["admin", "member"]).default_role("member").env(env).configure(|config| {
-        config.auth.password.argon2 = Argon2Cost { m: 19_456, t: 2, p: 1 };
+        config.auth.password.argon2 = Argon2Cost::OF_TESTS;
         config.auth.session.cache_seconds = REMEMBERED.unsigned_abs();
         config.auth.session.bus = Some(bus);
         config.auth.admin_role = Some("admin".to_owned());

@@ -53,7 +53,7 @@ async fn app_at(store: Arc<dyn Store>, grace: u64, clock: Arc<FakeClock>) -> Run
     let env = Env { clock: Arc::clone(&clock) as _, ..Env::system() };
     let auth = Auth::new().refresh_tokens().roles(["admin", "member"]).default_role("member").env(env).configure(|config| {
         let auth = &mut config.auth;
-        auth.password.argon2 = Argon2Cost { m: 19_456, t: 2, p: 1 };
+        auth.password.argon2 = Argon2Cost::OF_TESTS;
         auth.password.history_count = 2;
         auth.refresh.grace_seconds = 60;
         auth.account_deletion.grace_seconds = grace;
