@@ -2,7 +2,6 @@
 
 use linchpin::Environment;
 
-use super::reader::Written;
 use super::{AuthConfig, AuthSection};
 use crate::identity::PrimaryField;
 use crate::mail::ConsoleMailer;
@@ -110,33 +109,6 @@ pub enum OnPasswordChange {
     RevokeAllAndReissue,
 }
 
-/// Reads the keys of this part.
-pub(super) fn read(w: &mut Written, out: &mut AuthConfig) {
-    let auth = &mut out.auth;
-    w.flag("auth.concealRegistration", &mut auth.conceal_registration);
-    let verification = &mut auth.email_verification;
-    w.flag("auth.emailVerification.enabled", &mut verification.enabled);
-    w.flag("auth.emailVerification.required", &mut verification.required);
-    w.number_into("auth.emailVerification.tokenSeconds", &mut verification.token_seconds);
-    verification.link_base_url = w.text("auth.emailVerification.linkBaseUrl");
-    let reset = &mut auth.password_reset;
-    reset.enabled = w.flag_if_written("auth.passwordReset.enabled");
-    w.number_into("auth.passwordReset.tokenSeconds", &mut reset.token_seconds);
-    reset.link_base_url = w.text("auth.passwordReset.linkBaseUrl");
-    let magic = &mut auth.magic_link;
-    w.flag("auth.magicLink.enabled", &mut magic.enabled);
-    w.number_into("auth.magicLink.tokenSeconds", &mut magic.token_seconds);
-    magic.link_base_url = w.text("auth.magicLink.linkBaseUrl");
-    w.flag("auth.magicLink.allowSignUp", &mut magic.allow_sign_up);
-    let deletion = &mut auth.account_deletion;
-    w.flag("auth.accountDeletion.enabled", &mut deletion.enabled);
-    w.number_into("auth.accountDeletion.graceSeconds", &mut deletion.grace_seconds);
-    deletion.link_base_url = w.text("auth.accountDeletion.linkBaseUrl");
-    w.number_into("auth.password.historyCount", &mut auth.password.history_count);
-    let changes = [("revokeOthers", OnPasswordChange::RevokeOthers), ("revokeAllAndReissue", OnPasswordChange::RevokeAllAndReissue)];
-    w.choice("auth.session.onPasswordChange", &changes, &mut auth.session.on_password_change);
-}
-
 impl AuthSection {
     /// Whether a forgotten password can be replaced: for the routes, for the pages and for whoever judges these settings. A mailer is
     /// not asked for, since there is no start without one where this is on.
@@ -167,16 +139,11 @@ pub(super) fn check(config: &mut AuthConfig, environment: Environment, mut wrong
         wrong("auth.concealRegistration", "needs auth.emailVerification.enabled, and accounts known by email address");
     }
     let mails = [
-        ("passwordReset", resets, &auth.password_reset.link_base_url, auth.password_reset.token_seconds),
-        (
-            "emailVerification",
-            auth.email_verification.enabled,
-            &auth.email_verification.link_base_url,
-            auth.email_verification.token_seconds,
-        ),
-        ("magicLink", auth.magic_link.enabled, &auth.magic_link.link_base_url, auth.magic_link.token_seconds),
+        ("passwordReset", resets, &auth.password_reset.link_base_url),
+        ("emailVerification", auth.email_verification.enabled, &auth.email_verification.link_base_url),
+        ("magicLink", auth.magic_link.enabled, &auth.magic_link.link_base_url),
     ];
-    for (section, _, link, seconds) in mails.into_iter().filter(|(_, enabled, _, _)| *enabled) {
+    for (section, _, link) in mails.into_iter().filter(|(_, enabled, _)| *enabled) {
         match auth.mailer {
             // Nothing but the page says that it is wanted.
             None if section == "passwordReset" && by_its_page => {
@@ -189,17 +156,11 @@ pub(super) fn check(config: &mut AuthConfig, environment: Environment, mut wrong
             let said = if link.is_some() { "must be" } else { "is required: it is" };
             wrong(&format!("auth.{section}.linkBaseUrl"), &page_of(section, said));
         }
-        if !(60..=604_800).contains(&seconds) {
-            wrong(&format!("auth.{section}.tokenSeconds"), "must be between 60 and 604800");
-        }
     }
     if auth.magic_link.allow_sign_up && auth.primary_field != PrimaryField::Email {
         wrong("auth.magicLink.allowSignUp", "needs accounts known by email address");
     }
     let deletion = &auth.account_deletion;
-    if deletion.grace_seconds > 31_536_000 {
-        wrong("auth.accountDeletion.graceSeconds", "must be between 0 and 31536000");
-    }
     // Who asked for a deletion is read from the audit when it is done.
     let least = if deletion.enabled { deletion.grace_seconds } else { 0 };
     if !(least..=315_360_000).contains(&auth.audit_retention_seconds) {
@@ -211,9 +172,6 @@ pub(super) fn check(config: &mut AuthConfig, environment: Environment, mut wrong
     let is_mailed = deletion.enabled && deletion.grace_seconds > 0 && deletion.link_base_url.is_some();
     if is_mailed && auth.mailer.is_none() {
         wrong("auth.accountDeletion.linkBaseUrl", &format!("{UNSENT}, or leave the page out"));
-    }
-    if auth.password.history_count > 24 {
-        wrong("auth.password.historyCount", "must be between 0 and 24");
     }
 }
 

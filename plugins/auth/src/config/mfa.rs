@@ -5,8 +5,6 @@ use std::sync::Arc;
 use linchpin::Environment;
 
 use super::AuthConfig;
-use super::reader::Written;
-use crate::otp;
 use crate::sms::SmsProvider;
 use crate::totp::{TotpAlgorithm, TotpRules};
 
@@ -148,53 +146,9 @@ impl std::fmt::Debug for SmsSection {
     }
 }
 
-/// Reads the keys of this part.
-pub(super) fn read(w: &mut Written, out: &mut AuthConfig) {
-    let mfa = &mut out.auth.mfa;
-    w.flag("auth.mfa.enabled", &mut mfa.enabled);
-    w.flag("auth.mfa.required", &mut mfa.required);
-    mfa.issuer = w.text("auth.mfa.issuer");
-    w.number_into("auth.mfa.challengeSeconds", &mut mfa.challenge_seconds);
-    w.number_into("auth.mfa.maxAttempts", &mut mfa.max_attempts);
-    w.number_into("auth.mfa.recoveryCodes", &mut mfa.recovery_codes);
-    w.number_into("auth.mfa.trustDeviceSeconds", &mut mfa.trust_device_seconds);
-    w.flag("auth.mfa.totp.enabled", &mut mfa.totp.enabled);
-    let algorithms = [TotpAlgorithm::Sha1, TotpAlgorithm::Sha256, TotpAlgorithm::Sha512].map(|one| (one.name(), one));
-    w.choice("auth.mfa.totp.algorithm", &algorithms, &mut mfa.totp.algorithm);
-    w.number_into("auth.mfa.totp.digits", &mut mfa.totp.digits);
-    w.number_into("auth.mfa.totp.period", &mut mfa.totp.period);
-    w.number_into("auth.mfa.totp.window", &mut mfa.totp.window);
-    w.flag("auth.mfa.emailOtp.enabled", &mut mfa.email_otp.enabled);
-    w.number_into("auth.mfa.emailOtp.digits", &mut mfa.email_otp.digits);
-    w.number_into("auth.mfa.emailOtp.seconds", &mut mfa.email_otp.seconds);
-    w.flag("auth.mfa.sms.enabled", &mut mfa.sms.enabled);
-    w.number_into("auth.mfa.sms.digits", &mut mfa.sms.digits);
-    w.number_into("auth.mfa.sms.seconds", &mut mfa.sms.seconds);
-    mfa.sms.host = w.text("auth.mfa.sms.host");
-}
-
 /// Judges them.
 pub(super) fn check(config: &AuthConfig, environment: Environment, mut wrong: impl FnMut(&str, &str)) {
-    let (mfa, step_up) = (&config.auth.mfa, &config.auth.step_up);
-    let mut between = |key: &str, number: u64, range: std::ops::RangeInclusive<u64>| {
-        if !range.contains(&number) {
-            wrong(key, &format!("must be between {} and {}", range.start(), range.end()));
-        }
-    };
-    between("auth.stepUp.maxAgeSeconds", step_up.max_age_seconds, 30..=86_400);
-    between("auth.stepUp.accountMaxAgeSeconds", step_up.account_max_age_seconds, 30..=86_400);
-    between("auth.mfa.challengeSeconds", mfa.challenge_seconds, 60..=900);
-    between("auth.mfa.maxAttempts", mfa.max_attempts, 1..=10);
-    between("auth.mfa.recoveryCodes", mfa.recovery_codes, 1..=50);
-    between("auth.mfa.trustDeviceSeconds", mfa.trust_device_seconds, 0..=15_552_000);
-    between("auth.mfa.totp.digits", mfa.totp.digits, 6..=8);
-    between("auth.mfa.totp.period", mfa.totp.period, 15..=120);
-    between("auth.mfa.totp.window", mfa.totp.window, 0..=1);
-    let digits = u64::from(*otp::DIGITS.start())..=u64::from(*otp::DIGITS.end());
-    for (key, digits_of, seconds) in [("emailOtp", mfa.email_otp.digits, mfa.email_otp.seconds), ("sms", mfa.sms.digits, mfa.sms.seconds)] {
-        between(&format!("auth.mfa.{key}.digits"), digits_of, digits.clone());
-        between(&format!("auth.mfa.{key}.seconds"), seconds, 30..=600);
-    }
+    let mfa = &config.auth.mfa;
     if mfa.required && !mfa.enabled {
         wrong("auth.mfa.required", "needs auth.mfa.enabled");
     }

@@ -10,6 +10,8 @@ mod passkeys;
 mod production;
 mod read;
 mod reader;
+mod table;
+mod words;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

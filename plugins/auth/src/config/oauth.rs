@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use linchpin::Environment;
 
-use super::AuthConfig;
 use super::reader::Written;
+use super::{AuthConfig, AuthSection, table};
 use crate::oauth::Provider;
 #[cfg(feature = "providers")]
 use crate::oauth::preset;
@@ -132,40 +132,25 @@ const KEYS: [&str; 13] = [
     "baseUrl",
 ];
 
-/// Reads the keys of this part.
-pub(super) fn read(w: &mut Written, out: &mut AuthConfig) {
-    let auth = &mut out.auth;
-    auth.public_url = w.text("auth.publicUrl");
-    let oauth = &mut auth.oauth;
-    if let Some(target) = w.text("auth.oauth.postRedirect") {
-        oauth.post_redirect = target;
-    }
-    if let Some(origins) = w.list("auth.oauth.allowedRedirectOrigins") {
-        oauth.allowed_redirect_origins = origins;
-    }
-    w.choice("auth.oauth.linking", &[("never", Linking::Never), ("verified", Linking::Verified)], &mut oauth.linking);
-    w.flag("auth.oauth.allowSignUp", &mut oauth.allow_sign_up);
+/// Reads the providers.
+pub(super) fn read(w: &mut Written, auth: &mut AuthSection) {
     for id in w.below("auth.oauth", &KEYS) {
+        let mut provider = ProviderSection::default();
         let key = |name: &str| format!("auth.oauth.{id}.{name}");
-        let mut provider = ProviderSection {
-            client_id: w.text(&key("clientId")).unwrap_or_default(),
-            client_secret: w.text(&key("clientSecret")).map(SecretText::new),
-            redirect_uri: w.text(&key("redirectUri")),
-            scopes: w.list(&key("scopes")),
-            trust_email: w.flag_if_written(&key("trustEmail")),
-            name: w.text(&key("name")),
-            issuer: w.text(&key("issuer")),
-            tenant: w.text(&key("tenant")),
-            team_id: w.text(&key("teamId")),
-            key_id: w.text(&key("keyId")),
-            private_key: w.text(&key("privateKey")).map(SecretText::new),
-            base_url: w.text(&key("baseUrl")),
-            ..ProviderSection::default()
-        };
-        let mut mode = None;
-        w.choice(&key("responseMode"), &[("query", Some(ResponseMode::Query)), ("form_post", Some(ResponseMode::FormPost))], &mut mode);
-        provider.response_mode = mode;
-        oauth.providers.insert(id, provider);
+        table::read(w, &key("clientId"), &mut provider.client_id);
+        table::read(w, &key("clientSecret"), &mut provider.client_secret);
+        table::read(w, &key("redirectUri"), &mut provider.redirect_uri);
+        table::read(w, &key("scopes"), &mut provider.scopes);
+        table::read(w, &key("trustEmail"), &mut provider.trust_email);
+        table::read(w, &key("name"), &mut provider.name);
+        table::read(w, &key("issuer"), &mut provider.issuer);
+        table::read(w, &key("responseMode"), &mut provider.response_mode);
+        table::read(w, &key("tenant"), &mut provider.tenant);
+        table::read(w, &key("teamId"), &mut provider.team_id);
+        table::read(w, &key("keyId"), &mut provider.key_id);
+        table::read(w, &key("privateKey"), &mut provider.private_key);
+        table::read(w, &key("baseUrl"), &mut provider.base_url);
+        auth.oauth.providers.insert(id, provider);
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use linchpin::Environment;
 
 use super::reader::Written;
-use super::{AuthConfig, Transport};
+use super::{AuthConfig, AuthSection, Transport};
 use crate::return_target::ReturnTarget;
 use crate::routes::pages::BASE;
 
@@ -39,15 +39,12 @@ pub struct PagesSection {
     pub theme: BTreeMap<String, String>,
 }
 
-/// Reads the keys of this part.
-pub(super) fn read(w: &mut Written, out: &mut AuthConfig) {
-    let pages = &mut out.auth.pages;
-    pages.enabled = w.flag_if_written("auth.pages.enabled");
-    pages.home = w.text("auth.pages.home");
+/// Reads the theme.
+pub(super) fn read(w: &mut Written, auth: &mut AuthSection) {
     for name in NAMES {
         let key: String = name.split('-').enumerate().map(|(at, part)| if at == 0 { part.to_owned() } else { capital(part) }).collect();
         if let Some(value) = w.text(&format!("auth.pages.theme.{key}")) {
-            pages.theme.insert(name.to_owned(), value);
+            auth.pages.theme.insert(name.to_owned(), value);
         }
     }
 }

@@ -4,7 +4,6 @@ use linchpin::Environment;
 use url::Url;
 
 use super::AuthConfig;
-use super::reader::Written;
 
 /// Whether an authenticator has to verify who uses it, by a PIN or a finger: `passkeys.userVerification`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,23 +59,6 @@ impl Default for PasskeySection {
     }
 }
 
-/// Reads the keys of this part.
-pub(super) fn read(w: &mut Written, out: &mut AuthConfig) {
-    let passkeys = &mut out.auth.passkeys;
-    w.flag("auth.passkeys.enabled", &mut passkeys.enabled);
-    passkeys.rp_name = w.text("auth.passkeys.rpName");
-    if let Some(id) = w.text("auth.passkeys.rpId") {
-        passkeys.rp_id = id;
-    }
-    if let Some(origins) = w.list("auth.passkeys.origins") {
-        passkeys.origins = origins;
-    }
-    w.flag("auth.passkeys.primary", &mut passkeys.primary);
-    let words = [("required", UserVerification::Required), ("preferred", UserVerification::Preferred)];
-    w.choice("auth.passkeys.userVerification", &words, &mut passkeys.user_verification);
-    w.number_into("auth.passkeys.timeoutMs", &mut passkeys.timeout_ms);
-}
-
 /// Judges them, and says where pages may ask for passkeys unless it is said.
 pub(super) fn check(config: &mut AuthConfig, environment: Environment, mut wrong: impl FnMut(&str, &str)) {
     let passkeys = &mut config.auth.passkeys;
@@ -95,9 +77,6 @@ pub(super) fn check(config: &mut AuthConfig, environment: Environment, mut wrong
         if !is_origin_of(origin, id, environment) {
             wrong("auth.passkeys.origins", &format!("`{origin}` must be https:// and {id} or a subdomain of it, with a port perhaps"));
         }
-    }
-    if !(10_000..=600_000).contains(&passkeys.timeout_ms) {
-        wrong("auth.passkeys.timeoutMs", "must be between 10000 and 600000");
     }
     if passkeys.rp_name.as_deref().is_some_and(|name| name.is_empty() || name.chars().count() > 64) {
         wrong("auth.passkeys.rpName", "must have 1 to 64 characters");
@@ -159,9 +138,9 @@ mod tests {
         let (wrong, origins) = problems(serde_json::json!({ "auth": { "passkeys": { "enabled": true, "rpId": "app.test" } } }));
         assert_eq!((wrong, origins), (vec![], vec!["https://app.test".to_owned()]));
         let (wrong, _) = problems(serde_json::json!({ "auth": { "passkeys": {
-            "enabled": true, "rpId": "app.test", "rpName": "", "origins": ["https://evil.test"], "timeoutMs": 1, "userVerification": "maybe",
+            "enabled": true, "rpId": "app.test", "rpName": "", "origins": ["https://evil.test"], "userVerification": "maybe",
         } } }));
-        for key in ["origins", "timeoutMs", "userVerification", "rpName"] {
+        for key in ["origins", "userVerification", "rpName"] {
             assert!(wrong.contains(&format!("auth.passkeys.{key}")), "{key} in {wrong:?}");
         }
         assert_eq!(problems(serde_json::json!({ "auth": { "passkeys": { "enabled": true } } })).0, ["auth.passkeys.rpId"]);

@@ -7,9 +7,57 @@ use linchpin::Problem;
 use serde_json::Value;
 
 use crate::identity::TrustProxy;
+use crate::secret::SecretText;
 
 /// How the variables of the plugin begin.
 pub(crate) const VARIABLES: [&str; 2] = ["LINCHPIN_AUTH_", "LINCHPIN_SECURITY_"];
+
+/// A value that a setting can have.
+pub(crate) trait Readable: Sized {
+    /// Reads it, if it was written. A value of another form is noted as a mistake.
+    fn read(written: &mut Written, key: &str) -> Option<Self>;
+}
+
+/// A setting that is one of several words.
+pub(crate) trait Words: Copy + 'static {
+    /// Each word, and what it stands for.
+    const WORDS: &'static [(&'static str, Self)];
+}
+
+impl<T: Words> Readable for T {
+    fn read(written: &mut Written, key: &str) -> Option<Self> {
+        written.word(key)
+    }
+}
+
+impl<T: Readable> Readable for Option<T> {
+    fn read(written: &mut Written, key: &str) -> Option<Self> {
+        T::read(written, key).map(Some)
+    }
+}
+
+macro_rules! readable {
+    ($($type:ty, $read:expr;)+) => {
+        $(impl Readable for $type {
+            fn read(written: &mut Written, key: &str) -> Option<Self> {
+                let read: fn(&mut Written, &str) -> Option<Self> = $read;
+                read(written, key)
+            }
+        })+
+    };
+}
+
+readable! {
+    bool, Written::flag;
+    u64, Written::number;
+    // A number that is too large for its field is out of bounds as well.
+    u32, |written, key| written.number(key).map(|number| u32::try_from(number).unwrap_or(u32::MAX));
+    String, Written::text;
+    Vec<String>, Written::list;
+    Vec<SecretText>, |written, key| Some(written.list(key)?.into_iter().map(SecretText::new).collect());
+    SecretText, |written, key| written.text(key).map(SecretText::new);
+    TrustProxy, Written::trust;
+}
 
 /// What was written, key by key.
 #[derive(Debug, Default)]
@@ -57,15 +105,8 @@ impl Written {
         }
     }
 
-    /// `true` or `false`.
-    pub(crate) fn flag(&mut self, key: &str, into: &mut bool) {
-        if let Some(read) = self.flag_if_written(key) {
-            *into = read;
-        }
-    }
-
     /// `true` or `false`, if one was written.
-    pub(crate) fn flag_if_written(&mut self, key: &str) -> Option<bool> {
+    pub(crate) fn flag(&mut self, key: &str) -> Option<bool> {
         match self.take(key) {
             None => None,
             Some((_, Value::Bool(flag))) => Some(flag),
@@ -86,13 +127,6 @@ impl Written {
                 text.parse().ok().or_else(|| self.wrong(at, "must be a whole number that is not negative"))
             }
             (at, _) => self.wrong(at, "must be a whole number that is not negative"),
-        }
-    }
-
-    /// A whole number for a setting.
-    pub(crate) fn number_into(&mut self, key: &str, into: &mut u64) {
-        if let Some(read) = self.number(key) {
-            *into = read;
         }
     }
 
@@ -139,16 +173,14 @@ impl Written {
         objects.or_else(|| self.wrong(at, "must be a list of objects"))
     }
 
-    /// One of some words.
-    pub(crate) fn choice<T: Copy>(&mut self, key: &str, words: &[(&str, T)], into: &mut T) {
-        let Some(text) = self.text(key) else { return };
-        match words.iter().find(|(word, _)| *word == text) {
-            Some((_, value)) => *into = *value,
-            None => {
-                let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-                self.wrong::<()>(key, format!("must be one of {}", known.join(", ")));
-            }
-        }
+    /// One of several words, if one was written.
+    pub(crate) fn word<T: Words>(&mut self, key: &str) -> Option<T> {
+        let text = self.text(key)?;
+        let found = T::WORDS.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
+        found.or_else(|| {
+            let known: Vec<&str> = T::WORDS.iter().map(|(word, _)| *word).collect();
+            self.wrong(key, format!("must be one of {}", known.join(", ")))
+        })
     }
 
     /// The names that stand below a key and in front of one of these: `google` of `auth.oauth.google.clientId`. In a variable, whose
@@ -252,8 +284,7 @@ mod tests {
         let mut written = Written::file(&json!({ "auth": { "mount": 7, "session": { "idleSeconds": -1, "idle": 3 }, "on": "yes" } }));
         assert_eq!(written.text("auth.mount"), None);
         assert_eq!(written.number("auth.session.idleSeconds"), None);
-        let mut on = false;
-        written.flag("auth.on", &mut on);
+        assert_eq!(written.flag("auth.on"), None);
         let problems = written.finish();
         let keys: Vec<&str> = problems.iter().map(|p| p.path.as_str()).collect();
         assert_eq!(keys, ["auth.mount", "auth.session.idleSeconds", "auth.on", "auth.session.idle"]);
