@@ -1,6 +1,5 @@
 //! Linchpin: declare entities and operations as annotated Rust; get checked adapters, HTTP routes and durable stores.
 
-mod actor;
 #[cfg(feature = "server")]
 mod address;
 #[cfg(feature = "server")]
@@ -9,64 +8,53 @@ mod app;
 pub mod audit;
 #[cfg(feature = "server")]
 mod auth;
-mod context;
 mod cx;
-pub mod entity;
-mod error;
 #[cfg(feature = "server")]
 pub mod event;
-pub mod filter;
 pub mod http;
-mod json;
 #[cfg(feature = "server")]
 pub mod openapi;
 pub mod operation;
-mod package;
 #[cfg(feature = "server")]
 pub mod permission;
 pub mod prelude;
 #[cfg(feature = "server")]
 pub mod resource;
-mod roles;
 #[cfg(feature = "server")]
 pub mod search;
-mod steady;
 pub mod store;
 #[cfg(feature = "server")]
 pub mod testing;
-mod timestamp;
-pub mod validate;
-mod value;
 
 #[doc(hidden)]
 pub mod __private;
 
-pub use actor::{Actor, ActorKind, Attached};
 #[cfg(feature = "server")]
 pub use app::{
-    App, Command, Config, Database, DatabaseUrl, Durability, EntityGap, Environment, Gap, MiddlewareCx, Plugin, PostCx, Postgres,
-    Registrar, Route, RoutesCx, Running, SigningSecret, StartupError,
+    App, Command, Config, Database, DatabaseUrl, Durability, Environment, MiddlewareCx, Plugin, PostCx, Postgres, Registrar, Route,
+    RoutesCx, Running, SigningSecret,
 };
 #[cfg(feature = "server")]
 pub use auth::JwtAuth;
 /// The axum that handlers of `#[route]` and routers of plugins are written for, so that versions always agree.
 #[cfg(feature = "server")]
 pub use axum;
-pub use context::{ContextDesc, ContextValue};
 pub use cx::Cx;
-pub use entity::{Embedded, Entity, Field, FieldEnum, Json, Page, PageArgs, Param, TypeAt, Uuid, ValueAt};
-pub use error::{Code, Error, Problem, Result};
 #[cfg(feature = "server")]
 pub use event::{ActorRef, AppEvent, EntityEvent, Event, EventBus, EventSink, Lagged, Subscription};
+pub use linchpin_core::{
+    Actor, ActorKind, Attached, Code, ContextDesc, ContextValue, DecodeError, Embedded, Entity, EntityEntry, Error, Field, FieldEnum, Json,
+    Operation, Package, Page, PageArgs, Param, ParseTimestampError, Problem, Result, Roles, Timestamp, TypeAt, Uuid, Value, ValueAt,
+    ValueRef, context, entity, filter, validate,
+};
+#[cfg(feature = "server")]
+pub use linchpin_core::{Attachment, BoxFuture, EntityGap, Gap, StartupError};
+#[cfg(feature = "server")]
+pub(crate) use linchpin_core::{json, suggest};
 pub use linchpin_macros::{Embedded, FieldEnum, Roles, entity, operation, package, projection, route};
-pub use operation::Operation;
-pub use package::{EntityEntry, Package};
 #[cfg(feature = "server")]
 pub use permission::{AccessRequest, Decision, Evaluator, RankRequest};
 #[cfg(feature = "server")]
-pub use resource::{Adapter, Adapters, BoxFuture, ResultFuture};
-pub use roles::Roles;
-pub use timestamp::{ParseTimestampError, Timestamp};
-pub use value::{DecodeError, Value, ValueRef};
+pub use resource::{Adapter, Adapters, ResultFuture};
 
 extern crate self as linchpin;

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use super::build::Replacement;
 use super::plugin::{Plugin, RoutesCx};
 use super::start::mounted;
-use super::suggest::did_you_mean;
 use crate::audit::AuditLog;
 use crate::entity::{DefaultDesc, ScopeFrom, SourceLine};
-use crate::error::causes;
 use crate::http::{Action, AuthDesc, ContextProviders, Endpoint, NamedCheck, PathGuard, Registry, RouteAuth, RouteGuard};
 use crate::operation::find_duplicates;
 use crate::resource::{Adapters, CursorKey, Table};
 use crate::store::{Store, memory::Memory};
+use crate::suggest::did_you_mean;
 use crate::{Code, ContextDesc, EntityEntry, Error, Package, Result};
+use linchpin_core::causes;
 
 /// A start-up error; its text is for the person who starts the app.
 pub(crate) fn startup(text: impl Into<String>) -> Error {

@@ -7,12 +7,12 @@ use super::config::{Config, Database};
 use super::own::writes_alone;
 use super::plugin::{Command, Run};
 use super::start::apply;
-use super::suggest::did_you_mean;
 use super::{checks, graph, report};
 use crate::entity::EntityDesc;
-use crate::error::causes;
 use crate::http::Endpoint;
+use crate::suggest::did_you_mean;
 use crate::{Code, Error, Result};
+use linchpin_core::causes;
 
 /// What every app does, beside the commands of its own and of its plugins.
 const WORDS: [(&str, &str); 6] = [

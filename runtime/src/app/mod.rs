@@ -19,15 +19,15 @@ mod secret;
 mod start;
 mod states;
 mod stream;
-mod suggest;
 mod summaries;
 
 pub use build::{App, Route};
-pub use capabilities::{EntityGap, Gap, StartupError};
 pub(crate) use checks::startup;
 pub use config::{Config, Database, DatabaseUrl, Durability, Environment, Postgres};
 pub use plugin::{Command, MiddlewareCx, Plugin, PostCx, RoutesCx};
 pub use registrar::Registrar;
 pub use running::Running;
 pub use secret::SigningSecret;
-pub(crate) use suggest::did_you_mean;
+
+/// A hook of a package: it runs at start-up once adapters exist, before anything is served.
+pub type AfterAdapters = fn(crate::Adapters) -> crate::BoxFuture<'static, crate::Result<()>>;

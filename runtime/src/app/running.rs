@@ -12,7 +12,7 @@ use crate::audit::AuditLog;
 use crate::entity::Entity;
 use crate::event::Hub;
 use crate::http::{Claims, Clock, Endpoint, HttpService};
-use crate::resource::Adapters;
+use crate::resource::{Adapter, Adapters};
 use crate::search::Searches;
 use crate::store::Store;
 use crate::{Error, Result};
@@ -104,7 +104,10 @@ impl Running {
     ///
     /// # Errors
     /// When no package of the app lists `E`.
-    pub fn adapter<E: Entity>(&self) -> Result<E::Adapter> {
+    pub fn adapter<E: Entity>(&self) -> Result<E::Adapter>
+    where
+        E::Adapter: From<Adapter<E>>,
+    {
         self.adapters.get::<E>()
     }
 

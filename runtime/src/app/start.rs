@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::AfterAdapters;
 use super::build::{App, Replacement};
 use super::capabilities;
 use super::checks::{self, startup};
@@ -119,7 +120,7 @@ impl App {
             // Twice: what hooks and plugins write is recorded for those who listen already, and they may listen themselves.
             events.activate(&entries, &tables, &store).await?;
             for package in &packages {
-                if let Some(hook) = package.after_adapters {
+                if let Some(hook) = package.after_adapters.and_then(|hook| hook.downcast_ref::<AfterAdapters>()) {
                     let failed = |e| startup(format!("after_adapters of package `{}` failed: {}", package.name, checks::chain(&e)));
                     hook(adapters.clone()).await.map_err(failed)?;
                 }

@@ -1,8 +1,8 @@
 //! What start-up checks about numbers that records keep of others: what several declarations say together.
 
 use super::checks::startup;
+use crate::EntityEntry;
 use crate::entity::{DefaultDesc, EntityDesc, FieldSet, Relation, SoftDelete, Summary};
-use crate::package::EntityEntry;
 use crate::resource::{computed, nameable};
 use crate::{Package, Result, Value};
 

@@ -9,12 +9,12 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::plan::{self, Routes};
-use super::record::Recording;
 use super::relay::{self, Consumer, Relay};
 use super::{ActorRef, Event, EventBus, EventSink};
+use crate::EntityEntry;
 use crate::entity::Entity;
+use crate::event::Recording;
 use crate::http::Clock;
-use crate::package::EntityEntry;
 use crate::resource::{Adapters, BoxFuture, Table};
 use crate::store::Store;
 use crate::{Cx, Error, Result};
@@ -147,7 +147,7 @@ impl Hub {
         });
         if let Some(name) = unknown {
             let known: Vec<&str> = planned.iter().flat_map(|(_, routes)| plan::names(routes)).collect();
-            let hint = crate::app::did_you_mean(&name, known.iter().copied());
+            let hint = crate::suggest::did_you_mean(&name, known.iter().copied());
             let hint = if hint.is_empty() { "; for what code emits there is `listen`".to_owned() } else { hint };
             return Err(failed(format!("no route has the event `{name}`, which is subscribed to{hint}")));
         }

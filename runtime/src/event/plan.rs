@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::record::{Name, RouteEvent};
+use crate::EntityEntry;
 use crate::entity::{EntityDesc, FieldSet};
+use crate::event::{Name, RouteEvent};
 use crate::http::EventDesc;
 use crate::operation::OpSpec;
-use crate::package::EntityEntry;
 use crate::store::Projection;
 
 /// The events of an entity, by route.

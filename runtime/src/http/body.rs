@@ -97,7 +97,7 @@ async fn whole(mut body: Body, max: u64, room: &Room) -> Result<Bytes> {
     let declared = body.size_hint();
     if declared.lower() > max {
         drain(&mut body).await;
-        return Err(too_large(Some(max)));
+        return Err(Error::too_large(Some(max)));
     }
     let longest = usize::try_from(declared.upper().map_or(max, |upper| upper.min(max))).unwrap_or(usize::MAX);
     let mut held = Held { room: room.clone(), bytes: 0 };
@@ -110,7 +110,7 @@ async fn whole(mut body: Body, max: u64, room: &Room) -> Result<Bytes> {
         let length = first.len() + all.len() + data.len();
         if length as u64 > max {
             drain(&mut body).await;
-            return Err(too_large(Some(max)));
+            return Err(Error::too_large(Some(max)));
         }
         // Nearly every body is one chunk, which is kept as it came.
         let grown = if length == data.len() || length <= all.capacity() { length } else { length.max((length * 2).min(longest)) };
@@ -147,12 +147,6 @@ pub(super) async fn drain(body: &mut Body) {
         }
     };
     drop(tokio::time::timeout(PATIENCE, rest).await);
-}
-
-/// `max` is how many bytes it may have, where that is known.
-pub(super) fn too_large(max: Option<u64>) -> Error {
-    let most = max.map_or_else(String::new, |max| format!(": it may have {max} bytes"));
-    Error::new(Code::BodyTooLarge, format!("The body is too large{most}"))
 }
 
 /// Checks that a body is declared as JSON, and as nothing around it.

@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use axum::body::Bytes;
 use axum::response::Html;
 
-use crate::entity::{Entity, EntityDesc};
+use crate::entity::{EntityDesc, OfRecords};
 use crate::operation::{CustomOutput, Shape};
 
 /// A body, in one direction.
@@ -106,15 +106,9 @@ pub trait ByRecord {
     fn content(&self) -> Option<Content>;
 }
 
-impl<E: Entity> ByRecord for &&Probe<axum::Json<E>> {
+impl<T: OfRecords> ByRecord for &&Probe<axum::Json<T>> {
     fn content(&self) -> Option<Content> {
-        Some(content(JSON, ContentSchema::Record(E::DESC)))
-    }
-}
-
-impl<E: Entity> ByRecord for &&Probe<axum::Json<Vec<E>>> {
-    fn content(&self) -> Option<Content> {
-        Some(content(JSON, ContentSchema::Records(E::DESC)))
+        Some(content(JSON, if T::MANY { ContentSchema::Records(T::DESC) } else { ContentSchema::Record(T::DESC) }))
     }
 }
 

@@ -255,7 +255,7 @@ async fn extra(
     let max = mounted.endpoint.policy.max_body;
     if body.size_hint().lower() > max {
         body::drain(&mut body).await;
-        return Err(body::too_large(Some(max)));
+        return Err(Error::too_large(Some(max)));
     }
     let mut parts = parts.clone();
     parts.extensions.insert(cx);

@@ -11,8 +11,8 @@ use super::plugged::{PluginHandler, PluginRoute, RouteDesc};
 use super::{AuthDesc, EventDesc, ExtraRouteSpec, GuardDesc, Idempotency, MiddlewareDesc, PermissionDesc, PolicyDesc, RateLimit};
 use crate::entity::{FieldDesc, FieldSet, Paging, SourceLine};
 use crate::operation::{Answer, Method, OpSpec, Place, RouteSpec, Seg};
-use crate::package::{EntityEntry, Package};
 use crate::resource::{Adapters, Table};
+use crate::{EntityEntry, Package};
 
 /// One route: where it is, who may call it, what it does.
 #[derive(Clone)]

@@ -5,13 +5,12 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 
 use axum::body::Body;
-use axum::extract::multipart::MultipartError;
 use axum::extract::{FromRequest, FromRequestParts};
 use axum::http::request::Parts;
 use axum::http::{Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 
-use super::{Contents, PolicyDesc};
+use super::{Contents, ExtraRouteSpec, PolicyDesc};
 use crate::entity::{Entity, SourceLine};
 use crate::operation::RouteSpec;
 use crate::{BoxFuture, Code, Error, Problem};
@@ -20,27 +19,12 @@ use crate::{BoxFuture, Code, Error, Problem};
 /// [`Adapters`](crate::Adapters) and path parameters are in the request's extensions.
 pub type ExtraHandler = fn(Request<Body>) -> ResponseFuture;
 
+/// What an extra route takes and returns, as far as its types tell.
+#[doc(hidden)]
+pub type ContentsOf = fn() -> Contents;
+
 /// The answer of an [`ExtraHandler`].
 pub type ResponseFuture = Pin<Box<dyn Future<Output = Response> + Send>>;
-
-/// An extra route as declared with `#[route]`.
-#[derive(Debug, Clone, Copy)]
-pub struct ExtraRouteSpec {
-    /// The function's name.
-    pub name: &'static str,
-    /// Method and path below the entity.
-    pub route: RouteSpec,
-    /// Its part of the policy, merged over `routes.defaults`.
-    pub policy: PolicyDesc,
-    /// The function, as an axum handler.
-    pub handler: ExtraHandler,
-    /// What it takes and answers, as far as its types tell.
-    pub contents: fn() -> Contents,
-    /// The doc comment.
-    pub doc: &'static str,
-    /// Where it is declared.
-    pub at: SourceLine,
-}
 
 /// An extra route of `E`: what `#[route]` makes of a function.
 pub struct ExtraRoute<E> {
@@ -61,10 +45,12 @@ impl<E> ExtraRoute<E> {
     #[doc(hidden)]
     pub const fn poisoned() -> Self {
         const NOWHERE: SourceLine = SourceLine { file: "", line: 0 };
-        let handler: ExtraHandler = |_| Box::pin(async { StatusCode::NOT_FOUND.into_response() });
+        const HANDLER: ExtraHandler = |_| Box::pin(async { StatusCode::NOT_FOUND.into_response() });
+        const NO_CONTENTS: ContentsOf = || Contents::default();
         // One that is not mounted meets no other.
         let policy = PolicyDesc::INHERIT.disable();
-        let spec = ExtraRouteSpec { name: "", route: RouteSpec::CRUD[0], policy, handler, contents: Contents::NONE, doc: "", at: NOWHERE };
+        let spec =
+            ExtraRouteSpec { name: "", route: RouteSpec::CRUD[0], policy, handler: &HANDLER, contents: &NO_CONTENTS, doc: "", at: NOWHERE };
         Self { spec, entity: PhantomData }
     }
 
@@ -72,6 +58,20 @@ impl<E> ExtraRoute<E> {
     pub const fn spec(&self) -> ExtraRouteSpec {
         self.spec
     }
+}
+
+/// What an extra route takes and returns, as far as its types tell.
+pub(crate) fn contents_of(spec: &ExtraRouteSpec) -> Contents {
+    spec.contents.downcast_ref::<ContentsOf>().map_or_else(Contents::default, |contents| contents())
+}
+
+/// The function of an extra route.
+///
+/// # Errors
+/// `internal` when the declaration carries something else, which the macro does not write.
+pub(super) fn handler_of(spec: &ExtraRouteSpec) -> crate::Result<ExtraHandler> {
+    let handler = spec.handler.downcast_ref().copied();
+    handler.ok_or_else(|| Error::internal(format!("the extra route `{}` carries no handler of this version", spec.name)))
 }
 
 /// What an extractor refused a request with.
@@ -199,17 +199,6 @@ pub fn serve_route(answer: impl Future<Output = Result<Response, Refused>> + Sen
     })
 }
 
-impl From<MultipartError> for Error {
-    /// What the client sent is `validation_failed`, or `body_too_large`; so `?` answers it as extractors would.
-    fn from(error: MultipartError) -> Self {
-        match error.status() {
-            StatusCode::PAYLOAD_TOO_LARGE => super::body::too_large(None),
-            // Nothing but the body is read, so what cannot be read is the client's.
-            _ => Self::invalid(Problem::new("", "type", error.body_text())),
-        }
-    }
-}
-
 /// Longest text of axum's that is handed on.
 const MAX_TEXT: usize = 1 << 10;
 /// How axum begins the text for a body that is no JSON. Its status is that of a path or query it cannot read, too.
@@ -220,7 +209,7 @@ async fn refused(response: Response) -> Response {
     let status = response.status();
     let own = match status {
         StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => Code::ValidationFailed,
-        StatusCode::PAYLOAD_TOO_LARGE => return super::body::too_large(None).into_response(),
+        StatusCode::PAYLOAD_TOO_LARGE => return Error::too_large(None).into_response(),
         StatusCode::UNSUPPORTED_MEDIA_TYPE => Code::UnsupportedMediaType,
         _ if status.is_server_error() => Code::Internal,
         // An extractor of the user's own, which knows what it says.

@@ -11,13 +11,13 @@ use super::auth::{GuardCall, GuardCheck, NamedCheck, RouteAuth};
 use super::context::ContextProviders;
 use super::endpoint::{Action, Endpoint};
 use super::foreign::Asking;
-use super::middleware::{Middleware, Next, RouteCall};
+use super::middleware::{Middleware, MiddlewareFn, Next, RouteCall};
 use super::router::App;
 use super::{GuardArg, GuardDesc, MiddlewareDesc};
-use crate::app::did_you_mean;
 use crate::entity::FieldDesc;
 use crate::operation::Subject;
 use crate::permission::{Evaluator, Permit};
+use crate::suggest::did_you_mean;
 use crate::{Cx, Error, Result};
 
 /// What the names in policies mean beside those of [`RouteAuth`].
@@ -171,7 +171,7 @@ impl Registry {
 
     fn find(&self, declared: &MiddlewareDesc) -> Option<Middleware> {
         match declared {
-            MiddlewareDesc::Function(_, run) => Some(Middleware::new(*run)),
+            MiddlewareDesc::Function(_, run) => run.downcast_ref::<MiddlewareFn>().map(|run| Middleware::new(*run)),
             MiddlewareDesc::Named(name) => self.middleware.get(*name).cloned(),
         }
     }

@@ -60,7 +60,6 @@ mod path_guard;
 mod permitted;
 #[cfg(feature = "server")]
 mod plugged;
-mod policy;
 #[cfg(feature = "server")]
 mod precondition;
 #[cfg(feature = "server")]
@@ -92,10 +91,13 @@ pub(crate) use endpoint::plugin_endpoints;
 #[cfg(feature = "server")]
 pub use endpoint::{Action, Endpoint, Policy, endpoints};
 #[cfg(feature = "server")]
+pub(crate) use extra::contents_of;
+#[cfg(feature = "server")]
 #[doc(hidden)]
 pub use extra::{Arguments, answered, serve_route};
 #[cfg(feature = "server")]
-pub use extra::{ExtraHandler, ExtraRoute, ExtraRouteSpec, ResponseFuture};
+#[doc(hidden)]
+pub use extra::{ContentsOf, ExtraHandler, ExtraRoute, ResponseFuture};
 #[cfg(feature = "server")]
 pub use gates::Registry;
 #[cfg(feature = "server")]
@@ -106,6 +108,10 @@ pub(crate) use host::refused as refused_host;
 pub use idempotency::Claims;
 #[cfg(feature = "server")]
 pub use layers::Layers;
+pub use linchpin_core::operation::ExtraRouteSpec;
+pub use linchpin_core::policy::{
+    AuthDesc, EventDesc, GuardArg, GuardDesc, Idempotency, MiddlewareDesc, PermissionDesc, PolicyDesc, RateLimit,
+};
 #[cfg(feature = "server")]
 pub(crate) use list::{MAX_LIST_VALUES, filterable, sortable};
 #[cfg(feature = "server")]
@@ -120,7 +126,6 @@ pub use overrides::{Inputs, Override, OverrideCall};
 pub use path_guard::{PathGuard, RouteGuard, guard, require_role};
 #[cfg(feature = "server")]
 pub use plugged::{AnswerDesc, Nothing, Partial, PluginCall, PluginRoute, Reply, Route, RouteDesc, RouteInput};
-pub use policy::{AuthDesc, EventDesc, GuardArg, GuardDesc, Idempotency, MiddlewareDesc, PermissionDesc, PolicyDesc, RateLimit};
 #[cfg(feature = "server")]
 pub use rate::{Caller, RateKey, RateReply, RateStore, RateVerdict, RatesInProcess};
 #[cfg(feature = "server")]

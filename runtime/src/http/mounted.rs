@@ -8,6 +8,7 @@ use super::AuthDesc;
 use super::auth::AuthCheck;
 use super::context::{self, ContextProviders};
 use super::endpoint::{Action, Endpoint};
+use super::extra::handler_of;
 use super::foreign::{Around, Sources};
 use super::gates::Gates;
 use super::idempotency::{self, Gate};
@@ -181,7 +182,7 @@ impl Plan {
                 EntityPlan::Operation(plan)
             }
             Action::Extra(spec) => {
-                let route = axum::routing::any(spec.handler);
+                let route = axum::routing::any(handler_of(&spec)?);
                 return Ok(Self::Extra(axum::Router::new().route(&endpoint.path, route).layer(DefaultBodyLimit::disable())));
             }
             Action::Plugin(desc) => {

@@ -178,7 +178,7 @@ impl OperationPlan {
             self.judge(table, &read.args, &mut problems);
             return Err(Error::validation(problems));
         }
-        self.spec.complete(cx, &mut read.args);
+        self.spec.complete(|| cx.now(), &mut read.args);
         if no_record { Err(Error::not_found()) } else { Ok(read) }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::entity::{Entity, FieldType, PageArgs};
 use crate::operation::Sql;
-use crate::resource::{Adapters, BoxFuture, Draft, Form, ListRequest, Outcome, Table};
+use crate::resource::{Adapter, Adapters, BoxFuture, Draft, Form, ListRequest, Outcome, Table};
 use crate::validate::canonical_value;
 use crate::{Cx, Error, Result, Value};
 
@@ -33,7 +33,10 @@ impl OverrideCall {
     ///
     /// # Errors
     /// When no package of the app lists `E`.
-    pub fn adapter<E: Entity>(&self) -> Result<E::Adapter> {
+    pub fn adapter<E: Entity>(&self) -> Result<E::Adapter>
+    where
+        E::Adapter: From<Adapter<E>>,
+    {
         self.adapters.get::<E>()
     }
 

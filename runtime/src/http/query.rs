@@ -93,7 +93,7 @@ pub(super) fn refuse_unknown<'a, 'k, K: IntoIterator<Item = &'k str>>(
         }
         // `titel[contains]` is meant for `title`.
         let name = path.trim_start_matches("query:").split('[').next().unwrap_or_default();
-        let hint = if n < HINTS && name.len() <= LONGEST_HINTED { crate::app::did_you_mean(name, known()) } else { String::new() };
+        let hint = if n < HINTS && name.len() <= LONGEST_HINTED { crate::suggest::did_you_mean(name, known()) } else { String::new() };
         Problem::new(path, "unknown_parameter", format!("is not a parameter of this route{hint}"))
     };
     let details = paths.into_iter().take(UNKNOWN).enumerate().map(detail).collect();

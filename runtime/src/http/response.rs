@@ -3,38 +3,25 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::http::header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
-use axum::http::{HeaderMap, HeaderValue, Response, StatusCode};
-use axum::response::IntoResponse;
+use axum::http::header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, WWW_AUTHENTICATE};
+use axum::http::{HeaderValue, Response, StatusCode};
+
+pub(super) use linchpin_core::response::{Raised, error, error_body, json};
 
 use super::request_id::RequestId;
 use super::serve::NO_STORE;
-use crate::json::{write_page, write_str};
-use crate::{Code, Error};
+use crate::Error;
+use crate::json::write_page;
 
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// Answers are what they say, whatever they look like to a browser.
 pub(super) const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
-const BEARER: HeaderValue = HeaderValue::from_static("Bearer");
 /// What tells a caller who is served as anonymous that the credential of the request cannot be used.
 const INVALID_TOKEN: HeaderValue = HeaderValue::from_static("Bearer error=\"invalid_token\"");
-/// Room for the headers of nearly every answer, allocated once; more would double what is allocated.
-const HEADERS: usize = 6;
 
 /// An answer without a body.
 pub(super) fn empty(status: StatusCode) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = status;
-    response
-}
-
-/// An answer of JSON bytes.
-pub(super) fn json(status: StatusCode, body: Vec<u8>) -> Response<Body> {
-    let mut response = Response::new(Body::from(body));
-    *response.status_mut() = status;
-    let mut headers = HeaderMap::with_capacity(HEADERS);
-    headers.insert(CONTENT_TYPE, JSON);
-    *response.headers_mut() = headers;
     response
 }
 
@@ -61,21 +48,6 @@ pub(super) fn etag(version: i64) -> HeaderValue {
     HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("\"\""))
 }
 
-/// The answer to a call that failed.
-pub(super) fn error(error: &Error, request_id: &str) -> Response<Body> {
-    let code = error.code();
-    let status = StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let mut response = json(status, error_body(error, request_id));
-    let headers = response.headers_mut();
-    if let Some(seconds) = error.retry_after_seconds() {
-        headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
-    }
-    if matches!(code, Code::Unauthorized) {
-        headers.insert(WWW_AUTHENTICATE, BEARER);
-    }
-    response
-}
-
 /// Tells a caller who is served as anonymous that the credential of the request cannot be used. A 401 is left as it is: its code says
 /// whether another credential helps.
 pub(super) fn invalid_credential(response: &mut Response<Body>) {
@@ -85,36 +57,6 @@ pub(super) fn invalid_credential(response: &mut Response<Body>) {
         // Whatever the route says of caching: this answer is of one caller.
         headers.insert(CACHE_CONTROL, NO_STORE);
     }
-}
-
-pub(super) fn error_body(error: &Error, request_id: &str) -> Vec<u8> {
-    let mut out = Vec::with_capacity(160);
-    out.extend_from_slice(b"{\"error\":");
-    let text = match error.code() {
-        Code::Internal => "Internal error",
-        _ => error.message(),
-    };
-    write_str(text, &mut out);
-    out.extend_from_slice(b",\"code\":");
-    write_str(error.code().as_str(), &mut out);
-    out.extend_from_slice(b",\"requestId\":");
-    write_str(request_id, &mut out);
-    if !error.details().is_empty() && !matches!(error.code(), Code::Internal) {
-        let mut details: Vec<_> = error.details().iter().collect();
-        details.sort();
-        for (i, problem) in details.into_iter().enumerate() {
-            out.extend_from_slice(if i == 0 { b",\"details\":[{\"path\":" } else { b",{\"path\":" });
-            write_str(&problem.path, &mut out);
-            out.extend_from_slice(b",\"code\":");
-            write_str(problem.code, &mut out);
-            out.extend_from_slice(b",\"message\":");
-            write_str(&problem.message, &mut out);
-            out.push(b'}');
-        }
-        out.push(b']');
-    }
-    out.push(b'}');
-    out
 }
 
 /// An answer that was made from an error, outside of any request: with its id, and the error.
@@ -137,17 +79,4 @@ pub(super) fn without_body(response: Response<Body>) -> Response<Body> {
         parts.headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
     }
     Response::from_parts(parts, Body::empty())
-}
-
-/// An error that a handler of the user returned. It knows no request id; the layer around it does, and writes the body.
-#[derive(Clone)]
-pub(super) struct Raised(pub(super) Arc<Error>);
-
-impl IntoResponse for Error {
-    /// The contract's error body. Inside an application the request id is filled in, and the cause logged under it.
-    fn into_response(self) -> Response<Body> {
-        let mut response = error(&self, "");
-        response.extensions_mut().insert(Raised(Arc::new(self)));
-        response
-    }
 }

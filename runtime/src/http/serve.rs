@@ -300,5 +300,5 @@ fn log(status: StatusCode, error: Option<&Error>, asked: &Asked<'_>) {
 }
 
 pub(super) fn causes(error: &Error) -> String {
-    crate::error::causes(error).fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+    linchpin_core::causes(error).fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json, json};
 use super::{Components, Security, gates, names, reference, security};
 use crate::Code;
 use crate::entity::{DefaultDesc, FieldDesc, ScopeFrom};
-use crate::http::{Action, Endpoint};
+use crate::http::{Action, Endpoint, contents_of};
 use crate::operation::{Answer, Method, Place};
 
 /// Every code that can stand in `details`.
@@ -162,7 +162,7 @@ fn codes(endpoint: &Endpoint) -> Vec<Code> {
         out.extend([Code::IdempotencyConflict, Code::IdempotencyInProgress, Code::ValidationFailed, Code::Unavailable]);
     }
     if let Action::Extra(spec) = endpoint.action {
-        if (spec.contents)().body.is_some_and(|body| matches!(body.media, "application/json" | "application/x-www-form-urlencoded")) {
+        if contents_of(&spec).body.is_some_and(|body| matches!(body.media, "application/json" | "application/x-www-form-urlencoded")) {
             out.extend([Code::MalformedJson, Code::ValidationFailed, Code::UnsupportedMediaType]);
         }
         return out;

@@ -6,12 +6,12 @@ use super::errors::header_map;
 use super::names::{self, Names};
 use super::schema::{self, Object};
 use super::{Components, reference};
-use crate::http::{Content, ContentSchema, Endpoint, ExtraRouteSpec};
+use crate::http::{Content, ContentSchema, Endpoint, ExtraRouteSpec, contents_of};
 use crate::operation::Shape;
 
 /// The body that the function reads, if its last argument says so.
 pub(super) fn request_body(endpoint: &Endpoint, spec: &ExtraRouteSpec, names: &Names, components: &mut Components) -> Option<Json> {
-    let body = (spec.contents)().body?;
+    let body = contents_of(spec).body?;
     let schema = match body.schema {
         // What serde reads: a member that has a default as well.
         ContentSchema::Shape(Shape::Object(fields)) => {
@@ -32,7 +32,7 @@ pub(super) fn responses(
     out: &mut Map<String, Json>,
     components: &mut Components,
 ) {
-    let contents = (spec.contents)();
+    let contents = contents_of(spec);
     let mut other = json!({ "description": "As the function answers.", "headers": header_map(&[]) });
     if let Some(answer) = contents.answer {
         let schema = described(&answer, "Output", (endpoint, spec, names), components);

@@ -1,332 +1,202 @@
-//! `aggregate`: numbers over records, of all of them or of each group.
+//! The executor of `aggregate`.
 
-use super::{Answer, Kind};
-use crate::Code;
-use crate::entity::EntityDesc;
-use crate::filter::FilterSpec;
-use crate::store::{Function, Group, Truncate};
+use std::collections::BTreeMap;
 
-/// Most groups of an answer. More are refused: an answer that grows with the table would one day be too large to hold.
-pub const MOST_GROUPS: u32 = 100_000;
+use super::{Aggregate, MOST_GROUPS};
+use crate::filter::Filter;
+use crate::operation::OpSpec;
+use crate::operation::bind;
+use crate::resource::{BoxFuture, Call, Executor, Form, Outcome, Table};
+use crate::store::{Compute, Function, Group, Truncate};
+use crate::{Result, Value};
 
-/// Options of an aggregate.
-#[derive(Debug)]
-pub struct Aggregate {
-    /// Over which records.
-    pub filter: Option<FilterSpec>,
-    /// By which key.
-    pub group: Option<Group>,
-    /// What is computed.
-    pub compute: &'static [Output],
+/// Plans it for one mounted entity.
+///
+/// # Errors
+/// When the store refuses a statement of it.
+pub(super) fn plan(kind: &'static Aggregate, spec: &'static OpSpec, table: &Table) -> Result<Box<dyn Executor>> {
+    Ok(Box::new(Run::new(kind, spec, table)))
 }
 
-/// One computed member of the answer.
-#[derive(Debug, Clone, Copy)]
-pub struct Output {
-    /// camelCase name on the wire.
-    pub name: &'static str,
-    /// How; `None` counts the records of each value.
-    pub function: Option<Function>,
-    /// Of which field; counting needs none.
-    pub field: usize,
-    /// Of which records.
-    pub filter: Option<FilterSpec>,
+/// Numbers by value, for each group.
+type Counts = Vec<(Vec<Value>, BTreeMap<String, i64>)>;
+
+pub(super) struct Run {
+    kind: &'static Aggregate,
+    spec: &'static OpSpec,
+    filter: Filter,
+    /// The members that one statement computes.
+    compute: Vec<Compute>,
+    /// Whether members count by value; then the last number that is computed counts the records.
+    counts: bool,
+    /// The fields whose values are counted, each once; not the key's, whose value is that of its group.
+    by_value: Vec<usize>,
+    /// `{"status":` or `,"total":`, key first.
+    names: Vec<Box<[u8]>>,
 }
 
-#[doc(hidden)]
-impl Aggregate {
-    /// Computes these.
-    pub const fn new(compute: &'static [Output]) -> Self {
-        Self { filter: None, group: None, compute }
-    }
-
-    /// Over the records that match.
-    #[must_use]
-    pub const fn filter(self, filter: FilterSpec) -> Self {
-        Self { filter: Some(filter), ..self }
-    }
-
-    /// Per value of a field.
-    #[must_use]
-    pub const fn by(self, field: usize) -> Self {
-        Self { group: Some(Group { field, truncate: None }), ..self }
-    }
-
-    /// Per period of a date.
-    #[must_use]
-    pub const fn per(self, period: Truncate, field: usize) -> Self {
-        Self { group: Some(Group { field, truncate: Some(period) }), ..self }
-    }
-}
-
-#[cfg(feature = "server")]
-impl Aggregate {
-    /// Whether a field is the key, whole: all records of a group have one value of it.
-    fn is_key(&self, field: usize) -> bool {
-        self.group.is_some_and(|group| group.field == field && group.truncate.is_none())
-    }
-}
-
-#[doc(hidden)]
-impl Output {
-    /// The number of records.
-    pub const fn count(name: &'static str) -> Self {
-        Self { name, function: Some(Function::Count), field: 0, filter: None }
-    }
-
-    /// The number of records of each value of a field.
-    pub const fn count_by(name: &'static str, field: usize) -> Self {
-        Self { name, function: None, field, filter: None }
-    }
-
-    /// A function of a field's values.
-    pub const fn of(name: &'static str, function: Function, field: usize) -> Self {
-        Self { name, function: Some(function), field, filter: None }
-    }
-
-    /// Of some records alone.
-    #[must_use]
-    pub const fn only(self, filter: FilterSpec) -> Self {
-        Self { filter: Some(filter), ..self }
-    }
-}
-
-impl Kind for Aggregate {
-    fn name(&self) -> &'static str {
-        "aggregate"
-    }
-
-    fn capability(&self) -> &'static str {
-        "operation.aggregate"
-    }
-
-    fn reads(&self) -> bool {
-        true
-    }
-
-    fn returns(&self) -> Answer {
-        if self.group.is_some() { Answer::Groups } else { Answer::Numbers }
-    }
-
-    fn errors(&self) -> &'static [Code] {
-        &[Code::ValidationFailed]
-    }
-
-    fn filter(&self) -> Option<&FilterSpec> {
-        self.filter.as_ref()
-    }
-
-    fn aggregate(&self) -> Option<&Aggregate> {
-        Some(self)
-    }
-
-    fn statements(&self, _: &EntityDesc) -> Option<usize> {
-        // Also when it counts by value: all numbers of an answer are of one instant.
-        Some(1)
-    }
-
-    #[cfg(feature = "server")]
-    fn plan(
-        &'static self,
-        spec: &'static super::OpSpec,
-        table: &crate::resource::Table,
-    ) -> crate::Result<Box<dyn crate::resource::Executor>> {
-        Ok(Box::new(run::Run::new(self, spec, table)))
-    }
-}
-
-#[cfg(feature = "server")]
-mod run {
-    use std::collections::BTreeMap;
-
-    use super::{Aggregate, MOST_GROUPS};
-    use crate::filter::Filter;
-    use crate::operation::OpSpec;
-    use crate::operation::bind;
-    use crate::resource::{BoxFuture, Call, Executor, Form, Outcome, Table};
-    use crate::store::{Compute, Function, Group, Truncate};
-    use crate::{Result, Value};
-
-    /// Numbers by value, for each group.
-    type Counts = Vec<(Vec<Value>, BTreeMap<String, i64>)>;
-
-    pub(super) struct Run {
-        kind: &'static Aggregate,
-        spec: &'static OpSpec,
-        filter: Filter,
-        /// The members that one statement computes.
-        compute: Vec<Compute>,
-        /// Whether members count by value; then the last number that is computed counts the records.
-        counts: bool,
-        /// The fields whose values are counted, each once; not the key's, whose value is that of its group.
-        by_value: Vec<usize>,
-        /// `{"status":` or `,"total":`, key first.
-        names: Vec<Box<[u8]>>,
-    }
-
-    impl Run {
-        pub(super) fn new(kind: &'static Aggregate, spec: &'static OpSpec, table: &Table) -> Self {
-            let filter = |filter: Option<&crate::filter::FilterSpec>| filter.map_or(Filter::TRUE, Filter::from);
-            let mut compute = Vec::new();
-            let (mut counts, mut by_value) = (false, Vec::new());
-            for output in kind.compute {
-                match output.function {
-                    Some(function) => compute.push(Compute { function, field: output.field, filter: filter(output.filter.as_ref()) }),
-                    None => {
-                        counts = true;
-                        if !kind.is_key(output.field) && !by_value.contains(&output.field) {
-                            by_value.push(output.field);
-                        }
+impl Run {
+    pub(super) fn new(kind: &'static Aggregate, spec: &'static OpSpec, table: &Table) -> Self {
+        let filter = |filter: Option<&crate::filter::FilterSpec>| filter.map_or(Filter::TRUE, Filter::from);
+        let mut compute = Vec::new();
+        let (mut counts, mut by_value) = (false, Vec::new());
+        for output in kind.compute {
+            match output.function {
+                Some(function) => compute.push(Compute { function, field: output.field, filter: filter(output.filter.as_ref()) }),
+                None => {
+                    counts = true;
+                    if !kind.is_key(output.field) && !by_value.contains(&output.field) {
+                        by_value.push(output.field);
                     }
                 }
             }
-            if counts {
-                compute.push(Compute { function: Function::Count, field: 0, filter: Filter::TRUE });
-            }
-            let key = kind.group.map(|group| table.desc.fields[group.field].wire);
-            let names = key.into_iter().chain(kind.compute.iter().map(|output| output.name));
-            let names = names.enumerate().map(|(n, name)| format!("{}\"{name}\":", if n == 0 { '{' } else { ',' }).into_bytes().into());
-            Self { kind, spec, filter: filter(kind.filter.as_ref()), compute, counts, by_value, names: names.collect() }
         }
-
-        async fn aggregate(&self, table: &Table, call: &Call<'_>) -> Result<Outcome> {
-            bind::check(self.spec, table, call, &[])?;
-            bind::check_operands(self.spec, &self.filter, &call.args)?;
-            for compute in &self.compute {
-                bind::check_operands(self.spec, &compute.filter, &call.args)?;
-            }
-            let resolve = |filter: &Filter| bind::resolve(filter.clone(), call.cx, &call.args);
-            let filter = resolve(&self.filter)?;
-            let compute = self.compute.iter().map(|c| Ok(Compute { filter: resolve(&c.filter)?, ..c.clone() })).collect::<Result<_>>()?;
-            let keys: Vec<Group> = self.kind.group.into_iter().collect();
-            let groups = (keys.clone(), self.by_value.clone());
-            let rows = table.aggregate(call.cx, self.spec.name, filter, groups, compute, MOST_GROUPS).await?;
-            let (rows, mut counts) = self.divided(rows, keys.len());
-            let rows = rows.into_iter().map(|row| self.row(row, &mut counts)).collect();
-            Ok(self.answer(rows, call.form))
+        if counts {
+            compute.push(Compute { function: Function::Count, field: 0, filter: Filter::TRUE });
         }
+        let key = kind.group.map(|group| table.desc.fields[group.field].wire);
+        let names = key.into_iter().chain(kind.compute.iter().map(|output| output.name));
+        let names = names.enumerate().map(|(n, name)| format!("{}\"{name}\":", if n == 0 { '{' } else { ',' }).into_bytes().into());
+        Self { kind, spec, filter: filter(kind.filter.as_ref()), compute, counts, by_value, names: names.collect() }
+    }
 
-        /// The rows of whole groups, and how many records of each group have each value of each field.
-        fn divided(&self, rows: Vec<Box<[Value]>>, keys: usize) -> (Vec<Vec<Value>>, Vec<Counts>) {
-            let mut counts: Vec<Counts> = vec![Vec::new(); self.by_value.len()];
-            if counts.is_empty() {
-                return (rows.into_iter().map(<[Value]>::into_vec).collect(), counts);
-            }
-            let mut whole = Vec::new();
-            for row in rows {
-                let mut row = row.into_vec();
-                let computed = row.split_off(1 + keys + self.by_value.len());
-                let values = row.split_off(1 + keys);
-                let part = row.remove(0).as_int().and_then(|part| usize::try_from(part).ok()).unwrap_or_default();
-                let (Some(place), Some(Value::Int(number))) = (part.checked_sub(1), computed.last()) else {
-                    row.extend(computed);
-                    whole.push(row);
-                    continue;
-                };
-                let (Some(found), Some(value)) = (counts.get_mut(place), values.get(place).filter(|value| !value.is_null())) else {
-                    continue;
-                };
-                // In the order of the keys: those of one group follow each other.
-                if found.last().is_none_or(|(last, _)| *last != row) {
-                    found.push((row, BTreeMap::new()));
-                }
-                if let Some((_, counts)) = found.last_mut() {
-                    counts.insert(text(value), *number);
-                }
-            }
-            // Groups are met in order, so they are taken from the end.
-            for found in &mut counts {
-                found.reverse();
-            }
-            (whole, counts)
+    async fn aggregate(&self, table: &Table, call: &Call<'_>) -> Result<Outcome> {
+        bind::check(self.spec, table, call, &[])?;
+        bind::check_operands(self.spec, &self.filter, &call.args)?;
+        for compute in &self.compute {
+            bind::check_operands(self.spec, &compute.filter, &call.args)?;
         }
+        let resolve = |filter: &Filter| bind::resolve(filter.clone(), call.cx, &call.args);
+        let filter = resolve(&self.filter)?;
+        let compute = self.compute.iter().map(|c| Ok(Compute { filter: resolve(&c.filter)?, ..c.clone() })).collect::<Result<_>>()?;
+        let keys: Vec<Group> = self.kind.group.into_iter().collect();
+        let groups = (keys.clone(), self.by_value.clone());
+        let rows = table.aggregate(call.cx, self.spec.name, filter, groups, compute, MOST_GROUPS).await?;
+        let (rows, mut counts) = self.divided(rows, keys.len());
+        let rows = rows.into_iter().map(|row| self.row(row, &mut counts)).collect();
+        Ok(self.answer(rows, call.form))
+    }
 
-        /// A row of the answer: the key as it is shown, then every member.
-        fn row(&self, mut row: Vec<Value>, counts: &mut [Counts]) -> Vec<Value> {
-            let all = if self.counts { row.pop().and_then(|all| all.as_int()).unwrap_or_default() } else { 0 };
-            let mut values = row.into_iter();
-            let keys: Vec<Value> = values.by_ref().take(usize::from(self.kind.group.is_some())).collect();
-            let mut out = Vec::with_capacity(self.names.len());
-            out.extend(keys.iter().map(|key| self.shown(key)));
-            let of_group = |found: &mut Counts| match found.last() {
-                Some((key, _)) if *key == keys => found.pop().map(|(_, counts)| counts).unwrap_or_default(),
-                _ => BTreeMap::new(),
+    /// The rows of whole groups, and how many records of each group have each value of each field.
+    fn divided(&self, rows: Vec<Box<[Value]>>, keys: usize) -> (Vec<Vec<Value>>, Vec<Counts>) {
+        let mut counts: Vec<Counts> = vec![Vec::new(); self.by_value.len()];
+        if counts.is_empty() {
+            return (rows.into_iter().map(<[Value]>::into_vec).collect(), counts);
+        }
+        let mut whole = Vec::new();
+        for row in rows {
+            let mut row = row.into_vec();
+            let computed = row.split_off(1 + keys + self.by_value.len());
+            let values = row.split_off(1 + keys);
+            let part = row.remove(0).as_int().and_then(|part| usize::try_from(part).ok()).unwrap_or_default();
+            let (Some(place), Some(Value::Int(number))) = (part.checked_sub(1), computed.last()) else {
+                row.extend(computed);
+                whole.push(row);
+                continue;
             };
-            let counted: Vec<BTreeMap<String, i64>> = counts.iter_mut().map(of_group).collect();
-            for output in self.kind.compute {
-                if output.function.is_some() {
-                    out.push(values.next().unwrap_or_default());
-                } else if self.kind.is_key(output.field) {
-                    let key = keys.first().filter(|key| !key.is_null());
-                    out.push(Value::Json(object(&key.map(|key| (text(key), all)).into_iter().collect())));
-                } else {
-                    let own = self.by_value.iter().position(|field| *field == output.field).and_then(|place| counted.get(place));
-                    out.push(Value::Json(own.map_or_else(|| "{}".to_owned(), object)));
-                }
+            let (Some(found), Some(value)) = (counts.get_mut(place), values.get(place).filter(|value| !value.is_null())) else {
+                continue;
+            };
+            // In the order of the keys: those of one group follow each other.
+            if found.last().is_none_or(|(last, _)| *last != row) {
+                found.push((row, BTreeMap::new()));
             }
-            out
-        }
-
-        fn shown(&self, key: &Value) -> Value {
-            match (key, self.kind.group.and_then(|group| group.truncate)) {
-                (Value::Date(at), Some(period)) => {
-                    let length = match period {
-                        Truncate::Year => 4,
-                        Truncate::Month => 7,
-                        Truncate::Week | Truncate::Day => 10,
-                        Truncate::Hour => 13,
-                    };
-                    Value::Text(at.to_string().chars().take(length).collect())
-                }
-                _ => key.clone(),
+            if let Some((_, counts)) = found.last_mut() {
+                counts.insert(text(value), *number);
             }
         }
+        // Groups are met in order, so they are taken from the end.
+        for found in &mut counts {
+            found.reverse();
+        }
+        (whole, counts)
+    }
 
-        fn answer(&self, rows: Vec<Vec<Value>>, form: &Form) -> Outcome {
-            let Form::Json(_) = form else { return Outcome::Numbers { rows, json: Vec::new() } };
-            let mut json = Vec::with_capacity(64 * rows.len());
-            for (n, row) in rows.iter().enumerate() {
-                if n > 0 {
-                    json.push(b',');
-                }
-                for (name, value) in self.names.iter().zip(row) {
-                    json.extend_from_slice(name);
-                    crate::json::write_value(value.as_ref(), &mut json);
-                }
-                json.push(b'}');
+    /// A row of the answer: the key as it is shown, then every member.
+    fn row(&self, mut row: Vec<Value>, counts: &mut [Counts]) -> Vec<Value> {
+        let all = if self.counts { row.pop().and_then(|all| all.as_int()).unwrap_or_default() } else { 0 };
+        let mut values = row.into_iter();
+        let keys: Vec<Value> = values.by_ref().take(usize::from(self.kind.group.is_some())).collect();
+        let mut out = Vec::with_capacity(self.names.len());
+        out.extend(keys.iter().map(|key| self.shown(key)));
+        let of_group = |found: &mut Counts| match found.last() {
+            Some((key, _)) if *key == keys => found.pop().map(|(_, counts)| counts).unwrap_or_default(),
+            _ => BTreeMap::new(),
+        };
+        let counted: Vec<BTreeMap<String, i64>> = counts.iter_mut().map(of_group).collect();
+        for output in self.kind.compute {
+            if output.function.is_some() {
+                out.push(values.next().unwrap_or_default());
+            } else if self.kind.is_key(output.field) {
+                let key = keys.first().filter(|key| !key.is_null());
+                out.push(Value::Json(object(&key.map(|key| (text(key), all)).into_iter().collect())));
+            } else {
+                let own = self.by_value.iter().position(|field| *field == output.field).and_then(|place| counted.get(place));
+                out.push(Value::Json(own.map_or_else(|| "{}".to_owned(), object)));
             }
-            Outcome::Numbers { rows: Vec::new(), json }
+        }
+        out
+    }
+
+    fn shown(&self, key: &Value) -> Value {
+        match (key, self.kind.group.and_then(|group| group.truncate)) {
+            (Value::Date(at), Some(period)) => {
+                let length = match period {
+                    Truncate::Year => 4,
+                    Truncate::Month => 7,
+                    Truncate::Week | Truncate::Day => 10,
+                    Truncate::Hour => 13,
+                };
+                Value::Text(at.to_string().chars().take(length).collect())
+            }
+            _ => key.clone(),
         }
     }
 
-    /// A value as the name of a member.
-    fn text(value: &Value) -> String {
-        match value {
-            Value::Text(text) => text.clone(),
-            Value::Int(number) => number.to_string(),
-            Value::Bool(flag) => flag.to_string(),
-            _ => String::new(),
-        }
-    }
-
-    fn object(counts: &BTreeMap<String, i64>) -> String {
-        let mut out = b"{".to_vec();
-        for (n, (name, count)) in counts.iter().enumerate() {
+    fn answer(&self, rows: Vec<Vec<Value>>, form: &Form) -> Outcome {
+        let Form::Json(_) = form else { return Outcome::Numbers { rows, json: Vec::new() } };
+        let mut json = Vec::with_capacity(64 * rows.len());
+        for (n, row) in rows.iter().enumerate() {
             if n > 0 {
-                out.push(b',');
+                json.push(b',');
             }
-            crate::json::write_str(name, &mut out);
-            out.push(b':');
-            out.extend_from_slice(count.to_string().as_bytes());
+            for (name, value) in self.names.iter().zip(row) {
+                json.extend_from_slice(name);
+                crate::json::write_value(value.as_ref(), &mut json);
+            }
+            json.push(b'}');
         }
-        out.push(b'}');
-        // What was written is JSON made of valid strings.
-        String::from_utf8_lossy(&out).into_owned()
+        Outcome::Numbers { rows: Vec::new(), json }
     }
+}
 
-    impl Executor for Run {
-        fn run<'a>(&'a self, table: &'a Table, call: Call<'a>) -> BoxFuture<'a, Result<Outcome>> {
-            Box::pin(async move { self.aggregate(table, &call).await })
+/// A value as the name of a member.
+fn text(value: &Value) -> String {
+    match value {
+        Value::Text(text) => text.clone(),
+        Value::Int(number) => number.to_string(),
+        Value::Bool(flag) => flag.to_string(),
+        _ => String::new(),
+    }
+}
+
+fn object(counts: &BTreeMap<String, i64>) -> String {
+    let mut out = b"{".to_vec();
+    for (n, (name, count)) in counts.iter().enumerate() {
+        if n > 0 {
+            out.push(b',');
         }
+        crate::json::write_str(name, &mut out);
+        out.push(b':');
+        out.extend_from_slice(count.to_string().as_bytes());
+    }
+    out.push(b'}');
+    // What was written is JSON made of valid strings.
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+impl Executor for Run {
+    fn run<'a>(&'a self, table: &'a Table, call: Call<'a>) -> BoxFuture<'a, Result<Outcome>> {
+        Box::pin(async move { self.aggregate(table, &call).await })
     }
 }

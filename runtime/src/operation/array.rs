@@ -1,252 +1,148 @@
-//! `array_push`, `array_pull`, `array_set`: change a list of strings in the statement itself.
+//! The executor of `array`.
 
-use super::{Answer, AssignSpec, Kind};
-use crate::Code;
-use crate::filter::SourceSpec;
+use super::{ArrayAction, ArrayWrite};
+use crate::filter::{Filter, Op, Operand, Source, SourceSpec};
+use crate::operation::OpSpec;
+use crate::operation::bind::{self, param_path};
+use crate::operation::guarded::{Guarded, Refusal};
+use crate::resource::{BoxFuture, Call, Executor, Form, Outcome, Table, Turns};
+use crate::store::{Assign, AssignValue};
+use crate::{Error, Problem, Result, Value};
 
-/// Options of an array operation.
-#[derive(Debug)]
-pub struct ArrayWrite {
-    /// What happens to the list.
-    pub action: ArrayAction,
-    /// Position of the list's field.
-    pub field: usize,
-    /// An element; for `array_set` a list.
-    pub value: SourceSpec,
-    /// Which record: pins the primary key or a whole unique.
-    pub matches: &'static [AssignSpec],
+/// Plans it for one mounted entity.
+///
+/// # Errors
+/// When the store refuses a statement of it.
+pub(super) fn plan(kind: &'static ArrayWrite, spec: &'static OpSpec, table: &Table) -> Result<Box<dyn Executor>> {
+    Ok(Box::new(Run::new(kind, spec, table)?))
 }
 
-/// What happens to a list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ArrayAction {
-    /// The element is appended.
-    Push {
-        /// Only when it is not in the list.
-        dedupe: bool,
-    },
-    /// All equal elements are removed.
-    Pull,
-    /// The list is replaced.
-    Set {
-        /// Of equal elements the first is kept.
-        dedupe: bool,
-    },
+pub(super) struct Run {
+    kind: &'static ArrayWrite,
+    spec: &'static OpSpec,
+    /// Most elements the list may hold, for a push.
+    most: Option<u32>,
+    /// Fewest elements, for a pull.
+    least: u32,
+    guarded: Guarded,
 }
 
-#[doc(hidden)]
-impl ArrayWrite {
-    /// An element is appended unless it is there.
-    pub const fn push(field: usize, value: SourceSpec, matches: &'static [AssignSpec]) -> Self {
-        Self { action: ArrayAction::Push { dedupe: true }, field, value, matches }
-    }
-
-    /// Equal elements are removed.
-    pub const fn pull(field: usize, value: SourceSpec, matches: &'static [AssignSpec]) -> Self {
-        Self { action: ArrayAction::Pull, field, value, matches }
-    }
-
-    /// The list is replaced, equal elements kept once.
-    pub const fn set(field: usize, value: SourceSpec, matches: &'static [AssignSpec]) -> Self {
-        Self { action: ArrayAction::Set { dedupe: true }, field, value, matches }
-    }
-
-    /// Equal elements may stand in the list.
-    #[must_use]
-    pub const fn repeats(self) -> Self {
-        let action = match self.action {
-            ArrayAction::Push { .. } => ArrayAction::Push { dedupe: false },
-            ArrayAction::Set { .. } => ArrayAction::Set { dedupe: false },
-            ArrayAction::Pull => ArrayAction::Pull,
+impl Run {
+    pub(super) fn new(kind: &'static ArrayWrite, spec: &'static OpSpec, table: &Table) -> Result<Self> {
+        let field = kind.field;
+        let value = Source::from(&kind.value);
+        let (least, limit) = table.desc.fields[field].rules.items;
+        let (assign, most) = match kind.action {
+            ArrayAction::Push { dedupe } => (AssignValue::Push { value: value.clone(), dedupe }, limit),
+            ArrayAction::Pull => (AssignValue::Pull(value.clone()), None),
+            ArrayAction::Set { .. } => (AssignValue::Set(value.clone()), None),
         };
-        Self { action, ..self }
+        let guard = match (most, kind.action) {
+            (None, _) => Filter::TRUE,
+            (Some(most), action) => {
+                let room = Filter::cond(field, Op::Shorter, Operand::One(Source::Value(Value::Int(i64::from(most)))));
+                // What is there already takes no room.
+                let there = Filter::cond(field, Op::Has, Operand::One(value));
+                if action == (ArrayAction::Push { dedupe: true }) { Filter::Any(vec![there, room]) } else { room }
+            }
+        };
+        let fixed = vec![Assign { field, value: assign }];
+        let least = if kind.action == ArrayAction::Pull { least.unwrap_or(0) } else { 0 };
+        Ok(Self { kind, spec, most, least, guarded: Guarded::new(spec, table, kind.matches, guard, fixed, &[])? })
+    }
+
+    /// Checks the value and takes out repeats of a list.
+    fn check(&self, table: &Table, call: &mut Call<'_>) -> Result<()> {
+        let mut problems = Vec::new();
+        self.judge(table, &call.args, &mut problems);
+        if self.kind.action != ArrayAction::Pull {
+            let field = self.kind.field;
+            bind::judge_context(&self.kind.value, call.cx, |value| {
+                table.validator.check_element(field, value, table.desc.fields[field].wire, &mut problems);
+            });
+        }
+        if !problems.is_empty() {
+            return Err(Error::validation(problems));
+        }
+        if let (ArrayAction::Set { dedupe: true }, SourceSpec::Param(index)) = (self.kind.action, self.kind.value)
+            && let Some(Some(Value::Strings(list))) = call.args.get_mut(index)
+        {
+            let mut seen = std::collections::HashSet::new();
+            list.retain(|item| seen.insert(item.clone()));
+        }
+        Ok(())
+    }
+
+    /// A pull from a list that must keep some elements: how many go is known only with the list at hand, so the write
+    /// carries the list it saw.
+    async fn pull(&self, table: &Table, call: &Call<'_>) -> Result<Outcome> {
+        bind::check(self.spec, table, call, &[])?;
+        let element = bind::value_of(&Source::from(&self.kind.value), call.cx, &call.args)?;
+        let version = table.desc.version.and(call.version);
+        let (mut turns, mut id) = (Turns::default(), None);
+        while turns.next(call.cx, table.desc, id.as_ref()).await {
+            let cx = turns.inner(call.cx);
+            let found = table.found(self.guarded.read(table, call, &Form::Records).await?, version)?;
+            let Some(record) = found.records.first() else { return Err(Error::not_found()) };
+            let id = &*id.insert(record[table.desc.primary].clone());
+            let old = list_of(&record[self.kind.field]);
+            let new: Vec<String> = old.iter().filter(|item| element.as_text() != Some(item.as_str())).cloned().collect();
+            if new.len() < self.least as usize && new.len() < old.len() {
+                let path = table.desc.fields[self.kind.field].wire;
+                return Err(Error::invalid(Problem::new(path, "min_items", format!("must keep at least {}", self.least))));
+            }
+            let mut unchanged = vec![(table.desc.primary, id.clone()), (self.kind.field, Value::Strings(old))];
+            unchanged.extend(table.desc.version.map(|v| (v.field, record[v.field].clone())));
+            let set = vec![(self.kind.field, Value::Strings(new))];
+            let rows = table.write_once(cx, self.spec.name, unchanged, set, call.form).await?;
+            if rows.count > 0 {
+                return Ok(Outcome::Record(rows));
+            }
+        }
+        Err(Error::kept_changing())
+    }
+
+    fn refuse(&self, table: &Table, record: &[Value]) -> Refusal {
+        match self.most {
+            Some(most) if list_of(&record[self.kind.field]).len() >= most as usize => {
+                let path = table.desc.fields[self.kind.field].wire;
+                Refusal::Error(Error::invalid(Problem::new(path, "max_items", format!("must hold at most {most}"))))
+            }
+            _ => Refusal::Retry,
+        }
     }
 }
 
-impl Kind for ArrayWrite {
-    fn name(&self) -> &'static str {
-        match self.action {
-            ArrayAction::Push { .. } => "array_push",
-            ArrayAction::Pull => "array_pull",
-            ArrayAction::Set { .. } => "array_set",
-        }
-    }
-
-    fn matches(&self) -> &'static [AssignSpec] {
-        self.matches
-    }
-
-    fn fixed(&self) -> Vec<super::kind::Fixed> {
-        match (self.action, self.value) {
-            (ArrayAction::Push { .. }, SourceSpec::Literal(value)) => vec![(self.field, value, true)],
-            _ => Vec::new(),
-        }
-    }
-
-    fn touches(&self, _: &crate::entity::EntityDesc) -> crate::entity::FieldSet {
-        crate::entity::FieldSet::NONE.with(self.field)
-    }
-
-    fn capability(&self) -> &'static str {
-        "atomic.array"
-    }
-
-    fn returns(&self) -> Answer {
-        Answer::Record
-    }
-
-    fn errors(&self) -> &'static [Code] {
-        &[Code::NotFound, Code::ValidationFailed, Code::Conflict]
-    }
-
-    #[cfg(feature = "server")]
-    fn plan(
-        &'static self,
-        spec: &'static super::OpSpec,
-        table: &crate::resource::Table,
-    ) -> crate::Result<Box<dyn crate::resource::Executor>> {
-        Ok(Box::new(run::Run::new(self, spec, table)?))
+/// A list as a record holds it; null holds none.
+fn list_of(value: &Value) -> Vec<String> {
+    match value {
+        Value::Strings(list) => list.clone(),
+        Value::Json(text) => serde_json::from_str(text).unwrap_or_default(),
+        _ => Vec::new(),
     }
 }
 
-#[cfg(feature = "server")]
-mod run {
-    use super::{ArrayAction, ArrayWrite};
-    use crate::filter::{Filter, Op, Operand, Source, SourceSpec};
-    use crate::operation::OpSpec;
-    use crate::operation::bind::{self, param_path};
-    use crate::operation::guarded::{Guarded, Refusal};
-    use crate::resource::{BoxFuture, Call, Executor, Form, Outcome, Table, Turns};
-    use crate::store::{Assign, AssignValue};
-    use crate::{Error, Problem, Result, Value};
-
-    pub(super) struct Run {
-        kind: &'static ArrayWrite,
-        spec: &'static OpSpec,
-        /// Most elements the list may hold, for a push.
-        most: Option<u32>,
-        /// Fewest elements, for a pull.
-        least: u32,
-        guarded: Guarded,
+impl Executor for Run {
+    fn run<'a>(&'a self, table: &'a Table, mut call: Call<'a>) -> BoxFuture<'a, Result<Outcome>> {
+        Box::pin(async move {
+            self.check(table, &mut call)?;
+            if self.least > 0 {
+                return self.pull(table, &call).await;
+            }
+            self.guarded.run(table, &call, |record| self.refuse(table, record)).await.map(Outcome::Record)
+        })
     }
 
-    impl Run {
-        pub(super) fn new(kind: &'static ArrayWrite, spec: &'static OpSpec, table: &Table) -> Result<Self> {
-            let field = kind.field;
-            let value = Source::from(&kind.value);
-            let (least, limit) = table.desc.fields[field].rules.items;
-            let (assign, most) = match kind.action {
-                ArrayAction::Push { dedupe } => (AssignValue::Push { value: value.clone(), dedupe }, limit),
-                ArrayAction::Pull => (AssignValue::Pull(value.clone()), None),
-                ArrayAction::Set { .. } => (AssignValue::Set(value.clone()), None),
-            };
-            let guard = match (most, kind.action) {
-                (None, _) => Filter::TRUE,
-                (Some(most), action) => {
-                    let room = Filter::cond(field, Op::Shorter, Operand::One(Source::Value(Value::Int(i64::from(most)))));
-                    // What is there already takes no room.
-                    let there = Filter::cond(field, Op::Has, Operand::One(value));
-                    if action == (ArrayAction::Push { dedupe: true }) { Filter::Any(vec![there, room]) } else { room }
-                }
-            };
-            let fixed = vec![Assign { field, value: assign }];
-            let least = if kind.action == ArrayAction::Pull { least.unwrap_or(0) } else { 0 };
-            Ok(Self { kind, spec, most, least, guarded: Guarded::new(spec, table, kind.matches, guard, fixed, &[])? })
-        }
-
-        /// Checks the value and takes out repeats of a list.
-        fn check(&self, table: &Table, call: &mut Call<'_>) -> Result<()> {
-            let mut problems = Vec::new();
-            self.judge(table, &call.args, &mut problems);
-            if self.kind.action != ArrayAction::Pull {
-                let field = self.kind.field;
-                bind::judge_context(&self.kind.value, call.cx, |value| {
-                    table.validator.check_element(field, value, table.desc.fields[field].wire, &mut problems);
-                });
-            }
-            if !problems.is_empty() {
-                return Err(Error::validation(problems));
-            }
-            if let (ArrayAction::Set { dedupe: true }, SourceSpec::Param(index)) = (self.kind.action, self.kind.value)
-                && let Some(Some(Value::Strings(list))) = call.args.get_mut(index)
-            {
-                let mut seen = std::collections::HashSet::new();
-                list.retain(|item| seen.insert(item.clone()));
-            }
-            Ok(())
-        }
-
-        /// A pull from a list that must keep some elements: how many go is known only with the list at hand, so the write
-        /// carries the list it saw.
-        async fn pull(&self, table: &Table, call: &Call<'_>) -> Result<Outcome> {
-            bind::check(self.spec, table, call, &[])?;
-            let element = bind::value_of(&Source::from(&self.kind.value), call.cx, &call.args)?;
-            let version = table.desc.version.and(call.version);
-            let (mut turns, mut id) = (Turns::default(), None);
-            while turns.next(call.cx, table.desc, id.as_ref()).await {
-                let cx = turns.inner(call.cx);
-                let found = table.found(self.guarded.read(table, call, &Form::Records).await?, version)?;
-                let Some(record) = found.records.first() else { return Err(Error::not_found()) };
-                let id = &*id.insert(record[table.desc.primary].clone());
-                let old = list_of(&record[self.kind.field]);
-                let new: Vec<String> = old.iter().filter(|item| element.as_text() != Some(item.as_str())).cloned().collect();
-                if new.len() < self.least as usize && new.len() < old.len() {
-                    let path = table.desc.fields[self.kind.field].wire;
-                    return Err(Error::invalid(Problem::new(path, "min_items", format!("must keep at least {}", self.least))));
-                }
-                let mut unchanged = vec![(table.desc.primary, id.clone()), (self.kind.field, Value::Strings(old))];
-                unchanged.extend(table.desc.version.map(|v| (v.field, record[v.field].clone())));
-                let set = vec![(self.kind.field, Value::Strings(new))];
-                let rows = table.write_once(cx, self.spec.name, unchanged, set, call.form).await?;
-                if rows.count > 0 {
-                    return Ok(Outcome::Record(rows));
-                }
-            }
-            Err(Error::kept_changing())
-        }
-
-        fn refuse(&self, table: &Table, record: &[Value]) -> Refusal {
-            match self.most {
-                Some(most) if list_of(&record[self.kind.field]).len() >= most as usize => {
-                    let path = table.desc.fields[self.kind.field].wire;
-                    Refusal::Error(Error::invalid(Problem::new(path, "max_items", format!("must hold at most {most}"))))
-                }
-                _ => Refusal::Retry,
-            }
-        }
-    }
-
-    /// A list as a record holds it; null holds none.
-    fn list_of(value: &Value) -> Vec<String> {
-        match value {
-            Value::Strings(list) => list.clone(),
-            Value::Json(text) => serde_json::from_str(text).unwrap_or_default(),
-            _ => Vec::new(),
-        }
-    }
-
-    impl Executor for Run {
-        fn run<'a>(&'a self, table: &'a Table, mut call: Call<'a>) -> BoxFuture<'a, Result<Outcome>> {
-            Box::pin(async move {
-                self.check(table, &mut call)?;
-                if self.least > 0 {
-                    return self.pull(table, &call).await;
-                }
-                self.guarded.run(table, &call, |record| self.refuse(table, record)).await.map(Outcome::Record)
-            })
-        }
-
-        fn judge(&self, table: &Table, args: &[Option<Value>], problems: &mut Vec<Problem>) {
-            let SourceSpec::Param(index) = self.kind.value else { return };
-            let (Some(param), Some(Some(value))) = (self.spec.params.get(index), args.get(index)) else { return };
-            let (validator, field, path) = (&table.validator, self.kind.field, param_path(param));
-            match (self.kind.action, value) {
-                (ArrayAction::Set { dedupe: true }, Value::Strings(list)) => validator.check_without_repeats(field, list, &path, problems),
-                (ArrayAction::Set { .. }, _) => validator.check(field, value, &path, problems),
-                // Any text may be asked to go.
-                (ArrayAction::Pull, Value::Text(_)) => {}
-                (ArrayAction::Push { .. } | ArrayAction::Pull, _) => validator.check_element(field, value, &path, problems),
-            }
+    fn judge(&self, table: &Table, args: &[Option<Value>], problems: &mut Vec<Problem>) {
+        let SourceSpec::Param(index) = self.kind.value else { return };
+        let (Some(param), Some(Some(value))) = (self.spec.params.get(index), args.get(index)) else { return };
+        let (validator, field, path) = (&table.validator, self.kind.field, param_path(param));
+        match (self.kind.action, value) {
+            (ArrayAction::Set { dedupe: true }, Value::Strings(list)) => validator.check_without_repeats(field, list, &path, problems),
+            (ArrayAction::Set { .. }, _) => validator.check(field, value, &path, problems),
+            // Any text may be asked to go.
+            (ArrayAction::Pull, Value::Text(_)) => {}
+            (ArrayAction::Push { .. } | ArrayAction::Pull, _) => validator.check_element(field, value, &path, problems),
         }
     }
 }

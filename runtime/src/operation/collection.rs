@@ -1,376 +1,267 @@
-//! `collection`: the items of a list inside a record, one by one. Each of its methods is a route of its own.
+//! The executor of `collection`.
 
-use super::{Answer, Kind, Subject};
-use crate::Code;
+use serde_json::value::RawValue;
 
-/// One method of a collection.
-#[derive(Debug)]
-pub struct Collection {
-    /// What it does.
-    pub method: Method,
-    /// Position of the list's field.
-    pub field: usize,
-    /// The name on the wire of the member that tells items apart.
-    pub key: &'static str,
-    /// Most items of the list.
-    pub max: Option<u32>,
+use super::{Collection, CollectionMethod};
+use crate::filter::{Filter, Op, Operand, Source};
+use crate::operation::OpSpec;
+use crate::resource::{BoxFuture, Call, Executor, Form, Outcome, Prepared, REPEATS, Table};
+use crate::store::{Assign, AssignValue, Plan, Rows};
+use crate::{Code, Error, Problem, Result, Value};
+
+/// Plans it for one mounted entity.
+///
+/// # Errors
+/// When the store refuses a statement of it.
+pub(super) fn plan(kind: &'static Collection, spec: &'static OpSpec, table: &Table) -> Result<Box<dyn Executor>> {
+    Ok(Box::new(Run::new(kind, spec, table)?))
 }
 
-/// What a method of a collection does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Method {
-    /// Answers the items.
-    List,
-    /// Appends an item.
-    Add,
-    /// Takes an item out.
-    Remove,
-    /// Changes members of an item.
-    Update,
-    /// Replaces all items.
-    Set,
+// Arguments of every statement: the record, the item or its id, the call's instant; then the rest.
+const RECORD: usize = 0;
+const ITEM: usize = 1;
+const NOW: usize = 2;
+const REST: usize = 3;
+
+/// Members by name, as they stand in the text.
+type Members<'a> = std::collections::BTreeMap<String, &'a RawValue>;
+
+pub(super) struct Run {
+    kind: &'static Collection,
+    spec: &'static OpSpec,
+    read: Prepared,
 }
 
-/// What holds for the list, whoever writes it.
-#[derive(Debug, Clone, Copy)]
-pub struct ItemBounds {
-    /// Position of the list's field.
-    pub field: usize,
-    /// The name on the wire of the member that no two items share.
-    pub key: &'static str,
-    /// Most items of the list.
-    pub max: Option<u32>,
+impl Run {
+    pub(super) fn new(kind: &'static Collection, spec: &'static OpSpec, table: &Table) -> Result<Self> {
+        let by_id = Filter::eq_arg(table.desc.primary, RECORD);
+        let read = table.prepare(spec.name, Plan::Select { filter: by_id, order: Vec::new(), after: None, limit: None })?;
+        Ok(Self { kind, spec, read })
+    }
+
+    async fn run(&self, table: &Table, call: &Call<'_>) -> Result<Outcome> {
+        super::bind::check(self.spec, table, call, &[])?;
+        let mut given = call.args.iter().cloned().map(Option::unwrap_or_default);
+        let record = given.next().unwrap_or_default();
+        let (first, second) = (given.next().unwrap_or_default(), given.next().unwrap_or_default());
+        match self.kind.method {
+            CollectionMethod::List => {
+                let rows = table.found(self.read(table, call, record).await?, None)?;
+                Ok(Outcome::Json(self.list(&rows).to_owned().into_bytes()))
+            }
+            CollectionMethod::Add => self.add(table, call, record, first).await,
+            CollectionMethod::Set => self.set(table, call, record, first).await,
+            CollectionMethod::Remove => self.remove(table, call, record, self.id(table, first)?).await,
+            CollectionMethod::Update => self.update(table, call, record, self.id(table, first)?, second).await,
+        }
+    }
+
+    async fn add(&self, table: &Table, call: &Call<'_>, record: Value, item: Value) -> Result<Outcome> {
+        let text = json(&item)?.to_owned();
+        table.validator.check_item(self.kind.field, &text)?;
+        let members: Members<'_> = serde_json::from_str(&text).map_err(Error::internal)?;
+        let id = members.get(self.kind.key).and_then(|raw| id_of(raw));
+        let rest = vec![id.clone().ok_or_else(|| self.missing())?];
+        let set = AssignValue::AddItem(arg(ITEM));
+        let none = Filter::Item { field: self.kind.field, key: self.kind.key, value: arg(REST), held: false };
+        let most = table.desc.fields[self.kind.field].rules.items.1;
+        let room = [self.kind.max, most].into_iter().flatten().min().map(|max| self.bound(Op::Shorter, max));
+        let guard = none.and(room.unwrap_or(Filter::TRUE));
+        self.write(table, call, record, item, set, guard, rest, |found| {
+            if found.iter().any(|item| self.is(item, id.as_ref())) {
+                let at = self.kind.key;
+                Error::new(Code::Conflict, "An item with this key is there already")
+                    .with_details(vec![Problem::new(at, "unique", "is taken")])
+            } else if self.kind.max.is_some_and(|max| found.len() >= max as usize) {
+                full()
+            } else if let Some(most) = most.filter(|most| found.len() >= *most as usize) {
+                self.beyond(table, "max_items", format!("must hold at most {most}"))
+            } else {
+                Error::kept_changing()
+            }
+        })
+        .await?;
+        Ok(Outcome::Json(text.into_bytes()))
+    }
+
+    async fn set(&self, table: &Table, call: &Call<'_>, record: Value, items: Value) -> Result<Outcome> {
+        let text = json(&items)?.to_owned();
+        let list: Vec<&RawValue> = serde_json::from_str(&text).map_err(Error::internal)?;
+        if self.kind.max.is_some_and(|max| list.len() > max as usize) {
+            return Err(full());
+        }
+        let mut problems = Vec::new();
+        table.validator.check(self.kind.field, &items, "", &mut problems);
+        if !problems.is_empty() {
+            return Err(Error::validation(problems));
+        }
+        let set = AssignValue::Set(arg(ITEM));
+        self.write(table, call, record, items, set, Filter::TRUE, Vec::new(), |_| Error::kept_changing()).await?;
+        Ok(Outcome::Json(text.into_bytes()))
+    }
+
+    async fn remove(&self, table: &Table, call: &Call<'_>, record: Value, id: Value) -> Result<Outcome> {
+        let set = AssignValue::RemoveItem { key: self.kind.key, id: arg(ITEM) };
+        let least = table.desc.fields[self.kind.field].rules.items.0.unwrap_or(0);
+        let guard = if least > 0 { self.held().and(self.bound(Op::Longer, least)) } else { self.held() };
+        self.write(table, call, record, id.clone(), set, guard, Vec::new(), |found| {
+            if found.len() <= least as usize && found.iter().any(|item| self.is(item, Some(&id))) {
+                return self.beyond(table, "min_items", format!("must keep at least {least}"));
+            }
+            self.gone(found, &id)
+        })
+        .await?;
+        Ok(Outcome::Nothing)
+    }
+
+    /// How many items the list holds before it is changed.
+    fn bound(&self, op: Op, than: u32) -> Filter {
+        Filter::cond(self.kind.field, op, Operand::One(Source::Value(Value::Int(i64::from(than)))))
+    }
+
+    /// The list would have too many or too few.
+    fn beyond(&self, table: &Table, code: &'static str, message: String) -> Error {
+        Error::invalid(Problem::new(table.desc.fields[self.kind.field].wire, code, message))
+    }
+
+    async fn update(&self, table: &Table, call: &Call<'_>, record: Value, id: Value, patch: Value) -> Result<Outcome> {
+        let text = json(&patch)?.to_owned();
+        table.validator.check_item(self.kind.field, &text)?;
+        let members: Members<'_> = serde_json::from_str(&text).map_err(Error::internal)?;
+        let fields = table.desc.fields[self.kind.field].kind.item_fields();
+        // The names of the declaration, which live as long as the plan.
+        let named: Vec<(&'static str, &RawValue)> =
+            fields.iter().filter_map(|field| Some((field.wire, *members.get(field.wire)?))).collect();
+        if named.is_empty() {
+            let found = table.found(self.read(table, call, record).await?, table.desc.version.and(call.version))?;
+            return self.one(&found, &id);
+        }
+        let rest: Vec<Value> = named.iter().map(|(_, raw)| Value::Json(raw.get().to_owned())).collect();
+        let members = named.iter().enumerate().map(|(i, (name, _))| (*name, arg(REST + i))).collect();
+        let set = AssignValue::ChangeItem { key: self.kind.key, id: arg(ITEM), members };
+        let rows = self.write(table, call, record, id.clone(), set, self.held(), rest, |found| self.gone(found, &id)).await?;
+        self.one(&rows, &id)
+    }
+
+    /// Writes to the record's list under a guard; `refuse` says of the items found why nothing was written.
+    #[allow(clippy::too_many_arguments)] // the parts of one statement
+    async fn write(
+        &self,
+        table: &Table,
+        call: &Call<'_>,
+        record: Value,
+        item: Value,
+        set: AssignValue,
+        guard: Filter,
+        rest: Vec<Value>,
+        refuse: impl Fn(&[&RawValue]) -> Error,
+    ) -> Result<Rows> {
+        let version = table.desc.version.and(call.version);
+        let mut shape = format!("{}:{}:", self.spec.name, version.is_some()).into_bytes();
+        if let AssignValue::ChangeItem { members, .. } = &set {
+            shape.extend(members.iter().flat_map(|(name, _)| name.bytes().chain([0])));
+        }
+        let last = REST + rest.len();
+        let statement = table.shape(self.spec.name, &shape, || {
+            let mut filter = Filter::eq_arg(table.desc.primary, RECORD).and(guard);
+            if let (Some(field), true) = (table.desc.version, version.is_some()) {
+                filter = filter.and(Filter::eq_arg(field.field, last));
+            }
+            let set = table.touch(vec![Assign { field: self.kind.field, value: set }], NOW);
+            Plan::Update { filter, set, pick: None }
+        })?;
+        for _ in 0..REPEATS {
+            let mut args = vec![record.clone(), item.clone(), Value::Date(call.cx.now())];
+            args.extend(rest.iter().cloned().chain(version.map(Value::Int)));
+            let rows = table.execute(call.cx, &statement, args, table.rows(&Form::Records)).await?;
+            if rows.count > 0 {
+                return Ok(rows);
+            }
+            let found = table.found(self.read(table, call, record.clone()).await?, version)?;
+            let list: Vec<&RawValue> = serde_json::from_str(self.list(&found)).map_err(Error::internal)?;
+            let error = refuse(&list);
+            if error.code() != Code::Conflict || !error.details().is_empty() {
+                return Err(error);
+            }
+        }
+        Err(Error::kept_changing())
+    }
+
+    async fn read(&self, table: &Table, call: &Call<'_>, record: Value) -> Result<Rows> {
+        table.execute(call.cx, &self.read, vec![record], table.rows(&Form::Records)).await
+    }
+
+    /// The list of the one record found.
+    fn list<'a>(&self, rows: &'a Rows) -> &'a str {
+        match rows.records.first().and_then(|record| record.get(self.kind.field)) {
+            Some(Value::Json(text)) => text,
+            _ => "[]",
+        }
+    }
+
+    /// One item of the record found.
+    fn one(&self, rows: &Rows, id: &Value) -> Result<Outcome> {
+        let list: Vec<&RawValue> = serde_json::from_str(self.list(rows)).map_err(Error::internal)?;
+        let item = list.into_iter().find(|item| self.is(item, Some(id))).ok_or_else(Error::not_found)?;
+        Ok(Outcome::Json(item.get().to_owned().into_bytes()))
+    }
+
+    fn is(&self, item: &RawValue, id: Option<&Value>) -> bool {
+        let members: Members<'_> = serde_json::from_str(item.get()).unwrap_or_default();
+        members.get(self.kind.key).and_then(|raw| id_of(raw)).as_ref() == id
+    }
+
+    fn held(&self) -> Filter {
+        Filter::Item { field: self.kind.field, key: self.kind.key, value: arg(ITEM), held: true }
+    }
+
+    fn gone(&self, found: &[&RawValue], id: &Value) -> Error {
+        if found.iter().any(|item| self.is(item, Some(id))) { Error::kept_changing() } else { Error::not_found() }
+    }
+
+    fn missing(&self) -> Error {
+        Error::invalid(Problem::new(self.kind.key, "required", "is required"))
+    }
+
+    /// The key of an item from its path segment; one that can be no key names no item.
+    fn id(&self, table: &Table, text: Value) -> Result<Value> {
+        let fields = table.desc.fields[self.kind.field].kind.item_fields();
+        let is_number = fields.iter().any(|f| f.wire == self.kind.key && matches!(f.kind, crate::entity::Kind::Integer));
+        match text {
+            Value::Text(text) if is_number => {
+                let id: i64 = text.parse().map_err(|_| Error::not_found())?;
+                if itoa::Buffer::new().format(id) == text { Ok(Value::Int(id)) } else { Err(Error::not_found()) }
+            }
+            id => Ok(id),
+        }
+    }
 }
 
-#[doc(hidden)]
-impl Collection {
-    /// A method of the collection of a field.
-    pub const fn new(method: Method, field: usize, key: &'static str) -> Self {
-        Self { method, field, key, max: None }
-    }
+fn arg(index: usize) -> Source {
+    Source::Arg { index, nullable: false }
+}
 
-    /// With a bound.
-    #[must_use]
-    pub const fn max(self, max: u32) -> Self {
-        Self { max: Some(max), ..self }
+fn json(value: &Value) -> Result<&str> {
+    match value {
+        Value::Json(text) => Ok(text),
+        _ => Err(Error::internal("an item is JSON")),
     }
 }
 
-impl Kind for Collection {
-    fn name(&self) -> &'static str {
-        "collection"
-    }
-
-    fn subject(&self) -> Subject {
-        Subject::Record
-    }
-
-    fn touches(&self, _: &crate::entity::EntityDesc) -> crate::entity::FieldSet {
-        if self.method == Method::List { crate::entity::FieldSet::NONE } else { crate::entity::FieldSet::NONE.with(self.field) }
-    }
-
-    fn capability(&self) -> &'static str {
-        if self.method == Method::List { "collection.list" } else { "atomic.collection" }
-    }
-
-    fn returns(&self) -> Answer {
-        let field = self.field;
-        match self.method {
-            Method::List | Method::Set => Answer::Items { field },
-            Method::Add => Answer::Item { field, created: true },
-            Method::Update => Answer::Item { field, created: false },
-            Method::Remove => Answer::Nothing,
-        }
-    }
-
-    fn reads(&self) -> bool {
-        self.method == Method::List
-    }
-
-    fn by_id(&self) -> bool {
-        self.method != Method::List
-    }
-
-    fn errors(&self) -> &'static [Code] {
-        match self.method {
-            Method::List => &[Code::NotFound],
-            Method::Remove => &[Code::NotFound, Code::Conflict],
-            Method::Update => &[Code::NotFound, Code::ValidationFailed, Code::Conflict],
-            Method::Add | Method::Set => &[Code::NotFound, Code::ValidationFailed, Code::Conflict, Code::CollectionFull],
-        }
-    }
-
-    fn bounds(&self) -> Option<ItemBounds> {
-        Some(ItemBounds { field: self.field, key: self.key, max: self.max })
-    }
-
-    #[cfg(feature = "server")]
-    fn plan(
-        &'static self,
-        spec: &'static super::OpSpec,
-        table: &crate::resource::Table,
-    ) -> crate::Result<Box<dyn crate::resource::Executor>> {
-        Ok(Box::new(run::Run::new(self, spec, table)?))
+fn id_of(raw: &RawValue) -> Option<Value> {
+    match serde_json::from_str(raw.get()).ok()? {
+        serde_json::Value::String(text) => Some(Value::Text(text)),
+        serde_json::Value::Number(number) => number.as_i64().map(Value::Int),
+        _ => None,
     }
 }
 
-#[cfg(feature = "server")]
-mod run {
-    use serde_json::value::RawValue;
+fn full() -> Error {
+    Error::new(Code::CollectionFull, "The list holds as many items as it may")
+}
 
-    use super::{Collection, Method};
-    use crate::filter::{Filter, Op, Operand, Source};
-    use crate::operation::OpSpec;
-    use crate::resource::{BoxFuture, Call, Executor, Form, Outcome, Prepared, REPEATS, Table};
-    use crate::store::{Assign, AssignValue, Plan, Rows};
-    use crate::{Code, Error, Problem, Result, Value};
-
-    // Arguments of every statement: the record, the item or its id, the call's instant; then the rest.
-    const RECORD: usize = 0;
-    const ITEM: usize = 1;
-    const NOW: usize = 2;
-    const REST: usize = 3;
-
-    /// Members by name, as they stand in the text.
-    type Members<'a> = std::collections::BTreeMap<String, &'a RawValue>;
-
-    pub(super) struct Run {
-        kind: &'static Collection,
-        spec: &'static OpSpec,
-        read: Prepared,
-    }
-
-    impl Run {
-        pub(super) fn new(kind: &'static Collection, spec: &'static OpSpec, table: &Table) -> Result<Self> {
-            let by_id = Filter::eq_arg(table.desc.primary, RECORD);
-            let read = table.prepare(spec.name, Plan::Select { filter: by_id, order: Vec::new(), after: None, limit: None })?;
-            Ok(Self { kind, spec, read })
-        }
-
-        async fn run(&self, table: &Table, call: &Call<'_>) -> Result<Outcome> {
-            super::super::bind::check(self.spec, table, call, &[])?;
-            let mut given = call.args.iter().cloned().map(Option::unwrap_or_default);
-            let record = given.next().unwrap_or_default();
-            let (first, second) = (given.next().unwrap_or_default(), given.next().unwrap_or_default());
-            match self.kind.method {
-                Method::List => {
-                    let rows = table.found(self.read(table, call, record).await?, None)?;
-                    Ok(Outcome::Json(self.list(&rows).to_owned().into_bytes()))
-                }
-                Method::Add => self.add(table, call, record, first).await,
-                Method::Set => self.set(table, call, record, first).await,
-                Method::Remove => self.remove(table, call, record, self.id(table, first)?).await,
-                Method::Update => self.update(table, call, record, self.id(table, first)?, second).await,
-            }
-        }
-
-        async fn add(&self, table: &Table, call: &Call<'_>, record: Value, item: Value) -> Result<Outcome> {
-            let text = json(&item)?.to_owned();
-            table.validator.check_item(self.kind.field, &text)?;
-            let members: Members<'_> = serde_json::from_str(&text).map_err(Error::internal)?;
-            let id = members.get(self.kind.key).and_then(|raw| id_of(raw));
-            let rest = vec![id.clone().ok_or_else(|| self.missing())?];
-            let set = AssignValue::AddItem(arg(ITEM));
-            let none = Filter::Item { field: self.kind.field, key: self.kind.key, value: arg(REST), held: false };
-            let most = table.desc.fields[self.kind.field].rules.items.1;
-            let room = [self.kind.max, most].into_iter().flatten().min().map(|max| self.bound(Op::Shorter, max));
-            let guard = none.and(room.unwrap_or(Filter::TRUE));
-            self.write(table, call, record, item, set, guard, rest, |found| {
-                if found.iter().any(|item| self.is(item, id.as_ref())) {
-                    let at = self.kind.key;
-                    Error::new(Code::Conflict, "An item with this key is there already")
-                        .with_details(vec![Problem::new(at, "unique", "is taken")])
-                } else if self.kind.max.is_some_and(|max| found.len() >= max as usize) {
-                    full()
-                } else if let Some(most) = most.filter(|most| found.len() >= *most as usize) {
-                    self.beyond(table, "max_items", format!("must hold at most {most}"))
-                } else {
-                    Error::kept_changing()
-                }
-            })
-            .await?;
-            Ok(Outcome::Json(text.into_bytes()))
-        }
-
-        async fn set(&self, table: &Table, call: &Call<'_>, record: Value, items: Value) -> Result<Outcome> {
-            let text = json(&items)?.to_owned();
-            let list: Vec<&RawValue> = serde_json::from_str(&text).map_err(Error::internal)?;
-            if self.kind.max.is_some_and(|max| list.len() > max as usize) {
-                return Err(full());
-            }
-            let mut problems = Vec::new();
-            table.validator.check(self.kind.field, &items, "", &mut problems);
-            if !problems.is_empty() {
-                return Err(Error::validation(problems));
-            }
-            let set = AssignValue::Set(arg(ITEM));
-            self.write(table, call, record, items, set, Filter::TRUE, Vec::new(), |_| Error::kept_changing()).await?;
-            Ok(Outcome::Json(text.into_bytes()))
-        }
-
-        async fn remove(&self, table: &Table, call: &Call<'_>, record: Value, id: Value) -> Result<Outcome> {
-            let set = AssignValue::RemoveItem { key: self.kind.key, id: arg(ITEM) };
-            let least = table.desc.fields[self.kind.field].rules.items.0.unwrap_or(0);
-            let guard = if least > 0 { self.held().and(self.bound(Op::Longer, least)) } else { self.held() };
-            self.write(table, call, record, id.clone(), set, guard, Vec::new(), |found| {
-                if found.len() <= least as usize && found.iter().any(|item| self.is(item, Some(&id))) {
-                    return self.beyond(table, "min_items", format!("must keep at least {least}"));
-                }
-                self.gone(found, &id)
-            })
-            .await?;
-            Ok(Outcome::Nothing)
-        }
-
-        /// How many items the list holds before it is changed.
-        fn bound(&self, op: Op, than: u32) -> Filter {
-            Filter::cond(self.kind.field, op, Operand::One(Source::Value(Value::Int(i64::from(than)))))
-        }
-
-        /// The list would have too many or too few.
-        fn beyond(&self, table: &Table, code: &'static str, message: String) -> Error {
-            Error::invalid(Problem::new(table.desc.fields[self.kind.field].wire, code, message))
-        }
-
-        async fn update(&self, table: &Table, call: &Call<'_>, record: Value, id: Value, patch: Value) -> Result<Outcome> {
-            let text = json(&patch)?.to_owned();
-            table.validator.check_item(self.kind.field, &text)?;
-            let members: Members<'_> = serde_json::from_str(&text).map_err(Error::internal)?;
-            let fields = table.desc.fields[self.kind.field].kind.item_fields();
-            // The names of the declaration, which live as long as the plan.
-            let named: Vec<(&'static str, &RawValue)> =
-                fields.iter().filter_map(|field| Some((field.wire, *members.get(field.wire)?))).collect();
-            if named.is_empty() {
-                let found = table.found(self.read(table, call, record).await?, table.desc.version.and(call.version))?;
-                return self.one(&found, &id);
-            }
-            let rest: Vec<Value> = named.iter().map(|(_, raw)| Value::Json(raw.get().to_owned())).collect();
-            let members = named.iter().enumerate().map(|(i, (name, _))| (*name, arg(REST + i))).collect();
-            let set = AssignValue::ChangeItem { key: self.kind.key, id: arg(ITEM), members };
-            let rows = self.write(table, call, record, id.clone(), set, self.held(), rest, |found| self.gone(found, &id)).await?;
-            self.one(&rows, &id)
-        }
-
-        /// Writes to the record's list under a guard; `refuse` says of the items found why nothing was written.
-        #[allow(clippy::too_many_arguments)] // the parts of one statement
-        async fn write(
-            &self,
-            table: &Table,
-            call: &Call<'_>,
-            record: Value,
-            item: Value,
-            set: AssignValue,
-            guard: Filter,
-            rest: Vec<Value>,
-            refuse: impl Fn(&[&RawValue]) -> Error,
-        ) -> Result<Rows> {
-            let version = table.desc.version.and(call.version);
-            let mut shape = format!("{}:{}:", self.spec.name, version.is_some()).into_bytes();
-            if let AssignValue::ChangeItem { members, .. } = &set {
-                shape.extend(members.iter().flat_map(|(name, _)| name.bytes().chain([0])));
-            }
-            let last = REST + rest.len();
-            let statement = table.shape(self.spec.name, &shape, || {
-                let mut filter = Filter::eq_arg(table.desc.primary, RECORD).and(guard);
-                if let (Some(field), true) = (table.desc.version, version.is_some()) {
-                    filter = filter.and(Filter::eq_arg(field.field, last));
-                }
-                let set = table.touch(vec![Assign { field: self.kind.field, value: set }], NOW);
-                Plan::Update { filter, set, pick: None }
-            })?;
-            for _ in 0..REPEATS {
-                let mut args = vec![record.clone(), item.clone(), Value::Date(call.cx.now())];
-                args.extend(rest.iter().cloned().chain(version.map(Value::Int)));
-                let rows = table.execute(call.cx, &statement, args, table.rows(&Form::Records)).await?;
-                if rows.count > 0 {
-                    return Ok(rows);
-                }
-                let found = table.found(self.read(table, call, record.clone()).await?, version)?;
-                let list: Vec<&RawValue> = serde_json::from_str(self.list(&found)).map_err(Error::internal)?;
-                let error = refuse(&list);
-                if error.code() != Code::Conflict || !error.details().is_empty() {
-                    return Err(error);
-                }
-            }
-            Err(Error::kept_changing())
-        }
-
-        async fn read(&self, table: &Table, call: &Call<'_>, record: Value) -> Result<Rows> {
-            table.execute(call.cx, &self.read, vec![record], table.rows(&Form::Records)).await
-        }
-
-        /// The list of the one record found.
-        fn list<'a>(&self, rows: &'a Rows) -> &'a str {
-            match rows.records.first().and_then(|record| record.get(self.kind.field)) {
-                Some(Value::Json(text)) => text,
-                _ => "[]",
-            }
-        }
-
-        /// One item of the record found.
-        fn one(&self, rows: &Rows, id: &Value) -> Result<Outcome> {
-            let list: Vec<&RawValue> = serde_json::from_str(self.list(rows)).map_err(Error::internal)?;
-            let item = list.into_iter().find(|item| self.is(item, Some(id))).ok_or_else(Error::not_found)?;
-            Ok(Outcome::Json(item.get().to_owned().into_bytes()))
-        }
-
-        fn is(&self, item: &RawValue, id: Option<&Value>) -> bool {
-            let members: Members<'_> = serde_json::from_str(item.get()).unwrap_or_default();
-            members.get(self.kind.key).and_then(|raw| id_of(raw)).as_ref() == id
-        }
-
-        fn held(&self) -> Filter {
-            Filter::Item { field: self.kind.field, key: self.kind.key, value: arg(ITEM), held: true }
-        }
-
-        fn gone(&self, found: &[&RawValue], id: &Value) -> Error {
-            if found.iter().any(|item| self.is(item, Some(id))) { Error::kept_changing() } else { Error::not_found() }
-        }
-
-        fn missing(&self) -> Error {
-            Error::invalid(Problem::new(self.kind.key, "required", "is required"))
-        }
-
-        /// The key of an item from its path segment; one that can be no key names no item.
-        fn id(&self, table: &Table, text: Value) -> Result<Value> {
-            let fields = table.desc.fields[self.kind.field].kind.item_fields();
-            let is_number = fields.iter().any(|f| f.wire == self.kind.key && matches!(f.kind, crate::entity::Kind::Integer));
-            match text {
-                Value::Text(text) if is_number => {
-                    let id: i64 = text.parse().map_err(|_| Error::not_found())?;
-                    if itoa::Buffer::new().format(id) == text { Ok(Value::Int(id)) } else { Err(Error::not_found()) }
-                }
-                id => Ok(id),
-            }
-        }
-    }
-
-    fn arg(index: usize) -> Source {
-        Source::Arg { index, nullable: false }
-    }
-
-    fn json(value: &Value) -> Result<&str> {
-        match value {
-            Value::Json(text) => Ok(text),
-            _ => Err(Error::internal("an item is JSON")),
-        }
-    }
-
-    fn id_of(raw: &RawValue) -> Option<Value> {
-        match serde_json::from_str(raw.get()).ok()? {
-            serde_json::Value::String(text) => Some(Value::Text(text)),
-            serde_json::Value::Number(number) => number.as_i64().map(Value::Int),
-            _ => None,
-        }
-    }
-
-    fn full() -> Error {
-        Error::new(Code::CollectionFull, "The list holds as many items as it may")
-    }
-
-    impl Executor for Run {
-        fn run<'a>(&'a self, table: &'a Table, call: Call<'a>) -> BoxFuture<'a, Result<Outcome>> {
-            Box::pin(async move { self.run(table, &call).await })
-        }
+impl Executor for Run {
+    fn run<'a>(&'a self, table: &'a Table, call: Call<'a>) -> BoxFuture<'a, Result<Outcome>> {
+        Box::pin(async move { self.run(table, &call).await })
     }
 }

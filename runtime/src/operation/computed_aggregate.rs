@@ -1,319 +1,216 @@
-//! `computed_aggregate`: writes a number over the records of one entity into a record of another.
+//! The executor of `computed_aggregate`.
 
-use super::{Answer, AssignSpec, Kind, Output, Subject};
-use crate::Code;
-use crate::entity::EntityDesc;
-use crate::filter::FilterSpec;
+use std::sync::Arc;
 
-/// Options of a computed aggregate.
-#[derive(Debug)]
-pub struct ComputedAggregate {
-    /// Over whose records.
-    pub source: &'static EntityDesc,
-    /// Over which of them.
-    pub filter: FilterSpec,
-    /// What is computed.
-    pub compute: &'static [Output],
-    /// Whether an object of all members is written; else the one value.
-    pub object: bool,
-    /// Whose record is written; the operation's own entity when absent.
-    pub target: Option<&'static EntityDesc>,
-    /// Which record: pins the primary key or a whole unique.
-    pub matches: &'static [AssignSpec],
-    /// The field that is written.
-    pub field: usize,
-    /// Of several calls for one record, the last has seen what the others saw.
-    pub atomic: bool,
+use super::ComputedAggregate;
+use crate::entity::{Bound, EntityDesc, Kind, Relation};
+use crate::filter::Filter;
+use crate::operation::OpSpec;
+use crate::operation::bind;
+use crate::resource::{BoxFuture, Call, Executor, Form, Outcome, Table};
+use crate::store::{Compute, Figure, Function, Rows};
+use crate::validate::{MAX_INTEGER, beyond};
+use crate::{Code, Cx, Error, Problem, Result, Value};
+
+/// Plans it for one mounted entity.
+///
+/// # Errors
+/// When the store refuses a statement of it.
+pub(super) fn plan(kind: &'static ComputedAggregate, spec: &'static OpSpec, table: &Table) -> Result<Box<dyn Executor>> {
+    Ok(Box::new(Run::new(kind, spec, table)))
 }
 
-#[doc(hidden)]
-impl ComputedAggregate {
-    /// Computes one value over the records of `source` that match.
-    pub const fn new(source: &'static EntityDesc, filter: FilterSpec, compute: &'static [Output]) -> Self {
-        Self { source, filter, compute, object: false, target: None, matches: &[], field: 0, atomic: false }
-    }
-
-    /// Writes it to a field of the record that matches.
-    #[must_use]
-    pub const fn into(self, field: usize, matches: &'static [AssignSpec]) -> Self {
-        Self { matches, field, ..self }
-    }
-
-    /// That record is another entity's.
-    #[must_use]
-    pub const fn target(self, target: &'static EntityDesc) -> Self {
-        Self { target: Some(target), ..self }
-    }
-
-    /// Of several calls for one record, the last has seen what the others saw.
-    #[must_use]
-    pub const fn atomic(self) -> Self {
-        Self { atomic: true, ..self }
-    }
-
-    /// Writes an object of all members.
-    #[must_use]
-    pub const fn object(self) -> Self {
-        Self { object: true, ..self }
-    }
+pub(super) struct Run {
+    kind: &'static ComputedAggregate,
+    spec: &'static OpSpec,
+    filter: Filter,
+    matches: Filter,
+    compute: Vec<Compute>,
 }
 
-impl Kind for ComputedAggregate {
-    fn name(&self) -> &'static str {
-        "computed_aggregate"
+impl Run {
+    pub(super) fn new(kind: &'static ComputedAggregate, spec: &'static OpSpec, _: &Table) -> Self {
+        let compute = kind.compute.iter().map(|output| Compute {
+            function: output.function.unwrap_or(Function::Count),
+            field: output.field,
+            filter: output.filter.as_ref().map_or(Filter::TRUE, Filter::from),
+        });
+        Self { kind, spec, filter: (&kind.filter).into(), matches: bind::equalities(kind.matches), compute: compute.collect() }
     }
 
-    fn subject(&self) -> Subject {
-        Subject::Foreign
+    async fn write(&self, own: &Table, call: &Call<'_>) -> Result<Outcome> {
+        bind::check(self.spec, own, call, &[])?;
+        bind::check_operands(self.spec, &self.filter, &call.args)?;
+        let source = own.sibling(self.kind.source)?;
+        let other = self.kind.target.map(|target| own.sibling(target)).transpose()?;
+        // A route of another entity knows nothing of this operation; it counts as an update of its record.
+        let (target, route) = other.as_deref().map_or((own, self.spec.name), |other| (other, "update"));
+        if !source.shares_store(target) {
+            return Err(Error::internal(format!("`{}` and `{}` live in different stores", source.desc.name, target.desc.name)));
+        }
+        target.refuse_ambiguous(call.cx, self.kind.matches)?;
+        let matches = bind::resolve(self.matches.clone(), call.cx, &call.args)?;
+        let filter = bind::resolve(self.filter.clone(), call.cx, &call.args)?;
+        let rows = match self.at_once(call, &source, (target, route), &filter, &matches).await {
+            Ok(Some(rows)) => Ok(rows),
+            // What is written would be out of date if records came between looking and writing.
+            Ok(None) => self.begin(call, &source, (target, route), &filter, &matches).await,
+            Err(error) => Err(error),
+        };
+        rows.map(Outcome::Record).map_err(|error| self.placed(error, target))
     }
 
-    fn statements(&self, _: &EntityDesc) -> Option<usize> {
-        // Takes the record, computes, writes; or all of it at once, and where that refuses, it is found out why.
-        Some(3)
+    /// A sum that not even a store can hold has no place there; here it is known what it was for.
+    fn placed(&self, error: Error, target: &Table) -> Error {
+        let of_a_sum = |p: &Problem| p.path.is_empty() && p.code == "range";
+        let range = error.code() == Code::ValidationFailed && error.details().iter().all(of_a_sum);
+        if range { self.beyond(target) } else { error }
     }
 
-    fn touches(&self, on: &crate::entity::EntityDesc) -> crate::entity::FieldSet {
-        let own = self.target.is_none_or(|target| target.storage_name == on.storage_name);
-        if own { crate::entity::FieldSet::NONE.with(self.field) } else { crate::entity::FieldSet::NONE }
+    fn beyond(&self, target: &Table) -> Error {
+        let field = &target.desc.fields[self.kind.field];
+        Error::invalid(Problem::new(field.told(), "range", "what was computed is beyond what the field holds"))
     }
 
-    fn capability(&self) -> &'static str {
-        if self.atomic { "computed.atomic" } else { "computed.write" }
+    /// One statement, where the store can do it and nothing but bounds could refuse the number. Nothing when it wrote nothing: there is
+    /// no such record, or the number is out of bounds.
+    async fn at_once(
+        &self,
+        call: &Call<'_>,
+        source: &Table,
+        (target, route): (&Table, &'static str),
+        filter: &Filter,
+        matches: &Filter,
+    ) -> Result<Option<Rows>> {
+        let ([compute], false, Some(within)) = (&*self.compute, self.kind.object, bounds(target.desc, self.kind.field)) else {
+            return Ok(None);
+        };
+        if !target.computes(self.kind.atomic, self.kind.field) {
+            return Ok(None);
+        }
+        let figure = Figure {
+            source: source.desc,
+            filter: filter.clone(),
+            compute: Compute { filter: bind::resolve(compute.filter.clone(), call.cx, &call.args)?, ..compute.clone() },
+            within,
+            optional: target.desc.fields[self.kind.field].optional,
+        };
+        let form = self.form(call, target);
+        let rows = target.write_figure(call.cx, (route, matches.clone()), self.kind.field, source, figure, &form).await?;
+        Ok((rows.count > 0).then_some(rows))
     }
 
-    fn returns(&self) -> Answer {
-        Answer::Record
+    /// Records of another entity are shown as that entity shows them.
+    fn form(&self, call: &Call<'_>, target: &Table) -> Form {
+        match call.form {
+            Form::Json(_) if self.kind.target.is_some() => Form::Json(Arc::clone(&target.projection)),
+            form => form.clone(),
+        }
     }
 
-    fn by_id(&self) -> bool {
-        false
+    /// A transaction, which is begun again when others got in between.
+    async fn begin(
+        &self,
+        call: &Call<'_>,
+        source: &Table,
+        target: (&Table, &'static str),
+        filter: &Filter,
+        matches: &Filter,
+    ) -> Result<Rows> {
+        let mut again = target.0.again(call.cx);
+        loop {
+            let (filter, matches) = (filter.clone(), matches.clone());
+            let done = again.attempt(call.cx, async |cx| self.write_in(cx, call, source, target, filter, matches).await).await;
+            if let Some(done) = again.over(done).await {
+                return done;
+            }
+        }
     }
 
-    fn answers(&self) -> Option<&'static EntityDesc> {
-        self.target
-    }
-
-    fn errors(&self) -> &'static [Code] {
-        &[Code::NotFound, Code::ValidationFailed, Code::Conflict]
-    }
-
-    #[cfg(feature = "server")]
-    fn plan(
-        &'static self,
-        spec: &'static super::OpSpec,
-        table: &crate::resource::Table,
-    ) -> crate::Result<Box<dyn crate::resource::Executor>> {
-        Ok(Box::new(run::Run::new(self, spec, table)))
-    }
-}
-
-#[cfg(feature = "server")]
-mod run {
-    use std::sync::Arc;
-
-    use super::ComputedAggregate;
-    use crate::entity::{Bound, EntityDesc, Kind, Relation};
-    use crate::filter::Filter;
-    use crate::operation::OpSpec;
-    use crate::operation::bind;
-    use crate::resource::{BoxFuture, Call, Executor, Form, Outcome, Table};
-    use crate::store::{Compute, Figure, Function, Rows};
-    use crate::validate::{MAX_INTEGER, beyond};
-    use crate::{Code, Cx, Error, Problem, Result, Value};
-
-    pub(super) struct Run {
-        kind: &'static ComputedAggregate,
-        spec: &'static OpSpec,
+    async fn write_in(
+        &self,
+        cx: &Cx,
+        call: &Call<'_>,
+        source: &Table,
+        (target, route): (&Table, &'static str),
         filter: Filter,
         matches: Filter,
-        compute: Vec<Compute>,
+    ) -> Result<Rows> {
+        // Taken first, so that of several that write it the last has seen what the others saw.
+        let key = target.lock(cx, route, matches).await?.ok_or_else(Error::not_found)?;
+        let compute = self.compute.iter().map(|c| Ok(Compute { filter: bind::resolve(c.filter.clone(), cx, &call.args)?, ..c.clone() }));
+        let compute = compute.collect::<Result<_>>()?;
+        let row = source.aggregate(cx, "list", filter, (Vec::new(), Vec::new()), compute, 1).await?.pop().unwrap_or_default();
+        if row.iter().any(|value| beyond(value).is_some()) {
+            return Err(self.beyond(target));
+        }
+        let value = if self.kind.object { self.object(&row) } else { row.into_vec().into_iter().next().unwrap_or_default() };
+        self.check(target, &value)?;
+        let form = self.form(call, target);
+        let rows = target.write_field(cx, route, key, self.kind.field, value, &form).await?;
+        if rows.count == 0 { Err(Error::not_found()) } else { Ok(rows) }
     }
 
-    impl Run {
-        pub(super) fn new(kind: &'static ComputedAggregate, spec: &'static OpSpec, _: &Table) -> Self {
-            let compute = kind.compute.iter().map(|output| Compute {
-                function: output.function.unwrap_or(Function::Count),
-                field: output.field,
-                filter: output.filter.as_ref().map_or(Filter::TRUE, Filter::from),
-            });
-            Self { kind, spec, filter: (&kind.filter).into(), matches: bind::equalities(kind.matches), compute: compute.collect() }
+    /// All members as one object.
+    fn object(&self, row: &[Value]) -> Value {
+        let mut json = Vec::new();
+        for (n, (output, value)) in self.kind.compute.iter().zip(row).enumerate() {
+            json.push(if n == 0 { b'{' } else { b',' });
+            crate::json::write_str(output.name, &mut json);
+            json.push(b':');
+            crate::json::write_value(value.as_ref(), &mut json);
         }
-
-        async fn write(&self, own: &Table, call: &Call<'_>) -> Result<Outcome> {
-            bind::check(self.spec, own, call, &[])?;
-            bind::check_operands(self.spec, &self.filter, &call.args)?;
-            let source = own.sibling(self.kind.source)?;
-            let other = self.kind.target.map(|target| own.sibling(target)).transpose()?;
-            // A route of another entity knows nothing of this operation; it counts as an update of its record.
-            let (target, route) = other.as_deref().map_or((own, self.spec.name), |other| (other, "update"));
-            if !source.shares_store(target) {
-                return Err(Error::internal(format!("`{}` and `{}` live in different stores", source.desc.name, target.desc.name)));
-            }
-            target.refuse_ambiguous(call.cx, self.kind.matches)?;
-            let matches = bind::resolve(self.matches.clone(), call.cx, &call.args)?;
-            let filter = bind::resolve(self.filter.clone(), call.cx, &call.args)?;
-            let rows = match self.at_once(call, &source, (target, route), &filter, &matches).await {
-                Ok(Some(rows)) => Ok(rows),
-                // What is written would be out of date if records came between looking and writing.
-                Ok(None) => self.begin(call, &source, (target, route), &filter, &matches).await,
-                Err(error) => Err(error),
-            };
-            rows.map(Outcome::Record).map_err(|error| self.placed(error, target))
-        }
-
-        /// A sum that not even a store can hold has no place there; here it is known what it was for.
-        fn placed(&self, error: Error, target: &Table) -> Error {
-            let of_a_sum = |p: &Problem| p.path.is_empty() && p.code == "range";
-            let range = error.code() == Code::ValidationFailed && error.details().iter().all(of_a_sum);
-            if range { self.beyond(target) } else { error }
-        }
-
-        fn beyond(&self, target: &Table) -> Error {
-            let field = &target.desc.fields[self.kind.field];
-            Error::invalid(Problem::new(field.told(), "range", "what was computed is beyond what the field holds"))
-        }
-
-        /// One statement, where the store can do it and nothing but bounds could refuse the number. Nothing when it wrote nothing: there is
-        /// no such record, or the number is out of bounds.
-        async fn at_once(
-            &self,
-            call: &Call<'_>,
-            source: &Table,
-            (target, route): (&Table, &'static str),
-            filter: &Filter,
-            matches: &Filter,
-        ) -> Result<Option<Rows>> {
-            let ([compute], false, Some(within)) = (&*self.compute, self.kind.object, bounds(target.desc, self.kind.field)) else {
-                return Ok(None);
-            };
-            if !target.computes(self.kind.atomic, self.kind.field) {
-                return Ok(None);
-            }
-            let figure = Figure {
-                source: source.desc,
-                filter: filter.clone(),
-                compute: Compute { filter: bind::resolve(compute.filter.clone(), call.cx, &call.args)?, ..compute.clone() },
-                within,
-                optional: target.desc.fields[self.kind.field].optional,
-            };
-            let form = self.form(call, target);
-            let rows = target.write_figure(call.cx, (route, matches.clone()), self.kind.field, source, figure, &form).await?;
-            Ok((rows.count > 0).then_some(rows))
-        }
-
-        /// Records of another entity are shown as that entity shows them.
-        fn form(&self, call: &Call<'_>, target: &Table) -> Form {
-            match call.form {
-                Form::Json(_) if self.kind.target.is_some() => Form::Json(Arc::clone(&target.projection)),
-                form => form.clone(),
-            }
-        }
-
-        /// A transaction, which is begun again when others got in between.
-        async fn begin(
-            &self,
-            call: &Call<'_>,
-            source: &Table,
-            target: (&Table, &'static str),
-            filter: &Filter,
-            matches: &Filter,
-        ) -> Result<Rows> {
-            let mut again = target.0.again(call.cx);
-            loop {
-                let (filter, matches) = (filter.clone(), matches.clone());
-                let done = again.attempt(call.cx, async |cx| self.write_in(cx, call, source, target, filter, matches).await).await;
-                if let Some(done) = again.over(done).await {
-                    return done;
-                }
-            }
-        }
-
-        async fn write_in(
-            &self,
-            cx: &Cx,
-            call: &Call<'_>,
-            source: &Table,
-            (target, route): (&Table, &'static str),
-            filter: Filter,
-            matches: Filter,
-        ) -> Result<Rows> {
-            // Taken first, so that of several that write it the last has seen what the others saw.
-            let key = target.lock(cx, route, matches).await?.ok_or_else(Error::not_found)?;
-            let compute =
-                self.compute.iter().map(|c| Ok(Compute { filter: bind::resolve(c.filter.clone(), cx, &call.args)?, ..c.clone() }));
-            let compute = compute.collect::<Result<_>>()?;
-            let row = source.aggregate(cx, "list", filter, (Vec::new(), Vec::new()), compute, 1).await?.pop().unwrap_or_default();
-            if row.iter().any(|value| beyond(value).is_some()) {
-                return Err(self.beyond(target));
-            }
-            let value = if self.kind.object { self.object(&row) } else { row.into_vec().into_iter().next().unwrap_or_default() };
-            self.check(target, &value)?;
-            let form = self.form(call, target);
-            let rows = target.write_field(cx, route, key, self.kind.field, value, &form).await?;
-            if rows.count == 0 { Err(Error::not_found()) } else { Ok(rows) }
-        }
-
-        /// All members as one object.
-        fn object(&self, row: &[Value]) -> Value {
-            let mut json = Vec::new();
-            for (n, (output, value)) in self.kind.compute.iter().zip(row).enumerate() {
-                json.push(if n == 0 { b'{' } else { b',' });
-                crate::json::write_str(output.name, &mut json);
-                json.push(b':');
-                crate::json::write_value(value.as_ref(), &mut json);
-            }
-            json.push(b'}');
-            // What was written is JSON made of valid strings.
-            Value::Json(String::from_utf8_lossy(&json).into_owned())
-        }
-
-        /// Whether the field may hold what was computed.
-        fn check(&self, target: &Table, value: &Value) -> Result<()> {
-            let field = &target.desc.fields[self.kind.field];
-            let mut problems = Vec::new();
-            match value {
-                Value::Null if field.optional => {}
-                Value::Null => problems.push(Problem::new(field.told(), "null_not_allowed", "nothing was computed")),
-                _ => target.validator.check(self.kind.field, value, field.told(), &mut problems),
-            }
-            if problems.is_empty() { Ok(()) } else { Err(Error::validation(problems)) }
-        }
+        json.push(b'}');
+        // What was written is JSON made of valid strings.
+        Value::Json(String::from_utf8_lossy(&json).into_owned())
     }
 
-    /// The least and the greatest number that a field holds; nothing for a field that asks for more than that.
-    fn bounds(desc: &EntityDesc, field: usize) -> Option<(Value, Value)> {
-        let of = desc.fields.get(field)?;
-        let names_a_record = desc.relations.iter().filter_map(Relation::enforced).any(|(key, _)| key == field)
-            || desc.gates.iter().any(|gate| gate.field == field);
-        if of.reads.is_some() || names_a_record || !of.rules.one_of_int.is_empty() {
-            return None;
+    /// Whether the field may hold what was computed.
+    fn check(&self, target: &Table, value: &Value) -> Result<()> {
+        let field = &target.desc.fields[self.kind.field];
+        let mut problems = Vec::new();
+        match value {
+            Value::Null if field.optional => {}
+            Value::Null => problems.push(Problem::new(field.told(), "null_not_allowed", "nothing was computed")),
+            _ => target.validator.check(self.kind.field, value, field.told(), &mut problems),
         }
-        let (least, greatest) = of.rules.range;
-        match of.kind {
-            Kind::Integer => {
-                let or = |bound, all: i64| match bound {
-                    None => Some(all),
-                    Some(Bound::Int(n)) => Some(n),
-                    Some(Bound::Float(_)) => None,
-                };
-                let (least, greatest) = (or(least, -MAX_INTEGER)?, or(greatest, MAX_INTEGER)?);
-                Some((Value::Int(least.max(-MAX_INTEGER)), Value::Int(greatest.min(MAX_INTEGER))))
-            }
-            Kind::Number => {
-                let or = |bound, all: f64| match bound {
-                    None => Some(all),
-                    Some(Bound::Float(n)) => Some(n),
-                    Some(Bound::Int(_)) => None,
-                };
-                Some((Value::Float(or(least, f64::MIN)?), Value::Float(or(greatest, f64::MAX)?)))
-            }
-            _ => None,
-        }
+        if problems.is_empty() { Ok(()) } else { Err(Error::validation(problems)) }
     }
+}
 
-    impl Executor for Run {
-        fn run<'a>(&'a self, table: &'a Table, call: Call<'a>) -> BoxFuture<'a, Result<Outcome>> {
-            Box::pin(async move { self.write(table, &call).await })
+/// The least and the greatest number that a field holds; nothing for a field that asks for more than that.
+fn bounds(desc: &EntityDesc, field: usize) -> Option<(Value, Value)> {
+    let of = desc.fields.get(field)?;
+    let names_a_record = desc.relations.iter().filter_map(Relation::enforced).any(|(key, _)| key == field)
+        || desc.gates.iter().any(|gate| gate.field == field);
+    if of.reads.is_some() || names_a_record || !of.rules.one_of_int.is_empty() {
+        return None;
+    }
+    let (least, greatest) = of.rules.range;
+    match of.kind {
+        Kind::Integer => {
+            let or = |bound, all: i64| match bound {
+                None => Some(all),
+                Some(Bound::Int(n)) => Some(n),
+                Some(Bound::Float(_)) => None,
+            };
+            let (least, greatest) = (or(least, -MAX_INTEGER)?, or(greatest, MAX_INTEGER)?);
+            Some((Value::Int(least.max(-MAX_INTEGER)), Value::Int(greatest.min(MAX_INTEGER))))
         }
+        Kind::Number => {
+            let or = |bound, all: f64| match bound {
+                None => Some(all),
+                Some(Bound::Float(n)) => Some(n),
+                Some(Bound::Int(_)) => None,
+            };
+            Some((Value::Float(or(least, f64::MIN)?), Value::Float(or(greatest, f64::MAX)?)))
+        }
+        _ => None,
+    }
+}
+
+impl Executor for Run {
+    fn run<'a>(&'a self, table: &'a Table, call: Call<'a>) -> BoxFuture<'a, Result<Outcome>> {
+        Box::pin(async move { self.write(table, &call).await })
     }
 }

@@ -1,135 +1,71 @@
-//! `consume`: takes exactly one record that matches, once.
+//! The executor of `consume`.
 
-use super::{Answer, Kind};
-use crate::filter::FilterSpec;
+use super::Consume;
+use crate::entity::EntityDesc;
+use crate::filter::{Filter, Op, Operand, Source};
+use crate::operation::OpSpec;
+use crate::operation::bind::{self, Slots};
+use crate::resource::{BoxFuture, Call, Executor, Outcome, Prepared, Table};
+use crate::store::{Pick, Plan, Rows};
+use crate::{Result, Value};
 
-/// Options of a consume.
-#[derive(Debug)]
-pub struct Consume {
-    /// Which record; of several, the first by the default sort.
-    pub filter: FilterSpec,
-    /// Position of the date after which a record can no longer be taken.
-    pub expiry: Option<usize>,
-    /// Answer whether there was one instead of the record.
-    pub boolean: bool,
+/// Plans it for one mounted entity.
+///
+/// # Errors
+/// When the store refuses a statement of it.
+pub(super) fn plan(kind: &'static Consume, spec: &'static OpSpec, table: &Table) -> Result<Box<dyn Executor>> {
+    Ok(Box::new(Run::new(kind, spec, table)?))
 }
 
-#[doc(hidden)]
-impl Consume {
-    /// Takes what matches.
-    pub const fn new(filter: FilterSpec) -> Self {
-        Self { filter, expiry: None, boolean: false }
-    }
-
-    /// Not after this date.
-    #[must_use]
-    pub const fn expiry(self, field: usize) -> Self {
-        Self { expiry: Some(field), ..self }
-    }
-
-    /// Answers `true` or `false`.
-    #[must_use]
-    pub const fn boolean(self) -> Self {
-        Self { boolean: true, ..self }
-    }
+pub(super) struct Run {
+    kind: &'static Consume,
+    spec: &'static OpSpec,
+    filter: Filter,
+    statement: Prepared,
+    slots: Slots,
 }
 
-impl Kind for Consume {
-    fn name(&self) -> &'static str {
-        "consume"
-    }
-
-    fn touches(&self, _: &crate::entity::EntityDesc) -> crate::entity::FieldSet {
-        crate::entity::FieldSet::ALL
-    }
-
-    fn capability(&self) -> &'static str {
-        "atomic.consume"
-    }
-
-    fn returns(&self) -> Answer {
-        if self.boolean { Answer::Boolean } else { Answer::RecordOrNull }
-    }
-
-    fn by_id(&self) -> bool {
-        false
-    }
-
-    fn filter(&self) -> Option<&FilterSpec> {
-        Some(&self.filter)
-    }
-
-    #[cfg(feature = "server")]
-    fn plan(
-        &'static self,
-        spec: &'static super::OpSpec,
-        table: &crate::resource::Table,
-    ) -> crate::Result<Box<dyn crate::resource::Executor>> {
-        Ok(Box::new(run::Run::new(self, spec, table)?))
+impl Run {
+    pub(super) fn new(kind: &'static Consume, spec: &'static OpSpec, table: &Table) -> Result<Self> {
+        let mut filter = Filter::from(&kind.filter);
+        if let Some(field) = kind.expiry {
+            let valid = Filter::cond(field, Op::Gt, Operand::One(Source::Now));
+            let never = Filter::cond(field, Op::Eq, Operand::One(Source::Value(Value::Null)));
+            filter = filter.and(if table.desc.fields[field].optional { never.or(valid) } else { valid });
+        }
+        let mut slots = Slots::default();
+        let bound = slots.filter(table.desc, filter.clone());
+        // The one record that is meant is waited for; of many, the first that nobody else is at will do.
+        let pick = if names_one(table.desc, &filter) { Pick::part } else { Pick::free };
+        let pick = Some(pick(table.order(table.desc.sort), 1));
+        let statement = table.prepare(spec.name, Plan::Delete { filter: bound, pick })?;
+        Ok(Self { kind, spec, filter, statement, slots })
     }
 }
 
-#[cfg(feature = "server")]
-mod run {
-    use super::Consume;
-    use crate::entity::EntityDesc;
-    use crate::filter::{Filter, Op, Operand, Source};
-    use crate::operation::OpSpec;
-    use crate::operation::bind::{self, Slots};
-    use crate::resource::{BoxFuture, Call, Executor, Outcome, Prepared, Table};
-    use crate::store::{Pick, Plan, Rows};
-    use crate::{Result, Value};
+/// Whether a condition names one record: by its key, or by every field of a unique.
+fn names_one(desc: &EntityDesc, filter: &Filter) -> bool {
+    let named = |field: &usize| names(filter, *field);
+    named(&desc.primary) || desc.uniques.iter().any(|unique| unique.fields.iter().all(named))
+}
 
-    pub(super) struct Run {
-        kind: &'static Consume,
-        spec: &'static OpSpec,
-        filter: Filter,
-        statement: Prepared,
-        slots: Slots,
+fn names(filter: &Filter, at: usize) -> bool {
+    match filter {
+        Filter::All(parts) => parts.iter().any(|part| names(part, at)),
+        Filter::Cond { field, op: Op::Eq, value: Operand::One(_) } => *field == at,
+        _ => false,
     }
+}
 
-    impl Run {
-        pub(super) fn new(kind: &'static Consume, spec: &'static OpSpec, table: &Table) -> Result<Self> {
-            let mut filter = Filter::from(&kind.filter);
-            if let Some(field) = kind.expiry {
-                let valid = Filter::cond(field, Op::Gt, Operand::One(Source::Now));
-                let never = Filter::cond(field, Op::Eq, Operand::One(Source::Value(Value::Null)));
-                filter = filter.and(if table.desc.fields[field].optional { never.or(valid) } else { valid });
-            }
-            let mut slots = Slots::default();
-            let bound = slots.filter(table.desc, filter.clone());
-            // The one record that is meant is waited for; of many, the first that nobody else is at will do.
-            let pick = if names_one(table.desc, &filter) { Pick::part } else { Pick::free };
-            let pick = Some(pick(table.order(table.desc.sort), 1));
-            let statement = table.prepare(spec.name, Plan::Delete { filter: bound, pick })?;
-            Ok(Self { kind, spec, filter, statement, slots })
-        }
-    }
-
-    /// Whether a condition names one record: by its key, or by every field of a unique.
-    fn names_one(desc: &EntityDesc, filter: &Filter) -> bool {
-        let named = |field: &usize| names(filter, *field);
-        named(&desc.primary) || desc.uniques.iter().any(|unique| unique.fields.iter().all(named))
-    }
-
-    fn names(filter: &Filter, at: usize) -> bool {
-        match filter {
-            Filter::All(parts) => parts.iter().any(|part| names(part, at)),
-            Filter::Cond { field, op: Op::Eq, value: Operand::One(_) } => *field == at,
-            _ => false,
-        }
-    }
-
-    impl Executor for Run {
-        fn run<'a>(&'a self, table: &'a Table, call: Call<'a>) -> BoxFuture<'a, Result<Outcome>> {
-            Box::pin(async move {
-                bind::check(self.spec, table, &call, &[])?;
-                bind::check_operands(self.spec, &self.filter, &call.args)?;
-                let args = self.slots.values(call.cx, &call.args)?;
-                let rows = if self.kind.boolean { Rows::count() } else { table.rows(call.form) };
-                let rows = table.execute(call.cx, &self.statement, args, rows).await?;
-                Ok(if self.kind.boolean { Outcome::Boolean(rows.count > 0) } else { Outcome::Record(rows) })
-            })
-        }
+impl Executor for Run {
+    fn run<'a>(&'a self, table: &'a Table, call: Call<'a>) -> BoxFuture<'a, Result<Outcome>> {
+        Box::pin(async move {
+            bind::check(self.spec, table, &call, &[])?;
+            bind::check_operands(self.spec, &self.filter, &call.args)?;
+            let args = self.slots.values(call.cx, &call.args)?;
+            let rows = if self.kind.boolean { Rows::count() } else { table.rows(call.form) };
+            let rows = table.execute(call.cx, &self.statement, args, rows).await?;
+            Ok(if self.kind.boolean { Outcome::Boolean(rows.count > 0) } else { Outcome::Record(rows) })
+        })
     }
 }

@@ -1,415 +1,252 @@
-//! `derive`: one array out of the records of several entities.
+//! The executor of `derive`.
 
-use super::{Answer, Kind, Subject};
-use crate::Code;
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{Derive, MOST_DERIVED, Merge, Part};
 use crate::entity::EntityDesc;
-use crate::filter::FilterSpec;
+use crate::filter::eval::{compare, matches};
+use crate::filter::{Filter, Op, Operand, Source};
+use crate::http::{AuthDesc, PolicyDesc};
+use crate::operation::OpSpec;
+use crate::operation::bind;
+use crate::permission;
+use crate::resource::{BoxFuture, Call, Executor, Form, Outcome, Table};
+use crate::store::{Projection, Row, Rows};
+use crate::validate::list_value;
+use crate::{Cx, Error, Result, Value, ValueRef};
 
-/// Most records that one source may give. More are refused: they are merged in memory.
-pub const MOST_DERIVED: u32 = 10_000;
-
-/// Options of a derive.
-#[derive(Debug)]
-pub struct Derive {
-    /// Where items come from.
-    pub sources: &'static [Part],
-    /// How sources become one array.
-    pub merge: Merge,
-    /// Lists among the items are opened.
-    pub flatten: bool,
-    /// What an item must satisfy in the end.
-    pub post_filter: Option<FilterSpec>,
+/// Plans it for one mounted entity.
+///
+/// # Errors
+/// When the store refuses a statement of it.
+pub(super) fn plan(kind: &'static Derive, spec: &'static OpSpec, _: &Table) -> Result<Box<dyn Executor>> {
+    Ok(Box::new(Run::new(kind, spec)))
 }
 
-/// A source.
-#[derive(Debug, Clone, Copy)]
-pub struct Part {
-    /// Whose records.
-    pub entity: &'static EntityDesc,
-    /// Which of them.
-    pub filter: Option<FilterSpec>,
-    /// One field of them; else the records themselves.
-    pub select: Option<usize>,
-    /// The records that a field of them names, in their stead.
-    pub through: Option<Through>,
+pub(super) struct Run {
+    pub(super) kind: &'static Derive,
+    pub(super) spec: &'static OpSpec,
+    /// What a record among the items shows: what the list of its entity shows of it.
+    shown: Projection,
 }
 
-/// From records to those that they name.
-#[derive(Debug, Clone, Copy)]
-pub struct Through {
-    /// The field that holds keys of the other entity.
-    pub on: usize,
-    /// The other entity.
-    pub entity: &'static EntityDesc,
-    /// One field of its records.
-    pub select: Option<usize>,
+/// A record, or one value.
+type Item = Box<[Value]>;
+
+/// What tells items apart, in the order of values.
+struct Identity(Value);
+
+impl Ord for Identity {
+    fn cmp(&self, other: &Self) -> Ordering {
+        compare(self.0.as_ref(), other.0.as_ref())
+    }
 }
 
-/// How sources become one array. Records are the same when their keys are, other items when they are equal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Merge {
-    /// Each item once, in the order of keys or values.
-    Union,
-    /// All items, one source after the other.
-    Concat,
-    /// What every source holds, in the order of the first.
-    Intersect,
-    /// The first source that holds anything.
-    First,
-    /// Each item once, from the first source that holds it.
-    Priority,
+impl PartialOrd for Identity {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
-#[doc(hidden)]
-impl Derive {
-    /// Merges sources.
-    pub const fn new(sources: &'static [Part], merge: Merge) -> Self {
-        Self { sources, merge, flatten: false, post_filter: None }
+impl PartialEq for Identity {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Identity {}
+
+/// A value where its field stands.
+struct One<'a>(usize, &'a Value);
+
+impl Row for One<'_> {
+    fn value(&self, field: usize) -> ValueRef<'_> {
+        if field == self.0 { self.1.as_ref() } else { ValueRef::Null }
+    }
+}
+
+/// The lists that a call reads, each with the call as far as it sees that.
+struct Lists(Vec<(Arc<Table>, Cx)>);
+
+impl Lists {
+    /// The records that match, in the order of their list.
+    async fn every(&self, entity: &EntityDesc, filter: Filter) -> Result<Vec<Item>> {
+        let (table, cx) = self.of(entity)?;
+        table.every(cx, filter, MOST_DERIVED).await
     }
 
-    /// Opens lists.
-    #[must_use]
-    pub const fn flatten(self) -> Self {
-        Self { flatten: true, ..self }
+    fn of(&self, entity: &EntityDesc) -> Result<&(Arc<Table>, Cx)> {
+        let found = self.0.iter().find(|(table, _)| table.desc.storage_name == entity.storage_name);
+        found.ok_or_else(|| Error::internal("a derive reads a list that nobody was asked for"))
+    }
+}
+
+impl Run {
+    pub(super) fn new(kind: &'static Derive, spec: &'static OpSpec) -> Self {
+        let shown = kind.items().map_or_else(Projection::default, |(entity, _)| {
+            let output = entity.list_policy().output;
+            Projection::of(entity, |_, field| field.readable() && output.is_none_or(|output| output.contains(&field.name)))
+        });
+        Self { kind, spec, shown }
     }
 
-    /// Keeps the items that match.
-    #[must_use]
-    pub const fn post_filter(self, filter: FilterSpec) -> Self {
-        Self { post_filter: Some(filter), ..self }
-    }
-
-    /// Whose records it reads, each entity once.
-    pub fn entities(&self) -> Vec<&'static EntityDesc> {
-        let mut out: Vec<&'static EntityDesc> = Vec::new();
-        for entity in self.sources.iter().flat_map(|part| [Some(part.entity), part.through.map(|through| through.entity)]).flatten() {
-            if out.iter().all(|known| known.storage_name != entity.storage_name) {
-                out.push(entity);
+    async fn derive(&self, own: &Table, call: &Call<'_>) -> Result<Outcome> {
+        // Of all of them, whatever the first ones hold: that decides what is answered, not who is answered.
+        let mut read = Vec::new();
+        for entity in self.kind.entities() {
+            let table = own.sibling(entity)?;
+            let cx = may_list(call.cx, &table).await?;
+            read.push((table, cx));
+        }
+        let read = Lists(read);
+        bind::check(self.spec, own, call, &[])?;
+        let (entity, select) = self.kind.items().ok_or_else(|| Error::internal("a derive without sources"))?;
+        let identity = |item: &Item| Identity(item.get(if select.is_some() { 0 } else { entity.primary }).cloned().unwrap_or_default());
+        let mut lists = Vec::with_capacity(self.kind.sources.len());
+        for part in self.kind.sources {
+            let items = self.source(&read, call, part).await?;
+            let found = !items.is_empty();
+            lists.push(items);
+            match self.kind.merge {
+                Merge::First if found => break,
+                Merge::Intersect if !found => break,
+                _ => {}
             }
         }
-        out
-    }
-
-    /// Of which entity the items are, and which field of it.
-    pub fn items(&self) -> Option<(&'static EntityDesc, Option<usize>)> {
-        let part = self.sources.first()?;
-        Some(part.through.map_or((part.entity, part.select), |through| (through.entity, through.select)))
-    }
-}
-
-#[doc(hidden)]
-impl Part {
-    /// All records of an entity.
-    pub const fn of(entity: &'static EntityDesc) -> Self {
-        Self { entity, filter: None, select: None, through: None }
-    }
-
-    /// Those that match.
-    #[must_use]
-    pub const fn only(self, filter: FilterSpec) -> Self {
-        Self { filter: Some(filter), ..self }
-    }
-
-    /// One field of them.
-    #[must_use]
-    pub const fn select(self, field: usize) -> Self {
-        Self { select: Some(field), ..self }
-    }
-
-    /// The records that they name.
-    #[must_use]
-    pub const fn through(self, on: usize, entity: &'static EntityDesc) -> Self {
-        Self { through: Some(Through { on, entity, select: None }), ..self }
-    }
-
-    /// One field of those.
-    #[must_use]
-    pub const fn through_select(self, on: usize, entity: &'static EntityDesc, field: usize) -> Self {
-        Self { through: Some(Through { on, entity, select: Some(field) }), ..self }
-    }
-}
-
-impl Kind for Derive {
-    fn name(&self) -> &'static str {
-        "derive"
-    }
-
-    fn subject(&self) -> Subject {
-        Subject::Foreign
-    }
-
-    fn statements(&self, _: &EntityDesc) -> Option<usize> {
-        Some(self.sources.iter().map(|part| 1 + usize::from(part.through.is_some())).sum())
-    }
-
-    fn capability(&self) -> &'static str {
-        "operation.derive"
-    }
-
-    fn reads(&self) -> bool {
-        true
-    }
-
-    fn returns(&self) -> Answer {
-        Answer::Derived
-    }
-
-    fn errors(&self) -> &'static [Code] {
-        &[Code::ValidationFailed]
-    }
-
-    fn derived(&self) -> Option<&Derive> {
-        Some(self)
-    }
-
-    #[cfg(feature = "server")]
-    fn plan(&'static self, spec: &'static super::OpSpec, _: &crate::resource::Table) -> crate::Result<Box<dyn crate::resource::Executor>> {
-        Ok(Box::new(run::Run::new(self, spec)))
-    }
-}
-
-#[cfg(feature = "server")]
-mod run {
-    use std::cmp::Ordering;
-    use std::collections::BTreeMap;
-    use std::sync::Arc;
-
-    use super::{Derive, MOST_DERIVED, Merge, Part};
-    use crate::entity::EntityDesc;
-    use crate::filter::eval::{compare, matches};
-    use crate::filter::{Filter, Op, Operand, Source};
-    use crate::http::{AuthDesc, PolicyDesc};
-    use crate::operation::OpSpec;
-    use crate::operation::bind;
-    use crate::permission;
-    use crate::resource::{BoxFuture, Call, Executor, Form, Outcome, Table};
-    use crate::store::{Projection, Row, Rows};
-    use crate::validate::list_value;
-    use crate::{Cx, Error, Result, Value, ValueRef};
-
-    pub(super) struct Run {
-        pub(super) kind: &'static Derive,
-        pub(super) spec: &'static OpSpec,
-        /// What a record among the items shows: what the list of its entity shows of it.
-        shown: Projection,
-    }
-
-    /// A record, or one value.
-    type Item = Box<[Value]>;
-
-    /// What tells items apart, in the order of values.
-    struct Identity(Value);
-
-    impl Ord for Identity {
-        fn cmp(&self, other: &Self) -> Ordering {
-            compare(self.0.as_ref(), other.0.as_ref())
-        }
-    }
-
-    impl PartialOrd for Identity {
-        fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-            Some(self.cmp(other))
-        }
-    }
-
-    impl PartialEq for Identity {
-        fn eq(&self, other: &Self) -> bool {
-            self.cmp(other).is_eq()
-        }
-    }
-
-    impl Eq for Identity {}
-
-    /// A value where its field stands.
-    struct One<'a>(usize, &'a Value);
-
-    impl Row for One<'_> {
-        fn value(&self, field: usize) -> ValueRef<'_> {
-            if field == self.0 { self.1.as_ref() } else { ValueRef::Null }
-        }
-    }
-
-    /// The lists that a call reads, each with the call as far as it sees that.
-    struct Lists(Vec<(Arc<Table>, Cx)>);
-
-    impl Lists {
-        /// The records that match, in the order of their list.
-        async fn every(&self, entity: &EntityDesc, filter: Filter) -> Result<Vec<Item>> {
-            let (table, cx) = self.of(entity)?;
-            table.every(cx, filter, MOST_DERIVED).await
-        }
-
-        fn of(&self, entity: &EntityDesc) -> Result<&(Arc<Table>, Cx)> {
-            let found = self.0.iter().find(|(table, _)| table.desc.storage_name == entity.storage_name);
-            found.ok_or_else(|| Error::internal("a derive reads a list that nobody was asked for"))
-        }
-    }
-
-    impl Run {
-        pub(super) fn new(kind: &'static Derive, spec: &'static OpSpec) -> Self {
-            let shown = kind.items().map_or_else(Projection::default, |(entity, _)| {
-                let output = entity.list_policy().output;
-                Projection::of(entity, |_, field| field.readable() && output.is_none_or(|output| output.contains(&field.name)))
-            });
-            Self { kind, spec, shown }
-        }
-
-        async fn derive(&self, own: &Table, call: &Call<'_>) -> Result<Outcome> {
-            // Of all of them, whatever the first ones hold: that decides what is answered, not who is answered.
-            let mut read = Vec::new();
-            for entity in self.kind.entities() {
-                let table = own.sibling(entity)?;
-                let cx = may_list(call.cx, &table).await?;
-                read.push((table, cx));
-            }
-            let read = Lists(read);
-            bind::check(self.spec, own, call, &[])?;
-            let (entity, select) = self.kind.items().ok_or_else(|| Error::internal("a derive without sources"))?;
-            let identity = |item: &Item| Identity(item.get(if select.is_some() { 0 } else { entity.primary }).cloned().unwrap_or_default());
-            let mut lists = Vec::with_capacity(self.kind.sources.len());
-            for part in self.kind.sources {
-                let items = self.source(&read, call, part).await?;
-                let found = !items.is_empty();
-                lists.push(items);
-                match self.kind.merge {
-                    Merge::First if found => break,
-                    Merge::Intersect if !found => break,
-                    _ => {}
-                }
-            }
-            let mut items = merge(self.kind.merge, lists, &identity);
-            if let Some(filter) = &self.kind.post_filter {
-                let filter: Filter = filter.into();
-                bind::check_operands(self.spec, &filter, &call.args)?;
-                let now = call.cx.now();
-                let filter = bind::resolve(filter, call.cx, &call.args)?.map_sources(&mut |_, _, source| match source {
-                    Source::Now => Source::Value(Value::Date(now)),
-                    source => source,
-                });
-                items.retain(|item| match (select, item.first()) {
-                    (Some(field), Some(value)) => matches(&filter, &One(field, value), &[]),
-                    _ => matches(&filter, &item[..], &[]),
-                });
-            }
-            let mut rows = Rows::count();
-            rows.count = items.len();
-            match call.form {
-                Form::Records => rows.records = items,
-                Form::Json(_) | Form::Noted(..) => rows.json = self.json(entity, select, &items),
-            }
-            Ok(Outcome::List(rows))
-        }
-
-        /// The items of a source: one statement, and one more for the records that they name.
-        async fn source(&self, read: &Lists, call: &Call<'_>, part: &Part) -> Result<Vec<Item>> {
-            let filter = part.filter.as_ref().map_or(Filter::TRUE, Filter::from);
+        let mut items = merge(self.kind.merge, lists, &identity);
+        if let Some(filter) = &self.kind.post_filter {
+            let filter: Filter = filter.into();
             bind::check_operands(self.spec, &filter, &call.args)?;
-            let filter = bind::resolve(filter, call.cx, &call.args)?;
-            let records = read.every(part.entity, filter).await?;
-            let (records, select) = match &part.through {
-                None => (records, part.select),
-                Some(through) => {
-                    let mut keys: Vec<Identity> = records.into_iter().map(|mut r| Identity(std::mem::take(&mut r[through.on]))).collect();
-                    keys.retain(|key| !key.0.is_null());
-                    keys.sort();
-                    keys.dedup();
-                    if keys.is_empty() {
-                        return Ok(Vec::new());
-                    }
-                    let keys: Vec<Value> = keys.into_iter().map(|Identity(key)| key).collect();
-                    let named = Filter::cond(through.entity.primary, Op::In, Operand::One(Source::Value(list_value(&keys))));
-                    (read.every(through.entity, named).await?, through.select)
-                }
-            };
-            let Some(field) = select else { return Ok(records) };
-            let values = records.into_iter().map(|mut record| std::mem::take(&mut record[field])).filter(|value| !value.is_null());
-            Ok(if self.kind.flatten {
-                values.flat_map(opened).map(|value| Box::from([value])).collect()
-            } else {
-                values.map(|value| Box::from([value])).collect()
-            })
+            let now = call.cx.now();
+            let filter = bind::resolve(filter, call.cx, &call.args)?.map_sources(&mut |_, _, source| match source {
+                Source::Now => Source::Value(Value::Date(now)),
+                source => source,
+            });
+            items.retain(|item| match (select, item.first()) {
+                (Some(field), Some(value)) => matches(&filter, &One(field, value), &[]),
+                _ => matches(&filter, &item[..], &[]),
+            });
         }
-
-        fn json(&self, entity: &EntityDesc, select: Option<usize>, items: &[Item]) -> Vec<u8> {
-            let mut json = Vec::with_capacity(64 * items.len());
-            for (n, item) in items.iter().enumerate() {
-                if n > 0 {
-                    json.push(b',');
-                }
-                match (select, item.first()) {
-                    // Ids are strings on the wire, whatever the key's type.
-                    (Some(field), Some(Value::Int(key))) if field == entity.primary => crate::json::write_str(&key.to_string(), &mut json),
-                    (Some(_), Some(value)) => crate::json::write_value(value.as_ref(), &mut json),
-                    _ => self.shown.write(&item[..], &mut json),
-                }
-            }
-            json
+        let mut rows = Rows::count();
+        rows.count = items.len();
+        match call.form {
+            Form::Records => rows.records = items,
+            Form::Json(_) | Form::Noted(..) => rows.json = self.json(entity, select, &items),
         }
+        Ok(Outcome::List(rows))
     }
 
-    /// What an entity's list asks of a caller, it asks here as well. The answer is the call, limited to what its list shows.
-    ///
-    /// A request has been asked all of it before it came here. A call from code has neither request nor path, so that guards,
-    /// middleware and limits have nothing to look at: it is asked what can be told from the actor.
-    async fn may_list(cx: &Cx, table: &Table) -> Result<Cx> {
-        let entity = table.desc;
-        if let Some(cx) = cx.through_list(entity) {
-            return Ok(cx);
-        }
-        let Some(actor) = cx.get_actor() else { return Ok(cx.clone()) };
-        let PolicyDesc { auth, roles, .. } = entity.list_policy();
-        if !matches!(auth, Some(AuthDesc::None)) && actor.id.is_none() {
-            return Err(Error::unauthorized());
-        }
-        match roles {
-            Some(roles) if !roles.is_empty() && !actor.has_any_role(roles) => Err(Error::forbidden()),
-            _ => permission::may_list(table, cx).await,
-        }
-    }
-
-    /// The elements of a list of strings.
-    fn opened(value: Value) -> Vec<Value> {
-        match value {
-            Value::Strings(list) => list.into_iter().map(Value::Text).collect(),
-            Value::Json(text) => {
-                let list: Vec<String> = serde_json::from_str(&text).unwrap_or_default();
-                list.into_iter().map(Value::Text).collect()
-            }
-            value => vec![value],
-        }
-    }
-
-    fn merge(how: Merge, lists: Vec<Vec<Item>>, identity: &impl Fn(&Item) -> Identity) -> Vec<Item> {
-        match how {
-            Merge::Concat => lists.into_iter().flatten().collect(),
-            Merge::First => lists.into_iter().find(|list| !list.is_empty()).unwrap_or_default(),
-            Merge::Union => {
-                let mut found = BTreeMap::new();
-                for item in lists.into_iter().flatten() {
-                    found.entry(identity(&item)).or_insert(item);
+    /// The items of a source: one statement, and one more for the records that they name.
+    async fn source(&self, read: &Lists, call: &Call<'_>, part: &Part) -> Result<Vec<Item>> {
+        let filter = part.filter.as_ref().map_or(Filter::TRUE, Filter::from);
+        bind::check_operands(self.spec, &filter, &call.args)?;
+        let filter = bind::resolve(filter, call.cx, &call.args)?;
+        let records = read.every(part.entity, filter).await?;
+        let (records, select) = match &part.through {
+            None => (records, part.select),
+            Some(through) => {
+                let mut keys: Vec<Identity> = records.into_iter().map(|mut r| Identity(std::mem::take(&mut r[through.on]))).collect();
+                keys.retain(|key| !key.0.is_null());
+                keys.sort();
+                keys.dedup();
+                if keys.is_empty() {
+                    return Ok(Vec::new());
                 }
-                found.into_values().collect()
+                let keys: Vec<Value> = keys.into_iter().map(|Identity(key)| key).collect();
+                let named = Filter::cond(through.entity.primary, Op::In, Operand::One(Source::Value(list_value(&keys))));
+                (read.every(through.entity, named).await?, through.select)
             }
-            Merge::Priority => once(lists.into_iter().flatten(), identity),
-            Merge::Intersect => {
-                let mut lists = lists.into_iter();
-                let first = lists.next().unwrap_or_default();
-                let others: Vec<std::collections::BTreeSet<Identity>> = lists.map(|list| list.iter().map(identity).collect()).collect();
-                let common = first.into_iter().filter(|item| others.iter().all(|other| other.contains(&identity(item))));
-                once(common, identity)
+        };
+        let Some(field) = select else { return Ok(records) };
+        let values = records.into_iter().map(|mut record| std::mem::take(&mut record[field])).filter(|value| !value.is_null());
+        Ok(if self.kind.flatten {
+            values.flat_map(opened).map(|value| Box::from([value])).collect()
+        } else {
+            values.map(|value| Box::from([value])).collect()
+        })
+    }
+
+    fn json(&self, entity: &EntityDesc, select: Option<usize>, items: &[Item]) -> Vec<u8> {
+        let mut json = Vec::with_capacity(64 * items.len());
+        for (n, item) in items.iter().enumerate() {
+            if n > 0 {
+                json.push(b',');
+            }
+            match (select, item.first()) {
+                // Ids are strings on the wire, whatever the key's type.
+                (Some(field), Some(Value::Int(key))) if field == entity.primary => crate::json::write_str(&key.to_string(), &mut json),
+                (Some(_), Some(value)) => crate::json::write_value(value.as_ref(), &mut json),
+                _ => self.shown.write(&item[..], &mut json),
             }
         }
+        json
     }
+}
 
-    /// Each item once, where it comes first.
-    fn once(items: impl Iterator<Item = Item>, identity: &impl Fn(&Item) -> Identity) -> Vec<Item> {
-        let mut seen = std::collections::BTreeSet::new();
-        items.filter(|item| seen.insert(identity(item))).collect()
+/// What an entity's list asks of a caller, it asks here as well. The answer is the call, limited to what its list shows.
+///
+/// A request has been asked all of it before it came here. A call from code has neither request nor path, so that guards,
+/// middleware and limits have nothing to look at: it is asked what can be told from the actor.
+async fn may_list(cx: &Cx, table: &Table) -> Result<Cx> {
+    let entity = table.desc;
+    if let Some(cx) = cx.through_list(entity) {
+        return Ok(cx);
     }
+    let Some(actor) = cx.get_actor() else { return Ok(cx.clone()) };
+    let PolicyDesc { auth, roles, .. } = entity.list_policy();
+    if !matches!(auth, Some(AuthDesc::None)) && actor.id.is_none() {
+        return Err(Error::unauthorized());
+    }
+    match roles {
+        Some(roles) if !roles.is_empty() && !actor.has_any_role(roles) => Err(Error::forbidden()),
+        _ => permission::may_list(table, cx).await,
+    }
+}
 
-    impl Executor for Run {
-        fn run<'a>(&'a self, table: &'a Table, call: Call<'a>) -> BoxFuture<'a, Result<Outcome>> {
-            Box::pin(async move { self.derive(table, &call).await })
+/// The elements of a list of strings.
+fn opened(value: Value) -> Vec<Value> {
+    match value {
+        Value::Strings(list) => list.into_iter().map(Value::Text).collect(),
+        Value::Json(text) => {
+            let list: Vec<String> = serde_json::from_str(&text).unwrap_or_default();
+            list.into_iter().map(Value::Text).collect()
         }
+        value => vec![value],
+    }
+}
+
+fn merge(how: Merge, lists: Vec<Vec<Item>>, identity: &impl Fn(&Item) -> Identity) -> Vec<Item> {
+    match how {
+        Merge::Concat => lists.into_iter().flatten().collect(),
+        Merge::First => lists.into_iter().find(|list| !list.is_empty()).unwrap_or_default(),
+        Merge::Union => {
+            let mut found = BTreeMap::new();
+            for item in lists.into_iter().flatten() {
+                found.entry(identity(&item)).or_insert(item);
+            }
+            found.into_values().collect()
+        }
+        Merge::Priority => once(lists.into_iter().flatten(), identity),
+        Merge::Intersect => {
+            let mut lists = lists.into_iter();
+            let first = lists.next().unwrap_or_default();
+            let others: Vec<std::collections::BTreeSet<Identity>> = lists.map(|list| list.iter().map(identity).collect()).collect();
+            let common = first.into_iter().filter(|item| others.iter().all(|other| other.contains(&identity(item))));
+            once(common, identity)
+        }
+    }
+}
+
+/// Each item once, where it comes first.
+fn once(items: impl Iterator<Item = Item>, identity: &impl Fn(&Item) -> Identity) -> Vec<Item> {
+    let mut seen = std::collections::BTreeSet::new();
+    items.filter(|item| seen.insert(identity(item))).collect()
+}
+
+impl Executor for Run {
+    fn run<'a>(&'a self, table: &'a Table, call: Call<'a>) -> BoxFuture<'a, Result<Outcome>> {
+        Box::pin(async move { self.derive(table, &call).await })
     }
 }

@@ -1,77 +1,26 @@
-//! `field_update`: writes some fields of one record, given in the body.
+//! The executor of `field_update`.
 
-use super::spec::written;
-use super::{Answer, AssignSpec, Kind};
-use crate::Code;
-use crate::filter::SourceSpec;
+use super::{FieldUpdate, OpSpec};
+use crate::Result;
+use crate::filter::Filter;
+use crate::operation::guarded::{Guarded, Refusal};
+use crate::resource::{BoxFuture, Call, Executor, Outcome, Table};
 
-/// Options of a field update.
-#[derive(Debug)]
-pub struct FieldUpdate {
-    /// The fields written, each by a parameter; one that is left out leaves its field unchanged.
-    pub set: &'static [AssignSpec],
-    /// Which record: pins the primary key or a whole unique.
-    pub matches: &'static [AssignSpec],
+/// Plans it for one mounted entity.
+///
+/// # Errors
+/// When the store refuses a statement of it.
+pub(super) fn plan(kind: &'static FieldUpdate, spec: &'static OpSpec, table: &Table) -> Result<Box<dyn Executor>> {
+    let guarded = Guarded::new(spec, table, kind.matches, Filter::TRUE, Vec::new(), kind.set)?;
+    Ok(Box::new(Run { guarded }))
 }
 
-#[doc(hidden)]
-impl FieldUpdate {
-    /// An update of these fields.
-    pub const fn new(set: &'static [AssignSpec], matches: &'static [AssignSpec]) -> Self {
-        Self { set, matches }
-    }
+pub(super) struct Run {
+    pub(super) guarded: Guarded,
 }
 
-impl Kind for FieldUpdate {
-    fn name(&self) -> &'static str {
-        "field_update"
-    }
-
-    fn matches(&self) -> &'static [AssignSpec] {
-        self.matches
-    }
-
-    fn writes(&self, field: usize) -> Option<&'static SourceSpec> {
-        written(self.set, field)
-    }
-
-    fn capability(&self) -> &'static str {
-        "atomic.field-update"
-    }
-
-    fn returns(&self) -> Answer {
-        Answer::Record
-    }
-
-    fn errors(&self) -> &'static [Code] {
-        &[Code::NotFound, Code::ValidationFailed, Code::Conflict]
-    }
-
-    #[cfg(feature = "server")]
-    fn plan(
-        &'static self,
-        spec: &'static super::OpSpec,
-        table: &crate::resource::Table,
-    ) -> crate::Result<Box<dyn crate::resource::Executor>> {
-        use crate::filter::Filter;
-        let guarded = super::guarded::Guarded::new(spec, table, self.matches, Filter::TRUE, Vec::new(), self.set)?;
-        Ok(Box::new(run::Run { guarded }))
-    }
-}
-
-#[cfg(feature = "server")]
-mod run {
-    use crate::Result;
-    use crate::operation::guarded::{Guarded, Refusal};
-    use crate::resource::{BoxFuture, Call, Executor, Outcome, Table};
-
-    pub(super) struct Run {
-        pub(super) guarded: Guarded,
-    }
-
-    impl Executor for Run {
-        fn run<'a>(&'a self, table: &'a Table, call: Call<'a>) -> BoxFuture<'a, Result<Outcome>> {
-            Box::pin(async move { self.guarded.run(table, &call, |_| Refusal::Retry).await.map(Outcome::Record) })
-        }
+impl Executor for Run {
+    fn run<'a>(&'a self, table: &'a Table, call: Call<'a>) -> BoxFuture<'a, Result<Outcome>> {
+        Box::pin(async move { self.guarded.run(table, &call, |_| Refusal::Retry).await.map(Outcome::Record) })
     }
 }

@@ -1,170 +1,117 @@
-//! `increment`: adds to a numeric field in the statement itself.
+//! The executor of `increment`.
 
-use super::{Answer, AssignSpec, Kind};
-use crate::Code;
-use crate::entity::Bound;
+use super::Increment;
+use crate::entity::{Bound, FieldDesc, Kind};
+use crate::filter::{Filter, Op, Operand, Source};
+use crate::operation::OpSpec;
+use crate::operation::guarded::{Guarded, Refusal};
+use crate::resource::{BoxFuture, Call, Executor, Outcome, Table};
+use crate::store::{Assign, AssignValue};
+use crate::validate::MAX_INTEGER;
+use crate::{Error, Problem, Result, Value};
 
-/// Options of an increment.
-#[derive(Debug)]
-pub struct Increment {
-    /// Position of the field.
-    pub field: usize,
-    /// What is added.
-    pub by: Bound,
-    /// Which record: pins the primary key or a whole unique.
-    pub matches: &'static [AssignSpec],
+/// Plans it for one mounted entity.
+///
+/// # Errors
+/// When the store refuses a statement of it.
+pub(super) fn plan(kind: &'static Increment, spec: &'static OpSpec, table: &Table) -> Result<Box<dyn Executor>> {
+    Ok(Box::new(Run::new(kind, spec, table)?))
 }
 
-#[doc(hidden)]
-impl Increment {
-    /// An addition to a field.
-    pub const fn new(field: usize, by: Bound, matches: &'static [AssignSpec]) -> Self {
-        Self { field, by, matches }
-    }
+pub(super) struct Run {
+    field: &'static FieldDesc,
+    position: usize,
+    /// The old value must be on this side of this bound; null counts as zero.
+    bound: (Op, Value),
+    zero_fits: bool,
+    guarded: Guarded,
 }
 
-impl Kind for Increment {
-    fn name(&self) -> &'static str {
-        "increment"
-    }
-
-    fn matches(&self) -> &'static [AssignSpec] {
-        self.matches
-    }
-
-    fn touches(&self, _: &crate::entity::EntityDesc) -> crate::entity::FieldSet {
-        crate::entity::FieldSet::NONE.with(self.field)
-    }
-
-    fn capability(&self) -> &'static str {
-        "atomic.increment"
-    }
-
-    fn returns(&self) -> Answer {
-        Answer::Record
-    }
-
-    fn errors(&self) -> &'static [Code] {
-        &[Code::NotFound, Code::ValidationFailed, Code::Conflict]
-    }
-
-    #[cfg(feature = "server")]
-    fn plan(
-        &'static self,
-        spec: &'static super::OpSpec,
-        table: &crate::resource::Table,
-    ) -> crate::Result<Box<dyn crate::resource::Executor>> {
-        Ok(Box::new(run::Run::new(self, spec, table)?))
-    }
-}
-
-#[cfg(feature = "server")]
-mod run {
-    use super::Increment;
-    use crate::entity::{Bound, FieldDesc, Kind};
-    use crate::filter::{Filter, Op, Operand, Source};
-    use crate::operation::OpSpec;
-    use crate::operation::guarded::{Guarded, Refusal};
-    use crate::resource::{BoxFuture, Call, Executor, Outcome, Table};
-    use crate::store::{Assign, AssignValue};
-    use crate::validate::MAX_INTEGER;
-    use crate::{Error, Problem, Result, Value};
-
-    pub(super) struct Run {
-        field: &'static FieldDesc,
-        position: usize,
-        /// The old value must be on this side of this bound; null counts as zero.
-        bound: (Op, Value),
-        zero_fits: bool,
-        guarded: Guarded,
-    }
-
-    impl Run {
-        pub(super) fn new(kind: &'static Increment, spec: &'static OpSpec, table: &Table) -> Result<Self> {
-            let field = &table.desc.fields[kind.field];
-            let (bound, zero_fits, by) = limits(field, kind.by);
-            let within = Filter::cond(kind.field, bound.0, Operand::One(Source::Value(bound.1.clone())));
-            let guard = if field.optional && zero_fits {
-                Filter::Any(vec![Filter::cond(kind.field, Op::Eq, Operand::One(Source::Value(Value::Null))), within])
-            } else {
-                within
-            };
-            let add = Assign { field: kind.field, value: AssignValue::Add(Source::Value(by)) };
-            let guarded = Guarded::new(spec, table, kind.matches, guard, vec![add], &[])?;
-            Ok(Self { field, position: kind.field, bound, zero_fits, guarded })
-        }
-
-        fn refuse(&self, record: &[Value]) -> Refusal {
-            let fits = match (&record[self.position], &self.bound.1) {
-                (Value::Null, _) => self.zero_fits,
-                (Value::Int(old), Value::Int(bound)) => {
-                    if self.bound.0 == Op::Lte {
-                        old <= bound
-                    } else {
-                        old >= bound
-                    }
-                }
-                (Value::Float(old), Value::Float(bound)) => {
-                    if self.bound.0 == Op::Lte {
-                        old <= bound
-                    } else {
-                        old >= bound
-                    }
-                }
-                _ => false,
-            };
-            if fits {
-                Refusal::Retry
-            } else {
-                Refusal::Error(Error::invalid(Problem::new(self.field.told(), "range", "would leave the allowed range")))
-            }
-        }
-    }
-
-    // The side and bound the OLD value must respect so that the new one is in range: the sum itself is never compared,
-    // since it could overflow.
-    fn limits(field: &FieldDesc, by: Bound) -> ((Op, Value), bool, Value) {
-        let as_int = |b: Option<Bound>| match b {
-            Some(Bound::Int(i)) => Some(i),
-            Some(Bound::Float(f)) => Some(f as i64),
-            None => None,
+impl Run {
+    pub(super) fn new(kind: &'static Increment, spec: &'static OpSpec, table: &Table) -> Result<Self> {
+        let field = &table.desc.fields[kind.field];
+        let (bound, zero_fits, by) = limits(field, kind.by);
+        let within = Filter::cond(kind.field, bound.0, Operand::One(Source::Value(bound.1.clone())));
+        let guard = if field.optional && zero_fits {
+            Filter::Any(vec![Filter::cond(kind.field, Op::Eq, Operand::One(Source::Value(Value::Null))), within])
+        } else {
+            within
         };
-        let as_float = |b: Option<Bound>| match b {
-            Some(Bound::Int(i)) => Some(i as f64),
-            Some(Bound::Float(f)) => Some(f),
-            None => None,
-        };
-        let (min, max) = field.rules.range;
-        match (field.kind, by) {
-            (Kind::Integer, by) => {
-                let by = as_int(Some(by)).unwrap_or(1);
-                let (op, bound) = if by > 0 {
-                    (Op::Lte, as_int(max).map_or(MAX_INTEGER, |m| m.min(MAX_INTEGER)) - by)
+        let add = Assign { field: kind.field, value: AssignValue::Add(Source::Value(by)) };
+        let guarded = Guarded::new(spec, table, kind.matches, guard, vec![add], &[])?;
+        Ok(Self { field, position: kind.field, bound, zero_fits, guarded })
+    }
+
+    fn refuse(&self, record: &[Value]) -> Refusal {
+        let fits = match (&record[self.position], &self.bound.1) {
+            (Value::Null, _) => self.zero_fits,
+            (Value::Int(old), Value::Int(bound)) => {
+                if self.bound.0 == Op::Lte {
+                    old <= bound
                 } else {
-                    (Op::Gte, as_int(min).map_or(-MAX_INTEGER, |m| m.max(-MAX_INTEGER)) - by)
-                };
-                let zero_fits = as_int(min).is_none_or(|min| by >= min) && as_int(max).is_none_or(|max| by <= max);
-                ((op, Value::Int(bound)), zero_fits, Value::Int(by))
+                    old >= bound
+                }
             }
-            (_, by) => {
-                let by = as_float(Some(by)).unwrap_or(1.0);
-                let (op, edge) =
-                    if by > 0.0 { (Op::Lte, as_float(max).unwrap_or(f64::MAX)) } else { (Op::Gte, as_float(min).unwrap_or(f64::MIN)) };
-                // Rounded, the difference may lie a step beyond the last number whose sum still fits.
-                let bound = match edge - by {
-                    bound if by > 0.0 && bound + by > edge => bound.next_down(),
-                    bound if by < 0.0 && bound + by < edge => bound.next_up(),
-                    bound => bound,
-                };
-                let zero_fits = as_float(min).is_none_or(|min| by >= min) && as_float(max).is_none_or(|max| by <= max);
-                ((op, Value::Float(bound)), zero_fits, Value::Float(by))
+            (Value::Float(old), Value::Float(bound)) => {
+                if self.bound.0 == Op::Lte {
+                    old <= bound
+                } else {
+                    old >= bound
+                }
             }
+            _ => false,
+        };
+        if fits {
+            Refusal::Retry
+        } else {
+            Refusal::Error(Error::invalid(Problem::new(self.field.told(), "range", "would leave the allowed range")))
         }
     }
+}
 
-    impl Executor for Run {
-        fn run<'a>(&'a self, table: &'a Table, call: Call<'a>) -> BoxFuture<'a, Result<Outcome>> {
-            Box::pin(async move { self.guarded.run(table, &call, |record| self.refuse(record)).await.map(Outcome::Record) })
+// The side and bound the OLD value must respect so that the new one is in range: the sum itself is never compared,
+// since it could overflow.
+fn limits(field: &FieldDesc, by: Bound) -> ((Op, Value), bool, Value) {
+    let as_int = |b: Option<Bound>| match b {
+        Some(Bound::Int(i)) => Some(i),
+        Some(Bound::Float(f)) => Some(f as i64),
+        None => None,
+    };
+    let as_float = |b: Option<Bound>| match b {
+        Some(Bound::Int(i)) => Some(i as f64),
+        Some(Bound::Float(f)) => Some(f),
+        None => None,
+    };
+    let (min, max) = field.rules.range;
+    match (field.kind, by) {
+        (Kind::Integer, by) => {
+            let by = as_int(Some(by)).unwrap_or(1);
+            let (op, bound) = if by > 0 {
+                (Op::Lte, as_int(max).map_or(MAX_INTEGER, |m| m.min(MAX_INTEGER)) - by)
+            } else {
+                (Op::Gte, as_int(min).map_or(-MAX_INTEGER, |m| m.max(-MAX_INTEGER)) - by)
+            };
+            let zero_fits = as_int(min).is_none_or(|min| by >= min) && as_int(max).is_none_or(|max| by <= max);
+            ((op, Value::Int(bound)), zero_fits, Value::Int(by))
         }
+        (_, by) => {
+            let by = as_float(Some(by)).unwrap_or(1.0);
+            let (op, edge) =
+                if by > 0.0 { (Op::Lte, as_float(max).unwrap_or(f64::MAX)) } else { (Op::Gte, as_float(min).unwrap_or(f64::MIN)) };
+            // Rounded, the difference may lie a step beyond the last number whose sum still fits.
+            let bound = match edge - by {
+                bound if by > 0.0 && bound + by > edge => bound.next_down(),
+                bound if by < 0.0 && bound + by < edge => bound.next_up(),
+                bound => bound,
+            };
+            let zero_fits = as_float(min).is_none_or(|min| by >= min) && as_float(max).is_none_or(|max| by <= max);
+            ((op, Value::Float(bound)), zero_fits, Value::Float(by))
+        }
+    }
+}
+
+impl Executor for Run {
+    fn run<'a>(&'a self, table: &'a Table, call: Call<'a>) -> BoxFuture<'a, Result<Outcome>> {
+        Box::pin(async move { self.guarded.run(table, &call, |record| self.refuse(record)).await.map(Outcome::Record) })
     }
 }

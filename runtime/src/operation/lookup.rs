@@ -1,239 +1,104 @@
-//! `lookup`: finds one record or a page by declared fields.
+//! The executor of `lookup`.
 
-use super::{Answer, AssignSpec, Kind, NamedSort};
-use crate::entity::{Paging, SortDesc};
-use crate::filter::FilterSpec;
+use super::Lookup;
+use crate::Result;
+use crate::Value;
+use crate::entity::page::Refused;
+use crate::filter::{Filter, Source};
+use crate::operation::bind::{self, Slots};
+use crate::operation::{Kind, NamedSort, OpSpec};
+use crate::resource::{Ask, BoxFuture, Call, Executor, Outcome, Prepared, Table, refused};
+use crate::store::{Order, Plan};
 
-/// Options of a lookup.
-#[derive(Debug)]
-pub struct Lookup {
-    /// `field == source`, in declaration order; an omitted parameter drops its condition.
-    pub fields: &'static [AssignSpec],
-    /// A further filter.
-    pub filter: Option<FilterSpec>,
-    /// `returns = "many"`.
-    pub many: bool,
-    /// Omitted limit means the default limit.
-    pub paginate: bool,
-    /// Replaces the default sort.
-    pub sort: Option<SortDesc>,
-    /// Orders to choose from by name, in place of one.
-    pub sorts: &'static [NamedSort],
-    /// How pages are asked for.
-    pub paging: Paging,
-    /// Cap on `limit`, in records.
-    pub limit: Option<u32>,
-    /// Finds deleted records, and no others.
-    pub deleted: bool,
+/// Plans it for one mounted entity.
+///
+/// # Errors
+/// When the store refuses a statement of it.
+pub(super) fn plan(kind: &'static Lookup, spec: &'static OpSpec, table: &Table) -> Result<Box<dyn Executor>> {
+    Ok(Box::new(Run::new(kind, spec, table)?))
 }
 
-#[doc(hidden)]
-impl Lookup {
-    /// A lookup of one record.
-    pub const fn new(fields: &'static [AssignSpec]) -> Self {
-        Self {
-            fields,
-            filter: None,
-            many: false,
-            paginate: false,
-            sort: None,
-            sorts: &[],
-            paging: Paging::Limit,
-            limit: None,
-            deleted: false,
+pub(super) struct Run {
+    kind: &'static Lookup,
+    spec: &'static OpSpec,
+    filter: Filter,
+    order: Vec<Order>,
+    /// Of each named sort.
+    orders: Vec<Vec<Order>>,
+    /// `returns = "one"` with every parameter given: the statement is ready.
+    one: Option<(Prepared, Slots)>,
+}
+
+impl Run {
+    pub(super) fn new(kind: &'static Lookup, spec: &'static OpSpec, table: &Table) -> Result<Self> {
+        let mut filter = bind::equalities(kind.fields);
+        if let Some(further) = &kind.filter {
+            filter = filter.and(further.into());
         }
+        let order = table.order(kind.sort.as_ref().map_or(table.desc.sort, std::slice::from_ref));
+        let orders = kind.sorts.iter().map(|sort| table.order(sort.keys)).collect();
+        let one = if kind.many {
+            None
+        } else {
+            let mut slots = Slots::default();
+            let bound = slots.filter(table.desc, filter.clone());
+            // A filter that pins a unique needs no order; the store sees one row at most.
+            // Uniques hold of live records alone.
+            let pinned = !kind.deleted && table.pins_one(kind.fields);
+            let order = if pinned { Vec::new() } else { order.clone() };
+            let limit = (!pinned).then_some(Source::Value(Value::Int(1)));
+            let plan = Plan::Select { filter: bound, order, after: None, limit };
+            Some((table.prepare(spec.name, plan)?, slots))
+        };
+        Ok(Self { kind, spec, filter, order, orders, one })
     }
 
-    /// With a further filter.
-    #[must_use]
-    pub const fn filter(self, filter: FilterSpec) -> Self {
-        Self { filter: Some(filter), ..self }
+    async fn one(&self, table: &Table, call: &Call<'_>, statement: &Prepared, slots: &Slots) -> Result<Outcome> {
+        if call.args.iter().all(Option::is_some) {
+            let args = slots.values(call.cx, &call.args)?;
+            return table.execute(call.cx, statement, args, table.rows(call.form)).await.map(Outcome::Record);
+        }
+        let filter = bind::resolve(self.filter.clone(), call.cx, &call.args)?;
+        table.first(call.cx, self.spec.name, filter, self.order.clone(), call.form).await.map(Outcome::Record)
     }
 
-    /// Answers a page.
-    #[must_use]
-    pub const fn many(self) -> Self {
-        Self { many: true, ..self }
-    }
-
-    /// An omitted limit means the default limit.
-    #[must_use]
-    pub const fn paginate(self) -> Self {
-        Self { paginate: true, ..self }
-    }
-
-    /// With a sort of its own.
-    #[must_use]
-    pub const fn sort(self, sort: SortDesc) -> Self {
-        Self { sort: Some(sort), ..self }
-    }
-
-    /// With orders to choose from.
-    #[must_use]
-    pub const fn sorts(self, sorts: &'static [NamedSort]) -> Self {
-        Self { sorts, ..self }
-    }
-
-    /// Answers pages by number.
-    #[must_use]
-    pub const fn numbered(self) -> Self {
-        Self { paging: Paging::NUMBER, ..self }
-    }
-
-    /// Of deleted records.
-    #[must_use]
-    pub const fn deleted(self) -> Self {
-        Self { deleted: true, ..self }
-    }
-
-    /// With a cap on the limit.
-    #[must_use]
-    pub const fn limit(self, limit: u32) -> Self {
-        Self { limit: Some(limit), ..self }
+    async fn many(&self, table: &Table, call: &Call<'_>) -> Result<Outcome> {
+        let (kind, pagination) = (self.kind, &table.desc.pagination);
+        let mut asked = call.page.clone();
+        let sort = if kind.sorts.is_empty() { None } else { Some(chosen(kind.sorts, asked.sort.take().as_deref()).map_err(refused)?) };
+        if let Some(cap) = kind.limit {
+            asked.limit = asked.limit.map(|limit| limit.min(cap));
+        }
+        let omitted = if kind.paginate || !pagination.unbounded_lookup {
+            Some(kind.limit.map_or(pagination.default_limit, |cap| cap.min(pagination.default_limit)))
+        } else {
+            kind.limit
+        };
+        let page = kind.paging().within(pagination.max_limit).resolve(&asked, omitted).map_err(refused)?;
+        let filter = bind::resolve_page(self.filter.clone(), self.spec, call)?;
+        let (sort, order) = match sort {
+            Some(at) => (Some(kind.sorts[at].name), self.orders[at].clone()),
+            None => (None, self.order.clone()),
+        };
+        table.page(call.cx, Ask { route: self.spec.name, sort, filter, order, page }, call.form).await
     }
 }
 
-impl Kind for Lookup {
-    fn name(&self) -> &'static str {
-        "lookup"
-    }
-
-    fn matches(&self) -> &'static [AssignSpec] {
-        self.fields
-    }
-
-    fn capability(&self) -> &'static str {
-        "operation.lookup"
-    }
-
-    fn reads(&self) -> bool {
-        true
-    }
-
-    fn deleted(&self) -> bool {
-        self.deleted
-    }
-
-    fn paging(&self) -> Paging {
-        self.limit.map_or(self.paging, |cap| self.paging.within(cap))
-    }
-
-    fn sorts(&self) -> &'static [NamedSort] {
-        self.sorts
-    }
-
-    fn returns(&self) -> Answer {
-        if self.many { Answer::Page } else { Answer::RecordOrNull }
-    }
-
-    fn filter(&self) -> Option<&FilterSpec> {
-        self.filter.as_ref()
-    }
-
-    #[cfg(feature = "server")]
-    fn plan(
-        &'static self,
-        spec: &'static super::OpSpec,
-        table: &crate::resource::Table,
-    ) -> crate::Result<Box<dyn crate::resource::Executor>> {
-        Ok(Box::new(run::Run::new(self, spec, table)?))
-    }
+/// Which of some orders a call chooses.
+fn chosen(sorts: &[NamedSort], name: Option<&str>) -> std::result::Result<usize, Refused> {
+    let Some(name) = name else { return Ok(0) };
+    sorts.iter().position(|sort| sort.name == name).ok_or_else(|| ("sort", "enum", NamedSort::one_of(sorts)))
 }
 
-#[cfg(feature = "server")]
-mod run {
-    use super::Lookup;
-    use crate::Result;
-    use crate::Value;
-    use crate::entity::page::Refused;
-    use crate::filter::{Filter, Source};
-    use crate::operation::bind::{self, Slots};
-    use crate::operation::{Kind, NamedSort, OpSpec};
-    use crate::resource::{Ask, BoxFuture, Call, Executor, Outcome, Prepared, Table, refused};
-    use crate::store::{Order, Plan};
-
-    pub(super) struct Run {
-        kind: &'static Lookup,
-        spec: &'static OpSpec,
-        filter: Filter,
-        order: Vec<Order>,
-        /// Of each named sort.
-        orders: Vec<Vec<Order>>,
-        /// `returns = "one"` with every parameter given: the statement is ready.
-        one: Option<(Prepared, Slots)>,
-    }
-
-    impl Run {
-        pub(super) fn new(kind: &'static Lookup, spec: &'static OpSpec, table: &Table) -> Result<Self> {
-            let mut filter = bind::equalities(kind.fields);
-            if let Some(further) = &kind.filter {
-                filter = filter.and(further.into());
+impl Executor for Run {
+    fn run<'a>(&'a self, table: &'a Table, call: Call<'a>) -> BoxFuture<'a, Result<Outcome>> {
+        Box::pin(async move {
+            bind::check(self.spec, table, &call, &[])?;
+            bind::check_operands(self.spec, &self.filter, &call.args)?;
+            match &self.one {
+                Some((statement, slots)) => self.one(table, &call, statement, slots).await,
+                None => self.many(table, &call).await,
             }
-            let order = table.order(kind.sort.as_ref().map_or(table.desc.sort, std::slice::from_ref));
-            let orders = kind.sorts.iter().map(|sort| table.order(sort.keys)).collect();
-            let one = if kind.many {
-                None
-            } else {
-                let mut slots = Slots::default();
-                let bound = slots.filter(table.desc, filter.clone());
-                // A filter that pins a unique needs no order; the store sees one row at most.
-                // Uniques hold of live records alone.
-                let pinned = !kind.deleted && table.pins_one(kind.fields);
-                let order = if pinned { Vec::new() } else { order.clone() };
-                let limit = (!pinned).then_some(Source::Value(Value::Int(1)));
-                let plan = Plan::Select { filter: bound, order, after: None, limit };
-                Some((table.prepare(spec.name, plan)?, slots))
-            };
-            Ok(Self { kind, spec, filter, order, orders, one })
-        }
-
-        async fn one(&self, table: &Table, call: &Call<'_>, statement: &Prepared, slots: &Slots) -> Result<Outcome> {
-            if call.args.iter().all(Option::is_some) {
-                let args = slots.values(call.cx, &call.args)?;
-                return table.execute(call.cx, statement, args, table.rows(call.form)).await.map(Outcome::Record);
-            }
-            let filter = bind::resolve(self.filter.clone(), call.cx, &call.args)?;
-            table.first(call.cx, self.spec.name, filter, self.order.clone(), call.form).await.map(Outcome::Record)
-        }
-
-        async fn many(&self, table: &Table, call: &Call<'_>) -> Result<Outcome> {
-            let (kind, pagination) = (self.kind, &table.desc.pagination);
-            let mut asked = call.page.clone();
-            let sort = if kind.sorts.is_empty() { None } else { Some(chosen(kind.sorts, asked.sort.take().as_deref()).map_err(refused)?) };
-            if let Some(cap) = kind.limit {
-                asked.limit = asked.limit.map(|limit| limit.min(cap));
-            }
-            let omitted = if kind.paginate || !pagination.unbounded_lookup {
-                Some(kind.limit.map_or(pagination.default_limit, |cap| cap.min(pagination.default_limit)))
-            } else {
-                kind.limit
-            };
-            let page = kind.paging().within(pagination.max_limit).resolve(&asked, omitted).map_err(refused)?;
-            let filter = bind::resolve_page(self.filter.clone(), self.spec, call)?;
-            let (sort, order) = match sort {
-                Some(at) => (Some(kind.sorts[at].name), self.orders[at].clone()),
-                None => (None, self.order.clone()),
-            };
-            table.page(call.cx, Ask { route: self.spec.name, sort, filter, order, page }, call.form).await
-        }
-    }
-
-    /// Which of some orders a call chooses.
-    fn chosen(sorts: &[NamedSort], name: Option<&str>) -> std::result::Result<usize, Refused> {
-        let Some(name) = name else { return Ok(0) };
-        sorts.iter().position(|sort| sort.name == name).ok_or_else(|| ("sort", "enum", NamedSort::one_of(sorts)))
-    }
-
-    impl Executor for Run {
-        fn run<'a>(&'a self, table: &'a Table, call: Call<'a>) -> BoxFuture<'a, Result<Outcome>> {
-            Box::pin(async move {
-                bind::check(self.spec, table, &call, &[])?;
-                bind::check_operands(self.spec, &self.filter, &call.args)?;
-                match &self.one {
-                    Some((statement, slots)) => self.one(table, &call, statement, slots).await,
-                    None => self.many(table, &call).await,
-                }
-            })
-        }
+        })
     }
 }

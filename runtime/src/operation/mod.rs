@@ -1,78 +1,89 @@
-//! Operations: what a declaration says, and how a kind runs.
+//! Operations: their declarations, and an executor per kind.
 //!
-//! One file per kind. A kind is a static struct that implements [`Kind`]: it plans once at start-up and runs per call.
+//! An executor is planned once per mounted entity at start-up and runs per call.
 
+#[cfg(feature = "server")]
 mod aggregate;
+#[cfg(feature = "server")]
 mod array;
-mod audited;
+#[cfg(feature = "server")]
 mod batch;
 #[cfg(feature = "server")]
 pub(crate) mod bind;
-mod build;
+#[cfg(feature = "server")]
 mod collection;
+#[cfg(feature = "server")]
 mod computed_aggregate;
+#[cfg(feature = "server")]
 mod consume;
+#[cfg(feature = "server")]
 mod custom;
+#[cfg(feature = "server")]
 mod derive;
-mod duplicates;
+#[cfg(feature = "server")]
 mod exists;
+#[cfg(feature = "server")]
 mod field_update;
 #[cfg(feature = "server")]
 mod guarded;
+#[cfg(feature = "server")]
 mod increment;
-mod kind;
+#[cfg(feature = "server")]
 mod lookup;
+#[cfg(feature = "server")]
 mod restore;
-mod scoped;
+#[cfg(feature = "server")]
 mod search;
-mod spec;
+#[cfg(feature = "server")]
 mod transition;
+#[cfg(feature = "server")]
 mod upsert;
 #[cfg(feature = "server")]
 mod write;
 
+pub use linchpin_core::operation::*;
+
 #[cfg(feature = "server")]
 pub(crate) use bind::{check, equalities, resolve, value_of};
-
-pub use aggregate::{Aggregate, MOST_GROUPS, Output};
-pub use array::{ArrayAction, ArrayWrite};
-#[cfg(feature = "server")]
-pub use audited::assert_route_audited;
-pub use audited::{assert_action, assert_audited, assert_operation_audited};
-pub use batch::Batch;
-pub use collection::{Collection, ItemBounds, Method as CollectionMethod};
-pub use computed_aggregate::ComputedAggregate;
-pub use consume::Consume;
 #[cfg(feature = "server")]
 pub(crate) use custom::call as custom_call;
 #[cfg(feature = "postgres")]
 pub use custom::call::{OnPostgres, PostgresCall};
 #[cfg(feature = "sqlite")]
 pub use custom::call::{OnSqlite, SqliteCall};
-#[doc(hidden)]
-pub use custom::custom_params;
-pub use custom::{Custom, Output as CustomOutput, Shape};
 #[cfg(feature = "server")]
 pub use custom::{
-    Handler, Handlers,
+    Handler,
     call::{CustomCall, CustomStore, MemoryCall, OnMemory, Sql, SqlStore},
     records::Records,
 };
-pub use derive::{Derive, MOST_DERIVED, Merge, Part, Through};
-pub(crate) use duplicates::sentence::Sentence;
-pub use duplicates::{assert_apart, assert_distinct_routes, assert_unique, beginnings, find_duplicates};
-pub use exists::Exists;
-pub use field_update::FieldUpdate;
-pub use increment::Increment;
-pub use kind::{Answer, Kind, NamedSort};
-pub use lookup::Lookup;
-pub use restore::Restore;
-pub use scoped::assert_scoped;
-pub use search::Search;
-pub use spec::{AssignSpec, Method, OpSpec, Operation, ParamSpec, Place, Returns, RouteSpec, Seg, Subject, Whole};
-pub use transition::Transition;
 #[cfg(feature = "server")]
 pub(crate) use transition::choice as transition_choice;
 #[cfg(feature = "server")]
 pub use transition::{Chooser, choice::ChooserCall};
-pub use upsert::Upsert;
+
+/// Plans an operation for one mounted entity: everything that does not depend on a call.
+///
+/// # Errors
+/// When the store refuses a statement of it.
+#[cfg(feature = "server")]
+pub(crate) fn plan(spec: &'static OpSpec, table: &crate::resource::Table) -> crate::Result<Box<dyn crate::resource::Executor>> {
+    match spec.kind.options() {
+        Options::Aggregate(kind) => aggregate::plan(kind, spec, table),
+        Options::ArrayWrite(kind) => array::plan(kind, spec, table),
+        Options::Batch(kind) => batch::plan(kind, spec, table),
+        Options::Collection(kind) => collection::plan(kind, spec, table),
+        Options::ComputedAggregate(kind) => computed_aggregate::plan(kind, spec, table),
+        Options::Consume(kind) => consume::plan(kind, spec, table),
+        Options::Custom(kind) => custom::plan(kind, spec, table),
+        Options::Derive(kind) => derive::plan(kind, spec, table),
+        Options::Exists(kind) => exists::plan(kind, spec, table),
+        Options::FieldUpdate(kind) => field_update::plan(kind, spec, table),
+        Options::Increment(kind) => increment::plan(kind, spec, table),
+        Options::Lookup(kind) => lookup::plan(kind, spec, table),
+        Options::Restore(kind) => restore::plan(kind, spec, table),
+        Options::Search(kind) => search::plan(kind, spec, table),
+        Options::Transition(kind) => transition::plan(kind, spec, table),
+        Options::Upsert(kind) => upsert::plan(kind, spec, table),
+    }
+}

@@ -1,123 +1,75 @@
-//! `restore`: brings a deleted record back, in one statement; where it belongs to others, they must be there.
+//! The executor of `restore`.
 
-use super::{Answer, AssignSpec, Kind};
-use crate::Code;
+use super::Restore;
+use crate::entity::{DefaultDesc, SoftDelete};
+use crate::filter::{Filter, Source};
+use crate::operation::OpSpec;
+use crate::operation::bind::value_of;
+use crate::operation::guarded::{Guarded, Refusal};
+use crate::resource::{BoxFuture, Call, Executor, Outcome, Table};
+use crate::store::{Assign, AssignValue, Rows};
+use crate::{Error, Result, Value};
 
-/// Options of a restore.
-#[derive(Debug)]
-pub struct Restore {
-    /// Which record: pins the primary key.
-    pub matches: &'static [AssignSpec],
+/// Plans it for one mounted entity.
+///
+/// # Errors
+/// When the store refuses a statement of it.
+pub(super) fn plan(kind: &'static Restore, spec: &'static OpSpec, table: &Table) -> Result<Box<dyn Executor>> {
+    Ok(Box::new(Run::new(kind, spec, table)?))
 }
 
-#[doc(hidden)]
-impl Restore {
-    /// Of one record.
-    pub const fn new(matches: &'static [AssignSpec]) -> Self {
-        Self { matches }
-    }
+pub(super) struct Run {
+    kind: &'static Restore,
+    guarded: Guarded,
 }
 
-impl Kind for Restore {
-    fn name(&self) -> &'static str {
-        "restore"
-    }
-
-    fn touches(&self, on: &crate::entity::EntityDesc) -> crate::entity::FieldSet {
-        on.soft_delete.map_or(crate::entity::FieldSet::NONE, |mark| crate::entity::FieldSet::NONE.with(mark.field()))
-    }
-
-    fn capability(&self) -> &'static str {
-        "atomic.transition"
-    }
-
-    fn returns(&self) -> Answer {
-        Answer::Record
-    }
-
-    fn deleted(&self) -> bool {
-        true
-    }
-
-    fn errors(&self) -> &'static [Code] {
-        &[Code::NotFound, Code::Conflict]
-    }
-
-    #[cfg(feature = "server")]
-    fn plan(
-        &'static self,
-        spec: &'static super::OpSpec,
-        table: &crate::resource::Table,
-    ) -> crate::Result<Box<dyn crate::resource::Executor>> {
-        Ok(Box::new(run::Run::new(self, spec, table)?))
+impl Run {
+    pub(super) fn new(kind: &'static Restore, spec: &'static OpSpec, table: &Table) -> Result<Self> {
+        let Some(mark) = table.desc.soft_delete else {
+            return Err(Error::internal(format!("`{}` restores records of `{}`, which are not kept", spec.name, table.desc.name)));
+        };
+        // What a record is before anybody has changed it; the compiler has seen to it that there is such a value.
+        let value = match (mark, table.desc.fields[mark.field()].default) {
+            (SoftDelete::Is(..), DefaultDesc::Literal(value)) => value(),
+            _ => Value::Null,
+        };
+        let clear = Assign { field: mark.field(), value: AssignValue::Set(Source::Value(value)) };
+        // Which records are deleted is the guard's to say.
+        Ok(Self { kind, guarded: Guarded::new(spec, table, kind.matches, Filter::TRUE, vec![clear], &[])? })
     }
 }
 
-#[cfg(feature = "server")]
-mod run {
-    use super::Restore;
-    use crate::entity::{DefaultDesc, SoftDelete};
-    use crate::filter::{Filter, Source};
-    use crate::operation::OpSpec;
-    use crate::operation::bind::value_of;
-    use crate::operation::guarded::{Guarded, Refusal};
-    use crate::resource::{BoxFuture, Call, Executor, Outcome, Table};
-    use crate::store::{Assign, AssignValue, Rows};
-    use crate::{Error, Result, Value};
-
-    pub(super) struct Run {
-        kind: &'static Restore,
-        guarded: Guarded,
+impl Run {
+    async fn restore(&self, table: &Table, call: &Call<'_>) -> Result<Rows> {
+        // A record that is still deleted could have been restored: another call came in between.
+        self.guarded.run(table, call, |_| Refusal::Retry).await
     }
 
-    impl Run {
-        pub(super) fn new(kind: &'static Restore, spec: &'static OpSpec, table: &Table) -> Result<Self> {
-            let Some(mark) = table.desc.soft_delete else {
-                return Err(Error::internal(format!("`{}` restores records of `{}`, which are not kept", spec.name, table.desc.name)));
-            };
-            // What a record is before anybody has changed it; the compiler has seen to it that there is such a value.
-            let value = match (mark, table.desc.fields[mark.field()].default) {
-                (SoftDelete::Is(..), DefaultDesc::Literal(value)) => value(),
-                _ => Value::Null,
-            };
-            let clear = Assign { field: mark.field(), value: AssignValue::Set(Source::Value(value)) };
-            // Which records are deleted is the guard's to say.
-            Ok(Self { kind, guarded: Guarded::new(spec, table, kind.matches, Filter::TRUE, vec![clear], &[])? })
-        }
+    /// A record that belongs to others, within a transaction.
+    async fn restore_child(&self, table: &Table, call: &Call<'_>) -> Result<Rows> {
+        let rows = self.restore(table, call).await?;
+        let key = self.kind.matches.iter().find(|assign| assign.field == table.desc.primary);
+        let key = key.ok_or_else(|| Error::internal("a restore that pins no key"))?;
+        table.coming_back(call.cx, value_of(&Source::from(&key.value), call.cx, &call.args)?).await?;
+        Ok(rows)
     }
+}
 
-    impl Run {
-        async fn restore(&self, table: &Table, call: &Call<'_>) -> Result<Rows> {
-            // A record that is still deleted could have been restored: another call came in between.
-            self.guarded.run(table, call, |_| Refusal::Retry).await
-        }
-
-        /// A record that belongs to others, within a transaction.
-        async fn restore_child(&self, table: &Table, call: &Call<'_>) -> Result<Rows> {
-            let rows = self.restore(table, call).await?;
-            let key = self.kind.matches.iter().find(|assign| assign.field == table.desc.primary);
-            let key = key.ok_or_else(|| Error::internal("a restore that pins no key"))?;
-            table.coming_back(call.cx, value_of(&Source::from(&key.value), call.cx, &call.args)?).await?;
-            Ok(rows)
-        }
-    }
-
-    impl Executor for Run {
-        fn run<'a>(&'a self, table: &'a Table, call: Call<'a>) -> BoxFuture<'a, Result<Outcome>> {
-            Box::pin(async move {
-                if !table.names_records() {
-                    return self.restore(table, &call).await.map(Outcome::Record);
+impl Executor for Run {
+    fn run<'a>(&'a self, table: &'a Table, call: Call<'a>) -> BoxFuture<'a, Result<Outcome>> {
+        Box::pin(async move {
+            if !table.names_records() {
+                return self.restore(table, &call).await.map(Outcome::Record);
+            }
+            let Call { cx, args, page, form, version } = call;
+            let mut again = table.again(cx);
+            loop {
+                let (args, page) = (args.clone(), page.clone());
+                let done = again.attempt(cx, async |cx| self.restore_child(table, &Call { cx, args, page, form, version }).await).await;
+                if let Some(done) = again.over(done).await {
+                    return done.map(Outcome::Record);
                 }
-                let Call { cx, args, page, form, version } = call;
-                let mut again = table.again(cx);
-                loop {
-                    let (args, page) = (args.clone(), page.clone());
-                    let done = again.attempt(cx, async |cx| self.restore_child(table, &Call { cx, args, page, form, version }).await).await;
-                    if let Some(done) = again.over(done).await {
-                        return done.map(Outcome::Record);
-                    }
-                }
-            })
-        }
+            }
+        })
     }
 }

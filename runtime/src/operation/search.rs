@@ -1,207 +1,127 @@
-//! `search`: the records in whose texts something stands.
-//!
-//! The store looks for the text itself. Where the entity names a search provider, that one answers which records fit, and the
-//! store shows those of them that the caller can see.
+//! The executor of `search`.
 
-use super::{Answer, Kind};
-use crate::Code;
-use crate::filter::FilterSpec;
+use super::Search;
+use crate::entity::{Paging, SearchDesc};
+use crate::filter::{Filter, Op, Operand, Source};
+use crate::operation::OpSpec;
+use crate::operation::bind::{self, param_path};
+use crate::resource::{Ask, BoxFuture, Call, Executor, Outcome, SearchRequest, Table, refused};
+use crate::store::Order;
+use crate::{Code, Error, Problem, Result, Value};
 
-/// Options of a search. What is searched for is the first parameter, `q`.
-#[derive(Debug)]
-pub struct Search {
-    /// The fields that are searched: texts.
-    pub fields: &'static [usize],
-    /// A further filter.
-    pub filter: Option<FilterSpec>,
-    /// Answer a page instead of an array.
-    pub paginate: bool,
-    /// Let the store search although the entity has a provider.
-    pub in_store: bool,
+/// Plans it for one mounted entity.
+///
+/// # Errors
+/// When the store refuses a statement of it.
+pub(super) fn plan(kind: &'static Search, spec: &'static OpSpec, table: &Table) -> Result<Box<dyn Executor>> {
+    Ok(Box::new(Run::new(kind, spec, table)))
 }
 
-#[doc(hidden)]
-impl Search {
-    /// A search in these fields.
-    pub const fn new(fields: &'static [usize]) -> Self {
-        Self { fields, filter: None, paginate: false, in_store: false }
+/// Most characters of what is searched for.
+const LONGEST: usize = 512;
+
+pub(super) struct Run {
+    kind: &'static Search,
+    spec: &'static OpSpec,
+    further: Filter,
+    order: Vec<Order>,
+}
+
+impl Run {
+    pub(super) fn new(kind: &'static Search, spec: &'static OpSpec, table: &Table) -> Self {
+        let further = kind.filter.as_ref().map_or(Filter::TRUE, Filter::from);
+        Self { kind, spec, further, order: table.order(table.desc.sort) }
     }
 
-    /// With a further filter.
-    #[must_use]
-    pub const fn filter(self, filter: FilterSpec) -> Self {
-        Self { filter: Some(filter), ..self }
+    /// What is searched for, without the blanks around it.
+    fn text(&self, call: &Call<'_>) -> Result<String> {
+        let problem = |code, message: String| {
+            let path = self.spec.params.first().map_or_else(String::new, param_path);
+            Err(Error::invalid(Problem::new(path, code, message)))
+        };
+        let Some(Some(Value::Text(text))) = call.args.first() else {
+            return problem("required", "is required".to_owned());
+        };
+        let text = text.trim();
+        if text.is_empty() {
+            return problem("empty", "must not be blank".to_owned());
+        }
+        // Code that calls gives any text; no field holds a NUL, and one store cannot even bind it.
+        if text.contains('\0') {
+            return problem("format", "must not contain NUL".to_owned());
+        }
+        if text.chars().count() > LONGEST {
+            return problem("max_length", format!("must have at most {LONGEST} characters"));
+        }
+        Ok(text.to_owned())
     }
 
-    /// Answers a page.
-    #[must_use]
-    pub const fn paginate(self) -> Self {
-        Self { paginate: true, ..self }
+    async fn search(&self, table: &Table, call: &Call<'_>) -> Result<Outcome> {
+        bind::check(self.spec, table, call, &[])?;
+        bind::check_operands(self.spec, &self.further, &call.args)?;
+        let text = self.text(call)?;
+        let filter = bind::resolve_page(self.further.clone(), self.spec, call)?;
+        if call.page.cursor.is_some() && !self.kind.paginate {
+            return Err(Error::invalid(Problem::new("query:cursor", "not_allowed", "the answer is an array without pages")));
+        }
+        let page = match table.desc.search.as_ref().filter(|_| !self.kind.in_store) {
+            Some(search) => self.by_provider(table, call, search, &text, filter).await?,
+            None => self.in_store(table, call, &text, filter).await?,
+        };
+        match page {
+            Outcome::Page { rows, .. } if !self.kind.paginate => Ok(Outcome::List(rows)),
+            page => Ok(page),
+        }
     }
 
-    /// Leaves the entity's provider out.
-    #[must_use]
-    pub const fn in_store(self) -> Self {
-        Self { in_store: true, ..self }
+    fn limit(&self, table: &Table, call: &Call<'_>) -> u32 {
+        let pagination = &table.desc.pagination;
+        let omitted = if self.kind.paginate { pagination.default_limit } else { pagination.max_limit };
+        call.page.limit.unwrap_or(omitted)
+    }
+
+    async fn in_store(&self, table: &Table, call: &Call<'_>, text: &str, filter: Filter) -> Result<Outcome> {
+        let holds = |field: &usize| Filter::cond(*field, Op::Contains, Operand::One(Source::Value(Value::Text(text.to_owned()))));
+        let found = Filter::Any(self.kind.fields.iter().map(holds).collect());
+        let page = Paging::Limit.resolve(&call.page, Some(self.limit(table, call))).map_err(refused)?;
+        let ask = Ask { route: self.spec.name, sort: None, filter: found.and(filter), order: self.order.clone(), page };
+        table.page(call.cx, ask, call.form).await
+    }
+
+    async fn by_provider(&self, table: &Table, call: &Call<'_>, search: &SearchDesc, text: &str, filter: Filter) -> Result<Outcome> {
+        let cursor = call.page.cursor.as_deref();
+        let request = SearchRequest {
+            route: self.spec.name,
+            text,
+            fields: self.kind.fields,
+            filter: filter.clone(),
+            limit: self.limit(table, call),
+            cursor,
+        };
+        let found = match table.search_index() {
+            Some(index) => table.search(call.cx, index, request, call.form).await,
+            None => Err(Error::unavailable(format!("search provider `{}` is not open yet", search.provider))),
+        };
+        let error = match found {
+            Err(error) if search.fallback => error,
+            found => return found,
+        };
+        match error.code() {
+            // Pages of one order are not continued in another.
+            Code::Unavailable if cursor.is_none() => {
+                let cause = std::error::Error::source(&error).map_or_else(String::new, ToString::to_string);
+                tracing::warn!(entity = table.desc.name, cause, "the store searches instead of the provider");
+            }
+            // It may be one of the store's own pages.
+            Code::InvalidCursor => {}
+            _ => return Err(error),
+        }
+        self.in_store(table, call, text, filter).await
     }
 }
 
-impl Kind for Search {
-    fn name(&self) -> &'static str {
-        "search"
-    }
-
-    fn capability(&self) -> &'static str {
-        "operation.search"
-    }
-
-    fn reads(&self) -> bool {
-        true
-    }
-
-    fn returns(&self) -> Answer {
-        if self.paginate { Answer::Page } else { Answer::List }
-    }
-
-    fn errors(&self) -> &'static [Code] {
-        &[Code::ValidationFailed]
-    }
-
-    fn filter(&self) -> Option<&FilterSpec> {
-        self.filter.as_ref()
-    }
-
-    fn uses_provider(&self) -> bool {
-        !self.in_store
-    }
-
-    #[cfg(feature = "server")]
-    fn plan(
-        &'static self,
-        spec: &'static super::OpSpec,
-        table: &crate::resource::Table,
-    ) -> crate::Result<Box<dyn crate::resource::Executor>> {
-        Ok(Box::new(run::Run::new(self, spec, table)))
-    }
-}
-
-#[cfg(feature = "server")]
-mod run {
-    use super::Search;
-    use crate::entity::{Paging, SearchDesc};
-    use crate::filter::{Filter, Op, Operand, Source};
-    use crate::operation::OpSpec;
-    use crate::operation::bind::{self, param_path};
-    use crate::resource::{Ask, BoxFuture, Call, Executor, Outcome, SearchRequest, Table, refused};
-    use crate::store::Order;
-    use crate::{Code, Error, Problem, Result, Value};
-
-    /// Most characters of what is searched for.
-    const LONGEST: usize = 512;
-
-    pub(super) struct Run {
-        kind: &'static Search,
-        spec: &'static OpSpec,
-        further: Filter,
-        order: Vec<Order>,
-    }
-
-    impl Run {
-        pub(super) fn new(kind: &'static Search, spec: &'static OpSpec, table: &Table) -> Self {
-            let further = kind.filter.as_ref().map_or(Filter::TRUE, Filter::from);
-            Self { kind, spec, further, order: table.order(table.desc.sort) }
-        }
-
-        /// What is searched for, without the blanks around it.
-        fn text(&self, call: &Call<'_>) -> Result<String> {
-            let problem = |code, message: String| {
-                let path = self.spec.params.first().map_or_else(String::new, param_path);
-                Err(Error::invalid(Problem::new(path, code, message)))
-            };
-            let Some(Some(Value::Text(text))) = call.args.first() else {
-                return problem("required", "is required".to_owned());
-            };
-            let text = text.trim();
-            if text.is_empty() {
-                return problem("empty", "must not be blank".to_owned());
-            }
-            // Code that calls gives any text; no field holds a NUL, and one store cannot even bind it.
-            if text.contains('\0') {
-                return problem("format", "must not contain NUL".to_owned());
-            }
-            if text.chars().count() > LONGEST {
-                return problem("max_length", format!("must have at most {LONGEST} characters"));
-            }
-            Ok(text.to_owned())
-        }
-
-        async fn search(&self, table: &Table, call: &Call<'_>) -> Result<Outcome> {
-            bind::check(self.spec, table, call, &[])?;
-            bind::check_operands(self.spec, &self.further, &call.args)?;
-            let text = self.text(call)?;
-            let filter = bind::resolve_page(self.further.clone(), self.spec, call)?;
-            if call.page.cursor.is_some() && !self.kind.paginate {
-                return Err(Error::invalid(Problem::new("query:cursor", "not_allowed", "the answer is an array without pages")));
-            }
-            let page = match table.desc.search.as_ref().filter(|_| !self.kind.in_store) {
-                Some(search) => self.by_provider(table, call, search, &text, filter).await?,
-                None => self.in_store(table, call, &text, filter).await?,
-            };
-            match page {
-                Outcome::Page { rows, .. } if !self.kind.paginate => Ok(Outcome::List(rows)),
-                page => Ok(page),
-            }
-        }
-
-        fn limit(&self, table: &Table, call: &Call<'_>) -> u32 {
-            let pagination = &table.desc.pagination;
-            let omitted = if self.kind.paginate { pagination.default_limit } else { pagination.max_limit };
-            call.page.limit.unwrap_or(omitted)
-        }
-
-        async fn in_store(&self, table: &Table, call: &Call<'_>, text: &str, filter: Filter) -> Result<Outcome> {
-            let holds = |field: &usize| Filter::cond(*field, Op::Contains, Operand::One(Source::Value(Value::Text(text.to_owned()))));
-            let found = Filter::Any(self.kind.fields.iter().map(holds).collect());
-            let page = Paging::Limit.resolve(&call.page, Some(self.limit(table, call))).map_err(refused)?;
-            let ask = Ask { route: self.spec.name, sort: None, filter: found.and(filter), order: self.order.clone(), page };
-            table.page(call.cx, ask, call.form).await
-        }
-
-        async fn by_provider(&self, table: &Table, call: &Call<'_>, search: &SearchDesc, text: &str, filter: Filter) -> Result<Outcome> {
-            let cursor = call.page.cursor.as_deref();
-            let request = SearchRequest {
-                route: self.spec.name,
-                text,
-                fields: self.kind.fields,
-                filter: filter.clone(),
-                limit: self.limit(table, call),
-                cursor,
-            };
-            let found = match table.search_index() {
-                Some(index) => table.search(call.cx, index, request, call.form).await,
-                None => Err(Error::unavailable(format!("search provider `{}` is not open yet", search.provider))),
-            };
-            let error = match found {
-                Err(error) if search.fallback => error,
-                found => return found,
-            };
-            match error.code() {
-                // Pages of one order are not continued in another.
-                Code::Unavailable if cursor.is_none() => {
-                    let cause = std::error::Error::source(&error).map_or_else(String::new, ToString::to_string);
-                    tracing::warn!(entity = table.desc.name, cause, "the store searches instead of the provider");
-                }
-                // It may be one of the store's own pages.
-                Code::InvalidCursor => {}
-                _ => return Err(error),
-            }
-            self.in_store(table, call, text, filter).await
-        }
-    }
-
-    impl Executor for Run {
-        fn run<'a>(&'a self, table: &'a Table, call: Call<'a>) -> BoxFuture<'a, Result<Outcome>> {
-            Box::pin(async move { self.search(table, &call).await })
-        }
+impl Executor for Run {
+    fn run<'a>(&'a self, table: &'a Table, call: Call<'a>) -> BoxFuture<'a, Result<Outcome>> {
+        Box::pin(async move { self.search(table, &call).await })
     }
 }

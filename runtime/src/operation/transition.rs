@@ -1,277 +1,156 @@
-//! `transition`: moves a field from one of some values to another, in one statement; or to the one of several that a function
-//! chooses, in one transaction with the write.
+//! The executor of `transition`.
 
-use super::spec::written;
-use super::{Answer, AssignSpec, Kind};
-use crate::entity::EntityDesc;
-use crate::filter::SourceSpec;
-use crate::{Code, Value};
-
-/// What chooses as the runtime calls it; the macro writes it around the user's function.
-#[cfg(feature = "server")]
-pub type Chooser = fn(choice::Erased) -> crate::BoxFuture<'static, crate::Result<Value>>;
-
-/// Options of a transition.
-#[derive(Debug)]
-pub struct Transition {
-    /// Position of the state field.
-    pub field: usize,
-    /// The allowed present values.
-    pub from: &'static [fn() -> Value],
-    /// The value written; of several, the one that the chooser says.
-    pub to: &'static [fn() -> Value],
-    /// Which of several values it is.
-    #[cfg(feature = "server")]
-    pub chooser: Option<Chooser>,
-    /// Which record: pins the primary key or a whole unique.
-    pub matches: &'static [AssignSpec],
-    /// Further fields written.
-    pub set: &'static [AssignSpec],
-    /// A record that is there already is answered unchanged.
-    pub already_ok: bool,
-    /// Answer `true` instead of the record.
-    pub boolean: bool,
-}
-
-#[doc(hidden)]
-impl Transition {
-    /// A move of a field.
-    pub const fn new(field: usize, from: &'static [fn() -> Value], to: &'static [fn() -> Value], matches: &'static [AssignSpec]) -> Self {
-        Self {
-            field,
-            from,
-            to,
-            #[cfg(feature = "server")]
-            chooser: None,
-            matches,
-            set: &[],
-            already_ok: false,
-            boolean: false,
-        }
-    }
-
-    /// To the value that a function chooses.
-    #[cfg(feature = "server")]
-    #[must_use]
-    pub const fn chosen(self, by: Chooser) -> Self {
-        Self { chooser: Some(by), ..self }
-    }
-
-    /// With further fields written.
-    #[must_use]
-    pub const fn set(self, set: &'static [AssignSpec]) -> Self {
-        Self { set, ..self }
-    }
-
-    /// Answers a record that is there already.
-    #[must_use]
-    pub const fn already_ok(self) -> Self {
-        Self { already_ok: true, ..self }
-    }
-
-    /// Answers `true`.
-    #[must_use]
-    pub const fn boolean(self) -> Self {
-        Self { boolean: true, ..self }
-    }
-}
-
-impl Kind for Transition {
-    fn name(&self) -> &'static str {
-        "transition"
-    }
-
-    fn transition(&self) -> Option<&Transition> {
-        Some(self)
-    }
-
-    fn matches(&self) -> &'static [AssignSpec] {
-        self.matches
-    }
-
-    fn writes(&self, field: usize) -> Option<&'static SourceSpec> {
-        written(self.set, field)
-    }
-
-    fn fixed(&self) -> Vec<super::kind::Fixed> {
-        self.to.iter().map(|value| (self.field, *value, false)).collect()
-    }
-
-    fn touches(&self, _: &crate::entity::EntityDesc) -> crate::entity::FieldSet {
-        self.set.iter().map(|assign| assign.field).chain([self.field]).collect()
-    }
-
-    fn capability(&self) -> &'static str {
-        // A choice and the write that follows it are one transaction.
-        if self.to.len() > 1 { "transaction" } else { "atomic.transition" }
-    }
-
-    fn returns(&self) -> Answer {
-        if self.boolean { Answer::Boolean } else { Answer::Record }
-    }
-
-    fn statements(&self, _: &EntityDesc) -> Option<usize> {
-        // What a function asks for is its own affair. A record that is there already is read once more, to be answered.
-        (self.to.len() == 1).then_some(if self.already_ok { 3 } else { 2 })
-    }
-
-    fn errors(&self) -> &'static [Code] {
-        &[Code::InvalidTransition, Code::NotFound, Code::Conflict]
-    }
-
-    #[cfg(feature = "server")]
-    fn plan(
-        &'static self,
-        spec: &'static super::OpSpec,
-        table: &crate::resource::Table,
-    ) -> crate::Result<Box<dyn crate::resource::Executor>> {
-        Ok(Box::new(run::Run::new(self, spec, table)?))
-    }
-}
-
-#[cfg(feature = "server")]
 pub(crate) mod choice;
 
-#[cfg(feature = "server")]
-mod run {
-    use super::choice::Erased;
-    use super::{Chooser, Transition};
-    use crate::entity::Flags;
-    use crate::filter::{Filter, Op, Operand, Source};
-    use crate::operation::bind::{self, Slots};
-    use crate::operation::guarded::{Guarded, Refusal};
-    use crate::operation::{OpSpec, equalities};
-    use crate::resource::{BoxFuture, Call, Executor, Form, Outcome, Prepared, Table};
-    use crate::store::{Assign, AssignValue, Plan, Rows};
-    use crate::{Code, Error, Problem, Result, Value};
+use self::choice::Erased;
+use super::Transition;
+use crate::entity::Flags;
+use crate::filter::{Filter, Op, Operand, Source};
+use crate::operation::bind::{self, Slots};
+use crate::operation::guarded::{Guarded, Refusal};
+use crate::operation::{OpSpec, equalities};
+use crate::resource::{BoxFuture, Call, Executor, Form, Outcome, Prepared, Table};
+use crate::store::{Assign, AssignValue, Plan, Rows};
+use crate::{Code, Error, Problem, Result, Value};
 
-    pub(super) struct Run {
-        kind: &'static Transition,
-        spec: &'static OpSpec,
-        from: Vec<Value>,
-        /// Each value that may be written, with its write.
-        to: Vec<(Value, Guarded)>,
-        choice: Option<Choice>,
+/// What chooses as the server calls it; the macro writes it around the user's function.
+pub type Chooser = fn(Erased) -> BoxFuture<'static, Result<Value>>;
+
+/// Plans it for one mounted entity.
+///
+/// # Errors
+/// When the store refuses a statement of it.
+pub(super) fn plan(kind: &'static Transition, spec: &'static OpSpec, table: &Table) -> Result<Box<dyn Executor>> {
+    Ok(Box::new(Run::new(kind, spec, table)?))
+}
+
+pub(super) struct Run {
+    kind: &'static Transition,
+    spec: &'static OpSpec,
+    from: Vec<Value>,
+    /// Each value that may be written, with its write.
+    to: Vec<(Value, Guarded)>,
+    choice: Option<Choice>,
+}
+
+/// What finds out which value is written.
+struct Choice {
+    chooser: Chooser,
+    /// Reads the record, which nobody else changes until the transaction has ended.
+    look: Prepared,
+    slots: Slots,
+}
+
+impl Choice {
+    fn new(chooser: Chooser, kind: &Transition, spec: &OpSpec, table: &Table) -> Result<Self> {
+        let mut slots = Slots::default();
+        let filter = slots.filter(table.desc, equalities(kind.matches));
+        Ok(Self { chooser, look: table.prepare(spec.name, Plan::Lock { filter, pick: None })?, slots })
+    }
+}
+
+impl Run {
+    pub(super) fn new(kind: &'static Transition, spec: &'static OpSpec, table: &Table) -> Result<Self> {
+        let from: Vec<Value> = kind.from.iter().map(|value| value()).collect();
+        let write = |value: &fn() -> Value| {
+            let states = from.iter().cloned().map(Source::Value).collect();
+            let guard = Filter::cond(kind.field, Op::In, Operand::List(states));
+            let value = value();
+            let to = Assign { field: kind.field, value: AssignValue::Set(Source::Value(value.clone())) };
+            Ok::<_, Error>((value, Guarded::new(spec, table, kind.matches, guard, vec![to], kind.set)?))
+        };
+        let to = kind.to.iter().map(write).collect::<Result<_>>()?;
+        let choice =
+            kind.chooser.and_then(|chooser| chooser.downcast_ref()).map(|chooser| Choice::new(*chooser, kind, spec, table)).transpose()?;
+        Ok(Self { kind, spec, from, to, choice })
     }
 
-    /// What finds out which value is written.
-    struct Choice {
-        chooser: Chooser,
-        /// Reads the record, which nobody else changes until the transaction has ended.
-        look: Prepared,
-        slots: Slots,
+    fn refuse(&self, table: &Table, record: &[Value]) -> Refusal {
+        let current = &record[self.kind.field];
+        if self.from.contains(current) {
+            return Refusal::Retry;
+        }
+        if self.kind.already_ok && self.to.iter().any(|(value, _)| value == current) {
+            return Refusal::Unchanged;
+        }
+        let error = Error::new(Code::InvalidTransition, "The record is in another state");
+        let field = &table.desc.fields[self.kind.field];
+        if !field.readable() || field.flags.has(Flags::SENSITIVE) {
+            // Which, those who may not read it do not learn.
+            return Refusal::Error(error);
+        }
+        let mut details = vec![Problem::new(field.wire, "current", display(current))];
+        details.extend(self.from.iter().map(|value| Problem::new(field.wire, "expected", display(value))));
+        Refusal::Error(error.with_details(details))
     }
 
-    impl Choice {
-        fn new(chooser: Chooser, kind: &Transition, spec: &OpSpec, table: &Table) -> Result<Self> {
-            let mut slots = Slots::default();
-            let filter = slots.filter(table.desc, equalities(kind.matches));
-            Ok(Self { chooser, look: table.prepare(spec.name, Plan::Lock { filter, pick: None })?, slots })
-        }
+    /// Writes a value.
+    async fn write(&self, to: &Guarded, table: &Table, call: &Call<'_>) -> Result<Rows> {
+        to.run(table, call, |record| self.refuse(table, record)).await
     }
 
-    impl Run {
-        pub(super) fn new(kind: &'static Transition, spec: &'static OpSpec, table: &Table) -> Result<Self> {
-            let from: Vec<Value> = kind.from.iter().map(|value| value()).collect();
-            let write = |value: &fn() -> Value| {
-                let states = from.iter().cloned().map(Source::Value).collect();
-                let guard = Filter::cond(kind.field, Op::In, Operand::List(states));
-                let value = value();
-                let to = Assign { field: kind.field, value: AssignValue::Set(Source::Value(value.clone())) };
-                Ok::<_, Error>((value, Guarded::new(spec, table, kind.matches, guard, vec![to], kind.set)?))
-            };
-            let to = kind.to.iter().map(write).collect::<Result<_>>()?;
-            let choice = kind.chooser.map(|chooser| Choice::new(chooser, kind, spec, table)).transpose()?;
-            Ok(Self { kind, spec, from, to, choice })
+    /// Has a function choose what is written. The record stays as the function has seen it until it is written.
+    async fn choose(&self, choice: &Choice, table: &Table, call: &Call<'_>) -> Result<Rows> {
+        let expected = table.desc.version.and(call.version);
+        let args = choice.slots.values(call.cx, &call.args)?;
+        let found = table.execute(call.cx, &choice.look, args, table.rows(&Form::Records)).await?;
+        let record = table.found(found, expected)?.records.pop().ok_or_else(Error::not_found)?;
+        let unchanged = match self.refuse(table, &record) {
+            Refusal::Error(error) => return Err(error),
+            Refusal::Unchanged => true,
+            Refusal::Retry => false,
+        };
+        if unchanged {
+            // Any of the writes answers what is there.
+            let (_, any) = self.to.first().ok_or_else(Error::not_found)?;
+            return table.found(any.read(table, call, call.form).await?, expected);
         }
-
-        fn refuse(&self, table: &Table, record: &[Value]) -> Refusal {
-            let current = &record[self.kind.field];
-            if self.from.contains(current) {
-                return Refusal::Retry;
-            }
-            if self.kind.already_ok && self.to.iter().any(|(value, _)| value == current) {
-                return Refusal::Unchanged;
-            }
-            let error = Error::new(Code::InvalidTransition, "The record is in another state");
-            let field = &table.desc.fields[self.kind.field];
-            if !field.readable() || field.flags.has(Flags::SENSITIVE) {
-                // Which, those who may not read it do not learn.
-                return Refusal::Error(error);
-            }
-            let mut details = vec![Problem::new(field.wire, "current", display(current))];
-            details.extend(self.from.iter().map(|value| Problem::new(field.wire, "expected", display(value))));
-            Refusal::Error(error.with_details(details))
-        }
-
-        /// Writes a value.
-        async fn write(&self, to: &Guarded, table: &Table, call: &Call<'_>) -> Result<Rows> {
-            to.run(table, call, |record| self.refuse(table, record)).await
-        }
-
-        /// Has a function choose what is written. The record stays as the function has seen it until it is written.
-        async fn choose(&self, choice: &Choice, table: &Table, call: &Call<'_>) -> Result<Rows> {
-            let expected = table.desc.version.and(call.version);
-            let args = choice.slots.values(call.cx, &call.args)?;
-            let found = table.execute(call.cx, &choice.look, args, table.rows(&Form::Records)).await?;
-            let record = table.found(found, expected)?.records.pop().ok_or_else(Error::not_found)?;
-            let unchanged = match self.refuse(table, &record) {
-                Refusal::Error(error) => return Err(error),
-                Refusal::Unchanged => true,
-                Refusal::Retry => false,
-            };
-            if unchanged {
-                // Any of the writes answers what is there.
-                let (_, any) = self.to.first().ok_or_else(Error::not_found)?;
-                return table.found(any.read(table, call, call.form).await?, expected);
-            }
-            let chosen = (choice.chooser)(Erased::new(table.sibling(table.desc)?, call.cx.clone(), record)).await?;
-            let Some((_, to)) = self.to.iter().find(|(value, _)| *value == chosen) else {
-                let (name, value) = (self.spec.name, display(&chosen));
-                return Err(Error::internal(format!("the chooser of `{name}` answered `{value}`, which its `one_of` does not list")));
-            };
-            self.write(to, table, call).await
-        }
+        let chosen = (choice.chooser)(Erased::new(table.sibling(table.desc)?, call.cx.clone(), record)).await?;
+        let Some((_, to)) = self.to.iter().find(|(value, _)| *value == chosen) else {
+            let (name, value) = (self.spec.name, display(&chosen));
+            return Err(Error::internal(format!("the chooser of `{name}` answered `{value}`, which its `one_of` does not list")));
+        };
+        self.write(to, table, call).await
     }
+}
 
-    impl Executor for Run {
-        fn run<'a>(&'a self, table: &'a Table, call: Call<'a>) -> BoxFuture<'a, Result<Outcome>> {
-            Box::pin(async move {
-                let rows = match (&self.choice, &self.to[..]) {
-                    (None, [(_, to)]) => self.write(to, table, &call).await?,
-                    (Some(choice), _) => {
-                        // What is wrong with the call is told before anything is looked at.
-                        bind::check(self.spec, table, &call, self.kind.set)?;
-                        table.refuse_ambiguous(call.cx, self.kind.matches)?;
-                        let Call { cx, args, page, form, version } = call;
-                        let mut again = table.again(cx);
-                        loop {
-                            let (args, page) = (args.clone(), page.clone());
-                            let call = async |cx: &_| self.choose(choice, table, &Call { cx, args, page, form, version }).await;
-                            let done = again.attempt(cx, call).await;
-                            if let Some(done) = again.over(done).await {
-                                break done?;
-                            }
+impl Executor for Run {
+    fn run<'a>(&'a self, table: &'a Table, call: Call<'a>) -> BoxFuture<'a, Result<Outcome>> {
+        Box::pin(async move {
+            let rows = match (&self.choice, &self.to[..]) {
+                (None, [(_, to)]) => self.write(to, table, &call).await?,
+                (Some(choice), _) => {
+                    // What is wrong with the call is told before anything is looked at.
+                    bind::check(self.spec, table, &call, self.kind.set)?;
+                    table.refuse_ambiguous(call.cx, self.kind.matches)?;
+                    let Call { cx, args, page, form, version } = call;
+                    let mut again = table.again(cx);
+                    loop {
+                        let (args, page) = (args.clone(), page.clone());
+                        let call = async |cx: &_| self.choose(choice, table, &Call { cx, args, page, form, version }).await;
+                        let done = again.attempt(cx, call).await;
+                        if let Some(done) = again.over(done).await {
+                            break done?;
                         }
                     }
-                    (None, _) => {
-                        let name = self.spec.name;
-                        return Err(Error::internal(format!("`{name}` has several targets and nothing that chooses")));
-                    }
-                };
-                Ok(if self.kind.boolean { Outcome::Boolean(true) } else { Outcome::Record(rows) })
-            })
-        }
+                }
+                (None, _) => {
+                    let name = self.spec.name;
+                    return Err(Error::internal(format!("`{name}` has several targets and nothing that chooses")));
+                }
+            };
+            Ok(if self.kind.boolean { Outcome::Boolean(true) } else { Outcome::Record(rows) })
+        })
     }
+}
 
-    fn display(value: &Value) -> String {
-        match value {
-            Value::Text(text) => text.clone(),
-            other => {
-                let mut out = Vec::new();
-                crate::json::write_value(other.as_ref(), &mut out);
-                String::from_utf8_lossy(&out).into_owned()
-            }
+fn display(value: &Value) -> String {
+    match value {
+        Value::Text(text) => text.clone(),
+        other => {
+            let mut out = Vec::new();
+            crate::json::write_value(other.as_ref(), &mut out);
+            String::from_utf8_lossy(&out).into_owned()
         }
     }
 }

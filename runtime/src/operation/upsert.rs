@@ -1,243 +1,156 @@
-//! `upsert`: creates a record, or changes the one that has the same key, in one statement.
+//! The executor of `upsert`.
 
-use super::spec::written;
-use super::{Answer, AssignSpec, Kind, Subject};
-use crate::Code;
-use crate::filter::SourceSpec;
+use super::Upsert;
+use crate::filter::{Filter, Op, Operand, Source};
+use crate::operation::bind::{self, value_of};
+use crate::operation::{AssignSpec, OpSpec};
+use crate::resource::{BoxFuture, Call, Draft, Executor, Form, Outcome, Table, Turns};
+use crate::store::{Assign, AssignValue, Plan, Rows};
+use crate::{Code, Error, Result, Value};
 
-/// Options of an upsert.
-#[derive(Debug)]
-pub struct Upsert {
-    /// The fields that tell whether the record exists: the primary key or one unique.
-    pub matches: &'static [AssignSpec],
-    /// What is written either way; a parameter that is left out takes the field's default on create and keeps it on update.
-    pub set: &'static [AssignSpec],
-    /// What is written on create only.
-    pub on_create: &'static [AssignSpec],
-    /// Answer `{ entity, created }` instead of the record.
-    pub wrapped: bool,
+/// Plans it for one mounted entity.
+///
+/// # Errors
+/// When the store refuses a statement of it.
+pub(super) fn plan(kind: &'static Upsert, spec: &'static OpSpec, table: &Table) -> Result<Box<dyn Executor>> {
+    Ok(Box::new(Run::new(kind, spec, table)))
 }
 
-#[doc(hidden)]
-impl Upsert {
-    /// Matches by these fields.
-    pub const fn new(matches: &'static [AssignSpec]) -> Self {
-        Self { matches, set: &[], on_create: &[], wrapped: false }
-    }
+/// How often a record that is there, and that its caller does not see, may have been made and removed by somebody meanwhile.
+const UNSEEN: usize = 3;
 
-    /// Writes these either way.
-    #[must_use]
-    pub const fn set(self, set: &'static [AssignSpec]) -> Self {
-        Self { set, ..self }
-    }
-
-    /// Writes these on create.
-    #[must_use]
-    pub const fn on_create(self, on_create: &'static [AssignSpec]) -> Self {
-        Self { on_create, ..self }
-    }
-
-    /// Answers `{ entity, created }`.
-    #[must_use]
-    pub const fn wrapped(self) -> Self {
-        Self { wrapped: true, ..self }
-    }
+/// It exists, and not for this caller.
+fn exists() -> Error {
+    Error::new(Code::Conflict, "The record exists already")
 }
 
-impl Kind for Upsert {
-    fn name(&self) -> &'static str {
-        "upsert"
-    }
-
-    fn subject(&self) -> Subject {
-        Subject::Either
-    }
-
-    fn matches(&self) -> &'static [AssignSpec] {
-        self.matches
-    }
-
-    fn writes(&self, field: usize) -> Option<&'static SourceSpec> {
-        [self.on_create, self.set, self.matches].into_iter().find_map(|list| written(list, field))
-    }
-
-    fn statements(&self, on: &crate::entity::EntityDesc) -> Option<usize> {
-        // With a rule over the whole record: one looks, and what it finds is created, or read once more and changed.
-        Some(if on.check.is_some() { 3 } else { 1 })
-    }
-
-    fn touches(&self, _: &crate::entity::EntityDesc) -> crate::entity::FieldSet {
-        crate::entity::FieldSet::ALL
-    }
-
-    fn capability(&self) -> &'static str {
-        "atomic.upsert"
-    }
-
-    fn returns(&self) -> Answer {
-        Answer::Upserted { wrapped: self.wrapped }
-    }
-
-    fn errors(&self) -> &'static [Code] {
-        &[Code::ValidationFailed, Code::Conflict]
-    }
-
-    #[cfg(feature = "server")]
-    fn plan(
-        &'static self,
-        spec: &'static super::OpSpec,
-        table: &crate::resource::Table,
-    ) -> crate::Result<Box<dyn crate::resource::Executor>> {
-        Ok(Box::new(run::Run::new(self, spec, table)))
-    }
+pub(super) struct Run {
+    kind: &'static Upsert,
+    spec: &'static OpSpec,
+    keys: Vec<usize>,
 }
 
-#[cfg(feature = "server")]
-mod run {
-    use super::Upsert;
-    use crate::filter::{Filter, Op, Operand, Source};
-    use crate::operation::bind::{self, value_of};
-    use crate::operation::{AssignSpec, OpSpec};
-    use crate::resource::{BoxFuture, Call, Draft, Executor, Form, Outcome, Table, Turns};
-    use crate::store::{Assign, AssignValue, Plan, Rows};
-    use crate::{Code, Error, Result, Value};
-
-    /// How often a record that is there, and that its caller does not see, may have been made and removed by somebody meanwhile.
-    const UNSEEN: usize = 3;
-
-    /// It exists, and not for this caller.
-    fn exists() -> Error {
-        Error::new(Code::Conflict, "The record exists already")
+impl Run {
+    pub(super) fn new(kind: &'static Upsert, spec: &'static OpSpec, _: &Table) -> Self {
+        Self { kind, spec, keys: kind.matches.iter().map(|a| a.field).collect() }
     }
 
-    pub(super) struct Run {
-        kind: &'static Upsert,
-        spec: &'static OpSpec,
-        keys: Vec<usize>,
-    }
-
-    impl Run {
-        pub(super) fn new(kind: &'static Upsert, spec: &'static OpSpec, _: &Table) -> Self {
-            Self { kind, spec, keys: kind.matches.iter().map(|a| a.field).collect() }
-        }
-
-        /// The record as it would be created; which of `set` the call gives.
-        fn record(&self, table: &Table, call: &Call<'_>) -> Result<(Vec<Value>, Vec<usize>)> {
-            let mut draft = Draft::new(table.desc);
-            let mut given = Vec::with_capacity(self.kind.set.len());
-            let mut put = |list: &[AssignSpec], given: Option<&mut Vec<usize>>| -> Result<()> {
-                let mut written = Vec::new();
-                for assign in list {
-                    let source = Source::from(&assign.value);
-                    let value = match source {
-                        Source::Param(p) => call.args.get(p).cloned().flatten(),
-                        other => Some(value_of(&other, call.cx, &call.args)?),
-                    };
-                    if let Some(value) = value {
-                        draft.values[assign.field] = Some(value);
-                        written.push(assign.field);
-                    }
+    /// The record as it would be created; which of `set` the call gives.
+    fn record(&self, table: &Table, call: &Call<'_>) -> Result<(Vec<Value>, Vec<usize>)> {
+        let mut draft = Draft::new(table.desc);
+        let mut given = Vec::with_capacity(self.kind.set.len());
+        let mut put = |list: &[AssignSpec], given: Option<&mut Vec<usize>>| -> Result<()> {
+            let mut written = Vec::new();
+            for assign in list {
+                let source = Source::from(&assign.value);
+                let value = match source {
+                    Source::Param(p) => call.args.get(p).cloned().flatten(),
+                    other => Some(value_of(&other, call.cx, &call.args)?),
+                };
+                if let Some(value) = value {
+                    draft.values[assign.field] = Some(value);
+                    written.push(assign.field);
                 }
-                if let Some(given) = given {
-                    given.extend(written);
-                }
-                Ok(())
-            };
-            put(self.kind.matches, None)?;
-            put(self.kind.set, Some(&mut given))?;
-            put(self.kind.on_create, None)?;
-            // The rule over the whole record is for the record that comes of it, which may be one that is there.
-            let draft = table.checked_fields(call.cx, draft)?;
-            Ok((draft.values.into_iter().map(Option::unwrap_or_default).collect(), given))
-        }
-
-        async fn upsert(&self, table: &Table, call: &Call<'_>) -> Result<Outcome> {
-            // The rules of the record judge the values; here only presence and null.
-            bind::check(self.spec, table, call, &[])?;
-            let (mut args, given) = self.record(table, call)?;
-            let id = vec![table.desc.primary];
-            if table.desc.check.is_some() {
-                return self.upsert_checked(table, call, args, &given).await;
             }
-            let now = args.len();
-            args.push(Value::Date(call.cx.now()));
-            let mut shape = b"upsert:".to_vec();
-            shape.extend_from_slice(self.spec.name.as_bytes());
-            shape.push(0);
-            shape.extend(given.iter().map(|field| *field as u8));
-            let statement = table.shape(self.spec.name, &shape, || {
-                let assign = |field: &usize| Assign {
-                    field: *field,
-                    value: AssignValue::Set(Source::Arg { index: *field, nullable: table.desc.fields[*field].optional }),
-                };
-                let set = table.touch(given.iter().map(assign).collect(), now);
-                Plan::Upsert { keys: self.keys.clone(), guard: Filter::TRUE, set }
-            })?;
-            let rows = table.execute(call.cx, &statement, args, table.rows(call.form).limit(1, id)).await?;
-            Self::outcome(rows)
-        }
+            if let Some(given) = given {
+                given.extend(written);
+            }
+            Ok(())
+        };
+        put(self.kind.matches, None)?;
+        put(self.kind.set, Some(&mut given))?;
+        put(self.kind.on_create, None)?;
+        // The rule over the whole record is for the record that comes of it, which may be one that is there.
+        let draft = table.checked_fields(call.cx, draft)?;
+        Ok((draft.values.into_iter().map(Option::unwrap_or_default).collect(), given))
+    }
 
-        /// With a rule over the whole record, what is written depends on the record that is there.
-        async fn upsert_checked(&self, table: &Table, call: &Call<'_>, new: Vec<Value>, given: &[usize]) -> Result<Outcome> {
-            // Whichever way it goes, the event is this operation's.
-            let cx = &call.cx.for_operation(self.spec.name);
-            // The record may be made, or removed, between two statements. No queue: the change of one that is there waits in its own.
-            let (mut turns, mut unseen) = (Turns::default(), 0);
-            while turns.next(cx, table.desc, None).await {
-                let same = self.keys.iter().map(|k| Filter::cond(*k, Op::Eq, Operand::One(Source::Value(new[*k].clone()))));
-                let found = table.first(cx, self.spec.name, Filter::All(same.collect()), Vec::new(), &Form::Records).await?;
-                let Some(old) = found.records.first() else {
-                    let values = new.iter().cloned().map(Some).collect();
-                    match table.create(cx, Draft { values, problems: Vec::new() }, call.form).await {
-                        Ok((mut rows, id)) => {
-                            rows.created = true;
-                            rows.last = vec![id];
-                            return Self::outcome(rows);
-                        }
-                        // Somebody else may have created it in between; the next look tells. One that no look finds is out of reach.
-                        Err(error) if error.code() == Code::Conflict && self.taken(&error, table) => {
-                            unseen += 1;
-                            if unseen == UNSEEN {
-                                return Err(exists());
-                            }
-                            continue;
-                        }
-                        Err(error) => return Err(error),
-                    }
-                };
-                let id = old[table.desc.primary].clone();
-                let mut changes = Draft::new(table.desc);
-                for field in given {
-                    changes.values[*field] = Some(new[*field].clone());
-                }
-                match table.update(cx, id.clone(), changes, None, call.form).await {
-                    Ok(mut rows) => {
+    async fn upsert(&self, table: &Table, call: &Call<'_>) -> Result<Outcome> {
+        // The rules of the record judge the values; here only presence and null.
+        bind::check(self.spec, table, call, &[])?;
+        let (mut args, given) = self.record(table, call)?;
+        let id = vec![table.desc.primary];
+        if table.desc.check.is_some() {
+            return self.upsert_checked(table, call, args, &given).await;
+        }
+        let now = args.len();
+        args.push(Value::Date(call.cx.now()));
+        let mut shape = b"upsert:".to_vec();
+        shape.extend_from_slice(self.spec.name.as_bytes());
+        shape.push(0);
+        shape.extend(given.iter().map(|field| *field as u8));
+        let statement = table.shape(self.spec.name, &shape, || {
+            let assign = |field: &usize| Assign {
+                field: *field,
+                value: AssignValue::Set(Source::Arg { index: *field, nullable: table.desc.fields[*field].optional }),
+            };
+            let set = table.touch(given.iter().map(assign).collect(), now);
+            Plan::Upsert { keys: self.keys.clone(), guard: Filter::TRUE, set }
+        })?;
+        let rows = table.execute(call.cx, &statement, args, table.rows(call.form).limit(1, id)).await?;
+        Self::outcome(rows)
+    }
+
+    /// With a rule over the whole record, what is written depends on the record that is there.
+    async fn upsert_checked(&self, table: &Table, call: &Call<'_>, new: Vec<Value>, given: &[usize]) -> Result<Outcome> {
+        // Whichever way it goes, the event is this operation's.
+        let cx = &call.cx.for_operation(self.spec.name);
+        // The record may be made, or removed, between two statements. No queue: the change of one that is there waits in its own.
+        let (mut turns, mut unseen) = (Turns::default(), 0);
+        while turns.next(cx, table.desc, None).await {
+            let same = self.keys.iter().map(|k| Filter::cond(*k, Op::Eq, Operand::One(Source::Value(new[*k].clone()))));
+            let found = table.first(cx, self.spec.name, Filter::All(same.collect()), Vec::new(), &Form::Records).await?;
+            let Some(old) = found.records.first() else {
+                let values = new.iter().cloned().map(Some).collect();
+                match table.create(cx, Draft { values, problems: Vec::new() }, call.form).await {
+                    Ok((mut rows, id)) => {
+                        rows.created = true;
                         rows.last = vec![id];
                         return Self::outcome(rows);
                     }
-                    Err(error) if error.code() == Code::NotFound => {}
+                    // Somebody else may have created it in between; the next look tells. One that no look finds is out of reach.
+                    Err(error) if error.code() == Code::Conflict && self.taken(&error, table) => {
+                        unseen += 1;
+                        if unseen == UNSEEN {
+                            return Err(exists());
+                        }
+                        continue;
+                    }
                     Err(error) => return Err(error),
                 }
+            };
+            let id = old[table.desc.primary].clone();
+            let mut changes = Draft::new(table.desc);
+            for field in given {
+                changes.values[*field] = Some(new[*field].clone());
             }
-            Err(Error::kept_changing())
-        }
-
-        /// Whether a conflict is one of the fields that are matched by.
-        fn taken(&self, error: &Error, table: &Table) -> bool {
-            error.details().iter().all(|p| self.keys.iter().any(|k| table.desc.fields[*k].wire == p.path))
-        }
-
-        fn outcome(rows: Rows) -> Result<Outcome> {
-            if rows.count == 0 {
-                return Err(exists());
+            match table.update(cx, id.clone(), changes, None, call.form).await {
+                Ok(mut rows) => {
+                    rows.last = vec![id];
+                    return Self::outcome(rows);
+                }
+                Err(error) if error.code() == Code::NotFound => {}
+                Err(error) => return Err(error),
             }
-            Ok(Outcome::Upserted(rows))
         }
+        Err(Error::kept_changing())
     }
 
-    impl Executor for Run {
-        fn run<'a>(&'a self, table: &'a Table, call: Call<'a>) -> BoxFuture<'a, Result<Outcome>> {
-            Box::pin(async move { self.upsert(table, &call).await })
+    /// Whether a conflict is one of the fields that are matched by.
+    fn taken(&self, error: &Error, table: &Table) -> bool {
+        error.details().iter().all(|p| self.keys.iter().any(|k| table.desc.fields[*k].wire == p.path))
+    }
+
+    fn outcome(rows: Rows) -> Result<Outcome> {
+        if rows.count == 0 {
+            return Err(exists());
         }
+        Ok(Outcome::Upserted(rows))
+    }
+}
+
+impl Executor for Run {
+    fn run<'a>(&'a self, table: &'a Table, call: Call<'a>) -> BoxFuture<'a, Result<Outcome>> {
+        Box::pin(async move { self.upsert(table, &call).await })
     }
 }

@@ -83,7 +83,10 @@ impl Adapters {
     ///
     /// # Errors
     /// When no package of the app lists `E`.
-    pub fn get<E: Entity>(&self) -> Result<E::Adapter> {
+    pub fn get<E: Entity>(&self) -> Result<E::Adapter>
+    where
+        E::Adapter: From<Adapter<E>>,
+    {
         match self.table(E::DESC.storage_name) {
             Some(table) => Ok(Adapter::new(Arc::clone(table)).into()),
             None => Err(Error::internal(format!("entity `{}` is in no package of this app", E::DESC.name))),

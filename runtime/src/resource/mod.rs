@@ -9,7 +9,6 @@ pub(crate) mod computed;
 mod consequences;
 mod cursor;
 mod declared;
-mod draft;
 mod firsts;
 pub(crate) mod gate;
 pub(crate) mod guard;
@@ -28,8 +27,6 @@ mod table;
 mod touch;
 mod write;
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
 pub use adapter::Adapter;
@@ -37,28 +34,27 @@ pub(crate) use adapter::records_of;
 pub use adapters::Adapters;
 pub use cursor::CursorKey;
 pub(crate) use cursor::encode;
-pub use draft::Draft;
 pub(crate) use firsts::nameable;
 pub(crate) use include::field_of;
 pub use include::{Include, Includes};
+pub use linchpin_core::validate::Draft;
 pub use page::ListRequest;
 pub(crate) use page::{Ask, refused};
 pub use prepared::Prepared;
 pub(crate) use provided::SearchRequest;
 pub use run::{
-    NumbersRow, run_bool, run_count, run_json, run_list, run_optional, run_other, run_page, run_record, run_records, run_row, run_rows,
-    run_unit, run_upserted, run_values,
+    run_bool, run_count, run_json, run_list, run_optional, run_other, run_page, run_record, run_records, run_row, run_rows, run_unit,
+    run_upserted, run_values,
 };
 pub(crate) use table::Borrowed;
 pub use table::Table;
 pub(crate) use write::{REPEATS, Turns};
 
+pub use linchpin_core::BoxFuture;
+
 use crate::entity::PageArgs;
 use crate::store::{Projection, Rows};
 use crate::{Cx, Result, Value};
-
-/// A boxed future, as executors return it.
-pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// What the methods of operations hand out: a future of `Result<T>`.
 #[must_use = "nothing is done before it is awaited"]

@@ -4,6 +4,8 @@ use serde::de::DeserializeOwned;
 
 use super::adapter::{Adapter, one, optional, page_of, records_of};
 use super::{Call, Form, Outcome};
+use linchpin_core::__private::NumbersRow;
+
 use crate::entity::{Entity, FieldType, Page, PageArgs, Upserted};
 use crate::operation::OpSpec;
 use crate::validate::canonical_value;
@@ -76,15 +78,6 @@ pub async fn run_list<E: Entity>(
         Outcome::List(rows) => records_of(&rows),
         _ => Err(unexpected(spec)),
     }
-}
-
-/// A struct of what an aggregate computes; the macro writes it.
-pub trait NumbersRow: Sized {
-    /// From the key, if there is one, and the members.
-    ///
-    /// # Errors
-    /// When a value has another form.
-    fn read(values: &[Value]) -> Result<Self>;
 }
 
 /// Runs an aggregate of all records. For generated methods.

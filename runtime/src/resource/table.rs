@@ -12,11 +12,11 @@ use super::prepared::{Change, Prepared};
 use super::provisions::Provided;
 use super::statement::Statements;
 use super::{Call, CursorKey, Executor, Form, Outcome, computed, declared};
+use crate::EntityEntry;
 use crate::entity::{DefaultDesc, EntityDesc, Kind, UniqueDesc};
 use crate::filter::{Filter, Op, Operand, Source};
 use crate::http::Clock;
 use crate::operation::{AssignSpec, OpSpec};
-use crate::package::EntityEntry;
 use crate::permission::Evaluator;
 use crate::store::{Driver, Plan, Projection, Reply, Row, Rows, Store};
 use crate::validate::{Validator, canonical};
@@ -408,7 +408,7 @@ impl Table {
     /// Whatever the operation answers.
     pub async fn run(&self, spec: &'static OpSpec, mut call: Call<'_>) -> Result<Outcome> {
         let executor = self.executor(spec)?;
-        spec.complete(call.cx, &mut call.args);
+        spec.complete(|| call.cx.now(), &mut call.args);
         executor.run(self, call).await.map_err(|error| self.told(spec, error))
     }
 
@@ -440,7 +440,7 @@ impl Table {
         }
         self.statements.declare(spec);
         declared::written(self.desc, &self.validator, spec)?;
-        let executor: Arc<dyn Executor> = Arc::from(spec.kind.plan(spec, self)?);
+        let executor: Arc<dyn Executor> = Arc::from(crate::operation::plan(spec, self)?);
         self.operations.write().insert(spec.name, Arc::clone(&executor));
         Ok(executor)
     }

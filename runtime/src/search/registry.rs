@@ -8,9 +8,9 @@ use futures_util::future::join_all;
 use super::feed::Feed;
 use super::index::{Index, cause, guarded};
 use super::{Opened, SearchProvider};
+use crate::EntityEntry;
 use crate::event::Consumer;
 use crate::http::Clock;
-use crate::package::EntityEntry;
 use crate::resource::Table;
 use crate::store::Store;
 use crate::{Error, Result};
@@ -64,7 +64,7 @@ impl Providers {
                 entry.desc.name,
                 entry.desc.at,
                 search.provider,
-                crate::app::did_you_mean(search.provider, names()),
+                crate::suggest::did_you_mean(search.provider, names()),
                 search.provider,
             ));
         }

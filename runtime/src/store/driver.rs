@@ -102,6 +102,23 @@ pub(crate) enum Answer {
 }
 
 impl Driver {
+    /// The way into a store, by the handle that it gives.
+    pub(crate) fn of(store: &dyn super::Store) -> Self {
+        let Some(native) = store.native() else { return Self::None };
+        #[cfg(feature = "sqlite")]
+        let native = match native.downcast() {
+            Ok(pool) => return Self::Sqlite(*pool),
+            Err(native) => native,
+        };
+        #[cfg(feature = "postgres")]
+        let native = match native.downcast() {
+            Ok(pool) => return Self::Postgres(*pool),
+            Err(native) => native,
+        };
+        drop(native);
+        Self::None
+    }
+
     /// Begins a transaction. On SQLite it holds the file's lock from the start, so that it cannot fail halfway for want of it.
     pub(crate) async fn begin(&self, entity: &EntityDesc) -> Result<SqlTransaction> {
         match self {

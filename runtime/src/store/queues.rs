@@ -159,41 +159,39 @@ impl Attempts {
     }
 }
 
-impl Statement {
-    /// When it waits in the queue of its entity. One that writes a unique of records that are there may meet another one that has what
-    /// it wants, and wants what it has. Two that take some records which nobody else is at would leave each other fewer.
-    pub(crate) fn queue(&self) -> Queue {
-        let one = |filter: &Filter| pinned(filter, self.entity.primary).is_some();
-        match &self.plan {
-            Plan::Update { pick: Some(pick), .. } | Plan::Delete { pick: Some(pick), .. } if !pick.waits && pick.limit > 1 => Queue::Always,
-            Plan::Update { set, .. } | Plan::Upsert { set, .. }
-                if set.iter().any(|assign| self.entity.uniques.iter().any(|unique| unique.fields.contains(&assign.field))) =>
-            {
-                Queue::Soon
-            }
-            Plan::Update { filter, .. } | Plan::Delete { filter, .. } if !one(filter) => Queue::Late,
-            _ => Queue::Never,
+/// When it waits in the queue of its entity. One that writes a unique of records that are there may meet another one that has what
+/// it wants, and wants what it has. Two that take some records which nobody else is at would leave each other fewer.
+pub(crate) fn queue(statement: &Statement) -> Queue {
+    let one = |filter: &Filter| pinned(filter, statement.entity.primary).is_some();
+    match &statement.plan {
+        Plan::Update { pick: Some(pick), .. } | Plan::Delete { pick: Some(pick), .. } if !pick.waits && pick.limit > 1 => Queue::Always,
+        Plan::Update { set, .. } | Plan::Upsert { set, .. }
+            if set.iter().any(|assign| statement.entity.uniques.iter().any(|unique| unique.fields.contains(&assign.field))) =>
+        {
+            Queue::Soon
         }
+        Plan::Update { filter, .. } | Plan::Delete { filter, .. } if !one(filter) => Queue::Late,
+        _ => Queue::Never,
     }
+}
 
-    /// The one record that it writes, if it says so by a key.
-    pub(crate) fn record(&self, args: &[Value]) -> Option<Key> {
-        let mut hasher = KEYS.build_hasher();
-        let mut hash = |value: &Value| match value {
-            Value::Int(n) => n.hash(&mut hasher),
-            other => other.as_text().hash(&mut hasher),
-        };
-        match &self.plan {
-            Plan::Update { filter, .. } | Plan::Delete { filter, .. } => match pinned(filter, self.entity.primary)? {
-                Source::Arg { index, .. } => hash(args.get(*index)?),
-                Source::Value(value) => hash(value),
-                _ => return None,
-            },
-            Plan::Upsert { keys, .. } => keys.iter().try_for_each(|key| args.get(*key).map(&mut hash))?,
+/// The one record that it writes, if it says so by a key.
+pub(crate) fn record(statement: &Statement, args: &[Value]) -> Option<Key> {
+    let mut hasher = KEYS.build_hasher();
+    let mut hash = |value: &Value| match value {
+        Value::Int(n) => n.hash(&mut hasher),
+        other => other.as_text().hash(&mut hasher),
+    };
+    match &statement.plan {
+        Plan::Update { filter, .. } | Plan::Delete { filter, .. } => match pinned(filter, statement.entity.primary)? {
+            Source::Arg { index, .. } => hash(args.get(*index)?),
+            Source::Value(value) => hash(value),
             _ => return None,
-        }
-        Some(hasher.finish())
+        },
+        Plan::Upsert { keys, .. } => keys.iter().try_for_each(|key| args.get(*key).map(&mut hash))?,
+        _ => return None,
     }
+    Some(hasher.finish())
 }
 
 /// The one value that a filter compares a field with.

@@ -6,27 +6,9 @@
 
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 use crate::entity::EntityDesc;
-use crate::entity::Kind;
+use crate::store::Words;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 use crate::{Error, Result};
-
-/// A condition, and an order of what it finds, in the database's words.
-#[derive(Clone, Debug)]
-pub struct Words {
-    /// What holds of a record; its parameters are `$1`, `$2` and so on.
-    pub condition: &'static str,
-    /// `quantity DESC, title`; empty: the order of the plan alone.
-    pub order: &'static str,
-    /// What the parameters hold. They are the first arguments.
-    pub kinds: Vec<Kind>,
-}
-
-impl PartialEq for Words {
-    fn eq(&self, other: &Self) -> bool {
-        let kinds = |words: &Self| words.kinds.iter().map(std::mem::discriminant).collect::<Vec<_>>();
-        (self.condition, self.order) == (other.condition, other.order) && kinds(self) == kinds(other)
-    }
-}
 
 /// How a database marks its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,25 +23,23 @@ pub(super) enum Dialect {
 }
 
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
-impl Words {
-    /// Both texts, to be put in place.
-    ///
-    /// # Errors
-    /// `internal` when a text does not stay where it is put, or names other parameters than there are.
-    pub(super) fn embedded(&self, entity: &EntityDesc, dialect: Dialect) -> Result<(String, String)> {
-        let mut named = vec![false; self.kinds.len()];
-        let mut read = |text: &'static str| {
-            embed(text, dialect, &mut named)
-                .map_err(|why| Error::internal(format!("the words `{text}` of a handler of `{}` {why}", entity.name)))
-        };
-        if self.condition.trim().is_empty() {
-            return Err(Error::internal(format!("a handler of `{}` asks for records without a condition", entity.name)));
-        }
-        let texts = (read(self.condition)?, read(self.order)?);
-        match named.iter().position(|named| !named) {
-            Some(at) => Err(Error::internal(format!("the words of a handler of `{}` do not name `${}`", entity.name, at + 1))),
-            None => Ok(texts),
-        }
+/// Both texts, to be put in place.
+///
+/// # Errors
+/// `internal` when a text does not stay where it is put, or names other parameters than there are.
+pub(super) fn embedded(words: &Words, entity: &EntityDesc, dialect: Dialect) -> Result<(String, String)> {
+    let mut named = vec![false; words.kinds.len()];
+    let mut read = |text: &'static str| {
+        embed(text, dialect, &mut named)
+            .map_err(|why| Error::internal(format!("the words `{text}` of a handler of `{}` {why}", entity.name)))
+    };
+    if words.condition.trim().is_empty() {
+        return Err(Error::internal(format!("a handler of `{}` asks for records without a condition", entity.name)));
+    }
+    let texts = (read(words.condition)?, read(words.order)?);
+    match named.iter().position(|named| !named) {
+        Some(at) => Err(Error::internal(format!("the words of a handler of `{}` do not name `${}`", entity.name, at + 1))),
+        None => Ok(texts),
     }
 }
 

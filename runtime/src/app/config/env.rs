@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::database::{count, database};
 use super::{Config, Durability, Environment};
-use crate::app::suggest::nearest;
+use crate::suggest::nearest;
 use crate::{Problem, Result};
 
 /// How all variables begin.

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::Claims;
-use crate::app::{SigningSecret, did_you_mean};
+use crate::app::SigningSecret;
+use crate::suggest::did_you_mean;
 use crate::{Code, Error, Result};
 
 /// `token --sub alice --role admin --tenant t --ttl 1h`

@@ -28,8 +28,8 @@ use super::guard::guarded;
 use super::request_id::RequestId;
 use super::router::Found;
 use super::{Idempotency, PolicyDesc};
+use crate::EntityEntry;
 use crate::operation::Method;
-use crate::package::EntityEntry;
 use crate::resource::encode;
 use crate::{Actor, Code, Cx, Error, Problem, Result, Value};
 

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::Output;
+use super::super::CustomOutput as Output;
 use super::records::{Answers, Choice, MayName, Named, NamesOne, Records};
 use crate::entity::{Embedded, Entity, FieldType, Kind};
 use crate::filter::Filter;
@@ -203,7 +203,10 @@ impl<E: Entity, S: CustomStore> CustomCall<E, S> {
 
     /// The adapter of the entity. Unlike statements of one's own, what it changes keeps constraints, versions and `on_update`
     /// dates, makes events, and can be part of `cx().transaction(..)`.
-    pub fn adapter(&self) -> E::Adapter {
+    pub fn adapter(&self) -> E::Adapter
+    where
+        E::Adapter: From<Adapter<E>>,
+    {
         Adapter::new(Arc::clone(&self.table)).into()
     }
 

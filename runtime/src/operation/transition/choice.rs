@@ -73,7 +73,10 @@ impl<E: Entity> ChooserCall<E> {
     ///
     /// # Errors
     /// `internal` when no package of the app lists the entity.
-    pub fn adapter<T: Entity>(&self) -> Result<T::Adapter> {
+    pub fn adapter<T: Entity>(&self) -> Result<T::Adapter>
+    where
+        T::Adapter: From<Adapter<T>>,
+    {
         Ok(Adapter::new(self.table.sibling(T::DESC)?).into())
     }
 

@@ -74,7 +74,7 @@ impl Statements {
 
     /// What handlers of custom operations reach the store by.
     pub(super) fn driver(&self) -> Driver {
-        self.store.driver()
+        Driver::of(&*self.store)
     }
 
     /// Whether both go to one store.

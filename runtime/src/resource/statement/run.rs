@@ -8,7 +8,7 @@ use crate::event::Emitter;
 use crate::permission::Only;
 use crate::resource::computed;
 use crate::resource::prepared::Prepared;
-use crate::store::queues::Queue;
+use crate::store::queues::{self, Queue};
 use crate::store::{Plan, Reply, Rows, Statement};
 use crate::{Cx, Error, Result, Value};
 
@@ -84,10 +84,10 @@ impl Statements {
         let queue = match around {
             // Transactions are alone anyway.
             _ if self.alone() => Queue::Never,
-            Some((statement, _)) if matches!(statement.queue(), Queue::Soon | Queue::Always) => statement.queue(),
+            Some((statement, _)) if matches!(queues::queue(statement), Queue::Soon | Queue::Always) => queues::queue(statement),
             _ => Queue::Late,
         };
-        let record = around.and_then(|(statement, args)| statement.record(args));
+        let record = around.and_then(|(statement, args)| queues::record(statement, args));
         cx.again(&self.store, queue, self.desc.storage_name, record)
     }
 

@@ -9,8 +9,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::closed;
 use super::connect::Connector;
-use crate::error::causes;
 use crate::{Error, Result};
+use linchpin_core::causes;
 
 /// The first and the longest pause between attempts to connect.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));

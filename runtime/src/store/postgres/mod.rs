@@ -56,7 +56,7 @@ use self::scan::Scan;
 use self::session::Sessions;
 use super::access::Span;
 use super::places::{Place, Places};
-use super::{Driver, Outbox, Patience, Plan, Reply, Rows, Statement, Store, Transaction};
+use super::{Outbox, Patience, Plan, Reply, Rows, Statement, Store, Transaction};
 use crate::entity::EntityDesc;
 use crate::resource::BoxFuture;
 use crate::{Error, Result, Value};
@@ -349,8 +349,8 @@ impl Store for PostgresStore {
         Some(self)
     }
 
-    fn driver(&self) -> Driver {
-        Driver::Postgres(self.pool.clone())
+    fn native(&self) -> Option<Box<dyn std::any::Any + Send + Sync>> {
+        Some(Box::new(self.pool.clone()))
     }
 
     fn install<'a>(&'a self, entities: &'a [&'static EntityDesc]) -> BoxFuture<'a, Result<()>> {

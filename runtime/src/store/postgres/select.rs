@@ -5,7 +5,7 @@ use tokio_postgres::types::Type;
 use super::render::{Renderer, quote, type_of};
 use crate::filter::{Filter, Source};
 use crate::store::keyset::{Next, Stretch, stretches};
-use crate::store::words::Dialect;
+use crate::store::words::{Dialect, embedded};
 use crate::store::{After, Order, Words};
 use crate::{Error, Result};
 
@@ -44,7 +44,7 @@ impl Renderer<'_> {
 
     /// The records of a filter that words of somebody's own choose among.
     pub(super) fn chosen(&mut self, filter: &Filter, words: &Words, order: &[Order], limit: Option<&Source>) -> Result<String> {
-        let (condition, mut by) = words.embedded(self.entity, Dialect::Postgres)?;
+        let (condition, mut by) = embedded(words, self.entity, Dialect::Postgres)?;
         // Theirs are the first parameters.
         for (slot, kind) in words.kinds.iter().enumerate() {
             self.parameter(Err(slot), type_of(*kind));

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::session::Written;
 use super::{Failure, PostgresStore, REPEATS, error};
-use crate::store::queues::Attempts;
+use crate::store::queues::{self, Attempts};
 use crate::store::{Patience, Rows, Statement};
 use crate::{Error, Result, Value};
 
@@ -15,7 +15,7 @@ impl PostgresStore {
     /// never waits for long while it holds something: others that want that, and hold what it wants, would wait for each other.
     pub(super) async fn write(&self, statement: &std::sync::Arc<Statement>, args: &[Value], rows: Rows) -> Result<Rows> {
         let (of, began) = ((std::ptr::from_ref(self).addr(), statement.entity.storage_name), Instant::now());
-        let mut attempts = Attempts::new(statement.queue(), of, statement.record(args));
+        let mut attempts = Attempts::new(queues::queue(statement), of, queues::record(statement, args));
         let mut lost = 0;
         loop {
             let patience = self.in_time(began, attempts.begin()).await?;

@@ -40,7 +40,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions, SqliteSynchronous};
 
 pub(crate) use conversation::{arguments, condition, failed, read};
 
-use super::{Driver, Plan, Reply, Rows, Statement, Store, Transaction, granted};
+use super::{Plan, Reply, Rows, Statement, Store, Transaction, granted};
 use crate::entity::EntityDesc;
 use crate::resource::BoxFuture;
 use crate::{Error, Result, Value};
@@ -201,8 +201,8 @@ impl Store for SqliteStore {
         Box::pin(async { Ok(Box::new(self.writer.begin().await?) as Box<dyn Transaction>) })
     }
 
-    fn driver(&self) -> Driver {
-        Driver::Sqlite(self.pool.clone())
+    fn native(&self) -> Option<Box<dyn std::any::Any + Send + Sync>> {
+        Some(Box::new(self.pool.clone()))
     }
 
     fn outbox(&self) -> Option<&dyn crate::store::Outbox> {

@@ -7,7 +7,7 @@ use crate::entity::Kind;
 use crate::filter::{Filter, Op, Source};
 use crate::store::access::{Fact, conjuncts, settled};
 use crate::store::keyset::{Next, Stretch, stretches};
-use crate::store::words::Dialect;
+use crate::store::words::{Dialect, embedded};
 use crate::store::{After, Order, Words};
 use crate::{Error, Result};
 
@@ -79,7 +79,7 @@ impl Renderer {
 
     /// The records of a filter that words of somebody's own choose among.
     pub(super) fn chosen(&mut self, filter: &Filter, words: &Words, order: &[Order], limit: Option<&Source>) -> Result<String> {
-        let (condition, mut by) = words.embedded(self.entity, Dialect::Sqlite)?;
+        let (condition, mut by) = embedded(words, self.entity, Dialect::Sqlite)?;
         // Theirs are the first parameters.
         for slot in 0..words.kinds.len() {
             self.parameter(Err(slot), Form::Plain);

@@ -1,0 +1,27 @@
+//! What an entity is: its descriptor, its field types and its typed face.
+
+mod build;
+mod comparand;
+mod desc;
+mod field;
+mod field_set;
+pub mod page;
+mod position;
+mod relation;
+mod summary;
+mod typed;
+mod visibility;
+
+pub use comparand::Comparand;
+pub use desc::{
+    Bound, ComputedDesc, DefaultDesc, EntityDesc, FieldDesc, Flags, IndexDesc, Pagination, RecordCheck, Rules, SearchDesc, SortDesc,
+    SourceLine, UniqueDesc, VersionDesc,
+};
+pub use field::{Embedded, EnumDesc, Field, FieldEnum, FieldType, ItemOf, ItemPatch, ItemPatchOf, Items, Json, Kind, Uuid, ValueOf};
+pub use field_set::FieldSet;
+pub use page::{Direction, ListQuery, Page, PageArgs, Paging, Upserted};
+pub use position::{ItemAt, ItemPatchAt, TypeAt, ValueAt};
+pub use relation::{Link, Many, OnDelete, One, Relation};
+pub use summary::{Least, Summary};
+pub use typed::{Entity, EntityParts, Input, OfRecords, Param, Projection, ProjectionParts};
+pub use visibility::{Action, Gate, Scope, ScopeFrom, SoftDelete, Tenant, Ttl};

@@ -1,0 +1,229 @@
+//! Pages and what asks for them.
+
+use std::marker::PhantomData;
+
+use serde::Serialize;
+
+use super::{Entity, Field};
+use crate::filter::Filter;
+
+/// One page of records.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Page<T> {
+    /// The records, in order.
+    pub items: Vec<T>,
+    /// Continues behind the last record; `Some` exactly when `has_more`.
+    pub next_cursor: Option<String>,
+    /// Whether more records matched.
+    pub has_more: bool,
+}
+
+/// Which page of a lookup.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PageArgs {
+    /// Most records wanted; clamped to the entity's `max_limit`.
+    pub limit: Option<u32>,
+    /// `next_cursor` of the page before.
+    pub cursor: Option<String>,
+    /// The number of the page, from 1, where pages are asked for by number: `limit` is the size of each then.
+    pub page: Option<u32>,
+    /// The name of the order, of a lookup that has several; without it the first of them.
+    pub sort: Option<String>,
+}
+
+/// How the pages of a route are asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Paging {
+    /// By `limit` and `cursor`.
+    #[default]
+    Limit,
+    /// By `page` and `pageSize`; `cursor` goes on from any of them.
+    Number {
+        /// Greater sizes are clamped to it.
+        most: u32,
+    },
+}
+
+/// What is wrong with a page that is asked for: the parameter, the code and the message.
+pub type Refused = (&'static str, &'static str, String);
+
+impl Paging {
+    /// By number, with pages of any size that is allowed at all.
+    pub const NUMBER: Self = Self::Number { most: 100 };
+    /// The size of a page that is asked for by its number alone.
+    pub const SIZE: u32 = 20;
+    /// How many records numbers reach; a cursor goes on behind them.
+    const REACH: u64 = 10_000;
+
+    /// With pages no greater than this.
+    #[must_use]
+    pub const fn within(self, cap: u32) -> Self {
+        match self {
+            Self::Number { most } if cap < most => Self::Number { most: cap },
+            other => other,
+        }
+    }
+}
+
+impl Paging {
+    /// The page that is meant: with its size, and with its number unless a cursor says where it begins. `default` is for pages by
+    /// limit, and none is all of the records.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    #[doc(hidden)]
+    pub fn resolve(self, asked: &PageArgs, default: Option<u32>) -> Result<PageArgs, Refused> {
+        let at_least_1 = |name| Err((name, "range", "must be at least 1".to_owned()));
+        if asked.sort.is_some() {
+            return Err(("sort", "not_allowed", "the records of this route have one order".to_owned()));
+        }
+        let Self::Number { most } = self else {
+            return match (asked.page, asked.limit.or(default)) {
+                (Some(_), _) => Err(("page", "not_allowed", "the pages of this route have no numbers".to_owned())),
+                (None, Some(0)) => at_least_1("limit"),
+                (None, limit) => Ok(PageArgs { limit, cursor: asked.cursor.clone(), ..PageArgs::default() }),
+            };
+        };
+        let size = asked.limit.unwrap_or(Self::SIZE).min(most);
+        let page = asked.page.unwrap_or(1);
+        if size == 0 {
+            return at_least_1("pageSize");
+        }
+        let limit = Some(size);
+        match (&asked.cursor, asked.page) {
+            (Some(_), Some(_)) => Err(("page", "not_allowed", "a cursor says where the page begins".to_owned())),
+            (Some(cursor), None) => Ok(PageArgs { limit, cursor: Some(cursor.clone()), ..PageArgs::default() }),
+            (None, Some(0)) => at_least_1("page"),
+            (None, _) if u64::from(page) * u64::from(size) > Self::REACH => {
+                Err(("page", "range", format!("numbers reach the first {} records: go on by cursor", Self::REACH)))
+            }
+            (None, _) => Ok(PageArgs { limit, page: Some(page), ..PageArgs::default() }),
+        }
+    }
+}
+
+/// A sort direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// Smallest first; null is smallest.
+    Asc,
+    /// Greatest first; null is last.
+    Desc,
+}
+
+/// What the typed `list` takes.
+#[derive(Clone, Debug)]
+pub struct ListQuery<E> {
+    #[doc(hidden)]
+    pub page: PageArgs,
+    #[doc(hidden)]
+    pub sort: Option<(usize, Direction)>,
+    #[doc(hidden)]
+    pub filter: Option<Filter>,
+    #[doc(hidden)]
+    pub deleted: bool,
+    entity: PhantomData<fn() -> E>,
+}
+
+impl<E: Entity> Default for ListQuery<E> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<E: Entity> ListQuery<E> {
+    /// The first page in the default sort, unfiltered.
+    pub fn new() -> Self {
+        Self { page: PageArgs::default(), sort: None, filter: None, deleted: false, entity: PhantomData }
+    }
+
+    /// Most records wanted; clamped to the entity's `max_limit`.
+    #[must_use]
+    pub fn limit(mut self, limit: u32) -> Self {
+        self.page.limit = Some(limit);
+        self
+    }
+
+    /// The page of this number, from 1, of an entity that lists by number.
+    #[must_use]
+    pub fn page(mut self, number: u32) -> Self {
+        self.page.page = Some(number);
+        self
+    }
+
+    /// Continues behind an earlier page.
+    #[must_use]
+    pub fn cursor(mut self, cursor: impl Into<String>) -> Self {
+        self.page.cursor = Some(cursor.into());
+        self
+    }
+
+    /// Sorts by a field; the primary key breaks ties in the same direction.
+    #[must_use]
+    pub fn sort<F: Field<Entity = E>>(mut self, _field: F, direction: Direction) -> Self {
+        self.sort = Some((F::INDEX, direction));
+        self
+    }
+
+    /// Deleted records as well. Only for [`Cx::system`](crate::Cx::system); others are refused.
+    #[must_use]
+    pub fn include_deleted(mut self) -> Self {
+        self.deleted = true;
+        self
+    }
+
+    /// Only records that satisfy the filter; repeated calls are ANDed.
+    #[must_use]
+    pub fn filter(mut self, filter: Filter) -> Self {
+        self.filter = Some(match self.filter.take() {
+            Some(first) => first.and(filter),
+            None => filter,
+        });
+        self
+    }
+}
+
+/// What an upsert with `returns = "created"` answers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Upserted<E> {
+    /// The record as it is now.
+    pub entity: E,
+    /// Whether the call made it.
+    pub created: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PageArgs, Paging};
+
+    #[test]
+    fn numbers_have_bounds() {
+        let ask = |page, limit, cursor: Option<&str>| {
+            let asked = PageArgs { limit, cursor: cursor.map(str::to_owned), page, sort: None };
+            Paging::NUMBER.resolve(&asked, None).map(|page| (page.page, page.limit)).map_err(|(name, code, _)| (name, code))
+        };
+        assert_eq!(ask(None, None, None), Ok((Some(1), Some(20))));
+        assert_eq!(ask(Some(7), Some(1000), None), Ok((Some(7), Some(100))));
+        // What counts is the size after clamping.
+        assert_eq!(ask(Some(100), Some(u32::MAX), None), Ok((Some(100), Some(100))));
+        assert_eq!(ask(Some(101), Some(100), None), Err(("page", "range")));
+        assert_eq!(ask(Some(u32::MAX), Some(u32::MAX), None), Err(("page", "range")));
+        assert_eq!(ask(Some(0), None, None), Err(("page", "range")));
+        assert_eq!(ask(Some(1), Some(0), None), Err(("pageSize", "range")));
+        assert_eq!(ask(None, Some(5), Some("c")), Ok((None, Some(5))));
+        assert_eq!(ask(Some(1), None, Some("c")), Err(("page", "not_allowed")));
+        assert_eq!(Paging::NUMBER.within(7), Paging::Number { most: 7 });
+        assert_eq!(Paging::NUMBER.within(700), Paging::NUMBER);
+    }
+
+    #[test]
+    fn others_have_no_numbers() {
+        let ask = |page, limit| {
+            Paging::Limit.resolve(&PageArgs { limit, page, ..PageArgs::default() }, Some(50)).map_err(|(name, code, _)| (name, code))
+        };
+        assert_eq!(ask(Some(1), None), Err(("page", "not_allowed")));
+        assert_eq!(ask(None, Some(0)), Err(("limit", "range")));
+        assert_eq!(ask(None, None).map(|page| page.limit), Ok(Some(50)));
+    }
+}

@@ -1,0 +1,328 @@
+//! The error of every call, and the body it becomes on the wire.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// What a call of Linchpin returns.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// One thing that is wrong with an input, at the place where it is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Problem {
+    /// `title`, `tags[2]`, `query:limit`, `header:If-Match`, `path:docId`; empty for the whole body.
+    pub path: String,
+    /// A stable code, such as `required` or `max_length`.
+    pub code: &'static str,
+    /// A sentence for people; may change.
+    pub message: String,
+}
+
+impl Problem {
+    /// A problem of `code` at `path`.
+    pub fn new(path: impl Into<String>, code: &'static str, message: impl Into<String>) -> Self {
+        Self { path: path.into(), code, message: message.into() }
+    }
+}
+
+/// The stable code of an error; each has one status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Code {
+    /// 400: the body is not JSON, or not an object where one is asked for.
+    MalformedJson,
+    /// 400: values that the declared fields do not allow; the details name each.
+    ValidationFailed,
+    /// 400: a parameter of the query that the route does not have.
+    UnknownParameter,
+    /// 400: a cursor that was not made for this list, or was changed.
+    InvalidCursor,
+    /// 400: the record is in a state that the transition does not begin in.
+    InvalidTransition,
+    /// 401: nobody is signed in, or by a credential that does not hold.
+    Unauthorized,
+    /// 403: they are signed in, and may not.
+    Forbidden,
+    /// 404: there is no such route, or no such record that the caller may see.
+    NotFound,
+    /// 405: the path has other methods; `Allow` lists them.
+    MethodNotAllowed,
+    /// 409: a unique is taken, or the record was changed meanwhile.
+    Conflict,
+    /// 409: a list within a record has as many items as it may.
+    CollectionFull,
+    /// 409: the key was used with another request.
+    IdempotencyConflict,
+    /// 409: the first request with this key is still running.
+    IdempotencyInProgress,
+    /// 412: `If-Match` names another version than the record has.
+    PreconditionFailed,
+    /// 413: the body is longer than the route reads.
+    BodyTooLarge,
+    /// 414: the query string is longer than 8 KiB.
+    UriTooLong,
+    /// 415: the body is not `application/json`.
+    UnsupportedMediaType,
+    /// 428: the entity asks for `If-Match`.
+    PreconditionRequired,
+    /// 429: too many calls; `Retry-After` says when to come back.
+    RateLimited,
+    /// 500: a fault of the server; its cause is in the log alone.
+    Internal,
+    /// 503: the store or a queue takes nothing right now; `Retry-After` says when to come back.
+    Unavailable,
+    /// 504: it took longer than the route may take.
+    Timeout,
+    /// A code of a package or plugin with its status.
+    Other(u16, &'static str),
+}
+
+impl Code {
+    /// The HTTP status of the code.
+    pub const fn status(self) -> u16 {
+        match self {
+            Self::MalformedJson | Self::ValidationFailed | Self::UnknownParameter | Self::InvalidCursor | Self::InvalidTransition => 400,
+            Self::Unauthorized => 401,
+            Self::Forbidden => 403,
+            Self::NotFound => 404,
+            Self::MethodNotAllowed => 405,
+            Self::Conflict | Self::CollectionFull | Self::IdempotencyConflict | Self::IdempotencyInProgress => 409,
+            Self::PreconditionFailed => 412,
+            Self::BodyTooLarge => 413,
+            Self::UriTooLong => 414,
+            Self::UnsupportedMediaType => 415,
+            Self::PreconditionRequired => 428,
+            Self::RateLimited => 429,
+            Self::Internal => 500,
+            Self::Unavailable => 503,
+            Self::Timeout => 504,
+            Self::Other(status, _) => status,
+        }
+    }
+
+    /// The code as it stands in the body.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::MalformedJson => "malformed_json",
+            Self::ValidationFailed => "validation_failed",
+            Self::UnknownParameter => "unknown_parameter",
+            Self::InvalidCursor => "invalid_cursor",
+            Self::InvalidTransition => "invalid_transition",
+            Self::Unauthorized => "unauthorized",
+            Self::Forbidden => "forbidden",
+            Self::NotFound => "not_found",
+            Self::MethodNotAllowed => "method_not_allowed",
+            Self::Conflict => "conflict",
+            Self::CollectionFull => "collection_full",
+            Self::IdempotencyConflict => "idempotency_conflict",
+            Self::IdempotencyInProgress => "idempotency_in_progress",
+            Self::PreconditionFailed => "precondition_failed",
+            Self::BodyTooLarge => "body_too_large",
+            Self::UriTooLong => "uri_too_long",
+            Self::UnsupportedMediaType => "unsupported_media_type",
+            Self::PreconditionRequired => "precondition_required",
+            Self::RateLimited => "rate_limited",
+            Self::Internal => "internal",
+            Self::Unavailable => "unavailable",
+            Self::Timeout => "timeout",
+            Self::Other(_, code) => code,
+        }
+    }
+}
+
+/// Why a call failed. Boxed, so that a `Result` stays one word wide.
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    code: Code,
+    message: Cow<'static, str>,
+    details: Vec<Problem>,
+    retry_after: Option<u32>,
+    overtaken: bool,
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+impl Error {
+    /// An error of `code` with a sentence for people.
+    pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
+        Self(Box::new(Inner { code, message: message.into(), details: Vec::new(), retry_after: None, overtaken: false, source: None }))
+    }
+
+    /// 400 `validation_failed` with its problems, ordered by path.
+    pub fn validation(mut problems: Vec<Problem>) -> Self {
+        problems.sort();
+        Self::new(Code::ValidationFailed, "The request is not valid").with_details(problems)
+    }
+
+    /// 400 `validation_failed` with one problem.
+    pub fn invalid(problem: Problem) -> Self {
+        Self::validation(vec![problem])
+    }
+
+    /// 404 `not_found`.
+    pub fn not_found() -> Self {
+        Self::new(Code::NotFound, "Not found")
+    }
+
+    /// 401 `unauthorized`.
+    pub fn unauthorized() -> Self {
+        Self::new(Code::Unauthorized, "Authentication is required")
+    }
+
+    /// 403 `forbidden`.
+    pub fn forbidden() -> Self {
+        Self::new(Code::Forbidden, "You may not do this")
+    }
+
+    /// 500 `internal`: the cause goes to the log, never to the client.
+    pub fn internal(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        let mut error = Self::new(Code::Internal, "Internal error");
+        error.0.source = Some(cause.into());
+        error
+    }
+
+    /// 503 `unavailable` with `Retry-After: 1`: the cause goes to the log, never to the client.
+    pub fn unavailable(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        let mut error = Self::new(Code::Unavailable, "The service is not available right now").retry_after(1);
+        error.0.source = Some(cause.into());
+        error
+    }
+
+    /// A start-up error; its text is for the person who starts the app.
+    #[doc(hidden)]
+    pub fn at_startup(cause: crate::StartupError) -> Self {
+        let mut error = Self::new(Code::Internal, cause.to_string());
+        error.0.source = Some(Box::new(cause));
+        error
+    }
+
+    /// Why the app did not start, where a program can tell.
+    pub fn startup(&self) -> Option<&crate::StartupError> {
+        self.0.source.as_ref()?.downcast_ref()
+    }
+
+    /// 413 `body_too_large`; `max` is the limit in bytes, where it is known.
+    #[doc(hidden)]
+    pub fn too_large(max: Option<u64>) -> Self {
+        let most = max.map_or_else(String::new, |max| format!(": it may have {max} bytes"));
+        Self::new(Code::BodyTooLarge, format!("The body is too large{most}"))
+    }
+
+    /// 409 `conflict`: a unique of these wire names is taken. The value is never named.
+    pub fn unique<'a>(fields: impl IntoIterator<Item = &'a str>) -> Self {
+        let details = fields.into_iter().map(|f| Problem::new(f, "unique", "is already taken")).collect();
+        Self::new(Code::Conflict, "The record conflicts with an existing one").with_details(details)
+    }
+
+    /// Replaces the details.
+    #[must_use]
+    pub fn with_details(mut self, details: Vec<Problem>) -> Self {
+        self.0.details = details;
+        self
+    }
+
+    /// Sets `Retry-After`, in seconds.
+    #[must_use]
+    pub fn retry_after(mut self, seconds: u32) -> Self {
+        self.0.retry_after = Some(seconds);
+        self
+    }
+
+    /// 409 `conflict`: whoever wanted to change a record has met others at it too often.
+    #[doc(hidden)]
+    pub fn kept_changing() -> Self {
+        Self::new(Code::Conflict, "The record kept changing; try again")
+    }
+
+    /// Marks that somebody else got in between, so that the transaction may be begun again.
+    #[must_use]
+    #[doc(hidden)]
+    pub fn overtaken(mut self) -> Self {
+        self.0.overtaken = true;
+        self
+    }
+
+    /// Whether somebody else got in between.
+    #[doc(hidden)]
+    pub fn is_overtaken(&self) -> bool {
+        self.0.overtaken
+    }
+
+    /// The stable code.
+    pub fn code(&self) -> Code {
+        self.0.code
+    }
+
+    /// The sentence for people.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// All problems of the input.
+    pub fn details(&self) -> &[Problem] {
+        &self.0.details
+    }
+
+    /// Seconds of `Retry-After`.
+    pub fn retry_after_seconds(&self) -> Option<u32> {
+        self.0.retry_after
+    }
+}
+
+/// What led to an error, the nearest first.
+#[doc(hidden)]
+pub fn causes<'a>(error: &'a (dyn std::error::Error + 'static)) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
+    std::iter::successors(error.source(), |cause| cause.source())
+}
+
+/// `{:?}` is what `fn main() -> linchpin::Result<()>` prints when it fails, and what a test that stops shows: lines for people.
+/// `{:#?}` shows the parts.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if f.alternate() {
+            let mut out = f.debug_struct("Error");
+            out.field("code", &self.0.code.as_str()).field("message", &self.0.message);
+            return out.field("details", &self.0.details).field("source", &self.0.source).finish();
+        }
+        f.write_str(&self.0.message)?;
+        if self.0.code != Code::Internal {
+            write!(f, " ({})", self.0.code.as_str())?;
+        }
+        for problem in &self.0.details {
+            write!(f, "\n  {}: {}", problem.path, problem.message)?;
+        }
+        causes(self).try_for_each(|cause| write!(f, "\n  because: {cause}"))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)?;
+        for problem in &self.0.details {
+            write!(f, "; {}: {}", problem.path, problem.message)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_deref().map(|e| e as &(dyn std::error::Error + 'static))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_main_that_fails_prints_lines_for_people() {
+        let problems = vec![Problem::new("LINCHPIN_PORT", "invalid", "must be a port"), Problem::new("LINCHPIN_PROT", "unknown", "what?")];
+        let error = Error::new(Code::Internal, "The configuration is not valid").with_details(problems);
+        assert_eq!(format!("{error:?}"), "The configuration is not valid\n  LINCHPIN_PORT: must be a port\n  LINCHPIN_PROT: what?");
+        assert!(format!("{error:#?}").starts_with("Error {"));
+
+        let error = Error::unavailable(std::io::Error::other("disk gone"));
+        let text = format!("{error:?}");
+        assert!(text.contains(" (unavailable)") && text.ends_with("\n  because: disk gone"), "{text}");
+    }
+}

@@ -1,0 +1,52 @@
+//! The part of Linchpin that is data and pure functions: values, declarations of entities and operations, filters and their
+//! evaluator, validation, route policies, and the [`Store`](store::Store) trait.
+//!
+//! It names no HTTP server, no database and no async runtime, so it builds for `wasm32` too. Apps name the crate `linchpin`,
+//! which re-exports what they need from here.
+
+mod actor;
+mod attachment;
+mod context;
+pub mod entity;
+mod error;
+pub mod event;
+pub mod filter;
+#[doc(hidden)]
+pub mod json;
+pub mod operation;
+mod package;
+pub mod policy;
+#[cfg(feature = "axum")]
+#[doc(hidden)]
+pub mod response;
+mod roles;
+mod startup;
+mod steady;
+pub mod store;
+#[doc(hidden)]
+pub mod suggest;
+mod timestamp;
+pub mod validate;
+mod value;
+
+#[doc(hidden)]
+pub mod __private;
+
+pub use actor::{Actor, ActorKind, Attached};
+pub use attachment::Attachment;
+pub use context::{ContextDesc, ContextValue};
+pub use entity::{Embedded, Entity, Field, FieldEnum, Json, Page, PageArgs, Param, TypeAt, Uuid, ValueAt};
+#[doc(hidden)]
+pub use error::causes;
+pub use error::{Code, Error, Problem, Result};
+pub use operation::Operation;
+pub use package::{EntityEntry, Package};
+pub use roles::Roles;
+#[doc(hidden)]
+pub use startup::one_of;
+pub use startup::{EntityGap, Gap, StartupError};
+pub use timestamp::{ParseTimestampError, Timestamp};
+pub use value::{DecodeError, Value, ValueRef};
+
+/// A boxed future that can move between threads: what traits with asynchronous methods return.
+pub type BoxFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -1,0 +1,163 @@
+//! Packages that require `audit` of what certain permissions allow: const assertions of `package!(audited = [..])`.
+
+use super::duplicates::sentence::Sentence;
+use super::{Method, OpSpec};
+use crate::package::EntityEntry;
+use crate::policy::{PermissionDesc, PolicyDesc};
+
+/// Fails to compile when a generated route that changes something names one of the actions and is not audited.
+///
+/// # Panics
+/// In const evaluation, which is the point.
+#[track_caller]
+pub const fn assert_audited(entry: &EntityEntry, actions: &[&str]) {
+    const WRITES: [(usize, &str); 3] = [(0, "create"), (3, "update"), (4, "delete")];
+    let mut i = 0;
+    while i < WRITES.len() {
+        let (at, name) = WRITES[i];
+        refuse(entry, name, &entry.desc.routes[at], actions);
+        i += 1;
+    }
+}
+
+/// The same of an operation.
+///
+/// # Panics
+/// In const evaluation, which is the point.
+#[track_caller]
+pub const fn assert_operation_audited(entry: &EntityEntry, index: usize, actions: &[&str]) {
+    let spec = entry.operations[index];
+    let mut part = 0;
+    while part < spec.parts.len() {
+        operation(entry, spec.parts[part], actions);
+        part += 1;
+    }
+    if spec.parts.is_empty() {
+        operation(entry, spec, actions);
+    }
+}
+
+#[track_caller]
+const fn operation(entry: &EntityEntry, spec: &OpSpec, actions: &[&str]) {
+    let mut route = 0;
+    while route < spec.routes.len() {
+        if !matches!(spec.routes[route].method, Method::Get) {
+            refuse(entry, spec.name, &spec.policy, actions);
+        }
+        route += 1;
+    }
+}
+
+/// The same of a function under `#[route]`.
+///
+/// # Panics
+/// In const evaluation, which is the point.
+#[track_caller]
+pub const fn assert_route_audited(entry: &EntityEntry, index: usize, actions: &[&str]) {
+    let spec = &entry.routes[index];
+    if !matches!(spec.route.method, Method::Get) {
+        refuse(entry, spec.name, &spec.policy, actions);
+    }
+}
+
+/// Fails to compile when no permission of the entities names an action: it is misspelt, and what it was to protect is not audited.
+///
+/// # Panics
+/// In const evaluation, which is the point.
+#[track_caller]
+pub const fn assert_action(entities: &[EntityEntry], action: &str) {
+    let mut i = 0;
+    while i < entities.len() {
+        if names(&entities[i], action) {
+            return;
+        }
+        i += 1;
+    }
+    let mut text = Sentence::new();
+    text.push("linchpin: no permission of the package names `");
+    text.push(action);
+    text.push("`\nhelp: an action of `permission(requires = ..)` or of its `or`, letter by letter");
+    text.stop()
+}
+
+/// Whether a permission of an entity or of one of its operations and routes names an action. One that does not compile may.
+const fn names(entry: &EntityEntry, action: &str) -> bool {
+    let mut found = asks(&entry.desc.defaults, action);
+    let mut i = 0;
+    while i < entry.desc.routes.len() {
+        found = found || asks(&entry.desc.routes[i], action);
+        i += 1;
+    }
+    let mut i = 0;
+    while i < entry.operations.len() {
+        let spec = entry.operations[i];
+        found = found || spec.name.is_empty() || asks(&spec.policy, action);
+        let mut part = 0;
+        while part < spec.parts.len() {
+            found = found || asks(&spec.parts[part].policy, action);
+            part += 1;
+        }
+        i += 1;
+    }
+    {
+        let mut i = 0;
+        while i < entry.routes.len() {
+            found = found || entry.routes[i].name.is_empty() || asks(&entry.routes[i].policy, action);
+            i += 1;
+        }
+    }
+    found
+}
+
+const fn asks(policy: &PolicyDesc, action: &str) -> bool {
+    match policy.permission {
+        Some(permission) => named(permission, &[action]).is_some(),
+        None => false,
+    }
+}
+
+#[track_caller]
+const fn refuse(entry: &EntityEntry, name: &str, own: &PolicyDesc, actions: &[&str]) {
+    let policy = own.or(entry.desc.defaults);
+    let Some(permission) = policy.permission else { return };
+    if policy.disabled || policy.audit.is_some() {
+        return;
+    }
+    let Some(action) = named(permission, actions) else { return };
+    let mut text = Sentence::new();
+    text.push("linchpin: `");
+    text.push(name);
+    text.push("` of `");
+    text.push(entry.desc.name);
+    text.push("` needs `audit`: its permission names `");
+    text.push(action);
+    text.push("`");
+    text.stop()
+}
+
+/// The first of the actions that a permission names.
+const fn named<'a>(permission: &PermissionDesc, actions: &[&'a str]) -> Option<&'a str> {
+    let mut i = 0;
+    while i < actions.len() {
+        let mut found = same(permission.requires, actions[i]);
+        let mut n = 0;
+        while n < permission.or.len() {
+            found = found || same(permission.or[n], actions[i]);
+            n += 1;
+        }
+        if found {
+            return Some(actions[i]);
+        }
+        i += 1;
+    }
+    None
+}
+
+pub(super) const fn same(a: &str, b: &str) -> bool {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let mut i = 0;
+    while i < a.len() && i < b.len() && a[i] == b[i] {
+        i += 1;
+    }
+    i == a.len() && i == b.len()
+}

@@ -1,0 +1,65 @@
+//! `consume`: takes exactly one record that matches, once.
+
+use super::{Answer, Kind, Options};
+use crate::filter::FilterSpec;
+
+/// Options of a consume.
+#[derive(Debug)]
+pub struct Consume {
+    /// Which record; of several, the first by the default sort.
+    pub filter: FilterSpec,
+    /// Position of the date after which a record can no longer be taken.
+    pub expiry: Option<usize>,
+    /// Answer whether there was one instead of the record.
+    pub boolean: bool,
+}
+
+#[doc(hidden)]
+impl Consume {
+    /// Takes what matches.
+    pub const fn new(filter: FilterSpec) -> Self {
+        Self { filter, expiry: None, boolean: false }
+    }
+
+    /// Not after this date.
+    #[must_use]
+    pub const fn expiry(self, field: usize) -> Self {
+        Self { expiry: Some(field), ..self }
+    }
+
+    /// Answers `true` or `false`.
+    #[must_use]
+    pub const fn boolean(self) -> Self {
+        Self { boolean: true, ..self }
+    }
+}
+
+impl Kind for Consume {
+    fn options(&'static self) -> Options {
+        Options::Consume(self)
+    }
+
+    fn name(&self) -> &'static str {
+        "consume"
+    }
+
+    fn touches(&self, _: &crate::entity::EntityDesc) -> crate::entity::FieldSet {
+        crate::entity::FieldSet::ALL
+    }
+
+    fn capability(&self) -> &'static str {
+        "atomic.consume"
+    }
+
+    fn returns(&self) -> Answer {
+        if self.boolean { Answer::Boolean } else { Answer::RecordOrNull }
+    }
+
+    fn by_id(&self) -> bool {
+        false
+    }
+
+    fn filter(&self) -> Option<&FilterSpec> {
+        Some(&self.filter)
+    }
+}

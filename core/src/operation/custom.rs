@@ -1,0 +1,181 @@
+//! `custom`: a function of the user's for each store, within the same shell as every other kind.
+//!
+//! The declaration says what goes in and what comes out.
+
+use super::{Answer, Kind, Options};
+use crate::Code;
+use crate::entity::{self, EntityDesc, FieldDesc};
+
+/// Options of a custom operation.
+#[derive(Debug)]
+pub struct Custom {
+    /// What it answers.
+    pub output: Shape,
+    /// Whether it is declared to read only: its method is GET.
+    pub reads: bool,
+    /// Whether its path names a record.
+    pub by_id: bool,
+    /// Texts of its statements, and conditions of them, that the app does not start without.
+    pub texts: &'static [&'static str],
+    /// The function of each store that has one, by the store's name.
+    pub handlers: &'static [(&'static str, Option<crate::Attachment>)],
+}
+
+/// The form of an answer.
+#[derive(Clone, Copy, Debug)]
+pub enum Shape {
+    /// None: 204.
+    Nothing,
+    /// A value of a type.
+    Value(entity::Kind),
+    /// An object.
+    Object(&'static [FieldDesc]),
+    /// That, or null.
+    Optional(&'static Shape),
+    /// A list of that.
+    List(&'static Shape),
+    /// The record whose key the function answers.
+    Record,
+    /// The record whose key the function answers, or null.
+    RecordOrNull,
+    /// The records whose keys the function answers, in that order.
+    Records,
+}
+
+/// A type that a custom operation may answer with.
+///
+/// Implemented for `String`, `Uuid`, `bool`, `i64`, `f64`, `Timestamp`, `serde_json::Value`, `Json<T>`, `#[derive(Embedded)]`
+/// structs, and `Option` and `Vec` of each. The entity itself, an `Option` or a `Vec` of it are answered by key.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be answered by a custom operation",
+    label = "not an output",
+    note = "use a #[derive(Embedded)] struct, a plain value, Json<T>, an Option or a Vec of one, or the operation's own entity"
+)]
+pub trait Output: serde::Serialize + serde::de::DeserializeOwned + Send + 'static {
+    /// How it looks.
+    const SHAPE: Shape;
+}
+
+macro_rules! plain {
+    ($($ty:ty),*) => {$(
+        impl Output for $ty {
+            const SHAPE: Shape = Shape::Value(<$ty as entity::FieldType>::KIND);
+        }
+    )*};
+}
+plain!(String, entity::Uuid, bool, i64, f64, crate::Timestamp, serde_json::Value);
+
+impl<T: entity::Embedded + Send + 'static> Output for T {
+    const SHAPE: Shape = Shape::Object(T::FIELDS);
+}
+
+impl<T: serde::Serialize + serde::de::DeserializeOwned + Send + 'static> Output for entity::Json<T> {
+    const SHAPE: Shape = Shape::Value(entity::Kind::Json);
+}
+
+impl<T: Output> Output for Option<T> {
+    const SHAPE: Shape = Shape::Optional(&T::SHAPE);
+}
+
+impl<T: Output> Output for Vec<T> {
+    const SHAPE: Shape = Shape::List(&T::SHAPE);
+}
+
+#[doc(hidden)]
+impl Custom {
+    /// Answers in this form.
+    pub const fn new(output: Shape) -> Self {
+        Self { output, reads: false, by_id: false, texts: &[], handlers: &[] }
+    }
+
+    /// With the texts of its statements.
+    #[must_use]
+    pub const fn sql(self, texts: &'static [&'static str]) -> Self {
+        Self { texts, ..self }
+    }
+
+    /// Reads only.
+    #[must_use]
+    pub const fn reads(self) -> Self {
+        Self { reads: true, ..self }
+    }
+
+    /// Works on the record that its path names.
+    #[must_use]
+    pub const fn by_id(self) -> Self {
+        Self { by_id: true, ..self }
+    }
+
+    /// With the functions of stores, by their names.
+    #[must_use]
+    pub const fn handlers(self, handlers: &'static [(&'static str, Option<crate::Attachment>)]) -> Self {
+        Self { handlers, ..self }
+    }
+
+    /// The function of a store.
+    pub fn handler(&self, store: &str) -> Option<crate::Attachment> {
+        self.handlers.iter().find(|(name, _)| *name == store).and_then(|(_, handler)| *handler)
+    }
+}
+
+/// The parameters of a custom operation, as fields of nothing that is stored.
+#[doc(hidden)]
+pub const fn custom_params(fields: &'static [FieldDesc]) -> EntityDesc {
+    EntityDesc::new("", "", "", fields)
+}
+
+impl Kind for Custom {
+    fn options(&'static self) -> Options {
+        Options::Custom(self)
+    }
+
+    fn name(&self) -> &'static str {
+        "custom"
+    }
+
+    fn touches(&self, _: &crate::entity::EntityDesc) -> crate::entity::FieldSet {
+        if self.reads { crate::entity::FieldSet::NONE } else { crate::entity::FieldSet::ALL }
+    }
+
+    fn capability(&self) -> &'static str {
+        "custom.factory"
+    }
+
+    fn brings(&self, store: &str) -> bool {
+        self.handler(store).is_some()
+    }
+
+    fn returns(&self) -> Answer {
+        match self.output {
+            Shape::Nothing => Answer::Nothing,
+            Shape::Record => Answer::Record,
+            Shape::RecordOrNull => Answer::RecordOrNull,
+            Shape::Records => Answer::Records,
+            Shape::Value(_) | Shape::Object(_) | Shape::Optional(_) | Shape::List(_) => Answer::Value,
+        }
+    }
+
+    fn shape(&self) -> Option<Shape> {
+        Some(self.output)
+    }
+
+    fn texts(&self) -> &'static [&'static str] {
+        self.texts
+    }
+
+    fn by_id(&self) -> bool {
+        self.by_id
+    }
+
+    fn reads(&self) -> bool {
+        self.reads
+    }
+
+    fn statements(&self, _: &EntityDesc) -> Option<usize> {
+        None
+    }
+
+    fn errors(&self) -> &'static [Code] {
+        &[Code::ValidationFailed, Code::NotFound, Code::Conflict]
+    }
+}

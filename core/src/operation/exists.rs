@@ -1,0 +1,52 @@
+//! `exists`: whether a record with these values is visible.
+
+use super::{Answer, AssignSpec, Kind, Options};
+
+/// Options of an exists.
+#[derive(Debug)]
+pub struct Exists {
+    /// `field == source`, all required.
+    pub fields: &'static [AssignSpec],
+    /// Further equality checks.
+    pub check: &'static [AssignSpec],
+}
+
+#[doc(hidden)]
+impl Exists {
+    /// An exists over these fields.
+    pub const fn new(fields: &'static [AssignSpec]) -> Self {
+        Self { fields, check: &[] }
+    }
+
+    /// With further equality checks.
+    #[must_use]
+    pub const fn check(self, check: &'static [AssignSpec]) -> Self {
+        Self { check, ..self }
+    }
+}
+
+impl Kind for Exists {
+    fn options(&'static self) -> Options {
+        Options::Exists(self)
+    }
+
+    fn name(&self) -> &'static str {
+        "exists"
+    }
+
+    fn matches(&self) -> &'static [AssignSpec] {
+        self.fields
+    }
+
+    fn capability(&self) -> &'static str {
+        "operation.exists"
+    }
+
+    fn reads(&self) -> bool {
+        true
+    }
+
+    fn returns(&self) -> Answer {
+        Answer::Exists
+    }
+}

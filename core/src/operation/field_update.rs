@@ -1,0 +1,53 @@
+//! `field_update`: writes some fields of one record, given in the body.
+
+use super::spec::written;
+use super::{Answer, AssignSpec, Kind, Options};
+use crate::Code;
+use crate::filter::SourceSpec;
+
+/// Options of a field update.
+#[derive(Debug)]
+pub struct FieldUpdate {
+    /// The fields written, each by a parameter; one that is left out leaves its field unchanged.
+    pub set: &'static [AssignSpec],
+    /// Which record: pins the primary key or a whole unique.
+    pub matches: &'static [AssignSpec],
+}
+
+#[doc(hidden)]
+impl FieldUpdate {
+    /// An update of these fields.
+    pub const fn new(set: &'static [AssignSpec], matches: &'static [AssignSpec]) -> Self {
+        Self { set, matches }
+    }
+}
+
+impl Kind for FieldUpdate {
+    fn options(&'static self) -> Options {
+        Options::FieldUpdate(self)
+    }
+
+    fn name(&self) -> &'static str {
+        "field_update"
+    }
+
+    fn matches(&self) -> &'static [AssignSpec] {
+        self.matches
+    }
+
+    fn writes(&self, field: usize) -> Option<&'static SourceSpec> {
+        written(self.set, field)
+    }
+
+    fn capability(&self) -> &'static str {
+        "atomic.field-update"
+    }
+
+    fn returns(&self) -> Answer {
+        Answer::Record
+    }
+
+    fn errors(&self) -> &'static [Code] {
+        &[Code::NotFound, Code::ValidationFailed, Code::Conflict]
+    }
+}

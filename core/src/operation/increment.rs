@@ -1,0 +1,54 @@
+//! `increment`: adds to a numeric field in the statement itself.
+
+use super::{Answer, AssignSpec, Kind, Options};
+use crate::Code;
+use crate::entity::Bound;
+
+/// Options of an increment.
+#[derive(Debug)]
+pub struct Increment {
+    /// Position of the field.
+    pub field: usize,
+    /// What is added.
+    pub by: Bound,
+    /// Which record: pins the primary key or a whole unique.
+    pub matches: &'static [AssignSpec],
+}
+
+#[doc(hidden)]
+impl Increment {
+    /// An addition to a field.
+    pub const fn new(field: usize, by: Bound, matches: &'static [AssignSpec]) -> Self {
+        Self { field, by, matches }
+    }
+}
+
+impl Kind for Increment {
+    fn options(&'static self) -> Options {
+        Options::Increment(self)
+    }
+
+    fn name(&self) -> &'static str {
+        "increment"
+    }
+
+    fn matches(&self) -> &'static [AssignSpec] {
+        self.matches
+    }
+
+    fn touches(&self, _: &crate::entity::EntityDesc) -> crate::entity::FieldSet {
+        crate::entity::FieldSet::NONE.with(self.field)
+    }
+
+    fn capability(&self) -> &'static str {
+        "atomic.increment"
+    }
+
+    fn returns(&self) -> Answer {
+        Answer::Record
+    }
+
+    fn errors(&self) -> &'static [Code] {
+        &[Code::NotFound, Code::ValidationFailed, Code::Conflict]
+    }
+}

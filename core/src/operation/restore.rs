@@ -1,0 +1,49 @@
+//! `restore`: brings a deleted record back, in one statement; where it belongs to others, they must be there.
+
+use super::{Answer, AssignSpec, Kind, Options};
+use crate::Code;
+
+/// Options of a restore.
+#[derive(Debug)]
+pub struct Restore {
+    /// Which record: pins the primary key.
+    pub matches: &'static [AssignSpec],
+}
+
+#[doc(hidden)]
+impl Restore {
+    /// Of one record.
+    pub const fn new(matches: &'static [AssignSpec]) -> Self {
+        Self { matches }
+    }
+}
+
+impl Kind for Restore {
+    fn options(&'static self) -> Options {
+        Options::Restore(self)
+    }
+
+    fn name(&self) -> &'static str {
+        "restore"
+    }
+
+    fn touches(&self, on: &crate::entity::EntityDesc) -> crate::entity::FieldSet {
+        on.soft_delete.map_or(crate::entity::FieldSet::NONE, |mark| crate::entity::FieldSet::NONE.with(mark.field()))
+    }
+
+    fn capability(&self) -> &'static str {
+        "atomic.transition"
+    }
+
+    fn returns(&self) -> Answer {
+        Answer::Record
+    }
+
+    fn deleted(&self) -> bool {
+        true
+    }
+
+    fn errors(&self) -> &'static [Code] {
+        &[Code::NotFound, Code::Conflict]
+    }
+}

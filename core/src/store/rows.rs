@@ -1,0 +1,284 @@
+//! Rows on their way out of a store: straight to JSON, or as values.
+
+use std::sync::Arc;
+
+use crate::entity::{EntityDesc, FieldDesc};
+use crate::event::Entry;
+use crate::event::Recording;
+use crate::{Value, ValueRef};
+
+/// A row while the store stands on it. Positions are those of the entity's fields.
+pub trait Row {
+    /// The value of a field.
+    fn value(&self, field: usize) -> ValueRef<'_>;
+}
+
+impl Row for [Value] {
+    fn value(&self, field: usize) -> ValueRef<'_> {
+        self.get(field).map_or(ValueRef::Null, Value::as_ref)
+    }
+}
+
+/// Which fields of a record a response holds, with everything that can be written before the value is known.
+#[derive(Debug, Default)]
+pub struct Projection {
+    columns: Box<[Column]>,
+}
+
+#[derive(Debug)]
+struct Column {
+    field: usize,
+    id: bool,
+    /// `{"id":` or `,"title":`
+    key: Box<[u8]>,
+}
+
+impl Projection {
+    /// The readable fields of an entity, in declaration order.
+    pub fn readable(entity: &EntityDesc) -> Self {
+        Self::of(entity, |_, field| field.readable())
+    }
+
+    /// The fields for which `keep` says so.
+    pub fn of(entity: &EntityDesc, keep: impl Fn(usize, &FieldDesc) -> bool) -> Self {
+        let kept = entity.fields.iter().enumerate().filter(|(i, f)| keep(*i, f));
+        let columns = kept
+            .enumerate()
+            .map(|(n, (field, desc))| Column {
+                field,
+                id: field == entity.primary,
+                key: format!("{}\"{}\":", if n == 0 { '{' } else { ',' }, desc.wire).into_bytes().into(),
+            })
+            .collect();
+        Self { columns }
+    }
+
+    /// Writes a row as a JSON object.
+    pub fn write<R: Row + ?Sized>(&self, row: &R, out: &mut Vec<u8>) {
+        if self.columns.is_empty() {
+            out.push(b'{');
+        }
+        for column in &self.columns {
+            out.extend_from_slice(&column.key);
+            match row.value(column.field) {
+                // Ids are strings on the wire, whatever the key's type.
+                ValueRef::Int(key) if column.id => {
+                    out.push(b'"');
+                    out.extend_from_slice(itoa::Buffer::new().format(key).as_bytes());
+                    out.push(b'"');
+                }
+                value => crate::json::write_value(value, out),
+            }
+        }
+        out.push(b'}');
+    }
+}
+
+/// Collects the rows of one call.
+///
+/// It is a plain value that travels to where the rows are (a writer thread, say) and back.
+#[derive(Clone, Debug, Default)]
+pub struct Rows {
+    want: Want,
+    /// Stop after this many rows; one more sets `more`.
+    limit: Option<usize>,
+    /// Fields whose values in the last row are kept, for cursors.
+    keys: Vec<usize>,
+    /// Field of the version counter.
+    version_field: Option<u32>,
+    /// Rows taken.
+    pub count: usize,
+    /// Whether a row beyond the limit was seen.
+    pub more: bool,
+    /// JSON objects separated by commas.
+    pub json: Vec<u8>,
+    /// Records as values.
+    pub records: Vec<Box<[Value]>>,
+    /// The key fields of the last row taken.
+    pub last: Vec<Value>,
+    /// The version of the last row taken.
+    pub version: Option<i64>,
+    /// Whether an upsert made a new record.
+    pub created: bool,
+    /// Whose call it is, for statements that may take long.
+    pub caller: Option<std::num::NonZeroU64>,
+    /// What is kept of every row beside its form.
+    pub notes: Option<Box<Notes>>,
+    /// What the store records along with the statement.
+    pub recording: Option<Box<Recording>>,
+    /// Every record that the statement has written or removed, where somebody has to know all of them.
+    witness: Option<Box<Witness>>,
+}
+
+/// Records beside what a statement answers.
+#[derive(Clone, Debug)]
+struct Witness {
+    width: usize,
+    records: Vec<Box<[Value]>>,
+}
+
+/// What is kept of every row beside its form.
+#[derive(Clone, Debug)]
+pub struct Notes {
+    /// The noted fields.
+    pub fields: Arc<[usize]>,
+    /// One per row taken.
+    pub rows: Vec<Note>,
+}
+
+/// What is kept of a row beside its form.
+#[derive(Clone, Debug, Default)]
+pub struct Note {
+    /// Behind its last byte in [`Rows::json`].
+    pub end: usize,
+    /// The values of the noted fields.
+    pub values: Box<[Value]>,
+}
+
+#[derive(Clone, Debug, Default)]
+enum Want {
+    #[default]
+    Count,
+    Json(Arc<Projection>),
+    Records(usize),
+}
+
+impl Rows {
+    /// Counts rows only.
+    pub fn count() -> Self {
+        Self::default()
+    }
+
+    /// Writes rows as JSON.
+    pub fn json(projection: &Arc<Projection>) -> Self {
+        Self { want: Want::Json(Arc::clone(projection)), json: Vec::with_capacity(512), ..Self::default() }
+    }
+
+    /// Keeps rows as values, one per field of the entity.
+    pub fn records(entity: &EntityDesc) -> Self {
+        Self { want: Want::Records(entity.fields.len()), ..Self::default() }
+    }
+
+    /// Keeps rows of a number of values, which are no records.
+    pub fn values(width: usize) -> Self {
+        Self { want: Want::Records(width), ..Self::default() }
+    }
+
+    /// Takes at most `limit` rows and notes whether there was one more.
+    #[must_use]
+    pub fn limit(mut self, limit: usize, keys: Vec<usize>) -> Self {
+        self.limit = Some(limit);
+        self.keys = keys;
+        self
+    }
+
+    /// Keeps the values of fields of every row, and where its JSON ends.
+    #[must_use]
+    pub fn noting(mut self, fields: Arc<[usize]>) -> Self {
+        self.notes = Some(Box::new(Notes { fields, rows: Vec::new() }));
+        self
+    }
+
+    /// Where a noted field stands among the values of a note.
+    pub fn noted_at(&self, field: usize) -> Option<usize> {
+        self.notes.as_ref()?.fields.iter().position(|f| *f == field)
+    }
+
+    /// What was noted, one per row; nothing when nothing was to be.
+    pub fn noted(&self) -> &[Note] {
+        self.notes.as_ref().map_or(&[], |notes| &notes.rows)
+    }
+
+    /// Keeps the version of the last row.
+    #[must_use]
+    pub fn version_of(mut self, entity: &EntityDesc) -> Self {
+        // An entity has at most 200 fields.
+        self.version_field = entity.version.map(|v| v.field as u32);
+        self
+    }
+
+    /// Keeps every record that the statement writes or removes, beside what it answers.
+    #[must_use]
+    #[doc(hidden)]
+    pub fn witnessing(mut self, entity: &EntityDesc) -> Self {
+        self.witness = Some(Box::new(Witness { width: entity.fields.len(), records: Vec::new() }));
+        self
+    }
+
+    /// The records that were kept so.
+    #[doc(hidden)]
+    pub fn witnessed(&mut self) -> Vec<Box<[Value]>> {
+        self.witness.take().map(|witness| witness.records).unwrap_or_default()
+    }
+
+    /// As they are, for a statement that need not run.
+    #[doc(hidden)]
+    pub fn without_recording(self) -> Self {
+        Self { recording: None, witness: None, ..self }
+    }
+
+    /// Whether nothing but the number of rows is wanted.
+    pub fn only_counts(&self) -> bool {
+        if self.witness.is_some() || self.recording.as_ref().is_some_and(|recording| !recording.only_counts()) {
+            return false;
+        }
+        matches!(self.want, Want::Count) && self.version_field.is_none() && self.notes.is_none()
+    }
+
+    /// Whether the statement has to be recorded, in its own transaction.
+    pub fn is_recorded(&self) -> bool {
+        self.recording.is_some() || self.witness.is_some()
+    }
+
+    /// Shows a record that the statement has written and that the caller does not want back, so that it can be recorded.
+    pub fn record<R: Row + ?Sized>(&mut self, row: &R) {
+        if let Some(recording) = &mut self.recording {
+            recording.take(row);
+        }
+        if let Some(witness) = &mut self.witness {
+            witness.records.push((0..witness.width).map(|i| row.value(i).to_owned()).collect());
+        }
+    }
+
+    /// The events that the store writes to its outbox along with the statement, once all rows are taken and `created` is known.
+    pub fn entries(&mut self) -> Vec<Entry> {
+        let (count, created) = (self.count, self.created);
+        self.recording.as_mut().map_or_else(Vec::new, |recording| recording.entries(count, created))
+    }
+
+    /// Takes a row; `false` when no further row is wanted.
+    pub fn push<R: Row + ?Sized>(&mut self, row: &R) -> bool {
+        self.record(row);
+        if self.limit == Some(self.count) {
+            self.more = true;
+            return false;
+        }
+        self.count += 1;
+        match &self.want {
+            Want::Count => {}
+            Want::Json(projection) => {
+                if self.count > 1 {
+                    self.json.push(b',');
+                }
+                projection.write(row, &mut self.json);
+            }
+            Want::Records(fields) => {
+                self.records.push((0..*fields).map(|i| row.value(i).to_owned()).collect());
+            }
+        }
+        if let Some(notes) = &mut self.notes {
+            let values = notes.fields.iter().map(|field| row.value(*field).to_owned()).collect();
+            notes.rows.push(Note { end: self.json.len(), values });
+        }
+        if self.limit == Some(self.count) {
+            self.last = self.keys.iter().map(|k| row.value(*k).to_owned()).collect();
+        }
+        if let Some(field) = self.version_field {
+            self.version = match row.value(field as usize) {
+                ValueRef::Int(v) => Some(v),
+                _ => None,
+            };
+        }
+        true
+    }
+}

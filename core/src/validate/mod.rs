@@ -1,0 +1,25 @@
+//! Input: bytes to values, and every rule on values, each in one place.
+//!
+//! [`read_object`] and [`read_draft`] turn a body into a draft, [`parse_scalar`] reads queries and path segments, and the
+//! [`Validator`] judges values wherever they come from.
+
+mod draft;
+#[cfg(test)]
+mod fixture;
+mod format;
+mod input;
+mod path;
+mod read;
+mod rules;
+mod scalar;
+mod tree;
+
+pub use draft::Draft;
+pub use format::FORMATS;
+pub use input::{Body, Mode, read_draft, read_object, read_param_members, read_whole};
+pub use path::MOST as MOST_PROBLEMS;
+pub use rules::Validator;
+pub use scalar::canonical_value;
+pub use scalar::{Flaw, MAX_INTEGER, list_value, parse_scalar};
+pub use scalar::{beyond, beyond_index, canonical};
+pub use tree::Json;

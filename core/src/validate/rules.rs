@@ -1,0 +1,403 @@
+//! Constraints: every rule on values, checked in one place.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use regex::Regex;
+
+use super::format::Format;
+use super::path::Path;
+use super::read::Reader;
+use super::scalar::{Flaw, HOLDS_NUL, MAX_INTEGER, NOT_FINITE, NOT_STRING, TOO_GREAT, not_one_of, too_long};
+use super::tree::Json;
+use crate::entity::{Bound, EntityDesc, FieldDesc, Kind, Rules, SoftDelete};
+use crate::operation::ItemBounds;
+use crate::store::indexed::indexed_bytes;
+use crate::{Error, Problem, Result, Timestamp, Value};
+
+/// The compiled rules of an entity.
+#[derive(Debug)]
+pub struct Validator {
+    fields: Box<[FieldRules]>,
+    /// The field and the value that mark deleted records.
+    mark: Option<(usize, Value)>,
+}
+
+/// The rules of one field, with everything that can be compiled beforehand.
+#[derive(Debug)]
+struct FieldRules {
+    field: &'static FieldDesc,
+    text: TextRules,
+    /// Of the elements of a string array.
+    each: Option<TextRules>,
+    /// Of the members of items.
+    members: Box<[FieldRules]>,
+    /// Of a list that is a collection.
+    bounds: Option<ItemBounds>,
+}
+
+#[derive(Debug)]
+struct TextRules {
+    rules: &'static Rules,
+    /// Most bytes, of a text that an index holds.
+    bytes: Option<usize>,
+    pattern: Option<Regex>,
+    format: Option<Format>,
+}
+
+impl Validator {
+    /// Compiles patterns and formats once.
+    ///
+    /// # Errors
+    /// When a pattern does not compile or a format is unknown; both are found at compile time already.
+    pub fn new(entity: &'static EntityDesc) -> Result<Self> {
+        let mark = match entity.soft_delete {
+            Some(SoftDelete::Is(field, mark)) => Some((field, mark())),
+            _ => None,
+        };
+        let mut fields = compile(entity.fields)?;
+        for (rules, bytes) in fields.iter_mut().zip(indexed_bytes(entity)) {
+            rules.text.bytes = bytes;
+        }
+        Ok(Self { fields, mark })
+    }
+
+    /// Checks one present value of a field; problems are pushed at `path` and below it.
+    ///
+    /// Null meets no rule: whether it is allowed is for the caller to say. Messages never hold the value.
+    pub fn check(&self, field: usize, value: &Value, path: &str, problems: &mut Vec<Problem>) {
+        if self.mark.as_ref().is_some_and(|(of, mark)| *of == field && mark == value) {
+            problems.push(Problem::new(path, "not_allowed", "marks deleted records: delete the record instead"));
+        }
+        if let Some(rules) = self.fields.get(field) {
+            rules.check(value, Path::Root(path), problems);
+        }
+    }
+
+    /// The same for a list of strings whose repeats go before it is written. Places are those of the list as it was given.
+    pub fn check_without_repeats(&self, field: usize, list: &[String], path: &str, problems: &mut Vec<Problem>) {
+        if let Some(rules) = self.fields.get(field) {
+            rules.check_strings(list, Path::Root(path), true, problems);
+        }
+    }
+
+    /// Lays down what holds for a list of items whoever writes it: how many, and which member no two share.
+    pub fn bound_items(&mut self, bounds: ItemBounds) {
+        if let Some(rules) = self.fields.get_mut(bounds.field) {
+            rules.bounds = Some(bounds);
+        }
+    }
+
+    /// Checks the members of one item, or some of them; `text` is an object that was read as one.
+    ///
+    /// # Errors
+    /// `validation_failed` with every problem.
+    pub fn check_item(&self, field: usize, text: &str) -> Result<()> {
+        let mut problems = Vec::new();
+        self.judge_item(field, text, &mut problems);
+        if problems.is_empty() { Ok(()) } else { Err(Error::validation(problems)) }
+    }
+
+    /// The same beside what is known of the item already.
+    #[doc(hidden)]
+    pub fn judge_item(&self, field: usize, text: &str, problems: &mut Vec<Problem>) {
+        if let (Some(rules), Ok(Json::Object(members))) = (self.fields.get(field), Json::parse(text.as_bytes())) {
+            rules.check_members(&members, Path::Root(""), problems);
+        }
+    }
+
+    /// Checks one element for a list of strings.
+    pub fn check_element(&self, field: usize, value: &Value, path: &str, problems: &mut Vec<Problem>) {
+        let path = Path::Root(path);
+        match (self.fields.get(field), value) {
+            (Some(FieldRules { each: Some(each), .. }), Value::Text(text)) => each.check(text, path, problems),
+            (_, Value::Text(text)) if holds_nul(text) => path.report(problems, HOLDS_NUL.code, HOLDS_NUL.message),
+            (_, Value::Text(_)) => {}
+            _ => path.report(problems, NOT_STRING.code, NOT_STRING.message),
+        }
+    }
+}
+
+fn compile(fields: &'static [FieldDesc]) -> Result<Box<[FieldRules]>> {
+    fields.iter().map(FieldRules::compile).collect()
+}
+
+impl FieldRules {
+    fn compile(field: &'static FieldDesc) -> Result<Self> {
+        let members = match field.kind {
+            Kind::Items(fields) => compile(fields)?,
+            _ => Box::default(),
+        };
+        let each = field.rules.each.map(|rules| TextRules::compile(field, rules)).transpose()?;
+        Ok(Self { field, text: TextRules::compile(field, field.rules)?, each, members, bounds: None })
+    }
+
+    fn check(&self, value: &Value, path: Path<'_>, problems: &mut Vec<Problem>) {
+        self.check_rules(value, path, problems);
+        // A stored value that its type cannot read would make every later read of the record fail. Where something is known
+        // to be wrong already, here or while reading the body, that is the reason and this would say it twice.
+        if let Some(reads) = self.field.reads
+            && !value.is_null()
+            && !reads(value.as_ref())
+        {
+            let here = path.to_string();
+            if !problems.iter().any(|p| p.path.starts_with(&here)) {
+                path.report(problems, "type", "does not have the form of this field");
+            }
+        }
+    }
+
+    fn check_rules(&self, value: &Value, path: Path<'_>, problems: &mut Vec<Problem>) {
+        let rules = self.field.rules;
+        match (self.field.kind, value) {
+            (_, Value::Null) | (Kind::Boolean, Value::Bool(_)) => {}
+            (Kind::String, Value::Text(text)) => self.text.check(text, path, problems),
+            (Kind::Enum(desc), Value::Text(text)) => {
+                if !desc.variants.contains(&text.as_str()) {
+                    let flaw = not_one_of(desc.variants);
+                    path.report(problems, flaw.code, flaw.message);
+                }
+            }
+            (Kind::Integer, Value::Int(n)) => {
+                if !(-MAX_INTEGER..=MAX_INTEGER).contains(n) {
+                    path.report(problems, TOO_GREAT.code, TOO_GREAT.message);
+                } else if let Some(message) = beyond(*n, rules.range, int_bound, |n| n.to_string()) {
+                    path.report(problems, "range", message);
+                }
+                if !rules.one_of_int.is_empty() && !rules.one_of_int.contains(n) {
+                    let texts: Vec<String> = rules.one_of_int.iter().map(i64::to_string).collect();
+                    path.report(problems, "enum", format!("must be one of {}", texts.join(", ")));
+                }
+            }
+            (Kind::Number, Value::Float(n)) => {
+                if !n.is_finite() {
+                    path.report(problems, NOT_FINITE.code, NOT_FINITE.message);
+                } else if let Some(message) = beyond(*n, rules.range, float_bound, |n| n.to_string()) {
+                    path.report(problems, "range", message);
+                }
+            }
+            (Kind::Date, Value::Date(date)) => {
+                if let Some(message) = beyond(*date, rules.range, date_bound, |d| d.to_string()) {
+                    path.report(problems, "range", message);
+                }
+            }
+            (Kind::StringArray, Value::Strings(list)) => self.check_strings(list, path, false, problems),
+            (Kind::Json, Value::Json(text)) => {
+                if json_holds_nul(text) {
+                    path.report(problems, HOLDS_NUL.code, HOLDS_NUL.message);
+                }
+            }
+            (Kind::Items(_), Value::Json(text)) => self.check_items(text, path, problems),
+            (kind, _) => path.report(problems, "type", format!("must be of type {}", kind.name())),
+        }
+    }
+
+    /// Elements that something is known to be wrong with already count, and are judged no further. Of repeats one counts, where they are
+    /// to go.
+    fn check_strings(&self, list: &[String], path: Path<'_>, repeats_go: bool, problems: &mut Vec<Problem>) {
+        let known = path.reported(problems);
+        let others = || list.iter().enumerate().filter(|(i, _)| !known.contains(i));
+        let mut seen = HashSet::new();
+        let repeats = if repeats_go { others().filter(|(_, text)| !seen.insert(text.as_str())).count() } else { 0 };
+        check_count(self.field.rules, list.len() - repeats, path, problems);
+        seen.clear();
+        for (i, text) in others() {
+            let again = (repeats_go || self.field.rules.unique_items) && !seen.insert(text.as_str());
+            if again && repeats_go {
+                continue;
+            }
+            let path = Path::Index(&path, i);
+            match &self.each {
+                Some(each) => each.check(text, path, problems),
+                None if holds_nul(text) => path.report(problems, HOLDS_NUL.code, HOLDS_NUL.message),
+                None => {}
+            }
+            if again {
+                path.report(problems, "duplicate_item", "stands in the list already");
+            }
+        }
+    }
+
+    fn check_items(&self, text: &str, path: Path<'_>, problems: &mut Vec<Problem>) {
+        let Ok(Json::Array(list)) = Json::parse(text.as_bytes()) else {
+            path.report(problems, "type", "must be a list of objects");
+            return;
+        };
+        check_count(self.field.rules, list.len(), path, problems);
+        let within = self.field.rules.items.1.is_none_or(|most| list.len() <= most as usize);
+        if let Some(most) = self.bounds.and_then(|b| b.max).filter(|most| within && list.len() > *most as usize) {
+            path.report(problems, "max_items", format!("must hold at most {most} {}", if most == 1 { "item" } else { "items" }));
+        }
+        let mut seen = HashSet::new();
+        let mut ids = HashSet::new();
+        for (i, item) in list.iter().enumerate() {
+            let path = Path::Index(&path, i);
+            let Json::Object(members) = item else { continue };
+            self.check_members(members, path, problems);
+            if let Some(bounds) = self.bounds
+                && let Some((_, id)) = members.iter().find(|(key, _)| key == bounds.key)
+            {
+                let mut canonical = Vec::new();
+                id.write_canonical(&mut canonical);
+                if !ids.insert(canonical) {
+                    Path::Member(&path, bounds.key).report(problems, "duplicate_item", "stands in the list already");
+                }
+            }
+            if self.field.rules.unique_items {
+                let mut canonical = Vec::new();
+                item.write_canonical(&mut canonical);
+                if !seen.insert(canonical) {
+                    path.report(problems, "duplicate_item", "stands in the list already");
+                }
+            }
+        }
+    }
+}
+
+impl FieldRules {
+    /// Checks the members of an item that are there.
+    fn check_members(&self, members: &[(Cow<'_, str>, Json<'_>)], path: Path<'_>, problems: &mut Vec<Problem>) {
+        for rules in &self.members {
+            let Some((_, json)) = members.iter().find(|(key, _)| key == rules.field.wire) else { continue };
+            let path = Path::Member(&path, rules.field.wire);
+            // Types were checked where the item was read, or by its Rust type.
+            let mut known = Vec::new();
+            let value = Reader { problems: &mut known, now: Timestamp::default() }.value(rules.field, json, path);
+            if let Some(value) = value {
+                rules.check(&value, path, problems);
+            }
+        }
+    }
+}
+
+impl TextRules {
+    fn compile(field: &'static FieldDesc, rules: &'static Rules) -> Result<Self> {
+        let refuse = |what: String| Error::internal(format!("field `{}`: {what}", field.name));
+        let pattern = match rules.pattern {
+            None => None,
+            Some(pattern) => {
+                // Alone first: `a)|(b` must not become whole through the group around it.
+                let whole = Regex::new(pattern).and_then(|_| Regex::new(&format!(r"\A(?:{pattern})\z")));
+                Some(whole.map_err(|e| refuse(format!("pattern does not compile: {e}")))?)
+            }
+        };
+        let format = match rules.format {
+            None => None,
+            Some(name) => Some(Format::from_name(name).ok_or_else(|| refuse(format!("unknown format `{name}`")))?),
+        };
+        Ok(Self { rules, bytes: None, pattern, format })
+    }
+
+    fn check(&self, text: &str, path: Path<'_>, problems: &mut Vec<Problem>) {
+        if holds_nul(text) {
+            path.report(problems, HOLDS_NUL.code, HOLDS_NUL.message);
+            return;
+        }
+        if let Some((code, message)) = self.length_flaw(text) {
+            path.report(problems, code, message);
+        } else if let Some(most) = self.bytes.filter(|most| text.len() > *most) {
+            let Flaw { code, message } = too_long(most);
+            path.report(problems, code, message);
+        }
+        if self.pattern.as_ref().is_some_and(|pattern| !pattern.is_match(text)) {
+            path.report(problems, "pattern", "does not have the required form");
+        }
+        if let Some(format) = self.format
+            && !format.accepts(text)
+        {
+            path.report(problems, "format", format.message());
+        }
+        if !self.rules.one_of.is_empty() && !self.rules.one_of.contains(&text) {
+            let flaw = not_one_of(self.rules.one_of);
+            path.report(problems, flaw.code, flaw.message);
+        }
+    }
+
+    fn length_flaw(&self, text: &str) -> Option<(&'static str, String)> {
+        let (min, max) = self.rules.length;
+        if min.is_none() && max.is_none() {
+            return None;
+        }
+        let length = text.chars().count();
+        match (min, max) {
+            (Some(min), _) if length < min as usize => {
+                Some(("min_length", format!("must be at least {min} {}", if min == 1 { "character" } else { "characters" })))
+            }
+            (_, Some(max)) if length > max as usize => {
+                Some(("max_length", format!("must be at most {max} {}", if max == 1 { "character" } else { "characters" })))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn check_count(rules: &Rules, count: usize, path: Path<'_>, problems: &mut Vec<Problem>) {
+    let items = |n: u32| if n == 1 { "item" } else { "items" };
+    match rules.items {
+        (Some(min), _) if count < min as usize => {
+            path.report(problems, "min_items", format!("must have at least {min} {}", items(min)));
+        }
+        (_, Some(max)) if count > max as usize => {
+            path.report(problems, "max_items", format!("must have at most {max} {}", items(max)));
+        }
+        _ => {}
+    }
+}
+
+/// What to say when a value is outside its bounds.
+fn beyond<T: PartialOrd + Copy>(
+    value: T,
+    (min, max): (Option<Bound>, Option<Bound>),
+    bound: fn(Bound) -> T,
+    text: impl Fn(T) -> String,
+) -> Option<String> {
+    let below = min.is_some_and(|min| value < bound(min));
+    let above = max.is_some_and(|max| value > bound(max));
+    match (min, max) {
+        _ if !below && !above => None,
+        (Some(min), Some(max)) => Some(format!("must be between {} and {}", text(bound(min)), text(bound(max)))),
+        (Some(min), None) => Some(format!("must be at least {}", text(bound(min)))),
+        (None, Some(max)) => Some(format!("must be at most {}", text(bound(max)))),
+        (None, None) => None,
+    }
+}
+
+fn int_bound(bound: Bound) -> i64 {
+    match bound {
+        Bound::Int(n) => n,
+        Bound::Float(n) => n as i64,
+    }
+}
+
+fn float_bound(bound: Bound) -> f64 {
+    match bound {
+        Bound::Int(n) => n as f64,
+        Bound::Float(n) => n,
+    }
+}
+
+fn date_bound(bound: Bound) -> Timestamp {
+    Timestamp::from_millis(int_bound(bound))
+}
+
+fn holds_nul(text: &str) -> bool {
+    text.as_bytes().contains(&0)
+}
+
+/// Whether a string or key inside JSON text holds U+0000, which stands there as an escape.
+pub(super) fn json_holds_nul(text: &str) -> bool {
+    let mut rest = text;
+    while let Some(at) = rest.find('\\') {
+        let escape = &rest[at + 1..];
+        if escape.starts_with("u0000") {
+            return true;
+        }
+        // Skips the escaped character, which may be a backslash itself; it is one byte in JSON.
+        rest = escape.get(1..).unwrap_or("");
+    }
+    false
+}
+
+#[cfg(test)]
+#[path = "rules_tests.rs"]
+mod tests;

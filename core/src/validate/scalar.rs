@@ -1,0 +1,222 @@
+//! Single values from text and from JSON leaves.
+
+use std::borrow::Cow;
+
+use super::tree::{Json, is_number};
+use crate::entity::EntityDesc;
+use crate::entity::{EnumDesc, FieldDesc, Flags, Kind, Rules};
+use crate::store::indexed::known_bytes;
+use crate::{Problem, Timestamp, Value};
+
+pub use linchpin_vocabulary::limit::MAX_INTEGER;
+
+/// What is wrong with a number, if no client can hold it.
+#[doc(hidden)]
+pub fn beyond(value: &Value) -> Option<Flaw> {
+    match value {
+        Value::Int(n) if !(-MAX_INTEGER..=MAX_INTEGER).contains(n) => Some(TOO_GREAT),
+        Value::Float(n) if !n.is_finite() => Some(NOT_FINITE),
+        _ => None,
+    }
+}
+
+/// What is wrong with a text that was computed, if the index of its field does not hold it.
+#[doc(hidden)]
+pub fn beyond_index(value: &Value, entity: &'static EntityDesc, field: usize) -> Option<Flaw> {
+    // Nearly all texts are short enough for any index, of at most 16 texts each.
+    let length = value.as_text().map(str::len).filter(|length| *length > 128)?;
+    let most = known_bytes(entity).get(field).copied().flatten()?;
+    (length > most).then(|| too_long(most))
+}
+
+/// Why a value is not one of its field's type; it becomes a [`Problem`] where the value stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flaw {
+    /// A stable code, such as `type` or `format`.
+    pub code: &'static str,
+    /// A sentence for people. It never holds the value.
+    pub message: Cow<'static, str>,
+}
+
+impl Flaw {
+    pub(super) const fn new(code: &'static str, message: &'static str) -> Self {
+        Self { code, message: Cow::Borrowed(message) }
+    }
+
+    /// The problem at a path, such as `query:score[gt]` or `path:slug`.
+    pub fn at(self, path: impl Into<String>) -> Problem {
+        Problem::new(path, self.code, self.message)
+    }
+}
+
+/// Reads a value from the query or from a path segment.
+///
+/// Integers are `-?\d+`, numbers have JSON's syntax, booleans are `true` and `false`, dates RFC 3339, enums their variants.
+/// Empty text is a value for strings only. An integer primary key is read in its canonical form only. For a string array
+/// the text is one element (`$has`).
+///
+/// # Errors
+/// `type`, `range`, `format` or `enum`; `not_allowed` for fields of json and items.
+///
+/// ```
+/// # use linchpin::{Value, entity::{FieldDesc, Kind}, validate::parse_scalar};
+/// const SCORE: FieldDesc = FieldDesc::new("score", "score", "score", Kind::Integer, true);
+/// assert_eq!(parse_scalar(&SCORE, "-7"), Ok(Value::Int(-7)));
+/// assert_eq!(parse_scalar(&SCORE, "7.0").map_err(|flaw| flaw.code), Err("type"));
+/// ```
+pub fn parse_scalar(field: &FieldDesc, text: &str) -> Result<Value, Flaw> {
+    match field.kind {
+        Kind::String => plain_text(field.rules, text),
+        Kind::StringArray => plain_text(field.rules.each.unwrap_or(&Rules::NONE), text),
+        Kind::Boolean => match text {
+            "true" => Ok(Value::Bool(true)),
+            "false" => Ok(Value::Bool(false)),
+            _ => Err(NOT_BOOLEAN),
+        },
+        Kind::Integer if field.flags.has(Flags::PRIMARY) => parse_key(text),
+        Kind::Integer => {
+            let digits = text.strip_prefix('-').unwrap_or(text);
+            if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+                return Err(NOT_INTEGER);
+            }
+            integer(text)
+        }
+        Kind::Number if is_number(text) => number(text),
+        Kind::Number => Err(NOT_NUMBER),
+        Kind::Date => date(text),
+        Kind::Enum(desc) => variant(desc, text),
+        Kind::Json | Kind::Items(_) => Err(Flaw::new("not_allowed", "cannot be compared")),
+    }
+}
+
+/// A list in the form a list parameter travels: text as [`Value::Strings`], all else as a JSON array, dates as milliseconds.
+///
+/// Elements are of one scalar type; it is what [`Operand::One`](crate::filter::Operand::One) holds for `$in` and `$nin`.
+pub fn list_value(values: &[Value]) -> Value {
+    if let Some(texts) = values.iter().map(|v| v.as_text().map(str::to_owned)).collect::<Option<Vec<_>>>() {
+        return Value::Strings(texts);
+    }
+    let mut out = vec![b'['];
+    for (i, value) in values.iter().enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        match value {
+            Value::Date(date) => out.extend_from_slice(itoa::Buffer::new().format(date.millis()).as_bytes()),
+            value => crate::json::write_value(value.as_ref(), &mut out),
+        }
+    }
+    out.push(b']');
+    // All writers above produce UTF-8.
+    Value::Json(String::from_utf8(out).unwrap_or_default())
+}
+
+pub(super) const NOT_STRING: Flaw = Flaw::new("type", "must be a string");
+pub(super) const NOT_BOOLEAN: Flaw = Flaw::new("type", "must be true or false");
+pub(super) const NOT_INTEGER: Flaw = Flaw::new("type", "must be a whole number");
+pub(super) const NOT_NUMBER: Flaw = Flaw::new("type", "must be a number");
+pub(super) const NOT_DATE: Flaw = Flaw::new("format", "must be an RFC 3339 date-time such as 2026-01-02T03:04:05Z");
+pub(super) const NOT_LIST: Flaw = Flaw::new("type", "must be a list");
+pub(super) const NOT_OBJECT: Flaw = Flaw::new("type", "must be an object");
+pub(super) const HOLDS_NUL: Flaw = Flaw::new("format", "must not hold the character U+0000");
+pub(super) const IS_NULL: Flaw = Flaw::new("null_not_allowed", "must not be null");
+pub(super) const TOO_GREAT: Flaw = Flaw::new("range", "must be within ±9007199254740991");
+pub(super) const NOT_FINITE: Flaw = Flaw::new("range", "must be a finite number");
+
+/// A scalar from a JSON leaf. NUL in text is left to the rules, which see typed input as well.
+pub(super) fn from_json(field: &FieldDesc, json: &Json<'_>) -> Result<Value, Flaw> {
+    match (field.kind, json) {
+        (Kind::String, Json::Text(text)) => Ok(Value::Text(canonical(field.rules, text.clone().into_owned()))),
+        (Kind::Boolean, Json::Bool(b)) => Ok(Value::Bool(*b)),
+        // Ids are strings on the wire, whatever the key's type.
+        (Kind::Integer, Json::Text(text)) if field.flags.has(Flags::PRIMARY) => parse_key(text),
+        (Kind::Integer, Json::Number(literal)) if !field.flags.has(Flags::PRIMARY) => {
+            if literal.contains(['.', 'e', 'E']) {
+                Err(NOT_INTEGER)
+            } else {
+                integer(literal)
+            }
+        }
+        (Kind::Number, Json::Number(literal)) => number(literal),
+        (Kind::Date, Json::Text(text)) => date(text),
+        (Kind::Enum(desc), Json::Text(text)) => variant(desc, text),
+        (Kind::Integer, _) if field.flags.has(Flags::PRIMARY) => Err(NOT_STRING),
+        (Kind::Boolean, _) => Err(NOT_BOOLEAN),
+        (Kind::Integer, _) => Err(NOT_INTEGER),
+        (Kind::Number, _) => Err(NOT_NUMBER),
+        (Kind::Date, _) => Err(Flaw { code: "type", ..NOT_DATE }),
+        _ => Err(NOT_STRING),
+    }
+}
+
+/// Text without NUL, which one store cannot hold.
+fn plain_text(rules: &Rules, text: &str) -> Result<Value, Flaw> {
+    if text.as_bytes().contains(&0) { Err(HOLDS_NUL) } else { Ok(Value::Text(canonical(rules, text.to_owned()))) }
+}
+
+/// A text as it is stored and compared: a uuid is the same one in upper case, so it has one text.
+#[doc(hidden)]
+pub fn canonical(rules: &Rules, mut text: String) -> String {
+    if rules.format == Some("uuid") {
+        text.make_ascii_lowercase();
+    }
+    text
+}
+
+/// The same of any value of a field, as code gives it.
+#[doc(hidden)]
+pub fn canonical_value(field: &FieldDesc, value: Value) -> Value {
+    let rules = if matches!(field.kind, Kind::StringArray) { field.rules.each.unwrap_or(&Rules::NONE) } else { field.rules };
+    match value {
+        Value::Text(text) => Value::Text(canonical(rules, text)),
+        Value::Strings(texts) => Value::Strings(texts.into_iter().map(|text| canonical(rules, text)).collect()),
+        other => other,
+    }
+}
+
+fn parse_key(text: &str) -> Result<Value, Flaw> {
+    match text.parse::<i64>() {
+        Ok(key) if itoa::Buffer::new().format(key) == text => {
+            if (-MAX_INTEGER..=MAX_INTEGER).contains(&key) {
+                Ok(Value::Int(key))
+            } else {
+                Err(TOO_GREAT)
+            }
+        }
+        _ => Err(Flaw::new("format", "must be a whole number in its shortest decimal form, as a string")),
+    }
+}
+
+/// Digits with an optional minus.
+fn integer(digits: &str) -> Result<Value, Flaw> {
+    match digits.parse::<i64>() {
+        Ok(n) if (-MAX_INTEGER..=MAX_INTEGER).contains(&n) => Ok(Value::Int(n)),
+        _ => Err(TOO_GREAT),
+    }
+}
+
+/// A literal with JSON's syntax.
+fn number(literal: &str) -> Result<Value, Flaw> {
+    match literal.parse::<f64>() {
+        // Adding zero turns -0.0 into 0.0 and changes nothing else.
+        Ok(n) if n.is_finite() => Ok(Value::Float(n + 0.0)),
+        _ => Err(NOT_FINITE),
+    }
+}
+
+fn date(text: &str) -> Result<Value, Flaw> {
+    Timestamp::parse(text).map(Value::Date).map_err(|_| NOT_DATE)
+}
+
+fn variant(desc: &EnumDesc, text: &str) -> Result<Value, Flaw> {
+    if desc.variants.contains(&text) { Ok(Value::Text(text.to_owned())) } else { Err(not_one_of(desc.variants)) }
+}
+
+/// Of a text with more bytes than the index of its field holds.
+pub(super) fn too_long(most: usize) -> Flaw {
+    Flaw { code: "max_length", message: format!("must be at most {most} bytes in UTF-8, as an index holds it").into() }
+}
+
+pub(super) fn not_one_of(texts: &[&str]) -> Flaw {
+    Flaw { code: "enum", message: format!("must be one of {}", texts.join(", ")).into() }
+}
