@@ -111,7 +111,7 @@ mod tests {
     /// What the runtime offers is what the macros take, but for words that can be no name of an item.
     #[test]
     fn the_runtime_offers_what_there_is() {
-        let text = include_str!("../../runtime/src/__private/editor.rs");
+        let text = include_str!("../../core/src/__private/editor.rs");
         let words = |text: &str| {
             let lines = text.lines().map(str::trim).filter(|line| !line.starts_with("//"));
             let mut words: Vec<String> = lines.flat_map(str::split_whitespace).map(str::to_owned).collect();

@@ -164,8 +164,8 @@ fn expand(args: &Args, entity: &Path, mut function: ItemFn) -> TokenStream {
                 name: #text,
                 route: #method(&[#(#segments),*]),
                 policy: #policy,
-                handler: __serve,
-                contents: __contents,
+                handler: const { &(__serve as __lp::ExtraHandler) },
+                contents: const { &(__contents as __lp::ContentsOf) },
                 doc: #doc,
                 at: __lp::at(::core::file!(), ::core::line!()),
             })

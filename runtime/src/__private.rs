@@ -69,10 +69,9 @@ where
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __handler {
-    ($call:pat_param, $answer:expr) => {{
-        let handler: $crate::__private::Handler = |$call| $crate::__private::boxed(async move { $answer });
-        ::core::option::Option::Some(handler)
-    }};
+    ($call:pat_param, $answer:expr) => {
+        ::core::option::Option::Some(const { &((|$call| $crate::__private::boxed(async move { $answer })) as $crate::__private::Handler) })
+    };
 }
 /// The function on the memory store.
 #[cfg(feature = "server")]

@@ -66,12 +66,11 @@ fn expand(args: &PackageArgs, sound: bool, errors: &TokenStream) -> TokenStream 
     let hook = args.after_adapters.as_ref().map(|path| {
         // At the user's path: rustc says there what does not fit.
         let call = quote_spanned!(path.span()=> __lp::boxed(#path(adapters)));
-        quote!(__lp::Some(|adapters| #call))
+        quote!(__lp::Some(const { &((|adapters| #call) as __lp::AfterAdapters) }))
     });
-    let hook = crate::SERVER.then(|| hook.unwrap_or_else(|| quote!(__lp::None))).map(|hook| quote!(after_adapters: #hook));
+    let hook = hook.filter(|_| crate::SERVER).unwrap_or_else(|| quote!(__lp::None));
     let listed = args.entities.iter().filter(|_| sound && crate::SERVER).filter_map(listed);
-    let middleware = middleware::list(&args.middleware);
-    let middleware = crate::SERVER.then(|| quote!(middleware: #middleware,));
+    let middleware = if crate::SERVER { middleware::list(&args.middleware) } else { quote!(&[]) };
     quote! {{
         #errors
         use #krate::__private as __lp;
@@ -82,7 +81,7 @@ fn expand(args: &PackageArgs, sound: bool, errors: &TokenStream) -> TokenStream 
         #audits
         #(#known)*
         #(#listed)*
-        __lp::Package { name: #name, version: ::core::env!("CARGO_PKG_VERSION"), mount: #mount, entities: ENTITIES, dependencies: &[#(#dependencies),*], #middleware #hook }
+        __lp::Package { name: #name, version: ::core::env!("CARGO_PKG_VERSION"), mount: #mount, entities: ENTITIES, dependencies: &[#(#dependencies),*], middleware: #middleware, after_adapters: #hook }
     }}
 }
 
@@ -92,9 +91,9 @@ fn entity(args: &EntityArgs) -> TokenStream {
     // At the name listed: rustc says there that it belongs to another entity.
     let operations = operations.iter().map(|item| quote_spanned!(item.span()=> __lp::op::<#entity, _>(&#item)));
     let routes = routes.iter().map(|item| quote_spanned!(item.span()=> __lp::extra::<#entity, _>(&#item)));
-    let routes = crate::SERVER.then(|| quote!(routes: &[#(#routes),*]));
+    let routes = if crate::SERVER { quote!(&[#(#routes),*]) } else { quote!(&[]) };
     quote! {
-        __lp::EntityEntry { desc: <#entity as __lp::Entity>::DESC, operations: &[#(#operations),*], #routes }
+        __lp::EntityEntry { desc: <#entity as __lp::Entity>::DESC, operations: &[#(#operations),*], routes: #routes }
     }
 }
 

@@ -6,7 +6,6 @@ use crate::EntityEntry;
 use crate::store::{STORES, granted};
 use crate::{EntityGap, Error, Gap, Result, StartupError};
 
-
 /// Refuses entities that cannot run on the store, all at once.
 ///
 /// # Errors

@@ -5,7 +5,7 @@ use axum::extract::{FromRequestParts, Path};
 use axum::http::{Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use linchpin::entity::SourceLine;
-use linchpin::http::{Contents, ExtraRouteSpec, PolicyDesc, RequestId};
+use linchpin::http::{Contents, ExtraHandler, ExtraRouteSpec, PolicyDesc, RequestId};
 use linchpin::operation::{Method, RouteSpec, Seg};
 use linchpin::{Adapters, Code, Cx, Error};
 
@@ -18,20 +18,22 @@ pub const EXPORT: ExtraRouteSpec = ExtraRouteSpec {
     name: "export",
     route: RouteSpec { method: Method::Get, segments: &[Seg::Lit("export")] },
     policy: PolicyDesc::INHERIT,
-    handler: |request| {
-        Box::pin(async move {
-            let (mut parts, _) = request.into_parts();
-            let cx = Cx::from_request_parts(&mut parts, &()).await.unwrap();
-            let adapters = Adapters::from_request_parts(&mut parts, &()).await.unwrap();
-            let id = parts.extensions.get::<RequestId>().unwrap();
-            assert_eq!(cx.request_id(), id.as_str());
-            let user = cx.get_actor_id().unwrap_or_default().to_owned();
-            format!("{user} {}", adapters.table("blog_posts").is_some()).into_response()
-        })
-    },
-    contents: Contents::NONE,
+    handler: &EXPORTED,
+    contents: &Contents::NONE,
     doc: "",
     at: AT,
+};
+
+const EXPORTED: ExtraHandler = |request| {
+    Box::pin(async move {
+        let (mut parts, _) = request.into_parts();
+        let cx = Cx::from_request_parts(&mut parts, &()).await.unwrap();
+        let adapters = Adapters::from_request_parts(&mut parts, &()).await.unwrap();
+        let id = parts.extensions.get::<RequestId>().unwrap();
+        assert_eq!(cx.request_id(), id.as_str());
+        let user = cx.get_actor_id().unwrap_or_default().to_owned();
+        format!("{user} {}", adapters.table("blog_posts").is_some()).into_response()
+    })
 };
 
 /// `POST /posts/{slug}/fail/{why}`, for admins, with at most 8 bytes.
@@ -39,11 +41,13 @@ pub const FAIL: ExtraRouteSpec = ExtraRouteSpec {
     name: "fail",
     route: RouteSpec { method: Method::Post, segments: &[Seg::Param("slug"), Seg::Lit("fail"), Seg::Param("why")] },
     policy: PolicyDesc { roles: Some(&["admin"]), max_body: Some(8), ..PolicyDesc::INHERIT },
-    handler: |request| Box::pin(fail(request)),
-    contents: Contents::NONE,
+    handler: &FAILED,
+    contents: &Contents::NONE,
     doc: "",
     at: AT,
 };
+
+const FAILED: ExtraHandler = |request| Box::pin(fail(request));
 
 async fn fail(request: Request<Body>) -> Response {
     let (mut parts, body) = request.into_parts();

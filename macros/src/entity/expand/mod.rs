@@ -156,7 +156,8 @@ fn entity_impl(model: &EntityModel) -> TokenStream {
         quote!(#name: __lp::read::<#module::#name>(row)?)
     });
     let row = if model.fields.is_empty() { quote!(_) } else { quote!(row) };
-    let adapter = crate::SERVER.then(|| quote!(type Adapter = #adapter;));
+    let adapter = if crate::SERVER { quote!(#adapter) } else { quote!(()) };
+    let adapter = quote!(type Adapter = #adapter;);
     quote! {
         impl __lp::EntityParts for #ident {
             const DESC: &'static __lp::EntityDesc = &DESC;

@@ -189,7 +189,6 @@ impl Custom {
         let Self { entity, parameters, output, .. } = self;
         let mutable = (!parameters.is_empty()).then(|| quote!(mut));
         let functions = self.handlers.iter().map(|(store, path)| {
-            let method = format_ident!("{store}");
             // What does not fit is the function's fault, not the entity's.
             let made = match output {
                 Output::Nothing => quote!(made_nothing),
@@ -213,10 +212,10 @@ impl Custom {
             let answer = quote_spanned!(path.span()=> __lp::#made(#path(#first #(, #names)*).await));
             let answer = if parameters.is_empty() { answer } else { quote!({ #(#takes)* #answer }) };
             let call = quote_spanned!(path.span()=> call);
-            quote!(.#method(__lp::#on!(#mutable #call, #answer)))
+            quote!((#store, __lp::#on!(#mutable #call, #answer)))
         });
         let functions: Vec<TokenStream> = functions.collect();
-        if crate::SERVER { quote!(#(#functions)*) } else { TokenStream::new() }
+        if crate::SERVER && !functions.is_empty() { quote!(.handlers(&[#(#functions),*])) } else { TokenStream::new() }
     }
 }
 

@@ -46,7 +46,7 @@ fn model(input: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
         (Some(by), Some((index, ident))) if crate::SERVER => {
             let marker = expr::marker(scope, *index, &ident.to_token_stream());
             // At the user's path: rustc says there what does not fit.
-            Some(quote_spanned!(by.span()=> .chosen(|call| __lp::choose::<#marker, _>(call, #by))))
+            Some(quote_spanned!(by.span()=> .chosen(const { &((|call| __lp::choose::<#marker, _>(call, #by)) as __lp::Chooser) })))
         }
         _ => None,
     };
