@@ -71,7 +71,7 @@ pub(crate) fn list(list: &[Middleware]) -> TokenStream {
         Middleware::Function(path) => {
             let name = middleware.shown();
             let run = quote_spanned!(path.span()=> |call, next| __lp::boxed(#path(call, next)));
-            quote!(__lp::MiddlewareDesc::Function(#name, const { &(#run as __lp::MiddlewareFn) }))
+            quote!(__lp::MiddlewareDesc::Function(#name, const { &((#run) as __lp::MiddlewareFn) }))
         }
         Middleware::Named(name) => quote!(__lp::MiddlewareDesc::Named(#name)),
     });

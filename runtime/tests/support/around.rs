@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use linchpin::entity::EntityDesc;
-use linchpin::store::{Driver, Outbox, Patience, Plan, Reply, Rows, Statement, Store, Transaction};
+use linchpin::store::{Outbox, Patience, Plan, Reply, Rows, Statement, Store, Transaction};
 use linchpin::{BoxFuture, Result, Value};
 
 /// The observer between.
@@ -75,8 +75,8 @@ impl<W: Watch> Store for Around<W> {
         Box::pin(async move { Ok(self.watch.begun(self.store.begin_with(patience).await?)) })
     }
 
-    fn driver(&self) -> Driver {
-        self.store.driver()
+    fn native(&self) -> Option<Box<dyn std::any::Any + Send + Sync>> {
+        self.store.native()
     }
 
     fn outbox(&self) -> Option<&dyn Outbox> {
