@@ -259,8 +259,8 @@ static FEED: ExtraRouteSpec = ExtraRouteSpec {
     name: "feed",
     route: RouteSpec { method: Method::Put, segments: &[Seg::Param("slug")] },
     policy: PolicyDesc { auth: Some(AuthDesc::Named("partner")), ..PolicyDesc::INHERIT },
-    handler: |_| Box::pin(async { axum::response::IntoResponse::into_response(()) }),
-    contents: linchpin::http::Contents::NONE,
+    handler: const { &((|_| Box::pin(async { axum::response::IntoResponse::into_response(()) })) as linchpin::http::ExtraHandler) },
+    contents: &linchpin::http::Contents::NONE,
     doc: "Feeds.",
     at: SourceLine { file: file!(), line: line!() },
 };
