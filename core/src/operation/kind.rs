@@ -254,35 +254,19 @@ pub enum Answer {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::operation::ParamSpec;
-
-    #[derive(Debug)]
-    struct Code(Answer);
-
-    impl Kind for Code {
-        fn name(&self) -> &'static str {
-            "custom"
-        }
-
-        fn capability(&self) -> &'static str {
-            "custom.factory"
-        }
-
-        fn returns(&self) -> Answer {
-            self.0
-        }
-
-        fn plan(&'static self, _: &'static OpSpec, _: &crate::resource::Table) -> crate::Result<Box<dyn crate::resource::Executor>> {
-            Err(crate::Error::not_found())
-        }
-    }
+    use crate::operation::{Custom, OpSpec, ParamSpec, Shape, Subject};
 
     /// A permission over a function is never judged by what the function might do with records.
     #[test]
     fn functions_work_on_the_record_of_their_path_or_on_none() {
         static ID: [ParamSpec; 1] = [crate::__private::in_id("id", 0)];
-        static KINDS: [Code; 4] = [Code(Answer::Nothing), Code(Answer::Record), Code(Answer::RecordOrNull), Code(Answer::Page)];
+        static KINDS: [Custom; 5] = [
+            Custom::new(Shape::Nothing),
+            Custom::new(Shape::Record),
+            Custom::new(Shape::RecordOrNull),
+            Custom::new(Shape::Records),
+            Custom::new(Shape::Record).by_id(),
+        ];
         for kind in &KINDS {
             assert_eq!(OpSpec::new("f", kind).subject(), Subject::Foreign, "{kind:?}");
             assert_eq!(OpSpec::new("f", kind).params(&ID).subject(), Subject::Record, "{kind:?}");
