@@ -4,8 +4,10 @@
 //! ([`Store::prepare`]) and runs it per call with typed arguments, pushing rows into a [`Rows`] collector. Nothing above
 //! this module knows which store ran.
 
+mod assign;
 mod capabilities;
 pub mod indexed;
+mod items;
 pub mod layout;
 mod outbox;
 mod plan;
@@ -19,6 +21,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+pub use assign::{assign, fixed};
 pub use capabilities::{STORES, granted};
 pub use outbox::Outbox;
 pub use plan::{After, Assign, AssignValue, Compute, Figure, Function, Group, Order, Pick, Plan, Truncate, aggregate_kinds};

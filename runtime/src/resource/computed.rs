@@ -13,7 +13,7 @@ use super::write::Turns;
 use crate::entity::EntityDesc;
 use crate::filter::eval::compare;
 use crate::filter::{Filter, Op, Operand, Source};
-use crate::store::memory::assign;
+use crate::store::assign;
 use crate::store::{Assign, AssignValue, Plan, Reply, Row, Rows, Statement, layout};
 use crate::validate::{beyond, beyond_index, list_value};
 use crate::{Code, Cx, Error, Result, Value, ValueRef};

@@ -389,15 +389,6 @@ fn none(entity: &EntityDesc) -> Error {
     Error::internal(format!("the store of `{}` takes no statements", entity.name))
 }
 
-/// Whether a failure may pass: nobody answered, or nobody was free to.
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
-pub(crate) fn is_passing(error: &sqlx::Error) -> bool {
-    matches!(
-        error,
-        sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::WorkerCrashed
-    )
-}
-
 #[cfg(all(test, any(feature = "sqlite", feature = "postgres")))]
 mod tests {
     use super::{named, parameters};

@@ -1,0 +1,75 @@
+//! Lists of items: JSON text, changed item by item.
+
+use std::borrow::Cow;
+
+use crate::validate::Json;
+use crate::{Error, Result, Value};
+
+/// The list with one more item at its end.
+pub fn add(list: &Value, item: &Value) -> Result<Value> {
+    changed(list, |items| {
+        items.push(read(item)?);
+        Ok(())
+    })
+}
+
+/// The list without the item whose member has this value.
+pub fn remove(list: &Value, key: &str, id: &Value) -> Result<Value> {
+    changed(list, |items| {
+        items.retain(|item| !is(item, key, id));
+        Ok(())
+    })
+}
+
+/// The list with members of one item replaced.
+pub fn change(list: &Value, key: &str, id: &Value, members: &[(&str, Value)]) -> Result<Value> {
+    changed(list, |items| {
+        for item in items.iter_mut().filter(|item| is(item, key, id)) {
+            let Json::Object(of) = item else { continue };
+            for (name, value) in members {
+                let value = read(value)?;
+                match of.iter_mut().find(|(key, _)| key == name) {
+                    Some(member) => member.1 = value,
+                    None => of.push((Cow::Owned((*name).to_owned()), value)),
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Reads a list, changes it and writes it again; null is the empty list.
+fn changed<'a>(list: &'a Value, change: impl FnOnce(&mut Vec<Json<'a>>) -> Result<()>) -> Result<Value> {
+    let mut items = match list {
+        Value::Null => Vec::new(),
+        list => match read(list)? {
+            Json::Array(items) => items,
+            _ => return Err(Error::internal("only lists hold items")),
+        },
+    };
+    change(&mut items)?;
+    let mut out = Vec::with_capacity(128);
+    if !Json::Array(items).write_canonical(&mut out) {
+        return Err(Error::internal("an item holds a number that cannot be written"));
+    }
+    String::from_utf8(out).map(Value::Json).map_err(Error::internal)
+}
+
+fn read(value: &Value) -> Result<Json<'_>> {
+    match value {
+        Value::Json(text) => Json::parse(text.as_bytes()),
+        _ => Err(Error::internal("items are JSON")),
+    }
+}
+
+fn is(item: &Json<'_>, key: &str, id: &Value) -> bool {
+    let Json::Object(members) = item else { return false };
+    members.iter().any(|(name, value)| {
+        name == key
+            && match (value, id) {
+                (Json::Text(text), Value::Text(id)) => text == id,
+                (Json::Number(number), Value::Int(id)) => number.parse::<i64>() == Ok(*id),
+                _ => false,
+            }
+    })
+}

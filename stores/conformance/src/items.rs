@@ -1,0 +1,120 @@
+//! Lists of items: random changes of one record's list run on a store and on the memory store.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+use super::{META, THING, execute};
+use linchpin_core::Value;
+use linchpin_core::filter::{Filter, Op, Operand, Source};
+use linchpin_core::store::{Assign, AssignValue, Plan, Store};
+use linchpin_memory::Memory;
+
+#[derive(Clone, Debug)]
+enum Change {
+    /// Appends, if no item has the id, and perhaps under a bound.
+    Add(Value, String, Option<i64>),
+    /// If there are more than a bound.
+    Remove(Value, Option<i64>),
+    /// Of an item that must be there.
+    Patch(Value, Vec<(&'static str, String)>),
+    Clear,
+}
+
+fn any_id() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        3 => proptest::sample::select(vec!["a", "b", "ß", "$x", "'", "1"]).prop_map(|t| Value::Text(t.to_owned())),
+        1 => (0_i64..3).prop_map(Value::Int),
+    ]
+}
+
+fn any_member() -> impl Strategy<Value = String> {
+    const POOL: &[&str] = &["null", "true", "0.1", "1e300", "9007199254740991", "\"é'\\\"\"", "[1,{\"x\":null}]", "{\"b\":1}", "\"\""];
+    proptest::sample::select(POOL).prop_map(str::to_owned)
+}
+
+fn any_change() -> impl Strategy<Value = Change> {
+    prop_oneof![
+        4 => (any_id(), any_member(), proptest::option::of(0_i64..4)).prop_map(|(id, note, bound)| Change::Add(id, note, bound)),
+        2 => (any_id(), proptest::option::of(0_i64..4)).prop_map(|(id, bound)| Change::Remove(id, bound)),
+        3 => (any_id(), proptest::sample::subsequence(vec!["note", "rank"], 1..3), any_member(), any_member())
+            .prop_map(|(id, names, a, b)| Change::Patch(id, names.into_iter().zip([a, b]).collect())),
+        1 => Just(Change::Clear),
+    ]
+}
+
+fn plan(change: &Change) -> (Plan, Vec<Value>) {
+    let arg = |index| Source::Arg { index, nullable: false };
+    let item = |held| Filter::Item { field: META, key: "id", value: arg(1), held };
+    let mut args = vec![Value::Text("k1".to_owned())];
+    let (guard, value) = match change {
+        Change::Add(id, note, bound) => {
+            let mut text = Vec::new();
+            linchpin_core::json::write_object(vec![("id", id.clone()), ("note", Value::Json(note.clone()))], &mut text);
+            args.extend([id.clone(), Value::Json(String::from_utf8(text).unwrap_or_default())]);
+            let within = bound.map(|n| Filter::cond(META, Op::Shorter, Operand::One(Source::Value(Value::Int(n)))));
+            (item(false).and(within.unwrap_or(Filter::TRUE)), AssignValue::AddItem(arg(2)))
+        }
+        Change::Remove(id, bound) => {
+            args.push(id.clone());
+            let within = bound.map(|n| Filter::cond(META, Op::Longer, Operand::One(Source::Value(Value::Int(n)))));
+            (item(true).and(within.unwrap_or(Filter::TRUE)), AssignValue::RemoveItem { key: "id", id: arg(1) })
+        }
+        Change::Patch(id, members) => {
+            args.push(id.clone());
+            args.extend(members.iter().map(|(_, text)| Value::Json(text.clone())));
+            let members = members.iter().enumerate().map(|(i, (name, _))| (*name, arg(2 + i))).collect();
+            (item(true), AssignValue::ChangeItem { key: "id", id: arg(1), members })
+        }
+        Change::Clear => {
+            args.push(Value::Null);
+            (Filter::TRUE, AssignValue::Set(Source::Arg { index: 1, nullable: true }))
+        }
+    };
+    (Plan::Update { filter: Filter::eq_arg(0, 0).and(guard), set: vec![Assign { field: META, value }], pick: None }, args)
+}
+
+/// Runs random sequences on fresh stores and on the memory store.
+///
+/// # Panics
+/// When the store and the model differ.
+pub fn items_agree_with_memory<T>(sequences: u32, make: impl Fn() -> (Arc<dyn Store>, T)) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let config = Config { cases: sequences, failure_persistence: None, ..Config::default() };
+    let outcome = TestRunner::new(config).run(&proptest::collection::vec(any_change(), 1..25), |changes| {
+        let (store, _kept) = make();
+        let outcome = runtime.block_on(run(&*store, &changes));
+        runtime.block_on(store.close());
+        outcome
+    });
+    if let Err(difference) = outcome {
+        panic!("{difference}");
+    }
+}
+
+async fn run(store: &dyn Store, changes: &[Change]) -> Result<(), TestCaseError> {
+    let model = Memory::new();
+    store.install(&[&THING]).await.map_err(|e| TestCaseError::fail(format!("install: {e:?}")))?;
+    let mut record = vec![Value::Null; THING.fields.len()];
+    record[0] = Value::Text("k1".to_owned());
+    record[7] = Value::Text("draft".to_owned());
+    for store in [&model as &dyn Store, store] {
+        execute(store, Plan::Insert, record.clone()).await.map_err(TestCaseError::fail)?;
+    }
+    for change in changes {
+        let (plan, args) = plan(change);
+        let expected = execute(&model, plan.clone(), args.clone()).await;
+        prop_assert_eq!(parsed(execute(store, plan, args).await), parsed(expected), "{:?}", change);
+    }
+    Ok(())
+}
+
+/// Lists as trees: stores may write them with spaces or members in another order.
+fn parsed(answer: Result<Vec<Vec<Value>>, String>) -> Result<Vec<serde_json::Value>, String> {
+    let lists = answer?.into_iter().map(|record| match &record[META] {
+        Value::Json(text) => serde_json::from_str(text).map_err(|e| e.to_string()),
+        _ => Ok(serde_json::Value::Null),
+    });
+    lists.collect()
+}

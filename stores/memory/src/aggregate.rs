@@ -1,0 +1,112 @@
+//! Numbers over records, in the plainest way.
+
+use std::collections::BTreeMap;
+
+use super::table::Key;
+use linchpin_core::entity::EntityDesc;
+use linchpin_core::filter::eval::{compare, matches};
+use linchpin_core::store::{Compute, Function, Group};
+use linchpin_core::{Error, Problem, Result, Value};
+
+/// A sum that a whole number does not hold.
+fn beyond() -> Error {
+    Error::invalid(Problem::new("", "range", "a sum is beyond the range of whole numbers"))
+}
+
+/// The groups of some records, in the order of their keys.
+pub(super) struct Groups<'a> {
+    by: &'a [Group],
+    compute: &'a [Compute],
+    args: &'a [Value],
+    found: BTreeMap<Vec<Key>, Vec<Sum>>,
+}
+
+impl<'a> Groups<'a> {
+    pub(super) fn new(groups: &'a [Group], compute: &'a [Compute], args: &'a [Value]) -> Self {
+        let mut found = BTreeMap::new();
+        if groups.is_empty() {
+            found.insert(Vec::new(), vec![Sum::default(); compute.len()]);
+        }
+        Self { by: groups, compute, args, found }
+    }
+
+    /// Counts a record in.
+    pub(super) fn add(&mut self, record: &[Value]) {
+        let key = |group: &Group| match (&record[group.field], group.truncate) {
+            (Value::Date(at), Some(to)) => Value::Date(at.truncated(to)),
+            (value, _) => value.clone(),
+        };
+        let keys = self.by.iter().map(|group| Key(key(group))).collect();
+        let sums = self.found.entry(keys).or_insert_with(|| vec![Sum::default(); self.compute.len()]);
+        for (compute, sum) in self.compute.iter().zip(sums) {
+            if matches(&compute.filter, record, self.args) {
+                match compute.function {
+                    Function::Count => sum.count += 1,
+                    _ => sum.add(&record[compute.field]),
+                }
+            }
+        }
+    }
+
+    /// The rows: keys, then what was computed.
+    pub(super) fn rows(self, entity: &EntityDesc) -> impl Iterator<Item = Result<Vec<Value>>> {
+        let compute = self.compute;
+        let whole = |c: &Compute| matches!(c.kind(entity), linchpin_core::entity::Kind::Integer);
+        let wholes: Vec<bool> = compute.iter().map(whole).collect();
+        self.found.into_iter().map(move |(keys, sums)| {
+            let computed = compute.iter().zip(&wholes).zip(sums).map(|((compute, whole), sum)| sum.value(compute.function, *whole));
+            keys.into_iter().map(|Key(value)| Ok(value)).chain(computed).collect()
+        })
+    }
+}
+
+/// Everything that can be asked of some values.
+#[derive(Clone, Default)]
+struct Sum {
+    count: i64,
+    whole: i128,
+    /// Doubles, with what their sum lost.
+    double: f64,
+    lost: f64,
+    least: Option<Value>,
+    greatest: Option<Value>,
+}
+
+impl Sum {
+    fn add(&mut self, value: &Value) {
+        if value.is_null() {
+            return;
+        }
+        self.count += 1;
+        match value {
+            Value::Int(n) => self.whole += i128::from(*n),
+            Value::Float(f) => {
+                // As Neumaier: the order of values does not matter much.
+                let sum = self.double + f;
+                self.lost += if self.double.abs() >= f.abs() { (self.double - sum) + f } else { (f - sum) + self.double };
+                self.double = sum;
+            }
+            _ => {}
+        }
+        let against = |other: &Option<Value>| other.as_ref().map(|other| compare(value.as_ref(), other.as_ref()));
+        if against(&self.least).is_none_or(std::cmp::Ordering::is_lt) {
+            self.least = Some(value.clone());
+        }
+        if against(&self.greatest).is_none_or(std::cmp::Ordering::is_gt) {
+            self.greatest = Some(value.clone());
+        }
+    }
+
+    fn value(self, function: Function, whole: bool) -> Result<Value> {
+        let double = self.double + self.lost;
+        Ok(match function {
+            Function::Count => Value::Int(self.count),
+            Function::Sum if whole => Value::Int(i64::try_from(self.whole).map_err(|_| beyond())?),
+            Function::Sum => Value::Float(double),
+            Function::Avg if self.count == 0 => Value::Null,
+            Function::Avg => Value::Float((self.whole as f64 + double) / self.count as f64),
+            Function::Min => self.least.unwrap_or_default(),
+            Function::Max => self.greatest.unwrap_or_default(),
+        })
+    }
+}

@@ -1,0 +1,187 @@
+//! The in-memory store: the model of all others.
+//!
+//! It says what each [`Plan`](linchpin_core::store::Plan) means, in the plainest way, and shares no code with the translators of other
+//! stores. One lock per table makes every statement atomic. Nothing survives the process.
+
+mod aggregate;
+mod others;
+mod outbox;
+mod table;
+mod transaction;
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::RwLock;
+
+use self::others::Held;
+use self::table::Table;
+use linchpin_core::entity::EntityDesc;
+use linchpin_core::store::{Outbox, Plan, Reply, Rows, Statement, Store, Transaction, granted};
+use linchpin_core::{Error, Result, Value};
+
+/// Records in ordered maps, one per entity.
+///
+/// For tests, prototypes and caches. Every call answers at once.
+#[derive(Debug, Default)]
+pub struct Memory {
+    tables: RwLock<HashMap<&'static str, Arc<Table>>>,
+    outbox: Arc<outbox::Queue>,
+    closed: AtomicBool,
+    /// Held by a transaction against all others.
+    gate: Arc<tokio::sync::RwLock<()>>,
+}
+
+impl Memory {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) { Err(Error::unavailable("the store is closed")) } else { Ok(()) }
+    }
+
+    /// The table of an entity, made on first use.
+    fn table(&self, entity: &'static EntityDesc) -> Arc<Table> {
+        if let Some(table) = self.tables.read().get(entity.storage_name) {
+            return Arc::clone(table);
+        }
+        let mut tables = self.tables.write();
+        Arc::clone(tables.entry(entity.storage_name).or_insert_with(|| Arc::new(Table::new(entity, Arc::clone(&self.outbox)))))
+    }
+
+    fn answer(statement: &Statement, args: Vec<Value>, mut rows: Rows) -> Result<Rows> {
+        let Native { table, others } = native_of(statement)?;
+        let own = table.entity().storage_name;
+        let (before, after) = others.split_at(others.partition_point(|other| other.entity().storage_name < own));
+        let mut held: Vec<Held<'_>> = before.iter().map(Held::of).collect();
+        if statement.plan.reads() {
+            let data = table.read();
+            held.extend(after.iter().map(Held::of));
+            let view = (&*data, &held[..]);
+            match &statement.plan {
+                Plan::Select { filter, order, after, limit } => {
+                    table.select(view, filter, order, after.as_ref(), limit.as_ref(), &args, &mut rows)?;
+                }
+                Plan::Related { filter, field, values, order, limit } => {
+                    table.related(view, filter, (*field, *values), order, limit.as_ref(), &args, &mut rows)?;
+                }
+                // A transaction is alone with the store.
+                Plan::Exists { filter } | Plan::Hold { filter } => table.exists(view, filter, &args, &mut rows),
+                Plan::Lock { filter, pick } => table.those(view, filter, pick.as_ref(), &args, &mut rows),
+                Plan::Aggregate { filter, groups, by_value, compute, limit } => {
+                    table.aggregate(view, filter, (groups, by_value), compute, *limit, &args, &mut rows)?;
+                }
+                // It is not prepared.
+                Plan::Chosen { .. } => {}
+                Plan::Insert | Plan::Update { .. } | Plan::Delete { .. } | Plan::Upsert { .. } => {}
+            }
+            return Ok(rows);
+        }
+        let mut data = table.write();
+        held.extend(after.iter().map(Held::of));
+        let change = (&mut *data, &held[..]);
+        match &statement.plan {
+            Plan::Insert => table.insert(change.0, args, &mut rows)?,
+            Plan::Update { filter, set, pick } => table.update(change, (filter, pick.as_ref()), set, &args, &mut rows)?,
+            Plan::Delete { filter, pick } => table.delete(change, filter, pick.as_ref(), &args, &mut rows),
+            Plan::Upsert { keys, guard, set } => table.upsert(change, keys, (guard, set), &args, &mut rows)?,
+            Plan::Select { .. }
+            | Plan::Related { .. }
+            | Plan::Chosen { .. }
+            | Plan::Exists { .. }
+            | Plan::Hold { .. }
+            | Plan::Lock { .. }
+            | Plan::Aggregate { .. } => {}
+        }
+        Ok(rows)
+    }
+}
+
+/// A statement's table, and those that its conditions look at, by their names.
+struct Native {
+    table: Arc<Table>,
+    others: Box<[Arc<Table>]>,
+}
+
+/// The tables of a statement that this store has prepared.
+fn native_of(statement: &Statement) -> Result<&Native> {
+    statement.native.downcast_ref().ok_or_else(|| Error::internal("the statement was prepared by another store"))
+}
+
+impl Store for Memory {
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+
+    fn alone(&self) -> bool {
+        true
+    }
+
+    fn may_take_long(&self, _: &Statement) -> bool {
+        false
+    }
+
+    fn computes(&self, _: bool) -> bool {
+        false
+    }
+
+    fn supports(&self, capability: &str) -> bool {
+        granted("memory", capability)
+    }
+
+    fn prepare(&self, entity: &'static EntityDesc, plan: Plan) -> Result<Arc<Statement>> {
+        if matches!(plan, Plan::Chosen { .. }) {
+            return Err(Error::internal("the memory store takes no SQL"));
+        }
+        let others = others::looked_at(entity, &plan).into_iter().map(|other| self.table(other)).collect();
+        let native = Native { table: self.table(entity), others };
+        Ok(Arc::new(Statement { entity, plan, native: Box::new(native) }))
+    }
+
+    fn run<'a>(&'a self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
+        if let Ok(_open) = self.gate.try_read() {
+            return Reply::Ready(self.open().and_then(|()| Self::answer(statement, args, rows)));
+        }
+        Reply::Later(Box::pin(async move {
+            let _open = self.gate.read().await;
+            self.open().and_then(|()| Self::answer(statement, args, rows))
+        }))
+    }
+
+    fn begin(&self) -> linchpin_core::BoxFuture<'_, Result<Box<dyn Transaction>>> {
+        Box::pin(async move {
+            let alone = Arc::clone(&self.gate).write_owned().await;
+            self.open()?;
+            Ok(Box::new(transaction::Alone::new(alone, Arc::clone(&self.outbox))) as Box<dyn Transaction>)
+        })
+    }
+
+    fn outbox(&self) -> Option<&dyn Outbox> {
+        Some(&*self.outbox)
+    }
+
+    fn install<'a>(&'a self, entities: &'a [&'static EntityDesc]) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>> {
+        Box::pin(async move {
+            for entity in entities {
+                self.table(entity);
+            }
+            Ok(())
+        })
+    }
+
+    fn ready(&self) -> Pin<Box<dyn Future<Output = Result<()>> + Send + '_>> {
+        Box::pin(async { self.open() })
+    }
+
+    fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async { self.closed.store(true, Ordering::Release) })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,79 @@
+//! Conditions on records of other tables, as a statement sees them while it holds all of those tables.
+
+use std::sync::Arc;
+
+use parking_lot::RwLockReadGuard;
+
+use super::table::{Data, Key, Record, Table};
+use linchpin_core::entity::EntityDesc;
+use linchpin_core::filter::eval::{self, Others, compare};
+use linchpin_core::filter::{Filter, Linked};
+use linchpin_core::store::Plan;
+use linchpin_core::{Value, ValueRef};
+
+/// Another table that nobody changes meanwhile.
+pub(super) struct Held<'a> {
+    entity: &'static EntityDesc,
+    data: RwLockReadGuard<'a, Data>,
+}
+
+impl<'a> Held<'a> {
+    pub(super) fn of(table: &'a Arc<Table>) -> Self {
+        Self { entity: table.entity(), data: table.read() }
+    }
+}
+
+/// What conditions can look at.
+pub(super) struct Sight<'a> {
+    /// Whose the statement's own records are.
+    pub(super) own: &'static EntityDesc,
+    pub(super) data: &'a Data,
+    pub(super) others: &'a [Held<'a>],
+}
+
+impl Sight<'_> {
+    pub(super) fn matches(&self, filter: &Filter, record: &Record, args: &[Value]) -> bool {
+        eval::matches_among(filter, &record[..], args, self)
+    }
+
+    fn data(&self, of: &EntityDesc) -> Option<&Data> {
+        if of.storage_name == self.own.storage_name {
+            return Some(self.data);
+        }
+        self.others.iter().find(|held| held.entity.storage_name == of.storage_name).map(|held| &*held.data)
+    }
+}
+
+impl Others for Sight<'_> {
+    fn any(&self, linked: &Linked, value: ValueRef<'_>, args: &[Value]) -> bool {
+        let Some(data) = self.data(linked.of) else { return false };
+        let holds = |record: &Record| self.matches(&linked.filter, record, args);
+        if linked.at == linked.of.primary {
+            return data.records.get(&Key(value.to_owned())).is_some_and(holds);
+        }
+        data.records.values().any(|record| compare(record[linked.at].as_ref(), value).is_eq() && holds(record))
+    }
+}
+
+/// The other entities whose records the conditions of a plan look at, by the names of their tables: whoever holds several tables takes
+/// them in this order, so that nobody waits for somebody who waits for him.
+pub(super) fn looked_at(entity: &EntityDesc, plan: &Plan) -> Vec<&'static EntityDesc> {
+    fn note(filter: &Filter, found: &mut Vec<&'static EntityDesc>) {
+        match filter {
+            Filter::All(list) | Filter::Any(list) => list.iter().for_each(|f| note(f, found)),
+            Filter::Linked(linked) => {
+                found.push(linked.of);
+                note(&linked.filter, found);
+            }
+            Filter::Cond { .. } | Filter::Item { .. } | Filter::Given(_) => {}
+        }
+    }
+    let mut found = Vec::new();
+    if let Some(filter) = plan.filter() {
+        note(filter, &mut found);
+    }
+    found.retain(|other| other.storage_name != entity.storage_name);
+    found.sort_by_key(|other| other.storage_name);
+    found.dedup_by_key(|other| other.storage_name);
+    found
+}

@@ -1,0 +1,160 @@
+//! One table in memory.
+
+mod read;
+mod write;
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use super::others::Held;
+use super::outbox::Queue;
+use linchpin_core::entity::{EntityDesc, Kind, UniqueDesc};
+use linchpin_core::filter::eval::compare;
+pub(super) use linchpin_core::store::fixed;
+use linchpin_core::store::layout;
+use linchpin_core::validate::MAX_INTEGER;
+use linchpin_core::{Error, Result, Value};
+
+pub(super) type Record = Arc<[Value]>;
+
+/// The records of a table and of others, for a statement that reads.
+pub(super) type View<'a> = (&'a Data, &'a [Held<'a>]);
+
+/// The same, for one that changes those of the table.
+pub(super) type Change<'a> = (&'a mut Data, &'a [Held<'a>]);
+
+/// A value with the order of sorts.
+#[derive(Clone, Debug)]
+pub(super) struct Key(pub(super) Value);
+
+impl Ord for Key {
+    fn cmp(&self, other: &Self) -> Ordering {
+        compare(self.0.as_ref(), other.0.as_ref())
+    }
+}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Key {}
+
+/// The records of one entity behind one lock.
+#[derive(Debug)]
+pub(super) struct Table {
+    entity: &'static EntityDesc,
+    data: RwLock<Data>,
+    /// Written under the lock of the data, so that events stand in the order of changes.
+    outbox: Arc<Queue>,
+}
+
+/// The contents of a table at some moment.
+pub(super) struct Saved(Data);
+
+/// The records of a table.
+#[derive(Clone, Debug)]
+pub(super) struct Data {
+    pub(super) records: BTreeMap<Key, Record>,
+    /// Per declared unique: its values to the key of the record that holds them.
+    uniques: Vec<BTreeMap<Box<[Key]>, Key>>,
+}
+
+impl Table {
+    pub(super) fn new(entity: &'static EntityDesc, outbox: Arc<Queue>) -> Self {
+        let uniques = entity.uniques.iter().map(|_| BTreeMap::new()).collect();
+        Self { entity, data: RwLock::new(Data { records: BTreeMap::new(), uniques }), outbox }
+    }
+
+    /// The contents as they are; records are shared, not copied.
+    pub(super) fn save(&self) -> Saved {
+        Saved(self.data.read().clone())
+    }
+
+    /// Puts contents back.
+    pub(super) fn restore(&self, saved: Saved) {
+        *self.data.write() = saved.0;
+    }
+
+    pub(super) fn entity(&self) -> &'static EntityDesc {
+        self.entity
+    }
+
+    pub(super) fn read(&self) -> RwLockReadGuard<'_, Data> {
+        self.data.read()
+    }
+
+    pub(super) fn write(&self) -> RwLockWriteGuard<'_, Data> {
+        self.data.write()
+    }
+
+    fn next_key(&self, data: &Data) -> Result<Value> {
+        if !matches!(self.entity.primary_field().kind, Kind::Integer) {
+            return Err(Error::internal("a record without a key"));
+        }
+        let last = match data.records.last_key_value() {
+            Some((Key(Value::Int(last)), _)) => (*last).max(0),
+            _ => 0,
+        };
+        if last < MAX_INTEGER { Ok(Value::Int(last + 1)) } else { Err(Error::internal("all integer keys are taken")) }
+    }
+
+    fn check_free(&self, data: &Data, record: &Record) -> Result<()> {
+        let wire = |field: usize| self.entity.fields[field].wire;
+        if data.records.contains_key(&self.key(record)) {
+            return Err(Error::unique([wire(self.entity.primary)]));
+        }
+        for (unique, taken) in self.entity.uniques.iter().zip(&data.uniques) {
+            if self.unique_key(unique, record).is_some_and(|key| taken.contains_key(&key)) {
+                return Err(Error::unique(unique.fields.iter().map(|f| wire(*f))));
+            }
+        }
+        Ok(())
+    }
+
+    fn link(&self, data: &mut Data, record: &Record) {
+        for (unique, taken) in self.entity.uniques.iter().zip(&mut data.uniques) {
+            if let Some(key) = self.unique_key(unique, record) {
+                taken.insert(key, self.key(record));
+            }
+        }
+        data.records.insert(self.key(record), Arc::clone(record));
+    }
+
+    fn unlink(&self, data: &mut Data, record: &Record) {
+        for (unique, taken) in self.entity.uniques.iter().zip(&mut data.uniques) {
+            if let Some(key) = self.unique_key(unique, record) {
+                taken.remove(&key);
+            }
+        }
+        data.records.remove(&self.key(record));
+    }
+
+    /// What no other record may have; `None` when one of the values is null, since null never collides.
+    ///
+    /// Deleted records collide with none. Where there are tenants, the tenant is part of it (no tenant is one as well),
+    /// unless the unique is across tenants.
+    fn unique_key(&self, unique: &UniqueDesc, record: &Record) -> Option<Box<[Key]>> {
+        let live = layout::record_is_live(self.entity, record);
+        if !live || unique.fields.iter().any(|f| record[*f].is_null()) {
+            return None;
+        }
+        let tenant = self.entity.tenant.filter(|_| !unique.global).map(|tenant| tenant.field);
+        let own = unique.fields.iter().copied().filter(|f| Some(*f) != tenant);
+        Some(tenant.into_iter().chain(own).map(|f| Key(record[f].clone())).collect())
+    }
+
+    fn key(&self, record: &Record) -> Key {
+        Key(record[self.entity.primary].clone())
+    }
+}

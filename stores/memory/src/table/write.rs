@@ -1,0 +1,119 @@
+//! How statements change the records of a table: all of what one writes, or nothing.
+
+use super::{Change, Data, Record, Table};
+use linchpin_core::filter::Filter;
+use linchpin_core::filter::eval::compare;
+use linchpin_core::store::assign;
+use linchpin_core::store::{Assign, Pick, Rows};
+use linchpin_core::{Error, Result, Value};
+
+impl Table {
+    /// Adds a record. When the store chose the key, the record goes into `rows`, since the caller does not know it.
+    pub(crate) fn insert(&self, data: &mut Data, mut values: Vec<Value>, rows: &mut Rows) -> Result<()> {
+        if values.len() != self.entity.fields.len() {
+            return Err(Error::internal("an insert takes one value per field"));
+        }
+        let primary = self.entity.primary;
+        let generated = values[primary].is_null();
+        if generated {
+            values[primary] = self.next_key(data)?;
+        }
+        let record: Record = values.into();
+        self.check_free(data, &record)?;
+        self.link(data, &record);
+        if generated {
+            rows.push(&record[..]);
+        } else {
+            rows.record(&record[..]);
+        }
+        self.outbox.append(rows.entries());
+        Ok(())
+    }
+
+    /// Changes what matches; a violated unique leaves everything as it was.
+    pub(crate) fn update(
+        &self,
+        (data, others): Change<'_>,
+        (filter, pick): (&Filter, Option<&Pick>),
+        set: &[Assign],
+        args: &[Value],
+        rows: &mut Rows,
+    ) -> Result<()> {
+        let old = self.picked((data, others), filter, pick, args);
+        self.replace(data, &old, set, args, rows)?;
+        self.outbox.append(rows.entries());
+        Ok(())
+    }
+
+    /// Puts changed records in the place of old ones, all or none.
+    fn replace(&self, data: &mut Data, old: &[Record], set: &[Assign], args: &[Value], rows: &mut Rows) -> Result<()> {
+        let new: Vec<Record> = old.iter().map(|record| assign(record, set, args).map(Record::from)).collect::<Result<_>>()?;
+        // All old records leave before new ones enter, so that values may move between records of one statement.
+        for record in old {
+            self.unlink(data, record);
+        }
+        for (done, record) in new.iter().enumerate() {
+            if let Err(error) = self.check_free(data, record) {
+                for record in &new[..done] {
+                    self.unlink(data, record);
+                }
+                for record in old {
+                    self.link(data, record);
+                }
+                return Err(error);
+            }
+            self.link(data, record);
+        }
+        for record in &new {
+            rows.push(&record[..]);
+        }
+        Ok(())
+    }
+
+    /// Adds the first values of `args` as a record, or changes the one that has the same keys.
+    pub(crate) fn upsert(
+        &self,
+        (data, others): Change<'_>,
+        keys: &[usize],
+        (guard, set): (&Filter, &[Assign]),
+        args: &[Value],
+        rows: &mut Rows,
+    ) -> Result<()> {
+        let fields = self.entity.fields.len();
+        let values = args.get(..fields).ok_or_else(|| Error::internal("an upsert takes one value per field"))?;
+        let new: Record = values.to_vec().into();
+        // What a unique keeps apart: deleted records and those of other tenants are nobody to change.
+        let unique = self.entity.uniques.iter().find(|u| u.fields.len() == keys.len() && u.fields.iter().all(|f| keys.contains(f)));
+        let same = |record: &&Record| match unique {
+            Some(unique) => self.unique_key(unique, record).is_some_and(|key| Some(key) == self.unique_key(unique, &new)),
+            None => keys.iter().all(|k| !new[*k].is_null() && compare(record[*k].as_ref(), new[*k].as_ref()).is_eq()),
+        };
+        if let Some(old) = data.records.values().find(same).cloned() {
+            if self.sight(data, others).matches(guard, &old, args) {
+                self.replace(data, &[old], set, args, rows)?;
+                self.outbox.append(rows.entries());
+            }
+            return Ok(());
+        }
+        let mut values = values.to_vec();
+        if values[self.entity.primary].is_null() {
+            values[self.entity.primary] = self.next_key(data)?;
+        }
+        let record: Record = values.into();
+        self.check_free(data, &record)?;
+        self.link(data, &record);
+        rows.push(&record[..]);
+        rows.created = true;
+        self.outbox.append(rows.entries());
+        Ok(())
+    }
+
+    pub(crate) fn delete(&self, (data, others): Change<'_>, filter: &Filter, pick: Option<&Pick>, args: &[Value], rows: &mut Rows) {
+        let gone = self.picked((data, others), filter, pick, args);
+        for record in gone {
+            self.unlink(data, &record);
+            rows.push(&record[..]);
+        }
+        self.outbox.append(rows.entries());
+    }
+}

@@ -1,0 +1,55 @@
+//! A transaction: alone with the store, and able to put everything back.
+
+use std::sync::Arc;
+
+use tokio::sync::OwnedRwLockWriteGuard;
+
+use super::outbox::Queue;
+use super::table::{Saved, Table};
+use super::{Memory, native_of};
+use linchpin_core::BoxFuture;
+use linchpin_core::store::{Rows, Statement, Transaction};
+use linchpin_core::{Result, Value};
+
+/// A transaction that nobody else can see into.
+pub(super) struct Alone {
+    _gate: OwnedRwLockWriteGuard<()>,
+    /// The tables it has written to, as they were before.
+    before: Vec<(Arc<Table>, Saved)>,
+    outbox: Arc<Queue>,
+}
+
+impl Alone {
+    pub(super) fn new(gate: OwnedRwLockWriteGuard<()>, outbox: Arc<Queue>) -> Self {
+        outbox.hold();
+        Self { _gate: gate, before: Vec::new(), outbox }
+    }
+}
+
+impl Transaction for Alone {
+    fn run<'a>(&'a mut self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> BoxFuture<'a, Result<Rows>> {
+        Box::pin(async move {
+            let table = &native_of(statement)?.table;
+            if !statement.plan.reads() && !self.before.iter().any(|(saved, _)| Arc::ptr_eq(saved, table)) {
+                self.before.push((Arc::clone(table), table.save()));
+            }
+            Memory::answer(statement, args, rows)
+        })
+    }
+
+    fn commit(mut self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        self.before.clear();
+        self.outbox.release();
+        Box::pin(async { Ok(()) })
+    }
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        for (table, saved) in self.before.drain(..) {
+            table.restore(saved);
+        }
+        // Nothing is held any more after a commit.
+        self.outbox.discard();
+    }
+}

@@ -1,0 +1,149 @@
+//! Statements of the user's own on the pool: the guard as text, values in, rows out, errors in the framework's terms.
+
+use sqlx::encode::IsNull;
+use sqlx::error::BoxDynError;
+use sqlx::postgres::types::Oid;
+use sqlx::postgres::{PgArgumentBuffer, PgArguments, PgRow, PgTypeInfo, Postgres};
+use sqlx::{Arguments, Encode, Row as _, Type, ValueRef as _};
+
+use super::{bind, error, render};
+use linchpin_core::entity::{EntityDesc, Kind};
+use linchpin_core::filter::Filter;
+use linchpin_core::filter::eval::fold;
+use linchpin_core::{Code, Error, Result, Timestamp, Value};
+
+/// A condition with its values, which follow `before` others.
+///
+/// # Errors
+/// When the condition cannot stand in a text of the user's.
+pub fn condition(entity: &'static EntityDesc, filter: &Filter, before: usize) -> Result<(String, Vec<(Value, Kind)>)> {
+    let (text, binds) = render::condition(entity, filter, before)?;
+    let value = |bind: render::Bind| match (bind.value, bind.form) {
+        (Ok(Value::Text(text)), render::Form::Folded) => Ok((Value::Text(fold(&text)), Kind::String)),
+        // Null is said in words, so the kind does not matter.
+        (Ok(value), _) => Ok((value, Kind::String)),
+        (Err(_), _) => Err(Error::internal("a guard lacks a value")),
+    };
+    Ok((text, binds.into_iter().map(value).collect::<Result<_>>()?))
+}
+
+/// Types by their fixed numbers in the server's catalogue.
+const TIMESTAMPTZ: Oid = Oid(1184);
+const JSONB: Oid = Oid(3802);
+
+/// A date as the server takes it.
+struct Instant(Timestamp);
+
+impl Type<Postgres> for Instant {
+    fn type_info() -> PgTypeInfo {
+        PgTypeInfo::with_oid(TIMESTAMPTZ)
+    }
+}
+
+impl Encode<'_, Postgres> for Instant {
+    fn encode_by_ref(&self, out: &mut PgArgumentBuffer) -> std::result::Result<IsNull, BoxDynError> {
+        out.extend_from_slice(&bind::micros(self.0).to_be_bytes());
+        Ok(IsNull::No)
+    }
+}
+
+/// JSON as the server takes it.
+struct Jsonb(String);
+
+impl Type<Postgres> for Jsonb {
+    fn type_info() -> PgTypeInfo {
+        PgTypeInfo::with_oid(JSONB)
+    }
+}
+
+impl Encode<'_, Postgres> for Jsonb {
+    fn encode_by_ref(&self, out: &mut PgArgumentBuffer) -> std::result::Result<IsNull, BoxDynError> {
+        // The version of the form, and the text.
+        out.extend_from_slice(&[1]);
+        out.extend_from_slice(self.0.as_bytes());
+        Ok(IsNull::No)
+    }
+}
+
+/// Values as the pool takes them.
+///
+/// # Errors
+/// When one cannot be handed over.
+pub fn arguments(values: Vec<(Value, Kind)>) -> Result<PgArguments> {
+    let mut arguments = PgArguments::default();
+    for (value, kind) in values {
+        let added = match value {
+            Value::Null => match kind {
+                Kind::String | Kind::Enum(_) => arguments.add(None::<String>),
+                Kind::Boolean => arguments.add(None::<bool>),
+                Kind::Integer => arguments.add(None::<i64>),
+                Kind::Number => arguments.add(None::<f64>),
+                Kind::Date => arguments.add(None::<Instant>),
+                Kind::StringArray => arguments.add(None::<Vec<String>>),
+                Kind::Json | Kind::Items(_) => arguments.add(None::<Jsonb>),
+            },
+            Value::Bool(b) => arguments.add(b),
+            Value::Int(i) => arguments.add(i),
+            Value::Float(f) => arguments.add(f),
+            Value::Text(text) => arguments.add(text),
+            Value::Json(text) => arguments.add(Jsonb(text)),
+            Value::Date(date) => arguments.add(Instant(date)),
+            Value::Strings(list) => arguments.add(list),
+        };
+        added.map_err(Error::internal)?;
+    }
+    Ok(arguments)
+}
+
+/// A column of a row as a value of a kind.
+///
+/// # Errors
+/// When there is no such column, or it holds something else.
+pub fn read(row: &PgRow, column: &str, kind: Kind) -> Result<Value> {
+    let raw = row.try_get_raw(column).map_err(Error::internal)?;
+    if raw.is_null() {
+        return Ok(Value::Null);
+    }
+    let found = raw.type_info().oid();
+    let value = match kind {
+        Kind::String | Kind::Enum(_) => row.try_get(column).map(Value::Text),
+        Kind::Boolean => row.try_get(column).map(Value::Bool),
+        // A number that SQL made may be narrower than the field's.
+        Kind::Integer if found == Some(Oid(23)) => row.try_get::<i32, _>(column).map(|n| Value::Int(n.into())),
+        Kind::Integer => row.try_get(column).map(Value::Int),
+        Kind::Number if found == Some(Oid(700)) => row.try_get::<f32, _>(column).map(|n| Value::Float(n.into())),
+        Kind::Number => row.try_get(column).map(Value::Float),
+        Kind::StringArray => row.try_get(column).map(Value::Strings),
+        Kind::Date if found == Some(TIMESTAMPTZ) => {
+            let bytes = raw.as_bytes().map_err(Error::internal)?.try_into().map_err(Error::internal)?;
+            let date = bind::date(i64::from_be_bytes(bytes));
+            return date.map(Value::Date).ok_or_else(|| Error::internal(format!("column `{column}` holds a date beyond the year 9999")));
+        }
+        Kind::Json | Kind::Items(_) if found == Some(JSONB) => {
+            let bytes = raw.as_bytes().map_err(Error::internal)?;
+            let text = bytes.split_first().map_or(&[][..], |(_, text)| text).to_vec();
+            return String::from_utf8(text).map(Value::Json).map_err(Error::internal);
+        }
+        Kind::Date | Kind::Json | Kind::Items(_) => return Err(Error::internal(format!("column `{column}` is no {}", kind.name()))),
+    };
+    value.map_err(Error::internal)
+}
+
+/// What went wrong, in the framework's terms.
+pub fn failed(entity: &EntityDesc, failure: sqlx::Error) -> Error {
+    let sqlx::Error::Database(db) = &failure else {
+        return if linchpin_sql::is_passing(&failure) { Error::unavailable(failure) } else { Error::internal(failure) };
+    };
+    if db.is_unique_violation()
+        && let Some(fields) = db.constraint().and_then(|name| error::violated(entity, name))
+    {
+        return Error::unique(fields);
+    }
+    let state = db.code().unwrap_or_default();
+    if state == "57014" {
+        return Error::new(Code::Timeout, "The database took too long");
+    }
+    // By class: connection, rollback (serialization, deadlock), resources, operator intervention, system.
+    let passing = ["08", "40", "53", "57", "58"].iter().any(|class| state.starts_with(class));
+    if passing { Error::unavailable(failure) } else { Error::internal(failure) }
+}

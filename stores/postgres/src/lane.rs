@@ -1,0 +1,190 @@
+//! The fast lane: a few connections without checkout; statements of many callers follow each other on each of them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+use super::closed;
+use super::connect::Connector;
+use linchpin_core::causes;
+use linchpin_core::{Error, Result};
+
+/// The first and the longest pause between attempts to connect.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+
+/// An open connection.
+pub(super) struct Live {
+    pub(super) client: tokio_postgres::Client,
+    /// Never given twice.
+    pub(super) id: u64,
+}
+
+impl Live {
+    pub(super) fn new(client: tokio_postgres::Client) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self { client, id: NEXT.fetch_add(1, Ordering::Relaxed) }
+    }
+}
+
+#[derive(Default)]
+struct Slot {
+    live: RwLock<Option<Arc<Live>>>,
+    waiting: AtomicUsize,
+}
+
+/// Connections for one kind of work.
+pub(super) struct Lane {
+    slots: Vec<Arc<Slot>>,
+    permits: Arc<Semaphore>,
+    capacity: usize,
+    /// How many connections have been made so far.
+    made: watch::Receiver<usize>,
+    /// The first connection may take this long.
+    patience: Duration,
+    stop: watch::Sender<bool>,
+}
+
+/// A connection in use; the least busy one when it was chosen.
+pub(super) struct Place {
+    slot: Arc<Slot>,
+    pub(super) live: Arc<Live>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.slot.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Place {
+    /// Gives the connection up for everybody: it does not answer.
+    pub(super) fn abandon(&self) {
+        let mut live = self.slot.live.write();
+        if live.as_ref().is_some_and(|l| l.id == self.live.id) {
+            *live = None;
+        }
+    }
+}
+
+impl Lane {
+    /// Starts to connect; each connection is made again whenever it breaks.
+    pub(super) fn start(connector: &Arc<Connector>, connections: usize, capacity: usize) -> Self {
+        let (made_by, made) = watch::channel(0);
+        let made_by = Arc::new(made_by);
+        let (stop, stopped) = watch::channel(false);
+        let slots: Vec<Arc<Slot>> = (0..connections.max(1)).map(|_| Arc::default()).collect();
+        for slot in &slots {
+            let (slot, connector, made_by, mut stopped) = (Arc::clone(slot), Arc::clone(connector), Arc::clone(&made_by), stopped.clone());
+            tokio::spawn(async move {
+                tokio::select! {
+                    () = maintain(&slot, &connector, &made_by) => {}
+                    // Also when the store is dropped.
+                    _ = stopped.wait_for(|stop| *stop) => {}
+                }
+                *slot.live.write() = None;
+            });
+        }
+        Self { slots, permits: Arc::new(Semaphore::new(capacity)), capacity, made, patience: connector.patience, stop }
+    }
+
+    /// How many connections it has when none is lost.
+    pub(super) fn connections(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// A place among what is under way.
+    pub(super) fn admit(&self) -> Result<OwnedSemaphorePermit> {
+        Arc::clone(&self.permits).try_acquire_owned().map_err(|e| match e {
+            tokio::sync::TryAcquireError::Closed => closed(),
+            tokio::sync::TryAcquireError::NoPermits => Error::unavailable("too many statements are under way"),
+        })
+    }
+
+    /// A connection; at once, but before the first has been made.
+    pub(super) async fn place(&self) -> Result<Place> {
+        if let Some(place) = self.at_once() {
+            return Ok(place);
+        }
+        if *self.made.borrow() == 0 {
+            let mut made = self.made.clone();
+            drop(tokio::time::timeout(self.patience, made.wait_for(|n| *n > 0)).await);
+        }
+        self.at_once().ok_or_else(|| Error::unavailable("the database cannot be reached"))
+    }
+
+    /// The least busy connection, when there is one now.
+    pub(super) fn at_once(&self) -> Option<Place> {
+        let slots = self.slots.iter().filter_map(|slot| {
+            let live = slot.live.read();
+            live.as_ref().filter(|l| !l.client.is_closed()).map(|l| (slot, Arc::clone(l)))
+        });
+        let (slot, live) = slots.min_by_key(|(slot, _)| slot.waiting.load(Ordering::Relaxed))?;
+        slot.waiting.fetch_add(1, Ordering::Relaxed);
+        Some(Place { slot: Arc::clone(slot), live })
+    }
+
+    /// How many more statements may be under way.
+    #[cfg(test)]
+    pub(super) fn free(&self) -> usize {
+        self.permits.available_permits()
+    }
+
+    /// How many connections there are.
+    #[cfg(test)]
+    pub(super) fn connected(&self) -> usize {
+        self.slots.iter().filter(|slot| slot.live.read().is_some()).count()
+    }
+
+    /// Takes nothing more, waits for what is under way, and disconnects.
+    pub(super) async fn close(&self, patience: Duration) {
+        let all = u32::try_from(self.capacity).unwrap_or(u32::MAX);
+        let ended = tokio::time::timeout(patience, self.permits.acquire_many(all)).await;
+        if ended.is_err() {
+            tracing::warn!("statements were still under way when the store was closed");
+        }
+        self.permits.close();
+        drop(ended);
+        self.stop.send_replace(true);
+    }
+}
+
+/// Keeps a slot connected.
+async fn maintain(slot: &Slot, connector: &Connector, made: &watch::Sender<usize>) {
+    let mut pause = PAUSES.0;
+    loop {
+        match connector.connect().await {
+            Ok((client, connection)) => {
+                let live = Arc::new(Live::new(client));
+                // The settings need the connection to be driven; it is published once they are made.
+                let driven = tokio::spawn(connection);
+                if let Err(error) = connector.prepare(&live.client).await {
+                    tracing::warn!(%error, "a new connection to the database was lost");
+                } else {
+                    *slot.live.write() = Some(live);
+                    made.send_modify(|n| *n += 1);
+                    pause = PAUSES.0;
+                    if let Ok(Err(error)) = driven.await {
+                        tracing::warn!(%error, "a connection to the database was lost");
+                    }
+                }
+                *slot.live.write() = None;
+            }
+            Err(error) => tracing::warn!(error = %Causes(&error), "the database cannot be reached"),
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSES.1);
+    }
+}
+
+/// An error with what led to it.
+pub(super) struct Causes<'a>(pub(super) &'a (dyn std::error::Error + 'static));
+
+impl std::fmt::Display for Causes<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.0)?;
+        causes(self.0).try_for_each(|cause| write!(f, ": {cause}"))
+    }
+}

@@ -1,0 +1,133 @@
+//! A row of an answer: its bytes, read where they lie.
+
+use std::cell::{Cell, OnceCell};
+use std::error::Error as StdError;
+
+use tokio_postgres::types::{FromSql, Type};
+
+use super::bind;
+use linchpin_core::entity::{EntityDesc, Kind};
+use linchpin_core::store::Row;
+use linchpin_core::validate::MAX_INTEGER;
+use linchpin_core::{Error, Result, ValueRef};
+
+/// The columns of an entity, in field order.
+///
+/// A database can be written by others. What could not have been written here is noted while the row is read, and
+/// [`PgRow::sound`] makes an error of it.
+pub(super) struct PgRow<'a> {
+    row: &'a tokio_postgres::Row,
+    entity: &'static EntityDesc,
+    /// Lists of strings as JSON text, one place per field; none for entities without such a field.
+    lists: Box<[OnceCell<String>]>,
+    fault: Cell<Option<(usize, &'static str)>>,
+}
+
+/// The bytes of a value, whatever its type.
+pub(super) struct Raw<'a>(pub(super) &'a [u8]);
+
+impl<'a> FromSql<'a> for Raw<'a> {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> std::result::Result<Self, Box<dyn StdError + Sync + Send>> {
+        Ok(Self(raw))
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+}
+
+impl<'a> PgRow<'a> {
+    pub(super) fn new(row: &'a tokio_postgres::Row, entity: &'static EntityDesc) -> Self {
+        let listed = entity.fields.iter().any(|f| matches!(f.kind, Kind::StringArray));
+        let lists = (0..if listed { entity.fields.len() } else { 0 }).map(|_| OnceCell::new()).collect();
+        Self { row, entity, lists, fault: Cell::new(None) }
+    }
+
+    /// Whether everything that was read of the row is a value of its field.
+    ///
+    /// # Errors
+    /// `internal`; the cause names the column and what is wrong, never the value.
+    pub(super) fn sound(&self) -> Result<()> {
+        let Some((field, what)) = self.fault.take() else { return Ok(()) };
+        let column = self.entity.fields.get(field).map_or("?", |f| f.column);
+        Err(Error::internal(format!("{}.{column} {what}; something else has written to the database", self.entity.storage_name)))
+    }
+
+    #[cold]
+    fn fault(&self, field: usize, what: &'static str) -> ValueRef<'static> {
+        self.fault.set(Some((field, what)));
+        ValueRef::Null
+    }
+
+    fn list(&self, field: usize, bytes: &[u8]) -> ValueRef<'_> {
+        let Some(place) = self.lists.get(field) else { return self.fault(field, "was not read") };
+        let text = place.get_or_init(|| strings(bytes).unwrap_or_default());
+        if text.is_empty() { self.fault(field, "is not a plain list of texts") } else { ValueRef::Json(text) }
+    }
+}
+
+/// A TEXT[] of one dimension without nulls, as JSON.
+fn strings(bytes: &[u8]) -> Option<String> {
+    let number = |at: usize| bytes.get(at..at + 4)?.try_into().ok().map(i32::from_be_bytes);
+    let mut out = vec![b'['];
+    let count = match number(0)? {
+        0 => 0,
+        1 => number(12)?,
+        _ => return None,
+    };
+    let mut at = 20;
+    for i in 0..count {
+        let length = usize::try_from(number(at)?).ok()?;
+        let text = std::str::from_utf8(bytes.get(at + 4..at + 4 + length)?).ok()?;
+        if i > 0 {
+            out.push(b',');
+        }
+        linchpin_core::json::write_str(text, &mut out);
+        at += 4 + length;
+    }
+    out.push(b']');
+    String::from_utf8(out).ok()
+}
+
+impl Row for PgRow<'_> {
+    fn value(&self, field: usize) -> ValueRef<'_> {
+        let (Ok(value), Some(desc)) = (self.row.try_get::<_, Option<Raw<'_>>>(field), self.entity.fields.get(field)) else {
+            return self.fault(field, "was not read");
+        };
+        let Some(Raw(bytes)) = value else {
+            return if desc.optional { ValueRef::Null } else { self.fault(field, "is null") };
+        };
+        match desc.kind {
+            Kind::String => match std::str::from_utf8(bytes) {
+                Ok(text) => ValueRef::Text(text),
+                Err(_) => self.fault(field, "is not UTF-8"),
+            },
+            Kind::Enum(of) => match std::str::from_utf8(bytes) {
+                Ok(text) if of.variants.contains(&text) => ValueRef::Text(text),
+                _ => self.fault(field, "is no variant of its enum"),
+            },
+            Kind::Boolean => match bytes {
+                [byte] => ValueRef::Bool(*byte != 0),
+                _ => self.fault(field, "is no boolean"),
+            },
+            Kind::Integer => match bytes.try_into().map(i64::from_be_bytes) {
+                Ok(i) if (-MAX_INTEGER..=MAX_INTEGER).contains(&i) => ValueRef::Int(i),
+                _ => self.fault(field, "is beyond 2^53 - 1"),
+            },
+            Kind::Number => match bytes.try_into().map(f64::from_be_bytes) {
+                Ok(f) if f.is_finite() => ValueRef::Float(f),
+                _ => self.fault(field, "is not finite"),
+            },
+            Kind::Date => match bytes.try_into().ok().map(i64::from_be_bytes).and_then(bind::date) {
+                Some(date) => ValueRef::Date(date),
+                None => self.fault(field, "is not within the years 1 to 9999"),
+            },
+            Kind::StringArray => self.list(field, bytes),
+            // Version 1 and the text.
+            Kind::Json | Kind::Items(_) => match bytes.split_first().map(|(version, text)| (version, std::str::from_utf8(text))) {
+                Some((1, Ok(text))) => ValueRef::Json(text),
+                _ => self.fault(field, "is in an unknown form of JSONB"),
+            },
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! One statement on one connection.
+
+use std::pin::pin;
+
+use futures_util::TryStreamExt;
+
+use super::aggregate::Computed;
+use super::lane::Live;
+use super::native::{Native, Text};
+use super::row::PgRow;
+use super::{bind, error, render, schema};
+use linchpin_core::entity::Kind;
+use linchpin_core::store::{Plan, Rows, Statement, aggregate_kinds};
+use linchpin_core::{Error, Result, Value};
+
+/// Why a statement failed.
+pub(super) enum Failure {
+    /// The connection was lost before the statement was sent.
+    Unsent(tokio_postgres::Error),
+    /// The server said so, or nothing was heard of it any more.
+    Server(tokio_postgres::Error),
+    /// What came is not what was expected.
+    Own(Error),
+}
+
+impl Failure {
+    pub(super) fn into_error(self, statement: &Statement) -> Error {
+        match self {
+            Self::Unsent(e) | Self::Server(e) => error::of(statement.entity, e),
+            Self::Own(e) => e,
+        }
+    }
+}
+
+/// Runs a statement and collects its rows.
+pub(super) async fn run(live: &Live, statement: &Statement, args: &[Value], rows: &mut Rows) -> std::result::Result<(), Failure> {
+    let text = Native::of(statement).and_then(|n| n.text(statement, args)).map_err(Failure::Own)?;
+    match attempt(live, statement, &text, args, rows).await {
+        Err(Failure::Server(error)) if chosen_key_taken(statement, args, &error) => {
+            // Somebody gave records keys that the sequence had not reached yet.
+            advance(live, statement).await.map_err(Failure::Server)?;
+            attempt(live, statement, &text, args, rows).await
+        }
+        outcome => outcome,
+    }
+}
+
+/// Runs a statement within a transaction, in which nothing can be repaired when it fails.
+pub(super) async fn run_within(live: &Live, statement: &Statement, args: &[Value], rows: &mut Rows) -> std::result::Result<(), Failure> {
+    let text = Native::of(statement).and_then(|n| n.text(statement, args)).map_err(Failure::Own)?;
+    attempt(live, statement, &text, args, rows).await
+}
+
+/// Whether a failed statement is worth another try once [`repair`] has been done, outside of what the failure has spoilt.
+pub(super) fn repairable(statement: &Statement, args: &[Value], failure: &Failure) -> bool {
+    matches!(failure, Failure::Server(error) if chosen_key_taken(statement, args, error))
+}
+
+/// Somebody gave records keys that the sequence had not reached yet: moves it on.
+pub(super) async fn repair(live: &Live, statement: &Statement) -> bool {
+    advance(live, statement).await.is_ok()
+}
+
+async fn attempt(live: &Live, statement: &Statement, text: &Text, args: &[Value], rows: &mut Rows) -> std::result::Result<(), Failure> {
+    let entity = statement.entity;
+    let counting = rows.only_counts() && text.can_count();
+    let prepared =
+        text.prepared(live, counting).await.map_err(|e| if error::is_lost(&e) { Failure::Unsent(e) } else { Failure::Server(e) })?;
+    let values = bind::bound(&text.binds, args).map_err(Failure::Own)?;
+    if counting {
+        let changed = live.client.execute_raw(&prepared, values).await.map_err(Failure::Server)?;
+        rows.count += usize::try_from(changed).unwrap_or(usize::MAX);
+        return Ok(());
+    }
+    let mut found = pin!(live.client.query_raw(&prepared, values).await.map_err(Failure::Server)?);
+    // Read to the end, also beyond what is wanted: a write is done when the server has said so behind its rows.
+    let mut wanted = true;
+    let mut sound = Ok(());
+    let kinds = match &statement.plan {
+        Plan::Aggregate { groups, by_value, compute, .. } => aggregate_kinds(entity, groups, by_value, compute),
+        _ => Box::default(),
+    };
+    while let Some(row) = found.try_next().await.map_err(Failure::Server)? {
+        if !wanted {
+            continue;
+        }
+        match &statement.plan {
+            Plan::Exists { .. } | Plan::Hold { .. } => {
+                let empty: &[Value] = &[];
+                wanted = rows.push(empty);
+            }
+            Plan::Aggregate { .. } => {
+                let row = Computed::new(&row, entity, &kinds);
+                wanted = rows.push(&row);
+                sound = sound.and(row.sound());
+            }
+            Plan::Insert => insert(&row, statement, args, rows).map_err(Failure::Own)?,
+            Plan::Select { .. }
+            | Plan::Related { .. }
+            | Plan::Chosen { .. }
+            | Plan::Lock { .. }
+            | Plan::Update { .. }
+            | Plan::Delete { .. }
+            | Plan::Upsert { .. } => {
+                if let Plan::Upsert { .. } = statement.plan {
+                    rows.created = row.try_get(entity.fields.len()).map_err(Failure::Server)?;
+                }
+                let row = PgRow::new(&row, entity);
+                // What is recorded is recorded to the end.
+                wanted = rows.push(&row) || rows.is_recorded();
+                sound = sound.and(row.sound());
+            }
+        }
+    }
+    // The caller knows the record; who is told of it does not.
+    if let Plan::Insert = statement.plan
+        && !args.get(entity.primary).is_some_and(Value::is_null)
+    {
+        rows.record(args);
+    }
+    sound.map_err(Failure::Own)
+}
+
+/// A key the store chose is news to the caller.
+fn insert(row: &tokio_postgres::Row, statement: &Statement, args: &[Value], rows: &mut Rows) -> Result<()> {
+    let primary = statement.entity.primary;
+    if args.get(primary).is_some_and(Value::is_null) {
+        let mut record = args.to_vec();
+        record[primary] = Value::Int(row.try_get(0).map_err(Error::internal)?);
+        rows.push(&record[..]);
+    }
+    Ok(())
+}
+
+fn chosen_key_taken(statement: &Statement, args: &[Value], error: &tokio_postgres::Error) -> bool {
+    let entity = statement.entity;
+    matches!(statement.plan, Plan::Insert | Plan::Upsert { .. })
+        && matches!(entity.primary_field().kind, Kind::Integer)
+        && args.get(entity.primary).is_some_and(Value::is_null)
+        && error.as_db_error().and_then(|e| e.constraint()) == Some(&schema::key_name(entity))
+}
+
+/// Puts a table's sequence behind the greatest key.
+async fn advance(live: &Live, statement: &Statement) -> std::result::Result<(), tokio_postgres::Error> {
+    let (table, key) = (render::quote(statement.entity.storage_name), statement.entity.primary_field().column);
+    let sequence = format!("pg_get_serial_sequence({}, {})", render::literal(&table), render::literal(key));
+    let column = render::quote(key);
+    live.client
+        .batch_execute(&format!("SELECT setval({sequence}, GREATEST(nextval({sequence}), (SELECT max({column}) FROM {table})))"))
+        .await
+}

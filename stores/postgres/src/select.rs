@@ -1,0 +1,106 @@
+//! Pages to SQL: an order, a position and a limit, in a form that reads stretches of an index.
+
+use tokio_postgres::types::Type;
+
+use super::render::{Renderer, quote, type_of};
+use linchpin_core::filter::{Filter, Source};
+use linchpin_core::store::{After, Order, Words};
+use linchpin_core::{Error, Result};
+use linchpin_sql::keyset::{Next, Stretch, stretches};
+use linchpin_sql::words::{Dialect, embedded};
+
+impl Renderer<'_> {
+    /// The records of a filter in an order, from a position.
+    pub(super) fn select(&mut self, filter: &Filter, order: &[Order], after: Option<&After>, limit: Option<&Source>) -> Result<String> {
+        let (table, columns) = (quote(self.entity.storage_name), self.columns());
+        let condition = self.filter(filter)?;
+        let behind = match after {
+            None | Some(After::Count(_)) => vec![None],
+            Some(After::Keys(keys)) if order.is_empty() || order.len() != keys.len() => {
+                return Err(Error::internal(format!("a position of {} keys does not fit its order", keys.len())));
+            }
+            Some(After::Keys(keys)) => self.behind(order, keys)?.into_iter().map(Some).collect(),
+        };
+        let mut tail = String::new();
+        if !order.is_empty() {
+            tail = format!(" ORDER BY {}", self.order(order)?);
+        }
+        if let Some(limit) = limit {
+            tail.push_str(&format!(" LIMIT {}", self.source(limit, Type::INT8)?));
+        }
+        if let Some(After::Count(slot)) = after {
+            tail.push_str(&format!(" OFFSET {}", self.parameter(Err(*slot), Type::INT8)));
+        }
+        let one = |behind: &Option<String>| {
+            let behind = behind.as_ref().map_or(String::new(), |b| format!(" AND {b}"));
+            format!("SELECT {columns} FROM {table} WHERE {condition}{behind}{tail}")
+        };
+        Ok(match &behind[..] {
+            [part] => one(part),
+            // Each part is a stretch of the index of at most a page; a page of them is put in order.
+            parts => format!("{}{tail}", parts.iter().map(|p| format!("({})", one(p))).collect::<Vec<_>>().join(" UNION ALL ")),
+        })
+    }
+
+    /// The records of a filter that words of somebody's own choose among.
+    pub(super) fn chosen(&mut self, filter: &Filter, words: &Words, order: &[Order], limit: Option<&Source>) -> Result<String> {
+        let (condition, mut by) = embedded(words, self.entity, Dialect::Postgres)?;
+        // Theirs are the first parameters.
+        for (slot, kind) in words.kinds.iter().enumerate() {
+            self.parameter(Err(slot), type_of(*kind));
+        }
+        let (table, columns) = (quote(self.entity.storage_name), self.columns());
+        let filter = self.filter(filter)?;
+        if !by.is_empty() && !order.is_empty() {
+            by.push_str(", ");
+        }
+        by.push_str(&self.order(order)?);
+        let limit = limit.map(|l| self.source(l, Type::INT8)).transpose()?.map_or(String::new(), |l| format!(" LIMIT {l}"));
+        Ok(format!("SELECT {columns} FROM {table} WHERE {filter} AND ({condition}) ORDER BY {by}{limit}"))
+    }
+
+    /// The conditions of the records behind a position; no record satisfies two of them.
+    fn behind(&mut self, order: &[Order], keys: &[Option<usize>]) -> Result<Vec<String>> {
+        let entity = self.entity;
+        let optional = |o: &Order| entity.fields.get(o.field).is_some_and(|f| f.optional);
+        let parts: Vec<String> =
+            stretches(order, keys, optional, true).iter().map(|stretch| self.stretch(order, keys, stretch)).collect::<Result<_>>()?;
+        // Nothing is smaller than null.
+        Ok(if parts.is_empty() { vec!["FALSE".to_owned()] } else { parts })
+    }
+
+    /// A stretch behind a position: one seek, however deep.
+    fn stretch(&mut self, order: &[Order], keys: &[Option<usize>], stretch: &Stretch) -> Result<String> {
+        let mut conditions = Vec::with_capacity(stretch.equal + 1);
+        for (key, slot) in order[..stretch.equal].iter().zip(keys) {
+            let (column, kind) = (self.column(key.field)?, self.kind(key.field));
+            conditions.push(match slot {
+                Some(slot) => format!("{column} = {}", self.parameter(Err(*slot), kind)),
+                None => format!("{column} IS NULL"),
+            });
+        }
+        conditions.push(match stretch.next {
+            Next::All => "TRUE".to_owned(),
+            Next::Null => format!("{} IS NULL", self.column(order[stretch.equal].field)?),
+            Next::Present => format!("{} IS NOT NULL", self.column(order[stretch.equal].field)?),
+            Next::Beyond(count) => {
+                let run = stretch.equal..stretch.equal + count;
+                self.row_behind(&order[run.clone()], &keys[run])?
+            }
+        });
+        Ok(conditions.join(" AND "))
+    }
+
+    /// `(a, b) > ($1, $2)`.
+    fn row_behind(&mut self, order: &[Order], keys: &[Option<usize>]) -> Result<String> {
+        let than = if order.first().is_some_and(|o| o.desc) { "<" } else { ">" };
+        let columns: Vec<String> = order.iter().map(|o| self.column(o.field)).collect::<Result<_>>()?;
+        let mut values = Vec::with_capacity(keys.len());
+        for (order, key) in order.iter().zip(keys) {
+            let slot = key.ok_or_else(|| Error::internal("a position holds a null among values"))?;
+            let kind = self.kind(order.field);
+            values.push(self.parameter(Err(slot), kind));
+        }
+        Ok(format!("({}) {than} ({})", columns.join(", "), values.join(", ")))
+    }
+}

@@ -1,0 +1,162 @@
+//! Places for reads that may take long: one runs at a time in each.
+//!
+//! Who finds all of them taken waits for a bounded time in a bounded queue and is told to come back. No caller has all places:
+//! somebody who asks for one slow page after the other slows down nobody but those who do the same.
+
+use std::collections::HashMap;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
+
+use linchpin_core::{Error, Result};
+
+/// How long a read waits for a place.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The places of a store.
+pub struct Places {
+    size: usize,
+    all: Arc<Semaphore>,
+    /// What each caller may take of them.
+    shares: Arc<Shares>,
+    /// How many more may wait.
+    queue: AtomicUsize,
+}
+
+impl Places {
+    /// So many places, and so many that wait for one.
+    pub fn new(size: usize, queue: usize) -> Self {
+        let size = size.max(1);
+        let shares = Shares { places: size.saturating_sub(1).max(1), queue: (queue / 4).max(1), callers: Mutex::default() };
+        Self { size, all: Arc::new(Semaphore::new(size)), shares: Arc::new(shares), queue: AtomicUsize::new(queue) }
+    }
+
+    /// A place, and before it one of the caller's own.
+    ///
+    /// # Errors
+    /// `unavailable` when too many wait, or no place becomes free in time.
+    pub async fn take(&self, caller: Option<NonZeroU64>) -> Result<Place> {
+        let share = caller.map(|caller| self.shares.of(caller)).transpose()?;
+        let own = |share: &Share| Arc::clone(&share.places);
+        let at_once = || {
+            let of_caller = share.as_ref().map(|share| own(share).try_acquire_owned()).transpose().ok()?;
+            Some((of_caller, Arc::clone(&self.all).try_acquire_owned().ok()?))
+        };
+        if let Some((of_caller, place)) = at_once() {
+            return Ok(Place { _of_all: place, _of_caller: of_caller, _share: share });
+        }
+        let _waiting = Waiting::enter(&self.queue).ok_or_else(|| Error::unavailable("too many long reads wait"))?;
+        let in_turn = async {
+            let of_caller = match &share {
+                Some(share) => Some(own(share).acquire_owned().await?),
+                None => None,
+            };
+            Ok::<_, AcquireError>((of_caller, Arc::clone(&self.all).acquire_owned().await?))
+        };
+        match tokio::time::timeout(PATIENCE, in_turn).await {
+            Ok(Ok((of_caller, place))) => Ok(Place { _of_all: place, _of_caller: of_caller, _share: share }),
+            Ok(Err(_)) => Err(Error::unavailable("the store is closed")),
+            Err(_) => Err(Error::unavailable("no place for a long read became free in time")),
+        }
+    }
+
+    /// Waits until accepted reads have ended, for a while; nothing is taken after.
+    pub async fn close(&self, patience: Duration) {
+        // All places at once are free when nobody reads any more; whoever waits already is served before.
+        let all = u32::try_from(self.size).unwrap_or(u32::MAX);
+        if tokio::time::timeout(patience, self.all.acquire_many(all)).await.is_err() {
+            tracing::warn!("long reads were still running when the store was closed");
+        }
+        self.all.close();
+    }
+
+    /// Takes every place, so that reads have to wait.
+    #[doc(hidden)]
+    pub async fn occupy(&self) -> Vec<OwnedSemaphorePermit> {
+        let mut taken = Vec::new();
+        for _ in 0..self.size {
+            taken.extend(Arc::clone(&self.all).acquire_owned().await);
+        }
+        taken
+    }
+
+    /// How many callers read or wait.
+    #[doc(hidden)]
+    pub fn callers(&self) -> usize {
+        self.shares.callers.lock().len()
+    }
+
+    /// How many more reads may wait.
+    #[doc(hidden)]
+    pub fn queue_left(&self) -> usize {
+        self.queue.load(Ordering::Acquire)
+    }
+}
+
+/// Where a read runs; what it holds is free again when it is dropped.
+pub struct Place {
+    _of_all: OwnedSemaphorePermit,
+    _of_caller: Option<OwnedSemaphorePermit>,
+    /// Last, so that the caller is forgotten after everything else.
+    _share: Option<Share>,
+}
+
+/// The callers that read or wait at present, each with places of its own.
+struct Shares {
+    /// Of one caller.
+    places: usize,
+    /// How many reads of one caller may be there, waiting ones included, beyond its places.
+    queue: usize,
+    callers: Mutex<HashMap<NonZeroU64, (Arc<Semaphore>, usize)>>,
+}
+
+impl Shares {
+    /// One more read of a caller.
+    fn of(self: &Arc<Self>, caller: NonZeroU64) -> Result<Share> {
+        let mut callers = self.callers.lock();
+        let (places, reads) = callers.entry(caller).or_insert_with(|| (Arc::new(Semaphore::new(self.places)), 0));
+        if *reads >= self.places + self.queue {
+            return Err(Error::unavailable("too many long reads of one caller"));
+        }
+        *reads += 1;
+        Ok(Share { places: Arc::clone(places), caller, shares: Arc::clone(self) })
+    }
+}
+
+/// One read of a caller.
+struct Share {
+    places: Arc<Semaphore>,
+    caller: NonZeroU64,
+    shares: Arc<Shares>,
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut callers = self.shares.callers.lock();
+        if let Some((_, reads)) = callers.get_mut(&self.caller) {
+            *reads -= 1;
+            if *reads == 0 {
+                callers.remove(&self.caller);
+            }
+        }
+    }
+}
+
+/// A place in the queue.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn enter(left: &'a AtomicUsize) -> Option<Self> {
+        left.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| left.checked_sub(1)).ok().map(|_| Self(left))
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::AcqRel);
+    }
+}

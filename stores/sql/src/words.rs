@@ -1,0 +1,197 @@
+//! Words of a developer's own within a statement of ours: a condition, an order.
+//!
+//! They are static text, and values never are part of it. They still must not end where we do not, or what stands behind them,
+//! the guard above all, would be left out: so a text is read token by token as the database would, and refused where it does
+//! anything but stand within parentheses.
+
+use linchpin_core::entity::EntityDesc;
+use linchpin_core::store::Words;
+use linchpin_core::{Error, Result};
+
+/// How a database marks its parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    /// `?1`; names may stand in brackets or backticks, and parameters have other marks besides.
+    Sqlite,
+    /// `$1`.
+    Postgres,
+}
+
+/// Both texts, to be put in place.
+///
+/// # Errors
+/// `internal` when a text does not stay where it is put, or names other parameters than there are.
+pub fn embedded(words: &Words, entity: &EntityDesc, dialect: Dialect) -> Result<(String, String)> {
+    let mut named = vec![false; words.kinds.len()];
+    let mut read = |text: &'static str| {
+        embed(text, dialect, &mut named)
+            .map_err(|why| Error::internal(format!("the words `{text}` of a handler of `{}` {why}", entity.name)))
+    };
+    if words.condition.trim().is_empty() {
+        return Err(Error::internal(format!("a handler of `{}` asks for records without a condition", entity.name)));
+    }
+    let texts = (read(words.condition)?, read(words.order)?);
+    match named.iter().position(|named| !named) {
+        Some(at) => Err(Error::internal(format!("the words of a handler of `{}` do not name `${}`", entity.name, at + 1))),
+        None => Ok(texts),
+    }
+}
+
+/// Why a text cannot be part of a statement.
+type Refused<T> = std::result::Result<T, &'static str>;
+
+/// The text with its parameters in the dialect's form; those that it names are noted.
+///
+/// # Errors
+/// Why it cannot be part of a statement.
+fn embed(text: &'static str, dialect: Dialect, named: &mut [bool]) -> Refused<String> {
+    let mut out = String::with_capacity(text.len());
+    let mut open = Vec::new();
+    let (mut rest, mut before) = (text, ' ');
+    while let Some(c) = rest.chars().next() {
+        // What a quote or a dollar begins depends on what is right before.
+        let within_word = before.is_alphanumeric() || !before.is_ascii() || matches!(before, '_' | '$');
+        let taken = match c {
+            // E'\'' ends elsewhere than it seems to, and so do others of the kind.
+            '\'' | '"' if within_word || before == '&' => {
+                return Err("have a quote right behind a letter, a digit or `&`: put a space between");
+            }
+            '\'' | '"' => quoted(rest, c)?,
+            '$' if within_word => return Err("have a `$` within a name"),
+            '$' => {
+                let digits = rest[1..].bytes().take_while(u8::is_ascii_digit).count();
+                let place = rest[1..=digits].parse::<usize>().ok().and_then(|number| named.get_mut(number.checked_sub(1)?));
+                *place.ok_or("have a `$` that begins no parameter with a value")? = true;
+                out.push(dialect.mark());
+                out.push_str(&rest[1..=digits]);
+                (rest, before) = (&rest[1 + digits..], '$');
+                continue;
+            }
+            _ => {
+                dialect.plain(before, c, &mut open)?;
+                c.len_utf8()
+            }
+        };
+        out.push_str(&rest[..taken]);
+        (rest, before) = (&rest[taken..], c);
+    }
+    if open.is_empty() { Ok(out) } else { Err("open what they do not close") }
+}
+
+/// How many bytes a quoted text or name takes; within it a doubled quote is one.
+fn quoted(text: &str, quote: char) -> Refused<usize> {
+    let mut chars = text.char_indices().skip(1).peekable();
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '\0' => return Err("hold a NUL"),
+            c if c != quote => {}
+            _ if chars.next_if(|(_, next)| *next == quote).is_some() => {}
+            _ => return Ok(at + 1),
+        }
+    }
+    Err("have a quote that nothing closes")
+}
+
+impl Dialect {
+    /// What numbers of parameters stand behind.
+    fn mark(self) -> char {
+        match self {
+            Self::Sqlite => '?',
+            Self::Postgres => '$',
+        }
+    }
+
+    /// What begins a name or a parameter in its own way.
+    fn own(self) -> &'static [char] {
+        match self {
+            Self::Sqlite => &['[', '?', ':', '@', '#'],
+            Self::Postgres => &[],
+        }
+    }
+
+    /// Judges a character outside of quotes; `open` holds what closes the brackets around it.
+    fn plain(self, before: char, c: char, open: &mut Vec<char>) -> Refused<()> {
+        match (before, c) {
+            (_, '\0') => Err("hold a NUL"),
+            (_, ';') => Err("hold a `;`"),
+            ('-', '-') | ('/', '*') => Err("hold a comment"),
+            (_, '{' | '}' | '`' | '\\') => Err("hold a `{`, a backtick or a backslash outside of quotes"),
+            (_, c) if self.own().contains(&c) => Err("hold a bracket or a parameter that is not `$1`, `$2` and so on"),
+            (_, '(') => {
+                open.push(')');
+                Ok(())
+            }
+            (_, '[') => {
+                open.push(']');
+                Ok(())
+            }
+            (_, ')' | ']') if open.pop() != Some(c) => Err("close what they have not opened"),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn both(text: &'static str, values: usize) -> [Refused<String>; 2] {
+        [Dialect::Sqlite, Dialect::Postgres].map(|dialect| embed(text, dialect, &mut vec![false; values]))
+    }
+
+    #[test]
+    fn what_stays_in_its_place_is_taken() {
+        for (text, values) in [
+            ("owner = 'it''s (' OR a - -1 > 2", 0),
+            ("\"odd ) name\" IS NOT NULL AND (a / 2) * (b) >= 1.5e3", 0),
+            ("note LIKE '%\\_%' ESCAPE '\\'", 0),
+            ("a IN (SELECT b FROM c WHERE d = '--;/*')", 0),
+            ("", 0),
+        ] {
+            assert_eq!(both(text, values), [Ok(text.to_owned()), Ok(text.to_owned())], "{text}");
+        }
+        assert_eq!(both("a=$1 AND($2>b OR a<>$1)", 2), ["a=?1 AND(?2>b OR a<>?1)", "a=$1 AND($2>b OR a<>$1)"].map(|t| Ok(t.to_owned())));
+        assert_eq!(both("$12 = $2", 12)[0], Ok("?12 = ?2".to_owned()));
+        // What only one of them reads as it stands.
+        for text in ["a @> ARRAY['x'] AND b::text ~ '^[a-z]+$' AND c ? 'd'", "tags[1] = 'a' AND b #>> '{c,d}' = 'e'"] {
+            assert!(matches!(both(text, 0), [Err(_), Ok(_)]), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_is_refused() {
+        for (text, why) in [
+            ("a = 1) OR (1 = 1", "close"),
+            ("a = 1) --", "close"),
+            ("a = 1 --", "comment"),
+            ("a = 1 /* (", "comment"),
+            ("(a = 1", "open"),
+            ("a = 1; DROP TABLE b", "`;`"),
+            ("a = 'b", "quote"),
+            ("a = 'b''", "quote"),
+            ("a = \"b", "quote"),
+            ("a = E'\\') OR (1 = 1) OR (a = '", "quote"),
+            ("a = U&'\\0027'", "quote"),
+            ("a = $$) OR (1 = 1$$", "parameter"),
+            ("a = $b$) OR (1 = 1$b$", "parameter"),
+            ("a = $1$b$) OR (1 = 1$b$", "`$`"),
+            ("a = $2", "parameter"),
+            ("a = $0", "parameter"),
+            ("a = $99999999999999999999", "parameter"),
+            ("a$1 = 1", "`$`"),
+            ("ä$1 = 1", "`$`"),
+            ("a = `)`", "backtick"),
+            ("a IN {visible}", "`{`"),
+            ("a = 1\0", "NUL"),
+            ("a = '\0'", "NUL"),
+        ] {
+            for refused in both(text, 1) {
+                assert!(refused.as_ref().is_err_and(|error| error.contains(why)), "{text}: {refused:?}");
+            }
+        }
+        for text in ["[a)] = ')'", "a = ?", "a = ?2", "a = :b", "a = @b", "a = #b"] {
+            assert!(both(text, 1)[0].is_err(), "{text}");
+        }
+        assert!(both("a[1) = ']'", 0)[1].is_err());
+    }
+}

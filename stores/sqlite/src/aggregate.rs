@@ -1,0 +1,146 @@
+//! Numbers over records to SQL, and their rows.
+
+use std::cell::Cell;
+
+use rusqlite::types::ValueRef as Sql;
+
+use super::render::{Renderer, quote};
+use linchpin_core::entity::{EntityDesc, Kind};
+use linchpin_core::filter::Filter;
+use linchpin_core::store::{Compute, Function, Group, Row, Truncate};
+use linchpin_core::{Error, Result, Timestamp, ValueRef};
+
+impl Renderer {
+    pub(super) fn aggregate(&mut self, filter: &Filter, groups: &[Group], compute: &[Compute], limit: u32) -> Result<String> {
+        let mut columns = groups.iter().map(|group| self.group(*group)).collect::<Result<Vec<_>>>()?;
+        for compute in compute {
+            columns.push(self.computed(compute)?);
+        }
+        let (table, condition) = (quote(self.entity.storage_name), self.filter(filter)?);
+        let keys: Vec<String> = (1..=groups.len()).map(|n| n.to_string()).collect();
+        let keys = keys.join(", ");
+        let grouped = if groups.is_empty() { String::new() } else { format!(" GROUP BY {keys} ORDER BY {keys}") };
+        Ok(format!("SELECT {} FROM {table} WHERE {condition}{grouped} LIMIT {limit}", columns.join(", ")))
+    }
+
+    /// The same, and each group divided by the values of further fields: one statement, so all of it is of one instant.
+    pub(super) fn divided(
+        &mut self,
+        filter: &Filter,
+        groups: &[Group],
+        by_value: &[usize],
+        compute: &[Compute],
+        limit: u32,
+    ) -> Result<String> {
+        if by_value.is_empty() {
+            return self.aggregate(filter, groups, compute, limit);
+        }
+        let table = quote(self.entity.storage_name);
+        let mut parts = Vec::with_capacity(by_value.len() + 1);
+        for part in 0..=by_value.len() {
+            let mut columns = vec![part.to_string()];
+            for group in groups {
+                columns.push(self.group(*group)?);
+            }
+            for (at, field) in by_value.iter().enumerate() {
+                columns.push(if at + 1 == part { self.column(*field)? } else { "NULL".to_owned() });
+            }
+            for compute in compute {
+                columns.push(self.computed(compute)?);
+            }
+            // By their places: the keys stand behind the number of the part, the values behind the keys.
+            let value = (part > 0).then_some(1 + groups.len() + part);
+            let keys: Vec<String> = (2..2 + groups.len()).chain(value).map(|n| n.to_string()).collect();
+            let grouped = if keys.is_empty() { String::new() } else { format!(" GROUP BY {}", keys.join(", ")) };
+            parts.push(format!("SELECT {} FROM {table} WHERE {}{grouped}", columns.join(", "), self.filter(filter)?));
+        }
+        let order: Vec<String> = (1..=1 + groups.len() + by_value.len()).map(|n| n.to_string()).collect();
+        Ok(format!("{} ORDER BY {} LIMIT {limit}", parts.join(" UNION ALL "), order.join(", ")))
+    }
+
+    fn computed(&mut self, Compute { function, field, filter }: &Compute) -> Result<String> {
+        let of = match function {
+            Function::Count => "*".to_owned(),
+            _ => self.column(*field)?,
+        };
+        let only = if *filter == Filter::TRUE { String::new() } else { format!(" FILTER (WHERE {})", self.filter(filter)?) };
+        Ok(match function {
+            Function::Count => format!("COUNT({of}){only}"),
+            Function::Sum => format!("COALESCE(SUM({of}){only}, 0)"),
+            Function::Avg => format!("AVG({of}){only}"),
+            Function::Min => format!("MIN({of}){only}"),
+            Function::Max => format!("MAX({of}){only}"),
+        })
+    }
+
+    /// A key: dates are milliseconds since 1970, which was before most of them and after some.
+    fn group(&self, Group { field, truncate }: Group) -> Result<String> {
+        let column = self.column(field)?;
+        let Some(truncate) = truncate else { return Ok(column) };
+        // `%` keeps the sign of the dividend.
+        let within = |millis: i64, from: i64| format!("((({column} - {from}) % {millis}) + {millis}) % {millis}");
+        let floor = |millis: i64, from: i64| format!("{column} - {}", within(millis, from));
+        let start = |of: &str| format!("unixepoch(({}) / 1000, 'unixepoch', 'start of {of}') * 1000", floor(86_400_000, 0));
+        Ok(match truncate {
+            Truncate::Year => start("year"),
+            Truncate::Month => start("month"),
+            // 1970-01-05 was a Monday.
+            Truncate::Week => floor(604_800_000, 345_600_000),
+            Truncate::Day => floor(86_400_000, 0),
+            Truncate::Hour => floor(3_600_000, 0),
+        })
+    }
+}
+
+/// A row of numbers.
+pub(super) struct Computed<'a, 's> {
+    row: &'a rusqlite::Row<'s>,
+    columns: &'a [Kind],
+    fault: Cell<bool>,
+}
+
+impl<'a, 's> Computed<'a, 's> {
+    pub(super) fn new(row: &'a rusqlite::Row<'s>, columns: &'a [Kind]) -> Self {
+        Self { row, columns, fault: Cell::new(false) }
+    }
+
+    /// Whether everything in it is what its column holds.
+    ///
+    /// # Errors
+    /// `internal`: something else has written to the database.
+    pub(super) fn sound(&self, entity: &EntityDesc) -> Result<()> {
+        if self.fault.get() {
+            let table = entity.storage_name;
+            return Err(Error::internal(format!("{table} holds what no field holds; something else has written to the database")));
+        }
+        Ok(())
+    }
+}
+
+impl Row for Computed<'_, '_> {
+    fn value(&self, column: usize) -> ValueRef<'_> {
+        let (Ok(value), Some(kind)) = (self.row.get_ref(column), self.columns.get(column)) else {
+            self.fault.set(true);
+            return ValueRef::Null;
+        };
+        match (value, kind) {
+            (Sql::Null, _) => ValueRef::Null,
+            (Sql::Integer(i), Kind::Integer) => ValueRef::Int(i),
+            (Sql::Integer(i), Kind::Date) => ValueRef::Date(Timestamp::from_millis(i)),
+            (Sql::Integer(i), Kind::Boolean) => ValueRef::Bool(i != 0),
+            (Sql::Integer(i), Kind::Number) => ValueRef::Float(i as f64),
+            (Sql::Real(f), Kind::Number) => ValueRef::Float(f),
+            (Sql::Text(bytes), Kind::String | Kind::Enum(_)) => match std::str::from_utf8(bytes) {
+                Ok(text) => ValueRef::Text(text),
+                Err(_) => {
+                    self.fault.set(true);
+                    ValueRef::Null
+                }
+            },
+            _ => {
+                self.fault.set(true);
+                ValueRef::Null
+            }
+        }
+    }
+}

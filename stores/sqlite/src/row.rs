@@ -1,0 +1,137 @@
+//! A row while SQLite stands on it.
+
+use std::cell::Cell;
+
+use rusqlite::types::ValueRef as Sql;
+
+use linchpin_core::entity::{EntityDesc, Flags, Kind};
+use linchpin_core::store::Row;
+use linchpin_core::validate::MAX_INTEGER;
+use linchpin_core::{Error, Result, Timestamp, ValueRef};
+
+/// The columns of an entity, in field order.
+///
+/// A file can be written by others. What could not have been written here is noted while the row is read, and
+/// [`SqliteRow::sound`] makes an error of it.
+pub(super) struct SqliteRow<'a, 's> {
+    row: &'a rusqlite::Row<'s>,
+    entity: &'static EntityDesc,
+    fault: Cell<Option<Fault>>,
+}
+
+/// Which field holds what it cannot hold.
+#[derive(Clone, Copy)]
+struct Fault {
+    field: usize,
+    what: &'static str,
+}
+
+impl<'a, 's> SqliteRow<'a, 's> {
+    pub(super) fn new(row: &'a rusqlite::Row<'s>, entity: &'static EntityDesc) -> Self {
+        Self { row, entity, fault: Cell::new(None) }
+    }
+
+    /// Whether everything that was read of the row is a value of its field.
+    ///
+    /// # Errors
+    /// `internal`; the cause names the column, the record and what is wrong, never the value.
+    pub(super) fn sound(&self) -> Result<()> {
+        self.fault.take().map_or(Ok(()), |fault| Err(self.error(fault)))
+    }
+
+    #[cold]
+    fn error(&self, Fault { field, what }: Fault) -> Error {
+        let entity = self.entity;
+        let key = entity.primary_field();
+        let hidden = key.flags.has(Flags::PRIVATE.or(Flags::SENSITIVE));
+        let record = match self.value(entity.primary) {
+            ValueRef::Text(text) if !hidden => format!(" of the record {text:?}"),
+            ValueRef::Int(id) if !hidden => format!(" of the record {id}"),
+            _ => String::new(),
+        };
+        let column = entity.fields.get(field).map_or("?", |f| f.column);
+        Error::internal(format!("{}.{column}{record} {what}; something else has written to the database", entity.storage_name))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn fault(&self, field: usize, what: &'static str) -> ValueRef<'static> {
+        self.fault.set(Some(Fault { field, what }));
+        ValueRef::Null
+    }
+}
+
+/// Whether a byte is zero. Eight at a time and without leaving early: it is asked of every text that is read.
+fn holds_nul(bytes: &[u8]) -> bool {
+    const ONES: u64 = u64::MAX / 0xff;
+    let zeros = |chunk: &[u8; 8]| {
+        let word = u64::from_le_bytes(*chunk);
+        // The high bit of the lowest byte that is zero, and perhaps of some above it.
+        word.wrapping_sub(ONES) & !word & (ONES << 7)
+    };
+    match bytes.last_chunk::<8>() {
+        // The last eight cover what the chunks leave over.
+        Some(last) => bytes.as_chunks::<8>().0.iter().fold(zeros(last), |found, chunk| found | zeros(chunk)) != 0,
+        None => bytes.contains(&0),
+    }
+}
+
+/// Whether a text is one JSON value. Nothing is built of it.
+fn is_json(text: &str) -> bool {
+    serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
+}
+
+impl Row for SqliteRow<'_, '_> {
+    fn value(&self, field: usize) -> ValueRef<'_> {
+        let (Ok(value), Some(desc)) = (self.row.get_ref(field), self.entity.fields.get(field)) else {
+            return self.fault(field, "was not read");
+        };
+        match (value, desc.kind) {
+            (Sql::Text(bytes), kind) => match (std::str::from_utf8(bytes), kind) {
+                (Err(_), _) => self.fault(field, "is not UTF-8"),
+                (Ok(_), Kind::String) if holds_nul(bytes) => self.fault(field, "holds a NUL"),
+                (Ok(text), Kind::String) => ValueRef::Text(text),
+                (Ok(text), Kind::Enum(desc)) if desc.variants.contains(&text) => ValueRef::Text(text),
+                (Ok(_), Kind::Enum(_)) => self.fault(field, "is no variant of its enum"),
+                (Ok(text), Kind::StringArray | Kind::Items(_)) if !text.starts_with('[') => self.fault(field, "is not a JSON array"),
+                (Ok(text), Kind::StringArray | Kind::Items(_) | Kind::Json) if is_json(text) => ValueRef::Json(text),
+                (Ok(_), Kind::StringArray | Kind::Items(_) | Kind::Json) => self.fault(field, "is not JSON"),
+                (Ok(_), Kind::Boolean | Kind::Integer | Kind::Number | Kind::Date) => self.fault(field, "is text"),
+            },
+            (Sql::Integer(i), Kind::Integer) if (-MAX_INTEGER..=MAX_INTEGER).contains(&i) => ValueRef::Int(i),
+            (Sql::Integer(_), Kind::Integer) => self.fault(field, "is beyond 2^53 - 1"),
+            (Sql::Integer(i), Kind::Date) if (Timestamp::MIN.millis()..=Timestamp::MAX.millis()).contains(&i) => {
+                ValueRef::Date(Timestamp::from_millis(i))
+            }
+            (Sql::Integer(_), Kind::Date) => self.fault(field, "is not within the years 1 to 9999"),
+            (Sql::Integer(i @ (0 | 1)), Kind::Boolean) => ValueRef::Bool(i == 1),
+            (Sql::Integer(_), Kind::Boolean) => self.fault(field, "is neither 0 nor 1"),
+            (Sql::Integer(i), Kind::Number) => ValueRef::Float(i as f64),
+            (Sql::Real(f), Kind::Number) if f.is_finite() => ValueRef::Float(f),
+            (Sql::Real(_), Kind::Number) => self.fault(field, "is infinite"),
+            (Sql::Null, _) if desc.optional => ValueRef::Null,
+            (Sql::Null, _) => self.fault(field, "is null"),
+            (Sql::Integer(_) | Sql::Real(_) | Sql::Blob(_), _) => self.fault(field, "has another type"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::holds_nul;
+
+    #[test]
+    fn a_nul_is_found_wherever_it_stands() {
+        for length in 0..40 {
+            for fill in [1, b'a', 0x80, 0xff] {
+                let mut bytes = vec![fill; length];
+                assert!(!holds_nul(&bytes), "{length} of {fill}");
+                for at in 0..length {
+                    bytes[at] = 0;
+                    assert!(holds_nul(&bytes), "{at} of {length} of {fill}");
+                    bytes[at] = fill;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Transactions: for a while the writer thread works for one caller alone.
+//!
+//! A file has one writer at a time, and it is this thread; a second connection that waits for the lock could only be slower.
+//! Statements of a transaction are those of the fast lane, so that both mean the same.
+
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use super::render::Runs;
+use super::{native, reader, writer};
+use linchpin_core::BoxFuture;
+use linchpin_core::store::{Rows, Statement, Transaction};
+use linchpin_core::{Error, Result, Value};
+
+/// How long a transaction may be silent: everybody else's writes wait.
+const SILENCE: Duration = Duration::from_secs(5);
+/// How long it may last.
+const WHOLE: Duration = Duration::from_secs(30);
+
+/// What the caller asks of the writer thread.
+#[allow(clippy::large_enum_variant)] // nearly all are statements, and each is moved once
+enum Command {
+    Run(Box<Run>),
+    Commit(oneshot::Sender<Result<()>>),
+}
+
+/// One statement.
+struct Run {
+    statement: Arc<Statement>,
+    args: Vec<Value>,
+    rows: Rows,
+    answer: oneshot::Sender<Result<Rows>>,
+}
+
+/// The writer's end of a transaction.
+pub(super) struct Session {
+    opened: oneshot::Sender<Result<()>>,
+    commands: mpsc::Receiver<Command>,
+}
+
+/// The caller's end of a transaction; dropping it undoes everything.
+pub(super) struct Conversation {
+    commands: mpsc::Sender<Command>,
+}
+
+/// The two ends, and word that the writer has begun.
+pub(super) fn open() -> (Session, Conversation, oneshot::Receiver<Result<()>>) {
+    let (opened, begun) = oneshot::channel();
+    let (sender, commands) = mpsc::channel();
+    (Session { opened, commands }, Conversation { commands: sender }, begun)
+}
+
+impl Session {
+    /// Says that it does not begin.
+    pub(super) fn refuse(self, error: Error) {
+        drop(self.opened.send(Err(error)));
+    }
+
+    /// Serves the caller until it commits, goes away or takes too long.
+    pub(super) fn serve(self, connection: &Connection) {
+        if let Err(error) = connection.execute_batch("BEGIN IMMEDIATE") {
+            return self.refuse(Error::unavailable(error));
+        }
+        let Self { opened, commands } = self;
+        if opened.send(Ok(())).is_ok() {
+            converse(connection, &commands);
+        }
+        if !connection.is_autocommit() {
+            // Nothing can be done about a failure here; the next BEGIN would tell.
+            drop(connection.execute_batch("ROLLBACK"));
+        }
+    }
+}
+
+fn converse(connection: &Connection, commands: &mpsc::Receiver<Command>) {
+    let end = Instant::now() + WHOLE;
+    loop {
+        let patience = SILENCE.min(end.saturating_duration_since(Instant::now()));
+        match commands.recv_timeout(patience) {
+            Ok(Command::Run(run)) => {
+                let Run { statement, args, rows, answer } = *run;
+                let (outcome, panicked) = perform(connection, &statement, args, rows);
+                // A full disk or a failing one has ended the whole transaction, not just the statement.
+                let lost = panicked || connection.is_autocommit();
+                drop(answer.send(outcome));
+                if lost {
+                    return;
+                }
+            }
+            Ok(Command::Commit(answer)) => {
+                drop(answer.send(connection.execute_batch("COMMIT").map_err(Error::unavailable)));
+                return;
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                tracing::warn!("a transaction took too long and was undone: others were waiting to write");
+                return;
+            }
+            // The caller has gone.
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+fn perform(connection: &Connection, statement: &Arc<Statement>, args: Vec<Value>, rows: Rows) -> (Result<Rows>, bool) {
+    match native(statement) {
+        Ok(native) if !matches!(native.runs, Runs::Writer) => (reader::read(connection, statement.entity, native, &args, rows), false),
+        _ => writer::run(connection, statement, args, rows),
+    }
+}
+
+impl Conversation {
+    async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<Result<T>>) -> Command) -> Result<T> {
+        let lost = || Error::unavailable("the transaction was undone: it took too long, or the store was closed");
+        let (answer, answered) = oneshot::channel();
+        self.commands.send(command(answer)).map_err(|_| lost())?;
+        answered.await.unwrap_or_else(|_| Err(lost()))
+    }
+}
+
+impl Transaction for Conversation {
+    fn run<'a>(&'a mut self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> BoxFuture<'a, Result<Rows>> {
+        let statement = Arc::clone(statement);
+        Box::pin(self.ask(|answer| Command::Run(Box::new(Run { statement, args, rows, answer }))))
+    }
+
+    fn commit(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        Box::pin(async move { self.ask(Command::Commit).await })
+    }
+}

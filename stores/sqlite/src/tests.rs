@@ -1,0 +1,340 @@
+//! The embedded store against the model, and what only it can get wrong.
+
+use std::sync::Arc;
+
+use super::*;
+use linchpin_conformance::{THING, agrees_with_memory, items_agree_with_memory};
+use linchpin_core::filter::{Filter, Source};
+use linchpin_core::store::Order;
+
+pub(super) fn open(folder: &tempfile::TempDir) -> SqliteStore {
+    SqliteStore::open(SqliteOptions::new(folder.path().join("test.db"))).expect("a fresh file opens")
+}
+
+fn fresh() -> (Arc<dyn Store>, tempfile::TempDir) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut options = SqliteOptions::new(folder.path().join("test.db"));
+    options.durability = Durability::Normal;
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::open(options).expect("a fresh file opens"));
+    (store, folder)
+}
+
+#[test]
+fn agrees_with_the_memory_store() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    let _entered = runtime.enter();
+    agrees_with_memory(100, fresh);
+    items_agree_with_memory(60, fresh);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn durable_by_default() {
+    for (durability, expected) in [(Durability::Full, 2), (Durability::Normal, 1)] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut options = SqliteOptions::new(folder.path().join("test.db"));
+        options.durability = durability;
+        let store = SqliteStore::open(options).expect("a fresh file opens");
+        store.install(&[&THING]).await.expect("installed");
+        let connection = file::open(&folder.path().join("test.db"), durability).expect("opened");
+        let synchronous: i64 = connection.query_row("PRAGMA synchronous", [], |r| r.get(0)).expect("a number");
+        let mode: String = connection.query_row("PRAGMA journal_mode", [], |r| r.get(0)).expect("a mode");
+        assert_eq!((synchronous, mode.as_str()), (expected, "wal"));
+        store.close().await;
+    }
+}
+
+pub(super) fn thing(id: &str, slug: &str) -> Vec<Value> {
+    let mut values: Vec<Value> = THING.fields.iter().map(|f| sample(f.kind, f.optional)).collect();
+    values[0] = Value::Text(id.to_owned());
+    values[1] = Value::Text(slug.to_owned());
+    values
+}
+
+fn sample(kind: linchpin_core::entity::Kind, optional: bool) -> Value {
+    use linchpin_core::entity::Kind;
+    match kind {
+        _ if optional => Value::Null,
+        Kind::String => Value::Text("x".to_owned()),
+        Kind::Boolean => Value::Bool(false),
+        Kind::Integer => Value::Int(0),
+        Kind::Number => Value::Float(0.0),
+        Kind::Date => Value::Date(linchpin_core::Timestamp::from_millis(0)),
+        Kind::Enum(desc) => Value::Text(desc.variants[0].to_owned()),
+        Kind::StringArray => Value::Strings(Vec::new()),
+        Kind::Json | Kind::Items(_) => Value::Json("[]".to_owned()),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_write_leaves_the_others_of_its_group() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(&folder);
+    store.install(&[&THING]).await.expect("installed");
+    let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
+    // Queued without waiting, so that the writer finds many at once: every third one repeats a slug.
+    let replies = (0..60).map(|i| {
+        let slug = if i % 3 == 2 { "s0".to_owned() } else { format!("s{i}") };
+        store.run(&insert, thing(&format!("k{i:02}"), &slug), Rows::count())
+    });
+    let replies: Vec<_> = replies.collect();
+    let mut refused = 0;
+    for (i, reply) in replies.into_iter().enumerate() {
+        match reply.await {
+            Ok(_) => assert_ne!(i % 3, 2, "{i}"),
+            Err(error) => {
+                assert_eq!((i % 3, error.code()), (2, linchpin_core::Code::Conflict), "{error:?}");
+                refused += 1;
+            }
+        }
+    }
+    assert_eq!(refused, 20);
+    let all = store.prepare(&THING, Plan::Select { filter: Filter::TRUE, order: Vec::new(), after: None, limit: None }).expect("a plan");
+    assert_eq!(store.run(&all, Vec::new(), Rows::count()).await.map(|r| r.count).ok(), Some(40));
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_queue_refuses_at_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut options = SqliteOptions::new(folder.path().join("test.db"));
+    options.queue = 1;
+    let store = SqliteStore::open(options).expect("a fresh file opens");
+    store.install(&[&THING]).await.expect("installed");
+    let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
+    // Another process holds the lock, so the writer waits with what it has taken, a group at most, and the queue fills.
+    let other = rusqlite::Connection::open(folder.path().join("test.db")).expect("the file");
+    other.execute_batch("BEGIN IMMEDIATE").expect("the lock");
+    let mut taken = Vec::new();
+    let mut refused = 0;
+    for i in 0..300 {
+        match store.run(&insert, thing(&format!("k{i}"), &format!("s{i}")), Rows::count()) {
+            Reply::Ready(Err(e)) if e.code() == linchpin_core::Code::Unavailable && e.retry_after_seconds() == Some(1) => refused += 1,
+            reply => taken.push(reply),
+        }
+    }
+    assert!(refused >= 300 - 256 - 1, "{refused}");
+    other.execute_batch("ROLLBACK").expect("the lock is free");
+    for reply in taken {
+        assert!(reply.await.is_ok());
+    }
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn long_reads_wait_in_a_bounded_queue() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut options = SqliteOptions::new(folder.path().join("test.db"));
+    (options.scans, options.scan_queue) = (1, 2);
+    let store = Arc::new(SqliteStore::open(options).expect("a fresh file opens"));
+    store.install(&[&THING]).await.expect("installed");
+    let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
+    store.run(&insert, thing("k", "s"), Rows::count()).await.expect("stored");
+    // No index covers the title.
+    let scan = scan(&store);
+    let by_key = store.prepare(&THING, Plan::Exists { filter: Filter::eq_arg(0, 0) }).expect("a plan");
+    let read = || {
+        let (store, scan) = (Arc::clone(&store), Arc::clone(&scan));
+        async move { store.run(&scan, vec![Value::Text("x".to_owned())], Rows::count()).await.map(|r| r.count) }
+    };
+    let places = store.readers.pool.places.occupy().await;
+    let waiting: Vec<_> = (0..2).map(|_| tokio::spawn(read())).collect();
+    while store.readers.pool.places.queue_left() > 0 {
+        tokio::task::yield_now().await;
+    }
+    let refused = read().await.expect_err("the queue is full");
+    assert_eq!((refused.code(), refused.retry_after_seconds()), (linchpin_core::Code::Unavailable, Some(1)));
+    // Short reads do not wait for long ones.
+    let Reply::Ready(found) = store.run(&by_key, vec![Value::Text("k".to_owned())], Rows::count()) else { panic!("not inline") };
+    assert_eq!(found.map(|r| r.count).ok(), Some(1));
+    // A caller that leaves gives its place in the queue back.
+    let mut waiting = waiting.into_iter();
+    let (left, stays) = (waiting.next().expect("one"), waiting.next().expect("another"));
+    left.abort();
+    assert!(left.await.is_err());
+    assert_eq!(store.readers.pool.places.queue_left(), 1);
+    drop(places);
+    assert_eq!(stays.await.expect("not aborted").ok(), Some(0));
+    assert_eq!(read().await.ok(), Some(0));
+    store.close().await;
+}
+
+/// A read without an index that is not begun on the caller's thread, though the table is small.
+fn scan(store: &SqliteStore) -> Arc<Statement> {
+    let scan = store.prepare(&THING, Plan::Exists { filter: Filter::eq_arg(2, 0) }).expect("a plan");
+    native(&scan).expect("of this store").tries.never();
+    scan
+}
+
+/// A read that would take minutes: every record joined with every other one, several times.
+fn endless() -> Arc<Statement> {
+    let native = Native {
+        sql: "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 1000000000) SELECT count(*) FROM n".into(),
+        counting: None,
+        again: None,
+        meets: None,
+        binds: Box::default(),
+        runs: Runs::Apart,
+        tries: linchpin_sql::tries::Tries::default(),
+        columns: None,
+    };
+    let plan = Plan::Exists { filter: Filter::TRUE };
+    Arc::new(Statement { entity: &THING, plan, native: Box::new(native) })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_read_ends_with_its_caller() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut options = SqliteOptions::new(folder.path().join("test.db"));
+    options.scans = 1;
+    let store = SqliteStore::open(options).expect("a fresh file opens");
+    store.install(&[&THING]).await.expect("installed");
+    let endless = endless();
+    for _ in 0..3 {
+        let read = store.run(&endless, Vec::new(), Rows::count());
+        assert!(tokio::time::timeout(Duration::from_millis(100), read).await.is_err(), "it ended by itself");
+        // Its place is free again: the only one, so a read that was not stopped would have this one refused.
+        let scan = scan(&store);
+        let found = store.run(&scan, vec![Value::Text("x".to_owned())], Rows::count()).await;
+        assert_eq!(found.map(|r| r.count).ok(), Some(0));
+    }
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_caller_leaves_a_place_to_others() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut options = SqliteOptions::new(folder.path().join("test.db"));
+    (options.scans, options.scan_queue) = (2, 8);
+    let store = SqliteStore::open(options).expect("a fresh file opens");
+    store.install(&[&THING]).await.expect("installed");
+    let endless = endless();
+    let scan = scan(&store);
+    let of = |name: &str| {
+        let mut rows = Rows::count();
+        rows.caller = caller(name);
+        rows
+    };
+    let read = |name| store.run(&scan, vec![Value::Text("x".to_owned())], of(name));
+    let mut greedy: Vec<_> = (0..3).map(|_| store.run(&endless, Vec::new(), of("greedy"))).collect();
+    for read in &mut greedy {
+        assert!(tokio::time::timeout(Duration::from_millis(50), read).await.is_err(), "it ended by itself");
+    }
+    // One place and a queue of two are the caller's own: that is full, and the other place is free.
+    assert_eq!(read("greedy").await.map_err(|e| e.code()).map(|r| r.count), Err(linchpin_core::Code::Unavailable));
+    assert_eq!(read("modest").await.map(|r| r.count).ok(), Some(0));
+    drop(greedy);
+    assert_eq!(read("greedy").await.map(|r| r.count).ok(), Some(0));
+    // Closing waits for the threads of the interrupted reads.
+    store.close().await;
+    while store.readers.pool.places.callers() > 0 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_scan_of_few_records_is_read_inline() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(&folder);
+    store.install(&[&THING]).await.expect("installed");
+    let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
+    let scan = store.prepare(&THING, Plan::Exists { filter: Filter::eq_arg(2, 0) }).expect("a plan");
+    let read = || store.run(&scan, vec![Value::Text("no such".to_owned())], Rows::count());
+    store.run(&insert, thing("k", "s"), Rows::count()).await.expect("inserted");
+    for _ in 0..3 {
+        assert!(matches!(read(), Reply::Ready(Ok(rows)) if rows.count == 0));
+    }
+    for some in 0..10 {
+        let some = some * 500..(some + 1) * 500;
+        let inserts: Vec<_> = some.map(|i| store.run(&insert, thing(&format!("k{i}"), &format!("s{i}")), Rows::count())).collect();
+        for inserted in inserts {
+            inserted.await.expect("inserted");
+        }
+    }
+    // Given up, and answered all the same; not begun here for a while, and then once more.
+    let mut begun = Vec::new();
+    for n in 0..60 {
+        let tries = &native(&scan).expect("of this store").tries;
+        let before = tries.missed();
+        let reply = read();
+        assert!(matches!(reply, Reply::Later(_)), "{n}");
+        assert_eq!(reply.await.expect("rows").count, 0);
+        if tries.missed() > before {
+            begun.push(n);
+        }
+    }
+    assert_eq!(begun, [0, 17, 50]);
+    // Whatever was begun here has left the connection as it was.
+    let long = store.prepare(&THING, Plan::Select { filter: Filter::TRUE, order: Vec::new(), after: None, limit: None }).expect("a plan");
+    native(&long).expect("of this store").tries.never();
+    assert_eq!(store.run(&long, Vec::new(), Rows::count()).await.expect("rows").count, 5001);
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn large_pages_are_read_apart() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(&folder);
+    store.install(&[&THING]).await.expect("installed");
+    let plan = Plan::Select {
+        filter: Filter::TRUE,
+        order: vec![Order { field: 0, desc: false }],
+        after: None,
+        limit: Some(Source::Arg { index: 0, nullable: false }),
+    };
+    let page = store.prepare(&THING, plan).expect("a plan");
+    for (limit, inline) in [(1, true), (500, true), (501, false), (i64::MAX, false)] {
+        let reply = store.run(&page, vec![Value::Int(limit)], Rows::count());
+        assert_eq!(matches!(reply, Reply::Ready(_)), inline, "{limit}");
+        reply.await.expect("a page");
+    }
+    assert!(store.run(&page, Vec::new(), Rows::count()).await.is_err(), "a limit is missing");
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_refuses_once_closed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    linchpin_conformance::refuses_once_closed(&open(&folder)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn closing_refuses_what_comes_and_ends_what_was_accepted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("test.db");
+    let store = Arc::new(open(&folder));
+    store.install(&[&THING]).await.expect("installed");
+    let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
+    let by_key = store.prepare(&THING, Plan::Exists { filter: Filter::eq_arg(0, 0) }).expect("a plan");
+    let scan = scan(&store);
+    let text = |t: &str| vec![Value::Text(t.to_owned())];
+    // Accepted and not yet done, with the store closed from two sides meanwhile.
+    let writes: Vec<_> = (0..600).map(|i| store.run(&insert, thing(&format!("k{i}"), &format!("s{i}")), Rows::count())).collect();
+    let closing = || {
+        let store = Arc::clone(&store);
+        tokio::spawn(async move { store.close().await })
+    };
+    let (one, two) = (closing(), closing());
+    for write in writes {
+        write.await.expect("accepted, so done");
+    }
+    one.await.expect("closed");
+    two.await.expect("closed");
+    store.close().await;
+    // Nothing is left outside the file.
+    let log = std::fs::metadata(folder.path().join("test.db-wal")).map_or(0, |m| m.len());
+    assert_eq!(log, 0, "the log was not written back");
+    for (statement, args) in [(&insert, thing("late", "late")), (&by_key, text("k1")), (&scan, text("x"))] {
+        let refused = store.run(statement, args, Rows::count()).await.expect_err("the store is closed");
+        assert_eq!(refused.code(), linchpin_core::Code::Unavailable);
+    }
+    assert!(store.ready().await.is_err());
+    let alone = rusqlite::Connection::open(&path).expect("the file");
+    let count: i64 = alone.query_row("SELECT count(*) FROM conformance_things", [], |r| r.get(0)).expect("a number");
+    assert_eq!(count, 600);
+}
+
+/// The number that tells callers apart.
+fn caller(name: &str) -> Option<std::num::NonZeroU64> {
+    let number = name.bytes().fold(7_u64, |all, byte| all * 31 + u64::from(byte));
+    std::num::NonZeroU64::new(number | 1)
+}

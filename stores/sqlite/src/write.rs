@@ -1,0 +1,150 @@
+//! Writes, on whatever connection holds the right to write.
+
+use rusqlite::Connection;
+
+use super::render::{Again, Native};
+use super::row::SqliteRow;
+use super::{bind, error, native, outbox, render};
+use linchpin_core::entity::{EntityDesc, Flags};
+use linchpin_core::store::{Plan, Row, Rows, Statement};
+use linchpin_core::{Error, Result, Value};
+
+/// Runs a write and collects what it returns; the number of changed rows when only that is wanted.
+///
+/// The caller holds the write lock, or nothing: then the write is a transaction of its own.
+pub(super) fn write(connection: &Connection, statement: &Statement, args: &mut [Value], rows: Rows) -> Result<Rows> {
+    let primary = statement.entity.primary;
+    // A key the server makes is new; one that a client proposes may be that of the record that is there.
+    let field = statement.entity.primary_field();
+    let made = field.default.is_generated() && !field.flags.has(Flags::CLIENT_SET);
+    let told_by_key = |keys: &[usize]| made && !keys.contains(&primary) && args.get(primary).is_some_and(|key| !key.is_null());
+    let looks = matches!(&statement.plan, Plan::Upsert { keys, .. } if !told_by_key(keys));
+    if !looks && !rows.is_recorded() {
+        return write_one(connection, statement, args, rows, None);
+    }
+    let alone = connection.is_autocommit();
+    let failed = |e| error::of(statement.entity, e);
+    if alone {
+        connection.execute_batch("BEGIN IMMEDIATE").map_err(failed)?;
+    }
+    let outcome = if looks { upsert_by_key(connection, statement, args, rows) } else { write_one(connection, statement, args, rows, None) };
+    // What could not be recorded has been undone already; what cannot be committed, the caller undoes.
+    if alone && !connection.is_autocommit() {
+        connection.execute_batch(if outcome.is_ok() { "COMMIT" } else { "ROLLBACK" }).map_err(failed)?;
+    }
+    outcome
+}
+
+/// An upsert whose outcome its own row cannot tell: the key is what it matches by, or the store chooses it.
+///
+/// Nobody else writes between the look and the statement.
+fn upsert_by_key(connection: &Connection, statement: &Statement, args: &mut [Value], rows: Rows) -> Result<Rows> {
+    let failed = |e| error::of(statement.entity, e);
+    let meets = native(statement)?.meets.as_ref().ok_or_else(|| Error::internal("an upsert that does not know what it meets"))?;
+    let there = {
+        let mut look = connection.prepare_cached(&meets.sql).map_err(failed)?;
+        bind::bind(&mut look, &meets.binds, args)?.map_err(failed)?;
+        let mut found = look.raw_query();
+        found.next().map_err(failed)?.is_some()
+    };
+    write_one(connection, statement, args, rows, Some(there))
+}
+
+/// `there` tells of an upsert whether the record exists, where that is known.
+fn write_one(connection: &Connection, statement: &Statement, args: &mut [Value], mut rows: Rows, there: Option<bool>) -> Result<Rows> {
+    let entity = statement.entity;
+    let native = native(statement)?;
+    let failed = |e| error::of(entity, e);
+    let counting = rows.only_counts().then_some(native.counting.as_deref()).flatten();
+    if let (None, Some(plain), Some(again)) = (counting, &native.counting, &native.again)
+        && !connection.is_autocommit()
+    {
+        return write_and_read(connection, entity, (plain, native, again), args, rows);
+    }
+    let mut prepared = connection.prepare_cached(counting.unwrap_or(&native.sql)).map_err(failed)?;
+    bind::bind(&mut prepared, &native.binds, args)?.map_err(failed)?;
+    if counting.is_some() || matches!(statement.plan, Plan::Insert) {
+        let changed = match prepared.raw_execute() {
+            Ok(changed) => changed,
+            // SQLite looks at the key last; a record that exists is a conflict of its key before anything else.
+            Err(_) if matches!(statement.plan, Plan::Insert) && key_taken(connection, entity, args) => {
+                return Err(Error::unique([entity.primary_field().wire]));
+            }
+            Err(error) => return Err(failed(error)),
+        };
+        if matches!(statement.plan, Plan::Insert) {
+            // A key the store chose is news to the caller.
+            if let Some(key) = args.get_mut(entity.primary)
+                && key.is_null()
+            {
+                *key = Value::Int(connection.last_insert_rowid());
+                rows.push(&*args);
+            } else {
+                rows.record(&*args);
+            }
+        } else {
+            rows.count += changed;
+        }
+        outbox::record(connection, &mut rows)?;
+        return Ok(rows);
+    }
+    let mut found = prepared.raw_query();
+    // Every row is stepped over: an unfinished statement is not committed.
+    let mut sound = Ok(());
+    while let Some(row) = found.next().map_err(failed)? {
+        let row = SqliteRow::new(row, entity);
+        if let Plan::Upsert { .. } = &statement.plan {
+            let new = || args.get(entity.primary).is_some_and(|key| row.value(entity.primary) == key.as_ref());
+            rows.created = there.map_or_else(new, |there| !there);
+        }
+        rows.push(&row);
+        sound = sound.and(row.sound());
+    }
+    // A row that is broken has been written all the same.
+    outbox::record(connection, &mut rows)?;
+    sound.map(|()| rows)
+}
+
+/// Writes one record by its key and reads it: nobody else writes between the two, for they are in one transaction.
+fn write_and_read(
+    connection: &Connection,
+    entity: &'static EntityDesc,
+    (plain, native, again): (&str, &Native, &Again),
+    args: &[Value],
+    mut rows: Rows,
+) -> Result<Rows> {
+    let failed = |e| error::of(entity, e);
+    let mut write = connection.prepare_cached(plain).map_err(failed)?;
+    bind::bind(&mut write, &native.binds, args)?.map_err(failed)?;
+    if write.raw_execute().map_err(failed)? == 0 {
+        outbox::record(connection, &mut rows)?;
+        return Ok(rows);
+    }
+    let mut read = || {
+        let mut read = connection.prepare_cached(&again.sql).map_err(failed)?;
+        bind::bind(&mut read, std::slice::from_ref(&again.key), args)?.map_err(failed)?;
+        let mut found = read.raw_query();
+        let row = found.next().map_err(failed)?.ok_or_else(|| Error::internal("a record that was written is not there"))?;
+        let row = SqliteRow::new(row, entity);
+        rows.push(&row);
+        Ok::<_, Error>(row.sound())
+    };
+    let sound = match read() {
+        Ok(sound) => sound,
+        Err(error) => {
+            // It is written, and nobody can be told what: whoever holds the transaction sees that it is gone.
+            drop(connection.execute_batch("ROLLBACK"));
+            return Err(error);
+        }
+    };
+    // A row that is broken has been written all the same.
+    outbox::record(connection, &mut rows)?;
+    sound.map(|()| rows)
+}
+
+/// Whether a record with this key is there; only asked once an insert has failed.
+fn key_taken(connection: &Connection, entity: &EntityDesc, args: &[Value]) -> bool {
+    let sql = format!("SELECT 1 FROM {} WHERE {} = ?", render::quote(entity.storage_name), render::quote(entity.primary_field().column));
+    let found = connection.prepare_cached(&sql).and_then(|mut s| s.exists([args.get(entity.primary).map(bind::Bound)]));
+    found.unwrap_or(false)
+}

@@ -1,0 +1,278 @@
+//! Writes: one thread, one connection, commits in groups.
+//!
+//! The thread takes whatever waits and runs it in one transaction, so that one wait for the disk serves all. A statement
+//! that fails undoes itself alone; answers leave after the commit.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, RwLock};
+use rusqlite::Connection;
+use tokio::sync::{mpsc, oneshot};
+
+use super::file::Identity;
+use super::outbox::Chore;
+use super::session::{self, Conversation, Session};
+use super::{closed, error, write};
+use linchpin_core::store::{Reply, Rows, Statement};
+use linchpin_core::{Error, Result, Value};
+
+/// Most writes of one commit.
+const GROUP: usize = 256;
+/// How long it holds that the disk had room, or none.
+const ROOM_HOLDS: Duration = Duration::from_secs(1);
+
+/// When the disk was last asked for room, and what it said when there was none.
+type Room = Option<(Instant, Option<String>)>;
+
+/// What the writer is asked to do.
+#[allow(clippy::large_enum_variant)] // nearly all are writes, and each is moved once
+enum Request {
+    Write(Job),
+    /// To work for one caller alone for a while.
+    Session(Session),
+}
+
+struct Job {
+    work: Work,
+    answer: oneshot::Sender<Result<Rows>>,
+}
+
+impl Job {
+    /// Whether nobody waits for its answer any more.
+    fn is_left(&self) -> bool {
+        matches!(self.work, Work::Statement { .. }) && self.answer.is_closed()
+    }
+}
+
+enum Work {
+    Statement { statement: Arc<Statement>, args: Vec<Value>, rows: Rows },
+    Chore(Chore),
+}
+
+impl Work {
+    /// Does it; tells whether it panicked.
+    fn run(self, connection: &Connection) -> (Result<Rows>, bool) {
+        match self {
+            Self::Statement { statement, args, rows } => run(connection, &statement, args, rows),
+            Self::Chore(chore) => {
+                let mut rows = Rows::count();
+                let outcome = chore.run(connection).map(|count| {
+                    rows.count = count;
+                    rows
+                });
+                (outcome, false)
+            }
+        }
+    }
+}
+
+/// The write side of a store.
+pub(super) struct Writer {
+    queue: RwLock<Option<mpsc::Sender<Request>>>,
+    thread: Mutex<Option<JoinHandle<Connection>>>,
+    file: Arc<Identity>,
+    /// Held while the disk is asked.
+    room: Arc<tokio::sync::Mutex<Room>>,
+}
+
+impl Writer {
+    pub(super) fn start(connection: Connection, file: Identity, queue: usize) -> std::io::Result<Self> {
+        let (sender, receiver) = mpsc::channel(queue.max(1));
+        let file = Arc::new(file);
+        let watched = Arc::clone(&file);
+        let thread =
+            std::thread::Builder::new().name("linchpin-sqlite-writer".to_owned()).spawn(move || work(connection, &watched, receiver))?;
+        Ok(Self { queue: RwLock::new(Some(sender)), thread: Mutex::new(Some(thread)), file, room: Arc::default() })
+    }
+
+    pub(super) fn run<'a>(&self, statement: Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
+        let (answer, answered) = oneshot::channel();
+        let job = Job { work: Work::Statement { statement, args, rows }, answer };
+        match self.send(Request::Write(job)) {
+            Ok(()) => Reply::Later(Box::pin(async { answered.await.unwrap_or_else(|_| Err(closed())) })),
+            Err(error) => Reply::Ready(Err(error)),
+        }
+    }
+
+    /// Does something for the outbox, in the transaction of the writes around it.
+    pub(super) fn chore(&self, chore: Chore, answer: oneshot::Sender<Result<Rows>>) -> Result<()> {
+        self.send(Request::Write(Job { work: Work::Chore(chore), answer }))
+    }
+
+    /// Waits for its turn and begins a transaction.
+    pub(super) async fn begin(&self) -> Result<Conversation> {
+        let (session, conversation, begun) = session::open();
+        self.send(Request::Session(session))?;
+        begun.await.unwrap_or_else(|_| Err(closed()))?;
+        Ok(conversation)
+    }
+
+    fn send(&self, request: Request) -> Result<()> {
+        match &*self.queue.read() {
+            Some(queue) => queue.try_send(request).map_err(|e| Error::unavailable(format!("the write was not accepted: {e}"))),
+            None => Err(closed()),
+        }
+    }
+
+    /// Whether it takes writes and the disk has room for them.
+    pub(super) async fn ping(&self) -> Result<()> {
+        match &*self.queue.read() {
+            Some(queue) if !queue.is_closed() => self.file.check()?,
+            _ => return Err(closed()),
+        }
+        // Anybody may ask; the disk is asked once in a while, by one of them.
+        let mut room = Arc::clone(&self.room).lock_owned().await;
+        if room.as_ref().is_none_or(|(asked, _)| asked.elapsed() >= ROOM_HOLDS) {
+            let file = Arc::clone(&self.file);
+            // To the end, also when whoever asked has gone: the next one finds the answer.
+            let ask = move || {
+                let refused = file.room().err();
+                *room = Some((Instant::now(), refused));
+                room
+            };
+            room = tokio::task::spawn_blocking(ask).await.map_err(Error::internal)?;
+        }
+        let refused = room.as_ref().and_then(|(_, refused)| refused.clone());
+        refused.map_or(Ok(()), |why| Err(Error::unavailable(why)))
+    }
+
+    /// Takes nothing more.
+    pub(super) fn refuse(&self) {
+        self.queue.write().take();
+    }
+
+    /// Finishes what waits, ends the thread and hands over its connection; `None` when that has been done.
+    pub(super) async fn close(&self) -> Option<Connection> {
+        self.refuse();
+        let thread = self.thread.lock().take()?;
+        // The thread ends by itself once the queue is empty; an error means that it was lost.
+        tokio::task::spawn_blocking(move || thread.join()).await.ok()?.ok()
+    }
+}
+
+fn work(connection: Connection, file: &Identity, mut queue: mpsc::Receiver<Request>) -> Connection {
+    let mut group = Vec::with_capacity(GROUP);
+    while let Some(request) = queue.blocking_recv() {
+        let mut session = None;
+        let mut next = Some(request);
+        while let Some(request) = next {
+            match request {
+                // Whoever asked has gone before it was begun: it is not done.
+                Request::Write(job) if job.is_left() => {}
+                Request::Write(job) => group.push(job),
+                // What came before it goes first.
+                Request::Session(asked) => session = Some(asked),
+            }
+            next = if session.is_some() || group.len() == GROUP { None } else { queue.try_recv().ok() };
+        }
+        if let Err(error) = file.check() {
+            refuse(group.drain(..), &cause(&error));
+            if let Some(session) = session {
+                session.refuse(error);
+            }
+            continue;
+        }
+        if group.len() > 1 {
+            commit(&connection, &mut group, &mut queue);
+        } else if let Some(job) = group.pop() {
+            // A transaction around one statement would only cost.
+            let outcome = job.work.run(&connection).0;
+            if !connection.is_autocommit() {
+                // It panicked, or could not be committed.
+                drop(connection.execute_batch("ROLLBACK"));
+            }
+            if let Some(error) = outcome.as_ref().err().filter(|e| error::is_busy(e)) {
+                refuse(waiting(&mut queue).into_iter(), &cause(error));
+            }
+            finish(job.answer, outcome);
+        }
+        if let Some(session) = session {
+            session.serve(&connection);
+        }
+    }
+    connection
+}
+
+/// Every write that has waited for a lock which another process would not give up. Each waiting for it anew would add up.
+fn waiting(queue: &mut mpsc::Receiver<Request>) -> Vec<Job> {
+    let mut jobs = Vec::new();
+    while let Ok(request) = queue.try_recv() {
+        match request {
+            Request::Write(job) => jobs.push(job),
+            Request::Session(session) => session.refuse(Error::unavailable("the database is locked by another process")),
+        }
+    }
+    jobs
+}
+
+fn refuse(jobs: impl Iterator<Item = Job>, cause: &str) {
+    jobs.for_each(|job| finish(job.answer, Err(Error::unavailable(cause.to_owned()))));
+}
+
+fn cause(error: &Error) -> String {
+    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+/// Runs a group in one transaction.
+fn commit(connection: &Connection, group: &mut Vec<Job>, queue: &mut mpsc::Receiver<Request>) {
+    if let Err(error) = connection.execute_batch("BEGIN IMMEDIATE").map_err(Error::unavailable) {
+        if error::is_busy(&error) {
+            group.extend(waiting(queue));
+        }
+        refuse(group.drain(..), &cause(&error));
+        return;
+    }
+    let mut done = Vec::with_capacity(group.len());
+    let mut lost = None;
+    for job in group.drain(..) {
+        let outcome = match &lost {
+            None => {
+                let (outcome, panicked) = job.work.run(connection);
+                if panicked {
+                    // What it had done so far cannot be told apart from the rest of the group.
+                    lost = Some("a write panicked".to_owned());
+                }
+                outcome
+            }
+            Some(_) => Err(Error::unavailable("the group of writes was undone")),
+        };
+        // A full disk or a failing one ends the whole transaction, not just the statement.
+        if lost.is_none() && connection.is_autocommit() {
+            lost = Some(outcome.as_ref().err().map(cause).unwrap_or_default());
+        }
+        done.push((job.answer, outcome));
+    }
+    let committed = match lost {
+        None => connection.execute_batch("COMMIT").map_err(|e| e.to_string()),
+        Some(text) => Err(text),
+    };
+    if committed.is_err() && !connection.is_autocommit() {
+        // Nothing can be done about a failure here; the next BEGIN would tell.
+        drop(connection.execute_batch("ROLLBACK"));
+    }
+    for (answer, outcome) in done {
+        // All of them: a refusal, too, may rest on a write of the group that is now undone.
+        let outcome = match &committed {
+            Err(text) => Err(Error::unavailable(format!("the group of writes was not committed: {text}"))),
+            Ok(()) => outcome,
+        };
+        finish(answer, outcome);
+    }
+}
+
+/// Runs one write; tells whether it panicked.
+pub(super) fn run(connection: &Connection, statement: &Statement, mut args: Vec<Value>, rows: Rows) -> (Result<Rows>, bool) {
+    let work = || write::write(connection, statement, &mut args, rows);
+    // A panic must not take the only writer with it.
+    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
+        Ok(outcome) => (outcome, false),
+        Err(_) => (Err(Error::internal("a write panicked")), true),
+    }
+}
+
+/// Sends an answer; whoever asked may have gone, and the write stands all the same.
+fn finish(answer: oneshot::Sender<Result<Rows>>, outcome: Result<Rows>) {
+    drop(answer.send(outcome));
+}
