@@ -69,8 +69,11 @@ where
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __handler {
-    ($call:pat_param, $answer:expr) => {
-        ::core::option::Option::Some(const { &((|$call| $crate::__private::boxed(async move { $answer })) as $crate::__private::Handler) })
+    ($store:literal, $call:pat_param, $answer:expr) => {
+        ::core::option::Option::Some((
+            $store,
+            const { &((|$call| $crate::__private::boxed(async move { $answer })) as $crate::__private::Handler) },
+        ))
     };
 }
 /// The function on the memory store.
@@ -78,14 +81,14 @@ macro_rules! __handler {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __on_memory {
-    ($($handler:tt)*) => { $crate::__private::handler!($($handler)*) };
+    ($($handler:tt)*) => { $crate::__private::handler!("memory", $($handler)*) };
 }
 /// The function on SQLite, if this build has it.
 #[cfg(feature = "sqlite")]
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __on_sqlite {
-    ($($handler:tt)*) => { $crate::__private::handler!($($handler)*) };
+    ($($handler:tt)*) => { $crate::__private::handler!("sqlite", $($handler)*) };
 }
 /// The function on SQLite, if this build has it.
 #[cfg(not(feature = "sqlite"))]
@@ -101,7 +104,7 @@ macro_rules! __on_sqlite {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __on_postgres {
-    ($($handler:tt)*) => { $crate::__private::handler!($($handler)*) };
+    ($($handler:tt)*) => { $crate::__private::handler!("postgres", $($handler)*) };
 }
 /// The function on Postgres, if this build has it.
 #[cfg(not(feature = "postgres"))]

@@ -6,6 +6,12 @@ use super::{Answer, Kind, Options};
 use crate::Code;
 use crate::entity::{self, EntityDesc, FieldDesc};
 
+/// The most stores that one operation has functions for.
+pub const MOST_HANDLERS: usize = 8;
+
+/// The name of a store, and the function of a custom operation for it.
+pub type StoreHandler = (&'static str, crate::Attachment);
+
 /// Options of a custom operation.
 #[derive(Debug)]
 pub struct Custom {
@@ -17,8 +23,8 @@ pub struct Custom {
     pub by_id: bool,
     /// Texts of its statements, and conditions of them, that the app does not start without.
     pub texts: &'static [&'static str],
-    /// The function of each store that has one, by the store's name.
-    pub handlers: &'static [(&'static str, Option<crate::Attachment>)],
+    /// The functions of stores, each with the store's name.
+    pub handlers: [Option<StoreHandler>; MOST_HANDLERS],
 }
 
 /// The form of an answer.
@@ -85,7 +91,7 @@ impl<T: Output> Output for Vec<T> {
 impl Custom {
     /// Answers in this form.
     pub const fn new(output: Shape) -> Self {
-        Self { output, reads: false, by_id: false, texts: &[], handlers: &[] }
+        Self { output, reads: false, by_id: false, texts: &[], handlers: [None; MOST_HANDLERS] }
     }
 
     /// With the texts of its statements.
@@ -106,15 +112,24 @@ impl Custom {
         Self { by_id: true, ..self }
     }
 
-    /// With the functions of stores, by their names.
+    /// With the function of one more store; nothing where this build lacks the store.
+    ///
+    /// # Panics
+    /// In const evaluation when more than eight stores have functions.
     #[must_use]
-    pub const fn handlers(self, handlers: &'static [(&'static str, Option<crate::Attachment>)]) -> Self {
-        Self { handlers, ..self }
+    pub const fn on(mut self, handler: Option<StoreHandler>) -> Self {
+        let mut free = 0;
+        while self.handlers[free].is_some() {
+            free += 1;
+            assert!(free < MOST_HANDLERS, "linchpin: at most 8 stores have functions of one operation");
+        }
+        self.handlers[free] = handler;
+        self
     }
 
     /// The function of a store.
     pub fn handler(&self, store: &str) -> Option<crate::Attachment> {
-        self.handlers.iter().find(|(name, _)| *name == store).and_then(|(_, handler)| *handler)
+        self.handlers.iter().flatten().find(|(name, _)| *name == store).map(|(_, handler)| *handler)
     }
 }
 

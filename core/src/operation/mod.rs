@@ -35,7 +35,7 @@ pub use computed_aggregate::ComputedAggregate;
 pub use consume::Consume;
 #[doc(hidden)]
 pub use custom::custom_params;
-pub use custom::{Custom, Output as CustomOutput, Shape};
+pub use custom::{Custom, MOST_HANDLERS, Output as CustomOutput, Shape, StoreHandler};
 pub use derive::{Derive, MOST_DERIVED, Merge, Part, Through};
 #[doc(hidden)]
 pub use duplicates::sentence::Sentence;

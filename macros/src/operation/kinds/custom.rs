@@ -212,10 +212,10 @@ impl Custom {
             let answer = quote_spanned!(path.span()=> __lp::#made(#path(#first #(, #names)*).await));
             let answer = if parameters.is_empty() { answer } else { quote!({ #(#takes)* #answer }) };
             let call = quote_spanned!(path.span()=> call);
-            quote!((#store, __lp::#on!(#mutable #call, #answer)))
+            quote!(.on(__lp::#on!(#mutable #call, #answer)))
         });
         let functions: Vec<TokenStream> = functions.collect();
-        if crate::SERVER && !functions.is_empty() { quote!(.handlers(&[#(#functions),*])) } else { TokenStream::new() }
+        if crate::SERVER { quote!(#(#functions)*) } else { TokenStream::new() }
     }
 }
 
