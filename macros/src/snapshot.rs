@@ -37,28 +37,10 @@ pub(crate) fn assert(name: &str, source: &str, expansion: &TokenStream) {
 }
 
 /// Formats an expansion: documentation as `///` lines, and names beside the numbers of fields.
-///
-/// Lines break as they do without the names, so that the budgets for lines measure the code alone.
 fn printed(expansion: &TokenStream) -> String {
-    let named = docs_by_line(expansion.clone()).to_string();
-    let bare = formatted(&numbered(&named, "$1"));
-    let number = number();
-    let mut names = number.captures_iter(&named).map(|found| found.get(2).map(|name| name.as_str().to_owned()));
-    let with_name = |found: &regex::Captures<'_>| match names.next().flatten() {
-        Some(name) => format!("{} /* {name} */", &found[1]),
-        None => found[0].to_owned(),
-    };
-    number.replace_all(&bare, with_name).into_owned()
-}
-
-fn formatted(source: &str) -> String {
-    let file = syn::parse_str::<syn::File>(source);
-    prettyplease::unparse(&file.unwrap_or_else(|e| panic!("not a file: {e}\n{source}")))
-}
-
-/// Whole numbers; the second group is the name of the field whose number it is.
-fn number() -> regex::Regex {
-    regex::Regex::new(&format!(r"\b(\d+)(?:{SUFFIX}(\w+))?")).unwrap_or_else(|e| panic!("{e}"))
+    let file = syn::parse2::<syn::File>(docs_by_line(expansion.clone()));
+    let file = file.unwrap_or_else(|e| panic!("not a file: {e}\n{expansion}"));
+    numbered(&prettyplease::unparse(&file), "$1 /* $2 */")
 }
 
 /// Writes every field number another way: `$1` stands for the number, `$2` for the name.
