@@ -12,14 +12,19 @@ mod error;
 pub mod event;
 pub mod filter;
 #[doc(hidden)]
+pub mod indexed;
+#[doc(hidden)]
 pub mod json;
 pub mod operation;
+pub mod layout;
 mod package;
 pub mod policy;
 #[cfg(feature = "axum")]
 #[doc(hidden)]
 pub mod response;
 mod roles;
+mod route;
+mod row;
 mod startup;
 mod steady;
 pub mod store;
@@ -45,7 +50,7 @@ pub use roles::Roles;
 #[doc(hidden)]
 pub use startup::one_of;
 pub use startup::{EntityGap, Gap, StartupError};
-pub use timestamp::{ParseTimestampError, Timestamp};
+pub use timestamp::{ParseTimestampError, Timestamp, Truncate};
 pub use value::{DecodeError, Value, ValueRef};
 
 /// A boxed future that can move between threads: what traits with asynchronous methods return.

@@ -2,9 +2,7 @@
 
 use std::fmt::Write;
 
-use linchpin_vocabulary::store::FACTORY;
-
-use crate::store::STORES;
+use linchpin_vocabulary::store::{BUILT_IN, FACTORY};
 
 /// Why an app does not start, for programs: [`Error::startup`](crate::Error::startup).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,7 +74,7 @@ fn text(gaps: &[EntityGap]) -> String {
         let (fits, store) = (one_of(&gap.fits), &gap.store);
         let factory = gap.missing.iter().any(|missing| missing.capability == FACTORY);
         // A factory helps where nothing else is missing.
-        let brought = factory && gap.missing.iter().all(|missing| missing.capability == FACTORY) && STORES.contains(&store.as_str());
+        let brought = factory && gap.missing.iter().all(|missing| missing.capability == FACTORY) && BUILT_IN.contains(&store.as_str());
         let _ = match (brought, fits.is_empty()) {
             (true, true) => writeln!(out, "  help: write one, and name it: `handler({store} = ..)`"),
             (true, false) => writeln!(out, "  help: write one, and name it: `handler({store} = ..)`; or use {fits}"),

@@ -127,8 +127,7 @@ impl Timestamp {
     /// The first instant of the period that holds this one, in UTC. The first day of year 1 is a Monday, so none is out of range.
     #[must_use]
     #[doc(hidden)]
-    pub fn truncated(self, to: crate::store::Truncate) -> Self {
-        use crate::store::Truncate;
+    pub fn truncated(self, to: Truncate) -> Self {
         const DAY: i64 = 86_400_000;
         let days = self.0.div_euclid(DAY);
         let (year, month, _) = civil_from_days(days);
@@ -213,9 +212,24 @@ impl<'de> Deserialize<'de> for Timestamp {
     }
 }
 
+/// A period, in UTC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Truncate {
+    /// From the first of January.
+    Year,
+    /// From the first.
+    Month,
+    /// From Monday.
+    Week,
+    /// From midnight, UTC.
+    Day,
+    /// From the full hour.
+    Hour,
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Timestamp;
+    use super::{Timestamp, Truncate};
 
     #[test]
     fn round_trips_across_the_whole_range() {
@@ -259,7 +273,6 @@ mod tests {
 
     #[test]
     fn periods_are_those_of_the_calendar() {
-        use crate::store::Truncate;
         let check = |text: &str, expected: [&str; 5]| {
             let at = Timestamp::parse(text).unwrap_or_default();
             let periods = [Truncate::Year, Truncate::Month, Truncate::Week, Truncate::Day, Truncate::Hour];

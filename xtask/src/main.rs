@@ -5,6 +5,7 @@ use std::process::ExitCode;
 mod bench;
 mod conformance;
 mod expand_size;
+mod layers;
 mod peers;
 mod postgres;
 mod steps;
@@ -40,6 +41,7 @@ cargo xtask bench --auth           what a session costs, what others feel of sig
 cargo xtask bench --large          pages, a batch and numbers on one million rows, beside hand-written SQL; --postgres too
 cargo xtask conformance     random sequences of calls on a store and on the memory model: --sequences N, --store S, --seed S
 cargo xtask expand-size     lines and bytes of each expansion, against the budgets
+cargo xtask layers          the direction of dependencies between crates and modules, against layers.txt
 ";
 
 fn main() -> ExitCode {
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
         Some("bench") => bench::run(&args),
         Some("conformance") => conformance::run(&args),
         Some("expand-size") => expand_size::run(),
+        Some("layers") => layers::run(),
         _ => {
             eprint!("{HELP}");
             return ExitCode::from(2);

@@ -2,8 +2,8 @@
 
 use super::{Bound, ComputedDesc, DefaultDesc, EntityDesc, FieldDesc, Flags, Pagination, Paging, Rules, SourceLine};
 use crate::Value;
-use crate::operation::RouteSpec;
 use crate::policy::PolicyDesc;
+use crate::route::RouteSpec;
 
 #[doc(hidden)]
 impl EntityDesc {

@@ -4,9 +4,9 @@
 
 use super::{Action, Gate, Kind, Paging, Relation, Scope, SoftDelete, Summary, Tenant, Ttl};
 use crate::filter::{CtxPath, FilterSpec};
-use crate::operation::RouteSpec;
 use crate::policy::PolicyDesc;
-use crate::store::Row;
+use crate::route::RouteSpec;
+use crate::row::Row;
 use crate::{DecodeError, Problem, Value, ValueRef};
 
 /// A rule over a whole record.

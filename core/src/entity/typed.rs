@@ -1,7 +1,7 @@
 //! The typed face of an entity: what `#[entity]` implements.
 
 use super::{EntityDesc, FieldType};
-use crate::store::Row;
+use crate::row::Row;
 use crate::{DecodeError, Value};
 
 /// A record type; implemented by `#[entity]`.

@@ -18,7 +18,7 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use super::{Filter, Linked, Op, Operand, Source};
-use crate::store::Row;
+use crate::row::Row;
 use crate::{Value, ValueRef};
 
 /// Folds case for `$contains` and search: Unicode simple case folding, code point by code point.

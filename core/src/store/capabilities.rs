@@ -1,9 +1,7 @@
 //! The stores of this build and what they grant: the gate before start-up asks it for stores of the shared table.
 
 use linchpin_vocabulary::store;
-
-/// The stores that this version brings.
-pub const STORES: [&str; 3] = ["memory", "sqlite", "postgres"];
+pub use linchpin_vocabulary::store::BUILT_IN as STORES;
 
 /// Whether a store of this build grants a capability of the shared table. No store grants a name that the table lacks: a kind
 /// that asks for it cannot start unnoticed.

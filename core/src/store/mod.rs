@@ -6,9 +6,7 @@
 
 mod assign;
 mod capabilities;
-pub mod indexed;
 mod items;
-pub mod layout;
 mod outbox;
 mod plan;
 mod rows;
@@ -21,6 +19,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+pub use crate::{indexed, layout};
 pub use assign::{assign, fixed};
 pub use capabilities::{STORES, granted};
 pub use outbox::Outbox;

@@ -1,6 +1,8 @@
 //! What a statement does, independent of the store.
 
 use super::Words;
+pub use crate::timestamp::Truncate;
+
 use crate::Value;
 use crate::entity::{EntityDesc, FieldSet, Kind};
 use crate::filter::{Filter, Source};
@@ -393,21 +395,6 @@ pub struct Group {
     pub field: usize,
     /// Dates fall into periods; the key is the period's first instant.
     pub truncate: Option<Truncate>,
-}
-
-/// A period, in UTC.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Truncate {
-    /// From the first of January.
-    Year,
-    /// From the first.
-    Month,
-    /// From Monday.
-    Week,
-    /// From midnight, UTC.
-    Day,
-    /// From the full hour.
-    Hour,
 }
 
 /// What is computed of a group of records.

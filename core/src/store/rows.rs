@@ -2,22 +2,12 @@
 
 use std::sync::Arc;
 
+pub use crate::row::Row;
+
 use crate::entity::{EntityDesc, FieldDesc};
 use crate::event::Entry;
 use crate::event::Recording;
 use crate::{Value, ValueRef};
-
-/// A row while the store stands on it. Positions are those of the entity's fields.
-pub trait Row {
-    /// The value of a field.
-    fn value(&self, field: usize) -> ValueRef<'_>;
-}
-
-impl Row for [Value] {
-    fn value(&self, field: usize) -> ValueRef<'_> {
-        self.get(field).map_or(ValueRef::Null, Value::as_ref)
-    }
-}
 
 /// Which fields of a record a response holds, with everything that can be written before the value is known.
 #[derive(Debug, Default)]

@@ -11,8 +11,8 @@ use super::read::Reader;
 use super::scalar::{Flaw, HOLDS_NUL, MAX_INTEGER, NOT_FINITE, NOT_STRING, TOO_GREAT, not_one_of, too_long};
 use super::tree::Json;
 use crate::entity::{Bound, EntityDesc, FieldDesc, Kind, Rules, SoftDelete};
+use crate::indexed::indexed_bytes;
 use crate::operation::ItemBounds;
-use crate::store::indexed::indexed_bytes;
 use crate::{Error, Problem, Result, Timestamp, Value};
 
 /// The compiled rules of an entity.

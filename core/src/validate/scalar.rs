@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::tree::{Json, is_number};
 use crate::entity::EntityDesc;
 use crate::entity::{EnumDesc, FieldDesc, Flags, Kind, Rules};
-use crate::store::indexed::known_bytes;
+use crate::indexed::known_bytes;
 use crate::{Problem, Timestamp, Value};
 
 pub use linchpin_vocabulary::limit::MAX_INTEGER;

@@ -118,6 +118,9 @@ pub fn named(name: &str) -> Option<&'static StoreFacts> {
     STORES.into_iter().find(|store| store.name == name)
 }
 
+/// The stores that this version brings.
+pub const BUILT_IN: [&str; 3] = ["memory", "sqlite", "postgres"];
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,7 +6,7 @@ mod changed;
 use std::time::Instant;
 
 use crate::steps::{cargo, print_table, step, timed};
-use crate::{AS_TESTS, AUTH_FEATURES, FEATURES, bench, expand_size, peers, postgres};
+use crate::{AS_TESTS, AUTH_FEATURES, FEATURES, bench, expand_size, layers, peers, postgres};
 use changed::Affected;
 
 /// The search provider: apart from the rest, which compiles no full-text engine.
@@ -33,6 +33,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let mut failed = Vec::new();
     let mut note = |done: Result<(), String>| failed.extend(done.err().inspect(|what| eprintln!("xtask: {what}")));
     note(step("formatting", cargo(&["fmt", "--all", "--check"])));
+    note(timed("layers", layers::run));
     if !affected.is_nothing() {
         if !fast {
             let workspace = ["clippy", "--workspace", "--exclude", SEARCH, "--all-targets"];

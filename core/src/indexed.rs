@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use parking_lot::RwLock;
 
-use super::layout::indexes;
+use crate::layout::indexes;
 use crate::entity::{EntityDesc, Kind, Link, Relation};
 
 /// Most bytes of the texts that one index holds, the primary key apart: an entry of a Postgres index has 2,704 at most.
