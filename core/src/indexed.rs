@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 
 use parking_lot::RwLock;
 
-use crate::layout::indexes;
 use crate::entity::{EntityDesc, Kind, Link, Relation};
+use crate::layout::indexes;
 
 /// Most bytes of the texts that one index holds, the primary key apart: an entry of a Postgres index has 2,704 at most.
 const INDEXED: usize = 2048;

@@ -15,8 +15,8 @@ pub mod filter;
 pub mod indexed;
 #[doc(hidden)]
 pub mod json;
-pub mod operation;
 pub mod layout;
+pub mod operation;
 mod package;
 pub mod policy;
 #[cfg(feature = "axum")]

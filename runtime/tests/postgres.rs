@@ -1,4 +1,4 @@
-//! Errors that only PostgreSQL can have: restarts under load, encryption, and texts that a server could misread.
+//! Errors that only `PostgreSQL` can have: restarts under load, encryption, and texts that a server could misread.
 #![cfg(feature = "postgres")]
 #![allow(clippy::unwrap_used, missing_docs)] // in a test, stopping is the report
 

@@ -68,7 +68,7 @@ fn crates(root: &Path) -> Result<BTreeMap<String, BTreeSet<String>>, String> {
                 section = line.trim_matches(['[', ']']);
             } else if let Some((key, value)) = line.split_once('=') {
                 match section {
-                    "package" if key.trim() == "name" => name = value.trim().trim_matches('"').to_owned(),
+                    "package" if key.trim() == "name" => value.trim().trim_matches('"').clone_into(&mut name),
                     "dependencies" => drop(uses.insert(key.trim().trim_end_matches(".workspace").to_owned())),
                     _ => {}
                 }

@@ -203,6 +203,7 @@ impl Rows {
 
     /// As they are, for a statement that need not run.
     #[doc(hidden)]
+    #[must_use]
     pub fn without_recording(self) -> Self {
         Self { recording: None, witness: None, ..self }
     }

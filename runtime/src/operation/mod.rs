@@ -69,21 +69,21 @@ pub use transition::{Chooser, choice::ChooserCall};
 #[cfg(feature = "server")]
 pub(crate) fn plan(spec: &'static OpSpec, table: &crate::resource::Table) -> crate::Result<Box<dyn crate::resource::Executor>> {
     match spec.kind.options() {
-        Options::Aggregate(kind) => aggregate::plan(kind, spec, table),
+        Options::Aggregate(kind) => Ok(aggregate::plan(kind, spec, table)),
         Options::ArrayWrite(kind) => array::plan(kind, spec, table),
         Options::Batch(kind) => batch::plan(kind, spec, table),
         Options::Collection(kind) => collection::plan(kind, spec, table),
-        Options::ComputedAggregate(kind) => computed_aggregate::plan(kind, spec, table),
+        Options::ComputedAggregate(kind) => Ok(computed_aggregate::plan(kind, spec, table)),
         Options::Consume(kind) => consume::plan(kind, spec, table),
         Options::Custom(kind) => custom::plan(kind, spec, table),
-        Options::Derive(kind) => derive::plan(kind, spec, table),
+        Options::Derive(kind) => Ok(derive::plan(kind, spec, table)),
         Options::Exists(kind) => exists::plan(kind, spec, table),
         Options::FieldUpdate(kind) => field_update::plan(kind, spec, table),
         Options::Increment(kind) => increment::plan(kind, spec, table),
         Options::Lookup(kind) => lookup::plan(kind, spec, table),
         Options::Restore(kind) => restore::plan(kind, spec, table),
-        Options::Search(kind) => search::plan(kind, spec, table),
+        Options::Search(kind) => Ok(search::plan(kind, spec, table)),
         Options::Transition(kind) => transition::plan(kind, spec, table),
-        Options::Upsert(kind) => upsert::plan(kind, spec, table),
+        Options::Upsert(kind) => Ok(upsert::plan(kind, spec, table)),
     }
 }

@@ -9,11 +9,8 @@ use crate::store::{Assign, AssignValue, Plan, Rows};
 use crate::{Code, Error, Result, Value};
 
 /// Plans it for one mounted entity.
-///
-/// # Errors
-/// When the store refuses a statement of it.
-pub(super) fn plan(kind: &'static Upsert, spec: &'static OpSpec, table: &Table) -> Result<Box<dyn Executor>> {
-    Ok(Box::new(Run::new(kind, spec, table)))
+pub(super) fn plan(kind: &'static Upsert, spec: &'static OpSpec, table: &Table) -> Box<dyn Executor> {
+    Box::new(Run::new(kind, spec, table))
 }
 
 /// How often a record that is there, and that its caller does not see, may have been made and removed by somebody meanwhile.

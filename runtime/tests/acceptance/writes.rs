@@ -1,4 +1,4 @@
-//! Operations that write: field_update, arrays, batch, upsert, consume.
+//! Operations that write: `field_update`, arrays, batch, upsert, consume.
 
 #![allow(missing_docs)] // test entities
 
