@@ -3,7 +3,14 @@
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicI64};
-use std::time::Instant;
+
+/// The clocks of the standard library, or those of JavaScript on `wasm32-unknown-unknown`, where the former panic.
+#[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
+pub(crate) use std::time;
+#[cfg(all(target_family = "wasm", target_os = "unknown"))]
+pub(crate) use web_time as time;
+
+use time::Instant;
 
 /// Milliseconds by which a clock may be behind without being thought of as set back: threads look at it one after the other.
 const NEAR: i64 = 16;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::steady::Steady;
+use crate::steady::{Steady, time};
 
 /// An instant: milliseconds since 1970-01-01T00:00:00Z, years 0001 to 9999.
 ///
@@ -49,14 +49,16 @@ impl Timestamp {
     /// set back, time goes on from the latest instant that was given, at half its pace until the clock has come up with it, so that what
     /// has expired stays expired.
     ///
+    /// On `wasm32-unknown-unknown` it reads the clocks of JavaScript (`Date` and `Performance`).
+    ///
     /// Request code takes `now` from its [`Cx`](crate::Cx) instead, so that one call sees one instant.
     pub fn system_now() -> Self {
-        let millis = match std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH) {
+        let millis = match time::SystemTime::now().duration_since(time::UNIX_EPOCH) {
             Ok(since) => i64::try_from(since.as_millis()).unwrap_or(i64::MAX),
             Err(before) => -i64::try_from(before.duration().as_millis()).unwrap_or(i64::MAX),
         };
         static STEADY: Steady = Steady::new();
-        Self::from_millis(STEADY.at(millis, std::time::Instant::now))
+        Self::from_millis(STEADY.at(millis, time::Instant::now))
     }
 
     /// Reads RFC 3339 with any offset; fractions below a millisecond are floored.

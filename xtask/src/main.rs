@@ -10,6 +10,7 @@ mod peers;
 mod postgres;
 mod steps;
 mod test;
+mod wasm;
 
 use steps::{cargo, step};
 
@@ -27,9 +28,10 @@ const AUTH_FEATURES: [&str; 4] = ["", "breach-check", "providers", "smtp"];
 
 const HELP: &str = "\
 cargo xtask test [--fast]   everything a change must pass; --fast leaves out lints of tests and examples, the ui tests, the instruction counts and search
+                            its step \"core for wasm32\" checks linchpin-core for browsers, in a target folder of its own
 cargo xtask test --changed  only what the files can have broken that differ from origin/main (or main) or are not committed;
                             --changed=REF compares with another commit
-cargo xtask services        installs what tests talk to and is missing: Postgres, Chromium, Node with an issuer, a mail server, and so on
+cargo xtask services        installs what tests talk to and is missing: Postgres, Chromium, Node with an issuer, a mail server, a compiler for wasm32, …
 cargo xtask search          lints and tests of the search provider, a step of `test` of its own: it compiles a full-text engine
 cargo xtask bench           the generated server beside hand-written ones: --rounds N, --seconds S, --write, --only get,list;
                             --kinds for every kind of operation, --postgres for all of it on Postgres
@@ -49,7 +51,7 @@ fn main() -> ExitCode {
     let done = match args.first().map(String::as_str) {
         Some("test") => test::run(&args),
         Some("search") => test::search(),
-        Some("services") => postgres::install().and(peers::install()),
+        Some("services") => postgres::install().and(peers::install()).and(wasm::install()),
         Some("bench") => bench::run(&args),
         Some("conformance") => conformance::run(&args),
         Some("expand-size") => expand_size::run(),

@@ -8,8 +8,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use super::server::{run_to_end, target};
+use super::server::run_to_end;
 use super::write;
+use crate::steps::target;
 
 /// How many times as long as the plain app the quickstart may take.
 const MOST: f64 = 2.0;

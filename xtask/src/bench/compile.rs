@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use super::server::target;
 use super::write;
+use crate::steps::target;
 
 const SIZES: [usize; 3] = [1, 20, 100];
 const ROUNDS: usize = 3;

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::steps::target;
+
 /// Builds the programs of the benches in release; all of them, or the named ones.
 pub(super) fn build(only: &[&str], postgres: bool) -> Result<PathBuf, String> {
     let mut command = crate::cargo(&["build", "--release", "--package", "linchpin-benches"]);
@@ -24,12 +26,6 @@ pub(super) fn build_driver() -> Result<PathBuf, String> {
     let workspace = ["build", "--workspace", "--exclude", crate::test::SEARCH, "--bin", "bench-driver"];
     crate::step("build of the driver", crate::cargo(&workspace).args(crate::FEATURES).args(crate::AS_TESTS))?;
     Ok(target().join("debug"))
-}
-
-/// Where cargo puts what it builds.
-pub(super) fn target() -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
 }
 
 /// Does something in a folder that is gone afterwards.

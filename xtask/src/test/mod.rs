@@ -6,14 +6,14 @@ mod changed;
 use std::time::Instant;
 
 use crate::steps::{cargo, print_table, step, timed};
-use crate::{AS_TESTS, AUTH_FEATURES, FEATURES, bench, expand_size, layers, peers, postgres};
+use crate::{AS_TESTS, AUTH_FEATURES, FEATURES, bench, expand_size, layers, peers, postgres, wasm};
 use changed::Affected;
 
 /// The search provider: apart from the rest, which compiles no full-text engine.
 pub(crate) const SEARCH: &str = "linchpin-search-tantivy";
 
-/// Formatting, lints, every test (unit, black-box, compile-fail, snapshots, README), doc tests, expansion budgets, and the
-/// instructions of the generated server. A step that fails does not keep the others from running.
+/// Formatting, lints, every test (unit, black-box, compile-fail, snapshots, README), doc tests, `linchpin-core` for wasm32, expansion
+/// budgets, and the instructions of the generated server. A step that fails does not keep the others from running.
 ///
 /// `--fast` leaves some of it out. `--changed` leaves out what cannot depend on the files that differ from `origin/main` (or `main`,
 /// or from REF with `--changed=REF`) or are not committed.
@@ -45,7 +45,10 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         if affected.has("linchpin-auth") {
             fewer_features_of_auth().into_iter().for_each(&mut note);
         }
-        note(timed("services", || postgres::install().and(peers::install())));
+        note(timed("services", || postgres::install().and(peers::install()).and(wasm::install())));
+        if affected.has("linchpin-core") {
+            note(wasm::check());
+        }
         tests(fast, &affected).into_iter().for_each(&mut note);
         if affected.has_code() {
             let doc = ["test", "--workspace", "--exclude", SEARCH, "--doc"];
