@@ -1,8 +1,8 @@
 //! Stores: the few primitives every route and operation lowers to.
 //!
 //! A [`Plan`] says what a statement does, in field positions and argument slots. A store turns it into a [`Statement`] once
-//! ([`Store::prepare`]) and runs it per call with typed arguments, pushing rows into a [`Rows`] collector. Nothing above
-//! this module knows which store ran.
+//! ([`Store::prepare`]) and runs it per call with typed arguments, pushing rows into a [`Rows`] collector. The
+//! executors above know a store by its name and its grants alone.
 
 mod assign;
 mod capabilities;

@@ -169,7 +169,7 @@ impl App {
         self
     }
 
-    /// A store of one's own, for tests and experiments, in place of the one that the configuration names.
+    /// A store of another crate, or one made by a test, in place of the one that the configuration names.
     #[must_use]
     pub fn store(mut self, store: Arc<dyn Store>) -> Self {
         self.store = Some(store);

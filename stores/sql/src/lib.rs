@@ -1,5 +1,5 @@
 //! What the SQL stores share: how far a statement can reach, keyset pages, placeholders, embedded conditions, and retries of
-//! statements that met others.
+//! statements that met others ([`queues`], which the runtime uses for every store).
 
 pub mod access;
 pub mod keyset;
