@@ -120,7 +120,9 @@ impl App {
             // Twice: what hooks and plugins write is recorded for those who listen already, and they may listen themselves.
             events.activate(&entries, &tables, &store).await?;
             for package in &packages {
-                if let Some(hook) = package.after_adapters.and_then(|hook| hook.downcast_ref::<AfterAdapters>()) {
+                if let Some(hook) = package.after_adapters {
+                    let other = || startup(format!("after_adapters of package `{}` is no hook of this version of linchpin", package.name));
+                    let hook = hook.downcast_ref::<AfterAdapters>().ok_or_else(other)?;
                     let failed = |e| startup(format!("after_adapters of package `{}` failed: {}", package.name, checks::chain(&e)));
                     hook(adapters.clone()).await.map_err(failed)?;
                 }

@@ -70,7 +70,7 @@ pub(crate) fn contents_of(spec: &ExtraRouteSpec) -> Contents {
 /// # Errors
 /// `internal` when the declaration carries something else, which the macro does not write.
 pub(super) fn handler_of(spec: &ExtraRouteSpec) -> crate::Result<ExtraHandler> {
-    let handler = spec.handler.downcast_ref().copied();
+    let handler = spec.handler.downcast_ref().copied().filter(|_| spec.contents.is::<ContentsOf>());
     handler.ok_or_else(|| Error::internal(format!("the extra route `{}` carries no handler of this version", spec.name)))
 }
 

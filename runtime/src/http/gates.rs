@@ -207,11 +207,15 @@ pub(crate) fn missing(endpoint: &Endpoint, auth: &RouteAuth, registry: &Registry
     let mut out: Vec<String> = registry.unknown_roles(policy.roles.iter().copied()).collect();
     out.extend(policy.guards.iter().filter_map(|guard| guard_of(auth, guard.name, guard.argument).err()));
     for middleware in endpoint.middleware() {
-        if let MiddlewareDesc::Named(name) = middleware
-            && !registry.middleware.contains_key(*name)
-        {
-            let known = registry.middleware.keys().map(String::as_str);
-            out.push(format!("needs middleware `{name}`, but no plugin registers it{}", did_you_mean(name, known)));
+        match middleware {
+            MiddlewareDesc::Named(name) if !registry.middleware.contains_key(*name) => {
+                let known = registry.middleware.keys().map(String::as_str);
+                out.push(format!("needs middleware `{name}`, but no plugin registers it{}", did_you_mean(name, known)));
+            }
+            MiddlewareDesc::Function(name, run) if !run.is::<MiddlewareFn>() => {
+                out.push(format!("carries middleware `{name}` that is no `MiddlewareFn` of this version of linchpin"));
+            }
+            MiddlewareDesc::Named(_) | MiddlewareDesc::Function(..) => {}
         }
     }
     if let Some(permission) = policy.permission {

@@ -60,8 +60,13 @@ impl Run {
             Ok::<_, Error>((value, Guarded::new(spec, table, kind.matches, guard, vec![to], kind.set)?))
         };
         let to = kind.to.iter().map(write).collect::<Result<_>>()?;
-        let choice =
-            kind.chooser.and_then(|chooser| chooser.downcast_ref()).map(|chooser| Choice::new(*chooser, kind, spec, table)).transpose()?;
+        let choice = kind
+            .chooser
+            .map(|chooser| {
+                let other = || Error::internal(format!("the chooser of `{}` is no `Chooser` of this version of linchpin", spec.name));
+                Choice::new(*chooser.downcast_ref().ok_or_else(other)?, kind, spec, table)
+            })
+            .transpose()?;
         Ok(Self { kind, spec, from, to, choice })
     }
 

@@ -12,6 +12,8 @@ mod change;
 mod conversation;
 mod error;
 mod file;
+#[doc(hidden)]
+pub mod inspect;
 mod outbox;
 mod pool;
 mod reader;

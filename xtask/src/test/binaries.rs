@@ -32,9 +32,23 @@ pub(crate) fn build(without: &[&str]) -> Result<Vec<Binary>, String> {
     }
     let mut child = command.stdout(Stdio::piped()).spawn().map_err(|e| format!("cargo could not be started: {e}"))?;
     let lines = child.stdout.take().into_iter().flat_map(|out| BufReader::new(out).lines());
-    let built = lines.map_while(Result::ok).filter_map(|line| Binary::read(&line)).collect();
+    let (mut built, mut artifacts) = (Vec::new(), 0_usize);
+    for line in lines {
+        let line = line.map_err(|e| format!("the messages of cargo cannot be read: {e}"))?;
+        artifacts += usize::from(line.starts_with(r#"{"reason":"compiler-artifact""#));
+        built.extend(Binary::read(&line));
+    }
     let status = child.wait().map_err(|e| e.to_string())?;
-    if status.success() { Ok(built) } else { Err(format!("the tests do not compile ({status})")) }
+    if !status.success() {
+        return Err(format!("the tests do not compile ({status})"));
+    }
+    // A format that cargo changes must not look like tests that passed.
+    let tests = built.iter().filter(|binary| binary.is_test).count();
+    println!("xtask: {tests} test binaries");
+    if tests == 0 || built.len() < artifacts {
+        return Err(format!("cargo names {artifacts} artifacts; {} of them were understood, {tests} are tests", built.len()));
+    }
+    Ok(built)
 }
 
 impl Binary {

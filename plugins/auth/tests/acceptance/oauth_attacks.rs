@@ -24,11 +24,11 @@ cases! {
     every_store:
         parallel_callbacks_and_exchanges, links_whose_session_has_ended_meanwhile,
         links_begun_before_a_second_factor, suspended_and_unverified, limits,
-        nothing_secret_is_kept_or_told;
+        nothing_secret_is_kept_or_told, hooks_are_asked, links_that_a_hook_refuses;
     one_store:
-        answers_that_are_none, back_at_another_host, hooks_are_asked, links_that_a_hook_refuses,
-        links_that_a_page_elsewhere_asks_for, mix_up, settings_are_told_by_key,
-        somebody_else_in_userinfo, starts_for_somebody_elses_verifier, tokens_that_prove_nothing;
+        answers_that_are_none, back_at_another_host, links_that_a_page_elsewhere_asks_for, mix_up,
+        settings_are_told_by_key, somebody_else_in_userinfo, starts_for_somebody_elses_verifier,
+        tokens_that_prove_nothing;
 }
 
 /// An app whose provider `stand` is the server, at the present.

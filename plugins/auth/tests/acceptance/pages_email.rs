@@ -9,9 +9,10 @@ use crate::server::{GOOD, Server, Store};
 use crate::visitor::{Visitor, hidden, text};
 
 cases! {
-    every_store: an_address_in_use;
+    every_store:
+        an_address_in_use, another_address, kept_by_mail, the_mail_once_more;
     one_store:
-        another_address, kept_by_mail, the_mail_once_more, what_is_mailed_proves_nothing_here;
+        what_is_mailed_proves_nothing_here;
 }
 
 fn verifying(auth: Auth) -> Auth {

@@ -12,10 +12,11 @@ use crate::server::{GOOD, Reply, Server, Store};
 use crate::visitor::{Visitor, text};
 
 cases! {
-    every_store: linking_and_unlinking, the_only_way_in_stays;
+    every_store:
+        linking_and_unlinking, the_only_way_in_stays, nobody_links_for_somebody_else;
     one_store:
-        a_second_factor_is_asked_for, in_and_back, nobody_links_for_somebody_else, strict_cookies,
-        what_goes_wrong_is_told, where_no_account_is_made;
+        a_second_factor_is_asked_for, in_and_back, strict_cookies, what_goes_wrong_is_told,
+        where_no_account_is_made;
 }
 
 /// A name that no other case has: the peer is shared.

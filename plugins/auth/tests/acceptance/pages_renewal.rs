@@ -16,11 +16,12 @@ use crate::server::{GOOD, Server, Store};
 use crate::visitor::{UI, Visitor, form, hidden, text};
 
 cases! {
-    every_store: a_session_goes_on, two_windows, strangers_use_up_the_address;
+    every_store:
+        a_session_goes_on, two_windows, strangers_use_up_the_address, forms_that_stayed_open,
+        no_session_to_go_on_with;
     one_store:
         a_forged_form_renews_nothing, a_link_from_elsewhere, a_planted_token,
-        forms_that_stayed_open, no_session_to_go_on_with, what_was_asked_and_said_on_the_way,
-        leaving_without_a_renewal;
+        what_was_asked_and_said_on_the_way, leaving_without_a_renewal;
 }
 
 const TOKEN: &str = "__Host-token";

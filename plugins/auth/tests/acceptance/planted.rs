@@ -8,10 +8,10 @@ use crate::server::{Server, Store};
 use crate::visitor::{UI, Visitor, text};
 
 cases! {
-    every_store: leaving_with_two_tokens;
+    every_store:
+        leaving_with_two_tokens, leaving_while_renewals_are_refused;
     one_store:
-        a_page_that_nobody_waited_for, a_token_for_the_json_route,
-        leaving_while_renewals_are_refused, strict_cookies_and_a_link;
+        a_page_that_nobody_waited_for, a_token_for_the_json_route, strict_cookies_and_a_link;
 }
 
 const TOKEN: &str = "__Host-token";

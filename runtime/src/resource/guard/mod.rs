@@ -10,6 +10,8 @@ mod reach;
 mod slots;
 #[cfg(all(test, feature = "sqlite"))]
 mod tests;
+#[cfg(all(test, feature = "sqlite"))]
+mod visibility_tests;
 mod written;
 
 pub(crate) use reach::{Included, Reach, RouteGuard};

@@ -2,8 +2,9 @@
 
 use rusqlite::{Connection, StatementStatus};
 
-use super::render::{Native, Runs, render};
-use super::{SqliteOptions, SqliteStore, bind, reader};
+use linchpin_sqlite::inspect::{self, Rendered};
+use linchpin_sqlite::{SqliteOptions, SqliteStore};
+
 use crate::entity::{EntityDesc, FieldDesc, Flags, Gate, IndexDesc, Kind, Scope, ScopeFrom, SoftDelete, SortDesc, Tenant, Ttl, UniqueDesc};
 use crate::filter::{CtxPath, Filter, Op, Operand, Source};
 use crate::resource::guard::{Guard, Reach};
@@ -120,7 +121,7 @@ fn reads(entity: &EntityDesc) -> Vec<(&'static str, Plan, Vec<Value>)> {
 }
 
 /// The statement under the guard, and its arguments.
-fn guarded(entity: &'static EntityDesc, plan: &Plan, mut args: Vec<Value>, reach: Reach) -> (Native, Vec<Value>) {
+fn guarded(entity: &'static EntityDesc, plan: &Plan, mut args: Vec<Value>, reach: Reach) -> (Rendered, Vec<Value>) {
     let guard = Guard::new(entity).expect("it is guarded");
     let route = guard.route("list", true, false);
     let base = plan.arity(entity);
@@ -130,14 +131,14 @@ fn guarded(entity: &'static EntityDesc, plan: &Plan, mut args: Vec<Value>, reach
     }
     args.extend(entity.scope.iter().map(|_| text("me")));
     args.push(date(500));
-    (render(entity, &guard.plan(plan, reach, &route, base)).expect("it renders"), args)
+    (Rendered::new(entity, &guard.plan(plan, reach, &route, base)).expect("it renders"), args)
 }
 
 /// The steps a statement takes, and the rows it answers.
-fn steps(connection: &Connection, native: &Native, args: &[Value]) -> (i32, usize) {
-    let mut statement = connection.prepare_cached(&native.sql).unwrap_or_else(|e| panic!("{e}: {}", native.sql));
+fn steps(connection: &Connection, native: &Rendered, args: &[Value]) -> (i32, usize) {
+    let mut statement = connection.prepare_cached(native.sql()).unwrap_or_else(|e| panic!("{e}: {}", native.sql()));
     statement.reset_status(StatementStatus::VmStep);
-    bind::bind(&mut statement, &native.binds, args).expect("arguments").expect("they bind");
+    native.bind(&mut statement, args).expect("arguments").expect("they bind");
     let mut rows = statement.raw_query();
     let mut count = 0;
     while rows.next().expect("rows").is_some() {
@@ -159,10 +160,10 @@ async fn a_page_costs_the_same_whatever_others_store() {
         let connection = Connection::open(file(rows)).expect("the file");
         connection.execute_batch("PRAGMA synchronous = OFF; BEGIN").expect("a transaction");
         for entity in entities {
-            let insert = render(entity, &Plan::Insert).expect("it renders");
+            let insert = Rendered::new(entity, &Plan::Insert).expect("it renders");
             for n in 0..rows {
-                let mut statement = connection.prepare_cached(&insert.sql).expect("an insert");
-                bind::bind(&mut statement, &insert.binds, &record(entity, n)).expect("arguments").expect("they bind");
+                let mut statement = connection.prepare_cached(insert.sql()).expect("an insert");
+                insert.bind(&mut statement, &record(entity, n)).expect("arguments").expect("they bind");
                 statement.raw_execute().expect("a row");
             }
         }
@@ -170,7 +171,7 @@ async fn a_page_costs_the_same_whatever_others_store() {
     }
     let connect = |rows: i64| {
         let connection = Connection::open(file(rows)).expect("the file");
-        reader::prepare(&connection).expect("functions");
+        inspect::prepare(&connection).expect("functions");
         connection
     };
     let (few, many) = (connect(500), connect(10_000));
@@ -179,14 +180,14 @@ async fn a_page_costs_the_same_whatever_others_store() {
         for reach in reaches {
             for (name, plan, args) in reads(entity) {
                 let (native, args) = guarded(entity, &plan, args, *reach);
-                let what = format!("{name} of {} for {reach:?}: {}", entity.storage_name, native.sql);
-                assert!(matches!(native.runs, Runs::Inline | Runs::Limited(_)), "runs apart: {what}");
+                let what = format!("{name} of {} for {reach:?}: {}", entity.storage_name, native.sql());
+                assert!(native.is_inline() || native.is_limited(), "runs apart: {what}");
                 let (small, large) = (steps(&few, &native, &args), steps(&many, &native, &args));
                 assert!(large.0 <= small.0 * 2 + 60, "{} steps among few, {} among many: {what}", small.0, large.0);
                 if name.starts_with("list") && *reach == Reach::Caller {
                     assert!(large.1 > 0, "the page is empty: {what}");
                 }
-                let mut explain = many.prepare(&format!("EXPLAIN QUERY PLAN {}", native.sql)).expect("a plan");
+                let mut explain = many.prepare(&format!("EXPLAIN QUERY PLAN {}", native.sql())).expect("a plan");
                 let details: Vec<String> = explain.raw_query().mapped(|row| row.get(3)).collect::<Result<_, _>>().expect("details");
                 // `SCAN notes` by itself is the whole table; by an index it stops at the limit.
                 let whole =
@@ -212,7 +213,7 @@ async fn what_others_are_seen_through_is_found_by_its_key() {
     store.install(&entities).await.expect("tables");
     store.close().await;
     let connection = Connection::open(folder.path().join("g.db")).expect("the file");
-    reader::prepare(&connection).expect("functions");
+    inspect::prepare(&connection).expect("functions");
     for entity in &THROUGH {
         let guard = Guard::new(entity).expect("it is guarded");
         let route = guard.route("list", true, false);
@@ -241,10 +242,10 @@ async fn what_others_are_seen_through_is_found_by_its_key() {
                 plan => plan,
             };
             for reach in [Reach::Caller, Reach::NoTenant, Reach::Anonymous, Reach::System] {
-                let native = render(entity, &guard.plan(&plan, reach, &route, plan.arity(entity))).expect("it renders");
-                let what = format!("{name} of {} for {reach:?}: {}", entity.storage_name, native.sql);
-                assert_eq!(matches!(native.runs, Runs::Inline), inline, "{what}");
-                let mut explain = connection.prepare(&format!("EXPLAIN QUERY PLAN {}", native.sql)).expect("a plan");
+                let native = Rendered::new(entity, &guard.plan(&plan, reach, &route, plan.arity(entity))).expect("it renders");
+                let what = format!("{name} of {} for {reach:?}: {}", entity.storage_name, native.sql());
+                assert_eq!(native.is_inline(), inline, "{what}");
+                let mut explain = connection.prepare(&format!("EXPLAIN QUERY PLAN {}", native.sql())).expect("a plan");
                 let details: Vec<String> = explain.raw_query().mapped(|row| row.get(3)).collect::<Result<_, _>>().expect("details");
                 let whole = |d: &String| (d.starts_with("SCAN ") && !d.contains("INDEX")) || d.contains("TEMP B-TREE");
                 assert!(!details.iter().any(whole), "{details:?}: {what}");
@@ -273,11 +274,11 @@ async fn the_sweeper_reads_what_has_expired() {
     let expired = Filter::cond(EXPIRY, Op::Lte, Operand::One(Source::Arg { index: 0, nullable: false }));
     let order = [EXPIRY, ID].map(|field| Order { field, desc: false }).to_vec();
     let plan = Plan::Select { filter: expired, order, after: None, limit: Some(Source::Value(Value::Int(500))) };
-    let native = render(&GUARDED[4], &plan).expect("it renders");
-    assert!(matches!(native.runs, Runs::Limited(_)), "{}", native.sql);
+    let native = Rendered::new(&GUARDED[4], &plan).expect("it renders");
+    assert!(native.is_limited(), "{}", native.sql());
     let connection = Connection::open(folder.path().join("s.db")).expect("the file");
-    reader::prepare(&connection).expect("functions");
+    inspect::prepare(&connection).expect("functions");
     let (steps, rows) = steps(&connection, &native, &[date(500)]);
-    assert!(rows == 5 && steps < 300, "{steps} steps for {rows} rows: {}", native.sql);
+    assert!(rows == 5 && steps < 300, "{steps} steps for {rows} rows: {}", native.sql());
     store.close().await;
 }
