@@ -1,5 +1,7 @@
-//! Whether times tell who has an account: the same questions about somebody who has one and about nobody, turn by turn. The benchmark and
-//! the test of authentication ask them.
+//! Measures whether response times reveal that an account exists.
+//!
+//! It sends the same request for a known and for an unknown address, alternately. The benchmark and
+//! the test of authentication use it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,23 +12,25 @@ use serde_json::{Value as Json, json};
 
 use super::line::Line;
 
-/// How far the medians of two classes may lie apart: the larger of both.
+/// The allowed difference of the medians: 2 ms or 5 % of the larger median, whichever is larger.
 const APART: Duration = Duration::from_millis(2);
 const SHARE: f64 = 0.05;
-/// Tries before those that count.
+/// The number of unmeasured requests at the start.
 const WARM: usize = 10;
 
-/// Those who have an account, and as many who have one without a password, and nobody: each is asked about equally often, so that what is
-/// counted of them is as old.
+/// There are 32 users of each class. We query all equally often, so their rate counters have the
+/// same age.
+///
+/// The classes: account with a password, account without a password, no account.
 pub const USERS: usize = 32;
-/// The password of accounts that have one.
+/// The password of the accounts with a password.
 pub const PASSWORD: &str = "violet-otter-91-lamp";
 const WRONG: &str = "wrong-otter-91-lamp";
 
-/// An error.
+/// A result with any error.
 pub type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// Mail arrives nowhere.
+/// A mailer that drops each mail.
 struct Nowhere;
 
 impl Mailer for Nowhere {
@@ -35,7 +39,7 @@ impl Mailer for Nowhere {
     }
 }
 
-/// The plugin with all that is asked about, and with room for as many calls.
+/// Enables all measured features and raises the rate limits.
 pub fn asked_about(auth: Auth, concealed: bool) -> Auth {
     auth.configure(|config| {
         let auth = &mut config.auth;
@@ -47,7 +51,7 @@ pub fn asked_about(auth: Auth, concealed: bool) -> Auth {
         {
             *page = Some("https://app.test/page".into());
         }
-        // Counted as ever, but for as many as are measured.
+        // The plugin still counts attempts, but the limits are higher than the measured calls.
         for bucket in [
             "register",
             "login",
@@ -67,17 +71,17 @@ pub fn asked_about(auth: Auth, concealed: bool) -> Auth {
     })
 }
 
-/// A question.
+/// A request to measure, for a known and for an unknown address.
 #[derive(Debug)]
 pub struct Pair {
-    /// Its name.
+    /// The name in the report.
     pub name: &'static str,
     status: u16,
     known: fn(usize) -> Vec<u8>,
     unknown: fn(usize) -> Vec<u8>,
 }
 
-/// Requests to an app without concealed registration.
+/// The requests to an app without concealed registration.
 pub const OPEN: [Pair; 5] = [
     Pair { name: "sign-in, wrong password", status: 401, known: |n| login(&known(n)), unknown: |n| login(&nobody(n)) },
     Pair { name: "sign-in, account without a password", status: 401, known: |n| login(&without(n)), unknown: |n| login(&nobody(n)) },
@@ -86,41 +90,43 @@ pub const OPEN: [Pair; 5] = [
     Pair { name: "link to sign in", status: 200, known: |n| magic(&known(n)), unknown: |n| magic(&nobody(n)) },
 ];
 
-/// Requests to an app with concealed registration. A sign-up makes its name known, so each uses another one.
+/// The requests to an app with concealed registration. A sign-up creates an account, so each
+/// sign-up uses a new address.
 pub const CONCEALED: [Pair; 1] =
     [Pair { name: "concealed sign-up", status: 202, known: |n| register(&known(n)), unknown: |n| register(&format!("new{n}@x.test")) }];
 
-/// The medians of both, and how many milliseconds they may lie apart.
+/// The median response times.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    /// Of those who have an account.
+    /// The median for known addresses.
     pub known: Duration,
-    /// Of those who have none.
+    /// The median for unknown addresses.
     pub unknown: Duration,
 }
 
 impl Times {
-    /// How far they lie apart.
+    /// Returns the difference of the medians.
     pub fn apart(self) -> Duration {
         self.known.abs_diff(self.unknown)
     }
 
-    /// How far they may.
+    /// Returns the allowed difference.
     pub fn bound(self) -> Duration {
         self.known.max(self.unknown).mul_f64(SHARE).max(APART)
     }
 
-    /// Whether they lie close enough.
+    /// Whether the difference is smaller than allowed.
     pub fn holds(self) -> bool {
         self.apart() < self.bound()
     }
 }
 
 impl Pair {
-    /// Asks about known and unknown ones turn by turn, beginning with those of a number.
+    /// Sends requests for known and unknown users alternately. `from` is the number of the first
+    /// user.
     ///
     /// # Errors
-    /// The connection broke, or an answer was another one.
+    /// If the connection fails, or if a response has another status.
     pub fn ask(&self, line: &mut Line, from: usize, tries: usize) -> Outcome<Times> {
         let (mut known, mut unknown) = (Vec::with_capacity(tries), Vec::with_capacity(tries));
         for n in 0..tries + WARM {
@@ -146,19 +152,19 @@ fn median(of: &mut [Duration]) -> Duration {
     of[of.len() / 2]
 }
 
-/// A request of JSON.
+/// Builds a POST request with a JSON body.
 pub fn post(path: &str, body: &Json) -> Vec<u8> {
     let body = body.to_string();
     format!("POST {path} HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len())
         .into_bytes()
 }
 
-/// The address of somebody who has an account.
+/// Returns the address of a user with an account.
 pub fn known(n: usize) -> String {
     format!("known{}@x.test", n % USERS)
 }
 
-/// The address of somebody who has one without a password.
+/// Returns the address of a user with an account without a password.
 pub fn without(n: usize) -> String {
     format!("without{}@x.test", n % USERS)
 }
@@ -167,7 +173,7 @@ fn nobody(n: usize) -> String {
     format!("nobody{}@x.test", n % USERS)
 }
 
-/// Signs somebody up.
+/// Builds a sign-up request.
 pub fn register(email: &str) -> Vec<u8> {
     post("/auth/register", &json!({ "email": email, "password": PASSWORD }))
 }

@@ -1,11 +1,11 @@
-//! Values of the request context that plugins provide: what `ctx(locale)` reads.
+//! Values of the request context that plugins provide. Declarations read them as `ctx(locale)`.
 
 use crate::entity::{FieldType, Kind};
 
-/// A value of the request context beside the actor, declared by [`context!`](crate::context!).
+/// A value of the request context besides the actor. [`context!`](crate::context!) declares it.
 ///
-/// Declarations read it as `ctx(locale)`; a plugin provides it ([`MiddlewareCx::provide`](crate::MiddlewareCx::provide)), and no
-/// client can: it is neither a parameter nor a member of a body.
+/// Declarations read it as `ctx(locale)`. A plugin provides it with `MiddlewareCx::provide`. A
+/// client cannot send it: it is neither a parameter nor a member of a body.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no value of the request context",
     label = "not a context value",
@@ -23,12 +23,14 @@ pub trait ContextValue: Copy + Send + Sync + 'static {
     const DESC: ContextDesc = ContextDesc { name: Self::NAME, kind: <Self::Value as FieldType>::KIND };
 }
 
-/// A value of the request context, as declared. Names are unique within an app, so two of one name are one.
+/// A declared value of the request context. Names are unique within an app.
+///
+/// Two descriptors with the same name are equal.
 #[derive(Clone, Copy, Debug)]
 pub struct ContextDesc {
-    /// As declared, in snake case.
+    /// The declared name, in snake case.
     pub name: &'static str,
-    /// What it holds.
+    /// The type of the value.
     pub kind: Kind,
 }
 
@@ -46,12 +48,15 @@ impl std::hash::Hash for ContextDesc {
     }
 }
 
-/// Declares values of the request context: `context! { pub locale: String; }` makes the marker that declarations name as
-/// `ctx(locale)`, and that a plugin provides.
+/// Declares values of the request context.
 ///
-/// A misspelt name is an error of the compiler, and so is one whose type is not that of the field it meets. A name that no plugin
-/// of the app provides is a start-up error. Values are strings, booleans, numbers, dates and enums; "none" is said by the plugin,
-/// and answered by 401 to anonymous callers and by 403 to others, like any missing value of the context.
+/// `context! { pub locale: String; }` makes a marker type. Declarations read the value as
+/// `ctx(locale)`, and a plugin provides it.
+///
+/// The compiler refuses an unknown name and a value whose type differs from the field's type. The
+/// app does not start if no plugin provides a name that a declaration reads. Values are strings,
+/// booleans, numbers, dates and enums. If the plugin returns `None`, anonymous callers get 401 and
+/// others 403.
 ///
 /// ```
 /// use linchpin::prelude::*;

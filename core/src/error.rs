@@ -1,19 +1,19 @@
-//! The error of every call, and the body it becomes on the wire.
+//! The error type of all calls, and its JSON body.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// What a call of Linchpin returns.
+/// The result of a call of Linchpin.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// One thing that is wrong with an input, at the place where it is.
+/// A problem in an input, with its position.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
     /// `title`, `tags[2]`, `query:limit`, `header:If-Match`, `path:docId`; empty for the whole body.
     pub path: String,
     /// A stable code, such as `required` or `max_length`.
     pub code: &'static str,
-    /// A sentence for people; may change.
+    /// A sentence for people. It may change between versions.
     pub message: String,
 }
 
@@ -195,19 +195,20 @@ impl Error {
         error
     }
 
-    /// Why the app did not start, where a program can tell.
+    /// Returns the structured reason of a start-up error, if there is one.
     pub fn startup(&self) -> Option<&crate::StartupError> {
         self.0.source.as_ref()?.downcast_ref()
     }
 
-    /// 413 `body_too_large`; `max` is the limit in bytes, where it is known.
+    /// 413 `body_too_large`; `max` is the limit in bytes, if it is known.
     #[doc(hidden)]
     pub fn too_large(max: Option<u64>) -> Self {
         let most = max.map_or_else(String::new, |max| format!(": it may have {max} bytes"));
         Self::new(Code::BodyTooLarge, format!("The body is too large{most}"))
     }
 
-    /// 409 `conflict`: a unique of these wire names is taken. The value is never named.
+    /// 409 `conflict`: another record has the same values in the unique fields with these wire
+    /// names. The error never contains the values.
     pub fn unique<'a>(fields: impl IntoIterator<Item = &'a str>) -> Self {
         let details = fields.into_iter().map(|f| Problem::new(f, "unique", "is already taken")).collect();
         Self::new(Code::Conflict, "The record conflicts with an existing one").with_details(details)
@@ -227,13 +228,13 @@ impl Error {
         self
     }
 
-    /// 409 `conflict`: whoever wanted to change a record has met others at it too often.
+    /// 409 `conflict`: other callers changed the record in each attempt.
     #[doc(hidden)]
     pub fn kept_changing() -> Self {
         Self::new(Code::Conflict, "The record kept changing; try again")
     }
 
-    /// Marks that somebody else got in between, so that the transaction may be begun again.
+    /// Marks a conflict with another transaction, so that the transaction may be retried.
     #[must_use]
     #[doc(hidden)]
     pub fn overtaken(mut self) -> Self {
@@ -241,7 +242,7 @@ impl Error {
         self
     }
 
-    /// Whether somebody else got in between.
+    /// Whether the cause is a conflict with another transaction.
     #[doc(hidden)]
     pub fn is_overtaken(&self) -> bool {
         self.0.overtaken
@@ -268,14 +269,14 @@ impl Error {
     }
 }
 
-/// What led to an error, the nearest first.
+/// Returns the causes of an error, the nearest first.
 #[doc(hidden)]
 pub fn causes<'a>(error: &'a (dyn std::error::Error + 'static)) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
     std::iter::successors(error.source(), |cause| cause.source())
 }
 
-/// `{:?}` is what `fn main() -> linchpin::Result<()>` prints when it fails, and what a test that stops shows: lines for people.
-/// `{:#?}` shows the parts.
+/// `{:?}` writes lines for people: a failed `fn main() -> linchpin::Result<()>` and a failed test
+/// print them. `{:#?}` writes the fields.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if f.alternate() {

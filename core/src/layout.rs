@@ -1,8 +1,8 @@
-//! Which indexes a table has: those that are declared, as visibility shapes them, and those that visibility itself needs.
+//! Computes the indexes of a table: the declared ones, and those that the framework adds.
 //!
-//! A statement of a caller names the tenant and the scopes of the list, and leaves deleted records out. So indexes begin
-//! with those fields and hold live records only: a page is a stretch of one index, whatever other tenants store, and however
-//! much has been deleted.
+//! Each statement of a caller fixes the tenant and the scopes of the list, and excludes deleted
+//! records. So an index begins with these fields and contains only live records. A page then reads
+//! one range of one index. Records of other tenants and deleted records do not slow it down.
 
 use crate::entity::{EntityDesc, Link, SoftDelete, SortDesc, UniqueDesc};
 use crate::filter::{Filter, Op, Operand, Source};
@@ -11,25 +11,26 @@ use crate::{Timestamp, Value};
 /// An index of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredIndex {
-    /// No two entries are equal; entries with a null are equal to none.
+    /// Whether the database refuses a second equal entry. An entry with a null equals no other.
     pub unique: bool,
-    /// Its keys, in order.
+    /// The indexed fields, in order.
     pub keys: Vec<SortDesc>,
-    /// How many of the keys its name is made of; the rest breaks ties.
+    /// The number of leading keys in the name of the index. The other keys break ties.
     pub named: usize,
-    /// Holds live records only, see [`live`].
+    /// Whether the index contains only live records, see [`live`].
     pub live: bool,
-    /// Holds only records where this field is null.
+    /// If set, the index contains only records with null in this field.
     pub null: Option<usize>,
 }
 
 impl StoredIndex {
-    /// What it is called in a database: `ix_posts_title`, `ux_posts_slug`.
+    /// Returns the name in the database: `ix_posts_title`, `ux_posts_slug`.
     ///
-    /// One whose fields are those of an index before it says which of them descend, `ix_posts_title_desc_at`, or the direction of each, or
-    /// which of several it is.
+    /// If an earlier index has the same fields, the name marks descending fields
+    /// (`ix_posts_title_desc_at`). If that name is taken too, it marks the direction of each field,
+    /// and then it ends with a number.
     pub fn name(&self, entity: &EntityDesc) -> String {
-        // No two uniques are of the same fields.
+        // Each unique index has other fields, so its name needs no mark.
         if self.unique {
             return shortened(self.named_by(entity, ["", ""]));
         }
@@ -46,7 +47,8 @@ impl StoredIndex {
         shortened(self.named_by(entity, ["", ""]))
     }
 
-    /// The name by its fields, with a mark behind those that ascend and one behind those that descend.
+    /// Returns a name of the fields. `marks` has the suffix of ascending fields, then of descending
+    /// fields.
     fn named_by(&self, entity: &EntityDesc, marks: [&str; 2]) -> String {
         let mut name = format!("{}_{}", if self.unique { "ux" } else { "ix" }, entity.storage_name);
         for key in &self.keys[..self.named] {
@@ -58,7 +60,7 @@ impl StoredIndex {
     }
 }
 
-/// A name as databases take it: of 63 bytes at most, with a hash where it was longer.
+/// Shortens a name to 63 bytes, the limit of PostgreSQL. A shortened name ends with a hash.
 pub fn shortened(name: String) -> String {
     if name.len() <= 63 {
         return name;
@@ -69,7 +71,8 @@ pub fn shortened(name: String) -> String {
     format!("{}_{hash:08x}", &name[..cut])
 }
 
-/// Every index of an entity but that of its key: uniques first, in the order of declaration.
+/// Returns all indexes of an entity except the primary key. Unique indexes come first, in the
+/// order of declaration.
 pub fn indexes(entity: &EntityDesc) -> Vec<StoredIndex> {
     let mut all = uniques(entity);
     let live = entity.soft_delete.is_some();
@@ -80,7 +83,7 @@ pub fn indexes(entity: &EntityDesc) -> Vec<StoredIndex> {
         let mut keys: Vec<SortDesc> = prefix.iter().map(|field| SortDesc { field: *field, desc: false }).collect();
         keys.extend(declared.iter().filter(|k| !prefix.contains(&k.field)));
         let named = keys.len();
-        // Ties are broken by the key in the direction of the sort, so the index goes on with it.
+        // The primary key breaks ties, in the direction of the last sort field.
         if !keys.iter().any(|k| k.field == entity.primary) {
             let desc = declared.last().is_some_and(|k| k.desc);
             keys.push(SortDesc { field: entity.primary, desc });
@@ -89,15 +92,17 @@ pub fn indexes(entity: &EntityDesc) -> Vec<StoredIndex> {
     };
     for declared in entity.indexes {
         let index = keyed(declared.fields);
-        // Two that differ in the tenant alone are one now, and one that is read backwards does for another.
+        // The tenant prefix can make two indexes equal. A database can read an index backwards.
+        // Such an index is left out.
         if !all.iter().any(|other| serves(other, &index, &prefix)) {
             all.push(index);
         }
     }
-    // The list in its default order, which the key alone does not serve any more.
+    // The list in its default order. With a prefix or soft delete the primary key does not serve
+    // it.
     let list = (live || !prefix.is_empty()).then(|| keyed(sort));
-    // What belongs to a record, in its default order: for `include`, for the filter by a relation's key, and for what happens to
-    // it when the record is deleted, whoever sees it.
+    // The related records of a record, in their default order: for `include` and for filters on the
+    // key of a relation. The second index serves `on_delete`, which ignores tenant and scopes.
     let mut related = Vec::new();
     for relation in entity.relations {
         let Link::BelongsTo { key, .. } = relation.link else { continue };
@@ -113,7 +118,7 @@ pub fn indexes(entity: &EntityDesc) -> Vec<StoredIndex> {
             related.push((StoredIndex { unique: false, keys, named: 1, live, null: None }, key));
         }
     }
-    // What another record keeps of those that name it, when that has to be counted.
+    // A counter needs an index on its key field.
     let begins = |index: &StoredIndex, field: usize| index.keys.first().is_some_and(|key| key.field == field);
     for field in entity.summaries.iter().map(|summary| summary.by).filter(|field| *field != entity.primary) {
         if !all.iter().chain(related.iter().map(|(index, _)| index)).any(|index| begins(index, field)) {
@@ -121,7 +126,7 @@ pub fn indexes(entity: &EntityDesc) -> Vec<StoredIndex> {
             related.push((StoredIndex { unique: false, keys: keys.to_vec(), named: 1, live, null: None }, field));
         }
     }
-    // What the sweeper reads.
+    // The sweeper of expired records reads this index.
     let expiry = entity.ttl.map(|ttl| {
         let keys = [ttl.field, entity.primary].map(|field| SortDesc { field, desc: false });
         StoredIndex { unique: false, keys: keys.to_vec(), named: 1, live: false, null: None }
@@ -147,7 +152,8 @@ fn uniques(entity: &EntityDesc) -> Vec<StoredIndex> {
                 let keys = std::iter::once(SortDesc { field: tenant.field, desc: false }).chain(own()).collect();
                 all.push(index(keys, None));
                 if entity.fields[tenant.field].optional {
-                    // Records without a tenant are unique among themselves, which nulls in an index are not.
+                    // Records without a tenant must be unique too. Nulls in an index are never
+                    // equal, so they need an index without the tenant field.
                     all.push(index(own().collect(), Some(tenant.field)));
                 }
             }
@@ -157,7 +163,8 @@ fn uniques(entity: &EntityDesc) -> Vec<StoredIndex> {
     all
 }
 
-/// The indexes that keep the records apart which an upsert matches by these fields; none for the primary key.
+/// Returns the unique indexes that an upsert on these fields relies on. For the primary key the
+/// list is empty.
 pub fn apart(entity: &EntityDesc, fields: &[usize]) -> Vec<StoredIndex> {
     let tenant = entity.tenant.map(|tenant| tenant.field);
     let declared = |index: &StoredIndex| {
@@ -168,7 +175,10 @@ pub fn apart(entity: &EntityDesc, fields: &[usize]) -> Vec<StoredIndex> {
     if fields == [entity.primary] { Vec::new() } else { uniques(entity).into_iter().filter(declared).collect() }
 }
 
-/// The record that an upsert by these fields meets, whoever may see it: its values stand in the arguments, one per field.
+/// Builds the condition that finds the existing record of an upsert.
+///
+/// It does not check whether the caller may see the record. The argument of a field has the index
+/// of the field.
 pub fn met(entity: &EntityDesc, fields: &[usize]) -> Filter {
     let eq = |field: &usize| {
         let source = Source::Arg { index: *field, nullable: entity.fields[*field].optional };
@@ -176,7 +186,7 @@ pub fn met(entity: &EntityDesc, fields: &[usize]) -> Filter {
     };
     let mut all: Vec<Filter> = fields.iter().map(eq).collect();
     if fields != [entity.primary] {
-        // Uniques hold of live records, and most of them within a tenant.
+        // A unique index contains only live records. It includes the tenant unless it is global.
         let global = entity.uniques.iter().any(|unique| unique.global && unique.fields.iter().all(|field| fields.contains(field)));
         all.extend(entity.tenant.filter(|tenant| !global && !fields.contains(&tenant.field)).map(|tenant| eq(&tenant.field)));
         all.extend(live(entity));
@@ -184,13 +194,15 @@ pub fn met(entity: &EntityDesc, fields: &[usize]) -> Filter {
     Filter::All(all)
 }
 
-/// The fields that every list of a caller pins: the tenant, then the scopes that hold on the list.
+/// Returns the fields that each list fixes by equality: the tenant, then the scopes that apply to
+/// lists.
 fn prefix(entity: &EntityDesc) -> Vec<usize> {
     let scopes = entity.scope.iter().filter(|scope| scope.holds_on("list")).map(|scope| scope.field);
     entity.tenant.map(|tenant| tenant.field).into_iter().chain(scopes).collect()
 }
 
-/// Whether one index does for another: the same keys, or all of them the other way round. Those that are pinned have no way.
+/// Whether one index replaces another: both have the same keys, in the same or in the reverse
+/// directions. The direction of a pinned field does not matter.
 fn serves(one: &StoredIndex, other: &StoredIndex, pinned: &[usize]) -> bool {
     let fields = |index: &StoredIndex| index.keys.iter().map(|k| k.field).collect::<Vec<_>>();
     let pairs = one.keys.iter().zip(&other.keys).filter(|(a, _)| !pinned.contains(&a.field));
@@ -200,7 +212,7 @@ fn serves(one: &StoredIndex, other: &StoredIndex, pinned: &[usize]) -> bool {
     !one.unique && one.live == other.live && one.null == other.null && fields(one) == fields(other) && one_way
 }
 
-/// The condition of records that are not deleted; `None` when deleted ones are removed.
+/// Returns the condition of live records; `None` if the entity has no soft delete.
 pub fn live(entity: &EntityDesc) -> Option<Filter> {
     let (field, op, value) = match entity.soft_delete? {
         SoftDelete::At(field) => (field, Op::Eq, Value::Null),
@@ -209,7 +221,7 @@ pub fn live(entity: &EntityDesc) -> Option<Filter> {
     Some(Filter::cond(field, op, Operand::One(Source::Value(value))))
 }
 
-/// The condition of deleted records; `None` when deleted ones are removed.
+/// Returns the condition of deleted records; `None` if the entity has no soft delete.
 pub fn deleted(entity: &EntityDesc) -> Option<Filter> {
     let (field, op, value) = match entity.soft_delete? {
         SoftDelete::At(field) => (field, Op::Ne, Value::Null),
@@ -218,12 +230,13 @@ pub fn deleted(entity: &EntityDesc) -> Option<Filter> {
     Some(Filter::cond(field, op, Operand::One(Source::Value(value))))
 }
 
-/// Whether a condition is that of live records.
+/// Whether a condition is the one that [`live`] returns.
 pub fn is_live(entity: &EntityDesc, condition: &Filter) -> bool {
     live(entity).is_some_and(|live| live == *condition)
 }
 
-/// The condition of records that have not expired at the instant in an argument slot.
+/// Returns the condition of records that have not expired; `None` if the entity has no expiry. The
+/// argument with index `now` has the current time.
 pub fn unexpired(entity: &EntityDesc, now: usize) -> Option<Filter> {
     let ttl = entity.ttl?;
     let later = Filter::cond(ttl.field, Op::Gt, Operand::One(Source::Arg { index: now, nullable: false }));
@@ -234,8 +247,9 @@ pub fn unexpired(entity: &EntityDesc, now: usize) -> Option<Filter> {
     Some(Filter::Any(vec![never, later]))
 }
 
-/// Whether a condition is that of records that have not expired. Those that have are gone within a minute, so an index
-/// need not know.
+/// Whether a condition is the one that [`unexpired`] returns.
+///
+/// The sweeper removes expired records within a minute, so indexes ignore this condition.
 pub fn is_unexpired(entity: &EntityDesc, condition: &Filter) -> bool {
     let slot = match condition {
         Filter::Cond { value: Operand::One(Source::Arg { index, .. }), .. } => Some(*index),
@@ -257,11 +271,11 @@ pub fn record_is_live(entity: &EntityDesc, record: &[Value]) -> bool {
     }
 }
 
-/// The expiry of a record that is changed at an instant.
+/// Returns the expiry field and its value for a record that is written at `now`.
 pub fn expiry(entity: &EntityDesc, now: Timestamp) -> Option<(usize, Value)> {
     let ttl = entity.ttl?;
     let after = i64::try_from(ttl.after?).unwrap_or(i64::MAX);
-    // Years beyond 9999 cannot be stored; a record that lives so long does not expire.
+    // Stores cannot store years after 9999, so we use the last instant of that year.
     let millis = now.millis().saturating_add(after).min(253_402_300_799_999);
     Some((ttl.field, Value::Date(Timestamp::from_millis(millis))))
 }
@@ -293,7 +307,8 @@ mod tests {
         indexes(entity).iter().map(|i| (i.unique, i.keys.iter().map(|k| k.field).collect(), i.live, i.null)).collect()
     }
 
-    /// The same fields in other directions make another index, with a name of its own; read backwards, an index is the same one.
+    /// Other directions of the same fields need another index with another name. Reversing all
+    /// directions needs no other index.
     #[test]
     fn directions_make_indexes() {
         const fn key(field: usize, desc: bool) -> SortDesc {
@@ -312,14 +327,14 @@ mod tests {
         };
         let names: Vec<String> = indexes(&NOTE).iter().map(|index| index.name(&NOTE)).collect();
         assert_eq!(names, ["ix_notes_at_slug", "ix_notes_at_desc_slug", "ix_notes_owner"]);
-        // The same declared the other way round.
+        // The same fields, but the first index is the descending one.
         const TURNED: EntityDesc = EntityDesc {
             indexes: &[IndexDesc { fields: &[key(4, true), key(3, false)] }, IndexDesc { fields: &[key(4, false), key(3, false)] }],
             ..NOTE
         };
         let names: Vec<String> = indexes(&TURNED).iter().map(|index| index.name(&TURNED)).collect();
         assert_eq!(names, ["ix_notes_at_slug", "ix_notes_at_asc_slug_asc"]);
-        // Of live records for its lists, and of all for the sweeper.
+        // One index of live records for the lists, and one of all records for the sweeper.
         const FADING: EntityDesc = EntityDesc {
             indexes: &[IndexDesc { fields: &[key(4, false)] }],
             soft_delete: Some(SoftDelete::At(5)),

@@ -1,4 +1,4 @@
-//! Values: what a field holds on its way between HTTP, typed code and a store.
+//! Values of fields, as HTTP, typed code and stores exchange them.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use crate::timestamp::Timestamp;
 /// Integers are within ±(2^53−1), numbers are finite, dates are milliseconds since the epoch.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub enum Value {
-    /// No value. Only optional fields hold it.
+    /// No value. Only optional fields can have it.
     #[default]
     Null,
     /// `true` or `false`.
@@ -28,7 +28,7 @@ pub enum Value {
     Json(String),
 }
 
-/// A borrowed value, as a store hands it out while a row is being read.
+/// A borrowed value. A store returns it while it reads a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ValueRef<'a> {
     /// No value.
@@ -45,12 +45,12 @@ pub enum ValueRef<'a> {
     Date(Timestamp),
     /// A list of strings.
     Strings(&'a [String]),
-    /// Text that is JSON already; string arrays of stores that keep them as JSON arrive so too.
+    /// JSON text. Stores that keep string arrays as JSON return them in this form.
     Json(&'a str),
 }
 
 impl Value {
-    /// The same value, borrowed.
+    /// Borrows the value.
     pub fn as_ref(&self) -> ValueRef<'_> {
         match self {
             Self::Null => ValueRef::Null,
@@ -84,7 +84,7 @@ impl Value {
 }
 
 impl ValueRef<'_> {
-    /// An owned copy.
+    /// Returns an owned copy.
     pub fn to_owned(self) -> Value {
         match self {
             Self::Null => Value::Null,
@@ -106,16 +106,16 @@ impl ValueRef<'_> {
 
 /// A stored value did not have the form its field declares.
 ///
-/// It means that something other than Linchpin wrote the row; a request that meets it is answered 500.
+/// It means that another program wrote the row. A request that reads it gets 500.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("stored value is not a {expected}")]
 pub struct DecodeError {
-    /// What the field declares, in words.
+    /// The declared type of the field, as text.
     pub expected: Cow<'static, str>,
 }
 
 impl DecodeError {
-    /// Says what was expected.
+    /// Creates the error with the expected type.
     pub fn expected(what: impl Into<Cow<'static, str>>) -> Self {
         Self { expected: what.into() }
     }

@@ -1,6 +1,7 @@
-//! `#[route]`: a function with any of axum's extractors, mounted below an entity under its policy.
+//! `#[route]`: a function with axum extractors, mounted below the path of an entity with a policy.
 //!
-//! The function becomes a const of its name, an `ExtraRoute` of the entity, which `package!` lists.
+//! The macro replaces the function by a const with the same name. The const is an `ExtraRoute` of
+//! the entity, and `package!` lists it.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -41,7 +42,7 @@ pub(crate) fn run(args: TokenStream, item: TokenStream) -> TokenStream {
 }
 
 struct Args {
-    /// `None` is an error that has been reported.
+    /// `None` after an error, which is already reported.
     entity: Option<Path>,
     route: RouteArgs,
     krate: TokenStream,
@@ -98,8 +99,8 @@ fn check(function: &ItemFn, d: &mut Diagnostics) {
     }
 }
 
-/// A const that does nothing: the declaration is wrong and says so itself, packages that list it must not fail as well. The function
-/// is in it: what it says is checked all the same.
+/// After an error we emit a dummy const, so that `package!` reports no second error. The const
+/// contains the function, so that rustc still checks its body.
 fn poisoned(args: &Args, mut function: ItemFn) -> TokenStream {
     let krate = &args.krate;
     if !crate::SERVER {
@@ -108,9 +109,9 @@ fn poisoned(args: &Args, mut function: ItemFn) -> TokenStream {
     let (name, vis) = (&function.sig.ident.clone(), std::mem::replace(&mut function.vis, syn::Visibility::Inherited));
     let entity = args.entity.as_ref().map_or_else(|| quote!(#krate::__private::Unnamed), |entity| quote!(#entity));
     function.attrs.retain(|attr| !is_route(attr));
-    // Outside of an impl, rustc would complain about `self` once more.
+    // With a `self` parameter rustc would report a second error, so we leave the function out.
     let function = function.sig.receiver().is_none().then_some(function);
-    // `package!` tells by its name what it takes the const for.
+    // `package!` decides by the case of the name whether the const is an operation or a route.
     let ty = if is_upper(name) { quote!(#krate::Operation) } else { quote!(#krate::http::ExtraRoute) };
     quote! {
         #[allow(non_upper_case_globals, dead_code, clippy::unused_async)]
@@ -138,21 +139,22 @@ fn expand(args: &Args, entity: &Path, mut function: ItemFn) -> TokenStream {
         function.attrs.drain(..).partition(|attr| attr.path().is_ident("doc") || attr.path().is_ident("cfg"));
     function.attrs = rest;
     let vis = std::mem::replace(&mut function.vis, syn::Visibility::Inherited);
-    // By these rustc knows that the const is the user's own, and says when no package lists it.
+    // With these spans rustc treats the const as user code and warns if it is unused.
     let (first, last) = (Token![const](function.sig.fn_token.span), Token![;](function.block.brace_token.span.close()));
     let policy = route.policy.tokens(&quote!(#entity));
-    // Both are there: their absence has been reported.
+    // Method and path are present: `Args::parse` reports it if one is missing.
     let method = route.moved.method.as_ref().map(|(method, _)| method);
     let segments: &[Segment] = route.moved.path.as_ref().map_or(&[], |(segments, _)| segments);
     let (serve, contents) = (serve(&function), contents(&function));
-    // Below which path it is mounted, only its entity knows.
+    // Only the entity knows the base path, so a const assertion checks it.
     let apart = route.moved.path.as_ref().filter(|(segments, _)| matches!(segments.first(), Some(Segment::Lit(_)))).map(|(_, text)| {
         let entity = at(quote!(<#entity as __lp::Entity>::DESC), &text.to_token_stream());
         quote_spanned!(text.span()=> const _: () = __lp::expect_below(#entity, #text);)
     });
     quote! {
         #(#docs)*
-        // The const has the name of the function, which is async whether or not it waits for anything.
+        // The const has the lower-case name of the function. The function is async even without
+        // `.await`.
         #[allow(non_upper_case_globals, clippy::unused_async)]
         #vis #first #name: #krate::http::ExtraRoute<#entity> = {
             use #krate::__private as __lp;
@@ -173,7 +175,8 @@ fn expand(args: &Args, entity: &Path, mut function: ItemFn) -> TokenStream {
     }
 }
 
-/// The function in the form that the runtime calls: it takes its arguments one by one, so that rustc says of each whether it can.
+/// Builds the function that the runtime calls. It extracts each argument in a statement of its own,
+/// so that rustc reports an argument that is not an extractor at its type.
 fn serve(function: &ItemFn) -> TokenStream {
     let typed = function.sig.inputs.iter().filter_map(|input| match input {
         syn::FnArg::Typed(typed) => Some(&*typed.ty),
@@ -193,7 +196,7 @@ fn serve(function: &ItemFn) -> TokenStream {
     };
     let request = if types.is_empty() { quote!(_) } else { quote!(__request) };
     let mut name = function.sig.ident.clone();
-    // At its type: rustc says there that it is no answer.
+    // We set the span to the return type, so that rustc reports a wrong type there.
     if let syn::ReturnType::Type(_, ty) = &function.sig.output {
         name.set_span(ty.span());
     }
@@ -210,7 +213,8 @@ fn serve(function: &ItemFn) -> TokenStream {
     }
 }
 
-/// What the function takes and answers, for the API document: the runtime asks the types, as far as they can be named outside of it.
+/// Builds the function that describes the body and the response for the OpenAPI document. It probes
+/// the types that can be named outside of the signature.
 fn contents(function: &ItemFn) -> TokenStream {
     let probe = |ty: &Type| quote!((&&&&__lp::Probe::<#ty>::new()).content());
     let taken = match function.sig.inputs.last() {
@@ -231,14 +235,16 @@ fn contents(function: &ItemFn) -> TokenStream {
     let (body, answered) = (body.unwrap_or_else(|| quote!(__lp::None)), answered.unwrap_or_else(|| quote!(__lp::None)));
     quote! {
         fn __contents() -> __lp::Contents {
-            #[allow(unused_imports)] // which of them says something, the types decide
+            #[allow(unused_imports)] // the types decide which traits apply
             use __lp::{ByMedia as _, ByRecord as _, ByShape as _, Otherwise as _};
             __lp::Contents { body: #body, answer: #answered, ok: #ok }
         }
     }
 }
 
-/// The type of a body in an answer, and whether its status is 200: a result has it in front, a tuple behind what says the status.
+/// Returns the type of the response body, and whether the status is 200.
+///
+/// In a `Result` take the first type. In a tuple take the last.
 fn answer(ty: &Type, ok: bool) -> (Option<&Type>, bool) {
     match ty {
         Type::Tuple(tuple) => tuple.elems.last().map_or((None, false), |last| answer(last, false)),
@@ -256,7 +262,8 @@ fn answer(ty: &Type, ok: bool) -> (Option<&Type>, bool) {
     }
 }
 
-/// Whether a type means the same outside of a signature.
+/// Whether a type can be named outside of a signature: it has no elided or named lifetime except
+/// `'static`, and it is no `impl Trait`, `_` or macro.
 fn named(ty: &Type) -> bool {
     struct Hidden(bool);
     impl<'a> Visit<'a> for Hidden {

@@ -1,4 +1,5 @@
-//! Snapshots of expansions in the top-level folder `snapshots/`: a declaration, and the code that it becomes.
+//! Tests macro expansions against the folder `snapshots/`. Each file has a declaration and its
+//! expansion.
 //!
 //! Accept changes with `cargo insta review`, or with `INSTA_UPDATE=always cargo test -p linchpin-macros`.
 
@@ -24,7 +25,7 @@ pub(crate) fn declaration(source: &str) -> (TokenStream, TokenStream) {
 
 /// Compares the declaration and its formatted expansion with the stored snapshot.
 ///
-/// The expansion holds `compile_error!` if and only if the name ends with `_broken`.
+/// The expansion contains `compile_error!` if and only if the name ends with `_broken`.
 pub(crate) fn assert(name: &str, source: &str, expansion: &TokenStream) {
     let broken = expansion.to_string().contains("compile_error");
     assert_eq!(broken, name.ends_with("_broken"), "errors in `{name}`: {broken}\n{expansion}");
@@ -36,20 +37,22 @@ pub(crate) fn assert(name: &str, source: &str, expansion: &TokenStream) {
     settings.bind(|| insta::assert_snapshot!(name, snapshot));
 }
 
-/// Formats an expansion: documentation as `///` lines, and names beside the numbers of fields.
+/// Formats an expansion, with documentation as `///` lines and the names of fields after their
+/// numbers.
 fn printed(expansion: &TokenStream) -> String {
     let file = syn::parse2::<syn::File>(docs_by_line(expansion.clone()));
     let file = file.unwrap_or_else(|e| panic!("not a file: {e}\n{expansion}"));
     numbered(&prettyplease::unparse(&file), "$1 /* $2 */")
 }
 
-/// Writes every field number another way: `$1` stands for the number, `$2` for the name.
+/// Replaces each field number by `form`: `$1` is the number, `$2` is the name.
 pub(crate) fn numbered(text: &str, form: &str) -> String {
     let numbers = regex::Regex::new(&format!(r"\b(\d+){SUFFIX}(\w+)")).unwrap_or_else(|e| panic!("{e}"));
     numbers.replace_all(text, form).into_owned()
 }
 
-/// Replaces a `#[doc]` attribute of several lines by one attribute per line: prettyplease would print a block comment.
+/// Replaces a multi-line `#[doc]` attribute by one attribute per line. Otherwise prettyplease
+/// prints a block comment.
 fn docs_by_line(tokens: TokenStream) -> TokenStream {
     let mut out = TokenStream::new();
     for tree in tokens {
@@ -68,7 +71,9 @@ fn docs_by_line(tokens: TokenStream) -> TokenStream {
     out
 }
 
-/// `[doc = " a"] # [doc = " b"]` of `[doc = "a\nb"]`, whose `#` is already written.
+/// Splits a multi-line doc attribute. The caller already wrote the first `#`.
+///
+/// `[doc = "a\nb"]` becomes `[doc = " a"] # [doc = " b"]`.
 fn doc_lines(group: &Group) -> Option<TokenStream> {
     let trees: Vec<TokenTree> = group.stream().into_iter().collect();
     let [TokenTree::Ident(name), TokenTree::Punct(_), TokenTree::Literal(text)] = &trees[..] else { return None };
@@ -81,7 +86,7 @@ fn doc_lines(group: &Group) -> Option<TokenStream> {
         let line = Literal::string(&format!("{space}{line}"));
         quote::quote!([doc = #line])
     };
-    // Each line but the first needs a `#` of its own.
+    // Each line except the first needs its own `#`.
     let (first, rest) = (text.split('\n').take(1).map(line), text.split('\n').skip(1).map(line));
     Some(quote::quote!(#(#first)* #(# #rest)*))
 }
@@ -91,7 +96,7 @@ fn a_package() {
     package("package", include_str!("../tests/snapshot/package.rs"));
 }
 
-/// Whatever is wrong with a package, its value is there for those who mount it.
+/// A broken package still defines its static, so that users of it get no second error.
 #[test]
 fn a_broken_package() {
     package("package_broken", include_str!("../tests/snapshot/package_broken.rs"));
@@ -118,7 +123,7 @@ fn a_broken_route() {
     assert("route_broken", source, &crate::route::run(args, item));
 }
 
-/// A printed expansion shows names of fields and documentation as a reader would write them.
+/// A printed expansion shows field names, and documentation as `///` lines.
 #[test]
 fn fields_have_names_and_documentation_has_lines() {
     let due = crate::entity::field_number(7, "due_at");

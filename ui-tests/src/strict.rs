@@ -1,7 +1,7 @@
-//! Declarations of every sort under the strictest lints.
+//! Declarations of all kinds under the strictest lints.
 //!
-//! Everything is imported by hand and one name of the prelude stands for something else, so that generated code has to name what it
-//! uses by its path. There is no prelude besides.
+//! There is no implicit prelude, all names are imported, and one name of the prelude is shadowed.
+//! So generated code must use full paths.
 
 #![no_implicit_prelude]
 
@@ -20,7 +20,7 @@ use ::linchpin::prelude::{
 use ::std::string::String;
 use ::std::vec::Vec;
 
-/// In the place of the one in the prelude.
+/// Shadows the prelude's `FnMut` to test that expansions use full paths.
 pub trait FnMut {}
 
 /// Where a post stands.

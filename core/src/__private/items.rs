@@ -1,4 +1,4 @@
-//! What the derives of `FieldEnum` and `Embedded` call.
+//! Functions and types that the derives of `FieldEnum` and `Embedded` use.
 
 use std::marker::PhantomData;
 
@@ -9,7 +9,9 @@ use serde::de::{DeserializeOwned, Deserializer, Error, Visitor};
 use crate::entity::{Entity, Field, FieldEnum};
 use crate::{DecodeError, Value, ValueRef};
 
-/// An entity that is another one, which none is: so what is listed with an entity is said to be of the other in words of ours.
+/// `A: Itself<B>` holds only if both are the same type, or if `A` is [`Unnamed`].
+///
+/// The attribute gives the error text for a wrong entity in `package!`.
 #[diagnostic::on_unimplemented(
     message = "what belongs to `{Self}` is listed with `{E}`",
     label = "belongs to `{Self}`",
@@ -19,13 +21,15 @@ pub trait Itself<E> {}
 
 impl<E> Itself<E> for E {}
 
-/// Stands for the entity of a declaration that names none, and says so itself: it may be listed anywhere.
+/// Replaces the missing entity of a broken declaration. `package!` accepts it under every entity.
 #[derive(Debug)]
 pub enum Unnamed {}
 
 impl<E: Entity> Itself<E> for Unnamed {}
 
-/// The same of what a route answers.
+/// `A: Shown<B>` holds only if both are the same type.
+///
+/// The attribute gives the error text for a route that returns a projection of another entity.
 #[diagnostic::on_unimplemented(
     message = "a route of `{E}` answers a projection of `{Self}`",
     label = "a projection of `{Self}`",
@@ -35,10 +39,10 @@ pub trait Shown<E> {}
 
 impl<E> Shown<E> for E {}
 
-/// The type of a field, which is the one that a projection of its entity names.
+/// A projection field must have the type of the entity field.
 #[diagnostic::on_unimplemented(message = "the field holds `{Self}`, not `{T}`", label = "`{Self}` in the entity")]
 pub trait Holds<T> {
-    /// The same value.
+    /// Returns the same value.
     fn shown_as(self) -> T;
 }
 
@@ -48,7 +52,7 @@ impl<T> Holds<T> for T {
     }
 }
 
-/// A field's value as a projection has it.
+/// Converts the value of a field for a projection.
 pub fn shown<F: Field, T>(value: F::Ty) -> T
 where
     F::Ty: Holds<T>,
@@ -56,15 +60,15 @@ where
     value.shown_as()
 }
 
-/// A variant as a value.
+/// Converts a variant to a value.
 pub fn enum_to_value<E: FieldEnum>(variant: E) -> Value {
     Value::Text(variant.as_str().to_owned())
 }
 
-/// A variant from a stored value.
+/// Reads a variant from a stored value.
 ///
 /// # Errors
-/// When the value names no variant.
+/// If the value is not the name of a variant.
 pub fn enum_from_value<E: FieldEnum>(value: ValueRef<'_>) -> Result<E, DecodeError> {
     match value {
         ValueRef::Text(text) => E::from_str(text),
@@ -73,18 +77,18 @@ pub fn enum_from_value<E: FieldEnum>(value: ValueRef<'_>) -> Result<E, DecodeErr
     .ok_or_else(|| DecodeError::expected(E::DESC.name))
 }
 
-/// A variant as its wire name.
+/// Writes the wire name of a variant.
 ///
 /// # Errors
-/// Those of the serializer.
+/// The errors of the serializer.
 pub fn serialize_enum<E: FieldEnum, S: Serializer>(variant: &E, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(variant.as_str())
 }
 
-/// A variant from its wire name.
+/// Reads a variant from its wire name.
 ///
 /// # Errors
-/// When the input is no text or names no variant.
+/// If the input is not a string, or not the name of a variant.
 pub fn deserialize_enum<'de, E: FieldEnum, D: Deserializer<'de>>(deserializer: D) -> Result<E, D::Error> {
     struct Name<E>(PhantomData<E>);
     impl<E: FieldEnum> Visitor<'_> for Name<E> {
@@ -99,7 +103,7 @@ pub fn deserialize_enum<'de, E: FieldEnum, D: Deserializer<'de>>(deserializer: D
     deserializer.deserialize_str(Name(PhantomData))
 }
 
-/// The changes of an item struct that could not be read.
+/// Placeholder patch type of an item struct with errors.
 #[derive(Debug)]
 pub enum NoPatch {}
 
@@ -109,7 +113,7 @@ impl crate::entity::ItemPatch for NoPatch {
     }
 }
 
-/// The members of an item while it is being read.
+/// The JSON members of an item that is read.
 #[derive(Debug)]
 pub struct Members<E> {
     members: serde_json::Map<String, serde_json::Value>,
@@ -120,16 +124,17 @@ impl<E: Error> Members<E> {
     /// Reads an object.
     ///
     /// # Errors
-    /// When the input is none.
+    /// If the input is not an object.
     pub fn read<'de, D: Deserializer<'de, Error = E>>(deserializer: D) -> Result<Self, E> {
         let members = serde::Deserialize::deserialize(deserializer)?;
         Ok(Self { members, error: PhantomData })
     }
 
-    /// Takes a member out; an absent one reads as null, so that optional members may be absent.
+    /// Removes a member and returns its value. A missing member reads as null, so optional members
+    /// may be missing.
     ///
     /// # Errors
-    /// When the member has another type, or is absent and not optional.
+    /// If the member has another type, or if it is missing and not optional.
     pub fn take<T: DeserializeOwned>(&mut self, name: &'static str) -> Result<T, E> {
         match self.members.remove(name) {
             Some(value) => serde_json::from_value(value).map_err(|error| E::custom(format_args!("{name}: {error}"))),

@@ -166,7 +166,7 @@ impl<E: Entity> ListQuery<E> {
         self
     }
 
-    /// Deleted records as well. Only for [`Cx::system`](crate::Cx::system); others are refused.
+    /// Includes deleted records. Only `Cx::system` may use it; other callers are refused.
     #[must_use]
     pub fn include_deleted(mut self) -> Self {
         self.deleted = true;

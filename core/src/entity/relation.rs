@@ -91,7 +91,8 @@ impl Relation {
     }
 }
 
-/// A relation to one record, for [`Adapter::related`](crate::Adapter::related): the const of its name on the struct.
+/// A relation to one record, for `Adapter::related`. The entity struct has a const for each
+/// relation.
 #[derive(Clone, Copy, Debug)]
 pub struct One<E, T> {
     /// As declared.
@@ -99,7 +100,8 @@ pub struct One<E, T> {
     entities: PhantomData<fn() -> (E, T)>,
 }
 
-/// A relation to many records, for [`Adapter::related_pages`](crate::Adapter::related_pages): the const of its name on the struct.
+/// A relation to many records, for `Adapter::related_pages`. The entity struct has a const for each
+/// relation.
 #[derive(Clone, Copy, Debug)]
 pub struct Many<E, T> {
     /// As declared.

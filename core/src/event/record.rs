@@ -1,4 +1,6 @@
-//! What a statement records: made where the call is known, filled where the rows are, written where the transaction is.
+//! The events of one statement.
+//!
+//! The runtime creates a recording. The store fills it and writes it in the transaction.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,30 +13,31 @@ use crate::json::{write_str, write_value};
 use crate::store::{Plan, Projection, Row};
 use crate::{Error, Result, Timestamp, Uuid, ValueRef};
 
-/// The keys that one event about many records lists.
+/// The maximum number of keys in one event about many records.
 const KEYS: usize = 500;
 
-/// What the mutations of one route are called, and what their events hold.
+/// The events of one route: names, payload and audience.
 #[derive(Debug)]
 pub struct RouteEvent {
-    /// Whose records change.
+    /// The entity of the changed records.
     pub entity: &'static EntityDesc,
-    /// The route, or the operation's name.
+    /// The name of the route or of the operation.
     pub route: &'static str,
-    /// The name of its events.
+    /// The names of the events.
     pub name: Name,
-    /// What clients see.
+    /// The fields that clients receive.
     pub payload: Projection,
-    /// What the server's own consumers see; `None` when that is the same.
+    /// The fields that consumers in the server receive; `None` if they are the same.
     pub state: Option<Projection>,
-    /// One event for all records, with their number.
+    /// Whether one event for all records replaces one event per record. It contains the number of
+    /// records.
     pub counts: bool,
-    /// Told to nobody but consumers that need every record.
+    /// Only consumers that need every record receive it.
     pub internal: bool,
 }
 
 impl RouteEvent {
-    /// Every name that its events can have.
+    /// Returns all possible names of the events.
     pub fn names(&self) -> Vec<&str> {
         match &self.name {
             Name::Of(name) => vec![name],
@@ -46,36 +49,36 @@ impl RouteEvent {
 /// The name of an event.
 #[derive(Debug)]
 pub enum Name {
-    /// Of every statement but an upsert.
+    /// The name for all statements except upserts.
     Of(String),
-    /// Of a statement that creates or changes.
+    /// The names for an upsert.
     Upsert {
-        /// The name when the record is new.
+        /// The name if the record is new.
         created: String,
-        /// The name when the record was there.
+        /// The name if the record existed.
         updated: String,
     },
 }
 
-/// What one statement records.
+/// The events that one statement records.
 #[derive(Clone, Debug)]
 pub struct Recording {
     route: Arc<RouteEvent>,
     actor: ActorRef,
-    /// The actor's, for records that have none.
+    /// Tenant of the actor. Used for entities without a tenant, and for events about many records.
     tenant: Option<String>,
     request: String,
     at: Timestamp,
     inserts: bool,
     removes: bool,
     records: Vec<Recorded>,
-    /// The keys of an event about many records; `None` when nobody needs them.
+    /// The keys for an event about many records; `None` if no consumer needs them.
     keys: Option<Vec<String>>,
-    /// The first event that was written.
+    /// The id of the first event; `None` if the events are internal.
     pub first: Option<Uuid>,
 }
 
-/// What is kept of one record.
+/// The recorded data of one record.
 #[derive(Clone, Debug)]
 struct Recorded {
     key: String,
@@ -85,7 +88,7 @@ struct Recorded {
     state: Option<Vec<u8>>,
 }
 
-/// An event as a store writes it: a row of `linchpin_outbox`.
+/// An event in the form in which a store writes it: a row of `linchpin_outbox`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Unique, and ascending within a process.
@@ -94,34 +97,35 @@ pub struct Entry {
     pub entity: Cow<'static, str>,
     /// The key of the record.
     pub record: Option<String>,
-    /// The instant of the call.
+    /// The time of the call.
     pub at: Timestamp,
-    /// Everything else: JSON.
+    /// All other data, as JSON.
     pub event: String,
 }
 
 impl Recording {
-    /// `listed` says that somebody needs the keys of events about many records.
+    /// Creates an empty recording. `listed` is true if a consumer needs the keys of events about
+    /// many records.
     pub fn new(route: Arc<RouteEvent>, actor: ActorRef, tenant: Option<String>, request: &str, at: Timestamp, listed: bool) -> Self {
         let (request, records) = (request.to_owned(), Vec::new());
         let keys = (listed && route.counts).then(Vec::new);
         Self { route, actor, tenant, request, at, inserts: false, removes: false, records, keys, first: None }
     }
 
-    /// Notes what the statement does that is going to run.
+    /// Stores whether the plan inserts or deletes.
     #[doc(hidden)]
     pub fn of(&mut self, plan: &Plan) {
         self.inserts = matches!(plan, Plan::Insert);
         self.removes = matches!(plan, Plan::Delete { .. });
     }
 
-    /// Whether the number of records is enough.
+    /// Whether the recording needs only the number of records, and no rows.
     #[doc(hidden)]
     pub fn only_counts(&self) -> bool {
         self.route.counts && self.keys.is_none()
     }
 
-    /// Takes a record that the statement has written or removed.
+    /// Adds a record that the statement wrote or removed.
     #[doc(hidden)]
     pub fn take<R: Row + ?Sized>(&mut self, row: &R) {
         let entity = self.route.entity;
@@ -148,7 +152,7 @@ impl Recording {
         });
         let tenant = entity.tenant.and_then(|tenant| match row.value(tenant.field) {
             ValueRef::Text(tenant) => Some(tenant.to_owned()),
-            // As the actor has it, whose tenant is text always.
+            // The actor's tenant is text, so an integer tenant becomes text.
             ValueRef::Int(tenant) => Some(tenant.to_string()),
             _ => None,
         });
@@ -156,7 +160,8 @@ impl Recording {
         self.records.push(Recorded { key, version, tenant, payload, state });
     }
 
-    /// The events of the statement, once it has run: `count` records, the one of an upsert `created` or not.
+    /// Returns the events of the statement, after it changed `count` records. `created` says
+    /// whether an upsert made the record.
     #[doc(hidden)]
     pub fn entries(&mut self, count: usize, created: bool) -> Vec<Entry> {
         let mut entries = Vec::with_capacity(self.records.len().max(1));
@@ -198,7 +203,7 @@ impl Recording {
         text(b",\"route\":", Some(route.route));
         text(b",\"actor\":", Some(&self.actor.kind));
         text(b",\"actorId\":", self.actor.id.as_deref());
-        // A record says itself whose it is; those of entities without tenants are of whoever wrote them.
+        // Use the record's tenant if the entity has a tenant field, else the actor's tenant.
         let tenant = match record {
             Some(record) if route.entity.tenant.is_some() => record.tenant.as_deref(),
             _ => self.tenant.as_deref(),
@@ -234,7 +239,7 @@ impl Recording {
             entity: Cow::Borrowed(route.entity.storage_name),
             record: record.map(|r| r.key.clone()),
             at: self.at,
-            // Made of strings and of JSON that was written from strings.
+            // All parts are UTF-8: strings, and JSON written from strings.
             event: String::from_utf8(out).unwrap_or_default(),
         }
     }
@@ -266,10 +271,10 @@ struct Stored<'a> {
 }
 
 impl Entry {
-    /// The event that was written, and whether it is for consumers alone that need every record.
+    /// Returns the event, and whether it is internal (only for consumers that need every record).
     ///
     /// # Errors
-    /// When something else has written to the outbox.
+    /// If the JSON is invalid, because another program wrote to the outbox.
     #[doc(hidden)]
     pub fn decode(self) -> Result<(EntityEvent, bool)> {
         let read = |text: &str| {

@@ -1,7 +1,8 @@
-//! Filters: one tree, one meaning.
+//! Filters: trees of conditions on a record.
 //!
-//! A declaration holds a [`FilterSpec`] (static data written by the macros). At start-up it becomes a [`Filter`], the
-//! tree that evaluators and renderers work on. [`eval`] is the meaning; every store must agree with it.
+//! A declaration contains a [`FilterSpec`], static data from the macros. At start-up it becomes a
+//! [`Filter`], the tree that stores evaluate or translate. [`eval`] defines the result of a filter;
+//! all stores must return the same.
 
 pub mod eval;
 mod json;

@@ -26,9 +26,11 @@ pub enum Op {
     Contains,
     /// `$has`, of a string array
     Has,
-    /// The list holds fewer elements than this; null holds none. For bounds of lists: no declaration can name it.
+    /// The list has fewer elements than this; null has none. Used for bounds of lists; a
+    /// declaration cannot use it.
     Shorter,
-    /// The list holds more elements than this; null holds none. Likewise.
+    /// The list has more elements than this; null has none. Used for bounds of lists; a declaration
+    /// cannot use it.
     Longer,
 }
 
@@ -65,12 +67,12 @@ pub enum CtxPath {
     SessionId,
     /// `actor.claims.<name>`
     Claim(&'static str),
-    /// What a plugin provides under a name of its own.
+    /// A value that a plugin provides, with its name.
     Value(ContextDesc),
 }
 
 impl std::fmt::Display for CtxPath {
-    /// As it stands in `ctx:..`.
+    /// Returns the text that follows `ctx:`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::ActorId => f.write_str("actor.id"),
@@ -127,12 +129,13 @@ pub enum Filter {
     Cond {
         /// Position of the field.
         field: usize,
-        /// How it compares.
+        /// The operator.
         op: Op,
-        /// With what.
+        /// The right side.
         value: Operand,
     },
-    /// Whether a list of items holds one whose member has this value. For collections: no declaration can name it.
+    /// Whether a list of items contains an item whose member has this value. Used for collections;
+    /// a declaration cannot use it.
     Item {
         /// Position of the list.
         field: usize,
@@ -140,25 +143,26 @@ pub enum Filter {
         key: &'static str,
         /// Its value, text or a whole number.
         value: Source,
-        /// Whether there must be one, or must not.
+        /// True: there must be such an item. False: there must be none.
         held: bool,
     },
-    /// Whether a record exists that belongs to this one: for visibility, no operation can name it.
+    /// Whether a related record exists. Used for visibility; an operation cannot use it.
     Linked(Box<Linked>),
-    /// Whether a value is not null. For values of the context, without which a comparison is false.
+    /// Whether a value is not null. Used for context values: a comparison with a missing one is
+    /// false.
     Given(Source),
 }
 
-/// Records of another entity, or of the same, as a condition on those that name them or are named by them.
+/// A condition on related records of another entity or of the same one.
 #[derive(Clone, Debug)]
 pub struct Linked {
-    /// Position of the field; null belongs to nothing.
+    /// Position of the field of this record. Null matches no record.
     pub field: usize,
-    /// Whose records.
+    /// The entity of the related records.
     pub of: &'static EntityDesc,
-    /// Position of the field there that has the same value.
+    /// Position of the field in the related record. It must have the same value.
     pub at: usize,
-    /// Which of them count, in positions of that entity.
+    /// The condition on the related records, in field positions of that entity.
     pub filter: Filter,
 }
 
@@ -188,7 +192,8 @@ pub enum Source {
     Now,
     /// A fixed value.
     Value(Value),
-    /// The statement's argument at a position: what every other form becomes before a store sees it.
+    /// The argument of the statement at a position. All other sources become this one before a
+    /// store gets the filter.
     ///
     /// `nullable` tells renderers whether the argument may be null.
     Arg {
@@ -277,7 +282,8 @@ impl Filter {
         }
     }
 
-    /// Drops each smallest condition that uses a parameter for which `omitted` says so; `None` when nothing remains.
+    /// Removes each innermost condition with a parameter for which `omitted` is true. Returns
+    /// `None` if nothing remains.
     #[must_use]
     pub fn without_params(self, omitted: &impl Fn(usize) -> bool) -> Option<Self> {
         let keep = |list: Vec<Self>| -> Vec<Self> { list.into_iter().filter_map(|f| f.without_params(omitted)).collect() };
@@ -305,7 +311,7 @@ impl Filter {
 }
 
 impl Filter {
-    /// The fields of the record itself that it looks at.
+    /// Returns the fields of the record that the filter reads.
     pub fn fields(&self) -> FieldSet {
         match self {
             Self::All(list) | Self::Any(list) => list.iter().fold(FieldSet::NONE, |all, one| all.or(one.fields())),
@@ -318,7 +324,7 @@ impl Filter {
 }
 
 impl FilterSpec {
-    /// The fields that it looks at.
+    /// Returns the fields that the filter reads.
     pub fn fields(&self) -> FieldSet {
         match self {
             Self::All(list) | Self::Any(list) => list.iter().fold(FieldSet::NONE, |all, one| all.or(one.fields())),

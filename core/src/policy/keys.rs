@@ -1,29 +1,29 @@
-//! What single keys of a route policy hold.
+//! Types of the keys of a route policy.
 
 /// Who may call a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuthDesc {
-    /// Anybody; written out as `auth = none`.
+    /// The route is public: `auth = none`.
     None,
     /// A name of the route-auth registry, such as `userAuth`.
     Named(&'static str),
 }
 
-/// So many calls in so long, counted for each caller of a route.
+/// A limit of calls per window, counted for each caller of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateLimit {
-    /// Most calls in one window.
+    /// The maximum number of calls in one window.
     pub max: u32,
-    /// In milliseconds.
+    /// The length of the window, in milliseconds.
     pub window: u64,
-    /// Counts addresses, even of callers who are known.
+    /// Whether calls are counted per IP address, even for authenticated callers.
     pub by_address: bool,
-    /// Lets calls pass while the counters cannot be reached; else they are answered 503.
+    /// Whether calls pass while the counters are unavailable. Otherwise they get 503.
     pub fail_open: bool,
 }
 
 impl RateLimit {
-    /// So many calls in a window of so many milliseconds.
+    /// At most `max` calls in a window of `window` milliseconds.
     #[doc(hidden)]
     #[must_use]
     pub const fn new(max: u32, window: u64) -> Self {
@@ -48,9 +48,9 @@ impl RateLimit {
 /// A guard that a route names: `require_mfa`, `require_step_up(300)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GuardDesc {
-    /// What the route-auth registry knows it by.
+    /// The name in the route-auth registry.
     pub name: &'static str,
-    /// What stands in parentheses behind it.
+    /// The argument in parentheses after the name.
     pub argument: Option<GuardArg>,
 }
 
@@ -64,7 +64,7 @@ pub enum GuardArg {
 }
 
 impl GuardArg {
-    /// As the API document and the route report show it.
+    /// Returns the JSON for the API document and the route report.
     #[doc(hidden)]
     pub fn to_json(self) -> serde_json::Value {
         match self {
@@ -95,21 +95,22 @@ impl GuardDesc {
     }
 }
 
-/// Who may do with a record what a route does: an action that a permission evaluator grants, or the record's owner.
+/// The permission that a route needs on a record: the permission evaluator must grant the action,
+/// or the caller must be the owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PermissionDesc {
-    /// The action asked for.
+    /// The required action.
     pub requires: &'static str,
-    /// Further actions, any of which suffices.
+    /// Other actions. One granted action is enough.
     pub or: &'static [&'static str],
-    /// The field that holds the id of a record's owner, by its name in the declaration.
+    /// The field with the id of the owner, by its declared name.
     pub owner_field: Option<&'static str>,
-    /// The field that holds what the evaluator judges by, by its name in the declaration.
+    /// The field whose value the evaluator gets, by its declared name.
     pub resource: Option<&'static str>,
-    /// The field that holds the id of the user whom a record is about, by its name in the declaration: whoever a grant lets in is
-    /// compared with them.
+    /// The field with the id of the user whom the record describes, by its declared name. A caller
+    /// with the grant is compared with this user by rank.
     pub rank: Option<&'static str>,
-    /// Whether who is refused is told 404 instead of 403.
+    /// Whether refused callers get 404 instead of 403.
     pub hide: bool,
 }
 
@@ -145,19 +146,19 @@ impl PermissionDesc {
         Self { resource: Some(field), ..self }
     }
 
-    /// Told 404.
+    /// Returns 404 to refused callers.
     #[must_use]
     pub const fn hide(self) -> Self {
         Self { hide: true, ..self }
     }
 }
 
-/// What runs around a route.
+/// A middleware of a route.
 #[derive(Debug, Clone, Copy)]
 pub enum MiddlewareDesc {
     /// A function, and its path as written.
     Function(&'static str, crate::Attachment),
-    /// What somebody registers under a name.
+    /// A middleware that a plugin or the app registers under this name.
     Named(&'static str),
 }
 
@@ -171,17 +172,17 @@ impl MiddlewareDesc {
     }
 }
 
-/// Calls of a route under one `Idempotency-Key` have one effect and one answer.
+/// Repeated calls with the same `Idempotency-Key` have one effect and get the same response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Idempotency {
-    /// How long an answer is kept, in milliseconds.
+    /// How long a response is stored, in milliseconds.
     pub ttl: u64,
     /// Whether a call without a key is refused.
     pub required: bool,
 }
 
 impl Idempotency {
-    /// Answers are kept for so many milliseconds.
+    /// Stores responses for `ttl` milliseconds.
     #[doc(hidden)]
     #[must_use]
     pub const fn new(ttl: u64) -> Self {

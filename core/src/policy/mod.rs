@@ -6,40 +6,42 @@ use crate::entity::FieldDesc;
 
 pub use keys::{AuthDesc, EventDesc, GuardArg, GuardDesc, Idempotency, MiddlewareDesc, PermissionDesc, RateLimit};
 
-/// The keys of a route policy; `None` inherits `routes.defaults`, and those the contract's default.
+/// The keys of a route policy. `None` inherits the key from `routes.defaults`, and then the default
+/// of the framework.
 #[derive(Debug, Clone, Copy)]
 pub struct PolicyDesc {
-    /// Default `userAuth`: closed unless opened.
+    /// The authentication of callers. The default is `userAuth`, so a route is not public by
+    /// default.
     pub auth: Option<AuthDesc>,
-    /// Any one of them suffices.
+    /// The roles; the caller needs one of them.
     pub roles: Option<&'static [&'static str]>,
-    /// All of them must let the call pass, after roles.
+    /// The guards. They run after the check of roles, and all must pass.
     pub guards: Option<&'static [GuardDesc]>,
-    /// Who may do with a record what the route does.
+    /// The permission that the route needs on a record.
     pub permission: Option<&'static PermissionDesc>,
-    /// What runs around the route, after roles and guards, the first outermost.
+    /// The middleware of the route. It runs after roles and guards; the first is the outermost.
     pub middleware: Option<&'static [MiddlewareDesc]>,
-    /// The route is not mounted.
+    /// Whether the route is not mounted.
     pub disabled: bool,
-    /// Largest body in bytes; default 1 MiB.
+    /// The maximum length of a body in bytes; the default is 1 MiB.
     pub max_body: Option<u64>,
-    /// In milliseconds; default 30,000.
+    /// The timeout in milliseconds; the default is 30,000.
     pub timeout: Option<u64>,
-    /// What its events are called and hold.
+    /// Names and payloads of the events.
     pub event: Option<&'static EventDesc>,
-    /// How often one caller may call.
+    /// The rate limit per caller.
     pub rate_limit: Option<RateLimit>,
-    /// Whether calls can be repeated safely; read on routes that change something.
+    /// The idempotency of calls. Only routes that change records use it.
     pub idempotency: Option<Idempotency>,
-    /// What the audit log calls it; read on routes that change something.
+    /// The action in the audit log. Only routes that change records use it.
     pub audit: Option<&'static str>,
-    /// The fields that create and update bodies may hold, by their names in the declaration.
+    /// The allowed fields in bodies of create and update, by their declared names.
     pub input: Option<&'static [&'static str]>,
-    /// The fields that answers hold, by their names in the declaration.
+    /// The fields in responses, by their declared names.
     pub output: Option<&'static [&'static str]>,
-    /// What names those, where it is a projection.
+    /// The name of the projection with these fields, if it is one.
     pub shape: Option<&'static str>,
-    /// Members that the answer of a call has, and no later one; never inherited.
+    /// Members that the response of a call contains, but no later response. Never inherited.
     pub once: &'static [FieldDesc],
     /// For the API document.
     pub summary: Option<&'static str>,
@@ -47,7 +49,7 @@ pub struct PolicyDesc {
     pub description: Option<&'static str>,
     /// For the API document.
     pub tags: Option<&'static [&'static str]>,
-    /// Answers say so in the header `Deprecation`.
+    /// Whether the route is deprecated. Responses then have the header `Deprecation`.
     pub deprecated: bool,
 }
 

@@ -1,14 +1,15 @@
-//! What assignments make of a record.
+//! Applies assignments to a record.
 
 use super::items;
 use crate::filter::Source;
 use crate::store::{Assign, AssignValue};
 use crate::{Error, Result, Value};
 
-/// The record with all assignments made; each sees the old values.
+/// Returns the record after all assignments. Each assignment reads the old values.
 ///
 /// # Errors
-/// When an argument is missing, or the record is not of the entity.
+/// If an argument is missing, if a value has the wrong type for the assignment, or if a sum is too
+/// large.
 pub fn assign(old: &[Value], set: &[Assign], args: &[Value]) -> Result<Vec<Value>> {
     let mut new = old.to_vec();
     let given = |source: &Source| fixed(source, args).cloned().ok_or_else(|| Error::internal("an assignment without its argument"));
@@ -46,13 +47,14 @@ fn elements(old: &Value, element: &Value) -> Result<(Vec<String>, String)> {
     match (old, element) {
         (Value::Null, Value::Text(element)) => Ok((Vec::new(), element.clone())),
         (Value::Strings(list), Value::Text(element)) => Ok((list.clone(), element.clone())),
-        // As other stores keep them.
+        // Some stores keep string lists as JSON.
         (Value::Json(text), Value::Text(element)) => Ok((serde_json::from_str(text).map_err(Error::internal)?, element.clone())),
         _ => Err(Error::internal("only strings stand in lists of strings")),
     }
 }
 
-/// Bounds are conditions of the statement, so a sum beyond them does not get here from a request.
+/// Adds two numbers. The statement checks the bounds of the field, so a request causes no overflow
+/// here.
 fn add(old: &Value, by: &Value) -> Result<Value> {
     let beyond = || Error::internal("a sum is beyond the range of its field");
     match (old, by) {
@@ -64,7 +66,7 @@ fn add(old: &Value, by: &Value) -> Result<Value> {
     }
 }
 
-/// What a source holds that needs no more than the arguments of the statement.
+/// Returns the value of a source that is an argument or a literal.
 pub fn fixed<'a>(source: &'a Source, args: &'a [Value]) -> Option<&'a Value> {
     match source {
         Source::Arg { index, .. } => args.get(*index),

@@ -1,12 +1,12 @@
-//! The stores of this build and what they grant: the gate before start-up asks it for stores of the shared table.
+//! The stores of this build and their capabilities, checked before start-up.
 
 use linchpin_vocabulary::store;
 pub use linchpin_vocabulary::store::BUILT_IN as STORES;
 
-/// Whether a store of this build grants a capability of the shared table. No store grants a name that the table lacks: a kind
-/// that asks for it cannot start unnoticed.
+/// Whether a store of this build has a capability of the shared table. A name that is not in the
+/// table is never granted, so an operation with a misspelt capability does not start.
 ///
-/// `custom.factory` is no matter of the store: a program has to bring the factory.
+/// No store grants `custom.factory`, because the program must provide the factory.
 pub fn granted(store: &str, capability: &str) -> bool {
     STORES.contains(&store) && store::named(store).is_some_and(|facts| facts.grants(capability))
 }

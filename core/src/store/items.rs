@@ -1,11 +1,11 @@
-//! Lists of items: JSON text, changed item by item.
+//! Changes of items in a list that is stored as JSON text.
 
 use std::borrow::Cow;
 
 use crate::validate::Json;
 use crate::{Error, Result, Value};
 
-/// The list with one more item at its end.
+/// Returns the list with the item added at the end.
 pub fn add(list: &Value, item: &Value) -> Result<Value> {
     changed(list, |items| {
         items.push(read(item)?);
@@ -13,7 +13,7 @@ pub fn add(list: &Value, item: &Value) -> Result<Value> {
     })
 }
 
-/// The list without the item whose member has this value.
+/// Returns the list without the item whose member `key` has the value `id`.
 pub fn remove(list: &Value, key: &str, id: &Value) -> Result<Value> {
     changed(list, |items| {
         items.retain(|item| !is(item, key, id));
@@ -21,7 +21,7 @@ pub fn remove(list: &Value, key: &str, id: &Value) -> Result<Value> {
     })
 }
 
-/// The list with members of one item replaced.
+/// Returns the list with replaced members in the item whose member `key` has the value `id`.
 pub fn change(list: &Value, key: &str, id: &Value, members: &[(&str, Value)]) -> Result<Value> {
     changed(list, |items| {
         for item in items.iter_mut().filter(|item| is(item, key, id)) {
@@ -38,7 +38,7 @@ pub fn change(list: &Value, key: &str, id: &Value, members: &[(&str, Value)]) ->
     })
 }
 
-/// Reads a list, changes it and writes it again; null is the empty list.
+/// Parses a list, changes it and writes it as JSON. Null is read as the empty list.
 fn changed<'a>(list: &'a Value, change: impl FnOnce(&mut Vec<Json<'a>>) -> Result<()>) -> Result<Value> {
     let mut items = match list {
         Value::Null => Vec::new(),

@@ -1,8 +1,9 @@
-//! Stores: the few primitives every route and operation lowers to.
+//! The interface of stores. All routes and operations use it.
 //!
-//! A [`Plan`] says what a statement does, in field positions and argument slots. A store turns it into a [`Statement`] once
-//! ([`Store::prepare`]) and runs it per call with typed arguments, pushing rows into a [`Rows`] collector. The
-//! executors above know a store by its name and its grants alone.
+//! A [`Plan`] describes a statement with field positions and argument slots. [`Store::prepare`]
+//! translates it once to a [`Statement`]. Each call runs the statement with typed arguments, and
+//! the store pushes rows into a [`Rows`] collector. The callers of this module do not depend on the
+//! kind of store.
 
 mod assign;
 mod capabilities;
@@ -33,21 +34,22 @@ use crate::{Result, Value};
 
 /// A plan that a store has translated.
 pub struct Statement {
-    /// The entity it works on.
+    /// The entity of the statement.
     pub entity: &'static EntityDesc,
-    /// What it does.
+    /// The plan before translation.
     pub plan: Plan,
-    /// The store's own form of it.
+    /// The translated form; each store has its own type.
     pub native: Box<dyn Any + Send + Sync>,
 }
 
-/// The answer of a store: at hand already, or later.
+/// The result of a statement: ready, or a future.
 ///
-/// An embedded store answers reads inline, and a future for each of them would be paid for on every request.
+/// An embedded store runs reads inline. Boxing a future for each read would cost time in each
+/// request.
 pub enum Reply<'a> {
-    /// Done.
+    /// The rows are ready.
     Ready(Result<Rows>),
-    /// To be awaited.
+    /// The rows come from this future.
     Later(Pin<Box<dyn Future<Output = Result<Rows>> + Send + 'a>>),
 }
 
@@ -60,10 +62,10 @@ impl Reply<'_> {
 }
 
 impl Future for Reply<'_> {
-    /// Whatever the store answered.
+    /// The rows, or the error of the store.
     type Output = Result<Rows>;
 
-    // By hand: an async function would hold the rows twice, and every read by key would carry that.
+    // Implemented by hand: the future of an async function would store the rows twice.
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.get_mut() {
             Self::Ready(rows) => Poll::Ready(std::mem::replace(rows, Ok(Rows::count()))),
@@ -72,46 +74,50 @@ impl Future for Reply<'_> {
     }
 }
 
-/// A place where records live.
+/// A store of records.
 pub trait Store: Send + Sync + 'static {
-    /// `memory`, `sqlite` and so on, as entities name it.
+    /// The name that entities use: `memory`, `sqlite`, `postgres`.
     fn name(&self) -> &'static str;
 
-    /// Whether it grants a capability of the matrix.
+    /// Whether the store has a capability.
     fn supports(&self, capability: &str) -> bool;
 
-    /// Translates a plan. Called once per statement, never per request (but on the first use of a new shape).
+    /// Translates a plan. It runs once per statement: at start-up, or when a request first uses a
+    /// new combination of filters.
     ///
     /// # Errors
-    /// When the store cannot express the plan.
+    /// If the store cannot express the plan.
     fn prepare(&self, entity: &'static EntityDesc, plan: Plan) -> Result<Arc<Statement>>;
 
-    /// Runs a statement. `args` fill the plan's argument slots; rows go into `rows`, which comes back.
+    /// Runs a statement. `args` fill the argument slots of the plan. The store adds the rows to
+    /// `rows` and returns it.
     ///
     /// A unique violation is [`Error::unique`](crate::Error::unique) with the wire names of the violated constraint's
     /// fields; a full queue or an unreachable server is `unavailable`; anything unforeseen is `internal`.
     fn run<'a>(&'a self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a>;
 
-    /// Whether a statement may take long, so that the store shares its means among callers: `rows` name them then.
+    /// Whether a statement can take long. Then `rows` must name the caller, so that the store can
+    /// share its capacity between callers.
     fn may_take_long(&self, statement: &Statement) -> bool;
 
     /// Whether one statement computes a number over other records and writes it ([`AssignValue::Figure`]). `last` asks whether of
     /// several that write to one record the last has seen what the others saw.
     fn computes(&self, last: bool) -> bool;
 
-    /// Whether nobody else writes while a transaction lasts, so that nothing it has read can change.
+    /// Whether a transaction is the only writer, so that the records it read cannot change.
     fn alone(&self) -> bool;
 
     /// Begins a transaction.
     ///
     /// # Errors
-    /// `unavailable` when the store cannot begin one at present; `internal` when it has none at all.
+    /// `unavailable` if the store cannot begin one now; `internal` if it has no transactions.
     fn begin(&self) -> crate::BoxFuture<'_, Result<Box<dyn Transaction>>> {
         let name = self.name();
         Box::pin(async move { Err(crate::Error::internal(format!("store `{name}` has no transactions"))) })
     }
 
-    /// Begins a transaction that waits for others as `patience` says. By default they differ in nothing.
+    /// Begins a transaction. `patience` says how long it waits for locks. The default
+    /// implementation ignores `patience`.
     ///
     /// # Errors
     /// As [`begin`](Self::begin).
@@ -120,13 +126,13 @@ pub trait Store: Send + Sync + 'static {
         self.begin()
     }
 
-    /// What functions of custom operations reach it by: a handle of the store's own type, such as a connection pool. None by
-    /// default.
+    /// Returns the handle that custom operations use, such as a connection pool. The default is
+    /// `None`.
     fn native(&self) -> Option<Box<dyn Any + Send + Sync>> {
         None
     }
 
-    /// Where the events of its records wait; `None` when it cannot keep any.
+    /// Returns the outbox of the store; `None` if it cannot store events.
     fn outbox(&self) -> Option<&dyn Outbox> {
         None
     }
@@ -134,15 +140,16 @@ pub trait Store: Send + Sync + 'static {
     /// Creates missing tables and compares existing ones with the declaration.
     ///
     /// # Errors
-    /// When what is stored differs from what is declared; the text lists every difference.
+    /// If a table differs from its declaration; the text lists each difference.
     fn install<'a>(&'a self, entities: &'a [&'static EntityDesc]) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
 
-    /// Whether it can answer at present.
+    /// Checks whether the store is ready.
     ///
     /// # Errors
     /// The cause, for the log.
     fn ready(&self) -> Pin<Box<dyn Future<Output = Result<()>> + Send + '_>>;
 
-    /// Finishes accepted work and closes. Whatever comes later, reads too, is `unavailable`; closing again does nothing.
+    /// Finishes accepted work and closes. Later reads and writes return `unavailable`. Closing
+    /// again does nothing.
     fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }

@@ -1,43 +1,47 @@
-//! Where events wait for those who listen.
+//! The outbox: stored events that wait for their consumers.
 
 use crate::BoxFuture;
 use crate::Result;
 use crate::Timestamp;
 use crate::event::Entry;
 
-/// The outbox of a store: what statements with a recording have written, in commit order per record.
+/// The outbox of a store. It contains the events of statements, in commit order per record.
 ///
-/// A store writes the entries of [`Rows::entries`](super::Rows) in the transaction of the statement: both last, or neither.
+/// A store writes the entries of [`Rows::entries`](super::Rows) in the transaction of the
+/// statement, so both are committed or neither.
 pub trait Outbox: Send + Sync {
-    /// Makes what is missing. Consumers that are new begin with what is written from now on.
+    /// Creates missing tables. A new consumer gets only later events.
     ///
     /// # Errors
-    /// When what is there cannot serve as an outbox.
+    /// If a table cannot be created, or if an existing table has another form.
     fn open<'a>(&'a self, consumers: &'a [&'a str]) -> BoxFuture<'a, Result<()>>;
 
-    /// Whether a consumer of this name has been here before, so that it goes on where it stopped.
+    /// Whether the outbox knows a consumer of this name. A known consumer continues after its last
+    /// event.
     ///
     /// # Errors
     /// When the store cannot answer.
     fn knows<'a>(&'a self, consumer: &'a str) -> BoxFuture<'a, Result<bool>>;
 
-    /// The first events that a consumer has neither settled nor been given, in order, each with its place.
+    /// Returns the first events that a consumer has neither settled nor received, in order. Each
+    /// comes with its position.
     ///
-    /// `given` holds the places it was given since it settled, as they were given. Nothing waits where another process delivers
-    /// to this consumer.
+    /// `given` lists the positions that the consumer received but did not settle, in the order of
+    /// delivery. The result is empty if another process delivers to this consumer.
     ///
     /// # Errors
     /// When the store cannot answer.
     fn waiting<'a>(&'a self, consumer: &'a str, given: &'a [i64], limit: usize) -> BoxFuture<'a, Result<Vec<(i64, Entry)>>>;
 
-    /// Notes that a consumer has had these: they are not given to it again, whatever happens. As they were given, with all
-    /// that was given to it before.
+    /// Stores that a consumer has processed these events, so they are not delivered to it again.
+    /// `given` lists them in the order of delivery and includes all events delivered before.
     ///
     /// # Errors
-    /// When that could not be made to last.
+    /// If the store cannot write it.
     fn settle<'a>(&'a self, consumer: &'a str, given: &'a [i64]) -> BoxFuture<'a, Result<()>>;
 
-    /// Removes at most `limit` events that these consumers have all settled and that happened before an instant; says how many.
+    /// Removes events before `before` that all these consumers have settled, at most `limit`.
+    /// Returns the number of removed events.
     ///
     /// # Errors
     /// When the store cannot answer.

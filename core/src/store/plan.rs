@@ -1,4 +1,4 @@
-//! What a statement does, independent of the store.
+//! Plans: statements in a form that does not depend on the store.
 
 use super::Words;
 pub use crate::timestamp::Truncate;
@@ -7,12 +7,13 @@ use crate::Value;
 use crate::entity::{EntityDesc, FieldSet, Kind};
 use crate::filter::{Filter, Source};
 
-/// A statement in field positions and argument slots ([`Source::Arg`]); its filters hold no other source but
-/// [`Source::Value`].
+/// A statement with field positions and argument slots ([`Source::Arg`]). Its filters contain only
+/// this source and [`Source::Value`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Plan {
-    /// One record. Arguments: one value per field of the entity, in order. Nothing is returned: the caller knows the values.
-    /// An existing key or unique is a conflict, never an update.
+    /// Inserts one record. Arguments: one value per field of the entity, in order. It returns no
+    /// row, because the caller knows the values. An existing key or unique value is a conflict,
+    /// never an update.
     Insert,
     /// The records that match, in order.
     Select {
@@ -20,33 +21,35 @@ pub enum Plan {
         filter: Filter,
         /// In which order; empty only for plans that match at most one record.
         order: Vec<Order>,
-        /// Only records behind this position.
+        /// Only records after this position.
         after: Option<After>,
         /// Most records; the argument is an `Int`. `None`: all of them.
         limit: Option<Source>,
     },
-    /// The records that hold any of several values in one field: for each value the first in an order. Those of one value
-    /// follow each other, values ascending; a value that is asked for twice is answered once.
+    /// Selects the records with one of several values in a field: the first `limit` records for
+    /// each value. The result is sorted by value, ascending. A repeated value gives its records
+    /// once.
     Related {
-        /// Which records count at all.
+        /// The condition on all records.
         filter: Filter,
         /// The field.
         field: usize,
         /// The slot of the values: a list as one argument, nulls left out.
         values: usize,
-        /// In which order those of one value come; empty when the field is the primary key.
+        /// The order of records with the same value; empty if the field is the primary key.
         order: Vec<Order>,
-        /// Most records of each value, an `Int`; `None` when the field is the primary key, which names one.
+        /// The maximum number of records for each value, an `Int`; `None` if the field is the
+        /// primary key.
         limit: Option<Source>,
     },
-    /// The records that match and that a condition in the database's own words holds of, in an order in such words. The first
-    /// arguments are those of the words. Only for stores that take SQL.
+    /// Selects the records that match the filter and a condition in SQL, in an order in SQL. The
+    /// first arguments are the parameters of the SQL text. Only for stores with SQL.
     Chosen {
-        /// Which count at all.
+        /// The filter.
         filter: Filter,
-        /// Which of them.
+        /// The condition and the order in SQL.
         words: Words,
-        /// In which order where that of the words leaves a choice.
+        /// The order of records that the SQL order does not distinguish.
         order: Vec<Order>,
         /// Most records, an `Int`; `None`: all of them.
         limit: Option<Source>,
@@ -56,22 +59,23 @@ pub enum Plan {
         /// Which.
         filter: Filter,
     },
-    /// Whether a record matches, as for [`Plan::Exists`]. If one does, nobody else removes it, or marks it as deleted, until the
-    /// transaction has ended that the statement is part of.
+    /// Whether a record matches, as for [`Plan::Exists`]. It locks the record until the end of the
+    /// transaction: no other transaction can remove it or mark it as deleted.
     Hold {
         /// Which.
         filter: Filter,
     },
-    /// The records that match, by key. Nobody else changes or removes them until the transaction has ended that the statement is
-    /// part of.
+    /// Selects the matching records, in the order of their keys. It locks them until the end of the
+    /// transaction: no other transaction can change or remove them.
     Lock {
         /// Which.
         filter: Filter,
         /// Only the first of them.
         pick: Option<Pick>,
     },
-    /// Numbers over the records that match: one row per group, in the order of the keys, null first; without keys one row, also
-    /// over no record. A row holds the keys and then what is computed, in the given order.
+    /// Computes numbers over the matching records. It returns one row per group, in the order of
+    /// the keys, null first. Without keys it returns one row, even if no record matches. A row has
+    /// the keys and then the computed values, in the given order.
     ///
     /// A sum of whole numbers that an `i64` cannot hold is `validation_failed` with `range`.
     Aggregate {
@@ -79,14 +83,16 @@ pub enum Plan {
         filter: Filter,
         /// The keys.
         groups: Vec<Group>,
-        /// Fields by whose values each group is divided once more, all in one look at the records: see [`aggregate_kinds`].
+        /// Fields whose values divide each group again, in the same statement; see
+        /// [`aggregate_kinds`].
         by_value: Vec<usize>,
-        /// What is computed of each group.
+        /// The computed values of each group.
         compute: Vec<Compute>,
         /// Most rows.
         limit: u32,
     },
-    /// Changes the records that match, and returns them as changed. Assignments see the old values.
+    /// Changes the matching records and returns them with the new values. Assignments read the old
+    /// values.
     Update {
         /// Which.
         filter: Filter,
@@ -95,30 +101,33 @@ pub enum Plan {
         /// Only the first of them.
         pick: Option<Pick>,
     },
-    /// Removes the records that match, and returns them as they were.
+    /// Removes the matching records and returns them.
     Delete {
         /// Which.
         filter: Filter,
         /// Only the first of them.
         pick: Option<Pick>,
     },
-    /// One record, new or changed: returned as it is then, and [`Rows::created`](super::Rows) tells which.
+    /// Inserts or changes one record and returns it. [`Rows::created`](super::Rows) says whether it
+    /// is new.
     ///
-    /// Arguments: one value per field of the entity, in order, as for [`Plan::Insert`]; then what `set` and `guard` name. When a
-    /// record with the same values in `keys` exists, `set` is written to it if it satisfies `guard`; if not, nothing happens
-    /// and no row comes back. Any other unique is a conflict.
+    /// Arguments: one value per field of the entity, in order, as for [`Plan::Insert`], then the
+    /// arguments of `set` and `guard`. If a record with the same values in `keys` exists and
+    /// matches `guard`, the statement writes `set` to it. If that record does not match `guard`,
+    /// the statement writes nothing and returns no row. An equal value in another unique index is a
+    /// conflict.
     Upsert {
         /// The fields of the primary key or of one unique.
         keys: Vec<usize>,
-        /// What the existing record must satisfy.
+        /// The condition on the existing record.
         guard: Filter,
-        /// What is written to the existing record.
+        /// The changes of the existing record.
         set: Vec<Assign>,
     },
 }
 
 impl Plan {
-    /// Whether it changes nothing.
+    /// Whether the plan only reads.
     pub fn reads(&self) -> bool {
         match self {
             Self::Select { .. }
@@ -132,7 +141,7 @@ impl Plan {
         }
     }
 
-    /// Which records it is about, those that it finds; `None` for one that finds none.
+    /// Returns the filter of the plan; `None` for an insert.
     pub fn filter(&self) -> Option<&Filter> {
         match self {
             Self::Insert => None,
@@ -149,7 +158,7 @@ impl Plan {
         }
     }
 
-    /// The same, of those records alone of which a further condition holds.
+    /// Adds a condition to the filter of the plan.
     #[must_use]
     pub fn narrowed(mut self, condition: Filter) -> Self {
         match &mut self {
@@ -168,7 +177,8 @@ impl Plan {
         self
     }
 
-    /// Which fields of records it may change: none when it only reads, all of them when it makes or removes records.
+    /// Returns the fields that the plan can change: none for a read, all for an insert, upsert or
+    /// delete.
     pub fn touches(&self) -> FieldSet {
         match self {
             Self::Update { set, .. } => set.iter().map(|assign| assign.field).collect(),
@@ -177,7 +187,7 @@ impl Plan {
         }
     }
 
-    /// How many arguments a plan takes.
+    /// Returns the number of arguments of the plan.
     #[doc(hidden)]
     pub fn arity(&self, entity: &EntityDesc) -> usize {
         let mut most = 0;
@@ -230,11 +240,13 @@ impl Plan {
     }
 }
 
-/// What the columns of an aggregate hold: its keys, then what is computed.
+/// Returns the types of the columns of an aggregate: the keys, then the computed values.
 ///
-/// When groups are divided by values, a number stands before the keys and a column of each such field behind them. The number is 0 for a
-/// whole group, where those columns are null, and the place of the field, from 1, for a part of one, where that field's column holds the
-/// value. Whole groups come first, then the parts by each field, all in the order of keys and values.
+/// If `by_value` is not empty, the first column is a number, and a column for each of its fields
+/// follows the keys. The number is 0 for a whole group; then these columns are null. For a part of
+/// a group the number is the position of the dividing field, from 1, and the column of that field
+/// has the value. Whole groups come first, then the parts by each field, all in the order of keys
+/// and values.
 #[doc(hidden)]
 pub fn aggregate_kinds(entity: &EntityDesc, groups: &[Group], by_value: &[usize], compute: &[Compute]) -> Box<[Kind]> {
     let kind = |field: usize| entity.fields.get(field).map_or(Kind::Json, |field| field.kind);
@@ -246,22 +258,23 @@ pub fn aggregate_kinds(entity: &EntityDesc, groups: &[Group], by_value: &[usize]
 /// The first records in an order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pick {
-    /// Ends with the primary key, so that it is total.
+    /// The order. It ends with the primary key, so no two records are equal in it.
     pub order: Vec<Order>,
-    /// How many at most.
+    /// The maximum number of records.
     pub limit: u32,
-    /// Whether records that somebody else is writing to are waited for. Otherwise they are passed over, so that many callers get
-    /// different ones at once.
+    /// Whether the statement waits for records that are locked by another transaction. Otherwise it
+    /// skips them, so that concurrent callers get different records.
     pub waits: bool,
 }
 
 impl Pick {
-    /// The first records that nobody else is at.
+    /// The first records that are not locked.
     pub fn free(order: Vec<Order>, limit: u32) -> Self {
         Self { order, limit, waits: false }
     }
 
-    /// A part of the records that match, none of which may be missed: fewer than `limit` are all that are left.
+    /// A part of the matching records, without skipping locked ones. A result with fewer than
+    /// `limit` records is the last part.
     pub fn part(order: Vec<Order>, limit: u32) -> Self {
         Self { order, limit, waits: true }
     }
@@ -272,16 +285,17 @@ impl Pick {
 pub struct Order {
     /// Position of the field.
     pub field: usize,
-    /// Greatest first.
+    /// Whether the order is descending.
     pub desc: bool,
 }
 
-/// Where a page begins.
+/// The start position of a page.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum After {
-    /// Behind the record with these values of the order's fields: the argument slot of each, or `None` when the value was null.
+    /// After the record with these values in the fields of the order: the argument slot of each
+    /// value, or `None` if it is null.
     Keys(Vec<Option<usize>>),
-    /// Behind so many records: the argument slot of an `Int`.
+    /// After a number of records: the argument slot of that `Int`.
     Count(usize),
 }
 
@@ -315,7 +329,7 @@ impl AssignValue {
         }
     }
 
-    /// The number over other records that is written, if it is one.
+    /// Returns the figure, if the value is one.
     pub fn figure(&self) -> Option<&Figure> {
         match self {
             Self::Figure(figure) => Some(figure),
@@ -331,16 +345,16 @@ pub enum AssignValue {
     Set(Source),
     /// The old value plus this; null counts as zero.
     Add(Source),
-    /// The old list of strings with this one behind it; null counts as empty.
+    /// The old list of strings with this one at the end; null counts as empty.
     Push {
         /// The element.
         value: Source,
-        /// Only when it is not in the list yet.
+        /// Whether an element that is already in the list is not added again.
         dedupe: bool,
     },
     /// The old list of strings without this one; null counts as empty.
     Pull(Source),
-    /// The old list of items with this one behind it: JSON.
+    /// The old list of items with this one at the end, as JSON.
     AddItem(Source),
     /// The old list of items without the one whose member has this value.
     RemoveItem {
@@ -351,30 +365,31 @@ pub enum AssignValue {
     },
     /// The old list of items, with members of one of them replaced.
     ChangeItem {
-        /// The name of the member that tells items apart.
+        /// The name of the member that identifies an item.
         key: &'static str,
         /// Its value.
         id: Source,
         /// Names on the wire and new values: JSON.
         members: Vec<(&'static str, Source)>,
     },
-    /// A number over records of an entity of the same store, as they are when the statement runs. A statement holds one at most, and
-    /// only for a store that [computes](super::Store::computes).
+    /// A number over records of the same store, computed when the statement runs. A statement has
+    /// at most one figure, and only if the store [computes](super::Store::computes) it.
     Figure(Box<Figure>),
 }
 
-/// A number over records that a record of another entity, or of the same, keeps.
+/// A number over records, stored in a record of another entity or of the same one.
 #[derive(Clone, Debug)]
 pub struct Figure {
-    /// Whose records.
+    /// The entity of the counted records.
     pub source: &'static EntityDesc,
-    /// Which of them, in positions of that entity.
+    /// The condition on these records, in field positions of that entity.
     pub filter: Filter,
-    /// What is computed of them.
+    /// The computation.
     pub compute: Compute,
-    /// The least and the greatest that the field holds: with any other number nothing is written, and no row comes back.
+    /// The minimum and the maximum of the field. If the number is outside, the statement writes
+    /// nothing and returns no row.
     pub within: (Value, Value),
-    /// Whether the field holds null.
+    /// Whether the field can be null.
     pub optional: bool,
 }
 
@@ -393,38 +408,38 @@ impl PartialEq for Figure {
 pub struct Group {
     /// Position of the field.
     pub field: usize,
-    /// Dates fall into periods; the key is the period's first instant.
+    /// Groups dates by periods. The key is the first instant of the period.
     pub truncate: Option<Truncate>,
 }
 
-/// What is computed of a group of records.
+/// A value computed from a group of records.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compute {
-    /// How.
+    /// The function.
     pub function: Function,
-    /// Of which field; counting needs none.
+    /// The field; `Count` ignores it.
     pub field: usize,
-    /// Of which records of the group.
+    /// The condition on the records of the group.
     pub filter: Filter,
 }
 
-/// How values become one. Nulls do not count.
+/// An aggregate function. It ignores nulls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Function {
     /// The number of records.
     Count,
-    /// Their sum: whole numbers give a whole one, 0 over nothing.
+    /// The sum: an integer for integers, 0 without values.
     Sum,
-    /// Their mean, always a double; null over nothing.
+    /// The mean, always a double; null without values.
     Avg,
-    /// The least; null over nothing.
+    /// The minimum; null without values.
     Min,
-    /// The greatest; null over nothing.
+    /// The maximum; null without values.
     Max,
 }
 
 impl Compute {
-    /// What comes out.
+    /// Returns the type of the result.
     pub fn kind(&self, entity: &EntityDesc) -> Kind {
         match self.function {
             Function::Count => Kind::Integer,

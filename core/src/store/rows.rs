@@ -1,4 +1,4 @@
-//! Rows on their way out of a store: straight to JSON, or as values.
+//! Collects the rows that a store returns, as JSON or as values.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::event::Entry;
 use crate::event::Recording;
 use crate::{Value, ValueRef};
 
-/// Which fields of a record a response holds, with everything that can be written before the value is known.
+/// The fields of a record in a response, with the prepared JSON text before each value.
 #[derive(Debug, Default)]
 pub struct Projection {
     columns: Box<[Column]>,
@@ -29,7 +29,7 @@ impl Projection {
         Self::of(entity, |_, field| field.readable())
     }
 
-    /// The fields for which `keep` says so.
+    /// The fields for which `keep` returns true.
     pub fn of(entity: &EntityDesc, keep: impl Fn(usize, &FieldDesc) -> bool) -> Self {
         let kept = entity.fields.iter().enumerate().filter(|(i, f)| keep(*i, f));
         let columns = kept
@@ -51,7 +51,7 @@ impl Projection {
         for column in &self.columns {
             out.extend_from_slice(&column.key);
             match row.value(column.field) {
-                // Ids are strings on the wire, whatever the key's type.
+                // Ids are strings in JSON, also for integer keys.
                 ValueRef::Int(key) if column.id => {
                     out.push(b'"');
                     out.extend_from_slice(itoa::Buffer::new().format(key).as_bytes());
@@ -66,19 +66,19 @@ impl Projection {
 
 /// Collects the rows of one call.
 ///
-/// It is a plain value that travels to where the rows are (a writer thread, say) and back.
+/// It is a plain value, so a store can move it to another thread (such as its writer) and back.
 #[derive(Clone, Debug, Default)]
 pub struct Rows {
     want: Want,
-    /// Stop after this many rows; one more sets `more`.
+    /// The maximum number of rows. One row after it sets `more`.
     limit: Option<usize>,
-    /// Fields whose values in the last row are kept, for cursors.
+    /// The fields of a cursor. Their values in the last row are kept.
     keys: Vec<usize>,
     /// Field of the version counter.
     version_field: Option<u32>,
-    /// Rows taken.
+    /// The number of rows.
     pub count: usize,
-    /// Whether a row beyond the limit was seen.
+    /// Whether there is a row after the limit.
     pub more: bool,
     /// JSON objects separated by commas.
     pub json: Vec<u8>,
@@ -88,19 +88,19 @@ pub struct Rows {
     pub last: Vec<Value>,
     /// The version of the last row taken.
     pub version: Option<i64>,
-    /// Whether an upsert made a new record.
+    /// Whether an upsert created the record.
     pub created: bool,
-    /// Whose call it is, for statements that may take long.
+    /// The caller, for statements that can take long.
     pub caller: Option<std::num::NonZeroU64>,
     /// What is kept of every row beside its form.
     pub notes: Option<Box<Notes>>,
-    /// What the store records along with the statement.
+    /// The events that the store writes with the statement.
     pub recording: Option<Box<Recording>>,
-    /// Every record that the statement has written or removed, where somebody has to know all of them.
+    /// All records that the statement wrote or removed, if the caller needs them.
     witness: Option<Box<Witness>>,
 }
 
-/// Records beside what a statement answers.
+/// Records in addition to the result of a statement.
 #[derive(Clone, Debug)]
 struct Witness {
     width: usize,
@@ -119,7 +119,7 @@ pub struct Notes {
 /// What is kept of a row beside its form.
 #[derive(Clone, Debug, Default)]
 pub struct Note {
-    /// Behind its last byte in [`Rows::json`].
+    /// The end of the row in [`Rows::json`].
     pub end: usize,
     /// The values of the noted fields.
     pub values: Box<[Value]>,
@@ -149,12 +149,12 @@ impl Rows {
         Self { want: Want::Records(entity.fields.len()), ..Self::default() }
     }
 
-    /// Keeps rows of a number of values, which are no records.
+    /// Keeps rows of `width` values that are not records.
     pub fn values(width: usize) -> Self {
         Self { want: Want::Records(width), ..Self::default() }
     }
 
-    /// Takes at most `limit` rows and notes whether there was one more.
+    /// Keeps at most `limit` rows, and whether there is one more.
     #[must_use]
     pub fn limit(mut self, limit: usize, keys: Vec<usize>) -> Self {
         self.limit = Some(limit);
@@ -162,19 +162,19 @@ impl Rows {
         self
     }
 
-    /// Keeps the values of fields of every row, and where its JSON ends.
+    /// Keeps the values of these fields of each row, and the end of its JSON.
     #[must_use]
     pub fn noting(mut self, fields: Arc<[usize]>) -> Self {
         self.notes = Some(Box::new(Notes { fields, rows: Vec::new() }));
         self
     }
 
-    /// Where a noted field stands among the values of a note.
+    /// Returns the position of a noted field in [`Note::values`].
     pub fn noted_at(&self, field: usize) -> Option<usize> {
         self.notes.as_ref()?.fields.iter().position(|f| *f == field)
     }
 
-    /// What was noted, one per row; nothing when nothing was to be.
+    /// Returns the notes, one per row; empty if none were requested.
     pub fn noted(&self) -> &[Note] {
         self.notes.as_ref().map_or(&[], |notes| &notes.rows)
     }
@@ -187,7 +187,7 @@ impl Rows {
         self
     }
 
-    /// Keeps every record that the statement writes or removes, beside what it answers.
+    /// Keeps each record that the statement writes or removes, in addition to its result.
     #[must_use]
     #[doc(hidden)]
     pub fn witnessing(mut self, entity: &EntityDesc) -> Self {
@@ -195,20 +195,20 @@ impl Rows {
         self
     }
 
-    /// The records that were kept so.
+    /// Returns the records kept by [`witnessing`](Self::witnessing).
     #[doc(hidden)]
     pub fn witnessed(&mut self) -> Vec<Box<[Value]>> {
         self.witness.take().map(|witness| witness.records).unwrap_or_default()
     }
 
-    /// As they are, for a statement that need not run.
+    /// Removes the recording, for a statement that does not run.
     #[doc(hidden)]
     #[must_use]
     pub fn without_recording(self) -> Self {
         Self { recording: None, witness: None, ..self }
     }
 
-    /// Whether nothing but the number of rows is wanted.
+    /// Whether only the number of rows is needed.
     pub fn only_counts(&self) -> bool {
         if self.witness.is_some() || self.recording.as_ref().is_some_and(|recording| !recording.only_counts()) {
             return false;
@@ -216,12 +216,13 @@ impl Rows {
         matches!(self.want, Want::Count) && self.version_field.is_none() && self.notes.is_none()
     }
 
-    /// Whether the statement has to be recorded, in its own transaction.
+    /// Whether the statement needs its own transaction, because its records are recorded or kept.
     pub fn is_recorded(&self) -> bool {
         self.recording.is_some() || self.witness.is_some()
     }
 
-    /// Shows a record that the statement has written and that the caller does not want back, so that it can be recorded.
+    /// Records a written row without adding it to the result. [`push`](Self::push) records its row
+    /// too.
     pub fn record<R: Row + ?Sized>(&mut self, row: &R) {
         if let Some(recording) = &mut self.recording {
             recording.take(row);
@@ -231,13 +232,14 @@ impl Rows {
         }
     }
 
-    /// The events that the store writes to its outbox along with the statement, once all rows are taken and `created` is known.
+    /// Returns the events that the store writes to its outbox. Call it after the last row, when
+    /// `created` is set.
     pub fn entries(&mut self) -> Vec<Entry> {
         let (count, created) = (self.count, self.created);
         self.recording.as_mut().map_or_else(Vec::new, |recording| recording.entries(count, created))
     }
 
-    /// Takes a row; `false` when no further row is wanted.
+    /// Adds a row. Returns `false` if no more rows are needed.
     pub fn push<R: Row + ?Sized>(&mut self, row: &R) -> bool {
         self.record(row);
         if self.limit == Some(self.count) {

@@ -1,47 +1,50 @@
-//! Statements that take effect together.
+//! Transactions of a store.
 
 use std::sync::Arc;
 
 use super::{Rows, Statement};
 use crate::{BoxFuture, Result, Value};
 
-/// How long a transaction waits for what others hold.
+/// How long a transaction waits for locks of other transactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Patience {
-    /// For as long as a statement may take: nobody can run it again.
+    /// It waits until the timeout of a statement, because it is not retried.
     #[default]
     Once,
-    /// For a moment. Then it gives way, and is begun again.
+    /// It waits for a short time. Then it fails, and the caller retries it.
     Brief,
-    /// For a while, as one that has given way before. Others go past it.
+    /// It waits longer than `Brief`, because it failed before. It is a retry.
     Long,
 }
 
-/// A conversation with a store in which everything happens or nothing. Dropping it undoes it.
+/// An open transaction. Dropping it rolls it back.
 pub trait Transaction: Send {
-    /// Runs a statement of the store. One that is refused undoes itself alone; the transaction goes on.
+    /// Runs a statement of the store. A refused statement rolls back only itself; the transaction
+    /// stays usable.
     ///
     /// # Errors
-    /// Those of the statement; `unavailable` when the transaction is lost.
+    /// The errors of the statement; `unavailable` if the transaction is lost.
     fn run<'a>(&'a mut self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> BoxFuture<'a, Result<Rows>>;
 
-    /// Waits until no other transaction that has taken the same turn is under way, and keeps others from taking it until this one has ended.
+    /// Takes the lock with the number `turn` until the transaction ends. It waits while another
+    /// transaction has this lock.
     ///
     /// # Errors
     /// `unavailable` when the transaction is lost.
     fn take_turn(&mut self, turn: i64) -> BoxFuture<'_, Result<()>> {
-        // The only transaction that writes has all turns.
+        // By default a store has only one writing transaction, so it needs no lock.
         let _ = turn;
         Box::pin(async { Ok(()) })
     }
 
-    /// Makes it last.
+    /// Commits the transaction.
     ///
     /// # Errors
-    /// `unavailable` when it could not be made to last; then nothing of it has happened.
+    /// `unavailable` if the commit fails; then the transaction is rolled back.
     fn commit(self: Box<Self>) -> BoxFuture<'static, Result<()>>;
 
-    /// Undoes it and waits until that is done: whoever is told that nothing has happened finds it so, and nothing held any more.
+    /// Rolls the transaction back and waits for the end of the rollback. Then all its locks are
+    /// free.
     fn rollback(self: Box<Self>) -> BoxFuture<'static, ()>
     where
         Self: 'static,

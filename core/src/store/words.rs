@@ -1,15 +1,16 @@
-//! Words of a developer's own within a statement of ours: a condition, an order.
+//! SQL text of a developer within a generated statement: a condition and an order.
 
 use crate::entity::Kind;
 
-/// A condition, and an order of what it finds, in the database's words.
+/// A condition and an order as SQL text.
 #[derive(Clone, Debug)]
 pub struct Words {
-    /// What holds of a record; its parameters are `$1`, `$2` and so on.
+    /// The condition on a record. Its parameters are `$1`, `$2` and so on.
     pub condition: &'static str,
-    /// `quantity DESC, title`; empty: the order of the plan alone.
+    /// The order, such as `quantity DESC, title`. If it is empty, only the order of the plan
+    /// applies.
     pub order: &'static str,
-    /// What the parameters hold. They are the first arguments.
+    /// The types of the parameters. The parameters are the first arguments.
     pub kinds: Vec<Kind>,
 }
 

@@ -61,9 +61,10 @@ pub fn read_object(bytes: &[u8]) -> Result<Body<'_>> {
 
 /// Reads the members of a create or update body into a draft.
 ///
-/// The draft holds what is right, and a problem for each member that is unknown, may not be written here, or has the wrong
-/// type. Rules on values, nulls and missing fields are the [`Table`](crate::resource::Table)'s to judge, since typed input
-/// meets them too. `now` is the call's instant, for `now` defaults inside items.
+/// The draft contains the valid members, and a problem for each member that is unknown, not
+/// writable here, or of the wrong type. The `Table` checks the rules on values, nulls and missing
+/// fields later, because typed input needs these checks too. `now` is the time of the call, for
+/// `now` defaults inside items.
 pub fn read_draft(entity: &'static EntityDesc, body: &Body<'_>, mode: Mode, now: Timestamp) -> Draft {
     let mut draft = Draft::new(entity);
     let mut reader = Reader { problems: &mut draft.problems, now };

@@ -1,8 +1,9 @@
-//! Events: what every committed mutation leaves behind, and who is told.
+//! Events of committed changes, and their delivery.
 //!
-//! A statement that changes records carries a [`Recording`](record::Recording); the store fills it from the rows it
-//! touches and writes it to its outbox in the same transaction. The [relay](relay) reads the outbox and hands events to
-//! sinks, and to the [bus](EventBus), at least once and in commit order. An entity nobody listens to records nothing.
+//! A statement that changes records has a `Recording`. The store fills it from the changed rows and
+//! writes it to its outbox in the same transaction. The [relay](relay) reads the outbox. It
+//! delivers events to sinks and to the [bus](EventBus), at least once and in commit order. An
+//! entity without consumers records no events.
 
 mod bus;
 mod hub;

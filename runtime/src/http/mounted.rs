@@ -1,4 +1,4 @@
-//! An endpoint with all that can be known before its first request.
+//! An endpoint with the data that is prepared at start-up.
 
 use std::sync::Arc;
 
@@ -28,42 +28,44 @@ use crate::resource::{Form, Table};
 use crate::store::Projection;
 use crate::{Error, Result};
 
-/// Longest body where none but `{}` is taken: room for white space, and for telling a mistaken client what it sent.
+/// The longest body of a route without input, which accepts only `{}`: 4 KiB. A longer limit than
+/// two bytes allows white space, and a validation error instead of 413.
 const NO_INPUT: u64 = 4 << 10;
 
-/// An endpoint, ready to answer.
+/// An endpoint that is ready for requests.
 pub(super) struct Mounted {
     pub(super) endpoint: Endpoint,
-    /// `None`: its path lies below no guard of the app.
+    /// Guards of the app on path prefixes; `None` if none covers this path.
     pub(super) before: Option<PathGuards>,
-    /// `None`: anybody.
+    /// Checks the credentials; `None` if the route is public.
     pub(super) check: Option<AuthCheck>,
-    /// Whether a call may make events.
+    /// Whether a call can emit events.
     pub(super) emits: bool,
-    /// `None`: no guards, no middleware, no permission.
+    /// Guards, middleware, permission and context providers; `None` if the route has none.
     pub(super) gates: Option<Box<Gates>>,
-    /// `None`: its changes are not told to the audit log.
+    /// Writes changes to the audit log; `None` if the route is not audited.
     pub(super) audit: Option<Arc<Auditing>>,
-    /// `None`: no policy counts calls.
+    /// Limits the rate of calls; `None` if the policy has no limit.
     pub(super) limiter: Option<Box<Limiter>>,
-    /// `None`: every call is a new one.
+    /// Recognizes repeated calls; `None` if the route is not idempotent.
     pub(super) idempotency: Option<Box<Gate>>,
-    /// Longest body, in bytes.
+    /// The maximum length of a body, in bytes.
     pub(super) max_body: u64,
     pub(super) plan: Plan,
 }
 
-/// What an action needs per request and can have before.
+/// Data prepared at start-up that each request uses.
 pub(super) enum Plan {
-    /// A call of an entity.
+    /// A route of an entity.
     Entity(Box<Target>, EntityPlan),
-    /// The user's function, in a router that knows its path alone, so that extractors see the user's own parameter names.
+    /// A function with `#[route]`. Its router has only this path, so that extractors see the
+    /// parameter names that the user wrote.
     Extra(axum::Router),
-    /// A plugin's function.
+    /// A function of a plugin.
     Plugged(Box<PluggedPlan>),
 }
 
-/// The call of an entity that a route makes.
+/// The kind of an entity's route.
 pub(super) enum EntityPlan {
     Create(Births),
     List(ListParams),
@@ -73,20 +75,20 @@ pub(super) enum EntityPlan {
     Operation(OperationPlan),
 }
 
-/// The entity a route works on, and the form its records take.
+/// The entity of a route, and the form of its records.
 pub(super) struct Target {
     pub(super) table: Arc<Table>,
     pub(super) form: Form,
     pub(super) projection: Arc<Projection>,
-    /// The fields that bodies may hold, when they are fewer than can be written.
+    /// The fields that the policy allows in a body; `None` allows all writable fields.
     pub(super) input: Option<Box<[usize]>>,
-    /// What can be included.
+    /// The relations that `include` accepts.
     pub(super) include: Level,
-    /// What it reads of others, when it is a derive.
+    /// The source entities of a `derive` operation.
     pub(super) sources: Sources,
-    /// Whether what a call sees depends on who calls, or where.
+    /// Whether the visible records depend on the caller or on the context.
     pub(super) guarded: bool,
-    /// The parameters of the parent path: position in the path, and the field that is bound to it.
+    /// The parameters of the parent path: the position in the path, and the field with that value.
     pub(super) parents: Box<[(usize, usize)]>,
 }
 
@@ -143,13 +145,13 @@ impl Mounted {
         })
     }
 
-    /// Whether an open route answers some callers otherwise than others.
+    /// Whether the response of a public route depends on the caller.
     pub(super) fn varies(&self) -> bool {
         let closed = matches!(&self.plan, Plan::Entity(on, _) if on.sources.is_closed());
         closed || self.gates.as_ref().is_some_and(|gates| gates.varies)
     }
 
-    /// Who may do with a record what the route does.
+    /// Returns the permission that the route needs on a record.
     pub(super) fn permit(&self) -> Option<&Permit> {
         self.gates.as_ref()?.permit.as_ref()
     }
@@ -192,16 +194,16 @@ impl Plan {
         };
         let table = table()?;
         let fields = |names| fields(table, names).ok_or_else(|| refuse(endpoint, "is narrowed to a field that the entity lacks"));
-        // An operation may answer records of another entity, which has fields of its own.
+        // If an operation returns records of another entity, the output policy does not apply.
         let own = !matches!(endpoint.action, Action::Operation(spec, _) if spec.kind.answers().is_some());
         let output = endpoint.policy.output.filter(|_| own);
         let projection = match output.map(fields).transpose()? {
-            // What nobody may read stays hidden whatever a policy says.
+            // A policy cannot show fields that are not readable.
             Some(chosen) => Arc::new(Projection::of(table.desc, |i, field| field.readable() && chosen.contains(&i))),
             None => Arc::clone(&table.projection),
         };
         let form = match endpoint.run {
-            // An override may read as it likes; records as values are projected when they are answered.
+            // An override returns full records. The response step removes the hidden fields.
             Some(_) if output.is_some() => Form::Records,
             _ => Form::Json(Arc::clone(&projection)),
         };
@@ -221,22 +223,25 @@ impl Plan {
     }
 }
 
-/// The positions of fields; `None` when the entity lacks one.
+/// Returns the positions of fields; `None` if the entity lacks one.
 pub(super) fn fields(table: &Table, names: &[&str]) -> Option<Box<[usize]>> {
     names.iter().map(|name| table.desc.fields.iter().position(|f| f.name == *name)).collect()
 }
 
-/// Whether a route is one of an entity.
+/// Whether a route belongs to an entity.
 pub(super) fn is_of(table: &Table, endpoint: &Endpoint) -> bool {
     endpoint.table.as_ref().is_some_and(|t| t.desc.storage_name == table.desc.storage_name)
 }
 
-/// The route to an entity's records, when there is one.
+/// Returns the `get` route of an entity, if it is mounted.
 fn home<'a>(table: &Table, all: &'a [Endpoint]) -> Option<&'a Endpoint> {
     all.iter().find(|e| matches!(e.action, Action::Get) && is_of(table, e))
 }
 
-/// What stands before the own segments of a route, which is the same for all routes of its entity.
+/// Returns the path prefix of the entity.
+///
+/// It removes the segments of the route from its path, so all routes of an entity give the same
+/// prefix. A plugin route has none.
 fn base(one: &Endpoint, table: &Table) -> Option<String> {
     let mounts = table.desc.mounts;
     let own = match one.action {
@@ -257,21 +262,26 @@ fn base(one: &Endpoint, table: &Table) -> Option<String> {
     Some(segments.iter().fold(String::new(), |base, segment| base + "/" + segment))
 }
 
-/// Where a generated route of an entity is, or would be if it were not disabled, and another route of the entity: nothing for an entity
-/// without any.
+/// Returns the path of a generated route and one mounted route of the entity, or `None` if none is
+/// mounted. The generated route may be disabled.
 pub(super) fn place<'a>(table: &Table, own: RouteSpec, all: &'a [Endpoint]) -> Option<(String, &'a Endpoint)> {
     let beside = |e: &'a Endpoint| Some((path::append(&base(e, table)?, own.segments), e));
     all.iter().filter(|e| is_of(table, e)).find_map(beside)
 }
 
-/// Where new records are found: at the path of `get`, or where that would be by itself. `one` is a generated route of the entity.
+/// Computes the `Location` of a new record.
+///
+/// It is the path of the `get` route, or the default path of that route if it is disabled. `one` is
+/// a generated route of the entity.
 fn births(one: &Endpoint, table: &Table, all: &[Endpoint]) -> Births {
     let base = base(one, table).unwrap_or_default();
     let location = home(table, all).map_or_else(|| format!("{base}/{{id}}"), |get| get.path.clone());
     Births { reserved: reserved(&base, table, all), parents: path::canonical(&location).1.len().saturating_sub(1), location }
 }
 
-/// Where the path holds what scopes are bound to.
+/// Returns the scopes that read a path parameter.
+///
+/// Pairs: position of the path parameter, field of the scope. `None` if the path lacks a parameter.
 fn parents(table: &Table, names: &[String]) -> Option<Box<[(usize, usize)]>> {
     let bound = table.desc.scope.iter().filter_map(|scope| match scope.from {
         ScopeFrom::Path(name) => Some((name, scope.field)),
@@ -280,7 +290,9 @@ fn parents(table: &Table, names: &[String]) -> Option<Box<[(usize, usize)]>> {
     bound.map(|(name, field)| Some((names.iter().position(|n| n == name)?, field))).collect()
 }
 
-/// The static segments mounted directly below an entity, and wherever else one of its routes has the id of a record.
+/// Returns the words that cannot be ids, because a static route uses them.
+///
+/// It checks the path of the entity and each other path in which a route of it has `{id}`.
 fn reserved(base: &str, table: &Table, all: &[Endpoint]) -> Box<[String]> {
     let names_one = |e: &&Endpoint| match e.action {
         Action::Get | Action::Update | Action::Delete => true,

@@ -1,4 +1,4 @@
-//! Context values of plugins, wherever a declaration may read one; and layers of plugins.
+//! Tests context values of plugins in all declarations that may read one, and layers of plugins.
 
 #![allow(missing_docs)] // test entities
 
@@ -31,7 +31,7 @@ linchpin::context! {
     pub since: Timestamp;
 }
 
-/// As of another crate: read by its path.
+/// Stands for another crate: declarations read the value by its path.
 mod elsewhere {
     linchpin::context! {
         pub trusted: bool;
@@ -72,7 +72,7 @@ pub const READ: Operation<Notice>;
 #[operation(kind = "batch", action = "delete", filter = (trusted == ctx(elsewhere::trusted) && locale == ctx(locale)), unscoped = "a region is left as a whole")]
 pub const CLEAR: Operation<Notice>;
 
-/// Made once, though the call is repeated.
+/// Its create route is idempotent.
 #[entity(scope(region = ctx(region)), routes(auth = "userAuth", create(idempotent)))]
 #[derive(Clone, Debug)]
 pub struct Order {
@@ -81,7 +81,7 @@ pub struct Order {
     pub region: String,
 }
 
-/// Public: who calls is nobody, where they are is known all the same.
+/// A public entity. Its routes have no authenticated caller, but they have context values.
 #[entity(routes(auth = none))]
 #[derive(Clone, Debug)]
 pub struct Greeting {
@@ -129,7 +129,7 @@ impl Plugin for Surroundings {
                 other => Ok(other.map(str::to_owned)),
             })?;
             cx.provide(region, |call| Ok(header(call.parts, "x-region")))?;
-            // It sees what those before it have said, and may ask the store.
+            // It can read the values of earlier providers, and it can query the store.
             cx.provide_later(level, move |call| {
                 let greetings = greetings.clone();
                 Box::pin(async move {
@@ -188,7 +188,7 @@ fn surrounded(app: App) -> App {
 
 cases!(&crate::context::NOTICES, crate::context::surrounded => reads, writes, missing, refused, repeated, public, in_code, layers, documented);
 
-/// Calls as a user from somewhere.
+/// Calls as a user with the headers `around`.
 async fn call(s: &Server, around: &[(&str, &str)], method: &str, path: &str, body: Json) -> Reply {
     let token = s.token("alice", &["paid"]);
     let mut headers = vec![("authorization", token.as_str()), ("content-type", "application/json")];
@@ -210,7 +210,7 @@ async fn reads(s: &Server) {
         let made = call(s, around, "POST", "/notices", json!({"id": id, "level": at})).await;
         assert_eq!((made.status, &made.json()["locale"], &made.json()["region"]), (201, &json!(around[0].1), &json!(around[1].1)));
     }
-    // In a filter and in `fields`; the scope holds as well.
+    // A context value in a filter and in `fields`. The scope applies too.
     assert_eq!(ids(&call(s, DE, "GET", "/notices/mine", Json::Null).await), ["a"]);
     assert_eq!(ids(&call(s, FR, "GET", "/notices/mine", Json::Null).await), ["c"]);
     assert_eq!(ids(&call(s, US, "GET", "/notices/mine", Json::Null).await), ["d"]);
@@ -220,11 +220,11 @@ async fn reads(s: &Server) {
     assert_eq!(ids(&call(s, DE, "GET", "/notices/fresh", Json::Null).await), Vec::<String>::new());
     call(s, DE, "POST", "/notices/b/trust", Json::Null).await;
     assert_eq!(ids(&call(s, DE, "GET", "/notices/fresh", Json::Null).await), ["b"]);
-    // A client never supplies it.
+    // A client cannot send a context value.
     assert_eq!(call(s, DE, "GET", "/notices/mine?locale=fr", Json::Null).await.code(), (400, "unknown_parameter"));
     call(s, DE, "POST", "/notices", json!({"id": "x", "locale": "fr"})).await.problem("read_only", "locale");
     call(s, DE, "POST", "/notices", json!({"id": "x", "region": "us"})).await.problem("read_only", "region");
-    // What a walk goes by is part of its cursor.
+    // The cursor contains the scope value, so another region refuses it.
     let first = call(s, DE, "GET", "/notices?limit=1", Json::Null).await.json()["nextCursor"].as_str().unwrap().to_owned();
     let on = format!("/notices?limit=1&cursor={first}");
     assert_eq!(ids(&call(s, FR, "GET", &on, Json::Null).await), ["b"]);
@@ -239,22 +239,22 @@ async fn writes(s: &Server) {
     assert_eq!((&trusted["tier"], &trusted["level"], &trusted["trusted"]), (&json!("paid"), &json!(3), &json!(true)));
     assert_eq!(call(s, DE, "POST", "/notices/b/trust", Json::Null).await.code(), (404, "not_found"));
     assert_eq!(call(s, FR, "POST", "/notices/a/read", Json::Null).await.json()["readers"], json!(["fr"]));
-    // Looked up: the level of a language that has a greeting.
+    // The provider looks up the level: it is 5 if the language has a greeting.
     s.post("/greetings", json!({"id": "de", "locale": "de"})).await;
     let level_of = call(s, &[("x-locale", "de"), ("x-region", "us")], "POST", "/notices/b/trust", Json::Null).await;
     assert_eq!(level_of.json()["level"], 5);
-    // Unscoped: of both regions, but of one language.
+    // The operation is unscoped: it deletes records of both regions, but of one language.
     let cleared = call(s, &[("x-locale", "de"), ("x-region", "nowhere")], "POST", "/notices/clear", Json::Null).await;
     assert_eq!((cleared.status, cleared.json()), (200, json!(2)));
 }
 
-/// Null is 401 for an anonymous caller, 403 for others, before any statement.
+/// Without the value an anonymous caller gets 401 and others get 403, before any statement runs.
 async fn missing(s: &Server) {
     let nowhere = &[("x-locale", "de")];
     for (method, path) in
         [("GET", "/notices"), ("GET", "/notices/a"), ("POST", "/notices"), ("GET", "/notices/mine"), ("POST", "/notices/a/trust")]
     {
-        // Even with a body that could not be read.
+        // The body is invalid JSON, but the missing value is reported first.
         let token = s.token("alice", &[]);
         let reply = s.raw(method, path, &[("authorization", &token), nowhere[0]], "{").await;
         assert_eq!(reply.code(), (403, "forbidden"), "{method} {path}");
@@ -270,18 +270,18 @@ async fn refused(s: &Server) {
     assert_eq!(call(s, &[("x-locale", "bad")], "GET", "/notices", Json::Null).await.code(), (404, "not_found"));
     call(s, &[("x-locale", "nul")], "GET", "/notices/mine", Json::Null).await.problem("format", "ctx:locale");
     call(s, &[("x-level", "9007199254740993")], "GET", "/notices", Json::Null).await.problem("range", "ctx:level");
-    // Auth comes first, so strangers learn nothing.
+    // Authentication runs before the providers, so anonymous callers do not see their errors.
     assert_eq!(s.raw("GET", "/notices", &[("x-locale", "bad")], "").await.code(), (401, "unauthorized"));
-    // A plugin's route is behind it, whether or not it asks who calls; health and paths that nobody has are not.
+    // Providers run before plugin routes. They do not run for health checks and unknown paths.
     for path in ["/language", "/silence"] {
         let refused = s.raw("GET", path, &[("x-locale", "bad")], "").await;
         assert_eq!((refused.code(), refused.json()["error"].as_str()), ((404, "not_found"), Some("no such language")), "{path}");
     }
-    // Nor is what lies beside the app's own.
+    // Plugin paths run the provider too.
     for path in ["/silence", "/files/a", "/health/records"] {
         assert_eq!(s.raw("GET", path, &[("x-locale", "bad"), ("authorization", "Bearer x")], "").await.status, 401, "{path}");
         assert_eq!(s.raw("GET", path, &[("x-locale", "bad")], "").await.status, 404, "{path}");
-        // Who asks for nothing that a credential gives is answered with a bad one as well.
+        // A route without auth answers 200 even with an invalid token.
         assert_eq!(s.raw("GET", path, &[("x-locale", "de"), ("authorization", "Bearer x")], "").await.status, 200, "{path}");
         assert_eq!(s.raw("GET", path, &[("x-locale", "de")], "").await.status, 200, "{path}");
     }
@@ -290,7 +290,7 @@ async fn refused(s: &Server) {
     assert_eq!(s.raw("GET", "/language", &[("x-locale", "de")], "").await.body, "de");
 }
 
-/// One key in two regions is two calls: neither is told what the other was answered.
+/// The same idempotency key in two regions means two calls. Neither gets the response of the other.
 async fn repeated(s: &Server) {
     let body = || json!({"id": "a"});
     let keyed = |at| [("x-locale", "de"), ("x-region", at), ("idempotency-key", "once")];
@@ -300,11 +300,11 @@ async fn repeated(s: &Server) {
     assert_eq!((again.status, again.json()), (201, first.json()));
     let elsewhere = call(s, &keyed("us"), "POST", "/orders", json!({"id": "b"})).await;
     assert_eq!((elsewhere.status, elsewhere.json()["region"].clone()), (201, json!("us")));
-    // What orders do not depend on makes no other call of it.
+    // An order does not depend on the locale, so another locale is still the same call.
     let french = [("x-locale", "fr"), ("x-region", "eu"), ("idempotency-key", "once")];
     let again = call(s, &french, "POST", "/orders", body()).await;
     assert_eq!((again.status, again.header("idempotency-replayed")), (201, "true".to_owned()));
-    // A function may have read it.
+    // A route function may read any context value, so another locale is another request (409).
     let counted = |tongue| [("x-locale", tongue), ("idempotency-key", "counted")];
     assert_eq!(call(s, &counted("de"), "POST", "/greetings/count", Json::Null).await.status, 200);
     assert_eq!(call(s, &counted("de"), "POST", "/greetings/count", Json::Null).await.header("idempotency-replayed"), "true");
@@ -315,14 +315,14 @@ async fn public(s: &Server) {
     assert_eq!(s.post("/greetings", json!({"id": "1", "locale": "de"})).await.status, 201);
     let hello = s.raw("GET", "/greetings/hello", &[("x-locale", "de")], "").await;
     assert_eq!((hello.status, &hello.json()["id"]), (200, &json!("1")));
-    // No cache between may show it to somebody who reads another language.
+    // A shared cache must not return it to a caller with another locale.
     assert_eq!(hello.header("cache-control"), "no-store");
     assert_eq!(s.get("/greetings/1").await.header("cache-control"), "");
     assert_eq!(s.raw("GET", "/greetings/which", &[("x-locale", "de"), ("x-level", "2")], "").await.body, r#"Some("de") Some(2)"#);
     assert_eq!(s.get("/greetings/which").await.body, "None None");
 }
 
-/// Where there is no request, the caller says it.
+/// A call from code has no request. The code sets the context values.
 async fn in_code(s: &Server) {
     let notices = s.running().adapters().get::<Notice>().unwrap();
     let alone = Cx::actor(Actor::user("alice"));
@@ -351,7 +351,7 @@ async fn layers(s: &Server) {
     let panicked = s.raw("GET", "/greetings", &[("x-layer", "panic"), id], "").await;
     assert_eq!((panicked.code(), panicked.header("x-request-id")), ((500, "internal"), "an-id-of-my-own".to_owned()));
     assert_eq!(s.get("/greetings").await.status, 200);
-    // One id inside and outside.
+    // The body and the header have the same request id.
     let own = s.get("/greetings/none").await;
     assert_eq!(own.json()["requestId"], json!(own.header("x-request-id")));
 }

@@ -1,4 +1,6 @@
-//! Records that a handler names by a condition of its own: one statement, and never more than the guard leaves.
+//! Tests handlers that select records by an SQL condition.
+//!
+//! The handler sees only records that the guard allows.
 
 #![allow(missing_docs)] // a fixture
 #![allow(clippy::unused_async)] // functions of custom operations are async by their signature
@@ -36,7 +38,7 @@ pub struct Crate {
     pub deleted_at: Option<Timestamp>,
 }
 
-/// The heaviest ones of a colour, made until now.
+/// The heaviest records of a colour.
 #[operation(
     kind = "custom",
     http(method = "GET"),
@@ -58,7 +60,7 @@ async fn heaviest<S: SqlStore>(call: CustomCall<Crate, S>, colour: Colour, most:
     Ok(found.order_by("weight DESC").limit(u32::try_from(most).unwrap_or_default()))
 }
 
-/// Those with a label, or those without one.
+/// Records with this label, or records without a label.
 #[operation(
     kind = "custom",
     http(method = "GET"),
@@ -76,7 +78,7 @@ async fn labelled<S: SqlStore>(call: CustomCall<Crate, S>, label: Option<String>
     Ok(call.records("label = $1 OR ($1 IS NULL AND label IS NULL)").bind(label))
 }
 
-/// Looks at records before it answers: their weights.
+/// Reads records and returns their weights.
 #[operation(
     kind = "custom",
     http(method = "GET"),
@@ -93,7 +95,7 @@ async fn weights<S: SqlStore>(call: CustomCall<Crate, S>) -> Result<Vec<i64>> {
     Ok(call.read(call.records("weight % 2 = 1")).await?.iter().map(|one| one.weight).collect())
 }
 
-/// Says whatever it is told to.
+/// Uses the hostile SQL text with the number `how`.
 #[operation(
     kind = "custom",
     http(method = "GET"),
@@ -107,7 +109,7 @@ async fn hostile_memory<S: CustomStore>(_: CustomCall<Crate, S>, _: i64) -> Resu
     Err(Error::internal("as the others"))
 }
 
-/// Conditions that would see more if they could, and stay what they are: all that the caller may see.
+/// Conditions that try to match foreign records. The guard still limits them.
 const WIDE: [&str; 6] = [
     "TRUE",
     "weight < 0 OR TRUE",
@@ -117,7 +119,7 @@ const WIDE: [&str; 6] = [
     "id IN (SELECT id FROM crates) OR label = 'x'') OR (1 = 1'",
 ];
 
-/// Conditions that would end before the guard does, or take it away.
+/// Conditions that try to close or to comment out the guard. They are refused with 500.
 const ESCAPES: [&str; 14] = [
     "TRUE) OR (TRUE",
     "TRUE) --",
@@ -135,7 +137,7 @@ const ESCAPES: [&str; 14] = [
     "",
 ];
 
-/// Orders that would do so.
+/// `ORDER BY` texts that try to escape the guard.
 const ORDERS: [&str; 4] =
     ["weight UNION ALL SELECT * FROM crates", "weight LIMIT 100 --", "weight; DELETE FROM crates", "weight) OR (TRUE"];
 
@@ -145,7 +147,7 @@ async fn hostile<S: SqlStore>(call: CustomCall<Crate, S>, how: i64) -> Result<Re
         0..100 => call.records(WIDE[how]),
         100..200 => call.records(ESCAPES[how - 100]),
         200..300 => call.records("TRUE").order_by(ORDERS[how - 200]),
-        // A value that nothing names, and a name without its value.
+        // A bound value without a placeholder, and placeholders without a bound value.
         300 => call.records("TRUE").bind(1),
         301 => call.records("weight = $2").bind(1),
         _ => call.records("weight = $1 AND weight = $2").bind(1),

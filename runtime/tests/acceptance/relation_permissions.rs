@@ -1,4 +1,6 @@
-//! An `include` asks the permission of what it shows: who has it sees all, who has it not sees own records, or is refused.
+//! An `include` checks the list permission of the included entity.
+//!
+//! With the permission a caller sees all. Without it the caller sees own records or gets 403.
 
 #![allow(missing_docs)] // a fixture
 
@@ -15,7 +17,7 @@ pub struct Folder {
     pub id: String,
 }
 
-/// Callers with the grant see the whole folder, all others their own papers.
+/// Callers with the permission see all papers of a folder, others only their own.
 #[entity(
     belongs_to(folder: Folder, key = folder_id),
     belongs_to(answer_to: Paper, key = answer_to_id),
@@ -32,7 +34,7 @@ pub struct Paper {
     pub text: String,
 }
 
-/// Nobody but readers.
+/// Only readers see notes.
 #[entity(belongs_to(folder: Folder, key = folder_id), routes(create(auth = none), list(permission(requires = "read"))))]
 #[derive(Clone, Debug)]
 pub struct Note {
@@ -43,7 +45,7 @@ pub struct Note {
 
 pub static FOLDERS: Package = package!(name = "folders", entities = [entity(Folder, []), entity(Paper, []), entity(Note, [])]);
 
-/// Readers may read.
+/// Grants `read` to readers.
 struct Readers;
 
 impl Plugin for Readers {
@@ -86,7 +88,7 @@ async fn asked(s: &Server) {
     assert_eq!(get(&reader, "/folders/f?include=notes").await.status, 200);
     assert_eq!(get(&ann, "/folders/f?include=notes").await.code(), (403, "forbidden"));
     assert_eq!(get(&ann, "/folders?include=papers,notes").await.code(), (403, "forbidden"));
-    // The restriction of a list's papers does not apply to the records that they name, nor the other way round.
+    // A restriction on the listed papers does not apply to their related records, nor the reverse.
     let own = get(&ann, "/papers?include=answerTo,folder").await.json();
     assert_eq!(ids(&own), ["a", "c"]);
     assert_eq!((&own["items"][1]["answerTo"], &own["items"][1]["folder"]["id"]), (&Json::Null, &json!("f")), "b is bob's");

@@ -1,13 +1,15 @@
-//! The record behind a counter.
+//! The record of a rate counter.
 
 use linchpin::prelude::*;
 
-/// What is left of a window. Counting down makes the store itself refuse the attempt after the last: the field cannot go below
-/// zero, whatever the limit is.
+/// Number of attempts still allowed in this window.
+///
+/// The counter counts down, and the field cannot go below zero. So the store refuses the attempt
+/// after the last one.
 #[entity(namespace = "auth", ttl(window_end), version(required_on_write = false), routes(disabled))]
 #[derive(Clone, Debug)]
 pub(crate) struct Counter {
-    /// A MAC of what is counted: no identifier or address stands in the store.
+    /// A MAC of the counted identifier or address. The store does not contain the plain text.
     #[field(primary)]
     pub(crate) id: String,
     #[field(range = 0..)]
@@ -19,11 +21,11 @@ pub(crate) struct Counter {
 #[operation(kind = "increment", field = left, by = -1, route(disabled))]
 pub(crate) const TAKE: Operation<Counter>;
 
-/// Uncounts one, in the window in which it was counted.
+/// Takes an attempt back in the window that counted it.
 #[operation(kind = "increment", field = left, by = 1, match(id = param(id), window_end = param(window_end)), route(disabled))]
 pub(crate) const GIVE_BACK: Operation<Counter>;
 
-/// Removes a window in which nothing is counted any more, so that the next one begins with what it counts.
+/// Deletes a counter with no counted attempts, so the next attempt starts a new window.
 #[operation(
     kind = "consume",
     filter = (id == param(id) && left >= param(max) && window_end == param(window_end)),

@@ -1,4 +1,4 @@
-//! One way after another in which what counts can change.
+//! Tests every way to change a counted record.
 
 use super::*;
 
@@ -13,7 +13,7 @@ pub(super) async fn crud(s: &Server) {
     topics(s, &["t", "u"]).await;
     ok(s, "POST", "/answers", json!({"id": "a", "topicId": "t", "status": "live"})).await;
     ok(s, "POST", "/answers", json!({"id": "b", "topicId": "t"})).await;
-    // Names nothing, and nobody.
+    // `c` names a missing topic. `d` names no topic.
     ok(s, "POST", "/answers", json!({"id": "c", "topicId": "nowhere", "status": "live"})).await;
     ok(s, "POST", "/answers", json!({"id": "d", "status": "live"})).await;
     assert_eq!(get(s, "/topics/t").await["total"], 2);
@@ -25,7 +25,7 @@ pub(super) async fn crud(s: &Server) {
     ok(s, "PATCH", "/answers/c", json!({"topicId": "u", "status": "draft"})).await;
     ok(s, "PATCH", "/answers/d", json!({"topicId": "u"})).await;
     ok(s, "DELETE", "/answers/d", Json::Null).await;
-    // Refused and missing records do not count.
+    // Refused calls and missing records change no count.
     for reply in [
         s.post("/answers", json!({"id": "a", "topicId": "t", "status": "live"})).await,
         s.patch("/answers/d", json!({"status": "draft"})).await,
@@ -36,13 +36,13 @@ pub(super) async fn crud(s: &Server) {
         sound(s, "a refusal").await;
     }
     let answers = s.running().adapter::<Answer>().unwrap();
-    // Of one that is deleted nothing is left to count; of one that is not, there is.
+    // Purging a deleted answer changes no count. Purging a live answer does.
     answers.purge(&system(), "d").await.unwrap();
     sound(s, "a purge of a deleted one").await;
     answers.purge(&system(), "a").await.unwrap();
     sound(s, "a purge").await;
     assert_eq!(get(s, "/topics/t").await["total"], 0);
-    // A topic that is deleted keeps count, and is right when it comes back.
+    // A deleted topic still gets its count, so the count is correct after a restore.
     assert_eq!(s.delete("/topics/u").await.status, 204);
     ok(s, "POST", "/answers", json!({"id": "e", "topicId": "u", "status": "live"})).await;
 }
@@ -142,7 +142,7 @@ pub(super) async fn upserts(s: &Server) {
     ] {
         ok(s, "POST", "/answers/ensure", body).await;
     }
-    // The key is free once the record is deleted.
+    // After the record is deleted, an upsert with its slug creates a new record.
     assert_eq!(ok(s, "POST", "/answers/drop-all", json!({"text": "other"})).await, json!(1));
     let again = ok(s, "POST", "/answers/ensure", json!({"slug": "s", "topicId": "t", "status": "live"})).await;
     assert_eq!(again["created"], true);
@@ -154,11 +154,11 @@ pub(super) async fn trees(s: &Server) {
     ok(s, "POST", "/answers", json!({"id": "c", "parentId": "a"})).await;
     assert_eq!(get(s, "/answers/a").await["children"], 2);
     ok(s, "PATCH", "/answers/c", json!({"parentId": "b"})).await;
-    // Named before it is there, by itself as well.
+    // `e` names parent `d` before it exists. Then `d` names itself.
     ok(s, "POST", "/answers", json!({"id": "e", "parentId": "d"})).await;
     ok(s, "POST", "/answers", json!({"id": "d", "parentId": "d"})).await;
     assert_eq!(get(s, "/answers/d").await["children"], 2);
-    // Its own.
+    // A record may be its own parent.
     ok(s, "PATCH", "/answers/a", json!({"parentId": "a"})).await;
     ok(s, "DELETE", "/answers/a", Json::Null).await;
     assert_eq!(restore(s, "a").await, 200);
@@ -190,7 +190,7 @@ pub(super) async fn expiry(s: &Server) {
     post(s, "/offers", json!({"shopId": 1, "name": "b"})).await;
     assert_eq!(offers("1").await, 2);
     s.advance(3_600_000);
-    // An expired record stands in nobody's way: it is removed, and counts no more.
+    // An expired record does not block the unique name. The create removes it and its count.
     post(s, "/offers", json!({"shopId": 2, "name": "a", "until": "2026-03-04T07:00:00Z"})).await;
     assert_eq!((offers("1").await, offers("2").await), (json!(1), json!(1)));
     s.advance(3_600_000);
@@ -207,7 +207,7 @@ pub(super) async fn tenants(s: &Server) {
     };
     assert_eq!(send(&ann, "POST", "/boards", r#"{"id":"b"}"#).await.status, 201);
     assert_eq!(send(&ann, "POST", "/pins", r#"{"boardId":"b"}"#).await.status, 201);
-    // Naming a record of another tenant does not change it.
+    // A record that names a record of another tenant does not change the count there.
     let made = send(&eve, "POST", "/pins", r#"{"boardId":"b"}"#).await;
     assert_eq!(made.status, 201);
     assert_eq!(send(&ann, "GET", "/boards/b", "").await.json()["pins"], 1);
@@ -225,7 +225,7 @@ pub(super) async fn recounts(s: &Server) {
     assert_eq!(ok(s, "POST", "/topics/recount", json!({"id": "t"})).await["live"], 2);
 }
 
-/// Calls from code, together and undone.
+/// Calls from code in transactions: one rolls back, one commits.
 pub(super) async fn code_and_transactions(s: &Server) {
     topics(s, &["t", "u"]).await;
     let answers = s.running().adapter::<Answer>().unwrap();
@@ -253,7 +253,7 @@ pub(super) async fn code_and_transactions(s: &Server) {
     assert_eq!(get(s, "/topics/t").await["total"], 0);
     cx.transaction(async |cx| {
         answers.create(cx, live("a", "t")).await?;
-        // Refused, and the transaction goes on: its number is as it was.
+        // The create fails. The transaction continues and the count is unchanged.
         let taken = answers.create(cx, live("b", "u")).await.map(|_| ()).map_err(|e| e.code());
         assert_eq!(taken, Err(Code::Conflict));
         answers.publish(cx, "a").await.map(|_| ()).unwrap_err();
@@ -266,7 +266,7 @@ pub(super) async fn code_and_transactions(s: &Server) {
     assert_eq!(get(s, "/topics/u").await["total"], 1);
 }
 
-/// The record that keeps a number is not changed by that: its version stays, and so does the hour of its last change.
+/// A new count does not change `version` and `updatedAt` of the record with the counter.
 pub(super) async fn idle_changes(s: &Server) {
     topics(s, &["t"]).await;
     let before = get(s, "/topics/t").await;
@@ -276,7 +276,7 @@ pub(super) async fn idle_changes(s: &Server) {
     assert_eq!((&after["version"], &after["updatedAt"], &after["live"]), (&before["version"], &before["updatedAt"], &json!(1)));
 }
 
-/// A copy of such a record is never said to be good: the tag does not tell.
+/// A record with a counter never answers 304, because its ETag does not change.
 pub(super) async fn copies(s: &Server) {
     topics(s, &["t"]).await;
     let first = s.get("/topics/t").await;

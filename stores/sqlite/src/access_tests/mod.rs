@@ -1,5 +1,7 @@
-//! The verdicts of [`access`](super::access) against what SQLite does: whatever runs on the caller's thread reads no more rows
-//! than it answers, on tables made to hurt, and every form of a page answers what the memory store does.
+//! Compares the results of `linchpin_sql::access` with SQLite.
+//!
+//! A statement on the caller's thread reads no more rows than it returns, also on unfavourable
+//! tables. Each kind of page returns the same records as the memory store.
 
 use rusqlite::{Connection, StatementStatus};
 
