@@ -60,7 +60,7 @@ impl StoredIndex {
     }
 }
 
-/// Shortens a name to 63 bytes, the limit of PostgreSQL. A shortened name ends with a hash.
+/// Shortens a name to 63 bytes, the limit of `PostgreSQL`. A shortened name ends with a hash.
 pub fn shortened(name: String) -> String {
     if name.len() <= 63 {
         return name;

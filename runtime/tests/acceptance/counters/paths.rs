@@ -276,7 +276,7 @@ pub(super) async fn idle_changes(s: &Server) {
     assert_eq!((&after["version"], &after["updatedAt"], &after["live"]), (&before["version"], &before["updatedAt"], &json!(1)));
 }
 
-/// A record with a counter never answers 304, because its ETag does not change.
+/// A record with a counter never answers 304, because its `ETag` does not change.
 pub(super) async fn copies(s: &Server) {
     topics(s, &["t"]).await;
     let first = s.get("/topics/t").await;
