@@ -130,10 +130,6 @@ impl AuthConfig {
         if password.max_length < password.min_length.max(64) || password.max_length > 128 {
             wrong("auth.password.maxLength", "must be between 64 and 128, and at least minLength");
         }
-        #[cfg(feature = "test-util")]
-        if production && password.argon2 == crate::password::Argon2Cost::OF_TESTS {
-            wrong("auth.password.argon2", "must not be the cost of tests in production");
-        }
         let argon2 = password.argon2.params().map_err(|what| wrong("auth.password.argon2", &what)).ok();
         let session = &auth.session;
         if !(60..=31_536_000).contains(&self.absolute_seconds()) {
