@@ -1,7 +1,8 @@
 //! The work of `GET /auth/me` without authentication, as a baseline.
 //!
-//! The route is described and mounted as those of `linchpin-auth` are, reads by its adapter a record of the columns that an account
-//! has there, and answers the members that `/auth/me` answers. Whose account it shows, its path says.
+//! The route is described and mounted as those of `linchpin-auth` are, reads by its adapter a
+//! record of the columns that an account has there, and answers the members that `/auth/me`
+//! answers. Whose account it shows, its path says.
 
 use std::sync::{Arc, OnceLock};
 
@@ -147,7 +148,10 @@ static SHOW: Route<Nothing> = Route::get("show", "{id}")
     .of("accounts")
     .doc("An account, shown to anybody.")
     .public()
-    .headers(&[("cache-control", "no-store"), ("referrer-policy", "no-referrer")])
+    .headers(&[
+        ("cache-control", "no-store"),
+        ("referrer-policy", "no-referrer"),
+    ])
     .answers(&[AnswerDesc::of::<View>(200, "The account.")]);
 
 /// The plugin that shows accounts.
@@ -168,20 +172,29 @@ impl Plugin for Accounts {
 
     fn routes(&self) -> Vec<PluginRoute> {
         let accounts = Arc::clone(&self.accounts);
-        vec![SHOW.bind("/accounts", move |call, _| show(Arc::clone(&accounts), call))]
+        vec![SHOW.bind("/accounts", move |call, _| {
+            show(Arc::clone(&accounts), call)
+        })]
     }
 
     fn setup_routes<'a>(&'a self, cx: &'a mut RoutesCx) -> BoxFuture<'a, Result<()>> {
         Box::pin(async {
             let adapter = cx.adapters().get::<Account>()?;
-            self.accounts.set(adapter).map_err(|_| Error::internal("the plugin was set up twice"))
+            self.accounts
+                .set(adapter)
+                .map_err(|_| Error::internal("the plugin was set up twice"))
         })
     }
 }
 
 async fn show(accounts: Arc<OnceLock<AccountAdapter>>, call: PluginCall) -> Result<Reply> {
-    let accounts = accounts.get().ok_or_else(|| Error::internal("not set up"))?;
+    let accounts = accounts
+        .get()
+        .ok_or_else(|| Error::internal("not set up"))?;
     let cx = Cx::system("bench").at(call.cx.now());
-    let account = accounts.get(&cx, call.param(0)).await?.ok_or_else(Error::not_found)?;
+    let account = accounts
+        .get(&cx, call.param(0))
+        .await?
+        .ok_or_else(Error::not_found)?;
     Reply::json(200, &View::from(account))
 }

@@ -1,4 +1,5 @@
-//! The load: one thread that keeps connections busy and does as little as it can beside, for it shares the machine with what it loads.
+//! The load: one thread that keeps connections busy and does as little as it can beside, for it
+//! shares the machine with what it loads.
 
 use std::io::{Error, ErrorKind, Result, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -32,9 +33,17 @@ impl Load {
 
     /// The time in microseconds below which this share of the answers lies.
     pub fn quantile(&self, share: f64) -> u32 {
-        #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a place in a list
+        #[allow(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss
+        )] // a place in a list
         let at = (self.micros.len() as f64 * share) as usize;
-        self.micros.get(at).or(self.micros.last()).copied().unwrap_or(0)
+        self.micros
+            .get(at)
+            .or(self.micros.last())
+            .copied()
+            .unwrap_or(0)
     }
 }
 
@@ -42,7 +51,8 @@ impl Load {
 pub trait Requests: FnMut(&mut Vec<u8>) -> bool {}
 impl<F: FnMut(&mut Vec<u8>) -> bool> Requests for F {}
 
-/// Keeps this many connections busy, each with one request at a time, until nothing is left to ask for.
+/// Keeps this many connections busy, each with one request at a time, until nothing is left to ask
+/// for.
 ///
 /// # Errors
 /// A connection broke, or an answer was none.
@@ -54,10 +64,18 @@ pub fn drive(address: SocketAddr, connections: usize, mut requests: impl Request
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
         let mut stream = mio::net::TcpStream::from_std(stream);
-        poll.registry().register(&mut stream, Token(n), Interest::READABLE)?;
-        lines.push(Busy { stream, answer: Answer::default(), since: Instant::now() });
+        poll.registry()
+            .register(&mut stream, Token(n), Interest::READABLE)?;
+        lines.push(Busy {
+            stream,
+            answer: Answer::default(),
+            since: Instant::now(),
+        });
     }
-    let mut load = Load { micros: Vec::with_capacity(1 << 20), ..Load::default() };
+    let mut load = Load {
+        micros: Vec::with_capacity(1 << 20),
+        ..Load::default()
+    };
     let (begun, mut request, mut busy) = (Instant::now(), Vec::with_capacity(4 << 10), 0);
     for line in &mut lines {
         if line.ask(&mut requests, &mut request)? {
@@ -76,9 +94,12 @@ pub fn drive(address: SocketAddr, connections: usize, mut requests: impl Request
         for event in &events {
             let line = &mut lines[event.token().0];
             // The rest of a response makes an event of its own.
-            let Some(status) = line.answer.read(&mut line.stream)? else { continue };
+            let Some(status) = line.answer.read(&mut line.stream)? else {
+                continue;
+            };
             if (200..300).contains(&status) {
-                load.micros.push(u32::try_from(line.since.elapsed().as_micros()).unwrap_or(u32::MAX));
+                load.micros
+                    .push(u32::try_from(line.since.elapsed().as_micros()).unwrap_or(u32::MAX));
             } else {
                 load.failed += 1;
             }
@@ -107,6 +128,10 @@ impl Busy {
         }
         self.since = Instant::now();
         // A request is far smaller than what a socket takes at once, and nothing else is in it.
-        if self.stream.write(request)? == request.len() { Ok(true) } else { Err(Error::other("a request was taken in part")) }
+        if self.stream.write(request)? == request.len() {
+            Ok(true)
+        } else {
+            Err(Error::other("a request was taken in part"))
+        }
     }
 }

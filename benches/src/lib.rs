@@ -1,6 +1,7 @@
 //! Shared by the benchmarked servers: records, schema, token, command line.
 //!
-//! The schema is Linchpin's own: the generated server makes it, and all servers are given copies of one seeded database.
+//! The schema is Linchpin's own: the generated server makes it, and all servers are given copies of
+//! one seeded database.
 
 pub mod account;
 pub mod client;
@@ -38,14 +39,19 @@ pub struct Claims {
 /// # Panics
 /// Never: the header and key are fixed.
 pub fn token() -> String {
-    let claims = Claims { sub: "bench".to_owned(), exp: now_millis() / 1000 + 86_400 };
+    let claims = Claims {
+        sub: "bench".to_owned(),
+        exp: now_millis() / 1000 + 86_400,
+    };
     let key = jsonwebtoken::EncodingKey::from_secret(SECRET.as_bytes());
     jsonwebtoken::encode(&jsonwebtoken::Header::default(), &claims, &key).unwrap_or_default()
 }
 
 /// Milliseconds since the epoch.
 pub fn now_millis() -> i64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let since = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
@@ -53,5 +59,8 @@ pub fn now_millis() -> i64 {
 pub fn arguments() -> (u16, String) {
     let mut args = std::env::args().skip(1);
     let port = args.next().and_then(|a| a.parse().ok()).unwrap_or(0);
-    (port, args.next().unwrap_or_else(|| "sqlite:bench.db".to_owned()))
+    (
+        port,
+        args.next().unwrap_or_else(|| "sqlite:bench.db".to_owned()),
+    )
 }

@@ -1,5 +1,5 @@
-//! One request after the other over a connection, with how long each took. The tests of authentication measure with it as well, so that it
-//! needs nothing but the standard library.
+//! One request after the other over a connection, with how long each took. The tests of
+//! authentication measure with it as well, so that it needs nothing but the standard library.
 
 use std::io::{Error, ErrorKind, Result, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -20,7 +20,10 @@ impl Line {
     pub fn to(address: SocketAddr) -> Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream, answer: Answer::default() })
+        Ok(Self {
+            stream,
+            answer: Answer::default(),
+        })
     }
 
     /// Sends a request; the answer's status and body, and how long it took.
@@ -50,7 +53,12 @@ pub(super) struct Answer {
 
 impl Default for Answer {
     fn default() -> Self {
-        Self { buffer: vec![0; 256 << 10].into(), filled: 0, body: None, whole: false }
+        Self {
+            buffer: vec![0; 256 << 10].into(),
+            filled: 0,
+            body: None,
+            whole: false,
+        }
     }
 }
 
@@ -61,20 +69,33 @@ impl Answer {
             (self.filled, self.body) = (0, None);
         }
         match from.read(&mut self.buffer[self.filled..]) {
-            Ok(0) => return Err(Error::new(ErrorKind::UnexpectedEof, "the server hung up, or its answer is too long")),
+            Ok(0) => {
+                return Err(Error::new(
+                    ErrorKind::UnexpectedEof,
+                    "the server hung up, or its answer is too long",
+                ));
+            }
             Ok(n) => self.filled += n,
-            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return Ok(None),
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                return Ok(None);
+            }
             Err(e) => return Err(e),
         }
         if self.body.is_none() {
             self.body = bounds(&self.buffer[..self.filled])?;
         }
-        let Some((_, end)) = self.body.filter(|(_, end)| *end <= self.filled) else { return Ok(None) };
+        let Some((_, end)) = self.body.filter(|(_, end)| *end <= self.filled) else {
+            return Ok(None);
+        };
         if end < self.filled {
             return Err(Error::other("more than an answer"));
         }
         self.whole = true;
-        let status = self.buffer.get(9..12).and_then(|digits| std::str::from_utf8(digits).ok()).and_then(|digits| digits.parse().ok());
+        let status = self
+            .buffer
+            .get(9..12)
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .and_then(|digits| digits.parse().ok());
         status.map(Some).ok_or_else(|| Error::other("no status"))
     }
 
@@ -85,13 +106,19 @@ impl Answer {
 
 /// The range of the body, once the head is complete.
 fn bounds(buffer: &[u8]) -> Result<Option<(usize, usize)>> {
-    let Some(head) = buffer.windows(4).position(|w| w == b"\r\n\r\n") else { return Ok(None) };
+    let Some(head) = buffer.windows(4).position(|w| w == b"\r\n\r\n") else {
+        return Ok(None);
+    };
     let mut length = 0;
     for line in buffer[..head].split(|b| *b == b'\n') {
-        let Some(at) = line.iter().position(|b| *b == b':') else { continue };
+        let Some(at) = line.iter().position(|b| *b == b':') else {
+            continue;
+        };
         if line[..at].eq_ignore_ascii_case(b"content-length") {
             let digits = std::str::from_utf8(line[at + 1..].trim_ascii()).ok();
-            length = digits.and_then(|digits| digits.parse().ok()).ok_or_else(|| Error::other("no length"))?;
+            length = digits
+                .and_then(|digits| digits.parse().ok())
+                .ok_or_else(|| Error::other("no length"))?;
         }
     }
     Ok(Some((head + 4, head + 4 + length)))

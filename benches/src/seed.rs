@@ -2,7 +2,8 @@
 
 use crate::ROWS;
 
-const BODY: &str = "A body of some eighty characters, as short posts and comments have, and no more.";
+const BODY: &str =
+    "A body of some eighty characters, as short posts and comments have, and no more.";
 /// When the first record was created.
 const START: usize = 1_760_000_000_000;
 
@@ -19,7 +20,9 @@ pub fn seed(url: &str) -> Result<(), Box<dyn std::error::Error>> {
 
 fn sqlite(file: &str) -> rusqlite::Result<()> {
     let connection = rusqlite::Connection::open(file)?;
-    let rows = format!("WITH RECURSIVE r(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM r WHERE i < {ROWS} - 1)");
+    let rows = format!(
+        "WITH RECURSIVE r(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM r WHERE i < {ROWS} - 1)"
+    );
     let id = "printf('018f0000-0000-7000-8000-%012x', i)";
     connection.execute_batch(&format!(
         "BEGIN;
@@ -47,7 +50,9 @@ fn postgres(url: &str) -> Result<(), Box<dyn std::error::Error>> {
             '{{a,b,c}}', '[{{\"sku\":\"one\",\"quantity\":1}},{{\"sku\":\"two\",\"quantity\":2}}]', {created} {rows};
         INSERT INTO owners (id, items) SELECT 'owner-' || i, 0 {rows} WHERE i < 1000;"
     );
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     runtime.block_on(async {
         let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await?;
         let driven = tokio::spawn(connection);

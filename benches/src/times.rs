@@ -47,8 +47,11 @@ pub fn asked_about(auth: Auth, concealed: bool) -> Auth {
         auth.email_verification.enabled = true;
         auth.conceal_registration = concealed;
         auth.magic_link.enabled = true;
-        for page in [&mut auth.email_verification.link_base_url, &mut auth.magic_link.link_base_url, &mut auth.password_reset.link_base_url]
-        {
+        for page in [
+            &mut auth.email_verification.link_base_url,
+            &mut auth.magic_link.link_base_url,
+            &mut auth.password_reset.link_base_url,
+        ] {
             *page = Some("https://app.test/page".into());
         }
         // The plugin still counts attempts, but the limits are higher than the measured calls.
@@ -66,7 +69,13 @@ pub fn asked_about(auth: Auth, concealed: bool) -> Auth {
             "magicRequest",
             "magicRequestIdentifier",
         ] {
-            auth.rate_limit.buckets.insert(bucket.to_owned(), Limit { max: 1_000_000, window_seconds: 3600 });
+            auth.rate_limit.buckets.insert(
+                bucket.to_owned(),
+                Limit {
+                    max: 1_000_000,
+                    window_seconds: 3600,
+                },
+            );
         }
     })
 }
@@ -83,17 +92,46 @@ pub struct Pair {
 
 /// The requests to an app without concealed registration.
 pub const OPEN: [Pair; 5] = [
-    Pair { name: "sign-in, wrong password", status: 401, known: |n| login(&known(n)), unknown: |n| login(&nobody(n)) },
-    Pair { name: "sign-in, account without a password", status: 401, known: |n| login(&without(n)), unknown: |n| login(&nobody(n)) },
-    Pair { name: "forgotten password", status: 200, known: |n| forgot(&known(n)), unknown: |n| forgot(&nobody(n)) },
-    Pair { name: "verification, again", status: 200, known: |n| resend(&known(n)), unknown: |n| resend(&nobody(n)) },
-    Pair { name: "link to sign in", status: 200, known: |n| magic(&known(n)), unknown: |n| magic(&nobody(n)) },
+    Pair {
+        name: "sign-in, wrong password",
+        status: 401,
+        known: |n| login(&known(n)),
+        unknown: |n| login(&nobody(n)),
+    },
+    Pair {
+        name: "sign-in, account without a password",
+        status: 401,
+        known: |n| login(&without(n)),
+        unknown: |n| login(&nobody(n)),
+    },
+    Pair {
+        name: "forgotten password",
+        status: 200,
+        known: |n| forgot(&known(n)),
+        unknown: |n| forgot(&nobody(n)),
+    },
+    Pair {
+        name: "verification, again",
+        status: 200,
+        known: |n| resend(&known(n)),
+        unknown: |n| resend(&nobody(n)),
+    },
+    Pair {
+        name: "link to sign in",
+        status: 200,
+        known: |n| magic(&known(n)),
+        unknown: |n| magic(&nobody(n)),
+    },
 ];
 
 /// The requests to an app with concealed registration. A sign-up creates an account, so each
 /// sign-up uses a new address.
-pub const CONCEALED: [Pair; 1] =
-    [Pair { name: "concealed sign-up", status: 202, known: |n| register(&known(n)), unknown: |n| register(&format!("new{n}@x.test")) }];
+pub const CONCEALED: [Pair; 1] = [Pair {
+    name: "concealed sign-up",
+    status: 202,
+    known: |n| register(&known(n)),
+    unknown: |n| register(&format!("new{n}@x.test")),
+}];
 
 /// The median response times.
 #[derive(Clone, Copy, Debug)]
@@ -133,17 +171,33 @@ impl Pair {
             // The order alternates, so that neither class always finds warm caches.
             for turn in 0..2 {
                 let of_known = (n + turn) % 2 == 0;
-                let request = if of_known { (self.known)(from + n) } else { (self.unknown)(from + n) };
+                let request = if of_known {
+                    (self.known)(from + n)
+                } else {
+                    (self.unknown)(from + n)
+                };
                 let (status, body, took) = line.ask(&request)?;
                 if status != self.status {
-                    return Err(format!("{}: {status} {}", self.name, String::from_utf8_lossy(body)).into());
+                    return Err(format!(
+                        "{}: {status} {}",
+                        self.name,
+                        String::from_utf8_lossy(body)
+                    )
+                    .into());
                 }
                 if n >= WARM {
-                    if of_known { known.push(took) } else { unknown.push(took) }
+                    if of_known {
+                        known.push(took)
+                    } else {
+                        unknown.push(took)
+                    }
                 }
             }
         }
-        Ok(Times { known: median(&mut known), unknown: median(&mut unknown) })
+        Ok(Times {
+            known: median(&mut known),
+            unknown: median(&mut unknown),
+        })
     }
 }
 
@@ -175,7 +229,10 @@ fn nobody(n: usize) -> String {
 
 /// Builds a sign-up request.
 pub fn register(email: &str) -> Vec<u8> {
-    post("/auth/register", &json!({ "email": email, "password": PASSWORD }))
+    post(
+        "/auth/register",
+        &json!({ "email": email, "password": PASSWORD }),
+    )
 }
 
 fn login(email: &str) -> Vec<u8> {

@@ -1,24 +1,31 @@
 //! What expansions name. No promise to users: anything here may change in a patch release.
 //!
-//! An expansion starts with `use ::linchpin::__private as __lp;` and is data plus calls into the functions below.
+//! An expansion starts with `use ::linchpin::__private as __lp;` and is data plus calls into the
+//! functions below.
 
 pub use crate::entity::{
-    Action, Bound, ComputedDesc, DefaultDesc, Direction, Embedded, Entity, EntityDesc, EnumDesc, Field, FieldDesc, FieldEnum, FieldType,
-    Flags, Gate, IndexDesc, Input, ItemPatch, Kind, ListQuery, OnDelete, Page, PageArgs, Pagination, Paging, Param, Projection, Relation,
-    Rules, Scope, ScopeFrom, SearchDesc, SoftDelete, SortDesc, SourceLine, Summary, Tenant, Ttl, UniqueDesc, VersionDesc,
+    Action, Bound, ComputedDesc, DefaultDesc, Direction, Embedded, Entity, EntityDesc, EnumDesc,
+    Field, FieldDesc, FieldEnum, FieldType, Flags, Gate, IndexDesc, Input, ItemPatch, Kind,
+    ListQuery, OnDelete, Page, PageArgs, Pagination, Paging, Param, Projection, Relation, Rules,
+    Scope, ScopeFrom, SearchDesc, SoftDelete, SortDesc, SourceLine, Summary, Tenant, Ttl,
+    UniqueDesc, VersionDesc,
 };
 pub use crate::entity::{EntityParts, ProjectionParts};
 use crate::entity::{TypeAt, ValueAt};
 pub use crate::filter::{CtxPath, FilterSpec, Op, OperandSpec, SourceSpec};
 pub use crate::operation::{
-    Aggregate, ArrayWrite, AssignSpec, Batch, Collection, CollectionMethod, ComputedAggregate, Consume, Derive, Exists, FieldUpdate,
-    Increment, Lookup, Merge, Method, NamedSort, OpSpec, Operation, Output, ParamSpec, Part, Place, Restore, RouteSpec, Search, Seg,
-    Transition, Upsert, Whole, assert_action, assert_apart, assert_audited, assert_operation_audited, assert_scoped, assert_unique,
-    beginnings,
+    Aggregate, ArrayWrite, AssignSpec, Batch, Collection, CollectionMethod, ComputedAggregate,
+    Consume, Derive, Exists, FieldUpdate, Increment, Lookup, Merge, Method, NamedSort, OpSpec,
+    Operation, Output, ParamSpec, Part, Place, Restore, RouteSpec, Search, Seg, Transition, Upsert,
+    Whole, assert_action, assert_apart, assert_audited, assert_operation_audited, assert_scoped,
+    assert_unique, beginnings,
 };
 pub use crate::operation::{Custom, CustomOutput, Shape, custom_params};
 pub use crate::package::{EntityEntry, Package};
-pub use crate::policy::{AuthDesc, EventDesc, GuardArg, GuardDesc, Idempotency, MiddlewareDesc, PermissionDesc, PolicyDesc, RateLimit};
+pub use crate::policy::{
+    AuthDesc, EventDesc, GuardArg, GuardDesc, Idempotency, MiddlewareDesc, PermissionDesc,
+    PolicyDesc, RateLimit,
+};
 pub use crate::roles::Roles;
 pub use crate::store::{Function, Row, Truncate};
 pub use crate::{ContextValue, DecodeError, Error, Result, Value, ValueRef};
@@ -36,22 +43,29 @@ mod operations;
 
 pub use crate::__editor as editor;
 pub use checks::{
-    BOOLEANS, DATES, ENUMS, INTEGERS, KEYS, LISTS, NAMES, NUMBERS, NUMERIC, ORDERED, SCALARS, STATES, TEXT_LISTS, TEXTS, check_pagination,
-    expect, expect_action, expect_below, expect_context, expect_context_type, expect_kept, expect_key, expect_kind, expect_lasting,
+    BOOLEANS, DATES, ENUMS, INTEGERS, KEYS, LISTS, NAMES, NUMBERS, NUMERIC, ORDERED, SCALARS,
+    STATES, TEXT_LISTS, TEXTS, check_pagination, expect, expect_action, expect_below,
+    expect_context, expect_context_type, expect_kept, expect_key, expect_kind, expect_lasting,
     expect_links, expect_many, expect_relation, kind, named, need, refuse_if,
 };
 pub use fields::{F, FieldAt, fields};
 pub use gates::{Along, Gated, Links, Open, expect_no_circle, gated, is_circle, target};
-pub use items::{Holds, Itself, Members, NoPatch, Shown, Unnamed, deserialize_enum, enum_from_value, enum_to_value, serialize_enum, shown};
-pub use literals::{cuid, date, item_literal, literal, no_items, of, some_literal, some_of, text, texts, uuid};
+pub use items::{
+    Holds, Itself, Members, NoPatch, Shown, Unnamed, deserialize_enum, enum_from_value,
+    enum_to_value, serialize_enum, shown,
+};
+pub use literals::{
+    cuid, date, item_literal, literal, no_items, of, some_literal, some_of, text, texts, uuid,
+};
 pub use operations::{
-    ID, NOW, NULL, all, among, any, assign, cond, ctx, given, hole, in_body, in_id, in_item, in_query, in_segment, is, null, on_delete,
-    on_get, on_patch, on_post, on_put, seg, whole,
+    ID, NOW, NULL, all, among, any, assign, cond, ctx, given, hole, in_body, in_id, in_item,
+    in_query, in_segment, is, null, on_delete, on_get, on_patch, on_post, on_put, seg, whole,
 };
 
 use crate::Problem;
 
-/// An entity with every option left out; those that are declared replace members by `EntityDesc { .., ..entity(..) }`.
+/// An entity with every option left out; those that are declared replace members by
+/// `EntityDesc { .., ..entity(..) }`.
 pub const fn entity(
     name: &'static str,
     path: &'static str,
@@ -60,7 +74,11 @@ pub const fn entity(
     primary: usize,
     at: SourceLine,
 ) -> EntityDesc {
-    EntityDesc { primary, at, ..EntityDesc::new(name, path, storage_name, fields) }
+    EntityDesc {
+        primary,
+        at,
+        ..EntityDesc::new(name, path, storage_name, fields)
+    }
 }
 
 /// The place of a declaration.
@@ -90,21 +108,42 @@ pub const fn unique(fields: &'static [usize], global: bool) -> UniqueDesc {
 
 /// A field with its marker's type: names, kind and optionality; options follow as method calls.
 ///
-/// Enums and booleans are filterable by themselves (contract 5.2), also behind a type alias, which only the type tells.
-pub const fn field<F: Field>(name: &'static str, wire: &'static str, column: &'static str) -> FieldDesc {
+/// Enums and booleans are filterable by themselves (contract 5.2), also behind a type alias, which
+/// only the type tells.
+pub const fn field<F: Field>(
+    name: &'static str,
+    wire: &'static str,
+    column: &'static str,
+) -> FieldDesc {
     let desc = item_field::<F::Ty>(name, wire, column);
     match desc.kind {
-        Kind::Enum(_) | Kind::Boolean => FieldDesc { flags: Flags::FILTERABLE, ..desc },
+        Kind::Enum(_) | Kind::Boolean => FieldDesc {
+            flags: Flags::FILTERABLE,
+            ..desc
+        },
         _ => desc,
     }
 }
 
 /// A field of an item struct.
-pub const fn item_field<T: FieldType>(name: &'static str, wire: &'static str, column: &'static str) -> FieldDesc {
-    let desc = FieldDesc::new(name, wire, column, <T as FieldType>::KIND, <T as FieldType>::OPTIONAL);
+pub const fn item_field<T: FieldType>(
+    name: &'static str,
+    wire: &'static str,
+    column: &'static str,
+) -> FieldDesc {
+    let desc = FieldDesc::new(
+        name,
+        wire,
+        column,
+        <T as FieldType>::KIND,
+        <T as FieldType>::OPTIONAL,
+    );
     match desc.kind {
         // What JSON may hold is known to the Rust type alone.
-        Kind::Json | Kind::Items(_) => FieldDesc { reads: Some(reads::<T>), ..desc },
+        Kind::Json | Kind::Items(_) => FieldDesc {
+            reads: Some(reads::<T>),
+            ..desc
+        },
         _ => desc,
     }
 }
@@ -114,14 +153,24 @@ fn reads<T: FieldType>(value: ValueRef<'_>) -> bool {
 }
 
 /// The generated version counter.
-pub const fn version_field(name: &'static str, wire: &'static str, column: &'static str) -> FieldDesc {
-    FieldDesc { flags: Flags::VERSION, ..FieldDesc::new(name, wire, column, Kind::Integer, false) }
+pub const fn version_field(
+    name: &'static str,
+    wire: &'static str,
+    column: &'static str,
+) -> FieldDesc {
+    FieldDesc {
+        flags: Flags::VERSION,
+        ..FieldDesc::new(name, wire, column, Kind::Integer, false)
+    }
 }
 
 /// The hidden date that `ttl("1h")` keeps, behind all other fields. Nobody but the store sees it.
 pub const fn expiry_field() -> FieldDesc {
     const NAME: &str = "linchpin_expiry";
-    FieldDesc { flags: Flags::PRIVATE.or(Flags::READ_ONLY).or(Flags::SENSITIVE), ..FieldDesc::new(NAME, NAME, NAME, Kind::Date, false) }
+    FieldDesc {
+        flags: Flags::PRIVATE.or(Flags::READ_ONLY).or(Flags::SENSITIVE),
+        ..FieldDesc::new(NAME, NAME, NAME, Kind::Date, false)
+    }
 }
 
 /// Reads a field from a row, by its marker.
@@ -142,29 +191,41 @@ pub fn arg<E: FieldAt<N>, const N: usize>(value: impl Into<ValueAt<E, N>>) -> Op
     Some(value.into().into_value())
 }
 
-/// The same of a field whose type says itself what it holds. Nothing here asks whether it is a field's type: its entity does.
+/// The same of a field whose type says itself what it holds. Nothing here asks whether it is a
+/// field's type: its entity does.
 pub fn own_arg<E: FieldAt<N>, const N: usize>(value: impl Into<TypeAt<E, N>>) -> Option<Value> {
     Some(value.into().into_value())
 }
 
 /// An argument of such a field that may be left out.
-pub fn optional_own_arg<E: FieldAt<N>, const N: usize>(value: impl Into<Param<TypeAt<E, N>>>) -> Option<Value> {
+pub fn optional_own_arg<E: FieldAt<N>, const N: usize>(
+    value: impl Into<Param<TypeAt<E, N>>>,
+) -> Option<Value> {
     value.into().into_arg()
 }
 
 /// An argument that may be left out.
-pub fn optional_arg<E: FieldAt<N>, const N: usize>(value: impl Into<Param<ValueAt<E, N>>>) -> Option<Value> {
+pub fn optional_arg<E: FieldAt<N>, const N: usize>(
+    value: impl Into<Param<ValueAt<E, N>>>,
+) -> Option<Value> {
     value.into().into_arg()
 }
 
 /// A list for an adapter method.
-pub fn list_arg<E: FieldAt<N>, const N: usize, T: Into<ValueAt<E, N>>>(values: impl IntoIterator<Item = T>) -> Option<Value> {
-    let values: Vec<Value> = values.into_iter().map(|value| value.into().into_value()).collect();
+pub fn list_arg<E: FieldAt<N>, const N: usize, T: Into<ValueAt<E, N>>>(
+    values: impl IntoIterator<Item = T>,
+) -> Option<Value> {
+    let values: Vec<Value> = values
+        .into_iter()
+        .map(|value| value.into().into_value())
+        .collect();
     Some(crate::validate::list_value(&values))
 }
 
 /// A list that may be left out.
-pub fn optional_list_arg<E: FieldAt<N>, const N: usize>(values: impl Into<Param<Vec<ValueAt<E, N>>>>) -> Option<Value> {
+pub fn optional_list_arg<E: FieldAt<N>, const N: usize>(
+    values: impl Into<Param<Vec<ValueAt<E, N>>>>,
+) -> Option<Value> {
     match values.into() {
         Param::Omitted => None,
         Param::Null => Some(Value::Null),
@@ -174,7 +235,9 @@ pub fn optional_list_arg<E: FieldAt<N>, const N: usize>(values: impl Into<Param<
 
 /// An item for an adapter method.
 pub fn item_arg<T: Embedded>(item: &T) -> Option<Value> {
-    Some(Value::Json(serde_json::to_value(item).unwrap_or_default().to_string()))
+    Some(Value::Json(
+        serde_json::to_value(item).unwrap_or_default().to_string(),
+    ))
 }
 
 /// Changes of an item for an adapter method.
@@ -184,10 +247,18 @@ pub fn item_patch_arg(patch: impl ItemPatch) -> Option<Value> {
     Some(crate::json::object(members))
 }
 
-/// A member of an item's patch, when it is there. Items are JSON, so that is all that is asked of its type.
-pub fn put_member<T: serde::Serialize>(name: &'static str, value: Option<T>, put: &mut dyn FnMut(&'static str, Value)) {
+/// A member of an item's patch, when it is there. Items are JSON, so that is all that is asked of
+/// its type.
+pub fn put_member<T: serde::Serialize>(
+    name: &'static str,
+    value: Option<T>,
+    put: &mut dyn FnMut(&'static str, Value),
+) {
     if let Some(value) = value {
-        put(name, Value::Json(serde_json::to_value(value).unwrap_or_default().to_string()));
+        put(
+            name,
+            Value::Json(serde_json::to_value(value).unwrap_or_default().to_string()),
+        );
     }
 }
 
@@ -212,25 +283,42 @@ pub fn put<F: Field>(value: Option<F::Ty>, set: &mut dyn FnMut(usize, Value)) {
 ///
 /// # Errors
 /// What the rule finds.
-pub fn check<E: Entity>(row: &dyn Row, rule: fn(&E) -> std::result::Result<(), Problem>) -> std::result::Result<(), Problem> {
+pub fn check<E: Entity>(
+    row: &dyn Row,
+    rule: fn(&E) -> std::result::Result<(), Problem>,
+) -> std::result::Result<(), Problem> {
     let record = E::read(row).map_err(|error| Problem::new("", "check", error.to_string()))?;
     rule(&record)
 }
 
-/// How a field follows from the fields at these positions; without any, from all that are not computed.
-pub const fn follows<F: Field>(value: fn(&dyn Row) -> std::result::Result<Value, DecodeError>, from: &'static [usize]) -> ComputedDesc {
-    ComputedDesc { value, blank: <F::Ty as FieldType>::blank, from }
+/// How a field follows from the fields at these positions; without any, from all that are not
+/// computed.
+pub const fn follows<F: Field>(
+    value: fn(&dyn Row) -> std::result::Result<Value, DecodeError>,
+    from: &'static [usize],
+) -> ComputedDesc {
+    ComputedDesc {
+        value,
+        blank: <F::Ty as FieldType>::blank,
+        from,
+    }
 }
 
 /// Runs the function of a computed field over a row: rustc judges its signature.
 ///
 /// # Errors
-/// When the row cannot be read, or no store can hold the text that comes out. What numbers may be, who asked for them says.
-pub fn compute<F: Field>(row: &dyn Row, value: fn(&F::Entity) -> F::Ty) -> std::result::Result<Value, DecodeError> {
+/// When the row cannot be read, or no store can hold the text that comes out. What numbers may be,
+/// who asked for them says.
+pub fn compute<F: Field>(
+    row: &dyn Row,
+    value: fn(&F::Entity) -> F::Ty,
+) -> std::result::Result<Value, DecodeError> {
     match value(&<F::Entity as Entity>::read(row)?).into_value() {
         // Adding zero turns -0 into 0, as for numbers of clients.
         Value::Float(number) => Ok(Value::Float(number + 0.0)),
-        Value::Text(text) if text.contains('\0') => Err(DecodeError::expected("text without U+0000")),
+        Value::Text(text) if text.contains('\0') => {
+            Err(DecodeError::expected("text without U+0000"))
+        }
         other => Ok(other),
     }
 }
@@ -308,16 +396,34 @@ pub use __numbers_row as numbers_row;
 /// # Panics
 /// In const evaluation when a path or query cannot carry the type, which is the point.
 #[track_caller]
-pub const fn custom_param<T: FieldType>(params: &'static EntityDesc, name: &'static str, at: usize, place: Place) -> ParamSpec {
+pub const fn custom_param<T: FieldType>(
+    params: &'static EntityDesc,
+    name: &'static str,
+    at: usize,
+    place: Place,
+) -> ParamSpec {
     let carried = matches!(place, Place::Body) || <T as FieldType>::KIND.is_scalar();
-    assert!(carried, "linchpin: a path or query carries plain values only; lists and JSON belong into `input`");
+    assert!(
+        carried,
+        "linchpin: a path or query carries plain values only; lists and JSON belong into `input`"
+    );
     let param = ParamSpec::new(name, at, place).of(params);
-    if <T as FieldType>::OPTIONAL { param.optional().nullable() } else { param }
+    if <T as FieldType>::OPTIONAL {
+        param.optional().nullable()
+    } else {
+        param
+    }
 }
 
 /// A member that an answer has once, as a field of nothing that is stored.
 pub const fn once<T: FieldType>(name: &'static str, wire: &'static str) -> FieldDesc {
-    FieldDesc::new(name, wire, "", <T as FieldType>::KIND, <T as FieldType>::OPTIONAL)
+    FieldDesc::new(
+        name,
+        wire,
+        "",
+        <T as FieldType>::KIND,
+        <T as FieldType>::OPTIONAL,
+    )
 }
 
 /// The body of a custom operation, as a field of nothing that is stored.

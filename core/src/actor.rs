@@ -54,7 +54,11 @@ impl PartialEq for Attached {
 impl std::fmt::Debug for Attached {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // It may hold what must not be printed.
-        f.write_str(if self.0.is_some() { "Attached(..)" } else { "Attached" })
+        f.write_str(if self.0.is_some() {
+            "Attached(..)"
+        } else {
+            "Attached"
+        })
     }
 }
 
@@ -93,10 +97,14 @@ impl Actor {
         Self::default()
     }
 
-    /// Nobody known, though the request presents a credential: it has ended, was revoked, or is malformed. Routes that anonymous
-    /// callers may call answer as they do to [`Actor::anonymous`], and say `WWW-Authenticate: Bearer error="invalid_token"`.
+    /// Nobody known, though the request presents a credential: it has ended, was revoked, or is
+    /// malformed. Routes that anonymous callers may call answer as they do to [`Actor::anonymous`],
+    /// and say `WWW-Authenticate: Bearer error="invalid_token"`.
     pub fn with_invalid_credential() -> Self {
-        Self { attached: Attached::new(Arc::new(InvalidCredential)), ..Self::default() }
+        Self {
+            attached: Attached::new(Arc::new(InvalidCredential)),
+            ..Self::default()
+        }
     }
 
     /// Whether this is an anonymous caller whose credential cannot be used.
@@ -106,7 +114,11 @@ impl Actor {
 
     /// A person with this id and no roles.
     pub fn user(id: impl Into<String>) -> Self {
-        Self { id: Some(id.into()), kind: ActorKind::User, ..Self::default() }
+        Self {
+            id: Some(id.into()),
+            kind: ActorKind::User,
+            ..Self::default()
+        }
     }
 
     /// Adds roles.
@@ -132,9 +144,11 @@ impl Actor {
             CtxPath::Claim(name) => match self.claims.get(name) {
                 Some(serde_json::Value::String(s)) => Value::Text(s.clone()),
                 Some(serde_json::Value::Bool(b)) => Value::Bool(*b),
-                Some(serde_json::Value::Number(n)) => {
-                    n.as_i64().map(Value::Int).or_else(|| n.as_f64().map(Value::Float)).unwrap_or_default()
-                }
+                Some(serde_json::Value::Number(n)) => n
+                    .as_i64()
+                    .map(Value::Int)
+                    .or_else(|| n.as_f64().map(Value::Float))
+                    .unwrap_or_default(),
                 _ => Value::Null,
             },
             // The request's, not the actor's.

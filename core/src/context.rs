@@ -20,7 +20,10 @@ pub trait ContextValue: Copy + Send + Sync + 'static {
 
     /// Name and type, as data.
     #[doc(hidden)]
-    const DESC: ContextDesc = ContextDesc { name: Self::NAME, kind: <Self::Value as FieldType>::KIND };
+    const DESC: ContextDesc = ContextDesc {
+        name: Self::NAME,
+        kind: <Self::Value as FieldType>::KIND,
+    };
 }
 
 /// A declared value of the request context. Names are unique within an app.

@@ -9,7 +9,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// A problem in an input, with its position.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
-    /// `title`, `tags[2]`, `query:limit`, `header:If-Match`, `path:docId`; empty for the whole body.
+    /// `title`, `tags[2]`, `query:limit`, `header:If-Match`, `path:docId`; empty for the whole
+    /// body.
     pub path: String,
     /// A stable code, such as `required` or `max_length`.
     pub code: &'static str,
@@ -20,7 +21,11 @@ pub struct Problem {
 impl Problem {
     /// A problem of `code` at `path`.
     pub fn new(path: impl Into<String>, code: &'static str, message: impl Into<String>) -> Self {
-        Self { path: path.into(), code, message: message.into() }
+        Self {
+            path: path.into(),
+            code,
+            message: message.into(),
+        }
     }
 }
 
@@ -80,12 +85,19 @@ impl Code {
     /// The HTTP status of the code.
     pub const fn status(self) -> u16 {
         match self {
-            Self::MalformedJson | Self::ValidationFailed | Self::UnknownParameter | Self::InvalidCursor | Self::InvalidTransition => 400,
+            Self::MalformedJson
+            | Self::ValidationFailed
+            | Self::UnknownParameter
+            | Self::InvalidCursor
+            | Self::InvalidTransition => 400,
             Self::Unauthorized => 401,
             Self::Forbidden => 403,
             Self::NotFound => 404,
             Self::MethodNotAllowed => 405,
-            Self::Conflict | Self::CollectionFull | Self::IdempotencyConflict | Self::IdempotencyInProgress => 409,
+            Self::Conflict
+            | Self::CollectionFull
+            | Self::IdempotencyConflict
+            | Self::IdempotencyInProgress => 409,
             Self::PreconditionFailed => 412,
             Self::BodyTooLarge => 413,
             Self::UriTooLong => 414,
@@ -144,7 +156,14 @@ struct Inner {
 impl Error {
     /// An error of `code` with a sentence for people.
     pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
-        Self(Box::new(Inner { code, message: message.into(), details: Vec::new(), retry_after: None, overtaken: false, source: None }))
+        Self(Box::new(Inner {
+            code,
+            message: message.into(),
+            details: Vec::new(),
+            retry_after: None,
+            overtaken: false,
+            source: None,
+        }))
     }
 
     /// 400 `validation_failed` with its problems, ordered by path.
@@ -182,7 +201,8 @@ impl Error {
 
     /// 503 `unavailable` with `Retry-After: 1`: the cause goes to the log, never to the client.
     pub fn unavailable(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        let mut error = Self::new(Code::Unavailable, "The service is not available right now").retry_after(1);
+        let mut error =
+            Self::new(Code::Unavailable, "The service is not available right now").retry_after(1);
         error.0.source = Some(cause.into());
         error
     }
@@ -210,7 +230,10 @@ impl Error {
     /// 409 `conflict`: another record has the same values in the unique fields with these wire
     /// names. The error never contains the values.
     pub fn unique<'a>(fields: impl IntoIterator<Item = &'a str>) -> Self {
-        let details = fields.into_iter().map(|f| Problem::new(f, "unique", "is already taken")).collect();
+        let details = fields
+            .into_iter()
+            .map(|f| Problem::new(f, "unique", "is already taken"))
+            .collect();
         Self::new(Code::Conflict, "The record conflicts with an existing one").with_details(details)
     }
 
@@ -271,7 +294,9 @@ impl Error {
 
 /// Returns the causes of an error, the nearest first.
 #[doc(hidden)]
-pub fn causes<'a>(error: &'a (dyn std::error::Error + 'static)) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
+pub fn causes<'a>(
+    error: &'a (dyn std::error::Error + 'static),
+) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
     std::iter::successors(error.source(), |cause| cause.source())
 }
 
@@ -281,8 +306,12 @@ impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if f.alternate() {
             let mut out = f.debug_struct("Error");
-            out.field("code", &self.0.code.as_str()).field("message", &self.0.message);
-            return out.field("details", &self.0.details).field("source", &self.0.source).finish();
+            out.field("code", &self.0.code.as_str())
+                .field("message", &self.0.message);
+            return out
+                .field("details", &self.0.details)
+                .field("source", &self.0.source)
+                .finish();
         }
         f.write_str(&self.0.message)?;
         if self.0.code != Code::Internal {
@@ -307,7 +336,10 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.0.source.as_deref().map(|e| e as &(dyn std::error::Error + 'static))
+        self.0
+            .source
+            .as_deref()
+            .map(|e| e as &(dyn std::error::Error + 'static))
     }
 }
 
@@ -317,13 +349,23 @@ mod tests {
 
     #[test]
     fn a_main_that_fails_prints_lines_for_people() {
-        let problems = vec![Problem::new("LINCHPIN_PORT", "invalid", "must be a port"), Problem::new("LINCHPIN_PROT", "unknown", "what?")];
-        let error = Error::new(Code::Internal, "The configuration is not valid").with_details(problems);
-        assert_eq!(format!("{error:?}"), "The configuration is not valid\n  LINCHPIN_PORT: must be a port\n  LINCHPIN_PROT: what?");
+        let problems = vec![
+            Problem::new("LINCHPIN_PORT", "invalid", "must be a port"),
+            Problem::new("LINCHPIN_PROT", "unknown", "what?"),
+        ];
+        let error =
+            Error::new(Code::Internal, "The configuration is not valid").with_details(problems);
+        assert_eq!(
+            format!("{error:?}"),
+            "The configuration is not valid\n  LINCHPIN_PORT: must be a port\n  LINCHPIN_PROT: what?"
+        );
         assert!(format!("{error:#?}").starts_with("Error {"));
 
         let error = Error::unavailable(std::io::Error::other("disk gone"));
         let text = format!("{error:?}");
-        assert!(text.contains(" (unavailable)") && text.ends_with("\n  because: disk gone"), "{text}");
+        assert!(
+            text.contains(" (unavailable)") && text.ends_with("\n  because: disk gone"),
+            "{text}"
+        );
     }
 }

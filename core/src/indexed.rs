@@ -8,21 +8,26 @@ use parking_lot::RwLock;
 use crate::entity::{EntityDesc, Kind, Link, Relation};
 use crate::layout::indexes;
 
-/// Most bytes of the texts that one index holds, the primary key apart: an entry of a Postgres index has 2,704 at most.
+/// Most bytes of the texts that one index holds, the primary key apart: an entry of a Postgres
+/// index has 2,704 at most.
 const INDEXED: usize = 2048;
 /// Most bytes of a record's key, and so of what names a record, a tenant or an owner.
 const KEY: usize = 255;
 
-/// Most bytes that a field may hold because an index holds it; `None` for a field that no index holds, or that is no text.
+/// Most bytes that a field may hold because an index holds it; `None` for a field that no index
+/// holds, or that is no text.
 ///
-/// The texts of an index share [`INDEXED`] bytes: those that are short by their declaration have what they need, the others equal
-/// parts of the rest.
+/// The texts of an index share [`INDEXED`] bytes: those that are short by their declaration have
+/// what they need, the others equal parts of the rest.
 pub fn indexed_bytes(entity: &EntityDesc) -> Vec<Option<usize>> {
     let mut most = vec![None; entity.fields.len()];
     let shares = indexes(entity).into_iter().flat_map(|index| {
         let texts = index.keys.iter().map(|key| key.field);
-        let texts = texts.filter(|field| *field != entity.primary && matches!(entity.fields[*field].kind, Kind::String));
-        let mut needs: Vec<(usize, usize)> = texts.map(|field| (needed(entity, field), field)).collect();
+        let texts = texts.filter(|field| {
+            *field != entity.primary && matches!(entity.fields[*field].kind, Kind::String)
+        });
+        let mut needs: Vec<(usize, usize)> =
+            texts.map(|field| (needed(entity, field), field)).collect();
         needs.sort_unstable();
         let (mut left, mut rest) = (needs.len(), INDEXED);
         needs.into_iter().map(move |(need, field)| {
@@ -47,13 +52,17 @@ pub fn known_bytes(entity: &'static EntityDesc) -> &'static [Option<usize>] {
     if let Some(known) = KNOWN.read().get(&key) {
         return known;
     }
-    KNOWN.write().entry(key).or_insert_with(|| indexed_bytes(entity).leak())
+    KNOWN
+        .write()
+        .entry(key)
+        .or_insert_with(|| indexed_bytes(entity).leak())
 }
 
 /// Bytes that the longest value of a text takes, as far as the declaration tells.
 fn needed(entity: &EntityDesc, field: usize) -> usize {
     let rules = entity.fields[field].rules;
-    let key = |relation: &Relation| matches!(relation.link, Link::BelongsTo { key, .. } if key == field);
+    let key =
+        |relation: &Relation| matches!(relation.link, Link::BelongsTo { key, .. } if key == field);
     let names = entity.relations.iter().any(key)
         || entity.tenant.is_some_and(|tenant| tenant.field == field)
         || entity.scope.iter().any(|scope| scope.field == field);
@@ -67,7 +76,10 @@ fn needed(entity: &EntityDesc, field: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::indexed_bytes;
-    use crate::entity::{EntityDesc, FieldDesc, IndexDesc, Kind, Rules, Scope, ScopeFrom, SortDesc, Tenant, UniqueDesc};
+    use crate::entity::{
+        EntityDesc, FieldDesc, IndexDesc, Kind, Rules, Scope, ScopeFrom, SortDesc, Tenant,
+        UniqueDesc,
+    };
     use crate::filter::CtxPath;
 
     static FIELDS: [FieldDesc; 6] = [
@@ -82,7 +94,10 @@ mod tests {
         SortDesc { field, desc: false }
     }
     const PLAIN: EntityDesc = EntityDesc {
-        uniques: &[UniqueDesc { fields: &[3], global: false }],
+        uniques: &[UniqueDesc {
+            fields: &[3],
+            global: false,
+        }],
         indexes: &[IndexDesc { fields: &[key(4)] }],
         sort: &[key(4)],
         ..EntityDesc::new("Note", "notes", "notes", &FIELDS)
@@ -90,12 +105,27 @@ mod tests {
 
     #[test]
     fn the_texts_of_an_index_share_its_bytes() {
-        assert_eq!(indexed_bytes(&PLAIN), [None, None, None, Some(2048), None, None]);
-        // What names another record needs no more than its key; the rest is for the others, in the smallest of all indexes.
+        assert_eq!(
+            indexed_bytes(&PLAIN),
+            [None, None, None, Some(2048), None, None]
+        );
+        // What names another record needs no more than its key; the rest is for the others, in the
+        // smallest of all indexes.
         const OWNED: &[Scope] = &[Scope::new(2, ScopeFrom::Ctx(CtxPath::ActorId))];
-        let tenant = Some(Tenant { field: 1, optional: true, anonymous_read: false });
-        let guarded = EntityDesc { tenant, scope: OWNED, ..PLAIN };
-        assert_eq!(indexed_bytes(&guarded), [None, Some(255), Some(255), Some(2048 - 255), None, None]);
+        let tenant = Some(Tenant {
+            field: 1,
+            optional: true,
+            anonymous_read: false,
+        });
+        let guarded = EntityDesc {
+            tenant,
+            scope: OWNED,
+            ..PLAIN
+        };
+        assert_eq!(
+            indexed_bytes(&guarded),
+            [None, Some(255), Some(255), Some(2048 - 255), None, None]
+        );
     }
 
     #[test]
@@ -107,12 +137,26 @@ mod tests {
 
     #[test]
     fn a_short_text_leaves_what_it_does_not_need() {
-        static SHORT: Rules = Rules { length: (None, Some(20)), ..Rules::NONE };
+        static SHORT: Rules = Rules {
+            length: (None, Some(20)),
+            ..Rules::NONE
+        };
         let mut fields = FIELDS;
         fields[1].rules = &SHORT;
         let fields: &'static [FieldDesc] = Box::leak(Box::new(fields));
-        const INDEXES: &[IndexDesc] = &[IndexDesc { fields: &[key(1), key(2), key(3), key(5)] }];
-        let several = EntityDesc { fields, uniques: &[], indexes: INDEXES, sort: &[], ..PLAIN };
-        assert_eq!(indexed_bytes(&several), [None, Some(80), Some(656), Some(656), None, Some(656)]);
+        const INDEXES: &[IndexDesc] = &[IndexDesc {
+            fields: &[key(1), key(2), key(3), key(5)],
+        }];
+        let several = EntityDesc {
+            fields,
+            uniques: &[],
+            indexes: INDEXES,
+            sort: &[],
+            ..PLAIN
+        };
+        assert_eq!(
+            indexed_bytes(&several),
+            [None, Some(80), Some(656), Some(656), None, Some(656)]
+        );
     }
 }

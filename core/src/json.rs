@@ -71,7 +71,14 @@ pub fn write_str(text: &str, out: &mut Vec<u8>) {
             b'\t' => out.extend_from_slice(b"\\t"),
             0x08 => out.extend_from_slice(b"\\b"),
             0x0c => out.extend_from_slice(b"\\f"),
-            b => out.extend_from_slice(&[b'\\', b'u', b'0', b'0', HEX[usize::from(b >> 4)], HEX[usize::from(b & 15)]]),
+            b => out.extend_from_slice(&[
+                b'\\',
+                b'u',
+                b'0',
+                b'0',
+                HEX[usize::from(b >> 4)],
+                HEX[usize::from(b & 15)],
+            ]),
         }
         done = at + 1;
     }
@@ -81,25 +88,31 @@ pub fn write_str(text: &str, out: &mut Vec<u8>) {
 
 /// The first byte from `start` on that cannot stand in a JSON string as it is.
 ///
-/// Eight bytes at a time: text is most of what a response holds, and hardly any of it needs an escape.
+/// Eight bytes at a time: text is most of what a response holds, and hardly any of it needs an
+/// escape.
 fn to_escape(bytes: &[u8], start: usize) -> Option<usize> {
     const ONES: u64 = u64::MAX / 0xff;
     const HIGH: u64 = ONES << 7;
     let mut at = start;
     while let Some(chunk) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
         let word = u64::from_le_bytes(*chunk);
-        // The high bit of each byte that is below 0x20, a quote or a backslash. Borrows only spoil bytes behind a hit.
+        // The high bit of each byte that is below 0x20, a quote or a backslash. Borrows only spoil
+        // bytes behind a hit.
         let below = word.wrapping_sub(ONES * 0x20) & !word;
         let quote = word ^ (ONES * 0x22);
         let slash = word ^ (ONES * 0x5c);
-        let hits = (below | (quote.wrapping_sub(ONES) & !quote) | (slash.wrapping_sub(ONES) & !slash)) & HIGH;
+        let hits =
+            (below | (quote.wrapping_sub(ONES) & !quote) | (slash.wrapping_sub(ONES) & !slash))
+                & HIGH;
         if hits != 0 {
             return Some(at + hits.trailing_zeros() as usize / 8);
         }
         at += 8;
     }
     let rest = bytes.get(at..)?;
-    rest.iter().position(|b| *b < 0x20 || *b == b'"' || *b == b'\\').map(|i| at + i)
+    rest.iter()
+        .position(|b| *b < 0x20 || *b == b'"' || *b == b'\\')
+        .map(|i| at + i)
 }
 
 /// Members as an object, sorted by name.
@@ -144,7 +157,10 @@ mod tests {
                     );
                     let mut out = Vec::new();
                     write_str(&text, &mut out);
-                    assert_eq!(String::from_utf8(out).ok(), serde_json::to_string(&text).ok());
+                    assert_eq!(
+                        String::from_utf8(out).ok(),
+                        serde_json::to_string(&text).ok()
+                    );
                 }
             }
         }
@@ -152,10 +168,17 @@ mod tests {
 
     #[test]
     fn agrees_with_serde_json() {
-        for text in ["", "plain", "q\" b\\ n\n t\t r\r \u{1} \u{8} \u{c} \u{1f} \u{7f} é 😀 \u{2028}"] {
+        for text in [
+            "",
+            "plain",
+            "q\" b\\ n\n t\t r\r \u{1} \u{8} \u{c} \u{1f} \u{7f} é 😀 \u{2028}",
+        ] {
             let mut out = Vec::new();
             write_str(text, &mut out);
-            assert_eq!(String::from_utf8(out).ok(), serde_json::to_string(text).ok());
+            assert_eq!(
+                String::from_utf8(out).ok(),
+                serde_json::to_string(text).ok()
+            );
         }
         for f in [0.1 + 0.2, 1.0, -0.0, 1e300, 5e-324, 123_456_789.125] {
             let mut out = Vec::new();

@@ -36,9 +36,14 @@ impl StoredIndex {
         }
         let mut taken = Vec::new();
         for index in indexes(entity).iter().filter(|index| !index.unique) {
-            let by_direction = [["", ""], ["", "_desc"], ["_asc", "_desc"]].into_iter().map(|marks| index.named_by(entity, marks));
+            let by_direction = [["", ""], ["", "_desc"], ["_asc", "_desc"]]
+                .into_iter()
+                .map(|marks| index.named_by(entity, marks));
             let by_number = (2..).map(|n| format!("{}_{n}", index.named_by(entity, ["", ""])));
-            let free = by_direction.chain(by_number).map(shortened).find(|name| !taken.contains(name));
+            let free = by_direction
+                .chain(by_number)
+                .map(shortened)
+                .find(|name| !taken.contains(name));
             match free {
                 Some(name) if index == self => return name,
                 free => taken.extend(free),
@@ -50,7 +55,11 @@ impl StoredIndex {
     /// Returns a name of the fields. `marks` has the suffix of ascending fields, then of descending
     /// fields.
     fn named_by(&self, entity: &EntityDesc, marks: [&str; 2]) -> String {
-        let mut name = format!("{}_{}", if self.unique { "ux" } else { "ix" }, entity.storage_name);
+        let mut name = format!(
+            "{}_{}",
+            if self.unique { "ux" } else { "ix" },
+            entity.storage_name
+        );
         for key in &self.keys[..self.named] {
             name.push('_');
             name.push_str(entity.fields[key.field].column);
@@ -66,8 +75,13 @@ pub fn shortened(name: String) -> String {
         return name;
     }
     // FNV-1a: stable across builds and machines.
-    let hash = name.bytes().fold(0x811c_9dc5_u32, |h, b| (h ^ u32::from(b)).wrapping_mul(0x0100_0193));
-    let cut = (0..=54).rev().find(|i| name.is_char_boundary(*i)).unwrap_or(0);
+    let hash = name.bytes().fold(0x811c_9dc5_u32, |h, b| {
+        (h ^ u32::from(b)).wrapping_mul(0x0100_0193)
+    });
+    let cut = (0..=54)
+        .rev()
+        .find(|i| name.is_char_boundary(*i))
+        .unwrap_or(0);
     format!("{}_{hash:08x}", &name[..cut])
 }
 
@@ -76,19 +90,41 @@ pub fn shortened(name: String) -> String {
 pub fn indexes(entity: &EntityDesc) -> Vec<StoredIndex> {
     let mut all = uniques(entity);
     let live = entity.soft_delete.is_some();
-    let by_key = [SortDesc { field: entity.primary, desc: false }];
-    let sort: &[SortDesc] = if entity.sort.is_empty() { &by_key } else { entity.sort };
+    let by_key = [SortDesc {
+        field: entity.primary,
+        desc: false,
+    }];
+    let sort: &[SortDesc] = if entity.sort.is_empty() {
+        &by_key
+    } else {
+        entity.sort
+    };
     let prefix = prefix(entity);
     let keyed = |declared: &[SortDesc]| {
-        let mut keys: Vec<SortDesc> = prefix.iter().map(|field| SortDesc { field: *field, desc: false }).collect();
+        let mut keys: Vec<SortDesc> = prefix
+            .iter()
+            .map(|field| SortDesc {
+                field: *field,
+                desc: false,
+            })
+            .collect();
         keys.extend(declared.iter().filter(|k| !prefix.contains(&k.field)));
         let named = keys.len();
         // The primary key breaks ties, in the direction of the last sort field.
         if !keys.iter().any(|k| k.field == entity.primary) {
             let desc = declared.last().is_some_and(|k| k.desc);
-            keys.push(SortDesc { field: entity.primary, desc });
+            keys.push(SortDesc {
+                field: entity.primary,
+                desc,
+            });
         }
-        StoredIndex { unique: false, keys, named, live, null: None }
+        StoredIndex {
+            unique: false,
+            keys,
+            named,
+            live,
+            null: None,
+        }
     };
     for declared in entity.indexes {
         let index = keyed(declared.fields);
@@ -105,34 +141,88 @@ pub fn indexes(entity: &EntityDesc) -> Vec<StoredIndex> {
     // key of a relation. The second index serves `on_delete`, which ignores tenant and scopes.
     let mut related = Vec::new();
     for relation in entity.relations {
-        let Link::BelongsTo { key, .. } = relation.link else { continue };
+        let Link::BelongsTo { key, .. } = relation.link else {
+            continue;
+        };
         let alone = |unique: &UniqueDesc| unique.fields == [key];
         if key == entity.primary || entity.uniques.iter().any(alone) {
             continue;
         }
-        let ascending = SortDesc { field: key, desc: false };
+        let ascending = SortDesc {
+            field: key,
+            desc: false,
+        };
         let others = sort.iter().filter(|k| k.field != key).copied();
-        related.push((keyed(&std::iter::once(ascending).chain(others).collect::<Vec<_>>()), key));
+        related.push((
+            keyed(&std::iter::once(ascending).chain(others).collect::<Vec<_>>()),
+            key,
+        ));
         if relation.enforced().is_some() && !prefix.is_empty() && !prefix.contains(&key) {
-            let keys = vec![ascending, SortDesc { field: entity.primary, desc: false }];
-            related.push((StoredIndex { unique: false, keys, named: 1, live, null: None }, key));
+            let keys = vec![
+                ascending,
+                SortDesc {
+                    field: entity.primary,
+                    desc: false,
+                },
+            ];
+            related.push((
+                StoredIndex {
+                    unique: false,
+                    keys,
+                    named: 1,
+                    live,
+                    null: None,
+                },
+                key,
+            ));
         }
     }
     // A counter needs an index on its key field.
-    let begins = |index: &StoredIndex, field: usize| index.keys.first().is_some_and(|key| key.field == field);
-    for field in entity.summaries.iter().map(|summary| summary.by).filter(|field| *field != entity.primary) {
-        if !all.iter().chain(related.iter().map(|(index, _)| index)).any(|index| begins(index, field)) {
+    let begins = |index: &StoredIndex, field: usize| {
+        index.keys.first().is_some_and(|key| key.field == field)
+    };
+    for field in entity
+        .summaries
+        .iter()
+        .map(|summary| summary.by)
+        .filter(|field| *field != entity.primary)
+    {
+        if !all
+            .iter()
+            .chain(related.iter().map(|(index, _)| index))
+            .any(|index| begins(index, field))
+        {
             let keys = [field, entity.primary].map(|field| SortDesc { field, desc: false });
-            related.push((StoredIndex { unique: false, keys: keys.to_vec(), named: 1, live, null: None }, field));
+            related.push((
+                StoredIndex {
+                    unique: false,
+                    keys: keys.to_vec(),
+                    named: 1,
+                    live,
+                    null: None,
+                },
+                field,
+            ));
         }
     }
     // The sweeper of expired records reads this index.
     let expiry = entity.ttl.map(|ttl| {
         let keys = [ttl.field, entity.primary].map(|field| SortDesc { field, desc: false });
-        StoredIndex { unique: false, keys: keys.to_vec(), named: 1, live: false, null: None }
+        StoredIndex {
+            unique: false,
+            keys: keys.to_vec(),
+            named: 1,
+            live: false,
+            null: None,
+        }
     });
     let none = usize::MAX;
-    for (index, key) in list.into_iter().chain(expiry).map(|index| (index, none)).chain(related) {
+    for (index, key) in list
+        .into_iter()
+        .chain(expiry)
+        .map(|index| (index, none))
+        .chain(related)
+    {
         let pinned: Vec<usize> = prefix.iter().copied().chain([key]).collect();
         if !all.iter().any(|other| serves(other, &index, &pinned)) {
             all.push(index);
@@ -145,11 +235,27 @@ fn uniques(entity: &EntityDesc) -> Vec<StoredIndex> {
     let live = entity.soft_delete.is_some();
     let mut all = Vec::new();
     for unique in entity.uniques {
-        let own = || unique.fields.iter().map(|field| SortDesc { field: *field, desc: false });
-        let index = |keys: Vec<SortDesc>, null| StoredIndex { unique: true, named: keys.len(), keys, live, null };
+        let own = || {
+            unique.fields.iter().map(|field| SortDesc {
+                field: *field,
+                desc: false,
+            })
+        };
+        let index = |keys: Vec<SortDesc>, null| StoredIndex {
+            unique: true,
+            named: keys.len(),
+            keys,
+            live,
+            null,
+        };
         match entity.tenant {
             Some(tenant) if !unique.global && !unique.fields.contains(&tenant.field) => {
-                let keys = std::iter::once(SortDesc { field: tenant.field, desc: false }).chain(own()).collect();
+                let keys = std::iter::once(SortDesc {
+                    field: tenant.field,
+                    desc: false,
+                })
+                .chain(own())
+                .collect();
                 all.push(index(keys, None));
                 if entity.fields[tenant.field].optional {
                     // Records without a tenant must be unique too. Nulls in an index are never
@@ -169,10 +275,19 @@ pub fn apart(entity: &EntityDesc, fields: &[usize]) -> Vec<StoredIndex> {
     let tenant = entity.tenant.map(|tenant| tenant.field);
     let declared = |index: &StoredIndex| {
         let own = |at: usize| fields.contains(&at);
-        fields.iter().all(|f| index.keys.iter().any(|k| k.field == *f))
-            && index.keys.iter().all(|k| own(k.field) || Some(k.field) == tenant)
+        fields
+            .iter()
+            .all(|f| index.keys.iter().any(|k| k.field == *f))
+            && index
+                .keys
+                .iter()
+                .all(|k| own(k.field) || Some(k.field) == tenant)
     };
-    if fields == [entity.primary] { Vec::new() } else { uniques(entity).into_iter().filter(declared).collect() }
+    if fields == [entity.primary] {
+        Vec::new()
+    } else {
+        uniques(entity).into_iter().filter(declared).collect()
+    }
 }
 
 /// Builds the condition that finds the existing record of an upsert.
@@ -181,14 +296,24 @@ pub fn apart(entity: &EntityDesc, fields: &[usize]) -> Vec<StoredIndex> {
 /// of the field.
 pub fn met(entity: &EntityDesc, fields: &[usize]) -> Filter {
     let eq = |field: &usize| {
-        let source = Source::Arg { index: *field, nullable: entity.fields[*field].optional };
+        let source = Source::Arg {
+            index: *field,
+            nullable: entity.fields[*field].optional,
+        };
         Filter::cond(*field, Op::Eq, Operand::One(source))
     };
     let mut all: Vec<Filter> = fields.iter().map(eq).collect();
     if fields != [entity.primary] {
         // A unique index contains only live records. It includes the tenant unless it is global.
-        let global = entity.uniques.iter().any(|unique| unique.global && unique.fields.iter().all(|field| fields.contains(field)));
-        all.extend(entity.tenant.filter(|tenant| !global && !fields.contains(&tenant.field)).map(|tenant| eq(&tenant.field)));
+        let global = entity.uniques.iter().any(|unique| {
+            unique.global && unique.fields.iter().all(|field| fields.contains(field))
+        });
+        all.extend(
+            entity
+                .tenant
+                .filter(|tenant| !global && !fields.contains(&tenant.field))
+                .map(|tenant| eq(&tenant.field)),
+        );
         all.extend(live(entity));
     }
     Filter::All(all)
@@ -197,19 +322,36 @@ pub fn met(entity: &EntityDesc, fields: &[usize]) -> Filter {
 /// Returns the fields that each list fixes by equality: the tenant, then the scopes that apply to
 /// lists.
 fn prefix(entity: &EntityDesc) -> Vec<usize> {
-    let scopes = entity.scope.iter().filter(|scope| scope.holds_on("list")).map(|scope| scope.field);
-    entity.tenant.map(|tenant| tenant.field).into_iter().chain(scopes).collect()
+    let scopes = entity
+        .scope
+        .iter()
+        .filter(|scope| scope.holds_on("list"))
+        .map(|scope| scope.field);
+    entity
+        .tenant
+        .map(|tenant| tenant.field)
+        .into_iter()
+        .chain(scopes)
+        .collect()
 }
 
 /// Whether one index replaces another: both have the same keys, in the same or in the reverse
 /// directions. The direction of a pinned field does not matter.
 fn serves(one: &StoredIndex, other: &StoredIndex, pinned: &[usize]) -> bool {
     let fields = |index: &StoredIndex| index.keys.iter().map(|k| k.field).collect::<Vec<_>>();
-    let pairs = one.keys.iter().zip(&other.keys).filter(|(a, _)| !pinned.contains(&a.field));
+    let pairs = one
+        .keys
+        .iter()
+        .zip(&other.keys)
+        .filter(|(a, _)| !pinned.contains(&a.field));
     let mut turned = pairs.map(|(a, b)| a.desc != b.desc);
     let first = turned.next();
     let one_way = turned.all(|turn| Some(turn) == first);
-    !one.unique && one.live == other.live && one.null == other.null && fields(one) == fields(other) && one_way
+    !one.unique
+        && one.live == other.live
+        && one.null == other.null
+        && fields(one) == fields(other)
+        && one_way
 }
 
 /// Returns the condition of live records; `None` if the entity has no soft delete.
@@ -239,7 +381,14 @@ pub fn is_live(entity: &EntityDesc, condition: &Filter) -> bool {
 /// argument with index `now` has the current time.
 pub fn unexpired(entity: &EntityDesc, now: usize) -> Option<Filter> {
     let ttl = entity.ttl?;
-    let later = Filter::cond(ttl.field, Op::Gt, Operand::One(Source::Arg { index: now, nullable: false }));
+    let later = Filter::cond(
+        ttl.field,
+        Op::Gt,
+        Operand::One(Source::Arg {
+            index: now,
+            nullable: false,
+        }),
+    );
     if !entity.fields[ttl.field].optional {
         return Some(later);
     }
@@ -252,14 +401,21 @@ pub fn unexpired(entity: &EntityDesc, now: usize) -> Option<Filter> {
 /// The sweeper removes expired records within a minute, so indexes ignore this condition.
 pub fn is_unexpired(entity: &EntityDesc, condition: &Filter) -> bool {
     let slot = match condition {
-        Filter::Cond { value: Operand::One(Source::Arg { index, .. }), .. } => Some(*index),
+        Filter::Cond {
+            value: Operand::One(Source::Arg { index, .. }),
+            ..
+        } => Some(*index),
         Filter::Any(list) => list.iter().find_map(|f| match f {
-            Filter::Cond { value: Operand::One(Source::Arg { index, .. }), .. } => Some(*index),
+            Filter::Cond {
+                value: Operand::One(Source::Arg { index, .. }),
+                ..
+            } => Some(*index),
             _ => None,
         }),
         _ => None,
     };
-    slot.and_then(|slot| unexpired(entity, slot)).is_some_and(|unexpired| unexpired == *condition)
+    slot.and_then(|slot| unexpired(entity, slot))
+        .is_some_and(|unexpired| unexpired == *condition)
 }
 
 /// Whether a stored record is live.
@@ -283,7 +439,9 @@ pub fn expiry(entity: &EntityDesc, now: Timestamp) -> Option<(usize, Value)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entity::{FieldDesc, IndexDesc, Kind, OnDelete, Relation, Scope, ScopeFrom, Tenant, Ttl, UniqueDesc};
+    use crate::entity::{
+        FieldDesc, IndexDesc, Kind, OnDelete, Relation, Scope, ScopeFrom, Tenant, Ttl, UniqueDesc,
+    };
     use crate::filter::CtxPath;
 
     static FIELDS: [FieldDesc; 6] = [
@@ -295,16 +453,43 @@ mod tests {
         FieldDesc::new("gone", "gone", "gone", Kind::Date, true),
     ];
     const PLAIN: EntityDesc = EntityDesc {
-        uniques: &[UniqueDesc { fields: &[3], global: false }, UniqueDesc { fields: &[4], global: true }],
-        indexes: &[IndexDesc { fields: &[SortDesc { field: 4, desc: true }] }],
-        sort: &[SortDesc { field: 4, desc: true }],
+        uniques: &[
+            UniqueDesc {
+                fields: &[3],
+                global: false,
+            },
+            UniqueDesc {
+                fields: &[4],
+                global: true,
+            },
+        ],
+        indexes: &[IndexDesc {
+            fields: &[SortDesc {
+                field: 4,
+                desc: true,
+            }],
+        }],
+        sort: &[SortDesc {
+            field: 4,
+            desc: true,
+        }],
         ..EntityDesc::new("Note", "notes", "notes", &FIELDS)
     };
 
     const OWNED: &[Scope] = &[Scope::new(2, ScopeFrom::Ctx(CtxPath::ActorId))];
 
     fn shape(entity: &EntityDesc) -> Vec<(bool, Vec<usize>, bool, Option<usize>)> {
-        indexes(entity).iter().map(|i| (i.unique, i.keys.iter().map(|k| k.field).collect(), i.live, i.null)).collect()
+        indexes(entity)
+            .iter()
+            .map(|i| {
+                (
+                    i.unique,
+                    i.keys.iter().map(|k| k.field).collect(),
+                    i.live,
+                    i.null,
+                )
+            })
+            .collect()
     }
 
     /// Other directions of the same fields need another index with another name. Reversing all
@@ -316,32 +501,72 @@ mod tests {
         }
         const NOTE: EntityDesc = EntityDesc {
             indexes: &[
-                IndexDesc { fields: &[key(4, true), key(3, true)] },
-                IndexDesc { fields: &[key(4, true), key(3, false)] },
-                IndexDesc { fields: &[key(4, false), key(3, true)] },
-                IndexDesc { fields: &[key(4, false), key(3, false)] },
-                IndexDesc { fields: &[key(2, false)] },
-                IndexDesc { fields: &[key(2, true)] },
+                IndexDesc {
+                    fields: &[key(4, true), key(3, true)],
+                },
+                IndexDesc {
+                    fields: &[key(4, true), key(3, false)],
+                },
+                IndexDesc {
+                    fields: &[key(4, false), key(3, true)],
+                },
+                IndexDesc {
+                    fields: &[key(4, false), key(3, false)],
+                },
+                IndexDesc {
+                    fields: &[key(2, false)],
+                },
+                IndexDesc {
+                    fields: &[key(2, true)],
+                },
             ],
             ..EntityDesc::new("Note", "notes", "notes", &FIELDS)
         };
-        let names: Vec<String> = indexes(&NOTE).iter().map(|index| index.name(&NOTE)).collect();
-        assert_eq!(names, ["ix_notes_at_slug", "ix_notes_at_desc_slug", "ix_notes_owner"]);
+        let names: Vec<String> = indexes(&NOTE)
+            .iter()
+            .map(|index| index.name(&NOTE))
+            .collect();
+        assert_eq!(
+            names,
+            [
+                "ix_notes_at_slug",
+                "ix_notes_at_desc_slug",
+                "ix_notes_owner"
+            ]
+        );
         // The same fields, but the first index is the descending one.
         const TURNED: EntityDesc = EntityDesc {
-            indexes: &[IndexDesc { fields: &[key(4, true), key(3, false)] }, IndexDesc { fields: &[key(4, false), key(3, false)] }],
+            indexes: &[
+                IndexDesc {
+                    fields: &[key(4, true), key(3, false)],
+                },
+                IndexDesc {
+                    fields: &[key(4, false), key(3, false)],
+                },
+            ],
             ..NOTE
         };
-        let names: Vec<String> = indexes(&TURNED).iter().map(|index| index.name(&TURNED)).collect();
+        let names: Vec<String> = indexes(&TURNED)
+            .iter()
+            .map(|index| index.name(&TURNED))
+            .collect();
         assert_eq!(names, ["ix_notes_at_slug", "ix_notes_at_asc_slug_asc"]);
         // One index of live records for the lists, and one of all records for the sweeper.
         const FADING: EntityDesc = EntityDesc {
-            indexes: &[IndexDesc { fields: &[key(4, false)] }],
+            indexes: &[IndexDesc {
+                fields: &[key(4, false)],
+            }],
             soft_delete: Some(SoftDelete::At(5)),
-            ttl: Some(Ttl { field: 4, after: None }),
+            ttl: Some(Ttl {
+                field: 4,
+                after: None,
+            }),
             ..NOTE
         };
-        let names: Vec<String> = indexes(&FADING).iter().map(|index| index.name(&FADING)).collect();
+        let names: Vec<String> = indexes(&FADING)
+            .iter()
+            .map(|index| index.name(&FADING))
+            .collect();
         assert_eq!(names, ["ix_notes_at", "ix_notes_id", "ix_notes_at_asc"]);
     }
 
@@ -356,13 +581,24 @@ mod tests {
 
     #[test]
     fn a_plain_entity_has_what_it_declares() {
-        assert_eq!(shape(&PLAIN), [(true, vec![3], false, None), (true, vec![4], false, None), (false, vec![4, 0], false, None)]);
+        assert_eq!(
+            shape(&PLAIN),
+            [
+                (true, vec![3], false, None),
+                (true, vec![4], false, None),
+                (false, vec![4, 0], false, None)
+            ]
+        );
     }
 
     #[test]
     fn indexes_begin_with_what_every_list_pins_and_hold_live_records() {
         let guarded = EntityDesc {
-            tenant: Some(Tenant { field: 1, optional: true, anonymous_read: false }),
+            tenant: Some(Tenant {
+                field: 1,
+                optional: true,
+                anonymous_read: false,
+            }),
             scope: OWNED,
             soft_delete: Some(SoftDelete::At(5)),
             ..PLAIN
@@ -377,15 +613,34 @@ mod tests {
         ];
         assert_eq!(shape(&guarded), expected);
         // Nor does the direction matter.
-        let up = EntityDesc { sort: &[SortDesc { field: 4, desc: false }], ..guarded };
+        let up = EntityDesc {
+            sort: &[SortDesc {
+                field: 4,
+                desc: false,
+            }],
+            ..guarded
+        };
         assert_eq!(shape(&up), expected);
     }
 
     #[test]
     fn the_list_of_a_soft_delete_entity_does_not_walk_over_deleted_records() {
-        let marked =
-            EntityDesc { soft_delete: Some(SoftDelete::At(5)), sort: &[SortDesc { field: 0, desc: false }], uniques: &[], ..PLAIN };
-        assert_eq!(shape(&marked), [(false, vec![4, 0], true, None), (false, vec![0], true, None)]);
+        let marked = EntityDesc {
+            soft_delete: Some(SoftDelete::At(5)),
+            sort: &[SortDesc {
+                field: 0,
+                desc: false,
+            }],
+            uniques: &[],
+            ..PLAIN
+        };
+        assert_eq!(
+            shape(&marked),
+            [
+                (false, vec![4, 0], true, None),
+                (false, vec![0], true, None)
+            ]
+        );
     }
 
     #[test]
@@ -393,27 +648,72 @@ mod tests {
         static OTHER: EntityDesc = EntityDesc::new("Other", "others", "others", &FIELDS);
         const KEY: Relation = Relation::belongs_to("owner", "owner", || &OTHER, 2);
         let index = |keys: &[usize]| (false, keys.to_vec(), false, None);
-        let bare = EntityDesc { indexes: &[], uniques: &[], relations: &[KEY], ..PLAIN };
+        let bare = EntityDesc {
+            indexes: &[],
+            uniques: &[],
+            relations: &[KEY],
+            ..PLAIN
+        };
         assert_eq!(shape(&bare), [index(&[2, 4, 0])]);
         // One that is declared does as well, in either direction; so does a unique.
-        let declared = [SortDesc { field: 2, desc: true }, SortDesc { field: 4, desc: false }];
-        let declared = EntityDesc { indexes: Box::leak(Box::new([IndexDesc { fields: Box::leak(Box::new(declared)) }])), ..bare };
+        let declared = [
+            SortDesc {
+                field: 2,
+                desc: true,
+            },
+            SortDesc {
+                field: 4,
+                desc: false,
+            },
+        ];
+        let declared = EntityDesc {
+            indexes: Box::leak(Box::new([IndexDesc {
+                fields: Box::leak(Box::new(declared)),
+            }])),
+            ..bare
+        };
         assert_eq!(shape(&declared), [index(&[2, 4, 0])]);
-        let alone = EntityDesc { uniques: &[UniqueDesc { fields: &[2], global: false }], ..bare };
+        let alone = EntityDesc {
+            uniques: &[UniqueDesc {
+                fields: &[2],
+                global: false,
+            }],
+            ..bare
+        };
         assert_eq!(shape(&alone), [(true, vec![2], false, None)]);
         // A list of a tenant pins the tenant; what follows from a deletion pins the key alone.
         const HELD: Relation = KEY.on_delete(OnDelete::Cascade);
-        let tenant = Some(Tenant { field: 1, optional: true, anonymous_read: false });
-        let held = EntityDesc { tenant, relations: &[HELD], ..bare };
-        assert_eq!(shape(&held), [index(&[1, 4, 0]), index(&[1, 2, 4, 0]), index(&[2, 0])]);
+        let tenant = Some(Tenant {
+            field: 1,
+            optional: true,
+            anonymous_read: false,
+        });
+        let held = EntityDesc {
+            tenant,
+            relations: &[HELD],
+            ..bare
+        };
+        assert_eq!(
+            shape(&held),
+            [index(&[1, 4, 0]), index(&[1, 2, 4, 0]), index(&[2, 0])]
+        );
     }
 
     #[test]
     fn conditions_are_recognised() {
-        let fading = EntityDesc { ttl: Some(Ttl { field: 5, after: None }), ..PLAIN };
+        let fading = EntityDesc {
+            ttl: Some(Ttl {
+                field: 5,
+                after: None,
+            }),
+            ..PLAIN
+        };
         let condition = unexpired(&fading, 7).unwrap_or(Filter::TRUE);
         assert!(is_unexpired(&fading, &condition) && !is_unexpired(&PLAIN, &condition));
         assert!(!is_unexpired(&fading, &Filter::eq_arg(5, 7)));
-        assert_eq!(shape(&fading).last(), Some(&(false, vec![5, 0], false, None)));
+        assert_eq!(
+            shape(&fading).last(),
+            Some(&(false, vec![5, 0], false, None))
+        );
     }
 }

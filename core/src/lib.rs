@@ -1,8 +1,11 @@
-//! The part of Linchpin that is data and pure functions: values, declarations of entities and operations, filters and their
-//! evaluator, validation, route policies, and the [`Store`](store::Store) trait.
+//! The part of Linchpin that is data and pure functions: values, declarations of entities and
+//! operations, filters and their evaluator, validation, route policies, and the
+//! [`Store`](store::Store) trait.
 //!
-//! It names no database and no async runtime, and no HTTP server but for the feature `axum`, which turns an error
-//! into a response. So it builds for `wasm32-unknown-unknown` too, where JavaScript provides randomness and the clock. Apps name the crate `linchpin`, which re-exports what they need from here.
+//! It names no database and no async runtime, and no HTTP server but for the feature `axum`, which
+//! turns an error into a response. So it builds for `wasm32-unknown-unknown` too, where JavaScript
+//! provides randomness and the clock. Apps name the crate `linchpin`, which re-exports what they
+//! need from here.
 
 mod actor;
 mod attachment;
@@ -40,7 +43,9 @@ pub mod __private;
 pub use actor::{Actor, ActorKind, Attached};
 pub use attachment::Attachment;
 pub use context::{ContextDesc, ContextValue};
-pub use entity::{Embedded, Entity, Field, FieldEnum, Json, Page, PageArgs, Param, TypeAt, Uuid, ValueAt};
+pub use entity::{
+    Embedded, Entity, Field, FieldEnum, Json, Page, PageArgs, Param, TypeAt, Uuid, ValueAt,
+};
 #[doc(hidden)]
 pub use error::causes;
 pub use error::{Code, Error, Problem, Result};

@@ -36,6 +36,15 @@ pub struct EntityEntry {
 impl EntityEntry {
     /// Its operations as they are mounted: those that stand for several give way to them.
     pub fn mounted(&self) -> impl Iterator<Item = &'static OpSpec> {
-        self.operations.iter().flat_map(|spec| if spec.parts.is_empty() { std::slice::from_ref(spec) } else { spec.parts }).copied()
+        self.operations
+            .iter()
+            .flat_map(|spec| {
+                if spec.parts.is_empty() {
+                    std::slice::from_ref(spec)
+                } else {
+                    spec.parts
+                }
+            })
+            .copied()
     }
 }

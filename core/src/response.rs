@@ -13,7 +13,8 @@ use crate::{Code, Error, Problem};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const BEARER: HeaderValue = HeaderValue::from_static("Bearer");
-/// Room for the headers of nearly every answer, allocated once; more would double what is allocated.
+/// Room for the headers of nearly every answer, allocated once; more would double what is
+/// allocated.
 const HEADERS: usize = 6;
 
 /// An answer of JSON bytes.
@@ -58,7 +59,11 @@ pub fn error_body(error: &Error, request_id: &str) -> Vec<u8> {
         let mut details: Vec<_> = error.details().iter().collect();
         details.sort();
         for (i, problem) in details.into_iter().enumerate() {
-            out.extend_from_slice(if i == 0 { b",\"details\":[{\"path\":" } else { b",{\"path\":" });
+            out.extend_from_slice(if i == 0 {
+                b",\"details\":[{\"path\":"
+            } else {
+                b",{\"path\":"
+            });
             write_str(&problem.path, &mut out);
             out.extend_from_slice(b",\"code\":");
             write_str(problem.code, &mut out);
@@ -72,12 +77,14 @@ pub fn error_body(error: &Error, request_id: &str) -> Vec<u8> {
     out
 }
 
-/// An error that a handler of the user returned. It knows no request id; the layer around it does, and writes the body.
+/// An error that a handler of the user returned. It knows no request id; the layer around it does,
+/// and writes the body.
 #[derive(Clone)]
 pub struct Raised(pub Arc<Error>);
 
 impl IntoResponse for Error {
-    /// The contract's error body. Inside an application the request id is filled in, and the cause logged under it.
+    /// The contract's error body. Inside an application the request id is filled in, and the cause
+    /// logged under it.
     fn into_response(self) -> Response<Body> {
         let mut response = error(&self, "");
         response.extensions_mut().insert(Raised(Arc::new(self)));
@@ -86,7 +93,8 @@ impl IntoResponse for Error {
 }
 
 impl From<MultipartError> for Error {
-    /// A malformed body is `validation_failed`, one that is too large `body_too_large`, so that `?` answers as extractors do.
+    /// A malformed body is `validation_failed`, one that is too large `body_too_large`, so that `?`
+    /// answers as extractors do.
     fn from(error: MultipartError) -> Self {
         match error.status() {
             StatusCode::PAYLOAD_TOO_LARGE => Self::too_large(None),

@@ -10,13 +10,29 @@ pub struct RouteSpec {
 }
 
 impl RouteSpec {
-    /// Where the five routes of an entity are, unless it says otherwise: create, list, get, update, delete.
+    /// Where the five routes of an entity are, unless it says otherwise: create, list, get, update,
+    /// delete.
     pub const CRUD: [Self; 5] = [
-        Self { method: Method::Post, segments: &[] },
-        Self { method: Method::Get, segments: &[] },
-        Self { method: Method::Get, segments: &[Seg::Param("id")] },
-        Self { method: Method::Patch, segments: &[Seg::Param("id")] },
-        Self { method: Method::Delete, segments: &[Seg::Param("id")] },
+        Self {
+            method: Method::Post,
+            segments: &[],
+        },
+        Self {
+            method: Method::Get,
+            segments: &[],
+        },
+        Self {
+            method: Method::Get,
+            segments: &[Seg::Param("id")],
+        },
+        Self {
+            method: Method::Patch,
+            segments: &[Seg::Param("id")],
+        },
+        Self {
+            method: Method::Delete,
+            segments: &[Seg::Param("id")],
+        },
     ];
 }
 

@@ -50,19 +50,28 @@ pub struct Gap {
 /// The start-up error, for all entities at once.
 fn text(gaps: &[EntityGap]) -> String {
     let mut out = String::new();
-    let (count, verb) = if gaps.len() == 1 { ("1 entity".to_owned(), "its") } else { (format!("{} entities", gaps.len()), "their") };
+    let (count, verb) = if gaps.len() == 1 {
+        ("1 entity".to_owned(), "its")
+    } else {
+        (format!("{} entities", gaps.len()), "their")
+    };
     // Writing to a String cannot fail.
     let _ = writeln!(out, "{count} cannot run on {verb} configured store");
     for gap in gaps {
         let _ = write!(out, "\nentity `{}` on store `{}`:\n", gap.entity, gap.store);
         if !gap.named.is_empty() && !gap.named.contains(&gap.store.as_str()) {
-            let _ = writeln!(out, "  the entity runs only on the stores it names: {}", gap.named.join(", "));
+            let _ = writeln!(
+                out,
+                "  the entity runs only on the stores it names: {}",
+                gap.named.join(", ")
+            );
         }
         let mut last = "";
         for missing in &gap.missing {
             if missing.capability != last {
                 let _ = match missing.capability {
-                    // A custom operation runs on the stores that it has a function for, and no store makes up for one.
+                    // A custom operation runs on the stores that it has a function for, and no
+                    // store makes up for one.
                     FACTORY => writeln!(out, "  no function for {} (`{FACTORY}`)", gap.store),
                     capability => writeln!(out, "  missing `{capability}`"),
                 };
@@ -72,12 +81,26 @@ fn text(gaps: &[EntityGap]) -> String {
             let _ = writeln!(out, "    reason: {}", missing.reason);
         }
         let (fits, store) = (one_of(&gap.fits), &gap.store);
-        let factory = gap.missing.iter().any(|missing| missing.capability == FACTORY);
+        let factory = gap
+            .missing
+            .iter()
+            .any(|missing| missing.capability == FACTORY);
         // A factory helps where nothing else is missing.
-        let brought = factory && gap.missing.iter().all(|missing| missing.capability == FACTORY) && BUILT_IN.contains(&store.as_str());
+        let brought = factory
+            && gap
+                .missing
+                .iter()
+                .all(|missing| missing.capability == FACTORY)
+            && BUILT_IN.contains(&store.as_str());
         let _ = match (brought, fits.is_empty()) {
-            (true, true) => writeln!(out, "  help: write one, and name it: `handler({store} = ..)`"),
-            (true, false) => writeln!(out, "  help: write one, and name it: `handler({store} = ..)`; or use {fits}"),
+            (true, true) => writeln!(
+                out,
+                "  help: write one, and name it: `handler({store} = ..)`"
+            ),
+            (true, false) => writeln!(
+                out,
+                "  help: write one, and name it: `handler({store} = ..)`; or use {fits}"
+            ),
             (false, false) => writeln!(out, "  help: use {fits}"),
             (false, true) => Ok(()),
         };
@@ -88,7 +111,13 @@ fn text(gaps: &[EntityGap]) -> String {
 /// `a, b or c`.
 #[doc(hidden)]
 pub fn one_of<S: AsRef<str>>(names: &[S]) -> String {
-    let (last, rest) = names.split_last().map_or(("", &[][..]), |(last, rest)| (last.as_ref(), rest));
+    let (last, rest) = names
+        .split_last()
+        .map_or(("", &[][..]), |(last, rest)| (last.as_ref(), rest));
     let rest: Vec<&str> = rest.iter().map(AsRef::as_ref).collect();
-    if rest.is_empty() { last.to_owned() } else { format!("{} or {last}", rest.join(", ")) }
+    if rest.is_empty() {
+        last.to_owned()
+    } else {
+        format!("{} or {last}", rest.join(", "))
+    }
 }

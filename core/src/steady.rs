@@ -4,7 +4,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicI64};
 
-/// The clocks of the standard library, or those of JavaScript on `wasm32-unknown-unknown`, where the former panic.
+/// The clocks of the standard library, or those of JavaScript on `wasm32-unknown-unknown`, where
+/// the former panic.
 #[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
 pub(crate) use std::time;
 #[cfg(all(target_family = "wasm", target_os = "unknown"))]
@@ -12,13 +13,16 @@ pub(crate) use web_time as time;
 
 use time::Instant;
 
-/// Milliseconds by which a clock may be behind without being thought of as set back: threads look at it one after the other.
+/// Milliseconds by which a clock may be behind without being thought of as set back: threads look
+/// at it one after the other.
 const NEAR: i64 = 16;
 
-/// Makes a clock that may be set back one that is not. While it goes forward it is passed on, at the cost of one comparison.
+/// Makes a clock that may be set back one that is not. While it goes forward it is passed on, at
+/// the cost of one comparison.
 ///
-/// After it was set back, time goes on from the latest instant that was given, at half its pace, until the clock has come up with it. So
-/// both agree again after twice the time by which it was set back. Nothing here waits for another thread.
+/// After it was set back, time goes on from the latest instant that was given, at half its pace,
+/// until the clock has come up with it. So both agree again after twice the time by which it was
+/// set back. Nothing here waits for another thread.
 #[derive(Debug)]
 pub struct Steady {
     /// The latest instant that was given, in milliseconds.
@@ -34,10 +38,16 @@ pub struct Steady {
 impl Steady {
     #[doc(hidden)]
     pub const fn new() -> Self {
-        Self { latest: AtomicI64::new(i64::MIN), ahead: AtomicBool::new(false), counted: AtomicI64::new(0), base: OnceLock::new() }
+        Self {
+            latest: AtomicI64::new(i64::MIN),
+            ahead: AtomicBool::new(false),
+            counted: AtomicI64::new(0),
+            base: OnceLock::new(),
+        }
     }
 
-    /// The present, of a clock that shows `shown`. If that is before an instant that was given, time goes on from there.
+    /// The present, of a clock that shows `shown`. If that is before an instant that was given,
+    /// time goes on from there.
     #[doc(hidden)]
     pub fn at(&self, shown: i64, instant: impl FnOnce() -> Instant) -> i64 {
         let latest = self.latest.load(Relaxed);
@@ -64,7 +74,12 @@ impl Steady {
         let counted = self.counted.load(Relaxed);
         let half = now.saturating_sub(counted) / 2;
         // One of those who look at the same time counts.
-        if half > 0 && self.counted.compare_exchange(counted, counted + 2 * half, Relaxed, Relaxed).is_ok() {
+        if half > 0
+            && self
+                .counted
+                .compare_exchange(counted, counted + 2 * half, Relaxed, Relaxed)
+                .is_ok()
+        {
             return self.latest.fetch_add(half, Relaxed) + half;
         }
         self.latest.load(Relaxed)
@@ -80,20 +95,36 @@ mod tests {
     #[test]
     fn time_goes_on_after_the_clock_was_set_back() {
         let (steady, begun) = (Steady::new(), Instant::now());
-        let at = |shown: i64, passed: u64| steady.at(shown, || begun + Duration::from_millis(passed));
-        assert_eq!((at(1_000_000, 0), at(1_000_000, 0), at(1_000_005, 5)), (1_000_000, 1_000_000, 1_000_005));
+        let at =
+            |shown: i64, passed: u64| steady.at(shown, || begun + Duration::from_millis(passed));
+        assert_eq!(
+            (at(1_000_000, 0), at(1_000_000, 0), at(1_000_005, 5)),
+            (1_000_000, 1_000_000, 1_000_005)
+        );
         // Ten minutes back: the first look finds it, and from there time passes at half its pace.
-        assert_eq!((at(400_005, 5), at(400_011, 11), at(401_005, 1005)), (1_000_005, 1_000_008, 1_000_505));
+        assert_eq!(
+            (at(400_005, 5), at(400_011, 11), at(401_005, 1005)),
+            (1_000_005, 1_000_008, 1_000_505)
+        );
         // Further back, and forward again but not past what was given.
         assert_eq!((at(0, 2005), at(900_000, 3005)), (1_001_005, 1_001_505));
-        // A clock that has passed it is followed, also after a pause that the other one does not count.
-        assert_eq!((at(2_000_000, 3005), at(1_999_000, 3105), at(1_999_100, 3205)), (2_000_000, 2_000_000, 2_000_050));
+        // A clock that has passed it is followed, also after a pause that the other one does not
+        // count.
+        assert_eq!(
+            (
+                at(2_000_000, 3005),
+                at(1_999_000, 3105),
+                at(1_999_100, 3205)
+            ),
+            (2_000_000, 2_000_000, 2_000_050)
+        );
     }
 
     #[test]
     fn a_clock_that_was_set_back_is_come_up_with() {
         let (steady, begun) = (Steady::new(), Instant::now());
-        let at = |shown: i64, passed: u64| steady.at(shown, || begun + Duration::from_millis(passed));
+        let at =
+            |shown: i64, passed: u64| steady.at(shown, || begun + Duration::from_millis(passed));
         const HOUR: i64 = 3_600_000;
         assert_eq!(at(100 * HOUR, 0), 100 * HOUR);
         // Set back by an hour at 0; looked at every ten seconds.
@@ -101,7 +132,10 @@ mod tests {
         let shown = |passed: u64| 99 * HOUR + passed.cast_signed();
         for passed in (0..3 * 3_600_000).step_by(10_000) {
             let now = at(shown(passed), passed);
-            assert!(now >= before && now - before <= 10_000, "{before}, then {now}");
+            assert!(
+                now >= before && now - before <= 10_000,
+                "{before}, then {now}"
+            );
             before = now;
             if passed > 2 * 3_600_000 {
                 assert_eq!(now, shown(passed), "it agrees after two hours");

@@ -10,7 +10,10 @@ pub fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) ->
 #[doc(hidden)]
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let limit = (name.chars().count() / 3).max(2);
-    let near = known.into_iter().map(|k| (strsim::osa_distance(name, k), k)).filter(|(d, _)| *d <= limit);
+    let near = known
+        .into_iter()
+        .map(|k| (strsim::osa_distance(name, k), k))
+        .filter(|(d, _)| *d <= limit);
     near.min_by_key(|(d, _)| *d).map(|(_, known)| known)
 }
 
@@ -20,8 +23,14 @@ mod tests {
 
     #[test]
     fn near_names_are_suggested_and_far_ones_are_not() {
-        assert_eq!(did_you_mean("LINCHPIN_PROT", ["LINCHPIN_HOST", "LINCHPIN_PORT"]), "; did you mean `LINCHPIN_PORT`?");
-        assert_eq!(did_you_mean("rotes", ["serve", "routes"]), "; did you mean `routes`?");
+        assert_eq!(
+            did_you_mean("LINCHPIN_PROT", ["LINCHPIN_HOST", "LINCHPIN_PORT"]),
+            "; did you mean `LINCHPIN_PORT`?"
+        );
+        assert_eq!(
+            did_you_mean("rotes", ["serve", "routes"]),
+            "; did you mean `routes`?"
+        );
         assert_eq!(did_you_mean("banana", ["serve", "routes"]), "");
     }
 }

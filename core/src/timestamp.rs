@@ -45,9 +45,10 @@ impl Timestamp {
         self.0
     }
 
-    /// The system clock's present, floored to the millisecond. It never goes back within the process: after the system clock was
-    /// set back, time goes on from the latest instant that was given, at half its pace until the clock has come up with it, so that what
-    /// has expired stays expired.
+    /// The system clock's present, floored to the millisecond. It never goes back within the
+    /// process: after the system clock was set back, time goes on from the latest instant that was
+    /// given, at half its pace until the clock has come up with it, so that what has expired stays
+    /// expired.
     ///
     /// On `wasm32-unknown-unknown` it reads the clocks of JavaScript (`Date` and `Performance`).
     ///
@@ -69,7 +70,9 @@ impl Timestamp {
         let bytes = text.as_bytes();
         let digits = |range: std::ops::Range<usize>| -> Option<i64> {
             let part = bytes.get(range)?;
-            part.iter().all(u8::is_ascii_digit).then(|| part.iter().fold(0, |n, b| n * 10 + i64::from(b - b'0')))
+            part.iter()
+                .all(u8::is_ascii_digit)
+                .then(|| part.iter().fold(0, |n, b| n * 10 + i64::from(b - b'0')))
         };
         let is = |at: usize, any: &[u8]| bytes.get(at).is_some_and(|b| any.contains(b));
         let parsed = (|| {
@@ -81,7 +84,12 @@ impl Timestamp {
             if year < 1 || hour > 23 || minute > 59 || second > 59 {
                 return None;
             }
-            let date = jiff::civil::Date::new(i16::try_from(year).ok()?, i8::try_from(month).ok()?, i8::try_from(day).ok()?).ok()?;
+            let date = jiff::civil::Date::new(
+                i16::try_from(year).ok()?,
+                i8::try_from(month).ok()?,
+                i8::try_from(day).ok()?,
+            )
+            .ok()?;
             let mut at = 19;
             let mut millis = 0;
             if is(at, b".") {
@@ -94,7 +102,11 @@ impl Timestamp {
                     return None;
                 }
                 for place in 0..3 {
-                    let digit = if start + place < at { i64::from(bytes[start + place] - b'0') } else { 0 };
+                    let digit = if start + place < at {
+                        i64::from(bytes[start + place] - b'0')
+                    } else {
+                        0
+                    };
                     millis = millis * 10 + digit;
                 }
             }
@@ -119,14 +131,23 @@ impl Timestamp {
             if at != bytes.len() {
                 return None;
             }
-            let days = days_from_civil(i64::from(date.year()), i64::from(date.month()), i64::from(date.day()));
-            let total = ((days * 24 + hour) * 60 + minute - offset_minutes) * 60_000 + second * 1000 + millis;
-            (Self::MIN.0..=Self::MAX.0).contains(&total).then_some(Self(total))
+            let days = days_from_civil(
+                i64::from(date.year()),
+                i64::from(date.month()),
+                i64::from(date.day()),
+            );
+            let total = ((days * 24 + hour) * 60 + minute - offset_minutes) * 60_000
+                + second * 1000
+                + millis;
+            (Self::MIN.0..=Self::MAX.0)
+                .contains(&total)
+                .then_some(Self(total))
         })();
         parsed.ok_or(ParseTimestampError)
     }
 
-    /// The first instant of the period that holds this one, in UTC. The first day of year 1 is a Monday, so none is out of range.
+    /// The first instant of the period that holds this one, in UTC. The first day of year 1 is a
+    /// Monday, so none is out of range.
     #[must_use]
     #[doc(hidden)]
     pub fn truncated(self, to: Truncate) -> Self {
@@ -166,7 +187,8 @@ impl Timestamp {
     }
 }
 
-// Days since the epoch of a proleptic Gregorian date: the usual era arithmetic, exact for all years used here.
+// Days since the epoch of a proleptic Gregorian date: the usual era arithmetic, exact for all years
+// used here.
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let y = if month <= 2 { year - 1 } else { year };
     let era = y.div_euclid(400);
@@ -179,11 +201,16 @@ fn civil_from_days(days: i64) -> (i64, i64, i64) {
     let z = days + 719_468;
     let era = z.div_euclid(146_097);
     let day_of_era = z.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let month = if shifted < 10 {
+        shifted + 3
+    } else {
+        shifted - 9
+    };
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
@@ -243,7 +270,10 @@ mod tests {
             "2026-04-05T23:59:59.999Z",
             "9999-12-31T23:59:59.999Z",
         ] {
-            assert_eq!(Timestamp::parse(text).map(|t| t.to_string()).as_deref(), Ok(text));
+            assert_eq!(
+                Timestamp::parse(text).map(|t| t.to_string()).as_deref(),
+                Ok(text)
+            );
         }
         for millis in (Timestamp::MIN.millis()..Timestamp::MAX.millis()).step_by(86_399_999_937) {
             let t = Timestamp::from_millis(millis);
@@ -277,24 +307,84 @@ mod tests {
     fn periods_are_those_of_the_calendar() {
         let check = |text: &str, expected: [&str; 5]| {
             let at = Timestamp::parse(text).unwrap_or_default();
-            let periods = [Truncate::Year, Truncate::Month, Truncate::Week, Truncate::Day, Truncate::Hour];
+            let periods = [
+                Truncate::Year,
+                Truncate::Month,
+                Truncate::Week,
+                Truncate::Day,
+                Truncate::Hour,
+            ];
             let found = periods.map(|to| at.truncated(to).to_string());
-            assert_eq!(found, expected.map(|text| format!("{text}:00:00.000Z")), "{text}");
+            assert_eq!(
+                found,
+                expected.map(|text| format!("{text}:00:00.000Z")),
+                "{text}"
+            );
         };
-        check("2026-04-05T13:14:15.016Z", ["2026-01-01T00", "2026-04-01T00", "2026-03-30T00", "2026-04-05T00", "2026-04-05T13"]);
+        check(
+            "2026-04-05T13:14:15.016Z",
+            [
+                "2026-01-01T00",
+                "2026-04-01T00",
+                "2026-03-30T00",
+                "2026-04-05T00",
+                "2026-04-05T13",
+            ],
+        );
         check("0001-01-01T00:00:00Z", ["0001-01-01T00"; 5]);
-        check("1969-12-31T23:59:59.999Z", ["1969-01-01T00", "1969-12-01T00", "1969-12-29T00", "1969-12-31T00", "1969-12-31T23"]);
-        check("1970-01-05T00:00:00Z", ["1970-01-01T00", "1970-01-01T00", "1970-01-05T00", "1970-01-05T00", "1970-01-05T00"]);
-        check("9999-12-31T23:59:59.999Z", ["9999-01-01T00", "9999-12-01T00", "9999-12-27T00", "9999-12-31T00", "9999-12-31T23"]);
+        check(
+            "1969-12-31T23:59:59.999Z",
+            [
+                "1969-01-01T00",
+                "1969-12-01T00",
+                "1969-12-29T00",
+                "1969-12-31T00",
+                "1969-12-31T23",
+            ],
+        );
+        check(
+            "1970-01-05T00:00:00Z",
+            [
+                "1970-01-01T00",
+                "1970-01-01T00",
+                "1970-01-05T00",
+                "1970-01-05T00",
+                "1970-01-05T00",
+            ],
+        );
+        check(
+            "9999-12-31T23:59:59.999Z",
+            [
+                "9999-01-01T00",
+                "9999-12-01T00",
+                "9999-12-27T00",
+                "9999-12-31T00",
+                "9999-12-31T23",
+            ],
+        );
         // Against another calendar.
         for millis in (Timestamp::MIN.millis()..Timestamp::MAX.millis()).step_by(86_399_999_937) {
             let at = Timestamp::from_millis(millis);
             let text = at.to_string();
             let date: jiff::civil::Date = text[..10].parse().unwrap_or_default();
-            let monday = text[..10].parse::<jiff::civil::Date>().unwrap_or_default().weekday().to_monday_zero_offset();
-            let monday = date.checked_sub(jiff::Span::new().days(monday)).unwrap_or_default();
-            assert_eq!(at.truncated(Truncate::Week).to_string()[..10], monday.to_string(), "{text}");
-            assert_eq!(at.truncated(Truncate::Month).to_string()[..10], format!("{}-01", &text[..7]), "{text}");
+            let monday = text[..10]
+                .parse::<jiff::civil::Date>()
+                .unwrap_or_default()
+                .weekday()
+                .to_monday_zero_offset();
+            let monday = date
+                .checked_sub(jiff::Span::new().days(monday))
+                .unwrap_or_default();
+            assert_eq!(
+                at.truncated(Truncate::Week).to_string()[..10],
+                monday.to_string(),
+                "{text}"
+            );
+            assert_eq!(
+                at.truncated(Truncate::Month).to_string()[..10],
+                format!("{}-01", &text[..7]),
+                "{text}"
+            );
         }
     }
 

@@ -71,7 +71,11 @@ impl Value {
 
     /// The whole number, if it is one.
     pub fn as_int(&self) -> Option<i64> {
-        if let Self::Int(number) = self { Some(*number) } else { None }
+        if let Self::Int(number) = self {
+            Some(*number)
+        } else {
+            None
+        }
     }
 
     /// The text of a [`Value::Text`].
@@ -117,6 +121,8 @@ pub struct DecodeError {
 impl DecodeError {
     /// Creates the error with the expected type.
     pub fn expected(what: impl Into<Cow<'static, str>>) -> Self {
-        Self { expected: what.into() }
+        Self {
+            expected: what.into(),
+        }
     }
 }

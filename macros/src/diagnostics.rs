@@ -1,11 +1,13 @@
 //! Errors of a declaration: collected from all phases, reported together.
 //!
-//! A message says what is wrong; its help says what to write instead. Both stand at the smallest token that must change.
+//! A message says what is wrong; its help says what to write instead. Both stand at the smallest
+//! token that must change.
 
 use proc_macro2::{Span, TokenStream};
 use quote::ToTokens;
 
-/// A sink for errors, passed through all phases as `&mut Diagnostics` and consumed at the end by [`Diagnostics::finish`].
+/// A sink for errors, passed through all phases as `&mut Diagnostics` and consumed at the end by
+/// [`Diagnostics::finish`].
 #[must_use]
 #[derive(Debug)]
 pub(crate) struct Diagnostics {
@@ -27,8 +29,13 @@ impl Problem {
         self.help = Some(help.into());
     }
 
-    /// Suggests the candidate that is nearest to `wrong`, or lists all of them when none is near and they are few.
-    pub(crate) fn suggest<'a>(&mut self, wrong: &str, candidates: impl IntoIterator<Item = &'a str>) {
+    /// Suggests the candidate that is nearest to `wrong`, or lists all of them when none is near
+    /// and they are few.
+    pub(crate) fn suggest<'a>(
+        &mut self,
+        wrong: &str,
+        candidates: impl IntoIterator<Item = &'a str>,
+    ) {
         let candidates: Vec<&str> = candidates.into_iter().collect();
         if let Some(nearest) = nearest(wrong, candidates.iter().copied()) {
             self.help(format!("`{nearest}`"));
@@ -48,7 +55,10 @@ impl Problem {
 impl Diagnostics {
     /// An empty sink.
     pub(crate) fn new() -> Self {
-        Self { problems: Vec::new(), consumed: false }
+        Self {
+            problems: Vec::new(),
+            consumed: false,
+        }
     }
 
     /// Reports a problem at the tokens that must change.
@@ -58,7 +68,10 @@ impl Diagnostics {
 
     /// Reports a problem at a span.
     pub(crate) fn error_at(&mut self, at: Span, message: impl Into<String>) -> &mut Problem {
-        self.push(proc_macro2::Ident::new("_x", at).into_token_stream(), message.into())
+        self.push(
+            proc_macro2::Ident::new("_x", at).into_token_stream(),
+            message.into(),
+        )
     }
 
     /// Takes over what syn could not read.
@@ -90,12 +103,18 @@ impl Diagnostics {
         // One mistake, one error: the same sentence at the same token is said once.
         self.problems
             .iter()
-            .filter(|p| seen.insert((p.text(), format!("{:?}", p.at.clone().into_iter().next().map(|t| t.span())))))
+            .filter(|p| {
+                seen.insert((
+                    p.text(),
+                    format!("{:?}", p.at.clone().into_iter().next().map(|t| t.span())),
+                ))
+            })
             .map(|p| syn::Error::new_spanned(&p.at, p.text()).into_compile_error())
             .collect()
     }
 
-    /// Forgets all problems: somebody else reports them. An operation re-reads its entity, whose own macro has the say.
+    /// Forgets all problems: somebody else reports them. An operation re-reads its entity, whose
+    /// own macro has the say.
     pub(crate) fn ignore(mut self) {
         self.consumed = true;
     }
@@ -109,7 +128,11 @@ impl Diagnostics {
 
     fn push(&mut self, at: TokenStream, message: String) -> &mut Problem {
         // An empty stream has no span of its own; syn then points at the macro's call site.
-        self.problems.push(Problem { at, message, help: None });
+        self.problems.push(Problem {
+            at,
+            message,
+            help: None,
+        });
         let last = self.problems.len() - 1;
         &mut self.problems[last]
     }
@@ -117,18 +140,29 @@ impl Diagnostics {
 
 impl Drop for Diagnostics {
     fn drop(&mut self) {
-        // An error that nobody reports would let a wrong program compile: make that bug impossible to miss.
+        // An error that nobody reports would let a wrong program compile: make that bug impossible
+        // to miss.
         let read = self.consumed || std::thread::panicking();
-        assert!(read, "linchpin bug: diagnostics dropped unread: {:?}", self.problems);
+        assert!(
+            read,
+            "linchpin bug: diagnostics dropped unread: {:?}",
+            self.problems
+        );
     }
 }
 
-/// The candidate nearest to `wrong`, when it is near enough to be meant: by its letters, or as the only one that begins with that word
-/// (`owner` for `owner_id`).
-pub(crate) fn nearest<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+/// The candidate nearest to `wrong`, when it is near enough to be meant: by its letters, or as the
+/// only one that begins with that word (`owner` for `owner_id`).
+pub(crate) fn nearest<'a>(
+    wrong: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
     let wrong = wrong.to_lowercase();
     let limit = (wrong.chars().count() / 3).max(1);
-    let candidates: Vec<(String, &str)> = candidates.into_iter().map(|c| (c.to_lowercase(), c)).collect();
+    let candidates: Vec<(String, &str)> = candidates
+        .into_iter()
+        .map(|c| (c.to_lowercase(), c))
+        .collect();
     let by_letters = candidates
         .iter()
         .map(|(name, c)| (strsim::damerau_levenshtein(&wrong, name), *c))
@@ -136,7 +170,10 @@ pub(crate) fn nearest<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a 
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, c)| c);
     by_letters.or_else(|| {
-        let mut begin = candidates.iter().filter(|(name, _)| name.strip_prefix(&wrong).is_some_and(|rest| rest.starts_with('_')));
+        let mut begin = candidates.iter().filter(|(name, _)| {
+            name.strip_prefix(&wrong)
+                .is_some_and(|rest| rest.starts_with('_'))
+        });
         let (_, only) = begin.next()?;
         begin.next().is_none().then_some(*only)
     })
@@ -144,7 +181,11 @@ pub(crate) fn nearest<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a 
 
 /// `` `a`, `b`, `c` ``.
 pub(crate) fn list<T: std::fmt::Display>(names: impl IntoIterator<Item = T>) -> String {
-    names.into_iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", ")
+    names
+        .into_iter()
+        .map(|n| format!("`{n}`"))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 #[cfg(test)]
@@ -167,9 +208,16 @@ mod tests {
     #[test]
     fn messages_carry_prefix_and_help() {
         let mut d = Diagnostics::new();
-        d.error_at(Span::call_site(), "unknown field `titel` in index").suggest("titel", ["title", "slug"]);
+        d.error_at(Span::call_site(), "unknown field `titel` in index")
+            .suggest("titel", ["title", "slug"]);
         d.error_at(Span::call_site(), "another");
-        assert_eq!(d.into_texts(), ["linchpin: unknown field `titel` in index\nhelp: `title`", "linchpin: another"]);
+        assert_eq!(
+            d.into_texts(),
+            [
+                "linchpin: unknown field `titel` in index\nhelp: `title`",
+                "linchpin: another"
+            ]
+        );
     }
 
     #[test]

@@ -1,7 +1,9 @@
-//! What editors are told. rust-analyzer sets `cfg(rust_analyzer)`; for rustc the macro of the runtime that is called here is empty.
+//! What editors are told. rust-analyzer sets `cfg(rust_analyzer)`; for rustc the macro of the
+//! runtime that is called here is empty.
 //!
-//! Words of a declaration stand once more where an editor knows what they are: names of fields as members of the record, so that they
-//! lead to the field and are renamed with it, and options as names in a module of the runtime, so that the others are offered.
+//! Words of a declaration stand once more where an editor knows what they are: names of fields as
+//! members of the record, so that they lead to the field and are renamed with it, and options as
+//! names in a module of the runtime, so that the others are offered.
 
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote};
@@ -37,17 +39,32 @@ impl Hints {
         let mut ignored = Diagnostics::new();
         let options = options::parse(args.clone(), &mut ignored);
         ignored.ignore();
-        let kind = options.iter().find(|opt| opt.name() == "kind").and_then(|opt| match &opt.value {
-            OptValue::Expr(kind) => Some(kind),
-            _ => None,
-        });
-        let text = kind.and_then(options::as_text).map(|text| names::snake(&text.value()));
-        let word = kind.and_then(options::as_ident).map(|word| quote!(kinds { #word }));
-        let module = text.filter(|text| kinds::names().any(|kind| kind == text)).unwrap_or_else(|| "operation".to_owned());
-        // What is an option already asks for none; there are many operations, and each word is code.
-        let options = kinds::options().find(|(kind, _)| *kind == module).map(|(_, options)| options).unwrap_or_default();
+        let kind = options
+            .iter()
+            .find(|opt| opt.name() == "kind")
+            .and_then(|opt| match &opt.value {
+                OptValue::Expr(kind) => Some(kind),
+                _ => None,
+            });
+        let text = kind
+            .and_then(options::as_text)
+            .map(|text| names::snake(&text.value()));
+        let word = kind
+            .and_then(options::as_ident)
+            .map(|word| quote!(kinds { #word }));
+        let module = text
+            .filter(|text| kinds::names().any(|kind| kind == text))
+            .unwrap_or_else(|| "operation".to_owned());
+        // What is an option already asks for none; there are many operations, and each word is
+        // code.
+        let options = kinds::options()
+            .find(|(kind, _)| *kind == module)
+            .map(|(_, options)| options)
+            .unwrap_or_default();
         let known = |word: &Ident| COMMON.iter().chain(options).any(|option| word == option);
-        let words = beginnings(args.clone()).into_iter().filter(|word| !known(word));
+        let words = beginnings(args.clone())
+            .into_iter()
+            .filter(|word| !known(word));
         let mut hints = Self::default().words(&module, words.collect());
         hints.offered.extend(word);
         hints
@@ -61,7 +78,8 @@ impl Hints {
         fields: impl IntoIterator<Item = &'a Ident>,
     ) -> Option<TokenStream> {
         let (offered, fields) = (self.offered, fields.into_iter().collect::<Vec<_>>());
-        (!offered.is_empty() || !fields.is_empty()).then(|| quote!(#krate::__private::editor!(#entity { #(#fields)* } #offered);))
+        (!offered.is_empty() || !fields.is_empty())
+            .then(|| quote!(#krate::__private::editor!(#entity { #(#fields)* } #offered);))
     }
 }
 
@@ -71,7 +89,9 @@ fn beginnings(list: TokenStream) -> Vec<Ident> {
     let mut words = Vec::new();
     for token in list {
         match token {
-            TokenTree::Ident(word) if begins && syn::parse2::<Ident>(word.to_token_stream()).is_ok() => {
+            TokenTree::Ident(word)
+                if begins && syn::parse2::<Ident>(word.to_token_stream()).is_ok() =>
+            {
                 words.push(word);
                 begins = false;
             }
@@ -88,45 +108,104 @@ mod tests {
 
     #[test]
     fn words_are_the_beginnings_of_options() {
-        let hints = Hints::default().offer("entity", quote!(unique(slug), match(x), sort = desc(a), rou)).offer("field", quote!());
-        assert_eq!(shown(hints, &["slug"]), quote!(lp::__private::editor!(Post { slug } entity { unique sort rou });).to_string());
+        let hints = Hints::default()
+            .offer(
+                "entity",
+                quote!(unique(slug), match(x), sort = desc(a), rou),
+            )
+            .offer("field", quote!());
+        assert_eq!(
+            shown(hints, &["slug"]),
+            quote!(lp::__private::editor!(Post { slug } entity { unique sort rou });).to_string()
+        );
         assert_eq!(shown(Hints::default(), &[]), "");
     }
 
     #[test]
     fn operations_offer_the_options_of_their_kind() {
         let hints = Hints::operation(&quote!(kind = "lookup", fields(slug = param(slug)), ret));
-        assert_eq!(shown(hints, &[]), quote!(lp::__private::editor!(Post {} lookup { ret });).to_string());
-        let hints = Hints::operation(&quote!(kind = "lookup", fields(slug = param(slug)), route(auth = none)));
-        assert_eq!(shown(hints, &["slug"]), quote!(lp::__private::editor!(Post { slug });).to_string());
+        assert_eq!(
+            shown(hints, &[]),
+            quote!(lp::__private::editor!(Post {} lookup { ret });).to_string()
+        );
+        let hints = Hints::operation(&quote!(
+            kind = "lookup",
+            fields(slug = param(slug)),
+            route(auth = none)
+        ));
+        assert_eq!(
+            shown(hints, &["slug"]),
+            quote!(lp::__private::editor!(Post { slug });).to_string()
+        );
         let hints = Hints::operation(&quote!(kind = loo));
-        assert_eq!(shown(hints, &[]), quote!(lp::__private::editor!(Post {} kinds { loo });).to_string());
+        assert_eq!(
+            shown(hints, &[]),
+            quote!(lp::__private::editor!(Post {} kinds { loo });).to_string()
+        );
     }
 
     fn shown(hints: Hints, fields: &[&str]) -> String {
-        let fields: Vec<Ident> = fields.iter().map(|field| format_ident!("{field}")).collect();
-        hints.call(&quote!(lp), &quote!(Post), &fields).unwrap_or_default().to_string()
+        let fields: Vec<Ident> = fields
+            .iter()
+            .map(|field| format_ident!("{field}"))
+            .collect();
+        hints
+            .call(&quote!(lp), &quote!(Post), &fields)
+            .unwrap_or_default()
+            .to_string()
     }
 
-    /// What the runtime offers is what the macros take, but for words that can be no name of an item.
+    /// What the runtime offers is what the macros take, but for words that can be no name of an
+    /// item.
     #[test]
     fn the_runtime_offers_what_there_is() {
         let text = include_str!("../../core/src/__private/editor.rs");
         let words = |text: &str| {
-            let lines = text.lines().map(str::trim).filter(|line| !line.starts_with("//"));
-            let mut words: Vec<String> = lines.flat_map(str::split_whitespace).map(str::to_owned).collect();
+            let lines = text
+                .lines()
+                .map(str::trim)
+                .filter(|line| !line.starts_with("//"));
+            let mut words: Vec<String> = lines
+                .flat_map(str::split_whitespace)
+                .map(str::to_owned)
+                .collect();
             words.sort_unstable();
             words
         };
-        let between =
-            |from: &str, to: &str| words(text.split_once(from).and_then(|(_, rest)| rest.split_once(to)).map_or("", |(inside, _)| inside));
-        let expected =
-            |names: Vec<&str>| words(&names.into_iter().filter(|name| !["match", "crate"].contains(name)).collect::<Vec<_>>().join(" "));
-        assert_eq!(between("pub mod entity {\n    names! {", "}\n}"), expected(crate::entity::ENTITY_OPTIONS.to_vec()));
-        assert_eq!(between("pub mod field {\n    names! {", "}\n}"), expected(crate::entity::FIELD_OPTIONS.to_vec()));
-        assert_eq!(between("pub mod kinds {\n    names! {", "}\n}"), expected(kinds::names().collect()));
+        let between = |from: &str, to: &str| {
+            words(
+                text.split_once(from)
+                    .and_then(|(_, rest)| rest.split_once(to))
+                    .map_or("", |(inside, _)| inside),
+            )
+        };
+        let expected = |names: Vec<&str>| {
+            words(
+                &names
+                    .into_iter()
+                    .filter(|name| !["match", "crate"].contains(name))
+                    .collect::<Vec<_>>()
+                    .join(" "),
+            )
+        };
+        assert_eq!(
+            between("pub mod entity {\n    names! {", "}\n}"),
+            expected(crate::entity::ENTITY_OPTIONS.to_vec())
+        );
+        assert_eq!(
+            between("pub mod field {\n    names! {", "}\n}"),
+            expected(crate::entity::FIELD_OPTIONS.to_vec())
+        );
+        assert_eq!(
+            between("pub mod kinds {\n    names! {", "}\n}"),
+            expected(kinds::names().collect())
+        );
         for (kind, options) in kinds::options() {
-            assert_eq!(between(&format!("\n    {kind} {{ kind"), "}"), expected(options.to_vec()), "{kind}");
+            assert_eq!(
+                between(&format!("\n    {kind} {{ kind"), "}"),
+                expected(options.to_vec()),
+                "{kind}"
+            );
         }
     }
 }

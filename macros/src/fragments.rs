@@ -1,12 +1,14 @@
 //! Tokens that came through a `macro_rules!`.
 //!
-//! rustc hands on what matched `$name:literal`, `$ty:ty` or `$path:path` in an invisible group. The readers of options and types would
-//! each have to look inside; so such groups are opened before anything is read.
+//! rustc hands on what matched `$name:literal`, `$ty:ty` or `$path:path` in an invisible group. The
+//! readers of options and types would each have to look inside; so such groups are opened before
+//! anything is read.
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use syn::Type;
 
-/// The same tokens without invisible groups, but for those that hold an expression of several parts together.
+/// The same tokens without invisible groups, but for those that hold an expression of several parts
+/// together.
 pub(crate) fn plain(tokens: TokenStream) -> TokenStream {
     if !has_fragments(&tokens) {
         return tokens;
@@ -14,7 +16,11 @@ pub(crate) fn plain(tokens: TokenStream) -> TokenStream {
     let open = |token: TokenTree| match token {
         TokenTree::Group(group) if group.delimiter() == Delimiter::None => {
             let inside = plain(group.stream());
-            if is_one(&inside) { inside } else { regrouped(&group, inside).into() }
+            if is_one(&inside) {
+                inside
+            } else {
+                regrouped(&group, inside).into()
+            }
         }
         TokenTree::Group(group) => {
             let inside = plain(group.stream());
@@ -22,17 +28,25 @@ pub(crate) fn plain(tokens: TokenStream) -> TokenStream {
         }
         other => other.into(),
     };
-    tokens.into_iter().map(open).collect::<Vec<TokenStream>>().into_iter().collect()
+    tokens
+        .into_iter()
+        .map(open)
+        .collect::<Vec<TokenStream>>()
+        .into_iter()
+        .collect()
 }
 
 fn has_fragments(tokens: &TokenStream) -> bool {
     tokens.clone().into_iter().any(|token| match token {
-        TokenTree::Group(group) => group.delimiter() == Delimiter::None || has_fragments(&group.stream()),
+        TokenTree::Group(group) => {
+            group.delimiter() == Delimiter::None || has_fragments(&group.stream())
+        }
         _ => false,
     })
 }
 
-/// The group with other tokens in it. One without fragments stays as it is: its brackets know their places.
+/// The group with other tokens in it. One without fragments stays as it is: its brackets know their
+/// places.
 fn regrouped(group: &Group, inside: TokenStream) -> TokenTree {
     if group.delimiter() != Delimiter::None && !has_fragments(&group.stream()) {
         return group.clone().into();
@@ -42,7 +56,8 @@ fn regrouped(group: &Group, inside: TokenStream) -> TokenTree {
     regrouped.into()
 }
 
-/// Whether tokens stay together without a group: a single one, a number with its sign, a path or a type.
+/// Whether tokens stay together without a group: a single one, a number with its sign, a path or a
+/// type.
 fn is_one(tokens: &TokenStream) -> bool {
     let trees: Vec<TokenTree> = tokens.clone().into_iter().collect();
     match &trees[..] {
@@ -64,14 +79,27 @@ mod tests {
 
     #[test]
     fn fragments_are_opened_where_nothing_is_lost() {
-        let (number, ty, path, sum) =
-            (fragment(quote!(-5)), fragment(quote!(Vec<String>)), fragment(quote!(a::B)), fragment(quote!(a || b)));
+        let (number, ty, path, sum) = (
+            fragment(quote!(-5)),
+            fragment(quote!(Vec<String>)),
+            fragment(quote!(a::B)),
+            fragment(quote!(a || b)),
+        );
         let nested = fragment(fragment(quote!("text")).into());
         let plain = plain(quote!(x(#number, Option<#ty>, #path, #nested, [#sum && c])));
-        assert_eq!(plain.to_string(), quote!(x(-5, Option<Vec<String> >, a::B, "text", [a || b && c])).to_string());
+        assert_eq!(
+            plain.to_string(),
+            quote!(x(-5, Option<Vec<String> >, a::B, "text", [a || b && c])).to_string()
+        );
         // As text it looks the same; what belongs together still does.
-        let Some(TokenTree::Group(arguments)) = plain.into_iter().nth(1) else { panic!("no group") };
-        let Some(TokenTree::Group(list)) = arguments.stream().into_iter().last() else { panic!("no list") };
-        assert!(matches!(list.stream().into_iter().next(), Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::None));
+        let Some(TokenTree::Group(arguments)) = plain.into_iter().nth(1) else {
+            panic!("no group")
+        };
+        let Some(TokenTree::Group(list)) = arguments.stream().into_iter().last() else {
+            panic!("no list")
+        };
+        assert!(
+            matches!(list.stream().into_iter().next(), Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::None)
+        );
     }
 }

@@ -4,13 +4,23 @@ use proc_macro2::TokenStream;
 use quote::quote;
 use syn::{Attribute, Meta};
 
-/// What generated items allow: what the declaration itself allows or expects, and the use of parts of it that are deprecated.
-pub(crate) fn allowed<'a>(own: &'a [Attribute], parts: impl IntoIterator<Item = &'a Attribute>) -> TokenStream {
+/// What generated items allow: what the declaration itself allows or expects, and the use of parts
+/// of it that are deprecated.
+pub(crate) fn allowed<'a>(
+    own: &'a [Attribute],
+    parts: impl IntoIterator<Item = &'a Attribute>,
+) -> TokenStream {
     let lists = own.iter().filter_map(|attr| match &attr.meta {
-        Meta::List(list) if list.path.is_ident("allow") || list.path.is_ident("expect") => Some(&list.tokens),
+        Meta::List(list) if list.path.is_ident("allow") || list.path.is_ident("expect") => {
+            Some(&list.tokens)
+        }
         _ => None,
     });
-    let deprecated = own.iter().chain(parts).any(is_deprecated).then(|| quote!(#[allow(deprecated)]));
+    let deprecated = own
+        .iter()
+        .chain(parts)
+        .any(is_deprecated)
+        .then(|| quote!(#[allow(deprecated)]));
     quote!(#(#[allow(#lists)])* #deprecated)
 }
 

@@ -1,7 +1,7 @@
 //! A list of tokens in brackets, and where it ends.
 //!
-//! What is missing at the end of a list is reported at its closing bracket. Tokens alone do not know theirs: syn would report it at
-//! the call of the macro, which may stand in another file.
+//! What is missing at the end of a list is reported at its closing bracket. Tokens alone do not
+//! know theirs: syn would report it at the call of the macro, which may stand in another file.
 
 use proc_macro2::{Delimiter, Group, Span, TokenStream, TokenTree};
 use quote::ToTokens;
@@ -17,12 +17,18 @@ pub(crate) struct List {
 impl List {
     /// The list of `name(..)`.
     pub(crate) fn of(list: &syn::MetaList) -> Self {
-        Self { tokens: list.tokens.clone(), end: list.delimiter.span().close() }
+        Self {
+            tokens: list.tokens.clone(),
+            end: list.delimiter.span().close(),
+        }
     }
 
     /// The rest of a list whose beginning has been read.
     pub(crate) fn with(&self, rest: TokenStream) -> Self {
-        Self { tokens: rest, end: self.end }
+        Self {
+            tokens: rest,
+            end: self.end,
+        }
     }
 
     /// Whether nothing stands in it.
@@ -31,14 +37,21 @@ impl List {
     }
 
     /// Reads all of it.
-    pub(crate) fn read<T>(&self, read: impl FnOnce(ParseStream<'_>) -> syn::Result<T>) -> syn::Result<T> {
+    pub(crate) fn read<T>(
+        &self,
+        read: impl FnOnce(ParseStream<'_>) -> syn::Result<T>,
+    ) -> syn::Result<T> {
         let mut group = Group::new(Delimiter::Parenthesis, self.tokens.clone());
         group.set_span(self.end);
         let inside = |input: ParseStream<'_>| {
             let content;
             syn::parenthesized!(content in input);
             let read = read(&content)?;
-            if content.is_empty() { Ok(read) } else { Err(content.error("unexpected token")) }
+            if content.is_empty() {
+                Ok(read)
+            } else {
+                Err(content.error("unexpected token"))
+            }
         };
         inside.parse2(TokenTree::Group(group).into())
     }
@@ -52,10 +65,15 @@ impl List {
 /// Without brackets, the last token is the end.
 impl From<TokenStream> for List {
     fn from(tokens: TokenStream) -> Self {
-        let end = tokens.clone().into_iter().last().map_or_else(Span::call_site, |last| match last {
-            TokenTree::Group(group) => group.span_close(),
-            last => last.span(),
-        });
+        let end =
+            tokens
+                .clone()
+                .into_iter()
+                .last()
+                .map_or_else(Span::call_site, |last| match last {
+                    TokenTree::Group(group) => group.span_close(),
+                    last => last.span(),
+                });
         Self { tokens, end }
     }
 }

@@ -1,7 +1,8 @@
-//! Broken declarations by the thousand: whatever stands under our attributes, a macro answers with items, and never panics.
+//! Broken declarations by the thousand: whatever stands under our attributes, a macro answers with
+//! items, and never panics.
 //!
-//! A declaration that works is broken token by token: one is left out, doubled, swapped with its neighbour, or replaced by
-//! something else. The seed is fixed, so a failure comes back.
+//! A declaration that works is broken token by token: one is left out, doubled, swapped with its
+//! neighbour, or replaced by something else. The seed is fixed, so a failure comes back.
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use quote::quote;
@@ -13,7 +14,10 @@ struct Random(u64);
 
 impl Random {
     fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % end.max(1)
     }
 }
@@ -77,7 +81,10 @@ fn broken(tokens: TokenStream, random: &mut Random) -> TokenStream {
     if let TokenTree::Group(group) = &tokens[at]
         && random.below(8) > 0
     {
-        tokens[at] = TokenTree::Group(Group::new(group.delimiter(), broken(group.stream(), random)));
+        tokens[at] = TokenTree::Group(Group::new(
+            group.delimiter(),
+            broken(group.stream(), random),
+        ));
         return tokens.into_iter().collect();
     }
     match random.below(6) {
@@ -115,10 +122,14 @@ const ROUNDS: usize = 1_000;
 fn taken_apart(tokens: TokenStream) -> Option<(TokenStream, TokenStream)> {
     let mut tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let ours = tokens.windows(2).position(|pair| match pair {
-        [TokenTree::Punct(hash), TokenTree::Group(group)] => hash.as_char() == '#' && !group.stream().to_string().starts_with("doc"),
+        [TokenTree::Punct(hash), TokenTree::Group(group)] => {
+            hash.as_char() == '#' && !group.stream().to_string().starts_with("doc")
+        }
         _ => false,
     })?;
-    let TokenTree::Group(group) = tokens.remove(ours + 1) else { return None };
+    let TokenTree::Group(group) = tokens.remove(ours + 1) else {
+        return None;
+    };
     tokens.remove(ours);
     let args = match group.stream().into_iter().nth(1) {
         Some(TokenTree::Group(args)) => args.stream(),
@@ -128,7 +139,9 @@ fn taken_apart(tokens: TokenStream) -> Option<(TokenStream, TokenStream)> {
 }
 
 /// An attribute macro gets whole items only: rustc itself refuses what does not parse.
-fn attribute(run: impl Fn(TokenStream, TokenStream) -> TokenStream) -> impl Fn(TokenStream) -> TokenStream {
+fn attribute(
+    run: impl Fn(TokenStream, TokenStream) -> TokenStream,
+) -> impl Fn(TokenStream) -> TokenStream {
     move |tokens| match taken_apart(tokens) {
         Some((args, item)) => run(args, item),
         None => TokenStream::new(),
@@ -147,9 +160,13 @@ fn entities() {
             source,
             attribute(|args, item| {
                 // syn takes a field called `_`; rustc does not, so no macro meets one.
-                let sound = syn::parse2::<syn::DeriveInput>(item.clone()).is_ok() && !item.to_string().contains(" _ :");
+                let sound = syn::parse2::<syn::DeriveInput>(item.clone()).is_ok()
+                    && !item.to_string().contains(" _ :");
                 let expansion = entity::run(&args, &item);
-                assert!(!sound || syn::parse2::<syn::File>(expansion.clone()).is_ok(), "no items: {expansion}");
+                assert!(
+                    !sound || syn::parse2::<syn::File>(expansion.clone()).is_ok(),
+                    "no items: {expansion}"
+                );
                 expansion
             }),
         );
@@ -162,17 +179,27 @@ fn derives() {
         move |item: TokenStream| {
             let named = !item.to_string().contains(" _ :");
             let expansion = run(&item);
-            assert!(!named || syn::parse2::<syn::File>(expansion.clone()).is_ok(), "no items: {expansion}");
+            assert!(
+                !named || syn::parse2::<syn::File>(expansion.clone()).is_ok(),
+                "no items: {expansion}"
+            );
             expansion
         }
     };
-    answer(include_str!("../tests/snapshot/field_enum.rs"), derive(entity::field_enum));
-    answer(include_str!("../tests/snapshot/embedded.rs"), derive(entity::embedded));
+    answer(
+        include_str!("../tests/snapshot/field_enum.rs"),
+        derive(entity::field_enum),
+    );
+    answer(
+        include_str!("../tests/snapshot/embedded.rs"),
+        derive(entity::embedded),
+    );
 }
 
 #[test]
 fn operations() {
-    let (entity_args, entity) = snapshot::declaration(include_str!("../tests/snapshot/entity_full.rs"));
+    let (entity_args, entity) =
+        snapshot::declaration(include_str!("../tests/snapshot/entity_full.rs"));
     for source in [
         include_str!("../tests/snapshot/op_transition_full.rs"),
         include_str!("../tests/snapshot/op_lookup_full.rs"),
@@ -193,33 +220,57 @@ fn operations() {
 /// An operation meets entities that are wrong as well.
 #[test]
 fn operations_of_broken_entities() {
-    let (args, item) = snapshot::declaration(include_str!("../tests/snapshot/op_transition_full.rs"));
-    for source in [include_str!("../tests/snapshot/entity_full.rs"), include_str!("../tests/snapshot/entity_guarded.rs")] {
-        answer(source, attribute(|entity_args, entity| schema::expand(quote!({#args} {#item} {#entity_args} {#entity}))));
+    let (args, item) =
+        snapshot::declaration(include_str!("../tests/snapshot/op_transition_full.rs"));
+    for source in [
+        include_str!("../tests/snapshot/entity_full.rs"),
+        include_str!("../tests/snapshot/entity_guarded.rs"),
+    ] {
+        answer(
+            source,
+            attribute(|entity_args, entity| {
+                schema::expand(quote!({#args} {#item} {#entity_args} {#entity}))
+            }),
+        );
     }
 }
 
 #[test]
 fn packages() {
-    for source in [include_str!("../tests/snapshot/package.rs"), include_str!("../tests/snapshot/package_broken.rs")] {
-        answer(source, |tokens| match tokens.into_iter().filter_map(group).last() {
-            Some(input) => {
-                let value = package::run(input);
-                assert!(syn::parse2::<syn::Expr>(value.clone()).is_ok(), "no value: {value}");
-                value
+    for source in [
+        include_str!("../tests/snapshot/package.rs"),
+        include_str!("../tests/snapshot/package_broken.rs"),
+    ] {
+        answer(source, |tokens| {
+            match tokens.into_iter().filter_map(group).last() {
+                Some(input) => {
+                    let value = package::run(input);
+                    assert!(
+                        syn::parse2::<syn::Expr>(value.clone()).is_ok(),
+                        "no value: {value}"
+                    );
+                    value
+                }
+                None => TokenStream::new(),
             }
-            None => TokenStream::new(),
         });
     }
 }
 
 fn group(token: TokenTree) -> Option<TokenStream> {
-    if let TokenTree::Group(group) = token { Some(group.stream()) } else { None }
+    if let TokenTree::Group(group) = token {
+        Some(group.stream())
+    } else {
+        None
+    }
 }
 
 #[test]
 fn routes() {
-    for source in [include_str!("../tests/snapshot/route.rs"), include_str!("../tests/snapshot/route_broken.rs")] {
+    for source in [
+        include_str!("../tests/snapshot/route.rs"),
+        include_str!("../tests/snapshot/route_broken.rs"),
+    ] {
         answer(source, attribute(route::run));
     }
 }

@@ -14,8 +14,8 @@ pub(crate) fn ident(name: &str, span: Span) -> Ident {
     }
 }
 
-/// The words of a name, lower-cased: split at `_` and `-`, between lower case or digit and upper case, and before the last
-/// letter of an upper-case run that a lower-case letter follows.
+/// The words of a name, lower-cased: split at `_` and `-`, between lower case or digit and upper
+/// case, and before the last letter of an upper-case run that a lower-case letter follows.
 pub(crate) fn words(name: &str) -> Vec<String> {
     let chars: Vec<char> = name.chars().collect();
     let mut words = Vec::new();
@@ -24,7 +24,11 @@ pub(crate) fn words(name: &str) -> Vec<String> {
         let before = i.checked_sub(1).map(|b| chars[b]);
         let after = chars.get(i + 1);
         let starts = c.is_uppercase()
-            && before.is_some_and(|b| b.is_lowercase() || b.is_numeric() || (b.is_uppercase() && after.is_some_and(|a| a.is_lowercase())));
+            && before.is_some_and(|b| {
+                b.is_lowercase()
+                    || b.is_numeric()
+                    || (b.is_uppercase() && after.is_some_and(|a| a.is_lowercase()))
+            });
         if (starts || c == '_' || c == '-') && !word.is_empty() {
             words.push(std::mem::take(&mut word));
         }
@@ -67,7 +71,10 @@ pub(crate) fn camel(name: &str) -> String {
 pub(crate) fn pascal(name: &str) -> String {
     let capital = |word: &String| {
         let mut chars = word.chars();
-        chars.next().map(|first| first.to_uppercase().chain(chars).collect::<String>()).unwrap_or_default()
+        chars
+            .next()
+            .map(|first| first.to_uppercase().chain(chars).collect::<String>())
+            .unwrap_or_default()
     };
     words(name).iter().map(capital).collect()
 }
@@ -91,8 +98,20 @@ fn plural_words(name: &str) -> Vec<String> {
     words
 }
 
-const UNCOUNTABLE: &[&str] =
-    &["series", "species", "news", "sheep", "fish", "equipment", "information", "data", "metadata", "media", "staff", "feedback"];
+const UNCOUNTABLE: &[&str] = &[
+    "series",
+    "species",
+    "news",
+    "sheep",
+    "fish",
+    "equipment",
+    "information",
+    "data",
+    "metadata",
+    "media",
+    "staff",
+    "feedback",
+];
 
 const IRREGULAR: &[(&str, &str)] = &[
     ("person", "people"),
@@ -105,12 +124,19 @@ const IRREGULAR: &[(&str, &str)] = &[
     ("goose", "geese"),
 ];
 
-const F_TO_VES: &[&str] = &["knife", "life", "wife", "leaf", "shelf", "wolf", "half", "self", "loaf", "thief"];
+const F_TO_VES: &[&str] = &[
+    "knife", "life", "wife", "leaf", "shelf", "wolf", "half", "self", "loaf", "thief",
+];
 const O_TO_OES: &[&str] = &["hero", "potato", "tomato", "echo", "veto", "torpedo"];
 
 /// The plural of a lower-case word: the first rule that fits.
 pub(crate) fn plural(word: &str) -> String {
-    let vowel = |back: usize| word.chars().rev().nth(back).is_some_and(|c| "aeiou".contains(c));
+    let vowel = |back: usize| {
+        word.chars()
+            .rev()
+            .nth(back)
+            .is_some_and(|c| "aeiou".contains(c))
+    };
     if UNCOUNTABLE.contains(&word) {
         return word.to_owned();
     }
@@ -126,7 +152,10 @@ pub(crate) fn plural(word: &str) -> String {
     if word.ends_with('z') && vowel(1) {
         return format!("{word}zes");
     }
-    if ["s", "x", "z", "ch", "sh"].iter().any(|end| word.ends_with(end)) {
+    if ["s", "x", "z", "ch", "sh"]
+        .iter()
+        .any(|end| word.ends_with(end))
+    {
         return format!("{word}es");
     }
     if word.len() > 1 && word.ends_with('y') && !vowel(1) {

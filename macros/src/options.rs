@@ -1,9 +1,10 @@
 //! The grammar all our attributes share: `flag, key = expression, key(…)`, separated by commas.
 //!
-//! Keys may be keywords (`match`), values may be any Rust expression (`length = 1..=200`). A mistake in one option does not
-//! hide the others: reading goes on behind the next comma. An option whose value cannot be read is there all the same, so that
-//! nobody reports it as missing. darling reads an option and sorts options into tables; what a value has to be, and the words
-//! for what is wrong with it, are ours.
+//! Keys may be keywords (`match`), values may be any Rust expression (`length = 1..=200`). A
+//! mistake in one option does not hide the others: reading goes on behind the next comma. An option
+//! whose value cannot be read is there all the same, so that nobody reports it as missing. darling
+//! reads an option and sorts options into tables; what a value has to be, and the words for what is
+//! wrong with it, are ours.
 
 use darling::FromMeta;
 use darling::ast::NestedMeta;
@@ -40,12 +41,18 @@ impl FromMeta for Opt {
     fn from_meta(meta: &Meta) -> darling::Result<Self> {
         let value = match meta {
             Meta::Path(_) => OptValue::Flag,
-            Meta::NameValue(MetaNameValue { value: Expr::Verbatim(nothing), .. }) if nothing.is_empty() => OptValue::Unreadable,
+            Meta::NameValue(MetaNameValue {
+                value: Expr::Verbatim(nothing),
+                ..
+            }) if nothing.is_empty() => OptValue::Unreadable,
             Meta::NameValue(pair) => OptValue::Expr(pair.value.clone()),
             Meta::List(list) => OptValue::List(List::of(list)),
         };
         match meta.path().get_ident() {
-            Some(key) => Ok(Self { key: key.clone(), value }),
+            Some(key) => Ok(Self {
+                key: key.clone(),
+                value,
+            }),
             None => Err(darling::Error::custom(NO_NAME).with_span(meta.path())),
         }
     }
@@ -58,13 +65,19 @@ pub(crate) struct Rest(pub(crate) Vec<Opt>);
 impl Rest {
     /// Reports all of them as [`unknown`].
     pub(crate) fn refuse(&self, of: &str, known: &[&str], later: &[&str], d: &mut Diagnostics) {
-        self.0.iter().for_each(|opt| unknown(opt, of, known, later, d));
+        self.0
+            .iter()
+            .for_each(|opt| unknown(opt, of, known, later, d));
     }
 }
 
 impl FromMeta for Rest {
     fn from_list(items: &[NestedMeta]) -> darling::Result<Self> {
-        items.iter().map(Opt::from_nested_meta).collect::<darling::Result<_>>().map(Self)
+        items
+            .iter()
+            .map(Opt::from_nested_meta)
+            .collect::<darling::Result<_>>()
+            .map(Self)
     }
 }
 
@@ -72,34 +85,49 @@ pub(crate) const NO_NAME: &str = "expected the name of an option";
 
 /// Reads a list of options; unreadable ones are reported, and left out if they have no name.
 pub(crate) fn parse(list: impl Into<List>, d: &mut Diagnostics) -> Vec<Opt> {
-    read(list, d).iter().filter_map(|option| d.take(Opt::from_nested_meta(option).map_err(syn::Error::from))).collect()
+    read(list, d)
+        .iter()
+        .filter_map(|option| d.take(Opt::from_nested_meta(option).map_err(syn::Error::from)))
+        .collect()
 }
 
-/// Reads a list of options as darling takes them, for a [`table`]; unreadable ones are reported, and left out if they have no name.
+/// Reads a list of options as darling takes them, for a [`table`]; unreadable ones are reported,
+/// and left out if they have no name.
 pub(crate) fn read(list: impl Into<List>, d: &mut Diagnostics) -> Vec<NestedMeta> {
-    let options = each::<Readable>(list, d).into_iter().map(|Readable { option, error }| {
-        if let Some(error) = error {
-            d.syntax(&error);
-        }
-        option
-    });
+    let options = each::<Readable>(list, d)
+        .into_iter()
+        .map(|Readable { option, error }| {
+            if let Some(error) = error {
+                d.syntax(&error);
+            }
+            option
+        });
     options.collect()
 }
 
-/// Sorts options into a table: a struct with one member per key, `Option<Opt>`, or `Vec<Opt>` for the `repeatable` ones.
+/// Sorts options into a table: a struct with one member per key, `Option<Opt>`, or `Vec<Opt>` for
+/// the `repeatable` ones.
 ///
-/// Its last member is a [`Rest`], so that nothing an option says can fail here: values are judged by who reads the table.
-pub(crate) fn table<T: FromMeta + Default>(mut options: Vec<NestedMeta>, repeatable: &[&str], d: &mut Diagnostics) -> T {
+/// Its last member is a [`Rest`], so that nothing an option says can fail here: values are judged
+/// by who reads the table.
+pub(crate) fn table<T: FromMeta + Default>(
+    mut options: Vec<NestedMeta>,
+    repeatable: &[&str],
+    d: &mut Diagnostics,
+) -> T {
     let mut seen = std::collections::HashSet::new();
     options.retain(|option| {
-        let Ok(opt) = Opt::from_nested_meta(option) else { return true };
+        let Ok(opt) = Opt::from_nested_meta(option) else {
+            return true;
+        };
         let first = repeatable.contains(&opt.name().as_str()) || seen.insert(opt.name());
         if !first {
             given_twice(&opt, d);
         }
         first
     });
-    d.take(T::from_list(&options).map_err(syn::Error::from)).unwrap_or_default()
+    d.take(T::from_list(&options).map_err(syn::Error::from))
+        .unwrap_or_default()
 }
 
 /// Reads a comma-separated list of `T`; unreadable members are reported and left out.
@@ -140,8 +168,12 @@ impl Opt {
     pub(crate) fn flag(&self, d: &mut Diagnostics) -> bool {
         match &self.value {
             OptValue::Flag | OptValue::Unreadable => {}
-            OptValue::Expr(value) => d.error(value, format!("`{}` takes no value", self.key)).help(format!("`{}`", self.key)),
-            OptValue::List(_) => d.error(&self.key, format!("`{}` takes no value", self.key)).help(format!("`{}`", self.key)),
+            OptValue::Expr(value) => d
+                .error(value, format!("`{}` takes no value", self.key))
+                .help(format!("`{}`", self.key)),
+            OptValue::List(_) => d
+                .error(&self.key, format!("`{}` takes no value", self.key))
+                .help(format!("`{}`", self.key)),
         }
         true
     }
@@ -166,7 +198,9 @@ impl Opt {
         match &self.value {
             OptValue::Expr(value) => return Some(value),
             OptValue::Unreadable => {}
-            _ => d.error(&self.key, format!("`{}` needs a value", self.key)).help(format!("`{example}`")),
+            _ => d
+                .error(&self.key, format!("`{}` needs a value", self.key))
+                .help(format!("`{example}`")),
         }
         None
     }
@@ -177,11 +211,16 @@ impl Opt {
             OptValue::List(list) => Some(list.clone()),
             OptValue::Unreadable => None,
             OptValue::Flag => {
-                d.error(&self.key, format!("`{}` needs a list", self.key)).help(format!("`{example}`"));
+                d.error(&self.key, format!("`{}` needs a list", self.key))
+                    .help(format!("`{example}`"));
                 None
             }
             OptValue::Expr(value) => {
-                d.error(value, format!("`{}` takes its list in parentheses", self.key)).help(format!("`{example}`"));
+                d.error(
+                    value,
+                    format!("`{}` takes its list in parentheses", self.key),
+                )
+                .help(format!("`{example}`"));
                 None
             }
         }
@@ -190,9 +229,13 @@ impl Opt {
     /// A text behind `=`.
     pub(crate) fn text(&self, example: &str, d: &mut Diagnostics) -> Option<LitStr> {
         match self.expr(example, d)? {
-            Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text.clone()),
+            Expr::Lit(ExprLit {
+                lit: Lit::Str(text),
+                ..
+            }) => Some(text.clone()),
             other => {
-                d.error(other, format!("`{}` needs a text", self.key)).help(format!("`{example}`"));
+                d.error(other, format!("`{}` needs a text", self.key))
+                    .help(format!("`{example}`"));
                 None
             }
         }
@@ -203,7 +246,8 @@ impl Opt {
         match self.expr(example, d)? {
             Expr::Path(path) if path.qself.is_none() => Some(path.path.clone()),
             other => {
-                d.error(other, format!("`{}` needs a path", self.key)).help(format!("`{example}`"));
+                d.error(other, format!("`{}` needs a path", self.key))
+                    .help(format!("`{example}`"));
                 None
             }
         }
@@ -214,13 +258,18 @@ impl Opt {
         match &self.value {
             OptValue::Flag => Some(true),
             OptValue::Unreadable => None,
-            OptValue::Expr(Expr::Lit(ExprLit { lit: Lit::Bool(LitBool { value, .. }), .. })) => Some(*value),
+            OptValue::Expr(Expr::Lit(ExprLit {
+                lit: Lit::Bool(LitBool { value, .. }),
+                ..
+            })) => Some(*value),
             OptValue::Expr(other) => {
-                d.error(other, format!("`{}` is true or false", self.key)).help(format!("`{} = false`", self.key));
+                d.error(other, format!("`{}` is true or false", self.key))
+                    .help(format!("`{} = false`", self.key));
                 None
             }
             OptValue::List(_) => {
-                d.error(&self.key, format!("`{}` is true or false", self.key)).help(format!("`{} = false`", self.key));
+                d.error(&self.key, format!("`{}` is true or false", self.key))
+                    .help(format!("`{} = false`", self.key));
                 None
             }
         }
@@ -231,7 +280,8 @@ impl Opt {
         let value = self.expr(example, d)?;
         let ident = as_ident(value).cloned();
         if ident.is_none() {
-            d.error(value, format!("`{}` needs a bare name", self.key)).help(format!("`{example}`"));
+            d.error(value, format!("`{}` needs a bare name", self.key))
+                .help(format!("`{example}`"));
         }
         ident
     }
@@ -248,7 +298,10 @@ pub(crate) fn as_ident(expr: &Expr) -> Option<&Ident> {
 /// The text literal, when the expression is nothing else.
 pub(crate) fn as_text(expr: &Expr) -> Option<&LitStr> {
     match expr {
-        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text),
+        Expr::Lit(ExprLit {
+            lit: Lit::Str(text),
+            ..
+        }) => Some(text),
         _ => None,
     }
 }
@@ -258,14 +311,27 @@ pub(crate) fn as_int(expr: &Expr) -> Option<syn::Result<i64>> {
     let parse = |lit: &LitInt, sign: &str| {
         let suffix = lit.suffix();
         if !matches!(suffix, "" | "i64" | "u32" | "u64" | "i32") {
-            return Err(syn::Error::new(lit.span(), format!("number with suffix `{suffix}`")));
+            return Err(syn::Error::new(
+                lit.span(),
+                format!("number with suffix `{suffix}`"),
+            ));
         }
-        format!("{sign}{}", lit.base10_digits()).parse().map_err(|_| syn::Error::new(lit.span(), "number out of range"))
+        format!("{sign}{}", lit.base10_digits())
+            .parse()
+            .map_err(|_| syn::Error::new(lit.span(), "number out of range"))
     };
     match expr {
-        Expr::Lit(ExprLit { lit: Lit::Int(lit), .. }) => Some(parse(lit, "")),
-        Expr::Unary(syn::ExprUnary { op: syn::UnOp::Neg(_), expr, .. }) => match &**expr {
-            Expr::Lit(ExprLit { lit: Lit::Int(lit), .. }) => Some(parse(lit, "-")),
+        Expr::Lit(ExprLit {
+            lit: Lit::Int(lit), ..
+        }) => Some(parse(lit, "")),
+        Expr::Unary(syn::ExprUnary {
+            op: syn::UnOp::Neg(_),
+            expr,
+            ..
+        }) => match &**expr {
+            Expr::Lit(ExprLit {
+                lit: Lit::Int(lit), ..
+            }) => Some(parse(lit, "-")),
             _ => None,
         },
         Expr::Group(group) => as_int(&group.expr),
@@ -275,13 +341,22 @@ pub(crate) fn as_int(expr: &Expr) -> Option<syn::Result<i64>> {
 
 /// The suffix of a literal of a number, and the number without it: `u8` and `5` of `5u8`.
 pub(crate) fn suffixed(expr: &Expr) -> Option<(String, String)> {
-    let found = |suffix: &str, digits: &str| (!suffix.is_empty()).then(|| (suffix.to_owned(), digits.to_owned()));
+    let found = |suffix: &str, digits: &str| {
+        (!suffix.is_empty()).then(|| (suffix.to_owned(), digits.to_owned()))
+    };
     match expr {
-        Expr::Lit(ExprLit { lit: Lit::Int(lit), .. }) => found(lit.suffix(), lit.base10_digits()),
-        Expr::Lit(ExprLit { lit: Lit::Float(lit), .. }) => found(lit.suffix(), lit.base10_digits()),
-        Expr::Unary(syn::ExprUnary { op: syn::UnOp::Neg(_), expr, .. }) => {
-            suffixed(expr).map(|(suffix, digits)| (suffix, format!("-{digits}")))
-        }
+        Expr::Lit(ExprLit {
+            lit: Lit::Int(lit), ..
+        }) => found(lit.suffix(), lit.base10_digits()),
+        Expr::Lit(ExprLit {
+            lit: Lit::Float(lit),
+            ..
+        }) => found(lit.suffix(), lit.base10_digits()),
+        Expr::Unary(syn::ExprUnary {
+            op: syn::UnOp::Neg(_),
+            expr,
+            ..
+        }) => suffixed(expr).map(|(suffix, digits)| (suffix, format!("-{digits}"))),
         Expr::Group(group) => suffixed(&group.expr),
         _ => None,
     }
@@ -291,16 +366,23 @@ pub(crate) fn suffixed(expr: &Expr) -> Option<(String, String)> {
 pub(crate) fn unknown(opt: &Opt, of: &str, known: &[&str], later: &[&str], d: &mut Diagnostics) {
     let name = opt.name();
     if later.contains(&name.as_str()) {
-        d.error(&opt.key, format!("{of} option `{name}` is not supported yet"));
+        d.error(
+            &opt.key,
+            format!("{of} option `{name}` is not supported yet"),
+        );
     } else {
-        d.error(&opt.key, format!("unknown {of} option `{name}`")).suggest(&name, known.iter().copied());
+        d.error(&opt.key, format!("unknown {of} option `{name}`"))
+            .suggest(&name, known.iter().copied());
     }
 }
 
-/// Whether an option is missing: neither given, nor meant by one that is misspelt and reported for that.
+/// Whether an option is missing: neither given, nor meant by one that is misspelt and reported for
+/// that.
 pub(crate) fn lacks(options: &[Opt], name: &str, known: &[&str]) -> bool {
     !options.iter().map(Opt::name).any(|given| {
-        given == name || (!known.contains(&given.as_str()) && diagnostics::nearest(&given, known.iter().copied()) == Some(name))
+        given == name
+            || (!known.contains(&given.as_str())
+                && diagnostics::nearest(&given, known.iter().copied()) == Some(name))
     })
 }
 
@@ -319,14 +401,19 @@ pub(crate) fn repeated(options: &[Opt], repeatable: &[&str], d: &mut Diagnostics
 #[cfg(test)]
 pub(crate) fn keys_of<T: Default + std::fmt::Debug>() -> Vec<String> {
     let text = format!("{:#?}", T::default());
-    let keys = text.lines().filter_map(|line| line.trim().strip_suffix(": None,").or(line.trim().strip_suffix(": [],")));
+    let keys = text.lines().filter_map(|line| {
+        line.trim()
+            .strip_suffix(": None,")
+            .or(line.trim().strip_suffix(": [],"))
+    });
     let mut keys: Vec<String> = keys.map(|key| key.replace("krate", "crate")).collect();
     keys.sort_unstable();
     keys
 }
 
 fn given_twice(opt: &Opt, d: &mut Diagnostics) {
-    d.error(&opt.key, format!("option `{}` is given twice", opt.name())).help("keep one of them");
+    d.error(&opt.key, format!("option `{}` is given twice", opt.name()))
+        .help("keep one of them");
 }
 
 #[cfg(test)]
@@ -338,10 +425,16 @@ mod tests {
     #[test]
     fn reads_flags_expressions_and_lists() {
         let mut d = Diagnostics::new();
-        let options = parse(quote!(primary, length = 1..=200, range = ..5, items = 3.., match(id = param(id)), auth = none,), &mut d);
+        let options = parse(
+            quote!(primary, length = 1..=200, range = ..5, items = 3.., match(id = param(id)), auth = none,),
+            &mut d,
+        );
         assert_eq!(d.into_texts(), [""; 0]);
         let names: Vec<String> = options.iter().map(Opt::name).collect();
-        assert_eq!(names, ["primary", "length", "range", "items", "match", "auth"]);
+        assert_eq!(
+            names,
+            ["primary", "length", "range", "items", "match", "auth"]
+        );
         assert!(matches!(options[1].value, OptValue::Expr(Expr::Range(_))));
         assert!(matches!(options[4].value, OptValue::List(_)));
     }
@@ -351,8 +444,15 @@ mod tests {
         let mut d = Diagnostics::new();
         let options = parse(quote!(a = , "b", c d, e), &mut d);
         // Those that have a name are there, so that nobody reports them as missing.
-        assert_eq!(options.iter().map(Opt::name).collect::<Vec<_>>(), ["a", "c", "e"]);
-        assert!(options[0].is_unreadable() && options[0].expr("a = 1", &mut d).is_none() && options[1].list("c(x)", &mut d).is_none());
+        assert_eq!(
+            options.iter().map(Opt::name).collect::<Vec<_>>(),
+            ["a", "c", "e"]
+        );
+        assert!(
+            options[0].is_unreadable()
+                && options[0].expr("a = 1", &mut d).is_none()
+                && options[1].list("c(x)", &mut d).is_none()
+        );
         assert_eq!(d.into_texts().len(), 3);
     }
 
@@ -367,23 +467,34 @@ mod tests {
         rest: Rest,
     }
 
-    /// Whatever stands in the options, the table takes what it can and the rest is there to be judged.
+    /// Whatever stands in the options, the table takes what it can and the rest is there to be
+    /// judged.
     #[test]
     fn a_table_sorts_options_and_keeps_the_rest() {
         let mut d = Diagnostics::new();
         let tokens = quote!(name = 1..=2, nmae, index(a), name(b), match(x = y), index = [c], other = 5, other);
         let keys: Keys = table(read(tokens, &mut d), &["index"], &mut d);
-        assert!(keys.name.is_some_and(|opt| opt.expr("", &mut d).is_some()) && keys.matching.is_some());
+        assert!(
+            keys.name.is_some_and(|opt| opt.expr("", &mut d).is_some()) && keys.matching.is_some()
+        );
         assert_eq!(keys.index.len(), 2);
-        assert_eq!(keys.rest.0.iter().map(Opt::name).collect::<Vec<_>>(), ["nmae", "other"]);
-        let twice = |name: &str| format!("linchpin: option `{name}` is given twice\nhelp: keep one of them");
+        assert_eq!(
+            keys.rest.0.iter().map(Opt::name).collect::<Vec<_>>(),
+            ["nmae", "other"]
+        );
+        let twice = |name: &str| {
+            format!("linchpin: option `{name}` is given twice\nhelp: keep one of them")
+        };
         assert_eq!(d.into_texts(), [twice("name"), twice("other")]);
     }
 
     #[test]
     fn what_darling_reads_beyond_our_grammar_is_refused() {
         let mut d = Diagnostics::new();
-        let options = parse(quote!(a::b, ::c = 1, true, "text" = 2, d[1], e { x }, f = pub(crate), #[g] h, i = #[j] k, self), &mut d);
+        let options = parse(
+            quote!(a::b, ::c = 1, true, "text" = 2, d[1], e { x }, f = pub(crate), #[g] h, i = #[j] k, self),
+            &mut d,
+        );
         let read = options.iter().filter(|opt| !opt.is_unreadable());
         assert_eq!(read.map(Opt::name).collect::<Vec<_>>(), ["self"]);
         assert_eq!(d.into_texts().len(), 9);
@@ -391,8 +502,14 @@ mod tests {
 
     #[test]
     fn whole_numbers_keep_their_sign() {
-        assert_eq!(as_int(&syn::parse_quote!(-12)).and_then(Result::ok), Some(-12));
-        assert_eq!(as_int(&syn::parse_quote!(1_000)).and_then(Result::ok), Some(1000));
+        assert_eq!(
+            as_int(&syn::parse_quote!(-12)).and_then(Result::ok),
+            Some(-12)
+        );
+        assert_eq!(
+            as_int(&syn::parse_quote!(1_000)).and_then(Result::ok),
+            Some(1000)
+        );
         assert!(as_int(&syn::parse_quote!(99999999999999999999)).is_some_and(|r| r.is_err()));
         assert!(as_int(&syn::parse_quote!(x)).is_none());
     }

@@ -1,4 +1,5 @@
-//! Route policy: the keys that `routes(..)` of an entity and `route(..)` of an operation or extra route share.
+//! Route policy: the keys that `routes(..)` of an entity and `route(..)` of an operation or extra
+//! route share.
 
 pub(crate) mod audit;
 pub(crate) mod event;
@@ -19,11 +20,11 @@ use syn::{Ident, LitStr};
 use crate::diagnostics::Diagnostics;
 use crate::options::{self, Opt};
 
-/// Makes [`Policy`] from one row per key: its member and type, its reader, its call on the runtime's
-/// `PolicyDesc`.
+/// Makes [`Policy`] from one row per key: its member and type, its reader, its call on the
+/// runtime's `PolicyDesc`.
 ///
-/// `every` has the keys of every route, `one` those of a single route. A key with a syntax of its own
-/// has a file in this folder.
+/// `every` has the keys of every route, `one` those of a single route. A key with a syntax of its
+/// own has a file in this folder.
 macro_rules! keys {
     (
         every { $($(#[doc = $doc:literal])* $key:literal $vis:vis $member:ident: $ty:ty, $read:expr, $call:expr;)* }
@@ -39,7 +40,8 @@ macro_rules! keys {
         /// The keys of every route.
         pub(crate) const KEYS: &[&str] = &[$($key),*];
 
-        /// The keys of a single route that has no doc comment of its own; the first two are none of the policy.
+        /// The keys of a single route that has no doc comment of its own; the first two are none of
+        /// the policy.
         pub(crate) const OF_ONE: &[&str] = &["method", "path", $($one_key),*];
 
         impl Policy {
@@ -188,8 +190,15 @@ impl Policy {
 
     /// The fields of the entity that it names, as written.
     pub(crate) fn named(&self) -> impl Iterator<Item = &Ident> {
-        let narrowed = [&self.input, &self.output].into_iter().flatten().flat_map(narrow::Fields::named);
-        narrowed.chain(self.permission.iter().flat_map(permission::Permission::of_record))
+        let narrowed = [&self.input, &self.output]
+            .into_iter()
+            .flatten()
+            .flat_map(narrow::Fields::named);
+        narrowed.chain(
+            self.permission
+                .iter()
+                .flat_map(permission::Permission::of_record),
+        )
     }
 
     /// Whether it lets some callers through and others not.
@@ -200,7 +209,8 @@ impl Policy {
     /// Refuses a bound of the body where none is read.
     pub(crate) fn refuse_max_body(&self, what: &str, d: &mut Diagnostics) {
         if let Some((key, _)) = &self.max_body {
-            d.error(key, format!("{what} takes no body")).help("leave `max_body` out");
+            d.error(key, format!("{what} takes no body"))
+                .help("leave `max_body` out");
         }
     }
 
@@ -231,12 +241,14 @@ fn auth(opt: &Opt, d: &mut Diagnostics) -> Option<Auth> {
     if let Some(name) = options::as_text(value) {
         let text = name.value();
         if text.is_empty() {
-            d.error(name, "`auth` names no handler").help("`auth = \"userAuth\"` or `auth = none`");
+            d.error(name, "`auth` names no handler")
+                .help("`auth = \"userAuth\"` or `auth = none`");
             return None;
         }
         if text == "none" {
             // The closed default must not be opened by a text that looks like a handler's name.
-            d.error(name, "a public route is written with the bare word").help("`auth = none`");
+            d.error(name, "a public route is written with the bare word")
+                .help("`auth = none`");
             return None;
         }
         return Some(Auth::Named(name.clone()));
@@ -245,11 +257,14 @@ fn auth(opt: &Opt, d: &mut Diagnostics) -> Option<Auth> {
         Some(ident) if ident == "none" => Some(Auth::None(ident.clone())),
         Some(ident) => {
             d.error(ident, format!("unknown auth `{ident}`"))
-                .help(format!("`auth = none`, or the name of a handler: `auth = \"{ident}\"`"));
+                .help(format!(
+                    "`auth = none`, or the name of a handler: `auth = \"{ident}\"`"
+                ));
             None
         }
         None => {
-            d.error(value, "`auth` is the name of a handler").help("`auth = \"userAuth\"` or `auth = none`");
+            d.error(value, "`auth` is the name of a handler")
+                .help("`auth = \"userAuth\"` or `auth = none`");
             None
         }
     }
@@ -259,7 +274,8 @@ fn tags(opt: &Opt, d: &mut Diagnostics) -> Option<Vec<LitStr>> {
     let list = opt.list("tags(\"search\")", d)?;
     let tags = options::each::<LitStr>(list, d);
     if tags.is_empty() && opt.is_empty_list() {
-        d.error(&opt.key, "`tags` names none").help("`tags(\"search\")`");
+        d.error(&opt.key, "`tags` names none")
+            .help("`tags(\"search\")`");
     }
     Some(tags)
 }

@@ -1,7 +1,8 @@
-//! `#[projection(Post)]`: a struct that names fields of an entity, for `output = PostCard` in a policy.
+//! `#[projection(Post)]`: a struct that names fields of an entity, for `output = PostCard` in a
+//! policy.
 //!
-//! Two steps, as for operations: the struct stays as it is, and the entity's schema macro calls [`expand`] with the entity's
-//! declaration, so that fields are checked where they are named.
+//! Two steps, as for operations: the struct stays as it is, and the entity's schema macro calls
+//! [`expand`] with the entity's declaration, so that fields are checked where they are named.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
@@ -41,31 +42,48 @@ impl Parse for Asked {
 
 /// The first step.
 pub(crate) fn run(args: TokenStream, item: TokenStream) -> TokenStream {
-    const SHAPE: &str = "\nhelp: `#[projection(Post)] pub struct PostCard { pub id: String, pub title: String }`";
+    const SHAPE: &str =
+        "\nhelp: `#[projection(Post)] pub struct PostCard { pub id: String, pub title: String }`";
     let (args, item) = (plain(args), plain(item));
     let mut d = Diagnostics::new();
-    let parsed = repair::item::<ItemStruct>(&item).map_err(|e| syn::Error::new(e.span(), format!("a projection is a struct{SHAPE}")));
+    let parsed = repair::item::<ItemStruct>(&item)
+        .map_err(|e| syn::Error::new(e.span(), format!("a projection is a struct{SHAPE}")));
     let Some(structure) = d.take(parsed) else {
         let errors = d.finish();
         return quote!(#item #errors);
     };
-    let entity = if args.is_empty() { Err(syn::Error::new(Span::call_site(), "")) } else { syn::parse2::<Path>(args) };
+    let entity = if args.is_empty() {
+        Err(syn::Error::new(Span::call_site(), ""))
+    } else {
+        syn::parse2::<Path>(args)
+    };
     let entity = match entity {
         Ok(entity) => Some(entity),
         Err(_) => {
-            d.error(&structure.ident, "a projection names its entity").help("`#[projection(Post)]`");
+            d.error(&structure.ident, "a projection names its entity")
+                .help("`#[projection(Post)]`");
             None
         }
     };
     if !structure.generics.params.is_empty() {
-        d.error(&structure.generics, format!("projection `{}` cannot be generic", structure.ident)).help("leave the parameters out");
+        d.error(
+            &structure.generics,
+            format!("projection `{}` cannot be generic", structure.ident),
+        )
+        .help("leave the parameters out");
     }
     if !matches!(&structure.fields, Fields::Named(fields) if !fields.named.is_empty()) {
-        d.error(&structure.ident, format!("projection `{}` names no field", structure.ident)).help("`pub id: String`");
+        d.error(
+            &structure.ident,
+            format!("projection `{}` names no field", structure.ident),
+        )
+        .help("`pub id: String`");
     }
     let sound = d.is_empty();
     let errors = d.finish();
-    let ask = entity.filter(|_| sound).map(|entity| quote!(#entity! { {@ projection #entity} {#structure} }));
+    let ask = entity
+        .filter(|_| sound)
+        .map(|entity| quote!(#entity! { {@ projection #entity} {#structure} }));
     quote! {
         #[allow(dead_code)] // routes answer its fields; an app need not read them
         #structure
@@ -80,13 +98,19 @@ pub(crate) fn expand(handed: Handed) -> TokenStream {
     let asked = d.take(syn::parse2::<Asked>(handed.args.clone()));
     let structure = d.take(repair::item::<ItemStruct>(&handed.item));
     let (args, item) = handed.declaration();
-    let (Some(Asked(entity)), Some(structure)) = (asked, structure) else { return d.finish() };
+    let (Some(Asked(entity)), Some(structure)) = (asked, structure) else {
+        return d.finish();
+    };
     let Some(model) = schema::model(args, item) else {
         // The entity's own macro has reported why.
         d.ignore();
         return TokenStream::new();
     };
-    let named: Vec<&Field> = structure.fields.iter().filter(|field| is_shown(field, &model, &mut d)).collect();
+    let named: Vec<&Field> = structure
+        .fields
+        .iter()
+        .filter(|field| is_shown(field, &model, &mut d))
+        .collect();
     let errors = d.finish();
     let expanded = implementation(&entity, &structure, &named, &model);
     quote!(#errors #expanded)
@@ -94,30 +118,51 @@ pub(crate) fn expand(handed: Handed) -> TokenStream {
 
 /// Every field of a projection exists and can be read.
 fn is_shown(field: &Field, model: &EntityModel, d: &mut Diagnostics) -> bool {
-    let Some(ident) = &field.ident else { return false };
-    if let Some(cfg) = field.attrs.iter().find(|attr| attr.path().is_ident("cfg") || attr.path().is_ident("cfg_attr")) {
-        d.error(cfg, "a projection has its fields in every build").help("a projection of its own for each");
+    let Some(ident) = &field.ident else {
+        return false;
+    };
+    if let Some(cfg) = field
+        .attrs
+        .iter()
+        .find(|attr| attr.path().is_ident("cfg") || attr.path().is_ident("cfg_attr"))
+    {
+        d.error(cfg, "a projection has its fields in every build")
+            .help("a projection of its own for each");
     }
     let Some(index) = model.index_of(ident) else {
         let name = ident.unraw().to_string();
-        d.error(ident, format!("unknown field `{ident}` on {}", model.ident)).suggest(&name, model.field_names());
+        d.error(ident, format!("unknown field `{ident}` on {}", model.ident))
+            .suggest(&name, model.field_names());
         return false;
     };
     if let Some(how) = hidden(&model.fields[index]) {
-        d.error(ident, format!("{how} field `{ident}` in projection")).help("leave it out");
+        d.error(ident, format!("{how} field `{ident}` in projection"))
+            .help("leave it out");
     }
     true
 }
 
-/// What makes the struct a projection. Without a field that is wrong it still is one: whoever names it must not fail as well.
-fn implementation(entity: &Path, structure: &ItemStruct, named: &[&Field], model: &EntityModel) -> TokenStream {
+/// What makes the struct a projection. Without a field that is wrong it still is one: whoever names
+/// it must not fail as well.
+fn implementation(
+    entity: &Path,
+    structure: &ItemStruct,
+    named: &[&Field],
+    model: &EntityModel,
+) -> TokenStream {
     let (krate, ident) = (&model.krate, &structure.ident);
     let text = ident.unraw().to_string();
-    let names = named.iter().filter_map(|field| Some(field.ident.as_ref()?.unraw().to_string()));
+    let names = named
+        .iter()
+        .filter_map(|field| Some(field.ident.as_ref()?.unraw().to_string()));
     let whole = named.len() == structure.fields.len();
     let members = named.iter().map(|field| {
         let (name, ty) = (&field.ident, &field.ty);
-        let position = field.ident.as_ref().and_then(|ident| model.index_of(ident)).unwrap_or_default();
+        let position = field
+            .ident
+            .as_ref()
+            .and_then(|ident| model.index_of(ident))
+            .unwrap_or_default();
         // All of it at the type: rustc says there what the entity has.
         let place = position_in(model, entity, position, &ty.to_token_stream());
         let here = Span::call_site().located_at(ty.span());

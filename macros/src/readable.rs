@@ -18,14 +18,27 @@ impl Readable {
     /// An option of which only the name is known. Reading goes on behind the next comma.
     fn unreadable(path: Path, input: ParseStream<'_>, error: syn::Error) -> syn::Result<Self> {
         skip(input)?;
-        let (eq_token, value) = (<Token![=]>::default(), Expr::Verbatim(proc_macro2::TokenStream::new()));
-        Ok(Self { option: NestedMeta::Meta(Meta::NameValue(MetaNameValue { path, eq_token, value })), error: Some(error) })
+        let (eq_token, value) = (
+            <Token![=]>::default(),
+            Expr::Verbatim(proc_macro2::TokenStream::new()),
+        );
+        Ok(Self {
+            option: NestedMeta::Meta(Meta::NameValue(MetaNameValue {
+                path,
+                eq_token,
+                value,
+            })),
+            error: Some(error),
+        })
     }
 }
 
 impl From<NestedMeta> for Readable {
     fn from(option: NestedMeta) -> Self {
-        Self { option, error: None }
+        Self {
+            option,
+            error: None,
+        }
     }
 }
 
@@ -36,7 +49,10 @@ impl Parse for Readable {
         }
         let fork = input.fork();
         if let (Ok(key), Ok(equals)) = (fork.call(Ident::parse_any), fork.parse::<Token![==]>()) {
-            let error = syn::Error::new_spanned(equals, format!("`{key}` is given with `=`; `==` compares"));
+            let error = syn::Error::new_spanned(
+                equals,
+                format!("`{key}` is given with `=`; `==` compares"),
+            );
             return Self::unreadable(key.into(), input, error);
         }
         let option = input.parse::<NestedMeta>()?;
@@ -45,7 +61,9 @@ impl Parse for Readable {
             NestedMeta::NameValueInvalidExpr(pair) => &pair.path,
             NestedMeta::Lit(lit) => return Err(syn::Error::new_spanned(lit, NO_NAME)),
         };
-        let Some(key) = path.get_ident().cloned() else { return Err(syn::Error::new_spanned(path, NO_NAME)) };
+        let Some(key) = path.get_ident().cloned() else {
+            return Err(syn::Error::new_spanned(path, NO_NAME));
+        };
         if let NestedMeta::NameValueInvalidExpr(pair) = &option
             && (key == "input" || key == "output")
             && syn::parse2::<syn::Type>(pair.value.clone()).is_ok()
@@ -53,16 +71,29 @@ impl Parse for Readable {
             // `output = Vec<Post>` is no expression; its tokens are kept as a list's are.
             let (path, tokens) = (pair.path.clone(), pair.value.clone());
             let delimiter = MacroDelimiter::Paren(syn::token::Paren::default());
-            return Ok(NestedMeta::Meta(Meta::List(syn::MetaList { path, delimiter, tokens })).into());
+            return Ok(NestedMeta::Meta(Meta::List(syn::MetaList {
+                path,
+                delimiter,
+                tokens,
+            }))
+            .into());
         }
         match &option {
             NestedMeta::NameValueInvalidExpr(pair) => {
                 let error = &pair.error;
-                let error = syn::Error::new(error.span(), format!("option `{key}` has no readable value: {error}"));
+                let error = syn::Error::new(
+                    error.span(),
+                    format!("option `{key}` has no readable value: {error}"),
+                );
                 return Self::unreadable(key.into(), input, error);
             }
-            NestedMeta::Meta(Meta::List(list)) if !matches!(list.delimiter, MacroDelimiter::Paren(_)) => {
-                let error = syn::Error::new(list.delimiter.span().join(), format!("`{key}` takes its list in parentheses"));
+            NestedMeta::Meta(Meta::List(list))
+                if !matches!(list.delimiter, MacroDelimiter::Paren(_)) =>
+            {
+                let error = syn::Error::new(
+                    list.delimiter.span().join(),
+                    format!("`{key}` takes its list in parentheses"),
+                );
                 return Self::unreadable(key.into(), input, error);
             }
             _ => {}

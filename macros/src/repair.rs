@@ -1,7 +1,7 @@
 //! Items whose fields are not separated by commas.
 //!
-//! rustc reports those and goes on, so that a macro meets them as they were typed. The macro goes on as well: one mistake is one
-//! error.
+//! rustc reports those and goes on, so that a macro meets them as they were typed. The macro goes
+//! on as well: one mistake is one error.
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
@@ -23,16 +23,23 @@ pub(crate) fn item<T: Parse>(tokens: &TokenStream) -> syn::Result<T> {
 /// The same item with commas between its fields or variants.
 fn separated(tokens: &TokenStream) -> Option<TokenStream> {
     let mut trees: Vec<TokenTree> = tokens.clone().into_iter().collect();
-    let is_enum = trees.iter().any(|tree| matches!(tree, TokenTree::Ident(word) if word == "enum"));
-    let Some(TokenTree::Group(body)) = trees.pop() else { return None };
+    let is_enum = trees
+        .iter()
+        .any(|tree| matches!(tree, TokenTree::Ident(word) if word == "enum"));
+    let Some(TokenTree::Group(body)) = trees.pop() else {
+        return None;
+    };
     if body.delimiter() != Delimiter::Brace {
         return None;
     }
     let members = move |input: ParseStream<'_>| {
         let mut members = TokenStream::new();
         while !input.is_empty() {
-            let member =
-                if is_enum { input.parse::<Variant>()?.into_token_stream() } else { Field::parse_named(input)?.into_token_stream() };
+            let member = if is_enum {
+                input.parse::<Variant>()?.into_token_stream()
+            } else {
+                Field::parse_named(input)?.into_token_stream()
+            };
             members.extend(quote!(#member,));
             if input.parse::<Option<Token![,]>>()?.is_none() {
                 input.parse::<Option<Token![;]>>()?;

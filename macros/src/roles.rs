@@ -17,16 +17,21 @@ use crate::repair;
 /// The derive.
 pub(crate) fn run(item: &TokenStream) -> TokenStream {
     let mut d = Diagnostics::new();
-    let expanded = d.take(repair::item::<DeriveInput>(&plain(item.clone()))).and_then(|input| {
-        let krate = krate(&input.attrs, "role", &mut d);
-        let roles = roles(&input, &mut d);
-        // With parameters there is no one type to write this for.
-        input
-            .generics
-            .params
-            .is_empty()
-            .then(|| expand(&input.ident, &krate, &lints::allowed(&input.attrs, attrs_of_variants(&input)), &roles))
-    });
+    let expanded = d
+        .take(repair::item::<DeriveInput>(&plain(item.clone())))
+        .and_then(|input| {
+            let krate = krate(&input.attrs, "role", &mut d);
+            let roles = roles(&input, &mut d);
+            // With parameters there is no one type to write this for.
+            input.generics.params.is_empty().then(|| {
+                expand(
+                    &input.ident,
+                    &krate,
+                    &lints::allowed(&input.attrs, attrs_of_variants(&input)),
+                    &roles,
+                )
+            })
+        });
     let errors = d.finish();
     quote!(#expanded #errors)
 }
@@ -34,39 +39,75 @@ pub(crate) fn run(item: &TokenStream) -> TokenStream {
 /// Variants and their names on the wire.
 fn roles(input: &DeriveInput, d: &mut Diagnostics) -> Vec<(Ident, String)> {
     let Data::Enum(data) = &input.data else {
-        d.error(&input.ident, format!("Roles needs an enum, `{}` is none", input.ident)).help("`enum Role { Admin, Editor }`");
+        d.error(
+            &input.ident,
+            format!("Roles needs an enum, `{}` is none", input.ident),
+        )
+        .help("`enum Role { Admin, Editor }`");
         return Vec::new();
     };
     if !input.generics.params.is_empty() {
-        d.error(&input.generics, format!("enum `{}` cannot be generic", input.ident)).help("leave the parameters out");
+        d.error(
+            &input.generics,
+            format!("enum `{}` cannot be generic", input.ident),
+        )
+        .help("leave the parameters out");
     }
     if data.variants.is_empty() {
-        d.error(&input.ident, format!("enum `{}` has no variants: nobody could hold a role", input.ident)).help("add a variant");
+        d.error(
+            &input.ident,
+            format!(
+                "enum `{}` has no variants: nobody could hold a role",
+                input.ident
+            ),
+        )
+        .help("add a variant");
     }
     let mut roles: Vec<(Ident, String)> = Vec::new();
     for variant in &data.variants {
         if !matches!(variant.fields, Fields::Unit) {
-            d.error(&variant.fields, format!("variant `{}` carries data; a role is a name only", variant.ident))
-                .help(format!("`{}`", variant.ident));
+            d.error(
+                &variant.fields,
+                format!(
+                    "variant `{}` carries data; a role is a name only",
+                    variant.ident
+                ),
+            )
+            .help(format!("`{}`", variant.ident));
         }
         if let Some((_, value)) = &variant.discriminant {
-            d.error(value, "a role has no number").help(format!("`{}`", variant.ident));
+            d.error(value, "a role has no number")
+                .help(format!("`{}`", variant.ident));
         }
         let renamed = rename(&mut variant.attrs.clone(), d);
-        let wire = renamed.as_ref().map_or_else(|| names::snake(&variant.ident.unraw().to_string()), LitStr::value);
+        let wire = renamed.as_ref().map_or_else(
+            || names::snake(&variant.ident.unraw().to_string()),
+            LitStr::value,
+        );
         if wire.trim().is_empty() || wire.chars().any(char::is_control) {
             match &renamed {
                 Some(text) => {
-                    d.error(text, "a role has at least one character, and no control character").help("`rename = \"editor\"`");
+                    d.error(
+                        text,
+                        "a role has at least one character, and no control character",
+                    )
+                    .help("`rename = \"editor\"`");
                 }
-                None => d.error(&variant.ident, "the role has no name on the wire").help("`#[role(rename = \"..\")]`"),
+                None => d
+                    .error(&variant.ident, "the role has no name on the wire")
+                    .help("`#[role(rename = \"..\")]`"),
             }
         }
         if let Some((first, _)) = roles.iter().find(|(_, other)| *other == wire) {
-            let message = format!("roles `{first}` and `{}` share the name `{wire}`", variant.ident);
+            let message = format!(
+                "roles `{first}` and `{}` share the name `{wire}`",
+                variant.ident
+            );
             match &renamed {
                 Some(text) => d.error(text, message).help("choose another name"),
-                None => d.error(&variant.ident, message).help("`#[role(rename = \"..\")]`"),
+                None => d
+                    .error(&variant.ident, message)
+                    .help("`#[role(rename = \"..\")]`"),
             }
         }
         roles.push((variant.ident.clone(), wire));
@@ -86,14 +127,26 @@ fn rename(attrs: &mut Vec<Attribute>, d: &mut Diagnostics) -> Option<LitStr> {
     let options = attribute_options(attrs, "role", "`#[role(rename = \"editor\")]`", d);
     let keys: VariantKeys = options::table(options, &[], d);
     keys.rest.refuse("role", &["rename"], &[], d);
-    keys.rename.and_then(|opt| opt.text("rename = \"editor\"", d))
+    keys.rename
+        .and_then(|opt| opt.text("rename = \"editor\"", d))
 }
 
 /// A wrong enum still is a set of roles, so that the policies that name it add no errors.
-fn expand(ident: &Ident, krate: &TokenStream, lints: &TokenStream, roles: &[(Ident, String)]) -> TokenStream {
+fn expand(
+    ident: &Ident,
+    krate: &TokenStream,
+    lints: &TokenStream,
+    roles: &[(Ident, String)],
+) -> TokenStream {
     let names = roles.iter().map(|(_, wire)| wire);
-    let arms = roles.iter().map(|(variant, wire)| quote!(Self::#variant { .. } => #wire));
-    let name = if roles.is_empty() { quote!("") } else { quote!(match self { #(#arms),* }) };
+    let arms = roles
+        .iter()
+        .map(|(variant, wire)| quote!(Self::#variant { .. } => #wire));
+    let name = if roles.is_empty() {
+        quote!("")
+    } else {
+        quote!(match self { #(#arms),* })
+    };
     quote! {
         #[automatically_derived]
         #lints

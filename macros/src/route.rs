@@ -21,7 +21,8 @@ use crate::policy;
 /// `#[route(args)] async fn name(..) -> impl IntoResponse { .. }`.
 pub(crate) fn run(args: TokenStream, item: TokenStream) -> TokenStream {
     let mut d = Diagnostics::new();
-    let parsed = syn::parse2::<ItemFn>(item.clone()).map_err(|e| syn::Error::new(e.span(), format!("#[route] needs a function: {e}")));
+    let parsed = syn::parse2::<ItemFn>(item.clone())
+        .map_err(|e| syn::Error::new(e.span(), format!("#[route] needs a function: {e}")));
     let Some(function) = d.take(parsed) else {
         let errors = d.finish();
         let item = operation::poisoned(item);
@@ -30,11 +31,20 @@ pub(crate) fn run(args: TokenStream, item: TokenStream) -> TokenStream {
     let args = Args::parse(plain(args), &function, &mut d);
     check(&function, &mut d);
     if !crate::SERVER {
-        d.error(&function.sig.ident, "a route needs the `server` feature of linchpin").help("`linchpin = { features = [\"server\"] }`");
+        d.error(
+            &function.sig.ident,
+            "a route needs the `server` feature of linchpin",
+        )
+        .help("`linchpin = { features = [\"server\"] }`");
     }
     let sound = d.is_empty();
     let errors = d.finish();
-    if sound && let Args { entity: Some(entity), .. } = &args {
+    if sound
+        && let Args {
+            entity: Some(entity),
+            ..
+        } = &args
+    {
         return expand(&args, entity, function);
     }
     let item = poisoned(&args, function);
@@ -53,11 +63,19 @@ impl Args {
         let options = options::parse(tokens, d);
         options::repeated(&options, &[], d);
         let (mut entity, mut route, mut krate) = (None, RouteArgs::default(), quote!(::linchpin));
-        let known: Vec<&str> = policy::KEYS.iter().chain(&["entity", "method", "path"]).copied().collect();
+        let known: Vec<&str> = policy::KEYS
+            .iter()
+            .chain(&["entity", "method", "path"])
+            .copied()
+            .collect();
         for opt in &options {
             match opt.name().as_str() {
                 "entity" => entity = opt.path("entity = Post", d),
-                "crate" => krate = opt.path("crate = ::framework::linchpin", d).map_or(krate, |path| quote!(#path)),
+                "crate" => {
+                    krate = opt
+                        .path("crate = ::framework::linchpin", d)
+                        .map_or(krate, |path| quote!(#path))
+                }
                 _ if route.option(opt, true, d) => {}
                 _ => options::unknown(opt, "route", &known, policy::LATER, d),
             }
@@ -65,33 +83,60 @@ impl Args {
         policy::narrow::refuse(&route.policy, d);
         policy::permission::refuse(&route.policy, d);
         if let Some((key, _)) = &route.policy.description {
-            d.error(key, "the description of a route is the doc comment of its function").help("`/// ..` above it");
+            d.error(
+                key,
+                "the description of a route is the doc comment of its function",
+            )
+            .help("`/// ..` above it");
         }
-        if route.moved.method.as_ref().is_some_and(|(method, _)| *method == Method::Get) {
+        if route
+            .moved
+            .method
+            .as_ref()
+            .is_some_and(|(method, _)| *method == Method::Get)
+        {
             policy::idempotent::refuse(&route.policy, "a GET route", d);
             policy::audit::refuse(&route.policy, "a GET route", d);
         }
-        for (name, example) in [("entity", "entity = Post"), ("method", "method = \"GET\""), ("path", "path = \"feed.xml\"")] {
+        for (name, example) in [
+            ("entity", "entity = Post"),
+            ("method", "method = \"GET\""),
+            ("path", "path = \"feed.xml\""),
+        ] {
             if options::lacks(&options, name, &known) {
-                d.error(&function.sig.ident, format!("route needs `{name}`")).help(format!("`{example}`"));
+                d.error(&function.sig.ident, format!("route needs `{name}`"))
+                    .help(format!("`{example}`"));
             }
         }
-        Self { entity, route, krate }
+        Self {
+            entity,
+            route,
+            krate,
+        }
     }
 }
 
 fn check(function: &ItemFn, d: &mut Diagnostics) {
     if let Some(again) = function.attrs.iter().find(|attr| is_route(attr)) {
-        d.error(again, "`#[route]` is given twice").help("a function of its own for each route");
+        d.error(again, "`#[route]` is given twice")
+            .help("a function of its own for each route");
     }
     let sig = &function.sig;
     if sig.asyncness.is_none() {
-        d.error(&sig.fn_token, "the function of a route is async").help(format!("`async fn {}(..)`", sig.ident));
+        d.error(&sig.fn_token, "the function of a route is async")
+            .help(format!("`async fn {}(..)`", sig.ident));
     }
     if !sig.generics.params.is_empty() {
-        d.error(&sig.generics, "the function of a route cannot be generic: it is one handler");
+        d.error(
+            &sig.generics,
+            "the function of a route cannot be generic: it is one handler",
+        );
     }
-    if let Some(receiver) = sig.inputs.first().filter(|input| matches!(input, syn::FnArg::Receiver(_))) {
+    if let Some(receiver) = sig
+        .inputs
+        .first()
+        .filter(|input| matches!(input, syn::FnArg::Receiver(_)))
+    {
         d.error(receiver, "a route is a free function");
     }
     if is_upper(&sig.ident) {
@@ -106,13 +151,23 @@ fn poisoned(args: &Args, mut function: ItemFn) -> TokenStream {
     if !crate::SERVER {
         return quote!(#[allow(dead_code)] #function);
     }
-    let (name, vis) = (&function.sig.ident.clone(), std::mem::replace(&mut function.vis, syn::Visibility::Inherited));
-    let entity = args.entity.as_ref().map_or_else(|| quote!(#krate::__private::Unnamed), |entity| quote!(#entity));
+    let (name, vis) = (
+        &function.sig.ident.clone(),
+        std::mem::replace(&mut function.vis, syn::Visibility::Inherited),
+    );
+    let entity = args.entity.as_ref().map_or_else(
+        || quote!(#krate::__private::Unnamed),
+        |entity| quote!(#entity),
+    );
     function.attrs.retain(|attr| !is_route(attr));
     // With a `self` parameter rustc would report a second error, so we leave the function out.
     let function = function.sig.receiver().is_none().then_some(function);
     // `package!` decides by the case of the name whether the const is an operation or a route.
-    let ty = if is_upper(name) { quote!(#krate::Operation) } else { quote!(#krate::http::ExtraRoute) };
+    let ty = if is_upper(name) {
+        quote!(#krate::Operation)
+    } else {
+        quote!(#krate::http::ExtraRoute)
+    };
     quote! {
         #[allow(non_upper_case_globals, dead_code, clippy::unused_async)]
         #vis const #name: #ty<#entity> = {
@@ -123,7 +178,10 @@ fn poisoned(args: &Args, mut function: ItemFn) -> TokenStream {
 }
 
 fn is_route(attr: &syn::Attribute) -> bool {
-    attr.path().segments.last().is_some_and(|last| last.ident == "route")
+    attr.path()
+        .segments
+        .last()
+        .is_some_and(|last| last.ident == "route")
 }
 
 fn is_upper(name: &syn::Ident) -> bool {
@@ -135,22 +193,39 @@ fn expand(args: &Args, entity: &Path, mut function: ItemFn) -> TokenStream {
     let (name, doc) = (function.sig.ident.clone(), doc_of(&function.attrs));
     let text = quote::ToTokens::to_token_stream(&name).to_string();
     let text = text.trim_start_matches("r#");
-    let (docs, rest): (Vec<_>, Vec<_>) =
-        function.attrs.drain(..).partition(|attr| attr.path().is_ident("doc") || attr.path().is_ident("cfg"));
+    let (docs, rest): (Vec<_>, Vec<_>) = function
+        .attrs
+        .drain(..)
+        .partition(|attr| attr.path().is_ident("doc") || attr.path().is_ident("cfg"));
     function.attrs = rest;
     let vis = std::mem::replace(&mut function.vis, syn::Visibility::Inherited);
     // With these spans rustc treats the const as user code and warns if it is unused.
-    let (first, last) = (Token![const](function.sig.fn_token.span), Token![;](function.block.brace_token.span.close()));
+    let (first, last) = (
+        Token![const](function.sig.fn_token.span),
+        Token![;](function.block.brace_token.span.close()),
+    );
     let policy = route.policy.tokens(&quote!(#entity));
     // Method and path are present: `Args::parse` reports it if one is missing.
     let method = route.moved.method.as_ref().map(|(method, _)| method);
-    let segments: &[Segment] = route.moved.path.as_ref().map_or(&[], |(segments, _)| segments);
+    let segments: &[Segment] = route
+        .moved
+        .path
+        .as_ref()
+        .map_or(&[], |(segments, _)| segments);
     let (serve, contents) = (serve(&function), contents(&function));
     // Only the entity knows the base path, so a const assertion checks it.
-    let apart = route.moved.path.as_ref().filter(|(segments, _)| matches!(segments.first(), Some(Segment::Lit(_)))).map(|(_, text)| {
-        let entity = at(quote!(<#entity as __lp::Entity>::DESC), &text.to_token_stream());
-        quote_spanned!(text.span()=> const _: () = __lp::expect_below(#entity, #text);)
-    });
+    let apart = route
+        .moved
+        .path
+        .as_ref()
+        .filter(|(segments, _)| matches!(segments.first(), Some(Segment::Lit(_))))
+        .map(|(_, text)| {
+            let entity = at(
+                quote!(<#entity as __lp::Entity>::DESC),
+                &text.to_token_stream(),
+            );
+            quote_spanned!(text.span()=> const _: () = __lp::expect_below(#entity, #text);)
+        });
     quote! {
         #(#docs)*
         // The const has the lower-case name of the function. The function is async even without
@@ -185,16 +260,28 @@ fn serve(function: &ItemFn) -> TokenStream {
     let types: Vec<&syn::Type> = typed.collect();
     let arguments: Vec<syn::Ident> = (0..types.len()).map(|n| format_ident!("__a{n}")).collect();
     let last = types.len().saturating_sub(1);
-    let takes = types.iter().zip(&arguments).enumerate().map(|(n, (ty, argument))| {
-        let take = if n == last { quote!(last::<#ty, _>) } else { quote!(take::<#ty>) };
-        quote!(let #argument = __arguments.#take().await?;)
-    });
+    let takes = types
+        .iter()
+        .zip(&arguments)
+        .enumerate()
+        .map(|(n, (ty, argument))| {
+            let take = if n == last {
+                quote!(last::<#ty, _>)
+            } else {
+                quote!(take::<#ty>)
+            };
+            quote!(let #argument = __arguments.#take().await?;)
+        });
     let all = match types.len() {
         0 => TokenStream::new(),
         1 => quote!(let __arguments = __lp::Arguments::of(__request);),
         _ => quote!(let mut __arguments = __lp::Arguments::of(__request);),
     };
-    let request = if types.is_empty() { quote!(_) } else { quote!(__request) };
+    let request = if types.is_empty() {
+        quote!(_)
+    } else {
+        quote!(__request)
+    };
     let mut name = function.sig.ident.clone();
     // We set the span to the return type, so that rustc reports a wrong type there.
     if let syn::ReturnType::Type(_, ty) = &function.sig.output {
@@ -232,7 +319,10 @@ fn contents(function: &ItemFn) -> TokenStream {
             const __contents: fn() -> __lp::Contents = __lp::Contents::NONE;
         );
     }
-    let (body, answered) = (body.unwrap_or_else(|| quote!(__lp::None)), answered.unwrap_or_else(|| quote!(__lp::None)));
+    let (body, answered) = (
+        body.unwrap_or_else(|| quote!(__lp::None)),
+        answered.unwrap_or_else(|| quote!(__lp::None)),
+    );
     quote! {
         fn __contents() -> __lp::Contents {
             #[allow(unused_imports)] // the types decide which traits apply
@@ -247,7 +337,10 @@ fn contents(function: &ItemFn) -> TokenStream {
 /// In a `Result` take the first type. In a tuple take the last.
 fn answer(ty: &Type, ok: bool) -> (Option<&Type>, bool) {
     match ty {
-        Type::Tuple(tuple) => tuple.elems.last().map_or((None, false), |last| answer(last, false)),
+        Type::Tuple(tuple) => tuple
+            .elems
+            .last()
+            .map_or((None, false), |last| answer(last, false)),
         Type::Path(path) => match path.path.segments.last() {
             Some(last) if last.ident == "Result" => match &last.arguments {
                 PathArguments::AngleBracketed(of) => match of.args.first() {

@@ -1,8 +1,9 @@
 //! How an operation learns about its entity.
 //!
-//! `#[entity]` emits a `macro_rules!` of the entity's own name. An operation expands to a call of it; it calls back into
-//! `__operation!` with the entity's declaration **verbatim**, which is read by the same parser into the same [`EntityModel`].
-//! One mechanism, no second format, and every token keeps its span.
+//! `#[entity]` emits a `macro_rules!` of the entity's own name. An operation expands to a call of
+//! it; it calls back into `__operation!` with the entity's declaration **verbatim**, which is read
+//! by the same parser into the same [`EntityModel`]. One mechanism, no second format, and every
+//! token keeps its span.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -16,7 +17,8 @@ use crate::{operation, projection};
 /// The macro of the entity's name; `args` and `item` are the entity's declaration as it came in.
 pub(crate) fn emit(model: &EntityModel, args: &TokenStream, item: &TokenStream) -> TokenStream {
     let (schema, ident, krate) = (&model.generated.schema, &model.ident, &model.krate);
-    // A `macro_rules!` cannot be re-exported further than the crate; operations stand in the crate of their entity anyway.
+    // A `macro_rules!` cannot be re-exported further than the crate; operations stand in the crate
+    // of their entity anyway.
     let vis = match &model.vis {
         Visibility::Public(_) => quote!(pub(crate)),
         vis => quote!(#vis),
@@ -56,9 +58,15 @@ impl Handed {
 /// What an entity's macro hands over, to whoever asked for it.
 pub(crate) fn expand(input: TokenStream) -> TokenStream {
     let mut d = Diagnostics::new();
-    let Some(handed) = d.take(syn::parse2::<Handed>(input)) else { return d.finish() };
+    let Some(handed) = d.take(syn::parse2::<Handed>(input)) else {
+        return d.finish();
+    };
     d.ignore();
-    if projection::Asked::is(&handed.args) { projection::expand(handed) } else { operation::expand(handed) }
+    if projection::Asked::is(&handed.args) {
+        projection::expand(handed)
+    } else {
+        operation::expand(handed)
+    }
 }
 
 /// The model of a declaration. Its own problems are not repeated here: `#[entity]` reports them.
@@ -76,6 +84,11 @@ impl Parse for Handed {
             braced!(content in input);
             content.parse::<TokenStream>()
         };
-        Ok(Self { args: group()?, item: group()?, entity_args: group()?, entity_item: group()? })
+        Ok(Self {
+            args: group()?,
+            item: group()?,
+            entity_args: group()?,
+            entity_item: group()?,
+        })
     }
 }

@@ -1,7 +1,8 @@
 //! Tests macro expansions against the folder `snapshots/`. Each file has a declaration and its
 //! expansion.
 //!
-//! Accept changes with `cargo insta review`, or with `INSTA_UPDATE=always cargo test -p linchpin-macros`.
+//! Accept changes with `cargo insta review`, or with
+//! `INSTA_UPDATE=always cargo test -p linchpin-macros`.
 
 use proc_macro2::{Delimiter, Group, Literal, TokenStream, TokenTree};
 
@@ -12,7 +13,10 @@ pub(crate) fn declaration(source: &str) -> (TokenStream, TokenStream) {
     let tokens: TokenStream = source.parse().unwrap_or_else(|e| panic!("not tokens: {e}"));
     let item = |input: syn::parse::ParseStream<'_>| {
         let mut attrs = input.call(syn::Attribute::parse_outer)?;
-        let ours = attrs.iter().position(|a| !a.path().is_ident("doc")).ok_or_else(|| input.error("no attribute"))?;
+        let ours = attrs
+            .iter()
+            .position(|a| !a.path().is_ident("doc"))
+            .ok_or_else(|| input.error("no attribute"))?;
         let args = match &attrs.remove(ours).meta {
             syn::Meta::List(list) => list.tokens.clone(),
             _ => TokenStream::new(),
@@ -28,12 +32,20 @@ pub(crate) fn declaration(source: &str) -> (TokenStream, TokenStream) {
 /// The expansion contains `compile_error!` if and only if the name ends with `_broken`.
 pub(crate) fn assert(name: &str, source: &str, expansion: &TokenStream) {
     let broken = expansion.to_string().contains("compile_error");
-    assert_eq!(broken, name.ends_with("_broken"), "errors in `{name}`: {broken}\n{expansion}");
+    assert_eq!(
+        broken,
+        name.ends_with("_broken"),
+        "errors in `{name}`: {broken}\n{expansion}"
+    );
     let mut settings = insta::Settings::clone_current();
     settings.set_snapshot_path("../../snapshots");
     settings.set_prepend_module_to_snapshot(false);
     settings.set_omit_expression(true);
-    let snapshot = format!("// Declaration\n\n{}\n\n// Expansion\n\n{}", source.trim(), printed(expansion));
+    let snapshot = format!(
+        "// Declaration\n\n{}\n\n// Expansion\n\n{}",
+        source.trim(),
+        printed(expansion)
+    );
     settings.bind(|| insta::assert_snapshot!(name, snapshot));
 }
 
@@ -47,7 +59,8 @@ fn printed(expansion: &TokenStream) -> String {
 
 /// Replaces each field number by `form`: `$1` is the number, `$2` is the name.
 pub(crate) fn numbered(text: &str, form: &str) -> String {
-    let numbers = regex::Regex::new(&format!(r"\b(\d+){SUFFIX}(\w+)")).unwrap_or_else(|e| panic!("{e}"));
+    let numbers =
+        regex::Regex::new(&format!(r"\b(\d+){SUFFIX}(\w+)")).unwrap_or_else(|e| panic!("{e}"));
     numbers.replace_all(text, form).into_owned()
 }
 
@@ -76,18 +89,34 @@ fn docs_by_line(tokens: TokenStream) -> TokenStream {
 /// `[doc = "a\nb"]` becomes `[doc = " a"] # [doc = " b"]`.
 fn doc_lines(group: &Group) -> Option<TokenStream> {
     let trees: Vec<TokenTree> = group.stream().into_iter().collect();
-    let [TokenTree::Ident(name), TokenTree::Punct(_), TokenTree::Literal(text)] = &trees[..] else { return None };
+    let [
+        TokenTree::Ident(name),
+        TokenTree::Punct(_),
+        TokenTree::Literal(text),
+    ] = &trees[..]
+    else {
+        return None;
+    };
     if group.delimiter() != Delimiter::Bracket || name != "doc" {
         return None;
     }
-    let text = syn::parse2::<syn::LitStr>(TokenTree::Literal(text.clone()).into()).ok()?.value();
+    let text = syn::parse2::<syn::LitStr>(TokenTree::Literal(text.clone()).into())
+        .ok()?
+        .value();
     let line = |line: &str| {
-        let space = if line.is_empty() || line.starts_with(' ') { "" } else { " " };
+        let space = if line.is_empty() || line.starts_with(' ') {
+            ""
+        } else {
+            " "
+        };
         let line = Literal::string(&format!("{space}{line}"));
         quote::quote!([doc = #line])
     };
     // Each line except the first needs its own `#`.
-    let (first, rest) = (text.split('\n').take(1).map(line), text.split('\n').skip(1).map(line));
+    let (first, rest) = (
+        text.split('\n').take(1).map(line),
+        text.split('\n').skip(1).map(line),
+    );
     Some(quote::quote!(#(#first)* #(# #rest)*))
 }
 
@@ -99,12 +128,18 @@ fn a_package() {
 /// A broken package still defines its static, so that users of it get no second error.
 #[test]
 fn a_broken_package() {
-    package("package_broken", include_str!("../tests/snapshot/package_broken.rs"));
+    package(
+        "package_broken",
+        include_str!("../tests/snapshot/package_broken.rs"),
+    );
 }
 
 fn package(name: &str, source: &str) {
-    let mut item: syn::ItemStatic = syn::parse_str(source).unwrap_or_else(|e| panic!("not a static: {e}"));
-    let syn::Expr::Macro(call) = &*item.expr else { panic!("no call of package!") };
+    let mut item: syn::ItemStatic =
+        syn::parse_str(source).unwrap_or_else(|e| panic!("not a static: {e}"));
+    let syn::Expr::Macro(call) = &*item.expr else {
+        panic!("no call of package!")
+    };
     *item.expr = syn::Expr::Verbatim(crate::package::run(call.mac.tokens.clone()));
     assert(name, source, &quote::quote!(#item));
 }

@@ -1,7 +1,8 @@
 //! Declarations without the server: what a crate that shares entities with other programs sees.
 //!
-//! `cargo run -p linchpin --no-default-features --example declarations` lists what is declared; nothing of HTTP or of a store
-//! is compiled in. The checks of this repository build it, so that expansions keep to what is there without the server.
+//! `cargo run -p linchpin --no-default-features --example declarations` lists what is declared;
+//! nothing of HTTP or of a store is compiled in. The checks of this repository build it, so that
+//! expansions keep to what is there without the server.
 
 use linchpin::filter::Filter;
 use linchpin::prelude::*;
@@ -72,17 +73,34 @@ pub const SEND: Operation<Parcel>;
 pub const LOOK: Operation<Parcel>;
 
 /// Parcels and all that is done with them.
-pub static MAIL: Package = package!(name = "mail", entities = [entity(Parcel, [BY_NUMBER, SENT_BY, NUMBER_TAKEN, SEND, LOOK])]);
+pub static MAIL: Package = package!(
+    name = "mail",
+    entities = [entity(
+        Parcel,
+        [BY_NUMBER, SENT_BY, NUMBER_TAKEN, SEND, LOOK]
+    )]
+);
 
 fn main() {
     for entry in MAIL.entities {
-        println!("{} ({}): {} fields", entry.desc.name, entry.desc.storage_name, entry.desc.fields.len());
+        println!(
+            "{} ({}): {} fields",
+            entry.desc.name,
+            entry.desc.storage_name,
+            entry.desc.fields.len()
+        );
         for operation in entry.operations {
             println!("  {}: {}", operation.name, operation.doc);
         }
     }
     // Typed inputs and filters are there as well.
-    let create = ParcelCreate { number: "P-1".to_owned(), status: None, lines: None, looks: None, sent_at: None };
+    let create = ParcelCreate {
+        number: "P-1".to_owned(),
+        status: None,
+        lines: None,
+        looks: None,
+        sent_at: None,
+    };
     let filter: Filter = parcel::status.eq(Status::Sent);
     println!("{} {filter:?}", create.number);
 }

@@ -1,6 +1,7 @@
 //! What expansions name. No promise to users: anything here may change in a patch release.
 //!
-//! An expansion starts with `use ::linchpin::__private as __lp;` and is data plus calls into the functions below.
+//! An expansion starts with `use ::linchpin::__private as __lp;` and is data plus calls into the
+//! functions below.
 
 #[cfg(feature = "server")]
 pub use crate::Attachment;
@@ -9,8 +10,8 @@ pub use crate::Cx;
 pub use crate::app::AfterAdapters;
 #[cfg(feature = "server")]
 pub use crate::http::{
-    Arguments, ByMedia, ByRecord, ByShape, Contents, ContentsOf, ExtraHandler, ExtraRoute, ExtraRouteSpec, MiddlewareFn, Otherwise, Probe,
-    ResponseFuture, answered, serve_route,
+    Arguments, ByMedia, ByRecord, ByShape, Contents, ContentsOf, ExtraHandler, ExtraRoute,
+    ExtraRouteSpec, MiddlewareFn, Otherwise, Probe, ResponseFuture, answered, serve_route,
 };
 /// A request, as extra routes get it.
 #[cfg(feature = "server")]
@@ -22,15 +23,17 @@ pub use crate::operation::OnSqlite;
 #[cfg(feature = "server")]
 pub use crate::operation::assert_route_audited;
 #[cfg(feature = "server")]
-pub use crate::operation::custom_call::{Erased, made_nothing, made_optional, made_record, made_records, made_value, run_value};
+pub use crate::operation::custom_call::{
+    Erased, made_nothing, made_optional, made_record, made_records, made_value, run_value,
+};
 #[cfg(feature = "server")]
 pub use crate::operation::transition_choice::choose;
 #[cfg(feature = "server")]
 pub use crate::operation::{Chooser, Handler, OnMemory};
 #[cfg(feature = "server")]
 pub use crate::resource::{
-    Adapter, run_bool, run_count, run_json, run_list, run_optional, run_other, run_page, run_record, run_records, run_row, run_rows,
-    run_unit, run_upserted, run_values,
+    Adapter, run_bool, run_count, run_json, run_list, run_optional, run_other, run_page,
+    run_record, run_records, run_row, run_rows, run_unit, run_upserted, run_values,
 };
 #[cfg(feature = "server")]
 pub use axum::{extract::FromRequestParts, http::request::Parts};
@@ -60,7 +63,9 @@ where
 {
     match parts.extensions.get::<crate::Adapters>() {
         Some(adapters) => adapters.get::<E>(),
-        None => Err(Error::internal("the handler was not mounted through an app: there are no adapters")),
+        None => Err(Error::internal(
+            "the handler was not mounted through an app: there are no adapters",
+        )),
     }
 }
 
@@ -72,7 +77,10 @@ macro_rules! __handler {
     ($store:literal, $call:pat_param, $answer:expr) => {
         ::core::option::Option::Some((
             $store,
-            const { &((|$call| $crate::__private::boxed(async move { $answer })) as $crate::__private::Handler) },
+            const {
+                &((|$call| $crate::__private::boxed(async move { $answer }))
+                    as $crate::__private::Handler)
+            },
         ))
     };
 }

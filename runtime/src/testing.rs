@@ -1,4 +1,5 @@
-//! Calls to an app from within its process: what tests of an app need, without sockets and with the same answers.
+//! Calls to an app from within its process: what tests of an app need, without sockets and with the
+//! same answers.
 //!
 //! ```
 //! use linchpin::prelude::*;
@@ -42,7 +43,8 @@ use tower_service::Service as _;
 use crate::http::HttpService;
 use crate::{Error, Result, Running};
 
-/// Calls an app as a client does, from within its process. Cheap to clone; each caller of a test is one.
+/// Calls an app as a client does, from within its process. Cheap to clone; each caller of a test is
+/// one.
 #[derive(Clone, Debug)]
 pub struct Client {
     service: HttpService,
@@ -52,11 +54,14 @@ pub struct Client {
 impl Client {
     /// A client nobody knows.
     pub fn new(app: &Running) -> Self {
-        Self { service: app.service(), headers: HeaderMap::new() }
+        Self {
+            service: app.service(),
+            headers: HeaderMap::new(),
+        }
     }
 
-    /// The same client with `Authorization: Bearer <token>` on each call: of `AuthService::sign_in` with linchpin-auth, or of
-    /// [`JwtAuth::token`](crate::JwtAuth::token).
+    /// The same client with `Authorization: Bearer <token>` on each call: of `AuthService::sign_in`
+    /// with linchpin-auth, or of [`JwtAuth::token`](crate::JwtAuth::token).
     ///
     /// # Errors
     /// When the token cannot stand in a header.
@@ -122,7 +127,10 @@ impl Client {
     /// When the answer's body breaks off.
     pub async fn call(&self, mut request: Request<Body>) -> Result<Answer> {
         for (name, value) in &self.headers {
-            request.headers_mut().entry(name).or_insert_with(|| value.clone());
+            request
+                .headers_mut()
+                .entry(name)
+                .or_insert_with(|| value.clone());
         }
         let Ok(response) = self.service.clone().call(request).await;
         let (head, body) = response.into_parts();
@@ -130,12 +138,22 @@ impl Client {
         Ok(Answer(Response::from_parts(head, body)))
     }
 
-    async fn send(&self, method: Method, path: &str, body: Option<impl Serialize>) -> Result<Answer> {
-        let body = body.map(|value| serde_json::to_vec(&value)).transpose().map_err(Error::internal)?;
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<impl Serialize>,
+    ) -> Result<Answer> {
+        let body = body
+            .map(|value| serde_json::to_vec(&value))
+            .transpose()
+            .map_err(Error::internal)?;
         let request = Request::builder().method(method).uri(path);
         // `()` is `null` in JSON, which no route takes: it stands for no body.
         let request = match body.filter(|text| text != b"null") {
-            Some(text) => request.header(CONTENT_TYPE, "application/json").body(Body::from(text)),
+            Some(text) => request
+                .header(CONTENT_TYPE, "application/json")
+                .body(Body::from(text)),
             None => request.body(Body::empty()),
         };
         self.call(request.map_err(Error::internal)?).await
@@ -180,7 +198,11 @@ impl Answer {
     /// # Errors
     /// When the body is not JSON.
     pub fn json(&self) -> Result<serde_json::Value> {
-        if self.bytes().is_empty() { Ok(serde_json::Value::Null) } else { self.read() }
+        if self.bytes().is_empty() {
+            Ok(serde_json::Value::Null)
+        } else {
+            self.read()
+        }
     }
 
     /// The body as JSON of a type of yours.

@@ -1,5 +1,5 @@
-//! Kills a program between commits and deliveries, again and again: every committed mutation is told, under one id, and
-//! nothing is told that did not happen.
+//! Kills a program between commits and deliveries, again and again: every committed mutation is
+//! told, under one id, and nothing is told that did not happen.
 //!
 //! The test runs itself as the program that is killed.
 #![cfg(feature = "sqlite")]
@@ -63,10 +63,20 @@ impl EventSink for Log {
 }
 
 async fn app(folder: &Path) -> linchpin::Running {
-    let log = std::fs::OpenOptions::new().append(true).create(true).open(folder.join("told")).unwrap();
+    let log = std::fs::OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(folder.join("told"))
+        .unwrap();
     let database = std::env::var(DATABASE).unwrap();
-    let config = Config::new().signing_secret("a-secret-of-the-crash-test-32-bytes").port(0).database(database);
-    let app = App::new(config).plugin(JwtAuth::new()).package(&NOTES).event_sink("log", Log(Mutex::new(log)));
+    let config = Config::new()
+        .signing_secret("a-secret-of-the-crash-test-32-bytes")
+        .port(0)
+        .database(database);
+    let app = App::new(config)
+        .plugin(JwtAuth::new())
+        .package(&NOTES)
+        .event_sink("log", Log(Mutex::new(log)));
     app.start().await.unwrap()
 }
 
@@ -74,7 +84,9 @@ async fn app(folder: &Path) -> linchpin::Running {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "the program that the other test runs and kills"]
 async fn program() {
-    let Ok(folder) = std::env::var(FOLDER).map(PathBuf::from) else { return };
+    let Ok(folder) = std::env::var(FOLDER).map(PathBuf::from) else {
+        return;
+    };
     let running = app(&folder).await;
     if std::env::var(LIFE).as_deref() == Ok("deliver") {
         // Stopping delivers what waits.
@@ -85,12 +97,22 @@ async fn program() {
     let cx = Cx::system("a crash test");
     let writers = (0..8).map(|_| async {
         loop {
-            let note = notes.create(&cx, NoteCreate { changes: None }).await.unwrap();
+            let note = notes
+                .create(&cx, NoteCreate { changes: None })
+                .await
+                .unwrap();
             notes.change(&cx, note.id.as_str()).await.unwrap();
             let changed: linchpin::Result<()> = cx
                 .transaction(async |cx| {
                     notes.change(cx, note.id.as_str()).await?;
-                    notes.create(cx, NoteCreate { changes: Some(1000) }).await?;
+                    notes
+                        .create(
+                            cx,
+                            NoteCreate {
+                                changes: Some(1000),
+                            },
+                        )
+                        .await?;
                     // Undone every time: must never be told.
                     Err(linchpin::Error::not_found())
                 })
@@ -123,16 +145,26 @@ fn told(folder: &Path) -> (BTreeMap<String, BTreeSet<String>>, Order) {
     let mut order = Vec::new();
     for line in text.lines() {
         let (id, fact) = line.split_once(' ').unwrap();
-        if by_fact.entry(fact.to_owned()).or_default().insert(id.to_owned()) {
+        if by_fact
+            .entry(fact.to_owned())
+            .or_default()
+            .insert(id.to_owned())
+        {
             order.push((fact.to_owned(), id.to_owned()));
         }
     }
     (by_fact, order)
 }
 
-/// Writes and is killed, again and again, and delivers in the end. `stored` reads keys and numbers of changes.
+/// Writes and is killed, again and again, and delivers in the end. `stored` reads keys and numbers
+/// of changes.
 fn crash(database: &str, folder: &Path, stored: impl Fn() -> Vec<(String, i64)>) -> Order {
-    let lines = || std::fs::read_to_string(folder.join("told")).unwrap_or_default().lines().count();
+    let lines = || {
+        std::fs::read_to_string(folder.join("told"))
+            .unwrap_or_default()
+            .lines()
+            .count()
+    };
     for round in 0..ROUNDS {
         let before = lines();
         let mut child = run(folder, database, "write");
@@ -169,16 +201,29 @@ fn crash(database: &str, folder: &Path, stored: impl Fn() -> Vec<(String, i64)>)
     }
     let (by_fact, order) = told(folder);
     let facts: BTreeSet<String> = by_fact.keys().cloned().collect();
-    assert!(committed.len() > 200, "only {} mutations: the test tests nothing", committed.len());
+    assert!(
+        committed.len() > 200,
+        "only {} mutations: the test tests nothing",
+        committed.len()
+    );
     let missing: Vec<_> = committed.difference(&facts).collect();
-    assert!(missing.is_empty(), "{} of {} were not told: {missing:?}", missing.len(), committed.len());
+    assert!(
+        missing.is_empty(),
+        "{} of {} were not told: {missing:?}",
+        missing.len(),
+        committed.len()
+    );
     let invented: Vec<_> = facts.difference(&committed).collect();
     assert!(invented.is_empty(), "told and never happened: {invented:?}");
     for (fact, ids) in &by_fact {
         assert_eq!(ids.len(), 1, "{fact} was told under several ids: {ids:?}");
     }
     let text = std::fs::read_to_string(folder.join("told")).unwrap();
-    println!("{} mutations, {} told more than once", committed.len(), text.lines().count() - order.len());
+    println!(
+        "{} mutations, {} told more than once",
+        committed.len(),
+        text.lines().count() - order.len()
+    );
     order
 }
 
@@ -189,7 +234,10 @@ fn every_committed_mutation_is_told_after_kill_9() {
     let stored = || {
         let file = rusqlite::Connection::open(&file).unwrap();
         let mut rows = file.prepare("SELECT id, changes FROM notes").unwrap();
-        rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap().map(Result::unwrap).collect()
+        rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
+            .unwrap()
+            .map(Result::unwrap)
+            .collect()
     };
     let order = crash(&format!("sqlite:{}", file.display()), folder.path(), stored);
     // Numbers of commits are those of ids, within a process and from one to the next.
@@ -202,7 +250,13 @@ fn every_committed_mutation_is_told_after_kill_9() {
 fn every_committed_mutation_is_told_after_kill_9_on_postgres() {
     let folder = tempfile::tempdir().unwrap();
     let database = postgres_server::fresh_url();
-    let stored = || postgres_server::rows(&database, "SELECT id, changes::text FROM notes", |id, changes| (id, changes.parse().unwrap()));
+    let stored = || {
+        postgres_server::rows(
+            &database,
+            "SELECT id, changes::text FROM notes",
+            |id, changes| (id, changes.parse().unwrap()),
+        )
+    };
     let order = crash(&database, folder.path(), stored);
     // There is no one order of commits, but of each record there is one.
     let mut created = BTreeSet::new();
@@ -212,7 +266,10 @@ fn every_committed_mutation_is_told_after_kill_9_on_postgres() {
         if name == "notes.created" {
             created.insert(id);
         } else {
-            assert!(created.contains(id), "{fact} was told before its record was made");
+            assert!(
+                created.contains(id),
+                "{fact} was told before its record was made"
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Random input over a real socket: nothing panics, nothing is answered 500, and a refused request changes nothing.
+//! Random input over a real socket: nothing panics, nothing is answered 500, and a refused request
+//! changes nothing.
 
 #![allow(clippy::unwrap_used)] // in a test, stopping is the report
 
@@ -16,7 +17,10 @@ use server::{Reply, Server};
 
 /// Requests per property and store; raise it with `LINCHPIN_FUZZ_CASES`.
 fn cases() -> u32 {
-    std::env::var("LINCHPIN_FUZZ_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(200)
+    std::env::var("LINCHPIN_FUZZ_CASES")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(200)
 }
 
 fn nasty_text() -> impl Strategy<Value = String> {
@@ -60,13 +64,21 @@ fn nasty_json() -> impl Strategy<Value = Json> {
         any::<bool>().prop_map(Json::from),
         any::<i64>().prop_map(Json::from),
         any::<f64>().prop_map(Json::from),
-        prop::sample::select(vec![9_007_199_254_740_991_i64, -9_007_199_254_740_991, i64::MIN, i64::MAX, 0]).prop_map(Json::from),
+        prop::sample::select(vec![
+            9_007_199_254_740_991_i64,
+            -9_007_199_254_740_991,
+            i64::MIN,
+            i64::MAX,
+            0
+        ])
+        .prop_map(Json::from),
         nasty_text().prop_map(Json::from),
     ];
     leaf.prop_recursive(6, 48, 6, |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..6).prop_map(Json::from),
-            prop::collection::btree_map(nasty_text(), inner, 0..6).prop_map(|m| Json::Object(m.into_iter().collect())),
+            prop::collection::btree_map(nasty_text(), inner, 0..6)
+                .prop_map(|m| Json::Object(m.into_iter().collect())),
         ]
     })
 }
@@ -101,7 +113,15 @@ fn field() -> impl Strategy<Value = String> {
 }
 
 fn encode(text: &str) -> String {
-    text.bytes().map(|b| if b.is_ascii_alphanumeric() { (b as char).to_string() } else { format!("%{b:02X}") }).collect()
+    text.bytes()
+        .map(|b| {
+            if b.is_ascii_alphanumeric() {
+                (b as char).to_string()
+            } else {
+                format!("%{b:02X}")
+            }
+        })
+        .collect()
 }
 
 async fn snapshot(server: &Server) -> Vec<Json> {
@@ -112,30 +132,54 @@ fn fine(what: &str, reply: &Reply) -> Result<(), TestCaseError> {
     prop_assert!(reply.status < 500, "{what}: {reply:?}");
     if reply.status >= 400 && !reply.body.is_empty() {
         let body = reply.json();
-        prop_assert!(body["error"].is_string() && body["code"].is_string() && body["requestId"].is_string(), "{what}: {body}");
+        prop_assert!(
+            body["error"].is_string() && body["code"].is_string() && body["requestId"].is_string(),
+            "{what}: {body}"
+        );
     }
     Ok(())
 }
 
 /// Runs a property against both stores.
-fn property<S: Strategy>(strategy: impl Fn() -> S, check: impl AsyncFn(&Server, S::Value) -> Result<(), TestCaseError>) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+fn property<S: Strategy>(
+    strategy: impl Fn() -> S,
+    check: impl AsyncFn(&Server, S::Value) -> Result<(), TestCaseError>,
+) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
     for sqlite in [false, true] {
-        let server =
-            runtime.block_on(async { if sqlite { Server::sqlite(&fixture::BLOG).await } else { Server::memory(&fixture::BLOG).await } });
+        let server = runtime.block_on(async {
+            if sqlite {
+                Server::sqlite(&fixture::BLOG).await
+            } else {
+                Server::memory(&fixture::BLOG).await
+            }
+        });
         runtime.block_on(async {
             for slug in ["a", "b", "c"] {
                 server.create(slug).await;
             }
         });
-        let mut runner = TestRunner::new(Config { cases: cases(), max_shrink_iters: 200, ..Config::default() });
-        runner.run(&strategy(), |value| runtime.block_on(check(&server, value))).unwrap();
+        let mut runner = TestRunner::new(Config {
+            cases: cases(),
+            max_shrink_iters: 200,
+            ..Config::default()
+        });
+        runner
+            .run(&strategy(), |value| runtime.block_on(check(&server, value)))
+            .unwrap();
     }
 }
 
 #[test]
 fn bodies() {
-    let member = || prop::collection::btree_map(field(), nasty_json(), 0..8).prop_map(|m| Json::Object(m.into_iter().collect()));
+    let member = || {
+        prop::collection::btree_map(field(), nasty_json(), 0..8)
+            .prop_map(|m| Json::Object(m.into_iter().collect()))
+    };
     let body = move || prop_oneof![6 => member().prop_map(|j: Json| j.to_string()), 2 => nasty_json().prop_map(|j| j.to_string()), 1 => any::<String>()];
     property(body, async |server, body| {
         let before = snapshot(server).await;
@@ -146,13 +190,25 @@ fn bodies() {
             server.delete(&server.path(&created.json())).await;
         }
         prop_assert_eq!(&snapshot(server).await, &before, "{}", body);
-        let patched = server.raw("PATCH", &server.path(&before[0]), &json, &body).await;
+        let patched = server
+            .raw("PATCH", &server.path(&before[0]), &json, &body)
+            .await;
         fine(&body, &patched)?;
         if patched.status >= 400 {
             prop_assert_eq!(&snapshot(server).await, &before, "{}", body);
         }
         for op in ["publish", "retire", "bump", "archive"] {
-            fine(&body, &server.raw("POST", &format!("{}/{op}", server.path(&before[0])), &json, &body).await)?;
+            fine(
+                &body,
+                &server
+                    .raw(
+                        "POST",
+                        &format!("{}/{op}", server.path(&before[0])),
+                        &json,
+                        &body,
+                    )
+                    .await,
+            )?;
         }
         Ok(())
     });
@@ -180,9 +236,18 @@ fn queries() {
             prop::collection::vec((field(), operator, nasty_text()), 0..6)
         },
         async |server, pairs| {
-            let query: Vec<String> = pairs.iter().map(|(name, op, value)| format!("{}{op}={}", encode(name), encode(value))).collect();
+            let query: Vec<String> = pairs
+                .iter()
+                .map(|(name, op, value)| format!("{}{op}={}", encode(name), encode(value)))
+                .collect();
             let query = query.join("&");
-            for path in ["/posts", "/posts/by-slug", "/posts/by-category", "/posts/slug-taken", "/posts/by-target/a/b"] {
+            for path in [
+                "/posts",
+                "/posts/by-slug",
+                "/posts/by-category",
+                "/posts/slug-taken",
+                "/posts/by-target/a/b",
+            ] {
                 fine(&query, &server.get(&format!("{path}?{query}")).await)?;
             }
             Ok(())
@@ -195,8 +260,15 @@ fn raw_queries() {
     property(
         || "[ -~]{0,60}",
         async |server, query| {
-            let query: String =
-                query.chars().filter(|c| !matches!(c, ' ' | '#' | '<' | '>' | '"' | '`' | '{' | '}' | '|' | '\\' | '^')).collect();
+            let query: String = query
+                .chars()
+                .filter(|c| {
+                    !matches!(
+                        c,
+                        ' ' | '#' | '<' | '>' | '"' | '`' | '{' | '}' | '|' | '\\' | '^'
+                    )
+                })
+                .collect();
             fine(&query, &server.get(&format!("/posts?{query}")).await)
         },
     );
@@ -207,7 +279,9 @@ fn cursors() {
     property(
         || prop_oneof![nasty_text(), "[A-Za-z0-9_-]{0,200}"],
         async |server, cursor| {
-            let reply = server.get(&format!("/posts?cursor={}", encode(&cursor))).await;
+            let reply = server
+                .get(&format!("/posts?cursor={}", encode(&cursor)))
+                .await;
             fine(&cursor, &reply)?;
             prop_assert_eq!(reply.status, 400);
             Ok(())
@@ -228,7 +302,12 @@ fn ids() {
         ] {
             fine(&path, &server.raw(method, &path, &[], "").await)?;
         }
-        fine(&id, &server.raw("PATCH", &format!("/posts/{id}"), &json, r#"{"title":"x"}"#).await)?;
+        fine(
+            &id,
+            &server
+                .raw("PATCH", &format!("/posts/{id}"), &json, r#"{"title":"x"}"#)
+                .await,
+        )?;
         prop_assert_eq!(snapshot(server).await.len(), 3);
         Ok(())
     });

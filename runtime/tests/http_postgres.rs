@@ -1,6 +1,11 @@
 //! The suite of `http_suite`, over a `PostgreSQL` server.
 #![cfg(feature = "postgres")]
-#![allow(clippy::unwrap_used, clippy::format_push_string, missing_docs, unreachable_pub)] // tests
+#![allow(
+    clippy::unwrap_used,
+    clippy::format_push_string,
+    missing_docs,
+    unreachable_pub
+)] // tests
 
 #[path = "http_suite/codes.rs"]
 mod codes;
@@ -33,5 +38,10 @@ use linchpin::store::postgres::{PostgresOptions, PostgresStore};
 
 /// A fresh store in a schema of its own.
 fn fresh() -> Fresh {
-    (std::sync::Arc::new(PostgresStore::open(PostgresOptions::new(postgres_server::fresh_url())).unwrap()), None)
+    (
+        std::sync::Arc::new(
+            PostgresStore::open(PostgresOptions::new(postgres_server::fresh_url())).unwrap(),
+        ),
+        None,
+    )
 }

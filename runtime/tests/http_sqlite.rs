@@ -1,6 +1,11 @@
 //! The suite of `http_suite`, over the embedded store.
 #![cfg(feature = "sqlite")]
-#![allow(clippy::unwrap_used, clippy::format_push_string, missing_docs, unreachable_pub)] // tests
+#![allow(
+    clippy::unwrap_used,
+    clippy::format_push_string,
+    missing_docs,
+    unreachable_pub
+)] // tests
 
 #[path = "http_suite/codes.rs"]
 mod codes;

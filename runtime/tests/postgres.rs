@@ -1,4 +1,5 @@
-//! Errors that only `PostgreSQL` can have: restarts under load, encryption, and texts that a server could misread.
+//! Errors that only `PostgreSQL` can have: restarts under load, encryption, and texts that a server
+//! could misread.
 #![cfg(feature = "postgres")]
 #![allow(clippy::unwrap_used, missing_docs)] // in a test, stopping is the report
 
@@ -34,9 +35,17 @@ async fn no_event_is_lost_or_changed_when_the_server_crashes_under_load() {
     let told = told.lock().unwrap();
     let mut by_slug: BTreeMap<&str, &str> = BTreeMap::new();
     for (id, contents) in told.iter() {
-        assert_eq!(contents.len(), 1, "the event {id} was told with different contents: {contents:?}");
+        assert_eq!(
+            contents.len(),
+            1,
+            "the event {id} was told with different contents: {contents:?}"
+        );
         let slug = contents.first().unwrap();
-        assert_eq!(by_slug.insert(slug, id), None, "{slug} was told twice under different ids");
+        assert_eq!(
+            by_slug.insert(slug, id),
+            None,
+            "{slug} was told twice under different ids"
+        );
     }
     let told: BTreeSet<&str> = by_slug.keys().copied().collect();
     let stored: BTreeSet<&str> = stored.iter().map(String::as_str).collect();
@@ -59,20 +68,36 @@ impl EventSink for Log {
     }
 }
 
-/// Writes while the server crashes and comes back, twice; what is stored in the end. With a log, every write leaves an event.
+/// Writes while the server crashes and comes back, twice; what is stored in the end. With a log,
+/// every write leaves an event.
 async fn crash(log: Option<Told>) -> BTreeSet<String> {
-    let mut engine = tokio::task::spawn_blocking(database::Server::start).await.unwrap();
+    let mut engine = tokio::task::spawn_blocking(database::Server::start)
+        .await
+        .unwrap();
     let url = database::fresh_schema(&engine.url());
     let app = match &log {
-        Some(told) => Server::at_with(&fixture::BLOG, url, |app| app.event_sink("log", Log(Arc::clone(told)))).await,
+        Some(told) => {
+            Server::at_with(&fixture::BLOG, url, |app| {
+                app.event_sink("log", Log(Arc::clone(told)))
+            })
+            .await
+        }
         None => Server::at(&fixture::BLOG, url).await,
     };
     let app = Arc::new(app);
-    let (stop, refused) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let (stop, refused) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicUsize::new(0)),
+    );
     let done: Arc<[AtomicUsize; 8]> = Arc::default();
     let writers: Vec<_> = (0..done.len())
         .map(|writer| {
-            let (app, stop, refused, done) = (Arc::clone(&app), Arc::clone(&stop), Arc::clone(&refused), Arc::clone(&done));
+            let (app, stop, refused, done) = (
+                Arc::clone(&app),
+                Arc::clone(&stop),
+                Arc::clone(&refused),
+                Arc::clone(&done),
+            );
             tokio::spawn(async move {
                 let mut acknowledged = BTreeSet::new();
                 for n in 0.. {
@@ -80,14 +105,20 @@ async fn crash(log: Option<Told>) -> BTreeSet<String> {
                         break;
                     }
                     let slug = format!("w{writer}-{n}");
-                    let reply = app.post("/posts", json!({"slug": slug, "title": "t"})).await;
+                    let reply = app
+                        .post("/posts", json!({"slug": slug, "title": "t"}))
+                        .await;
                     match reply.status {
                         201 => {
                             acknowledged.insert(slug);
                             done[writer].fetch_add(1, Ordering::Relaxed);
                         }
                         503 => {
-                            assert_eq!((reply.header("retry-after").as_str(), reply.code().1), ("1", "unavailable"), "{reply:?}");
+                            assert_eq!(
+                                (reply.header("retry-after").as_str(), reply.code().1),
+                                ("1", "unavailable"),
+                                "{reply:?}"
+                            );
                             refused.fetch_add(1, Ordering::Relaxed);
                             tokio::time::sleep(Duration::from_millis(20)).await;
                         }
@@ -102,8 +133,15 @@ async fn crash(log: Option<Told>) -> BTreeSet<String> {
     let written = async |more: usize| {
         let before: Vec<usize> = done.iter().map(|n| n.load(Ordering::Relaxed)).collect();
         let end = std::time::Instant::now() + Duration::from_mins(1);
-        while done.iter().zip(&before).any(|(n, before)| n.load(Ordering::Relaxed) < before + more) {
-            assert!(std::time::Instant::now() < end, "a writer does not get on: {done:?}");
+        while done
+            .iter()
+            .zip(&before)
+            .any(|(n, before)| n.load(Ordering::Relaxed) < before + more)
+        {
+            assert!(
+                std::time::Instant::now() < end,
+                "a writer does not get on: {done:?}"
+            );
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
@@ -113,7 +151,10 @@ async fn crash(log: Option<Told>) -> BTreeSet<String> {
         let before = refused.load(Ordering::Relaxed);
         let end = std::time::Instant::now() + Duration::from_secs(10);
         while refused.load(Ordering::Relaxed) < before + 8 {
-            assert!(std::time::Instant::now() < end, "writes are not refused while the server is gone");
+            assert!(
+                std::time::Instant::now() < end,
+                "writes are not refused while the server is gone"
+            );
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         assert_eq!(app.get("/posts").await.code(), (503, "unavailable"));
@@ -136,18 +177,37 @@ async fn crash(log: Option<Told>) -> BTreeSet<String> {
     for writer in writers {
         acknowledged.extend(writer.await.unwrap());
     }
-    let stored: BTreeSet<String> = app.walk("/posts").await.iter().map(|p| p["slug"].as_str().unwrap().to_owned()).collect();
+    let stored: BTreeSet<String> = app
+        .walk("/posts")
+        .await
+        .iter()
+        .map(|p| p["slug"].as_str().unwrap().to_owned())
+        .collect();
     let lost: Vec<_> = acknowledged.difference(&stored).collect();
-    assert!(lost.is_empty(), "{} of {} lost: {lost:?}", lost.len(), acknowledged.len());
+    assert!(
+        lost.is_empty(),
+        "{} of {} lost: {lost:?}",
+        lost.len(),
+        acknowledged.len()
+    );
     // Each writer wrote before, between and after.
     assert!(acknowledged.len() >= 8 * 3 * 10, "{}", acknowledged.len());
     // The fate of a write under way at the crash is unknown: at most one per writer and crash.
-    assert!(stored.len() - acknowledged.len() <= 16, "{} unknown", stored.len() - acknowledged.len());
+    assert!(
+        stored.len() - acknowledged.len() <= 16,
+        "{} unknown",
+        stored.len() - acknowledged.len()
+    );
     if let Some(told) = log {
         // The relay waits longer after each failure.
         let end = std::time::Instant::now() + Duration::from_mins(1);
         while told.lock().unwrap().len() < stored.len() {
-            assert!(std::time::Instant::now() < end, "{} of {} events were told", told.lock().unwrap().len(), stored.len());
+            assert!(
+                std::time::Instant::now() < end,
+                "{} of {} events were told",
+                told.lock().unwrap().len(),
+                stored.len()
+            );
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
@@ -178,28 +238,60 @@ async fn texts_and_bounds_come_back_as_they_were() {
         let made = app.post("/posts", body).await;
         assert_eq!(made.status, 201, "{text:?} {made:?}");
         let read = app.get(&app.path(&made.json())).await.json();
-        assert_eq!((&read["title"], &read["tags"], &read["meta"]), (&json!(text), &json!([text, "", text]), &meta), "{text:?}");
+        assert_eq!(
+            (&read["title"], &read["tags"], &read["meta"]),
+            (&json!(text), &json!([text, "", text]), &meta),
+            "{text:?}"
+        );
     }
-    for (score, due) in [(9_007_199_254_740_991_i64, "9999-12-31T23:59:59.999Z"), (-9_007_199_254_740_991, "0001-01-01T00:00:00.000Z")] {
-        let made = app.post("/posts", json!({"slug": due, "title": "t", "score": score, "due_at": due, "dueAt": due})).await;
+    for (score, due) in [
+        (9_007_199_254_740_991_i64, "9999-12-31T23:59:59.999Z"),
+        (-9_007_199_254_740_991, "0001-01-01T00:00:00.000Z"),
+    ] {
+        let made = app
+            .post(
+                "/posts",
+                json!({"slug": due, "title": "t", "score": score, "due_at": due, "dueAt": due}),
+            )
+            .await;
         let made = if made.status == 201 {
             made
         } else {
-            app.post("/posts", json!({"slug": due, "title": "t", "score": score, "dueAt": due})).await
+            app.post(
+                "/posts",
+                json!({"slug": due, "title": "t", "score": score, "dueAt": due}),
+            )
+            .await
         };
         assert_eq!(made.status, 201, "{made:?}");
         let read = app.get(&app.path(&made.json())).await.json();
-        assert_eq!((&read["score"], &read["dueAt"]), (&json!(score), &json!(due)));
+        assert_eq!(
+            (&read["score"], &read["dueAt"]),
+            (&json!(score), &json!(due))
+        );
     }
-    for (field, value) in [("title", json!("a\0b")), ("tags", json!(["\0"])), ("meta", json!({"a": "\0"})), ("meta", json!({"\0": 1}))] {
+    for (field, value) in [
+        ("title", json!("a\0b")),
+        ("tags", json!(["\0"])),
+        ("meta", json!({"a": "\0"})),
+        ("meta", json!({"\0": 1})),
+    ] {
         let mut body = json!({"slug": "nul", "title": "t"});
         body[field] = value;
         assert_eq!(app.post("/posts", body).await.status, 400, "{field}");
     }
     let many: Vec<String> = (0..5000).map(|i| format!("tag \"{i}\"")).collect();
-    let made = app.post("/posts", json!({"slug": "many", "title": "t", "tags": many})).await;
+    let made = app
+        .post(
+            "/posts",
+            json!({"slug": "many", "title": "t", "tags": many}),
+        )
+        .await;
     if made.status == 201 {
-        assert_eq!(app.get(&app.path(&made.json())).await.json()["tags"], json!(many));
+        assert_eq!(
+            app.get(&app.path(&made.json())).await.json()["tags"],
+            json!(many)
+        );
     } else {
         assert_eq!(made.status, 400, "{made:?}");
     }
@@ -213,7 +305,10 @@ fn certificate() -> (String, String, String) {
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let signed = authority.self_signed(&authority_key).unwrap();
     let issuer = Issuer::new(authority, authority_key);
-    let own = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap().signed_by(&key, &issuer).unwrap();
+    let own = CertificateParams::new(vec!["127.0.0.1".to_owned()])
+        .unwrap()
+        .signed_by(&key, &issuer)
+        .unwrap();
     (own.pem(), key.serialize_pem(), signed.pem())
 }
 
@@ -236,7 +331,9 @@ async fn connections(url: String) -> Result<(i64, i64), linchpin::Error> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_are_encrypted_as_the_url_says() {
     let (certificate, key, authority) = certificate();
-    let mut engine = tokio::task::spawn_blocking(database::Server::start).await.unwrap();
+    let mut engine = tokio::task::spawn_blocking(database::Server::start)
+        .await
+        .unwrap();
     let folder = tempfile::tempdir().unwrap();
     let roots = folder.path().join("ca.pem");
     std::fs::write(&roots, authority).unwrap();
@@ -256,19 +353,37 @@ async fn connections_are_encrypted_as_the_url_says() {
     .unwrap();
     let url = |mode: &str| database::fresh_schema(&engine.url()) + "&sslmode=" + mode;
     let rooted = format!("verify-full&sslrootcert={}", roots.display());
-    for (mode, expected) in [("disable", false), ("prefer", true), ("require", true), (rooted.as_str(), true)] {
-        let (all, encrypted) = connections(url(mode)).await.unwrap_or_else(|e| panic!("{mode}: {e:?}"));
-        assert!(all > 1 && encrypted == if expected { all } else { 0 }, "{mode}: {encrypted} of {all}");
+    for (mode, expected) in [
+        ("disable", false),
+        ("prefer", true),
+        ("require", true),
+        (rooted.as_str(), true),
+    ] {
+        let (all, encrypted) = connections(url(mode))
+            .await
+            .unwrap_or_else(|e| panic!("{mode}: {e:?}"));
+        assert!(
+            all > 1 && encrypted == if expected { all } else { 0 },
+            "{mode}: {encrypted} of {all}"
+        );
     }
     // Nobody vouches for this authority; and the certificate is not for that name.
     assert!(connections(url("verify-full")).await.is_err());
-    assert!(connections(url(&rooted).replace("127.0.0.1", "localhost")).await.is_err());
+    assert!(
+        connections(url(&rooted).replace("127.0.0.1", "localhost"))
+            .await
+            .is_err()
+    );
     assert!(PostgresStore::open(PostgresOptions::new(url("maybe"))).is_err());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_not_there_is_a_start_up_error_without_the_password() {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
     let mut options = PostgresOptions::new(format!("postgres://u:hush@127.0.0.1:{port}/db"));
     options.connect_timeout = Duration::from_secs(1);
     let store = PostgresStore::open(options).unwrap();
@@ -280,16 +395,34 @@ async fn a_server_that_is_not_there_is_a_start_up_error_without_the_password() {
 
 /// The error of a start with this URL.
 async fn refusal(url: &str) -> String {
-    let config = Config::new().signing_secret(server::SECRET).port(0).database(url);
-    let error = App::new(config).plugin(JwtAuth::new()).package(&fixture::BLOG).start().await.unwrap_err();
-    let text = format!("{error}: {}", std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default());
-    assert!(!format!("{text} {error:?}").contains("hush"), "{text} {error:?}");
+    let config = Config::new()
+        .signing_secret(server::SECRET)
+        .port(0)
+        .database(url);
+    let error = App::new(config)
+        .plugin(JwtAuth::new())
+        .package(&fixture::BLOG)
+        .start()
+        .await
+        .unwrap_err();
+    let text = format!(
+        "{error}: {}",
+        std::error::Error::source(&error)
+            .map(ToString::to_string)
+            .unwrap_or_default()
+    );
+    assert!(
+        !format!("{text} {error:?}").contains("hush"),
+        "{text} {error:?}"
+    );
     text
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_stands_in_the_way_is_said_at_the_start() {
-    let engine = tokio::task::spawn_blocking(database::Server::start).await.unwrap();
+    let engine = tokio::task::spawn_blocking(database::Server::start)
+        .await
+        .unwrap();
     for sql in [
         "CREATE ROLE locked LOGIN SUPERUSER PASSWORD 'right'",
         "CREATE ROLE reader LOGIN",
@@ -299,35 +432,86 @@ async fn what_stands_in_the_way_is_said_at_the_start() {
     }
     engine.ask_for_password("locked");
     let url = engine.url();
-    let server = url.rsplit('@').next().unwrap().split('/').next().unwrap().to_owned();
+    let server = url
+        .rsplit('@')
+        .next()
+        .unwrap()
+        .split('/')
+        .next()
+        .unwrap()
+        .to_owned();
     let cases = [
-        (url.replace("//test@", "//locked:hush@"), "it refuses the user `locked`: the password is wrong".to_owned()),
-        (url.replace("//test@", "//nobody:hush@"), "it refuses the user `nobody`: ".to_owned()),
-        (url.replace("/postgres", "/nowhere"), "there is no database `nowhere`".to_owned()),
-        (url.replace("//test@", "//reader:hush@"), "the server takes no writes; is it a standby?".to_owned()),
+        (
+            url.replace("//test@", "//locked:hush@"),
+            "it refuses the user `locked`: the password is wrong".to_owned(),
+        ),
+        (
+            url.replace("//test@", "//nobody:hush@"),
+            "it refuses the user `nobody`: ".to_owned(),
+        ),
+        (
+            url.replace("/postgres", "/nowhere"),
+            "there is no database `nowhere`".to_owned(),
+        ),
+        (
+            url.replace("//test@", "//reader:hush@"),
+            "the server takes no writes; is it a standby?".to_owned(),
+        ),
     ];
     for (url, what) in cases {
         let text = refusal(&url).await;
-        assert!(text.contains(&format!("the database server {server}: {what}")), "{text}");
+        assert!(
+            text.contains(&format!("the database server {server}: {what}")),
+            "{text}"
+        );
     }
     // With the right one it starts.
-    let config = Config::new().signing_secret(server::SECRET).port(0).database(url.replace("//test@", "//locked:right@"));
-    App::new(config).plugin(JwtAuth::new()).package(&SILENT).start().await.unwrap().stop().await.unwrap();
+    let config = Config::new()
+        .signing_secret(server::SECRET)
+        .port(0)
+        .database(url.replace("//test@", "//locked:right@"));
+    App::new(config)
+        .plugin(JwtAuth::new())
+        .package(&SILENT)
+        .start()
+        .await
+        .unwrap()
+        .stop()
+        .await
+        .unwrap();
 }
 
-/// A table under an earlier name is not passed over: an empty one beside it would look like lost records.
+/// A table under an earlier name is not passed over: an empty one beside it would look like lost
+/// records.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_table_of_an_earlier_name_is_a_difference() {
-    let engine = tokio::task::spawn_blocking(database::Server::start).await.unwrap();
+    let engine = tokio::task::spawn_blocking(database::Server::start)
+        .await
+        .unwrap();
     let url = database::fresh_schema(&engine.url());
     database::execute(&url, "CREATE TABLE ancient (id text PRIMARY KEY)").unwrap();
     let start = || async {
-        let config = Config::new().signing_secret(server::SECRET).port(0).database(&url);
-        App::new(config).plugin(JwtAuth::new()).package(&RENAMED).start().await
+        let config = Config::new()
+            .signing_secret(server::SECRET)
+            .port(0)
+            .database(&url);
+        App::new(config)
+            .plugin(JwtAuth::new())
+            .package(&RENAMED)
+            .start()
+            .await
     };
     let error = start().await.err().unwrap();
-    let text = format!("{error}: {}", std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default());
-    assert!(text.contains("table renameds: missing, but ancient, its earlier name, is there"), "{text}");
+    let text = format!(
+        "{error}: {}",
+        std::error::Error::source(&error)
+            .map(ToString::to_string)
+            .unwrap_or_default()
+    );
+    assert!(
+        text.contains("table renameds: missing, but ancient, its earlier name, is there"),
+        "{text}"
+    );
     database::execute(&url, "DROP TABLE ancient").unwrap();
     start().await.unwrap().stop().await.unwrap();
 }
@@ -356,33 +540,66 @@ static TICKS: Package = package!(name = "ticks", entities = [entity(Tick, [])]);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_app_makes_no_more_connections_than_it_may() {
-    let engine = tokio::task::spawn_blocking(database::Server::start).await.unwrap();
+    let engine = tokio::task::spawn_blocking(database::Server::start)
+        .await
+        .unwrap();
     let told: Told = Arc::default();
-    let postgres =
-        || Postgres { readers: Some(1), scans: Some(1), writers: Some(2), pool: Some(1), transactions: Some(1), ..Postgres::default() };
+    let postgres = || Postgres {
+        readers: Some(1),
+        scans: Some(1),
+        writers: Some(2),
+        pool: Some(1),
+        transactions: Some(1),
+        ..Postgres::default()
+    };
     let url = database::fresh_schema(&engine.url());
-    let config = Config::new().signing_secret(server::SECRET).port(0).database(&url).postgres(postgres());
-    let app = App::new(config).plugin(JwtAuth::new()).package(&TICKS).event_sink("log", Log(Arc::clone(&told)));
+    let config = Config::new()
+        .signing_secret(server::SECRET)
+        .port(0)
+        .database(&url)
+        .postgres(postgres());
+    let app = App::new(config)
+        .plugin(JwtAuth::new())
+        .package(&TICKS)
+        .event_sink("log", Log(Arc::clone(&told)));
     let running = app.start().await.unwrap();
     let ticks = running.adapter::<Tick>().unwrap();
     let cx = linchpin::Cx::system("a test");
     let made = futures_util::future::join_all((0..100).map(|n| {
         let (ticks, cx) = (&ticks, &cx);
         async move {
-            let tick = ticks.create(cx, TickCreate { slug: n.to_string() }).await?;
-            cx.transaction(async |cx| ticks.get(cx, tick.id.as_str()).await).await
+            let tick = ticks
+                .create(
+                    cx,
+                    TickCreate {
+                        slug: n.to_string(),
+                    },
+                )
+                .await?;
+            cx.transaction(async |cx| ticks.get(cx, tick.id.as_str()).await)
+                .await
         }
     }))
     .await;
     let failed: Vec<_> = made.iter().filter_map(|m| m.as_ref().err()).collect();
-    assert!(failed.is_empty(), "{} failed: {:?}", failed.len(), failed[0]);
-    let count = "SELECT count(*)::text, '' FROM pg_stat_activity WHERE application_name = 'linchpin'";
+    assert!(
+        failed.is_empty(),
+        "{} failed: {:?}",
+        failed.len(),
+        failed[0]
+    );
+    let count =
+        "SELECT count(*)::text, '' FROM pg_stat_activity WHERE application_name = 'linchpin'";
     let open: usize = database::rows(&url, count, |n, _| n.parse().unwrap())[0];
-    // Reads, reads that may take long and tries of them, writes, writes that leave events, a transaction, the pool, and the one that
-    // delivers.
-    assert!((4..=1 + 2 + 2 + 2 + 1 + 1 + 1).contains(&open), "{open} connections");
+    // Reads, reads that may take long and tries of them, writes, writes that leave events, a
+    // transaction, the pool, and the one that delivers.
+    assert!(
+        (4..=1 + 2 + 2 + 2 + 1 + 1 + 1).contains(&open),
+        "{open} connections"
+    );
     running.stop().await.unwrap();
-    // The server's process of a closed connection goes on its own, so the last ones may still be seen for a moment.
+    // The server's process of a closed connection goes on its own, so the last ones may still be
+    // seen for a moment.
     for left in (0..100).rev() {
         let open: usize = database::rows(&url, count, |n, _| n.parse().unwrap())[0];
         assert!(open == 0 || left > 0, "{open} connections are left behind");
@@ -393,12 +610,16 @@ async fn an_app_makes_no_more_connections_than_it_may() {
     }
 }
 
-/// The server logs the plan of each statement that the routes run; none of them scans a table that has an index.
+/// The server logs the plan of each statement that the routes run; none of them scans a table that
+/// has an index.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lists_and_lookups_over_indexed_filters_scan_no_table() {
-    let engine = tokio::task::spawn_blocking(database::Server::start).await.unwrap();
+    let engine = tokio::task::spawn_blocking(database::Server::start)
+        .await
+        .unwrap();
     let url = database::fresh_schema(&engine.url());
-    let told = "%20-c%20session_preload_libraries%3Dauto_explain%20-c%20auto_explain.log_min_duration%3D0";
+    let told =
+        "%20-c%20session_preload_libraries%3Dauto_explain%20-c%20auto_explain.log_min_duration%3D0";
     let app = Server::at(&fixture::BLOG, format!("{url}{told}")).await;
     let seeded = "INSERT INTO blog_posts (id, slug, title, category, status, score, views, live, created_at, updated_at) \
         SELECT gen_random_uuid(), 's' || n, 't' || n % 50, 'c' || n % 50, 'draft', n, 0, false, now() - n * interval '1 s', now() \
@@ -428,12 +649,27 @@ async fn lists_and_lookups_over_indexed_filters_scan_no_table() {
             let reply = app.get(&path).await;
             assert_eq!(reply.status, 200, "{path} {reply:?}");
             let log = engine.log().split_off(before);
-            assert!(log.contains("blog_posts") && log.contains("plan:"), "{path} left no plan: {log}");
-            assert!(log.contains("Index") && !log.contains("Seq Scan"), "{path}: {log}");
+            assert!(
+                log.contains("blog_posts") && log.contains("plan:"),
+                "{path} left no plan: {log}"
+            );
+            assert!(
+                log.contains("Index") && !log.contains("Seq Scan"),
+                "{path}: {log}"
+            );
         }
     }
     // A statement without an index is detected; otherwise this test could not fail.
     let before = engine.log().len();
-    database::execute(&format!("{url}{told}"), "SELECT 1 FROM blog_posts WHERE email = 'nobody'").unwrap();
-    assert!(engine.log().split_off(before).contains("Seq Scan on blog_posts"));
+    database::execute(
+        &format!("{url}{told}"),
+        "SELECT 1 FROM blog_posts WHERE email = 'nobody'",
+    )
+    .unwrap();
+    assert!(
+        engine
+            .log()
+            .split_off(before)
+            .contains("Seq Scan on blog_posts")
+    );
 }

@@ -1,4 +1,5 @@
-//! Values of every type, from a body through rules and store to an answer and to a Rust struct, without a change on the way.
+//! Values of every type, from a body through rules and store to an answer and to a Rust struct,
+//! without a change on the way.
 
 #![allow(missing_docs)] // a test has no readers of its types but the test
 
@@ -61,44 +62,81 @@ struct Fixture {
 impl Fixture {
     fn new() -> Self {
         let keys = CursorKey::derive(&["0123456789abcdef0123456789abcdef"]);
-        let table = Table::new(DESC, Arc::new(Memory::new()), keys).unwrap_or_else(|e| panic!("{e:?}"));
+        let table =
+            Table::new(DESC, Arc::new(Memory::new()), keys).unwrap_or_else(|e| panic!("{e:?}"));
         let table = Arc::new(table);
-        let samples = Adapters::new([Arc::clone(&table)]).get::<Sample>().unwrap_or_else(|e| panic!("{e:?}"));
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap_or_else(|e| panic!("{e}"));
-        Self { table, samples, runtime, cx: Cx::system("test") }
+        let samples = Adapters::new([Arc::clone(&table)])
+            .get::<Sample>()
+            .unwrap_or_else(|e| panic!("{e:?}"));
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap_or_else(|e| panic!("{e}"));
+        Self {
+            table,
+            samples,
+            runtime,
+            cx: Cx::system("test"),
+        }
     }
 
     fn draft(&self, body: &str) -> Result<Draft, Error> {
-        Ok(read_draft(DESC, &read_object(body.as_bytes())?, Mode::Create, self.cx.now()))
+        Ok(read_draft(
+            DESC,
+            &read_object(body.as_bytes())?,
+            Mode::Create,
+            self.cx.now(),
+        ))
     }
 
     /// Creates from a body; the answer and the stored record, both read back as JSON.
-    fn create(&self, body: &serde_json::Value) -> Result<(serde_json::Value, serde_json::Value, String), Error> {
+    fn create(
+        &self,
+        body: &serde_json::Value,
+    ) -> Result<(serde_json::Value, serde_json::Value, String), Error> {
         self.create_text(&body.to_string())
     }
 
-    fn create_text(&self, body: &str) -> Result<(serde_json::Value, serde_json::Value, String), Error> {
+    fn create_text(
+        &self,
+        body: &str,
+    ) -> Result<(serde_json::Value, serde_json::Value, String), Error> {
         let form = Form::Json(Arc::new(Projection::readable(DESC)));
         let draft = self.draft(body)?;
         self.runtime.block_on(async {
             let (rows, id) = self.table.create(&self.cx, draft, &form).await?;
             let stored = self.table.get(&self.cx, id.clone(), &form).await?;
-            let json = |bytes: &[u8]| serde_json::from_slice(bytes).unwrap_or_else(|e| panic!("{e}: {bytes:?}"));
-            Ok((json(&rows.json), json(&stored.json), id.as_text().unwrap_or_default().to_owned()))
+            let json = |bytes: &[u8]| {
+                serde_json::from_slice(bytes).unwrap_or_else(|e| panic!("{e}: {bytes:?}"))
+            };
+            Ok((
+                json(&rows.json),
+                json(&stored.json),
+                id.as_text().unwrap_or_default().to_owned(),
+            ))
         })
     }
 
     fn problems(&self, body: &str) -> Vec<String> {
         match self.create_text(body) {
             Ok(_) => Vec::new(),
-            Err(error) => error.details().iter().map(|p| format!("{} {}", p.path, p.code)).collect(),
+            Err(error) => error
+                .details()
+                .iter()
+                .map(|p| format!("{} {}", p.path, p.code))
+                .collect(),
         }
     }
 }
 
 fn text() -> impl Strategy<Value = String> {
-    const POOL: &[&str] = &["", "%", "_", "\\", "'", "\"", "$x", ".", "İ", "ß", "ς", "😀", "e\u{301}", "\u{1}", "\u{2028}", "null"];
-    prop_oneof![proptest::sample::select(POOL).prop_map(str::to_owned), any::<String>().prop_map(|t| t.replace('\0', ""))]
+    const POOL: &[&str] = &[
+        "", "%", "_", "\\", "'", "\"", "$x", ".", "İ", "ß", "ς", "😀", "e\u{301}", "\u{1}",
+        "\u{2028}", "null",
+    ];
+    prop_oneof![
+        proptest::sample::select(POOL).prop_map(str::to_owned),
+        any::<String>().prop_map(|t| t.replace('\0', ""))
+    ]
 }
 
 fn any_json() -> impl Strategy<Value = serde_json::Value> {
@@ -111,14 +149,18 @@ fn any_json() -> impl Strategy<Value = serde_json::Value> {
     leaf.prop_recursive(3, 16, 4, |inner| {
         prop_oneof![
             proptest::collection::vec(inner.clone(), 0..4).prop_map(Into::into),
-            proptest::collection::btree_map(text(), inner, 0..4).prop_map(|m| m.into_iter().collect()),
+            proptest::collection::btree_map(text(), inner, 0..4)
+                .prop_map(|m| m.into_iter().collect()),
         ]
     })
 }
 
 fn finite() -> impl Strategy<Value = f64> {
-    prop_oneof![proptest::sample::select(vec![0.0, 0.1 + 0.2, 1e300, 5e-324, -2.0]), any::<f64>().prop_filter("finite", |n| n.is_finite())]
-        .prop_map(|n| n + 0.0)
+    prop_oneof![
+        proptest::sample::select(vec![0.0, 0.1 + 0.2, 1e300, 5e-324, -2.0]),
+        any::<f64>().prop_filter("finite", |n| n.is_finite())
+    ]
+    .prop_map(|n| n + 0.0)
 }
 
 fn sample() -> impl Strategy<Value = Sample> {
@@ -127,34 +169,43 @@ fn sample() -> impl Strategy<Value = Sample> {
         proptest::option::of(text()),
         proptest::option::of(Just(Uuid::new_v7())),
         proptest::option::of(any::<bool>()),
-        proptest::option::of(prop_oneof![Just(MAX_INTEGER), Just(-MAX_INTEGER), any::<i32>().prop_map(i64::from)]),
+        proptest::option::of(prop_oneof![
+            Just(MAX_INTEGER),
+            Just(-MAX_INTEGER),
+            any::<i32>().prop_map(i64::from)
+        ]),
         proptest::option::of(finite()),
-        proptest::option::of((Timestamp::MIN.millis()..=Timestamp::MAX.millis()).prop_map(Timestamp::from_millis)),
+        proptest::option::of(
+            (Timestamp::MIN.millis()..=Timestamp::MAX.millis()).prop_map(Timestamp::from_millis),
+        ),
         proptest::option::of(proptest::sample::select(vec![Mood::Glad, Mood::VerySad])),
     );
-    let part = (text(), proptest::option::of(finite())).prop_map(|(part_name, weight)| Part { part_name, weight });
+    let part = (text(), proptest::option::of(finite()))
+        .prop_map(|(part_name, weight)| Part { part_name, weight });
     let lists = (
         proptest::collection::vec(text(), 0..4),
         proptest::option::of(any_json()),
         proptest::option::of(any::<u8>().prop_map(|most| Json(Settings { most }))),
         proptest::collection::vec(part, 0..3),
     );
-    (scalars, lists).prop_map(|((label, note, link, on, whole, ratio, at, mood), (tags, meta, settings, parts))| Sample {
-        id: String::new(),
-        label,
-        note,
-        link,
-        on,
-        whole,
-        ratio,
-        at,
-        mood,
-        tags,
-        // JSON null is no value.
-        meta: meta.filter(|m| !m.is_null()),
-        settings,
-        parts,
-    })
+    (scalars, lists).prop_map(
+        |((label, note, link, on, whole, ratio, at, mood), (tags, meta, settings, parts))| Sample {
+            id: String::new(),
+            label,
+            note,
+            link,
+            on,
+            whole,
+            ratio,
+            at,
+            mood,
+            tags,
+            // JSON null is no value.
+            meta: meta.filter(|m| !m.is_null()),
+            settings,
+            parts,
+        },
+    )
 }
 
 #[test]
@@ -199,16 +250,57 @@ fn typed_input_meets_the_same_rules_as_a_body() {
         settings: None,
         parts: None,
     };
-    let refused = |input: SampleCreate| match fixture.runtime.block_on(fixture.samples.create(&fixture.cx, input)) {
+    let refused = |input: SampleCreate| match fixture
+        .runtime
+        .block_on(fixture.samples.create(&fixture.cx, input))
+    {
         Ok(sample) => panic!("{sample:?} was accepted"),
-        Err(error) => error.details().iter().map(|p| format!("{} {}", p.path, p.code)).collect::<Vec<_>>(),
+        Err(error) => error
+            .details()
+            .iter()
+            .map(|p| format!("{} {}", p.path, p.code))
+            .collect::<Vec<_>>(),
     };
-    assert_eq!(refused(SampleCreate { label: "\0".into(), ..good() }), ["label format"]);
-    assert_eq!(refused(SampleCreate { whole: Some(MAX_INTEGER + 1), ratio: Some(f64::NAN), ..good() }), ["ratio range", "whole range"]);
-    assert_eq!(refused(SampleCreate { tags: Some(vec!["a".into(), "\0".into()]), ..good() }), ["tags[1] format"]);
-    assert_eq!(refused(SampleCreate { meta: Some(serde_json::json!({ "a": "\0" })), ..good() }), ["meta format"]);
-    let part = Part { part_name: "\0".into(), weight: None };
-    assert_eq!(refused(SampleCreate { parts: Some(vec![part]), ..good() }), ["parts[0].partName format"]);
+    assert_eq!(
+        refused(SampleCreate {
+            label: "\0".into(),
+            ..good()
+        }),
+        ["label format"]
+    );
+    assert_eq!(
+        refused(SampleCreate {
+            whole: Some(MAX_INTEGER + 1),
+            ratio: Some(f64::NAN),
+            ..good()
+        }),
+        ["ratio range", "whole range"]
+    );
+    assert_eq!(
+        refused(SampleCreate {
+            tags: Some(vec!["a".into(), "\0".into()]),
+            ..good()
+        }),
+        ["tags[1] format"]
+    );
+    assert_eq!(
+        refused(SampleCreate {
+            meta: Some(serde_json::json!({ "a": "\0" })),
+            ..good()
+        }),
+        ["meta format"]
+    );
+    let part = Part {
+        part_name: "\0".into(),
+        weight: None,
+    };
+    assert_eq!(
+        refused(SampleCreate {
+            parts: Some(vec![part]),
+            ..good()
+        }),
+        ["parts[0].partName format"]
+    );
 }
 
 #[test]
@@ -241,11 +333,16 @@ fn every_problem_of_a_body_is_in_one_answer_ordered_by_path() {
             "whole type",
         ]
     );
-    assert_eq!(fixture.problems(r#"{"label":null}"#), ["label null_not_allowed"]);
+    assert_eq!(
+        fixture.problems(r#"{"label":null}"#),
+        ["label null_not_allowed"]
+    );
     assert_eq!(fixture.problems("{}"), ["label required"]);
     let broken = fixture.create_text(r#"{"label":"x","label":"y"}"#);
     assert!(broken.is_err_and(|e| e.code() == Code::MalformedJson));
     // Nothing of all this was stored.
-    let page = fixture.runtime.block_on(fixture.samples.list(&fixture.cx, SampleListQuery::new()));
+    let page = fixture
+        .runtime
+        .block_on(fixture.samples.list(&fixture.cx, SampleListQuery::new()));
     assert!(page.is_ok_and(|page| page.items.is_empty()));
 }

@@ -1,8 +1,15 @@
-//! Compile-fail and compile-pass cases of the macros, and an entity that they meet as one of another crate.
+//! Compile-fail and compile-pass cases of the macros, and an entity that they meet as one of
+//! another crate.
 
 use linchpin::prelude::*;
 
-#[deny(clippy::pedantic, clippy::nursery, unused_qualifications, unused, deprecated)]
+#[deny(
+    clippy::pedantic,
+    clippy::nursery,
+    unused_qualifications,
+    unused,
+    deprecated
+)]
 pub mod strict;
 
 /// A note.

@@ -15,7 +15,8 @@ use ::core::option::Option::{self, Some};
 use ::core::result::Result::Ok;
 use ::linchpin::operation::{CustomCall, CustomStore};
 use ::linchpin::prelude::{
-    Embedded, FieldEnum, Operation, Package, Problem, Result, Roles, Timestamp, entity, operation, package, projection, route,
+    Embedded, FieldEnum, Operation, Package, Problem, Result, Roles, Timestamp, entity, operation,
+    package, projection, route,
 };
 use ::std::string::String;
 use ::std::vec::Vec;
@@ -64,7 +65,11 @@ fn key(post: &Post) -> String {
 }
 
 fn sound(post: &Post) -> ::core::result::Result<(), Problem> {
-    if post.slug == post.title { ::core::result::Result::Err(Problem::new("slug", "check", "is the title")) } else { Ok(()) }
+    if post.slug == post.title {
+        ::core::result::Result::Err(Problem::new("slug", "check", "is the title"))
+    } else {
+        Ok(())
+    }
 }
 
 /// Somebody who writes.
@@ -208,7 +213,12 @@ pub const PUBLISH: Operation<Post>;
 #[operation(kind = "increment", field = views, unscoped = "readers")]
 pub const READ: Operation<Post>;
 /// Says what it is called.
-#[operation(kind = "field_update", set(title, views), partial, unscoped = "editors")]
+#[operation(
+    kind = "field_update",
+    set(title, views),
+    partial,
+    unscoped = "editors"
+)]
 pub const RENAME: Operation<Post>;
 /// Adds a tag.
 #[operation(kind = "array_push", field = tags, value = param(tag), unscoped = "readers")]
@@ -242,8 +252,16 @@ pub const RESTORE: Operation<Post>;
 pub const ECHO: Operation<Post>;
 
 #[expect(clippy::unused_async, reason = "functions of operations are async")]
-async fn echo<S: CustomStore>(_: CustomCall<Post, S>, text: String, times: Option<i64>) -> Result<String> {
-    Ok(text.repeat(times.and_then(|times| times.try_into().ok()).unwrap_or_default()))
+async fn echo<S: CustomStore>(
+    _: CustomCall<Post, S>,
+    text: String,
+    times: Option<i64>,
+) -> Result<String> {
+    Ok(text.repeat(
+        times
+            .and_then(|times| times.try_into().ok())
+            .unwrap_or_default(),
+    ))
 }
 
 /// Says hello.
@@ -260,7 +278,10 @@ pub static STRICT: Package = package!(
         entity(Author),
         entity(
             Post,
-            [BY_SLUG, FIND, TAKEN, PUBLISH, READ, RENAME, TAG, RESET, IMPORT, TAKE, REVISIONS, SEARCH, STATS, OPEN, RESTORE, ECHO, hello]
+            [
+                BY_SLUG, FIND, TAKEN, PUBLISH, READ, RENAME, TAG, RESET, IMPORT, TAKE, REVISIONS,
+                SEARCH, STATS, OPEN, RESTORE, ECHO, hello
+            ]
         ),
         entity(Old, [COUNT_OLD]),
     ],
@@ -269,5 +290,8 @@ pub static STRICT: Package = package!(
 /// A change of a post.
 #[must_use]
 pub fn patch() -> PostPatch {
-    PostPatch { title: Some(String::new()), ..PostPatch::default() }
+    PostPatch {
+        title: Some(String::new()),
+        ..PostPatch::default()
+    }
 }

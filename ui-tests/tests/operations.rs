@@ -89,56 +89,109 @@ async fn feed(_posts: PostAdapter, cx: Cx) -> Result<String> {
 static BLOG: Package = package!(
     name = "blog",
     mount = "/api",
-    entities = [entity(Post, [PUBLISH, ARCHIVE, BY_SLUG, BY_AUTHOR, SLUG_TAKEN, VIEW, DOWN, feed])],
+    entities = [entity(
+        Post,
+        [
+            PUBLISH, ARCHIVE, BY_SLUG, BY_AUTHOR, SLUG_TAKEN, VIEW, DOWN, feed
+        ]
+    )],
     dependencies = ["auth"],
 );
 
-static COPY: Package = package!(name = "copy", mount = "//api/", entities = [entity(Post, [BY_SLUG])]);
+static COPY: Package = package!(
+    name = "copy",
+    mount = "//api/",
+    entities = [entity(Post, [BY_SLUG])]
+);
 
 const _: () = linchpin::operation::assert_distinct_routes(&[&BLOG]);
 
 fn routes(operation: Operation<Post>) -> Vec<(Method, &'static [Seg])> {
-    operation.spec().routes.iter().map(|r| (r.method, r.segments)).collect()
+    operation
+        .spec()
+        .routes
+        .iter()
+        .map(|r| (r.method, r.segments))
+        .collect()
 }
 
 fn param(operation: Operation<Post>, name: &str) -> &'static ParamSpec {
     let params = operation.spec().params;
-    params.iter().find(|p| p.name == name).unwrap_or_else(|| panic!("no parameter {name} in {params:?}"))
+    params
+        .iter()
+        .find(|p| p.name == name)
+        .unwrap_or_else(|| panic!("no parameter {name} in {params:?}"))
 }
 
 #[test]
 fn a_transition_says_what_it_needs() {
     let spec = PUBLISH.spec();
-    assert_eq!((spec.name, spec.kind.name(), spec.doc), ("publish", "transition", "Publishes."));
-    assert_eq!(routes(PUBLISH), [(Method::Post, &[Seg::Param("id"), Seg::Lit("publish")][..])]);
+    assert_eq!(
+        (spec.name, spec.kind.name(), spec.doc),
+        ("publish", "transition", "Publishes.")
+    );
+    assert_eq!(
+        routes(PUBLISH),
+        [(Method::Post, &[Seg::Param("id"), Seg::Lit("publish")][..])]
+    );
     assert_eq!(param(PUBLISH, "id").place, Place::Id);
     let title = param(PUBLISH, "newTitle");
-    assert_eq!((title.place, title.field, title.required, title.nullable), (Place::Body, 2, true, false));
+    assert_eq!(
+        (title.place, title.field, title.required, title.nullable),
+        (Place::Body, 2, true, false)
+    );
     assert_eq!(spec.policy.roles, Some(&["editor"][..]));
     assert_eq!(spec.policy.timeout, Some(5_000));
     let kind = format!("{:?}", spec.kind);
-    assert!(kind.contains("Ctx(ActorId)") && kind.contains("Now"), "{kind}");
+    assert!(
+        kind.contains("Ctx(ActorId)") && kind.contains("Now"),
+        "{kind}"
+    );
 }
 
 #[test]
 fn a_match_without_id_needs_no_segment() {
-    assert_eq!(routes(ARCHIVE), [(Method::Post, &[Seg::Lit("archive")][..])]);
+    assert_eq!(
+        routes(ARCHIVE),
+        [(Method::Post, &[Seg::Lit("archive")][..])]
+    );
     assert_eq!(param(ARCHIVE, "slug").place, Place::Body);
 }
 
 #[test]
 fn lookups_have_two_forms() {
     let own = Seg::Lit("by-slug");
-    assert_eq!(routes(BY_SLUG), [(Method::Get, &[own][..]), (Method::Get, &[own, Seg::Param("slug")][..])]);
+    assert_eq!(
+        routes(BY_SLUG),
+        [
+            (Method::Get, &[own][..]),
+            (Method::Get, &[own, Seg::Param("slug")][..])
+        ]
+    );
     let slug = param(BY_SLUG, "slug");
-    assert_eq!((slug.place, slug.required, slug.nullable), (Place::Segment, false, false));
+    assert_eq!(
+        (slug.place, slug.required, slug.nullable),
+        (Place::Segment, false, false)
+    );
 }
 
 #[test]
 fn optional_parameters_stay_in_the_query() {
     let own = Seg::Lit("by-author");
-    assert_eq!(routes(BY_AUTHOR), [(Method::Get, &[own][..]), (Method::Get, &[own, Seg::Param("authorId")][..])]);
-    assert_eq!((param(BY_AUTHOR, "authorId").place, param(BY_AUTHOR, "authorId").nullable), (Place::Segment, true));
+    assert_eq!(
+        routes(BY_AUTHOR),
+        [
+            (Method::Get, &[own][..]),
+            (Method::Get, &[own, Seg::Param("authorId")][..])
+        ]
+    );
+    assert_eq!(
+        (
+            param(BY_AUTHOR, "authorId").place,
+            param(BY_AUTHOR, "authorId").nullable
+        ),
+        (Place::Segment, true)
+    );
     assert_eq!(param(BY_AUTHOR, "status").place, Place::Query);
     assert!(!param(BY_AUTHOR, "minViews").required && param(BY_AUTHOR, "q").required);
     assert!(param(BY_AUTHOR, "anyOf").list && !param(BY_AUTHOR, "q").list);
@@ -156,19 +209,42 @@ fn exists_requires_its_values() {
 fn increments_by_default_one_and_by_literals() {
     assert!(format!("{:?}", VIEW.spec().kind).contains("by: Int(1)"));
     assert!(format!("{:?}", DOWN.spec().kind).contains("by: Float(-0.5)"));
-    assert_eq!(routes(DOWN), [(Method::Put, &[Seg::Param("id"), Seg::Lit("score"), Seg::Lit("down")][..])]);
+    assert_eq!(
+        routes(DOWN),
+        [(
+            Method::Put,
+            &[Seg::Param("id"), Seg::Lit("score"), Seg::Lit("down")][..]
+        )]
+    );
     assert_eq!(param(DOWN, "id").place, Place::Id);
 }
 
 #[test]
 fn packages_list_entities_operations_and_routes() {
-    assert_eq!((BLOG.name, BLOG.mount, BLOG.dependencies), ("blog", "/api", &["auth"][..]));
+    assert_eq!(
+        (BLOG.name, BLOG.mount, BLOG.dependencies),
+        ("blog", "/api", &["auth"][..])
+    );
     let entry = &BLOG.entities[0];
     assert_eq!(entry.desc.name, "Post");
     let names: Vec<_> = entry.operations.iter().map(|o| o.name).collect();
-    assert_eq!(names, ["publish", "archive", "by_slug", "by_author", "slug_taken", "view", "down"]);
+    assert_eq!(
+        names,
+        [
+            "publish",
+            "archive",
+            "by_slug",
+            "by_author",
+            "slug_taken",
+            "view",
+            "down"
+        ]
+    );
     let extra = &entry.routes[0];
-    assert_eq!((extra.name, extra.route.segments, extra.doc), ("feed", &[Seg::Lit("feed.xml")][..], "The newest posts."));
+    assert_eq!(
+        (extra.name, extra.route.segments, extra.doc),
+        ("feed", &[Seg::Lit("feed.xml")][..], "The newest posts.")
+    );
     assert_eq!(extra.policy.auth, Some(AuthDesc::Named("userAuth")));
 }
 
@@ -178,8 +254,9 @@ fn start_up_lists_every_duplicate() {
     let found = find_duplicates(&[&BLOG, &COPY]);
     assert_eq!(found.len(), 7, "{found:#?}");
     assert!(
-        found[0].starts_with("duplicate route POST /api/posts: generated create of Post at /api/posts (")
-            && found[0].contains("operations.rs:")
+        found[0].starts_with(
+            "duplicate route POST /api/posts: generated create of Post at /api/posts ("
+        ) && found[0].contains("operations.rs:")
     );
     assert!(found[0].ends_with("; another `path = \"..\"` on Post"));
     assert!(found[6].contains("GET /api/posts/by-slug/{slug}: operation by_slug of Post at /api/posts/by-slug/{slug} ("), "{}", found[6]);
@@ -191,7 +268,17 @@ async fn methods(posts: PostAdapter, cx: Cx) -> Result<()> {
     let _: Post = posts.publish(&cx, "p1", "A title").await?;
     let _: bool = posts.archive(&cx, "slug").await?;
     let _: Option<Post> = posts.by_slug(&cx, "hello").await?;
-    let _: Page<Post> = posts.by_author(&cx, Param::Null, Status::Draft, 3, "text", [Status::Draft], PageArgs::default()).await?;
+    let _: Page<Post> = posts
+        .by_author(
+            &cx,
+            Param::Null,
+            Status::Draft,
+            3,
+            "text",
+            [Status::Draft],
+            PageArgs::default(),
+        )
+        .await?;
     let _: bool = posts.slug_taken(&cx, "x").await?;
     let _: Post = posts.view(&cx, String::from("p1")).await?;
     Ok(())

@@ -1,4 +1,5 @@
-//! `cargo xtask conformance`: as many random sequences of calls as one likes, on one store beside the memory model.
+//! `cargo xtask conformance`: as many random sequences of calls as one likes, on one store beside
+//! the memory model.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -14,8 +15,16 @@ pub fn run(args: &[String]) -> Result<(), String> {
         command.args(["--features", asked.store]);
     }
     command.args(["--", "--exact", asked.store, "--nocapture"]);
-    command.env("LINCHPIN_CONFORMANCE_SEQUENCES", asked.sequences.to_string()).env("LINCHPIN_CONFORMANCE_SEED", asked.seed.to_string());
-    println!("xtask: {} sequences on {} from seed {}", asked.sequences, asked.store, asked.seed);
+    command
+        .env(
+            "LINCHPIN_CONFORMANCE_SEQUENCES",
+            asked.sequences.to_string(),
+        )
+        .env("LINCHPIN_CONFORMANCE_SEED", asked.seed.to_string());
+    println!(
+        "xtask: {} sequences on {} from seed {}",
+        asked.sequences, asked.store, asked.seed
+    );
     step("conformance", command)
 }
 
@@ -30,23 +39,42 @@ struct Asked {
 impl Asked {
     fn read(args: &[String]) -> Result<Self, String> {
         // Another beginning each time, unless one wants to see a sequence again.
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
-        let mut asked = Self { store: "sqlite", feature: false, sequences: 2000, seed: now };
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |d| d.as_secs());
+        let mut asked = Self {
+            store: "sqlite",
+            feature: false,
+            sequences: 2000,
+            seed: now,
+        };
         let mut rest = args.iter().skip(1);
         while let Some(name) = rest.next() {
-            let value = rest.next().ok_or_else(|| format!("`{name}` needs a value"))?;
-            let number = || value.parse::<u64>().map_err(|_| format!("`{name}` needs a number, not `{value}`"));
+            let value = rest
+                .next()
+                .ok_or_else(|| format!("`{name}` needs a value"))?;
+            let number = || {
+                value
+                    .parse::<u64>()
+                    .map_err(|_| format!("`{name}` needs a number, not `{value}`"))
+            };
             match name.as_str() {
                 "--sequences" => asked.sequences = number()?,
                 "--seed" => asked.seed = number()?,
                 "--store" => {
                     let known = STORES.iter().find(|(store, _)| store == value);
                     let Some((store, feature)) = known else {
-                        return Err(format!("no store `{value}`; known: memory, sqlite, postgres"));
+                        return Err(format!(
+                            "no store `{value}`; known: memory, sqlite, postgres"
+                        ));
                     };
                     (asked.store, asked.feature) = (store, *feature);
                 }
-                _ => return Err(format!("unknown option `{name}`; known: --sequences, --store, --seed")),
+                _ => {
+                    return Err(format!(
+                        "unknown option `{name}`; known: --sequences, --store, --seed"
+                    ));
+                }
             }
         }
         Ok(asked)
@@ -65,8 +93,21 @@ mod tests {
     #[test]
     fn options() {
         let asked = read("conformance --store postgres --sequences 300 --seed 9");
-        assert_eq!(asked, Ok(Asked { store: "postgres", feature: true, sequences: 300, seed: 9 }));
-        for wrong in ["conformance --store oracle", "conformance --sequences many", "conformance --seed", "conformance --sequence 1"] {
+        assert_eq!(
+            asked,
+            Ok(Asked {
+                store: "postgres",
+                feature: true,
+                sequences: 300,
+                seed: 9
+            })
+        );
+        for wrong in [
+            "conformance --store oracle",
+            "conformance --sequences many",
+            "conformance --seed",
+            "conformance --sequence 1",
+        ] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
     }

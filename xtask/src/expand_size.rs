@@ -1,4 +1,5 @@
-//! How much code the macros write: measured on the reviewed snapshots, which hold the expansions as a person reads them.
+//! How much code the macros write: measured on the reviewed snapshots, which hold the expansions as
+//! a person reads them.
 
 use std::path::Path;
 
@@ -6,10 +7,15 @@ use std::path::Path;
 const ENTITY: usize = 200;
 /// Formatted lines an operation should have.
 const OPERATION: usize = 40;
-/// Operations over it, with the lines they may not exceed: examples that show many options at once. Entries only ever
-/// shrink or go.
-const HELD: &[(&str, usize)] =
-    &[("op_aggregate_full", 69), ("op_collection_full", 136), ("op_lookup_full", 70), ("op_search_full", 47), ("op_transition_full", 42)];
+/// Operations over it, with the lines they may not exceed: examples that show many options at once.
+/// Entries only ever shrink or go.
+const HELD: &[(&str, usize)] = &[
+    ("op_aggregate_full", 69),
+    ("op_collection_full", 136),
+    ("op_lookup_full", 70),
+    ("op_search_full", 47),
+    ("op_transition_full", 42),
+];
 
 /// Lines that are neither `///` nor within `/** .. */`.
 fn code_lines(body: &str) -> usize {
@@ -26,21 +32,30 @@ fn code_lines(body: &str) -> usize {
 /// Columns of an expansion, as `prettyplease` breaks lines.
 const WIDTH: usize = 89;
 
-/// An expansion without the names that stand beside field numbers (`7 /* due_at */`), and without the line breaks that they brought: a
-/// group in brackets that had a name in it, and a method that follows on one, take one line if they fit.
+/// An expansion without the names that stand beside field numbers (`7 /* due_at */`), and without
+/// the line breaks that they brought: a group in brackets that had a name in it, and a method that
+/// follows on one, take one line if they fit.
 fn unbroken(body: &str) -> String {
     let mut lines: Vec<(String, bool)> = body.lines().map(unnamed).collect();
-    while let Some((from, to, joined)) = (0..lines.len()).find_map(|at| group(&lines, at).or_else(|| method(&lines, at))) {
+    while let Some((from, to, joined)) =
+        (0..lines.len()).find_map(|at| group(&lines, at).or_else(|| method(&lines, at)))
+    {
         lines.splice(from..=to, [(joined, true)]);
     }
-    lines.into_iter().map(|(line, _)| line).collect::<Vec<_>>().join("\n")
+    lines
+        .into_iter()
+        .map(|(line, _)| line)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// A line without names, and whether it had one.
 fn unnamed(line: &str) -> (String, bool) {
     let mut out = line.to_owned();
     while let Some((before, rest)) = out.split_once(" /* ") {
-        let Some((_, after)) = rest.split_once("*/") else { break };
+        let Some((_, after)) = rest.split_once("*/") else {
+            break;
+        };
         out = format!("{before}{after}");
     }
     let had = out != line;
@@ -56,7 +71,8 @@ fn fits(line: &str) -> bool {
     line.trim_end_matches(',').len() <= WIDTH
 }
 
-/// The group that begins at the end of a line, when it had a name and fits on one: its first and last line, and how it reads then.
+/// The group that begins at the end of a line, when it had a name and fits on one: its first and
+/// last line, and how it reads then.
 fn group(lines: &[(String, bool)], at: usize) -> Option<(usize, usize, String)> {
     const OPEN: [char; 3] = ['(', '[', '<'];
     let first = &lines[at].0;
@@ -66,23 +82,44 @@ fn group(lines: &[(String, bool)], at: usize) -> Option<(usize, usize, String)> 
         '<' => '>',
         _ => return None,
     };
-    let to = (at + 1..lines.len()).find(|&to| !lines[to].0.trim().is_empty() && indent(&lines[to].0) <= indent(first))?;
+    let to = (at + 1..lines.len())
+        .find(|&to| !lines[to].0.trim().is_empty() && indent(&lines[to].0) <= indent(first))?;
     let had = lines[at..=to].iter().any(|(_, had)| *had);
-    let inner: Vec<&str> = lines[at + 1..to].iter().map(|(line, _)| line.trim()).collect();
-    let is_plain = |line: &&str| !line.ends_with(OPEN) && !line.ends_with(['{', ';']) && !line.starts_with("//");
-    if !had || inner.is_empty() || !lines[to].0.trim().starts_with(closes) || !inner.iter().all(is_plain) {
+    let inner: Vec<&str> = lines[at + 1..to]
+        .iter()
+        .map(|(line, _)| line.trim())
+        .collect();
+    let is_plain = |line: &&str| {
+        !line.ends_with(OPEN) && !line.ends_with(['{', ';']) && !line.starts_with("//")
+    };
+    if !had
+        || inner.is_empty()
+        || !lines[to].0.trim().starts_with(closes)
+        || !inner.iter().all(is_plain)
+    {
         return None;
     }
-    let joined = format!("{first}{}{}", inner.join(" ").trim_end_matches(','), lines[to].0.trim());
+    let joined = format!(
+        "{first}{}{}",
+        inner.join(" ").trim_end_matches(','),
+        lines[to].0.trim()
+    );
     fits(&joined).then_some((at, to, joined))
 }
 
-/// A line and the only method that follows on it, when one of them had a name and both fit on one line.
+/// A line and the only method that follows on it, when one of them had a name and both fit on one
+/// line.
 fn method(lines: &[(String, bool)], at: usize) -> Option<(usize, usize, String)> {
     let ((first, one), (next, other)) = (lines.get(at)?, lines.get(at + 1)?);
     let is_method = |line: &str| line.trim().starts_with('.');
-    let more = lines.get(at + 2).is_some_and(|(line, _)| is_method(line) && indent(line) == indent(next));
-    let follows = is_method(next) && !is_method(first) && indent(next) > indent(first) && !more && !next.ends_with(['(', '{', '[']);
+    let more = lines
+        .get(at + 2)
+        .is_some_and(|(line, _)| is_method(line) && indent(line) == indent(next));
+    let follows = is_method(next)
+        && !is_method(first)
+        && indent(next) > indent(first)
+        && !more
+        && !next.ends_with(['(', '{', '[']);
     let joined = format!("{first}{}", next.trim());
     (follows && (*one || *other) && fits(&joined)).then_some((at, at + 1, joined))
 }
@@ -90,16 +127,21 @@ fn method(lines: &[(String, bool)], at: usize) -> Option<(usize, usize, String)>
 /// Prints a row per snapshot; fails when one that a budget concerns is over it.
 pub(crate) fn run() -> Result<(), String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../snapshots");
-    let entries = std::fs::read_dir(&folder).map_err(|e| format!("cannot read the snapshots: {e}"))?;
+    let entries =
+        std::fs::read_dir(&folder).map_err(|e| format!("cannot read the snapshots: {e}"))?;
     let mut rows = Vec::new();
     for entry in entries.flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
-        let Some(stem) = name.strip_suffix(".snap") else { continue };
+        let Some(stem) = name.strip_suffix(".snap") else {
+            continue;
+        };
         let text = std::fs::read_to_string(entry.path()).map_err(|e| format!("{name}: {e}"))?;
         // A snapshot begins with its metadata between two `---` lines.
         let body = text.splitn(3, "---\n").nth(2).unwrap_or(&text);
         // The declaration stands above what it expands to.
-        let body = body.split_once("\n// Expansion\n\n").map_or(body, |(_, expansion)| expansion);
+        let body = body
+            .split_once("\n// Expansion\n\n")
+            .map_or(body, |(_, expansion)| expansion);
         let stem = stem.rsplit("__").next().unwrap_or(stem).to_owned();
         // Documentation is for the user and costs nothing to compile; it does not count as code.
         let lines = code_lines(&unbroken(body));
@@ -120,19 +162,32 @@ pub(crate) fn run() -> Result<(), String> {
         } else {
             None
         };
-        println!("{name:<40} {lines:>6} {bytes:>8}  {}", budget.map_or(String::new(), |b| b.to_string()));
-        let held = HELD.iter().find(|(held, _)| held == name).map(|(_, lines)| *lines);
+        println!(
+            "{name:<40} {lines:>6} {bytes:>8}  {}",
+            budget.map_or(String::new(), |b| b.to_string())
+        );
+        let held = HELD
+            .iter()
+            .find(|(held, _)| held == name)
+            .map(|(_, lines)| *lines);
         if budget.is_some_and(|b| *lines > held.unwrap_or(b)) {
             over.push(format!("{name} ({lines} lines)"));
         }
     }
-    // A budget that finds nothing to measure would pass for ever, for instance after a snapshot got another name.
+    // A budget that finds nothing to measure would pass for ever, for instance after a snapshot got
+    // another name.
     for (count, what) in [(entities, "entity_small"), (operations, "op_*")] {
         if count == 0 {
-            over.push(format!("no snapshot called {what}, so its budget is not measured"));
+            over.push(format!(
+                "no snapshot called {what}, so its budget is not measured"
+            ));
         }
     }
-    if over.is_empty() { Ok(()) } else { Err(format!("expansion budgets: {}", over.join(", "))) }
+    if over.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("expansion budgets: {}", over.join(", ")))
+    }
 }
 
 #[cfg(test)]
@@ -140,7 +195,10 @@ mod tests {
     #[test]
     fn names_of_fields_cost_no_lines() {
         let named = "a::<\n    Note,\n    3 /* status */,\n>(x)\nb(\n    &[\n        in_id(\"id\", 0 /* id */),\n        c,\n    ],\n)\nd(6 /* e */)\n    .max(50),";
-        assert_eq!(super::unbroken(named), "a::<Note, 3>(x)\nb(&[in_id(\"id\", 0), c])\nd(6).max(50),");
+        assert_eq!(
+            super::unbroken(named),
+            "a::<Note, 3>(x)\nb(&[in_id(\"id\", 0), c])\nd(6).max(50),"
+        );
     }
 
     #[test]
@@ -151,6 +209,9 @@ mod tests {
 
     #[test]
     fn documentation_is_not_code() {
-        assert_eq!(super::code_lines("a\n  /// b\n/**c\nd*/\ne\n/** f */\ng"), 3);
+        assert_eq!(
+            super::code_lines("a\n  /// b\n/**c\nd*/\ne\n/** f */\ng"),
+            3
+        );
     }
 }

@@ -1,7 +1,9 @@
-//! The direction of dependencies: between the crates of the workspace, and between the modules of a crate.
+//! The direction of dependencies: between the crates of the workspace, and between the modules of a
+//! crate.
 //!
-//! `layers.txt` lists both, lowest first. A crate or a module may name only what stands on a line above its own. Arrows that
-//! still point the other way stand under `[held]`; the list only ever gets shorter.
+//! `layers.txt` lists both, lowest first. A crate or a module may name only what stands on a line
+//! above its own. Arrows that still point the other way stand under `[held]`; the list only ever
+//! gets shorter.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,36 +14,68 @@ const ORDER: &str = include_str!("../layers.txt");
 /// A section of the order: the layer of each name.
 type Layers<'a> = BTreeMap<&'a str, usize>;
 
-/// Fails when an arrow points up that is not held, when a held arrow is gone, or when a crate or module has no place.
+/// Fails when an arrow points up that is not held, when a held arrow is gone, or when a crate or
+/// module has no place.
 pub(crate) fn run() -> Result<(), String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let (sections, held) = read(ORDER);
     let mut found = Vec::new();
     let mut arrows = BTreeSet::new();
     for (section, layers) in &sections {
-        let uses = if *section == "crates" { crates(&root)? } else { modules(&root.join(section))? };
+        let uses = if *section == "crates" {
+            crates(&root)?
+        } else {
+            modules(&root.join(section))?
+        };
         for (from, targets) in &uses {
             let Some(own) = layers.get(from.as_str()) else {
                 found.push(format!("`{from}` has no line under [{section}]"));
                 continue;
             };
-            for to in targets.iter().filter(|to| layers.get(to.as_str()).is_some_and(|layer| layer >= own)) {
+            for to in targets
+                .iter()
+                .filter(|to| layers.get(to.as_str()).is_some_and(|layer| layer >= own))
+            {
                 arrows.insert(format!("{section}: {from} -> {to}"));
             }
         }
     }
-    found.extend(arrows.iter().filter(|arrow| !held.contains(arrow.as_str())).map(|arrow| format!("an arrow points up: {arrow}")));
-    found.extend(held.iter().filter(|arrow| !arrows.contains(**arrow)).map(|arrow| format!("gone, so remove it from [held]: {arrow}")));
+    found.extend(
+        arrows
+            .iter()
+            .filter(|arrow| !held.contains(arrow.as_str()))
+            .map(|arrow| format!("an arrow points up: {arrow}")),
+    );
+    found.extend(
+        held.iter()
+            .filter(|arrow| !arrows.contains(**arrow))
+            .map(|arrow| format!("gone, so remove it from [held]: {arrow}")),
+    );
     println!("xtask: layers: {} arrows point up and are held", held.len());
-    if found.is_empty() { Ok(()) } else { Err(format!("layers (the order is in xtask/layers.txt):\n  {}", found.join("\n  "))) }
+    if found.is_empty() {
+        Ok(())
+    } else {
+        Err(format!(
+            "layers (the order is in xtask/layers.txt):\n  {}",
+            found.join("\n  ")
+        ))
+    }
 }
 
 /// The sections of the order, and the arrows that are held.
 fn read(text: &str) -> (Vec<(&str, Layers<'_>)>, BTreeSet<&str>) {
     let (mut sections, mut held): (Vec<(&str, Layers<'_>)>, _) = (Vec::new(), BTreeSet::new());
     let mut in_held = false;
-    for (at, line) in text.lines().map(str::trim).enumerate().filter(|(_, line)| !line.is_empty() && !line.starts_with('#')) {
-        if let Some(name) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
+    for (at, line) in text
+        .lines()
+        .map(str::trim)
+        .enumerate()
+        .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
+    {
+        if let Some(name) = line
+            .strip_prefix('[')
+            .and_then(|line| line.strip_suffix(']'))
+        {
             in_held = name == "held";
             if !in_held {
                 sections.push((name, Layers::new()));
@@ -58,9 +92,16 @@ fn read(text: &str) -> (Vec<(&str, Layers<'_>)>, BTreeSet<&str>) {
 /// What each crate of the workspace depends on, tests apart.
 fn crates(root: &Path) -> Result<BTreeMap<String, BTreeSet<String>>, String> {
     let manifest = text(&root.join("Cargo.toml"))?;
-    let members = manifest.split_once("members = [").and_then(|(_, rest)| rest.split_once(']')).map_or("", |(list, _)| list);
+    let members = manifest
+        .split_once("members = [")
+        .and_then(|(_, rest)| rest.split_once(']'))
+        .map_or("", |(list, _)| list);
     let mut all = BTreeMap::new();
-    for member in members.split(',').map(|member| member.trim().trim_matches('"')).filter(|member| !member.is_empty()) {
+    for member in members
+        .split(',')
+        .map(|member| member.trim().trim_matches('"'))
+        .filter(|member| !member.is_empty())
+    {
         let manifest = text(&root.join(member).join("Cargo.toml"))?;
         let (mut name, mut section, mut uses) = (String::new(), "", BTreeSet::new());
         for line in manifest.lines() {
@@ -68,8 +109,12 @@ fn crates(root: &Path) -> Result<BTreeMap<String, BTreeSet<String>>, String> {
                 section = line.trim_matches(['[', ']']);
             } else if let Some((key, value)) = line.split_once('=') {
                 match section {
-                    "package" if key.trim() == "name" => value.trim().trim_matches('"').clone_into(&mut name),
-                    "dependencies" => drop(uses.insert(key.trim().trim_end_matches(".workspace").to_owned())),
+                    "package" if key.trim() == "name" => {
+                        value.trim().trim_matches('"').clone_into(&mut name)
+                    }
+                    "dependencies" => {
+                        drop(uses.insert(key.trim().trim_end_matches(".workspace").to_owned()))
+                    }
                     _ => {}
                 }
             }
@@ -85,13 +130,25 @@ fn modules(folder: &Path) -> Result<BTreeMap<String, BTreeSet<String>>, String> 
     let homes = re_exports(&lib);
     let mut all: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for file in sources(folder)? {
-        let Some(module) = file.strip_prefix(folder).ok().and_then(|path| path.components().next()) else { continue };
-        let module = module.as_os_str().to_string_lossy().trim_end_matches(".rs").to_owned();
+        let Some(module) = file
+            .strip_prefix(folder)
+            .ok()
+            .and_then(|path| path.components().next())
+        else {
+            continue;
+        };
+        let module = module
+            .as_os_str()
+            .to_string_lossy()
+            .trim_end_matches(".rs")
+            .to_owned();
         if module == "lib" {
             continue;
         }
         let source = without_tests(&text(&file)?);
-        let named = named(&source).into_iter().map(|name| homes.get(&name).cloned().unwrap_or(name));
+        let named = named(&source)
+            .into_iter()
+            .map(|name| homes.get(&name).cloned().unwrap_or(name));
         let uses = all.entry(module.clone()).or_default();
         uses.extend(named.filter(|name| *name != module));
     }
@@ -102,9 +159,16 @@ fn modules(folder: &Path) -> Result<BTreeMap<String, BTreeSet<String>>, String> 
 fn re_exports(lib: &str) -> BTreeMap<String, String> {
     let mut homes = BTreeMap::new();
     for statement in lib.split(';') {
-        let Some((_, path)) = statement.rsplit_once("use ") else { continue };
-        let Some((module, names)) = path.split_once("::") else { continue };
-        for name in names.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(|name| !name.is_empty()) {
+        let Some((_, path)) = statement.rsplit_once("use ") else {
+            continue;
+        };
+        let Some((module, names)) = path.split_once("::") else {
+            continue;
+        };
+        for name in names
+            .split(|c: char| !(c.is_alphanumeric() || c == '_'))
+            .filter(|name| !name.is_empty())
+        {
             homes.insert(name.to_owned(), module.trim().to_owned());
         }
     }
@@ -114,14 +178,21 @@ fn re_exports(lib: &str) -> BTreeMap<String, String> {
 /// The code of a file before its unit tests, comments left out.
 fn without_tests(source: &str) -> String {
     let code = source.split("#[cfg(test)]\nmod ").next().unwrap_or(source);
-    code.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
+    code.lines()
+        .filter(|line| !line.trim_start().starts_with("//"))
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// The names that follow `crate::`.
 fn named(source: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for rest in source.split("crate::").skip(1) {
-        let word = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
+        let word = |text: &str| {
+            text.chars()
+                .take_while(|c| c.is_alphanumeric() || *c == '_')
+                .collect::<String>()
+        };
         match rest.strip_prefix('{') {
             None => drop(names.insert(word(rest))),
             Some(list) => {
@@ -150,7 +221,9 @@ fn sources(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let mut files = Vec::new();
     let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     for path in entries.flatten().map(|entry| entry.path()) {
-        let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        let name = path
+            .file_name()
+            .map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         if name.contains("tests") || name == "fixture.rs" {
             continue;
         }
@@ -175,7 +248,10 @@ mod tests {
     fn the_order_has_layers_and_held_arrows() {
         let (sections, held) = read("# a comment\n[crates]\na\nb c\n[held]\ncrates: a -> b\n");
         let (name, layers) = &sections[0];
-        assert_eq!((*name, layers["b"] == layers["c"], layers["a"] < layers["b"]), ("crates", true, true));
+        assert_eq!(
+            (*name, layers["b"] == layers["c"], layers["a"] < layers["b"]),
+            ("crates", true, true)
+        );
         assert!(held.contains("crates: a -> b"));
     }
 
@@ -183,7 +259,10 @@ mod tests {
     fn names_are_found_in_paths_and_in_lists() {
         let source = "use crate::a::B;\nuse crate::{c::{D, E}, F};\nfn g() -> crate::H {}\n// crate::comment\n#[cfg(test)]\nmod tests { use crate::test; }";
         let names = named(&without_tests(source));
-        assert_eq!(names.iter().map(String::as_str).collect::<Vec<_>>(), ["F", "H", "a", "c"]);
+        assert_eq!(
+            names.iter().map(String::as_str).collect::<Vec<_>>(),
+            ["F", "H", "a", "c"]
+        );
         assert_eq!(re_exports("mod a;\npub use a::{B, C};\n")["C"], "a");
     }
 }

@@ -14,13 +14,15 @@ mod wasm;
 
 use steps::{cargo, step};
 
-/// The stores and test doubles that are built in where everything is tested: one set, so that everything is built once.
+/// The stores and test doubles that are built in where everything is tested: one set, so that
+/// everything is built once.
 const FEATURES: [&str; 2] = [
     "--features",
     "linchpin/postgres,linchpin-auth/postgres,linchpin-auth/test-util,linchpin-benches/auth,linchpin-benches/postgres,quickstart/postgres,tasks/postgres,shop/postgres",
 ];
 
-/// Lints compile dependencies as tests do, so that what runs while compiling (macros, C libraries) is built once for both.
+/// Lints compile dependencies as tests do, so that what runs while compiling (macros, C libraries)
+/// is built once for both.
 const AS_TESTS: [&str; 2] = ["--config", "profile.dev.package.\"*\".opt-level=1"];
 
 /// What `linchpin-auth` has beside the default features switched off: nothing, or one of them.
@@ -51,7 +53,9 @@ fn main() -> ExitCode {
     let done = match args.first().map(String::as_str) {
         Some("test") => test::run(&args),
         Some("search") => test::search(),
-        Some("services") => postgres::install().and(peers::install()).and(wasm::install()),
+        Some("services") => postgres::install()
+            .and(peers::install())
+            .and(wasm::install()),
         Some("bench") => bench::run(&args),
         Some("conformance") => conformance::run(&args),
         Some("expand-size") => expand_size::run(),

@@ -9,9 +9,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Installs it where it is missing. Where it cannot be, that is said in a sentence, before the tests of one store fail one by one.
+/// Installs it where it is missing. Where it cannot be, that is said in a sentence, before the
+/// tests of one store fail one by one.
 pub(crate) fn install() -> Result<(), String> {
-    let there = || std::env::var_os("LINCHPIN_TEST_POSTGRES").is_some() || programs::folder().is_some();
+    let there =
+        || std::env::var_os("LINCHPIN_TEST_POSTGRES").is_some() || programs::folder().is_some();
     if there() {
         return Ok(());
     }
@@ -23,7 +25,8 @@ pub(crate) fn install() -> Result<(), String> {
     Err("PostgreSQL is not installed, and its store cannot be tested: `apt-get install postgresql`, or name a server in LINCHPIN_TEST_POSTGRES".to_owned())
 }
 
-/// A server of our own on a free port, with settings as they are shipped; ended and removed when dropped.
+/// A server of our own on a free port, with settings as they are shipped; ended and removed when
+/// dropped.
 pub(crate) struct Cluster {
     bin: PathBuf,
     folder: PathBuf,
@@ -35,20 +38,48 @@ impl Cluster {
     /// Makes it below a folder and starts it.
     pub(crate) fn start(below: &Path) -> Result<Self, String> {
         install()?;
-        let bin = programs::folder().ok_or("PostgreSQL is not installed: `apt-get install postgresql`")?;
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).map_err(|e| e.to_string())?.port();
+        let bin = programs::folder()
+            .ok_or("PostgreSQL is not installed: `apt-get install postgresql`")?;
+        let port = TcpListener::bind("127.0.0.1:0")
+            .and_then(|l| l.local_addr())
+            .map_err(|e| e.to_string())?
+            .port();
         let folder = below.join("postgres");
         fs::create_dir_all(&folder).map_err(|e| e.to_string())?;
-        let mut cluster = Self { bin, folder, port, server: None };
+        let mut cluster = Self {
+            bin,
+            folder,
+            port,
+            server: None,
+        };
         if programs::is_root() {
-            done(Command::new("chown").arg(programs::NOBODY).arg(&cluster.folder))?;
+            done(
+                Command::new("chown")
+                    .arg(programs::NOBODY)
+                    .arg(&cluster.folder),
+            )?;
         }
         let data = cluster.folder.join("data");
-        done(cluster.program("initdb").arg("-D").arg(&data).args(["-U", "bench", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8"]))?;
+        done(cluster.program("initdb").arg("-D").arg(&data).args([
+            "-U",
+            "bench",
+            "--auth=trust",
+            "--encoding=UTF8",
+            "--locale=C.UTF-8",
+        ]))?;
         let (listen, sockets) = ("listen_addresses=127.0.0.1", "unix_socket_directories=");
         let mut server = cluster.program("postgres");
-        server.arg("-D").arg(&data).args(["-p", &port.to_string(), "-c", listen, "-c", sockets]);
-        cluster.server = Some(server.stdout(Stdio::null()).stderr(Stdio::null()).spawn().map_err(|e| format!("postgres: {e}"))?);
+        server
+            .arg("-D")
+            .arg(&data)
+            .args(["-p", &port.to_string(), "-c", listen, "-c", sockets]);
+        cluster.server = Some(
+            server
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .map_err(|e| format!("postgres: {e}"))?,
+        );
         let until = Instant::now() + Duration::from_mins(1);
         while cluster.sql("SELECT 1").is_err() {
             if Instant::now() > until {
@@ -67,13 +98,22 @@ impl Cluster {
     /// Runs a statement on the database that is always there.
     pub(crate) fn sql(&self, text: &str) -> Result<(), String> {
         let mut psql = Command::new(self.bin.join("psql"));
-        done(psql.args(["-qX", "-v", "ON_ERROR_STOP=1", "-c", text, &self.url("postgres")]))
+        done(psql.args([
+            "-qX",
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-c",
+            text,
+            &self.url("postgres"),
+        ]))
     }
 
     /// One of its programs, as a user it agrees to run as.
     fn program(&self, name: &str) -> Command {
         let program = self.bin.join(name);
-        let [first, rest @ ..] = programs::before() else { return Command::new(program) };
+        let [first, rest @ ..] = programs::before() else {
+            return Command::new(program);
+        };
         let mut command = Command::new(first);
         command.args(rest).arg(program);
         command
@@ -84,7 +124,9 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         if let Some(mut server) = self.server.take() {
             // An immediate stop; killed outright it would leave its children behind.
-            let _ = Command::new("kill").args(["-QUIT", &server.id().to_string()]).status();
+            let _ = Command::new("kill")
+                .args(["-QUIT", &server.id().to_string()])
+                .status();
             let _ = server.wait();
         }
         let _ = fs::remove_dir_all(&self.folder);
@@ -94,5 +136,12 @@ impl Drop for Cluster {
 /// Runs something to its end; what it said is told when it fails.
 fn done(command: &mut Command) -> Result<(), String> {
     let out = command.output().map_err(|e| format!("{command:?}: {e}"))?;
-    if out.status.success() { Ok(()) } else { Err(format!("{command:?}: {}", String::from_utf8_lossy(&out.stderr))) }
+    if out.status.success() {
+        Ok(())
+    } else {
+        Err(format!(
+            "{command:?}: {}",
+            String::from_utf8_lossy(&out.stderr)
+        ))
+    }
 }

@@ -1,4 +1,5 @@
-//! The steps of a task: each is a command that is timed, and a table says afterwards which took how long.
+//! The steps of a task: each is a command that is timed, and a table says afterwards which took how
+//! long.
 
 use std::borrow::BorrowMut;
 use std::path::{Path, PathBuf};
@@ -6,9 +7,11 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::time::Instant;
 
-/// Most seconds of `cargo xtask test` on two cores, with the dependencies compiled by an earlier run.
+/// Most seconds of `cargo xtask test` on two cores, with the dependencies compiled by an earlier
+/// run.
 const WARM: u64 = 20 * 60;
-/// Most seconds of it on a bare machine, which compiles the dependencies and installs what the tests talk to.
+/// Most seconds of it on a bare machine, which compiles the dependencies and installs what the
+/// tests talk to.
 const BARE: u64 = 40 * 60;
 
 /// The steps that have run, and how many seconds each took.
@@ -52,7 +55,8 @@ pub(crate) fn timed<T>(name: &str, work: impl FnOnce() -> Result<T, String>) -> 
     done
 }
 
-/// Prints where the time went, the longest first, and the budgets beside the total. Steps of one name are one row.
+/// Prints where the time went, the longest first, and the budgets beside the total. Steps of one
+/// name are one row.
 pub(crate) fn print_table(took: u64) {
     if let Ok(steps) = STEPS.lock() {
         print!("{}", table(&steps, took));
@@ -70,7 +74,10 @@ fn table(steps: &[(String, u64)], took: u64) -> String {
     rows.sort_by_key(|(_, seconds)| std::cmp::Reverse(*seconds));
     let mut out = format!("{:<44} {:>7} {:>6}\n", "step", "seconds", "share");
     for (name, seconds) in rows {
-        out.push_str(&format!("{name:<44} {seconds:>7} {:>5}%\n", seconds * 100 / took.max(1)));
+        out.push_str(&format!(
+            "{name:<44} {seconds:>7} {:>5}%\n",
+            seconds * 100 / took.max(1)
+        ));
     }
     let over = |most: u64| if took > most { " (over)" } else { "" };
     out.push_str(&format!(
@@ -88,11 +95,22 @@ mod tests {
 
     #[test]
     fn the_table_adds_steps_of_one_name_and_shows_the_longest_first() {
-        let steps = [("a".to_owned(), 3), ("b".to_owned(), 5), ("a".to_owned(), 4)];
+        let steps = [
+            ("a".to_owned(), 3),
+            ("b".to_owned(), 5),
+            ("a".to_owned(), 4),
+        ];
         let table = table(&steps, 12);
-        let rows: Vec<Vec<&str>> = table.lines().skip(1).map(|line| line.split_whitespace().take(3).collect()).collect();
+        let rows: Vec<Vec<&str>> = table
+            .lines()
+            .skip(1)
+            .map(|line| line.split_whitespace().take(3).collect())
+            .collect();
         assert_eq!(rows[..2], [["a", "7", "58%"], ["b", "5", "41%"]]);
-        assert!(table.contains("total") && table.contains("1200") && table.contains("2400"), "{table}");
+        assert!(
+            table.contains("total") && table.contains("1200") && table.contains("2400"),
+            "{table}"
+        );
     }
 
     #[test]

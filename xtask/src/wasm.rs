@@ -1,7 +1,7 @@
 //! The check that `linchpin-core` compiles for browsers.
 //!
-//! A toolchain with the target `wasm32-unknown-unknown` is used as it is. Without the target, Debian's own compiler checks core, and
-//! compiles the standard library from source for it.
+//! A toolchain with the target `wasm32-unknown-unknown` is used as it is. Without the target,
+//! Debian's own compiler checks core, and compiles the standard library from source for it.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,12 +11,14 @@ use crate::steps::{cargo, step, target};
 
 const TARGET: &str = "wasm32-unknown-unknown";
 
-/// Debian's compiler, its cargo and the sources of its standard library: files of the packages below.
+/// Debian's compiler, its cargo and the sources of its standard library: files of the packages
+/// below.
 const RUSTC: &str = "/usr/bin/rustc";
 const CARGO: &str = "/usr/bin/cargo";
 const SOURCES: &str = "/usr/lib/rustlib/src/rust/library/Cargo.lock";
 
-/// Debian packages that contain them. They conflict with other Debian packages of Rust; the option keeps those.
+/// Debian packages that contain them. They conflict with other Debian packages of Rust; the option
+/// keeps those.
 const PACKAGES: [&str; 4] = ["--no-remove", "rustc-web", "cargo-web", "rust-web-src"];
 
 /// Installs Debian's compiler if neither the target nor that compiler is installed.
@@ -32,10 +34,13 @@ pub(crate) fn install() -> Result<(), String> {
     if apt(&PACKAGES) && has_debian() {
         return Ok(());
     }
-    Err(format!("linchpin-core cannot be checked for wasm32: `rustup target add {TARGET}`, or on Debian `apt-get install {packages}`"))
+    Err(format!(
+        "linchpin-core cannot be checked for wasm32: `rustup target add {TARGET}`, or on Debian `apt-get install {packages}`"
+    ))
 }
 
-/// Checks core as a step, in a target folder of its own: Debian's compiler has another version than the toolchain.
+/// Checks core as a step, in a target folder of its own: Debian's compiler has another version than
+/// the toolchain.
 ///
 /// # Errors
 /// Core does not compile, or there is no compiler for the target.
@@ -45,19 +50,34 @@ pub(crate) fn check() -> Result<(), String> {
         cargo(&arguments)
     } else {
         let mut debian = Command::new(CARGO);
-        // Building the standard library is an unstable option, which a stable compiler accepts with this variable.
-        debian.args(arguments).arg("-Zbuild-std=std,panic_abort").env("RUSTC", RUSTC).env("RUSTC_BOOTSTRAP", "1");
+        // Building the standard library is an unstable option, which a stable compiler accepts with
+        // this variable.
+        debian
+            .args(arguments)
+            .arg("-Zbuild-std=std,panic_abort")
+            .env("RUSTC", RUSTC)
+            .env("RUSTC_BOOTSTRAP", "1");
         debian
     };
-    step("core for wasm32", command.env("CARGO_TARGET_DIR", target().join("wasm")))
+    step(
+        "core for wasm32",
+        command.env("CARGO_TARGET_DIR", target().join("wasm")),
+    )
 }
 
-/// Whether the toolchain has the standard library for the target. With rustup: whether `rustup target list --installed` shows it.
+/// Whether the toolchain has the standard library for the target. With rustup: whether
+/// `rustup target list --installed` shows it.
 fn has_target() -> bool {
-    let printed = Command::new("rustc").args(["--print", "target-libdir", "--target", TARGET]).output();
-    printed.is_ok_and(|out| out.status.success() && Path::new(String::from_utf8_lossy(&out.stdout).trim()).exists())
+    let printed = Command::new("rustc")
+        .args(["--print", "target-libdir", "--target", TARGET])
+        .output();
+    printed.is_ok_and(|out| {
+        out.status.success() && Path::new(String::from_utf8_lossy(&out.stdout).trim()).exists()
+    })
 }
 
 fn has_debian() -> bool {
-    [RUSTC, CARGO, SOURCES].iter().all(|file| Path::new(file).exists())
+    [RUSTC, CARGO, SOURCES]
+        .iter()
+        .all(|file| Path::new(file).exists())
 }

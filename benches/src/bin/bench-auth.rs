@@ -1,8 +1,10 @@
-//! What authentication costs and what its times give away: whether answers about accounts take the same time with and without one, what
-//! a checked session adds to a request, and what other routes feel of many sign-ins at once.
+//! What authentication costs and what its times give away: whether answers about accounts take the
+//! same time with and without one, what a checked session adds to a request, and what other routes
+//! feel of many sign-ins at once.
 //!
-//! `cargo xtask bench --auth` builds and runs it; alone, on a quiet machine. It ends with 1 when a bound does not hold. With the number of
-//! a route of the first table and one of requests it asks for nothing else, so that callgrind can count what they take.
+//! `cargo xtask bench --auth` builds and runs it; alone, on a quiet machine. It ends with 1 when a
+//! bound does not hold. With the number of a route of the first table and one of requests it asks
+//! for nothing else, so that callgrind can count what they take.
 #![allow(missing_docs)] // a program
 
 use std::fmt::Write;
@@ -17,7 +19,9 @@ use linchpin_benches::account::{Account, Accounts, account};
 use linchpin_benches::client::{CONNECTIONS, Load, drive};
 use linchpin_benches::id;
 use linchpin_benches::line::Line;
-use linchpin_benches::times::{CONCEALED, OPEN, Outcome, PASSWORD, Pair, USERS, asked_about, known, post, register, without};
+use linchpin_benches::times::{
+    CONCEALED, OPEN, Outcome, PASSWORD, Pair, USERS, asked_about, known, post, register, without,
+};
 use serde_json::{Value as Json, json};
 
 #[global_allocator]
@@ -43,7 +47,8 @@ pub struct Closed {
 
 static ENTRY: Package = package!(name = "bench", entities = [entity(Open), entity(Closed)]);
 
-/// Tries of each class, turn by turn: more than 200, after which the median of a hash is known to 2 ms only.
+/// Tries of each class, turn by turn: more than 200, after which the median of a hash is known to 2
+/// ms only.
 const TRIES: usize = 600;
 
 /// The least throughput with a checked session, as a share of that without one.
@@ -52,33 +57,58 @@ const KEPT: f64 = 0.9;
 const ROUNDS: usize = 7;
 const ROUND: Duration = Duration::from_secs(1);
 
-/// Whose sessions are used, turn by turn: as many as there are connections, for a client has one of its own.
+/// Whose sessions are used, turn by turn: as many as there are connections, for a client has one of
+/// its own.
 const _: () = assert!(USERS == CONNECTIONS);
 
 /// Sign-ins at a time, and what others may feel of them: their p99, times this.
 const LOGINS: usize = 64;
 const SLOWER: f64 = 2.0;
-/// Alone and beside them, turn by turn, so that a machine that changes meanwhile changes both; rounds of each in one turn.
+/// Alone and beside them, turn by turn, so that a machine that changes meanwhile changes both;
+/// rounds of each in one turn.
 const TURNS: usize = 3;
 const PER_TURN: usize = 3;
 
 fn main() -> Outcome<()> {
-    let args: Vec<usize> = std::env::args().skip(1).map(|arg| arg.parse()).collect::<Result<_, _>>()?;
+    let args: Vec<usize> = std::env::args()
+        .skip(1)
+        .map(|arg| arg.parse())
+        .collect::<Result<_, _>>()?;
     let folder = std::env::temp_dir().join(format!("linchpin-bench-auth-{}", std::process::id()));
     std::fs::create_dir(&folder)?;
     let outcome = measure(&folder, args.first().copied().zip(args.get(1).copied()));
     std::fs::remove_dir_all(&folder)?;
-    if outcome? { Ok(()) } else { std::process::exit(1) }
+    if outcome? {
+        Ok(())
+    } else {
+        std::process::exit(1)
+    }
 }
 
-async fn start(folder: &std::path::Path, name: &str, concealed: bool) -> Outcome<linchpin::Running> {
+async fn start(
+    folder: &std::path::Path,
+    name: &str,
+    concealed: bool,
+) -> Outcome<linchpin::Running> {
     let database = format!("sqlite:{}", folder.join(name).display());
-    let config = Config::new().signing_secret("a-secret-of-benches-of-32-bytes-or-more").port(0).database(database);
-    Ok(App::new(config).plugin(asked_about(Auth::new(), concealed)).plugin(Accounts::default()).package(&ENTRY).start().await?)
+    let config = Config::new()
+        .signing_secret("a-secret-of-benches-of-32-bytes-or-more")
+        .port(0)
+        .database(database);
+    Ok(App::new(config)
+        .plugin(asked_about(Auth::new(), concealed))
+        .plugin(Accounts::default())
+        .package(&ENTRY)
+        .start()
+        .await?)
 }
 
 fn get(path: &str, token: &str) -> Vec<u8> {
-    let credential = if token.is_empty() { String::new() } else { format!("authorization: Bearer {token}\r\n") };
+    let credential = if token.is_empty() {
+        String::new()
+    } else {
+        format!("authorization: Bearer {token}\r\n")
+    };
     format!("GET {path} HTTP/1.1\r\nhost: bench\r\n{credential}\r\n").into_bytes()
 }
 
@@ -88,7 +118,10 @@ fn millis(time: Duration) -> String {
 
 fn measure(folder: &std::path::Path, count: Option<(usize, usize)>) -> Outcome<bool> {
     // As many threads for the server as the other benchmarks give theirs; this one asks.
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
     let running = runtime.block_on(start(folder, "open.db", false))?;
     let address = running.address();
     let mut line = Line::to(address)?;
@@ -97,26 +130,63 @@ fn measure(folder: &std::path::Path, count: Option<(usize, usize)>) -> Outcome<b
     for user in 0..if count.is_some() { 1 } else { USERS } {
         let (status, body, _) = line.ask(&register(&known(user)))?;
         assert_eq!(status, 201, "{}", String::from_utf8_lossy(body));
-        tokens.push(serde_json::from_slice::<Json>(body)?["token"].as_str().unwrap_or_default().to_owned());
+        tokens.push(
+            serde_json::from_slice::<Json>(body)?["token"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned(),
+        );
     }
     // Somebody else: an account has so many sessions and no more.
     line.ask(&register("busy@x.test"))?;
     runtime.block_on(async {
-        let service = running.adapters().provided::<linchpin_auth::AuthService>()?;
+        let service = running
+            .adapters()
+            .provided::<linchpin_auth::AuthService>()?;
         for user in 0..USERS {
-            service.create_user(linchpin_auth::NewUser::new(without(user))).await?;
+            service
+                .create_user(linchpin_auth::NewUser::new(without(user)))
+                .await?;
         }
         let cx = Cx::system("bench");
-        running.adapter::<Open>()?.create(&cx, OpenCreate { id: "a".into(), text: "text".into() }).await?;
-        running.adapter::<Closed>()?.create(&cx, ClosedCreate { id: "a".into(), text: "text".into() }).await?;
+        running
+            .adapter::<Open>()?
+            .create(
+                &cx,
+                OpenCreate {
+                    id: "a".into(),
+                    text: "text".into(),
+                },
+            )
+            .await?;
+        running
+            .adapter::<Closed>()?
+            .create(
+                &cx,
+                ClosedCreate {
+                    id: "a".into(),
+                    text: "text".into(),
+                },
+            )
+            .await?;
         for user in 0..USERS {
-            running.adapter::<Account>()?.create(&cx, account(&id(user), user)).await?;
+            running
+                .adapter::<Account>()?
+                .create(&cx, account(&id(user), user))
+                .await?;
         }
         Ok::<(), linchpin::Error>(())
     })?;
 
     if let Some((route, mut requests)) = count {
-        let Asked { name, requests: asked, .. } = routes(&tokens).into_iter().nth(route).ok_or("there is no such route")?;
+        let Asked {
+            name,
+            requests: asked,
+            ..
+        } = routes(&tokens)
+            .into_iter()
+            .nth(route)
+            .ok_or("there is no such route")?;
         println!("{name}");
         let load = drive(address, CONNECTIONS, |into| {
             into.extend_from_slice(&asked[0]);
@@ -131,7 +201,9 @@ fn measure(folder: &std::path::Path, count: Option<(usize, usize)>) -> Outcome<b
     // The server has hung up on the first meanwhile: nothing was asked over it.
     let mut line = Line::to(address)?;
     println!("\n## Answers that must not tell whether there is an account\n");
-    println!("| asked | of a known one, ms | of an unknown one, ms | apart | bound |\n|---|---|---|---|---|");
+    println!(
+        "| asked | of a known one, ms | of an unknown one, ms | apart | bound |\n|---|---|---|---|---|"
+    );
     holds &= times(&mut line, &OPEN)?;
     let hidden = runtime.block_on(start(folder, "concealed.db", true))?;
     let mut to_hidden = Line::to(hidden.address())?;
@@ -144,7 +216,14 @@ fn measure(folder: &std::path::Path, count: Option<(usize, usize)>) -> Outcome<b
         hidden.stop().await?;
         running.stop().await
     })?;
-    println!("\n{}", if holds { "All bounds hold." } else { "A bound does not hold." });
+    println!(
+        "\n{}",
+        if holds {
+            "All bounds hold."
+        } else {
+            "A bound does not hold."
+        }
+    );
     Ok(holds)
 }
 
@@ -153,8 +232,12 @@ fn times(line: &mut Line, pairs: &[Pair]) -> Outcome<bool> {
     let mut holds = true;
     for pair in pairs {
         let times = pair.ask(line, 0, TRIES)?;
-        let [known, unknown, apart, bound] = [times.known, times.unknown, times.apart(), times.bound()].map(millis);
-        println!("| {} | {known} | {unknown} | {apart} ms | {bound} ms |", pair.name);
+        let [known, unknown, apart, bound] =
+            [times.known, times.unknown, times.apart(), times.bound()].map(millis);
+        println!(
+            "| {} | {known} | {unknown} | {apart} ms | {bound} ms |",
+            pair.name
+        );
         holds &= times.holds();
     }
     Ok(holds)
@@ -173,7 +256,11 @@ fn round(address: SocketAddr, requests: &[Vec<u8>]) -> Outcome<Load> {
         into.extend_from_slice(turns.next().map_or(&[], Vec::as_slice));
         Instant::now() < until
     })?;
-    if load.failed > 0 { Err(format!("{} requests were refused", load.failed).into()) } else { Ok(load) }
+    if load.failed > 0 {
+        Err(format!("{} requests were refused", load.failed).into())
+    } else {
+        Ok(load)
+    }
 }
 
 /// A route whose cost is looked at.
@@ -188,14 +275,33 @@ struct Asked {
 /// The routes, each behind the one that it is held against.
 fn routes(tokens: &[String]) -> [Asked; 5] {
     let asked = |name, path: &str, signed: bool, like| {
-        let of = |(user, token): (usize, &String)| get(&path.replace("{id}", &id(user)), if signed { token } else { "" });
-        Asked { name, requests: tokens.iter().enumerate().map(of).collect(), like }
+        let of = |(user, token): (usize, &String)| {
+            get(
+                &path.replace("{id}", &id(user)),
+                if signed { token } else { "" },
+            )
+        };
+        Asked {
+            name,
+            requests: tokens.iter().enumerate().map(of).collect(),
+            like,
+        }
     };
     [
         asked("a record by its key, `auth = none`", "/open/a", false, 0),
-        asked("the same, with a token that nobody asks for", "/open/a", true, 0),
+        asked(
+            "the same, with a token that nobody asks for",
+            "/open/a",
+            true,
+            0,
+        ),
         asked("the same, `auth = \"userAuth\"`", "/closed/a", true, 0),
-        asked("what `/auth/me` does, `auth = none`", "/accounts/{id}", false, 3),
+        asked(
+            "what `/auth/me` does, `auth = none`",
+            "/accounts/{id}",
+            false,
+            3,
+        ),
         asked("`GET /auth/me`", "/auth/me", true, 3),
     ]
 }
@@ -208,20 +314,33 @@ fn costs(address: SocketAddr, tokens: &[String]) -> Outcome<bool> {
         for (Asked { requests, .. }, seen) in routes.iter().zip(&mut seen) {
             let load = round(address, requests)?;
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // thousands
-            seen.push((load.per_second() as u32, load.quantile(0.5), load.quantile(0.99)));
+            seen.push((
+                load.per_second() as u32,
+                load.quantile(0.5),
+                load.quantile(0.99),
+            ));
         }
     }
     println!("## What a checked session costs\n");
-    println!("| route | requests/s | of the same with `auth = none` | p50 ms | p99 ms |\n|---|---|---|---|---|");
+    println!(
+        "| route | requests/s | of the same with `auth = none` | p50 ms | p99 ms |\n|---|---|---|---|---|"
+    );
     let all = |of: fn(&(u32, u32, u32)) -> u32| -> Vec<f64> {
-        seen.iter().map(|seen| f64::from(median(&mut seen.iter().map(of).collect::<Vec<_>>()))).collect()
+        seen.iter()
+            .map(|seen| f64::from(median(&mut seen.iter().map(of).collect::<Vec<_>>())))
+            .collect()
     };
     let (rates, p50, p99) = (all(|seen| seen.0), all(|seen| seen.1), all(|seen| seen.2));
     let mut holds = true;
     for (at, Asked { name, like, .. }) in routes.iter().enumerate() {
         let kept = rates[at] / rates[*like];
         holds &= kept >= KEPT;
-        println!("| {name} | {:.0} | {kept:.2} | {:.2} | {:.2} |", rates[at], p50[at] / 1e3, p99[at] / 1e3);
+        println!(
+            "| {name} | {:.0} | {kept:.2} | {:.2} | {:.2} |",
+            rates[at],
+            p50[at] / 1e3,
+            p99[at] / 1e3
+        );
     }
     Ok(holds)
 }
@@ -229,13 +348,31 @@ fn costs(address: SocketAddr, tokens: &[String]) -> Outcome<bool> {
 /// The 99th percentile of a route under load, alone and beside sign-ins.
 fn beside(address: SocketAddr, tokens: &[String]) -> Outcome<bool> {
     println!("\n## What other routes feel of {LOGINS} sign-ins at a time\n");
-    println!("| route | alone, p99 ms | beside them, p99 ms | requests/s alone | beside |\n|---|---|---|---|---|");
+    println!(
+        "| route | alone, p99 ms | beside them, p99 ms | requests/s alone | beside |\n|---|---|---|---|---|"
+    );
     let (mut holds, mut meanwhile) = (true, String::new());
     let [open, _, closed, ..] = routes(tokens);
-    for (name, requests) in [("`auth = none`", open.requests), ("`auth = \"userAuth\"`", closed.requests)] {
+    for (name, requests) in [
+        ("`auth = none`", open.requests),
+        ("`auth = \"userAuth\"`", closed.requests),
+    ] {
         let all = |loads: &[Load]| {
-            let rate = median(&mut loads.iter().map(|load| load.per_second() as u64).collect::<Vec<_>>());
-            (f64::from(median(&mut loads.iter().map(|load| load.quantile(0.99)).collect::<Vec<_>>())) / 1e3, rate)
+            let rate = median(
+                &mut loads
+                    .iter()
+                    .map(|load| load.per_second() as u64)
+                    .collect::<Vec<_>>(),
+            );
+            (
+                f64::from(median(
+                    &mut loads
+                        .iter()
+                        .map(|load| load.quantile(0.99))
+                        .collect::<Vec<_>>(),
+                )) / 1e3,
+                rate,
+            )
         };
         let mut alone = Vec::new();
         let mut busy = Vec::new();
@@ -247,7 +384,10 @@ fn beside(address: SocketAddr, tokens: &[String]) -> Outcome<bool> {
             let stop = Arc::new(AtomicBool::new(false));
             let logins = std::thread::spawn({
                 let stop = Arc::clone(&stop);
-                let login = post("/auth/login", &json!({ "email": "busy@x.test", "password": PASSWORD }));
+                let login = post(
+                    "/auth/login",
+                    &json!({ "email": "busy@x.test", "password": PASSWORD }),
+                );
                 move || {
                     drive(address, LOGINS, |into| {
                         into.extend_from_slice(&login);

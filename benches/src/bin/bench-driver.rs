@@ -1,6 +1,7 @@
 //! Seeds a database, or loads one server and prints what it saw as one line of JSON.
 //!
-//! `bench-driver seed <url>`; `bench-driver count <port> <load> <requests>`; `bench-driver load <port> <load> <seconds> <salt>`.
+//! `bench-driver seed <url>`; `bench-driver count <port> <load> <requests>`;
+//! `bench-driver load <port> <load> <seconds> <salt>`.
 #![allow(missing_docs)] // a program
 
 use std::io::Write as _;
@@ -19,7 +20,10 @@ fn main() -> Outcome<()> {
         ["seed", url] => linchpin_benches::seed(url),
         ["load", port, what, seconds, salt] => load(port, what, seconds.parse()?, salt.parse()?),
         ["count", port, what, requests] => count(port, what, requests.parse()?),
-        _ => Err("usage: bench-driver seed URL | count PORT LOAD REQUESTS | load PORT LOAD SECONDS SALT".into()),
+        _ => Err(
+            "usage: bench-driver seed URL | count PORT LOAD REQUESTS | load PORT LOAD SECONDS SALT"
+                .into(),
+        ),
     }
 }
 
@@ -33,7 +37,10 @@ fn load(port: &str, what: &str, seconds: f64, salt: usize) -> Outcome<()> {
     })?;
     let (requests, failed) = (load.micros.len(), load.failed);
     let (p50, p99) = (load.quantile(0.5), load.quantile(0.99));
-    println!("{}", serde_json::json!({"requests": requests, "failed": failed, "perSecond": load.per_second(), "p50": p50, "p99": p99}));
+    println!(
+        "{}",
+        serde_json::json!({"requests": requests, "failed": failed, "perSecond": load.per_second(), "p50": p50, "p99": p99})
+    );
     Ok(())
 }
 
@@ -46,7 +53,11 @@ fn count(port: &str, what: &str, requests: usize) -> Outcome<()> {
         n += 1;
         n <= requests && asking.write(n - 1, request)
     })?;
-    if load.failed > 0 { Err(format!("{} requests of {what} were refused", load.failed).into()) } else { Ok(()) }
+    if load.failed > 0 {
+        Err(format!("{} requests of {what} were refused", load.failed).into())
+    } else {
+        Ok(())
+    }
 }
 
 /// The input of requests: shuffled ids, a cursor deep in the list, a token.
@@ -64,25 +75,43 @@ impl<'a> Asking<'a> {
         // A fixed shuffle: neighbours in the table are not neighbours in time.
         let mut state = 0x9e37_79b9_7f4a_7c15_u64 ^ salt as u64;
         for i in (1..ids.len()).rev() {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             ids.swap(i, usize::try_from(state >> 33)? % (i + 1));
         }
-        let mut asking = Self { what, salt, ids, deep: String::new(), token: linchpin_benches::token() };
+        let mut asking = Self {
+            what,
+            salt,
+            ids,
+            deep: String::new(),
+            token: linchpin_benches::token(),
+        };
         if what == "deep" {
             asking.deep = asking.cursor(address)?;
         }
-        if asking.request(0).is_some() { Ok(asking) } else { Err(format!("unknown load {what}").into()) }
+        if asking.request(0).is_some() {
+            Ok(asking)
+        } else {
+            Err(format!("unknown load {what}").into())
+        }
     }
 
     /// A place ten thousand records into the list.
     fn cursor(&self, address: SocketAddr) -> Outcome<String> {
-        let (mut line, mut request, mut path) = (Line::to(address)?, Vec::new(), "/posts?limit=100".to_owned());
+        let (mut line, mut request, mut path) = (
+            Line::to(address)?,
+            Vec::new(),
+            "/posts?limit=100".to_owned(),
+        );
         let mut cursor = String::new();
         for _ in 0..100 {
             self.text("GET", &path, "", &mut request);
             let (_, body, _) = line.ask(&request)?;
             let page: serde_json::Value = serde_json::from_slice(body)?;
-            let Some(next) = page["nextCursor"].as_str() else { break };
+            let Some(next) = page["nextCursor"].as_str() else {
+                break;
+            };
             next.clone_into(&mut cursor);
             path = format!("/posts?limit=100&cursor={cursor}");
             request.clear();
@@ -92,23 +121,39 @@ impl<'a> Asking<'a> {
 
     /// Writes the request of this number; `false` when there is nothing left to ask for.
     fn write(&self, n: usize, into: &mut Vec<u8>) -> bool {
-        let Some((method, path, body)) = self.request(n) else { return false };
+        let Some((method, path, body)) = self.request(n) else {
+            return false;
+        };
         self.text(method, &path, &body, into);
         true
     }
 
     fn text(&self, method: &str, path: &str, body: &str, into: &mut Vec<u8>) {
         // Writing to a Vec cannot fail.
-        let _ = write!(into, "{method} {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {}\r\n", self.token);
+        let _ = write!(
+            into,
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {}\r\n",
+            self.token
+        );
         if !body.is_empty() {
-            let _ = write!(into, "content-type: application/json\r\ncontent-length: {}\r\n", body.len());
+            let _ = write!(
+                into,
+                "content-type: application/json\r\ncontent-length: {}\r\n",
+                body.len()
+            );
         }
         let _ = write!(into, "\r\n{body}");
     }
 
     /// The method, path and body of the request of this number.
     fn request(&self, n: usize) -> Option<(&'static str, String, String)> {
-        let Self { what, salt, ids, deep, .. } = self;
+        let Self {
+            what,
+            salt,
+            ids,
+            deep,
+            ..
+        } = self;
         let one = ids[n % ids.len()];
         let (id, owner) = (linchpin_benches::id(one), one % 1000);
         let ask = |method: &'static str, path: String, body: String| Some((method, path, body));
@@ -124,30 +169,79 @@ impl<'a> Asking<'a> {
                     r#"{{"title":"A title {n}","slug":"new-{salt}-{n}","body":"A body of some eighty characters, as short posts and comments have, and no more.","authorId":"author"}}"#
                 ),
             ),
-            "patch" => ask("PATCH", format!("/posts/{id}"), format!(r#"{{"title":"Title {n}"}}"#)),
+            "patch" => ask(
+                "PATCH",
+                format!("/posts/{id}"),
+                format!(r#"{{"title":"Title {n}"}}"#),
+            ),
             // A load that can use each record once ends with the records.
             "publish" | "redeem" if n >= ids.len() => None,
             "publish" => ask("POST", format!("/posts/{id}/publish"), none()),
             "lookup" => ask("GET", format!("/items/by-code?code=code-{one}"), none()),
-            "lookup20" => ask("GET", format!("/items/of-owner?owner=owner-{owner}"), none()),
+            "lookup20" => ask(
+                "GET",
+                format!("/items/of-owner?owner=owner-{owner}"),
+                none(),
+            ),
             "exists" => ask("GET", format!("/items/code-taken?code=code-{one}"), none()),
             "increment" => ask("POST", format!("/items/{id}/sold"), none()),
-            "fieldUpdate" => ask("PATCH", format!("/items/{id}/reschedule"), r#"{"dueAt":"2030-01-02T03:04:05.000Z"}"#.to_owned()),
-            "arrayPush" => ask("POST", format!("/items/{id}/tag"), r#"{"tag":"d"}"#.to_owned()),
+            "fieldUpdate" => ask(
+                "PATCH",
+                format!("/items/{id}/reschedule"),
+                r#"{"dueAt":"2030-01-02T03:04:05.000Z"}"#.to_owned(),
+            ),
+            "arrayPush" => ask(
+                "POST",
+                format!("/items/{id}/tag"),
+                r#"{"tag":"d"}"#.to_owned(),
+            ),
             "arrayPull" => ask("DELETE", format!("/items/{id}/untag?tag=b"), none()),
-            "arraySet" => ask("PUT", format!("/items/{id}/retag"), r#"{"tags":["x","y"]}"#.to_owned()),
+            "arraySet" => ask(
+                "PUT",
+                format!("/items/{id}/retag"),
+                r#"{"tags":["x","y"]}"#.to_owned(),
+            ),
             "upsert" => {
-                let body = format!(r#"{{"code":"code-{one}","owner":"owner-{owner}","title":"Title {n}","quantity":7}}"#);
+                let body = format!(
+                    r#"{{"code":"code-{one}","owner":"owner-{owner}","title":"Title {n}","quantity":7}}"#
+                );
                 ask("POST", "/items/import".to_owned(), body)
             }
             "search" => ask("GET", format!("/items/find?q=item%20{}", one % 100), none()),
-            "collection" => ask("PATCH", format!("/items/{id}/lines-update/two"), format!(r#"{{"quantity":{}}}"#, n + 1)),
-            "redeem" => ask("POST", "/items/redeem".to_owned(), format!(r#"{{"code":"code-{one}"}}"#)),
-            "derive" => ask("GET", format!("/items/related?owner=owner-{owner}&code=code-{}", (one + 1) % ids.len()), none()),
-            "aggregate" => ask("GET", format!("/items/by-state?owner=owner-{owner}"), none()),
-            "batch" => ask("POST", "/items/restock".to_owned(), format!(r#"{{"owner":"owner-{owner}"}}"#)),
+            "collection" => ask(
+                "PATCH",
+                format!("/items/{id}/lines-update/two"),
+                format!(r#"{{"quantity":{}}}"#, n + 1),
+            ),
+            "redeem" => ask(
+                "POST",
+                "/items/redeem".to_owned(),
+                format!(r#"{{"code":"code-{one}"}}"#),
+            ),
+            "derive" => ask(
+                "GET",
+                format!(
+                    "/items/related?owner=owner-{owner}&code=code-{}",
+                    (one + 1) % ids.len()
+                ),
+                none(),
+            ),
+            "aggregate" => ask(
+                "GET",
+                format!("/items/by-state?owner=owner-{owner}"),
+                none(),
+            ),
+            "batch" => ask(
+                "POST",
+                "/items/restock".to_owned(),
+                format!(r#"{{"owner":"owner-{owner}"}}"#),
+            ),
             "custom" => ask("GET", format!("/items/top/owner-{owner}"), none()),
-            "computed" => ask("POST", "/owners/recount".to_owned(), format!(r#"{{"id":"owner-{owner}"}}"#)),
+            "computed" => ask(
+                "POST",
+                "/owners/recount".to_owned(),
+                format!(r#"{{"id":"owner-{owner}"}}"#),
+            ),
             _ => None,
         }
     }

@@ -15,10 +15,22 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 #[tokio::main(worker_threads = 2)]
 async fn main() -> linchpin::Result<()> {
     let (port, url) = linchpin_benches::arguments();
-    let config = Config::new().port(port).signing_secret(linchpin_benches::SECRET).database(url).durability(Durability::Full);
-    let app = App::new(config).plugin(JwtAuth::new()).package(&posts::POSTS).package(&items::ITEMS);
-    // What a listener costs: each change leaves an event in the outbox, which is delivered to somebody who does nothing with it.
-    let app = if std::env::var_os("BENCH_EVENTS").is_some() { app.event_sink("bench", Deaf) } else { app };
+    let config = Config::new()
+        .port(port)
+        .signing_secret(linchpin_benches::SECRET)
+        .database(url)
+        .durability(Durability::Full);
+    let app = App::new(config)
+        .plugin(JwtAuth::new())
+        .package(&posts::POSTS)
+        .package(&items::ITEMS);
+    // What a listener costs: each change leaves an event in the outbox, which is delivered to
+    // somebody who does nothing with it.
+    let app = if std::env::var_os("BENCH_EVENTS").is_some() {
+        app.event_sink("bench", Deaf)
+    } else {
+        app
+    };
     app.serve().await
 }
 

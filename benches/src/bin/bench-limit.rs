@@ -1,5 +1,6 @@
-//! The limit: the best hand-written server we know how to write for these routes. Reads inline on a connection of the thread,
-//! one writer thread that groups commits, rows straight to JSON bytes, a cache of verified tokens.
+//! The limit: the best hand-written server we know how to write for these routes. Reads inline on a
+//! connection of the thread, one writer thread that groups commits, rows straight to JSON bytes, a
+//! cache of verified tokens.
 #![allow(missing_docs)] // a program
 
 use std::cell::RefCell;
@@ -27,9 +28,21 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 type Answer = Result<(StatusCode, Vec<u8>), StatusCode>;
 
 enum Write {
-    Create { id: String, title: String, slug: String, body: String, author_id: String, at: i64 },
-    Patch { id: String, title: String },
-    Publish { id: String },
+    Create {
+        id: String,
+        title: String,
+        slug: String,
+        body: String,
+        author_id: String,
+        at: i64,
+    },
+    Patch {
+        id: String,
+        title: String,
+    },
+    Publish {
+        id: String,
+    },
 }
 
 struct App {
@@ -45,11 +58,17 @@ thread_local! {
 }
 
 impl App {
-    fn read<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StatusCode> {
+    fn read<T>(
+        &self,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StatusCode> {
         READER.with_borrow_mut(|slot| {
             if slot.is_none() {
                 let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-                *slot = Some(Connection::open_with_flags(&self.file, flags).map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?);
+                *slot = Some(
+                    Connection::open_with_flags(&self.file, flags)
+                        .map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?,
+                );
             }
             let connection = slot.as_ref().ok_or(StatusCode::SERVICE_UNAVAILABLE)?;
             work(connection).map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)
@@ -74,30 +93,46 @@ struct User;
 impl FromRequestParts<Arc<App>> for User {
     type Rejection = Response<Body>;
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Response<Body>> {
-        let token = parts.headers.get(header::AUTHORIZATION).and_then(|v| v.to_str().ok()).and_then(|h| h.strip_prefix("Bearer "));
+        let token = parts
+            .headers
+            .get(header::AUTHORIZATION)
+            .and_then(|v| v.to_str().ok())
+            .and_then(|h| h.strip_prefix("Bearer "));
         let refused = || failure(StatusCode::UNAUTHORIZED);
         let token = token.ok_or_else(refused)?;
         let expires = match app.verified.get(token) {
             Some(expires) => expires,
             None => {
-                let claims = jsonwebtoken::decode::<Claims>(token, &app.key, &app.validation).map_err(|_| refused())?.claims;
+                let claims = jsonwebtoken::decode::<Claims>(token, &app.key, &app.validation)
+                    .map_err(|_| refused())?
+                    .claims;
                 app.verified.insert(token.into(), claims.exp);
                 claims.exp
             }
         };
-        if now_millis() / 1000 < expires { Ok(Self) } else { Err(refused()) }
+        if now_millis() / 1000 < expires {
+            Ok(Self)
+        } else {
+            Err(refused())
+        }
     }
 }
 
 fn json(status: StatusCode, body: Vec<u8>) -> Response<Body> {
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    );
     response
 }
 
 fn failure(status: StatusCode) -> Response<Body> {
-    json(status, format!("{{\"error\":\"{}\"}}", status.as_str()).into_bytes())
+    json(
+        status,
+        format!("{{\"error\":\"{}\"}}", status.as_str()).into_bytes(),
+    )
 }
 
 fn text(out: &mut Vec<u8>, text: &[u8]) {
@@ -112,8 +147,16 @@ fn text(out: &mut Vec<u8>, text: &[u8]) {
 }
 
 fn object(row: &Row<'_>, out: &mut Vec<u8>) -> rusqlite::Result<()> {
-    const KEYS: [&str; 8] =
-        ["{\"id\":", ",\"title\":", ",\"slug\":", ",\"body\":", ",\"status\":", ",\"views\":", ",\"authorId\":", ",\"createdAt\":"];
+    const KEYS: [&str; 8] = [
+        "{\"id\":",
+        ",\"title\":",
+        ",\"slug\":",
+        ",\"body\":",
+        ",\"status\":",
+        ",\"views\":",
+        ",\"authorId\":",
+        ",\"createdAt\":",
+    ];
     for (i, key) in KEYS.iter().enumerate() {
         out.extend_from_slice(key.as_bytes());
         match row.get_ref(i)? {
@@ -165,12 +208,24 @@ fn open(cursor: &str) -> Option<(i64, String)> {
         return None;
     }
     let (at, id) = body.split_first_chunk::<8>()?;
-    Some((i64::from_le_bytes(*at), String::from_utf8(id.to_vec()).ok()?))
+    Some((
+        i64::from_le_bytes(*at),
+        String::from_utf8(id.to_vec()).ok()?,
+    ))
 }
 
-async fn list(State(app): State<Arc<App>>, _user: User, RawQuery(query): RawQuery) -> Response<Body> {
+async fn list(
+    State(app): State<Arc<App>>,
+    _user: User,
+    RawQuery(query): RawQuery,
+) -> Response<Body> {
     let (mut limit, mut after) = (20_i64, None);
-    for pair in query.as_deref().unwrap_or_default().split('&').filter(|p| !p.is_empty()) {
+    for pair in query
+        .as_deref()
+        .unwrap_or_default()
+        .split('&')
+        .filter(|p| !p.is_empty())
+    {
         match pair.split_once('=') {
             Some(("limit", n)) => match n.parse::<i64>() {
                 Ok(n) if n > 0 => limit = n.min(100),
@@ -241,14 +296,30 @@ fn fits(text: &str) -> bool {
 }
 
 async fn create(State(app): State<Arc<App>>, _user: User, body: Bytes) -> Response<Body> {
-    let Ok(input) = serde_json::from_slice::<Create>(&body) else { return failure(StatusCode::BAD_REQUEST) };
+    let Ok(input) = serde_json::from_slice::<Create>(&body) else {
+        return failure(StatusCode::BAD_REQUEST);
+    };
     if !fits(&input.title) || !fits(&input.slug) {
         return failure(StatusCode::BAD_REQUEST);
     }
     let id = uuid::Uuid::now_v7().to_string();
     let location = HeaderValue::try_from(format!("/posts/{id}")).ok();
-    let Create { title, slug, body, author_id } = input;
-    let mut response = app.write(Write::Create { id, title, slug, body, author_id, at: now_millis() }).await;
+    let Create {
+        title,
+        slug,
+        body,
+        author_id,
+    } = input;
+    let mut response = app
+        .write(Write::Create {
+            id,
+            title,
+            slug,
+            body,
+            author_id,
+            at: now_millis(),
+        })
+        .await;
     if let (StatusCode::CREATED, Some(location)) = (response.status(), location) {
         response.headers_mut().insert(header::LOCATION, location);
     }
@@ -261,14 +332,23 @@ struct Patch {
     title: String,
 }
 
-async fn patch(State(app): State<Arc<App>>, _user: User, Path(id): Path<String>, body: Bytes) -> Response<Body> {
+async fn patch(
+    State(app): State<Arc<App>>,
+    _user: User,
+    Path(id): Path<String>,
+    body: Bytes,
+) -> Response<Body> {
     match serde_json::from_slice::<Patch>(&body) {
         Ok(Patch { title }) if fits(&title) => app.write(Write::Patch { id, title }).await,
         _ => failure(StatusCode::BAD_REQUEST),
     }
 }
 
-async fn publish(State(app): State<Arc<App>>, _user: User, Path(id): Path<String>) -> Response<Body> {
+async fn publish(
+    State(app): State<Arc<App>>,
+    _user: User,
+    Path(id): Path<String>,
+) -> Response<Body> {
     app.write(Write::Publish { id }).await
 }
 
@@ -296,17 +376,34 @@ fn returning(connection: &Connection, sql: &str, values: [&str; 2], missing: Sta
 
 fn apply(connection: &Connection, write: Write) -> Answer {
     match write {
-        Write::Create { id, title, slug, body, author_id, at } => {
-            let sql =
-                "INSERT INTO posts (id, title, slug, body, status, views, author_id, created_at) VALUES (?, ?, ?, ?, 'draft', 0, ?, ?)";
-            let done = connection.prepare_cached(sql).and_then(|mut s| s.execute((&id, &title, &slug, &body, &author_id, at)));
+        Write::Create {
+            id,
+            title,
+            slug,
+            body,
+            author_id,
+            at,
+        } => {
+            let sql = "INSERT INTO posts (id, title, slug, body, status, views, author_id, created_at) VALUES (?, ?, ?, ?, 'draft', 0, ?, ?)";
+            let done = connection
+                .prepare_cached(sql)
+                .and_then(|mut s| s.execute((&id, &title, &slug, &body, &author_id, at)));
             match done {
                 Ok(_) => {}
-                Err(e) if e.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation) => return Err(StatusCode::CONFLICT),
+                Err(e)
+                    if e.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation) =>
+                {
+                    return Err(StatusCode::CONFLICT);
+                }
                 Err(_) => return Err(StatusCode::INTERNAL_SERVER_ERROR),
             }
             let mut out = Vec::with_capacity(512);
-            for (key, value) in [("{\"id\":", &id), (",\"title\":", &title), (",\"slug\":", &slug), (",\"body\":", &body)] {
+            for (key, value) in [
+                ("{\"id\":", &id),
+                (",\"title\":", &title),
+                (",\"slug\":", &slug),
+                (",\"body\":", &body),
+            ] {
                 out.extend_from_slice(key.as_bytes());
                 text(&mut out, value.as_bytes());
             }
@@ -344,11 +441,24 @@ fn writer(connection: &Connection, mut queue: mpsc::Receiver<(Write, oneshot::Se
         let begun = !many || connection.execute_batch("BEGIN IMMEDIATE").is_ok();
         let done: Vec<_> = group
             .into_iter()
-            .map(|(write, answer)| (answer, if begun { apply(connection, write) } else { Err(StatusCode::SERVICE_UNAVAILABLE) }))
+            .map(|(write, answer)| {
+                (
+                    answer,
+                    if begun {
+                        apply(connection, write)
+                    } else {
+                        Err(StatusCode::SERVICE_UNAVAILABLE)
+                    },
+                )
+            })
             .collect();
         let committed = !many || connection.execute_batch("COMMIT").is_ok();
         for (answer, outcome) in done {
-            drop(answer.send(if committed { outcome } else { Err(StatusCode::SERVICE_UNAVAILABLE) }));
+            drop(answer.send(if committed {
+                outcome
+            } else {
+                Err(StatusCode::SERVICE_UNAVAILABLE)
+            }));
         }
     }
 }
@@ -377,6 +487,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .with_state(app);
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", port)).await?;
     use axum::serve::ListenerExt;
-    axum::serve(listener.tap_io(|stream| drop(stream.set_nodelay(true))), router).await?;
+    axum::serve(
+        listener.tap_io(|stream| drop(stream.set_nodelay(true))),
+        router,
+    )
+    .await?;
     Ok(())
 }

@@ -115,7 +115,11 @@ pub const TOP: Operation<Item>;
 pub const RECOUNT: Operation<Owner>;
 
 async fn top<S: SqlStore>(call: CustomCall<Item, S>, owner: String) -> Result<Records<Item>> {
-    Ok(call.records("owner = $1").bind(owner).order_by("quantity DESC").limit(5))
+    Ok(call
+        .records("owner = $1")
+        .bind(owner)
+        .order_by("quantity DESC")
+        .limit(5))
 }
 
 pub static ITEMS: Package = package!(
@@ -124,8 +128,8 @@ pub static ITEMS: Package = package!(
         entity(
             Item,
             [
-                BY_CODE, OF_OWNER, CODE_TAKEN, SOLD, RESCHEDULE, TAG, UNTAG, RETAG, IMPORT, FIND, LINES, REDEEM, RELATED, BY_STATE,
-                RESTOCK, TOP
+                BY_CODE, OF_OWNER, CODE_TAKEN, SOLD, RESCHEDULE, TAG, UNTAG, RETAG, IMPORT, FIND,
+                LINES, REDEEM, RELATED, BY_STATE, RESTOCK, TOP
             ]
         ),
         entity(Owner, [RECOUNT]),

@@ -1,4 +1,5 @@
-//! The routes of items, one per kind of operation, as a careful person writes them: each is one statement where one will do.
+//! The routes of items, one per kind of operation, as a careful person writes them: each is one
+//! statement where one will do.
 
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
@@ -58,8 +59,15 @@ struct Owned {
     owner: String,
 }
 
-async fn by_code(State(app): State<App>, _user: User, Query(query): Query<Code>) -> Result<Json<Option<Item>>, Failure> {
-    let row = sqlx::query("SELECT * FROM items WHERE code = $1").bind(query.code).fetch_optional(&app.readers).await?;
+async fn by_code(
+    State(app): State<App>,
+    _user: User,
+    Query(query): Query<Code>,
+) -> Result<Json<Option<Item>>, Failure> {
+    let row = sqlx::query("SELECT * FROM items WHERE code = $1")
+        .bind(query.code)
+        .fetch_optional(&app.readers)
+        .await?;
     Ok(Json(row.as_ref().map(read)))
 }
 
@@ -73,13 +81,29 @@ struct Page {
 
 fn page(rows: &[Row]) -> Json<Page> {
     let items: Vec<Item> = rows.iter().take(20).map(read).collect();
-    let next_cursor = items.last().filter(|_| rows.len() > 20).map(|item| format!("{}|{}", item.created_at.millis(), item.id));
-    Json(Page { items, next_cursor, has_more: rows.len() > 20 })
+    let next_cursor = items
+        .last()
+        .filter(|_| rows.len() > 20)
+        .map(|item| format!("{}|{}", item.created_at.millis(), item.id));
+    Json(Page {
+        items,
+        next_cursor,
+        has_more: rows.len() > 20,
+    })
 }
 
-async fn of_owner(State(app): State<App>, _user: User, Query(query): Query<Owned>) -> Result<Json<Page>, Failure> {
+async fn of_owner(
+    State(app): State<App>,
+    _user: User,
+    Query(query): Query<Owned>,
+) -> Result<Json<Page>, Failure> {
     let text = "SELECT * FROM items WHERE owner = $1 ORDER BY created_at DESC, id DESC LIMIT 21";
-    Ok(page(&sqlx::query(text).bind(query.owner).fetch_all(&app.readers).await?))
+    Ok(page(
+        &sqlx::query(text)
+            .bind(query.owner)
+            .fetch_all(&app.readers)
+            .await?,
+    ))
 }
 
 #[derive(Serialize)]
@@ -87,14 +111,30 @@ struct Exists {
     exists: bool,
 }
 
-async fn code_taken(State(app): State<App>, _user: User, Query(query): Query<Code>) -> Result<Json<Exists>, Failure> {
-    let row = sqlx::query("SELECT EXISTS (SELECT 1 FROM items WHERE code = $1)").bind(query.code).fetch_one(&app.readers).await?;
+async fn code_taken(
+    State(app): State<App>,
+    _user: User,
+    Query(query): Query<Code>,
+) -> Result<Json<Exists>, Failure> {
+    let row = sqlx::query("SELECT EXISTS (SELECT 1 FROM items WHERE code = $1)")
+        .bind(query.code)
+        .fetch_one(&app.readers)
+        .await?;
     Ok(Json(Exists { exists: row.get(0) }))
 }
 
-async fn sold(State(app): State<App>, _user: User, Path(id): Path<String>) -> Result<Json<Item>, Failure> {
+async fn sold(
+    State(app): State<App>,
+    _user: User,
+    Path(id): Path<String>,
+) -> Result<Json<Item>, Failure> {
     let text = "UPDATE items SET quantity = quantity + 1 WHERE id = $1 RETURNING *";
-    found(sqlx::query(text).bind(id).fetch_optional(&app.writer).await?)
+    found(
+        sqlx::query(text)
+            .bind(id)
+            .fetch_optional(&app.writer)
+            .await?,
+    )
 }
 
 #[derive(Deserialize)]
@@ -110,8 +150,16 @@ async fn reschedule(
     Json(input): Json<Reschedule>,
 ) -> Result<Json<Item>, Failure> {
     let date = input.due_at.as_deref().map(Timestamp::parse).transpose();
-    let date = date.map_err(|_| Failure(StatusCode::BAD_REQUEST, "validation_failed"))?.map(db::at);
-    found(sqlx::query("UPDATE items SET due_at = $2 WHERE id = $1 RETURNING *").bind(id).bind(date).fetch_optional(&app.writer).await?)
+    let date = date
+        .map_err(|_| Failure(StatusCode::BAD_REQUEST, "validation_failed"))?
+        .map(db::at);
+    found(
+        sqlx::query("UPDATE items SET due_at = $2 WHERE id = $1 RETURNING *")
+            .bind(id)
+            .bind(date)
+            .fetch_optional(&app.writer)
+            .await?,
+    )
 }
 
 #[derive(Deserialize)]
@@ -120,12 +168,34 @@ struct Tag {
     tag: String,
 }
 
-async fn tag(State(app): State<App>, _user: User, Path(id): Path<String>, Json(input): Json<Tag>) -> Result<Json<Item>, Failure> {
-    found(sqlx::query(db::TAG).bind(id).bind(input.tag).fetch_optional(&app.writer).await?)
+async fn tag(
+    State(app): State<App>,
+    _user: User,
+    Path(id): Path<String>,
+    Json(input): Json<Tag>,
+) -> Result<Json<Item>, Failure> {
+    found(
+        sqlx::query(db::TAG)
+            .bind(id)
+            .bind(input.tag)
+            .fetch_optional(&app.writer)
+            .await?,
+    )
 }
 
-async fn untag(State(app): State<App>, _user: User, Path(id): Path<String>, Query(query): Query<Tag>) -> Result<Json<Item>, Failure> {
-    found(sqlx::query(db::UNTAG).bind(id).bind(query.tag).fetch_optional(&app.writer).await?)
+async fn untag(
+    State(app): State<App>,
+    _user: User,
+    Path(id): Path<String>,
+    Query(query): Query<Tag>,
+) -> Result<Json<Item>, Failure> {
+    found(
+        sqlx::query(db::UNTAG)
+            .bind(id)
+            .bind(query.tag)
+            .fetch_optional(&app.writer)
+            .await?,
+    )
 }
 
 #[derive(Deserialize)]
@@ -134,9 +204,20 @@ struct Tags {
     tags: Vec<String>,
 }
 
-async fn retag(State(app): State<App>, _user: User, Path(id): Path<String>, Json(input): Json<Tags>) -> Result<Json<Item>, Failure> {
+async fn retag(
+    State(app): State<App>,
+    _user: User,
+    Path(id): Path<String>,
+    Json(input): Json<Tags>,
+) -> Result<Json<Item>, Failure> {
     let text = "UPDATE items SET tags = $2 WHERE id = $1 RETURNING *";
-    found(sqlx::query(text).bind(id).bind(db::of_tags(input.tags)).fetch_optional(&app.writer).await?)
+    found(
+        sqlx::query(text)
+            .bind(id)
+            .bind(db::of_tags(input.tags))
+            .fetch_optional(&app.writer)
+            .await?,
+    )
 }
 
 #[derive(Deserialize)]
@@ -148,7 +229,11 @@ struct Import {
     quantity: i64,
 }
 
-async fn import(State(app): State<App>, _user: User, Json(input): Json<Import>) -> Result<(StatusCode, Json<Item>), Failure> {
+async fn import(
+    State(app): State<App>,
+    _user: User,
+    Json(input): Json<Import>,
+) -> Result<(StatusCode, Json<Item>), Failure> {
     check(&input.title)?;
     let id = uuid::Uuid::now_v7().to_string();
     let text = "INSERT INTO items (id, code, owner, title, state, quantity, tags, lines, created_at) VALUES ($1, $2, $3, $4, 'open', $5, $6, $7, $8) \
@@ -165,7 +250,14 @@ async fn import(State(app): State<App>, _user: User, Json(input): Json<Import>) 
         .fetch_one(&app.writer)
         .await?;
     let item = read(&row);
-    Ok((if item.id == id { StatusCode::CREATED } else { StatusCode::OK }, Json(item)))
+    Ok((
+        if item.id == id {
+            StatusCode::CREATED
+        } else {
+            StatusCode::OK
+        },
+        Json(item),
+    ))
 }
 
 #[derive(Deserialize)]
@@ -173,8 +265,17 @@ struct Find {
     q: String,
 }
 
-async fn find(State(app): State<App>, _user: User, Query(query): Query<Find>) -> Result<Json<Page>, Failure> {
-    Ok(page(&sqlx::query(db::FIND).bind(query.q).fetch_all(&app.readers).await?))
+async fn find(
+    State(app): State<App>,
+    _user: User,
+    Query(query): Query<Find>,
+) -> Result<Json<Page>, Failure> {
+    Ok(page(
+        &sqlx::query(db::FIND)
+            .bind(query.q)
+            .fetch_all(&app.readers)
+            .await?,
+    ))
 }
 
 #[derive(Deserialize)]
@@ -189,11 +290,25 @@ async fn line(
     Path((id, sku)): Path<(String, String)>,
     Json(input): Json<Quantity>,
 ) -> Result<Json<Item>, Failure> {
-    found(sqlx::query(db::LINE).bind(id).bind(sku).bind(input.quantity).fetch_optional(&app.writer).await?)
+    found(
+        sqlx::query(db::LINE)
+            .bind(id)
+            .bind(sku)
+            .bind(input.quantity)
+            .fetch_optional(&app.writer)
+            .await?,
+    )
 }
 
-async fn redeem(State(app): State<App>, _user: User, Json(input): Json<Code>) -> Result<Json<Option<Item>>, Failure> {
-    let row = sqlx::query("DELETE FROM items WHERE code = $1 RETURNING *").bind(input.code).fetch_optional(&app.writer).await?;
+async fn redeem(
+    State(app): State<App>,
+    _user: User,
+    Json(input): Json<Code>,
+) -> Result<Json<Option<Item>>, Failure> {
+    let row = sqlx::query("DELETE FROM items WHERE code = $1 RETURNING *")
+        .bind(input.code)
+        .fetch_optional(&app.writer)
+        .await?;
     Ok(Json(row.as_ref().map(read)))
 }
 
@@ -203,9 +318,17 @@ struct Related {
     code: String,
 }
 
-async fn related(State(app): State<App>, _user: User, Query(query): Query<Related>) -> Result<Json<Vec<Item>>, Failure> {
+async fn related(
+    State(app): State<App>,
+    _user: User,
+    Query(query): Query<Related>,
+) -> Result<Json<Vec<Item>>, Failure> {
     let text = "SELECT * FROM items WHERE owner = $1 OR code = $2 ORDER BY id";
-    let rows = sqlx::query(text).bind(query.owner).bind(query.code).fetch_all(&app.readers).await?;
+    let rows = sqlx::query(text)
+        .bind(query.owner)
+        .bind(query.code)
+        .fetch_all(&app.readers)
+        .await?;
     Ok(Json(rows.iter().map(read).collect()))
 }
 
@@ -216,21 +339,49 @@ struct OfState {
     quantity: i64,
 }
 
-async fn by_state(State(app): State<App>, _user: User, Query(query): Query<Owned>) -> Result<Json<Vec<OfState>>, Failure> {
-    let text =
-        "SELECT state, count(*), CAST(coalesce(sum(quantity), 0) AS bigint) FROM items WHERE owner = $1 GROUP BY state ORDER BY state";
-    let rows = sqlx::query(text).bind(query.owner).fetch_all(&app.readers).await?;
-    Ok(Json(rows.iter().map(|row| OfState { state: row.get(0), n: row.get(1), quantity: row.get(2) }).collect()))
+async fn by_state(
+    State(app): State<App>,
+    _user: User,
+    Query(query): Query<Owned>,
+) -> Result<Json<Vec<OfState>>, Failure> {
+    let text = "SELECT state, count(*), CAST(coalesce(sum(quantity), 0) AS bigint) FROM items WHERE owner = $1 GROUP BY state ORDER BY state";
+    let rows = sqlx::query(text)
+        .bind(query.owner)
+        .fetch_all(&app.readers)
+        .await?;
+    Ok(Json(
+        rows.iter()
+            .map(|row| OfState {
+                state: row.get(0),
+                n: row.get(1),
+                quantity: row.get(2),
+            })
+            .collect(),
+    ))
 }
 
-async fn restock(State(app): State<App>, _user: User, Json(input): Json<Owned>) -> Result<Json<u64>, Failure> {
-    let done = sqlx::query("UPDATE items SET quantity = 5 WHERE owner = $1").bind(input.owner).execute(&app.writer).await?;
+async fn restock(
+    State(app): State<App>,
+    _user: User,
+    Json(input): Json<Owned>,
+) -> Result<Json<u64>, Failure> {
+    let done = sqlx::query("UPDATE items SET quantity = 5 WHERE owner = $1")
+        .bind(input.owner)
+        .execute(&app.writer)
+        .await?;
     Ok(Json(done.rows_affected()))
 }
 
-async fn top(State(app): State<App>, _user: User, Path(owner): Path<String>) -> Result<Json<Vec<Item>>, Failure> {
+async fn top(
+    State(app): State<App>,
+    _user: User,
+    Path(owner): Path<String>,
+) -> Result<Json<Vec<Item>>, Failure> {
     let text = "SELECT * FROM items WHERE owner = $1 ORDER BY quantity DESC, id LIMIT 5";
-    let rows = sqlx::query(text).bind(owner).fetch_all(&app.readers).await?;
+    let rows = sqlx::query(text)
+        .bind(owner)
+        .fetch_all(&app.readers)
+        .await?;
     Ok(Json(rows.iter().map(read).collect()))
 }
 
@@ -244,9 +395,17 @@ struct Counted {
     value: i64,
 }
 
-async fn recount(State(app): State<App>, _user: User, Json(input): Json<Key>) -> Result<Json<Counted>, Failure> {
+async fn recount(
+    State(app): State<App>,
+    _user: User,
+    Json(input): Json<Key>,
+) -> Result<Json<Counted>, Failure> {
     let text = "UPDATE owners SET items = (SELECT count(*) FROM items WHERE owner = $1) WHERE id = $1 RETURNING items";
-    let row = sqlx::query(text).bind(input.id).fetch_optional(&app.writer).await?.ok_or(GONE)?;
+    let row = sqlx::query(text)
+        .bind(input.id)
+        .fetch_optional(&app.writer)
+        .await?
+        .ok_or(GONE)?;
     Ok(Json(Counted { value: row.get(0) }))
 }
 

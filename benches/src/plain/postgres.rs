@@ -12,11 +12,16 @@ pub type Pool = PgPool;
 pub type Row = PgRow;
 
 pub async fn connect(url: &str) -> sqlx::Result<(Pool, Pool)> {
-    let pool = PgPoolOptions::new().max_connections(8).test_before_acquire(false).connect(url).await?;
+    let pool = PgPoolOptions::new()
+        .max_connections(8)
+        .test_before_acquire(false)
+        .connect(url)
+        .await?;
     Ok((pool.clone(), pool))
 }
 
-/// A `timestamptz`, which sqlx reads into types of two date libraries, neither of which is here: microseconds since 2000.
+/// A `timestamptz`, which sqlx reads into types of two date libraries, neither of which is here:
+/// microseconds since 2000.
 pub struct At(i64);
 
 const EPOCH: i64 = 946_684_800_000;
@@ -48,7 +53,8 @@ pub fn date(row: &Row, column: usize) -> Timestamp {
 }
 
 pub fn some_date(row: &Row, column: usize) -> Option<Timestamp> {
-    row.get::<Option<At>, _>(column).map(|at| Timestamp::from_millis(at.0 / 1000 + EPOCH))
+    row.get::<Option<At>, _>(column)
+        .map(|at| Timestamp::from_millis(at.0 / 1000 + EPOCH))
 }
 
 /// A list of texts as this database holds it.
@@ -67,8 +73,7 @@ pub struct Line {
     pub quantity: i64,
 }
 
-pub const TAG: &str =
-    "UPDATE items SET tags = CASE WHEN $2 = ANY(tags) THEN tags ELSE array_append(tags, $2) END WHERE id = $1 RETURNING *";
+pub const TAG: &str = "UPDATE items SET tags = CASE WHEN $2 = ANY(tags) THEN tags ELSE array_append(tags, $2) END WHERE id = $1 RETURNING *";
 pub const UNTAG: &str = "UPDATE items SET tags = array_remove(tags, $2) WHERE id = $1 RETURNING *";
 pub const LINE: &str = "UPDATE items SET lines = (SELECT jsonb_agg(CASE WHEN v ->> 'sku' = $2 THEN jsonb_set(v, '{quantity}', to_jsonb($3)) ELSE v END ORDER BY n) FROM jsonb_array_elements(lines) WITH ORDINALITY AS e(v, n)) WHERE id = $1 AND EXISTS (SELECT 1 FROM jsonb_array_elements(lines) AS e(v) WHERE v ->> 'sku' = $2) RETURNING *";
 pub const FIND: &str = "SELECT * FROM items WHERE title ILIKE '%' || $1 || '%' ORDER BY created_at DESC, id DESC LIMIT 21";

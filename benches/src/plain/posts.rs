@@ -39,12 +39,17 @@ fn read(row: &Row) -> Post {
     }
 }
 
-async fn one(State(app): State<App>, _user: User, Path(id): Path<String>) -> Result<Json<Post>, Failure> {
+async fn one(
+    State(app): State<App>,
+    _user: User,
+    Path(id): Path<String>,
+) -> Result<Json<Post>, Failure> {
     let row = sqlx::query("SELECT id, title, slug, body, status, views, author_id, created_at FROM posts WHERE id = $1")
         .bind(id)
         .fetch_optional(&app.readers)
         .await?;
-    row.map(|row| Json(read(&row))).ok_or(Failure(StatusCode::NOT_FOUND, "not_found"))
+    row.map(|row| Json(read(&row)))
+        .ok_or(Failure(StatusCode::NOT_FOUND, "not_found"))
 }
 
 #[derive(Deserialize)]
@@ -61,7 +66,11 @@ struct Page {
     has_more: bool,
 }
 
-async fn list(State(app): State<App>, _user: User, Query(query): Query<ListQuery>) -> Result<Json<Page>, Failure> {
+async fn list(
+    State(app): State<App>,
+    _user: User,
+    Query(query): Query<ListQuery>,
+) -> Result<Json<Page>, Failure> {
     let limit = query.limit.unwrap_or(20).clamp(1, 100);
     let rows = match query.cursor {
         None => {
@@ -87,8 +96,15 @@ async fn list(State(app): State<App>, _user: User, Query(query): Query<ListQuery
     let size = usize::try_from(limit).unwrap_or(20);
     let has_more = rows.len() > size;
     let items: Vec<Post> = rows.iter().take(size).map(read).collect();
-    let next_cursor = items.last().filter(|_| has_more).map(|p| URL_SAFE_NO_PAD.encode(format!("{}|{}", p.created_at.millis(), p.id)));
-    Ok(Json(Page { items, next_cursor, has_more }))
+    let next_cursor = items
+        .last()
+        .filter(|_| has_more)
+        .map(|p| URL_SAFE_NO_PAD.encode(format!("{}|{}", p.created_at.millis(), p.id)));
+    Ok(Json(Page {
+        items,
+        next_cursor,
+        has_more,
+    }))
 }
 
 #[derive(Deserialize)]
@@ -128,7 +144,11 @@ async fn create(
         .bind(db::at(post.created_at))
         .execute(&app.writer)
         .await?;
-    Ok((StatusCode::CREATED, [(header::LOCATION, format!("/posts/{}", post.id))], Json(post)))
+    Ok((
+        StatusCode::CREATED,
+        [(header::LOCATION, format!("/posts/{}", post.id))],
+        Json(post),
+    ))
 }
 
 #[derive(Deserialize)]
@@ -137,7 +157,12 @@ struct Patch {
     title: String,
 }
 
-async fn patch(State(app): State<App>, _user: User, Path(id): Path<String>, Json(input): Json<Patch>) -> Result<Json<Post>, Failure> {
+async fn patch(
+    State(app): State<App>,
+    _user: User,
+    Path(id): Path<String>,
+    Json(input): Json<Patch>,
+) -> Result<Json<Post>, Failure> {
     check(&input.title)?;
     let row =
         sqlx::query("UPDATE posts SET title = $1 WHERE id = $2 RETURNING id, title, slug, body, status, views, author_id, created_at")
@@ -145,15 +170,21 @@ async fn patch(State(app): State<App>, _user: User, Path(id): Path<String>, Json
             .bind(id)
             .fetch_optional(&app.writer)
             .await?;
-    row.map(|row| Json(read(&row))).ok_or(Failure(StatusCode::NOT_FOUND, "not_found"))
+    row.map(|row| Json(read(&row)))
+        .ok_or(Failure(StatusCode::NOT_FOUND, "not_found"))
 }
 
-async fn publish(State(app): State<App>, _user: User, Path(id): Path<String>) -> Result<Json<Post>, Failure> {
+async fn publish(
+    State(app): State<App>,
+    _user: User,
+    Path(id): Path<String>,
+) -> Result<Json<Post>, Failure> {
     let row = sqlx::query("UPDATE posts SET status = 'published' WHERE id = $1 AND status = 'draft' RETURNING id, title, slug, body, status, views, author_id, created_at")
         .bind(id)
         .fetch_optional(&app.writer)
         .await?;
-    row.map(|row| Json(read(&row))).ok_or(Failure(StatusCode::BAD_REQUEST, "invalid_transition"))
+    row.map(|row| Json(read(&row)))
+        .ok_or(Failure(StatusCode::BAD_REQUEST, "invalid_transition"))
 }
 
 pub fn routes() -> Router<App> {

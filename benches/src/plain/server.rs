@@ -41,24 +41,43 @@ impl FromRequestParts<App> for User {
     type Rejection = Failure;
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Failure> {
         let refused = Failure(StatusCode::UNAUTHORIZED, "unauthorized");
-        let header = parts.headers.get(header::AUTHORIZATION).and_then(|v| v.to_str().ok());
-        let Some(token) = header.and_then(|h| h.strip_prefix("Bearer ")) else { return Err(refused) };
+        let header = parts
+            .headers
+            .get(header::AUTHORIZATION)
+            .and_then(|v| v.to_str().ok());
+        let Some(token) = header.and_then(|h| h.strip_prefix("Bearer ")) else {
+            return Err(refused);
+        };
         let validation = jsonwebtoken::Validation::new(jsonwebtoken::Algorithm::HS256);
-        jsonwebtoken::decode::<Claims>(token, &app.key, &validation).map(|_| Self).map_err(|_| refused)
+        jsonwebtoken::decode::<Claims>(token, &app.key, &validation)
+            .map(|_| Self)
+            .map_err(|_| refused)
     }
 }
 
 pub fn check(text: &str) -> Result<(), Failure> {
-    if (1..=200).contains(&text.chars().count()) { Ok(()) } else { Err(Failure(StatusCode::BAD_REQUEST, "validation_failed")) }
+    if (1..=200).contains(&text.chars().count()) {
+        Ok(())
+    } else {
+        Err(Failure(StatusCode::BAD_REQUEST, "validation_failed"))
+    }
 }
 
 /// Serves until the process ends.
 pub async fn serve() -> Result<(), Box<dyn std::error::Error>> {
     let (port, url) = linchpin_benches::arguments();
     let (readers, writer) = db::connect(&url).await?;
-    let app = App { readers, writer, key: std::sync::Arc::new(jsonwebtoken::DecodingKey::from_secret(SECRET.as_bytes())) };
-    let router = axum::Router::new().merge(crate::posts::routes()).merge(crate::items::routes());
-    let router = router.route("/health/ready", get(|| async { "ok" })).with_state(app);
+    let app = App {
+        readers,
+        writer,
+        key: std::sync::Arc::new(jsonwebtoken::DecodingKey::from_secret(SECRET.as_bytes())),
+    };
+    let router = axum::Router::new()
+        .merge(crate::posts::routes())
+        .merge(crate::items::routes());
+    let router = router
+        .route("/health/ready", get(|| async { "ok" }))
+        .with_state(app);
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", port)).await?;
     axum::serve(listener, router).await?;
     Ok(())

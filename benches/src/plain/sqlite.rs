@@ -2,7 +2,9 @@
 
 use linchpin::Timestamp;
 use serde::{Deserialize, Serialize};
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow, SqliteSynchronous};
+use sqlx::sqlite::{
+    SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow, SqliteSynchronous,
+};
 use sqlx::types::Json;
 use sqlx::{Row as _, SqlitePool};
 
@@ -11,9 +13,21 @@ pub type Row = SqliteRow;
 
 pub async fn connect(url: &str) -> sqlx::Result<(Pool, Pool)> {
     let file = url.strip_prefix("sqlite:").unwrap_or(url);
-    let options = SqliteConnectOptions::new().filename(file).journal_mode(SqliteJournalMode::Wal).synchronous(SqliteSynchronous::Full);
-    let pool = |n: u32| SqlitePoolOptions::new().max_connections(n).test_before_acquire(false);
-    Ok((pool(4).connect_with(options.clone().read_only(true)).await?, pool(1).connect_with(options).await?))
+    let options = SqliteConnectOptions::new()
+        .filename(file)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full);
+    let pool = |n: u32| {
+        SqlitePoolOptions::new()
+            .max_connections(n)
+            .test_before_acquire(false)
+    };
+    Ok((
+        pool(4)
+            .connect_with(options.clone().read_only(true))
+            .await?,
+        pool(1).connect_with(options).await?,
+    ))
 }
 
 /// A date as this database holds it.
@@ -28,7 +42,8 @@ pub fn date(row: &Row, column: usize) -> Timestamp {
 }
 
 pub fn some_date(row: &Row, column: usize) -> Option<Timestamp> {
-    row.get::<Option<i64>, _>(column).map(Timestamp::from_millis)
+    row.get::<Option<i64>, _>(column)
+        .map(Timestamp::from_millis)
 }
 
 /// A list of texts as this database holds it.
@@ -48,7 +63,6 @@ pub struct Line {
 }
 
 pub const TAG: &str = "UPDATE items SET tags = CASE WHEN EXISTS (SELECT 1 FROM json_each(tags) WHERE value = $2) THEN tags ELSE json_insert(tags, '$[#]', $2) END WHERE id = $1 RETURNING *";
-pub const UNTAG: &str =
-    "UPDATE items SET tags = (SELECT json_group_array(value) FROM json_each(tags) WHERE value <> $2) WHERE id = $1 RETURNING *";
+pub const UNTAG: &str = "UPDATE items SET tags = (SELECT json_group_array(value) FROM json_each(tags) WHERE value <> $2) WHERE id = $1 RETURNING *";
 pub const LINE: &str = "UPDATE items SET lines = (SELECT json_group_array(CASE WHEN value ->> 'sku' = $2 THEN json_set(value, '$.quantity', $3) ELSE json(value) END) FROM json_each(lines)) WHERE id = $1 AND EXISTS (SELECT 1 FROM json_each(lines) WHERE value ->> 'sku' = $2) RETURNING *";
 pub const FIND: &str = "SELECT * FROM items WHERE title LIKE '%' || $1 || '%' ORDER BY created_at DESC, id DESC LIMIT 21";

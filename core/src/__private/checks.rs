@@ -57,7 +57,8 @@ pub const fn expect<F: Field>(kinds: u16, message: &'static str) {
     assert!(bit(<F::Ty as FieldType>::KIND) & kinds != 0, "{}", message);
 }
 
-/// Fails to compile unless the type of a field, called `name`, is one of `kinds`, which `what` of an operation needs.
+/// Fails to compile unless the type of a field, called `name`, is one of `kinds`, which `what` of
+/// an operation needs.
 ///
 /// # Panics
 /// In const evaluation, which is the point.
@@ -100,7 +101,8 @@ pub const fn expect_kind(kind: Kind, kinds: u16, message: &'static str) {
     assert!(bit(kind) & kinds != 0, "{}", message);
 }
 
-/// Fails to compile with `message` unless the items of a list have a string or integer member of this name on the wire.
+/// Fails to compile with `message` unless the items of a list have a string or integer member of
+/// this name on the wire.
 ///
 /// # Panics
 /// In const evaluation, which is the point.
@@ -117,7 +119,8 @@ pub const fn expect_key<F: Field>(wire: &str, message: &'static str) {
     panic!("{}", message);
 }
 
-/// Fails to compile unless a field has the type of an entity's ids: with `text` when they are texts, else with `whole`.
+/// Fails to compile unless a field has the type of an entity's ids: with `text` when they are
+/// texts, else with `whole`.
 ///
 /// # Panics
 /// In const evaluation, which is the point.
@@ -155,7 +158,8 @@ const fn unknown_field(entity: &EntityDesc, name: &str) -> ! {
     text.stop()
 }
 
-/// Fails to compile unless a value of the context has the type of the field called `name`, or of its elements.
+/// Fails to compile unless a value of the context has the type of the field called `name`, or of
+/// its elements.
 ///
 /// # Panics
 /// In const evaluation, which is the point.
@@ -221,7 +225,8 @@ pub const fn expect_action(entity: &EntityDesc, name: &str, message: &'static st
     panic!("{}", message);
 }
 
-/// Fails to compile when the path of a route begins with that of its entity, below which it is mounted anyway.
+/// Fails to compile when the path of a route begins with that of its entity, below which it is
+/// mounted anyway.
 ///
 /// # Panics
 /// In const evaluation, which is the point.
@@ -262,7 +267,8 @@ pub const fn expect_links(entity: &EntityDesc, message: &'static str) {
     assert!(links(entity) <= 8, "{}", message);
 }
 
-/// How many other records stand between one and its being seen: each of a tree with all that it is seen through itself.
+/// How many other records stand between one and its being seen: each of a tree with all that it is
+/// seen through itself.
 const fn links(entity: &EntityDesc) -> u32 {
     let (mut beside, mut depth, mut i) = (0, 0, 0);
     while i < entity.gates.len() {
@@ -286,13 +292,19 @@ pub const fn expect_lasting(entity: &EntityDesc, message: &'static str) {
     assert!(entity.ttl.is_none() || entity.poisoned, "{}", message);
 }
 
-/// Fails to compile unless an entity has a field of this name that holds the ids of another, and its list filters by the field,
-/// or lies below it. `words` say of the field that it is no text, no whole number, and not filtered by.
+/// Fails to compile unless an entity has a field of this name that holds the ids of another, and
+/// its list filters by the field, or lies below it. `words` say of the field that it is no text, no
+/// whole number, and not filtered by.
 ///
 /// # Panics
 /// In const evaluation, which is the point.
 #[track_caller]
-pub const fn expect_many(entity: &EntityDesc, key: &str, of: &EntityDesc, words: [&'static str; 4]) {
+pub const fn expect_many(
+    entity: &EntityDesc,
+    key: &str,
+    of: &EntityDesc,
+    words: [&'static str; 4],
+) {
     if entity.poisoned {
         return;
     }
@@ -307,14 +319,26 @@ pub const fn expect_many(entity: &EntityDesc, key: &str, of: &EntityDesc, words:
     related(entity.fields[at].kind, of, text, whole);
     let mut i = 0;
     while i < entity.scope.len() {
-        if entity.scope[i].field == at && matches!(entity.scope[i].from, crate::entity::ScopeFrom::Path(_)) {
+        if entity.scope[i].field == at
+            && matches!(entity.scope[i].from, crate::entity::ScopeFrom::Path(_))
+        {
             return;
         }
         i += 1;
     }
-    assert!(entity.fields[at].flags.has(Flags::FILTERABLE.or(Flags::PRIMARY)), "{}", page);
+    assert!(
+        entity.fields[at]
+            .flags
+            .has(Flags::FILTERABLE.or(Flags::PRIMARY)),
+        "{}",
+        page
+    );
     let [_, list, ..] = entity.routes;
-    let output = if list.output.is_some() { list.output } else { entity.defaults.output };
+    let output = if list.output.is_some() {
+        list.output
+    } else {
+        entity.defaults.output
+    };
     if let Some(names) = output {
         let mut i = 0;
         while i < names.len() && !same(names[i], key) {
@@ -324,8 +348,9 @@ pub const fn expect_many(entity: &EntityDesc, key: &str, of: &EntityDesc, words:
     }
 }
 
-/// Fails to compile unless an entity has a field of this name that can keep the number of records of another: a required whole number
-/// that no client writes. `held` says that a record can only name one that its writer sees.
+/// Fails to compile unless an entity has a field of this name that can keep the number of records
+/// of another: a required whole number that no client writes. `held` says that a record can only
+/// name one that its writer sees.
 ///
 /// # Panics
 /// In const evaluation, which is the point.
@@ -343,13 +368,25 @@ pub const fn expect_kept(entity: &EntityDesc, name: &str, of: &EntityDesc, held:
     }
     let field = &entity.fields[at];
     if bit(field.kind) & INTEGERS == 0 || at == entity.primary || field.flags.has(Flags::VERSION) {
-        refuse(entity, name, " is no field for a number of records\nhelp: `#[field(read_only, default = 0)]` on an `i64`");
+        refuse(
+            entity,
+            name,
+            " is no field for a number of records\nhelp: `#[field(read_only, default = 0)]` on an `i64`",
+        );
     }
     if field.optional || !field.default.is_some() {
-        refuse(entity, name, " begins with no number\nhelp: `i64` with `#[field(read_only, default = 0)]`");
+        refuse(
+            entity,
+            name,
+            " begins with no number\nhelp: `i64` with `#[field(read_only, default = 0)]`",
+        );
     }
     if !field.flags.has(Flags::READ_ONLY) {
-        refuse(entity, name, " can be written by clients, and a counter owns it\nhelp: `#[field(read_only, default = 0)]`");
+        refuse(
+            entity,
+            name,
+            " can be written by clients, and a counter owns it\nhelp: `#[field(read_only, default = 0)]`",
+        );
     }
     if held {
         return;
@@ -405,15 +442,26 @@ const fn same(a: &str, b: &str) -> bool {
 /// In const evaluation, which is the point.
 #[track_caller]
 pub const fn check_pagination(limits: &Pagination) {
-    assert!(limits.default_limit >= 1, "linchpin: default_limit is 0, it is at least 1");
-    assert!(limits.default_limit <= limits.max_limit, "linchpin: default_limit exceeds max_limit");
-    assert!(limits.max_limit <= 10_000, "linchpin: max_limit exceeds 10000");
+    assert!(
+        limits.default_limit >= 1,
+        "linchpin: default_limit is 0, it is at least 1"
+    );
+    assert!(
+        limits.default_limit <= limits.max_limit,
+        "linchpin: default_limit exceeds max_limit"
+    );
+    assert!(
+        limits.max_limit <= 10_000,
+        "linchpin: max_limit exceeds 10000"
+    );
 }
 
 /// Whether these are different variants of the enum of a field, and, if asked, all it has.
 #[must_use]
 pub const fn named<F: Field>(variants: &[usize], all: bool) -> bool {
-    let Kind::Enum(desc) = <F::Ty as FieldType>::KIND else { return false };
+    let Kind::Enum(desc) = <F::Ty as FieldType>::KIND else {
+        return false;
+    };
     let mut i = 0;
     while i < variants.len() {
         let mut earlier = 0;

@@ -2,7 +2,8 @@
 
 #![allow(unexpected_cfgs)] // rust-analyzer sets its own
 
-/// Words of a declaration where an editor knows what they are: fields as members of a record, options as names in a module below.
+/// Words of a declaration where an editor knows what they are: fields as members of a record,
+/// options as names in a module below.
 #[cfg(rust_analyzer)]
 #[doc(hidden)]
 #[macro_export]

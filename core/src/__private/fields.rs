@@ -2,13 +2,15 @@
 
 use crate::entity::{Entity, Field};
 
-/// The field at a position, in order of declaration. Operations reach markers by it, wherever they stand.
+/// The field at a position, in order of declaration. Operations reach markers by it, wherever they
+/// stand.
 pub trait FieldAt<const INDEX: usize>: Entity {
     /// `post::status`.
     type Marker: Field<Entity = Self>;
 }
 
-/// The marker of the field at a position. Every operation names some: by one letter, so that what it expands to can be read.
+/// The marker of the field at a position. Every operation names some: by one letter, so that what
+/// it expands to can be read.
 pub type F<E, const INDEX: usize> = <E as FieldAt<INDEX>>::Marker;
 
 /// Makes markers the fields of an entity.

@@ -1,5 +1,6 @@
-//! Circles of gates. The descriptor of an entity holds those that its gates lead to, which const evaluation cannot make of a circle: so
-//! circles are looked for before, along links of a bounded number that name entities and no more.
+//! Circles of gates. The descriptor of an entity holds those that its gates lead to, which const
+//! evaluation cannot make of a circle: so circles are looked for before, along links of a bounded
+//! number that name entities and no more.
 
 use std::marker::PhantomData;
 
@@ -80,7 +81,10 @@ pub use __gated as gated;
 
 /// The descriptor that a gate leads to; in a circle, which is reported, one that says nothing.
 pub const fn target<T: Entity>(is_circle: bool) -> &'static EntityDesc {
-    static NOTHING: EntityDesc = EntityDesc { poisoned: true, ..EntityDesc::new("", "", "", &[]) };
+    static NOTHING: EntityDesc = EntityDesc {
+        poisoned: true,
+        ..EntityDesc::new("", "", "", &[])
+    };
     // A function of its own: const evaluation makes all constants of one that it calls.
     if is_circle { &NOTHING } else { desc::<T>() }
 }
@@ -94,7 +98,8 @@ pub const fn is_circle(of: &Links) -> bool {
     lead_to(of.next, of.id, false)
 }
 
-/// Fails to compile when a gate of an entity leads back to it. Of the entities of a circle, one says so.
+/// Fails to compile when a gate of an entity leads back to it. Of the entities of a circle, one
+/// says so.
 ///
 /// # Panics
 /// In const evaluation, which is the point.

@@ -40,7 +40,10 @@ pub trait Shown<E> {}
 impl<E> Shown<E> for E {}
 
 /// A projection field must have the type of the entity field.
-#[diagnostic::on_unimplemented(message = "the field holds `{Self}`, not `{T}`", label = "`{Self}` in the entity")]
+#[diagnostic::on_unimplemented(
+    message = "the field holds `{Self}`, not `{T}`",
+    label = "`{Self}` in the entity"
+)]
 pub trait Holds<T> {
     /// Returns the same value.
     fn shown_as(self) -> T;
@@ -81,7 +84,10 @@ pub fn enum_from_value<E: FieldEnum>(value: ValueRef<'_>) -> Result<E, DecodeErr
 ///
 /// # Errors
 /// The errors of the serializer.
-pub fn serialize_enum<E: FieldEnum, S: Serializer>(variant: &E, serializer: S) -> Result<S::Ok, S::Error> {
+pub fn serialize_enum<E: FieldEnum, S: Serializer>(
+    variant: &E,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(variant.as_str())
 }
 
@@ -89,7 +95,9 @@ pub fn serialize_enum<E: FieldEnum, S: Serializer>(variant: &E, serializer: S) -
 ///
 /// # Errors
 /// If the input is not a string, or not the name of a variant.
-pub fn deserialize_enum<'de, E: FieldEnum, D: Deserializer<'de>>(deserializer: D) -> Result<E, D::Error> {
+pub fn deserialize_enum<'de, E: FieldEnum, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<E, D::Error> {
     struct Name<E>(PhantomData<E>);
     impl<E: FieldEnum> Visitor<'_> for Name<E> {
         type Value = E;
@@ -127,7 +135,10 @@ impl<E: Error> Members<E> {
     /// If the input is not an object.
     pub fn read<'de, D: Deserializer<'de, Error = E>>(deserializer: D) -> Result<Self, E> {
         let members = serde::Deserialize::deserialize(deserializer)?;
-        Ok(Self { members, error: PhantomData })
+        Ok(Self {
+            members,
+            error: PhantomData,
+        })
     }
 
     /// Removes a member and returns its value. A missing member reads as null, so optional members
@@ -137,8 +148,11 @@ impl<E: Error> Members<E> {
     /// If the member has another type, or if it is missing and not optional.
     pub fn take<T: DeserializeOwned>(&mut self, name: &'static str) -> Result<T, E> {
         match self.members.remove(name) {
-            Some(value) => serde_json::from_value(value).map_err(|error| E::custom(format_args!("{name}: {error}"))),
-            None => T::deserialize(UnitDeserializer::<E>::new()).map_err(|_| E::missing_field(name)),
+            Some(value) => serde_json::from_value(value)
+                .map_err(|error| E::custom(format_args!("{name}: {error}"))),
+            None => {
+                T::deserialize(UnitDeserializer::<E>::new()).map_err(|_| E::missing_field(name))
+            }
         }
     }
 }

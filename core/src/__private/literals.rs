@@ -53,7 +53,8 @@ pub fn some_literal<F: Field>(value: impl FitsSome<F::Ty, F>) -> Value {
     value.some().into_value()
 }
 
-/// A literal of a field: rustc judges its type. Whether that is one of a field is asked of the entity alone.
+/// A literal of a field: rustc judges its type. Whether that is one of a field is asked of the
+/// entity alone.
 pub fn literal<F: Field>(value: impl Fits<F::Ty, F>) -> Value {
     fixed::<F, _>(value)
 }
@@ -64,12 +65,19 @@ pub fn of<E: FieldAt<N>, const N: usize>(value: impl Fits<TypeAt<E, N>, F<E, N>>
 }
 
 /// The same of a field that is written as an `Option`.
-pub fn some_of<E: FieldAt<N>, const N: usize>(value: impl FitsSome<TypeAt<E, N>, F<E, N>>) -> Value {
+pub fn some_of<E: FieldAt<N>, const N: usize>(
+    value: impl FitsSome<TypeAt<E, N>, F<E, N>>,
+) -> Value {
     value.some().into_value()
 }
 
 fn fixed<F: Field, V: Fits<F::Ty, F>>(value: V) -> Value {
-    const { assert!(!(V::WHOLE && <F::Ty as FieldType>::OPTIONAL), "linchpin: a value that a declaration names is there: no `Option`") };
+    const {
+        assert!(
+            !(V::WHOLE && <F::Ty as FieldType>::OPTIONAL),
+            "linchpin: a value that a declaration names is there: no `Option`"
+        )
+    };
     value.fitting().into_value()
 }
 

@@ -100,25 +100,40 @@ pub const fn hole(name: &'static str) -> Seg {
 
 /// A route below the entity.
 pub const fn on_get(segments: &'static [Seg]) -> RouteSpec {
-    RouteSpec { method: Method::Get, segments }
+    RouteSpec {
+        method: Method::Get,
+        segments,
+    }
 }
 
 /// A route below the entity.
 pub const fn on_post(segments: &'static [Seg]) -> RouteSpec {
-    RouteSpec { method: Method::Post, segments }
+    RouteSpec {
+        method: Method::Post,
+        segments,
+    }
 }
 
 /// A route below the entity.
 pub const fn on_put(segments: &'static [Seg]) -> RouteSpec {
-    RouteSpec { method: Method::Put, segments }
+    RouteSpec {
+        method: Method::Put,
+        segments,
+    }
 }
 
 /// A route below the entity.
 pub const fn on_patch(segments: &'static [Seg]) -> RouteSpec {
-    RouteSpec { method: Method::Patch, segments }
+    RouteSpec {
+        method: Method::Patch,
+        segments,
+    }
 }
 
 /// A route below the entity.
 pub const fn on_delete(segments: &'static [Seg]) -> RouteSpec {
-    RouteSpec { method: Method::Delete, segments }
+    RouteSpec {
+        method: Method::Delete,
+        segments,
+    }
 }

@@ -1,6 +1,9 @@
 //! How expansions write descriptors: const methods, one per option.
 
-use super::{Bound, ComputedDesc, DefaultDesc, EntityDesc, FieldDesc, Flags, Pagination, Paging, Rules, SourceLine};
+use super::{
+    Bound, ComputedDesc, DefaultDesc, EntityDesc, FieldDesc, Flags, Pagination, Paging, Rules,
+    SourceLine,
+};
 use crate::Value;
 use crate::policy::PolicyDesc;
 use crate::route::RouteSpec;
@@ -8,7 +11,12 @@ use crate::route::RouteSpec;
 #[doc(hidden)]
 impl EntityDesc {
     /// An entity whose first field is the key, with every option left out.
-    pub const fn new(name: &'static str, path: &'static str, storage_name: &'static str, fields: &'static [FieldDesc]) -> Self {
+    pub const fn new(
+        name: &'static str,
+        path: &'static str,
+        storage_name: &'static str,
+        fields: &'static [FieldDesc],
+    ) -> Self {
         Self {
             name,
             namespace: None,
@@ -54,7 +62,8 @@ impl FieldDesc {
         Self { doc, ..self }
     }
 
-    /// With further flags. A hidden field is neither filterable nor sortable, whatever else says so.
+    /// With further flags. A hidden field is neither filterable nor sortable, whatever else says
+    /// so.
     #[must_use]
     pub const fn flags(self, flags: &[Flags]) -> Self {
         let mut all = self.flags;
@@ -78,13 +87,19 @@ impl FieldDesc {
     /// With a literal as default.
     #[must_use]
     pub const fn literal(self, value: fn() -> Value) -> Self {
-        Self { default: DefaultDesc::Literal(value), ..self }
+        Self {
+            default: DefaultDesc::Literal(value),
+            ..self
+        }
     }
 
     /// Following from the rest of the record.
     #[must_use]
     pub const fn computed(self, computed: ComputedDesc) -> Self {
-        Self { computed: Some(computed), ..self }
+        Self {
+            computed: Some(computed),
+            ..self
+        }
     }
 
     /// With constraints.
@@ -96,7 +111,10 @@ impl FieldDesc {
     /// With an earlier name.
     #[must_use]
     pub const fn rename_from(self, old: &'static str) -> Self {
-        Self { rename_from: Some(old), ..self }
+        Self {
+            rename_from: Some(old),
+            ..self
+        }
     }
 }
 
@@ -105,54 +123,81 @@ impl Rules {
     /// With bounds of a text's length.
     #[must_use]
     pub const fn length(self, min: Option<u32>, max: Option<u32>) -> Self {
-        Self { length: (min, max), ..self }
+        Self {
+            length: (min, max),
+            ..self
+        }
     }
 
     /// With bounds of a number or date.
     #[must_use]
     pub const fn range(self, min: Option<Bound>, max: Option<Bound>) -> Self {
-        Self { range: (min, max), ..self }
+        Self {
+            range: (min, max),
+            ..self
+        }
     }
 
     /// With a regular expression.
     #[must_use]
     pub const fn pattern(self, pattern: &'static str) -> Self {
-        Self { pattern: Some(pattern), ..self }
+        Self {
+            pattern: Some(pattern),
+            ..self
+        }
     }
 
     /// With a named format.
     #[must_use]
     pub const fn format(self, format: &'static str) -> Self {
-        Self { format: Some(format), ..self }
+        Self {
+            format: Some(format),
+            ..self
+        }
     }
 
     /// With bounds of a list's length.
     #[must_use]
     pub const fn items(self, min: Option<u32>, max: Option<u32>) -> Self {
-        Self { items: (min, max), ..self }
+        Self {
+            items: (min, max),
+            ..self
+        }
     }
 
     /// Without equal items.
     #[must_use]
     pub const fn unique_items(self) -> Self {
-        Self { unique_items: true, ..self }
+        Self {
+            unique_items: true,
+            ..self
+        }
     }
 
     /// With rules of each item.
     #[must_use]
     pub const fn each(self, rules: &'static Self) -> Self {
-        Self { each: Some(rules), ..self }
+        Self {
+            each: Some(rules),
+            ..self
+        }
     }
 
     /// With a closed set of texts.
     #[must_use]
     pub const fn one_of(self, values: &'static [&'static str]) -> Self {
-        Self { one_of: values, ..self }
+        Self {
+            one_of: values,
+            ..self
+        }
     }
 
     /// With a closed set of integers.
     #[must_use]
     pub const fn one_of_int(self, values: &'static [i64]) -> Self {
-        Self { one_of_int: values, ..self }
+        Self {
+            one_of_int: values,
+            ..self
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! Descriptors: everything an entity declares, as data that can be printed, compared and const-evaluated.
+//! Descriptors: everything an entity declares, as data that can be printed, compared and
+//! const-evaluated.
 //!
 //! `#[entity]` writes them; the runtime and the checks read them. All are plain statics.
 
@@ -19,7 +20,8 @@ pub struct EntityDesc {
     pub name: &'static str,
     /// `blog`; prefixes the storage name, never the URL.
     pub namespace: Option<&'static str>,
-    /// The route segments below the package mount (and the parent path), without a leading slash: `posts`.
+    /// The route segments below the package mount (and the parent path), without a leading slash:
+    /// `posts`.
     pub path: &'static str,
     /// What stands before `path`: `documents/{docId}`. Each parameter is bound by a scope.
     pub parent_path: Option<&'static str>,
@@ -35,7 +37,8 @@ pub struct EntityDesc {
     pub indexes: &'static [IndexDesc],
     /// Uniques besides the primary key.
     pub uniques: &'static [UniqueDesc],
-    /// The default sort, without fields the primary key's; that breaks ties, in the direction of the last field.
+    /// The default sort, without fields the primary key's; that breaks ties, in the direction of
+    /// the last field.
     pub sort: &'static [SortDesc],
     /// Page sizes.
     pub pagination: Pagination,
@@ -51,7 +54,8 @@ pub struct EntityDesc {
     pub tenant: Option<Tenant>,
     /// What further must equal a value of the call.
     pub scope: &'static [Scope],
-    /// What further holds of records that a caller sees; what it compares with the context is false where the context has no value.
+    /// What further holds of records that a caller sees; what it compares with the context is false
+    /// where the context has no value.
     pub visible: Option<FilterSpec>,
     /// What records name must be visible as well.
     pub gates: &'static [Gate],
@@ -73,12 +77,13 @@ pub struct EntityDesc {
     pub mounts: [RouteSpec; 5],
     /// Stores named by the entity; empty means any configured one.
     pub stores: &'static [&'static str],
-    /// Earlier storage name. Nothing is renamed by it: stores name it in what they say of a schema that differs, and it is kept for
-    /// migrations.
+    /// Earlier storage name. Nothing is renamed by it: stores name it in what they say of a schema
+    /// that differs, and it is kept for migrations.
     pub rename_from: Option<&'static str>,
     /// Where the entity is declared.
     pub at: SourceLine,
-    /// Whether the declaration is wrong, which it says itself: those that name the entity do not say it again.
+    /// Whether the declaration is wrong, which it says itself: those that name the entity do not
+    /// say it again.
     #[doc(hidden)]
     pub poisoned: bool,
 }
@@ -117,7 +122,10 @@ impl SourceLine {
     #[doc(hidden)]
     pub const fn here() -> Self {
         let caller = std::panic::Location::caller();
-        Self { file: caller.file(), line: caller.line() }
+        Self {
+            file: caller.file(),
+            line: caller.line(),
+        }
     }
 }
 
@@ -150,7 +158,8 @@ pub struct FieldDesc {
     pub rules: &'static Rules,
     /// Earlier name, kept for migrations: at run time nobody reads it.
     pub rename_from: Option<&'static str>,
-    /// Whether a value reads as the field's Rust type, for types that ask more than their kind says: `Json<T>` and items.
+    /// Whether a value reads as the field's Rust type, for types that ask more than their kind
+    /// says: `Json<T>` and items.
     pub reads: Option<fn(ValueRef<'_>) -> bool>,
     /// How its value follows from the rest of the record, if it does.
     pub computed: Option<ComputedDesc>,
@@ -169,7 +178,13 @@ pub struct ComputedDesc {
 
 impl FieldDesc {
     /// A plain field of the given names and type, for `..` in expansions.
-    pub const fn new(name: &'static str, wire: &'static str, column: &'static str, kind: Kind, optional: bool) -> Self {
+    pub const fn new(
+        name: &'static str,
+        wire: &'static str,
+        column: &'static str,
+        kind: Kind,
+        optional: bool,
+    ) -> Self {
         Self {
             name,
             wire,
@@ -191,10 +206,15 @@ impl FieldDesc {
         !self.flags.has(Flags::PRIVATE.or(Flags::WRITE_ONLY))
     }
 
-    /// Where a problem with its value is told of: nowhere when it is private, since clients are not to know of it.
+    /// Where a problem with its value is told of: nowhere when it is private, since clients are not
+    /// to know of it.
     #[doc(hidden)]
     pub const fn told(&self) -> &'static str {
-        if self.flags.has(Flags::PRIVATE) { "" } else { self.wire }
+        if self.flags.has(Flags::PRIVATE) {
+            ""
+        } else {
+            self.wire
+        }
     }
 
     /// Whether a create body may hold it.
@@ -207,7 +227,8 @@ impl FieldDesc {
         self.creatable() && !self.flags.has(Flags::IMMUTABLE.or(Flags::PRIMARY))
     }
 
-    /// Whether a body must hold it, where bodies hold it at all: nothing says what it is when it is left out.
+    /// Whether a body must hold it, where bodies hold it at all: nothing says what it is when it is
+    /// left out.
     pub const fn is_required(&self) -> bool {
         !self.optional && !self.default.is_some() && !self.empty_when_absent()
     }
@@ -230,9 +251,11 @@ impl FieldDesc {
         }
     }
 
-    /// A field no client may write: `read_only`, on-update dates, the version, and generated values that are not `client_set`.
+    /// A field no client may write: `read_only`, on-update dates, the version, and generated values
+    /// that are not `client_set`.
     pub const fn server_owned(&self) -> bool {
-        self.flags.has(Flags::READ_ONLY.or(Flags::ON_UPDATE).or(Flags::VERSION))
+        self.flags
+            .has(Flags::READ_ONLY.or(Flags::ON_UPDATE).or(Flags::VERSION))
             || (self.default.is_generated() && !self.flags.has(Flags::CLIENT_SET))
     }
 }
@@ -404,7 +427,11 @@ pub struct Pagination {
 
 impl Pagination {
     /// 50, at most 200, unbounded lookups.
-    pub const DEFAULT: Self = Self { default_limit: 50, max_limit: 200, unbounded_lookup: true };
+    pub const DEFAULT: Self = Self {
+        default_limit: 50,
+        max_limit: 200,
+        unbounded_lookup: true,
+    };
 }
 
 /// A search provider, by the name under which the app registers it.

@@ -47,7 +47,8 @@ impl Kind {
         }
     }
 
-    /// Whether a value of this type may meet a field of another: the same type, or an element of a string array.
+    /// Whether a value of this type may meet a field of another: the same type, or an element of a
+    /// string array.
     #[doc(hidden)]
     pub fn meets(self, field: Self) -> bool {
         match (self, field) {
@@ -82,8 +83,9 @@ pub struct EnumDesc {
 
 /// A Rust type that a field may have.
 ///
-/// Implemented for `String`, [`Uuid`], `bool`, `i64`, `f64`, [`Timestamp`], `Vec<String>`, `serde_json::Value`, [`Json<T>`],
-/// `#[derive(FieldEnum)]` enums, `Vec` of a `#[derive(Embedded)]` struct, and `Option` of each.
+/// Implemented for `String`, [`Uuid`], `bool`, `i64`, `f64`, [`Timestamp`], `Vec<String>`,
+/// `serde_json::Value`, [`Json<T>`], `#[derive(FieldEnum)]` enums, `Vec` of a `#[derive(Embedded)]`
+/// struct, and `Option` of each.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an entity field",
     label = "not a field type; an enum of yours is one with `#[derive(FieldEnum)]`, and a whole number is an `i64`",
@@ -121,7 +123,8 @@ pub trait FieldType: Sized {
     fn from_value(value: ValueRef<'_>) -> Result<Self, DecodeError>;
 }
 
-/// The type of a value that a field holds when it holds one: `Status` for `post::status`, whether or not it is optional.
+/// The type of a value that a field holds when it holds one: `Status` for `post::status`, whether
+/// or not it is optional.
 pub type ValueOf<F> = <<F as Field>::Ty as FieldType>::Inner;
 
 /// The marker of one field, made by `#[entity]`: `post::status`.
@@ -137,7 +140,8 @@ pub trait Field: Sized + 'static {
 
     /// Equality; for `None`, records holding null.
     ///
-    /// `value` is of the field's type, or of one that turns `Into` it; of an optional field with or without `Some`: see [`Comparand`].
+    /// `value` is of the field's type, or of one that turns `Into` it; of an optional field with or
+    /// without `Some`: see [`Comparand`].
     fn eq<M>(self, value: impl Comparand<Self::Ty, M>) -> Filter {
         condition::<Self, M>(Op::Eq, value)
     }
@@ -172,11 +176,18 @@ pub trait Field: Sized + 'static {
 }
 
 fn condition<F: Field, M>(op: Op, value: impl Comparand<F::Ty, M>) -> Filter {
-    Filter::cond(F::INDEX, op, Operand::One(Source::Value(stored::<F>(value.comparand()))))
+    Filter::cond(
+        F::INDEX,
+        op,
+        Operand::One(Source::Value(stored::<F>(value.comparand()))),
+    )
 }
 
 fn list<F: Field, M>(op: Op, values: impl IntoIterator<Item = impl Comparand<F::Ty, M>>) -> Filter {
-    let values = values.into_iter().map(|value| Source::Value(stored::<F>(value.comparand()))).collect();
+    let values = values
+        .into_iter()
+        .map(|value| Source::Value(stored::<F>(value.comparand())))
+        .collect();
     Filter::cond(F::INDEX, op, Operand::List(values))
 }
 
@@ -271,7 +282,10 @@ impl Uuid {
 
     /// Reads a uuid in hyphenated form.
     pub fn parse(text: &str) -> Option<Self> {
-        (text.len() == 36).then(|| uuid::Uuid::try_parse(text).ok()).flatten().map(|u| Self(u.to_string()))
+        (text.len() == 36)
+            .then(|| uuid::Uuid::try_parse(text).ok())
+            .flatten()
+            .map(|u| Self(u.to_string()))
     }
 
     /// The text.
@@ -381,7 +395,9 @@ impl FieldType for Vec<String> {
     fn from_value(value: ValueRef<'_>) -> Result<Self, DecodeError> {
         match value {
             ValueRef::Strings(list) => Ok(list.to_vec()),
-            ValueRef::Json(text) => serde_json::from_str(text).map_err(|_| DecodeError::expected("list of strings")),
+            ValueRef::Json(text) => {
+                serde_json::from_str(text).map_err(|_| DecodeError::expected("list of strings"))
+            }
             _ => Err(DecodeError::expected("list of strings")),
         }
     }
@@ -428,18 +444,28 @@ impl<T: FieldType> FieldType for Option<T> {
         self.map_or(Value::Null, T::into_value)
     }
     fn from_value(value: ValueRef<'_>) -> Result<Self, DecodeError> {
-        if value.is_null() { Ok(None) } else { T::from_value(value).map(Some) }
+        if value.is_null() {
+            Ok(None)
+        } else {
+            T::from_value(value).map(Some)
+        }
     }
 }
 
-// A type whose Serialize fails (a map with non-string keys, say) is stored as null; validation then refuses it.
+// A type whose Serialize fails (a map with non-string keys, say) is stored as null; validation then
+// refuses it.
 fn to_json<T: Serialize>(value: &T) -> Value {
     serde_json::to_value(value).map_or(Value::Null, |v| Value::Json(v.to_string()))
 }
 
-fn from_json<T: DeserializeOwned>(value: ValueRef<'_>, expected: &'static str) -> Result<T, DecodeError> {
+fn from_json<T: DeserializeOwned>(
+    value: ValueRef<'_>,
+    expected: &'static str,
+) -> Result<T, DecodeError> {
     match value {
-        ValueRef::Json(text) => serde_json::from_str(text).map_err(|_| DecodeError::expected(expected)),
+        ValueRef::Json(text) => {
+            serde_json::from_str(text).map_err(|_| DecodeError::expected(expected))
+        }
         _ => Err(DecodeError::expected(expected)),
     }
 }

@@ -14,10 +14,13 @@ mod visibility;
 
 pub use comparand::Comparand;
 pub use desc::{
-    Bound, ComputedDesc, DefaultDesc, EntityDesc, FieldDesc, Flags, IndexDesc, Pagination, RecordCheck, Rules, SearchDesc, SortDesc,
-    SourceLine, UniqueDesc, VersionDesc,
+    Bound, ComputedDesc, DefaultDesc, EntityDesc, FieldDesc, Flags, IndexDesc, Pagination,
+    RecordCheck, Rules, SearchDesc, SortDesc, SourceLine, UniqueDesc, VersionDesc,
 };
-pub use field::{Embedded, EnumDesc, Field, FieldEnum, FieldType, ItemOf, ItemPatch, ItemPatchOf, Items, Json, Kind, Uuid, ValueOf};
+pub use field::{
+    Embedded, EnumDesc, Field, FieldEnum, FieldType, ItemOf, ItemPatch, ItemPatchOf, Items, Json,
+    Kind, Uuid, ValueOf,
+};
 pub use field_set::FieldSet;
 pub use page::{Direction, ListQuery, Page, PageArgs, Paging, Upserted};
 pub use position::{ItemAt, ItemPatchAt, TypeAt, ValueAt};

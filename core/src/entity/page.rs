@@ -26,7 +26,8 @@ pub struct PageArgs {
     pub limit: Option<u32>,
     /// `next_cursor` of the page before.
     pub cursor: Option<String>,
-    /// The number of the page, from 1, where pages are asked for by number: `limit` is the size of each then.
+    /// The number of the page, from 1, where pages are asked for by number: `limit` is the size of
+    /// each then.
     pub page: Option<u32>,
     /// The name of the order, of a lookup that has several; without it the first of them.
     pub sort: Option<String>,
@@ -67,8 +68,8 @@ impl Paging {
 }
 
 impl Paging {
-    /// The page that is meant: with its size, and with its number unless a cursor says where it begins. `default` is for pages by
-    /// limit, and none is all of the records.
+    /// The page that is meant: with its size, and with its number unless a cursor says where it
+    /// begins. `default` is for pages by limit, and none is all of the records.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -76,13 +77,25 @@ impl Paging {
     pub fn resolve(self, asked: &PageArgs, default: Option<u32>) -> Result<PageArgs, Refused> {
         let at_least_1 = |name| Err((name, "range", "must be at least 1".to_owned()));
         if asked.sort.is_some() {
-            return Err(("sort", "not_allowed", "the records of this route have one order".to_owned()));
+            return Err((
+                "sort",
+                "not_allowed",
+                "the records of this route have one order".to_owned(),
+            ));
         }
         let Self::Number { most } = self else {
             return match (asked.page, asked.limit.or(default)) {
-                (Some(_), _) => Err(("page", "not_allowed", "the pages of this route have no numbers".to_owned())),
+                (Some(_), _) => Err((
+                    "page",
+                    "not_allowed",
+                    "the pages of this route have no numbers".to_owned(),
+                )),
                 (None, Some(0)) => at_least_1("limit"),
-                (None, limit) => Ok(PageArgs { limit, cursor: asked.cursor.clone(), ..PageArgs::default() }),
+                (None, limit) => Ok(PageArgs {
+                    limit,
+                    cursor: asked.cursor.clone(),
+                    ..PageArgs::default()
+                }),
             };
         };
         let size = asked.limit.unwrap_or(Self::SIZE).min(most);
@@ -92,13 +105,30 @@ impl Paging {
         }
         let limit = Some(size);
         match (&asked.cursor, asked.page) {
-            (Some(_), Some(_)) => Err(("page", "not_allowed", "a cursor says where the page begins".to_owned())),
-            (Some(cursor), None) => Ok(PageArgs { limit, cursor: Some(cursor.clone()), ..PageArgs::default() }),
+            (Some(_), Some(_)) => Err((
+                "page",
+                "not_allowed",
+                "a cursor says where the page begins".to_owned(),
+            )),
+            (Some(cursor), None) => Ok(PageArgs {
+                limit,
+                cursor: Some(cursor.clone()),
+                ..PageArgs::default()
+            }),
             (None, Some(0)) => at_least_1("page"),
-            (None, _) if u64::from(page) * u64::from(size) > Self::REACH => {
-                Err(("page", "range", format!("numbers reach the first {} records: go on by cursor", Self::REACH)))
-            }
-            (None, _) => Ok(PageArgs { limit, page: Some(page), ..PageArgs::default() }),
+            (None, _) if u64::from(page) * u64::from(size) > Self::REACH => Err((
+                "page",
+                "range",
+                format!(
+                    "numbers reach the first {} records: go on by cursor",
+                    Self::REACH
+                ),
+            )),
+            (None, _) => Ok(PageArgs {
+                limit,
+                page: Some(page),
+                ..PageArgs::default()
+            }),
         }
     }
 }
@@ -135,7 +165,13 @@ impl<E: Entity> Default for ListQuery<E> {
 impl<E: Entity> ListQuery<E> {
     /// The first page in the default sort, unfiltered.
     pub fn new() -> Self {
-        Self { page: PageArgs::default(), sort: None, filter: None, deleted: false, entity: PhantomData }
+        Self {
+            page: PageArgs::default(),
+            sort: None,
+            filter: None,
+            deleted: false,
+            entity: PhantomData,
+        }
     }
 
     /// Most records wanted; clamped to the entity's `max_limit`.
@@ -200,15 +236,29 @@ mod tests {
     #[test]
     fn numbers_have_bounds() {
         let ask = |page, limit, cursor: Option<&str>| {
-            let asked = PageArgs { limit, cursor: cursor.map(str::to_owned), page, sort: None };
-            Paging::NUMBER.resolve(&asked, None).map(|page| (page.page, page.limit)).map_err(|(name, code, _)| (name, code))
+            let asked = PageArgs {
+                limit,
+                cursor: cursor.map(str::to_owned),
+                page,
+                sort: None,
+            };
+            Paging::NUMBER
+                .resolve(&asked, None)
+                .map(|page| (page.page, page.limit))
+                .map_err(|(name, code, _)| (name, code))
         };
         assert_eq!(ask(None, None, None), Ok((Some(1), Some(20))));
         assert_eq!(ask(Some(7), Some(1000), None), Ok((Some(7), Some(100))));
         // What counts is the size after clamping.
-        assert_eq!(ask(Some(100), Some(u32::MAX), None), Ok((Some(100), Some(100))));
+        assert_eq!(
+            ask(Some(100), Some(u32::MAX), None),
+            Ok((Some(100), Some(100)))
+        );
         assert_eq!(ask(Some(101), Some(100), None), Err(("page", "range")));
-        assert_eq!(ask(Some(u32::MAX), Some(u32::MAX), None), Err(("page", "range")));
+        assert_eq!(
+            ask(Some(u32::MAX), Some(u32::MAX), None),
+            Err(("page", "range"))
+        );
         assert_eq!(ask(Some(0), None, None), Err(("page", "range")));
         assert_eq!(ask(Some(1), Some(0), None), Err(("pageSize", "range")));
         assert_eq!(ask(None, Some(5), Some("c")), Ok((None, Some(5))));
@@ -220,7 +270,16 @@ mod tests {
     #[test]
     fn others_have_no_numbers() {
         let ask = |page, limit| {
-            Paging::Limit.resolve(&PageArgs { limit, page, ..PageArgs::default() }, Some(50)).map_err(|(name, code, _)| (name, code))
+            Paging::Limit
+                .resolve(
+                    &PageArgs {
+                        limit,
+                        page,
+                        ..PageArgs::default()
+                    },
+                    Some(50),
+                )
+                .map_err(|(name, code, _)| (name, code))
         };
         assert_eq!(ask(Some(1), None), Err(("page", "not_allowed")));
         assert_eq!(ask(None, Some(0)), Err(("limit", "range")));

@@ -29,7 +29,8 @@ pub enum Link {
     },
     /// The other one: a field of its records holds the key of this.
     HasMany {
-        /// The name of the field in the other entity. Its position is a matter of that entity, which may name this one in turn.
+        /// The name of the field in the other entity. Its position is a matter of that entity,
+        /// which may name this one in turn.
         key: &'static str,
         /// Most records that an `include` shows of each; there are pages for the rest.
         max: u32,
@@ -51,10 +52,15 @@ pub enum OnDelete {
 }
 
 impl Relation {
-    /// What is said of the relation of a key when records disappear; `None` for the side without the key, and when nothing is.
+    /// What is said of the relation of a key when records disappear; `None` for the side without
+    /// the key, and when nothing is.
     pub fn enforced(&self) -> Option<(usize, OnDelete)> {
         match self.link {
-            Link::BelongsTo { on_delete: OnDelete::None, .. } | Link::HasMany { .. } => None,
+            Link::BelongsTo {
+                on_delete: OnDelete::None,
+                ..
+            }
+            | Link::HasMany { .. } => None,
             Link::BelongsTo { key, on_delete } => Some((key, on_delete)),
         }
     }
@@ -63,20 +69,46 @@ impl Relation {
 #[doc(hidden)]
 impl Relation {
     /// A field of this entity holds the key.
-    pub const fn belongs_to(name: &'static str, wire: &'static str, target: fn() -> &'static EntityDesc, key: usize) -> Self {
-        Self { name, wire, target, link: Link::BelongsTo { key, on_delete: OnDelete::None } }
+    pub const fn belongs_to(
+        name: &'static str,
+        wire: &'static str,
+        target: fn() -> &'static EntityDesc,
+        key: usize,
+    ) -> Self {
+        Self {
+            name,
+            wire,
+            target,
+            link: Link::BelongsTo {
+                key,
+                on_delete: OnDelete::None,
+            },
+        }
     }
 
     /// A field of the other entity holds the key.
-    pub const fn has_many(name: &'static str, wire: &'static str, target: fn() -> &'static EntityDesc, key: &'static str) -> Self {
-        Self { name, wire, target, link: Link::HasMany { key, max: 50 } }
+    pub const fn has_many(
+        name: &'static str,
+        wire: &'static str,
+        target: fn() -> &'static EntityDesc,
+        key: &'static str,
+    ) -> Self {
+        Self {
+            name,
+            wire,
+            target,
+            link: Link::HasMany { key, max: 50 },
+        }
     }
 
     /// With something to be done when the other record is deleted.
     #[must_use]
     pub const fn on_delete(self, on_delete: OnDelete) -> Self {
         match self.link {
-            Link::BelongsTo { key, .. } => Self { link: Link::BelongsTo { key, on_delete }, ..self },
+            Link::BelongsTo { key, .. } => Self {
+                link: Link::BelongsTo { key, on_delete },
+                ..self
+            },
             Link::HasMany { .. } => self,
         }
     }
@@ -85,7 +117,10 @@ impl Relation {
     #[must_use]
     pub const fn max(self, max: u32) -> Self {
         match self.link {
-            Link::HasMany { key, .. } => Self { link: Link::HasMany { key, max }, ..self },
+            Link::HasMany { key, .. } => Self {
+                link: Link::HasMany { key, max },
+                ..self
+            },
             Link::BelongsTo { .. } => self,
         }
     }
@@ -113,7 +148,10 @@ pub struct Many<E, T> {
 impl<E, T> One<E, T> {
     /// The relation of this name.
     pub const fn new(name: &'static str) -> Self {
-        Self { name, entities: PhantomData }
+        Self {
+            name,
+            entities: PhantomData,
+        }
     }
 }
 
@@ -121,6 +159,9 @@ impl<E, T> One<E, T> {
 impl<E, T> Many<E, T> {
     /// The relation of this name.
     pub const fn new(name: &'static str) -> Self {
-        Self { name, entities: PhantomData }
+        Self {
+            name,
+            entities: PhantomData,
+        }
     }
 }

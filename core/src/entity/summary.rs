@@ -8,7 +8,8 @@ use crate::filter::FilterSpec;
 pub struct Summary {
     /// The entity whose records keep it. A function, since two entities may name each other.
     pub target: fn() -> &'static EntityDesc,
-    /// The name of the field that holds it. Its position is a matter of that entity, which may name this one in turn.
+    /// The name of the field that holds it. Its position is a matter of that entity, which may name
+    /// this one in turn.
     pub field: &'static str,
     /// Position of the field of this entity that names the record which keeps it.
     pub by: usize,
@@ -18,7 +19,8 @@ pub struct Summary {
     pub least: Option<Least>,
 }
 
-/// The least number that a record keeps of others, and how a change is refused that would leave fewer.
+/// The least number that a record keeps of others, and how a change is refused that would leave
+/// fewer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Least {
     /// The number.
@@ -30,15 +32,28 @@ pub struct Least {
 impl Summary {
     /// Position of the field that holds it.
     pub fn position(&self) -> Option<usize> {
-        (self.target)().fields.iter().position(|field| field.name == self.field)
+        (self.target)()
+            .fields
+            .iter()
+            .position(|field| field.name == self.field)
     }
 }
 
 #[doc(hidden)]
 impl Summary {
     /// How many records there are.
-    pub const fn count(target: fn() -> &'static EntityDesc, field: &'static str, by: usize) -> Self {
-        Self { target, field, by, when: FilterSpec::All(&[]), least: None }
+    pub const fn count(
+        target: fn() -> &'static EntityDesc,
+        field: &'static str,
+        by: usize,
+    ) -> Self {
+        Self {
+            target,
+            field,
+            by,
+            when: FilterSpec::All(&[]),
+            least: None,
+        }
     }
 
     /// Only of those that match.
@@ -50,6 +65,9 @@ impl Summary {
     /// Never fewer than this.
     #[must_use]
     pub const fn least(self, number: i64, code: &'static str) -> Self {
-        Self { least: Some(Least { number, code }), ..self }
+        Self {
+            least: Some(Least { number, code }),
+            ..self
+        }
     }
 }

@@ -5,11 +5,16 @@ use crate::row::Row;
 use crate::{DecodeError, Value};
 
 /// A record type; implemented by `#[entity]`.
-#[diagnostic::on_unimplemented(message = "`{Self}` is not an entity", label = "not an entity", note = "put #[entity] on the struct")]
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an entity",
+    label = "not an entity",
+    note = "put #[entity] on the struct"
+)]
 pub trait Entity: Sized + Send + Sync + 'static {
     /// Everything the entity declares.
     const DESC: &'static EntityDesc;
-    /// The generated adapter: `Adapter<Self>` of the server with a method per operation; `()` without the server.
+    /// The generated adapter: `Adapter<Self>` of the server with a method per operation; `()`
+    /// without the server.
     type Adapter;
     /// The type of the primary key.
     type Id: FieldType;
@@ -25,9 +30,14 @@ pub trait Entity: Sized + Send + Sync + 'static {
     fn read(row: &dyn Row) -> Result<Self, DecodeError>;
 }
 
-/// What `#[entity]` writes. It stands apart from [`Entity`] so that rustc does not list all entities where one is missing: the attribute for
-/// that is one that crates without the implicit prelude cannot write.
-#[diagnostic::on_unimplemented(message = "`{Self}` is not an entity", label = "not an entity", note = "put #[entity] on the struct")]
+/// What `#[entity]` writes. It stands apart from [`Entity`] so that rustc does not list all
+/// entities where one is missing: the attribute for that is one that crates without the implicit
+/// prelude cannot write.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an entity",
+    label = "not an entity",
+    note = "put #[entity] on the struct"
+)]
 #[doc(hidden)]
 pub trait EntityParts: Sized + Send + Sync + 'static {
     /// As of [`Entity`].
@@ -106,7 +116,8 @@ pub trait Input {
     fn write(self, set: &mut dyn FnMut(usize, Value));
 }
 
-/// A parameter that a caller may leave out: `Omitted` drops its condition, `Null` matches records holding null.
+/// A parameter that a caller may leave out: `Omitted` drops its condition, `Null` matches records
+/// holding null.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum Param<T> {
     /// Not given.

@@ -68,27 +68,42 @@ impl Scope {
     /// A scope on every route.
     #[doc(hidden)]
     pub const fn new(field: usize, from: ScopeFrom) -> Self {
-        Self { field, from, apply_to: None, unscoped: None }
+        Self {
+            field,
+            from,
+            apply_to: None,
+            unscoped: None,
+        }
     }
 
     /// On these routes only.
     #[doc(hidden)]
     #[must_use]
     pub const fn apply_to(self, routes: &'static [&'static str]) -> Self {
-        Self { apply_to: Some(routes), ..self }
+        Self {
+            apply_to: Some(routes),
+            ..self
+        }
     }
 
     /// Why not on the others.
     #[doc(hidden)]
     #[must_use]
     pub const fn unscoped(self, reason: &'static str) -> Self {
-        Self { unscoped: Some(reason), ..self }
+        Self {
+            unscoped: Some(reason),
+            ..self
+        }
     }
 
     /// Whether it holds on a route: one that is named, or a method of a collection that is.
     pub fn holds_on(&self, route: &str) -> bool {
         const METHODS: [&str; 5] = ["_list", "_add", "_remove", "_update", "_set"];
-        let names = |name: &&str| route.strip_prefix(*name).is_some_and(|rest| rest.is_empty() || METHODS.contains(&rest));
+        let names = |name: &&str| {
+            route
+                .strip_prefix(*name)
+                .is_some_and(|rest| rest.is_empty() || METHODS.contains(&rest))
+        };
         self.apply_to.is_none_or(|routes| routes.iter().any(names))
     }
 }
@@ -100,7 +115,8 @@ pub struct Gate {
     pub field: usize,
     /// Whose record it names; the entity itself, where its records form a tree.
     pub target: &'static EntityDesc,
-    /// What the caller must be allowed on it, beyond seeing it: one of its [`actions`](EntityDesc::actions).
+    /// What the caller must be allowed on it, beyond seeing it: one of its
+    /// [`actions`](EntityDesc::actions).
     pub action: Option<&'static str>,
     /// Most records above one in a tree; 0 for a gate onto another entity.
     pub depth: u32,
@@ -109,8 +125,18 @@ pub struct Gate {
 impl std::fmt::Debug for Gate {
     /// Names the other entity only: it may be the one that is being printed.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { field, target, action, depth } = self;
-        f.debug_struct("Gate").field("field", field).field("target", &target.name).field("action", action).field("depth", depth).finish()
+        let Self {
+            field,
+            target,
+            action,
+            depth,
+        } = self;
+        f.debug_struct("Gate")
+            .field("field", field)
+            .field("target", &target.name)
+            .field("action", action)
+            .field("depth", depth)
+            .finish()
     }
 }
 
@@ -118,13 +144,21 @@ impl std::fmt::Debug for Gate {
 impl Gate {
     /// A gate onto another entity.
     pub const fn new(field: usize, target: &'static EntityDesc) -> Self {
-        Self { field, target, action: None, depth: 0 }
+        Self {
+            field,
+            target,
+            action: None,
+            depth: 0,
+        }
     }
 
     /// With something that the caller must be allowed.
     #[must_use]
     pub const fn action(self, action: &'static str) -> Self {
-        Self { action: Some(action), ..self }
+        Self {
+            action: Some(action),
+            ..self
+        }
     }
 
     /// Within a tree.
@@ -134,7 +168,8 @@ impl Gate {
     }
 }
 
-/// Something that may be done to a record, and to which records a caller may do it, as far as a condition says.
+/// Something that may be done to a record, and to which records a caller may do it, as far as a
+/// condition says.
 #[derive(Debug, Clone, Copy)]
 pub struct Action {
     /// `read`.
@@ -150,7 +185,13 @@ mod tests {
     #[test]
     fn a_collection_is_in_scope_with_all_its_methods() {
         let scope = Scope::new(0, ScopeFrom::Path("docId")).apply_to(&["get", "members"]);
-        for (route, holds) in [("get", true), ("members_add", true), ("members_list", true), ("members_of", false), ("list", false)] {
+        for (route, holds) in [
+            ("get", true),
+            ("members_add", true),
+            ("members_list", true),
+            ("members_of", false),
+            ("list", false),
+        ] {
             assert_eq!(scope.holds_on(route), holds, "{route}");
         }
         assert!(Scope::new(0, ScopeFrom::Path("docId")).holds_on("anything"));

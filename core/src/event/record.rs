@@ -106,10 +106,28 @@ pub struct Entry {
 impl Recording {
     /// Creates an empty recording. `listed` is true if a consumer needs the keys of events about
     /// many records.
-    pub fn new(route: Arc<RouteEvent>, actor: ActorRef, tenant: Option<String>, request: &str, at: Timestamp, listed: bool) -> Self {
+    pub fn new(
+        route: Arc<RouteEvent>,
+        actor: ActorRef,
+        tenant: Option<String>,
+        request: &str,
+        at: Timestamp,
+        listed: bool,
+    ) -> Self {
         let (request, records) = (request.to_owned(), Vec::new());
         let keys = (listed && route.counts).then(Vec::new);
-        Self { route, actor, tenant, request, at, inserts: false, removes: false, records, keys, first: None }
+        Self {
+            route,
+            actor,
+            tenant,
+            request,
+            at,
+            inserts: false,
+            removes: false,
+            records,
+            keys,
+            first: None,
+        }
     }
 
     /// Stores whether the plan inserts or deletes.
@@ -146,18 +164,31 @@ impl Recording {
             out
         };
         let key = key();
-        let version = entity.version.and_then(|version| match row.value(version.field) {
-            ValueRef::Int(version) => Some(version),
-            _ => None,
+        let version = entity
+            .version
+            .and_then(|version| match row.value(version.field) {
+                ValueRef::Int(version) => Some(version),
+                _ => None,
+            });
+        let tenant = entity
+            .tenant
+            .and_then(|tenant| match row.value(tenant.field) {
+                ValueRef::Text(tenant) => Some(tenant.to_owned()),
+                // The actor's tenant is text, so an integer tenant becomes text.
+                ValueRef::Int(tenant) => Some(tenant.to_string()),
+                _ => None,
+            });
+        let (payload, state) = (
+            json(&self.route.payload),
+            self.route.state.as_ref().map(json),
+        );
+        self.records.push(Recorded {
+            key,
+            version,
+            tenant,
+            payload,
+            state,
         });
-        let tenant = entity.tenant.and_then(|tenant| match row.value(tenant.field) {
-            ValueRef::Text(tenant) => Some(tenant.to_owned()),
-            // The actor's tenant is text, so an integer tenant becomes text.
-            ValueRef::Int(tenant) => Some(tenant.to_string()),
-            _ => None,
-        });
-        let (payload, state) = (json(&self.route.payload), self.route.state.as_ref().map(json));
-        self.records.push(Recorded { key, version, tenant, payload, state });
     }
 
     /// Returns the events of the statement, after it changed `count` records. `created` says
@@ -177,14 +208,30 @@ impl Recording {
             }
         } else {
             for record in std::mem::take(&mut self.records) {
-                entries.push(self.entry(Some(&record), &record.payload, created, &[], self.route.internal));
+                entries.push(self.entry(
+                    Some(&record),
+                    &record.payload,
+                    created,
+                    &[],
+                    self.route.internal,
+                ));
             }
         }
-        self.first = entries.first().filter(|_| !self.route.internal).map(|entry| entry.id.clone());
+        self.first = entries
+            .first()
+            .filter(|_| !self.route.internal)
+            .map(|entry| entry.id.clone());
         entries
     }
 
-    fn entry(&self, record: Option<&Recorded>, payload: &[u8], created: bool, keys: &[String], internal: bool) -> Entry {
+    fn entry(
+        &self,
+        record: Option<&Recorded>,
+        payload: &[u8],
+        created: bool,
+        keys: &[String],
+        internal: bool,
+    ) -> Entry {
         let route = &self.route;
         let name = match &route.name {
             Name::Of(name) => name,
@@ -211,7 +258,10 @@ impl Recording {
         text(b",\"tenant\":", tenant);
         text(b",\"request\":", Some(&self.request));
         if record.is_some() {
-            text(b",\"of\":", Some(if self.removes { "before" } else { "after" }));
+            text(
+                b",\"of\":",
+                Some(if self.removes { "before" } else { "after" }),
+            );
         }
         if let Some(version) = record.and_then(|r| r.version) {
             out.extend_from_slice(b",\"version\":");
@@ -282,8 +332,15 @@ impl Entry {
             let payload: serde_json::Value = serde_json::from_str(stored.payload.get())?;
             let (mut before, mut after) = (None, None);
             if let Some(of) = &stored.of {
-                let state = stored.state.map(|state| serde_json::from_str(state.get())).transpose()?;
-                let place = if of == "before" { &mut before } else { &mut after };
+                let state = stored
+                    .state
+                    .map(|state| serde_json::from_str(state.get()))
+                    .transpose()?;
+                let place = if of == "before" {
+                    &mut before
+                } else {
+                    &mut after
+                };
                 *place = Some(state.unwrap_or_else(|| payload.clone()));
             }
             let event = EntityEvent {
@@ -295,7 +352,10 @@ impl Entry {
                 payload,
                 before,
                 after,
-                actor: ActorRef { kind: stored.actor, id: stored.actor_id },
+                actor: ActorRef {
+                    kind: stored.actor,
+                    id: stored.actor_id,
+                },
                 tenant_id: stored.tenant,
                 request_id: stored.request,
                 at: self.at,
@@ -305,7 +365,10 @@ impl Entry {
             Ok((event, stored.internal))
         };
         read(&self.event).map_err(|e: serde_json::Error| {
-            Error::internal(format!("the event {} cannot be read: {e}; something else has written to the outbox", self.id))
+            Error::internal(format!(
+                "the event {} cannot be read: {e}; something else has written to the outbox",
+                self.id
+            ))
         })
     }
 }

@@ -1,7 +1,7 @@
 //! The meaning of filters, in memory: the reference every store must agree with.
 //!
-//! Logic is two-valued: each condition is true or false, never unknown. The rules, with `f` the stored value and `v` the
-//! operand:
+//! Logic is two-valued: each condition is true or false, never unknown. The rules, with `f` the
+//! stored value and `v` the operand:
 //!
 //! | condition | `f` null | `v` null |
 //! |---|---|---|
@@ -12,7 +12,8 @@
 //! | `$nin` | unless the list holds null | negation of `$in` |
 //! | `$contains` `$has` | false | false (input checks refuse it) |
 //!
-//! Nothing here is shared with the translators of the other stores, so a fault in one of them shows as a difference.
+//! Nothing here is shared with the translators of the other stores, so a fault in one of them shows
+//! as a difference.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -23,11 +24,13 @@ use crate::{Value, ValueRef};
 
 /// Folds case for `$contains` and search: Unicode simple case folding, code point by code point.
 ///
-/// Each code point becomes exactly one, so a match never starts or ends inside a character. What follows from that:
-/// - `ς` and `σ` and `Σ` are equal (final sigma is a form of sigma), as are `ſ` and `s`, the Kelvin sign and `k`;
+/// Each code point becomes exactly one, so a match never starts or ends inside a character. What
+/// follows from that:
+/// - `ς` and `σ` and `Σ` are equal (final sigma is a form of sigma), as are `ſ` and `s`, the Kelvin
+///   sign and `k`;
 /// - `ß` equals `ẞ` but not `ss`, since that is a mapping to two code points;
-/// - `İ` and `ı` equal only themselves: their mappings to `i` hold in some languages only, and the full lower case of `İ`
-///   is two code points.
+/// - `İ` and `ı` equal only themselves: their mappings to `i` hold in some languages only, and the
+///   full lower case of `İ` is two code points.
 ///
 /// No Unicode normalisation happens: a composed `é` does not match `e` with a combining accent.
 ///
@@ -38,29 +41,41 @@ use crate::{Value, ValueRef};
 pub fn fold(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        out.push(if c.is_ascii() { c.to_ascii_lowercase() } else { fold_char(c) });
+        out.push(if c.is_ascii() {
+            c.to_ascii_lowercase()
+        } else {
+            fold_char(c)
+        });
     }
     out
 }
 
-/// Whether the folded form of `text` holds `folded`, which is folded already. Most texts are ASCII, and for those nothing is allocated.
+/// Whether the folded form of `text` holds `folded`, which is folded already. Most texts are ASCII,
+/// and for those nothing is allocated.
 #[doc(hidden)]
 pub fn contains_folded(text: &str, folded: &str) -> bool {
     if !text.is_ascii() {
         return fold(text).contains(folded);
     }
-    let Some((first, rest)) = folded.as_bytes().split_first() else { return true };
+    let Some((first, rest)) = folded.as_bytes().split_first() else {
+        return true;
+    };
     let bytes = text.as_bytes();
     // A folded ASCII letter is a small one; what is beyond ASCII is in no such text.
-    let begins = |at: usize| bytes[at].to_ascii_lowercase() == *first && bytes[at + 1..][..rest.len()].eq_ignore_ascii_case(rest);
+    let begins = |at: usize| {
+        bytes[at].to_ascii_lowercase() == *first
+            && bytes[at + 1..][..rest.len()].eq_ignore_ascii_case(rest)
+    };
     (0..(bytes.len() + 1).saturating_sub(folded.len())).any(begins)
 }
 
-// Upper case first, then lower: the detour through the capital unites forms that share one (ς and σ, ſ and s).
+// Upper case first, then lower: the detour through the capital unites forms that share one (ς and
+// σ, ſ and s).
 fn fold_char(c: char) -> char {
     match c {
         'ı' => c,
-        // Equal to each other through a capital of several code points, which the detour below does not see.
+        // Equal to each other through a capital of several code points, which the detour below does
+        // not see.
         '\u{1fd3}' => '\u{390}',
         '\u{1fe3}' => '\u{3b0}',
         '\u{fb05}' => '\u{fb06}',
@@ -81,8 +96,9 @@ fn single(c: char, mut mapping: impl Iterator<Item = char>) -> char {
 
 /// Whether a row satisfies a filter.
 ///
-/// `args` fill the filter's argument slots. A plan's filter holds no source but arguments and fixed values; a condition
-/// with another one, or with a slot beyond `args`, is false, so that nothing is read or deleted by mistake.
+/// `args` fill the filter's argument slots. A plan's filter holds no source but arguments and fixed
+/// values; a condition with another one, or with a slot beyond `args`, is false, so that nothing is
+/// read or deleted by mistake.
 ///
 /// Nor does it know other records: see [`matches_among`].
 pub fn matches(filter: &Filter, row: &(impl Row + ?Sized), args: &[Value]) -> bool {
@@ -104,7 +120,12 @@ impl Others for Nobody {
 }
 
 /// [`matches`], where other records are at hand.
-pub fn matches_among(filter: &Filter, row: &(impl Row + ?Sized), args: &[Value], others: &dyn Others) -> bool {
+pub fn matches_among(
+    filter: &Filter,
+    row: &(impl Row + ?Sized),
+    args: &[Value],
+    others: &dyn Others,
+) -> bool {
     match filter {
         Filter::All(list) => list.iter().all(|f| matches_among(f, row, args, others)),
         Filter::Any(list) => list.iter().any(|f| matches_among(f, row, args, others)),
@@ -114,13 +135,18 @@ pub fn matches_among(filter: &Filter, row: &(impl Row + ?Sized), args: &[Value],
         },
         Filter::Given(source) => resolve(source, args).is_some_and(|value| value != ValueRef::Null),
         Filter::Cond { field, op, value } => condition(row.value(*field), *op, value, args),
-        Filter::Item { field, key, value, held } => {
-            resolve(value, args).is_some_and(|value| holds_item(row.value(*field), key, value) == *held)
-        }
+        Filter::Item {
+            field,
+            key,
+            value,
+            held,
+        } => resolve(value, args)
+            .is_some_and(|value| holds_item(row.value(*field), key, value) == *held),
     }
 }
 
-/// The order of sorts, cursors and comparisons: null is smallest, text orders by code point, false before true.
+/// The order of sorts, cursors and comparisons: null is smallest, text orders by code point, false
+/// before true.
 pub fn compare(a: ValueRef<'_>, b: ValueRef<'_>) -> Ordering {
     use ValueRef as V;
     match (a, b) {
@@ -144,7 +170,8 @@ fn compare_floats(a: f64, b: f64) -> Ordering {
     a.partial_cmp(&b).unwrap_or_else(|| a.total_cmp(&b))
 }
 
-// String arrays come as lists or as JSON text, depending on the store; JSON text is canonical, so texts compare.
+// String arrays come as lists or as JSON text, depending on the store; JSON text is canonical, so
+// texts compare.
 fn compare_lists(a: ValueRef<'_>, b: ValueRef<'_>) -> Ordering {
     match (a, b) {
         (ValueRef::Strings(a), ValueRef::Strings(b)) => a.cmp(b),
@@ -189,8 +216,19 @@ fn condition(stored: ValueRef<'_>, op: Op, operand: &Operand, args: &[Value]) ->
     match op {
         Op::In => member(stored, operand, args) == Some(true),
         Op::Nin => member(stored, operand, args) == Some(false),
-        Op::Eq | Op::Ne | Op::Gt | Op::Gte | Op::Lt | Op::Lte | Op::Contains | Op::Has | Op::Shorter | Op::Longer => match operand {
-            Operand::One(source) => resolve(source, args).is_some_and(|value| single_condition(stored, op, value)),
+        Op::Eq
+        | Op::Ne
+        | Op::Gt
+        | Op::Gte
+        | Op::Lt
+        | Op::Lte
+        | Op::Contains
+        | Op::Has
+        | Op::Shorter
+        | Op::Longer => match operand {
+            Operand::One(source) => {
+                resolve(source, args).is_some_and(|value| single_condition(stored, op, value))
+            }
             Operand::List(_) => false,
         },
     }
@@ -200,8 +238,12 @@ fn single_condition(stored: ValueRef<'_>, op: Op, value: ValueRef<'_>) -> bool {
     match op {
         Op::Eq => equal(stored, value),
         Op::Ne => !equal(stored, value),
-        Op::Shorter => matches!((length(stored), value), (Some(length), ValueRef::Int(than)) if length < than),
-        Op::Longer => matches!((length(stored), value), (Some(length), ValueRef::Int(than)) if length > than),
+        Op::Shorter => {
+            matches!((length(stored), value), (Some(length), ValueRef::Int(than)) if length < than)
+        }
+        Op::Longer => {
+            matches!((length(stored), value), (Some(length), ValueRef::Int(than)) if length > than)
+        }
         _ if stored.is_null() || value.is_null() => false,
         Op::Gt => compare(stored, value).is_gt(),
         Op::Gte => compare(stored, value).is_ge(),
@@ -214,7 +256,8 @@ fn single_condition(stored: ValueRef<'_>, op: Op, value: ValueRef<'_>) -> bool {
         Op::Has => match (stored, value) {
             (ValueRef::Strings(list), ValueRef::Text(item)) => list.iter().any(|i| i == item),
             (ValueRef::Json(text), ValueRef::Text(item)) => {
-                serde_json::from_str::<Vec<Cow<'_, str>>>(text).is_ok_and(|list| list.iter().any(|i| i == item))
+                serde_json::from_str::<Vec<Cow<'_, str>>>(text)
+                    .is_ok_and(|list| list.iter().any(|i| i == item))
             }
             _ => false,
         },
@@ -224,9 +267,14 @@ fn single_condition(stored: ValueRef<'_>, op: Op, value: ValueRef<'_>) -> bool {
 
 /// Whether a list of items holds one whose member has this value.
 fn holds_item(stored: ValueRef<'_>, key: &str, value: ValueRef<'_>) -> bool {
-    let ValueRef::Json(text) = stored else { return false };
+    let ValueRef::Json(text) = stored else {
+        return false;
+    };
     let items: Vec<serde_json::Value> = serde_json::from_str(text).unwrap_or_default();
-    items.iter().any(|item| item.get(key).is_some_and(|member| equals_json(value, member)))
+    items.iter().any(|item| {
+        item.get(key)
+            .is_some_and(|member| equals_json(value, member))
+    })
 }
 
 /// The number of elements of a list; null holds none.
@@ -234,7 +282,9 @@ fn length(stored: ValueRef<'_>) -> Option<i64> {
     let length = match stored {
         ValueRef::Null => 0,
         ValueRef::Strings(list) => list.len(),
-        ValueRef::Json(text) => serde_json::from_str::<Vec<serde::de::IgnoredAny>>(text).ok()?.len(),
+        ValueRef::Json(text) => serde_json::from_str::<Vec<serde::de::IgnoredAny>>(text)
+            .ok()?
+            .len(),
         _ => return None,
     };
     i64::try_from(length).ok()
@@ -251,7 +301,9 @@ fn member(stored: ValueRef<'_>, operand: &Operand, args: &[Value]) -> Option<boo
             Some(found)
         }
         Operand::One(source) => match resolve(source, args)? {
-            ValueRef::Strings(list) => Some(list.iter().any(|item| equal(stored, ValueRef::Text(item)))),
+            ValueRef::Strings(list) => {
+                Some(list.iter().any(|item| equal(stored, ValueRef::Text(item))))
+            }
             ValueRef::Json(text) => {
                 let list: Vec<serde_json::Value> = serde_json::from_str(text).ok()?;
                 Some(list.iter().any(|item| equals_json(stored, item)))
@@ -268,7 +320,9 @@ fn equals_json(stored: ValueRef<'_>, item: &serde_json::Value) -> bool {
         (ValueRef::Null, Json::Null) => true,
         (ValueRef::Bool(a), Json::Bool(b)) => a == *b,
         (ValueRef::Int(a), Json::Number(n)) => n.as_i64() == Some(a),
-        (ValueRef::Float(a), Json::Number(n)) => n.as_f64().is_some_and(|b| compare_floats(a, b).is_eq()),
+        (ValueRef::Float(a), Json::Number(n)) => {
+            n.as_f64().is_some_and(|b| compare_floats(a, b).is_eq())
+        }
         (ValueRef::Date(a), Json::Number(n)) => n.as_i64() == Some(a.millis()),
         (ValueRef::Text(a), Json::String(b)) => a == b,
         _ => false,

@@ -7,7 +7,11 @@ use crate::Timestamp;
 
 /// `field op operand -> expected`; the field is the only one of its row.
 fn holds(stored: &Value, op: Op, operand: &Operand) -> bool {
-    matches(&Filter::cond(0, op, operand.clone()), std::slice::from_ref(stored), &[])
+    matches(
+        &Filter::cond(0, op, operand.clone()),
+        std::slice::from_ref(stored),
+        &[],
+    )
 }
 
 fn t(text: &str) -> Value {
@@ -233,12 +237,28 @@ fn one_value() {
     ];
     for (n, (stored, op, operand, expected)) in table.iter().enumerate() {
         let one = Operand::One(Source::Value(operand.clone()));
-        assert_eq!(holds(stored, *op, &one), *expected, "{n}: {stored:?} {} {operand:?}", op.as_str());
+        assert_eq!(
+            holds(stored, *op, &one),
+            *expected,
+            "{n}: {stored:?} {} {operand:?}",
+            op.as_str()
+        );
         // The same through an argument slot.
-        let by_arg = Filter::cond(1, *op, Operand::One(Source::Arg { index: 2, nullable: true }));
+        let by_arg = Filter::cond(
+            1,
+            *op,
+            Operand::One(Source::Arg {
+                index: 2,
+                nullable: true,
+            }),
+        );
         let row = [Value::Bool(true), stored.clone()];
         let args = [Value::Null, Value::Null, operand.clone()];
-        assert_eq!(matches(&by_arg, &row[..], &args), *expected, "{n}: by argument");
+        assert_eq!(
+            matches(&by_arg, &row[..], &args),
+            *expected,
+            "{n}: by argument"
+        );
     }
     assert!(table.len() >= 170, "{}", table.len());
 }
@@ -280,18 +300,38 @@ fn membership() {
     ];
     for (n, (stored, list, expected)) in table.iter().enumerate() {
         let operand = Operand::List(list.iter().cloned().map(Source::Value).collect());
-        assert_eq!(holds(stored, Op::In, &operand), *expected, "{n}: {stored:?} in {list:?}");
-        assert_eq!(holds(stored, Op::Nin, &operand), !*expected, "{n}: {stored:?} nin {list:?}");
+        assert_eq!(
+            holds(stored, Op::In, &operand),
+            *expected,
+            "{n}: {stored:?} in {list:?}"
+        );
+        assert_eq!(
+            holds(stored, Op::Nin, &operand),
+            !*expected,
+            "{n}: {stored:?} nin {list:?}"
+        );
         // The same list in one argument.
         let one = Operand::One(Source::Value(as_one(list)));
-        assert_eq!(holds(stored, Op::In, &one), *expected, "{n}: {stored:?} in one {one:?}");
-        assert_eq!(holds(stored, Op::Nin, &one), !*expected, "{n}: {stored:?} nin one {one:?}");
+        assert_eq!(
+            holds(stored, Op::In, &one),
+            *expected,
+            "{n}: {stored:?} in one {one:?}"
+        );
+        assert_eq!(
+            holds(stored, Op::Nin, &one),
+            !*expected,
+            "{n}: {stored:?} nin one {one:?}"
+        );
     }
 }
 
 /// A list in the form a list parameter has: strings, or JSON with dates as milliseconds.
 fn as_one(list: &[Value]) -> Value {
-    if let Some(texts) = list.iter().map(|v| v.as_text().map(str::to_owned)).collect::<Option<Vec<_>>>() {
+    if let Some(texts) = list
+        .iter()
+        .map(|v| v.as_text().map(str::to_owned))
+        .collect::<Option<Vec<_>>>()
+    {
         return Value::Strings(texts);
     }
     let items: Vec<serde_json::Value> = list
@@ -320,12 +360,27 @@ fn groups() {
         (Filter::All(vec![yes(), no()]), false),
         (Filter::Any(vec![no(), yes()]), true),
         (Filter::Any(vec![no(), no()]), false),
-        (Filter::All(vec![Filter::Any(vec![no(), yes()]), yes()]), true),
-        (Filter::Any(vec![Filter::All(vec![yes(), no()]), no()]), false),
-        (Filter::All(vec![Filter::All(vec![]), Filter::Any(vec![])]), false),
-        (Filter::cond(2, Op::Eq, Operand::One(Source::Value(N))), true),
+        (
+            Filter::All(vec![Filter::Any(vec![no(), yes()]), yes()]),
+            true,
+        ),
+        (
+            Filter::Any(vec![Filter::All(vec![yes(), no()]), no()]),
+            false,
+        ),
+        (
+            Filter::All(vec![Filter::All(vec![]), Filter::Any(vec![])]),
+            false,
+        ),
+        (
+            Filter::cond(2, Op::Eq, Operand::One(Source::Value(N))),
+            true,
+        ),
         // A position beyond the row reads as null.
-        (Filter::cond(9, Op::Eq, Operand::One(Source::Value(N))), true),
+        (
+            Filter::cond(9, Op::Eq, Operand::One(Source::Value(N))),
+            true,
+        ),
     ] {
         assert_eq!(matches(&filter, &row[..], &[]), expected, "{filter:?}");
     }
@@ -334,9 +389,31 @@ fn groups() {
 #[test]
 fn an_unbound_source_matches_nothing() {
     let row = [t("a")];
-    for source in [Source::Now, Source::Param(0), Source::Arg { index: 3, nullable: false }] {
-        for op in [Op::Eq, Op::Ne, Op::Lt, Op::In, Op::Nin, Op::Contains, Op::Has] {
-            assert!(!matches(&Filter::cond(0, op, Operand::One(source.clone())), &row[..], &[]), "{op:?} {source:?}");
+    for source in [
+        Source::Now,
+        Source::Param(0),
+        Source::Arg {
+            index: 3,
+            nullable: false,
+        },
+    ] {
+        for op in [
+            Op::Eq,
+            Op::Ne,
+            Op::Lt,
+            Op::In,
+            Op::Nin,
+            Op::Contains,
+            Op::Has,
+        ] {
+            assert!(
+                !matches(
+                    &Filter::cond(0, op, Operand::One(source.clone())),
+                    &row[..],
+                    &[]
+                ),
+                "{op:?} {source:?}"
+            );
         }
         let list = Operand::List(vec![Source::Value(t("b")), source]);
         assert!(!matches(&Filter::cond(0, Op::Nin, list), &row[..], &[]));
@@ -345,7 +422,18 @@ fn an_unbound_source_matches_nothing() {
 
 #[test]
 fn null_is_smallest_and_the_order_is_total() {
-    let ascending = [N, F, T, f(-1e300), i(-1), f(-0.5), i(0), f(0.5), i(MAX), f(1e300)];
+    let ascending = [
+        N,
+        F,
+        T,
+        f(-1e300),
+        i(-1),
+        f(-0.5),
+        i(0),
+        f(0.5),
+        i(MAX),
+        f(1e300),
+    ];
     for (n, a) in ascending.iter().enumerate() {
         for (m, b) in ascending.iter().enumerate() {
             assert_eq!(compare(a.as_ref(), b.as_ref()), n.cmp(&m), "{a:?} {b:?}");
@@ -375,9 +463,16 @@ fn folding_agrees_with_the_unicode_tables() {
         let mut class = ClassUnicode::new([ClassUnicodeRange::new(c, c)]);
         assert!(class.try_case_fold_simple().is_ok());
         let equals: Vec<char> = class.iter().flat_map(|r| r.start()..=r.end()).collect();
-        assert!(folded.chars().all(|x| equals.contains(&x)), "{c} folds to {folded}, which is not its equal");
+        assert!(
+            folded.chars().all(|x| equals.contains(&x)),
+            "{c} folds to {folded}, which is not its equal"
+        );
         for other in equals {
-            assert_eq!(fold(other.encode_utf8(&mut [0; 4])), folded, "{c} and {other}");
+            assert_eq!(
+                fold(other.encode_utf8(&mut [0; 4])),
+                folded,
+                "{c} and {other}"
+            );
         }
     }
     assert!(seen > 2500, "only {seen} cased characters were compared");
@@ -385,11 +480,31 @@ fn folding_agrees_with_the_unicode_tables() {
 
 #[test]
 fn a_text_holds_what_its_folded_form_holds() {
-    let texts = ["", "a", "Ab", "aB a", "Straße", "STRASSE", "\u{212a}elvin", "kK", "ΟΔΟΣ", "a\0B", "%_"];
-    let parts: Vec<String> = texts.iter().map(|text| fold(text)).chain(["b".to_owned(), "ba".to_owned(), "ß".to_owned()]).collect();
+    let texts = [
+        "",
+        "a",
+        "Ab",
+        "aB a",
+        "Straße",
+        "STRASSE",
+        "\u{212a}elvin",
+        "kK",
+        "ΟΔΟΣ",
+        "a\0B",
+        "%_",
+    ];
+    let parts: Vec<String> = texts
+        .iter()
+        .map(|text| fold(text))
+        .chain(["b".to_owned(), "ba".to_owned(), "ß".to_owned()])
+        .collect();
     for text in texts {
         for part in &parts {
-            assert_eq!(contains_folded(text, part), fold(text).contains(part), "{part:?} in {text:?}");
+            assert_eq!(
+                contains_folded(text, part),
+                fold(text).contains(part),
+                "{part:?} in {text:?}"
+            );
         }
     }
 }

@@ -9,9 +9,10 @@
 //! value   := literal | "param:x" | "ctx:path" | "now" | { "$literal": literal }
 //! ```
 //!
-//! Fields stand under their wire names. Literals have the field's form on the wire: dates are RFC 3339 text, enums their
-//! variants. **Escape:** a text that reads as a reference (`now`, or anything that starts with `param:` or `ctx:`) is written
-//! `{ "$literal": "now" }`, on fields of every type; so is a whole list compared with `$eq` or `$ne`.
+//! Fields stand under their wire names. Literals have the field's form on the wire: dates are RFC
+//! 3339 text, enums their variants. **Escape:** a text that reads as a reference (`now`, or
+//! anything that starts with `param:` or `ctx:`) is written `{ "$literal": "now" }`, on fields of
+//! every type; so is a whole list compared with `$eq` or `$ne`.
 
 use serde_json::{Value as Json, json};
 
@@ -34,15 +35,23 @@ pub struct FilterError {
 
 impl FilterError {
     fn new(path: &str, message: impl Into<String>) -> Self {
-        Self { path: if path.is_empty() { "filter".to_owned() } else { path.to_owned() }, message: message.into() }
+        Self {
+            path: if path.is_empty() {
+                "filter".to_owned()
+            } else {
+                path.to_owned()
+            },
+            message: message.into(),
+        }
     }
 }
 
 impl Filter {
     /// The JSON form. `params` are those of the operation that declares the filter.
     ///
-    /// [`Filter::from_json`] reads it back to an equal filter. Two things have no form of their own and are not read back:
-    /// the filter that matches everything, `{}`, and statement arguments, `{ "$arg": position }`.
+    /// [`Filter::from_json`] reads it back to an equal filter. Two things have no form of their own
+    /// and are not read back: the filter that matches everything, `{}`, and statement arguments,
+    /// `{ "$arg": position }`.
     pub fn to_json(&self, entity: &EntityDesc, params: &[ParamSpec]) -> Json {
         let group = |name: &str, list: &[Self]| -> Json {
             let list: Vec<Json> = list.iter().map(|f| f.to_json(entity, params)).collect();
@@ -54,8 +63,20 @@ impl Filter {
             Self::Any(list) => group("$or", list),
             Self::Cond { field, op, value } => {
                 let (name, write) = match entity.fields.get(*field) {
-                    Some(desc) => (desc.wire.to_owned(), Writer { field: Some(desc), params }),
-                    None => (format!("#{field}"), Writer { field: None, params }),
+                    Some(desc) => (
+                        desc.wire.to_owned(),
+                        Writer {
+                            field: Some(desc),
+                            params,
+                        },
+                    ),
+                    None => (
+                        format!("#{field}"),
+                        Writer {
+                            field: None,
+                            params,
+                        },
+                    ),
                 };
                 let operand = match value {
                     Operand::One(source) => write.source(source),
@@ -67,16 +88,21 @@ impl Filter {
                 }
             }
             // A guard of the runtime's own; no declaration holds one.
-            Self::Item { field, key, held, .. } => json!({ format!("#{field}.{key}"): { "$item": held } }),
-            Self::Linked(linked) => json!({ format!("#{}", linked.field): { "$linked": linked.of.name } }),
+            Self::Item {
+                field, key, held, ..
+            } => json!({ format!("#{field}.{key}"): { "$item": held } }),
+            Self::Linked(linked) => {
+                json!({ format!("#{}", linked.field): { "$linked": linked.of.name } })
+            }
             Self::Given(_) => json!({ "$given": true }),
         }
     }
 
-    /// Reads the JSON form and checks it against the entity: fields, operators, types of literals and parameters.
+    /// Reads the JSON form and checks it against the entity: fields, operators, types of literals
+    /// and parameters.
     ///
-    /// It is meant for declarations and configuration, not for what clients send: private fields are legal, and names of
-    /// claims are kept for the life of the process.
+    /// It is meant for declarations and configuration, not for what clients send: private fields
+    /// are legal, and names of claims are kept for the life of the process.
     ///
     /// # Errors
     /// The first thing that is wrong, and where.
@@ -92,7 +118,11 @@ impl Filter {
     /// assert_eq!(error.to_string(), "score.$gt: must be a whole number");
     /// # Ok::<(), FilterError>(())
     /// ```
-    pub fn from_json(json: &Json, entity: &EntityDesc, params: &[ParamSpec]) -> Result<Self, FilterError> {
+    pub fn from_json(
+        json: &Json,
+        entity: &EntityDesc,
+        params: &[ParamSpec],
+    ) -> Result<Self, FilterError> {
         Reader { entity, params }.filter(json, "")
     }
 }
@@ -121,14 +151,18 @@ impl Writer<'_> {
             ValueRef::Null => Json::Null,
             ValueRef::Bool(b) => b.into(),
             // Ids are strings on the wire, whatever the key's type.
-            ValueRef::Int(key) if self.field.is_some_and(|f| f.flags.has(Flags::PRIMARY)) => key.to_string().into(),
+            ValueRef::Int(key) if self.field.is_some_and(|f| f.flags.has(Flags::PRIMARY)) => {
+                key.to_string().into()
+            }
             ValueRef::Int(n) => n.into(),
             ValueRef::Float(n) => n.into(),
             ValueRef::Text(text) if is_reference(text) => json!({ "$literal": text }),
             ValueRef::Text(text) => text.into(),
             ValueRef::Date(date) => date.to_string().into(),
             ValueRef::Strings(list) => json!({ "$literal": list }),
-            ValueRef::Json(text) => json!({ "$literal": serde_json::from_str::<Json>(text).unwrap_or_default() }),
+            ValueRef::Json(text) => {
+                json!({ "$literal": serde_json::from_str::<Json>(text).unwrap_or_default() })
+            }
         }
     }
 }
@@ -171,35 +205,63 @@ impl Reader<'_> {
 
     fn group(&self, json: &Json, path: &str) -> Read<Vec<Filter>> {
         match json {
-            Json::Array(list) if !list.is_empty() => {
-                list.iter().enumerate().map(|(i, f)| self.filter(f, &format!("{path}[{i}]"))).collect()
-            }
-            _ => Err(FilterError::new(path, "needs a list of at least one filter")),
+            Json::Array(list) if !list.is_empty() => list
+                .iter()
+                .enumerate()
+                .map(|(i, f)| self.filter(f, &format!("{path}[{i}]")))
+                .collect(),
+            _ => Err(FilterError::new(
+                path,
+                "needs a list of at least one filter",
+            )),
         }
     }
 
     /// One field with its condition, which becomes one node per operator.
     fn entry(&self, name: &str, json: &Json, path: &str, all: &mut Vec<Filter>) -> Read<()> {
         let Some(index) = self.entity.field_by_wire(name) else {
-            let what = if name.starts_with('$') { "operator in this place" } else { "field" };
-            return Err(FilterError::new(path, format!("unknown {what} `{name}` on {}", self.entity.name)));
+            let what = if name.starts_with('$') {
+                "operator in this place"
+            } else {
+                "field"
+            };
+            return Err(FilterError::new(
+                path,
+                format!("unknown {what} `{name}` on {}", self.entity.name),
+            ));
         };
         let field = &self.entity.fields[index];
         if matches!(field.kind, Kind::Json | Kind::Items(_)) {
-            return Err(FilterError::new(path, format!("`{name}` ({}) cannot be matched", field.kind.name())));
+            return Err(FilterError::new(
+                path,
+                format!("`{name}` ({}) cannot be matched", field.kind.name()),
+            ));
         }
         match json {
             Json::Object(ops) if !ops.contains_key("$literal") => {
                 if ops.is_empty() {
-                    return Err(FilterError::new(path, "a condition has at least one operator"));
+                    return Err(FilterError::new(
+                        path,
+                        "a condition has at least one operator",
+                    ));
                 }
                 for (name, operand) in ops {
                     let path = join(path, name);
-                    let op = op_named(name).ok_or_else(|| FilterError::new(&path, format!("unknown operator; supported: {OPS}")))?;
-                    all.push(Filter::cond(index, op, self.operand(field, op, operand, &path)?));
+                    let op = op_named(name).ok_or_else(|| {
+                        FilterError::new(&path, format!("unknown operator; supported: {OPS}"))
+                    })?;
+                    all.push(Filter::cond(
+                        index,
+                        op,
+                        self.operand(field, op, operand, &path)?,
+                    ));
                 }
             }
-            value => all.push(Filter::cond(index, Op::Eq, self.operand(field, Op::Eq, value, path)?)),
+            value => all.push(Filter::cond(
+                index,
+                Op::Eq,
+                self.operand(field, Op::Eq, value, path)?,
+            )),
         }
         Ok(())
     }
@@ -207,39 +269,70 @@ impl Reader<'_> {
     fn operand(&self, field: &FieldDesc, op: Op, json: &Json, path: &str) -> Read<Operand> {
         let fits = match op {
             Op::Eq | Op::Ne => true,
-            Op::Gt | Op::Gte | Op::Lt | Op::Lte => matches!(field.kind, Kind::String | Kind::Integer | Kind::Number | Kind::Date),
+            Op::Gt | Op::Gte | Op::Lt | Op::Lte => matches!(
+                field.kind,
+                Kind::String | Kind::Integer | Kind::Number | Kind::Date
+            ),
             Op::In | Op::Nin => field.kind.is_scalar(),
             Op::Contains => matches!(field.kind, Kind::String),
             Op::Has => matches!(field.kind, Kind::StringArray),
             Op::Shorter | Op::Longer => false,
         };
         if !fits {
-            return Err(FilterError::new(path, format!("`{}` does not fit `{}` ({})", op.as_str(), field.wire, field.kind.name())));
+            return Err(FilterError::new(
+                path,
+                format!(
+                    "`{}` does not fit `{}` ({})",
+                    op.as_str(),
+                    field.wire,
+                    field.kind.name()
+                ),
+            ));
         }
         if !matches!(op, Op::In | Op::Nin) {
             let source = self.value(field, op, json, path)?;
             if matches!(&source, Source::Param(i) if self.params[*i].list) {
-                return Err(FilterError::new(path, "a list parameter fits `$in` and `$nin` only"));
+                return Err(FilterError::new(
+                    path,
+                    "a list parameter fits `$in` and `$nin` only",
+                ));
             }
             return Ok(Operand::One(source));
         }
         match json {
-            Json::Array(list) if list.is_empty() => Err(FilterError::new(path, "the list is empty")),
+            Json::Array(list) if list.is_empty() => {
+                Err(FilterError::new(path, "the list is empty"))
+            }
             Json::Array(list) => {
                 let element = |(i, item): (usize, &Json)| {
                     let path = format!("{path}[{i}]");
                     match self.value(field, op, item, &path)? {
-                        Source::Param(i) if self.params[i].list => Err(FilterError::new(&path, "a list parameter cannot be an element")),
+                        Source::Param(i) if self.params[i].list => Err(FilterError::new(
+                            &path,
+                            "a list parameter cannot be an element",
+                        )),
                         source => Ok(source),
                     }
                 };
-                list.iter().enumerate().map(element).collect::<Read<_>>().map(Operand::List)
+                list.iter()
+                    .enumerate()
+                    .map(element)
+                    .collect::<Read<_>>()
+                    .map(Operand::List)
             }
-            Json::String(text) if text.starts_with("param:") => match self.value(field, op, json, path)? {
-                Source::Param(i) if !self.params[i].list => Err(FilterError::new(path, "needs a list, or a parameter that is one")),
-                source => Ok(Operand::One(source)),
-            },
-            _ => Err(FilterError::new(path, "needs a list, or a parameter that is one")),
+            Json::String(text) if text.starts_with("param:") => {
+                match self.value(field, op, json, path)? {
+                    Source::Param(i) if !self.params[i].list => Err(FilterError::new(
+                        path,
+                        "needs a list, or a parameter that is one",
+                    )),
+                    source => Ok(Operand::One(source)),
+                }
+            }
+            _ => Err(FilterError::new(
+                path,
+                "needs a list, or a parameter that is one",
+            )),
         }
     }
 
@@ -249,7 +342,10 @@ impl Reader<'_> {
                 if matches!(field.kind, Kind::Date) {
                     Ok(Source::Now)
                 } else {
-                    Err(FilterError::new(path, "`now` compares with dates; the text itself is written { \"$literal\": \"now\" }"))
+                    Err(FilterError::new(
+                        path,
+                        "`now` compares with dates; the text itself is written { \"$literal\": \"now\" }",
+                    ))
                 }
             }
             Json::String(text) => {
@@ -263,41 +359,73 @@ impl Reader<'_> {
             }
             Json::Object(members) => match (members.len(), members.get("$literal")) {
                 (1, Some(value)) => literal(field, op, value, path).map(Source::Value),
-                _ => Err(FilterError::new(path, "a value is a literal, a reference or { \"$literal\": value }")),
+                _ => Err(FilterError::new(
+                    path,
+                    "a value is a literal, a reference or { \"$literal\": value }",
+                )),
             },
-            Json::Array(_) => {
-                Err(FilterError::new(path, "a list fits `$in` and `$nin` only; a whole list is written { \"$literal\": [..] }"))
-            }
+            Json::Array(_) => Err(FilterError::new(
+                path,
+                "a list fits `$in` and `$nin` only; a whole list is written { \"$literal\": [..] }",
+            )),
             json => literal(field, op, json, path).map(Source::Value),
         }
     }
 
     fn param(&self, field: &FieldDesc, name: &str, path: &str) -> Read<Source> {
         if name.contains('.') {
-            return Err(FilterError::new(path, format!("a parameter has no dots; for a value of the context write `ctx:{name}`")));
+            return Err(FilterError::new(
+                path,
+                format!("a parameter has no dots; for a value of the context write `ctx:{name}`"),
+            ));
         }
         let index = self.params.iter().position(|p| p.name == name);
         let Some(index) = index else {
-            return Err(FilterError::new(path, format!("unknown parameter `{name}`")));
+            return Err(FilterError::new(
+                path,
+                format!("unknown parameter `{name}`"),
+            ));
         };
         let declared = Some(self.params[index].field_of(self.entity).kind);
         if declared.is_some_and(|kind| kind.meets(field.kind)) {
             Ok(Source::Param(index))
         } else {
             let declared = declared.map_or("unknown", Kind::name);
-            Err(FilterError::new(path, format!("parameter `{name}` is {declared}, `{}` is {}", field.wire, field.kind.name())))
+            Err(FilterError::new(
+                path,
+                format!(
+                    "parameter `{name}` is {declared}, `{}` is {}",
+                    field.wire,
+                    field.kind.name()
+                ),
+            ))
         }
     }
 }
 
 fn join(path: &str, key: &str) -> String {
-    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+    if path.is_empty() {
+        key.to_owned()
+    } else {
+        format!("{path}.{key}")
+    }
 }
 
 const OPS: &str = "$eq, $ne, $gt, $gte, $lt, $lte, $in, $nin, $contains, $has";
 
 fn op_named(name: &str) -> Option<Op> {
-    let all = [Op::Eq, Op::Ne, Op::Gt, Op::Gte, Op::Lt, Op::Lte, Op::In, Op::Nin, Op::Contains, Op::Has];
+    let all = [
+        Op::Eq,
+        Op::Ne,
+        Op::Gt,
+        Op::Gte,
+        Op::Lt,
+        Op::Lte,
+        Op::In,
+        Op::Nin,
+        Op::Contains,
+        Op::Has,
+    ];
     all.into_iter().find(|op| op.as_str() == name)
 }
 
@@ -307,16 +435,29 @@ fn literal(field: &FieldDesc, op: Op, json: &Json, path: &str) -> Read<Value> {
         Json::Null if matches!(op, Op::Eq | Op::Ne | Op::In | Op::Nin) => Value::Null,
         Json::Null => return refuse(&format!("`{}` never holds for null", op.as_str())),
         Json::Array(list) if matches!(field.kind, Kind::StringArray) && op != Op::Has => {
-            let texts = list.iter().map(|item| item.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>();
-            Value::Strings(texts.ok_or_else(|| FilterError::new(path, "must be a list of strings"))?)
+            let texts = list
+                .iter()
+                .map(|item| item.as_str().map(str::to_owned))
+                .collect::<Option<Vec<_>>>();
+            Value::Strings(
+                texts.ok_or_else(|| FilterError::new(path, "must be a list of strings"))?,
+            )
         }
-        Json::String(text) if matches!(field.kind, Kind::StringArray) && op == Op::Has => Value::Text(text.clone()),
+        Json::String(text) if matches!(field.kind, Kind::StringArray) && op == Op::Has => {
+            Value::Text(text.clone())
+        }
         _ if matches!(field.kind, Kind::StringArray) => {
-            return refuse(if op == Op::Has { "must be a string" } else { "must be a list of strings" });
+            return refuse(if op == Op::Has {
+                "must be a string"
+            } else {
+                "must be a list of strings"
+            });
         }
         // Numbers have the syntax of queries, and their literals decide: 5.0 is no integer.
         Json::Number(n) => match field.kind {
-            Kind::Integer | Kind::Number if !field.flags.has(Flags::PRIMARY) => scalar(field, &n.to_string(), path)?,
+            Kind::Integer | Kind::Number if !field.flags.has(Flags::PRIMARY) => {
+                scalar(field, &n.to_string(), path)?
+            }
             _ => return refuse(expected(field)),
         },
         Json::Bool(b) if matches!(field.kind, Kind::Boolean) => Value::Bool(*b),
@@ -355,25 +496,42 @@ fn ctx(field: &FieldDesc, name: &str, path: &str) -> Read<Source> {
         _ => match name.strip_prefix("actor.claims.") {
             Some(claim) if !claim.is_empty() => CtxPath::Claim(interned(claim, path)?),
             None if is_name(name) => {
-                let kind = if matches!(field.kind, Kind::StringArray) { Kind::String } else { field.kind };
-                return Ok(Source::Ctx(CtxPath::Value(ContextDesc { name: interned(name, path)?, kind })));
+                let kind = if matches!(field.kind, Kind::StringArray) {
+                    Kind::String
+                } else {
+                    field.kind
+                };
+                return Ok(Source::Ctx(CtxPath::Value(ContextDesc {
+                    name: interned(name, path)?,
+                    kind,
+                })));
             }
             _ => return Err(FilterError::new(path, format!("`ctx:{name}` is unknown"))),
         },
     };
     // Claims have any type; the others are text, which also fits keys of foreign records.
     if !matches!(found, CtxPath::Claim(_)) && !matches!(field.kind, Kind::String | Kind::Integer) {
-        return Err(FilterError::new(path, format!("`ctx:{name}` is a string, `{}` is {}", field.wire, field.kind.name())));
+        return Err(FilterError::new(
+            path,
+            format!(
+                "`ctx:{name}` is a string, `{}` is {}",
+                field.wire,
+                field.kind.name()
+            ),
+        ));
     }
     Ok(Source::Ctx(found))
 }
 
 /// Whether it may be the name of a context value: those of the actor have dots.
 fn is_name(name: &str) -> bool {
-    name != "actor" && name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+    name != "actor"
+        && name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
-/// A name for the life of the process: declarations hold static names, so names read at run time become such.
+/// A name for the life of the process: declarations hold static names, so names read at run time
+/// become such.
 fn interned(name: &str, path: &str) -> Read<&'static str> {
     use std::collections::HashSet;
     use std::sync::LazyLock;

@@ -168,7 +168,9 @@ pub struct Linked {
 
 impl PartialEq for Linked {
     fn eq(&self, other: &Self) -> bool {
-        std::ptr::eq(self.of, other.of) && (self.field, self.at) == (other.field, other.at) && self.filter == other.filter
+        std::ptr::eq(self.of, other.of)
+            && (self.field, self.at) == (other.field, other.at)
+            && self.filter == other.filter
     }
 }
 
@@ -215,7 +217,14 @@ impl Filter {
 
     /// `field == argument index`.
     pub fn eq_arg(field: usize, index: usize) -> Self {
-        Self::cond(field, Op::Eq, Operand::One(Source::Arg { index, nullable: false }))
+        Self::cond(
+            field,
+            Op::Eq,
+            Operand::One(Source::Arg {
+                index,
+                nullable: false,
+            }),
+        )
     }
 
     /// Both must hold.
@@ -261,12 +270,27 @@ impl Filter {
                 op,
                 value: match value {
                     Operand::One(source) => Operand::One(map(field, op, source)),
-                    Operand::List(list) => Operand::List(list.into_iter().map(|s| map(field, op, s)).collect()),
+                    Operand::List(list) => {
+                        Operand::List(list.into_iter().map(|s| map(field, op, s)).collect())
+                    }
                 },
             },
-            Self::Item { field, key, value, held } => Self::Item { field, key, value: map(field, Op::Eq, value), held },
+            Self::Item {
+                field,
+                key,
+                value,
+                held,
+            } => Self::Item {
+                field,
+                key,
+                value: map(field, Op::Eq, value),
+                held,
+            },
             // Its conditions are on fields of another entity.
-            Self::Linked(linked) => Self::Linked(Box::new(Linked { filter: linked.filter.map_sources(map), ..*linked })),
+            Self::Linked(linked) => Self::Linked(Box::new(Linked {
+                filter: linked.filter.map_sources(map),
+                ..*linked
+            })),
             Self::Given(source) => Self::Given(map(0, Op::Ne, source)),
         }
     }
@@ -275,8 +299,14 @@ impl Filter {
     pub fn sources(&self, note: &mut impl FnMut(&Source)) {
         match self {
             Self::All(list) | Self::Any(list) => list.iter().for_each(|f| f.sources(note)),
-            Self::Cond { value: Operand::One(source), .. } => note(source),
-            Self::Cond { value: Operand::List(list), .. } => list.iter().for_each(note),
+            Self::Cond {
+                value: Operand::One(source),
+                ..
+            } => note(source),
+            Self::Cond {
+                value: Operand::List(list),
+                ..
+            } => list.iter().for_each(note),
             Self::Item { value, .. } | Self::Given(value) => note(value),
             Self::Linked(linked) => linked.filter.sources(note),
         }
@@ -286,7 +316,11 @@ impl Filter {
     /// `None` if nothing remains.
     #[must_use]
     pub fn without_params(self, omitted: &impl Fn(usize) -> bool) -> Option<Self> {
-        let keep = |list: Vec<Self>| -> Vec<Self> { list.into_iter().filter_map(|f| f.without_params(omitted)).collect() };
+        let keep = |list: Vec<Self>| -> Vec<Self> {
+            list.into_iter()
+                .filter_map(|f| f.without_params(omitted))
+                .collect()
+        };
         match self {
             Self::All(list) if list.is_empty() => Some(Self::All(list)),
             Self::All(list) => {
@@ -314,7 +348,9 @@ impl Filter {
     /// Returns the fields of the record that the filter reads.
     pub fn fields(&self) -> FieldSet {
         match self {
-            Self::All(list) | Self::Any(list) => list.iter().fold(FieldSet::NONE, |all, one| all.or(one.fields())),
+            Self::All(list) | Self::Any(list) => list
+                .iter()
+                .fold(FieldSet::NONE, |all, one| all.or(one.fields())),
             Self::Cond { field, .. } | Self::Item { field, .. } => FieldSet::NONE.with(*field),
             // Its conditions are on fields of another entity.
             Self::Linked(linked) => FieldSet::NONE.with(linked.field),
@@ -327,7 +363,9 @@ impl FilterSpec {
     /// Returns the fields that the filter reads.
     pub fn fields(&self) -> FieldSet {
         match self {
-            Self::All(list) | Self::Any(list) => list.iter().fold(FieldSet::NONE, |all, one| all.or(one.fields())),
+            Self::All(list) | Self::Any(list) => list
+                .iter()
+                .fold(FieldSet::NONE, |all, one| all.or(one.fields())),
             Self::Cond(field, ..) => FieldSet::NONE.with(*field),
         }
     }

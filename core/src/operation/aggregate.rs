@@ -6,7 +6,8 @@ use crate::entity::EntityDesc;
 use crate::filter::FilterSpec;
 use crate::store::{Function, Group, Truncate};
 
-/// Most groups of an answer. More are refused: an answer that grows with the table would one day be too large to hold.
+/// Most groups of an answer. More are refused: an answer that grows with the table would one day be
+/// too large to hold.
 pub const MOST_GROUPS: u32 = 100_000;
 
 /// Options of an aggregate.
@@ -37,32 +38,52 @@ pub struct Output {
 impl Aggregate {
     /// Computes these.
     pub const fn new(compute: &'static [Output]) -> Self {
-        Self { filter: None, group: None, compute }
+        Self {
+            filter: None,
+            group: None,
+            compute,
+        }
     }
 
     /// Over the records that match.
     #[must_use]
     pub const fn filter(self, filter: FilterSpec) -> Self {
-        Self { filter: Some(filter), ..self }
+        Self {
+            filter: Some(filter),
+            ..self
+        }
     }
 
     /// Per value of a field.
     #[must_use]
     pub const fn by(self, field: usize) -> Self {
-        Self { group: Some(Group { field, truncate: None }), ..self }
+        Self {
+            group: Some(Group {
+                field,
+                truncate: None,
+            }),
+            ..self
+        }
     }
 
     /// Per period of a date.
     #[must_use]
     pub const fn per(self, period: Truncate, field: usize) -> Self {
-        Self { group: Some(Group { field, truncate: Some(period) }), ..self }
+        Self {
+            group: Some(Group {
+                field,
+                truncate: Some(period),
+            }),
+            ..self
+        }
     }
 }
 
 impl Aggregate {
     /// Whether a field is the key, whole: all records of a group have one value of it.
     pub fn is_key(&self, field: usize) -> bool {
-        self.group.is_some_and(|group| group.field == field && group.truncate.is_none())
+        self.group
+            .is_some_and(|group| group.field == field && group.truncate.is_none())
     }
 }
 
@@ -70,23 +91,41 @@ impl Aggregate {
 impl Output {
     /// The number of records.
     pub const fn count(name: &'static str) -> Self {
-        Self { name, function: Some(Function::Count), field: 0, filter: None }
+        Self {
+            name,
+            function: Some(Function::Count),
+            field: 0,
+            filter: None,
+        }
     }
 
     /// The number of records of each value of a field.
     pub const fn count_by(name: &'static str, field: usize) -> Self {
-        Self { name, function: None, field, filter: None }
+        Self {
+            name,
+            function: None,
+            field,
+            filter: None,
+        }
     }
 
     /// A function of a field's values.
     pub const fn of(name: &'static str, function: Function, field: usize) -> Self {
-        Self { name, function: Some(function), field, filter: None }
+        Self {
+            name,
+            function: Some(function),
+            field,
+            filter: None,
+        }
     }
 
     /// Of some records alone.
     #[must_use]
     pub const fn only(self, filter: FilterSpec) -> Self {
-        Self { filter: Some(filter), ..self }
+        Self {
+            filter: Some(filter),
+            ..self
+        }
     }
 }
 
@@ -108,7 +147,11 @@ impl Kind for Aggregate {
     }
 
     fn returns(&self) -> Answer {
-        if self.group.is_some() { Answer::Groups } else { Answer::Numbers }
+        if self.group.is_some() {
+            Answer::Groups
+        } else {
+            Answer::Numbers
+        }
     }
 
     fn errors(&self) -> &'static [Code] {

@@ -38,17 +38,32 @@ pub enum ArrayAction {
 impl ArrayWrite {
     /// An element is appended unless it is there.
     pub const fn push(field: usize, value: SourceSpec, matches: &'static [AssignSpec]) -> Self {
-        Self { action: ArrayAction::Push { dedupe: true }, field, value, matches }
+        Self {
+            action: ArrayAction::Push { dedupe: true },
+            field,
+            value,
+            matches,
+        }
     }
 
     /// Equal elements are removed.
     pub const fn pull(field: usize, value: SourceSpec, matches: &'static [AssignSpec]) -> Self {
-        Self { action: ArrayAction::Pull, field, value, matches }
+        Self {
+            action: ArrayAction::Pull,
+            field,
+            value,
+            matches,
+        }
     }
 
     /// The list is replaced, equal elements kept once.
     pub const fn set(field: usize, value: SourceSpec, matches: &'static [AssignSpec]) -> Self {
-        Self { action: ArrayAction::Set { dedupe: true }, field, value, matches }
+        Self {
+            action: ArrayAction::Set { dedupe: true },
+            field,
+            value,
+            matches,
+        }
     }
 
     /// Equal elements may stand in the list.
@@ -82,7 +97,9 @@ impl Kind for ArrayWrite {
 
     fn fixed(&self) -> Vec<super::kind::Fixed> {
         match (self.action, self.value) {
-            (ArrayAction::Push { .. }, SourceSpec::Literal(value)) => vec![(self.field, value, true)],
+            (ArrayAction::Push { .. }, SourceSpec::Literal(value)) => {
+                vec![(self.field, value, true)]
+            }
             _ => Vec::new(),
         }
     }

@@ -1,11 +1,13 @@
-//! Packages that require `audit` of what certain permissions allow: const assertions of `package!(audited = [..])`.
+//! Packages that require `audit` of what certain permissions allow: const assertions of
+//! `package!(audited = [..])`.
 
 use super::duplicates::sentence::Sentence;
 use super::{Method, OpSpec};
 use crate::package::EntityEntry;
 use crate::policy::{PermissionDesc, PolicyDesc};
 
-/// Fails to compile when a generated route that changes something names one of the actions and is not audited.
+/// Fails to compile when a generated route that changes something names one of the actions and is
+/// not audited.
 ///
 /// # Panics
 /// In const evaluation, which is the point.
@@ -60,7 +62,8 @@ pub const fn assert_route_audited(entry: &EntityEntry, index: usize, actions: &[
     }
 }
 
-/// Fails to compile when no permission of the entities names an action: it is misspelt, and what it was to protect is not audited.
+/// Fails to compile when no permission of the entities names an action: it is misspelt, and what it
+/// was to protect is not audited.
 ///
 /// # Panics
 /// In const evaluation, which is the point.
@@ -80,7 +83,8 @@ pub const fn assert_action(entities: &[EntityEntry], action: &str) {
     text.stop()
 }
 
-/// Whether a permission of an entity or of one of its operations and routes names an action. One that does not compile may.
+/// Whether a permission of an entity or of one of its operations and routes names an action. One
+/// that does not compile may.
 const fn names(entry: &EntityEntry, action: &str) -> bool {
     let mut found = asks(&entry.desc.defaults, action);
     let mut i = 0;
@@ -102,7 +106,8 @@ const fn names(entry: &EntityEntry, action: &str) -> bool {
     {
         let mut i = 0;
         while i < entry.routes.len() {
-            found = found || entry.routes[i].name.is_empty() || asks(&entry.routes[i].policy, action);
+            found =
+                found || entry.routes[i].name.is_empty() || asks(&entry.routes[i].policy, action);
             i += 1;
         }
     }
@@ -119,11 +124,15 @@ const fn asks(policy: &PolicyDesc, action: &str) -> bool {
 #[track_caller]
 const fn refuse(entry: &EntityEntry, name: &str, own: &PolicyDesc, actions: &[&str]) {
     let policy = own.or(entry.desc.defaults);
-    let Some(permission) = policy.permission else { return };
+    let Some(permission) = policy.permission else {
+        return;
+    };
     if policy.disabled || policy.audit.is_some() {
         return;
     }
-    let Some(action) = named(permission, actions) else { return };
+    let Some(action) = named(permission, actions) else {
+        return;
+    };
     let mut text = Sentence::new();
     text.push("linchpin: `");
     text.push(name);

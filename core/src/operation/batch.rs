@@ -1,4 +1,5 @@
-//! `batch`: changes or removes every visible record that matches, in one statement; or claims the first of them for code.
+//! `batch`: changes or removes every visible record that matches, in one statement; or claims the
+//! first of them for code.
 
 use super::spec::written;
 use super::{Answer, AssignSpec, Kind, Options};
@@ -29,12 +30,28 @@ pub struct Batch {
 impl Batch {
     /// Writes `set` to what matches.
     pub const fn update(filter: FilterSpec, set: &'static [AssignSpec]) -> Self {
-        Self { filter, set, delete: false, void: false, atomic: false, claim: None, sort: None }
+        Self {
+            filter,
+            set,
+            delete: false,
+            void: false,
+            atomic: false,
+            claim: None,
+            sort: None,
+        }
     }
 
     /// Removes what matches.
     pub const fn delete(filter: FilterSpec) -> Self {
-        Self { filter, set: &[], delete: true, void: false, atomic: false, claim: None, sort: None }
+        Self {
+            filter,
+            set: &[],
+            delete: true,
+            void: false,
+            atomic: false,
+            claim: None,
+            sort: None,
+        }
     }
 
     /// Answers nothing.
@@ -46,19 +63,28 @@ impl Batch {
     /// All or nothing, whatever the store.
     #[must_use]
     pub const fn atomic(self) -> Self {
-        Self { atomic: true, ..self }
+        Self {
+            atomic: true,
+            ..self
+        }
     }
 
     /// So many records at most, which are answered.
     #[must_use]
     pub const fn claim(self, limit: u32) -> Self {
-        Self { claim: Some(limit), ..self }
+        Self {
+            claim: Some(limit),
+            ..self
+        }
     }
 
     /// In an order of its own.
     #[must_use]
     pub const fn sort(self, sort: SortDesc) -> Self {
-        Self { sort: Some(sort), ..self }
+        Self {
+            sort: Some(sort),
+            ..self
+        }
     }
 }
 
@@ -72,11 +98,19 @@ impl Kind for Batch {
     }
 
     fn touches(&self, _: &crate::entity::EntityDesc) -> crate::entity::FieldSet {
-        if self.delete { crate::entity::FieldSet::ALL } else { self.set.iter().map(|assign| assign.field).collect() }
+        if self.delete {
+            crate::entity::FieldSet::ALL
+        } else {
+            self.set.iter().map(|assign| assign.field).collect()
+        }
     }
 
     fn capability(&self) -> &'static str {
-        if self.atomic { "batch.atomic" } else { "batch.write" }
+        if self.atomic {
+            "batch.atomic"
+        } else {
+            "batch.write"
+        }
     }
 
     fn returns(&self) -> Answer {
@@ -88,7 +122,11 @@ impl Kind for Batch {
     }
 
     fn errors(&self) -> &'static [Code] {
-        if self.delete { &[] } else { &[Code::ValidationFailed, Code::Conflict] }
+        if self.delete {
+            &[]
+        } else {
+            &[Code::ValidationFailed, Code::Conflict]
+        }
     }
 
     fn filter(&self) -> Option<&FilterSpec> {

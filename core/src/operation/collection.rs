@@ -1,4 +1,5 @@
-//! `collection`: the items of a list inside a record, one by one. Each of its methods is a route of its own.
+//! `collection`: the items of a list inside a record, one by one. Each of its methods is a route of
+//! its own.
 
 use super::{Answer, Kind, Options, Subject};
 use crate::Code;
@@ -46,13 +47,21 @@ pub struct ItemBounds {
 impl Collection {
     /// A method of the collection of a field.
     pub const fn new(method: Method, field: usize, key: &'static str) -> Self {
-        Self { method, field, key, max: None }
+        Self {
+            method,
+            field,
+            key,
+            max: None,
+        }
     }
 
     /// With a bound.
     #[must_use]
     pub const fn max(self, max: u32) -> Self {
-        Self { max: Some(max), ..self }
+        Self {
+            max: Some(max),
+            ..self
+        }
     }
 }
 
@@ -70,19 +79,33 @@ impl Kind for Collection {
     }
 
     fn touches(&self, _: &crate::entity::EntityDesc) -> crate::entity::FieldSet {
-        if self.method == Method::List { crate::entity::FieldSet::NONE } else { crate::entity::FieldSet::NONE.with(self.field) }
+        if self.method == Method::List {
+            crate::entity::FieldSet::NONE
+        } else {
+            crate::entity::FieldSet::NONE.with(self.field)
+        }
     }
 
     fn capability(&self) -> &'static str {
-        if self.method == Method::List { "collection.list" } else { "atomic.collection" }
+        if self.method == Method::List {
+            "collection.list"
+        } else {
+            "atomic.collection"
+        }
     }
 
     fn returns(&self) -> Answer {
         let field = self.field;
         match self.method {
             Method::List | Method::Set => Answer::Items { field },
-            Method::Add => Answer::Item { field, created: true },
-            Method::Update => Answer::Item { field, created: false },
+            Method::Add => Answer::Item {
+                field,
+                created: true,
+            },
+            Method::Update => Answer::Item {
+                field,
+                created: false,
+            },
             Method::Remove => Answer::Nothing,
         }
     }
@@ -100,11 +123,20 @@ impl Kind for Collection {
             Method::List => &[Code::NotFound],
             Method::Remove => &[Code::NotFound, Code::Conflict],
             Method::Update => &[Code::NotFound, Code::ValidationFailed, Code::Conflict],
-            Method::Add | Method::Set => &[Code::NotFound, Code::ValidationFailed, Code::Conflict, Code::CollectionFull],
+            Method::Add | Method::Set => &[
+                Code::NotFound,
+                Code::ValidationFailed,
+                Code::Conflict,
+                Code::CollectionFull,
+            ],
         }
     }
 
     fn bounds(&self) -> Option<ItemBounds> {
-        Some(ItemBounds { field: self.field, key: self.key, max: self.max })
+        Some(ItemBounds {
+            field: self.field,
+            key: self.key,
+            max: self.max,
+        })
     }
 }

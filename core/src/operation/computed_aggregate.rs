@@ -29,32 +29,58 @@ pub struct ComputedAggregate {
 #[doc(hidden)]
 impl ComputedAggregate {
     /// Computes one value over the records of `source` that match.
-    pub const fn new(source: &'static EntityDesc, filter: FilterSpec, compute: &'static [Output]) -> Self {
-        Self { source, filter, compute, object: false, target: None, matches: &[], field: 0, atomic: false }
+    pub const fn new(
+        source: &'static EntityDesc,
+        filter: FilterSpec,
+        compute: &'static [Output],
+    ) -> Self {
+        Self {
+            source,
+            filter,
+            compute,
+            object: false,
+            target: None,
+            matches: &[],
+            field: 0,
+            atomic: false,
+        }
     }
 
     /// Writes it to a field of the record that matches.
     #[must_use]
     pub const fn into(self, field: usize, matches: &'static [AssignSpec]) -> Self {
-        Self { matches, field, ..self }
+        Self {
+            matches,
+            field,
+            ..self
+        }
     }
 
     /// That record is another entity's.
     #[must_use]
     pub const fn target(self, target: &'static EntityDesc) -> Self {
-        Self { target: Some(target), ..self }
+        Self {
+            target: Some(target),
+            ..self
+        }
     }
 
     /// Of several calls for one record, the last has seen what the others saw.
     #[must_use]
     pub const fn atomic(self) -> Self {
-        Self { atomic: true, ..self }
+        Self {
+            atomic: true,
+            ..self
+        }
     }
 
     /// Writes an object of all members.
     #[must_use]
     pub const fn object(self) -> Self {
-        Self { object: true, ..self }
+        Self {
+            object: true,
+            ..self
+        }
     }
 }
 
@@ -72,17 +98,28 @@ impl Kind for ComputedAggregate {
     }
 
     fn statements(&self, _: &EntityDesc) -> Option<usize> {
-        // Takes the record, computes, writes; or all of it at once, and where that refuses, it is found out why.
+        // Takes the record, computes, writes; or all of it at once, and where that refuses, it is
+        // found out why.
         Some(3)
     }
 
     fn touches(&self, on: &crate::entity::EntityDesc) -> crate::entity::FieldSet {
-        let own = self.target.is_none_or(|target| target.storage_name == on.storage_name);
-        if own { crate::entity::FieldSet::NONE.with(self.field) } else { crate::entity::FieldSet::NONE }
+        let own = self
+            .target
+            .is_none_or(|target| target.storage_name == on.storage_name);
+        if own {
+            crate::entity::FieldSet::NONE.with(self.field)
+        } else {
+            crate::entity::FieldSet::NONE
+        }
     }
 
     fn capability(&self) -> &'static str {
-        if self.atomic { "computed.atomic" } else { "computed.write" }
+        if self.atomic {
+            "computed.atomic"
+        } else {
+            "computed.write"
+        }
     }
 
     fn returns(&self) -> Answer {

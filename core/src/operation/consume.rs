@@ -18,19 +18,29 @@ pub struct Consume {
 impl Consume {
     /// Takes what matches.
     pub const fn new(filter: FilterSpec) -> Self {
-        Self { filter, expiry: None, boolean: false }
+        Self {
+            filter,
+            expiry: None,
+            boolean: false,
+        }
     }
 
     /// Not after this date.
     #[must_use]
     pub const fn expiry(self, field: usize) -> Self {
-        Self { expiry: Some(field), ..self }
+        Self {
+            expiry: Some(field),
+            ..self
+        }
     }
 
     /// Answers `true` or `false`.
     #[must_use]
     pub const fn boolean(self) -> Self {
-        Self { boolean: true, ..self }
+        Self {
+            boolean: true,
+            ..self
+        }
     }
 }
 
@@ -52,7 +62,11 @@ impl Kind for Consume {
     }
 
     fn returns(&self) -> Answer {
-        if self.boolean { Answer::Boolean } else { Answer::RecordOrNull }
+        if self.boolean {
+            Answer::Boolean
+        } else {
+            Answer::RecordOrNull
+        }
     }
 
     fn by_id(&self) -> bool {

@@ -50,8 +50,9 @@ pub enum Shape {
 
 /// A type that a custom operation may answer with.
 ///
-/// Implemented for `String`, `Uuid`, `bool`, `i64`, `f64`, `Timestamp`, `serde_json::Value`, `Json<T>`, `#[derive(Embedded)]`
-/// structs, and `Option` and `Vec` of each. The entity itself, an `Option` or a `Vec` of it are answered by key.
+/// Implemented for `String`, `Uuid`, `bool`, `i64`, `f64`, `Timestamp`, `serde_json::Value`,
+/// `Json<T>`, `#[derive(Embedded)]` structs, and `Option` and `Vec` of each. The entity itself, an
+/// `Option` or a `Vec` of it are answered by key.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be answered by a custom operation",
     label = "not an output",
@@ -69,13 +70,23 @@ macro_rules! plain {
         }
     )*};
 }
-plain!(String, entity::Uuid, bool, i64, f64, crate::Timestamp, serde_json::Value);
+plain!(
+    String,
+    entity::Uuid,
+    bool,
+    i64,
+    f64,
+    crate::Timestamp,
+    serde_json::Value
+);
 
 impl<T: entity::Embedded + Send + 'static> Output for T {
     const SHAPE: Shape = Shape::Object(T::FIELDS);
 }
 
-impl<T: serde::Serialize + serde::de::DeserializeOwned + Send + 'static> Output for entity::Json<T> {
+impl<T: serde::Serialize + serde::de::DeserializeOwned + Send + 'static> Output
+    for entity::Json<T>
+{
     const SHAPE: Shape = Shape::Value(entity::Kind::Json);
 }
 
@@ -91,7 +102,13 @@ impl<T: Output> Output for Vec<T> {
 impl Custom {
     /// Answers in this form.
     pub const fn new(output: Shape) -> Self {
-        Self { output, reads: false, by_id: false, texts: &[], handlers: [None; MOST_HANDLERS] }
+        Self {
+            output,
+            reads: false,
+            by_id: false,
+            texts: &[],
+            handlers: [None; MOST_HANDLERS],
+        }
     }
 
     /// With the texts of its statements.
@@ -103,13 +120,19 @@ impl Custom {
     /// Reads only.
     #[must_use]
     pub const fn reads(self) -> Self {
-        Self { reads: true, ..self }
+        Self {
+            reads: true,
+            ..self
+        }
     }
 
     /// Works on the record that its path names.
     #[must_use]
     pub const fn by_id(self) -> Self {
-        Self { by_id: true, ..self }
+        Self {
+            by_id: true,
+            ..self
+        }
     }
 
     /// With the function of one more store; nothing where this build lacks the store.
@@ -121,7 +144,10 @@ impl Custom {
         let mut free = 0;
         while self.handlers[free].is_some() {
             free += 1;
-            assert!(free < MOST_HANDLERS, "linchpin: at most 8 stores have functions of one operation");
+            assert!(
+                free < MOST_HANDLERS,
+                "linchpin: at most 8 stores have functions of one operation"
+            );
         }
         self.handlers[free] = handler;
         self
@@ -129,7 +155,11 @@ impl Custom {
 
     /// The function of a store.
     pub fn handler(&self, store: &str) -> Option<crate::Attachment> {
-        self.handlers.iter().flatten().find(|(name, _)| *name == store).map(|(_, handler)| *handler)
+        self.handlers
+            .iter()
+            .flatten()
+            .find(|(name, _)| *name == store)
+            .map(|(_, handler)| *handler)
     }
 }
 
@@ -149,7 +179,11 @@ impl Kind for Custom {
     }
 
     fn touches(&self, _: &crate::entity::EntityDesc) -> crate::entity::FieldSet {
-        if self.reads { crate::entity::FieldSet::NONE } else { crate::entity::FieldSet::ALL }
+        if self.reads {
+            crate::entity::FieldSet::NONE
+        } else {
+            crate::entity::FieldSet::ALL
+        }
     }
 
     fn capability(&self) -> &'static str {
@@ -166,7 +200,9 @@ impl Kind for Custom {
             Shape::Record => Answer::Record,
             Shape::RecordOrNull => Answer::RecordOrNull,
             Shape::Records => Answer::Records,
-            Shape::Value(_) | Shape::Object(_) | Shape::Optional(_) | Shape::List(_) => Answer::Value,
+            Shape::Value(_) | Shape::Object(_) | Shape::Optional(_) | Shape::List(_) => {
+                Answer::Value
+            }
         }
     }
 

@@ -45,7 +45,8 @@ pub struct Through {
     pub select: Option<usize>,
 }
 
-/// How sources become one array. Records are the same when their keys are, other items when they are equal.
+/// How sources become one array. Records are the same when their keys are, other items when they
+/// are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Merge {
     /// Each item once, in the order of keys or values.
@@ -64,26 +65,50 @@ pub enum Merge {
 impl Derive {
     /// Merges sources.
     pub const fn new(sources: &'static [Part], merge: Merge) -> Self {
-        Self { sources, merge, flatten: false, post_filter: None }
+        Self {
+            sources,
+            merge,
+            flatten: false,
+            post_filter: None,
+        }
     }
 
     /// Opens lists.
     #[must_use]
     pub const fn flatten(self) -> Self {
-        Self { flatten: true, ..self }
+        Self {
+            flatten: true,
+            ..self
+        }
     }
 
     /// Keeps the items that match.
     #[must_use]
     pub const fn post_filter(self, filter: FilterSpec) -> Self {
-        Self { post_filter: Some(filter), ..self }
+        Self {
+            post_filter: Some(filter),
+            ..self
+        }
     }
 
     /// Whose records it reads, each entity once.
     pub fn entities(&self) -> Vec<&'static EntityDesc> {
         let mut out: Vec<&'static EntityDesc> = Vec::new();
-        for entity in self.sources.iter().flat_map(|part| [Some(part.entity), part.through.map(|through| through.entity)]).flatten() {
-            if out.iter().all(|known| known.storage_name != entity.storage_name) {
+        for entity in self
+            .sources
+            .iter()
+            .flat_map(|part| {
+                [
+                    Some(part.entity),
+                    part.through.map(|through| through.entity),
+                ]
+            })
+            .flatten()
+        {
+            if out
+                .iter()
+                .all(|known| known.storage_name != entity.storage_name)
+            {
                 out.push(entity);
             }
         }
@@ -93,7 +118,9 @@ impl Derive {
     /// Of which entity the items are, and which field of it.
     pub fn items(&self) -> Option<(&'static EntityDesc, Option<usize>)> {
         let part = self.sources.first()?;
-        Some(part.through.map_or((part.entity, part.select), |through| (through.entity, through.select)))
+        Some(part.through.map_or((part.entity, part.select), |through| {
+            (through.entity, through.select)
+        }))
     }
 }
 
@@ -101,31 +128,61 @@ impl Derive {
 impl Part {
     /// All records of an entity.
     pub const fn of(entity: &'static EntityDesc) -> Self {
-        Self { entity, filter: None, select: None, through: None }
+        Self {
+            entity,
+            filter: None,
+            select: None,
+            through: None,
+        }
     }
 
     /// Those that match.
     #[must_use]
     pub const fn only(self, filter: FilterSpec) -> Self {
-        Self { filter: Some(filter), ..self }
+        Self {
+            filter: Some(filter),
+            ..self
+        }
     }
 
     /// One field of them.
     #[must_use]
     pub const fn select(self, field: usize) -> Self {
-        Self { select: Some(field), ..self }
+        Self {
+            select: Some(field),
+            ..self
+        }
     }
 
     /// The records that they name.
     #[must_use]
     pub const fn through(self, on: usize, entity: &'static EntityDesc) -> Self {
-        Self { through: Some(Through { on, entity, select: None }), ..self }
+        Self {
+            through: Some(Through {
+                on,
+                entity,
+                select: None,
+            }),
+            ..self
+        }
     }
 
     /// One field of those.
     #[must_use]
-    pub const fn through_select(self, on: usize, entity: &'static EntityDesc, field: usize) -> Self {
-        Self { through: Some(Through { on, entity, select: Some(field) }), ..self }
+    pub const fn through_select(
+        self,
+        on: usize,
+        entity: &'static EntityDesc,
+        field: usize,
+    ) -> Self {
+        Self {
+            through: Some(Through {
+                on,
+                entity,
+                select: Some(field),
+            }),
+            ..self
+        }
     }
 }
 
@@ -143,7 +200,12 @@ impl Kind for Derive {
     }
 
     fn statements(&self, _: &EntityDesc) -> Option<usize> {
-        Some(self.sources.iter().map(|part| 1 + usize::from(part.through.is_some())).sum())
+        Some(
+            self.sources
+                .iter()
+                .map(|part| 1 + usize::from(part.through.is_some()))
+                .sum(),
+        )
     }
 
     fn capability(&self) -> &'static str {

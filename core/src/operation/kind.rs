@@ -19,7 +19,8 @@ pub trait Kind: std::fmt::Debug + Send + Sync + 'static {
     /// What the store must be able to do: a name of the capability matrix.
     fn capability(&self) -> &'static str;
 
-    /// Whether it brings what it needs of a store by itself, so that the store need not have the capability.
+    /// Whether it brings what it needs of a store by itself, so that the store need not have the
+    /// capability.
     fn brings(&self, store: &str) -> bool {
         let _ = store;
         false
@@ -35,7 +36,11 @@ pub trait Kind: std::fmt::Debug + Send + Sync + 'static {
 
     /// What it works on, as far as a permission is concerned.
     fn subject(&self) -> Subject {
-        if self.by_id() { Subject::Record } else { Subject::Records }
+        if self.by_id() {
+            Subject::Record
+        } else {
+            Subject::Records
+        }
     }
 
     /// Whether it runs a function of the user's, so that a permission has to be judged before.
@@ -43,7 +48,8 @@ pub trait Kind: std::fmt::Debug + Send + Sync + 'static {
         self.name() == "custom"
     }
 
-    /// What the records it works on must equal, parameters that are left out apart; empty when it goes by the id alone.
+    /// What the records it works on must equal, parameters that are left out apart; empty when it
+    /// goes by the id alone.
     fn matches(&self) -> &'static [AssignSpec] {
         &[]
     }
@@ -59,13 +65,17 @@ pub trait Kind: std::fmt::Debug + Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Which fields of its own entity's records it may change; all of them where it makes or removes records, and where code of the
-    /// user decides. What every change writes (on-update dates, version, expiry) is not among them.
+    /// Which fields of its own entity's records it may change; all of them where it makes or
+    /// removes records, and where code of the user decides. What every change writes (on-update
+    /// dates, version, expiry) is not among them.
     fn touches(&self, on: &EntityDesc) -> FieldSet {
-        (0..on.fields.len()).filter(|field| self.writes(*field).is_some()).collect()
+        (0..on.fields.len())
+            .filter(|field| self.writes(*field).is_some())
+            .collect()
     }
 
-    /// Whether it only reads: then an anonymous caller may see records without a tenant, where the entity says so.
+    /// Whether it only reads: then an anonymous caller may see records without a tenant, where the
+    /// entity says so.
     fn reads(&self) -> bool {
         false
     }
@@ -80,8 +90,8 @@ pub trait Kind: std::fmt::Debug + Send + Sync + 'static {
         &[]
     }
 
-    /// The most statements that a call sends, repetitions apart: a write that another call overtakes is sent again.
-    /// `None` where code of the user decides.
+    /// The most statements that a call sends, repetitions apart: a write that another call
+    /// overtakes is sent again. `None` where code of the user decides.
     fn statements(&self, on: &EntityDesc) -> Option<usize> {
         let _ = on;
         // When nothing was changed, a second one asks why.
@@ -200,7 +210,14 @@ impl NamedSort {
     /// What is told to a call that names another.
     #[doc(hidden)]
     pub fn one_of(sorts: &[Self]) -> String {
-        format!("must be one of {}", sorts.iter().map(|sort| sort.name).collect::<Vec<_>>().join(", "))
+        format!(
+            "must be one of {}",
+            sorts
+                .iter()
+                .map(|sort| sort.name)
+                .collect::<Vec<_>>()
+                .join(", ")
+        )
     }
 }
 
@@ -268,8 +285,16 @@ mod tests {
             Custom::new(Shape::Record).by_id(),
         ];
         for kind in &KINDS {
-            assert_eq!(OpSpec::new("f", kind).subject(), Subject::Foreign, "{kind:?}");
-            assert_eq!(OpSpec::new("f", kind).params(&ID).subject(), Subject::Record, "{kind:?}");
+            assert_eq!(
+                OpSpec::new("f", kind).subject(),
+                Subject::Foreign,
+                "{kind:?}"
+            );
+            assert_eq!(
+                OpSpec::new("f", kind).params(&ID).subject(),
+                Subject::Record,
+                "{kind:?}"
+            );
         }
     }
 }

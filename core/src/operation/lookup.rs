@@ -47,7 +47,10 @@ impl Lookup {
     /// With a further filter.
     #[must_use]
     pub const fn filter(self, filter: FilterSpec) -> Self {
-        Self { filter: Some(filter), ..self }
+        Self {
+            filter: Some(filter),
+            ..self
+        }
     }
 
     /// Answers a page.
@@ -59,13 +62,19 @@ impl Lookup {
     /// An omitted limit means the default limit.
     #[must_use]
     pub const fn paginate(self) -> Self {
-        Self { paginate: true, ..self }
+        Self {
+            paginate: true,
+            ..self
+        }
     }
 
     /// With a sort of its own.
     #[must_use]
     pub const fn sort(self, sort: SortDesc) -> Self {
-        Self { sort: Some(sort), ..self }
+        Self {
+            sort: Some(sort),
+            ..self
+        }
     }
 
     /// With orders to choose from.
@@ -77,19 +86,28 @@ impl Lookup {
     /// Answers pages by number.
     #[must_use]
     pub const fn numbered(self) -> Self {
-        Self { paging: Paging::NUMBER, ..self }
+        Self {
+            paging: Paging::NUMBER,
+            ..self
+        }
     }
 
     /// Of deleted records.
     #[must_use]
     pub const fn deleted(self) -> Self {
-        Self { deleted: true, ..self }
+        Self {
+            deleted: true,
+            ..self
+        }
     }
 
     /// With a cap on the limit.
     #[must_use]
     pub const fn limit(self, limit: u32) -> Self {
-        Self { limit: Some(limit), ..self }
+        Self {
+            limit: Some(limit),
+            ..self
+        }
     }
 }
 
@@ -119,7 +137,8 @@ impl Kind for Lookup {
     }
 
     fn paging(&self) -> Paging {
-        self.limit.map_or(self.paging, |cap| self.paging.within(cap))
+        self.limit
+            .map_or(self.paging, |cap| self.paging.within(cap))
     }
 
     fn sorts(&self) -> &'static [NamedSort] {
@@ -127,7 +146,11 @@ impl Kind for Lookup {
     }
 
     fn returns(&self) -> Answer {
-        if self.many { Answer::Page } else { Answer::RecordOrNull }
+        if self.many {
+            Answer::Page
+        } else {
+            Answer::RecordOrNull
+        }
     }
 
     fn filter(&self) -> Option<&FilterSpec> {

@@ -1,6 +1,7 @@
 //! Operations: what a declaration says of each kind, as data.
 //!
-//! One file per kind. A kind is a static struct of its options that implements [`Kind`]; the server plans it once at start-up.
+//! One file per kind. A kind is a static struct of its options that implements [`Kind`]; the server
+//! plans it once at start-up.
 
 mod aggregate;
 mod array;
@@ -39,7 +40,9 @@ pub use custom::{Custom, MOST_HANDLERS, Output as CustomOutput, Shape, StoreHand
 pub use derive::{Derive, MOST_DERIVED, Merge, Part, Through};
 #[doc(hidden)]
 pub use duplicates::sentence::Sentence;
-pub use duplicates::{assert_apart, assert_distinct_routes, assert_unique, beginnings, find_duplicates};
+pub use duplicates::{
+    assert_apart, assert_distinct_routes, assert_unique, beginnings, find_duplicates,
+};
 pub use exists::Exists;
 pub use extra::ExtraRouteSpec;
 pub use field_update::FieldUpdate;
@@ -49,6 +52,9 @@ pub use lookup::Lookup;
 pub use restore::Restore;
 pub use scoped::assert_scoped;
 pub use search::Search;
-pub use spec::{AssignSpec, Method, OpSpec, Operation, ParamSpec, Place, Returns, RouteSpec, Seg, Subject, Whole};
+pub use spec::{
+    AssignSpec, Method, OpSpec, Operation, ParamSpec, Place, Returns, RouteSpec, Seg, Subject,
+    Whole,
+};
 pub use transition::Transition;
 pub use upsert::Upsert;

@@ -1,4 +1,5 @@
-//! `restore`: brings a deleted record back, in one statement; where it belongs to others, they must be there.
+//! `restore`: brings a deleted record back, in one statement; where it belongs to others, they must
+//! be there.
 
 use super::{Answer, AssignSpec, Kind, Options};
 use crate::Code;
@@ -28,7 +29,10 @@ impl Kind for Restore {
     }
 
     fn touches(&self, on: &crate::entity::EntityDesc) -> crate::entity::FieldSet {
-        on.soft_delete.map_or(crate::entity::FieldSet::NONE, |mark| crate::entity::FieldSet::NONE.with(mark.field()))
+        on.soft_delete
+            .map_or(crate::entity::FieldSet::NONE, |mark| {
+                crate::entity::FieldSet::NONE.with(mark.field())
+            })
     }
 
     fn capability(&self) -> &'static str {

@@ -1,12 +1,13 @@
-//! The routes that scopes name: a const assertion of `package!`, which alone knows the operations of an entity.
+//! The routes that scopes name: a const assertion of `package!`, which alone knows the operations
+//! of an entity.
 
 use super::OpSpec;
 use super::audited::same;
 use super::duplicates::sentence::Sentence;
 use crate::package::EntityEntry;
 
-/// Fails to compile when a scope of an entity names a route that is neither a generated one nor an operation that the package lists: a
-/// misspelt name would leave its route without the scope.
+/// Fails to compile when a scope of an entity names a route that is neither a generated one nor an
+/// operation that the package lists: a misspelt name would leave its route without the scope.
 ///
 /// # Panics
 /// In const evaluation, which is the point.
@@ -47,8 +48,8 @@ const fn is_route(entry: &EntityEntry, name: &str) -> bool {
     false
 }
 
-/// Whether the operation, or a method of it, has the name. A declaration that does not compile has none: it may be any, and says what is
-/// wrong itself.
+/// Whether the operation, or a method of it, has the name. A declaration that does not compile has
+/// none: it may be any, and says what is wrong itself.
 const fn is_called(spec: &OpSpec, name: &str) -> bool {
     let mut i = 0;
     while i < spec.parts.len() {

@@ -1,7 +1,7 @@
 //! `search`: the records in whose texts something stands.
 //!
-//! The store looks for the text itself. Where the entity names a search provider, that one answers which records fit, and the
-//! store shows those of them that the caller can see.
+//! The store looks for the text itself. Where the entity names a search provider, that one answers
+//! which records fit, and the store shows those of them that the caller can see.
 
 use super::{Answer, Kind, Options};
 use crate::Code;
@@ -24,25 +24,39 @@ pub struct Search {
 impl Search {
     /// A search in these fields.
     pub const fn new(fields: &'static [usize]) -> Self {
-        Self { fields, filter: None, paginate: false, in_store: false }
+        Self {
+            fields,
+            filter: None,
+            paginate: false,
+            in_store: false,
+        }
     }
 
     /// With a further filter.
     #[must_use]
     pub const fn filter(self, filter: FilterSpec) -> Self {
-        Self { filter: Some(filter), ..self }
+        Self {
+            filter: Some(filter),
+            ..self
+        }
     }
 
     /// Answers a page.
     #[must_use]
     pub const fn paginate(self) -> Self {
-        Self { paginate: true, ..self }
+        Self {
+            paginate: true,
+            ..self
+        }
     }
 
     /// Leaves the entity's provider out.
     #[must_use]
     pub const fn in_store(self) -> Self {
-        Self { in_store: true, ..self }
+        Self {
+            in_store: true,
+            ..self
+        }
     }
 }
 
@@ -64,7 +78,11 @@ impl Kind for Search {
     }
 
     fn returns(&self) -> Answer {
-        if self.paginate { Answer::Page } else { Answer::List }
+        if self.paginate {
+            Answer::Page
+        } else {
+            Answer::List
+        }
     }
 
     fn errors(&self) -> &'static [Code] {

@@ -20,7 +20,10 @@ impl<E: Entity> Operation<E> {
     /// Wraps what the macro wrote.
     #[doc(hidden)]
     pub const fn new(spec: &'static OpSpec) -> Self {
-        Self { spec, entity: PhantomData }
+        Self {
+            spec,
+            entity: PhantomData,
+        }
     }
 
     /// The declaration, as data.
@@ -30,11 +33,15 @@ impl<E: Entity> Operation<E> {
 }
 
 impl<E> Operation<E> {
-    /// Stands in for a declaration that does not compile, so that its users do: one mistake, one error.
+    /// Stands in for a declaration that does not compile, so that its users do: one mistake, one
+    /// error.
     #[doc(hidden)]
     pub const fn poisoned() -> Self {
         static POISONED: OpSpec = OpSpec::new("", &super::Exists::new(&[]));
-        Self { spec: &POISONED, entity: PhantomData }
+        Self {
+            spec: &POISONED,
+            entity: PhantomData,
+        }
     }
 }
 
@@ -118,24 +125,29 @@ pub enum Subject {
     Either,
     /// All records that match.
     Records,
-    /// None that its entity's policy could speak of: the code of the user, or records of other entities.
+    /// None that its entity's policy could speak of: the code of the user, or records of other
+    /// entities.
     Foreign,
 }
 
 impl OpSpec {
     /// What it works on.
     pub fn subject(&self) -> Subject {
-        let names_one = !self.kind.matches().is_empty() || self.params.iter().any(|p| p.place == Place::Id);
+        let names_one =
+            !self.kind.matches().is_empty() || self.params.iter().any(|p| p.place == Place::Id);
         match self.kind.subject() {
             Subject::Record if !names_one => Subject::Foreign,
             // What a function does to how many records, nobody here knows.
-            _ if self.kind.runs_code() && !self.params.iter().any(|p| p.place == Place::Id) => Subject::Foreign,
+            _ if self.kind.runs_code() && !self.params.iter().any(|p| p.place == Place::Id) => {
+                Subject::Foreign
+            }
             _ if self.kind.runs_code() => Subject::Record,
             subject => subject,
         }
     }
 
-    /// Gives parameters that a call leaves out their declared values. Once per call, before anything looks at them.
+    /// Gives parameters that a call leaves out their declared values. Once per call, before
+    /// anything looks at them.
     #[doc(hidden)]
     pub fn complete(&self, now: impl Fn() -> crate::Timestamp, args: &mut [Option<crate::Value>]) {
         for (arg, param) in args.iter_mut().zip(self.params) {
@@ -179,7 +191,9 @@ pub enum Whole {
 
 /// What a list of assignments writes to a field.
 pub(super) fn written(list: &'static [AssignSpec], field: usize) -> Option<&'static SourceSpec> {
-    list.iter().find(|assign| assign.field == field).map(|assign| &assign.value)
+    list.iter()
+        .find(|assign| assign.field == field)
+        .map(|assign| &assign.value)
 }
 
 /// A field written by an operation.

@@ -1,5 +1,5 @@
-//! `transition`: moves a field from one of some values to another, in one statement; or to the one of several that a function
-//! chooses, in one transaction with the write.
+//! `transition`: moves a field from one of some values to another, in one statement; or to the one
+//! of several that a function chooses, in one transaction with the write.
 
 use super::spec::written;
 use super::{Answer, AssignSpec, Kind, Options};
@@ -31,14 +31,31 @@ pub struct Transition {
 #[doc(hidden)]
 impl Transition {
     /// A move of a field.
-    pub const fn new(field: usize, from: &'static [fn() -> Value], to: &'static [fn() -> Value], matches: &'static [AssignSpec]) -> Self {
-        Self { field, from, to, chooser: None, matches, set: &[], already_ok: false, boolean: false }
+    pub const fn new(
+        field: usize,
+        from: &'static [fn() -> Value],
+        to: &'static [fn() -> Value],
+        matches: &'static [AssignSpec],
+    ) -> Self {
+        Self {
+            field,
+            from,
+            to,
+            chooser: None,
+            matches,
+            set: &[],
+            already_ok: false,
+            boolean: false,
+        }
     }
 
     /// To the value that a function chooses.
     #[must_use]
     pub const fn chosen(self, by: crate::Attachment) -> Self {
-        Self { chooser: Some(by), ..self }
+        Self {
+            chooser: Some(by),
+            ..self
+        }
     }
 
     /// With further fields written.
@@ -50,13 +67,19 @@ impl Transition {
     /// Answers a record that is there already.
     #[must_use]
     pub const fn already_ok(self) -> Self {
-        Self { already_ok: true, ..self }
+        Self {
+            already_ok: true,
+            ..self
+        }
     }
 
     /// Answers `true`.
     #[must_use]
     pub const fn boolean(self) -> Self {
-        Self { boolean: true, ..self }
+        Self {
+            boolean: true,
+            ..self
+        }
     }
 }
 
@@ -82,24 +105,40 @@ impl Kind for Transition {
     }
 
     fn fixed(&self) -> Vec<super::kind::Fixed> {
-        self.to.iter().map(|value| (self.field, *value, false)).collect()
+        self.to
+            .iter()
+            .map(|value| (self.field, *value, false))
+            .collect()
     }
 
     fn touches(&self, _: &crate::entity::EntityDesc) -> crate::entity::FieldSet {
-        self.set.iter().map(|assign| assign.field).chain([self.field]).collect()
+        self.set
+            .iter()
+            .map(|assign| assign.field)
+            .chain([self.field])
+            .collect()
     }
 
     fn capability(&self) -> &'static str {
         // A choice and the write that follows it are one transaction.
-        if self.to.len() > 1 { "transaction" } else { "atomic.transition" }
+        if self.to.len() > 1 {
+            "transaction"
+        } else {
+            "atomic.transition"
+        }
     }
 
     fn returns(&self) -> Answer {
-        if self.boolean { Answer::Boolean } else { Answer::Record }
+        if self.boolean {
+            Answer::Boolean
+        } else {
+            Answer::Record
+        }
     }
 
     fn statements(&self, _: &EntityDesc) -> Option<usize> {
-        // What a function asks for is its own affair. A record that is there already is read once more, to be answered.
+        // What a function asks for is its own affair. A record that is there already is read once
+        // more, to be answered.
         (self.to.len() == 1).then_some(if self.already_ok { 3 } else { 2 })
     }
 

@@ -10,7 +10,8 @@ use crate::filter::SourceSpec;
 pub struct Upsert {
     /// The fields that tell whether the record exists: the primary key or one unique.
     pub matches: &'static [AssignSpec],
-    /// What is written either way; a parameter that is left out takes the field's default on create and keeps it on update.
+    /// What is written either way; a parameter that is left out takes the field's default on create
+    /// and keeps it on update.
     pub set: &'static [AssignSpec],
     /// What is written on create only.
     pub on_create: &'static [AssignSpec],
@@ -22,7 +23,12 @@ pub struct Upsert {
 impl Upsert {
     /// Matches by these fields.
     pub const fn new(matches: &'static [AssignSpec]) -> Self {
-        Self { matches, set: &[], on_create: &[], wrapped: false }
+        Self {
+            matches,
+            set: &[],
+            on_create: &[],
+            wrapped: false,
+        }
     }
 
     /// Writes these either way.
@@ -40,7 +46,10 @@ impl Upsert {
     /// Answers `{ entity, created }`.
     #[must_use]
     pub const fn wrapped(self) -> Self {
-        Self { wrapped: true, ..self }
+        Self {
+            wrapped: true,
+            ..self
+        }
     }
 }
 
@@ -62,11 +71,14 @@ impl Kind for Upsert {
     }
 
     fn writes(&self, field: usize) -> Option<&'static SourceSpec> {
-        [self.on_create, self.set, self.matches].into_iter().find_map(|list| written(list, field))
+        [self.on_create, self.set, self.matches]
+            .into_iter()
+            .find_map(|list| written(list, field))
     }
 
     fn statements(&self, on: &crate::entity::EntityDesc) -> Option<usize> {
-        // With a rule over the whole record: one looks, and what it finds is created, or read once more and changed.
+        // With a rule over the whole record: one looks, and what it finds is created, or read once
+        // more and changed.
         Some(if on.check.is_some() { 3 } else { 1 })
     }
 
@@ -79,7 +91,9 @@ impl Kind for Upsert {
     }
 
     fn returns(&self) -> Answer {
-        Answer::Upserted { wrapped: self.wrapped }
+        Answer::Upserted {
+            wrapped: self.wrapped,
+        }
     }
 
     fn errors(&self) -> &'static [Code] {

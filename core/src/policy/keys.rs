@@ -27,21 +27,32 @@ impl RateLimit {
     #[doc(hidden)]
     #[must_use]
     pub const fn new(max: u32, window: u64) -> Self {
-        Self { max, window, by_address: false, fail_open: false }
+        Self {
+            max,
+            window,
+            by_address: false,
+            fail_open: false,
+        }
     }
 
     /// Counts addresses.
     #[doc(hidden)]
     #[must_use]
     pub const fn by_address(self) -> Self {
-        Self { by_address: true, ..self }
+        Self {
+            by_address: true,
+            ..self
+        }
     }
 
     /// Lets calls pass without counters.
     #[doc(hidden)]
     #[must_use]
     pub const fn fail_open(self) -> Self {
-        Self { fail_open: true, ..self }
+        Self {
+            fail_open: true,
+            ..self
+        }
     }
 }
 
@@ -79,19 +90,28 @@ impl GuardDesc {
     /// Without an argument.
     #[must_use]
     pub const fn new(name: &'static str) -> Self {
-        Self { name, argument: None }
+        Self {
+            name,
+            argument: None,
+        }
     }
 
     /// With a number.
     #[must_use]
     pub const fn int(self, argument: i64) -> Self {
-        Self { argument: Some(GuardArg::Int(argument)), ..self }
+        Self {
+            argument: Some(GuardArg::Int(argument)),
+            ..self
+        }
     }
 
     /// With a text.
     #[must_use]
     pub const fn text(self, argument: &'static str) -> Self {
-        Self { argument: Some(GuardArg::Text(argument)), ..self }
+        Self {
+            argument: Some(GuardArg::Text(argument)),
+            ..self
+        }
     }
 }
 
@@ -119,13 +139,23 @@ impl PermissionDesc {
     /// An action.
     #[must_use]
     pub const fn new(requires: &'static str) -> Self {
-        Self { requires, or: &[], owner_field: None, resource: None, rank: None, hide: false }
+        Self {
+            requires,
+            or: &[],
+            owner_field: None,
+            resource: None,
+            rank: None,
+            hide: false,
+        }
     }
 
     /// Compared with the user that this field names.
     #[must_use]
     pub const fn rank(self, field: &'static str) -> Self {
-        Self { rank: Some(field), ..self }
+        Self {
+            rank: Some(field),
+            ..self
+        }
     }
 
     /// Or one of these.
@@ -137,13 +167,19 @@ impl PermissionDesc {
     /// Or the owner.
     #[must_use]
     pub const fn owner(self, field: &'static str) -> Self {
-        Self { owner_field: Some(field), ..self }
+        Self {
+            owner_field: Some(field),
+            ..self
+        }
     }
 
     /// Judged by a field of the record.
     #[must_use]
     pub const fn resource(self, field: &'static str) -> Self {
-        Self { resource: Some(field), ..self }
+        Self {
+            resource: Some(field),
+            ..self
+        }
     }
 
     /// Returns 404 to refused callers.
@@ -186,14 +222,20 @@ impl Idempotency {
     #[doc(hidden)]
     #[must_use]
     pub const fn new(ttl: u64) -> Self {
-        Self { ttl, required: false }
+        Self {
+            ttl,
+            required: false,
+        }
     }
 
     /// Refuses calls without a key.
     #[doc(hidden)]
     #[must_use]
     pub const fn required(self) -> Self {
-        Self { required: true, ..self }
+        Self {
+            required: true,
+            ..self
+        }
     }
 }
 
@@ -202,7 +244,8 @@ impl Idempotency {
 pub struct EventDesc {
     /// Replaces the default name.
     pub name: Option<&'static str>,
-    /// The only fields in the payload, by their names in the declaration; all readable ones by default.
+    /// The only fields in the payload, by their names in the declaration; all readable ones by
+    /// default.
     pub payload: Option<&'static [&'static str]>,
     /// Of a batch: an event for each record.
     pub records: bool,
@@ -211,23 +254,36 @@ pub struct EventDesc {
 #[doc(hidden)]
 impl EventDesc {
     /// As by default.
-    pub const DEFAULT: Self = Self { name: None, payload: None, records: false };
+    pub const DEFAULT: Self = Self {
+        name: None,
+        payload: None,
+        records: false,
+    };
 
     /// With a name.
     #[must_use]
     pub const fn name(self, name: &'static str) -> Self {
-        Self { name: Some(name), ..self }
+        Self {
+            name: Some(name),
+            ..self
+        }
     }
 
     /// With a narrower payload.
     #[must_use]
     pub const fn payload(self, fields: &'static [&'static str]) -> Self {
-        Self { payload: Some(fields), ..self }
+        Self {
+            payload: Some(fields),
+            ..self
+        }
     }
 
     /// One event per record.
     #[must_use]
     pub const fn records(self) -> Self {
-        Self { records: true, ..self }
+        Self {
+            records: true,
+            ..self
+        }
     }
 }

@@ -12,7 +12,11 @@ use crate::{Error, Result, Value};
 /// large.
 pub fn assign(old: &[Value], set: &[Assign], args: &[Value]) -> Result<Vec<Value>> {
     let mut new = old.to_vec();
-    let given = |source: &Source| fixed(source, args).cloned().ok_or_else(|| Error::internal("an assignment without its argument"));
+    let given = |source: &Source| {
+        fixed(source, args)
+            .cloned()
+            .ok_or_else(|| Error::internal("an assignment without its argument"))
+    };
     for Assign { field, value } in set {
         let before = &old[*field];
         new[*field] = match value {
@@ -33,10 +37,17 @@ pub fn assign(old: &[Value], set: &[Assign], args: &[Value]) -> Result<Vec<Value
             AssignValue::AddItem(source) => items::add(before, &given(source)?)?,
             AssignValue::RemoveItem { key, id } => items::remove(before, key, &given(id)?)?,
             AssignValue::ChangeItem { key, id, members } => {
-                let members = members.iter().map(|(name, source)| Ok((*name, given(source)?))).collect::<Result<Vec<_>>>()?;
+                let members = members
+                    .iter()
+                    .map(|(name, source)| Ok((*name, given(source)?)))
+                    .collect::<Result<Vec<_>>>()?;
                 items::change(before, key, &given(id)?, &members)?
             }
-            AssignValue::Figure(_) => return Err(Error::internal("this store computes and writes in a transaction")),
+            AssignValue::Figure(_) => {
+                return Err(Error::internal(
+                    "this store computes and writes in a transaction",
+                ));
+            }
         };
     }
     Ok(new)
@@ -48,7 +59,10 @@ fn elements(old: &Value, element: &Value) -> Result<(Vec<String>, String)> {
         (Value::Null, Value::Text(element)) => Ok((Vec::new(), element.clone())),
         (Value::Strings(list), Value::Text(element)) => Ok((list.clone(), element.clone())),
         // Some stores keep string lists as JSON.
-        (Value::Json(text), Value::Text(element)) => Ok((serde_json::from_str(text).map_err(Error::internal)?, element.clone())),
+        (Value::Json(text), Value::Text(element)) => Ok((
+            serde_json::from_str(text).map_err(Error::internal)?,
+            element.clone(),
+        )),
         _ => Err(Error::internal("only strings stand in lists of strings")),
     }
 }
@@ -60,7 +74,10 @@ fn add(old: &Value, by: &Value) -> Result<Value> {
     match (old, by) {
         (Value::Null, by) => Ok(by.clone()),
         (Value::Int(a), Value::Int(b)) => a.checked_add(*b).map(Value::Int).ok_or_else(beyond),
-        (Value::Float(a), Value::Float(b)) => Some(a + b).filter(|sum| sum.is_finite()).map(Value::Float).ok_or_else(beyond),
+        (Value::Float(a), Value::Float(b)) => Some(a + b)
+            .filter(|sum| sum.is_finite())
+            .map(Value::Float)
+            .ok_or_else(beyond),
         (Value::Float(a), Value::Int(b)) => Ok(Value::Float(a + *b as f64)),
         _ => Err(Error::internal("only numbers can be added")),
     }

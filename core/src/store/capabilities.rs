@@ -21,7 +21,11 @@ mod tests {
             for (capability, _) in linchpin_vocabulary::store::GRANTS {
                 assert!(granted(store, capability), "{store} {capability}");
             }
-            assert!(!granted(store, "custom.factory") && !granted(store, "atomic.everything") && !granted(store, "operation.bump"));
+            assert!(
+                !granted(store, "custom.factory")
+                    && !granted(store, "atomic.everything")
+                    && !granted(store, "operation.bump")
+            );
         }
         assert!(!granted("redis", "atomic.increment"));
     }

@@ -39,7 +39,10 @@ pub fn change(list: &Value, key: &str, id: &Value, members: &[(&str, Value)]) ->
 }
 
 /// Parses a list, changes it and writes it as JSON. Null is read as the empty list.
-fn changed<'a>(list: &'a Value, change: impl FnOnce(&mut Vec<Json<'a>>) -> Result<()>) -> Result<Value> {
+fn changed<'a>(
+    list: &'a Value,
+    change: impl FnOnce(&mut Vec<Json<'a>>) -> Result<()>,
+) -> Result<Value> {
     let mut items = match list {
         Value::Null => Vec::new(),
         list => match read(list)? {
@@ -50,9 +53,13 @@ fn changed<'a>(list: &'a Value, change: impl FnOnce(&mut Vec<Json<'a>>) -> Resul
     change(&mut items)?;
     let mut out = Vec::with_capacity(128);
     if !Json::Array(items).write_canonical(&mut out) {
-        return Err(Error::internal("an item holds a number that cannot be written"));
+        return Err(Error::internal(
+            "an item holds a number that cannot be written",
+        ));
     }
-    String::from_utf8(out).map(Value::Json).map_err(Error::internal)
+    String::from_utf8(out)
+        .map(Value::Json)
+        .map_err(Error::internal)
 }
 
 fn read(value: &Value) -> Result<Json<'_>> {
@@ -63,7 +70,9 @@ fn read(value: &Value) -> Result<Json<'_>> {
 }
 
 fn is(item: &Json<'_>, key: &str, id: &Value) -> bool {
-    let Json::Object(members) = item else { return false };
+    let Json::Object(members) = item else {
+        return false;
+    };
     members.iter().any(|(name, value)| {
         name == key
             && match (value, id) {

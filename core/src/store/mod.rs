@@ -24,7 +24,10 @@ pub use crate::{indexed, layout};
 pub use assign::{assign, fixed};
 pub use capabilities::{STORES, granted};
 pub use outbox::Outbox;
-pub use plan::{After, Assign, AssignValue, Compute, Figure, Function, Group, Order, Pick, Plan, Truncate, aggregate_kinds};
+pub use plan::{
+    After, Assign, AssignValue, Compute, Figure, Function, Group, Order, Pick, Plan, Truncate,
+    aggregate_kinds,
+};
 pub use rows::{Note, Notes, Projection, Row, Rows};
 pub use transaction::{Patience, Transaction};
 pub use words::Words;
@@ -92,16 +95,18 @@ pub trait Store: Send + Sync + 'static {
     /// Runs a statement. `args` fill the argument slots of the plan. The store adds the rows to
     /// `rows` and returns it.
     ///
-    /// A unique violation is [`Error::unique`](crate::Error::unique) with the wire names of the violated constraint's
-    /// fields; a full queue or an unreachable server is `unavailable`; anything unforeseen is `internal`.
+    /// A unique violation is [`Error::unique`](crate::Error::unique) with the wire names of the
+    /// violated constraint's fields; a full queue or an unreachable server is `unavailable`;
+    /// anything unforeseen is `internal`.
     fn run<'a>(&'a self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a>;
 
     /// Whether a statement can take long. Then `rows` must name the caller, so that the store can
     /// share its capacity between callers.
     fn may_take_long(&self, statement: &Statement) -> bool;
 
-    /// Whether one statement computes a number over other records and writes it ([`AssignValue::Figure`]). `last` asks whether of
-    /// several that write to one record the last has seen what the others saw.
+    /// Whether one statement computes a number over other records and writes it
+    /// ([`AssignValue::Figure`]). `last` asks whether of several that write to one record the last
+    /// has seen what the others saw.
     fn computes(&self, last: bool) -> bool;
 
     /// Whether a transaction is the only writer, so that the records it read cannot change.
@@ -113,7 +118,11 @@ pub trait Store: Send + Sync + 'static {
     /// `unavailable` if the store cannot begin one now; `internal` if it has no transactions.
     fn begin(&self) -> crate::BoxFuture<'_, Result<Box<dyn Transaction>>> {
         let name = self.name();
-        Box::pin(async move { Err(crate::Error::internal(format!("store `{name}` has no transactions"))) })
+        Box::pin(async move {
+            Err(crate::Error::internal(format!(
+                "store `{name}` has no transactions"
+            )))
+        })
     }
 
     /// Begins a transaction. `patience` says how long it waits for locks. The default
@@ -141,7 +150,10 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// # Errors
     /// If a table differs from its declaration; the text lists each difference.
-    fn install<'a>(&'a self, entities: &'a [&'static EntityDesc]) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
+    fn install<'a>(
+        &'a self,
+        entities: &'a [&'static EntityDesc],
+    ) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
 
     /// Checks whether the store is ready.
     ///

@@ -31,7 +31,12 @@ pub trait Outbox: Send + Sync {
     ///
     /// # Errors
     /// When the store cannot answer.
-    fn waiting<'a>(&'a self, consumer: &'a str, given: &'a [i64], limit: usize) -> BoxFuture<'a, Result<Vec<(i64, Entry)>>>;
+    fn waiting<'a>(
+        &'a self,
+        consumer: &'a str,
+        given: &'a [i64],
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<(i64, Entry)>>>;
 
     /// Stores that a consumer has processed these events, so they are not delivered to it again.
     /// `given` lists them in the order of delivery and includes all events delivered before.
@@ -45,5 +50,10 @@ pub trait Outbox: Send + Sync {
     ///
     /// # Errors
     /// When the store cannot answer.
-    fn prune<'a>(&'a self, consumers: &'a [&'a str], before: Timestamp, limit: usize) -> BoxFuture<'a, Result<usize>>;
+    fn prune<'a>(
+        &'a self,
+        consumers: &'a [&'a str],
+        before: Timestamp,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<usize>>;
 }

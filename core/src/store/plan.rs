@@ -172,7 +172,9 @@ impl Plan {
             | Self::Aggregate { filter, .. }
             | Self::Update { filter, .. }
             | Self::Delete { filter, .. }
-            | Self::Upsert { guard: filter, .. } => *filter = std::mem::replace(filter, Filter::TRUE).and(condition),
+            | Self::Upsert { guard: filter, .. } => {
+                *filter = std::mem::replace(filter, Filter::TRUE).and(condition)
+            }
         }
         self
     }
@@ -198,7 +200,12 @@ impl Plan {
         };
         match self {
             Self::Insert => return entity.fields.len(),
-            Self::Select { filter, after, limit, .. } => {
+            Self::Select {
+                filter,
+                after,
+                limit,
+                ..
+            } => {
                 filter.sources(&mut note);
                 limit.iter().for_each(&mut note);
                 let slots: Vec<usize> = match after {
@@ -207,36 +214,64 @@ impl Plan {
                     Some(After::Count(slot)) => vec![*slot],
                 };
                 for index in slots {
-                    note(&Source::Arg { index, nullable: false });
+                    note(&Source::Arg {
+                        index,
+                        nullable: false,
+                    });
                 }
             }
-            Self::Related { filter, values, limit, .. } => {
+            Self::Related {
+                filter,
+                values,
+                limit,
+                ..
+            } => {
                 filter.sources(&mut note);
-                note(&Source::Arg { index: *values, nullable: false });
+                note(&Source::Arg {
+                    index: *values,
+                    nullable: false,
+                });
                 limit.iter().for_each(&mut note);
             }
-            Self::Chosen { filter, words, limit, .. } => {
+            Self::Chosen {
+                filter,
+                words,
+                limit,
+                ..
+            } => {
                 filter.sources(&mut note);
                 limit.iter().for_each(&mut note);
                 most = most.max(words.kinds.len());
             }
-            Self::Aggregate { filter, compute, .. } => {
+            Self::Aggregate {
+                filter, compute, ..
+            } => {
                 filter.sources(&mut note);
                 for compute in compute {
                     compute.filter.sources(&mut note);
                 }
             }
-            Self::Exists { filter } | Self::Hold { filter } | Self::Lock { filter, .. } | Self::Delete { filter, .. } => {
+            Self::Exists { filter }
+            | Self::Hold { filter }
+            | Self::Lock { filter, .. }
+            | Self::Delete { filter, .. } => {
                 filter.sources(&mut note);
             }
-            Self::Update { filter, set, .. } | Self::Upsert { guard: filter, set, .. } => {
+            Self::Update { filter, set, .. }
+            | Self::Upsert {
+                guard: filter, set, ..
+            } => {
                 filter.sources(&mut note);
                 for assign in set {
                     assign.value.sources(&mut note);
                 }
             }
         }
-        if matches!(self, Self::Upsert { .. }) { most.max(entity.fields.len()) } else { most }
+        if matches!(self, Self::Upsert { .. }) {
+            most.max(entity.fields.len())
+        } else {
+            most
+        }
     }
 }
 
@@ -248,11 +283,28 @@ impl Plan {
 /// has the value. Whole groups come first, then the parts by each field, all in the order of keys
 /// and values.
 #[doc(hidden)]
-pub fn aggregate_kinds(entity: &EntityDesc, groups: &[Group], by_value: &[usize], compute: &[Compute]) -> Box<[Kind]> {
-    let kind = |field: usize| entity.fields.get(field).map_or(Kind::Json, |field| field.kind);
+pub fn aggregate_kinds(
+    entity: &EntityDesc,
+    groups: &[Group],
+    by_value: &[usize],
+    compute: &[Compute],
+) -> Box<[Kind]> {
+    let kind = |field: usize| {
+        entity
+            .fields
+            .get(field)
+            .map_or(Kind::Json, |field| field.kind)
+    };
     let part = (!by_value.is_empty()).then_some(Kind::Integer);
-    let keys = groups.iter().map(|group| group.field).chain(by_value.iter().copied()).map(kind);
-    part.into_iter().chain(keys).chain(compute.iter().map(|compute| compute.kind(entity))).collect()
+    let keys = groups
+        .iter()
+        .map(|group| group.field)
+        .chain(by_value.iter().copied())
+        .map(kind);
+    part.into_iter()
+        .chain(keys)
+        .chain(compute.iter().map(|compute| compute.kind(entity)))
+        .collect()
 }
 
 /// The first records in an order.
@@ -270,13 +322,21 @@ pub struct Pick {
 impl Pick {
     /// The first records that are not locked.
     pub fn free(order: Vec<Order>, limit: u32) -> Self {
-        Self { order, limit, waits: false }
+        Self {
+            order,
+            limit,
+            waits: false,
+        }
     }
 
     /// A part of the matching records, without skipping locked ones. A result with fewer than
     /// `limit` records is the last part.
     pub fn part(order: Vec<Order>, limit: u32) -> Self {
-        Self { order, limit, waits: true }
+        Self {
+            order,
+            limit,
+            waits: true,
+        }
     }
 }
 
@@ -312,7 +372,11 @@ impl AssignValue {
     /// Calls `note` with every source.
     pub fn sources(&self, note: &mut impl FnMut(&Source)) {
         match self {
-            Self::Set(source) | Self::Add(source) | Self::Push { value: source, .. } | Self::Pull(source) | Self::AddItem(source) => {
+            Self::Set(source)
+            | Self::Add(source)
+            | Self::Push { value: source, .. }
+            | Self::Pull(source)
+            | Self::AddItem(source) => {
                 note(source);
             }
             Self::RemoveItem { id, .. } => note(id),
@@ -444,7 +508,10 @@ impl Compute {
         match self.function {
             Function::Count => Kind::Integer,
             Function::Avg => Kind::Number,
-            Function::Sum | Function::Min | Function::Max => entity.fields.get(self.field).map_or(Kind::Json, |field| field.kind),
+            Function::Sum | Function::Min | Function::Max => entity
+                .fields
+                .get(self.field)
+                .map_or(Kind::Json, |field| field.kind),
         }
     }
 }

@@ -31,13 +31,19 @@ impl Projection {
 
     /// The fields for which `keep` returns true.
     pub fn of(entity: &EntityDesc, keep: impl Fn(usize, &FieldDesc) -> bool) -> Self {
-        let kept = entity.fields.iter().enumerate().filter(|(i, f)| keep(*i, f));
+        let kept = entity
+            .fields
+            .iter()
+            .enumerate()
+            .filter(|(i, f)| keep(*i, f));
         let columns = kept
             .enumerate()
             .map(|(n, (field, desc))| Column {
                 field,
                 id: field == entity.primary,
-                key: format!("{}\"{}\":", if n == 0 { '{' } else { ',' }, desc.wire).into_bytes().into(),
+                key: format!("{}\"{}\":", if n == 0 { '{' } else { ',' }, desc.wire)
+                    .into_bytes()
+                    .into(),
             })
             .collect();
         Self { columns }
@@ -141,17 +147,27 @@ impl Rows {
 
     /// Writes rows as JSON.
     pub fn json(projection: &Arc<Projection>) -> Self {
-        Self { want: Want::Json(Arc::clone(projection)), json: Vec::with_capacity(512), ..Self::default() }
+        Self {
+            want: Want::Json(Arc::clone(projection)),
+            json: Vec::with_capacity(512),
+            ..Self::default()
+        }
     }
 
     /// Keeps rows as values, one per field of the entity.
     pub fn records(entity: &EntityDesc) -> Self {
-        Self { want: Want::Records(entity.fields.len()), ..Self::default() }
+        Self {
+            want: Want::Records(entity.fields.len()),
+            ..Self::default()
+        }
     }
 
     /// Keeps rows of `width` values that are not records.
     pub fn values(width: usize) -> Self {
-        Self { want: Want::Records(width), ..Self::default() }
+        Self {
+            want: Want::Records(width),
+            ..Self::default()
+        }
     }
 
     /// Keeps at most `limit` rows, and whether there is one more.
@@ -165,7 +181,10 @@ impl Rows {
     /// Keeps the values of these fields of each row, and the end of its JSON.
     #[must_use]
     pub fn noting(mut self, fields: Arc<[usize]>) -> Self {
-        self.notes = Some(Box::new(Notes { fields, rows: Vec::new() }));
+        self.notes = Some(Box::new(Notes {
+            fields,
+            rows: Vec::new(),
+        }));
         self
     }
 
@@ -191,26 +210,41 @@ impl Rows {
     #[must_use]
     #[doc(hidden)]
     pub fn witnessing(mut self, entity: &EntityDesc) -> Self {
-        self.witness = Some(Box::new(Witness { width: entity.fields.len(), records: Vec::new() }));
+        self.witness = Some(Box::new(Witness {
+            width: entity.fields.len(),
+            records: Vec::new(),
+        }));
         self
     }
 
     /// Returns the records kept by [`witnessing`](Self::witnessing).
     #[doc(hidden)]
     pub fn witnessed(&mut self) -> Vec<Box<[Value]>> {
-        self.witness.take().map(|witness| witness.records).unwrap_or_default()
+        self.witness
+            .take()
+            .map(|witness| witness.records)
+            .unwrap_or_default()
     }
 
     /// Removes the recording, for a statement that does not run.
     #[doc(hidden)]
     #[must_use]
     pub fn without_recording(self) -> Self {
-        Self { recording: None, witness: None, ..self }
+        Self {
+            recording: None,
+            witness: None,
+            ..self
+        }
     }
 
     /// Whether only the number of rows is needed.
     pub fn only_counts(&self) -> bool {
-        if self.witness.is_some() || self.recording.as_ref().is_some_and(|recording| !recording.only_counts()) {
+        if self.witness.is_some()
+            || self
+                .recording
+                .as_ref()
+                .is_some_and(|recording| !recording.only_counts())
+        {
             return false;
         }
         matches!(self.want, Want::Count) && self.version_field.is_none() && self.notes.is_none()
@@ -228,7 +262,11 @@ impl Rows {
             recording.take(row);
         }
         if let Some(witness) = &mut self.witness {
-            witness.records.push((0..witness.width).map(|i| row.value(i).to_owned()).collect());
+            witness.records.push(
+                (0..witness.width)
+                    .map(|i| row.value(i).to_owned())
+                    .collect(),
+            );
         }
     }
 
@@ -236,7 +274,9 @@ impl Rows {
     /// `created` is set.
     pub fn entries(&mut self) -> Vec<Entry> {
         let (count, created) = (self.count, self.created);
-        self.recording.as_mut().map_or_else(Vec::new, |recording| recording.entries(count, created))
+        self.recording
+            .as_mut()
+            .map_or_else(Vec::new, |recording| recording.entries(count, created))
     }
 
     /// Adds a row. Returns `false` if no more rows are needed.
@@ -256,12 +296,20 @@ impl Rows {
                 projection.write(row, &mut self.json);
             }
             Want::Records(fields) => {
-                self.records.push((0..*fields).map(|i| row.value(i).to_owned()).collect());
+                self.records
+                    .push((0..*fields).map(|i| row.value(i).to_owned()).collect());
             }
         }
         if let Some(notes) = &mut self.notes {
-            let values = notes.fields.iter().map(|field| row.value(*field).to_owned()).collect();
-            notes.rows.push(Note { end: self.json.len(), values });
+            let values = notes
+                .fields
+                .iter()
+                .map(|field| row.value(*field).to_owned())
+                .collect();
+            notes.rows.push(Note {
+                end: self.json.len(),
+                values,
+            });
         }
         if self.limit == Some(self.count) {
             self.last = self.keys.iter().map(|k| row.value(*k).to_owned()).collect();

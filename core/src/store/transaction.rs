@@ -24,7 +24,12 @@ pub trait Transaction: Send {
     ///
     /// # Errors
     /// The errors of the statement; `unavailable` if the transaction is lost.
-    fn run<'a>(&'a mut self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> BoxFuture<'a, Result<Rows>>;
+    fn run<'a>(
+        &'a mut self,
+        statement: &'a Arc<Statement>,
+        args: Vec<Value>,
+        rows: Rows,
+    ) -> BoxFuture<'a, Result<Rows>>;
 
     /// Takes the lock with the number `turn` until the transaction ends. It waits while another
     /// transaction has this lock.

@@ -16,7 +16,14 @@ pub struct Words {
 
 impl PartialEq for Words {
     fn eq(&self, other: &Self) -> bool {
-        let kinds = |words: &Self| words.kinds.iter().map(std::mem::discriminant).collect::<Vec<_>>();
-        (self.condition, self.order) == (other.condition, other.order) && kinds(self) == kinds(other)
+        let kinds = |words: &Self| {
+            words
+                .kinds
+                .iter()
+                .map(std::mem::discriminant)
+                .collect::<Vec<_>>()
+        };
+        (self.condition, self.order) == (other.condition, other.order)
+            && kinds(self) == kinds(other)
     }
 }

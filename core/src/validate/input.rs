@@ -40,15 +40,18 @@ impl<'a> Body<'a> {
 
     /// A member by name.
     pub fn get(&self, name: &str) -> Option<&Json<'a>> {
-        self.members.iter().find(|(key, _)| key == name).map(|(_, value)| value)
+        self.members
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value)
     }
 }
 
 /// Reads the body of a request. No bytes at all count as `{}`.
 ///
 /// # Errors
-/// `malformed_json` (see [`Json::parse`]); `validation_failed` with code `type` at the empty path when the body is not an
-/// object.
+/// `malformed_json` (see [`Json::parse`]); `validation_failed` with code `type` at the empty path
+/// when the body is not an object.
 pub fn read_object(bytes: &[u8]) -> Result<Body<'_>> {
     if bytes.is_empty() {
         return Ok(Body::default());
@@ -65,15 +68,27 @@ pub fn read_object(bytes: &[u8]) -> Result<Body<'_>> {
 /// writable here, or of the wrong type. The `Table` checks the rules on values, nulls and missing
 /// fields later, because typed input needs these checks too. `now` is the time of the call, for
 /// `now` defaults inside items.
-pub fn read_draft(entity: &'static EntityDesc, body: &Body<'_>, mode: Mode, now: Timestamp) -> Draft {
+pub fn read_draft(
+    entity: &'static EntityDesc,
+    body: &Body<'_>,
+    mode: Mode,
+    now: Timestamp,
+) -> Draft {
     let mut draft = Draft::new(entity);
-    let mut reader = Reader { problems: &mut draft.problems, now };
+    let mut reader = Reader {
+        problems: &mut draft.problems,
+        now,
+    };
     for (key, json) in &body.members {
         let path = Path::Root(key);
-        let field = entity.field_by_wire(key).filter(|i| !entity.fields[*i].flags.has(Flags::PRIVATE));
+        let field = entity
+            .field_by_wire(key)
+            .filter(|i| !entity.fields[*i].flags.has(Flags::PRIVATE));
         let Some(index) = field else {
             let writable = |f: &&FieldDesc| !f.flags.has(Flags::PRIVATE) && !f.server_owned();
-            unknown(key, reader.problems, || entity.fields.iter().filter(writable).map(|f| f.wire));
+            unknown(key, reader.problems, || {
+                entity.fields.iter().filter(writable).map(|f| f.wire)
+            });
             continue;
         };
         let field = &entity.fields[index];
@@ -88,17 +103,26 @@ pub fn read_draft(entity: &'static EntityDesc, body: &Body<'_>, mode: Mode, now:
     draft
 }
 
-/// Reports a member that is no field, with the name that may be meant: of the first few and short ones alone, since comparing costs
-/// the product of both lengths.
-fn unknown<'k, K: IntoIterator<Item = &'k str>>(key: &str, problems: &mut Vec<Problem>, known: impl FnOnce() -> K) {
-    let hint = if problems.len() < 8 && key.len() <= 64 { crate::suggest::did_you_mean(key, known()) } else { String::new() };
+/// Reports a member that is no field, with the name that may be meant: of the first few and short
+/// ones alone, since comparing costs the product of both lengths.
+fn unknown<'k, K: IntoIterator<Item = &'k str>>(
+    key: &str,
+    problems: &mut Vec<Problem>,
+    known: impl FnOnce() -> K,
+) {
+    let hint = if problems.len() < 8 && key.len() <= 64 {
+        crate::suggest::did_you_mean(key, known())
+    } else {
+        String::new()
+    };
     Path::Root(key).report(problems, "unknown_field", format!("is not a field{hint}"));
 }
 
 /// Reads the call parameters that HTTP carries in the body; every other member is a problem.
 ///
-/// The answer has one entry per declared parameter; those of other places stay `None`, as do omitted ones. Null counts as
-/// given where the parameter is nullable. Pushes `unknown_field`, `required`, `null_not_allowed` and the problems of types.
+/// The answer has one entry per declared parameter; those of other places stay `None`, as do
+/// omitted ones. Null counts as given where the parameter is nullable. Pushes `unknown_field`,
+/// `required`, `null_not_allowed` and the problems of types.
 pub fn read_param_members(
     entity: &'static EntityDesc,
     params: &[ParamSpec],
@@ -109,7 +133,9 @@ pub fn read_param_members(
     let in_body = |p: &&ParamSpec| p.place == Place::Body;
     for (key, _) in &body.members {
         if !params.iter().filter(in_body).any(|p| p.name == key) {
-            unknown(key, problems, || params.iter().filter(in_body).map(|p| p.name));
+            unknown(key, problems, || {
+                params.iter().filter(in_body).map(|p| p.name)
+            });
         }
     }
     let mut read = |param: &ParamSpec| -> Option<Value> {
@@ -128,11 +154,24 @@ pub fn read_param_members(
             Some(json) => {
                 let field = param.field_of(entity);
                 let mut reader = Reader { problems, now };
-                if param.list { list(&mut reader, field, json, path) } else { reader.plain(field, json, path) }
+                if param.list {
+                    list(&mut reader, field, json, path)
+                } else {
+                    reader.plain(field, json, path)
+                }
             }
         }
     };
-    params.iter().map(|param| if param.place == Place::Body { read(param) } else { None }).collect()
+    params
+        .iter()
+        .map(|param| {
+            if param.place == Place::Body {
+                read(param)
+            } else {
+                None
+            }
+        })
+        .collect()
 }
 
 /// Reads a whole body as the one parameter that it is.
@@ -147,26 +186,53 @@ pub fn read_whole(
     now: Timestamp,
     problems: &mut Vec<Problem>,
 ) -> Result<Option<Value>> {
-    let json = if bytes.is_empty() { Json::Object(Vec::new()) } else { Json::parse(bytes)? };
-    let Kind::Items(fields) = field.kind else { return Err(Error::internal("a whole body is of items")) };
+    let json = if bytes.is_empty() {
+        Json::Object(Vec::new())
+    } else {
+        Json::parse(bytes)?
+    };
+    let Kind::Items(fields) = field.kind else {
+        return Err(Error::internal("a whole body is of items"));
+    };
     let mut reader = Reader { problems, now };
     Ok(match (whole, &json) {
         (Whole::Item, Json::Object(members)) => reader.one_item(fields, members),
         (Whole::Patch, Json::Object(members)) => Some(reader.item_patch(fields, key, members)),
         (Whole::Items, json @ Json::Array(_)) => reader.value(field, json, Path::Root("")),
-        (Whole::Items, _) => return Err(Error::invalid(Problem::new("", NOT_LIST.code, "must be a list of objects"))),
-        _ => return Err(Error::invalid(Problem::new("", NOT_OBJECT.code, NOT_OBJECT.message))),
+        (Whole::Items, _) => {
+            return Err(Error::invalid(Problem::new(
+                "",
+                NOT_LIST.code,
+                "must be a list of objects",
+            )));
+        }
+        _ => {
+            return Err(Error::invalid(Problem::new(
+                "",
+                NOT_OBJECT.code,
+                NOT_OBJECT.message,
+            )));
+        }
     })
 }
 
 /// A list of a field's type; the elements of a string array's list are strings.
-fn list(reader: &mut Reader<'_>, field: &FieldDesc, json: &Json<'_>, path: Path<'_>) -> Option<Value> {
+fn list(
+    reader: &mut Reader<'_>,
+    field: &FieldDesc,
+    json: &Json<'_>,
+    path: Path<'_>,
+) -> Option<Value> {
     let Json::Array(items) = json else {
         path.report(reader.problems, NOT_LIST.code, NOT_LIST.message);
         return None;
     };
     let element = match field.kind {
-        Kind::StringArray => FieldDesc { kind: Kind::String, rules: field.rules.each.unwrap_or(&Rules::NONE), ..*field },
+        Kind::StringArray => FieldDesc {
+            kind: Kind::String,
+            rules: field.rules.each.unwrap_or(&Rules::NONE),
+            ..*field
+        },
         _ => *field,
     };
     let mut values = Vec::with_capacity(items.len());
@@ -184,12 +250,14 @@ fn list(reader: &mut Reader<'_>, field: &FieldDesc, json: &Json<'_>, path: Path<
 impl Reader<'_> {
     /// A value that meets no rules later: text with NUL is refused here, as no store may see it.
     ///
-    /// Text for a string array is one element, as `$has` takes it; where the array itself is written, the rules refuse it.
+    /// Text for a string array is one element, as `$has` takes it; where the array itself is
+    /// written, the rules refuse it.
     fn plain(&mut self, field: &FieldDesc, json: &Json<'_>, path: Path<'_>) -> Option<Value> {
         let value = match (field.kind, json) {
-            (Kind::StringArray, Json::Text(text)) => {
-                Value::Text(canonical(field.rules.each.unwrap_or(&Rules::NONE), text.clone().into_owned()))
-            }
+            (Kind::StringArray, Json::Text(text)) => Value::Text(canonical(
+                field.rules.each.unwrap_or(&Rules::NONE),
+                text.clone().into_owned(),
+            )),
             _ => self.value(field, json, path)?,
         };
         let before = self.problems.len();
@@ -200,8 +268,13 @@ impl Reader<'_> {
         };
         match &value {
             Value::Text(text) => refuse_nul(text, path),
-            Value::Strings(list) => list.iter().enumerate().for_each(|(i, text)| refuse_nul(text, Path::Index(&path, i))),
-            Value::Json(text) if json_holds_nul(text) => path.report(self.problems, HOLDS_NUL.code, HOLDS_NUL.message),
+            Value::Strings(list) => list
+                .iter()
+                .enumerate()
+                .for_each(|(i, text)| refuse_nul(text, Path::Index(&path, i))),
+            Value::Json(text) if json_holds_nul(text) => {
+                path.report(self.problems, HOLDS_NUL.code, HOLDS_NUL.message)
+            }
             _ => {}
         }
         // A list is judged further, by the rules of the field that it would be written to.

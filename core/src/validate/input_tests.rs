@@ -14,7 +14,9 @@ fn draft(mode: Mode, json: &str) -> Draft {
 
 /// `path code` of every problem, in order.
 fn problems(list: &[Problem]) -> Vec<String> {
-    list.iter().map(|p| format!("{} {}", p.path, p.code)).collect()
+    list.iter()
+        .map(|p| format!("{} {}", p.path, p.code))
+        .collect()
 }
 
 fn created(json: &str) -> Vec<String> {
@@ -23,7 +25,11 @@ fn created(json: &str) -> Vec<String> {
 
 fn value(wire: &str, json: &str) -> Result<Option<Value>, Vec<String>> {
     let draft = draft(Mode::Create, &format!("{{\"{wire}\":{json}}}"));
-    if draft.problems.is_empty() { Ok(draft.values[at(wire)].clone()) } else { Err(problems(&draft.problems)) }
+    if draft.problems.is_empty() {
+        Ok(draft.values[at(wire)].clone())
+    } else {
+        Err(problems(&draft.problems))
+    }
 }
 
 fn text(t: &str) -> Value {
@@ -34,54 +40,121 @@ fn text(t: &str) -> Value {
 fn the_body_is_an_object_or_nothing() {
     assert!(read_object(b"").is_ok_and(|b| b.is_empty()));
     assert!(read_object(b"{}").is_ok_and(|b| b.is_empty()));
-    assert!(read_object(b" { \"a\" : 1 } ").is_ok_and(|b| b.get("a").is_some() && b.members().len() == 1));
+    assert!(
+        read_object(b" { \"a\" : 1 } ")
+            .is_ok_and(|b| b.get("a").is_some() && b.members().len() == 1)
+    );
     for other in ["[]", "1", "\"x\"", "null", "true", "[{}]"] {
         let error = read_object(other.as_bytes()).err();
-        assert_eq!(error.as_ref().map(crate::Error::code), Some(Code::ValidationFailed), "{other}");
-        assert_eq!(error.map(|e| problems(e.details())), Some(vec![" type".to_owned()]), "{other}");
+        assert_eq!(
+            error.as_ref().map(crate::Error::code),
+            Some(Code::ValidationFailed),
+            "{other}"
+        );
+        assert_eq!(
+            error.map(|e| problems(e.details())),
+            Some(vec![" type".to_owned()]),
+            "{other}"
+        );
     }
     for broken in [" ", "{", "{}{}", "{\"a\":1,\"a\":1}", "\u{feff}{}"] {
-        assert_eq!(read_object(broken.as_bytes()).err().map(|e| e.code()), Some(Code::MalformedJson), "{broken}");
+        assert_eq!(
+            read_object(broken.as_bytes()).err().map(|e| e.code()),
+            Some(Code::MalformedJson),
+            "{broken}"
+        );
     }
 }
 
 #[test]
 fn who_may_write_what() {
     let none: [&str; 0] = [];
-    assert_eq!(created(r#"{"title":"x","pin":"1","origin":"o","createdat":1}"#), ["createdat unknown_field"]);
+    assert_eq!(
+        created(r#"{"title":"x","pin":"1","origin":"o","createdat":1}"#),
+        ["createdat unknown_field"]
+    );
     assert_eq!(
         created(r#"{"id":"x","createdAt":1,"updatedAt":null,"rating":1,"secret":"s","":1}"#),
-        ["id read_only", "createdAt read_only", "updatedAt read_only", "rating read_only", "secret unknown_field", " unknown_field"]
+        [
+            "id read_only",
+            "createdAt read_only",
+            "updatedAt read_only",
+            "rating read_only",
+            "secret unknown_field",
+            " unknown_field"
+        ]
     );
     let updated = |json| problems(&draft(Mode::Update, json).problems);
     assert_eq!(updated(r#"{"title":"x","pin":"1"}"#), none);
     assert_eq!(
         updated(r#"{"id":"x","origin":"o","secret":1,"rating":1}"#),
-        ["id read_only", "origin immutable", "secret unknown_field", "rating read_only"]
+        [
+            "id read_only",
+            "origin immutable",
+            "secret unknown_field",
+            "rating read_only"
+        ]
     );
-    let keyed = |mode, json: &str| read_draft(&KEYED, &read_object(json.as_bytes()).unwrap_or_default(), mode, NOW);
-    assert_eq!(keyed(Mode::Create, r#"{"id":"42"}"#).values[0], Some(Value::Int(42)));
-    assert_eq!(problems(&keyed(Mode::Create, r#"{"id":42}"#).problems), ["id type"]);
-    assert_eq!(problems(&keyed(Mode::Create, r#"{"id":"042"}"#).problems), ["id format"]);
-    assert_eq!(problems(&keyed(Mode::Create, r#"{"id":"9007199254740993"}"#).problems), ["id range"]);
-    assert_eq!(problems(&keyed(Mode::Create, r#"{"id":"-9223372036854775808"}"#).problems), ["id range"]);
-    assert_eq!(problems(&keyed(Mode::Update, r#"{"id":"42"}"#).problems), ["id read_only"]);
+    let keyed = |mode, json: &str| {
+        read_draft(
+            &KEYED,
+            &read_object(json.as_bytes()).unwrap_or_default(),
+            mode,
+            NOW,
+        )
+    };
+    assert_eq!(
+        keyed(Mode::Create, r#"{"id":"42"}"#).values[0],
+        Some(Value::Int(42))
+    );
+    assert_eq!(
+        problems(&keyed(Mode::Create, r#"{"id":42}"#).problems),
+        ["id type"]
+    );
+    assert_eq!(
+        problems(&keyed(Mode::Create, r#"{"id":"042"}"#).problems),
+        ["id format"]
+    );
+    assert_eq!(
+        problems(&keyed(Mode::Create, r#"{"id":"9007199254740993"}"#).problems),
+        ["id range"]
+    );
+    assert_eq!(
+        problems(&keyed(Mode::Create, r#"{"id":"-9223372036854775808"}"#).problems),
+        ["id range"]
+    );
+    assert_eq!(
+        problems(&keyed(Mode::Update, r#"{"id":"42"}"#).problems),
+        ["id read_only"]
+    );
 }
 
 #[test]
 fn no_value_is_coerced() {
     let refused = |wire: &str, json: &str, code: &str| {
-        assert_eq!(value(wire, json), Err(vec![format!("{wire} {code}")]), "{wire} {json}");
+        assert_eq!(
+            value(wire, json),
+            Err(vec![format!("{wire} {code}")]),
+            "{wire} {json}"
+        );
     };
     for json in ["1", "true", "[]", "{}", "1.5"] {
         refused("title", json, "type");
         refused("status", json, "type");
         refused("dueAt", json, "type");
     }
-    for json in ["\"5\"", "1.0", "1e2", "1E2", "1.5", "-1.0", "true", "[1]", "{}"] {
+    for json in [
+        "\"5\"", "1.0", "1e2", "1E2", "1.5", "-1.0", "true", "[1]", "{}",
+    ] {
         refused("views", json, "type");
     }
-    for json in ["9007199254740992", "-9007199254740992", "9007199254740993", "99999999999999999999999", "-9223372036854775809"] {
+    for json in [
+        "9007199254740992",
+        "-9007199254740992",
+        "9007199254740993",
+        "99999999999999999999999",
+        "-9223372036854775809",
+    ] {
         refused("views", json, "range");
     }
     for json in ["\"1\"", "true", "[1]"] {
@@ -92,48 +165,88 @@ fn no_value_is_coerced() {
     for json in ["1", "0", "\"true\"", "[]"] {
         refused("live", json, "type");
     }
-    for json in ["\"2026-01-02\"", "\"\"", "\"2026-01-02T03:04:05\"", "\"2026-01-02T03:04:60Z\"", "\"10000-01-01T00:00:00Z\""] {
+    for json in [
+        "\"2026-01-02\"",
+        "\"\"",
+        "\"2026-01-02T03:04:05\"",
+        "\"2026-01-02T03:04:60Z\"",
+        "\"10000-01-01T00:00:00Z\"",
+    ] {
         refused("dueAt", json, "format");
     }
     refused("status", "\"zzz\"", "enum");
     refused("status", "\"\"", "enum");
     refused("tags", "\"a\"", "type");
     refused("tags", "{}", "type");
-    assert_eq!(value("tags", "[\"a\",1,null]"), Err(vec!["tags[1] type".into(), "tags[2] type".into()]));
+    assert_eq!(
+        value("tags", "[\"a\",1,null]"),
+        Err(vec!["tags[1] type".into(), "tags[2] type".into()])
+    );
     refused("meta", "1e999", "range");
     refused("members", "{}", "type");
 }
 
 #[test]
 fn values_arrive_as_they_were_sent() {
-    let is = |wire: &str, json: &str, expected: Value| assert_eq!(value(wire, json), Ok(Some(expected)), "{wire} {json}");
-    is("title", "\"\\u0130\\u00df\\u03c2 \\ud83d\\ude00 %_\\\\'\\\"$x.\"", text("İßς 😀 %_\\'\"$x."));
+    let is = |wire: &str, json: &str, expected: Value| {
+        assert_eq!(value(wire, json), Ok(Some(expected)), "{wire} {json}")
+    };
+    is(
+        "title",
+        "\"\\u0130\\u00df\\u03c2 \\ud83d\\ude00 %_\\\\'\\\"$x.\"",
+        text("İßς 😀 %_\\'\"$x."),
+    );
     // Judged by the rules later, so that typed input meets the same answer.
     is("title", "\"\\u0000\"", text("\0"));
-    is("views", "9007199254740991", Value::Int(9_007_199_254_740_991));
+    is(
+        "views",
+        "9007199254740991",
+        Value::Int(9_007_199_254_740_991),
+    );
     is("views", "-0", Value::Int(0));
     is("ratio", "0.30000000000000004", Value::Float(0.1 + 0.2));
     is("ratio", "1", Value::Float(1.0));
     is("ratio", "1e2", Value::Float(100.0));
     is("live", "false", Value::Bool(false));
-    is("dueAt", "\"2026-01-02T03:04:05.6789+02:00\"", Value::Date(Timestamp::parse("2026-01-02T01:04:05.678Z").unwrap_or_default()));
-    is("dueAt", "\"0001-01-01T00:00:00Z\"", Value::Date(Timestamp::MIN));
+    is(
+        "dueAt",
+        "\"2026-01-02T03:04:05.6789+02:00\"",
+        Value::Date(Timestamp::parse("2026-01-02T01:04:05.678Z").unwrap_or_default()),
+    );
+    is(
+        "dueAt",
+        "\"0001-01-01T00:00:00Z\"",
+        Value::Date(Timestamp::MIN),
+    );
     is("status", "\"published\"", text("published"));
-    is("tags", "[\"\",\"a\"]", Value::Strings(vec![String::new(), "a".into()]));
-    is("meta", " { \"b\" : [ 1 , -0.0 ] , \"a\" : null } ", Value::Json(r#"{"a":null,"b":[1,0.0]}"#.into()));
+    is(
+        "tags",
+        "[\"\",\"a\"]",
+        Value::Strings(vec![String::new(), "a".into()]),
+    );
+    is(
+        "meta",
+        " { \"b\" : [ 1 , -0.0 ] , \"a\" : null } ",
+        Value::Json(r#"{"a":null,"b":[1,0.0]}"#.into()),
+    );
     is("meta", "\"x\"", Value::Json("\"x\"".into()));
     for wire in ["title", "meta", "members", "tags", "views"] {
         is(wire, "null", Value::Null);
     }
     // Negative zero is stored as zero.
     assert!(matches!(value("ratio", "-0.0"), Ok(Some(Value::Float(n))) if n.is_sign_positive()));
-    assert_eq!(draft(Mode::Create, "{}").values, vec![None; POST.fields.len()]);
+    assert_eq!(
+        draft(Mode::Create, "{}").values,
+        vec![None; POST.fields.len()]
+    );
 }
 
 #[test]
 fn items_are_checked_member_by_member_and_get_their_defaults() {
     let json = r#"[{"email":"a@b.co"},{"id":"1","email":"b@b.co","age":null,"notes":[{"text":"x"}],"tags":["t"],"joinedAt":"2026-01-02T03:04:05Z"}]"#;
-    let Ok(Some(Value::Json(stored))) = value("members", json) else { panic!("{:?}", value("members", json)) };
+    let Ok(Some(Value::Json(stored))) = value("members", json) else {
+        panic!("{:?}", value("members", json))
+    };
     let stored: serde_json::Value = serde_json::from_str(&stored).unwrap_or_default();
     assert_eq!(stored[0]["id"].as_str().map(str::len), Some(36));
     assert_eq!(stored[0]["joinedAt"], NOW.to_string());
@@ -143,7 +256,10 @@ fn items_are_checked_member_by_member_and_get_their_defaults() {
         serde_json::json!({"id":"1","email":"b@b.co","age":null,"notes":[{"text":"x"}],"score":null,"tags":["t"],"joinedAt":"2026-01-02T03:04:05.000Z"})
     );
     assert_eq!(
-        value("members", r#"[1,{"email":null,"age":"3","x":1,"hash":"h","score":1,"notes":[{}]},{}]"#),
+        value(
+            "members",
+            r#"[1,{"email":null,"age":"3","x":1,"hash":"h","score":1,"notes":[{}]},{}]"#
+        ),
         Err(vec![
             "members[0] type".into(),
             "members[1].x unknown_field".into(),
@@ -155,25 +271,42 @@ fn items_are_checked_member_by_member_and_get_their_defaults() {
             "members[2].email required".into(),
         ])
     );
-    // What is right in a list with faults still meets the rules, so that one answer holds every problem.
+    // What is right in a list with faults still meets the rules, so that one answer holds every
+    // problem.
     let draft = draft(Mode::Create, r#"{"members":[{"email":"nope","age":"3"}]}"#);
     let mut all = draft.problems;
     let validator = Validator::new(&POST).unwrap_or_else(|e| panic!("{e:?}"));
     if let Some(value) = &draft.values[at("members")] {
         validator.check(at("members"), value, "members", &mut all);
     }
-    assert_eq!(problems(&all), ["members[0].age type", "members[0].email format"]);
+    assert_eq!(
+        problems(&all),
+        ["members[0].age type", "members[0].email format"]
+    );
 }
 
 #[test]
 fn a_hostile_body_gets_a_bounded_answer() {
     let many: Vec<String> = (0..5000).map(|i| format!("\"k{i}\":1")).collect();
     assert_eq!(created(&format!("{{{}}}", many.join(","))).len(), 100);
-    assert_eq!(created(&format!("{{\"tags\":[{}1]}}", "1,".repeat(5000))).len(), 100);
+    assert_eq!(
+        created(&format!("{{\"tags\":[{}1]}}", "1,".repeat(5000))).len(),
+        100
+    );
 }
 
 const fn param(name: &'static str, field: usize, place: Place) -> ParamSpec {
-    ParamSpec { name, field, entity: None, place, required: true, nullable: false, list: false, element: false, default: None }
+    ParamSpec {
+        name,
+        field,
+        entity: None,
+        place,
+        required: true,
+        nullable: false,
+        list: false,
+        element: false,
+        default: None,
+    }
 }
 
 #[test]
@@ -181,22 +314,50 @@ fn parameters_come_from_declared_members_only() {
     let params = [
         param("id", 0, Place::Id),
         param("title", 1, Place::Body),
-        ParamSpec { required: false, nullable: true, ..param("mail", 3, Place::Body) },
-        ParamSpec { required: false, list: true, ..param("ranks", 5, Place::Body) },
-        ParamSpec { required: false, list: true, ..param("dates", 9, Place::Body) },
-        ParamSpec { required: false, list: true, ..param("anyOf", 4, Place::Body) },
-        ParamSpec { required: false, ..param("tags", 10, Place::Body) },
+        ParamSpec {
+            required: false,
+            nullable: true,
+            ..param("mail", 3, Place::Body)
+        },
+        ParamSpec {
+            required: false,
+            list: true,
+            ..param("ranks", 5, Place::Body)
+        },
+        ParamSpec {
+            required: false,
+            list: true,
+            ..param("dates", 9, Place::Body)
+        },
+        ParamSpec {
+            required: false,
+            list: true,
+            ..param("anyOf", 4, Place::Body)
+        },
+        ParamSpec {
+            required: false,
+            ..param("tags", 10, Place::Body)
+        },
     ];
     let read = |json: &str| {
         let body = read_object(json.as_bytes()).unwrap_or_else(|e| panic!("{e:?}"));
         let mut found = Vec::new();
         let args = read_param_members(&POST, &params, &body, NOW, &mut found);
         assert_eq!(args.len(), params.len());
-        if found.is_empty() { Ok(args) } else { Err(problems(&found)) }
+        if found.is_empty() {
+            Ok(args)
+        } else {
+            Err(problems(&found))
+        }
     };
-    assert_eq!(read(r#"{"title":"x"}"#), Ok(vec![None, Some(text("x")), None, None, None, None, None]));
     assert_eq!(
-        read(r#"{"title":"x","mail":null,"ranks":[1,2],"dates":["1970-01-01T00:00:01Z"],"anyOf":["draft"],"tags":["a"]}"#),
+        read(r#"{"title":"x"}"#),
+        Ok(vec![None, Some(text("x")), None, None, None, None, None])
+    );
+    assert_eq!(
+        read(
+            r#"{"title":"x","mail":null,"ranks":[1,2],"dates":["1970-01-01T00:00:01Z"],"anyOf":["draft"],"tags":["a"]}"#
+        ),
         Ok(vec![
             None,
             Some(text("x")),
@@ -209,11 +370,25 @@ fn parameters_come_from_declared_members_only() {
     );
     assert_eq!(read("{}"), Err(vec!["title required".to_owned()]));
     // One element, as `$has` takes it.
-    assert_eq!(read(r#"{"title":"x","tags":"a"}"#).map(|args| args[6].clone()), Ok(Some(text("a"))));
-    assert_eq!(read(r#"{"title":"x","tags":1}"#), Err(vec!["tags type".to_owned()]));
-    assert_eq!(read(r#"{"title":null,"id":"7"}"#), Err(vec!["id unknown_field".to_owned(), "title null_not_allowed".to_owned()]));
     assert_eq!(
-        read(r#"{"title":"\u0000","ranks":[1,"2",null],"anyOf":["zzz"],"dates":1,"tags":["\u0000"]}"#),
+        read(r#"{"title":"x","tags":"a"}"#).map(|args| args[6].clone()),
+        Ok(Some(text("a")))
+    );
+    assert_eq!(
+        read(r#"{"title":"x","tags":1}"#),
+        Err(vec!["tags type".to_owned()])
+    );
+    assert_eq!(
+        read(r#"{"title":null,"id":"7"}"#),
+        Err(vec![
+            "id unknown_field".to_owned(),
+            "title null_not_allowed".to_owned()
+        ])
+    );
+    assert_eq!(
+        read(
+            r#"{"title":"\u0000","ranks":[1,"2",null],"anyOf":["zzz"],"dates":1,"tags":["\u0000"]}"#
+        ),
         Err(vec![
             "title format".into(),
             "ranks[1] type".into(),
@@ -227,7 +402,8 @@ fn parameters_come_from_declared_members_only() {
 
 #[test]
 fn query_values() {
-    let scalar = |wire: &str, t: &str| parse_scalar(&POST.fields[at(wire)], t).map_err(|flaw| flaw.code);
+    let scalar =
+        |wire: &str, t: &str| parse_scalar(&POST.fields[at(wire)], t).map_err(|flaw| flaw.code);
     for (wire, t, expected) in [
         ("title", "", Ok(text(""))),
         ("title", "a,b", Ok(text("a,b"))),
@@ -241,7 +417,11 @@ fn query_values() {
         ("views", "0", Ok(Value::Int(0))),
         ("views", "-12", Ok(Value::Int(-12))),
         ("views", "007", Ok(Value::Int(7))),
-        ("views", "9007199254740991", Ok(Value::Int(9_007_199_254_740_991))),
+        (
+            "views",
+            "9007199254740991",
+            Ok(Value::Int(9_007_199_254_740_991)),
+        ),
         ("views", "9007199254740992", Err("range")),
         ("views", "99999999999999999999", Err("range")),
         ("views", "", Err("type")),
@@ -259,8 +439,16 @@ fn query_values() {
         ("ratio", "NaN", Err("type")),
         ("ratio", ".5", Err("type")),
         ("ratio", "", Err("type")),
-        ("dueAt", "1970-01-01T00:00:00.001Z", Ok(Value::Date(Timestamp::from_millis(1)))),
-        ("dueAt", "1970-01-01T01:00:00+01:00", Ok(Value::Date(Timestamp::from_millis(0)))),
+        (
+            "dueAt",
+            "1970-01-01T00:00:00.001Z",
+            Ok(Value::Date(Timestamp::from_millis(1))),
+        ),
+        (
+            "dueAt",
+            "1970-01-01T01:00:00+01:00",
+            Ok(Value::Date(Timestamp::from_millis(0))),
+        ),
         // A raw `+` arrives as a space.
         ("dueAt", "1970-01-01T01:00:00 01:00", Err("format")),
         ("dueAt", "1970-01-01", Err("format")),
@@ -275,9 +463,14 @@ fn query_values() {
     }
     let key = |t: &str| parse_scalar(&KEYED.fields[0], t).map_err(|flaw| flaw.code);
     assert_eq!(key("42"), Ok(Value::Int(42)));
-    for (t, code) in
-        [("042", "format"), ("+1", "format"), ("-0", "format"), ("", "format"), ("1.0", "format"), ("9007199254740992", "range")]
-    {
+    for (t, code) in [
+        ("042", "format"),
+        ("+1", "format"),
+        ("-0", "format"),
+        ("", "format"),
+        ("1.0", "format"),
+        ("9007199254740992", "range"),
+    ] {
         assert_eq!(key(t), Err(code), "{t}");
     }
 }

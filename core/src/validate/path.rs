@@ -36,12 +36,24 @@ impl Path<'_> {
             return Vec::new();
         }
         let list = self.to_string();
-        let element = |p: &Problem| p.path.strip_prefix(&list)?.strip_prefix('[')?.strip_suffix(']')?.parse().ok();
+        let element = |p: &Problem| {
+            p.path
+                .strip_prefix(&list)?
+                .strip_prefix('[')?
+                .strip_suffix(']')?
+                .parse()
+                .ok()
+        };
         problems.iter().filter_map(element).collect()
     }
 
     /// Adds a problem here.
-    pub(super) fn report(&self, problems: &mut Vec<Problem>, code: &'static str, message: impl Into<String>) {
+    pub(super) fn report(
+        &self,
+        problems: &mut Vec<Problem>,
+        code: &'static str,
+        message: impl Into<String>,
+    ) {
         if problems.len() < MOST {
             problems.push(Problem::new(self.to_string(), code, message));
         }

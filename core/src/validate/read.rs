@@ -18,9 +18,14 @@ pub(super) struct Reader<'p> {
 impl Reader<'_> {
     /// A value of a field's type; `None` when it has another. Null is a value here.
     ///
-    /// A list of items comes back without its bad members, and one of strings with its bad elements blank, so that the rules can judge
-    /// the rest.
-    pub(super) fn value(&mut self, field: &FieldDesc, json: &Json<'_>, path: Path<'_>) -> Option<Value> {
+    /// A list of items comes back without its bad members, and one of strings with its bad elements
+    /// blank, so that the rules can judge the rest.
+    pub(super) fn value(
+        &mut self,
+        field: &FieldDesc,
+        json: &Json<'_>,
+        path: Path<'_>,
+    ) -> Option<Value> {
         match (field.kind, json) {
             (_, Json::Null) => Some(Value::Null),
             (Kind::StringArray, json) => self.strings(field.rules.each, json, path),
@@ -44,9 +49,16 @@ impl Reader<'_> {
         let mut texts = Vec::with_capacity(list.len());
         for (i, item) in list.iter().enumerate() {
             match item {
-                Json::Text(text) => texts.push(canonical(each.unwrap_or(&Rules::NONE), text.clone().into_owned())),
+                Json::Text(text) => texts.push(canonical(
+                    each.unwrap_or(&Rules::NONE),
+                    text.clone().into_owned(),
+                )),
                 _ => {
-                    Path::Index(&path, i).report(self.problems, NOT_STRING.code, NOT_STRING.message);
+                    Path::Index(&path, i).report(
+                        self.problems,
+                        NOT_STRING.code,
+                        NOT_STRING.message,
+                    );
                     texts.push(String::new());
                 }
             }
@@ -57,13 +69,22 @@ impl Reader<'_> {
     fn json(&mut self, json: &Json<'_>, path: Path<'_>) -> Option<Value> {
         let mut out = Vec::with_capacity(64);
         if !json.write_canonical(&mut out) {
-            path.report(self.problems, NOT_FINITE.code, "must hold no number beyond the range of a double");
+            path.report(
+                self.problems,
+                NOT_FINITE.code,
+                "must hold no number beyond the range of a double",
+            );
             return None;
         }
         String::from_utf8(out).ok().map(Value::Json)
     }
 
-    fn items(&mut self, fields: &'static [FieldDesc], json: &Json<'_>, path: Path<'_>) -> Option<Value> {
+    fn items(
+        &mut self,
+        fields: &'static [FieldDesc],
+        json: &Json<'_>,
+        path: Path<'_>,
+    ) -> Option<Value> {
         let Json::Array(list) = json else {
             path.report(self.problems, NOT_LIST.code, "must be a list of objects");
             return None;
@@ -86,25 +107,44 @@ impl Reader<'_> {
     }
 
     /// One item from a whole body.
-    pub(super) fn one_item(&mut self, fields: &'static [FieldDesc], members: &[(Cow<'_, str>, Json<'_>)]) -> Option<Value> {
+    pub(super) fn one_item(
+        &mut self,
+        fields: &'static [FieldDesc],
+        members: &[(Cow<'_, str>, Json<'_>)],
+    ) -> Option<Value> {
         let mut out = Vec::with_capacity(64);
         self.item(fields, members, Path::Root(""), &mut out);
         String::from_utf8(out).ok().map(Value::Json)
     }
 
     /// Members of an item from a whole body. The one that tells items apart stays as it is.
-    pub(super) fn item_patch(&mut self, fields: &'static [FieldDesc], key: &str, members: &[(Cow<'_, str>, Json<'_>)]) -> Value {
+    pub(super) fn item_patch(
+        &mut self,
+        fields: &'static [FieldDesc],
+        key: &str,
+        members: &[(Cow<'_, str>, Json<'_>)],
+    ) -> Value {
         let mut values: Vec<(&str, Value)> = Vec::with_capacity(members.len());
         for (name, json) in members {
             let path = Path::Root(name);
-            match fields.iter().find(|f| f.wire == name && !f.flags.has(Flags::PRIVATE)) {
+            match fields
+                .iter()
+                .find(|f| f.wire == name && !f.flags.has(Flags::PRIVATE))
+            {
                 None => path.report(self.problems, "unknown_field", "is not a field"),
-                Some(field) if field.wire == key => path.report(self.problems, "immutable", "cannot be changed"),
-                Some(field) if field.flags.has(Flags::READ_ONLY) => path.report(self.problems, "read_only", "cannot be written"),
+                Some(field) if field.wire == key => {
+                    path.report(self.problems, "immutable", "cannot be changed")
+                }
+                Some(field) if field.flags.has(Flags::READ_ONLY) => {
+                    path.report(self.problems, "read_only", "cannot be written")
+                }
                 Some(field) if matches!(json, Json::Null) && !field.optional => {
                     path.report(self.problems, IS_NULL.code, IS_NULL.message);
                 }
-                Some(field) => values.extend(self.value(field, json, path).map(|value| (field.wire, value))),
+                Some(field) => values.extend(
+                    self.value(field, json, path)
+                        .map(|value| (field.wire, value)),
+                ),
             }
         }
         crate::json::object(values)
@@ -112,8 +152,15 @@ impl Reader<'_> {
 
     /// Appends one item with its defaults, members sorted by name.
     ///
-    /// Items are replaced as a whole, so members with generated defaults are accepted: an item sent back keeps its id.
-    fn item(&mut self, fields: &'static [FieldDesc], members: &[(Cow<'_, str>, Json<'_>)], path: Path<'_>, out: &mut Vec<u8>) {
+    /// Items are replaced as a whole, so members with generated defaults are accepted: an item sent
+    /// back keeps its id.
+    fn item(
+        &mut self,
+        fields: &'static [FieldDesc],
+        members: &[(Cow<'_, str>, Json<'_>)],
+        path: Path<'_>,
+        out: &mut Vec<u8>,
+    ) {
         for (key, _) in members {
             let path = Path::Member(&path, key);
             match fields.iter().find(|f| f.wire == key) {
@@ -127,15 +174,23 @@ impl Reader<'_> {
         let mut values: Vec<(&str, Value)> = Vec::with_capacity(fields.len());
         for field in fields {
             let member_path = Path::Member(&path, field.wire);
-            let given = members.iter().find(|(key, _)| key == field.wire && !field.flags.has(Flags::READ_ONLY.or(Flags::PRIVATE)));
+            let given = members.iter().find(|(key, _)| {
+                key == field.wire && !field.flags.has(Flags::READ_ONLY.or(Flags::PRIVATE))
+            });
             let value = match given {
                 Some((_, Json::Null)) if !field.optional => {
                     member_path.report(self.problems, IS_NULL.code, IS_NULL.message);
                     None
                 }
                 Some((_, json)) => self.value(field, json, member_path),
-                // Items are answered as they are stored, so an empty private member is not stored at all.
-                None if field.flags.has(Flags::PRIVATE) && field.optional && !field.default.is_some() => None,
+                // Items are answered as they are stored, so an empty private member is not stored
+                // at all.
+                None if field.flags.has(Flags::PRIVATE)
+                    && field.optional
+                    && !field.default.is_some() =>
+                {
+                    None
+                }
                 None => {
                     let value = self.absent(field);
                     if value.is_none() {

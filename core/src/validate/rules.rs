@@ -8,7 +8,9 @@ use regex::Regex;
 use super::format::Format;
 use super::path::Path;
 use super::read::Reader;
-use super::scalar::{Flaw, HOLDS_NUL, MAX_INTEGER, NOT_FINITE, NOT_STRING, TOO_GREAT, not_one_of, too_long};
+use super::scalar::{
+    Flaw, HOLDS_NUL, MAX_INTEGER, NOT_FINITE, NOT_STRING, TOO_GREAT, not_one_of, too_long,
+};
 use super::tree::Json;
 use crate::entity::{Bound, EntityDesc, FieldDesc, Kind, Rules, SoftDelete};
 use crate::indexed::indexed_bytes;
@@ -49,7 +51,8 @@ impl Validator {
     /// Compiles patterns and formats once.
     ///
     /// # Errors
-    /// When a pattern does not compile or a format is unknown; both are found at compile time already.
+    /// When a pattern does not compile or a format is unknown; both are found at compile time
+    /// already.
     pub fn new(entity: &'static EntityDesc) -> Result<Self> {
         let mark = match entity.soft_delete {
             Some(SoftDelete::Is(field, mark)) => Some((field, mark())),
@@ -64,24 +67,41 @@ impl Validator {
 
     /// Checks one present value of a field; problems are pushed at `path` and below it.
     ///
-    /// Null meets no rule: whether it is allowed is for the caller to say. Messages never hold the value.
+    /// Null meets no rule: whether it is allowed is for the caller to say. Messages never hold the
+    /// value.
     pub fn check(&self, field: usize, value: &Value, path: &str, problems: &mut Vec<Problem>) {
-        if self.mark.as_ref().is_some_and(|(of, mark)| *of == field && mark == value) {
-            problems.push(Problem::new(path, "not_allowed", "marks deleted records: delete the record instead"));
+        if self
+            .mark
+            .as_ref()
+            .is_some_and(|(of, mark)| *of == field && mark == value)
+        {
+            problems.push(Problem::new(
+                path,
+                "not_allowed",
+                "marks deleted records: delete the record instead",
+            ));
         }
         if let Some(rules) = self.fields.get(field) {
             rules.check(value, Path::Root(path), problems);
         }
     }
 
-    /// The same for a list of strings whose repeats go before it is written. Places are those of the list as it was given.
-    pub fn check_without_repeats(&self, field: usize, list: &[String], path: &str, problems: &mut Vec<Problem>) {
+    /// The same for a list of strings whose repeats go before it is written. Places are those of
+    /// the list as it was given.
+    pub fn check_without_repeats(
+        &self,
+        field: usize,
+        list: &[String],
+        path: &str,
+        problems: &mut Vec<Problem>,
+    ) {
         if let Some(rules) = self.fields.get(field) {
             rules.check_strings(list, Path::Root(path), true, problems);
         }
     }
 
-    /// Lays down what holds for a list of items whoever writes it: how many, and which member no two share.
+    /// Lays down what holds for a list of items whoever writes it: how many, and which member no
+    /// two share.
     pub fn bound_items(&mut self, bounds: ItemBounds) {
         if let Some(rules) = self.fields.get_mut(bounds.field) {
             rules.bounds = Some(bounds);
@@ -95,23 +115,42 @@ impl Validator {
     pub fn check_item(&self, field: usize, text: &str) -> Result<()> {
         let mut problems = Vec::new();
         self.judge_item(field, text, &mut problems);
-        if problems.is_empty() { Ok(()) } else { Err(Error::validation(problems)) }
+        if problems.is_empty() {
+            Ok(())
+        } else {
+            Err(Error::validation(problems))
+        }
     }
 
     /// The same beside what is known of the item already.
     #[doc(hidden)]
     pub fn judge_item(&self, field: usize, text: &str, problems: &mut Vec<Problem>) {
-        if let (Some(rules), Ok(Json::Object(members))) = (self.fields.get(field), Json::parse(text.as_bytes())) {
+        if let (Some(rules), Ok(Json::Object(members))) =
+            (self.fields.get(field), Json::parse(text.as_bytes()))
+        {
             rules.check_members(&members, Path::Root(""), problems);
         }
     }
 
     /// Checks one element for a list of strings.
-    pub fn check_element(&self, field: usize, value: &Value, path: &str, problems: &mut Vec<Problem>) {
+    pub fn check_element(
+        &self,
+        field: usize,
+        value: &Value,
+        path: &str,
+        problems: &mut Vec<Problem>,
+    ) {
         let path = Path::Root(path);
         match (self.fields.get(field), value) {
-            (Some(FieldRules { each: Some(each), .. }), Value::Text(text)) => each.check(text, path, problems),
-            (_, Value::Text(text)) if holds_nul(text) => path.report(problems, HOLDS_NUL.code, HOLDS_NUL.message),
+            (
+                Some(FieldRules {
+                    each: Some(each), ..
+                }),
+                Value::Text(text),
+            ) => each.check(text, path, problems),
+            (_, Value::Text(text)) if holds_nul(text) => {
+                path.report(problems, HOLDS_NUL.code, HOLDS_NUL.message)
+            }
             (_, Value::Text(_)) => {}
             _ => path.report(problems, NOT_STRING.code, NOT_STRING.message),
         }
@@ -128,14 +167,25 @@ impl FieldRules {
             Kind::Items(fields) => compile(fields)?,
             _ => Box::default(),
         };
-        let each = field.rules.each.map(|rules| TextRules::compile(field, rules)).transpose()?;
-        Ok(Self { field, text: TextRules::compile(field, field.rules)?, each, members, bounds: None })
+        let each = field
+            .rules
+            .each
+            .map(|rules| TextRules::compile(field, rules))
+            .transpose()?;
+        Ok(Self {
+            field,
+            text: TextRules::compile(field, field.rules)?,
+            each,
+            members,
+            bounds: None,
+        })
     }
 
     fn check(&self, value: &Value, path: Path<'_>, problems: &mut Vec<Problem>) {
         self.check_rules(value, path, problems);
-        // A stored value that its type cannot read would make every later read of the record fail. Where something is known
-        // to be wrong already, here or while reading the body, that is the reason and this would say it twice.
+        // A stored value that its type cannot read would make every later read of the record fail.
+        // Where something is known to be wrong already, here or while reading the body, that is the
+        // reason and this would say it twice.
         if let Some(reads) = self.field.reads
             && !value.is_null()
             && !reads(value.as_ref())
@@ -161,18 +211,25 @@ impl FieldRules {
             (Kind::Integer, Value::Int(n)) => {
                 if !(-MAX_INTEGER..=MAX_INTEGER).contains(n) {
                     path.report(problems, TOO_GREAT.code, TOO_GREAT.message);
-                } else if let Some(message) = beyond(*n, rules.range, int_bound, |n| n.to_string()) {
+                } else if let Some(message) = beyond(*n, rules.range, int_bound, |n| n.to_string())
+                {
                     path.report(problems, "range", message);
                 }
                 if !rules.one_of_int.is_empty() && !rules.one_of_int.contains(n) {
                     let texts: Vec<String> = rules.one_of_int.iter().map(i64::to_string).collect();
-                    path.report(problems, "enum", format!("must be one of {}", texts.join(", ")));
+                    path.report(
+                        problems,
+                        "enum",
+                        format!("must be one of {}", texts.join(", ")),
+                    );
                 }
             }
             (Kind::Number, Value::Float(n)) => {
                 if !n.is_finite() {
                     path.report(problems, NOT_FINITE.code, NOT_FINITE.message);
-                } else if let Some(message) = beyond(*n, rules.range, float_bound, |n| n.to_string()) {
+                } else if let Some(message) =
+                    beyond(*n, rules.range, float_bound, |n| n.to_string())
+                {
                     path.report(problems, "range", message);
                 }
             }
@@ -181,7 +238,9 @@ impl FieldRules {
                     path.report(problems, "range", message);
                 }
             }
-            (Kind::StringArray, Value::Strings(list)) => self.check_strings(list, path, false, problems),
+            (Kind::StringArray, Value::Strings(list)) => {
+                self.check_strings(list, path, false, problems)
+            }
             (Kind::Json, Value::Json(text)) => {
                 if json_holds_nul(text) {
                     path.report(problems, HOLDS_NUL.code, HOLDS_NUL.message);
@@ -192,17 +251,30 @@ impl FieldRules {
         }
     }
 
-    /// Elements that something is known to be wrong with already count, and are judged no further. Of repeats one counts, where they are
-    /// to go.
-    fn check_strings(&self, list: &[String], path: Path<'_>, repeats_go: bool, problems: &mut Vec<Problem>) {
+    /// Elements that something is known to be wrong with already count, and are judged no further.
+    /// Of repeats one counts, where they are to go.
+    fn check_strings(
+        &self,
+        list: &[String],
+        path: Path<'_>,
+        repeats_go: bool,
+        problems: &mut Vec<Problem>,
+    ) {
         let known = path.reported(problems);
         let others = || list.iter().enumerate().filter(|(i, _)| !known.contains(i));
         let mut seen = HashSet::new();
-        let repeats = if repeats_go { others().filter(|(_, text)| !seen.insert(text.as_str())).count() } else { 0 };
+        let repeats = if repeats_go {
+            others()
+                .filter(|(_, text)| !seen.insert(text.as_str()))
+                .count()
+        } else {
+            0
+        };
         check_count(self.field.rules, list.len() - repeats, path, problems);
         seen.clear();
         for (i, text) in others() {
-            let again = (repeats_go || self.field.rules.unique_items) && !seen.insert(text.as_str());
+            let again =
+                (repeats_go || self.field.rules.unique_items) && !seen.insert(text.as_str());
             if again && repeats_go {
                 continue;
             }
@@ -224,15 +296,33 @@ impl FieldRules {
             return;
         };
         check_count(self.field.rules, list.len(), path, problems);
-        let within = self.field.rules.items.1.is_none_or(|most| list.len() <= most as usize);
-        if let Some(most) = self.bounds.and_then(|b| b.max).filter(|most| within && list.len() > *most as usize) {
-            path.report(problems, "max_items", format!("must hold at most {most} {}", if most == 1 { "item" } else { "items" }));
+        let within = self
+            .field
+            .rules
+            .items
+            .1
+            .is_none_or(|most| list.len() <= most as usize);
+        if let Some(most) = self
+            .bounds
+            .and_then(|b| b.max)
+            .filter(|most| within && list.len() > *most as usize)
+        {
+            path.report(
+                problems,
+                "max_items",
+                format!(
+                    "must hold at most {most} {}",
+                    if most == 1 { "item" } else { "items" }
+                ),
+            );
         }
         let mut seen = HashSet::new();
         let mut ids = HashSet::new();
         for (i, item) in list.iter().enumerate() {
             let path = Path::Index(&path, i);
-            let Json::Object(members) = item else { continue };
+            let Json::Object(members) = item else {
+                continue;
+            };
             self.check_members(members, path, problems);
             if let Some(bounds) = self.bounds
                 && let Some((_, id)) = members.iter().find(|(key, _)| key == bounds.key)
@@ -240,7 +330,11 @@ impl FieldRules {
                 let mut canonical = Vec::new();
                 id.write_canonical(&mut canonical);
                 if !ids.insert(canonical) {
-                    Path::Member(&path, bounds.key).report(problems, "duplicate_item", "stands in the list already");
+                    Path::Member(&path, bounds.key).report(
+                        problems,
+                        "duplicate_item",
+                        "stands in the list already",
+                    );
                 }
             }
             if self.field.rules.unique_items {
@@ -256,13 +350,24 @@ impl FieldRules {
 
 impl FieldRules {
     /// Checks the members of an item that are there.
-    fn check_members(&self, members: &[(Cow<'_, str>, Json<'_>)], path: Path<'_>, problems: &mut Vec<Problem>) {
+    fn check_members(
+        &self,
+        members: &[(Cow<'_, str>, Json<'_>)],
+        path: Path<'_>,
+        problems: &mut Vec<Problem>,
+    ) {
         for rules in &self.members {
-            let Some((_, json)) = members.iter().find(|(key, _)| key == rules.field.wire) else { continue };
+            let Some((_, json)) = members.iter().find(|(key, _)| key == rules.field.wire) else {
+                continue;
+            };
             let path = Path::Member(&path, rules.field.wire);
             // Types were checked where the item was read, or by its Rust type.
             let mut known = Vec::new();
-            let value = Reader { problems: &mut known, now: Timestamp::default() }.value(rules.field, json, path);
+            let value = Reader {
+                problems: &mut known,
+                now: Timestamp::default(),
+            }
+            .value(rules.field, json, path);
             if let Some(value) = value {
                 rules.check(&value, path, problems);
             }
@@ -277,15 +382,24 @@ impl TextRules {
             None => None,
             Some(pattern) => {
                 // Alone first: `a)|(b` must not become whole through the group around it.
-                let whole = Regex::new(pattern).and_then(|_| Regex::new(&format!(r"\A(?:{pattern})\z")));
+                let whole =
+                    Regex::new(pattern).and_then(|_| Regex::new(&format!(r"\A(?:{pattern})\z")));
                 Some(whole.map_err(|e| refuse(format!("pattern does not compile: {e}")))?)
             }
         };
         let format = match rules.format {
             None => None,
-            Some(name) => Some(Format::from_name(name).ok_or_else(|| refuse(format!("unknown format `{name}`")))?),
+            Some(name) => Some(
+                Format::from_name(name)
+                    .ok_or_else(|| refuse(format!("unknown format `{name}`")))?,
+            ),
         };
-        Ok(Self { rules, bytes: None, pattern, format })
+        Ok(Self {
+            rules,
+            bytes: None,
+            pattern,
+            format,
+        })
     }
 
     fn check(&self, text: &str, path: Path<'_>, problems: &mut Vec<Problem>) {
@@ -299,7 +413,11 @@ impl TextRules {
             let Flaw { code, message } = too_long(most);
             path.report(problems, code, message);
         }
-        if self.pattern.as_ref().is_some_and(|pattern| !pattern.is_match(text)) {
+        if self
+            .pattern
+            .as_ref()
+            .is_some_and(|pattern| !pattern.is_match(text))
+        {
             path.report(problems, "pattern", "does not have the required form");
         }
         if let Some(format) = self.format
@@ -320,12 +438,20 @@ impl TextRules {
         }
         let length = text.chars().count();
         match (min, max) {
-            (Some(min), _) if length < min as usize => {
-                Some(("min_length", format!("must be at least {min} {}", if min == 1 { "character" } else { "characters" })))
-            }
-            (_, Some(max)) if length > max as usize => {
-                Some(("max_length", format!("must be at most {max} {}", if max == 1 { "character" } else { "characters" })))
-            }
+            (Some(min), _) if length < min as usize => Some((
+                "min_length",
+                format!(
+                    "must be at least {min} {}",
+                    if min == 1 { "character" } else { "characters" }
+                ),
+            )),
+            (_, Some(max)) if length > max as usize => Some((
+                "max_length",
+                format!(
+                    "must be at most {max} {}",
+                    if max == 1 { "character" } else { "characters" }
+                ),
+            )),
             _ => None,
         }
     }
@@ -335,10 +461,18 @@ fn check_count(rules: &Rules, count: usize, path: Path<'_>, problems: &mut Vec<P
     let items = |n: u32| if n == 1 { "item" } else { "items" };
     match rules.items {
         (Some(min), _) if count < min as usize => {
-            path.report(problems, "min_items", format!("must have at least {min} {}", items(min)));
+            path.report(
+                problems,
+                "min_items",
+                format!("must have at least {min} {}", items(min)),
+            );
         }
         (_, Some(max)) if count > max as usize => {
-            path.report(problems, "max_items", format!("must have at most {max} {}", items(max)));
+            path.report(
+                problems,
+                "max_items",
+                format!("must have at most {max} {}", items(max)),
+            );
         }
         _ => {}
     }
@@ -355,7 +489,11 @@ fn beyond<T: PartialOrd + Copy>(
     let above = max.is_some_and(|max| value > bound(max));
     match (min, max) {
         _ if !below && !above => None,
-        (Some(min), Some(max)) => Some(format!("must be between {} and {}", text(bound(min)), text(bound(max)))),
+        (Some(min), Some(max)) => Some(format!(
+            "must be between {} and {}",
+            text(bound(min)),
+            text(bound(max))
+        )),
         (Some(min), None) => Some(format!("must be at least {}", text(bound(min)))),
         (None, Some(max)) => Some(format!("must be at most {}", text(bound(max)))),
         (None, None) => None,

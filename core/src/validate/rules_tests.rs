@@ -17,9 +17,15 @@ fn check(wire: &str, value: &Value) -> Vec<String> {
     let mut problems = Vec::new();
     validator.check(at(wire), value, wire, &mut problems);
     for problem in &problems {
-        assert!(!problem.message.is_empty() && !problem.message.ends_with('.'), "{problem:?}");
+        assert!(
+            !problem.message.is_empty() && !problem.message.ends_with('.'),
+            "{problem:?}"
+        );
     }
-    problems.into_iter().map(|p| format!("{} {}", p.path, p.code)).collect()
+    problems
+        .into_iter()
+        .map(|p| format!("{} {}", p.path, p.code))
+        .collect()
 }
 
 #[test]
@@ -86,7 +92,15 @@ fn lists() {
     assert_eq!(tags(&["a", "b"]), none);
     assert_eq!(tags(&[]), ["tags min_items"]);
     assert_eq!(tags(&["a", "b", "c", "d"]), ["tags max_items"]);
-    assert_eq!(tags(&["a", "", "long", "a"]), ["tags max_items", "tags[1] min_length", "tags[2] max_length", "tags[3] duplicate_item"]);
+    assert_eq!(
+        tags(&["a", "", "long", "a"]),
+        [
+            "tags max_items",
+            "tags[1] min_length",
+            "tags[2] max_length",
+            "tags[3] duplicate_item"
+        ]
+    );
     assert_eq!(tags(&["a\0"]), ["tags[0] format"]);
     // Without rules on elements, too.
     assert_eq!(check("names", &strings(&["a", "\0"])), ["names[1] format"]);
@@ -107,9 +121,15 @@ fn json_and_items() {
     }
     let member = r#"{"id":"1","email":"a@b.co","age":3,"joinedAt":"2026-01-02T03:04:05.000Z","notes":[],"tags":[]}"#;
     assert_eq!(json("members", &format!("[{member}]")), none);
-    assert_eq!(json("members", &format!("[{member},{member}]")), ["members[1] duplicate_item"]);
     assert_eq!(
-        json("members", r#"[{"email":"x","age":-1},{"notes":[{"text":"ok"},{"text":"long"}]},{"tags":["\u0000"]}]"#),
+        json("members", &format!("[{member},{member}]")),
+        ["members[1] duplicate_item"]
+    );
+    assert_eq!(
+        json(
+            "members",
+            r#"[{"email":"x","age":-1},{"notes":[{"text":"ok"},{"text":"long"}]},{"tags":["\u0000"]}]"#
+        ),
         [
             "members max_items",
             "members[0].email format",
@@ -125,7 +145,11 @@ fn json_and_items() {
 fn a_value_of_another_type_is_a_problem_and_null_is_none() {
     for field in POST.fields {
         assert_eq!(check(field.wire, &Value::Null), Vec::<String>::new());
-        let wrong = if matches!(field.kind, Kind::Boolean) { Value::Int(1) } else { Value::Bool(true) };
+        let wrong = if matches!(field.kind, Kind::Boolean) {
+            Value::Int(1)
+        } else {
+            Value::Bool(true)
+        };
         assert_eq!(check(field.wire, &wrong), [format!("{} type", field.wire)]);
     }
 }
@@ -137,14 +161,29 @@ fn messages_say_what_is_allowed_and_never_the_value() {
     let mut say = |wire: &str, value: Value| {
         problems.clear();
         validator.check(at(wire), &value, wire, &mut problems);
-        problems.first().map(|p| p.message.clone()).unwrap_or_default()
+        problems
+            .first()
+            .map(|p| p.message.clone())
+            .unwrap_or_default()
     };
     assert_eq!(say("title", text("")), "must be at least 1 character");
-    assert_eq!(say("title", text("hunter2")), "must be at most 5 characters");
+    assert_eq!(
+        say("title", text("hunter2")),
+        "must be at most 5 characters"
+    );
     assert_eq!(say("rank", Value::Int(77)), "must be between -5 and 5");
-    assert_eq!(say("ratio", Value::Float(-77.5)), "must be between -0.5 and 2");
-    assert_eq!(say("dueAt", Value::Date(Timestamp::from_millis(-77))), "must be at least 1970-01-01T00:00:00.000Z");
-    assert_eq!(say("status", text("hunter2")), "must be one of draft, published");
+    assert_eq!(
+        say("ratio", Value::Float(-77.5)),
+        "must be between -0.5 and 2"
+    );
+    assert_eq!(
+        say("dueAt", Value::Date(Timestamp::from_millis(-77))),
+        "must be at least 1970-01-01T00:00:00.000Z"
+    );
+    assert_eq!(
+        say("status", text("hunter2")),
+        "must be one of draft, published"
+    );
     assert_eq!(say("tags", strings(&[])), "must have at least 1 item");
 }
 
@@ -157,8 +196,14 @@ fn a_list_of_faults_is_cut() {
 #[test]
 fn patterns_must_be_whole_by_themselves() {
     fn broken(pattern: &'static str) -> bool {
-        let rules: &'static Rules = Box::leak(Box::new(Rules { pattern: Some(pattern), ..Rules::NONE }));
-        let field: &'static FieldDesc = Box::leak(Box::new(FieldDesc { rules, ..FieldDesc::new("f", "f", "f", Kind::String, false) }));
+        let rules: &'static Rules = Box::leak(Box::new(Rules {
+            pattern: Some(pattern),
+            ..Rules::NONE
+        }));
+        let field: &'static FieldDesc = Box::leak(Box::new(FieldDesc {
+            rules,
+            ..FieldDesc::new("f", "f", "f", Kind::String, false)
+        }));
         FieldRules::compile(field).is_err()
     }
     assert!(broken("a)|(b"));

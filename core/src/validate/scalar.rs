@@ -24,7 +24,10 @@ pub fn beyond(value: &Value) -> Option<Flaw> {
 #[doc(hidden)]
 pub fn beyond_index(value: &Value, entity: &'static EntityDesc, field: usize) -> Option<Flaw> {
     // Nearly all texts are short enough for any index, of at most 16 texts each.
-    let length = value.as_text().map(str::len).filter(|length| *length > 128)?;
+    let length = value
+        .as_text()
+        .map(str::len)
+        .filter(|length| *length > 128)?;
     let most = known_bytes(entity).get(field).copied().flatten()?;
     (length > most).then(|| too_long(most))
 }
@@ -40,7 +43,10 @@ pub struct Flaw {
 
 impl Flaw {
     pub(super) const fn new(code: &'static str, message: &'static str) -> Self {
-        Self { code, message: Cow::Borrowed(message) }
+        Self {
+            code,
+            message: Cow::Borrowed(message),
+        }
     }
 
     /// The problem at a path, such as `query:score[gt]` or `path:slug`.
@@ -51,9 +57,9 @@ impl Flaw {
 
 /// Reads a value from the query or from a path segment.
 ///
-/// Integers are `-?\d+`, numbers have JSON's syntax, booleans are `true` and `false`, dates RFC 3339, enums their variants.
-/// Empty text is a value for strings only. An integer primary key is read in its canonical form only. For a string array
-/// the text is one element (`$has`).
+/// Integers are `-?\d+`, numbers have JSON's syntax, booleans are `true` and `false`, dates RFC
+/// 3339, enums their variants. Empty text is a value for strings only. An integer primary key is
+/// read in its canonical form only. For a string array the text is one element (`$has`).
 ///
 /// # Errors
 /// `type`, `range`, `format` or `enum`; `not_allowed` for fields of json and items.
@@ -89,11 +95,17 @@ pub fn parse_scalar(field: &FieldDesc, text: &str) -> Result<Value, Flaw> {
     }
 }
 
-/// A list in the form a list parameter travels: text as [`Value::Strings`], all else as a JSON array, dates as milliseconds.
+/// A list in the form a list parameter travels: text as [`Value::Strings`], all else as a JSON
+/// array, dates as milliseconds.
 ///
-/// Elements are of one scalar type; it is what [`Operand::One`](crate::filter::Operand::One) holds for `$in` and `$nin`.
+/// Elements are of one scalar type; it is what [`Operand::One`](crate::filter::Operand::One) holds
+/// for `$in` and `$nin`.
 pub fn list_value(values: &[Value]) -> Value {
-    if let Some(texts) = values.iter().map(|v| v.as_text().map(str::to_owned)).collect::<Option<Vec<_>>>() {
+    if let Some(texts) = values
+        .iter()
+        .map(|v| v.as_text().map(str::to_owned))
+        .collect::<Option<Vec<_>>>()
+    {
         return Value::Strings(texts);
     }
     let mut out = vec![b'['];
@@ -102,7 +114,9 @@ pub fn list_value(values: &[Value]) -> Value {
             out.push(b',');
         }
         match value {
-            Value::Date(date) => out.extend_from_slice(itoa::Buffer::new().format(date.millis()).as_bytes()),
+            Value::Date(date) => {
+                out.extend_from_slice(itoa::Buffer::new().format(date.millis()).as_bytes())
+            }
             value => crate::json::write_value(value.as_ref(), &mut out),
         }
     }
@@ -115,7 +129,10 @@ pub(super) const NOT_STRING: Flaw = Flaw::new("type", "must be a string");
 pub(super) const NOT_BOOLEAN: Flaw = Flaw::new("type", "must be true or false");
 pub(super) const NOT_INTEGER: Flaw = Flaw::new("type", "must be a whole number");
 pub(super) const NOT_NUMBER: Flaw = Flaw::new("type", "must be a number");
-pub(super) const NOT_DATE: Flaw = Flaw::new("format", "must be an RFC 3339 date-time such as 2026-01-02T03:04:05Z");
+pub(super) const NOT_DATE: Flaw = Flaw::new(
+    "format",
+    "must be an RFC 3339 date-time such as 2026-01-02T03:04:05Z",
+);
 pub(super) const NOT_LIST: Flaw = Flaw::new("type", "must be a list");
 pub(super) const NOT_OBJECT: Flaw = Flaw::new("type", "must be an object");
 pub(super) const HOLDS_NUL: Flaw = Flaw::new("format", "must not hold the character U+0000");
@@ -126,7 +143,10 @@ pub(super) const NOT_FINITE: Flaw = Flaw::new("range", "must be a finite number"
 /// A scalar from a JSON leaf. NUL in text is left to the rules, which see typed input as well.
 pub(super) fn from_json(field: &FieldDesc, json: &Json<'_>) -> Result<Value, Flaw> {
     match (field.kind, json) {
-        (Kind::String, Json::Text(text)) => Ok(Value::Text(canonical(field.rules, text.clone().into_owned()))),
+        (Kind::String, Json::Text(text)) => Ok(Value::Text(canonical(
+            field.rules,
+            text.clone().into_owned(),
+        ))),
         (Kind::Boolean, Json::Bool(b)) => Ok(Value::Bool(*b)),
         // Ids are strings on the wire, whatever the key's type.
         (Kind::Integer, Json::Text(text)) if field.flags.has(Flags::PRIMARY) => parse_key(text),
@@ -144,14 +164,21 @@ pub(super) fn from_json(field: &FieldDesc, json: &Json<'_>) -> Result<Value, Fla
         (Kind::Boolean, _) => Err(NOT_BOOLEAN),
         (Kind::Integer, _) => Err(NOT_INTEGER),
         (Kind::Number, _) => Err(NOT_NUMBER),
-        (Kind::Date, _) => Err(Flaw { code: "type", ..NOT_DATE }),
+        (Kind::Date, _) => Err(Flaw {
+            code: "type",
+            ..NOT_DATE
+        }),
         _ => Err(NOT_STRING),
     }
 }
 
 /// Text without NUL, which one store cannot hold.
 fn plain_text(rules: &Rules, text: &str) -> Result<Value, Flaw> {
-    if text.as_bytes().contains(&0) { Err(HOLDS_NUL) } else { Ok(Value::Text(canonical(rules, text.to_owned()))) }
+    if text.as_bytes().contains(&0) {
+        Err(HOLDS_NUL)
+    } else {
+        Ok(Value::Text(canonical(rules, text.to_owned())))
+    }
 }
 
 /// A text as it is stored and compared: a uuid is the same one in upper case, so it has one text.
@@ -166,10 +193,19 @@ pub fn canonical(rules: &Rules, mut text: String) -> String {
 /// The same of any value of a field, as code gives it.
 #[doc(hidden)]
 pub fn canonical_value(field: &FieldDesc, value: Value) -> Value {
-    let rules = if matches!(field.kind, Kind::StringArray) { field.rules.each.unwrap_or(&Rules::NONE) } else { field.rules };
+    let rules = if matches!(field.kind, Kind::StringArray) {
+        field.rules.each.unwrap_or(&Rules::NONE)
+    } else {
+        field.rules
+    };
     match value {
         Value::Text(text) => Value::Text(canonical(rules, text)),
-        Value::Strings(texts) => Value::Strings(texts.into_iter().map(|text| canonical(rules, text)).collect()),
+        Value::Strings(texts) => Value::Strings(
+            texts
+                .into_iter()
+                .map(|text| canonical(rules, text))
+                .collect(),
+        ),
         other => other,
     }
 }
@@ -183,7 +219,10 @@ fn parse_key(text: &str) -> Result<Value, Flaw> {
                 Err(TOO_GREAT)
             }
         }
-        _ => Err(Flaw::new("format", "must be a whole number in its shortest decimal form, as a string")),
+        _ => Err(Flaw::new(
+            "format",
+            "must be a whole number in its shortest decimal form, as a string",
+        )),
     }
 }
 
@@ -205,18 +244,30 @@ fn number(literal: &str) -> Result<Value, Flaw> {
 }
 
 fn date(text: &str) -> Result<Value, Flaw> {
-    Timestamp::parse(text).map(Value::Date).map_err(|_| NOT_DATE)
+    Timestamp::parse(text)
+        .map(Value::Date)
+        .map_err(|_| NOT_DATE)
 }
 
 fn variant(desc: &EnumDesc, text: &str) -> Result<Value, Flaw> {
-    if desc.variants.contains(&text) { Ok(Value::Text(text.to_owned())) } else { Err(not_one_of(desc.variants)) }
+    if desc.variants.contains(&text) {
+        Ok(Value::Text(text.to_owned()))
+    } else {
+        Err(not_one_of(desc.variants))
+    }
 }
 
 /// Of a text with more bytes than the index of its field holds.
 pub(super) fn too_long(most: usize) -> Flaw {
-    Flaw { code: "max_length", message: format!("must be at most {most} bytes in UTF-8, as an index holds it").into() }
+    Flaw {
+        code: "max_length",
+        message: format!("must be at most {most} bytes in UTF-8, as an index holds it").into(),
+    }
 }
 
 pub(super) fn not_one_of(texts: &[&str]) -> Flaw {
-    Flaw { code: "enum", message: format!("must be one of {}", texts.join(", ")).into() }
+    Flaw {
+        code: "enum",
+        message: format!("must be one of {}", texts.join(", ")).into(),
+    }
 }

@@ -1,8 +1,9 @@
 //! Strict JSON in: bytes to a borrowed tree.
 //!
-//! A parser of its own, for what the contract asks of bodies and general parsers do not give: duplicate keys are refused at
-//! any depth, nesting is bounded, and numbers keep their literal, so that `1`, `1.0` and `9007199254740993` stay three
-//! different things and doubles are read to the last bit. A property test holds it against `serde_json`.
+//! A parser of its own, for what the contract asks of bodies and general parsers do not give:
+//! duplicate keys are refused at any depth, nesting is bounded, and numbers keep their literal, so
+//! that `1`, `1.0` and `9007199254740993` stay three different things and doubles are read to the
+//! last bit. A property test holds it against `serde_json`.
 
 use std::borrow::Cow;
 
@@ -32,19 +33,25 @@ impl Json<'_> {
     /// Reads exactly one JSON value.
     ///
     /// # Errors
-    /// `malformed_json` for anything that is not JSON, invalid UTF-8, lone surrogates, duplicate keys, nesting over 64 and
-    /// data behind the value.
+    /// `malformed_json` for anything that is not JSON, invalid UTF-8, lone surrogates, duplicate
+    /// keys, nesting over 64 and data behind the value.
     pub fn parse(bytes: &[u8]) -> Result<Json<'_>> {
-        let text = std::str::from_utf8(bytes).map_err(|e| malformed("it is not UTF-8", e.valid_up_to()))?;
+        let text = std::str::from_utf8(bytes)
+            .map_err(|e| malformed("it is not UTF-8", e.valid_up_to()))?;
         let mut parser = Parser { text, bytes, at: 0 };
         let value = parser.value(0).and_then(|value| {
             parser.space();
-            if parser.at == bytes.len() { Ok(value) } else { Err("more follows the value") }
+            if parser.at == bytes.len() {
+                Ok(value)
+            } else {
+                Err("more follows the value")
+            }
         });
         value.map_err(|reason| malformed(reason, parser.at))
     }
 
-    /// Appends the canonical text: no spaces, keys sorted, numbers in their shortest form, no negative zero.
+    /// Appends the canonical text: no spaces, keys sorted, numbers in their shortest form, no
+    /// negative zero.
     ///
     /// `false` when a number is too great for a double.
     #[doc(hidden)]
@@ -96,7 +103,9 @@ fn write_number(literal: &str, out: &mut Vec<u8>) -> bool {
     } else {
         match literal.parse::<f64>() {
             // Adding zero turns -0.0 into 0.0 and changes nothing else.
-            Ok(n) if n.is_finite() => crate::json::write_value(crate::ValueRef::Float(n + 0.0), out),
+            Ok(n) if n.is_finite() => {
+                crate::json::write_value(crate::ValueRef::Float(n + 0.0), out)
+            }
             _ => return false,
         }
     }
@@ -106,12 +115,19 @@ fn write_number(literal: &str, out: &mut Vec<u8>) -> bool {
 /// Whether text has the syntax of a JSON number.
 #[doc(hidden)]
 pub fn is_number(text: &str) -> bool {
-    let mut parser = Parser { text, bytes: text.as_bytes(), at: 0 };
+    let mut parser = Parser {
+        text,
+        bytes: text.as_bytes(),
+        at: 0,
+    };
     parser.number().is_ok() && parser.at == text.len()
 }
 
 fn malformed(reason: &'static str, at: usize) -> Error {
-    Error::new(Code::MalformedJson, format!("The body is not valid JSON: {reason} (byte {at})"))
+    Error::new(
+        Code::MalformedJson,
+        format!("The body is not valid JSON: {reason} (byte {at})"),
+    )
 }
 
 struct Parser<'a> {
@@ -214,7 +230,11 @@ impl<'a> Parser<'a> {
                 return Err("`,` or `}` was expected");
             }
         }
-        if has_duplicates(&members) { Err("a key stands twice in one object") } else { Ok(Json::Object(members)) }
+        if has_duplicates(&members) {
+            Err("a key stands twice in one object")
+        } else {
+            Ok(Json::Object(members))
+        }
     }
 
     fn string(&mut self) -> Parsed<Cow<'a, str>> {
@@ -223,7 +243,9 @@ impl<'a> Parser<'a> {
         let mut owned: Option<String> = None;
         loop {
             // Most text has no escapes: one tight scan to its end.
-            let plain = self.bytes[self.at..].iter().position(|&b| b == b'"' || b == b'\\' || b < 0x20);
+            let plain = self.bytes[self.at..]
+                .iter()
+                .position(|&b| b == b'"' || b == b'\\' || b < 0x20);
             self.at += plain.ok_or("a string does not end")?;
             match self.peek() {
                 Some(b'"') => {
@@ -272,7 +294,9 @@ impl<'a> Parser<'a> {
                             return Err("a surrogate stands alone");
                         }
                         match self.hex4()? {
-                            second @ 0xdc00..0xe000 => 0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00),
+                            second @ 0xdc00..0xe000 => {
+                                0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00)
+                            }
                             _ => return Err("a surrogate stands alone"),
                         }
                     }
@@ -287,7 +311,10 @@ impl<'a> Parser<'a> {
     fn hex4(&mut self) -> Parsed<u32> {
         let mut code = 0;
         for _ in 0..4 {
-            let digit = self.peek().and_then(|b| char::from(b).to_digit(16)).ok_or("four hex digits were expected")?;
+            let digit = self
+                .peek()
+                .and_then(|b| char::from(b).to_digit(16))
+                .ok_or("four hex digits were expected")?;
             code = code * 16 + digit;
             self.at += 1;
         }
@@ -299,7 +326,11 @@ impl<'a> Parser<'a> {
         while matches!(self.peek(), Some(b'0'..=b'9')) {
             self.at += 1;
         }
-        if self.at > start { Ok(()) } else { Err("a digit was expected") }
+        if self.at > start {
+            Ok(())
+        } else {
+            Err("a digit was expected")
+        }
     }
 
     fn number(&mut self) -> Parsed<&'a str> {
@@ -323,9 +354,13 @@ impl<'a> Parser<'a> {
 }
 
 fn has_duplicates(members: &[(Cow<'_, str>, Json<'_>)]) -> bool {
-    // Comparing all pairs is fastest for what bodies look like; sorting bounds the cost of hostile ones.
+    // Comparing all pairs is fastest for what bodies look like; sorting bounds the cost of hostile
+    // ones.
     if members.len() <= 16 {
-        return members.iter().enumerate().any(|(i, (key, _))| members[..i].iter().any(|(other, _)| other == key));
+        return members
+            .iter()
+            .enumerate()
+            .any(|(i, (key, _))| members[..i].iter().any(|(other, _)| other == key));
     }
     let mut keys: Vec<&str> = members.iter().map(|(key, _)| key.as_ref()).collect();
     keys.sort_unstable();

@@ -7,7 +7,9 @@ use super::*;
 fn canonical(text: &str) -> Option<String> {
     let mut out = Vec::new();
     let tree = Json::parse(text.as_bytes()).ok()?;
-    tree.write_canonical(&mut out).then(|| String::from_utf8(out).ok()).flatten()
+    tree.write_canonical(&mut out)
+        .then(|| String::from_utf8(out).ok())
+        .flatten()
 }
 
 #[test]
@@ -58,10 +60,18 @@ fn refuses_what_is_not_strict_json() {
         let error = Json::parse(text.as_bytes()).err().map(|e| e.code());
         assert_eq!(error, Some(Code::MalformedJson), "{text}");
     }
-    for bytes in [&b"\"\xff\""[..], b"\xc0\x80", b"\"\xed\xa0\x80\"", b"{\"\xe2\x82\":1}"] {
+    for bytes in [
+        &b"\"\xff\""[..],
+        b"\xc0\x80",
+        b"\"\xed\xa0\x80\"",
+        b"{\"\xe2\x82\":1}",
+    ] {
         assert!(Json::parse(bytes).is_err());
     }
-    let many = (0..100).map(|i| format!("\"k{i}\":1")).collect::<Vec<_>>().join(",");
+    let many = (0..100)
+        .map(|i| format!("\"k{i}\":1"))
+        .collect::<Vec<_>>()
+        .join(",");
     assert!(Json::parse(format!("{{{many},\"k99\":1}}").as_bytes()).is_err());
     assert!(Json::parse(format!("{{{many},\"k100\":1}}").as_bytes()).is_ok());
 }
@@ -71,7 +81,9 @@ fn nesting_is_bounded() {
     let nested = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n));
     assert!(Json::parse(nested(64).as_bytes()).is_ok());
     assert!(Json::parse(nested(65).as_bytes()).is_err());
-    assert!(Json::parse(format!("{}1{}", "{\"a\":".repeat(65), "}".repeat(65)).as_bytes()).is_err());
+    assert!(
+        Json::parse(format!("{}1{}", "{\"a\":".repeat(65), "}".repeat(65)).as_bytes()).is_err()
+    );
     // Far beyond any stack.
     assert!(Json::parse("[".repeat(1_000_000).as_bytes()).is_err());
 }
@@ -79,7 +91,10 @@ fn nesting_is_bounded() {
 #[test]
 fn the_canonical_text() {
     for (text, expected) in [
-        (r#" { "b" : 1 , "a" : [ true , null ] } "#, r#"{"a":[true,null],"b":1}"#),
+        (
+            r#" { "b" : 1 , "a" : [ true , null ] } "#,
+            r#"{"a":[true,null],"b":1}"#,
+        ),
         ("1.0", "1.0"),
         ("-0", "0"),
         ("-0.0", "0.0"),
@@ -105,7 +120,10 @@ fn as_serde(tree: &Json<'_>) -> serde_json::Value {
             .unwrap_or_else(|_| literal.parse::<f64>().unwrap_or(f64::NAN).into()),
         Json::Text(text) => text.as_ref().into(),
         Json::Array(list) => list.iter().map(as_serde).collect(),
-        Json::Object(members) => members.iter().map(|(k, v)| (k.to_string(), as_serde(v))).collect(),
+        Json::Object(members) => members
+            .iter()
+            .map(|(k, v)| (k.to_string(), as_serde(v)))
+            .collect(),
     }
 }
 
@@ -119,7 +137,8 @@ fn any_json() -> impl Strategy<Value = serde_json::Value> {
     leaf.prop_recursive(6, 64, 8, |inner| {
         prop_oneof![
             proptest::collection::vec(inner.clone(), 0..8).prop_map(Into::into),
-            proptest::collection::btree_map(any::<String>(), inner, 0..8).prop_map(|m| m.into_iter().collect()),
+            proptest::collection::btree_map(any::<String>(), inner, 0..8)
+                .prop_map(|m| m.into_iter().collect()),
         ]
     })
 }

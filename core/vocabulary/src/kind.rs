@@ -43,7 +43,15 @@ pub enum Records {
 
 impl KindFacts {
     const fn new(name: &'static str, capability: &'static str, records: Records) -> Self {
-        Self { name, capability, read_capability: capability, records, exposes_records: false, answer_members: &[], has_methods: false }
+        Self {
+            name,
+            capability,
+            read_capability: capability,
+            records,
+            exposes_records: false,
+            answer_members: &[],
+            has_methods: false,
+        }
     }
 }
 
@@ -58,7 +66,8 @@ pub const RESTORE: KindFacts = KindFacts::new("restore", "atomic.transition", Re
 /// Adds to a number.
 pub const INCREMENT: KindFacts = KindFacts::new("increment", "atomic.increment", Records::One);
 /// Writes some fields.
-pub const FIELD_UPDATE: KindFacts = KindFacts::new("field_update", "atomic.field-update", Records::One);
+pub const FIELD_UPDATE: KindFacts =
+    KindFacts::new("field_update", "atomic.field-update", Records::One);
 /// Appends to a list of texts.
 pub const ARRAY_PUSH: KindFacts = KindFacts::new("array_push", "atomic.array", Records::One);
 /// Removes from a list of texts.
@@ -66,21 +75,30 @@ pub const ARRAY_PULL: KindFacts = KindFacts::new("array_pull", "atomic.array", R
 /// Replaces a list of texts.
 pub const ARRAY_SET: KindFacts = KindFacts::new("array_set", "atomic.array", Records::One);
 /// Updates or deletes the records that a filter matches.
-pub const BATCH: KindFacts = KindFacts { exposes_records: true, ..KindFacts::new("batch", "batch.write", Records::Many) };
+pub const BATCH: KindFacts = KindFacts {
+    exposes_records: true,
+    ..KindFacts::new("batch", "batch.write", Records::Many)
+};
 /// Creates a record, or updates the one that matches.
-pub const UPSERT: KindFacts =
-    KindFacts { answer_members: &["entity", "created"], ..KindFacts::new("upsert", "atomic.upsert", Records::One) };
+pub const UPSERT: KindFacts = KindFacts {
+    answer_members: &["entity", "created"],
+    ..KindFacts::new("upsert", "atomic.upsert", Records::One)
+};
 /// Takes one record out of those that a filter matches.
 pub const CONSUME: KindFacts = KindFacts::new("consume", "atomic.consume", Records::Many);
 /// Works on the items of a list inside a record.
-pub const COLLECTION: KindFacts =
-    KindFacts { read_capability: "collection.list", has_methods: true, ..KindFacts::new("collection", "atomic.collection", Records::One) };
+pub const COLLECTION: KindFacts = KindFacts {
+    read_capability: "collection.list",
+    has_methods: true,
+    ..KindFacts::new("collection", "atomic.collection", Records::One)
+};
 /// Finds records by words.
 pub const SEARCH: KindFacts = KindFacts::new("search", "operation.search", Records::Many);
 /// Counts, sums and compares records.
 pub const AGGREGATE: KindFacts = KindFacts::new("aggregate", "operation.aggregate", Records::Many);
 /// Computes a value from records of one entity and writes it to a record of another.
-pub const COMPUTED_AGGREGATE: KindFacts = KindFacts::new("computed_aggregate", "computed.write", Records::Foreign);
+pub const COMPUTED_AGGREGATE: KindFacts =
+    KindFacts::new("computed_aggregate", "computed.write", Records::Foreign);
 /// Joins records of several entities.
 pub const DERIVE: KindFacts = KindFacts::new("derive", "operation.derive", Records::Foreign);
 /// Runs a function of the app.
@@ -122,9 +140,17 @@ mod tests {
     #[test]
     fn kinds_have_names_of_their_own_and_known_capabilities() {
         for (at, kind) in KINDS.iter().enumerate() {
-            assert!(KINDS[..at].iter().all(|other| other.name != kind.name), "{} twice", kind.name);
+            assert!(
+                KINDS[..at].iter().all(|other| other.name != kind.name),
+                "{} twice",
+                kind.name
+            );
             for capability in [kind.capability, kind.read_capability] {
-                assert!(capability == FACTORY || is_known(capability), "{}: {capability}", kind.name);
+                assert!(
+                    capability == FACTORY || is_known(capability),
+                    "{}: {capability}",
+                    kind.name
+                );
             }
         }
     }

@@ -1,4 +1,5 @@
-//! The tables that Linchpin's macros and its runtime must agree on: plain data without dependencies.
+//! The tables that Linchpin's macros and its runtime must agree on: plain data without
+//! dependencies.
 //!
 //! The macros read them when they check a declaration, the runtime reads them when an app starts. A
 //! fact that both need stands here, once.

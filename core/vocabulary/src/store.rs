@@ -32,13 +32,29 @@ pub struct Limits {
 }
 
 /// The records of one process.
-pub const MEMORY: StoreFacts = StoreFacts { name: "memory", available: true, limits: None };
+pub const MEMORY: StoreFacts = StoreFacts {
+    name: "memory",
+    available: true,
+    limits: None,
+};
 /// A database in a file.
-pub const SQLITE: StoreFacts = StoreFacts { name: "sqlite", available: true, limits: None };
+pub const SQLITE: StoreFacts = StoreFacts {
+    name: "sqlite",
+    available: true,
+    limits: None,
+};
 /// A database server.
-pub const POSTGRES: StoreFacts = StoreFacts { name: "postgres", available: true, limits: None };
+pub const POSTGRES: StoreFacts = StoreFacts {
+    name: "postgres",
+    available: true,
+    limits: None,
+};
 /// A document database.
-pub const MONGO: StoreFacts = StoreFacts { name: "mongo", available: false, limits: None };
+pub const MONGO: StoreFacts = StoreFacts {
+    name: "mongo",
+    available: false,
+    limits: None,
+};
 /// Plain keys and values.
 pub const REDIS: StoreFacts = StoreFacts {
     name: "redis",
@@ -96,7 +112,11 @@ impl StoreFacts {
     #[must_use]
     pub fn reason(&self, capability: &str) -> Option<&'static str> {
         let limits = self.limits?;
-        Some(if capability == "unique.reservation" { limits.unique } else { limits.other })
+        Some(if capability == "unique.reservation" {
+            limits.unique
+        } else {
+            limits.other
+        })
     }
 }
 
@@ -128,25 +148,43 @@ mod tests {
     #[test]
     fn the_table_has_each_name_once() {
         for (at, (capability, stores)) in GRANTS.iter().enumerate() {
-            assert!(GRANTS[..at].iter().all(|(other, _)| other != capability), "{capability} twice");
-            assert!(stores.iter().all(|store| named(store.name) == Some(*store)), "{capability}");
+            assert!(
+                GRANTS[..at].iter().all(|(other, _)| other != capability),
+                "{capability} twice"
+            );
+            assert!(
+                stores.iter().all(|store| named(store.name) == Some(*store)),
+                "{capability}"
+            );
         }
     }
 
     #[test]
     fn the_reference_lists_every_capability() {
-        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/stores.md");
+        let page = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../docs/reference/stores.md"
+        );
         let page = std::fs::read_to_string(page).expect("docs/reference/stores.md");
-        let needed = GRANTS.into_iter().map(|(capability, _)| capability).filter(|name| !name.starts_with("core."));
+        let needed = GRANTS
+            .into_iter()
+            .map(|(capability, _)| capability)
+            .filter(|name| !name.starts_with("core."));
         for capability in needed.chain([FACTORY]) {
-            assert!(page.contains(&format!("`{capability}`")), "`{capability}` is missing in docs/reference/stores.md");
+            assert!(
+                page.contains(&format!("`{capability}`")),
+                "`{capability}` is missing in docs/reference/stores.md"
+            );
         }
     }
 
     #[test]
     fn no_store_grants_what_the_table_lacks() {
         for capability in [FACTORY, "", "core", "atomic.", "operation.bump"] {
-            assert!(!is_known(capability) && STORES.iter().all(|store| !store.grants(capability)), "{capability}");
+            assert!(
+                !is_known(capability) && STORES.iter().all(|store| !store.grants(capability)),
+                "{capability}"
+            );
         }
     }
 }

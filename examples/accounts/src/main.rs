@@ -1,5 +1,5 @@
-//! A noticeboard with accounts: its members sign in with a password, a passkey or a provider of this machine, and roles decide who
-//! writes and who looks after it all.
+//! A noticeboard with accounts: its members sign in with a password, a passkey or a provider of
+//! this machine, and roles decide who writes and who looks after it all.
 
 use linchpin::axum::response::Html;
 use linchpin::prelude::*;
@@ -7,7 +7,8 @@ use linchpin_auth::{Auth, ProviderSection};
 
 /// Where browsers reach the app, unless `LINCHPIN_AUTH_PUBLIC_URL` says otherwise.
 const HERE: &str = "http://localhost:3000";
-/// The provider of this machine, unless `LINCHPIN_AUTH_OAUTH_LOCAL_ISSUER` and its like name another.
+/// The provider of this machine, unless `LINCHPIN_AUTH_OAUTH_LOCAL_ISSUER` and its like name
+/// another.
 const ISSUER: &str = "http://127.0.0.1:4000";
 /// What the app proves to that provider with.
 const CLIENT_SECRET: &str = "a secret of the peer & its client: 100%";
@@ -28,7 +29,8 @@ pub struct Notice {
     pub created_at: Timestamp,
 }
 
-/// Where members come in: `GET /notices/welcome`. A provider sends them back here with a code, which is exchanged for a session.
+/// Where members come in: `GET /notices/welcome`. A provider sends them back here with a code,
+/// which is exchanged for a session.
 #[route(entity = Notice, method = "GET", path = "welcome", auth = none)]
 async fn welcome() -> Html<&'static str> {
     Html(include_str!("welcome.html"))
@@ -37,10 +39,19 @@ async fn welcome() -> Html<&'static str> {
 /// What members see: `GET /notices/page`.
 #[route(entity = Notice, method = "GET", path = "page", auth = "userAuth")]
 async fn inside(notices: NoticeAdapter, cx: Cx) -> Result<Html<String>> {
-    let roles = cx.get_actor().map(|actor| actor.roles.join(", ")).unwrap_or_default();
+    let roles = cx
+        .get_actor()
+        .map(|actor| actor.roles.join(", "))
+        .unwrap_or_default();
     let items = notices.list(&cx, ListQuery::new()).await?.items;
-    let list: String = items.iter().map(|notice| format!("<li>{}</li>\n", escaped(&notice.text))).collect();
-    Ok(Html(format!("<!doctype html>\n<title>Notices</title>\n<p>You are signed in; roles: {}.</p>\n<ul>\n{list}</ul>\n", escaped(&roles))))
+    let list: String = items
+        .iter()
+        .map(|notice| format!("<li>{}</li>\n", escaped(&notice.text)))
+        .collect();
+    Ok(Html(format!(
+        "<!doctype html>\n<title>Notices</title>\n<p>You are signed in; roles: {}.</p>\n<ul>\n{list}</ul>\n",
+        escaped(&roles)
+    )))
 }
 
 /// What administrators see, and nobody else: `GET /notices/office`.
@@ -48,38 +59,66 @@ async fn inside(notices: NoticeAdapter, cx: Cx) -> Result<Html<String>> {
 async fn office(notices: NoticeAdapter, cx: Cx) -> Result<Html<String>> {
     let page = notices.list(&cx, ListQuery::new()).await?;
     let more = if page.has_more { "more than " } else { "" };
-    Ok(Html(format!("<!doctype html>\n<title>Office</title>\n<p>Notices: {more}{}.</p>\n", page.items.len())))
+    Ok(Html(format!(
+        "<!doctype html>\n<title>Office</title>\n<p>Notices: {more}{}.</p>\n",
+        page.items.len()
+    )))
 }
 
 /// Text as it stands in a page.
 fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
 }
 
 /// Notices, and the pages around them.
-pub static BOARD: Package = package!(name = "board", entities = [entity(Notice, [welcome, inside, office])]);
+pub static BOARD: Package = package!(
+    name = "board",
+    entities = [entity(Notice, [welcome, inside, office])]
+);
 
-/// Accounts. The environment may say another public address, page of the verification link and local issuer; the rest is fixed here,
-/// passkeys of `localhost` for one.
+/// Accounts. The environment may say another public address, page of the verification link and
+/// local issuer; the rest is fixed here, passkeys of `localhost` for one.
 fn auth() -> Auth {
-    Auth::from_env().roles(["admin", "member"]).default_role("member").configure(|config| {
-        let auth = &mut config.auth;
-        auth.app_name = "the noticeboard".to_owned();
-        let here = auth.public_url.get_or_insert_with(|| HERE.to_owned()).clone();
-        auth.email_verification.enabled = true;
-        auth.email_verification.link_base_url.get_or_insert_with(|| format!("{here}/notices/welcome"));
-        auth.passkeys.enabled = true;
-        auth.passkeys.rp_id = "localhost".to_owned();
-        if auth.passkeys.origins.is_empty() {
-            auth.passkeys.origins = vec![HERE.to_owned()];
-        }
-        auth.oauth.post_redirect = "/notices/welcome".to_owned();
-        let local = || ProviderSection::new("app").secret(CLIENT_SECRET.to_owned()).issuer(ISSUER);
-        auth.oauth.providers.entry("local".to_owned()).or_insert_with(local);
-    })
+    Auth::from_env()
+        .roles(["admin", "member"])
+        .default_role("member")
+        .configure(|config| {
+            let auth = &mut config.auth;
+            auth.app_name = "the noticeboard".to_owned();
+            let here = auth
+                .public_url
+                .get_or_insert_with(|| HERE.to_owned())
+                .clone();
+            auth.email_verification.enabled = true;
+            auth.email_verification
+                .link_base_url
+                .get_or_insert_with(|| format!("{here}/notices/welcome"));
+            auth.passkeys.enabled = true;
+            auth.passkeys.rp_id = "localhost".to_owned();
+            if auth.passkeys.origins.is_empty() {
+                auth.passkeys.origins = vec![HERE.to_owned()];
+            }
+            auth.oauth.post_redirect = "/notices/welcome".to_owned();
+            let local = || {
+                ProviderSection::new("app")
+                    .secret(CLIENT_SECRET.to_owned())
+                    .issuer(ISSUER)
+            };
+            auth.oauth
+                .providers
+                .entry("local".to_owned())
+                .or_insert_with(local);
+        })
 }
 
 #[tokio::main]
 async fn main() -> linchpin::Result<()> {
-    App::new(Config::from_env()?).plugin(auth()).package(&BOARD).run().await
+    App::new(Config::from_env()?)
+        .plugin(auth())
+        .package(&BOARD)
+        .run()
+        .await
 }

@@ -1,4 +1,5 @@
-//! The noticeboard over HTTP: its README, mail on the console, and a sign-in at a provider of this machine.
+//! The noticeboard over HTTP: its README, mail on the console, and a sign-in at a provider of this
+//! machine.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -25,16 +26,24 @@ impl Drop for Running {
 fn the_readme_is_true() {
     document_is_true(README, "root@example.test", &[]);
     for link in links(&read(README)) {
-        assert!(root().join("examples/accounts").join(&link).exists(), "{README}: {link} leads nowhere");
+        assert!(
+            root().join("examples/accounts").join(&link).exists(),
+            "{README}: {link} leads nowhere"
+        );
     }
 }
 
 #[test]
 fn the_document_of_the_second_factor_is_true() {
-    document_is_true(FACTOR, "ada@example.test", &[("LINCHPIN_AUTH_MFA_ENABLED", "true")]);
+    document_is_true(
+        FACTOR,
+        "ada@example.test",
+        &[("LINCHPIN_AUTH_MFA_ENABLED", "true")],
+    );
 }
 
-/// Holds a document to the app: its first command makes this administrator, the second serves with these variables, the session follows.
+/// Holds a document to the app: its first command makes this administrator, the second serves with
+/// these variables, the session follows.
 fn document_is_true(document: &str, who: &str, variables: &[(&str, &str)]) {
     let folder = tempfile::tempdir().expect("a folder");
     let commands: Vec<String> = blocks(&read(document))
@@ -44,19 +53,35 @@ fn document_is_true(document: &str, who: &str, variables: &[(&str, &str)]) {
         .collect();
     let first = commands[0].replace("cargo run -p accounts --", PROGRAM);
     assert_ne!(first, commands[0], "a command of the app");
-    assert_eq!(run(&[first], folder.path())[0].output.trim(), format!("account: {who}\nroles: admin"));
-    let written: String = variables.iter().map(|(name, value)| format!("{name}={value} ")).collect();
+    assert_eq!(
+        run(&[first], folder.path())[0].output.trim(),
+        format!("account: {who}\nroles: admin")
+    );
+    let written: String = variables
+        .iter()
+        .map(|(name, value)| format!("{name}={value} "))
+        .collect();
     assert_eq!(commands[1], format!("{written}cargo run -p accounts"));
     let server = Server::start_with(PROGRAM, folder.path(), variables);
     let differences = differences(document, "accounts", &server);
-    assert!(differences.is_empty(), "{document} does not show what these print:\n{differences}");
+    assert!(
+        differences.is_empty(),
+        "{document} does not show what these print:\n{differences}"
+    );
 }
 
 #[test]
 fn mail_stands_on_the_console() {
     let folder = tempfile::tempdir().expect("a folder");
-    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").port();
-    let child = command(PROGRAM, folder.path()).env("LINCHPIN_PORT", port.to_string()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .expect("a free port")
+        .port();
+    let child = command(PROGRAM, folder.path())
+        .env("LINCHPIN_PORT", port.to_string())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn();
     let mut app = Running(child.expect("the application starts"));
     let out = app.0.stdout.take().expect("its console");
     let register = format!(
@@ -64,15 +89,23 @@ fn mail_stands_on_the_console() {
          --json '{{\"email\":\"ada@example.test\",\"password\":\"violet-otter-91-lamp\"}}' && break; sleep 0.1; done"
     );
     let _ = run(&[register], folder.path());
-    let found = BufReader::new(out).lines().map_while(Result::ok).find(|line| line.contains("/notices/welcome#token="));
+    let found = BufReader::new(out)
+        .lines()
+        .map_while(Result::ok)
+        .find(|line| line.contains("/notices/welcome#token="));
     assert!(found.is_some(), "no link on the console");
 }
 
 #[test]
 fn a_provider_of_this_machine_signs_in() {
     let peer = root().join("plugins/auth/tests/peers/oidc-provider");
-    let child =
-        Command::new("node").arg("server.mjs").current_dir(peer).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+    let child = Command::new("node")
+        .arg("server.mjs")
+        .current_dir(peer)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn();
     let mut peer = Running(child.expect("node: cargo xtask test installs the provider"));
     let mut line = String::new();
     let mut out = BufReader::new(peer.0.stdout.take().expect("its console"));
@@ -105,9 +138,20 @@ fn a_provider_of_this_machine_signs_in() {
         format!("curl -s {here}/auth/me -H \"Authorization: Bearer $TOKEN\""),
     ];
     let done = run(&steps, folder.path());
-    assert!(done[5].output.trim().starts_with(&format!("{here}/notices/welcome?code=")), "{done:?}");
-    let me: Json = serde_json::from_str(done[7].output.trim()).unwrap_or_else(|error| panic!("{error}: {done:?}"));
-    assert_eq!((&me["email"], &me["providers"][0], &me["roles"][0]), (&"ada@peer.test".into(), &"local".into(), &"member".into()), "{me}");
+    assert!(
+        done[5]
+            .output
+            .trim()
+            .starts_with(&format!("{here}/notices/welcome?code=")),
+        "{done:?}"
+    );
+    let me: Json = serde_json::from_str(done[7].output.trim())
+        .unwrap_or_else(|error| panic!("{error}: {done:?}"));
+    assert_eq!(
+        (&me["email"], &me["providers"][0], &me["roles"][0]),
+        (&"ada@peer.test".into(), &"local".into(), &"member".into()),
+        "{me}"
+    );
 }
 
 #[test]
@@ -121,19 +165,49 @@ fn another_secret() {
         "curl -s localhost:{}/auth/register --json '{{\"email\":\"ada@example.test\",\"password\":\"violet-otter-91-lamp\"}}'",
         server.port
     );
-    assert!(run(&[register], folder.path())[0].output.contains("\"token\""));
+    assert!(
+        run(&[register], folder.path())[0]
+            .output
+            .contains("\"token\"")
+    );
     drop(server);
-    let without = command(PROGRAM, folder.path()).arg("rekey").env("LINCHPIN_SIGNING_SECRET", NEW).output().expect("it runs");
+    let without = command(PROGRAM, folder.path())
+        .arg("rekey")
+        .env("LINCHPIN_SIGNING_SECRET", NEW)
+        .output()
+        .expect("it runs");
     let told = String::from_utf8_lossy(&without.stderr);
-    assert!(!without.status.success() && told.contains("data at rest needs key"), "{told}");
+    assert!(
+        !without.status.success() && told.contains("data at rest needs key"),
+        "{told}"
+    );
     let both = format!("{NEW},{OLD}");
-    let done = printed(PROGRAM, folder.path(), &["rekey"], &[("LINCHPIN_SIGNING_SECRET", &both)]);
+    let done = printed(
+        PROGRAM,
+        folder.path(),
+        &["rekey"],
+        &[("LINCHPIN_SIGNING_SECRET", &both)],
+    );
     let (count, rest) = done.split_once(' ').expect("a count");
     assert!(count.parse::<u64>().is_ok_and(|count| count > 0), "{done}");
     let mut lines = rest.lines();
-    assert_eq!(lines.next(), Some("stored secrets are under the newest key"), "{done}");
-    assert!(lines.next().is_some_and(|line| line.starts_with("no former key is needed any more:")), "{done}");
-    let again = printed(PROGRAM, folder.path(), &["rekey"], &[("LINCHPIN_SIGNING_SECRET", NEW)]);
+    assert_eq!(
+        lines.next(),
+        Some("stored secrets are under the newest key"),
+        "{done}"
+    );
+    assert!(
+        lines
+            .next()
+            .is_some_and(|line| line.starts_with("no former key is needed any more:")),
+        "{done}"
+    );
+    let again = printed(
+        PROGRAM,
+        folder.path(),
+        &["rekey"],
+        &[("LINCHPIN_SIGNING_SECRET", NEW)],
+    );
     assert!(again.starts_with("0 stored secrets"), "{again}");
     let server = Server::start_with(PROGRAM, folder.path(), &[("LINCHPIN_SIGNING_SECRET", NEW)]);
     let login = format!(

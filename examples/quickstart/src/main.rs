@@ -60,10 +60,17 @@ pub const PUBLISH: Operation<Post>;
 pub const VIEW: Operation<Post>;
 
 /// Posts and all that is done with them.
-pub static BLOG: Package = package!(name = "blog", entities = [entity(Post, [BY_SLUG, SLUG_TAKEN, PUBLISH, VIEW])]);
+pub static BLOG: Package = package!(
+    name = "blog",
+    entities = [entity(Post, [BY_SLUG, SLUG_TAKEN, PUBLISH, VIEW])]
+);
 
 #[tokio::main]
 async fn main() -> linchpin::Result<()> {
     let auth = Auth::from_env().roles(["admin"]);
-    App::new(Config::from_env()?).plugin(auth).package(&BLOG).run().await
+    App::new(Config::from_env()?)
+        .plugin(auth)
+        .package(&BLOG)
+        .run()
+        .await
 }

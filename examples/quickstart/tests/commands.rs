@@ -11,16 +11,34 @@ use serde_json::json;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_quickstart");
 const PRODUCTION: [(&str, &str); 3] = [
     ("LINCHPIN_ENVIRONMENT", "production"),
-    ("LINCHPIN_SIGNING_SECRET", "8c1f0e6d5b7a4923a1d0c4e2f6b89375"),
-    ("LINCHPIN_SECURITY_SIGNING_ISSUER", "https://blog.example.com"),
+    (
+        "LINCHPIN_SIGNING_SECRET",
+        "8c1f0e6d5b7a4923a1d0c4e2f6b89375",
+    ),
+    (
+        "LINCHPIN_SECURITY_SIGNING_ISSUER",
+        "https://blog.example.com",
+    ),
 ];
 
 /// Runs a command of the app with this on its standard input.
 fn tell(folder: &Path, arguments: &str, variables: &[(&str, &str)], input: &str) -> Output {
     let mut command = command(PROGRAM, folder);
-    command.args(arguments.split_whitespace()).envs(variables.iter().copied());
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program runs");
-    child.stdin.take().expect("its input").write_all(input.as_bytes()).expect("told");
+    command
+        .args(arguments.split_whitespace())
+        .envs(variables.iter().copied());
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    child
+        .stdin
+        .take()
+        .expect("its input")
+        .write_all(input.as_bytes())
+        .expect("told");
     child.wait_with_output().expect("its end")
 }
 
@@ -36,7 +54,10 @@ fn told(folder: &Path, arguments: &str, variables: &[(&str, &str)], input: &str)
 #[track_caller]
 fn refused(folder: &Path, arguments: &str, variables: &[(&str, &str)], input: &str) -> String {
     let output = tell(folder, arguments, variables, input);
-    assert!(!output.status.success() && output.stdout.is_empty(), "{arguments}: {output:?}");
+    assert!(
+        !output.status.success() && output.stdout.is_empty(),
+        "{arguments}: {output:?}"
+    );
     String::from_utf8(output.stderr).expect("text")
 }
 
@@ -45,48 +66,119 @@ fn the_first_administrator() {
     let folder = tempfile::tempdir().expect("a folder");
     let server = Server::start(PROGRAM, folder.path());
     let made = told(folder.path(), "user root@example.com --role admin", &[], "");
-    let password = made.strip_prefix("account: root@example.com\nroles: admin\npassword: ").expect("a password").trim().to_owned();
+    let password = made
+        .strip_prefix("account: root@example.com\nroles: admin\npassword: ")
+        .expect("a password")
+        .trim()
+        .to_owned();
     assert!(password.len() >= 24, "{made}");
 
     let anybody = Client::anonymous(&server);
-    let login = anybody.send("POST", "/auth/login", json!({"email": "root@example.com", "password": password}));
-    assert_eq!((login.status, &login.body["emailVerified"]), (200, &json!(true)), "{login:?}");
+    let login = anybody.send(
+        "POST",
+        "/auth/login",
+        json!({"email": "root@example.com", "password": password}),
+    );
+    assert_eq!(
+        (login.status, &login.body["emailVerified"]),
+        (200, &json!(true)),
+        "{login:?}"
+    );
     let root = anybody.bearer(login.body["token"].as_str().expect("a token"));
     assert_eq!(root.ask("DELETE", "/posts/none", "").status, 404);
 
-    // An existing account keeps its password. An account with an unverified address gets no roles, because it may be another person's.
+    // An existing account keeps its password. An account with an unverified address gets no roles,
+    // because it may be another person's.
     let register = json!({"email": "alice@example.com", "password": "violet-otter-91-lamp"});
-    assert_eq!(anybody.send("POST", "/auth/register", register.clone()).status, 201);
-    assert_eq!(told(folder.path(), "user alice@example.com", &[], ""), "account: alice@example.com (was there already)\nroles: none\n");
-    for command in ["user Alice@Example.com --role admin", "token alice@example.com --role admin"] {
+    assert_eq!(
+        anybody
+            .send("POST", "/auth/register", register.clone())
+            .status,
+        201
+    );
+    assert_eq!(
+        told(folder.path(), "user alice@example.com", &[], ""),
+        "account: alice@example.com (was there already)\nroles: none\n"
+    );
+    for command in [
+        "user Alice@Example.com --role admin",
+        "token alice@example.com --role admin",
+    ] {
         let stranger = refused(folder.path(), command, &[], "");
-        assert!(stranger.contains("alice@example.com has an account already, and nobody has proved its address"), "{stranger}");
+        assert!(
+            stranger.contains(
+                "alice@example.com has an account already, and nobody has proved its address"
+            ),
+            "{stranger}"
+        );
     }
     let login = anybody.send("POST", "/auth/login", register);
     let alice = anybody.bearer(login.body["token"].as_str().expect("a token"));
-    assert_eq!(alice.ask("DELETE", "/posts/none", "").status, 403, "{login:?}");
-    let again = refused(folder.path(), "user alice@example.com --password-stdin", &[], "amber-walrus-17-dune\n");
+    assert_eq!(
+        alice.ask("DELETE", "/posts/none", "").status,
+        403,
+        "{login:?}"
+    );
+    let again = refused(
+        folder.path(),
+        "user alice@example.com --password-stdin",
+        &[],
+        "amber-walrus-17-dune\n",
+    );
     assert!(again.contains("has an account already"), "{again}");
 
     // One that a command made gets them: who ran it vouched for the address.
     told(folder.path(), "user bob@example.com", &[], "");
     let promoted = told(folder.path(), "user Bob@Example.com --role admin", &[], "");
-    assert_eq!(promoted, "account: bob@example.com (was there already)\nroles: admin\n");
+    assert_eq!(
+        promoted,
+        "account: bob@example.com (was there already)\nroles: admin\n"
+    );
 }
 
 #[test]
 fn a_password_of_ones_own() {
     let folder = tempfile::tempdir().expect("a folder");
-    let made = told(folder.path(), "user root@example.com --password-stdin", &[], "amber walrus 17 dune \r\n");
+    let made = told(
+        folder.path(),
+        "user root@example.com --password-stdin",
+        &[],
+        "amber walrus 17 dune \r\n",
+    );
     assert_eq!(made, "account: root@example.com\nroles: none\n");
     let server = Server::start(PROGRAM, folder.path());
     let login = |password: &str| {
-        Client::anonymous(&server).send("POST", "/auth/login", json!({"email": "root@example.com", "password": password})).status
+        Client::anonymous(&server)
+            .send(
+                "POST",
+                "/auth/login",
+                json!({"email": "root@example.com", "password": password}),
+            )
+            .status
     };
-    assert_eq!((login("amber walrus 17 dune"), login("amber walrus 17 dune ")), (401, 200));
-    let nothing = refused(folder.path(), "user bob@example.com --password-stdin", &[], "");
-    assert!(nothing.contains("needs a password on standard input"), "{nothing}");
-    let weak = refused(folder.path(), "user bob@example.com --password-stdin", &[], "password123\n");
+    assert_eq!(
+        (
+            login("amber walrus 17 dune"),
+            login("amber walrus 17 dune ")
+        ),
+        (401, 200)
+    );
+    let nothing = refused(
+        folder.path(),
+        "user bob@example.com --password-stdin",
+        &[],
+        "",
+    );
+    assert!(
+        nothing.contains("needs a password on standard input"),
+        "{nothing}"
+    );
+    let weak = refused(
+        folder.path(),
+        "user bob@example.com --password-stdin",
+        &[],
+        "password123\n",
+    );
     assert!(weak.contains("too easy to guess"), "{weak}");
 }
 
@@ -94,14 +186,33 @@ fn a_password_of_ones_own() {
 fn a_token_is_a_session() {
     let folder = tempfile::tempdir().expect("a folder");
     let server = Server::start(PROGRAM, folder.path());
-    let (alice, root) = (Client::user(&server, "alice", &[]), Client::user(&server, "root", &["admin"]));
-    assert_eq!((alice.ask("DELETE", "/posts/none", "").status, root.ask("DELETE", "/posts/none", "").status), (403, 404));
+    let (alice, root) = (
+        Client::user(&server, "alice", &[]),
+        Client::user(&server, "root", &["admin"]),
+    );
+    assert_eq!(
+        (
+            alice.ask("DELETE", "/posts/none", "").status,
+            root.ask("DELETE", "/posts/none", "").status
+        ),
+        (403, 404)
+    );
     let second = Client::user(&server, "alice", &[]);
     assert_eq!(second.id(), alice.id());
     let sessions = alice.ask("GET", "/auth/sessions", "").body;
-    assert_eq!(sessions["sessions"].as_array().map(Vec::len), Some(2), "{sessions}");
+    assert_eq!(
+        sessions["sessions"].as_array().map(Vec::len),
+        Some(2),
+        "{sessions}"
+    );
     assert_eq!(second.ask("POST", "/auth/logout", "").status, 200);
-    assert_eq!((second.ask("GET", "/auth/me", "").status, alice.ask("GET", "/auth/me", "").status), (401, 200));
+    assert_eq!(
+        (
+            second.ask("GET", "/auth/me", "").status,
+            alice.ask("GET", "/auth/me", "").status
+        ),
+        (401, 200)
+    );
 }
 
 #[test]
@@ -109,22 +220,68 @@ fn what_is_wrong_is_said() {
     let folder = tempfile::tempdir().expect("a folder");
     let none: &[(&str, &str)] = &[];
     for (arguments, variables, text) in [
-        ("token", none, "whose account?\nusage: token IDENTIFIER [--role R]…"),
-        ("token alice@example.com --role editor", none, "`editor` is no role of this app, which has admin"),
+        (
+            "token",
+            none,
+            "whose account?\nusage: token IDENTIFIER [--role R]…",
+        ),
+        (
+            "token alice@example.com --role editor",
+            none,
+            "`editor` is no role of this app, which has admin",
+        ),
         ("token alice", none, "email: must be an email address"),
-        ("tokn alice@example.com", none, "unknown command `tokn`; did you mean `token`?"),
-        ("token alice@example.com", &PRODUCTION, "`token` is for trying out, in development"),
-        ("serve", &[("LINCHPIN_AUTH_MONT", "/auth"), ("LINCHPIN_AUTH_COOKIES_SECURE", "no")], "\n  LINCHPIN_AUTH_MONT: is no setting"),
-        ("serve", &[("LINCHPIN_AUTH_MOUNT", "auth"), ("LINCHPIN_AUTH_ADMIN_ROLE", "root")], "\n  auth.admin.role: `root` is not in"),
-        ("serve", &[("LINCHPIN_ENVIRONMENT", "production"), PRODUCTION[1]], "security.signing.issuer: is required in production: who"),
-        ("serve", &[("LINCHPIN_AUHT_MOUNT", "/auth")], "LINCHPIN_AUHT_MOUNT: is read by nothing in this app"),
+        (
+            "tokn alice@example.com",
+            none,
+            "unknown command `tokn`; did you mean `token`?",
+        ),
+        (
+            "token alice@example.com",
+            &PRODUCTION,
+            "`token` is for trying out, in development",
+        ),
+        (
+            "serve",
+            &[
+                ("LINCHPIN_AUTH_MONT", "/auth"),
+                ("LINCHPIN_AUTH_COOKIES_SECURE", "no"),
+            ],
+            "\n  LINCHPIN_AUTH_MONT: is no setting",
+        ),
+        (
+            "serve",
+            &[
+                ("LINCHPIN_AUTH_MOUNT", "auth"),
+                ("LINCHPIN_AUTH_ADMIN_ROLE", "root"),
+            ],
+            "\n  auth.admin.role: `root` is not in",
+        ),
+        (
+            "serve",
+            &[("LINCHPIN_ENVIRONMENT", "production"), PRODUCTION[1]],
+            "security.signing.issuer: is required in production: who",
+        ),
+        (
+            "serve",
+            &[("LINCHPIN_AUHT_MOUNT", "/auth")],
+            "LINCHPIN_AUHT_MOUNT: is read by nothing in this app",
+        ),
     ] {
         let said = refused(folder.path(), arguments, variables, "");
         assert!(said.contains(text), "{arguments}: {said}");
     }
     // Another process sees nothing of what is in this one's memory.
-    let output = tell(folder.path(), "token alice@example.com", &[("LINCHPIN_DATABASE_URL", "memory:")], "");
-    assert!(output.status.success() && String::from_utf8_lossy(&output.stderr).contains("ends with it"), "{output:?}");
+    let output = tell(
+        folder.path(),
+        "token alice@example.com",
+        &[("LINCHPIN_DATABASE_URL", "memory:")],
+        "",
+    );
+    assert!(
+        output.status.success() && String::from_utf8_lossy(&output.stderr).contains("ends with it"),
+        "{output:?}"
+    );
 }
 
 /// The lines about passwords in the log of a start.
@@ -133,12 +290,24 @@ fn short_passwords_are_warned_of() {
     let folder = tempfile::tempdir().expect("a folder");
     let warned = |variables: &[(&str, &str)]| {
         let mut serving = command(PROGRAM, folder.path());
-        serving.envs([("LINCHPIN_PORT", "0"), ("LINCHPIN_LOG", "info")]).envs(variables.iter().copied());
-        let mut child = serving.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().expect("the program starts");
-        let lines = BufReader::new(child.stderr.take().expect("its log")).lines().map_while(Result::ok);
-        let log: Vec<String> = lines.take_while(|line| !line.contains("listening on")).collect();
+        serving
+            .envs([("LINCHPIN_PORT", "0"), ("LINCHPIN_LOG", "info")])
+            .envs(variables.iter().copied());
+        let mut child = serving
+            .stderr(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("the program starts");
+        let lines = BufReader::new(child.stderr.take().expect("its log"))
+            .lines()
+            .map_while(Result::ok);
+        let log: Vec<String> = lines
+            .take_while(|line| !line.contains("listening on"))
+            .collect();
         child.kill().and_then(|()| child.wait()).expect("it ends");
-        log.iter().any(|line| line.contains("a password of 8 characters can be all that protects an account"))
+        log.iter().any(|line| {
+            line.contains("a password of 8 characters can be all that protects an account")
+        })
     };
     assert!(warned(&[]));
     assert!(!warned(&[("LINCHPIN_AUTH_PASSWORD_MIN_LENGTH", "15")]));
@@ -147,6 +316,11 @@ fn short_passwords_are_warned_of() {
 #[test]
 fn the_first_administrator_of_production() {
     let folder = tempfile::tempdir().expect("a folder");
-    let made = told(folder.path(), "user root@example.com --role admin", &PRODUCTION, "");
+    let made = told(
+        folder.path(),
+        "user root@example.com --role admin",
+        &PRODUCTION,
+        "",
+    );
     assert!(made.contains("\npassword: "), "{made}");
 }

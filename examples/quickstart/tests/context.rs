@@ -1,4 +1,5 @@
-//! The snippet of `docs/guide.md` about plugins that know something of a request, compiled and used.
+//! The snippet of `docs/guide.md` about plugins that know something of a request, compiled and
+//! used.
 
 use linchpin::axum::extract::Request;
 use linchpin::axum::http::HeaderValue;
@@ -39,7 +40,11 @@ impl Plugin for Languages {
         Box::pin(async {
             cx.layer(from_fn(described));
             cx.provide(locale, |call| {
-                let asked = call.parts.headers.get("accept-language").and_then(|value| value.to_str().ok());
+                let asked = call
+                    .parts
+                    .headers
+                    .get("accept-language")
+                    .and_then(|value| value.to_str().ok());
                 Ok(asked.map(|text| text.chars().take(2).collect()))
             })
         })
@@ -49,7 +54,9 @@ impl Plugin for Languages {
 /// Tells caches what answers depend on.
 async fn described(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
-    response.headers_mut().insert("vary", HeaderValue::from_static("accept-language"));
+    response
+        .headers_mut()
+        .insert("vary", HeaderValue::from_static("accept-language"));
     response
 }
 
@@ -57,19 +64,46 @@ static PHRASES: Package = package!(name = "phrases", entities = [entity(Phrase, 
 
 #[tokio::test]
 async fn everybody_reads_their_own_language() {
-    let config = Config::new().port(0).database("memory:").signing_secret("only a test: 32 bytes or more of it");
-    let app = App::new(config).package(&PHRASES).plugin(Languages).start().await.expect("the app starts");
+    let config = Config::new()
+        .port(0)
+        .database("memory:")
+        .signing_secret("only a test: 32 bytes or more of it");
+    let app = App::new(config)
+        .package(&PHRASES)
+        .plugin(Languages)
+        .start()
+        .await
+        .expect("the app starts");
     let phrases = app.adapter::<Phrase>().expect("the adapter");
     for (id, text) in [("de", "Guten Tag"), ("en", "Good day")] {
-        let phrase = PhraseCreate { id: id.to_owned(), locale: id.to_owned(), text: text.to_owned() };
-        phrases.create(&Cx::system("seed"), phrase).await.expect("created");
+        let phrase = PhraseCreate {
+            id: id.to_owned(),
+            locale: id.to_owned(),
+            text: text.to_owned(),
+        };
+        phrases
+            .create(&Cx::system("seed"), phrase)
+            .await
+            .expect("created");
     }
-    let german = Client::new(&app).with_header("accept-language", "de-AT").expect("a header");
+    let german = Client::new(&app)
+        .with_header("accept-language", "de-AT")
+        .expect("a header");
     let answer = german.get("/phrases/mine").await.expect("answered");
-    assert_eq!(answer.json().expect("a page")["items"][0]["text"], "Guten Tag");
+    assert_eq!(
+        answer.json().expect("a page")["items"][0]["text"],
+        "Guten Tag"
+    );
     assert_eq!(answer.header("vary"), Some("accept-language"));
     // Somebody without a language, and without a name.
-    assert_eq!(Client::new(&app).get("/phrases/mine").await.expect("answered").status(), 401);
+    assert_eq!(
+        Client::new(&app)
+            .get("/phrases/mine")
+            .await
+            .expect("answered")
+            .status(),
+        401
+    );
     assert_eq!(Phrase::DESC.name, "Phrase");
     app.stop().await.expect("it stops");
 }

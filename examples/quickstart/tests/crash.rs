@@ -1,5 +1,5 @@
-//! Kills the real program in the middle of writes, again and again: what was acknowledged is there, the file opens, and
-//! nothing is half written.
+//! Kills the real program in the middle of writes, again and again: what was acknowledged is there,
+//! the file opens, and nothing is half written.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -20,7 +20,10 @@ struct App {
 
 impl App {
     fn start(folder: &Path) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port").port();
+        let port = TcpListener::bind("127.0.0.1:0")
+            .and_then(|l| l.local_addr())
+            .expect("a free port")
+            .port();
         let child = Command::new(env!("CARGO_BIN_EXE_quickstart"))
             .current_dir(folder)
             .env("LINCHPIN_PORT", port.to_string())
@@ -32,7 +35,9 @@ impl App {
         let app = Self { child, port };
         let deadline = Instant::now() + Duration::from_secs(30);
         while Instant::now() < deadline {
-            if let Some(Ok((200, _))) = Client::connect(app.port).map(|mut c| c.send("GET", "/health/ready", "", "")) {
+            if let Some(Ok((200, _))) =
+                Client::connect(app.port).map(|mut c| c.send("GET", "/health/ready", "", ""))
+            {
                 return app;
             }
             std::thread::sleep(Duration::from_millis(20));
@@ -55,20 +60,44 @@ struct Client {
 impl Client {
     fn connect(port: u16) -> Option<Self> {
         let stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
-        stream.set_read_timeout(Some(Duration::from_secs(20))).ok()?;
-        Some(Self { stream: BufReader::new(stream) })
+        stream
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .ok()?;
+        Some(Self {
+            stream: BufReader::new(stream),
+        })
     }
 
-    fn send(&mut self, method: &str, path: &str, token: &str, body: &str) -> std::io::Result<(u16, String)> {
-        let kind = if body.is_empty() { "" } else { "content-type: application/json\r\n" };
-        let authorization = if token.is_empty() { String::new() } else { format!("authorization: Bearer {token}\r\n") };
-        let request =
-            format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n{kind}{authorization}content-length: {}\r\n\r\n{body}", body.len());
+    fn send(
+        &mut self,
+        method: &str,
+        path: &str,
+        token: &str,
+        body: &str,
+    ) -> std::io::Result<(u16, String)> {
+        let kind = if body.is_empty() {
+            ""
+        } else {
+            "content-type: application/json\r\n"
+        };
+        let authorization = if token.is_empty() {
+            String::new()
+        } else {
+            format!("authorization: Bearer {token}\r\n")
+        };
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\n{kind}{authorization}content-length: {}\r\n\r\n{body}",
+            body.len()
+        );
         self.stream.get_mut().write_all(request.as_bytes())?;
         let broken = || std::io::Error::other("the connection broke");
         let mut line = String::new();
         self.stream.read_line(&mut line)?;
-        let status = line.split(' ').nth(1).and_then(|s| s.parse().ok()).ok_or_else(broken)?;
+        let status = line
+            .split(' ')
+            .nth(1)
+            .and_then(|s| s.parse().ok())
+            .ok_or_else(broken)?;
         let mut length = 0;
         loop {
             line.clear();
@@ -97,25 +126,40 @@ fn token(folder: &Path) -> String {
         .env("LINCHPIN_DATABASE_URL", "sqlite:crash.db")
         .output()
         .expect("a token");
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    assert!(
+        out.status.success(),
+        "{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
     String::from_utf8_lossy(&out.stdout).trim().to_owned()
 }
 
 fn member(json: &str, name: &str) -> String {
-    let value: serde_json::Value = serde_json::from_str(json).unwrap_or_else(|e| panic!("{e} in {json}"));
-    value[name].as_str().map_or_else(|| value[name].to_string(), str::to_owned)
+    let value: serde_json::Value =
+        serde_json::from_str(json).unwrap_or_else(|e| panic!("{e} in {json}"));
+    value[name]
+        .as_str()
+        .map_or_else(|| value[name].to_string(), str::to_owned)
 }
 
 /// Creates and publishes posts until the connection breaks; notes what was acknowledged.
 fn write(port: u16, token: &str, name: &str, acknowledged: &Mutex<BTreeMap<String, &'static str>>) {
-    let Some(mut client) = Client::connect(port) else { return };
+    let Some(mut client) = Client::connect(port) else {
+        return;
+    };
     for n in 0.. {
         let body = format!(r#"{{"slug":"{name}-{n}","title":"Post {n} of {name}"}}"#);
-        let Ok((status, answer)) = client.send("POST", "/posts", token, &body) else { return };
+        let Ok((status, answer)) = client.send("POST", "/posts", token, &body) else {
+            return;
+        };
         assert_eq!(status, 201, "{answer}");
         let id = member(&answer, "id");
-        acknowledged.lock().expect("a lock").insert(id.clone(), "draft");
-        let Ok((status, answer)) = client.send("POST", &format!("/posts/{id}/publish"), token, "") else {
+        acknowledged
+            .lock()
+            .expect("a lock")
+            .insert(id.clone(), "draft");
+        let Ok((status, answer)) = client.send("POST", &format!("/posts/{id}/publish"), token, "")
+        else {
             // Killed in between: either state is right for a write that nobody acknowledged.
             acknowledged.lock().expect("a lock").insert(id, "either");
             return;
@@ -135,8 +179,11 @@ fn acknowledged_writes_survive_kill_9() {
         let app = App::start(folder.path());
         let writers: Vec<_> = (0..WRITERS)
             .map(|w| {
-                let (port, token, acknowledged) = (app.port, token.clone(), Arc::clone(&acknowledged));
-                std::thread::spawn(move || write(port, &token, &format!("r{round}-w{w}"), &acknowledged))
+                let (port, token, acknowledged) =
+                    (app.port, token.clone(), Arc::clone(&acknowledged));
+                std::thread::spawn(move || {
+                    write(port, &token, &format!("r{round}-w{w}"), &acknowledged)
+                })
             })
             .collect();
         std::thread::sleep(Duration::from_millis(60 + 17 * round));
@@ -145,8 +192,11 @@ fn acknowledged_writes_survive_kill_9() {
             writer.join().expect("a writer");
         }
 
-        let connection = rusqlite::Connection::open(folder.path().join("crash.db")).expect("the file opens");
-        let sound: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).expect("an answer");
+        let connection =
+            rusqlite::Connection::open(folder.path().join("crash.db")).expect("the file opens");
+        let sound: String = connection
+            .query_row("PRAGMA integrity_check", [], |row| row.get(0))
+            .expect("an answer");
         assert_eq!(sound, "ok");
         let half: i64 = connection
             .query_row("SELECT count(*) FROM blog_posts WHERE (status = 'published') <> (published_at IS NOT NULL)", [], |row| row.get(0))
@@ -157,12 +207,23 @@ fn acknowledged_writes_survive_kill_9() {
         let app = App::start(folder.path());
         let mut client = Client::connect(app.port).expect("a connection");
         for (id, status) in acknowledged.lock().expect("a lock").iter() {
-            let (code, answer) = client.send("GET", &format!("/posts/{id}"), &token, "").expect("an answer");
-            assert_eq!(code, 200, "acknowledged {id} is lost in round {round}: {answer}");
-            assert!(*status == "either" || member(&answer, "status") == *status, "{answer}");
+            let (code, answer) = client
+                .send("GET", &format!("/posts/{id}"), &token, "")
+                .expect("an answer");
+            assert_eq!(
+                code, 200,
+                "acknowledged {id} is lost in round {round}: {answer}"
+            );
+            assert!(
+                *status == "either" || member(&answer, "status") == *status,
+                "{answer}"
+            );
             checked += 1;
         }
         app.kill();
     }
-    assert!(checked > 100, "only {checked} writes were acknowledged: the test tests nothing");
+    assert!(
+        checked > 100,
+        "only {checked} writes were acknowledged: the test tests nothing"
+    );
 }

@@ -1,5 +1,6 @@
-//! The documents are true: every command in them runs, every answer is the one shown, every snippet is compiled code, every
-//! message of the compiler is one that a ui-test holds it to, and every link leads somewhere.
+//! The documents are true: every command in them runs, every answer is the one shown, every snippet
+//! is compiled code, every message of the compiler is one that a ui-test holds it to, and every
+//! link leads somewhere.
 
 use example_support::client::Client;
 use example_support::markdown::{anchors, blocks, documents, links, paths, prose, read, root};
@@ -45,7 +46,13 @@ fn snippets_are_compiled_code() {
     for document in DOCUMENTS {
         for block in blocks(&read(document)).iter().filter(|b| b.kind == "rust") {
             let found = sources.iter().any(|source| source.contains(&block.text));
-            assert!(found, "{document}:{}: not in {}:\n{}", block.line, SOURCES.join(" or "), block.text);
+            assert!(
+                found,
+                "{document}:{}: not in {}:\n{}",
+                block.line,
+                SOURCES.join(" or "),
+                block.text
+            );
             seen += 1;
         }
     }
@@ -56,13 +63,29 @@ fn snippets_are_compiled_code() {
 fn messages_are_those_of_the_ui_tests() {
     let readme = blocks(&read("README.md"));
     let messages: Vec<_> = readme.iter().filter(|b| b.kind == "text").collect();
-    assert!(messages.len() >= 2, "the README shows two errors of the compiler");
+    assert!(
+        messages.len() >= 2,
+        "the README shows two errors of the compiler"
+    );
     for of in ["/fail/entity/", "/fail/operation/"] {
-        assert!(messages.iter().any(|b| b.from.as_deref().is_some_and(|from| from.contains(of))), "the README shows one of {of}");
+        assert!(
+            messages
+                .iter()
+                .any(|b| b.from.as_deref().is_some_and(|from| from.contains(of))),
+            "the README shows one of {of}"
+        );
     }
     for block in messages {
-        let from = block.from.as_deref().unwrap_or_else(|| panic!("README.md:{}: `<!-- from … -->` is missing", block.line));
-        assert!(read(from).contains(&block.text), "README.md:{}: not in {from}:\n{}", block.line, block.text);
+        let from = block
+            .from
+            .as_deref()
+            .unwrap_or_else(|| panic!("README.md:{}: `<!-- from … -->` is missing", block.line));
+        assert!(
+            read(from).contains(&block.text),
+            "README.md:{}: not in {from}:\n{}",
+            block.line,
+            block.text
+        );
     }
 }
 
@@ -80,7 +103,11 @@ fn every_block_is_of_a_kind_that_is_checked() {
                 "text" => block.from.is_some() || document == "docs/architecture.md",
                 _ => false,
             };
-            assert!(known, "{document}:{}: nothing checks this block", block.line);
+            assert!(
+                known,
+                "{document}:{}: nothing checks this block",
+                block.line
+            );
         }
     }
 }
@@ -88,7 +115,12 @@ fn every_block_is_of_a_kind_that_is_checked() {
 #[test]
 fn links_lead_somewhere() {
     let all = documents();
-    assert!(DOCUMENTS.iter().all(|document| all.iter().any(|other| other == document)), "{all:?}");
+    assert!(
+        DOCUMENTS
+            .iter()
+            .all(|document| all.iter().any(|other| other == document)),
+        "{all:?}"
+    );
     for document in &all {
         let folder = root().join(document).parent().expect("a folder").to_owned();
         for link in links(&read(document)) {
@@ -96,10 +128,15 @@ fn links_lead_somewhere() {
                 continue;
             }
             let (path, anchor) = link.split_once('#').unwrap_or((&link, ""));
-            let target = if path.is_empty() { root().join(document) } else { folder.join(path) };
+            let target = if path.is_empty() {
+                root().join(document)
+            } else {
+                folder.join(path)
+            };
             assert!(target.exists(), "{document}: {link} leads nowhere");
             if !anchor.is_empty() {
-                let found = anchors(&std::fs::read_to_string(&target).expect("a document")).contains(&anchor.to_owned());
+                let found = anchors(&std::fs::read_to_string(&target).expect("a document"))
+                    .contains(&anchor.to_owned());
                 assert!(found, "{document}: {link} has no such heading");
             }
         }
@@ -109,16 +146,30 @@ fn links_lead_somewhere() {
 #[test]
 fn files_that_are_named_are_there() {
     for document in documents() {
-        // From the root, from where the document stands, or from the sources of the crate that it is about.
-        let folder = root().join(&document).parent().expect("a folder").to_owned();
-        let from = [root(), folder, root().join("runtime/src"), root().join("plugins/auth/src")];
+        // From the root, from where the document stands, or from the sources of the crate that it
+        // is about.
+        let folder = root()
+            .join(&document)
+            .parent()
+            .expect("a folder")
+            .to_owned();
+        let from = [
+            root(),
+            folder,
+            root().join("runtime/src"),
+            root().join("plugins/auth/src"),
+        ];
         for (line, path) in paths(&read(&document)) {
-            assert!(from.iter().any(|folder| folder.join(&path).exists()), "{document}:{line}: there is no `{path}`");
+            assert!(
+                from.iter().any(|folder| folder.join(&path).exists()),
+                "{document}:{line}: there is no `{path}`"
+            );
         }
     }
 }
 
-/// Whether a line of a manifest for others says what is so here: where our packages are, and what the workspace is built with.
+/// Whether a line of a manifest for others says what is so here: where our packages are, and what
+/// the workspace is built with.
 fn is_of_a_manifest(line: &str) -> bool {
     if let Some((package, path)) = line.split_once(" = { path = \"../linchpin/") {
         let path = path.split('"').next().unwrap_or_default();
@@ -126,7 +177,9 @@ fn is_of_a_manifest(line: &str) -> bool {
     }
     let foreign = ["", "[dependencies]"].contains(&line)
         || line.starts_with('#')
-        || ["tokio = ", "serde_json = "].iter().any(|own| line.starts_with(own));
+        || ["tokio = ", "serde_json = "]
+            .iter()
+            .any(|own| line.starts_with(own));
     foreign || read("Cargo.toml").lines().any(|own| own == line)
 }
 
@@ -134,10 +187,18 @@ fn is_of_a_manifest(line: &str) -> bool {
 fn lines_can_be_read() {
     for document in documents() {
         // Its generated lines are written by `cargo xtask bench`.
-        let width = if document == "benches/README.md" { 140 } else { 100 };
+        let width = if document == "benches/README.md" {
+            140
+        } else {
+            100
+        };
         for (line, text) in prose(&read(&document)) {
             let table = text.starts_with('|');
-            assert!(table || text.chars().count() <= width, "{document}:{line}: {} characters", text.chars().count());
+            assert!(
+                table || text.chars().count() <= width,
+                "{document}:{line}: {} characters",
+                text.chars().count()
+            );
         }
     }
 }
@@ -145,8 +206,14 @@ fn lines_can_be_read() {
 #[test]
 fn the_session_goes_as_shown() {
     let readme = blocks(&read("README.md"));
-    let commands = readme.iter().filter(|b| b.kind == "sh").flat_map(|b| b.text.lines());
-    assert!(commands.eq(COMMANDS), "the README starts the application, registers, and starts it on another database");
+    let commands = readme
+        .iter()
+        .filter(|b| b.kind == "sh")
+        .flat_map(|b| b.text.lines());
+    assert!(
+        commands.eq(COMMANDS),
+        "the README starts the application, registers, and starts it on another database"
+    );
     session(&[]);
 }
 
@@ -154,17 +221,29 @@ fn the_session_goes_as_shown() {
 #[cfg(feature = "postgres")]
 #[test]
 fn the_session_goes_as_shown_on_postgres() {
-    session(&[("LINCHPIN_DATABASE_URL", &example_support::postgres::fresh_url())]);
+    session(&[(
+        "LINCHPIN_DATABASE_URL",
+        &example_support::postgres::fresh_url(),
+    )]);
 }
 
 fn session(variables: &[(&str, &str)]) {
     let folder = tempfile::tempdir().expect("a folder");
     let server = Server::start_with(BINARY, folder.path(), variables);
-    let register = REGISTER.replace("curl", "curl -s").replace("localhost:3000", &format!("localhost:{}", server.port));
+    let register = REGISTER
+        .replace("curl", "curl -s")
+        .replace("localhost:3000", &format!("localhost:{}", server.port));
     let registered = run(&[register], folder.path()).remove(0).output;
-    assert!(registered.contains(r#""email":"alice@example.com""#) && registered.contains(r#""token":""#), "{registered}");
+    assert!(
+        registered.contains(r#""email":"alice@example.com""#)
+            && registered.contains(r#""token":""#),
+        "{registered}"
+    );
     let differences = differences("README.md", "quickstart", &server);
-    assert!(differences.is_empty(), "README.md does not show what these print:\n{differences}");
+    assert!(
+        differences.is_empty(),
+        "README.md does not show what these print:\n{differences}"
+    );
 }
 
 #[test]
@@ -173,12 +252,26 @@ fn records_survive_a_power_failure() {
     let server = Server::start(BINARY, folder.path());
     let alice = Client::user(&server, "alice", &[]);
     let created = alice.send("POST", "/posts", json!({"slug": "kept", "title": "T"}));
-    assert_eq!((created.status, &created.body["slug"]), (201, &json!("kept")));
+    assert_eq!(
+        (created.status, &created.body["slug"]),
+        (201, &json!("kept"))
+    );
     drop(server);
     let server = Server::start(BINARY, folder.path());
-    assert_eq!(Client::anonymous(&server).ask("GET", "/posts/by-slug/kept", "").body, created.body);
+    assert_eq!(
+        Client::anonymous(&server)
+            .ask("GET", "/posts/by-slug/kept", "")
+            .body,
+        created.body
+    );
     // Her session is a record as well.
-    assert_eq!(alice.at(&server).send("POST", "/posts", json!({"slug": "more", "title": "T"})).status, 201);
+    assert_eq!(
+        alice
+            .at(&server)
+            .send("POST", "/posts", json!({"slug": "more", "title": "T"}))
+            .status,
+        201
+    );
 }
 
 #[test]

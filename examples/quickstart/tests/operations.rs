@@ -172,11 +172,21 @@ static SHELF: Package = package!(name = "shelf", entities = [entity(Disc, [TRACK
 /// Topics and answers, clubs and members.
 pub static FORUM: Package = package!(
     name = "forum",
-    entities = [entity(Topic, [UNTAG, RETAG, RECOUNT, ANSWERED_BY]), entity(Answer, []), entity(Club, []), entity(Membership, [])],
+    entities = [
+        entity(Topic, [UNTAG, RETAG, RECOUNT, ANSWERED_BY]),
+        entity(Answer, []),
+        entity(Club, []),
+        entity(Membership, [])
+    ],
 );
 
 /// Answers a topic. Both records are written, or neither is.
-async fn answer(answers: &AnswerAdapter, topics: &TopicAdapter, cx: &Cx, answer: AnswerCreate) -> Result<Topic> {
+async fn answer(
+    answers: &AnswerAdapter,
+    topics: &TopicAdapter,
+    cx: &Cx,
+    answer: AnswerCreate,
+) -> Result<Topic> {
     cx.transaction(async |cx| {
         let answer = answers.create(cx, answer).await?;
         topics.recount(cx, &answer.topic_id).await
@@ -185,90 +195,255 @@ async fn answer(answers: &AnswerAdapter, topics: &TopicAdapter, cx: &Cx, answer:
 }
 
 fn of(id: &str, topic: &str) -> AnswerCreate {
-    AnswerCreate { id: id.to_owned(), topic_id: topic.to_owned(), author_id: "alice".to_owned() }
+    AnswerCreate {
+        id: id.to_owned(),
+        topic_id: topic.to_owned(),
+        author_id: "alice".to_owned(),
+    }
 }
 
 #[tokio::test]
 async fn the_guide_does_what_it_says() -> Result<()> {
-    let app = App::new(Config::new().port(0).database("memory:").signing_secret("only a test: 32 bytes or more of it"));
+    let app = App::new(
+        Config::new()
+            .port(0)
+            .database("memory:")
+            .signing_secret("only a test: 32 bytes or more of it"),
+    );
     let app = app.package(&FORUM).start().await?;
     let (topics, answers) = (app.adapter::<Topic>()?, app.adapter::<Answer>()?);
     let cx = Cx::actor(Actor::user("alice"));
     let tags = Some(vec!["a".to_owned(), "b".to_owned()]);
-    topics.create(&cx, TopicCreate { id: "t".to_owned(), title: "T".to_owned(), tags }).await?;
+    topics
+        .create(
+            &cx,
+            TopicCreate {
+                id: "t".to_owned(),
+                title: "T".to_owned(),
+                tags,
+            },
+        )
+        .await?;
 
     assert_eq!(topics.untag(&cx, "t", "a").await?.tags, ["b"]);
-    assert_eq!(topics.retag(&cx, "t", vec!["c".to_owned()]).await?.tags, ["c"]);
-    assert_eq!(answer(&answers, &topics, &cx, of("1", "t")).await?.answers, 1);
-    assert_eq!(answer(&answers, &topics, &cx, of("2", "t")).await?.answers, 2);
+    assert_eq!(
+        topics.retag(&cx, "t", vec!["c".to_owned()]).await?.tags,
+        ["c"]
+    );
+    assert_eq!(
+        answer(&answers, &topics, &cx, of("1", "t")).await?.answers,
+        1
+    );
+    assert_eq!(
+        answer(&answers, &topics, &cx, of("2", "t")).await?.answers,
+        2
+    );
     // The topic is missing, so the answer is not kept either.
-    assert!(answer(&answers, &topics, &cx, of("3", "gone")).await.is_err());
+    assert!(
+        answer(&answers, &topics, &cx, of("3", "gone"))
+            .await
+            .is_err()
+    );
     assert!(answers.get(&cx, "3").await?.is_none());
     let answered = topics.answered_by(&cx, "alice").await?;
-    assert_eq!(answered.iter().map(|topic| topic.id.as_str()).collect::<Vec<_>>(), ["t"]);
+    assert_eq!(
+        answered
+            .iter()
+            .map(|topic| topic.id.as_str())
+            .collect::<Vec<_>>(),
+        ["t"]
+    );
 
     let (clubs, members) = (app.adapter::<Club>()?, app.adapter::<Membership>()?);
     clubs.create(&cx, ClubCreate { id: "c".to_owned() }).await?;
-    let in_club = |user: &str, owner| MembershipCreate { club_id: "c".to_owned(), user_id: user.to_owned(), owner: Some(owner) };
+    let in_club = |user: &str, owner| MembershipCreate {
+        club_id: "c".to_owned(),
+        user_id: user.to_owned(),
+        owner: Some(owner),
+    };
     let first = members.create(&cx, in_club("ann", true)).await?;
     members.create(&cx, in_club("bob", false)).await?;
     let club = clubs.get(&cx, "c").await?.ok_or_else(Error::not_found)?;
     assert_eq!((club.members, club.owners), (2, 1));
     // Code cannot write a counter either.
-    let counted = clubs.update(&cx, "c", ClubPatch { members: Some(9), ..ClubPatch::default() }, None).await.err();
+    let counted = clubs
+        .update(
+            &cx,
+            "c",
+            ClubPatch {
+                members: Some(9),
+                ..ClubPatch::default()
+            },
+            None,
+        )
+        .await
+        .err();
     let counted = counted.ok_or_else(Error::not_found)?;
-    assert_eq!((counted.details()[0].path.as_str(), counted.details()[0].code), ("members", "read_only"));
-    let refused = members.delete(&cx, first.id, None).await.map_err(|error| (error.code().status(), error.code().as_str()));
+    assert_eq!(
+        (
+            counted.details()[0].path.as_str(),
+            counted.details()[0].code
+        ),
+        ("members", "read_only")
+    );
+    let refused = members
+        .delete(&cx, first.id, None)
+        .await
+        .map_err(|error| (error.code().status(), error.code().as_str()));
     assert_eq!(refused, Err((409, "last_owner")));
     app.stop().await
 }
 
-static ROOMS: Package = package!(name = "rooms", entities = [entity(Room, []), entity(Message, []), entity(Reaction, [])]);
+static ROOMS: Package = package!(
+    name = "rooms",
+    entities = [entity(Room, []), entity(Message, []), entity(Reaction, [])]
+);
 
 #[tokio::test]
 async fn what_is_said_in_a_room_is_heard_by_those_who_see_it() -> Result<()> {
-    let app = App::new(Config::new().port(0).database("memory:").signing_secret("only a test: 32 bytes or more of it"));
+    let app = App::new(
+        Config::new()
+            .port(0)
+            .database("memory:")
+            .signing_secret("only a test: 32 bytes or more of it"),
+    );
     let app = app.package(&ROOMS).start().await?;
-    let (rooms, messages, reactions) = (app.adapter::<Room>()?, app.adapter::<Message>()?, app.adapter::<Reaction>()?);
-    let (alice, bob) = (Cx::actor(Actor::user("alice")), Cx::actor(Actor::user("bob")));
+    let (rooms, messages, reactions) = (
+        app.adapter::<Room>()?,
+        app.adapter::<Message>()?,
+        app.adapter::<Reaction>()?,
+    );
+    let (alice, bob) = (
+        Cx::actor(Actor::user("alice")),
+        Cx::actor(Actor::user("bob")),
+    );
     let text = |text: &str| text.to_owned();
-    rooms.create(&alice, RoomCreate { id: text("r"), open: false, closed: None, owner_id: text("alice") }).await?;
-    let message = |id: &str| MessageCreate { id: text(id), room_id: text("r") };
+    rooms
+        .create(
+            &alice,
+            RoomCreate {
+                id: text("r"),
+                open: false,
+                closed: None,
+                owner_id: text("alice"),
+            },
+        )
+        .await?;
+    let message = |id: &str| MessageCreate {
+        id: text(id),
+        room_id: text("r"),
+    };
     messages.create(&alice, message("m")).await?;
-    reactions.create(&alice, ReactionCreate { id: text("x"), message_id: text("m") }).await?;
+    reactions
+        .create(
+            &alice,
+            ReactionCreate {
+                id: text("x"),
+                message_id: text("m"),
+            },
+        )
+        .await?;
 
-    assert!(reactions.get(&alice, "x").await?.is_some() && reactions.get(&bob, "x").await?.is_none());
-    let refused = messages.create(&bob, message("n")).await.err().ok_or_else(Error::not_found)?;
-    assert_eq!((refused.details()[0].path.as_str(), refused.details()[0].code), ("roomId", "reference"));
-    rooms.update(&alice, "r", RoomPatch { open: Some(true), ..RoomPatch::default() }, None).await?;
+    assert!(
+        reactions.get(&alice, "x").await?.is_some() && reactions.get(&bob, "x").await?.is_none()
+    );
+    let refused = messages
+        .create(&bob, message("n"))
+        .await
+        .err()
+        .ok_or_else(Error::not_found)?;
+    assert_eq!(
+        (
+            refused.details()[0].path.as_str(),
+            refused.details()[0].code
+        ),
+        ("roomId", "reference")
+    );
+    rooms
+        .update(
+            &alice,
+            "r",
+            RoomPatch {
+                open: Some(true),
+                ..RoomPatch::default()
+            },
+            None,
+        )
+        .await?;
     assert!(reactions.get(&bob, "x").await?.is_some());
     app.stop().await
 }
 
 #[tokio::test]
 async fn routes_are_where_they_were_moved() -> Result<()> {
-    let app = App::new(Config::new().port(0).database("memory:").signing_secret("only a test: 32 bytes or more of it"));
+    let app = App::new(
+        Config::new()
+            .port(0)
+            .database("memory:")
+            .signing_secret("only a test: 32 bytes or more of it"),
+    );
     let app = app.package(&SHELF).start().await?;
     let client = Client::new(&app);
     let disc = client.post("/discs", json!({})).await?;
     let path = format!("/discs/{}", disc.json()?["id"].as_str().unwrap_or_default());
-    assert_eq!(disc.header("location"), Some(format!("{path}/sleeve").as_str()));
-    let track = client.post(&format!("{path}/tracks"), json!({ "title": "Overture" })).await?.json()?;
-    assert_eq!(client.get(&format!("{path}/tracks")).await?.json()?, json!([track]));
-    assert_eq!(client.get("/discs/all").await?.json()?["items"][0]["tracks"], json!([track]));
-    assert_eq!(client.delete(&format!("{path}/tracks/{}", track["id"].as_str().unwrap_or_default())).await?.status(), 204);
-    assert_eq!(client.post(&format!("{path}/discard"), json!({})).await?.status(), 204);
+    assert_eq!(
+        disc.header("location"),
+        Some(format!("{path}/sleeve").as_str())
+    );
+    let track = client
+        .post(&format!("{path}/tracks"), json!({ "title": "Overture" }))
+        .await?
+        .json()?;
+    assert_eq!(
+        client.get(&format!("{path}/tracks")).await?.json()?,
+        json!([track])
+    );
+    assert_eq!(
+        client.get("/discs/all").await?.json()?["items"][0]["tracks"],
+        json!([track])
+    );
+    assert_eq!(
+        client
+            .delete(&format!(
+                "{path}/tracks/{}",
+                track["id"].as_str().unwrap_or_default()
+            ))
+            .await?
+            .status(),
+        204
+    );
+    assert_eq!(
+        client
+            .post(&format!("{path}/discard"), json!({}))
+            .await?
+            .status(),
+        204
+    );
     assert_eq!(client.get(&format!("{path}/sleeve")).await?.status(), 404);
     app.stop().await
 }
 
 #[tokio::test]
 async fn strangers_see_the_card_of_a_player() -> Result<()> {
-    let app = App::new(Config::new().port(0).database("memory:").signing_secret("only a test: 32 bytes or more of it"));
+    let app = App::new(
+        Config::new()
+            .port(0)
+            .database("memory:")
+            .signing_secret("only a test: 32 bytes or more of it"),
+    );
     let app = app.package(&PLAYERS).start().await?;
-    let ann = PlayerCreate { name: "Ann".to_owned(), email: "ann@example.com".to_owned() };
-    let ann = app.adapter::<Player>()?.create(&Cx::system("seed"), ann).await?;
-    let shown = Client::new(&app).get(&format!("/players/{}", ann.id)).await?.json()?;
+    let ann = PlayerCreate {
+        name: "Ann".to_owned(),
+        email: "ann@example.com".to_owned(),
+    };
+    let ann = app
+        .adapter::<Player>()?
+        .create(&Cx::system("seed"), ann)
+        .await?;
+    let shown = Client::new(&app)
+        .get(&format!("/players/{}", ann.id))
+        .await?
+        .json()?;
     let card = PlayerCard::from(ann);
     assert_eq!(shown, json!({ "id": card.id, "name": card.name }));
     app.stop().await

@@ -1,4 +1,5 @@
-//! A shop: products that a supplier keeps up to date, carts, orders by the week, and vouchers that work once.
+//! A shop: products that a supplier keeps up to date, carts, orders by the week, and vouchers that
+//! work once.
 
 mod seed;
 
@@ -145,5 +146,10 @@ pub static SHOP: Package = package!(
 #[tokio::main]
 async fn main() -> linchpin::Result<()> {
     let auth = Auth::from_env().roles(["staff"]);
-    App::new(Config::from_env()?).plugin(auth).package(&SHOP).command("seed", "fills the shelves", seed::run).run().await
+    App::new(Config::from_env()?)
+        .plugin(auth)
+        .package(&SHOP)
+        .command("seed", "fills the shelves", seed::run)
+        .run()
+        .await
 }

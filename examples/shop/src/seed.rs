@@ -12,23 +12,41 @@ const PRODUCTS: [(&str, &str, &str, i64); 4] = [
     ("BK-001", "The blue notebook", "paper", 1200),
 ];
 /// Which product, how many, when.
-const ORDERS: [(usize, i64, &str); 4] =
-    [(0, 2, "2026-03-03T10:00:00Z"), (2, 1, "2026-03-06T16:30:00Z"), (0, 1, "2026-03-10T09:15:00Z"), (3, 5, "2026-03-11T20:00:00Z")];
+const ORDERS: [(usize, i64, &str); 4] = [
+    (0, 2, "2026-03-03T10:00:00Z"),
+    (2, 1, "2026-03-06T16:30:00Z"),
+    (0, 1, "2026-03-10T09:15:00Z"),
+    (3, 5, "2026-03-11T20:00:00Z"),
+];
 /// Code, worth, and until when.
-const VOUCHERS: [(&str, i64, Option<&str>); 2] = [("WELCOME-5", 500, None), ("LAST-YEAR", 1000, Some("2025-12-31T23:59:59Z"))];
+const VOUCHERS: [(&str, i64, Option<&str>); 2] = [
+    ("WELCOME-5", 500, None),
+    ("LAST-YEAR", 1000, Some("2025-12-31T23:59:59Z")),
+];
 
 /// Fills the shop. A second time it fails at the vouchers, whose codes are taken.
 pub async fn run(adapters: Adapters, _: Vec<String>) -> Result<String> {
-    let (products, orders, vouchers) = (adapters.get::<Product>()?, adapters.get::<Order>()?, adapters.get::<Voucher>()?);
+    let (products, orders, vouchers) = (
+        adapters.get::<Product>()?,
+        adapters.get::<Order>()?,
+        adapters.get::<Voucher>()?,
+    );
     let cx = Cx::system("seed");
     let date = |text: &str| Timestamp::parse(text).map_err(Error::internal);
     for (code, cents, until) in VOUCHERS {
-        let voucher = VoucherCreate { code: code.to_owned(), cents, expires_at: until.map(date).transpose()? };
+        let voucher = VoucherCreate {
+            code: code.to_owned(),
+            cents,
+            expires_at: until.map(date).transpose()?,
+        };
         vouchers.create(&cx, voucher).await?;
     }
     let mut ids = Vec::new();
     for (sku, name, category, price) in PRODUCTS {
-        let product = products.import(&cx, sku, name, category, price).await?.entity;
+        let product = products
+            .import(&cx, sku, name, category, price)
+            .await?
+            .entity;
         products.restock(&cx, &product.id).await?;
         ids.push(product.id);
     }
@@ -41,5 +59,10 @@ pub async fn run(adapters: Adapters, _: Vec<String>) -> Result<String> {
         };
         orders.create(&cx, order).await?;
     }
-    Ok(format!("{} products, {} orders, {} vouchers", PRODUCTS.len(), ORDERS.len(), VOUCHERS.len()))
+    Ok(format!(
+        "{} products, {} orders, {} vouchers",
+        PRODUCTS.len(),
+        ORDERS.len(),
+        VOUCHERS.len()
+    ))
 }

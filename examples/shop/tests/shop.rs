@@ -19,16 +19,26 @@ fn on_sqlite() {
 #[cfg(feature = "postgres")]
 #[test]
 fn on_postgres() {
-    shop(&start(&[("LINCHPIN_DATABASE_URL", &example_support::postgres::fresh_url())]));
+    shop(&start(&[(
+        "LINCHPIN_DATABASE_URL",
+        &example_support::postgres::fresh_url(),
+    )]));
 }
 
 /// Behaviour that every store has.
 fn shop(app: &Seeded) {
-    let (anybody, alice, staff) = (Client::anonymous(&app.server), app.user("alice", &[]), app.user("sam", &["staff"]));
+    let (anybody, alice, staff) = (
+        Client::anonymous(&app.server),
+        app.user("alice", &[]),
+        app.user("sam", &["staff"]),
+    );
 
     // Looking around is free, changing is not.
     let found = anybody.ask("GET", "/products/find?q=mug", "").body;
-    assert_eq!((&found["items"][0]["sku"], &found["items"][1]["sku"]), (&json!("MU-001"), &json!("MU-002")));
+    assert_eq!(
+        (&found["items"][0]["sku"], &found["items"][1]["sku"]),
+        (&json!("MU-001"), &json!("MU-002"))
+    );
     let kitchen = json!({"category": "kitchen", "products": 3, "cheapest": 950, "dearest": 3450});
     assert_eq!(anybody.ask("GET", "/products/prices", "").body[0], kitchen);
     assert_eq!(alice.ask("DELETE", "/products/x", "").status, 403);
@@ -37,19 +47,47 @@ fn shop(app: &Seeded) {
     // Import: the first creates, the second changes, a wrong number does neither.
     let product = |price: i64| json!({"sku": "MU-009", "name": "Mug", "category": "kitchen", "priceCents": price});
     let created = staff.send("POST", "/products/import", product(700));
-    assert_eq!((created.status, &created.body["created"]), (201, &json!(true)));
+    assert_eq!(
+        (created.status, &created.body["created"]),
+        (201, &json!(true))
+    );
     let changed = staff.send("POST", "/products/import", product(650));
-    assert_eq!((changed.status, &changed.body["created"], &changed.body["entity"]["priceCents"]), (200, &json!(false), &json!(650)));
+    assert_eq!(
+        (
+            changed.status,
+            &changed.body["created"],
+            &changed.body["entity"]["priceCents"]
+        ),
+        (200, &json!(false), &json!(650))
+    );
     assert_eq!(created.body["entity"]["id"], changed.body["entity"]["id"]);
-    assert_eq!(staff.send("POST", "/products/import", product(-1)).body["details"][0]["path"], "priceCents");
+    assert_eq!(
+        staff.send("POST", "/products/import", product(-1)).body["details"][0]["path"],
+        "priceCents"
+    );
 
     // Stock: eleven takers of ten pieces.
-    let id = created.body["entity"]["id"].as_str().expect("an id").to_owned();
-    assert_eq!(staff.ask("POST", &format!("/products/{id}/restock"), "").body["stock"], 10);
+    let id = created.body["entity"]["id"]
+        .as_str()
+        .expect("an id")
+        .to_owned();
+    assert_eq!(
+        staff
+            .ask("POST", &format!("/products/{id}/restock"), "")
+            .body["stock"],
+        10
+    );
     let answers: Vec<u16> = std::thread::scope(|scope| {
-        let take = || staff.ask("POST", &format!("/products/{id}/take"), "").status;
+        let take = || {
+            staff
+                .ask("POST", &format!("/products/{id}/take"), "")
+                .status
+        };
         let takers: Vec<_> = (0..11).map(|_| scope.spawn(take)).collect();
-        takers.into_iter().map(|taker| taker.join().expect("an answer")).collect()
+        takers
+            .into_iter()
+            .map(|taker| taker.join().expect("an answer"))
+            .collect()
     });
     assert_eq!(answers.iter().filter(|&&status| status == 200).count(), 10);
     assert_eq!(answers.iter().filter(|&&status| status == 400).count(), 1);
@@ -57,30 +95,100 @@ fn shop(app: &Seeded) {
     // A cart and its lines; nobody else sees it.
     let cart = alice.send("POST", "/carts", json!({"lines": []}));
     let cart = format!("/carts/{}", cart.body["id"].as_str().expect("an id"));
-    assert_eq!(alice.send("POST", &format!("{cart}/lines-add"), json!({"sku": "TE-001", "quantity": 1})).status, 201);
-    assert_eq!(alice.send("POST", &format!("{cart}/lines-add"), json!({"sku": "TE-001", "quantity": 1})).status, 409);
-    assert_eq!(alice.send("PATCH", &format!("{cart}/lines-update/TE-001"), json!({"quantity": 2})).body["quantity"], 2);
-    assert_eq!(staff.ask("GET", &format!("{cart}/lines-list"), "").status, 404);
-    assert_eq!(alice.ask("DELETE", &format!("{cart}/lines-remove/TE-001"), "").status, 204);
-    assert_eq!(alice.ask("GET", &format!("{cart}/lines-list"), "").body, json!([]));
+    assert_eq!(
+        alice
+            .send(
+                "POST",
+                &format!("{cart}/lines-add"),
+                json!({"sku": "TE-001", "quantity": 1})
+            )
+            .status,
+        201
+    );
+    assert_eq!(
+        alice
+            .send(
+                "POST",
+                &format!("{cart}/lines-add"),
+                json!({"sku": "TE-001", "quantity": 1})
+            )
+            .status,
+        409
+    );
+    assert_eq!(
+        alice
+            .send(
+                "PATCH",
+                &format!("{cart}/lines-update/TE-001"),
+                json!({"quantity": 2})
+            )
+            .body["quantity"],
+        2
+    );
+    assert_eq!(
+        staff.ask("GET", &format!("{cart}/lines-list"), "").status,
+        404
+    );
+    assert_eq!(
+        alice
+            .ask("DELETE", &format!("{cart}/lines-remove/TE-001"), "")
+            .status,
+        204
+    );
+    assert_eq!(
+        alice.ask("GET", &format!("{cart}/lines-list"), "").body,
+        json!([])
+    );
 
     // A voucher: of five who send its code, one gets it.
     let redeemed: Vec<_> = std::thread::scope(|scope| {
-        let redeem = || alice.send("POST", "/vouchers/redeem", json!({"code": "WELCOME-5"})).body;
+        let redeem = || {
+            alice
+                .send("POST", "/vouchers/redeem", json!({"code": "WELCOME-5"}))
+                .body
+        };
         let callers: Vec<_> = (0..5).map(|_| scope.spawn(redeem)).collect();
-        callers.into_iter().map(|caller| caller.join().expect("an answer")).filter(|body| !body.is_null()).collect()
+        callers
+            .into_iter()
+            .map(|caller| caller.join().expect("an answer"))
+            .filter(|body| !body.is_null())
+            .collect()
     });
     assert_eq!(redeemed, [json!({"code": "WELCOME-5", "cents": 500})]);
-    assert!(alice.send("POST", "/vouchers/redeem", json!({"code": "LAST-YEAR"})).body.is_null());
+    assert!(
+        alice
+            .send("POST", "/vouchers/redeem", json!({"code": "LAST-YEAR"}))
+            .body
+            .is_null()
+    );
 
     // Weeks and relations.
     let weeks = staff.ask("GET", "/orders/by-week", "").body;
-    assert_eq!(weeks[0], json!({"placedAt": "2026-03-02", "orders": 2, "revenueCents": 5350}));
-    assert_eq!(weeks[1], json!({"placedAt": "2026-03-09", "orders": 2, "revenueCents": 6950}));
+    assert_eq!(
+        weeks[0],
+        json!({"placedAt": "2026-03-02", "orders": 2, "revenueCents": 5350})
+    );
+    assert_eq!(
+        weeks[1],
+        json!({"placedAt": "2026-03-09", "orders": 2, "revenueCents": 6950})
+    );
     let newest = staff.ask("GET", "/orders?limit=1&include=product", "").body;
     assert_eq!(newest["items"][0]["product"]["name"], "The blue notebook");
-    let mug = staff.ask("GET", &format!("/products/{}?include=orders", found["items"][0]["id"].as_str().expect("an id")), "").body;
-    assert_eq!(mug["orders"]["items"].as_array().map(Vec::len), Some(2), "{mug}");
+    let mug = staff
+        .ask(
+            "GET",
+            &format!(
+                "/products/{}?include=orders",
+                found["items"][0]["id"].as_str().expect("an id")
+            ),
+            "",
+        )
+        .body;
+    assert_eq!(
+        mug["orders"]["items"].as_array().map(Vec::len),
+        Some(2),
+        "{mug}"
+    );
 }
 
 #[test]
@@ -91,7 +199,11 @@ fn the_readme_is_true() {
 #[cfg(feature = "postgres")]
 #[test]
 fn the_readme_is_true_on_postgres() {
-    start(&[("LINCHPIN_DATABASE_URL", &example_support::postgres::fresh_url())]).check_readme("shop");
+    start(&[(
+        "LINCHPIN_DATABASE_URL",
+        &example_support::postgres::fresh_url(),
+    )])
+    .check_readme("shop");
 }
 
 #[test]

@@ -24,29 +24,48 @@ pub struct Reply {
 impl Client {
     /// Nobody in particular.
     pub fn anonymous(server: &Server) -> Self {
-        Self { port: server.port, token: None }
+        Self {
+            port: server.port,
+            token: None,
+        }
     }
 
-    /// A user with roles, known as `NAME@example.com`, under a token that the application's program prints.
+    /// A user with roles, known as `NAME@example.com`, under a token that the application's program
+    /// prints.
     pub fn user(server: &Server, name: &str, roles: &[&str]) -> Self {
         let email = format!("{name}@example.com");
-        let arguments: Vec<&str> = ["token", &email].into_iter().chain(roles.iter().flat_map(|role| ["--role", role])).collect();
-        Self { port: server.port, token: Some(server.printed(&arguments).trim().to_owned()) }
+        let arguments: Vec<&str> = ["token", &email]
+            .into_iter()
+            .chain(roles.iter().flat_map(|role| ["--role", role]))
+            .collect();
+        Self {
+            port: server.port,
+            token: Some(server.printed(&arguments).trim().to_owned()),
+        }
     }
 
     /// The holder of this token.
     pub fn bearer(&self, token: &str) -> Self {
-        Self { port: self.port, token: Some(token.to_owned()) }
+        Self {
+            port: self.port,
+            token: Some(token.to_owned()),
+        }
     }
 
     /// The same user at the server that is there now.
     pub fn at(&self, server: &Server) -> Self {
-        Self { port: server.port, token: self.token.clone() }
+        Self {
+            port: server.port,
+            token: self.token.clone(),
+        }
     }
 
     /// The id of their account.
     pub fn id(&self) -> String {
-        self.ask("GET", "/auth/me", "").body["id"].as_str().expect("an id").to_owned()
+        self.ask("GET", "/auth/me", "").body["id"]
+            .as_str()
+            .expect("an id")
+            .to_owned()
     }
 
     /// A request with a body.
@@ -61,21 +80,51 @@ impl Client {
 
     /// A request with a body, for the record at a version.
     pub fn call_with_version(&self, method: &str, path: &str, version: u32, body: Json) -> Reply {
-        self.call(method, path, &format!("if-match: \"{version}\"\r\n"), &body.to_string())
+        self.call(
+            method,
+            path,
+            &format!("if-match: \"{version}\"\r\n"),
+            &body.to_string(),
+        )
     }
 
     fn call(&self, method: &str, path: &str, headers: &str, body: &str) -> Reply {
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).expect("the application listens");
-        let token = self.token.as_ref().map(|token| format!("authorization: Bearer {token}\r\n")).unwrap_or_default();
-        let kind =
-            if body.is_empty() { String::new() } else { format!("content-type: application/json\r\ncontent-length: {}\r\n", body.len()) };
-        let head = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{token}{kind}{headers}\r\n");
+        let mut stream =
+            TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).expect("the application listens");
+        let token = self
+            .token
+            .as_ref()
+            .map(|token| format!("authorization: Bearer {token}\r\n"))
+            .unwrap_or_default();
+        let kind = if body.is_empty() {
+            String::new()
+        } else {
+            format!(
+                "content-type: application/json\r\ncontent-length: {}\r\n",
+                body.len()
+            )
+        };
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{token}{kind}{headers}\r\n"
+        );
         stream.write_all((head + body).as_bytes()).expect("sent");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("answered");
         let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
-        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
-        let body = if body.is_empty() { Json::Null } else { serde_json::from_str(body).unwrap_or_else(|e| panic!("{e}: {body}")) };
-        Reply { status, head: head.to_lowercase(), body }
+        let status = head
+            .split(' ')
+            .nth(1)
+            .and_then(|status| status.parse().ok())
+            .expect("a status");
+        let body = if body.is_empty() {
+            Json::Null
+        } else {
+            serde_json::from_str(body).unwrap_or_else(|e| panic!("{e}: {body}"))
+        };
+        Reply {
+            status,
+            head: head.to_lowercase(),
+            body,
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! Shared by the tests of the examples: documents, shell sessions, a client, and a `PostgreSQL` server where one is asked for.
+//! Shared by the tests of the examples: documents, shell sessions, a client, and a `PostgreSQL`
+//! server where one is asked for.
 
 pub mod client;
 pub mod markdown;

@@ -15,11 +15,18 @@ pub fn read(path: &str) -> String {
 /// Every document of the repository, from its root.
 pub fn documents() -> Vec<String> {
     fn walk(folder: &Path, from: &str, out: &mut Vec<String>) {
-        for entry in std::fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display())) {
+        for entry in
+            std::fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()))
+        {
             let entry = entry.expect("an entry");
             let name = entry.file_name().to_string_lossy().into_owned();
-            let path = if from.is_empty() { name.clone() } else { format!("{from}/{name}") };
-            let foreign = name.starts_with('.') || matches!(name.as_str(), "target" | "node_modules");
+            let path = if from.is_empty() {
+                name.clone()
+            } else {
+                format!("{from}/{name}")
+            };
+            let foreign =
+                name.starts_with('.') || matches!(name.as_str(), "target" | "node_modules");
             if entry.file_type().expect("a type").is_dir() {
                 if !foreign {
                     walk(&entry.path(), &path, out);
@@ -56,8 +63,16 @@ pub fn blocks(markdown: &str) -> Vec<Block> {
     for (number, line) in markdown.lines().enumerate() {
         match (line.strip_prefix("```"), open) {
             (Some(info), false) => {
-                let from = before.strip_prefix("<!-- from ").and_then(|rest| rest.strip_suffix(" -->")).map(str::to_owned);
-                out.push(Block { kind: info.trim().to_owned(), from, text: String::new(), line: number + 1 });
+                let from = before
+                    .strip_prefix("<!-- from ")
+                    .and_then(|rest| rest.strip_suffix(" -->"))
+                    .map(str::to_owned);
+                out.push(Block {
+                    kind: info.trim().to_owned(),
+                    from,
+                    text: String::new(),
+                    line: number + 1,
+                });
                 open = true;
             }
             (Some(_), true) => open = false,
@@ -82,37 +97,65 @@ pub fn prose(markdown: &str) -> Vec<(usize, &str)> {
         open ^= fence;
         !open && !fence
     };
-    markdown.lines().enumerate().map(|(number, line)| (number + 1, line)).filter(outside).collect()
+    markdown
+        .lines()
+        .enumerate()
+        .map(|(number, line)| (number + 1, line))
+        .filter(outside)
+        .collect()
 }
 
 /// The targets of all links.
 pub fn links(markdown: &str) -> Vec<String> {
     let targets = |line: &str| -> Vec<String> {
-        line.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target.to_owned()).collect()
+        line.split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split_once(')'))
+            .map(|(target, _)| target.to_owned())
+            .collect()
     };
-    prose(markdown).into_iter().flat_map(|(_, line)| targets(line)).collect()
+    prose(markdown)
+        .into_iter()
+        .flat_map(|(_, line)| targets(line))
+        .collect()
 }
 
-/// The files and folders that a document names as code: what has a slash in it and ends as one of ours does.
+/// The files and folders that a document names as code: what has a slash in it and ends as one of
+/// ours does.
 pub fn paths(markdown: &str) -> Vec<(usize, String)> {
     let is_path = |text: &&str| {
-        let plain = text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '-' | '_'));
+        let plain = text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '-' | '_'));
         let (first, last) = (text.chars().next(), text.rsplit('.').next());
-        let named = matches!(last, Some("rs" | "md" | "toml" | "yml" | "json" | "stderr")) || text.ends_with('/');
+        let named = matches!(last, Some("rs" | "md" | "toml" | "yml" | "json" | "stderr"))
+            || text.ends_with('/');
         plain && named && text.contains('/') && first != Some('/')
     };
     let named = |(number, line): (usize, &str)| -> Vec<(usize, String)> {
-        line.split('`').skip(1).step_by(2).filter(is_path).map(|path| (number, path.to_owned())).collect()
+        line.split('`')
+            .skip(1)
+            .step_by(2)
+            .filter(is_path)
+            .map(|path| (number, path.to_owned()))
+            .collect()
     };
     prose(markdown).into_iter().flat_map(named).collect()
 }
 
 /// The anchors that the headings of a document make.
 pub fn anchors(markdown: &str) -> Vec<String> {
-    let headings = markdown.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
+    let headings = markdown
+        .lines()
+        .filter(|line| line.starts_with('#'))
+        .map(|line| line.trim_start_matches('#').trim());
     headings
         .map(|heading| {
-            let kept = heading.to_lowercase().chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_')).collect::<String>();
+            let kept = heading
+                .to_lowercase()
+                .chars()
+                .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'))
+                .collect::<String>();
             kept.replace(' ', "-")
         })
         .collect()

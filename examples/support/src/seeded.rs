@@ -17,9 +17,15 @@ impl Seeded {
     /// Runs `seed`, which must say what it did, and starts the application.
     pub fn start(program: &'static str, says: &str, variables: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        assert_eq!(printed(program, folder.path(), &["seed"], variables), format!("{says}\n"));
+        assert_eq!(
+            printed(program, folder.path(), &["seed"], variables),
+            format!("{says}\n")
+        );
         let server = Server::start_with(program, folder.path(), variables);
-        Self { server, _folder: folder }
+        Self {
+            server,
+            _folder: folder,
+        }
     }
 
     /// Somebody with a token.
@@ -30,17 +36,33 @@ impl Seeded {
     /// Whether the README of a package shows what its commands print.
     pub fn check_readme(&self, package: &str) {
         let readme = format!("examples/{package}/README.md");
-        let start: Vec<_> = blocks(&read(&readme)).into_iter().filter(|b| b.kind == "sh").map(|b| b.text).collect();
+        let start: Vec<_> = blocks(&read(&readme))
+            .into_iter()
+            .filter(|b| b.kind == "sh")
+            .map(|b| b.text)
+            .collect();
         // The same commands with another database: `Seeded` runs them.
         let postgres = format!(
             "export LINCHPIN_DATABASE_URL=postgres://user@localhost/{package}\ncargo run -p {package} --features postgres -- seed\n\
              cargo run -p {package} --features postgres\n"
         );
-        assert_eq!(start, [format!("cargo run -p {package} -- seed\ncargo run -p {package}\n"), postgres]);
+        assert_eq!(
+            start,
+            [
+                format!("cargo run -p {package} -- seed\ncargo run -p {package}\n"),
+                postgres
+            ]
+        );
         for link in crate::markdown::links(&read(&readme)) {
-            assert!(root().join("examples").join(package).join(&link).exists(), "{readme}: {link} leads nowhere");
+            assert!(
+                root().join("examples").join(package).join(&link).exists(),
+                "{readme}: {link} leads nowhere"
+            );
         }
         let differences = differences(&readme, package, &self.server);
-        assert!(differences.is_empty(), "{readme} does not show what these print:\n{differences}");
+        assert!(
+            differences.is_empty(),
+            "{readme} does not show what these print:\n{differences}"
+        );
     }
 }

@@ -12,11 +12,17 @@ use serde_json::Value as Json;
 
 use crate::markdown::{blocks, read, root};
 
-/// A program in a folder, without a developer's own settings: they are not what the documents speak of.
+/// A program in a folder, without a developer's own settings: they are not what the documents speak
+/// of.
 pub fn command(program: &str, folder: &Path) -> Command {
     let mut command = Command::new(program);
-    let environment = std::env::vars_os().filter(|(name, _)| !name.to_string_lossy().starts_with("LINCHPIN_"));
-    command.current_dir(folder).env_clear().envs(environment).stdin(Stdio::null());
+    let environment =
+        std::env::vars_os().filter(|(name, _)| !name.to_string_lossy().starts_with("LINCHPIN_"));
+    command
+        .current_dir(folder)
+        .env_clear()
+        .envs(environment)
+        .stdin(Stdio::null());
     command
 }
 
@@ -31,15 +37,20 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts the application in a folder, where it keeps its database, and waits until it accepts connections.
+    /// Starts the application in a folder, where it keeps its database, and waits until it accepts
+    /// connections.
     pub fn start(program: &str, folder: &Path) -> Self {
         Self::start_with(program, folder, &[])
     }
 
     /// As [`Server::start`], with variables of its own.
     pub fn start_with(program: &str, folder: &Path, variables: &[(&str, &str)]) -> Self {
-        // Another process may take the port between here and the start; it would have to be very quick.
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|l| l.local_addr()).expect("a free port").port();
+        // Another process may take the port between here and the start; it would have to be very
+        // quick.
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+            .and_then(|l| l.local_addr())
+            .expect("a free port")
+            .port();
         let child = command(program, folder)
             .envs(variables.iter().copied())
             .env("LINCHPIN_PORT", port.to_string())
@@ -47,14 +58,26 @@ impl Server {
             .stdout(Stdio::null())
             .spawn()
             .expect("the application starts");
-        let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let mut server = Self { child, program: program.to_owned(), folder: folder.to_owned(), variables, port };
+        let variables = variables
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
+        let mut server = Self {
+            child,
+            program: program.to_owned(),
+            folder: folder.to_owned(),
+            variables,
+            port,
+        };
         let deadline = Instant::now() + Duration::from_secs(30);
         while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
             if let Ok(Some(status)) = server.child.try_wait() {
                 panic!("the application ended with {status}");
             }
-            assert!(Instant::now() < deadline, "the application does not listen on {port}");
+            assert!(
+                Instant::now() < deadline,
+                "the application does not listen on {port}"
+            );
             std::thread::sleep(Duration::from_millis(20));
         }
         server
@@ -62,15 +85,32 @@ impl Server {
 
     /// The output of a command of the application, while it serves. It must succeed.
     pub fn printed(&self, arguments: &[&str]) -> String {
-        let variables: Vec<(&str, &str)> = self.variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let variables: Vec<(&str, &str)> = self
+            .variables
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect();
         printed(&self.program, &self.folder, arguments, &variables)
     }
 }
 
 /// The output of a command of an application. It must succeed.
-pub fn printed(program: &str, folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> String {
-    let output = command(program, folder).args(arguments).envs(variables.iter().copied()).output().expect("the program runs");
-    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+pub fn printed(
+    program: &str,
+    folder: &Path,
+    arguments: &[&str],
+    variables: &[(&str, &str)],
+) -> String {
+    let output = command(program, folder)
+        .args(arguments)
+        .envs(variables.iter().copied())
+        .output()
+        .expect("the program runs");
+    assert!(
+        output.status.success(),
+        "{arguments:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     String::from_utf8(output.stdout).expect("text")
 }
 
@@ -89,13 +129,17 @@ pub struct Step {
     pub output: String,
 }
 
-/// Reads a `console` block: `$ ` begins a command, `\` at the end of a line continues it, all else is output.
+/// Reads a `console` block: `$ ` begins a command, `\` at the end of a line continues it, all else
+/// is output.
 pub fn steps(block: &str) -> Vec<Step> {
     let mut out: Vec<Step> = Vec::new();
     let mut continued = false;
     for line in block.lines() {
         match (line.strip_prefix("$ "), out.last_mut()) {
-            (Some(command), _) if !continued => out.push(Step { command: command.to_owned(), output: String::new() }),
+            (Some(command), _) if !continued => out.push(Step {
+                command: command.to_owned(),
+                output: String::new(),
+            }),
             (_, Some(step)) if continued => {
                 step.command.push('\n');
                 step.command.push_str(line);
@@ -119,30 +163,64 @@ pub fn run(commands: &[String], folder: &Path) -> Vec<Step> {
 /// As [`run`], with variables of the environment.
 fn run_with(commands: &[String], folder: &Path, variables: &[(String, String)]) -> Vec<Step> {
     const END: &str = "==end of step==";
-    let script: String = commands.iter().map(|command| format!("{{ {command}\n}} 2>&1\necho; echo '{END}'\n")).collect();
-    let output = command("bash", folder).envs(variables.iter().cloned()).arg("-c").arg(&script).output().expect("bash runs");
+    let script: String = commands
+        .iter()
+        .map(|command| format!("{{ {command}\n}} 2>&1\necho; echo '{END}'\n"))
+        .collect();
+    let output = command("bash", folder)
+        .envs(variables.iter().cloned())
+        .arg("-c")
+        .arg(&script)
+        .output()
+        .expect("bash runs");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let end = format!("\n{END}\n");
     let outputs = text.split(&end);
-    let steps: Vec<Step> = commands.iter().zip(outputs).map(|(c, o)| Step { command: c.clone(), output: o.to_owned() }).collect();
-    assert_eq!(steps.len(), commands.len(), "the shell stopped early: {text}");
+    let steps: Vec<Step> = commands
+        .iter()
+        .zip(outputs)
+        .map(|(c, o)| Step {
+            command: c.clone(),
+            output: o.to_owned(),
+        })
+        .collect();
+    assert_eq!(
+        steps.len(),
+        commands.len(),
+        "the shell stopped early: {text}"
+    );
     steps
 }
 
-/// Runs the `console` blocks of a document against an application and tells what they print otherwise than shown.
+/// Runs the `console` blocks of a document against an application and tells what they print
+/// otherwise than shown.
 ///
-/// `package` is what the document's commands start with `cargo run -q -p PACKAGE --`; they run the application's program where it runs.
-/// With `UPDATE_GOLDEN` in the environment the document is rewritten instead.
+/// `package` is what the document's commands start with `cargo run -q -p PACKAGE --`; they run the
+/// application's program where it runs. With `UPDATE_GOLDEN` in the environment the document is
+/// rewritten instead.
 pub fn differences(document: &str, package: &str, server: &Server) -> String {
     let text = read(document);
-    let expected: Vec<_> = blocks(&text).iter().filter(|b| b.kind == "console").flat_map(|b| steps(&b.text)).collect();
+    let expected: Vec<_> = blocks(&text)
+        .iter()
+        .filter(|b| b.kind == "console")
+        .flat_map(|b| steps(&b.text))
+        .collect();
     assert!(expected.len() > 5, "{document} shows a session");
     let here = format!("localhost:{}", server.port);
     let cargo = format!("cargo run -q -p {package} --");
-    let commands: Vec<String> =
-        expected.iter().map(|step| step.command.replace(DOCUMENTED, &here).replace(&cargo, &server.program)).collect();
+    let commands: Vec<String> = expected
+        .iter()
+        .map(|step| {
+            step.command
+                .replace(DOCUMENTED, &here)
+                .replace(&cargo, &server.program)
+        })
+        .collect();
     let done = run_with(&commands, &server.folder, &server.variables);
-    let actual: Vec<String> = done.iter().map(|step| step.output.replace(&here, DOCUMENTED)).collect();
+    let actual: Vec<String> = done
+        .iter()
+        .map(|step| step.output.replace(&here, DOCUMENTED))
+        .collect();
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         rewrite(document, &text, &expected, &actual);
     }
@@ -161,8 +239,15 @@ pub fn differences(document: &str, package: &str, server: &Server) -> String {
 /// With `UPDATE_GOLDEN` in the environment that one is rewritten instead.
 pub fn golden(program: &str, example: &str) {
     let folder = tempfile::tempdir().expect("a folder");
-    let output = command(program, folder.path()).arg("openapi").output().expect("the application runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = command(program, folder.path())
+        .arg("openapi")
+        .output()
+        .expect("the application runs");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let document: Json = serde_json::from_slice(&output.stdout).expect("JSON");
     let now = serde_json::to_string_pretty(&document).expect("JSON") + "\n";
     let golden = root().join("examples").join(example).join("openapi.json");
@@ -170,7 +255,10 @@ pub fn golden(program: &str, example: &str) {
         std::fs::write(&golden, &now).expect("written");
     }
     let stored = std::fs::read_to_string(&golden).unwrap_or_default();
-    assert!(stored == now, "the API document changed; read the difference after UPDATE_GOLDEN=1 cargo test -p {example} golden");
+    assert!(
+        stored == now,
+        "the API document changed; read the difference after UPDATE_GOLDEN=1 cargo test -p {example} golden"
+    );
 }
 
 /// Writes what the commands of a document print behind each of them.
@@ -182,13 +270,19 @@ fn rewrite(document: &str, text: &str, steps: &[Step], actual: &[String]) {
         let at = rest.find(&shown).expect("the step stands in the document");
         out += &rest[..at];
         out += &format!("$ {}\n", step.command);
-        out += actual.lines().map(wrapped).collect::<Vec<_>>().join("").as_str();
+        out += actual
+            .lines()
+            .map(wrapped)
+            .collect::<Vec<_>>()
+            .join("")
+            .as_str();
         rest = &rest[at + shown.len()..];
     }
     std::fs::write(root().join(document), out + rest).expect("written");
 }
 
-/// A line of JSON on lines of at most 118 characters, broken between members; any other line as it is.
+/// A line of JSON on lines of at most 118 characters, broken between members; any other line as it
+/// is.
 fn wrapped(line: &str) -> String {
     let mut out = String::new();
     let mut length = 0;
@@ -210,27 +304,38 @@ fn wrapped(line: &str) -> String {
 /// The address of an application in documents.
 pub const DOCUMENTED: &str = "localhost:3000";
 
-/// Replaces what differs from run to run. The same id becomes the same word, so a document cannot mix ids up.
+/// Replaces what differs from run to run. The same id becomes the same word, so a document cannot
+/// mix ids up.
 #[derive(Default)]
 pub struct Normal {
     ids: HashMap<String, usize>,
 }
 
-static UUID: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new("[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}").expect("a pattern"));
-static TIME: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z").expect("a pattern"));
-static TOKEN: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"eyJ[\w-]+\.(?:eyJ)?[\w-]+\.[\w-]+|eyJ[\w-]*\.{3}").expect("a pattern"));
-static CURSOR: LazyLock<Regex> = LazyLock::new(|| Regex::new(r#""nextCursor":\s*"[^"]*""#).expect("a pattern"));
+static UUID: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new("[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}").expect("a pattern")
+});
+static TIME: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z").expect("a pattern"));
+static TOKEN: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"eyJ[\w-]+\.(?:eyJ)?[\w-]+\.[\w-]+|eyJ[\w-]*\.{3}").expect("a pattern")
+});
+static CURSOR: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r#""nextCursor":\s*"[^"]*""#).expect("a pattern"));
 
 /// A sign-in that waits for its second factor.
-static PENDING: LazyLock<Regex> = LazyLock::new(|| Regex::new(r#""mfaToken":\s*"[^"]*""#).expect("a pattern"));
+static PENDING: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r#""mfaToken":\s*"[^"]*""#).expect("a pattern"));
 
 impl Normal {
-    /// The text with ids, times, tokens and cursors replaced; as JSON in one spelling when it is JSON.
+    /// The text with ids, times, tokens and cursors replaced; as JSON in one spelling when it is
+    /// JSON.
     pub fn text(&mut self, text: &str) -> String {
         let text = UUID.replace_all(text.trim(), |found: &Captures<'_>| {
             let next = self.ids.len() + 1;
-            format!("<id {}>", self.ids.entry(found[0].to_owned()).or_insert(next))
+            format!(
+                "<id {}>",
+                self.ids.entry(found[0].to_owned()).or_insert(next)
+            )
         });
         let text = TIME.replace_all(&text, "<time>");
         let text = TOKEN.replace_all(&text, "<token>");

@@ -93,8 +93,15 @@ pub const OVERDUE: Operation<Task>;
 pub const CLEAN_UP: Operation<Task>;
 
 /// Tasks and all that is done with them.
-pub static BOARD: Package =
-    package!(name = "board", entities = [entity(Task, [START, BLOCK, FINISH, RESCHEDULE, TAG, IN_STATE, SUMMARY, OVERDUE, CLEAN_UP])],);
+pub static BOARD: Package = package!(
+    name = "board",
+    entities = [entity(
+        Task,
+        [
+            START, BLOCK, FINISH, RESCHEDULE, TAG, IN_STATE, SUMMARY, OVERDUE, CLEAN_UP
+        ]
+    )],
+);
 
 #[tokio::main]
 async fn main() -> linchpin::Result<()> {
@@ -102,7 +109,11 @@ async fn main() -> linchpin::Result<()> {
         .plugin(Auth::from_env().roles(["admin"]))
         .package(&BOARD)
         .on_event::<Task, _, _>("log", |event| async move {
-            println!("{} by {}", event.name, event.actor.id.as_deref().unwrap_or("the application"));
+            println!(
+                "{} by {}",
+                event.name,
+                event.actor.id.as_deref().unwrap_or("the application")
+            );
             Ok(())
         })
         .command("seed", "fills the boards of alice and bob", seed::run)

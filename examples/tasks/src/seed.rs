@@ -10,18 +10,34 @@ const OWNERS: [&str; 2] = ["alice@example.com", "bob@example.com"];
 /// Whose, title, tags, due date.
 const TASKS: [(usize, &str, &[&str], Option<&str>); 5] = [
     (0, "Water the plants", &["home"], None),
-    (0, "Write the report", &["work", "urgent"], Some("2026-03-02T12:00:00Z")),
+    (
+        0,
+        "Write the report",
+        &["work", "urgent"],
+        Some("2026-03-02T12:00:00Z"),
+    ),
     (0, "Call the bank", &["work"], Some("2026-03-05T09:00:00Z")),
-    (1, "Fix the bicycle", &["home"], Some("2026-04-01T18:00:00Z")),
+    (
+        1,
+        "Fix the bicycle",
+        &["home"],
+        Some("2026-04-01T18:00:00Z"),
+    ),
     (1, "Book the train", &[], None),
 ];
 
-/// Makes the accounts and the tasks, and moves some of them on. A second time it fails: the accounts are there.
+/// Makes the accounts and the tasks, and moves some of them on. A second time it fails: the
+/// accounts are there.
 pub async fn run(adapters: Adapters, _: Vec<String>) -> Result<String> {
     let (tasks, accounts) = (adapters.get::<Task>()?, adapters.provided::<AuthService>()?);
     let mut owners = Vec::new();
     for email in OWNERS {
-        owners.push(accounts.create_user(NewUser::new(email).verified()).await?.id);
+        owners.push(
+            accounts
+                .create_user(NewUser::new(email).verified())
+                .await?
+                .id,
+        );
     }
     for (n, (owner, title, tags, due_at)) in TASKS.into_iter().enumerate() {
         // As if the owner had called: that is where a task's owner comes from.
@@ -29,7 +45,9 @@ pub async fn run(adapters: Adapters, _: Vec<String>) -> Result<String> {
         let task = TaskCreate {
             title: title.to_owned(),
             tags: Some(tags.iter().map(|&tag| tag.to_owned()).collect()),
-            due_at: due_at.map(|text| Timestamp::parse(text).map_err(Error::internal)).transpose()?,
+            due_at: due_at
+                .map(|text| Timestamp::parse(text).map_err(Error::internal))
+                .transpose()?,
         };
         let task = tasks.create(&cx, task).await?;
         if n % 2 == 1 {

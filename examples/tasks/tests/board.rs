@@ -19,52 +19,140 @@ fn on_sqlite() {
 #[cfg(feature = "postgres")]
 #[test]
 fn on_postgres() {
-    board(&start(&[("LINCHPIN_DATABASE_URL", &example_support::postgres::fresh_url())]));
+    board(&start(&[(
+        "LINCHPIN_DATABASE_URL",
+        &example_support::postgres::fresh_url(),
+    )]));
 }
 
 /// Behaviour that every store has.
 fn board(app: &Seeded) {
-    let (alice, bob, admin) = (app.user("alice", &[]), app.user("bob", &[]), app.user("root", &["admin"]));
+    let (alice, bob, admin) = (
+        app.user("alice", &[]),
+        app.user("bob", &[]),
+        app.user("root", &["admin"]),
+    );
 
     // Scope: everybody has a board of their own, the administrator's is empty.
-    assert_eq!(alice.ask("GET", "/tasks/summary", "").body, json!({"tasks": 3, "states": {"doing": 1, "open": 2}}));
+    assert_eq!(
+        alice.ask("GET", "/tasks/summary", "").body,
+        json!({"tasks": 3, "states": {"doing": 1, "open": 2}})
+    );
     assert_eq!(admin.ask("GET", "/tasks", "").body["items"], json!([]));
     let overdue = admin.ask("GET", "/tasks/overdue?before=2026-04-02T00:00:00Z", "");
-    assert_eq!(overdue.body["items"].as_array().map(Vec::len), Some(3), "{overdue:?}");
-    let of_bob = admin.ask("GET", &format!("/tasks/overdue?before=2026-04-02T00:00:00Z&ownerId={}", bob.id()), "");
+    assert_eq!(
+        overdue.body["items"].as_array().map(Vec::len),
+        Some(3),
+        "{overdue:?}"
+    );
+    let of_bob = admin.ask(
+        "GET",
+        &format!(
+            "/tasks/overdue?before=2026-04-02T00:00:00Z&ownerId={}",
+            bob.id()
+        ),
+        "",
+    );
     assert_eq!(of_bob.body["items"][0]["title"], "Fix the bicycle");
-    assert_eq!(bob.ask("GET", "/tasks/overdue?before=2026-04-02T00:00:00Z", "").status, 403);
+    assert_eq!(
+        bob.ask("GET", "/tasks/overdue?before=2026-04-02T00:00:00Z", "")
+            .status,
+        403
+    );
 
     let created = alice.send("POST", "/tasks", json!({"title": "Paint the fence"}));
-    assert_eq!((created.status, &created.body["ownerId"], &created.body["version"]), (201, &json!(alice.id()), &json!(1)));
+    assert_eq!(
+        (
+            created.status,
+            &created.body["ownerId"],
+            &created.body["version"]
+        ),
+        (201, &json!(alice.id()), &json!(1))
+    );
     let task = format!("/tasks/{}", created.body["id"].as_str().expect("an id"));
     assert_eq!(bob.ask("GET", &task, "").status, 404);
     assert_eq!(bob.ask("POST", &format!("{task}/start"), "").status, 404);
 
     // States: blocking comes after starting; the state is nobody's to write.
     let refused = alice.ask("POST", &format!("{task}/block"), "");
-    assert_eq!((refused.status, &refused.body["code"]), (400, &json!("invalid_transition")));
+    assert_eq!(
+        (refused.status, &refused.body["code"]),
+        (400, &json!("invalid_transition"))
+    );
     let written = alice.call_with_version("PATCH", &task, 1, json!({"state": "done"}));
-    assert_eq!((written.status, &written.body["details"][0]["code"]), (400, &json!("read_only")));
+    assert_eq!(
+        (written.status, &written.body["details"][0]["code"]),
+        (400, &json!("read_only"))
+    );
     for (step, state) in [("start", "doing"), ("block", "blocked"), ("start", "doing")] {
-        assert_eq!(alice.ask("POST", &format!("{task}/{step}"), "").body["state"], state);
+        assert_eq!(
+            alice.ask("POST", &format!("{task}/{step}"), "").body["state"],
+            state
+        );
     }
 
     // Versions, further changes.
-    assert_eq!(alice.send("PATCH", &task, json!({"title": "x"})).status, 428);
-    assert_eq!(alice.call_with_version("PATCH", &task, 1, json!({"title": "x"})).status, 412);
-    assert_eq!(alice.call_with_version("PATCH", &task, 4, json!({"title": "Paint it"})).body["version"], 5);
-    assert_eq!(alice.send("POST", &format!("{task}/tag"), json!({"tag": "garden"})).body["tags"], json!(["garden"]));
+    assert_eq!(
+        alice.send("PATCH", &task, json!({"title": "x"})).status,
+        428
+    );
+    assert_eq!(
+        alice
+            .call_with_version("PATCH", &task, 1, json!({"title": "x"}))
+            .status,
+        412
+    );
+    assert_eq!(
+        alice
+            .call_with_version("PATCH", &task, 4, json!({"title": "Paint it"}))
+            .body["version"],
+        5
+    );
+    assert_eq!(
+        alice
+            .send("POST", &format!("{task}/tag"), json!({"tag": "garden"}))
+            .body["tags"],
+        json!(["garden"])
+    );
     let due = json!({"dueAt": "2026-05-01T00:00:00.000Z"});
-    assert_eq!(alice.send("PATCH", &format!("{task}/reschedule"), due.clone()).body["dueAt"], due["dueAt"]);
-    assert_eq!(alice.send("PATCH", &format!("{task}/reschedule"), json!({"dueAt": null})).body["dueAt"], Json::Null);
+    assert_eq!(
+        alice
+            .send("PATCH", &format!("{task}/reschedule"), due.clone())
+            .body["dueAt"],
+        due["dueAt"]
+    );
+    assert_eq!(
+        alice
+            .send(
+                "PATCH",
+                &format!("{task}/reschedule"),
+                json!({"dueAt": null})
+            )
+            .body["dueAt"],
+        Json::Null
+    );
 
     // Cleaning up: what was done, on all boards.
     assert!(alice.ask("POST", &format!("{task}/finish"), "").body["doneAt"].is_string());
     let before = json!({"before": "2100-01-01T00:00:00Z"});
-    assert_eq!(bob.send("POST", "/tasks/clean-up", before.clone()).status, 403);
-    assert_eq!(admin.send("POST", "/tasks/clean-up", json!({"before": "2026-01-01T00:00:00Z"})).body, 0);
-    assert_eq!(admin.send("POST", "/tasks/clean-up", before.clone()).body, 1);
+    assert_eq!(
+        bob.send("POST", "/tasks/clean-up", before.clone()).status,
+        403
+    );
+    assert_eq!(
+        admin
+            .send(
+                "POST",
+                "/tasks/clean-up",
+                json!({"before": "2026-01-01T00:00:00Z"})
+            )
+            .body,
+        0
+    );
+    assert_eq!(
+        admin.send("POST", "/tasks/clean-up", before.clone()).body,
+        1
+    );
     assert_eq!(admin.send("POST", "/tasks/clean-up", before).body, 0);
     assert_eq!(alice.ask("GET", &task, "").status, 404);
     let page = alice.ask("GET", "/tasks/in-state?state=open", "");
@@ -79,7 +167,11 @@ fn the_readme_is_true() {
 #[cfg(feature = "postgres")]
 #[test]
 fn the_readme_is_true_on_postgres() {
-    start(&[("LINCHPIN_DATABASE_URL", &example_support::postgres::fresh_url())]).check_readme("tasks");
+    start(&[(
+        "LINCHPIN_DATABASE_URL",
+        &example_support::postgres::fresh_url(),
+    )])
+    .check_readme("tasks");
 }
 
 #[test]
@@ -87,7 +179,11 @@ fn the_readme_shows_the_graph() {
     let folder = tempfile::tempdir().expect("a folder");
     let graph = printed(PROGRAM, folder.path(), &["graph"], &[]);
     let readme = blocks(&read("examples/tasks/README.md"));
-    let shown: Vec<_> = readme.iter().filter(|b| b.kind == "mermaid").map(|b| b.text.as_str()).collect();
+    let shown: Vec<_> = readme
+        .iter()
+        .filter(|b| b.kind == "mermaid")
+        .map(|b| b.text.as_str())
+        .collect();
     assert_eq!(shown, [graph]);
 }
 
@@ -95,14 +191,44 @@ fn the_readme_shows_the_graph() {
 fn reports_need_no_environment() {
     let folder = tempfile::tempdir().expect("a folder");
     // A server that is not there, in production, without a secret.
-    let nowhere = [("LINCHPIN_ENVIRONMENT", "production"), ("LINCHPIN_DATABASE_URL", "sqlite:/nowhere/at/all.db")];
-    let routes: Json = serde_json::from_str(&printed(PROGRAM, folder.path(), &["routes", "--json"], &nowhere)).expect("JSON");
-    let clean_up = routes.as_array().expect("rows").iter().find(|row| row["route"] == "clean_up").expect("the route");
-    assert_eq!(clean_up["unscoped"], "administrators tidy everybody's board");
-    assert_eq!((&clean_up["roles"], &clean_up["scope"], &clean_up["statements"]), (&json!(["admin"]), &json!([]), &json!(1)));
+    let nowhere = [
+        ("LINCHPIN_ENVIRONMENT", "production"),
+        ("LINCHPIN_DATABASE_URL", "sqlite:/nowhere/at/all.db"),
+    ];
+    let routes: Json = serde_json::from_str(&printed(
+        PROGRAM,
+        folder.path(),
+        &["routes", "--json"],
+        &nowhere,
+    ))
+    .expect("JSON");
+    let clean_up = routes
+        .as_array()
+        .expect("rows")
+        .iter()
+        .find(|row| row["route"] == "clean_up")
+        .expect("the route");
+    assert_eq!(
+        clean_up["unscoped"],
+        "administrators tidy everybody's board"
+    );
+    assert_eq!(
+        (
+            &clean_up["roles"],
+            &clean_up["scope"],
+            &clean_up["statements"]
+        ),
+        (&json!(["admin"]), &json!([]), &json!(1))
+    );
     assert_eq!(clean_up["events"], json!(["board.tasks.clean-up"]));
     assert!(printed(PROGRAM, folder.path(), &["openapi"], &nowhere).contains("/tasks/{id}/start"));
-    assert_eq!(std::fs::read_dir(folder.path()).expect("the folder").count(), 0, "nothing is written");
+    assert_eq!(
+        std::fs::read_dir(folder.path())
+            .expect("the folder")
+            .count(),
+        0,
+        "nothing is written"
+    );
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! A help desk for many companies: each sees its own tickets, and its members have roles there and nowhere else.
+//! A help desk for many companies: each sees its own tickets, and its members have roles there and
+//! nowhere else.
 
 mod members;
 mod report;
@@ -11,7 +12,13 @@ use linchpin_auth::Auth;
 use members::{Companies, SEAT_OF, end, enter, found, invite};
 
 /// A customer: a tenant of this app.
-#[entity(routes(list(disabled), get(disabled), create(disabled), update(disabled), delete(disabled)))]
+#[entity(routes(
+    list(disabled),
+    get(disabled),
+    create(disabled),
+    update(disabled),
+    delete(disabled)
+))]
 #[derive(Clone, Debug)]
 pub struct Company {
     #[field(primary, default = uuid)]
@@ -28,7 +35,11 @@ pub enum Role {
 }
 
 /// Somebody in a company. Members see each other; owners invite and dismiss.
-#[entity(tenant(company_id), unique(user_id), routes(get(disabled), create(disabled), update(disabled), delete(disabled)))]
+#[entity(
+    tenant(company_id),
+    unique(user_id),
+    routes(get(disabled), create(disabled), update(disabled), delete(disabled))
+)]
 #[derive(Clone, Debug)]
 pub struct Membership {
     #[field(primary, default = uuid)]
@@ -38,7 +49,8 @@ pub struct Membership {
     pub role: Role,
 }
 
-/// Where somebody works at present: of all companies that they are members of, the one that they have entered.
+/// Where somebody works at present: of all companies that they are members of, the one that they
+/// have entered.
 #[entity(routes(disabled))]
 #[derive(Clone, Debug)]
 pub struct Seat {
@@ -63,12 +75,19 @@ pub struct Ticket {
 /// Companies, who is in them, and what they are asked.
 pub static DESK: Package = package!(
     name = "desk",
-    entities = [entity(Company, [found, enter]), entity(Membership, [SEAT_OF, invite, end]), entity(Seat, []), entity(Ticket, []),],
+    entities = [
+        entity(Company, [found, enter]),
+        entity(Membership, [SEAT_OF, invite, end]),
+        entity(Seat, []),
+        entity(Ticket, []),
+    ],
 );
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let auth = Auth::from_env().roles(["agent", "owner"]).configure(|config| config.auth.tenants = Some(Arc::new(Companies)));
+    let auth = Auth::from_env()
+        .roles(["agent", "owner"])
+        .configure(|config| config.auth.tenants = Some(Arc::new(Companies)));
     App::new(Config::from_env()?)
         .plugin(auth)
         .package(&DESK)

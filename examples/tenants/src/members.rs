@@ -6,7 +6,10 @@ use linchpin::prelude::*;
 use linchpin::{BoxFuture, Code};
 use linchpin_auth::{AuthService, TenantCx, TenantResolver};
 
-use crate::{Company, CompanyAdapter, CompanyCreate, Membership, MembershipAdapter, MembershipCreate, Role, Seat, SeatCreate, SeatPatch};
+use crate::{
+    Company, CompanyAdapter, CompanyCreate, Membership, MembershipAdapter, MembershipCreate, Role,
+    Seat, SeatCreate, SeatPatch,
+};
 
 /// The membership of a user, in the company that the call acts in.
 #[operation(kind = "lookup", fields(user_id = param(user_id)), returns = "one", strict_params, route(disabled))]
@@ -18,7 +21,11 @@ pub struct Companies;
 impl TenantResolver for Companies {
     fn tenant<'a>(&'a self, cx: &'a TenantCx) -> BoxFuture<'a, Result<Option<String>>> {
         Box::pin(async move {
-            let seat = cx.services.get::<Seat>()?.get(&Cx::system("where somebody works"), &*cx.user_id).await?;
+            let seat = cx
+                .services
+                .get::<Seat>()?
+                .get(&Cx::system("where somebody works"), &*cx.user_id)
+                .await?;
             let Some(seat) = seat else { return Ok(None) };
             // The seat may be older than the end of the membership.
             let member = membership(&cx.services, &cx.user_id, &seat.company_id).await?;
@@ -26,10 +33,17 @@ impl TenantResolver for Companies {
         })
     }
 
-    fn roles<'a>(&'a self, cx: &'a TenantCx, tenant: &'a str) -> BoxFuture<'a, Result<Vec<String>>> {
+    fn roles<'a>(
+        &'a self,
+        cx: &'a TenantCx,
+        tenant: &'a str,
+    ) -> BoxFuture<'a, Result<Vec<String>>> {
         Box::pin(async move {
             let member = membership(&cx.services, &cx.user_id, tenant).await?;
-            Ok(member.map(|member| member.role.as_str().to_owned()).into_iter().collect())
+            Ok(member
+                .map(|member| member.role.as_str().to_owned())
+                .into_iter()
+                .collect())
         })
     }
 }
@@ -62,12 +76,25 @@ pub async fn found(
     axum::Json(founding): axum::Json<Founding>,
 ) -> Result<axum::Json<Founded>> {
     let user = cx.get_actor_id().ok_or_else(Error::unauthorized)?;
-    // The caller acts in no company yet, or in another one: the application does it for them, all of it or nothing.
+    // The caller acts in no company yet, or in another one: the application does it for them, all
+    // of it or nothing.
     let company = Cx::system("found a company")
         .transaction(async |cx| {
-            let company = companies.create(cx, CompanyCreate { name: founding.name }).await?;
-            let within = cx.clone().within(crate::membership::company_id, &*company.id);
-            let owner = MembershipCreate { user_id: user.to_owned(), role: Role::Owner };
+            let company = companies
+                .create(
+                    cx,
+                    CompanyCreate {
+                        name: founding.name,
+                    },
+                )
+                .await?;
+            let within = cx
+                .clone()
+                .within(crate::membership::company_id, &*company.id);
+            let owner = MembershipCreate {
+                user_id: user.to_owned(),
+                role: Role::Owner,
+            };
             adapters.get::<Membership>()?.create(&within, owner).await?;
             sit(&adapters, cx, user, &company.id).await?;
             Ok(company)
@@ -82,7 +109,9 @@ pub async fn found(
 pub async fn enter(adapters: Adapters, cx: Cx, Path(id): Path<String>) -> Result<()> {
     let user = cx.get_actor_id().ok_or_else(Error::unauthorized)?;
     // Strangers do not learn which companies there are.
-    membership(&adapters, user, &id).await?.ok_or_else(Error::not_found)?;
+    membership(&adapters, user, &id)
+        .await?
+        .ok_or_else(Error::not_found)?;
     sit(&adapters, &Cx::system("enter a company"), user, &id).await?;
     adapters.provided::<AuthService>()?.membership_changed(user);
     Ok(())
@@ -92,9 +121,26 @@ pub async fn enter(adapters: Adapters, cx: Cx, Path(id): Path<String>) -> Result
 async fn sit(adapters: &Adapters, cx: &Cx, user: &str, company: &str) -> Result<()> {
     let seats = adapters.get::<Seat>()?;
     if seats.get(cx, user).await?.is_some() {
-        seats.update(cx, user, SeatPatch { company_id: Some(company.to_owned()) }, None).await?;
+        seats
+            .update(
+                cx,
+                user,
+                SeatPatch {
+                    company_id: Some(company.to_owned()),
+                },
+                None,
+            )
+            .await?;
     } else {
-        seats.create(cx, SeatCreate { user_id: user.to_owned(), company_id: company.to_owned() }).await?;
+        seats
+            .create(
+                cx,
+                SeatCreate {
+                    user_id: user.to_owned(),
+                    company_id: company.to_owned(),
+                },
+            )
+            .await?;
     }
     Ok(())
 }
@@ -123,20 +169,39 @@ pub async fn invite(
 ) -> Result<axum::Json<Invited>> {
     let accounts = adapters.provided::<AuthService>()?;
     let account = accounts.account_by_identifier(&invitation.email).await?;
-    let account = account.ok_or_else(|| Error::invalid(Problem::new("email", "reference", "has no account")))?;
-    let member = members.create(&cx, MembershipCreate { user_id: account.id, role: invitation.role }).await?;
+    let account = account
+        .ok_or_else(|| Error::invalid(Problem::new("email", "reference", "has no account")))?;
+    let member = members
+        .create(
+            &cx,
+            MembershipCreate {
+                user_id: account.id,
+                role: invitation.role,
+            },
+        )
+        .await?;
     accounts.membership_changed(&member.user_id);
     Ok(axum::Json(Invited { id: member.id }))
 }
 
 /// Ends a membership: from the next request on, that member is a stranger to the company.
 #[route(entity = Membership, method = "POST", path = "{id}/end", roles = ["owner"])]
-pub async fn end(members: MembershipAdapter, adapters: Adapters, cx: Cx, Path(id): Path<String>) -> Result<()> {
+pub async fn end(
+    members: MembershipAdapter,
+    adapters: Adapters,
+    cx: Cx,
+    Path(id): Path<String>,
+) -> Result<()> {
     let member = members.get(&cx, id).await?.ok_or_else(Error::not_found)?;
     if cx.get_actor_id() == Some(&member.user_id) {
-        return Err(Error::new(Code::Conflict, "Owners do not dismiss themselves"));
+        return Err(Error::new(
+            Code::Conflict,
+            "Owners do not dismiss themselves",
+        ));
     }
     members.delete(&cx, member.id, None).await?;
-    adapters.provided::<AuthService>()?.membership_changed(&member.user_id);
+    adapters
+        .provided::<AuthService>()?
+        .membership_changed(&member.user_id);
     Ok(())
 }

@@ -8,15 +8,25 @@ const README: &str = "examples/tenants/README.md";
 
 #[test]
 fn the_readme_is_true() {
-    let commands: Vec<String> = blocks(&read(README)).into_iter().filter(|block| block.kind == "sh").map(|block| block.text).collect();
+    let commands: Vec<String> = blocks(&read(README))
+        .into_iter()
+        .filter(|block| block.kind == "sh")
+        .map(|block| block.text)
+        .collect();
     assert_eq!(commands.concat().trim(), "cargo run -p tenants");
     let folder = tempfile::tempdir().expect("a folder");
     let server = Server::start(PROGRAM, folder.path());
     let differences = differences(README, "tenants", &server);
-    assert!(differences.is_empty(), "{README} does not show what these print:\n{differences}");
+    assert!(
+        differences.is_empty(),
+        "{README} does not show what these print:\n{differences}"
+    );
     for link in links(&read(README)) {
         let path = link.split_once('#').map_or(&*link, |(path, _)| path);
-        assert!(root().join("examples/tenants").join(path).exists(), "{README}: {link} leads nowhere");
+        assert!(
+            root().join("examples/tenants").join(path).exists(),
+            "{README}: {link} leads nowhere"
+        );
     }
 }
 

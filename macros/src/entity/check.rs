@@ -5,7 +5,10 @@ use syn::LitStr;
 
 use super::field::{Field, Flag, Kind};
 use super::model::{EntityModel, Place};
-use super::{check_computed, check_field, check_names, gates, grants, mounts, parse, relations, search, summaries, visibility};
+use super::{
+    check_computed, check_field, check_names, gates, grants, mounts, parse, relations, search,
+    summaries, visibility,
+};
 use crate::diagnostics::{Diagnostics, list};
 use crate::options;
 
@@ -34,7 +37,8 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     crate::policy::permission::check(model, d);
 }
 
-/// Statements are told apart by the positions of their fields, a byte each below the marks between them.
+/// Statements are told apart by the positions of their fields, a byte each below the marks between
+/// them.
 const MOST_FIELDS: usize = 200;
 
 fn count(model: &EntityModel, d: &mut Diagnostics) {
@@ -47,57 +51,106 @@ fn count(model: &EntityModel, d: &mut Diagnostics) {
 
 /// An entity has one primary key, a text or a whole number.
 fn primary(model: &EntityModel, d: &mut Diagnostics) {
-    let keys: Vec<&Field> = model.fields.iter().filter(|f| f.has(Flag::Primary)).collect();
+    let keys: Vec<&Field> = model
+        .fields
+        .iter()
+        .filter(|f| f.has(Flag::Primary))
+        .collect();
     let [key] = keys[..] else {
         match keys.get(1) {
             None => {
-                let problem = d.error(&model.ident, format!("entity `{}` has no primary key", model.ident));
+                let problem = d.error(
+                    &model.ident,
+                    format!("entity `{}` has no primary key", model.ident),
+                );
                 problem.help("mark one field: `#[field(primary, default = uuid)] pub id: String`");
             }
             Some(second) => {
                 let names = list(keys.iter().map(|f| &f.name));
-                d.error(&second.ident, format!("entity `{}` has {} primary keys: {names}", model.ident, keys.len()))
-                    .help("keep one; others can be `unique(..)`");
+                d.error(
+                    &second.ident,
+                    format!(
+                        "entity `{}` has {} primary keys: {names}",
+                        model.ident,
+                        keys.len()
+                    ),
+                )
+                .help("keep one; others can be `unique(..)`");
             }
         }
         return;
     };
     if key.optional {
-        d.error(&key.ty, format!("primary key `{}` must be String or i64, found an Option", key.name))
-            .help(format!("`{}`", type_text(&key.inner)));
-    } else if !matches!(key.kind, Kind::String | Kind::Uuid | Kind::Integer | Kind::Other) {
+        d.error(
+            &key.ty,
+            format!(
+                "primary key `{}` must be String or i64, found an Option",
+                key.name
+            ),
+        )
+        .help(format!("`{}`", type_text(&key.inner)));
+    } else if !matches!(
+        key.kind,
+        Kind::String | Kind::Uuid | Kind::Integer | Kind::Other
+    ) {
         let found = type_text(&key.ty);
-        d.error(&key.ty, format!("primary key `{}` must be String or i64, found {found}", key.name)).help("`String`");
+        d.error(
+            &key.ty,
+            format!(
+                "primary key `{}` must be String or i64, found {found}",
+                key.name
+            ),
+        )
+        .help("`String`");
     }
     for flag in [Flag::Private, Flag::WriteOnly] {
         if let Some(at) = key.options.flag(flag) {
-            d.error(at, format!("primary key `{}` cannot be hidden: it is part of every path", key.name)).help("leave the option out");
+            d.error(
+                at,
+                format!(
+                    "primary key `{}` cannot be hidden: it is part of every path",
+                    key.name
+                ),
+            )
+            .help("leave the option out");
         }
     }
 }
 
-/// The private fields that no create could fill, with the word: clients do not know them, and nothing else gives them a value.
+/// The private fields that no create could fill, with the word: clients do not know them, and
+/// nothing else gives them a value.
 pub(super) fn unfillable(model: &EntityModel) -> impl Iterator<Item = (&Field, &syn::Ident)> {
     let create = !model.routes[0].disabled && !model.unsure && !model.routes_unsure;
-    let filled = |f: &Field| f.optional || f.server_owned() || f.has_default() || f.has(Flag::Required);
-    let fields = model.fields.iter().filter(move |field| create && !filled(field));
+    let filled =
+        |f: &Field| f.optional || f.server_owned() || f.has_default() || f.has(Flag::Required);
+    let fields = model
+        .fields
+        .iter()
+        .filter(move |field| create && !filled(field));
     fields.filter_map(|field| Some((field, field.options.flag(Flag::Private)?)))
 }
 
-/// A private field has a first value. A type with another name may be a list, which begins empty; rustc knows.
+/// A private field has a first value. A type with another name may be a list, which begins empty;
+/// rustc knows.
 fn first_values(model: &EntityModel, d: &mut Diagnostics) {
     for (field, at) in unfillable(model).filter(|(field, _)| field.kind != Kind::Other) {
-        d.error(at, unfillable_text(field)).help(unfillable_help(field));
+        d.error(at, unfillable_text(field))
+            .help(unfillable_help(field));
     }
 }
 
 pub(super) fn unfillable_text(field: &Field) -> String {
-    format!("create could not fill private field `{}`, which no client may send", field.name)
+    format!(
+        "create could not fill private field `{}`, which no client may send",
+        field.name
+    )
 }
 
 pub(super) fn unfillable_help(field: &Field) -> String {
     let ty = type_text(&field.inner);
-    format!("give it a default, make it `Option<{ty}>`, or leave creating to code: `routes(create(disabled))`")
+    format!(
+        "give it a default, make it `Option<{ty}>`, or leave creating to code: `routes(create(disabled))`"
+    )
 }
 
 /// Fields of indexes and uniques exist once, and their types can be indexed.
@@ -109,12 +162,16 @@ fn lists(model: &EntityModel, d: &mut Diagnostics) {
             && let Some(hidden) = hidden(&model.fields[first.field])
         {
             let name = &model.fields[first.field].name;
-            d.error(&first.ident, format!("index led by {hidden} field `{name}` would leak it through cursors"))
-                .help("put a readable field first");
+            d.error(
+                &first.ident,
+                format!("index led by {hidden} field `{name}` would leak it through cursors"),
+            )
+            .help("put a readable field first");
         }
         let shape: Vec<_> = index.places.iter().map(|p| (p.field, p.desc)).collect();
         if !shape.is_empty() && seen.contains(&shape) {
-            d.error(&index.key, "two equal indexes").help("keep one of them");
+            d.error(&index.key, "two equal indexes")
+                .help("keep one of them");
         }
         seen.push(shape);
     }
@@ -122,12 +179,14 @@ fn lists(model: &EntityModel, d: &mut Diagnostics) {
     for unique in &model.uniques {
         members(model, "unique", "unique", &unique.places, d);
         for place in unique.places.iter().filter(|p| p.desc) {
-            d.error(&place.ident, "a unique has no direction").help(format!("`unique({})`", place.ident));
+            d.error(&place.ident, "a unique has no direction")
+                .help(format!("`unique({})`", place.ident));
         }
         let mut shape: Vec<_> = unique.places.iter().map(|p| p.field).collect();
         shape.sort_unstable();
         if !shape.is_empty() && seen.contains(&shape) {
-            d.error(&unique.key, "two equal uniques").help("keep one of them");
+            d.error(&unique.key, "two equal uniques")
+                .help("keep one of them");
         }
         seen.push(shape);
     }
@@ -137,35 +196,64 @@ fn members(model: &EntityModel, of: &str, what: &str, places: &[Place], d: &mut 
     for (i, place) in places.iter().enumerate() {
         let field = &model.fields[place.field];
         if places[..i].iter().any(|p| p.field == place.field) {
-            d.error(&place.ident, format!("field `{}` repeated in {of}", field.name)).help("name each field once");
+            d.error(
+                &place.ident,
+                format!("field `{}` repeated in {of}", field.name),
+            )
+            .help("name each field once");
         }
         if !field.kind.is_scalar() {
-            d.error(&place.ident, format!("`{}` ({}) cannot be {what}", field.name, kind_text(field)));
+            d.error(
+                &place.ident,
+                format!("`{}` ({}) cannot be {what}", field.name, kind_text(field)),
+            );
         }
     }
 }
 
-/// Fields of the default sort exist and can be sorted by; several fields need an index, as named sorts do.
+/// Fields of the default sort exist and can be sorted by; several fields need an index, as named
+/// sorts do.
 fn sort(model: &EntityModel, d: &mut Diagnostics) {
     let before = d.len();
     for (i, place) in model.sort.iter().enumerate() {
         let field = &model.fields[place.field];
         if !field.kind.is_scalar() {
-            d.error(&place.ident, format!("cannot sort by `{}` ({})", field.name, kind_text(field)));
+            d.error(
+                &place.ident,
+                format!("cannot sort by `{}` ({})", field.name, kind_text(field)),
+            );
         } else if let Some(hidden) = hidden(field) {
-            d.error(&place.ident, format!("sort on {hidden} field `{}` would leak through cursors", field.name))
-                .help("sort by a readable field");
+            d.error(
+                &place.ident,
+                format!(
+                    "sort on {hidden} field `{}` would leak through cursors",
+                    field.name
+                ),
+            )
+            .help("sort by a readable field");
         } else if model.sort[..i].iter().any(|p| p.field == place.field) {
-            d.error(&place.ident, format!("field `{}` repeated in sort", field.name)).help("name each field once");
+            d.error(
+                &place.ident,
+                format!("field `{}` repeated in sort", field.name),
+            )
+            .help("name each field once");
         }
     }
-    let keys: Vec<(usize, bool)> = model.sort.iter().map(|place| (place.field, place.desc)).collect();
+    let keys: Vec<(usize, bool)> = model
+        .sort
+        .iter()
+        .map(|place| (place.field, place.desc))
+        .collect();
     let pinned = |field: usize| model.visibility.pins(field);
     if let [first, _, ..] = &model.sort[..]
         && d.len() == before
         && !model.has_index_for(&keys, &pinned)
     {
-        d.error(&first.ident, "a sort of several fields needs an index that has its keys").help(format!("`{}`", index_text(model, &keys)));
+        d.error(
+            &first.ident,
+            "a sort of several fields needs an index that has its keys",
+        )
+        .help(format!("`{}`", index_text(model, &keys)));
     }
 }
 
@@ -173,18 +261,33 @@ fn sort(model: &EntityModel, d: &mut Diagnostics) {
 pub(crate) fn index_text(model: &EntityModel, keys: &[(usize, bool)]) -> String {
     let key = |(field, desc): &(usize, bool)| {
         let name = &model.fields[*field].name;
-        if *desc { format!("desc({name})") } else { name.clone() }
+        if *desc {
+            format!("desc({name})")
+        } else {
+            name.clone()
+        }
     };
-    format!("index({})", keys.iter().map(key).collect::<Vec<_>>().join(", "))
+    format!(
+        "index({})",
+        keys.iter().map(key).collect::<Vec<_>>().join(", ")
+    )
 }
 
 /// The version counter is added by the macro: no declared field has its name.
 fn version(model: &EntityModel, d: &mut Diagnostics) {
-    let Some(version) = &model.version else { return };
+    let Some(version) = &model.version else {
+        return;
+    };
     let field = &model.fields[version.field];
     if !field.generated {
-        d.error(&field.ident, format!("field `{}` is reserved by `version`: the macro adds it", field.name))
-            .help("remove the field, or name another one: `version(field = rev)`");
+        d.error(
+            &field.ident,
+            format!(
+                "field `{}` is reserved by `version`: the macro adds it",
+                field.name
+            ),
+        )
+        .help("remove the field, or name another one: `version(field = rev)`");
     }
 }
 
@@ -193,38 +296,58 @@ fn pagination(args: &parse::PaginationArgs, d: &mut Diagnostics) {
     let limit = |expr: &Option<syn::Expr>, name: &str, d: &mut Diagnostics| {
         let expr = expr.as_ref()?;
         if let Some((_, digits)) = options::suffixed(expr) {
-            d.error(expr, format!("{name}_limit is a number without a suffix")).help(format!("`{name} = {digits}`"));
+            d.error(expr, format!("{name}_limit is a number without a suffix"))
+                .help(format!("`{name} = {digits}`"));
             return None;
         }
         match options::as_int(expr) {
             Some(Ok(n)) if (1..=10_000).contains(&n) => return Some(n),
-            Some(Ok(n)) => d.error(expr, format!("{name}_limit {n} is not within 1..=10000")).help(format!("`{name} = 100`")),
-            Some(Err(_)) => d.error(expr, format!("{name}_limit is not within 1..=10000")).help(format!("`{name} = 100`")),
+            Some(Ok(n)) => d
+                .error(expr, format!("{name}_limit {n} is not within 1..=10000"))
+                .help(format!("`{name} = 100`")),
+            Some(Err(_)) => d
+                .error(expr, format!("{name}_limit is not within 1..=10000"))
+                .help(format!("`{name} = 100`")),
             None if matches!(expr, syn::Expr::Path(_)) => {} // a const: asserted by the expansion
-            None => d.error(expr, format!("{name}_limit needs a whole number")).help(format!("`{name} = 100`")),
+            None => d
+                .error(expr, format!("{name}_limit needs a whole number"))
+                .help(format!("`{name} = 100`")),
         }
         None
     };
     let default = limit(&args.default, "default", d);
     let max = limit(&args.max, "max", d);
-    let (default_or, max_or) = (default.or(args.default.is_none().then_some(50)), max.or(args.max.is_none().then_some(200)));
+    let (default_or, max_or) = (
+        default.or(args.default.is_none().then_some(50)),
+        max.or(args.max.is_none().then_some(200)),
+    );
     if let (Some(default), Some(max)) = (default_or, max_or)
         && default > max
         && let Some(at) = args.default.as_ref().or(args.max.as_ref())
     {
-        d.error(at, format!("default_limit {default} exceeds max_limit {max}"))
-            .help(format!("`pagination(default = {max}, max = {default})`"));
+        d.error(
+            at,
+            format!("default_limit {default} exceeds max_limit {max}"),
+        )
+        .help(format!("`pagination(default = {max}, max = {default})`"));
     }
 }
 
 /// `private` or `write_only`.
 pub(crate) fn hidden(field: &Field) -> Option<&'static str> {
-    if field.has(Flag::Private) { Some("private") } else { field.has(Flag::WriteOnly).then_some("write_only") }
+    if field.has(Flag::Private) {
+        Some("private")
+    } else {
+        field.has(Flag::WriteOnly).then_some("write_only")
+    }
 }
 
 /// The name of the type in messages, or the type as written when only rustc knows it.
 pub(crate) fn kind_text(field: &Field) -> String {
-    field.kind.name().map_or_else(|| type_text(&field.inner), str::to_owned)
+    field
+        .kind
+        .name()
+        .map_or_else(|| type_text(&field.inner), str::to_owned)
 }
 
 /// A type as one would write it: tokens alone print with spaces all over.
@@ -269,9 +392,20 @@ fn write_tokens(tokens: TokenStream, out: &mut String) {
 pub(crate) fn storage_text(text: &LitStr, what: &str, d: &mut Diagnostics) {
     let value = text.value();
     if value.is_empty() || value.len() > 63 {
-        d.error(text, format!("{what} is {} bytes after mapping; at least 1 and at most 63", value.len())).help("a name of 1 to 63 bytes");
-    } else if value.chars().any(|c| c.is_control() || "\"'`\\".contains(c)) {
-        d.error(text, format!("{what} holds a quote or control character")).help("letters, digits and `_`");
+        d.error(
+            text,
+            format!(
+                "{what} is {} bytes after mapping; at least 1 and at most 63",
+                value.len()
+            ),
+        )
+        .help("a name of 1 to 63 bytes");
+    } else if value
+        .chars()
+        .any(|c| c.is_control() || "\"'`\\".contains(c))
+    {
+        d.error(text, format!("{what} holds a quote or control character"))
+            .help("letters, digits and `_`");
     }
 }
 
@@ -281,9 +415,15 @@ mod tests {
 
     #[test]
     fn types_read_as_written() {
-        for text in
-            ["bool", "std::vec::Vec<Option<blog::Status>>", "HashMap<String, [u8; 4]>", "&'a str", "Box<dyn Any>", "(A, B)", "r#type"]
-        {
+        for text in [
+            "bool",
+            "std::vec::Vec<Option<blog::Status>>",
+            "HashMap<String, [u8; 4]>",
+            "&'a str",
+            "Box<dyn Any>",
+            "(A, B)",
+            "r#type",
+        ] {
             let ty: syn::Type = syn::parse_str(text).unwrap_or_else(|e| panic!("{text}: {e}"));
             assert_eq!(type_text(&ty), text);
         }

@@ -10,7 +10,9 @@ use crate::diagnostics::{Diagnostics, nearest};
 /// Checks every computed field of an entity.
 pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     for (index, field) in model.fields.iter().enumerate() {
-        let Some(computed) = &field.options.computed else { continue };
+        let Some(computed) = &field.options.computed else {
+            continue;
+        };
         alone(field, d);
         form(field, d);
         plays_no_part(model, index, d);
@@ -24,11 +26,21 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
                     }
                 }
                 Some(other) if other.options.computed.is_some() => {
-                    d.error(name, format!("`{text}` is computed itself: a function sees what is not"))
-                        .help(format!("name what `{text}` follows from, and call its function"));
+                    d.error(
+                        name,
+                        format!("`{text}` is computed itself: a function sees what is not"),
+                    )
+                    .help(format!(
+                        "name what `{text}` follows from, and call its function"
+                    ));
                 }
-                Some(_) if computed.from[..i].iter().any(|earlier| earlier.unraw() == text) => {
-                    d.error(name, format!("field `{text}` repeated in computed")).help("name each field once");
+                Some(_)
+                    if computed.from[..i]
+                        .iter()
+                        .any(|earlier| earlier.unraw() == text) =>
+                {
+                    d.error(name, format!("field `{text}` repeated in computed"))
+                        .help("name each field once");
                 }
                 Some(_) => {}
             }
@@ -40,43 +52,74 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
 fn alone(field: &Field, d: &mut Diagnostics) {
     const HELP: &str = "its function says what it holds; leave the option out";
     let name = &field.name;
-    for flag in [Flag::Primary, Flag::Immutable, Flag::ReadOnly, Flag::ClientSet] {
+    for flag in [
+        Flag::Primary,
+        Flag::Immutable,
+        Flag::ReadOnly,
+        Flag::ClientSet,
+    ] {
         if let Some(at) = field.options.flag(flag) {
-            d.error(at, format!("`{at}` on computed field `{name}`")).help(HELP);
+            d.error(at, format!("`{at}` on computed field `{name}`"))
+                .help(HELP);
         }
     }
-    if let (Default::Uuid(_) | Default::Cuid(_) | Default::Now(_) | Default::Ctx(..) | Default::Value(_), Some(computed)) =
-        (&field.options.default, &field.options.computed)
+    if let (
+        Default::Uuid(_)
+        | Default::Cuid(_)
+        | Default::Now(_)
+        | Default::Ctx(..)
+        | Default::Value(_),
+        Some(computed),
+    ) = (&field.options.default, &field.options.computed)
     {
-        d.error(&computed.key, format!("computed field `{name}` has a default")).help("leave one of them out");
+        d.error(
+            &computed.key,
+            format!("computed field `{name}` has a default"),
+        )
+        .help("leave one of them out");
     }
     if let Some(at) = &field.options.on_update {
-        d.error(at, format!("`on_update` on computed field `{name}`")).help(HELP);
+        d.error(at, format!("`on_update` on computed field `{name}`"))
+            .help(HELP);
     }
     for (at, _) in field.options.rules.keys() {
-        d.error(at, format!("`{at}` on computed field `{name}`")).help(HELP);
+        d.error(at, format!("`{at}` on computed field `{name}`"))
+            .help(HELP);
     }
 }
 
 /// It compares, or is a list of texts.
 fn form(field: &Field, d: &mut Diagnostics) {
     if matches!(field.kind, Kind::Json | Kind::Items) {
-        d.error(&field.ty, format!("computed field `{}` is a scalar or a list of texts, not {}", field.name, type_text(&field.ty)))
-            .help("compute what is looked for or sorted by, and keep the rest where it is");
+        d.error(
+            &field.ty,
+            format!(
+                "computed field `{}` is a scalar or a list of texts, not {}",
+                field.name,
+                type_text(&field.ty)
+            ),
+        )
+        .help("compute what is looked for or sorted by, and keep the rest where it is");
     }
 }
 
-/// What decides who sees a record, or names another, is not computed: it is known before the record is.
+/// What decides who sees a record, or names another, is not computed: it is known before the record
+/// is.
 fn plays_no_part(model: &EntityModel, index: usize, d: &mut Diagnostics) {
     let field = &model.fields[index];
     let part = if model.visibility.pins(index) {
         "whose record it is"
     } else if model.visibility.ends(index) {
         "whether a record is there"
-    } else if model.relations.iter().any(|r| r.own_key() == Some(index)) || model.gates.holds(index) {
+    } else if model.relations.iter().any(|r| r.own_key() == Some(index)) || model.gates.holds(index)
+    {
         "another record"
     } else {
         return;
     };
-    d.error(&field.ident, format!("computed field `{}` cannot say {part}", field.name)).help("let a field of its own say it");
+    d.error(
+        &field.ident,
+        format!("computed field `{}` cannot say {part}", field.name),
+    )
+    .help("let a field of its own say it");
 }

@@ -24,13 +24,16 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
 fn entity(model: &EntityModel, d: &mut Diagnostics) {
     let written = &model.written;
     let name = &model.name;
-    if !(name.starts_with(|c: char| c.is_ascii_uppercase()) && name.chars().all(|c| c.is_ascii_alphanumeric())) {
+    if !(name.starts_with(|c: char| c.is_ascii_uppercase())
+        && name.chars().all(|c| c.is_ascii_alphanumeric()))
+    {
         let message = format!("entity name `{name}` is not PascalCase in ASCII letters and digits");
         let problem = match &written.name {
             Some(text) => d.error(text, message),
             None => d.error(&model.ident, message),
         };
-        let better = names::pascal(&name.replace(|c: char| c.is_ascii() && !c.is_ascii_alphanumeric(), "_"));
+        let better =
+            names::pascal(&name.replace(|c: char| c.is_ascii() && !c.is_ascii_alphanumeric(), "_"));
         match &written.name {
             _ if !better.is_ascii() || !better.starts_with(|c: char| c.is_ascii_uppercase()) => {
                 problem.help("a name of its own outside: `name = \"Post\"`");
@@ -42,11 +45,17 @@ fn entity(model: &EntityModel, d: &mut Diagnostics) {
     if let Some(namespace) = &model.namespace {
         let text = namespace.value();
         let fits = text.starts_with(|c: char| c.is_ascii_lowercase())
-            && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+            && text
+                .chars()
+                .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
         if !fits {
             let help = names::snake(&text.replace(|c: char| !c.is_ascii_alphanumeric(), "_"));
             let help = help.trim_start_matches(|c: char| !c.is_ascii_lowercase());
-            d.error(namespace, format!("namespace `{text}` is not of the form [a-z][a-z0-9_]*")).help(if help.is_empty() {
+            d.error(
+                namespace,
+                format!("namespace `{text}` is not of the form [a-z][a-z0-9_]*"),
+            )
+            .help(if help.is_empty() {
                 "`namespace = \"blog\"`".to_owned()
             } else {
                 format!("`namespace = \"{help}\"`")
@@ -61,8 +70,11 @@ fn entity(model: &EntityModel, d: &mut Diagnostics) {
         Some(name) => storage_text(name, "table name", d),
         None if model.storage_name.len() > 63 => {
             let length = model.storage_name.len();
-            d.error_at(model.ident.span(), format!("table name is {length} bytes after mapping; at most 63"))
-                .help("`storage_name = \"..\"`");
+            d.error_at(
+                model.ident.span(),
+                format!("table name is {length} bytes after mapping; at most 63"),
+            )
+            .help("`storage_name = \"..\"`");
         }
         None => {}
     }
@@ -72,12 +84,22 @@ fn check_path(path: &LitStr, d: &mut Diagnostics) {
     let text = path.value();
     let unreserved = |c: char| c.is_ascii_alphanumeric() || "-._~".contains(c);
     if text.starts_with('/') || text.ends_with('/') {
-        d.error(path, "`path` stands below the mount, without slashes around it").help(format!("`path = \"{}\"`", text.trim_matches('/')));
+        d.error(
+            path,
+            "`path` stands below the mount, without slashes around it",
+        )
+        .help(format!("`path = \"{}\"`", text.trim_matches('/')));
     } else if text.contains(['{', ':']) {
-        d.error(path, "`path` has static segments only").help("parameters belong to the routes of operations");
-    } else if text.split('/').any(|segment| segment.is_empty() || segment == "." || segment == ".." || !segment.chars().all(unreserved)) {
-        d.error(path, format!("`path` \"{text}\" has a segment that no URL can hold as it is"))
-            .help("letters, digits, `-`, `.`, `_` and `~`, as in `path = \"news/posts\"`");
+        d.error(path, "`path` has static segments only")
+            .help("parameters belong to the routes of operations");
+    } else if text.split('/').any(|segment| {
+        segment.is_empty() || segment == "." || segment == ".." || !segment.chars().all(unreserved)
+    }) {
+        d.error(
+            path,
+            format!("`path` \"{text}\" has a segment that no URL can hold as it is"),
+        )
+        .help("letters, digits, `-`, `.`, `_` and `~`, as in `path = \"news/posts\"`");
     }
 }
 
@@ -91,30 +113,58 @@ fn fields(model: &EntityModel, d: &mut Diagnostics) {
             storage_text(column, "column name", d);
         } else if field.column.len() > 63 {
             let length = field.column.len();
-            d.error(&field.ident, format!("column name is {length} bytes after mapping; at most 63")).help("`#[field(column = \"..\")]`");
+            d.error(
+                &field.ident,
+                format!("column name is {length} bytes after mapping; at most 63"),
+            )
+            .help("`#[field(column = \"..\")]`");
         }
         let taken: &[&str] = if model.numbered { &NUMBERED } else { &[] };
-        if model.filterable(index) && LIST_PARAMETERS.iter().chain(taken).any(|taken| *taken == field.wire) {
-            let message = format!("field `{}` is a filter of the list route, which takes `{}` for itself", field.name, field.wire);
-            d.error(&field.ident, message).help("rename the field; `#[field(column = \"..\")]` keeps its column");
+        if model.filterable(index)
+            && LIST_PARAMETERS
+                .iter()
+                .chain(taken)
+                .any(|taken| *taken == field.wire)
+        {
+            let message = format!(
+                "field `{}` is a filter of the list route, which takes `{}` for itself",
+                field.name, field.wire
+            );
+            d.error(&field.ident, message)
+                .help("rename the field; `#[field(column = \"..\")]` keeps its column");
         }
         if field.wire.is_empty() {
-            d.error(&field.ident, format!("field `{}` has no name on the wire", field.name)).help("use letters");
+            d.error(
+                &field.ident,
+                format!("field `{}` has no name on the wire", field.name),
+            )
+            .help("use letters");
             continue;
         }
         if let Some(first) = wires.insert(&field.wire, &field.name) {
             if first != field.name {
-                d.error(&field.ident, format!("fields `{first}` and `{}` share wire name `{}`", field.name, field.wire))
-                    .help("rename one of them");
+                d.error(
+                    &field.ident,
+                    format!(
+                        "fields `{first}` and `{}` share wire name `{}`",
+                        field.name, field.wire
+                    ),
+                )
+                .help("rename one of them");
             }
             continue;
         }
         // SQL folds the case of names in places even when quoted (SQLite does).
         if let Some(first) = columns.insert(field.column.to_lowercase(), &field.name) {
-            let message = format!("fields `{first}` and `{}` share column `{}`", field.name, field.column);
+            let message = format!(
+                "fields `{first}` and `{}` share column `{}`",
+                field.name, field.column
+            );
             match named {
                 Some(column) => d.error(column, message).help("name another column"),
-                None => d.error(&field.ident, message).help("`#[field(column = \"..\")]`"),
+                None => d
+                    .error(&field.ident, message)
+                    .help("`#[field(column = \"..\")]`"),
             }
         }
     }
@@ -124,19 +174,41 @@ fn fields(model: &EntityModel, d: &mut Diagnostics) {
 fn renames(model: &EntityModel, d: &mut Diagnostics) {
     let mut claimed: HashMap<String, &str> = HashMap::new();
     for field in &model.fields {
-        let Some(rename) = &field.options.rename_from else { continue };
+        let Some(rename) = &field.options.rename_from else {
+            continue;
+        };
         let old = rename.value();
-        if let Some(current) = model.fields.iter().find(|f| f.name == old || f.column == old) {
-            let problem = d.error(rename, format!("`rename_from = \"{old}\"`: field `{}` still exists", current.name));
+        if let Some(current) = model
+            .fields
+            .iter()
+            .find(|f| f.name == old || f.column == old)
+        {
+            let problem = d.error(
+                rename,
+                format!(
+                    "`rename_from = \"{old}\"`: field `{}` still exists",
+                    current.name
+                ),
+            );
             problem.help("name what the field was called before, or leave the option out");
         } else if let Some(first) = claimed.insert(old.clone(), &field.name) {
-            d.error(rename, format!("`rename_from = \"{old}\"` is claimed by field `{first}` too")).help("one field continues the old one");
+            d.error(
+                rename,
+                format!("`rename_from = \"{old}\"` is claimed by field `{first}` too"),
+            )
+            .help("one field continues the old one");
         }
     }
     if let Some(rename) = &model.rename_from
         && rename.value() == model.storage_name
     {
-        d.error(rename, format!("`rename_from = \"{}\"` is the current storage name", model.storage_name))
-            .help("name what the table was called before, or leave the option out");
+        d.error(
+            rename,
+            format!(
+                "`rename_from = \"{}\"` is the current storage name",
+                model.storage_name
+            ),
+        )
+        .help("name what the table was called before, or leave the option out");
     }
 }

@@ -19,7 +19,13 @@ pub(crate) fn check(field: &Field, d: &mut Diagnostics) {
         return;
     }
     fits(field, rules, d);
-    let patterns = (possible(rules, d), rules.each.as_ref().and_then(|each| possible(&each.value, d)));
+    let patterns = (
+        possible(rules, d),
+        rules
+            .each
+            .as_ref()
+            .and_then(|each| possible(&each.value, d)),
+    );
     range(field, d);
     if let Default::Value(value) = &field.options.default {
         if let Some(text) = options::as_text(value).filter(|_| field.kind.may_be_text()) {
@@ -44,18 +50,23 @@ impl Literal<'_> {
     /// Reports what is wrong with it; it is `shown` where the report would not be clear without.
     fn refuse(self, at: &dyn quote::ToTokens, shown: Option<&str>, why: &str, d: &mut Diagnostics) {
         match (self, shown) {
-            (Self::Default, Some(shown)) => d.error(at, format!("default {shown} {why}")).help("change the default or the constraint"),
-            (Self::Default, None) => d.error(at, format!("default {why}")).help("change the default or the constraint"),
+            (Self::Default, Some(shown)) => d
+                .error(at, format!("default {shown} {why}"))
+                .help("change the default or the constraint"),
+            (Self::Default, None) => d
+                .error(at, format!("default {why}"))
+                .help("change the default or the constraint"),
             (Self::Written(field), shown) => {
                 let shown = shown.unwrap_or("this value");
-                d.error(at, format!("{shown} {why} of `{field}`")).help("change the value or the constraint");
+                d.error(at, format!("{shown} {why} of `{field}`"))
+                    .help("change the value or the constraint");
             }
         }
     }
 }
 
-/// Checks a literal that an operation writes to a field, or to a list as one `element` of it. What the macro cannot look into, the value of
-/// a const or a format, is judged when the app starts.
+/// Checks a literal that an operation writes to a field, or to a list as one `element` of it. What
+/// the macro cannot look into, the value of a const or a format, is judged when the app starts.
 pub(crate) fn check_written(field: &Field, value: &syn::Expr, element: bool, d: &mut Diagnostics) {
     let written = Literal::Written(&field.name);
     let rules = match &field.options.rules.each {
@@ -64,9 +75,14 @@ pub(crate) fn check_written(field: &Field, value: &syn::Expr, element: bool, d: 
         _ => &field.options.rules,
     };
     // Of a pattern that does not compile its entity tells.
-    let pattern = rules.pattern.as_ref().and_then(|pattern| whole(&pattern.value.value()).ok());
+    let pattern = rules
+        .pattern
+        .as_ref()
+        .and_then(|pattern| whole(&pattern.value.value()).ok());
     match options::as_text(value) {
-        Some(text) if element || field.kind.may_be_text() => text_literal(text, written, rules, pattern.as_ref(), d),
+        Some(text) if element || field.kind.may_be_text() => {
+            text_literal(text, written, rules, pattern.as_ref(), d)
+        }
         _ if element => {}
         _ => number_literal(field, value, written, d),
     }
@@ -75,7 +91,10 @@ pub(crate) fn check_written(field: &Field, value: &syn::Expr, element: bool, d: 
 /// Whether the constraints of a text field allow a text, as far as the macro knows them.
 pub(crate) fn admits(field: &Field, text: &str) -> bool {
     let rules = &field.options.rules;
-    let pattern = rules.pattern.as_ref().and_then(|pattern| whole(&pattern.value.value()).ok());
+    let pattern = rules
+        .pattern
+        .as_ref()
+        .and_then(|pattern| whole(&pattern.value.value()).ok());
     text_flaw(text, rules, pattern.as_ref()).is_none()
 }
 
@@ -89,15 +108,27 @@ fn fits(field: &Field, rules: &RuleArgs, d: &mut Diagnostics) {
     let kind = field.kind;
     let text = kind.may_be_text();
     let list = matches!(kind, Kind::StringArray | Kind::Items | Kind::Other);
-    let ordered = matches!(kind, Kind::Integer | Kind::Number | Kind::Date | Kind::Other);
+    let ordered = matches!(
+        kind,
+        Kind::Integer | Kind::Number | Kind::Date | Kind::Other
+    );
     let array = matches!(kind, Kind::StringArray | Kind::Other);
     let refuse = |key: Option<&Ident>, fits: bool, wanted: &str, d: &mut Diagnostics| {
         if let Some(key) = key.filter(|_| !fits) {
-            let problem = d.error(key, format!("`{key}` on {} field `{}`", kind_text(field), field.name));
+            let problem = d.error(
+                key,
+                format!("`{key}` on {} field `{}`", kind_text(field), field.name),
+            );
             problem.help(match (key.to_string().as_str(), kind) {
-                ("length", Kind::StringArray | Kind::Items) => "`items = ..` bounds a list, `each(length = ..)` its texts".to_owned(),
-                ("pattern" | "format", Kind::StringArray) => format!("`each({key} = ..)` holds for the texts of a list"),
-                ("length", Kind::Integer | Kind::Number) => "`range = ..` bounds a number".to_owned(),
+                ("length", Kind::StringArray | Kind::Items) => {
+                    "`items = ..` bounds a list, `each(length = ..)` its texts".to_owned()
+                }
+                ("pattern" | "format", Kind::StringArray) => {
+                    format!("`each({key} = ..)` holds for the texts of a list")
+                }
+                ("length", Kind::Integer | Kind::Number) => {
+                    "`range = ..` bounds a number".to_owned()
+                }
                 ("range", Kind::String) => "`length = ..` bounds a text".to_owned(),
                 _ => format!("`{key}` is for {wanted} fields"),
             });
@@ -106,17 +137,35 @@ fn fits(field: &Field, rules: &RuleArgs, d: &mut Diagnostics) {
     refuse(rules.length.as_ref().map(|r| &r.key), text, "string", d);
     refuse(rules.pattern.as_ref().map(|r| &r.key), text, "string", d);
     refuse(rules.format.as_ref().map(|r| &r.key), text, "string", d);
-    refuse(rules.range.as_ref().map(|r| &r.key), ordered, "integer, number and date", d);
+    refuse(
+        rules.range.as_ref().map(|r| &r.key),
+        ordered,
+        "integer, number and date",
+        d,
+    );
     refuse(rules.items.as_ref().map(|r| &r.key), list, "list", d);
     refuse(rules.unique_items.as_ref(), list, "list", d);
-    refuse(rules.each.as_ref().map(|r| &r.key), array, "string_array", d);
+    refuse(
+        rules.each.as_ref().map(|r| &r.key),
+        array,
+        "string_array",
+        d,
+    );
     if let Some(rule) = &rules.one_of {
-        refuse(Some(&rule.key), text || kind == Kind::Integer, "string and integer", d);
+        refuse(
+            Some(&rule.key),
+            text || kind == Kind::Integer,
+            "string and integer",
+            d,
+        );
         for choice in &rule.value {
             match choice {
-                Choice::Text(at) if kind == Kind::Integer => d.error(at, format!("`{}` is integer", field.name)).help("a whole number"),
+                Choice::Text(at) if kind == Kind::Integer => d
+                    .error(at, format!("`{}` is integer", field.name))
+                    .help("a whole number"),
                 Choice::Int(n, at) if matches!(kind, Kind::String | Kind::Uuid) => {
-                    d.error(at, format!("`{}` is string", field.name)).help(format!("`\"{n}\"`"));
+                    d.error(at, format!("`{}` is string", field.name))
+                        .help(format!("`\"{n}\"`"));
                 }
                 _ => {}
             }
@@ -130,14 +179,18 @@ fn possible(rules: &RuleArgs, d: &mut Diagnostics) -> Option<Regex> {
         if let (Some(min), Some(max)) = (rule.value.min, rule.value.max)
             && min > max
         {
-            d.error(&rule.value.at, format!("`{}` has min {min} above max {max}", rule.key))
-                .help(format!("`{} = {max}..={min}`", rule.key));
+            d.error(
+                &rule.value.at,
+                format!("`{}` has min {min} above max {max}", rule.key),
+            )
+            .help(format!("`{} = {max}..={min}`", rule.key));
         }
     }
     if let Some(format) = &rules.format {
         let name = format.value.value();
         if !FORMATS.contains(&name.as_str()) {
-            d.error(&format.value, format!("unknown format `{name}`")).suggest(&name, FORMATS.iter().copied());
+            d.error(&format.value, format!("unknown format `{name}`"))
+                .suggest(&name, FORMATS.iter().copied());
         }
     }
     let pattern = &rules.pattern.as_ref()?.value;
@@ -147,7 +200,12 @@ fn possible(rules: &RuleArgs, d: &mut Diagnostics) -> Option<Regex> {
         Ok(regex) => Some(regex),
         Err(error) => {
             let reason = error.to_string();
-            let reason = reason.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
+            let reason = reason
+                .lines()
+                .last()
+                .unwrap_or_default()
+                .trim_start_matches("error: ")
+                .to_owned();
             d.error(pattern, format!("pattern does not compile: {reason}"));
             None
         }
@@ -156,43 +214,91 @@ fn possible(rules: &RuleArgs, d: &mut Diagnostics) -> Option<Regex> {
 
 /// Bounds of `range` have the field's type and stand in order.
 fn range(field: &Field, d: &mut Diagnostics) {
-    let Some(Rule { value: Bounds { min, max, at }, .. }) = &field.options.rules.range else { return };
+    let Some(Rule {
+        value: Bounds { min, max, at },
+        ..
+    }) = &field.options.rules.range
+    else {
+        return;
+    };
     for bound in [min, max].into_iter().flatten() {
         let (fits, help) = match (field.kind, bound) {
-            (Kind::Integer, Bound::Int(n)) => ((-MAX_INTEGER..=MAX_INTEGER).contains(n), "integers lie within ±(2^53−1)"),
+            (Kind::Integer, Bound::Int(n)) => (
+                (-MAX_INTEGER..=MAX_INTEGER).contains(n),
+                "integers lie within ±(2^53−1)",
+            ),
             (Kind::Integer, _) => (false, "whole numbers: `range = 0..=100`"),
-            (Kind::Number, bound) => (!matches!(bound, Bound::Date(_)), "numbers: `range = 0.0..=1.0`"),
-            (Kind::Date, bound) => (matches!(bound, Bound::Date(_)), "dates: `range = \"2020-01-01T00:00:00Z\"..`"),
+            (Kind::Number, bound) => (
+                !matches!(bound, Bound::Date(_)),
+                "numbers: `range = 0.0..=1.0`",
+            ),
+            (Kind::Date, bound) => (
+                matches!(bound, Bound::Date(_)),
+                "dates: `range = \"2020-01-01T00:00:00Z\"..`",
+            ),
             _ => (true, ""),
         };
         if !fits {
-            d.error(at, format!("`range` does not fit {} field `{}`", kind_text(field), field.name)).help(help);
+            d.error(
+                at,
+                format!(
+                    "`range` does not fit {} field `{}`",
+                    kind_text(field),
+                    field.name
+                ),
+            )
+            .help(help);
             return;
         }
     }
     if let (Some(min), Some(max)) = (min, max)
         && min.as_f64() > max.as_f64()
     {
-        d.error(at, "`range` has its min above its max").help("swap the bounds");
+        d.error(at, "`range` has its min above its max")
+            .help("swap the bounds");
     }
 }
 
-fn text_literal(text: &LitStr, literal: Literal<'_>, rules: &RuleArgs, pattern: Option<&Regex>, d: &mut Diagnostics) {
+fn text_literal(
+    text: &LitStr,
+    literal: Literal<'_>,
+    rules: &RuleArgs,
+    pattern: Option<&Regex>,
+    d: &mut Diagnostics,
+) {
     let value = text.value();
     if let Some(why) = text_flaw(&value, rules, pattern) {
         literal.refuse(text, Some(&format!("\"{value}\"")), why, d);
     }
 }
 
-fn list_default(at: &syn::Expr, texts: &[LitStr], rules: &RuleArgs, pattern: Option<&Regex>, d: &mut Diagnostics) {
+fn list_default(
+    at: &syn::Expr,
+    texts: &[LitStr],
+    rules: &RuleArgs,
+    pattern: Option<&Regex>,
+    d: &mut Diagnostics,
+) {
     let count = u32::try_from(texts.len()).unwrap_or(u32::MAX);
-    if rules.items.as_ref().is_some_and(|items| outside(count, &items.value)) {
+    if rules
+        .items
+        .as_ref()
+        .is_some_and(|items| outside(count, &items.value))
+    {
         let items = if count == 1 { "item" } else { "items" };
-        d.error(at, format!("default has {count} {items}, outside `items`")).help("change the default or the constraint");
+        d.error(at, format!("default has {count} {items}, outside `items`"))
+            .help("change the default or the constraint");
     }
     for (i, text) in texts.iter().enumerate() {
         if rules.unique_items.is_some() && texts[..i].iter().any(|t| t.value() == text.value()) {
-            d.error(text, format!("default repeats \"{}\" in spite of `unique_items`", text.value())).help("name each item once");
+            d.error(
+                text,
+                format!(
+                    "default repeats \"{}\" in spite of `unique_items`",
+                    text.value()
+                ),
+            )
+            .help("name each item once");
         }
         if let Some(each) = &rules.each {
             text_literal(text, Literal::Default, &each.value, pattern, d);
@@ -203,15 +309,24 @@ fn list_default(at: &syn::Expr, texts: &[LitStr], rules: &RuleArgs, pattern: Opt
 fn number_literal(field: &Field, value: &syn::Expr, literal: Literal<'_>, d: &mut Diagnostics) {
     let rules = &field.options.rules;
     let integer = options::as_int(value).and_then(Result::ok);
-    let date = options::as_text(value).filter(|_| field.kind == Kind::Date).and_then(|text| super::date::parse(&text.value()));
-    let number = integer.or(date).map(|n| n as f64).or_else(|| as_float(value));
+    let date = options::as_text(value)
+        .filter(|_| field.kind == Kind::Date)
+        .and_then(|text| super::date::parse(&text.value()));
+    let number = integer
+        .or(date)
+        .map(|n| n as f64)
+        .or_else(|| as_float(value));
     if let (Some(number), Some(range)) = (number, &rules.range)
-        && (range.value.min.is_some_and(|min| number < min.as_f64()) || range.value.max.is_some_and(|max| number > max.as_f64()))
+        && (range.value.min.is_some_and(|min| number < min.as_f64())
+            || range.value.max.is_some_and(|max| number > max.as_f64()))
     {
         literal.refuse(value, None, "lies outside `range`", d);
     }
     if let (Some(n), Some(one_of)) = (integer, &rules.one_of)
-        && !one_of.value.iter().any(|choice| matches!(choice, Choice::Int(c, _) if *c == n))
+        && !one_of
+            .value
+            .iter()
+            .any(|choice| matches!(choice, Choice::Int(c, _) if *c == n))
     {
         literal.refuse(value, Some(&n.to_string()), "is not in `one_of`", d);
     }
@@ -219,17 +334,30 @@ fn number_literal(field: &Field, value: &syn::Expr, literal: Literal<'_>, d: &mu
 
 fn text_flaw(value: &str, rules: &RuleArgs, pattern: Option<&Regex>) -> Option<&'static str> {
     let count = u32::try_from(value.chars().count()).unwrap_or(u32::MAX);
-    if rules.length.as_ref().is_some_and(|length| outside(count, &length.value)) {
+    if rules
+        .length
+        .as_ref()
+        .is_some_and(|length| outside(count, &length.value))
+    {
         return Some("has a length outside `length`");
     }
     if pattern.is_some_and(|pattern| !pattern.is_match(value)) {
         return Some("does not match `pattern`");
     }
-    if rules.format.as_ref().is_some_and(|format| format.value.value() == "uuid") && !is_uuid(value) {
+    if rules
+        .format
+        .as_ref()
+        .is_some_and(|format| format.value.value() == "uuid")
+        && !is_uuid(value)
+    {
         return Some("is no uuid");
     }
     let allowed = |choice: &Choice| matches!(choice, Choice::Text(text) if text.value() == value);
-    rules.one_of.as_ref().is_some_and(|one_of| !one_of.value.iter().any(allowed)).then_some("is not in `one_of`")
+    rules
+        .one_of
+        .as_ref()
+        .is_some_and(|one_of| !one_of.value.iter().any(allowed))
+        .then_some("is not in `one_of`")
 }
 
 fn outside(count: u32, bounds: &Bounds<u32>) -> bool {

@@ -5,13 +5,20 @@ pub(crate) fn parse(text: &str) -> Option<i64> {
     let bytes = text.as_bytes();
     let digits = |from: usize, count: usize| -> Option<i64> {
         let part = bytes.get(from..from + count)?;
-        part.iter().all(u8::is_ascii_digit).then(|| part.iter().fold(0, |n, b| n * 10 + i64::from(b - b'0')))
+        part.iter()
+            .all(u8::is_ascii_digit)
+            .then(|| part.iter().fold(0, |n, b| n * 10 + i64::from(b - b'0')))
     };
     let is = |at: usize, allowed: &[u8]| bytes.get(at).is_some_and(|b| allowed.contains(b));
     let (year, month, day) = (digits(0, 4)?, digits(5, 2)?, digits(8, 2)?);
     let (hour, minute, second) = (digits(11, 2)?, digits(14, 2)?, digits(17, 2)?);
     let separators = is(4, b"-") && is(7, b"-") && is(10, b"Tt") && is(13, b":") && is(16, b":");
-    if !separators || year == 0 || !(1..=12).contains(&month) || day == 0 || day > days_in(year, month) {
+    if !separators
+        || year == 0
+        || !(1..=12).contains(&month)
+        || day == 0
+        || day > days_in(year, month)
+    {
         return None;
     }
     if hour > 23 || minute > 59 || second > 59 {
@@ -20,12 +27,20 @@ pub(crate) fn parse(text: &str) -> Option<i64> {
     let mut rest = 19;
     let mut millis = 0;
     if is(rest, b".") {
-        let fraction = bytes[rest + 1..].iter().take_while(|b| b.is_ascii_digit()).count();
+        let fraction = bytes[rest + 1..]
+            .iter()
+            .take_while(|b| b.is_ascii_digit())
+            .count();
         if fraction == 0 {
             return None;
         }
         for i in 0..3 {
-            millis = millis * 10 + if i < fraction { digits(rest + 1 + i, 1)? } else { 0 };
+            millis = millis * 10
+                + if i < fraction {
+                    digits(rest + 1 + i, 1)?
+                } else {
+                    0
+                };
         }
         rest += 1 + fraction;
     }
@@ -68,15 +83,28 @@ mod tests {
     fn instants() {
         assert_eq!(parse("1970-01-01T00:00:00Z"), Some(0));
         assert_eq!(parse("2026-01-02T03:04:05.678Z"), Some(1_767_323_045_678));
-        assert_eq!(parse("2026-01-02T03:04:05.6789+02:00"), Some(1_767_315_845_678));
-        assert_eq!(parse("2000-02-29T00:00:00.5-00:30"), Some(951_782_400_000 + 30 * 60_000 + 500));
+        assert_eq!(
+            parse("2026-01-02T03:04:05.6789+02:00"),
+            Some(1_767_315_845_678)
+        );
+        assert_eq!(
+            parse("2000-02-29T00:00:00.5-00:30"),
+            Some(951_782_400_000 + 30 * 60_000 + 500)
+        );
         assert_eq!(parse("0001-01-01T00:00:00Z"), Some(-62_135_596_800_000));
     }
 
     #[test]
     fn what_is_no_instant() {
-        for text in ["2026-01-02", "2026-01-02T03:04:05", "2026-02-29T00:00:00Z", "2026-01-01T00:00:60Z", "2026-01-01T00:00:00.Z", "x", ""]
-        {
+        for text in [
+            "2026-01-02",
+            "2026-01-02T03:04:05",
+            "2026-02-29T00:00:00Z",
+            "2026-01-01T00:00:60Z",
+            "2026-01-01T00:00:00.Z",
+            "x",
+            "",
+        ] {
             assert_eq!(parse(text), None, "{text}");
         }
     }

@@ -14,7 +14,11 @@ pub(crate) fn module(entity: &str) -> String {
 
 /// A marker; the user's own words when there are some.
 pub(crate) fn marker(entity: &str, field: &str, doc: &str) -> String {
-    if doc.is_empty() { format!(" The field `{field}` of `{entity}`.") } else { lines(doc) }
+    if doc.is_empty() {
+        format!(" The field `{field}` of `{entity}`.")
+    } else {
+        lines(doc)
+    }
 }
 
 /// The input of `create`.
@@ -29,7 +33,11 @@ pub(crate) fn patch(entity: &str) -> String {
 
 /// A member of either.
 pub(crate) fn member(field: &str, doc: &str) -> String {
-    if doc.is_empty() { format!(" `{field}`.") } else { lines(doc) }
+    if doc.is_empty() {
+        format!(" `{field}`.")
+    } else {
+        lines(doc)
+    }
 }
 
 /// The alias of the list query.
@@ -39,10 +47,15 @@ pub(crate) fn list_query(entity: &str) -> String {
 
 /// The adapter.
 pub(crate) fn adapter(entity: &str) -> String {
-    format!(" Everything that can be done with `{entity}` records: CRUD, and a method per operation.")
+    format!(
+        " Everything that can be done with `{entity}` records: CRUD, and a method per operation."
+    )
 }
 
 // rustdoc expects the leading space that `///` leaves.
 fn lines(doc: &str) -> String {
-    doc.lines().map(|line| format!(" {line}")).collect::<Vec<_>>().join("\n")
+    doc.lines()
+        .map(|line| format!(" {line}"))
+        .collect::<Vec<_>>()
+        .join("\n")
 }

@@ -16,17 +16,24 @@ use crate::repair;
 /// The derive.
 pub(crate) fn run(item: &TokenStream) -> TokenStream {
     let mut d = Diagnostics::new();
-    let expanded = d.take(repair::item::<DeriveInput>(&plain(item.clone()))).and_then(|mut input| {
-        let krate = krate(&input.attrs, "field", &mut d);
-        match fields(&mut input, &krate, &mut d) {
-            Some(fields) => {
-                check(&fields, &mut d);
-                Some(expand(&input, &krate, &fields, !d.is_empty()))
+    let expanded = d
+        .take(repair::item::<DeriveInput>(&plain(item.clone())))
+        .and_then(|mut input| {
+            let krate = krate(&input.attrs, "field", &mut d);
+            match fields(&mut input, &krate, &mut d) {
+                Some(fields) => {
+                    check(&fields, &mut d);
+                    Some(expand(&input, &krate, &fields, !d.is_empty()))
+                }
+                // A wrong shape still is an item, so that lists of it add no errors; with
+                // parameters there is nothing to write.
+                None => input
+                    .generics
+                    .params
+                    .is_empty()
+                    .then(|| expand_unreadable(&input.ident, &krate)),
             }
-            // A wrong shape still is an item, so that lists of it add no errors; with parameters there is nothing to write.
-            None => input.generics.params.is_empty().then(|| expand_unreadable(&input.ident, &krate)),
-        }
-    });
+        });
     let errors = d.finish();
     quote!(#expanded #errors)
 }
@@ -34,19 +41,37 @@ pub(crate) fn run(item: &TokenStream) -> TokenStream {
 /// `None` when the type cannot be an item at all.
 fn fields(input: &mut DeriveInput, krate: &TokenStream, d: &mut Diagnostics) -> Option<Vec<Field>> {
     if !input.generics.params.is_empty() {
-        d.error(&input.generics, format!("item struct `{}` cannot be generic", input.ident)).help("leave the parameters out");
+        d.error(
+            &input.generics,
+            format!("item struct `{}` cannot be generic", input.ident),
+        )
+        .help("leave the parameters out");
         return None;
     }
-    if let Data::Struct(syn::DataStruct { fields: Fields::Named(named), .. }) = &mut input.data {
+    if let Data::Struct(syn::DataStruct {
+        fields: Fields::Named(named),
+        ..
+    }) = &mut input.data
+    {
         let field = |f: &mut syn::Field| {
-            let name = f.ident.as_ref().map(|ident| ident.unraw().to_string()).unwrap_or_default();
+            let name = f
+                .ident
+                .as_ref()
+                .map(|ident| ident.unraw().to_string())
+                .unwrap_or_default();
             foreign_types::replace(&name, &mut f.ty, krate, d);
             Field::parse(f, d)
         };
         return Some(named.named.iter_mut().map(field).collect());
     }
-    d.error(&input.ident, format!("Embedded needs a struct with named fields, `{}` is none", input.ident))
-        .help(format!("`struct {} {{ .. }}`", input.ident));
+    d.error(
+        &input.ident,
+        format!(
+            "Embedded needs a struct with named fields, `{}` is none",
+            input.ident
+        ),
+    )
+    .help(format!("`struct {} {{ .. }}`", input.ident));
     None
 }
 
@@ -79,38 +104,81 @@ fn check(fields: &[Field], d: &mut Diagnostics) {
     let keys: Vec<&Field> = fields.iter().filter(|f| f.has(Flag::Primary)).collect();
     if let Some(second) = keys.get(1) {
         let names = list(keys.iter().map(|f| &f.name));
-        d.error(&second.ident, format!("item has {} keys: {names}", keys.len())).help("keep one of them");
+        d.error(
+            &second.ident,
+            format!("item has {} keys: {names}", keys.len()),
+        )
+        .help("keep one of them");
     }
     for (i, field) in fields.iter().enumerate() {
-        if let Some(first) = fields[..i].iter().find(|f| f.wire == field.wire && f.name != field.name) {
-            d.error(&field.ident, format!("fields `{}` and `{}` share wire name `{}`", first.name, field.name, field.wire))
-                .help("rename one of them");
+        if let Some(first) = fields[..i]
+            .iter()
+            .find(|f| f.wire == field.wire && f.name != field.name)
+        {
+            d.error(
+                &field.ident,
+                format!(
+                    "fields `{}` and `{}` share wire name `{}`",
+                    first.name, field.name, field.wire
+                ),
+            )
+            .help("rename one of them");
         }
-        let flags = [Flag::Filterable, Flag::Sortable, Flag::Immutable, Flag::ClientSet];
-        let words = flags.iter().filter_map(|f| field.options.flag(*f)).chain(&field.options.on_update);
+        let flags = [
+            Flag::Filterable,
+            Flag::Sortable,
+            Flag::Immutable,
+            Flag::ClientSet,
+        ];
+        let words = flags
+            .iter()
+            .filter_map(|f| field.options.flag(*f))
+            .chain(&field.options.on_update);
         let mut refused = false;
         for word in words {
             refused = true;
-            d.error(word, format!("`{word}` is for fields of entities; items have no routes of their own")).help("leave the option out");
+            d.error(
+                word,
+                format!("`{word}` is for fields of entities; items have no routes of their own"),
+            )
+            .help("leave the option out");
         }
-        // Items are spliced into answers, pages and exports byte for byte: there is no step that could leave a member out.
+        // Items are spliced into answers, pages and exports byte for byte: there is no step that
+        // could leave a member out.
         for flag in [Flag::Private, Flag::WriteOnly] {
             if let Some(word) = field.options.flag(flag) {
                 refused = true;
-                d.error(word, format!("`{word}` cannot hide `{}`: items are answered as they are stored", field.name))
-                    .help("keep the value in a field of the entity, or leave the option out");
+                d.error(
+                    word,
+                    format!(
+                        "`{word}` cannot hide `{}`: items are answered as they are stored",
+                        field.name
+                    ),
+                )
+                .help("keep the value in a field of the entity, or leave the option out");
             }
         }
         if let Default::Ctx(_, at) = &field.options.default {
             refused = true;
-            d.error(at, "an item has no caller of its own").help("`default = ctx(..)` belongs to a field of the entity");
+            d.error(at, "an item has no caller of its own")
+                .help("`default = ctx(..)` belongs to a field of the entity");
         }
         if let Some(computed) = &field.options.computed {
             refused = true;
-            d.error(&computed.key, "`computed` is for fields of entities").help("compute it where the item is made");
+            d.error(&computed.key, "`computed` is for fields of entities")
+                .help("compute it where the item is made");
         }
-        for text in field.options.column.iter().chain(&field.options.rename_from) {
-            d.error(text, "items are stored as JSON: their members have no columns").help("leave the option out");
+        for text in field
+            .options
+            .column
+            .iter()
+            .chain(&field.options.rename_from)
+        {
+            d.error(
+                text,
+                "items are stored as JSON: their members have no columns",
+            )
+            .help("leave the option out");
         }
         if !refused {
             check_field::check(field, d);
@@ -127,7 +195,11 @@ fn expand(input: &DeriveInput, krate: &TokenStream, fields: &[Field], inert: boo
         let options = if inert {
             TokenStream::new()
         } else {
-            field_tokens::options(field, &field_tokens::flags(field), &quote!(__lp::item_literal::<#ty>))
+            field_tokens::options(
+                field,
+                &field_tokens::flags(field),
+                &quote!(__lp::item_literal::<#ty>),
+            )
         };
         quote!(__lp::item_field::<#ty>(#name, #wire, #column) #options)
     });
@@ -135,11 +207,20 @@ fn expand(input: &DeriveInput, krate: &TokenStream, fields: &[Field], inert: boo
     let idents: Vec<_> = fields.iter().map(|f| &f.ident).collect();
     let wires: Vec<_> = fields.iter().map(|f| &f.wire).collect();
     let patch = format_ident!("{name}Patch", span = ident.span());
-    let doc = format!("Changes of one [`{name}`]: members that are `Some` replace what is there. The key never changes.");
-    let changeable: Vec<&Field> = fields.iter().filter(|f| !f.has(Flag::Primary) && !f.server_owned()).collect();
+    let doc = format!(
+        "Changes of one [`{name}`]: members that are `Some` replace what is there. The key never changes."
+    );
+    let changeable: Vec<&Field> = fields
+        .iter()
+        .filter(|f| !f.has(Flag::Primary) && !f.server_owned())
+        .collect();
     let members = changeable.iter().map(|f| {
         let (doc, ident, ty) = (&f.doc, &f.ident, &f.ty);
-        let doc = if doc.is_empty() { format!("The new `{}`.", f.name) } else { doc.clone() };
+        let doc = if doc.is_empty() {
+            format!("The new `{}`.", f.name)
+        } else {
+            doc.clone()
+        };
         let lints = lints::allowed(&f.attrs, []);
         quote!(#[doc = #doc] #lints pub #ident: ::core::option::Option<#ty>)
     });

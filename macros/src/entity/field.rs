@@ -40,7 +40,8 @@ pub(crate) struct Field {
     pub(crate) owned: Option<&'static str>,
 }
 
-/// What the type's tokens say. [`Kind::Other`] is an enum, an alias or no field type at all: rustc decides.
+/// What the type's tokens say. [`Kind::Other`] is an enum, an alias or no field type at all: rustc
+/// decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     String,
@@ -62,17 +63,28 @@ impl Field {
         field.attrs.retain(|attr| {
             let conditional = is_conditional(attr);
             if conditional {
-                d.error(attr, "a field cannot depend on `cfg`: what is stored would depend on it").help("declare it in every build");
+                d.error(
+                    attr,
+                    "a field cannot depend on `cfg`: what is stored would depend on it",
+                )
+                .help("declare it in every build");
             }
             !conditional
         });
         // Named fields have an ident; a tuple struct has been refused before.
-        let ident = field.ident.clone().unwrap_or_else(|| Ident::new("_0", Span::call_site()));
+        let ident = field
+            .ident
+            .clone()
+            .unwrap_or_else(|| Ident::new("_0", Span::call_site()));
         let name = ident.unraw().to_string();
-        let (inner, optional) = option_of(&field.ty).map_or((field.ty.clone(), false), |inner| (inner.clone(), true));
+        let (inner, optional) =
+            option_of(&field.ty).map_or((field.ty.clone(), false), |inner| (inner.clone(), true));
         Self {
             wire: names::camel(&name),
-            column: options.column.as_ref().map_or_else(|| names::snake(&name), LitStr::value),
+            column: options
+                .column
+                .as_ref()
+                .map_or_else(|| names::snake(&name), LitStr::value),
             vis: field.vis.clone(),
             ty: field.ty.clone(),
             kind: Kind::of(&inner),
@@ -129,33 +141,45 @@ impl Field {
             || (self.options.default.is_generated() && !self.has(Flag::ClientSet))
     }
 
-    /// Whether code writes it although no client does: `read_only`, and nothing else makes its value.
+    /// Whether code writes it although no client does: `read_only`, and nothing else makes its
+    /// value.
     pub(crate) fn code_writes(&self) -> bool {
-        let made = self.generated || self.owned.is_some() || self.options.on_update.is_some() || self.options.default.is_generated();
+        let made = self.generated
+            || self.owned.is_some()
+            || self.options.on_update.is_some()
+            || self.options.default.is_generated();
         self.has(Flag::ReadOnly) && !made
     }
 
     /// Whether its value is that of the caller: the tenant or a scope of the record.
     pub(crate) fn is_callers(&self) -> bool {
-        self.owned.is_some_and(|owner| owner != super::visibility::MARK && owner != COMPUTED)
+        self.owned
+            .is_some_and(|owner| owner != super::visibility::MARK && owner != COMPUTED)
     }
 
     /// Whether it keeps its first value.
     pub(crate) fn immutable(&self) -> bool {
-        self.has(Flag::Immutable) || self.has(Flag::Primary) || matches!(self.options.default, Default::Ctx(..))
+        self.has(Flag::Immutable)
+            || self.has(Flag::Primary)
+            || matches!(self.options.default, Default::Ctx(..))
     }
 
     /// Whether leaving it out on create selects a default: a declared one, or the empty list.
     pub(crate) fn has_default(&self) -> bool {
-        self.options.default.is_some() || (!self.optional && self.kind.is_list() && !self.has(Flag::Required))
+        self.options.default.is_some()
+            || (!self.optional && self.kind.is_list() && !self.has(Flag::Required))
     }
 }
 
 impl Kind {
     /// Judges by the last segment of the type's path.
     pub(crate) fn of(ty: &Type) -> Self {
-        let Type::Path(path) = strip(ty) else { return Self::Other };
-        let Some(last) = path.path.segments.last() else { return Self::Other };
+        let Type::Path(path) = strip(ty) else {
+            return Self::Other;
+        };
+        let Some(last) = path.path.segments.last() else {
+            return Self::Other;
+        };
         match last.ident.to_string().as_str() {
             "String" => Self::String,
             "Uuid" => Self::Uuid,
@@ -165,7 +189,17 @@ impl Kind {
             "Timestamp" => Self::Date,
             // Alone, either may be the name of anything.
             "Json" if !last.arguments.is_none() => Self::Json,
-            "Value" if path.path.segments.iter().rev().nth(1).is_some_and(|before| before.ident == "serde_json") => Self::Json,
+            "Value"
+                if path
+                    .path
+                    .segments
+                    .iter()
+                    .rev()
+                    .nth(1)
+                    .is_some_and(|before| before.ident == "serde_json") =>
+            {
+                Self::Json
+            }
             "Vec" => match argument(last).map(Self::of) {
                 Some(Self::String) => Self::StringArray,
                 _ => Self::Items,
@@ -210,11 +244,14 @@ impl Kind {
     }
 }
 
-/// `cfg`, or a `cfg_attr` with one of our attributes or another condition; that of a derive is the derive's business.
+/// `cfg`, or a `cfg_attr` with one of our attributes or another condition; that of a derive is the
+/// derive's business.
 fn is_conditional(attr: &Attribute) -> bool {
     let ours = |token: proc_macro2::TokenTree| matches!(token, proc_macro2::TokenTree::Ident(word) if ["field", "cfg", "cfg_attr"].contains(&word.to_string().as_str()));
     match &attr.meta {
-        Meta::List(list) if list.path.is_ident("cfg_attr") => list.tokens.clone().into_iter().any(ours),
+        Meta::List(list) if list.path.is_ident("cfg_attr") => {
+            list.tokens.clone().into_iter().any(ours)
+        }
         meta => meta.path().is_ident("cfg"),
     }
 }
@@ -223,7 +260,10 @@ fn is_conditional(attr: &Attribute) -> bool {
 pub(crate) fn doc_of(attrs: &[Attribute]) -> String {
     let lines = attrs.iter().filter_map(|attr| match &attr.meta {
         Meta::NameValue(meta) if meta.path.is_ident("doc") => match &meta.value {
-            Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => {
+            Expr::Lit(ExprLit {
+                lit: Lit::Str(text),
+                ..
+            }) => {
                 let text = text.value();
                 Some(text.strip_prefix(' ').map_or(text.clone(), str::to_owned))
             }
@@ -235,13 +275,21 @@ pub(crate) fn doc_of(attrs: &[Attribute]) -> String {
 }
 
 fn option_of(ty: &Type) -> Option<&Type> {
-    let Type::Path(path) = strip(ty) else { return None };
+    let Type::Path(path) = strip(ty) else {
+        return None;
+    };
     let last = path.path.segments.last()?;
-    if last.ident == "Option" { argument(last) } else { None }
+    if last.ident == "Option" {
+        argument(last)
+    } else {
+        None
+    }
 }
 
 fn argument(segment: &syn::PathSegment) -> Option<&Type> {
-    let syn::PathArguments::AngleBracketed(arguments) = &segment.arguments else { return None };
+    let syn::PathArguments::AngleBracketed(arguments) = &segment.arguments else {
+        return None;
+    };
     match arguments.args.first()? {
         syn::GenericArgument::Type(ty) if arguments.args.len() == 1 => Some(ty),
         _ => None,

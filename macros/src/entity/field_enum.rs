@@ -22,61 +22,112 @@ struct Variant {
 /// The derive.
 pub(crate) fn run(item: &TokenStream) -> TokenStream {
     let mut d = Diagnostics::new();
-    let expanded = d.take(repair::item::<DeriveInput>(&plain(item.clone()))).and_then(|input| {
-        let krate = krate(&input.attrs, "field", &mut d);
-        let variants = variants(&input, &mut d);
-        // With parameters there is no one type to write this for.
-        input.generics.params.is_empty().then(|| {
-            let lints = lints::allowed(&input.attrs, attrs_of_variants(&input));
-            expand(&input.ident, &krate, &lints, if d.is_empty() { &variants } else { &[] })
-        })
-    });
+    let expanded = d
+        .take(repair::item::<DeriveInput>(&plain(item.clone())))
+        .and_then(|input| {
+            let krate = krate(&input.attrs, "field", &mut d);
+            let variants = variants(&input, &mut d);
+            // With parameters there is no one type to write this for.
+            input.generics.params.is_empty().then(|| {
+                let lints = lints::allowed(&input.attrs, attrs_of_variants(&input));
+                expand(
+                    &input.ident,
+                    &krate,
+                    &lints,
+                    if d.is_empty() { &variants } else { &[] },
+                )
+            })
+        });
     let errors = d.finish();
     quote!(#expanded #errors)
 }
 
 /// The attributes of all variants.
 pub(crate) fn attrs_of_variants(input: &DeriveInput) -> impl Iterator<Item = &Attribute> {
-    let variants = if let Data::Enum(data) = &input.data { Some(&data.variants) } else { None };
-    variants.into_iter().flatten().flat_map(|variant| &variant.attrs)
+    let variants = if let Data::Enum(data) = &input.data {
+        Some(&data.variants)
+    } else {
+        None
+    };
+    variants
+        .into_iter()
+        .flatten()
+        .flat_map(|variant| &variant.attrs)
 }
 
 fn variants(input: &DeriveInput, d: &mut Diagnostics) -> Vec<Variant> {
     let Data::Enum(data) = &input.data else {
-        d.error(&input.ident, format!("FieldEnum needs an enum, `{}` is none", input.ident))
-            .help("`#[derive(Embedded)]` is for item structs");
+        d.error(
+            &input.ident,
+            format!("FieldEnum needs an enum, `{}` is none", input.ident),
+        )
+        .help("`#[derive(Embedded)]` is for item structs");
         return Vec::new();
     };
     if !input.generics.params.is_empty() {
-        d.error(&input.generics, format!("enum `{}` cannot be generic", input.ident)).help("leave the parameters out");
+        d.error(
+            &input.generics,
+            format!("enum `{}` cannot be generic", input.ident),
+        )
+        .help("leave the parameters out");
     }
     if data.variants.is_empty() {
-        d.error(&input.ident, format!("enum `{}` has no variants: no field could hold one", input.ident)).help("add a variant");
+        d.error(
+            &input.ident,
+            format!(
+                "enum `{}` has no variants: no field could hold one",
+                input.ident
+            ),
+        )
+        .help("add a variant");
     }
     let mut variants: Vec<Variant> = Vec::new();
     for variant in &data.variants {
         if !matches!(variant.fields, Fields::Unit) {
-            d.error(&variant.fields, format!("variant `{}` carries data; a field stores its name only", variant.ident))
-                .help(format!("`{}`", variant.ident));
+            d.error(
+                &variant.fields,
+                format!(
+                    "variant `{}` carries data; a field stores its name only",
+                    variant.ident
+                ),
+            )
+            .help(format!("`{}`", variant.ident));
         }
         let renamed = rename(&mut variant.attrs.clone(), d);
-        let wire = renamed.as_ref().map_or_else(|| names::snake(&variant.ident.unraw().to_string()), LitStr::value);
+        let wire = renamed.as_ref().map_or_else(
+            || names::snake(&variant.ident.unraw().to_string()),
+            LitStr::value,
+        );
         if wire.is_empty() || wire.chars().any(char::is_control) {
             match &renamed {
                 Some(text) => {
-                    d.error(text, "a wire name has at least one character, and no control character").help("`rename = \"in_review\"`");
+                    d.error(
+                        text,
+                        "a wire name has at least one character, and no control character",
+                    )
+                    .help("`rename = \"in_review\"`");
                 }
-                None => d.error(&variant.ident, "the variant has no name on the wire").help("`#[field(rename = \"..\")]`"),
+                None => d
+                    .error(&variant.ident, "the variant has no name on the wire")
+                    .help("`#[field(rename = \"..\")]`"),
             }
         }
         if let Some(first) = variants.iter().find(|v| v.wire == wire) {
-            let message = format!("variants `{}` and `{}` share wire name `{wire}`", first.ident, variant.ident);
+            let message = format!(
+                "variants `{}` and `{}` share wire name `{wire}`",
+                first.ident, variant.ident
+            );
             match &renamed {
                 Some(text) => d.error(text, message).help("choose another name"),
-                None => d.error(&variant.ident, message).help("`#[field(rename = \"..\")]`"),
+                None => d
+                    .error(&variant.ident, message)
+                    .help("`#[field(rename = \"..\")]`"),
             }
         }
-        variants.push(Variant { ident: variant.ident.clone(), wire });
+        variants.push(Variant {
+            ident: variant.ident.clone(),
+            wire,
+        });
     }
     variants
 }
@@ -92,16 +143,27 @@ struct VariantKeys {
 fn rename(attrs: &mut Vec<syn::Attribute>, d: &mut Diagnostics) -> Option<LitStr> {
     let keys: VariantKeys = options::table(field_options(attrs, d), &[], d);
     keys.rest.refuse("variant", &["rename"], &[], d);
-    keys.rename.and_then(|opt| opt.text("rename = \"in_review\"", d))
+    keys.rename
+        .and_then(|opt| opt.text("rename = \"in_review\"", d))
 }
 
-/// A wrong enum still is a field type, without variants, so that the fields of its type add no errors.
-fn expand(ident: &Ident, krate: &TokenStream, lints: &TokenStream, variants: &[Variant]) -> TokenStream {
+/// A wrong enum still is a field type, without variants, so that the fields of its type add no
+/// errors.
+fn expand(
+    ident: &Ident,
+    krate: &TokenStream,
+    lints: &TokenStream,
+    variants: &[Variant],
+) -> TokenStream {
     let name = ident.unraw().to_string();
     let wires = variants.iter().map(|v| &v.wire);
     let idents: Vec<_> = variants.iter().map(|v| &v.ident).collect();
     let indexes = (0..variants.len()).map(proc_macro2::Literal::usize_unsuffixed);
-    let index = if variants.is_empty() { quote!(0) } else { quote!(match self { #(Self::#idents => #indexes),* }) };
+    let index = if variants.is_empty() {
+        quote!(0)
+    } else {
+        quote!(match self { #(Self::#idents => #indexes),* })
+    };
     quote! {
         #lints
         const _: () = {

@@ -10,7 +10,8 @@ use super::field::{Default, Field, Flag, Kind};
 use super::rules::{Bound, Bounds, Choice, RuleArgs, as_float};
 use crate::options;
 
-/// The calls that follow `__lp::field::<..>(..)`: one for each thing that is not as in a plain field.
+/// The calls that follow `__lp::field::<..>(..)`: one for each thing that is not as in a plain
+/// field.
 ///
 /// `ty` names the type a literal default must have, for the function `literal` of the runtime.
 pub(crate) fn options(field: &Field, flags: &[TokenStream], literal: &TokenStream) -> TokenStream {
@@ -21,7 +22,11 @@ pub(crate) fn options(field: &Field, flags: &[TokenStream], literal: &TokenStrea
     let flags = (!flags.is_empty()).then(|| quote!(.flags(&[#(__lp::Flags::#flags),*])));
     let default = default(field, literal);
     let rules = rules(field).map(|rules| quote!(.rules(&#rules)));
-    let rename = field.options.rename_from.as_ref().map(|old| quote!(.rename_from(#old)));
+    let rename = field
+        .options
+        .rename_from
+        .as_ref()
+        .map(|old| quote!(.rename_from(#old)));
     quote!(#doc #flags #default #rules #rename)
 }
 
@@ -30,8 +35,14 @@ pub(crate) fn flags(field: &Field) -> Vec<TokenStream> {
     let sensitive = field.has(Flag::Sensitive) || !field.readable();
     let all = [
         (field.has(Flag::Primary), quote!(PRIMARY)),
-        (field.has(Flag::Immutable) || matches!(field.options.default, Default::Ctx(..)), quote!(IMMUTABLE)),
-        (field.has(Flag::ReadOnly) || field.owned.is_some(), quote!(READ_ONLY)),
+        (
+            field.has(Flag::Immutable) || matches!(field.options.default, Default::Ctx(..)),
+            quote!(IMMUTABLE),
+        ),
+        (
+            field.has(Flag::ReadOnly) || field.owned.is_some(),
+            quote!(READ_ONLY),
+        ),
         (field.has(Flag::WriteOnly), quote!(WRITE_ONLY)),
         (field.has(Flag::Private), quote!(PRIVATE)),
         (sensitive, quote!(SENSITIVE)),
@@ -39,7 +50,9 @@ pub(crate) fn flags(field: &Field) -> Vec<TokenStream> {
         (field.options.on_update.is_some(), quote!(ON_UPDATE)),
         (field.has(Flag::Required), quote!(REQUIRED)),
     ];
-    all.into_iter().filter_map(|(set, flag)| set.then_some(flag)).collect()
+    all.into_iter()
+        .filter_map(|(set, flag)| set.then_some(flag))
+        .collect()
 }
 
 fn default(field: &Field, literal: &TokenStream) -> Option<TokenStream> {
@@ -56,7 +69,8 @@ fn default(field: &Field, literal: &TokenStream) -> Option<TokenStream> {
     })
 }
 
-/// A literal as a value: what its tokens decide is written out, the rest goes through `literal`, where rustc judges it.
+/// A literal as a value: what its tokens decide is written out, the rest goes through `literal`,
+/// where rustc judges it.
 fn value_tokens(kind: Kind, value: &Expr, literal: &TokenStream) -> TokenStream {
     if let Some(text) = options::as_text(value) {
         if kind == Kind::Date
@@ -68,7 +82,10 @@ fn value_tokens(kind: Kind, value: &Expr, literal: &TokenStream) -> TokenStream 
         return quote!(__lp::text(#text));
     }
     if kind == Kind::Number
-        && let Some(number) = options::as_int(value).and_then(Result::ok).map(|n| n as f64).or_else(|| as_float(value))
+        && let Some(number) = options::as_int(value)
+            .and_then(Result::ok)
+            .map(|n| n as f64)
+            .or_else(|| as_float(value))
     {
         // Adding zero turns -0 into 0: JSON has one zero.
         let number = Literal::f64_unsuffixed(number + 0.0);
@@ -83,7 +100,11 @@ fn value_tokens(kind: Kind, value: &Expr, literal: &TokenStream) -> TokenStream 
         return quote!(__lp::no_items());
     }
     // A const of a text field is a `&str`.
-    if kind == Kind::String { quote!(__lp::text(#value)) } else { quote!(#literal(#value)) }
+    if kind == Kind::String {
+        quote!(__lp::text(#value))
+    } else {
+        quote!(#literal(#value))
+    }
 }
 
 fn rules(field: &Field) -> Option<TokenStream> {
@@ -96,10 +117,19 @@ fn rules(field: &Field) -> Option<TokenStream> {
 }
 
 fn rule_tokens(rules: &RuleArgs, uuid: bool) -> TokenStream {
-    let length = rules.length.as_ref().map(|rule| counts("length", &rule.value));
+    let length = rules
+        .length
+        .as_ref()
+        .map(|rule| counts("length", &rule.value));
     let range = rules.range.as_ref().map(|rule| range(&rule.value));
-    let items = rules.items.as_ref().map(|rule| counts("items", &rule.value));
-    let pattern = rules.pattern.as_ref().map(|rule| text("pattern", &rule.value));
+    let items = rules
+        .items
+        .as_ref()
+        .map(|rule| counts("items", &rule.value));
+    let pattern = rules
+        .pattern
+        .as_ref()
+        .map(|rule| text("pattern", &rule.value));
     let format = match &rules.format {
         Some(rule) => Some(text("format", &rule.value)),
         None => uuid.then(|| quote!(.format("uuid"))),
@@ -110,9 +140,29 @@ fn rule_tokens(rules: &RuleArgs, uuid: bool) -> TokenStream {
         quote!(.each(&#each))
     });
     let one_of = rules.one_of.as_ref().map(|rule| {
-        let texts: Vec<_> = rule.value.iter().filter_map(|c| if let Choice::Text(text) = c { Some(text) } else { None }).collect();
-        let ints = rule.value.iter().filter_map(|c| if let Choice::Int(n, _) = c { Some(Literal::i64_unsuffixed(*n)) } else { None });
-        if texts.is_empty() { quote!(.one_of_int(&[#(#ints),*])) } else { quote!(.one_of(&[#(#texts),*])) }
+        let texts: Vec<_> = rule
+            .value
+            .iter()
+            .filter_map(|c| {
+                if let Choice::Text(text) = c {
+                    Some(text)
+                } else {
+                    None
+                }
+            })
+            .collect();
+        let ints = rule.value.iter().filter_map(|c| {
+            if let Choice::Int(n, _) = c {
+                Some(Literal::i64_unsuffixed(*n))
+            } else {
+                None
+            }
+        });
+        if texts.is_empty() {
+            quote!(.one_of_int(&[#(#ints),*]))
+        } else {
+            quote!(.one_of(&[#(#texts),*]))
+        }
     });
     quote!(__lp::Rules::NONE #length #range #pattern #format #items #unique_items #each #one_of)
 }
@@ -127,7 +177,11 @@ fn counts(method: &str, bounds: &Bounds<u32>) -> TokenStream {
         let n = bound.map(Literal::u32_unsuffixed);
         n.map_or_else(|| quote!(__lp::None), |n| quote!(__lp::Some(#n)))
     };
-    let (method, min, max) = (quote::format_ident!("{method}"), side(bounds.min), side(bounds.max));
+    let (method, min, max) = (
+        quote::format_ident!("{method}"),
+        side(bounds.min),
+        side(bounds.max),
+    );
     quote!(.#method(#min, #max))
 }
 

@@ -8,7 +8,9 @@ use syn::{GenericArgument, PathArguments, PathSegment, Type};
 use crate::diagnostics::Diagnostics;
 
 /// Whole numbers of other sizes, which a store would not give back as they were.
-const WHOLE: &[&str] = &["u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i128", "isize"];
+const WHOLE: &[&str] = &[
+    "u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i128", "isize",
+];
 /// What a list of values holds that is no list of texts.
 const VALUES: &[&str] = &["i64", "f64", "f32", "bool", "char"];
 const MAPS: &[&str] = &["HashMap", "BTreeMap", "HashSet", "BTreeSet", "VecDeque"];
@@ -23,8 +25,8 @@ enum Meant {
     Json,
 }
 
-/// Reports the type of a field that is none, and puts what is meant in its place: so that neither the rest of the declaration nor its
-/// operations say it again.
+/// Reports the type of a field that is none, and puts what is meant in its place: so that neither
+/// the rest of the declaration nor its operations say it again.
 pub(super) fn replace(name: &str, ty: &mut Type, krate: &TokenStream, d: &mut Diagnostics) {
     if let Some(inner) = inside_mut(ty, "Option") {
         return replace(name, inner, krate, d);
@@ -39,7 +41,8 @@ pub(super) fn replace(name: &str, ty: &mut Type, krate: &TokenStream, d: &mut Di
         Meant::Date => "Timestamp".to_owned(),
         Meant::Json => format!("Json<{written}>"),
     };
-    d.error(ty, format!("field `{name}` cannot be `{written}`")).help(format!("`{help}`"));
+    d.error(ty, format!("field `{name}` cannot be `{written}`"))
+        .help(format!("`{help}`"));
     let at = ty.span();
     let tokens = match meant {
         Meant::Whole => quote_spanned!(at=> i64),
@@ -94,17 +97,26 @@ fn arguments(segment: &PathSegment) -> impl Iterator<Item = &Type> {
         PathArguments::AngleBracketed(arguments) => Some(&arguments.args),
         _ => None,
     };
-    arguments.into_iter().flatten().filter_map(|argument| match argument {
-        GenericArgument::Type(ty) => Some(ty),
-        _ => None,
-    })
+    arguments
+        .into_iter()
+        .flatten()
+        .filter_map(|argument| match argument {
+            GenericArgument::Type(ty) => Some(ty),
+            _ => None,
+        })
 }
 
 /// `T` of `Option<T>`.
 fn inside_mut<'a>(ty: &'a mut Type, wrapper: &str) -> Option<&'a mut Type> {
     let Type::Path(path) = ty else { return None };
-    let last = path.path.segments.last_mut().filter(|last| last.ident == wrapper)?;
-    let PathArguments::AngleBracketed(arguments) = &mut last.arguments else { return None };
+    let last = path
+        .path
+        .segments
+        .last_mut()
+        .filter(|last| last.ident == wrapper)?;
+    let PathArguments::AngleBracketed(arguments) = &mut last.arguments else {
+        return None;
+    };
     match arguments.args.first_mut()? {
         GenericArgument::Type(ty) => Some(ty),
         _ => None,
@@ -114,7 +126,16 @@ fn inside_mut<'a>(ty: &'a mut Type, wrapper: &str) -> Option<&'a mut Type> {
 /// As a person writes it.
 fn shown(ty: &Type) -> String {
     let text = ty.to_token_stream().to_string();
-    [(" < ", "<"), (" <", "<"), ("< ", "<"), (" >", ">"), (" ,", ","), (" :: ", "::"), (" ;", ";"), ("& ", "&")]
-        .iter()
-        .fold(text, |text, (from, to)| text.replace(from, to))
+    [
+        (" < ", "<"),
+        (" <", "<"),
+        ("< ", "<"),
+        (" >", ">"),
+        (" ,", ","),
+        (" :: ", "::"),
+        (" ;", ";"),
+        ("& ", "&"),
+    ]
+    .iter()
+    .fold(text, |text, (from, to)| text.replace(from, to))
 }

@@ -10,20 +10,28 @@ use crate::diagnostics::{Diagnostics, nearest};
 pub(crate) const TRANSACTION: &str = "transaction";
 
 impl EntityModel {
-    /// The named stores that do not grant a capability of the table. A store that the table does not
-    /// know says at start-up what it grants.
+    /// The named stores that do not grant a capability of the table. A store that the table does
+    /// not know says at start-up what it grants.
     pub(crate) fn lacking(&self, capability: &str) -> impl Iterator<Item = &'static StoreFacts> {
-        let known = self.stores.iter().filter_map(|store| store::named(&store.to_string()));
+        let known = self
+            .stores
+            .iter()
+            .filter_map(|store| store::named(&store.to_string()));
         known.filter(move |store| store::is_known(capability) && !store.grants(capability))
     }
 }
 
-/// ``take `redis` out of `stores(..)` ``, and who does what it does not: `memory, sqlite, postgres and mongo provide it`.
+/// ``take `redis` out of `stores(..)` ``, and who does what it does not:
+/// `memory, sqlite, postgres and mongo provide it`.
 pub(crate) fn without(lacking: &StoreFacts, capability: &str, do_it: &str) -> String {
-    let names: Vec<&str> = store::granting(capability).map(|store| store.name).collect();
+    let names: Vec<&str> = store::granting(capability)
+        .map(|store| store.name)
+        .collect();
     let take = format!("take `{}` out of `stores(..)`", lacking.name);
     match names.split_last() {
-        Some((last, rest)) if !rest.is_empty() => format!("{take}: {} and {last} {do_it}", rest.join(", ")),
+        Some((last, rest)) if !rest.is_empty() => {
+            format!("{take}: {} and {last} {do_it}", rest.join(", "))
+        }
         _ => take,
     }
 }
@@ -35,23 +43,33 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     for ident in &model.stores {
         let name = ident.to_string();
         if seen.contains(&ident) {
-            d.error(ident, format!("store `{name}` repeated")).help("name each store once");
+            d.error(ident, format!("store `{name}` repeated"))
+                .help("name each store once");
         } else if store::named(&name).is_none() && nearest(&name, known()).is_some() {
-            d.error(ident, format!("unknown store `{name}`")).suggest(&name, known());
+            d.error(ident, format!("unknown store `{name}`"))
+                .suggest(&name, known());
         } else {
             seen.push(ident);
         }
     }
     for lacking in model.lacking("unique.reservation") {
         for unique in &model.uniques {
-            let text = format!("a unique needs `unique.reservation`, which `{}` does not provide", lacking.name);
-            d.error(&unique.key, text).help(without(lacking, "unique.reservation", "provide it"));
+            let text = format!(
+                "a unique needs `unique.reservation`, which `{}` does not provide",
+                lacking.name
+            );
+            d.error(&unique.key, text)
+                .help(without(lacking, "unique.reservation", "provide it"));
         }
     }
     for lacking in model.lacking("atomic.version") {
         if let Some(version) = &model.version {
-            let text = format!("`version` needs `atomic.version`, which `{}` does not provide", lacking.name);
-            d.error(&version.key, text).help(without(lacking, "atomic.version", "provide it"));
+            let text = format!(
+                "`version` needs `atomic.version`, which `{}` does not provide",
+                lacking.name
+            );
+            d.error(&version.key, text)
+                .help(without(lacking, "atomic.version", "provide it"));
         }
     }
 }

@@ -60,7 +60,8 @@ pub(crate) fn run(args: &TokenStream, item: &TokenStream) -> TokenStream {
     let (args, item) = (&plain(args.clone()), &plain(item.clone()));
     let mut d = Diagnostics::new();
     let Some(mut model) = EntityModel::parse(args.clone(), item.clone(), &mut d) else {
-        // Not a struct with named fields: keep what the user wrote, without the attribute that nobody reads now.
+        // Not a struct with named fields: keep what the user wrote, without the attribute that
+        // nobody reads now.
         let item = without_field_attributes(item.clone());
         let errors = d.finish();
         return quote!(#item #errors);
@@ -70,7 +71,9 @@ pub(crate) fn run(args: &TokenStream, item: &TokenStream) -> TokenStream {
         model.make_inert();
     }
     let hints = Hints::default().offer("entity", args.clone());
-    let hints = field_attributes(item).into_iter().fold(hints, |hints, list| hints.offer("field", list));
+    let hints = field_attributes(item)
+        .into_iter()
+        .fold(hints, |hints, list| hints.offer("field", list));
     let expanded = expand::expand(&model, hints);
     let schema = schema::emit(&model, args, item);
     let errors = d.finish();
@@ -79,13 +82,28 @@ pub(crate) fn run(args: &TokenStream, item: &TokenStream) -> TokenStream {
 
 /// What stands in every `#[field(..)]`.
 fn field_attributes(item: &TokenStream) -> Vec<TokenStream> {
-    let Ok(item) = repair::item::<syn::ItemStruct>(item) else { return Vec::new() };
-    let attrs = item.fields.iter().flat_map(|field| &field.attrs).filter(|attr| attr.path().is_ident("field"));
-    attrs.filter_map(|attr| attr.meta.require_list().ok().map(|list| list.tokens.clone())).collect()
+    let Ok(item) = repair::item::<syn::ItemStruct>(item) else {
+        return Vec::new();
+    };
+    let attrs = item
+        .fields
+        .iter()
+        .flat_map(|field| &field.attrs)
+        .filter(|attr| attr.path().is_ident("field"));
+    attrs
+        .filter_map(|attr| {
+            attr.meta
+                .require_list()
+                .ok()
+                .map(|list| list.tokens.clone())
+        })
+        .collect()
 }
 
 fn without_field_attributes(item: TokenStream) -> TokenStream {
-    let Ok(mut parsed) = syn::parse2::<syn::DeriveInput>(item.clone()) else { return item };
+    let Ok(mut parsed) = syn::parse2::<syn::DeriveInput>(item.clone()) else {
+        return item;
+    };
     let strip = |fields: &mut syn::Fields| {
         for field in fields.iter_mut() {
             field.attrs.retain(|attr| !attr.path().is_ident("field"));
@@ -93,7 +111,10 @@ fn without_field_attributes(item: TokenStream) -> TokenStream {
     };
     match &mut parsed.data {
         syn::Data::Struct(data) => strip(&mut data.fields),
-        syn::Data::Enum(data) => data.variants.iter_mut().for_each(|variant| strip(&mut variant.fields)),
+        syn::Data::Enum(data) => data
+            .variants
+            .iter_mut()
+            .for_each(|variant| strip(&mut variant.fields)),
         syn::Data::Union(_) => {}
     }
     quote!(#parsed)

@@ -1,6 +1,7 @@
 //! The model of an entity: everything its declaration says, resolved and infallible to read.
 //!
-//! `#[entity]` checks and expands it; operations read it from the same declaration, which the schema macro hands them verbatim.
+//! `#[entity]` checks and expands it; operations read it from the same declaration, which the
+//! schema macro hands them verbatim.
 
 use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote};
@@ -75,8 +76,8 @@ pub(crate) struct EntityModel {
     pub(crate) search: Option<Search>,
     /// Names of what is generated beside the struct.
     pub(crate) generated: Generated,
-    /// Whether something but the routes could not be read or resolved: what is missing here may well be meant. What would only say so
-    /// again, and advise what nobody needs, is not said.
+    /// Whether something but the routes could not be read or resolved: what is missing here may
+    /// well be meant. What would only say so again, and advise what nobody needs, is not said.
     pub(crate) unsure: bool,
     /// The same of the routes.
     pub(crate) routes_unsure: bool,
@@ -149,16 +150,22 @@ pub(crate) struct Version {
 impl EntityModel {
     /// Reads a declaration: the arguments of the attribute and the struct under it.
     ///
-    /// All problems go to `d`; the model is there as long as the item is a struct with named fields, so that the expansion
-    /// can go on with what could be read.
+    /// All problems go to `d`; the model is there as long as the item is a struct with named
+    /// fields, so that the expansion can go on with what could be read.
     pub(crate) fn parse(args: TokenStream, item: TokenStream, d: &mut Diagnostics) -> Option<Self> {
         let mut item = match repair::item::<ItemStruct>(&item) {
             Ok(item) => item,
             Err(error) => {
                 let problem = match syn::parse2::<syn::DeriveInput>(item) {
                     // An enum or union; anything else is no declaration of a type at all.
-                    Ok(other) => d.error(&other.ident, format!("`{}` is no struct: an entity has fields", other.ident)),
-                    Err(_) => d.error_at(error.span(), format!("#[entity] stands on a struct: {error}")),
+                    Ok(other) => d.error(
+                        &other.ident,
+                        format!("`{}` is no struct: an entity has fields", other.ident),
+                    ),
+                    Err(_) => d.error_at(
+                        error.span(),
+                        format!("#[entity] stands on a struct: {error}"),
+                    ),
                 };
                 problem.help("`#[entity] pub struct Post { .. }`");
                 return None;
@@ -167,69 +174,128 @@ impl EntityModel {
         let args = EntityArgs::parse(args, d);
         let before = d.len();
         if !matches!(item.fields, syn::Fields::Named(_)) {
-            d.error(&item.ident, format!("entity `{}` needs named fields", item.ident)).help(format!("`struct {} {{ .. }}`", item.ident));
+            d.error(
+                &item.ident,
+                format!("entity `{}` needs named fields", item.ident),
+            )
+            .help(format!("`struct {} {{ .. }}`", item.ident));
             return None;
         }
         if !item.generics.params.is_empty() || item.generics.where_clause.is_some() {
-            d.error(&item.generics, format!("entity `{}` cannot be generic: it is one table", item.ident)).help("leave the parameters out");
+            d.error(
+                &item.generics,
+                format!("entity `{}` cannot be generic: it is one table", item.ident),
+            )
+            .help("leave the parameters out");
             take_generics(&mut item);
         }
         // A second one would find the expansion of the first, and expand it again.
         item.attrs.retain(|attr| {
-            let again = attr.path().segments.last().is_some_and(|last| last.ident == "entity");
+            let again = attr
+                .path()
+                .segments
+                .last()
+                .is_some_and(|last| last.ident == "entity");
             if again {
-                d.error(attr, "`#[entity]` is given twice").help("keep one of them, with the options of both");
+                d.error(attr, "`#[entity]` is given twice")
+                    .help("keep one of them, with the options of both");
             }
             !again
         });
 
-        let krate = args.krate.as_ref().map_or_else(|| quote!(::linchpin), |path| quote!(#path));
+        let krate = args
+            .krate
+            .as_ref()
+            .map_or_else(|| quote!(::linchpin), |path| quote!(#path));
         let mut fields: Vec<Field> = Vec::with_capacity(item.fields.len());
         for field in &mut item.fields {
-            let name = field.ident.as_ref().map(|ident| ident.unraw().to_string()).unwrap_or_default();
+            let name = field
+                .ident
+                .as_ref()
+                .map(|ident| ident.unraw().to_string())
+                .unwrap_or_default();
             foreign_types::replace(&name, &mut field.ty, &krate, d);
             fields.push(Field::parse(field, d));
         }
         let version = args.version.as_ref().map(|version| {
-            let ident = version.field.clone().unwrap_or_else(|| Ident::new("version", version.key.span()));
+            let ident = version
+                .field
+                .clone()
+                .unwrap_or_else(|| Ident::new("version", version.key.span()));
             // A collision is reported by the checks; the struct keeps the user's field then.
-            let field = fields.iter().position(|f| f.ident == ident).unwrap_or(fields.len());
+            let field = fields
+                .iter()
+                .position(|f| f.ident == ident)
+                .unwrap_or(fields.len());
             if field == fields.len() {
                 push_version(&mut item, &ident);
                 fields.push(Field::version(ident));
             }
-            Version { key: version.key.clone(), field, required_on_write: version.required_on_write }
+            Version {
+                key: version.key.clone(),
+                field,
+                required_on_write: version.required_on_write,
+            }
         });
 
         let visibility = Seen::resolve(args.visibility, &mut fields, d);
-        let relations = args.relations.into_iter().filter_map(|relation| Relation::resolve(relation, &fields, d)).collect();
+        let relations = args
+            .relations
+            .into_iter()
+            .filter_map(|relation| Relation::resolve(relation, &fields, d))
+            .collect();
         let gates = Gates::resolve(args.gates, &fields, d);
-        let summaries = args.summaries.into_iter().filter_map(|summary| Summary::resolve(summary, &fields, d)).collect();
-        let search = args.search.and_then(|opt| Search::resolve(&opt, &fields, d));
+        let summaries = args
+            .summaries
+            .into_iter()
+            .filter_map(|summary| Summary::resolve(summary, &fields, d))
+            .collect();
+        let search = args
+            .search
+            .and_then(|opt| Search::resolve(&opt, &fields, d));
 
         let ident = item.ident.clone();
         let bare = ident.unraw().to_string();
-        let name = args.name.as_ref().map_or_else(|| bare.clone(), LitStr::value);
+        let name = args
+            .name
+            .as_ref()
+            .map_or_else(|| bare.clone(), LitStr::value);
         let generated = Generated::beside(&bare, ident.span());
-        let resolve = |members: &[Member], of: &str, d: &mut Diagnostics| places(&fields, members, of, d);
-        let indexes =
-            args.indexes.iter().map(|IndexArgs { key, members }| Index { key: key.clone(), places: resolve(members, "index", d) });
-        let indexes = indexes.collect();
-        let uniques = args.uniques.iter().map(|UniqueArgs { key, members, global }| Unique {
+        let resolve =
+            |members: &[Member], of: &str, d: &mut Diagnostics| places(&fields, members, of, d);
+        let indexes = args.indexes.iter().map(|IndexArgs { key, members }| Index {
             key: key.clone(),
-            places: resolve(members, "unique", d),
-            global: *global,
+            places: resolve(members, "index", d),
         });
+        let indexes = indexes.collect();
+        let uniques = args.uniques.iter().map(
+            |UniqueArgs {
+                 key,
+                 members,
+                 global,
+             }| Unique {
+                key: key.clone(),
+                places: resolve(members, "unique", d),
+                global: *global,
+            },
+        );
         let uniques = uniques.collect();
         let sort = resolve(&args.sort, "sort", d);
         Some(Self {
             krate,
-            path: args.path.as_ref().map_or_else(|| names::segment(&name), LitStr::value),
-            storage_name: args
-                .storage_name
+            path: args
+                .path
                 .as_ref()
-                .map_or_else(|| names::storage(args.namespace.as_ref().map(LitStr::value).as_deref(), &name), LitStr::value),
-            written: Written { name: args.name, path: args.path, storage_name: args.storage_name },
+                .map_or_else(|| names::segment(&name), LitStr::value),
+            storage_name: args.storage_name.as_ref().map_or_else(
+                || names::storage(args.namespace.as_ref().map(LitStr::value).as_deref(), &name),
+                LitStr::value,
+            ),
+            written: Written {
+                name: args.name,
+                path: args.path,
+                storage_name: args.storage_name,
+            },
             namespace: args.namespace,
             doc: doc_of(&item.attrs),
             primary: fields.iter().position(|f| f.has(Flag::Primary)),
@@ -262,7 +328,8 @@ impl EntityModel {
         })
     }
 
-    /// Takes out what a mistake may sit in, so that expanding a wrong declaration adds no error of its own.
+    /// Takes out what a mistake may sit in, so that expanding a wrong declaration adds no error of
+    /// its own.
     ///
     /// The shape stays: whoever uses the struct, its inputs or its fields sees them as declared.
     pub(crate) fn make_inert(&mut self) {
@@ -298,12 +365,18 @@ impl EntityModel {
 
     /// The first field of the default sort: declared, or the primary key.
     fn leads_sort(&self) -> usize {
-        self.sort.first().map_or(self.primary.unwrap_or(0), |place| place.field)
+        self.sort
+            .first()
+            .map_or(self.primary.unwrap_or(0), |place| place.field)
     }
 
-    /// Whether records in this order lie next to each other in the primary key or a declared index, forwards or backwards. The
-    /// index may begin with fields that are `pinned` to one value.
-    pub(crate) fn has_index_for(&self, keys: &[(usize, bool)], pinned: &dyn Fn(usize) -> bool) -> bool {
+    /// Whether records in this order lie next to each other in the primary key or a declared index,
+    /// forwards or backwards. The index may begin with fields that are `pinned` to one value.
+    pub(crate) fn has_index_for(
+        &self,
+        keys: &[(usize, bool)],
+        pinned: &dyn Fn(usize) -> bool,
+    ) -> bool {
         let primary = self.primary.unwrap_or(0);
         // Both end with the primary key, in the direction of what stands before it.
         let whole = |keys: &[(usize, bool)]| {
@@ -316,15 +389,30 @@ impl EntityModel {
         };
         let wanted = whole(keys);
         let same = |index: &[(usize, bool)]| {
-            let turned = index.first().zip(wanted.first()).is_some_and(|(a, b)| a.1 != b.1);
-            index.iter().map(|(field, desc)| (*field, *desc != turned)).eq(wanted.iter().copied())
+            let turned = index
+                .first()
+                .zip(wanted.first())
+                .is_some_and(|(a, b)| a.1 != b.1);
+            index
+                .iter()
+                .map(|(field, desc)| (*field, *desc != turned))
+                .eq(wanted.iter().copied())
         };
         self.unsure
             || wanted.len() == 1
             || self.indexes.iter().any(|index| {
-                let index = whole(&index.places.iter().map(|place| (place.field, place.desc)).collect::<Vec<_>>());
+                let index = whole(
+                    &index
+                        .places
+                        .iter()
+                        .map(|place| (place.field, place.desc))
+                        .collect::<Vec<_>>(),
+                );
                 let before = index.len().checked_sub(wanted.len());
-                before.is_some_and(|before| index[..before].iter().all(|(field, _)| pinned(*field)) && same(&index[before..]))
+                before.is_some_and(|before| {
+                    index[..before].iter().all(|(field, _)| pinned(*field))
+                        && same(&index[before..])
+                })
             })
     }
 
@@ -332,37 +420,58 @@ impl EntityModel {
     pub(crate) fn pins_one(&self, fields: &[usize]) -> bool {
         self.unsure
             || self.primary.is_some_and(|p| fields.contains(&p))
-            || self.uniques.iter().any(|u| !u.places.is_empty() && u.places.iter().all(|p| fields.contains(&p.field)))
+            || self
+                .uniques
+                .iter()
+                .any(|u| !u.places.is_empty() && u.places.iter().all(|p| fields.contains(&p.field)))
     }
 
     /// What says that the field holds the key of a record of another entity, if anything does.
     pub(crate) fn key_of(&self, field: usize) -> Option<&'static str> {
-        if self.relations.iter().any(|relation| relation.own_key() == Some(field)) {
+        if self
+            .relations
+            .iter()
+            .any(|relation| relation.own_key() == Some(field))
+        {
             Some("belongs_to")
         } else if self.gates.holds(field) {
             Some("gate")
         } else {
-            self.summaries.iter().any(|summary| summary.own_key() == field).then_some("counter")
+            self.summaries
+                .iter()
+                .any(|summary| summary.own_key() == field)
+                .then_some("counter")
         }
     }
 
-    /// Whether the list route filters by the field without a mark. Enums and booleans behind other names
-    /// are added by the runtime, which knows the type.
+    /// Whether the list route filters by the field without a mark. Enums and booleans behind other
+    /// names are added by the runtime, which knows the type.
     pub(crate) fn filterable(&self, index: usize) -> bool {
         let field = &self.fields[index];
         let automatic = field.has(Flag::Primary)
             || field.kind == Kind::Boolean
             || self.relations.iter().any(|r| r.own_key() == Some(index))
-            || self.indexes.iter().flat_map(|i| &i.places).chain(self.uniques.iter().flat_map(|u| &u.places)).any(|p| p.field == index);
+            || self
+                .indexes
+                .iter()
+                .flat_map(|i| &i.places)
+                .chain(self.uniques.iter().flat_map(|u| &u.places))
+                .any(|p| p.field == index);
         // Numbers are filtered by only when marked.
-        field.readable() && !field.kind.is_opaque() && (field.has(Flag::Filterable) || (automatic && field.kind != Kind::Number))
+        field.readable()
+            && !field.kind.is_opaque()
+            && (field.has(Flag::Filterable) || (automatic && field.kind != Kind::Number))
     }
 
     /// Whether the list route sorts by the field without a mark.
     pub(crate) fn sortable(&self, index: usize) -> bool {
         let field = &self.fields[index];
         let automatic = field.has(Flag::Primary)
-            || self.indexes.iter().filter_map(|i| i.places.first()).any(|p| p.field == index)
+            || self
+                .indexes
+                .iter()
+                .filter_map(|i| i.places.first())
+                .any(|p| p.field == index)
             || self.leads_sort() == index;
         field.readable() && field.kind.is_scalar() && (automatic || field.has(Flag::Sortable))
     }
@@ -373,9 +482,14 @@ fn places(fields: &[Field], members: &[Member], of: &str, d: &mut Diagnostics) -
         let name = member.ident.unraw().to_string();
         let field = fields.iter().position(|f| f.name == name);
         if field.is_none() {
-            d.error(&member.ident, format!("unknown field `{name}` in {of}")).suggest(&name, fields.iter().map(|f| f.name.as_str()));
+            d.error(&member.ident, format!("unknown field `{name}` in {of}"))
+                .suggest(&name, fields.iter().map(|f| f.name.as_str()));
         }
-        field.map(|field| Place { field, desc: member.desc, ident: member.ident.clone() })
+        field.map(|field| Place {
+            field,
+            desc: member.desc,
+            ident: member.ident.clone(),
+        })
     };
     members.iter().filter_map(find).collect()
 }
@@ -394,8 +508,13 @@ pub(crate) fn marker_module(bare: &str, span: Span) -> Ident {
 
 impl Generated {
     fn beside(bare: &str, span: Span) -> Self {
-        // A struct in lower case is allowed to its author; types of ours beside it are named as types are.
-        let stem = if bare.starts_with(char::is_lowercase) { names::pascal(bare) } else { bare.to_owned() };
+        // A struct in lower case is allowed to its author; types of ours beside it are named as
+        // types are.
+        let stem = if bare.starts_with(char::is_lowercase) {
+            names::pascal(bare)
+        } else {
+            bare.to_owned()
+        };
         Self {
             module: marker_module(bare, span),
             adapter: format_ident!("{stem}Adapter", span = span),
@@ -407,12 +526,20 @@ impl Generated {
     }
 }
 
-/// Takes the parameters off a struct, and out of its fields: there they would be unknown types, an error each.
+/// Takes the parameters off a struct, and out of its fields: there they would be unknown types, an
+/// error each.
 fn take_generics(item: &mut ItemStruct) {
     let generics = std::mem::take(&mut item.generics);
-    let mut names: Vec<String> = generics.type_params().map(|param| param.ident.to_string()).collect();
+    let mut names: Vec<String> = generics
+        .type_params()
+        .map(|param| param.ident.to_string())
+        .collect();
     names.extend(generics.const_params().map(|param| param.ident.to_string()));
-    names.extend(generics.lifetimes().map(|param| param.lifetime.ident.to_string()));
+    names.extend(
+        generics
+            .lifetimes()
+            .map(|param| param.lifetime.ident.to_string()),
+    );
     for field in &mut item.fields {
         if mentions(field.ty.to_token_stream(), &names) {
             field.ty = syn::parse_quote!(::std::string::String);
@@ -431,7 +558,9 @@ fn mentions(tokens: TokenStream, names: &[String]) -> bool {
 fn push_version(item: &mut ItemStruct, ident: &Ident) {
     if let syn::Fields::Named(named) = &mut item.fields {
         let doc = super::docs::version();
-        named.named.push(syn::parse_quote!(#[doc = #doc] pub #ident: i64));
+        named
+            .named
+            .push(syn::parse_quote!(#[doc = #doc] pub #ident: i64));
         if !named.named.trailing_punct() {
             named.named.push_punct(syn::token::Comma::default());
         }

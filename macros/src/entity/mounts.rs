@@ -8,7 +8,8 @@ use super::model::EntityModel;
 use crate::diagnostics::Diagnostics;
 use crate::operation::path::{self, Method, Moved, Route, Segment};
 
-/// Of a route: its own method, whether its path names a record, the methods it may have and why no others.
+/// Of a route: its own method, whether its path names a record, the methods it may have and why no
+/// others.
 type Own = (Method, bool, &'static [Method], &'static str);
 
 const READS: &str = "whose parameters are those of a query";
@@ -16,29 +17,56 @@ const TAKES: &str = "which takes a record";
 
 /// In the order of the descriptor.
 const OWN: [Own; 5] = [
-    (Method::Post, false, &[Method::Post, Method::Put, Method::Patch], TAKES),
+    (
+        Method::Post,
+        false,
+        &[Method::Post, Method::Put, Method::Patch],
+        TAKES,
+    ),
     (Method::Get, false, &[Method::Get], READS),
     (Method::Get, true, &[Method::Get], READS),
-    (Method::Patch, true, &[Method::Patch, Method::Put, Method::Post], TAKES),
-    (Method::Delete, true, &[Method::Delete, Method::Post, Method::Put, Method::Patch], "which removes a record"),
+    (
+        Method::Patch,
+        true,
+        &[Method::Patch, Method::Put, Method::Post],
+        TAKES,
+    ),
+    (
+        Method::Delete,
+        true,
+        &[Method::Delete, Method::Post, Method::Put, Method::Patch],
+        "which removes a record",
+    ),
 ];
 
 /// Method and path of each.
 fn routes(model: &EntityModel, d: &mut Diagnostics) -> Vec<Route> {
     let one = |(at, (own, by_id, fitting, why)): (usize, Own)| {
         let (moved, of) = (&model.moved[at], format!("route `{}`", ROUTES[at]));
-        let id = by_id.then(|| Segment::Param("id".to_owned())).into_iter().collect();
+        let id = by_id
+            .then(|| Segment::Param("id".to_owned()))
+            .into_iter()
+            .collect();
         let parameters: &[(&str, &str)] = if by_id { &[("id", "id")] } else { &[] };
-        (moved.method(own, fitting, &format!("{of}, {why}"), d), moved.path(id, parameters, &of, d))
+        (
+            moved.method(own, fitting, &format!("{of}, {why}"), d),
+            moved.path(id, parameters, &of, d),
+        )
     };
     OWN.into_iter().enumerate().map(one).collect()
 }
 
 pub(super) fn check(model: &EntityModel, d: &mut Diagnostics) {
-    model.moved.iter().for_each(|moved| moved.not_below_itself(&model.path, d));
+    model
+        .moved
+        .iter()
+        .for_each(|moved| moved.not_below_itself(&model.path, d));
     let routes = routes(model, d);
     let mounted = (0..ROUTES.len()).filter(|at| !model.routes[*at].disabled);
-    path::apart(mounted.map(|at| (ROUTES[at].to_owned(), &model.moved[at], &routes[at])), d);
+    path::apart(
+        mounted.map(|at| (ROUTES[at].to_owned(), &model.moved[at], &routes[at])),
+        d,
+    );
 }
 
 /// Nothing, where none has been moved.
@@ -49,6 +77,8 @@ pub(crate) fn descriptor(model: &EntityModel) -> Option<TokenStream> {
     let mut known = Diagnostics::new();
     let routes = routes(model, &mut known);
     known.ignore();
-    let routes = routes.iter().map(|(method, segments)| quote!(#method(&[#(#segments),*])));
+    let routes = routes
+        .iter()
+        .map(|(method, segments)| quote!(#method(&[#(#segments),*])));
     Some(quote!(mounts: [#(#routes),*],))
 }

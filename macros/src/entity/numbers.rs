@@ -17,10 +17,12 @@ impl EntityModel {
 
 /// The number of the field with this name.
 ///
-/// In unit tests the literal carries the name as its suffix (`7field_due_at`), so that a snapshot can
-/// print `7 /* due_at */`. A compiled macro writes the plain number.
+/// In unit tests the literal carries the name as its suffix (`7field_due_at`), so that a snapshot
+/// can print `7 /* due_at */`. A compiled macro writes the plain number.
 pub(crate) fn field_number(number: usize, name: &str) -> Literal {
-    let named = cfg!(test).then(|| format!("{number}{SUFFIX}{name}").parse().ok()).flatten();
+    let named = cfg!(test)
+        .then(|| format!("{number}{SUFFIX}{name}").parse().ok())
+        .flatten();
     named.unwrap_or_else(|| index(number))
 }
 

@@ -45,7 +45,16 @@ pub(crate) const ENTITY_OPTIONS: &[&str] = &[
 const ENTITY_LATER: &[&str] = &["tally", "latest", "prepare", "erase"];
 
 /// Those that may be given more than once.
-const REPEATED: [&str; 8] = ["index", "unique", "scope", "belongs_to", "has_many", "gate", "action", "counter"];
+const REPEATED: [&str; 8] = [
+    "index",
+    "unique",
+    "scope",
+    "belongs_to",
+    "has_many",
+    "gate",
+    "action",
+    "counter",
+];
 
 /// The five routes, in the order of the descriptor.
 pub(crate) const ROUTES: [&str; 5] = ["create", "list", "get", "update", "delete"];
@@ -104,7 +113,8 @@ pub(crate) struct Member {
     pub(crate) desc: bool,
 }
 
-/// `pagination(default = 20, max = 100, unbounded_lookup = false)`; literals or paths of `u32` consts.
+/// `pagination(default = 20, max = 100, unbounded_lookup = false)`; literals or paths of `u32`
+/// consts.
 #[derive(Debug, Default)]
 pub(crate) struct PaginationArgs {
     pub(crate) default: Option<Expr>,
@@ -161,25 +171,66 @@ impl EntityArgs {
     pub(crate) fn parse(tokens: TokenStream, d: &mut Diagnostics) -> Self {
         let before = d.len();
         let keys: EntityKeys = options::table(options::read(tokens, d), &REPEATED, d);
-        keys.visibility.rest.refuse("entity", ENTITY_OPTIONS, ENTITY_LATER, d);
-        let one = keys.belongs_to.iter().filter_map(|opt| RelationArgs::belongs_to(opt, d)).collect::<Vec<_>>();
-        let many = keys.has_many.iter().filter_map(|opt| RelationArgs::has_many(opt, d)).collect::<Vec<_>>();
+        keys.visibility
+            .rest
+            .refuse("entity", ENTITY_OPTIONS, ENTITY_LATER, d);
+        let one = keys
+            .belongs_to
+            .iter()
+            .filter_map(|opt| RelationArgs::belongs_to(opt, d))
+            .collect::<Vec<_>>();
+        let many = keys
+            .has_many
+            .iter()
+            .filter_map(|opt| RelationArgs::has_many(opt, d))
+            .collect::<Vec<_>>();
         let mut args = Self {
             relations: one.into_iter().chain(many).collect(),
-            summaries: keys.counter.iter().filter_map(|opt| SummaryArgs::counter(opt, d)).collect(),
-            krate: keys.krate.and_then(|opt| opt.path("crate = ::framework::linchpin", d)),
+            summaries: keys
+                .counter
+                .iter()
+                .filter_map(|opt| SummaryArgs::counter(opt, d))
+                .collect(),
+            krate: keys
+                .krate
+                .and_then(|opt| opt.path("crate = ::framework::linchpin", d)),
             name: keys.name.and_then(|opt| opt.text("name = \"Post\"", d)),
-            namespace: keys.namespace.and_then(|opt| opt.text("namespace = \"blog\"", d)),
-            path: keys.path.and_then(|opt| opt.text("path = \"news/posts\"", d)),
-            storage_name: keys.storage_name.and_then(|opt| opt.text("storage_name = \"posts\"", d)),
-            indexes: keys.index.into_iter().filter_map(|opt| index(opt, d)).collect(),
-            uniques: keys.unique.into_iter().filter_map(|opt| unique(opt, d)).collect(),
+            namespace: keys
+                .namespace
+                .and_then(|opt| opt.text("namespace = \"blog\"", d)),
+            path: keys
+                .path
+                .and_then(|opt| opt.text("path = \"news/posts\"", d)),
+            storage_name: keys
+                .storage_name
+                .and_then(|opt| opt.text("storage_name = \"posts\"", d)),
+            indexes: keys
+                .index
+                .into_iter()
+                .filter_map(|opt| index(opt, d))
+                .collect(),
+            uniques: keys
+                .unique
+                .into_iter()
+                .filter_map(|opt| unique(opt, d))
+                .collect(),
             sort: keys.sort.map(|opt| sort(&opt, d)).unwrap_or_default(),
-            pagination: keys.pagination.map(|opt| pagination(&opt, d)).unwrap_or_default(),
+            pagination: keys
+                .pagination
+                .map(|opt| pagination(&opt, d))
+                .unwrap_or_default(),
             version: keys.version.map(|opt| version(opt, d)),
-            check: keys.check.and_then(|opt| opt.path("check = dates_in_order", d)),
-            rename_from: keys.rename_from.and_then(|opt| opt.text("rename_from = \"old_posts\"", d)),
-            stores: keys.stores.and_then(|opt| opt.list("stores(sqlite)", d)).map(|list| options::each(list, d)).unwrap_or_default(),
+            check: keys
+                .check
+                .and_then(|opt| opt.path("check = dates_in_order", d)),
+            rename_from: keys
+                .rename_from
+                .and_then(|opt| opt.text("rename_from = \"old_posts\"", d)),
+            stores: keys
+                .stores
+                .and_then(|opt| opt.list("stores(sqlite)", d))
+                .map(|list| options::each(list, d))
+                .unwrap_or_default(),
             visibility: VisibilityArgs::read(keys.visibility, d),
             gates: GatesArgs::read(&keys.gate, keys.visible.as_ref(), &keys.action, d),
             search: keys.search,
@@ -187,7 +238,10 @@ impl EntityArgs {
         };
         args.unread = d.len() > before;
         let before = d.len();
-        if let Some(list) = keys.routes.and_then(|opt| opt.list("routes(auth = none, delete(roles = [\"admin\"]))", d)) {
+        if let Some(list) = keys
+            .routes
+            .and_then(|opt| opt.list("routes(auth = none, delete(roles = [\"admin\"]))", d))
+        {
             args.routes(list, d);
         }
         args.routes_unread = d.len() > before;
@@ -200,7 +254,9 @@ impl EntityArgs {
         for opt in &options {
             let name = opt.name();
             if let Some(route) = ROUTES.iter().position(|r| *r == name) {
-                let Some(list) = opt.list(&format!("{name}(roles = [\"admin\"])"), d) else { continue };
+                let Some(list) = opt.list(&format!("{name}(roles = [\"admin\"])"), d) else {
+                    continue;
+                };
                 let keys = options::parse(list, d);
                 options::repeated(&keys, &[], d);
                 let mut args = RouteArgs::default();
@@ -214,14 +270,17 @@ impl EntityArgs {
                 args.refuse_others_of("route", d);
                 (self.routes[route], self.moved[route]) = (args.policy, args.moved);
             } else if policy::OF_ONE.contains(&name.as_str()) {
-                d.error(&opt.key, format!("`{name}` belongs to one route")).help(format!("`routes(get({name} = \"..\"))`"));
+                d.error(&opt.key, format!("`{name}` belongs to one route"))
+                    .help(format!("`routes(get({name} = \"..\"))`"));
             } else if !self.defaults.option(opt, d) {
                 Self::unknown_route(opt, d);
             }
         }
         // `disabled` is never inherited; at the level of defaults it means all five.
         if std::mem::take(&mut self.defaults.disabled) {
-            self.routes.iter_mut().for_each(|route| route.disabled = true);
+            self.routes
+                .iter_mut()
+                .for_each(|route| route.disabled = true);
         }
     }
 
@@ -229,24 +288,38 @@ impl EntityArgs {
         let name = opt.name();
         let known = ROUTES.iter().chain(policy::KEYS).copied();
         if policy::LATER.contains(&name.as_str()) {
-            d.error(&opt.key, format!("route option `{name}` is not supported yet"));
+            d.error(
+                &opt.key,
+                format!("route option `{name}` is not supported yet"),
+            );
         } else if matches!(opt.value, OptValue::List(_)) {
-            match (nearest(&name, ROUTES), nearest(&name, policy::KEYS.iter().copied())) {
-                (Some(route), _) => d.error(&opt.key, format!("unknown route `{name}`")).help(format!("`{route}`")),
-                (None, Some(key)) => d.error(&opt.key, format!("unknown route option `{name}`")).help(format!("`{key}`")),
+            match (
+                nearest(&name, ROUTES),
+                nearest(&name, policy::KEYS.iter().copied()),
+            ) {
+                (Some(route), _) => d
+                    .error(&opt.key, format!("unknown route `{name}`"))
+                    .help(format!("`{route}`")),
+                (None, Some(key)) => d
+                    .error(&opt.key, format!("unknown route option `{name}`"))
+                    .help(format!("`{key}`")),
                 (None, None) => d
                     .error(&opt.key, format!("unknown route `{name}`"))
                     .help("routes of operations take their policy in `route(..)` of #[operation]"),
             }
         } else {
-            d.error(&opt.key, format!("unknown route option `{name}`")).suggest(&name, known);
+            d.error(&opt.key, format!("unknown route option `{name}`"))
+                .suggest(&name, known);
         }
     }
 }
 
 fn index(opt: Opt, d: &mut Diagnostics) -> Option<IndexArgs> {
     let list = opt.list("index(author_id, desc(created_at))", d)?;
-    Some(IndexArgs { members: members(&opt, list, d), key: opt.key })
+    Some(IndexArgs {
+        members: members(&opt, list, d),
+        key: opt.key,
+    })
 }
 
 fn unique(opt: Opt, d: &mut Diagnostics) -> Option<UniqueArgs> {
@@ -255,14 +328,20 @@ fn unique(opt: Opt, d: &mut Diagnostics) -> Option<UniqueArgs> {
     let count = members.len();
     members.retain(|m| m.desc || m.ident != "global");
     if members.is_empty() && count > 0 {
-        d.error(&opt.key, "`unique` names no field").help("`unique(slug, global)`");
+        d.error(&opt.key, "`unique` names no field")
+            .help("`unique(slug, global)`");
     }
-    Some(UniqueArgs { key: opt.key, global: members.len() < count, members })
+    Some(UniqueArgs {
+        key: opt.key,
+        global: members.len() < count,
+        members,
+    })
 }
 
 pub(crate) fn members(opt: &Opt, list: List, d: &mut Diagnostics) -> Vec<Member> {
     if list.is_empty() {
-        d.error(&opt.key, format!("`{}` names no field", opt.key)).help(format!("`{}(created_at)`", opt.key));
+        d.error(&opt.key, format!("`{}` names no field", opt.key))
+            .help(format!("`{}(created_at)`", opt.key));
     }
     let members = options::each::<Expr>(list, d);
     members.iter().filter_map(|expr| member(expr, d)).collect()
@@ -271,7 +350,10 @@ pub(crate) fn members(opt: &Opt, list: List, d: &mut Diagnostics) -> Vec<Member>
 /// `field`, `asc(field)` or `desc(field)`.
 pub(crate) fn member(expr: &Expr, d: &mut Diagnostics) -> Option<Member> {
     if let Some(ident) = options::as_ident(expr) {
-        return Some(Member { ident: ident.clone(), desc: false });
+        return Some(Member {
+            ident: ident.clone(),
+            desc: false,
+        });
     }
     if let Expr::Call(call) = expr
         && let Some(direction) = options::as_ident(&call.func)
@@ -279,12 +361,17 @@ pub(crate) fn member(expr: &Expr, d: &mut Diagnostics) -> Option<Member> {
         && call.args.len() == 1
     {
         if direction == "asc" || direction == "desc" {
-            return Some(Member { ident: ident.clone(), desc: direction == "desc" });
+            return Some(Member {
+                ident: ident.clone(),
+                desc: direction == "desc",
+            });
         }
-        d.error(direction, format!("unknown direction `{direction}`")).help(format!("`asc({ident})` or `desc({ident})`"));
+        d.error(direction, format!("unknown direction `{direction}`"))
+            .help(format!("`asc({ident})` or `desc({ident})`"));
         return None;
     }
-    d.error(expr, "expected the name of a field").help("`created_at` or `desc(created_at)`");
+    d.error(expr, "expected the name of a field")
+        .help("`created_at` or `desc(created_at)`");
     None
 }
 
@@ -292,15 +379,25 @@ pub(crate) fn member(expr: &Expr, d: &mut Diagnostics) -> Option<Member> {
 fn sort(opt: &Opt, d: &mut Diagnostics) -> Vec<Member> {
     match &opt.value {
         OptValue::List(list) => members(opt, list.clone(), d),
-        _ => opt.expr("sort = desc(created_at)", d).and_then(|expr| member(expr, d)).into_iter().collect(),
+        _ => opt
+            .expr("sort = desc(created_at)", d)
+            .and_then(|expr| member(expr, d))
+            .into_iter()
+            .collect(),
     }
 }
 
 /// The one way of asking for pages that is written out.
 pub(crate) fn by_number(opt: &Opt, example: &str, d: &mut Diagnostics) -> bool {
-    let Some(text) = opt.text(example, d) else { return false };
+    let Some(text) = opt.text(example, d) else {
+        return false;
+    };
     if text.value() != "page" {
-        d.error(&text, format!("unknown way \"{}\" to ask for pages", text.value())).help(format!("`{example}`"));
+        d.error(
+            &text,
+            format!("unknown way \"{}\" to ask for pages", text.value()),
+        )
+        .help(format!("`{example}`"));
     }
     true
 }
@@ -316,11 +413,21 @@ struct PaginationKeys {
 }
 
 fn pagination(opt: &Opt, d: &mut Diagnostics) -> PaginationArgs {
-    let options = opt.list("pagination(default = 20, max = 100)", d).map(|list| options::read(list, d)).unwrap_or_default();
+    let options = opt
+        .list("pagination(default = 20, max = 100)", d)
+        .map(|list| options::read(list, d))
+        .unwrap_or_default();
     let keys: PaginationKeys = options::table(options, &[], d);
-    keys.rest.refuse("pagination", &["default", "max", "unbounded_lookup"], &[], d);
+    keys.rest.refuse(
+        "pagination",
+        &["default", "max", "unbounded_lookup"],
+        &[],
+        d,
+    );
     PaginationArgs {
-        default: keys.default.and_then(|opt| opt.expr("default = 20", d).cloned()),
+        default: keys
+            .default
+            .and_then(|opt| opt.expr("default = 20", d).cloned()),
         max: keys.max.and_then(|opt| opt.expr("max = 100", d).cloned()),
         unbounded_lookup: keys.unbounded_lookup.and_then(|opt| opt.boolean(d)),
     }
@@ -338,14 +445,21 @@ struct VersionKeys {
 fn version(opt: Opt, d: &mut Diagnostics) -> VersionArgs {
     let options = match &opt.value {
         OptValue::Flag => Vec::new(),
-        _ => opt.list("version(field = rev)", d).map(|list| options::read(list, d)).unwrap_or_default(),
+        _ => opt
+            .list("version(field = rev)", d)
+            .map(|list| options::read(list, d))
+            .unwrap_or_default(),
     };
     let keys: VersionKeys = options::table(options, &[], d);
-    keys.rest.refuse("version", &["field", "required_on_write"], &[], d);
+    keys.rest
+        .refuse("version", &["field", "required_on_write"], &[], d);
     VersionArgs {
         key: opt.key,
         field: keys.field.and_then(|opt| opt.ident("field = rev", d)),
-        required_on_write: keys.required_on_write.and_then(|opt| opt.boolean(d)).unwrap_or(true),
+        required_on_write: keys
+            .required_on_write
+            .and_then(|opt| opt.boolean(d))
+            .unwrap_or(true),
     }
 }
 

@@ -75,7 +75,10 @@ pub(crate) enum Default {
 impl Default {
     /// `uuid`, `cuid`, `now`, `ctx(..)`: values the server makes.
     pub(crate) fn is_generated(&self) -> bool {
-        matches!(self, Self::Uuid(_) | Self::Cuid(_) | Self::Now(_) | Self::Ctx(..))
+        matches!(
+            self,
+            Self::Uuid(_) | Self::Cuid(_) | Self::Now(_) | Self::Ctx(..)
+        )
     }
 
     /// Whether there is one.
@@ -150,19 +153,29 @@ impl FieldArgs {
             (Flag::Required, keys.required),
         ];
         Self {
-            flags: flags.into_iter().filter_map(|(flag, opt)| opt.filter(|opt| opt.flag(d)).map(|opt| (flag, opt.key))).collect(),
+            flags: flags
+                .into_iter()
+                .filter_map(|(flag, opt)| opt.filter(|opt| opt.flag(d)).map(|opt| (flag, opt.key)))
+                .collect(),
             default: keys.default.map(|opt| default(&opt, d)).unwrap_or_default(),
             computed: keys.computed.and_then(|opt| computed(&opt, d)),
             on_update: keys.on_update.and_then(|opt| on_update(&opt, d)),
-            column: keys.column.and_then(|opt| opt.text("column = \"created\"", d)),
-            rename_from: keys.rename_from.and_then(|opt| opt.text("rename_from = \"old_name\"", d)),
+            column: keys
+                .column
+                .and_then(|opt| opt.text("column = \"created\"", d)),
+            rename_from: keys
+                .rename_from
+                .and_then(|opt| opt.text("rename_from = \"old_name\"", d)),
             rules: RuleArgs::read(keys.rules, d),
         }
     }
 
     /// Where the option is written, when it is.
     pub(crate) fn flag(&self, flag: Flag) -> Option<&Ident> {
-        self.flags.iter().find(|(f, _)| *f == flag).map(|(_, at)| at)
+        self.flags
+            .iter()
+            .find(|(f, _)| *f == flag)
+            .map(|(_, at)| at)
     }
 }
 
@@ -171,7 +184,11 @@ fn computed(opt: &Opt, d: &mut Diagnostics) -> Option<ComputedArgs> {
     const EXAMPLE: &str = "computed = slug_key";
     const FROM: &str = "computed(slug_key, from(slug))";
     let OptValue::List(list) = &opt.value else {
-        return opt.path(EXAMPLE, d).map(|function| ComputedArgs { key: opt.key.clone(), function, from: Vec::new() });
+        return opt.path(EXAMPLE, d).map(|function| ComputedArgs {
+            key: opt.key.clone(),
+            function,
+            from: Vec::new(),
+        });
     };
     let read = |input: ParseStream<'_>| {
         let function = input.parse::<Path>()?;
@@ -187,14 +204,22 @@ fn computed(opt: &Opt, d: &mut Diagnostics) -> Option<ComputedArgs> {
         Ok((function, names.into_iter().collect::<Vec<_>>()))
     };
     match list.read(read) {
-        Ok((function, from)) if !from.is_empty() => Some(ComputedArgs { key: opt.key.clone(), function, from }),
+        Ok((function, from)) if !from.is_empty() => Some(ComputedArgs {
+            key: opt.key.clone(),
+            function,
+            from,
+        }),
         Ok(_) => {
-            d.error(&opt.key, "`from` names no field").help(format!("`{FROM}`"));
+            d.error(&opt.key, "`from` names no field")
+                .help(format!("`{FROM}`"));
             None
         }
         Err(error) => {
-            d.error_at(error.span(), format!("`computed` takes a function and what it follows from: {error}"))
-                .help(format!("`{EXAMPLE}` or `{FROM}`"));
+            d.error_at(
+                error.span(),
+                format!("`computed` takes a function and what it follows from: {error}"),
+            )
+            .help(format!("`{EXAMPLE}` or `{FROM}`"));
             None
         }
     }
@@ -205,7 +230,8 @@ fn on_update(opt: &Opt, d: &mut Diagnostics) -> Option<Ident> {
     if value == "now" {
         return Some(opt.key.clone());
     }
-    d.error(&value, format!("`on_update` knows no `{value}`")).help("`on_update = now`");
+    d.error(&value, format!("`on_update` knows no `{value}`"))
+        .help("`on_update = now`");
     None
 }
 
@@ -220,12 +246,19 @@ fn unknown_field_option(opt: &Opt, name: &str, d: &mut Diagnostics) {
         "index" => "`index(..)` of #[entity]",
         _ => return options::unknown(opt, "field", FIELD_OPTIONS, FIELD_LATER, d),
     };
-    d.error(&opt.key, format!("unknown field option `{name}`")).help(instead);
+    d.error(&opt.key, format!("unknown field option `{name}`"))
+        .help(instead);
 }
 
 fn default(opt: &Opt, d: &mut Diagnostics) -> Default {
     // One that cannot be read is meant to be there.
-    let Some(value) = opt.expr("default = uuid", d) else { return if opt.is_unreadable() { Default::Poisoned } else { Default::None } };
+    let Some(value) = opt.expr("default = uuid", d) else {
+        return if opt.is_unreadable() {
+            Default::Poisoned
+        } else {
+            Default::None
+        };
+    };
     if let Some(ident) = options::as_ident(value) {
         match ident.to_string().as_str() {
             "uuid" => return Default::Uuid(ident.clone()),
@@ -239,7 +272,8 @@ fn default(opt: &Opt, d: &mut Diagnostics) -> Default {
     {
         match function.to_string().as_str() {
             name @ ("now" | "uuid" | "cuid") => {
-                d.error(value, format!("default `{name}` is a bare word")).help(format!("`default = {name}`"));
+                d.error(value, format!("default `{name}` is a bare word"))
+                    .help(format!("`default = {name}`"));
             }
             "ctx" => {
                 if let Some(Source::Ctx(path, _)) = Source::parse(value, d) {
@@ -265,12 +299,19 @@ struct TypeKeys {
     rest: Rest,
 }
 
-/// The path of the runtime crate: `::linchpin` unless `#[field(crate = path)]` above the type says otherwise.
+/// The path of the runtime crate: `::linchpin` unless `#[field(crate = path)]` above the type says
+/// otherwise.
 pub(crate) fn krate(attrs: &[Attribute], name: &str, d: &mut Diagnostics) -> TokenStream {
     let example = format!("`#[{name}(crate = ::framework::linchpin)]`");
-    let keys: TypeKeys = options::table(attribute_options(&mut attrs.to_vec(), name, &example, d), &[], d);
+    let keys: TypeKeys = options::table(
+        attribute_options(&mut attrs.to_vec(), name, &example, d),
+        &[],
+        d,
+    );
     keys.rest.refuse("type", &["crate"], &[], d);
-    let path = keys.krate.and_then(|opt| opt.path("crate = ::framework::linchpin", d));
+    let path = keys
+        .krate
+        .and_then(|opt| opt.path("crate = ::framework::linchpin", d));
     path.map_or_else(|| quote!(::linchpin), |path| path.to_token_stream())
 }
 
@@ -280,7 +321,12 @@ pub(crate) fn field_options(attrs: &mut Vec<Attribute>, d: &mut Diagnostics) -> 
 }
 
 /// Takes the options of every attribute of a name out of the list.
-pub(crate) fn attribute_options(attrs: &mut Vec<Attribute>, name: &str, example: &str, d: &mut Diagnostics) -> Vec<NestedMeta> {
+pub(crate) fn attribute_options(
+    attrs: &mut Vec<Attribute>,
+    name: &str,
+    example: &str,
+    d: &mut Diagnostics,
+) -> Vec<NestedMeta> {
     let mut found = Vec::new();
     attrs.retain(|attr| {
         if !attr.path().is_ident(name) {
@@ -288,7 +334,9 @@ pub(crate) fn attribute_options(attrs: &mut Vec<Attribute>, name: &str, example:
         }
         match &attr.meta {
             Meta::List(list) => found.extend(options::read(List::of(list), d)),
-            _ => d.error(attr, format!("`#[{name}]` needs options")).help(example),
+            _ => d
+                .error(attr, format!("`#[{name}]` needs options"))
+                .help(example),
         }
         false
     });

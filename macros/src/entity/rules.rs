@@ -1,4 +1,5 @@
-//! Constraints of a field: `length`, `range`, `pattern`, `format`, `items`, `unique_items`, `each(..)`, `one_of(..)`.
+//! Constraints of a field: `length`, `range`, `pattern`, `format`, `items`, `unique_items`,
+//! `each(..)`, `one_of(..)`.
 
 use darling::FromMeta;
 use syn::{Expr, ExprLit, Ident, Lit, LitStr, RangeLimits};
@@ -90,12 +91,25 @@ impl RuleArgs {
     /// Reads the values of a table.
     pub(crate) fn read(keys: RuleKeys, d: &mut Diagnostics) -> Self {
         Self {
-            length: keys.length.and_then(|opt| bounds(&opt, "length = 1..=200", count, d)),
-            range: keys.range.and_then(|opt| bounds(&opt, "range = 0..=100", bound, d)),
-            pattern: keys.pattern.and_then(|opt| text(&opt, "pattern = \"[a-z]+\"", d)),
-            format: keys.format.and_then(|opt| text(&opt, "format = \"email\"", d)),
-            items: keys.items.and_then(|opt| bounds(&opt, "items = 1..=10", count, d)),
-            unique_items: keys.unique_items.filter(|opt| opt.flag(d)).map(|opt| opt.key),
+            length: keys
+                .length
+                .and_then(|opt| bounds(&opt, "length = 1..=200", count, d)),
+            range: keys
+                .range
+                .and_then(|opt| bounds(&opt, "range = 0..=100", bound, d)),
+            pattern: keys
+                .pattern
+                .and_then(|opt| text(&opt, "pattern = \"[a-z]+\"", d)),
+            format: keys
+                .format
+                .and_then(|opt| text(&opt, "format = \"email\"", d)),
+            items: keys
+                .items
+                .and_then(|opt| bounds(&opt, "items = 1..=10", count, d)),
+            unique_items: keys
+                .unique_items
+                .filter(|opt| opt.flag(d))
+                .map(|opt| opt.key),
             each: keys.each.and_then(|opt| each(&opt, d)),
             one_of: keys.one_of.and_then(|opt| one_of(&opt, d)),
         }
@@ -103,20 +117,34 @@ impl RuleArgs {
 
     /// Each constraint's name, with the set of types it is for (a const of the runtime).
     pub(crate) fn keys(&self) -> impl Iterator<Item = (&Ident, &'static str)> {
-        let texts = [self.length.as_ref().map(|r| &r.key), self.pattern.as_ref().map(|r| &r.key), self.format.as_ref().map(|r| &r.key)];
-        let lists = [self.items.as_ref().map(|r| &r.key), self.unique_items.as_ref()];
+        let texts = [
+            self.length.as_ref().map(|r| &r.key),
+            self.pattern.as_ref().map(|r| &r.key),
+            self.format.as_ref().map(|r| &r.key),
+        ];
+        let lists = [
+            self.items.as_ref().map(|r| &r.key),
+            self.unique_items.as_ref(),
+        ];
         let one_of = self.one_of.as_ref().map(|r| match r.value.first() {
             Some(Choice::Int(..)) => (&r.key, "INTEGERS"),
             _ => (&r.key, "TEXTS"),
         });
         let texts = texts.into_iter().flatten().map(|key| (key, "TEXTS"));
         let lists = lists.into_iter().flatten().map(|key| (key, "LISTS"));
-        let ranges = self.range.as_ref().map(|r| match r.value.min.or(r.value.max) {
-            Some(Bound::Date(_)) => (&r.key, "DATES"),
-            Some(Bound::Float(_)) => (&r.key, "NUMBERS"),
-            _ => (&r.key, "NUMERIC"),
-        });
-        texts.chain(lists).chain(ranges).chain(self.each.as_ref().map(|r| (&r.key, "TEXT_LISTS"))).chain(one_of)
+        let ranges = self
+            .range
+            .as_ref()
+            .map(|r| match r.value.min.or(r.value.max) {
+                Some(Bound::Date(_)) => (&r.key, "DATES"),
+                Some(Bound::Float(_)) => (&r.key, "NUMBERS"),
+                _ => (&r.key, "NUMERIC"),
+            });
+        texts
+            .chain(lists)
+            .chain(ranges)
+            .chain(self.each.as_ref().map(|r| (&r.key, "TEXT_LISTS")))
+            .chain(one_of)
     }
 
     /// Whether there is no constraint.
@@ -133,18 +161,38 @@ impl RuleArgs {
 }
 
 fn text(opt: &Opt, example: &str, d: &mut Diagnostics) -> Option<Rule<LitStr>> {
-    opt.text(example, d).map(|value| Rule { key: opt.key.clone(), value })
+    opt.text(example, d).map(|value| Rule {
+        key: opt.key.clone(),
+        value,
+    })
 }
 
 fn each(opt: &Opt, d: &mut Diagnostics) -> Option<Rule<Box<RuleArgs>>> {
     let options = options::read(opt.list("each(length = 1..=64)", d)?, d);
     if options.is_empty() {
-        d.error(&opt.key, "`each` has no constraint").help("`each(length = 1..=64)`");
+        d.error(&opt.key, "`each` has no constraint")
+            .help("`each(length = 1..=64)`");
     }
-    let EachKeys { length, pattern, format, rest } = options::table(options, &[], d);
+    let EachKeys {
+        length,
+        pattern,
+        format,
+        rest,
+    } = options::table(options, &[], d);
     rest.refuse("each", &["length", "pattern", "format"], &[], d);
-    let rules = RuleArgs::read(RuleKeys { length, pattern, format, ..RuleKeys::default() }, d);
-    Some(Rule { key: opt.key.clone(), value: Box::new(rules) })
+    let rules = RuleArgs::read(
+        RuleKeys {
+            length,
+            pattern,
+            format,
+            ..RuleKeys::default()
+        },
+        d,
+    );
+    Some(Rule {
+        key: opt.key.clone(),
+        value: Box::new(rules),
+    })
 }
 
 fn one_of(opt: &Opt, d: &mut Diagnostics) -> Option<Rule<Vec<Choice>>> {
@@ -152,24 +200,30 @@ fn one_of(opt: &Opt, d: &mut Diagnostics) -> Option<Rule<Vec<Choice>>> {
     let mut choices: Vec<Choice> = Vec::new();
     let members = options::each::<Expr>(opt.list(EXAMPLE, d)?, d);
     if opt.is_empty_list() {
-        d.error(&opt.key, "`one_of` names no value").help(format!("`{EXAMPLE}`"));
+        d.error(&opt.key, "`one_of` names no value")
+            .help(format!("`{EXAMPLE}`"));
     }
     for member in &members {
         let choice = match (options::as_text(member), options::as_int(member)) {
             (Some(text), _) => Choice::Text(text.clone()),
             (_, Some(Ok(n))) => Choice::Int(n, Box::new(member.clone())),
             _ => {
-                d.error(member, "`one_of` lists texts or whole numbers").help(format!("`{EXAMPLE}`"));
+                d.error(member, "`one_of` lists texts or whole numbers")
+                    .help(format!("`{EXAMPLE}`"));
                 continue;
             }
         };
         if choices.iter().any(|c| c.same(&choice)) {
-            d.error(member, "value repeated in `one_of`").help("keep one of them");
+            d.error(member, "value repeated in `one_of`")
+                .help("keep one of them");
         } else {
             choices.push(choice);
         }
     }
-    Some(Rule { key: opt.key.clone(), value: choices })
+    Some(Rule {
+        key: opt.key.clone(),
+        value: choices,
+    })
 }
 
 impl Choice {
@@ -184,18 +238,26 @@ impl Choice {
 
 type Read<T> = fn(&Expr) -> Result<T, &'static str>;
 
-fn bounds<T>(opt: &Opt, example: &str, read: Read<T>, d: &mut Diagnostics) -> Option<Rule<Bounds<T>>> {
+fn bounds<T>(
+    opt: &Opt,
+    example: &str,
+    read: Read<T>,
+    d: &mut Diagnostics,
+) -> Option<Rule<Bounds<T>>> {
     let value = opt.expr(example, d)?;
     let Expr::Range(range) = value else {
-        d.error(value, format!("`{}` needs a range", opt.key)).help(meant(&opt.key, value, read).unwrap_or_else(|| format!("`{example}`")));
+        d.error(value, format!("`{}` needs a range", opt.key))
+            .help(meant(&opt.key, value, read).unwrap_or_else(|| format!("`{example}`")));
         return None;
     };
     if let (RangeLimits::HalfOpen(limits), Some(_)) = (&range.limits, &range.end) {
-        d.error(limits, format!("bounds of `{}` are inclusive", opt.key)).help(format!("write `..=`, as in `{example}`"));
+        d.error(limits, format!("bounds of `{}` are inclusive", opt.key))
+            .help(format!("write `..=`, as in `{example}`"));
         return None;
     }
     if range.start.is_none() && range.end.is_none() {
-        d.error(value, format!("`{}` bounds nothing", opt.key)).help(format!("`{example}`"));
+        d.error(value, format!("`{}` bounds nothing", opt.key))
+            .help(format!("`{example}`"));
         return None;
     }
     let mut side = |expr: Option<&Expr>| match expr.map(|expr| (expr, read(expr))) {
@@ -213,7 +275,14 @@ fn bounds<T>(opt: &Opt, example: &str, read: Read<T>, d: &mut Diagnostics) -> Op
         }
     };
     let (min, max) = (side(range.start.as_deref()), side(range.end.as_deref()));
-    Some(Rule { key: opt.key.clone(), value: Bounds { min: min?, max: max?, at: value.clone() } })
+    Some(Rule {
+        key: opt.key.clone(),
+        value: Bounds {
+            min: min?,
+            max: max?,
+            at: value.clone(),
+        },
+    })
 }
 
 /// The range that stands in quotes, or that a bound alone is meant to be.
@@ -226,12 +295,21 @@ fn meant<T>(key: &Ident, value: &Expr, read: Read<T>) -> Option<String> {
         });
     }
     let inside: Expr = syn::parse_str(&options::as_text(value)?.value()).ok()?;
-    let Expr::Range(range) = &inside else { return meant(key, &inside, read) };
+    let Expr::Range(range) = &inside else {
+        return meant(key, &inside, read);
+    };
     let sides = [&range.start, &range.end].map(|side| side.as_deref());
-    let fits = sides.iter().flatten().all(|side| read(side).is_ok()) && sides.iter().any(Option::is_some);
-    let [start, end] = sides.map(|side| side.map(|side| quote::quote!(#side).to_string().replace("- ", "-")));
+    let fits =
+        sides.iter().flatten().all(|side| read(side).is_ok()) && sides.iter().any(Option::is_some);
+    let [start, end] =
+        sides.map(|side| side.map(|side| quote::quote!(#side).to_string().replace("- ", "-")));
     let end = end.map(|end| format!("={end}")).unwrap_or_default();
-    fits.then(|| format!("`{key} = {}..{end}`, without quotes", start.unwrap_or_default()))
+    fits.then(|| {
+        format!(
+            "`{key} = {}..{end}`, without quotes",
+            start.unwrap_or_default()
+        )
+    })
 }
 
 const SUFFIX: &str = "a number without a suffix";
@@ -249,7 +327,9 @@ fn count(expr: &Expr) -> Result<u32, &'static str> {
 fn bound(expr: &Expr) -> Result<Bound, &'static str> {
     const WANTED: &str = "a number, or a text such as \"2020-01-01T00:00:00Z\"";
     if let Some(text) = options::as_text(expr) {
-        return date::parse(&text.value()).map(Bound::Date).ok_or("a date such as \"2020-01-01T00:00:00Z\"");
+        return date::parse(&text.value())
+            .map(Bound::Date)
+            .ok_or("a date such as \"2020-01-01T00:00:00Z\"");
     }
     if options::suffixed(expr).is_some() {
         return Err(SUFFIX);
@@ -263,8 +343,15 @@ fn bound(expr: &Expr) -> Result<Bound, &'static str> {
 /// The number, when the expression is a literal with a fraction or exponent.
 pub(crate) fn as_float(expr: &Expr) -> Option<f64> {
     match expr {
-        Expr::Lit(ExprLit { lit: Lit::Float(lit), .. }) => lit.base10_parse().ok().filter(|f: &f64| f.is_finite()),
-        Expr::Unary(syn::ExprUnary { op: syn::UnOp::Neg(_), expr, .. }) => as_float(expr).map(|f| -f),
+        Expr::Lit(ExprLit {
+            lit: Lit::Float(lit),
+            ..
+        }) => lit.base10_parse().ok().filter(|f: &f64| f.is_finite()),
+        Expr::Unary(syn::ExprUnary {
+            op: syn::UnOp::Neg(_),
+            expr,
+            ..
+        }) => as_float(expr).map(|f| -f),
         Expr::Group(group) => as_float(&group.expr),
         _ => None,
     }

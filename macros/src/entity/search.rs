@@ -1,4 +1,5 @@
-//! `search(provider = "name", fields(title = 2, body = 1), fallback)`: from its syntax to the descriptor.
+//! `search(provider = "name", fields(title = 2, body = 1), fallback)`: from its syntax to the
+//! descriptor.
 
 use darling::FromMeta;
 use proc_macro2::{Literal, Span, TokenStream};
@@ -53,19 +54,37 @@ impl Search {
     pub(crate) fn resolve(opt: &Opt, fields: &[Field], d: &mut Diagnostics) -> Option<Self> {
         let keys: Keys = options::table(options::read(opt.list(EXAMPLE, d)?, d), &[], d);
         let misspelt = !keys.rest.0.is_empty();
-        keys.rest.refuse("search", &["provider", "fields", "fallback"], &[], d);
-        for (name, there) in [("provider", keys.provider.is_some()), ("fields", keys.fields.is_some())] {
+        keys.rest
+            .refuse("search", &["provider", "fields", "fallback"], &[], d);
+        for (name, there) in [
+            ("provider", keys.provider.is_some()),
+            ("fields", keys.fields.is_some()),
+        ] {
             if !there && !misspelt {
-                d.error(&opt.key, format!("search needs `{name}`")).help(format!("`{EXAMPLE}`"));
+                d.error(&opt.key, format!("search needs `{name}`"))
+                    .help(format!("`{EXAMPLE}`"));
             }
         }
-        let provider = keys.provider.and_then(|opt| opt.text("provider = \"tantivy\"", d));
-        if let Some(empty) = provider.as_ref().filter(|text| text.value().trim().is_empty()) {
-            d.error(empty, "`provider` names no provider").help("`provider = \"tantivy\"`");
+        let provider = keys
+            .provider
+            .and_then(|opt| opt.text("provider = \"tantivy\"", d));
+        if let Some(empty) = provider
+            .as_ref()
+            .filter(|text| text.value().trim().is_empty())
+        {
+            d.error(empty, "`provider` names no provider")
+                .help("`provider = \"tantivy\"`");
         }
-        let fallback = keys.fallback.and_then(|opt| opt.boolean(d)).unwrap_or(false);
+        let fallback = keys
+            .fallback
+            .and_then(|opt| opt.boolean(d))
+            .unwrap_or(false);
         let fields = keys.fields.map(|opt| weighted(&opt, fields, d));
-        Some(Self { provider: provider?, fields: fields?, fallback })
+        Some(Self {
+            provider: provider?,
+            fields: fields?,
+            fallback,
+        })
     }
 
     /// Whether the index holds a field.
@@ -76,33 +95,47 @@ impl Search {
 
 fn weighted(opt: &Opt, fields: &[Field], d: &mut Diagnostics) -> Vec<Weighted> {
     const EXAMPLE: &str = "fields(title = 2, body = 1)";
-    let Some(list) = opt.list(EXAMPLE, d) else { return Vec::new() };
+    let Some(list) = opt.list(EXAMPLE, d) else {
+        return Vec::new();
+    };
     if list.is_empty() {
-        d.error(&opt.key, "`fields` is empty").help(format!("`{EXAMPLE}`"));
+        d.error(&opt.key, "`fields` is empty")
+            .help(format!("`{EXAMPLE}`"));
     }
     let mut found: Vec<Weighted> = Vec::new();
     for Opt { key: at, value } in options::parse(list, d) {
         let name = at.unraw().to_string();
         let Some(field) = fields.iter().position(|field| field.name == name) else {
-            d.error(&at, format!("unknown field `{name}` in search")).suggest(&name, fields.iter().map(|field| field.name.as_str()));
+            d.error(&at, format!("unknown field `{name}` in search"))
+                .suggest(&name, fields.iter().map(|field| field.name.as_str()));
             continue;
         };
         if found.iter().any(|other| other.field == field) {
-            d.error(&at, format!("field `{name}` repeated in search")).help("name each field once");
+            d.error(&at, format!("field `{name}` repeated in search"))
+                .help("name each field once");
             continue;
         }
         let weight = match &value {
             OptValue::Expr(expr) => weight(expr).or_else(|| {
-                d.error(expr, format!("the weight of `{name}` is a number greater than 0")).help(format!("`{name} = 1`"));
+                d.error(
+                    expr,
+                    format!("the weight of `{name}` is a number greater than 0"),
+                )
+                .help(format!("`{name} = 1`"));
                 None
             }),
             OptValue::Unreadable => None,
             OptValue::Flag | OptValue::List(_) => {
-                d.error(&at, format!("`{name}` needs a weight")).help(format!("`{name} = 1`"));
+                d.error(&at, format!("`{name}` needs a weight"))
+                    .help(format!("`{name} = 1`"));
                 None
             }
         };
-        found.push(Weighted { field, at, weight: weight.unwrap_or(1.0) });
+        found.push(Weighted {
+            field,
+            at,
+            weight: weight.unwrap_or(1.0),
+        });
     }
     found
 }
@@ -122,21 +155,42 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     for Weighted { field, at, .. } in model.search.iter().flat_map(|search| &search.fields) {
         let of = &model.fields[*field];
         if !of.kind.may_be_text() {
-            d.error(at, format!("search needs string fields, `{}` is {}", of.name, kind_text(of))).help("leave it out");
+            d.error(
+                at,
+                format!(
+                    "search needs string fields, `{}` is {}",
+                    of.name,
+                    kind_text(of)
+                ),
+            )
+            .help("leave it out");
         } else if of.has(Flag::Private) || of.has(Flag::WriteOnly) {
-            d.error(at, format!("`{}` is hidden: hits would reveal what clients may not read", of.name)).help("leave it out");
+            d.error(
+                at,
+                format!(
+                    "`{}` is hidden: hits would reveal what clients may not read",
+                    of.name
+                ),
+            )
+            .help("leave it out");
         }
     }
 }
 
 /// `search: ..`.
 pub(crate) fn descriptor(model: &EntityModel) -> Option<TokenStream> {
-    let Search { provider, fields, fallback } = model.search.as_ref()?;
+    let Search {
+        provider,
+        fields,
+        fallback,
+    } = model.search.as_ref()?;
     let fields = fields.iter().map(|Weighted { field, weight, .. }| {
         let (field, weight) = (model.number(*field), Literal::f32_unsuffixed(*weight));
         quote!((#field, #weight))
     });
-    Some(quote!(search: __lp::Some(__lp::SearchDesc { provider: #provider, fields: &[#(#fields),*], fallback: #fallback }),))
+    Some(
+        quote!(search: __lp::Some(__lp::SearchDesc { provider: #provider, fields: &[#(#fields),*], fallback: #fallback }),),
+    )
 }
 
 /// What only the types decide: field, place, message.
@@ -144,6 +198,14 @@ pub(crate) fn assertions(model: &EntityModel) -> impl Iterator<Item = (usize, Sp
     let fields = model.search.iter().flat_map(|search| &search.fields);
     fields.map(|Weighted { field, at, .. }| {
         let of = &model.fields[*field];
-        (*field, at.span(), format!("search needs string fields, `{}` is {}", of.name, kind_text(of)))
+        (
+            *field,
+            at.span(),
+            format!(
+                "search needs string fields, `{}` is {}",
+                of.name,
+                kind_text(of)
+            ),
+        )
     })
 }

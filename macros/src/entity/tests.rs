@@ -14,55 +14,92 @@ fn expand(name: &str, source: &str) {
 
 #[test]
 fn a_small_entity() {
-    expand("entity_small", include_str!("../../tests/snapshot/entity_small.rs"));
+    expand(
+        "entity_small",
+        include_str!("../../tests/snapshot/entity_small.rs"),
+    );
 }
 
 #[test]
 fn a_full_entity() {
-    expand("entity_full", include_str!("../../tests/snapshot/entity_full.rs"));
+    expand(
+        "entity_full",
+        include_str!("../../tests/snapshot/entity_full.rs"),
+    );
 }
 
 #[test]
 fn a_guarded_entity() {
-    expand("entity_guarded", include_str!("../../tests/snapshot/entity_guarded.rs"));
+    expand(
+        "entity_guarded",
+        include_str!("../../tests/snapshot/entity_guarded.rs"),
+    );
 }
 
 #[test]
 fn a_related_entity() {
-    expand("entity_related", include_str!("../../tests/snapshot/entity_related.rs"));
+    expand(
+        "entity_related",
+        include_str!("../../tests/snapshot/entity_related.rs"),
+    );
 }
 
 #[test]
 fn a_gated_entity() {
-    expand("entity_gated", include_str!("../../tests/snapshot/entity_gated.rs"));
+    expand(
+        "entity_gated",
+        include_str!("../../tests/snapshot/entity_gated.rs"),
+    );
 }
 
 #[test]
 fn a_counting_entity() {
-    expand("entity_counting", include_str!("../../tests/snapshot/entity_counting.rs"));
+    expand(
+        "entity_counting",
+        include_str!("../../tests/snapshot/entity_counting.rs"),
+    );
 }
 
 #[test]
 fn a_searched_entity() {
-    expand("entity_searched", include_str!("../../tests/snapshot/entity_searched.rs"));
+    expand(
+        "entity_searched",
+        include_str!("../../tests/snapshot/entity_searched.rs"),
+    );
     // Values that follow from others.
-    expand("entity_computed", include_str!("../../tests/snapshot/entity_computed.rs"));
+    expand(
+        "entity_computed",
+        include_str!("../../tests/snapshot/entity_computed.rs"),
+    );
     // Listed by number, in an order of several fields.
-    expand("entity_listed", include_str!("../../tests/snapshot/entity_listed.rs"));
+    expand(
+        "entity_listed",
+        include_str!("../../tests/snapshot/entity_listed.rs"),
+    );
     // Whose routes are elsewhere.
-    expand("entity_moved", include_str!("../../tests/snapshot/entity_moved.rs"));
+    expand(
+        "entity_moved",
+        include_str!("../../tests/snapshot/entity_moved.rs"),
+    );
 }
 
 /// Four mistakes, four errors, and everything that others refer to is there.
 #[test]
 fn a_broken_entity() {
-    expand("entity_broken", include_str!("../../tests/snapshot/entity_broken.rs"));
+    expand(
+        "entity_broken",
+        include_str!("../../tests/snapshot/entity_broken.rs"),
+    );
 }
 
 #[test]
 fn a_field_enum() {
     let source = include_str!("../../tests/snapshot/field_enum.rs");
-    snapshot::assert("field_enum", source, &super::field_enum(&derive_input(source)));
+    snapshot::assert(
+        "field_enum",
+        source,
+        &super::field_enum(&derive_input(source)),
+    );
 }
 
 #[test]
@@ -86,20 +123,39 @@ fn derive_input(source: &str) -> TokenStream {
 fn the_path_of_the_runtime_is_the_declared_one() {
     let (args, entity) = snapshot::declaration(include_str!("../../tests/snapshot/entity_full.rs"));
     let args = quote!(crate = a::framework, #args);
-    let (operation, constant) = snapshot::declaration(include_str!("../../tests/snapshot/op_exists_full.rs"));
+    let (operation, constant) =
+        snapshot::declaration(include_str!("../../tests/snapshot/op_exists_full.rs"));
     let (route, function) = snapshot::declaration(include_str!("../../tests/snapshot/route.rs"));
-    let derived = |attribute: &str, source: &str| derive_input(&format!("#[{attribute}(crate = a::framework)] {source}"));
+    let derived = |attribute: &str, source: &str| {
+        derive_input(&format!("#[{attribute}(crate = a::framework)] {source}"))
+    };
     let expansions = [
         super::run(&args, &entity),
-        super::field_enum(&derived("field", include_str!("../../tests/snapshot/field_enum.rs"))),
-        super::embedded(&derived("field", include_str!("../../tests/snapshot/embedded.rs"))),
-        crate::roles::run(&derived("role", include_str!("../../tests/snapshot/roles.rs"))),
+        super::field_enum(&derived(
+            "field",
+            include_str!("../../tests/snapshot/field_enum.rs"),
+        )),
+        super::embedded(&derived(
+            "field",
+            include_str!("../../tests/snapshot/embedded.rs"),
+        )),
+        crate::roles::run(&derived(
+            "role",
+            include_str!("../../tests/snapshot/roles.rs"),
+        )),
         crate::schema::expand(quote!({#operation} {#constant} {#args} {#entity})),
         crate::route::run(quote!(crate = a::framework, #route), function),
-        crate::package::run(quote!(crate = a::framework, name = "all", entities = [entity(Post, [PUBLISH])])),
+        crate::package::run(quote!(
+            crate = a::framework,
+            name = "all",
+            entities = [entity(Post, [PUBLISH])]
+        )),
     ];
     for expansion in expansions.map(|expansion| expansion.to_string()) {
-        assert!(expansion.contains("a :: framework") && !expansion.contains(":: linchpin"), "{expansion}");
+        assert!(
+            expansion.contains("a :: framework") && !expansion.contains(":: linchpin"),
+            "{expansion}"
+        );
     }
 }
 
@@ -109,7 +165,10 @@ fn the_expansion_is_thin() {
     let (args, item) = snapshot::declaration(include_str!("../../tests/snapshot/entity_small.rs"));
     let expansion = super::run(&args, &item);
     let text = prettyplease::unparse(&syn::parse_quote!(#expansion));
-    let code = text.lines().filter(|line| !line.trim_start().starts_with("///")).count();
+    let code = text
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("///"))
+        .count();
     assert!(code <= 200, "{code} lines");
 }
 
@@ -123,7 +182,14 @@ fn model(args: TokenStream, item: TokenStream) -> (EntityModel, Vec<String>) {
 #[test]
 fn the_model_resolves_names_and_types() {
     let (model, problems) = model(
-        quote!(namespace = "blog", unique(slug), index(author_id, desc(views)), sort = desc(views), version, routes(create(disabled))),
+        quote!(
+            namespace = "blog",
+            unique(slug),
+            index(author_id, desc(views)),
+            sort = desc(views),
+            version,
+            routes(create(disabled))
+        ),
         quote! {
             pub struct BlogPost {
                 #[field(primary, default = uuid)]
@@ -141,17 +207,44 @@ fn the_model_resolves_names_and_types() {
         },
     );
     assert_eq!(problems, [""; 0]);
-    assert_eq!((model.path.as_str(), model.storage_name.as_str()), ("blog-posts", "blog_blog_posts"));
+    assert_eq!(
+        (model.path.as_str(), model.storage_name.as_str()),
+        ("blog-posts", "blog_blog_posts")
+    );
     let kinds: Vec<Kind> = model.fields.iter().map(|f| f.kind).collect();
     use Kind::{Integer, Items, Json, Other, String, StringArray, Uuid};
-    assert_eq!(kinds, [Uuid, String, String, Integer, Other, StringArray, Items, Json, Integer]);
-    let optional: Vec<&str> = model.fields.iter().filter(|f| f.optional).map(|f| f.name.as_str()).collect();
+    assert_eq!(
+        kinds,
+        [
+            Uuid,
+            String,
+            String,
+            Integer,
+            Other,
+            StringArray,
+            Items,
+            Json,
+            Integer
+        ]
+    );
+    let optional: Vec<&str> = model
+        .fields
+        .iter()
+        .filter(|f| f.optional)
+        .map(|f| f.name.as_str())
+        .collect();
     assert_eq!(optional, ["author_id", "type"]);
     assert_eq!(model.fields[2].wire, "authorId");
-    let sort: Vec<_> = model.sort.iter().map(|place| (place.field, place.desc)).collect();
+    let sort: Vec<_> = model
+        .sort
+        .iter()
+        .map(|place| (place.field, place.desc))
+        .collect();
     assert_eq!((model.primary, sort), (Some(0), vec![(3, true)]));
     assert!(model.pins_one(&[1]) && model.pins_one(&[0, 3]) && !model.pins_one(&[2, 3]));
-    assert!(model.filterable(1) && model.filterable(2) && !model.filterable(5) && !model.filterable(7));
+    assert!(
+        model.filterable(1) && model.filterable(2) && !model.filterable(5) && !model.filterable(7)
+    );
     assert!(model.sortable(2) && model.sortable(3) && !model.sortable(1));
     assert!(model.fields[8].generated && model.fields[8].server_owned());
     assert_eq!(model.generated.module, "blog_post");
@@ -160,7 +253,12 @@ fn the_model_resolves_names_and_types() {
 #[test]
 fn mistakes_are_reported_together() {
     let (_, problems) = model(
-        quote!(index(titel), unique(email, email), pagination(default = 300, max = 200), routes(delet(disabled))),
+        quote!(
+            index(titel),
+            unique(email, email),
+            pagination(default = 300, max = 200),
+            routes(delet(disabled))
+        ),
         quote! {
             pub struct User {
                 #[field(primary)]
@@ -186,9 +284,17 @@ fn mistakes_are_reported_together() {
 
 #[test]
 fn modules_of_keywords_are_raw() {
-    for (name, module) in [("Type", "r#type"), ("Match", "r#match"), ("Crate", "crate_"), ("HTTPServer", "http_server")] {
+    for (name, module) in [
+        ("Type", "r#type"),
+        ("Match", "r#match"),
+        ("Crate", "crate_"),
+        ("HTTPServer", "http_server"),
+    ] {
         let ident = quote::format_ident!("{name}");
-        let (model, _) = model(quote!(), quote!(struct #ident { #[field(primary)] id: String }));
+        let (model, _) = model(
+            quote!(),
+            quote!(struct #ident { #[field(primary)] id: String }),
+        );
         assert_eq!(model.generated.module.to_string(), module);
     }
 }
@@ -222,8 +328,14 @@ fn odd_input_is_answered() {
     for source in odd {
         let (args, item) = snapshot::declaration(source);
         let expansion = super::run(&args, &item);
-        assert!(expansion.to_string().contains("linchpin: "), "no error: {source}");
-        assert!(syn::parse2::<syn::File>(expansion).is_ok(), "not a file: {source}");
+        assert!(
+            expansion.to_string().contains("linchpin: "),
+            "no error: {source}"
+        );
+        assert!(
+            syn::parse2::<syn::File>(expansion).is_ok(),
+            "not a file: {source}"
+        );
     }
 }
 
@@ -237,9 +349,18 @@ fn odd_derive_input_is_answered() {
         "struct Tuple(i64);",
     ];
     for source in odd {
-        for expansion in [super::field_enum(&derive_input(source)), super::embedded(&derive_input(source))] {
-            assert!(expansion.to_string().contains("linchpin: "), "no error: {source}");
-            assert!(syn::parse2::<syn::File>(expansion).is_ok(), "not a file: {source}");
+        for expansion in [
+            super::field_enum(&derive_input(source)),
+            super::embedded(&derive_input(source)),
+        ] {
+            assert!(
+                expansion.to_string().contains("linchpin: "),
+                "no error: {source}"
+            );
+            assert!(
+                syn::parse2::<syn::File>(expansion).is_ok(),
+                "not a file: {source}"
+            );
         }
     }
 }

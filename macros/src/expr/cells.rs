@@ -39,7 +39,11 @@ pub(super) struct Variants {
 pub(super) fn known(field: &Field, expr: &Expr) -> Known {
     let expr = bare(expr);
     let unknown = || Known::Unknown(expr.to_token_stream().to_string());
-    if let Expr::Lit(ExprLit { lit: Lit::Bool(lit), .. }) = expr {
+    if let Expr::Lit(ExprLit {
+        lit: Lit::Bool(lit),
+        ..
+    }) = expr
+    {
         return Known::Bool(lit.value);
     }
     if let Some(text) = options::as_text(expr).map(syn::LitStr::value) {
@@ -63,13 +67,20 @@ pub(super) fn known(field: &Field, expr: &Expr) -> Known {
     }
 }
 
-/// The variant that a path names, and whether it may be a const as well: those are written in capitals.
+/// The variant that a path names, and whether it may be a const as well: those are written in
+/// capitals.
 fn variant(field: &Field, path: &syn::Path) -> Option<(String, bool)> {
     let name = path.segments.last()?.ident.unraw().to_string();
-    let of = path.segments.iter().rev().nth(1).map(|segment| segment.ident.unraw().to_string());
+    let of = path
+        .segments
+        .iter()
+        .rev()
+        .nth(1)
+        .map(|segment| segment.ident.unraw().to_string());
     let shouted = !name.contains(|c: char| c.is_lowercase());
     let of_field = matches!(&field.inner, syn::Type::Path(ty) if ty.path.segments.last().map(|s| s.ident.unraw().to_string()) == of);
-    let fits = name.starts_with(|c: char| c.is_uppercase()) && (!shouted || (of.is_some() && of_field));
+    let fits =
+        name.starts_with(|c: char| c.is_uppercase()) && (!shouted || (of.is_some() && of_field));
     fits.then_some((name, shouted))
 }
 
@@ -131,15 +142,24 @@ struct Cells {
 /// Most combinations of a field that are tried.
 const MOST: usize = 20_000;
 
-/// What conditions on a field can be together: one list of truths per combination. `None` when there are too many, or the types of the
-/// values do not fit each other, which is reported elsewhere.
-pub(super) fn worlds(scope: &Scope<'_>, field: usize, conds: &[&Cond], closed: bool) -> Option<Vec<Vec<bool>>> {
+/// What conditions on a field can be together: one list of truths per combination. `None` when
+/// there are too many, or the types of the values do not fit each other, which is reported
+/// elsewhere.
+pub(super) fn worlds(
+    scope: &Scope<'_>,
+    field: usize,
+    conds: &[&Cond],
+    closed: bool,
+) -> Option<Vec<Vec<bool>>> {
     let cells = Cells::of(scope, field, conds, closed)?;
     let radix: Vec<usize> = std::iter::once(cells.positions.len())
         .chain(cells.symbols.iter().map(|symbol| symbol.relations.len()))
         .chain(cells.free.iter().map(|_| 2))
         .collect();
-    let count = radix.iter().try_fold(1usize, |all, one| all.checked_mul(*one)).filter(|count| *count <= MOST)?;
+    let count = radix
+        .iter()
+        .try_fold(1usize, |all, one| all.checked_mul(*one))
+        .filter(|count| *count <= MOST)?;
     let mut seen = HashSet::new();
     for mut number in 0..count {
         let digits: Vec<usize> = radix
@@ -150,8 +170,18 @@ pub(super) fn worlds(scope: &Scope<'_>, field: usize, conds: &[&Cond], closed: b
                 digit
             })
             .collect();
-        let world = World { cells: &cells, scope, digits: &digits };
-        seen.insert(conds.iter().enumerate().map(|(i, cond)| world.holds(i, cond)).collect::<Vec<bool>>());
+        let world = World {
+            cells: &cells,
+            scope,
+            digits: &digits,
+        };
+        seen.insert(
+            conds
+                .iter()
+                .enumerate()
+                .map(|(i, cond)| world.holds(i, cond))
+                .collect::<Vec<bool>>(),
+        );
     }
     Some(seen.into_iter().collect())
 }
@@ -159,7 +189,12 @@ pub(super) fn worlds(scope: &Scope<'_>, field: usize, conds: &[&Cond], closed: b
 impl Cells {
     fn of(scope: &Scope<'_>, field: usize, conds: &[&Cond], closed: bool) -> Option<Self> {
         let of = scope.at(field);
-        let mut cells = Self { marks: Vec::new(), positions: Vec::new(), symbols: Vec::new(), free: Vec::new() };
+        let mut cells = Self {
+            marks: Vec::new(),
+            positions: Vec::new(),
+            symbols: Vec::new(),
+            free: Vec::new(),
+        };
         for (i, cond) in conds.iter().enumerate() {
             for value in &cond.values {
                 cells.note(scope, of, (i, cond), value);
@@ -168,9 +203,16 @@ impl Cells {
         cells.bounds(of);
         cells.sort()?;
         let last = 2 * cells.marks.len();
-        let positions: Vec<Option<usize>> = (0..=last).filter(|at| cells.admits(of, *at, closed)).map(Some).collect();
+        let positions: Vec<Option<usize>> = (0..=last)
+            .filter(|at| cells.admits(of, *at, closed))
+            .map(Some)
+            .collect();
         // Constraints that nothing satisfies are reported as such.
-        cells.positions = if positions.is_empty() { (0..=last).map(Some).collect() } else { positions };
+        cells.positions = if positions.is_empty() {
+            (0..=last).map(Some).collect()
+        } else {
+            positions
+        };
         if of.optional {
             cells.positions.push(None);
         }
@@ -184,7 +226,11 @@ impl Cells {
             }
             return;
         }
-        let mut relations = vec![Relation::Is(Ordering::Less), Relation::Is(Ordering::Equal), Relation::Is(Ordering::Greater)];
+        let mut relations = vec![
+            Relation::Is(Ordering::Less),
+            Relation::Is(Ordering::Equal),
+            Relation::Is(Ordering::Greater),
+        ];
         let name = match value {
             Value::Null => return,
             Value::Literal(_, expr) => match known(of, expr) {
@@ -257,7 +303,10 @@ impl Cells {
                 }
             }
         }
-        let one_kind = self.marks.windows(2).all(|pair| std::mem::discriminant(&pair[0]) == std::mem::discriminant(&pair[1]));
+        let one_kind = self
+            .marks
+            .windows(2)
+            .all(|pair| std::mem::discriminant(&pair[0]) == std::mem::discriminant(&pair[1]));
         if !one_kind {
             return None;
         }
@@ -270,14 +319,20 @@ impl Cells {
         let rules = &of.options.rules;
         let range = |n: f64| {
             let range = rules.range.as_ref().map(|rule| &rule.value);
-            range.is_none_or(|range| range.min.is_none_or(|min| n >= min.as_f64()) && range.max.is_none_or(|max| n <= max.as_f64()))
+            range.is_none_or(|range| {
+                range.min.is_none_or(|min| n >= min.as_f64())
+                    && range.max.is_none_or(|max| n <= max.as_f64())
+            })
         };
         let chosen = |mark: &Known| {
             let choice = |choice: &Choice| match choice {
                 Choice::Text(text) => Known::Text(text.value()) == *mark,
                 Choice::Int(n, _) => Known::Number(*n as f64) == *mark,
             };
-            rules.one_of.as_ref().is_none_or(|rule| rule.value.iter().any(choice))
+            rules
+                .one_of
+                .as_ref()
+                .is_none_or(|rule| rule.value.iter().any(choice))
         };
         if at % 2 == 1 {
             let mark = &self.marks[at / 2];
@@ -287,7 +342,10 @@ impl Cells {
                 _ => true,
             };
         }
-        let (low, high) = ((at > 0).then(|| &self.marks[at / 2 - 1]), self.marks.get(at / 2));
+        let (low, high) = (
+            (at > 0).then(|| &self.marks[at / 2 - 1]),
+            self.marks.get(at / 2),
+        );
         if rules.one_of.is_some() && (low.is_some() || high.is_some()) {
             return false;
         }
@@ -297,20 +355,33 @@ impl Cells {
             (low, Some(Known::Variant(_))) => low.is_none() && !closed,
             (Some(Known::Variant(_)), None) => false,
             (None, Some(Known::Text(text))) if text.is_empty() => false,
-            (Some(Known::Text(_)), _) | (_, Some(Known::Text(_))) => rules.length.as_ref().is_none_or(|length| length.value.max != Some(0)),
+            (Some(Known::Text(_)), _) | (_, Some(Known::Text(_))) => rules
+                .length
+                .as_ref()
+                .is_none_or(|length| length.value.max != Some(0)),
             (low, high) => {
-                let number = |mark: Option<&Known>, none: f64| if let Some(Known::Number(n)) = mark { *n } else { none };
+                let number = |mark: Option<&Known>, none: f64| {
+                    if let Some(Known::Number(n)) = mark {
+                        *n
+                    } else {
+                        none
+                    }
+                };
                 let (low, high) = (number(low, f64::NEG_INFINITY), number(high, f64::INFINITY));
                 let whole = matches!(of.kind, Kind::Integer | Kind::Date);
-                let most = of.kind != Kind::Integer || (low >= -(MAX_INTEGER as f64) && high <= MAX_INTEGER as f64);
+                let most = of.kind != Kind::Integer
+                    || (low >= -(MAX_INTEGER as f64) && high <= MAX_INTEGER as f64);
                 let between = match (low.is_finite(), high.is_finite()) {
                     (true, true) => low / 2.0 + high / 2.0,
                     (true, false) => low + low.abs().max(1.0),
                     (false, true) => high - high.abs().max(1.0),
                     (false, false) => 0.0,
                 };
-                // A bound of the range is a mark, so what lies between two marks is within it or outside as a whole.
-                (!whole || low.floor() + 1.0 < high) && most && (low == f64::NEG_INFINITY && high == f64::INFINITY || range(between))
+                // A bound of the range is a mark, so what lies between two marks is within it or
+                // outside as a whole.
+                (!whole || low.floor() + 1.0 < high)
+                    && most
+                    && (low == f64::NEG_INFINITY && high == f64::INFINITY || range(between))
             }
         }
     }
@@ -329,7 +400,11 @@ impl World<'_, '_> {
     }
 
     fn relation(&self, name: &str) -> Option<Relation> {
-        let at = self.cells.symbols.iter().position(|symbol| symbol.name == name)?;
+        let at = self
+            .cells
+            .symbols
+            .iter()
+            .position(|symbol| symbol.name == name)?;
         Some(self.cells.symbols[at].relations[self.digits[1 + at]])
     }
 
@@ -345,13 +420,23 @@ impl World<'_, '_> {
                 return truth;
             }
         }
-        let any = || cond.values.iter().any(|value| self.equals(of, (i, cond), value));
+        let any = || {
+            cond.values
+                .iter()
+                .any(|value| self.equals(of, (i, cond), value))
+        };
         match cond.op {
             Op::Eq | Op::In => any(),
             Op::Ne | Op::Nin => !any(),
-            Op::Contains | Op::Has => cond.values.iter().any(|value| self.contains(of, (i, cond), value)),
+            Op::Contains | Op::Has => cond
+                .values
+                .iter()
+                .any(|value| self.contains(of, (i, cond), value)),
             Op::Gt => self.order(of, cond) == Some(Ordering::Greater),
-            Op::Gte => matches!(self.order(of, cond), Some(Ordering::Greater | Ordering::Equal)),
+            Op::Gte => matches!(
+                self.order(of, cond),
+                Some(Ordering::Greater | Ordering::Equal)
+            ),
             Op::Lt => self.order(of, cond) == Some(Ordering::Less),
             Op::Lte => matches!(self.order(of, cond), Some(Ordering::Less | Ordering::Equal)),
         }
@@ -377,7 +462,8 @@ impl World<'_, '_> {
             (Some(_), Some(relation)) => relation == Relation::Is(Ordering::Equal),
             (position, None) => match value {
                 Value::Null => position.is_none(),
-                value => position.is_some_and(|at| self.mark(of, value).is_some_and(|mark| 2 * mark + 1 == at)),
+                value => position
+                    .is_some_and(|at| self.mark(of, value).is_some_and(|mark| 2 * mark + 1 == at)),
             },
         }
     }
@@ -392,28 +478,42 @@ impl World<'_, '_> {
     }
 
     fn contains(&self, of: &Field, cond: (usize, &Cond), value: &Value) -> bool {
-        let Some(at) = self.position() else { return false };
+        let Some(at) = self.position() else {
+            return false;
+        };
         // Of a text that is known, its letters decide.
         if let (Value::Literal(_, expr), true) = (value, at % 2 == 1)
-            && let (Known::Text(part), Known::Text(whole)) = (known(of, expr), &self.cells.marks[at / 2])
+            && let (Known::Text(part), Known::Text(whole)) =
+                (known(of, expr), &self.cells.marks[at / 2])
             && part.is_ascii()
             && whole.is_ascii()
         {
-            return whole.to_ascii_lowercase().contains(&part.to_ascii_lowercase());
+            return whole
+                .to_ascii_lowercase()
+                .contains(&part.to_ascii_lowercase());
         }
-        free(self.scope, of, cond, value).and_then(|free| self.is_free(&free)).unwrap_or_default()
+        free(self.scope, of, cond, value)
+            .and_then(|free| self.is_free(&free))
+            .unwrap_or_default()
     }
 
     fn mark(&self, of: &Field, value: &Value) -> Option<usize> {
-        let Value::Literal(_, expr) = value else { return None };
+        let Value::Literal(_, expr) = value else {
+            return None;
+        };
         let known = known(of, expr);
         self.cells.marks.iter().position(|mark| *mark == known)
     }
 }
 
-/// The name of what a condition may hold or not whatever the value is: `contains`, `has`, and lists that a parameter holds.
+/// The name of what a condition may hold or not whatever the value is: `contains`, `has`, and lists
+/// that a parameter holds.
 fn free(scope: &Scope<'_>, of: &Field, (i, cond): (usize, &Cond), value: &Value) -> Option<String> {
-    let param = if let Value::Param(at) = value { Some(scope.params.get(*at)) } else { None };
+    let param = if let Value::Param(at) = value {
+        Some(scope.params.get(*at))
+    } else {
+        None
+    };
     let kind = match cond.op {
         Op::Contains | Op::Has => "contains",
         Op::In | Op::Nin if param.is_some_and(|param| param.list) => "in",
@@ -425,7 +525,11 @@ fn free(scope: &Scope<'_>, of: &Field, (i, cond): (usize, &Cond), value: &Value)
     };
     // A condition that may be dropped depends on nothing that another one says.
     let own = param.is_some_and(|param| !param.required && param.default.is_none());
-    Some(if own { format!("{kind} {what} {i}") } else { format!("{kind} {what}") })
+    Some(if own {
+        format!("{kind} {what} {i}")
+    } else {
+        format!("{kind} {what}")
+    })
 }
 
 fn symbol(value: &Value) -> String {

@@ -18,7 +18,10 @@ pub(crate) struct Beside {
 impl Beside {
     /// A condition.
     pub(crate) fn new(what: impl Into<String>, filter: Resolved) -> Self {
-        Self { what: what.into(), filter }
+        Self {
+            what: what.into(),
+            filter,
+        }
     }
 
     /// Fields that equal values.
@@ -30,7 +33,13 @@ impl Beside {
 /// Fields that equal values, as a filter.
 pub(crate) fn equalities(assigns: &[Assign]) -> Resolved {
     let equal = |Assign { key, field, value }: &Assign| {
-        Resolved::Cond(Cond { ident: key.clone(), field: *field, op: Op::Eq, values: vec![value.clone()], list: false })
+        Resolved::Cond(Cond {
+            ident: key.clone(),
+            field: *field,
+            op: Op::Eq,
+            values: vec![value.clone()],
+            list: false,
+        })
     };
     Resolved::All(assigns.iter().map(equal).collect())
 }
@@ -38,39 +47,66 @@ pub(crate) fn equalities(assigns: &[Assign]) -> Resolved {
 /// How many variants an enum has at least: a condition on one of them is none on all.
 pub(crate) const TWO: usize = 2;
 
-/// Reports conditions that no record satisfies, in the whole filter or in a branch of it, at the first that is too much.
+/// Reports conditions that no record satisfies, in the whole filter or in a branch of it, at the
+/// first that is too much.
 ///
 /// `what` is judged: `the filter`.
 pub(crate) fn check(scope: &mut Scope<'_>, what: &str, filter: &Resolved, beside: &[Beside]) {
     // What stands beside it is judged where it is written.
-    let Some(last) = culprit(filter).filter(|_| fits(scope, beside)) else { return };
+    let Some(last) = culprit(filter).filter(|_| fits(scope, beside)) else {
+        return;
+    };
     let verdict = possible(scope, &clauses(beside, std::slice::from_ref(filter)), TWO);
     match (verdict, filter) {
         (Verdict::Impossible, _) => report(scope, what, filter, beside),
         (Verdict::Unless(lists), _) => {
             let at = last.ident.to_token_stream();
-            refuse(scope, lists, &at, &format!("linchpin: {what} can never match: its conditions exclude each other"));
+            refuse(
+                scope,
+                lists,
+                &at,
+                &format!("linchpin: {what} can never match: its conditions exclude each other"),
+            );
         }
         // What can hold as a whole may have branches that cannot.
-        (Verdict::Possible, Resolved::Any(list)) => list.iter().for_each(|one| check(scope, what, one, beside)),
+        (Verdict::Possible, Resolved::Any(list)) => {
+            list.iter().for_each(|one| check(scope, what, one, beside))
+        }
         (Verdict::Possible, Resolved::All(list)) => {
-            list.iter().filter(|one| matches!(one, Resolved::Any(_))).for_each(|one| check(scope, what, one, beside));
+            list.iter()
+                .filter(|one| matches!(one, Resolved::Any(_)))
+                .for_each(|one| check(scope, what, one, beside));
         }
         (Verdict::Possible, Resolved::Cond(_)) => {}
     }
 }
 
-/// Reports values of a field that what stands beside them excludes. Values that the rules of the field alone exclude are no mistake: a
-/// record that was stored before a rule may hold them.
-pub(crate) fn check_stored(scope: &mut Scope<'_>, what: &str, values: &Resolved, beside: &[Beside]) {
-    if matches!(possible(scope, &clauses(&[], std::slice::from_ref(values)), TWO), Verdict::Possible) {
+/// Reports values of a field that what stands beside them excludes. Values that the rules of the
+/// field alone exclude are no mistake: a record that was stored before a rule may hold them.
+pub(crate) fn check_stored(
+    scope: &mut Scope<'_>,
+    what: &str,
+    values: &Resolved,
+    beside: &[Beside],
+) {
+    if matches!(
+        possible(scope, &clauses(&[], std::slice::from_ref(values)), TWO),
+        Verdict::Possible
+    ) {
         check(scope, what, values, beside);
     }
 }
 
 fn clauses<'r>(beside: &'r [Beside], members: &'r [Resolved]) -> Vec<Clause<'r>> {
-    let clause = |filter| Clause { filter, holds: true };
-    beside.iter().map(|beside| clause(&beside.filter)).chain(members.iter().map(clause)).collect()
+    let clause = |filter| Clause {
+        filter,
+        holds: true,
+    };
+    beside
+        .iter()
+        .map(|beside| clause(&beside.filter))
+        .chain(members.iter().map(clause))
+        .collect()
 }
 
 fn report(scope: &mut Scope<'_>, what: &str, filter: &Resolved, beside: &[Beside]) {
@@ -78,23 +114,43 @@ fn report(scope: &mut Scope<'_>, what: &str, filter: &Resolved, beside: &[Beside
         Resolved::All(list) => list.as_slice(),
         one => std::slice::from_ref(one),
     };
-    let excluded = |beside: &[Beside], members: &[Resolved]| matches!(possible(scope, &clauses(beside, members), TWO), Verdict::Impossible);
-    let enough = (1..=members.len()).find(|n| excluded(beside, &members[..*n])).unwrap_or(members.len());
+    let excluded = |beside: &[Beside], members: &[Resolved]| {
+        matches!(
+            possible(scope, &clauses(beside, members), TWO),
+            Verdict::Impossible
+        )
+    };
+    let enough = (1..=members.len())
+        .find(|n| excluded(beside, &members[..*n]))
+        .unwrap_or(members.len());
     let (last, earlier) = members[..enough].split_last().unwrap_or((filter, &[]));
     let Some(at) = culprit(last) else { return };
     let name = &scope.at(at.field).name;
-    let by = beside.iter().find(|_| !excluded(&[], &members[..enough])).map(|first| {
-        let alone = beside.iter().find(|one| excluded(std::slice::from_ref(one), &members[..enough]));
-        &alone.unwrap_or(first).what
-    });
-    let same_field = earlier.iter().any(|one| conditions(one).iter().any(|cond| cond.field == at.field));
+    let by = beside
+        .iter()
+        .find(|_| !excluded(&[], &members[..enough]))
+        .map(|first| {
+            let alone = beside
+                .iter()
+                .find(|one| excluded(std::slice::from_ref(one), &members[..enough]));
+            &alone.unwrap_or(first).what
+        });
+    let same_field = earlier
+        .iter()
+        .any(|one| conditions(one).iter().any(|cond| cond.field == at.field));
     let why = match (by, last) {
         (Some(by), _) => format!("{by} excludes it"),
-        (None, Resolved::Cond(_)) if excluded(&[], std::slice::from_ref(last)) => format!("`{name}` has no such value"),
-        (None, Resolved::Cond(_)) if same_field => format!("conditions on `{name}` exclude each other"),
+        (None, Resolved::Cond(_)) if excluded(&[], std::slice::from_ref(last)) => {
+            format!("`{name}` has no such value")
+        }
+        (None, Resolved::Cond(_)) if same_field => {
+            format!("conditions on `{name}` exclude each other")
+        }
         _ => "its conditions exclude each other".to_owned(),
     };
-    scope.d.error(&at.ident, format!("{what} can never match: {why}"));
+    scope
+        .d
+        .error(&at.ident, format!("{what} can never match: {why}"));
 }
 
 /// The condition that a report points at.
@@ -104,7 +160,11 @@ fn culprit(filter: &Resolved) -> Option<&Cond> {
 
 /// Whether what stands beside a filter can hold by itself.
 fn fits(scope: &Scope<'_>, beside: &[Beside]) -> bool {
-    beside.is_empty() || matches!(possible(scope, &clauses(beside, &[]), TWO), Verdict::Possible)
+    beside.is_empty()
+        || matches!(
+            possible(scope, &clauses(beside, &[]), TWO),
+            Verdict::Possible
+        )
 }
 
 /// Every condition of a filter.
@@ -125,19 +185,37 @@ fn always(scope: &Scope<'_>, filter: &Resolved, beside: &[Beside], variants: usi
         return Verdict::Possible;
     }
     let mut clauses = clauses(beside, &[]);
-    clauses.push(Clause { filter, holds: false });
+    clauses.push(Clause {
+        filter,
+        holds: false,
+    });
     possible(scope, &clauses, variants)
 }
 
-/// Reports a filter that every record matches; from so many named `variants` on they may be all that an enum has.
-pub(crate) fn refuse_always(scope: &mut Scope<'_>, filter: &Resolved, beside: &[Beside], variants: usize, at: &dyn ToTokens, text: &str) {
+/// Reports a filter that every record matches; from so many named `variants` on they may be all
+/// that an enum has.
+pub(crate) fn refuse_always(
+    scope: &mut Scope<'_>,
+    filter: &Resolved,
+    beside: &[Beside],
+    variants: usize,
+    at: &dyn ToTokens,
+    text: &str,
+) {
     let help = "a condition that some records do not satisfy";
     match always(scope, filter, beside, variants) {
         Verdict::Possible => {}
         Verdict::Impossible => scope.d.error(at, text).help(help),
         Verdict::Unless(lists) => {
-            let at = culprit(filter).map(|cond| cond.ident.to_token_stream()).unwrap_or_default();
-            refuse(scope, lists, &at, &format!("linchpin: {text}\nhelp: {help}"));
+            let at = culprit(filter)
+                .map(|cond| cond.ident.to_token_stream())
+                .unwrap_or_default();
+            refuse(
+                scope,
+                lists,
+                &at,
+                &format!("linchpin: {text}\nhelp: {help}"),
+            );
         }
     }
 }
@@ -145,17 +223,28 @@ pub(crate) fn refuse_always(scope: &mut Scope<'_>, filter: &Resolved, beside: &[
 /// Has const evaluation refuse what is wrong if enums have no other variants than these.
 fn refuse(scope: &mut Scope<'_>, lists: Vec<Vec<Named>>, at: &TokenStream, message: &str) {
     for list in lists {
-        let named = list.iter().map(|Named { field, variants, all }| {
-            let marker = lower::marker(scope, *field, at);
-            let check = lower::at(quote!(__lp::named::<#marker>), at);
-            quote!(#check(&[#(#variants as usize),*], #all))
-        });
+        let named = list.iter().map(
+            |Named {
+                 field,
+                 variants,
+                 all,
+             }| {
+                let marker = lower::marker(scope, *field, at);
+                let check = lower::at(quote!(__lp::named::<#marker>), at);
+                quote!(#check(&[#(#variants as usize),*], #all))
+            },
+        );
         let named: Vec<TokenStream> = named.collect();
         let refuse = lower::at(quote!(__lp::refuse_if), at);
-        scope.asserts.push(quote::quote_spanned!(span_of(at)=> const _: () = #refuse(&[#(#named),*], #message);));
+        scope.asserts.push(
+            quote::quote_spanned!(span_of(at)=> const _: () = #refuse(&[#(#named),*], #message);),
+        );
     }
 }
 
 fn span_of(at: &TokenStream) -> proc_macro2::Span {
-    at.clone().into_iter().next().map_or_else(proc_macro2::Span::call_site, |token| token.span())
+    at.clone()
+        .into_iter()
+        .next()
+        .map_or_else(proc_macro2::Span::call_site, |token| token.span())
 }

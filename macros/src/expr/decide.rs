@@ -1,8 +1,11 @@
-//! Whether conditions can hold together: the one procedure behind everything that asks for "never" or "always".
+//! Whether conditions can hold together: the one procedure behind everything that asks for "never"
+//! or "always".
 //!
-//! A filter is a tree of conditions. The values of each field fall into cells: null, each value that a condition names, and what lies between
-//! those. In one cell a condition is true or false, so a field has few combinations of true and false, and the tree is tried over them.
-//! What is unknown (parameters, values of the context, consts) may be anything; so the answer errs to "can hold".
+//! A filter is a tree of conditions. The values of each field fall into cells: null, each value
+//! that a condition names, and what lies between those. In one cell a condition is true or false,
+//! so a field has few combinations of true and false, and the tree is tried over them. What is
+//! unknown (parameters, values of the context, consts) may be anything; so the answer errs to "can
+//! hold".
 
 use std::collections::HashMap;
 
@@ -23,7 +26,8 @@ pub(super) enum Verdict {
     /// As far as can be told.
     Possible,
     Impossible,
-    /// Not if one of these is as it seems, which const evaluation knows: each a list of fields, all of which have to be.
+    /// Not if one of these is as it seems, which const evaluation knows: each a list of fields, all
+    /// of which have to be.
     Unless(Vec<Vec<Named>>),
 }
 
@@ -57,15 +61,22 @@ const ENUMS: usize = 4;
 /// Whether clauses can hold together. An enum counts as exhausted from so many named variants on.
 pub(super) fn possible(scope: &Scope<'_>, clauses: &[Clause<'_>], exhausted: usize) -> Verdict {
     let mut conds = Vec::new();
-    let tree = Tree::All(clauses.iter().map(|clause| tree(clause, &mut conds)).collect());
+    let tree = Tree::All(
+        clauses
+            .iter()
+            .map(|clause| tree(clause, &mut conds))
+            .collect(),
+    );
     let mut of: HashMap<usize, Vec<usize>> = HashMap::new();
     for (i, cond) in conds.iter().enumerate() {
         of.entry(cond.field).or_default().push(i);
     }
     let mut fields: Vec<(usize, Vec<usize>)> = of.into_iter().collect();
     fields.sort_unstable();
-    let named: Vec<cells::Variants> =
-        fields.iter().map(|(field, own)| cells::variants(scope.at(*field), own.iter().map(|i| conds[*i]))).collect();
+    let named: Vec<cells::Variants> = fields
+        .iter()
+        .map(|(field, own)| cells::variants(scope.at(*field), own.iter().map(|i| conds[*i])))
+        .collect();
     let can_hold = |closed: &[bool]| {
         let lines: Option<Vec<Line>> = fields
             .iter()
@@ -73,7 +84,10 @@ pub(super) fn possible(scope: &Scope<'_>, clauses: &[Clause<'_>], exhausted: usi
             .map(|((field, own), closed)| {
                 let own_conds: Vec<&Cond> = own.iter().map(|i| conds[*i]).collect();
                 let worlds = cells::worlds(scope, *field, &own_conds, *closed)?;
-                Some(Line { conds: own.clone(), worlds })
+                Some(Line {
+                    conds: own.clone(),
+                    worlds,
+                })
             })
             .collect();
         let (mut known, mut steps) = (vec![None; conds.len()], STEPS);
@@ -83,33 +97,58 @@ pub(super) fn possible(scope: &Scope<'_>, clauses: &[Clause<'_>], exhausted: usi
     let needs = |closed: &[bool]| -> Vec<Named> {
         let each = fields.iter().zip(&named).zip(closed);
         each.filter(|((_, variants), closed)| **closed || variants.doubtful)
-            .map(|(((field, _), variants), closed)| Named { field: *field, variants: variants.exprs.clone(), all: *closed })
+            .map(|(((field, _), variants), closed)| Named {
+                field: *field,
+                variants: variants.exprs.clone(),
+                all: *closed,
+            })
             .collect()
     };
     let open = vec![false; fields.len()];
     if !can_hold(&open) {
         let needs = needs(&open);
-        return if needs.is_empty() { Verdict::Impossible } else { Verdict::Unless(vec![needs]) };
+        return if needs.is_empty() {
+            Verdict::Impossible
+        } else {
+            Verdict::Unless(vec![needs])
+        };
     }
-    let enums: Vec<usize> = (0..fields.len()).filter(|i| named[*i].exprs.len() >= exhausted.max(1)).take(ENUMS).collect();
+    let enums: Vec<usize> = (0..fields.len())
+        .filter(|i| named[*i].exprs.len() >= exhausted.max(1))
+        .take(ENUMS)
+        .collect();
     let mut sets: Vec<u32> = (1..1 << enums.len()).collect();
     sets.sort_by_key(|set| set.count_ones());
     let mut found: Vec<u32> = Vec::new();
     let mut unless = Vec::new();
     for set in sets {
-        let closed: Vec<bool> =
-            (0..fields.len()).map(|i| enums.iter().position(|e| *e == i).is_some_and(|bit| set & (1 << bit) != 0)).collect();
+        let closed: Vec<bool> = (0..fields.len())
+            .map(|i| {
+                enums
+                    .iter()
+                    .position(|e| *e == i)
+                    .is_some_and(|bit| set & (1 << bit) != 0)
+            })
+            .collect();
         if !found.iter().any(|smaller| set & smaller == *smaller) && !can_hold(&closed) {
             found.push(set);
             unless.push(needs(&closed));
         }
     }
-    if unless.is_empty() { Verdict::Possible } else { Verdict::Unless(unless) }
+    if unless.is_empty() {
+        Verdict::Possible
+    } else {
+        Verdict::Unless(unless)
+    }
 }
 
 fn tree<'r>(clause: &Clause<'r>, conds: &mut Vec<&'r Cond>) -> Tree {
     let tree = numbered(clause.filter, conds);
-    if clause.holds { tree } else { Tree::Not(Box::new(tree)) }
+    if clause.holds {
+        tree
+    } else {
+        Tree::Not(Box::new(tree))
+    }
 }
 
 fn numbered<'r>(filter: &'r Resolved, conds: &mut Vec<&'r Cond>) -> Tree {
@@ -123,12 +162,15 @@ fn numbered<'r>(filter: &'r Resolved, conds: &mut Vec<&'r Cond>) -> Tree {
     }
 }
 
-/// Whether some choice of the lines' worlds makes the tree true. A search that takes too long says that one does.
+/// Whether some choice of the lines' worlds makes the tree true. A search that takes too long says
+/// that one does.
 fn search(tree: &Tree, lines: &[Line], known: &mut [Option<bool>], steps: &mut u32) -> bool {
     if let Some(value) = value(tree, known) {
         return value;
     }
-    let Some((line, rest)) = lines.split_first() else { return true };
+    let Some((line, rest)) = lines.split_first() else {
+        return true;
+    };
     if *steps == 0 {
         return true;
     }

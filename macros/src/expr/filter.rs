@@ -96,33 +96,49 @@ impl Filter {
         match bare(expr) {
             Expr::Binary(binary) => Self::binary(binary, d),
             Expr::MethodCall(call) => Self::method(call, d),
-            Expr::Unary(unary) if matches!(unary.op, UnOp::Not(_)) => match options::as_ident(bare(&unary.expr)) {
-                Some(field) => Some(Self::flag(field, false)),
-                None => {
-                    d.error(&unary.op, "`!` negates only a boolean field").help("turn the operator around: `!=`, `none_of`, `is_some`");
-                    None
+            Expr::Unary(unary) if matches!(unary.op, UnOp::Not(_)) => {
+                match options::as_ident(bare(&unary.expr)) {
+                    Some(field) => Some(Self::flag(field, false)),
+                    None => {
+                        d.error(&unary.op, "`!` negates only a boolean field")
+                            .help("turn the operator around: `!=`, `none_of`, `is_some`");
+                        None
+                    }
                 }
-            },
+            }
             Expr::Tuple(tuple) if tuple.elems.is_empty() => {
-                d.error(tuple, "the filter is empty").help("`filter = (status == Status::Draft)`");
+                d.error(tuple, "the filter is empty")
+                    .help("`filter = (status == Status::Draft)`");
                 None
             }
             other => match options::as_ident(other) {
                 Some(field) => Some(Self::flag(field, true)),
                 None => {
-                    d.error(other, "this is no condition").help("`field == value`, `field.one_of([..])`, `a && b`");
+                    d.error(other, "this is no condition")
+                        .help("`field == value`, `field.one_of([..])`, `a && b`");
                     None
                 }
             },
         }
     }
 
-    /// The fields that have one value in all records that match, and where it comes from unless it is written there.
+    /// The fields that have one value in all records that match, and where it comes from unless it
+    /// is written there.
     pub(crate) fn pinned(&self) -> Vec<(&Ident, Option<&Source>)> {
         match self {
             Self::All(list) => list.iter().flat_map(Self::pinned).collect(),
-            Self::Cond { field, op: Op::Eq, operand: Operand::One(source), .. } => vec![(field, Some(source))],
-            Self::Cond { field, op: Op::Eq, operand: Operand::Bool(_), .. } => vec![(field, None)],
+            Self::Cond {
+                field,
+                op: Op::Eq,
+                operand: Operand::One(source),
+                ..
+            } => vec![(field, Some(source))],
+            Self::Cond {
+                field,
+                op: Op::Eq,
+                operand: Operand::Bool(_),
+                ..
+            } => vec![(field, None)],
             Self::Any(_) | Self::Cond { .. } => Vec::new(),
         }
     }
@@ -135,7 +151,8 @@ impl Filter {
         }
     }
 
-    /// The fields that an expression of an entity names. What is wrong with it is said where it is resolved.
+    /// The fields that an expression of an entity names. What is wrong with it is said where it is
+    /// resolved.
     pub(crate) fn named(expr: &Expr) -> Vec<Ident> {
         let mut ignored = Diagnostics::new();
         let filter = Self::parse(expr, &mut ignored);
@@ -144,7 +161,12 @@ impl Filter {
     }
 
     fn flag(field: &Ident, value: bool) -> Self {
-        Self::Cond { field: field.clone(), op: Op::Eq, at: field.to_token_stream(), operand: Operand::Bool(value) }
+        Self::Cond {
+            field: field.clone(),
+            op: Op::Eq,
+            at: field.to_token_stream(),
+            operand: Operand::Bool(value),
+        }
     }
 
     fn binary(binary: &ExprBinary, d: &mut Diagnostics) -> Option<Self> {
@@ -162,7 +184,10 @@ impl Filter {
                 match text.as_str() {
                     "&" => problem.help("`&&`"),
                     "|" => problem.help("`||`"),
-                    _ => problem.help(format!("supported: {}", list(OPERATORS.iter().chain(METHODS)))),
+                    _ => problem.help(format!(
+                        "supported: {}",
+                        list(OPERATORS.iter().chain(METHODS))
+                    )),
                 }
                 return None;
             }
@@ -170,16 +195,23 @@ impl Filter {
         let at = binary.op.to_token_stream();
         let operand = match bare(&binary.right) {
             Expr::Array(array) => {
-                d.error(array, format!("`{}` takes one value", op.as_str())).help("`field.one_of([..])`");
+                d.error(array, format!("`{}` takes one value", op.as_str()))
+                    .help("`field.one_of([..])`");
                 None
             }
             value => Source::parse(value, d),
         };
         let Some(field) = options::as_ident(bare(&binary.left)) else {
-            d.error(&binary.left, "the left side of a condition is a field").help("`field == value`");
+            d.error(&binary.left, "the left side of a condition is a field")
+                .help("`field == value`");
             return None;
         };
-        Some(Self::Cond { field: field.clone(), op, at, operand: Operand::One(operand?) })
+        Some(Self::Cond {
+            field: field.clone(),
+            op,
+            at,
+            operand: Operand::One(operand?),
+        })
     }
 
     /// `a && b && c` as one list, so that both sides are read even when one is wrong.
@@ -194,21 +226,35 @@ impl Filter {
                 other => members.push(other),
             }
         }
-        Some(if is_and { Self::All(members) } else { Self::Any(members) })
+        Some(if is_and {
+            Self::All(members)
+        } else {
+            Self::Any(members)
+        })
     }
 
     fn method(call: &ExprMethodCall, d: &mut Diagnostics) -> Option<Self> {
         let name = call.method.to_string();
         let operand = match name.as_str() {
-            "is_none" | "is_some" if call.args.is_empty() => Some(Operand::One(Source::Null(Expr::MethodCall(call.clone())))),
+            "is_none" | "is_some" if call.args.is_empty() => {
+                Some(Operand::One(Source::Null(Expr::MethodCall(call.clone()))))
+            }
             "is_none" | "is_some" => {
-                d.error(&call.args, format!("`{name}` takes nothing")).help(format!("`{name}()`"));
+                d.error(&call.args, format!("`{name}` takes nothing"))
+                    .help(format!("`{name}()`"));
                 None
             }
-            "one_of" | "none_of" => one_argument(call, d).and_then(|value| operand_list(value, &name, d)),
-            "contains" | "has" => one_argument(call, d).and_then(|value| Source::parse(value, d)).map(Operand::One),
+            "one_of" | "none_of" => {
+                one_argument(call, d).and_then(|value| operand_list(value, &name, d))
+            }
+            "contains" | "has" => one_argument(call, d)
+                .and_then(|value| Source::parse(value, d))
+                .map(Operand::One),
             _ => {
-                let problem = d.error(&call.method, format!("unknown operator `{name}`; supported: {}", list(METHODS)));
+                let problem = d.error(
+                    &call.method,
+                    format!("unknown operator `{name}`; supported: {}", list(METHODS)),
+                );
                 if let Some(nearest) = nearest(&name, METHODS.iter().copied()) {
                     problem.help(format!("`{nearest}`"));
                 }
@@ -216,7 +262,8 @@ impl Filter {
             }
         };
         let Some(field) = options::as_ident(bare(&call.receiver)) else {
-            d.error(&call.receiver, "the left side of a condition is a field").help(format!("`field.{name}(..)`"));
+            d.error(&call.receiver, "the left side of a condition is a field")
+                .help(format!("`field.{name}(..)`"));
             return None;
         };
         let op = match name.as_str() {
@@ -227,7 +274,12 @@ impl Filter {
             "is_some" => Op::Ne,
             _ => Op::Eq,
         };
-        Some(Self::Cond { field: field.clone(), op, at: call.method.to_token_stream(), operand: operand? })
+        Some(Self::Cond {
+            field: field.clone(),
+            op,
+            at: call.method.to_token_stream(),
+            operand: operand?,
+        })
     }
 }
 
@@ -246,18 +298,29 @@ fn operand_list(value: &Expr, name: &str, d: &mut Diagnostics) -> Option<Operand
             None
         }
         Expr::Array(array) => {
-            let sources: Vec<Option<Source>> = array.elems.iter().map(|element| Source::parse(element, d)).collect();
-            sources.into_iter().collect::<Option<_>>().map(Operand::List)
+            let sources: Vec<Option<Source>> = array
+                .elems
+                .iter()
+                .map(|element| Source::parse(element, d))
+                .collect();
+            sources
+                .into_iter()
+                .collect::<Option<_>>()
+                .map(Operand::List)
         }
         other => match Source::parse(other, d)? {
             source @ (Source::Param(_) | Source::Input(_)) => Some(Operand::ListOf(source)),
             Source::Defaulted(name, _) => {
-                d.error(&name, format!("parameter `{name}` is a list, which has no default"))
-                    .help(format!("`{name}` in `optional_params`"));
+                d.error(
+                    &name,
+                    format!("parameter `{name}` is a list, which has no default"),
+                )
+                .help(format!("`{name}` in `optional_params`"));
                 None
             }
             _ => {
-                d.error(other, format!("`{name}` takes a list")).help(format!("`{name}([a, b])` or `{name}(param(xs))`"));
+                d.error(other, format!("`{name}` takes a list"))
+                    .help(format!("`{name}([a, b])` or `{name}(param(xs))`"));
                 None
             }
         },

@@ -1,4 +1,5 @@
-//! Literals: what the macro knows is judged here, in plain words; the rest is left to rustc, through the field's marker.
+//! Literals: what the macro knows is judged here, in plain words; the rest is left to rustc,
+//! through the field's marker.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
@@ -14,7 +15,13 @@ use crate::options;
 pub(crate) use linchpin_vocabulary::limit::MAX_INTEGER;
 
 /// The closure that makes a literal of a field.
-pub(crate) fn closure(scope: &mut Scope<'_>, field: usize, ident: &Ident, expr: &Expr, role: Role) -> Option<Value> {
+pub(crate) fn closure(
+    scope: &mut Scope<'_>,
+    field: usize,
+    ident: &Ident,
+    expr: &Expr,
+    role: Role,
+) -> Option<Value> {
     let expr = source::bare(expr);
     let of = scope.at(field);
     let is_path = matches!(expr, Expr::Path(_));
@@ -31,30 +38,62 @@ pub(crate) fn closure(scope: &mut Scope<'_>, field: usize, ident: &Ident, expr: 
         }
         (kind, _) => kind,
     };
-    let make = |scope: &Scope<'_>, value: &TokenStream| Some(Value::Literal(lower::literal(scope, field, &at, value), written.clone()));
+    let make = |scope: &Scope<'_>, value: &TokenStream| {
+        Some(Value::Literal(
+            lower::literal(scope, field, &at, value),
+            written.clone(),
+        ))
+    };
     match (kind, expr) {
-        (Kind::String, Expr::Lit(ExprLit { lit: Lit::Str(text), .. })) => {
-            if let Role::Compare { op: Op::Contains, .. } = role
+        (
+            Kind::String,
+            Expr::Lit(ExprLit {
+                lit: Lit::Str(text),
+                ..
+            }),
+        ) => {
+            if let Role::Compare {
+                op: Op::Contains, ..
+            } = role
                 && text.value().is_empty()
             {
-                scope.d.error(text, "an empty text is contained in every text");
+                scope
+                    .d
+                    .error(text, "an empty text is contained in every text");
                 return None;
             }
             Some(Value::Literal(quote!(|| __lp::text(#text)), written))
         }
         // The const of a text is a `&'static str`.
-        (Kind::String, Expr::Path(_)) => Some(Value::Literal(quote!(|| __lp::text(#expr)), written)),
-        (Kind::Uuid, Expr::Lit(ExprLit { lit: Lit::Str(text), .. })) => {
+        (Kind::String, Expr::Path(_)) => {
+            Some(Value::Literal(quote!(|| __lp::text(#expr)), written))
+        }
+        (
+            Kind::Uuid,
+            Expr::Lit(ExprLit {
+                lit: Lit::Str(text),
+                ..
+            }),
+        ) => {
             if !is_uuid(&text.value()) {
                 scope.d.error(text, "this is no lower-case hyphenated uuid");
                 return None;
             }
             Some(Value::Literal(quote!(|| __lp::text(#text)), written))
         }
-        (Kind::Date, Expr::Lit(ExprLit { lit: Lit::Str(text), .. })) => match parse_date(&text.value()) {
+        (
+            Kind::Date,
+            Expr::Lit(ExprLit {
+                lit: Lit::Str(text),
+                ..
+            }),
+        ) => match parse_date(&text.value()) {
             Some(millis) => Some(Value::Literal(quote!(|| __lp::date(#millis)), written)),
             None => {
-                scope.d.error(text, "this is no RFC 3339 date-time").help("`\"2026-01-02T03:04:05Z\"`");
+                scope
+                    .d
+                    .error(text, "this is no RFC 3339 date-time")
+                    .help("`\"2026-01-02T03:04:05Z\"`");
                 None
             }
         },
@@ -62,14 +101,23 @@ pub(crate) fn closure(scope: &mut Scope<'_>, field: usize, ident: &Ident, expr: 
             if let Some((suffix, digits)) = options::suffixed(expr)
                 && suffix != if kind == Kind::Integer { "i64" } else { "f64" } =>
         {
-            let text = format!("`{}` is {suffix}, `{}` is {}", shown(expr), of.name, type_of(of));
+            let text = format!(
+                "`{}` is {suffix}, `{}` is {}",
+                shown(expr),
+                of.name,
+                type_of(of)
+            );
             scope.d.error(expr, text).help(format!("`{digits}`"));
             None
         }
         (Kind::Integer, _) if !is_path => match options::as_int(expr) {
-            Some(Ok(value)) if (-MAX_INTEGER..=MAX_INTEGER).contains(&value) => make(scope, &quote!(#expr)),
+            Some(Ok(value)) if (-MAX_INTEGER..=MAX_INTEGER).contains(&value) => {
+                make(scope, &quote!(#expr))
+            }
             Some(_) => {
-                scope.d.error(expr, format!("integer out of range: ±{MAX_INTEGER}"));
+                scope
+                    .d
+                    .error(expr, format!("integer out of range: ±{MAX_INTEGER}"));
                 None
             }
             None => mismatch(scope, field, expr),
@@ -83,7 +131,12 @@ pub(crate) fn closure(scope: &mut Scope<'_>, field: usize, ident: &Ident, expr: 
             (_, Some(value)) if value.is_finite() => make(scope, &quote!(#expr)),
             _ => mismatch(scope, field, expr),
         },
-        (Kind::Boolean, Expr::Lit(ExprLit { lit: Lit::Bool(_), .. })) => make(scope, &quote!(#expr)),
+        (
+            Kind::Boolean,
+            Expr::Lit(ExprLit {
+                lit: Lit::Bool(_), ..
+            }),
+        ) => make(scope, &quote!(#expr)),
         (Kind::Other, _) => make(scope, &quote!(#expr)),
         _ if is_path => make(scope, &quote!(#expr)),
         _ => mismatch(scope, field, expr),
@@ -92,7 +145,12 @@ pub(crate) fn closure(scope: &mut Scope<'_>, field: usize, ident: &Ident, expr: 
 
 fn mismatch(scope: &mut Scope<'_>, field: usize, expr: &Expr) -> Option<Value> {
     let of = scope.at(field);
-    let text = format!("`{}` is no value of `{}`, which is {}", shown(expr), of.name, type_of(of));
+    let text = format!(
+        "`{}` is no value of `{}`, which is {}",
+        shown(expr),
+        of.name,
+        type_of(of)
+    );
     scope.d.error(expr, text);
     None
 }
@@ -105,9 +163,16 @@ fn shown(expr: &Expr) -> String {
 /// The number with its sign, when the expression is a literal with a fraction.
 pub(crate) fn number(expr: &Expr) -> Option<f64> {
     match source::bare(expr) {
-        Expr::Lit(ExprLit { lit: Lit::Float(lit), .. }) if matches!(lit.suffix(), "" | "f64") => lit.base10_parse().ok(),
-        Expr::Lit(ExprLit { lit: Lit::Int(lit), .. }) if matches!(lit.suffix(), "" | "f64") => lit.base10_digits().parse().ok(),
-        Expr::Unary(unary) if matches!(unary.op, syn::UnOp::Neg(_)) => number(&unary.expr).map(|n| -n),
+        Expr::Lit(ExprLit {
+            lit: Lit::Float(lit),
+            ..
+        }) if matches!(lit.suffix(), "" | "f64") => lit.base10_parse().ok(),
+        Expr::Lit(ExprLit {
+            lit: Lit::Int(lit), ..
+        }) if matches!(lit.suffix(), "" | "f64") => lit.base10_digits().parse().ok(),
+        Expr::Unary(unary) if matches!(unary.op, syn::UnOp::Neg(_)) => {
+            number(&unary.expr).map(|n| -n)
+        }
         _ => None,
     }
 }

@@ -11,9 +11,14 @@ use super::source::CtxPath;
 
 /// The same tokens, all at the first of `to`.
 ///
-/// A path with tokens of different places is underlined from one line to another; so every token of it moves to the user's.
+/// A path with tokens of different places is underlined from one line to another; so every token of
+/// it moves to the user's.
 pub(crate) fn at(tokens: TokenStream, to: &TokenStream) -> TokenStream {
-    let span = to.clone().into_iter().next().map_or_else(Span::call_site, |t| t.span());
+    let span = to
+        .clone()
+        .into_iter()
+        .next()
+        .map_or_else(Span::call_site, |t| t.span());
     spanned(tokens, span)
 }
 
@@ -40,13 +45,19 @@ pub(crate) fn marker(scope: &Scope<'_>, field: usize, to: &TokenStream) -> Token
     at(quote!(__lp::F<#position>), to)
 }
 
-/// An entity and the position of a field of it: where an operation stands, the module of the markers may not be in scope.
+/// An entity and the position of a field of it: where an operation stands, the module of the
+/// markers may not be in scope.
 pub(crate) fn position(scope: &Scope<'_>, field: usize, to: &TokenStream) -> TokenStream {
     position_in(scope.model, scope.entity, field, to)
 }
 
 /// The same of an entity that no scope is open for.
-pub(crate) fn position_in(model: &EntityModel, entity: &syn::Path, field: usize, to: &TokenStream) -> TokenStream {
+pub(crate) fn position_in(
+    model: &EntityModel,
+    entity: &syn::Path,
+    field: usize,
+    to: &TokenStream,
+) -> TokenStream {
     let field = model.number(field);
     at(quote!(#entity, #field), to)
 }
@@ -54,20 +65,37 @@ pub(crate) fn position_in(model: &EntityModel, entity: &syn::Path, field: usize,
 /// A path whose last segment is replaced: what the entity's macro made beside the entity.
 pub(crate) fn beside(entity: &syn::Path, name: &TokenStream) -> TokenStream {
     let leading = &entity.leading_colon;
-    let before = entity.segments.iter().take(entity.segments.len().saturating_sub(1)).map(|segment| &segment.ident);
+    let before = entity
+        .segments
+        .iter()
+        .take(entity.segments.len().saturating_sub(1))
+        .map(|segment| &segment.ident);
     quote!(#leading #(#before::)* #name)
 }
 
 /// `__lp::literal::<post::status>`.
 pub(crate) fn literal_of(field: &Field, marker: &TokenStream) -> TokenStream {
-    let literal = if field.optional { quote!(some_literal) } else { quote!(literal) };
+    let literal = if field.optional {
+        quote!(some_literal)
+    } else {
+        quote!(literal)
+    };
     quote!(__lp::#literal::<#marker>)
 }
 
 /// `|| __lp::of::<Post, 3>(value)`.
-pub(super) fn literal(scope: &Scope<'_>, field: usize, to: &TokenStream, value: &TokenStream) -> TokenStream {
+pub(super) fn literal(
+    scope: &Scope<'_>,
+    field: usize,
+    to: &TokenStream,
+    value: &TokenStream,
+) -> TokenStream {
     let position = position(scope, field, to);
-    let literal = if scope.at(field).optional { quote!(some_of) } else { quote!(of) };
+    let literal = if scope.at(field).optional {
+        quote!(some_of)
+    } else {
+        quote!(of)
+    };
     // The call stands there as well: rustc labels it beside a value that does not fit.
     let literal = at(quote!(__lp::#literal::<#position>), to);
     quote!(|| #literal(#value))

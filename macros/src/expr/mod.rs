@@ -1,7 +1,8 @@
 //! The expressions of declarations: filters, `set(..)`, `match(..)` and bindings.
 //!
-//! They are Rust expressions, read by syn and given a meaning of their own here. Three steps: [`Source`] and [`Filter`] are what
-//! was written; [`Scope`] resolves them against the entity and reports what does not fit; `lower` writes the descriptors.
+//! They are Rust expressions, read by syn and given a meaning of their own here. Three steps:
+//! [`Source`] and [`Filter`] are what was written; [`Scope`] resolves them against the entity and
+//! reports what does not fit; `lower` writes the descriptors.
 
 mod cells;
 mod contradiction;
@@ -17,10 +18,14 @@ mod source;
 mod tests;
 
 pub(crate) use cells::same;
-pub(crate) use contradiction::{Beside, TWO, check, check_stored, conditions, equalities, is_always, refuse_always};
+pub(crate) use contradiction::{
+    Beside, TWO, check, check_stored, conditions, equalities, is_always, refuse_always,
+};
 pub(crate) use filter::{Filter, Op, Operand};
 pub(crate) use literal::{MAX_INTEGER, closure, number};
-pub(crate) use lower::{assigns, at, beside, index, literal_of, marker, position, position_in, unless_empty};
+pub(crate) use lower::{
+    assigns, at, beside, index, literal_of, marker, position, position_in, unless_empty,
+};
 pub(crate) use params::{Param, Via};
 pub(crate) use rules::type_of;
 pub(crate) use scope::{Assign, Cond, Place, Resolved, Role, Scope, Sibling, Value};

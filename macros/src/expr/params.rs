@@ -63,9 +63,14 @@ pub(crate) struct Params(Vec<Param>);
 impl Params {
     /// Notes a use of a parameter and answers its position.
     ///
-    /// Uses must agree on type, source and default. It is required when one use requires it and none has a default, and null
-    /// when all uses allow it.
-    pub(crate) fn add(&mut self, mut used: Param, model: &EntityModel, d: &mut Diagnostics) -> Option<usize> {
+    /// Uses must agree on type, source and default. It is required when one use requires it and
+    /// none has a default, and null when all uses allow it.
+    pub(crate) fn add(
+        &mut self,
+        mut used: Param,
+        model: &EntityModel,
+        d: &mut Diagnostics,
+    ) -> Option<usize> {
         used.described = describe(&used, model);
         used.kind = model.fields[used.field].kind;
         let Some(index) = self.0.iter().position(|p| p.name == used.name) else {
@@ -77,19 +82,31 @@ impl Params {
         let name = &used.name;
         let (one, other) = (&first.described, &used.described);
         if one != other {
-            d.error(&used.ident, format!("parameter `{name}` is used as {one} and as {other}")).help("give one of them another name");
+            d.error(
+                &used.ident,
+                format!("parameter `{name}` is used as {one} and as {other}"),
+            )
+            .help("give one of them another name");
             return None;
         }
         if first.via != used.via {
             let (one, other) = (first.via.as_str(), used.via.as_str());
-            d.error(&used.ident, format!("parameter `{name}` comes from `{one}` and from `{other}`"))
-                .help(format!("`{one}({name})` in both places"));
+            d.error(
+                &used.ident,
+                format!("parameter `{name}` comes from `{one}` and from `{other}`"),
+            )
+            .help(format!("`{one}({name})` in both places"));
             return None;
         }
         match (&first.default, &used.default) {
-            (Some((first_value, one)), Some((value, other))) if !cells::same(&model.fields[used.field], first_value, value) => {
-                d.error(&used.ident, format!("parameter `{name}` has two defaults: `{one}` and `{other}`"))
-                    .help("one of them, in one place");
+            (Some((first_value, one)), Some((value, other)))
+                if !cells::same(&model.fields[used.field], first_value, value) =>
+            {
+                d.error(
+                    &used.ident,
+                    format!("parameter `{name}` has two defaults: `{one}` and `{other}`"),
+                )
+                .help("one of them, in one place");
                 return None;
             }
             (None, Some(_)) => first.default = used.default,
@@ -151,7 +168,14 @@ fn describe(param: &Param, model: &EntityModel) -> String {
     let field = &model.fields[param.field];
     let one = match field.kind {
         Kind::StringArray if param.element || param.list => "string".to_owned(),
-        kind => kind.name().map_or_else(|| quote::ToTokens::to_token_stream(&field.inner).to_string(), str::to_owned),
+        kind => kind.name().map_or_else(
+            || quote::ToTokens::to_token_stream(&field.inner).to_string(),
+            str::to_owned,
+        ),
     };
-    if param.list { format!("a list of {one}") } else { one }
+    if param.list {
+        format!("a list of {one}")
+    } else {
+        one
+    }
 }

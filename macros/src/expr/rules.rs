@@ -10,14 +10,25 @@ use crate::entity::{Field, Kind};
 
 /// `string`, or the type as written when only rustc knows.
 pub(crate) fn type_of(field: &Field) -> String {
-    field.kind.name().map_or_else(|| quote::ToTokens::to_token_stream(&field.inner).to_string(), str::to_owned)
+    field.kind.name().map_or_else(
+        || quote::ToTokens::to_token_stream(&field.inner).to_string(),
+        str::to_owned,
+    )
 }
 
-/// Whether the operator is legal for the field's type; `None` when it is not and that has been reported.
-pub(super) fn operator(scope: &mut Scope<'_>, field: usize, op: Op, at: &TokenStream, operand: &Operand) -> Option<()> {
+/// Whether the operator is legal for the field's type; `None` when it is not and that has been
+/// reported.
+pub(super) fn operator(
+    scope: &mut Scope<'_>,
+    field: usize,
+    op: Op,
+    at: &TokenStream,
+    operand: &Operand,
+) -> Option<()> {
     let of = scope.at(field);
     let (name, kind, shown) = (&of.name, of.kind, op.as_str());
-    // `is_none` and `is_some` suit every optional field; what null may stand for is judged with the value.
+    // `is_none` and `is_some` suit every optional field; what null may stand for is judged with the
+    // value.
     if matches!(operand, Operand::One(Source::Null(_))) && matches!(op, Op::Eq | Op::Ne) {
         return Some(());
     }
@@ -25,11 +36,19 @@ pub(super) fn operator(scope: &mut Scope<'_>, field: usize, op: Op, at: &TokenSt
         return match kind {
             Kind::Boolean => Some(()),
             Kind::Other => {
-                scope.require(field, at, "BOOLEANS", &format!("field `{name}` alone is no condition: it is not boolean"));
+                scope.require(
+                    field,
+                    at,
+                    "BOOLEANS",
+                    &format!("field `{name}` alone is no condition: it is not boolean"),
+                );
                 Some(())
             }
             _ => {
-                let text = format!("field `{name}` alone is no condition: it is {}", type_of(of));
+                let text = format!(
+                    "field `{name}` alone is no condition: it is {}",
+                    type_of(of)
+                );
                 scope.d.error(at, text).help(format!("`{name} == value`"));
                 None
             }
@@ -37,14 +56,23 @@ pub(super) fn operator(scope: &mut Scope<'_>, field: usize, op: Op, at: &TokenSt
     }
     let (fits, kinds, needs) = match op {
         Op::Eq | Op::Ne | Op::In | Op::Nin => (kind.is_scalar(), "SCALARS", "a scalar field"),
-        Op::Gt | Op::Gte | Op::Lt | Op::Lte => {
-            (kind.is_scalar() && kind != Kind::Boolean, "ORDERED", "a string, integer, number or date field")
-        }
+        Op::Gt | Op::Gte | Op::Lt | Op::Lte => (
+            kind.is_scalar() && kind != Kind::Boolean,
+            "ORDERED",
+            "a string, integer, number or date field",
+        ),
         Op::Contains => (kind.may_be_text(), "TEXTS", "a string field"),
-        Op::Has => (matches!(kind, Kind::StringArray | Kind::Other), "TEXT_LISTS", "a list of strings"),
+        Op::Has => (
+            matches!(kind, Kind::StringArray | Kind::Other),
+            "TEXT_LISTS",
+            "a list of strings",
+        ),
     };
     if !fits {
-        let problem = scope.d.error(at, format!("`{shown}` needs {needs}, `{name}` is {}", type_of(of)));
+        let problem = scope.d.error(
+            at,
+            format!("`{shown}` needs {needs}, `{name}` is {}", type_of(of)),
+        );
         match (op, kind) {
             (Op::Contains | Op::Eq, Kind::StringArray) => problem.help(format!("`{name}.has(..)`")),
             (Op::Has, Kind::String) => problem.help(format!("`{name}.contains(..)`")),
@@ -66,12 +94,27 @@ pub(super) fn ctx(scope: &mut Scope<'_>, path: &CtxPath, field: usize, at: &Expr
         return true;
     }
     let is_claim = matches!(path, CtxPath::Claim(_));
-    let fits = if is_claim { of.kind.is_scalar() && of.kind != Kind::Date } else { of.kind.may_be_text() || of.kind == Kind::StringArray };
+    let fits = if is_claim {
+        of.kind.is_scalar() && of.kind != Kind::Date
+    } else {
+        of.kind.may_be_text() || of.kind == Kind::StringArray
+    };
     if !fits {
-        let what = if is_claim { "a claim is a string, a number or a boolean" } else { "this is a string" };
-        scope.d.error(at, format!("{what}, `{}` is {}", of.name, type_of(of)));
+        let what = if is_claim {
+            "a claim is a string, a number or a boolean"
+        } else {
+            "this is a string"
+        };
+        scope
+            .d
+            .error(at, format!("{what}, `{}` is {}", of.name, type_of(of)));
     } else if of.kind == Kind::Other && !is_claim {
-        scope.require(field, at, "NAMES", &format!("this is a string, which `{}` is not", of.name));
+        scope.require(
+            field,
+            at,
+            "NAMES",
+            &format!("this is a string, which `{}` is not", of.name),
+        );
     }
     fits
 }
@@ -82,11 +125,19 @@ pub(super) fn now(scope: &mut Scope<'_>, field: usize, at: &Expr) -> bool {
     match of.kind {
         Kind::Date => true,
         Kind::Other => {
-            scope.require(field, at, "DATES", &format!("`now()` is a date, which `{}` is not", of.name));
+            scope.require(
+                field,
+                at,
+                "DATES",
+                &format!("`now()` is a date, which `{}` is not", of.name),
+            );
             true
         }
         _ => {
-            scope.d.error(at, format!("`now()` is a date, `{}` is {}", of.name, type_of(of)));
+            scope.d.error(
+                at,
+                format!("`now()` is a date, `{}` is {}", of.name, type_of(of)),
+            );
             false
         }
     }
@@ -98,7 +149,10 @@ pub(super) fn null(scope: &mut Scope<'_>, field: usize, at: &Expr, role: Role) -
     let text = match role {
         Role::Match => "null picks no record".to_owned(),
         Role::Element => "null is no element of a list of strings".to_owned(),
-        Role::Compare { op: op @ (Op::Contains | Op::Has | Op::Gt | Op::Gte | Op::Lt | Op::Lte), .. } => {
+        Role::Compare {
+            op: op @ (Op::Contains | Op::Has | Op::Gt | Op::Gte | Op::Lt | Op::Lte),
+            ..
+        } => {
             format!("`{}` never holds for null", op.as_str())
         }
         _ if of.optional => return true,
@@ -109,16 +163,34 @@ pub(super) fn null(scope: &mut Scope<'_>, field: usize, at: &Expr, role: Role) -
 }
 
 /// `uuid()` and `cuid()`: for text, and only where a record begins.
-pub(super) fn made(scope: &mut Scope<'_>, name: &str, field: usize, at: &Expr, role: Role) -> Option<Value> {
+pub(super) fn made(
+    scope: &mut Scope<'_>,
+    name: &str,
+    field: usize,
+    at: &Expr,
+    role: Role,
+) -> Option<Value> {
     let of = scope.at(field);
     if role != Role::Create {
-        scope.d.error(at, format!("`{name}()` stands only in defaults and in `on_create`")).help(format!("`#[field(default = {name})]`"));
+        scope
+            .d
+            .error(
+                at,
+                format!("`{name}()` stands only in defaults and in `on_create`"),
+            )
+            .help(format!("`#[field(default = {name})]`"));
         return None;
     }
     if !matches!(of.kind, Kind::String | Kind::Uuid) || (of.kind == Kind::Uuid && name == "cuid") {
-        scope.d.error(at, format!("`{name}()` is text, `{}` is {}", of.name, type_of(of)));
+        scope.d.error(
+            at,
+            format!("`{name}()` is text, `{}` is {}", of.name, type_of(of)),
+        );
         return None;
     }
     let function = quote::format_ident!("{name}");
-    Some(Value::Literal(quote::quote!(__lp::#function), Box::new(at.clone())))
+    Some(Value::Literal(
+        quote::quote!(__lp::#function),
+        Box::new(at.clone()),
+    ))
 }

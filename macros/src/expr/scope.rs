@@ -110,7 +110,12 @@ pub(crate) enum Role {
 }
 
 impl<'a> Scope<'a> {
-    pub(crate) fn new(model: &'a EntityModel, entity: &'a Path, siblings: &'a [Sibling], d: &'a mut Diagnostics) -> Self {
+    pub(crate) fn new(
+        model: &'a EntityModel,
+        entity: &'a Path,
+        siblings: &'a [Sibling],
+        d: &'a mut Diagnostics,
+    ) -> Self {
         Self {
             model,
             entity,
@@ -126,10 +131,17 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// Resolves expressions over the fields of another entity; `None` stands for the operation's own.
-    pub(crate) fn within<T>(&mut self, sibling: Option<usize>, work: impl FnOnce(&mut Self) -> T) -> T {
+    /// Resolves expressions over the fields of another entity; `None` stands for the operation's
+    /// own.
+    pub(crate) fn within<T>(
+        &mut self,
+        sibling: Option<usize>,
+        work: impl FnOnce(&mut Self) -> T,
+    ) -> T {
         let outer = (self.model, self.entity, self.inside);
-        if let Some((index, sibling)) = sibling.and_then(|index| Some((index, self.siblings.get(index)?))) {
+        if let Some((index, sibling)) =
+            sibling.and_then(|index| Some((index, self.siblings.get(index)?)))
+        {
             (self.model, self.entity, self.inside) = (&sibling.model, &sibling.path, Some(index));
         }
         let done = work(self);
@@ -140,7 +152,9 @@ impl<'a> Scope<'a> {
     /// Which entity a path names: the operation's own, or one of the siblings.
     pub(crate) fn named(&self, path: &Path) -> Option<usize> {
         let text = path.to_token_stream().to_string();
-        self.siblings.iter().position(|sibling| sibling.path.to_token_stream().to_string() == text)
+        self.siblings
+            .iter()
+            .position(|sibling| sibling.path.to_token_stream().to_string() == text)
     }
 
     /// The field of this name; an unknown one is reported.
@@ -151,7 +165,12 @@ impl<'a> Scope<'a> {
             Some(_) => {}
             None => {
                 let name = ident.unraw().to_string();
-                self.d.error(ident, format!("unknown field `{name}` on {}", self.model.name)).suggest(&name, self.model.field_names());
+                self.d
+                    .error(
+                        ident,
+                        format!("unknown field `{name}` on {}", self.model.name),
+                    )
+                    .suggest(&name, self.model.field_names());
             }
         }
         found
@@ -162,12 +181,19 @@ impl<'a> Scope<'a> {
         &self.model.fields[field]
     }
 
-    /// Has rustc check that a field whose type the macro does not know is what some part of the operation needs. `kinds` is a set in the
-    /// runtime's `checks`, which has the words for it.
+    /// Has rustc check that a field whose type the macro does not know is what some part of the
+    /// operation needs. `kinds` is a set in the runtime's `checks`, which has the words for it.
     pub(crate) fn needs(&mut self, field: usize, at: &dyn ToTokens, kinds: &str, what: &str) {
         let at = at.to_token_stream();
-        let (position, kinds, name) = (lower::position(self, field, &at), quote::format_ident!("{kinds}"), &self.at(field).name);
-        self.asserts.push(lower::at(quote!(const _: () = __lp::need::<#position>(__lp::#kinds, #what, #name);), &at));
+        let (position, kinds, name) = (
+            lower::position(self, field, &at),
+            quote::format_ident!("{kinds}"),
+            &self.at(field).name,
+        );
+        self.asserts.push(lower::at(
+            quote!(const _: () = __lp::need::<#position>(__lp::#kinds, #what, #name);),
+            &at,
+        ));
     }
 
     /// The same in other words.
@@ -184,9 +210,9 @@ impl<'a> Scope<'a> {
     pub(super) fn provided(&mut self, field: usize, path: &Path) {
         let at = path.to_token_stream();
         let (marker, name) = (lower::marker(self, field, &at), &self.at(field).name);
-        // The path as it stands in the descriptor, letter by letter and place by place: so rustc says once what is wrong with it.
-        let check =
-            quote_spanned!(path.span()=> const _: () = __lp::expect_context::<#marker>(<#path as __lp::ContextValue>::DESC, #name););
+        // The path as it stands in the descriptor, letter by letter and place by place: so rustc
+        // says once what is wrong with it.
+        let check = quote_spanned!(path.span()=> const _: () = __lp::expect_context::<#marker>(<#path as __lp::ContextValue>::DESC, #name););
         self.asserts.push(check);
         if !self.context.contains(path) {
             self.context.push(path.clone());
@@ -197,12 +223,22 @@ impl<'a> Scope<'a> {
     pub(crate) fn identified(&mut self, list: usize, at: &Ident, wire: &str, name: &str) {
         let at = at.to_token_stream();
         let marker = lower::marker(self, list, &at);
-        let message = format!("linchpin: items of `{}` have no string or integer field `{name}`", self.at(list).name);
-        self.asserts.push(lower::at(quote!(const _: () = __lp::expect_key::<#marker>(#wire, #message);), &at));
+        let message = format!(
+            "linchpin: items of `{}` have no string or integer field `{name}`",
+            self.at(list).name
+        );
+        self.asserts.push(lower::at(
+            quote!(const _: () = __lp::expect_key::<#marker>(#wire, #message);),
+            &at,
+        ));
     }
 
     /// Resolves `field = source, ..`.
-    pub(crate) fn assigns(&mut self, pairs: &[Pair], role: impl Fn(&Source) -> Role) -> Vec<Assign> {
+    pub(crate) fn assigns(
+        &mut self,
+        pairs: &[Pair],
+        role: impl Fn(&Source) -> Role,
+    ) -> Vec<Assign> {
         let mut assigns = Vec::new();
         for pair in pairs {
             let field = self.field(&pair.key);
@@ -210,16 +246,26 @@ impl<'a> Scope<'a> {
                 let Some(field) = field else { continue };
                 if role(&Source::Param(pair.key.clone())) == Role::Write {
                     self.bare.push(pair.key.clone());
-                    assigns.push(Assign { key: pair.key.clone(), field, value: Value::Null });
+                    assigns.push(Assign {
+                        key: pair.key.clone(),
+                        field,
+                        value: Value::Null,
+                    });
                 } else {
                     self.lacks_value(&pair.key);
                 }
                 continue;
             };
             let source = Source::parse(value, self.d);
-            let (Some(field), Some(source)) = (field, source) else { continue };
+            let (Some(field), Some(source)) = (field, source) else {
+                continue;
+            };
             if let Some(value) = self.value(&source, field, &pair.key, role(&source)) {
-                assigns.push(Assign { key: pair.key.clone(), field, value });
+                assigns.push(Assign {
+                    key: pair.key.clone(),
+                    field,
+                    value,
+                });
             }
         }
         assigns
@@ -234,20 +280,37 @@ impl<'a> Scope<'a> {
 
     /// Reports a field that stands alone where a value is given to it.
     pub(crate) fn lacks_value(&mut self, key: &Ident) {
-        self.d.error(key, format!("`{key}` needs a value")).help(format!("`{key} = param({key})`"));
+        self.d
+            .error(key, format!("`{key}` needs a value"))
+            .help(format!("`{key} = param({key})`"));
     }
 
     /// Resolves a source for a field that the user named at `ident`.
-    pub(crate) fn value(&mut self, source: &Source, field: usize, ident: &Ident, role: Role) -> Option<Value> {
+    pub(crate) fn value(
+        &mut self,
+        source: &Source,
+        field: usize,
+        ident: &Ident,
+        role: Role,
+    ) -> Option<Value> {
         match source {
             Source::Param(name) => self.param(name, Via::Param, field, role, false, None),
             Source::Defaulted(name, default) => {
                 // What may stand in its place may be its default.
                 let value = self.value(default, field, ident, role)?;
-                self.param(name, Via::Param, field, role, false, Some((value, default.tokens().to_string())))
+                self.param(
+                    name,
+                    Via::Param,
+                    field,
+                    role,
+                    false,
+                    Some((value, default.tokens().to_string())),
+                )
             }
             Source::Input(name) => self.param(name, Via::Input, field, role, false, None),
-            Source::Ctx(path, at) => rules::ctx(self, path, field, at).then(|| Value::Ctx(path.clone())),
+            Source::Ctx(path, at) => {
+                rules::ctx(self, path, field, at).then(|| Value::Ctx(path.clone()))
+            }
             Source::Made(name, at) => rules::made(self, name, field, at, role),
             Source::Now(at) => rules::now(self, field, at).then_some(Value::Now),
             Source::Null(at) => rules::null(self, field, at, role).then_some(Value::Null),
@@ -267,8 +330,18 @@ impl<'a> Scope<'a> {
                 self.d.error(expr, text).help(help);
                 None
             }
-            Source::Literal(expr) if role == Role::Write && self.model.visibility.marks_deleted(field, expr) => {
-                self.d.error(expr, format!("this value of `{}` marks deleted records", self.at(field).name)).help("use delete instead");
+            Source::Literal(expr)
+                if role == Role::Write && self.model.visibility.marks_deleted(field, expr) =>
+            {
+                self.d
+                    .error(
+                        expr,
+                        format!(
+                            "this value of `{}` marks deleted records",
+                            self.at(field).name
+                        ),
+                    )
+                    .help("use delete instead");
                 None
             }
             Source::Literal(expr) => {
@@ -280,12 +353,21 @@ impl<'a> Scope<'a> {
         }
     }
 
-    fn param(&mut self, name: &Ident, via: Via, field: usize, role: Role, list: bool, default: Option<(Value, String)>) -> Option<Value> {
+    fn param(
+        &mut self,
+        name: &Ident,
+        via: Via,
+        field: usize,
+        role: Role,
+        list: bool,
+        default: Option<(Value, String)>,
+    ) -> Option<Value> {
         let of = self.at(field);
         let mut param = Param::new(name, via, field);
         param.default = default;
         if param.name.is_empty() {
-            self.d.error(name, format!("`{name}` is no name for a parameter"));
+            self.d
+                .error(name, format!("`{name}` is no name for a parameter"));
             return None;
         }
         param.list = list;
@@ -316,7 +398,12 @@ impl<'a> Scope<'a> {
     }
 
     /// Resolves a filter of records that have to be something else as well.
-    pub(crate) fn filter_beside(&mut self, filter: &Filter, optional: &[String], mut beside: Vec<Beside>) -> Option<Resolved> {
+    pub(crate) fn filter_beside(
+        &mut self,
+        filter: &Filter,
+        optional: &[String],
+        mut beside: Vec<Beside>,
+    ) -> Option<Resolved> {
         let resolved = self.tree(filter, optional)?;
         beside.extend(self.visible());
         contradiction::check(self, "the filter", &resolved, &beside);
@@ -325,43 +412,81 @@ impl<'a> Scope<'a> {
 
     /// The condition that `visible` puts on records of callers, of the operation's own entity.
     pub(crate) fn visible(&self) -> Option<Beside> {
-        let visible = self.model.gates.visible().filter(|_| self.callers && self.inside.is_none())?;
+        let visible = self
+            .model
+            .gates
+            .visible()
+            .filter(|_| self.callers && self.inside.is_none())?;
         let mut ignored = Diagnostics::new();
         let filter = Filter::parse(visible, &mut ignored);
-        let resolved = filter.and_then(|filter| Scope::new(self.model, self.entity, &[], &mut ignored).tree(&filter, &[]));
+        let resolved = filter.and_then(|filter| {
+            Scope::new(self.model, self.entity, &[], &mut ignored).tree(&filter, &[])
+        });
         // The entity's own macro has the say.
         ignored.ignore();
-        resolved.map(|resolved| Beside::new(format!("`visible` of `{}`", self.model.name), resolved))
+        resolved
+            .map(|resolved| Beside::new(format!("`visible` of `{}`", self.model.name), resolved))
     }
 
     fn tree(&mut self, filter: &Filter, optional: &[String]) -> Option<Resolved> {
         let each = |scope: &mut Self, list: &[Filter]| {
-            let list: Vec<Option<Resolved>> = list.iter().map(|f| scope.tree(f, optional)).collect();
+            let list: Vec<Option<Resolved>> =
+                list.iter().map(|f| scope.tree(f, optional)).collect();
             list.into_iter().collect::<Option<Vec<_>>>()
         };
         match filter {
             Filter::All(list) => each(self, list).map(Resolved::All),
             Filter::Any(list) => each(self, list).map(Resolved::Any),
-            Filter::Cond { field, op, at, operand } => self.cond(field, *op, at, operand, optional).map(Resolved::Cond),
+            Filter::Cond {
+                field,
+                op,
+                at,
+                operand,
+            } => self
+                .cond(field, *op, at, operand, optional)
+                .map(Resolved::Cond),
         }
     }
 
-    fn cond(&mut self, ident: &Ident, op: Op, at: &TokenStream, operand: &Operand, optional: &[String]) -> Option<Cond> {
+    fn cond(
+        &mut self,
+        ident: &Ident,
+        op: Op,
+        at: &TokenStream,
+        operand: &Operand,
+        optional: &[String],
+    ) -> Option<Cond> {
         let field = self.field(ident)?;
         rules::operator(self, field, op, at, operand)?;
         let required = |source: &Source| match source {
-            Source::Param(name) => !optional.contains(&crate::names::snake(&name.unraw().to_string())),
+            Source::Param(name) => {
+                !optional.contains(&crate::names::snake(&name.unraw().to_string()))
+            }
             _ => true,
         };
-        let one = |scope: &mut Self, source: &Source| scope.value(source, field, ident, Role::Compare { op, required: required(source) });
+        let one = |scope: &mut Self, source: &Source| {
+            scope.value(
+                source,
+                field,
+                ident,
+                Role::Compare {
+                    op,
+                    required: required(source),
+                },
+            )
+        };
         let values = match operand {
             Operand::One(source) => vec![one(self, source)?],
             Operand::List(sources) => {
-                let values: Vec<Option<Value>> = sources.iter().map(|source| one(self, source)).collect();
+                let values: Vec<Option<Value>> =
+                    sources.iter().map(|source| one(self, source)).collect();
                 values.into_iter().collect::<Option<_>>()?
             }
             Operand::ListOf(source) => {
-                let role = Role::Compare { op, required: required(source) };
+                let role = Role::Compare {
+                    op,
+                    required: required(source),
+                };
                 vec![match source {
                     Source::Input(name) => self.param(name, Via::Input, field, role, true, None)?,
                     Source::Param(name) => self.param(name, Via::Param, field, role, true, None)?,
@@ -369,10 +494,17 @@ impl<'a> Scope<'a> {
                 }]
             }
             Operand::Bool(value) => {
-                let literal = lower::literal(self, field, &ident.to_token_stream(), &quote!(#value));
+                let literal =
+                    lower::literal(self, field, &ident.to_token_stream(), &quote!(#value));
                 vec![Value::Literal(literal, Box::new(parse_quote!(#value)))]
             }
         };
-        Some(Cond { ident: ident.clone(), field, op, values, list: matches!(operand, Operand::List(_)) })
+        Some(Cond {
+            ident: ident.clone(),
+            field,
+            op,
+            values,
+            list: matches!(operand, Operand::List(_)),
+        })
     }
 }

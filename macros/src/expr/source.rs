@@ -44,7 +44,13 @@ pub(crate) enum CtxPath {
 }
 
 const SOURCES: &[&str] = &["param", "input", "ctx", "now"];
-const CONTEXT: &[&str] = &["actor.id", "actor.tenant_id", "actor.kind", "actor.session_id", "actor.claims.<name>"];
+const CONTEXT: &[&str] = &[
+    "actor.id",
+    "actor.tenant_id",
+    "actor.kind",
+    "actor.session_id",
+    "actor.claims.<name>",
+];
 
 impl Source {
     /// Reads an expression as a source; what is none is reported.
@@ -53,11 +59,15 @@ impl Source {
             Expr::Call(call) => Self::call(call, d),
             Expr::Path(path) if path.path.is_ident("None") => Some(Self::Null(expr.clone())),
             Expr::Path(path) if path.path.is_ident("now") => {
-                d.error(path, "the call's instant is written as a call").help("`now()`");
+                d.error(path, "the call's instant is written as a call")
+                    .help("`now()`");
                 None
             }
             Expr::Lit(_) | Expr::Path(_) => Some(Self::Literal(bare(expr).clone())),
-            Expr::Unary(unary) if matches!(unary.op, syn::UnOp::Neg(_)) && matches!(bare(&unary.expr), Expr::Lit(_)) => {
+            Expr::Unary(unary)
+                if matches!(unary.op, syn::UnOp::Neg(_))
+                    && matches!(bare(&unary.expr), Expr::Lit(_)) =>
+            {
                 Some(Self::Literal(bare(expr).clone()))
             }
             Expr::Binary(binary) if let Some((key, by)) = added(binary) => {
@@ -75,8 +85,14 @@ impl Source {
     /// The tokens an error about it points at.
     pub(crate) fn tokens(&self) -> TokenStream {
         match self {
-            Self::Param(ident) | Self::Defaulted(ident, _) | Self::Input(ident) => ident.to_token_stream(),
-            Self::Ctx(_, expr) | Self::Now(expr) | Self::Made(_, expr) | Self::Null(expr) | Self::Literal(expr) => expr.to_token_stream(),
+            Self::Param(ident) | Self::Defaulted(ident, _) | Self::Input(ident) => {
+                ident.to_token_stream()
+            }
+            Self::Ctx(_, expr)
+            | Self::Now(expr)
+            | Self::Made(_, expr)
+            | Self::Null(expr)
+            | Self::Literal(expr) => expr.to_token_stream(),
         }
     }
 
@@ -86,21 +102,27 @@ impl Source {
     }
 
     fn call(call: &ExprCall, d: &mut Diagnostics) -> Option<Self> {
-        let name = options::as_ident(&call.func).map(|ident| ident.unraw().to_string()).unwrap_or_default();
+        let name = options::as_ident(&call.func)
+            .map(|ident| ident.unraw().to_string())
+            .unwrap_or_default();
         let whole = Expr::Call(call.clone());
         match name.as_str() {
             "param" => given(call, d),
             "input" => {
                 if let Some((_, default)) = default_of(call) {
-                    d.error(default, "`input` has no default").help("`param(x, default = ..)`");
+                    d.error(default, "`input` has no default")
+                        .help("`param(x, default = ..)`");
                     return None;
                 }
                 name_of(call, "input", d).map(Self::Input)
             }
             "ctx" => match call.args.first() {
-                Some(path) if call.args.len() == 1 => ctx(path, d).map(|path| Self::Ctx(path, whole)),
+                Some(path) if call.args.len() == 1 => {
+                    ctx(path, d).map(|path| Self::Ctx(path, whole))
+                }
                 _ => {
-                    d.error(call, "`ctx` takes one path").help("`ctx(actor.id)`");
+                    d.error(call, "`ctx` takes one path")
+                        .help("`ctx(actor.id)`");
                     None
                 }
             },
@@ -112,11 +134,13 @@ impl Source {
             "uuid" if call.args.is_empty() => Some(Self::Made("uuid", whole)),
             "cuid" if call.args.is_empty() => Some(Self::Made("cuid", whole)),
             "uuid" | "cuid" => {
-                d.error(&call.args, format!("`{name}` takes nothing")).help(format!("`{name}()`"));
+                d.error(&call.args, format!("`{name}` takes nothing"))
+                    .help(format!("`{name}()`"));
                 None
             }
             _ => {
-                d.error(&call.func, "unknown source of a value").suggest(&name, SOURCES.iter().copied());
+                d.error(&call.func, "unknown source of a value")
+                    .suggest(&name, SOURCES.iter().copied());
                 None
             }
         }
@@ -134,15 +158,20 @@ pub(super) fn bare(expr: &Expr) -> &Expr {
 
 /// `param(x)`, or `param(x, default = ..)`.
 fn given(call: &ExprCall, d: &mut Diagnostics) -> Option<Source> {
-    let Some((name, default)) = default_of(call) else { return name_of(call, "param", d).map(Source::Param) };
+    let Some((name, default)) = default_of(call) else {
+        return name_of(call, "param", d).map(Source::Param);
+    };
     let mut alone = call.clone();
     alone.args = std::iter::once(name.clone()).collect();
     let (name, value) = (name_of(&alone, "param", d), bare(&default.right));
     let value = match Source::parse(value, d)? {
         value @ (Source::Now(_) | Source::Literal(_)) => value,
         other => {
-            d.error(&other.tokens(), "a default is the same for every call: a literal or the call's instant")
-                .help("`param(x, default = now())`");
+            d.error(
+                &other.tokens(),
+                "a default is the same for every call: a literal or the call's instant",
+            )
+            .help("`param(x, default = now())`");
             return None;
         }
     };
@@ -152,7 +181,11 @@ fn given(call: &ExprCall, d: &mut Diagnostics) -> Option<Source> {
 /// The name and `default = ..` of a call with both.
 fn default_of(call: &ExprCall) -> Option<(&Expr, &syn::ExprAssign)> {
     match call.args.iter().collect::<Vec<_>>()[..] {
-        [name, Expr::Assign(default)] if options::as_ident(&default.left).is_some_and(|key| key == "default") => Some((name, default)),
+        [name, Expr::Assign(default)]
+            if options::as_ident(&default.left).is_some_and(|key| key == "default") =>
+        {
+            Some((name, default))
+        }
         _ => None,
     }
 }
@@ -160,25 +193,45 @@ fn default_of(call: &ExprCall) -> Option<(&Expr, &syn::ExprAssign)> {
 /// The one name in the parentheses of `param(x)` or `input(x)`.
 fn name_of(call: &ExprCall, source: &str, d: &mut Diagnostics) -> Option<Ident> {
     let [argument] = call.args.iter().collect::<Vec<_>>()[..] else {
-        let further = if source == "param" { ", or `param(slug, default = ..)`" } else { "" };
-        d.error(call, format!("`{source}` takes one name")).help(format!("`{source}(slug)`{further}"));
+        let further = if source == "param" {
+            ", or `param(slug, default = ..)`"
+        } else {
+            ""
+        };
+        d.error(call, format!("`{source}` takes one name"))
+            .help(format!("`{source}(slug)`{further}"));
         return None;
     };
     if let Expr::Field(_) = bare(argument) {
         let path = dotted(argument);
         let mut ignored = Diagnostics::new();
-        let known = path.as_ref().and_then(|_| ctx(argument, &mut ignored)).is_some();
+        let known = path
+            .as_ref()
+            .and_then(|_| ctx(argument, &mut ignored))
+            .is_some();
         ignored.ignore();
         let path = path.unwrap_or_default().join(".");
-        let problem = d.error(call, format!("`{source}({path})` would let the client choose the context"));
+        let problem = d.error(
+            call,
+            format!("`{source}({path})` would let the client choose the context"),
+        );
         // A client can never supply what the verified context holds.
-        problem.help(if known { format!("`ctx({path})`") } else { format!("a plain name: `{source}(x)`") });
+        problem.help(if known {
+            format!("`ctx({path})`")
+        } else {
+            format!("a plain name: `{source}(x)`")
+        });
         return None;
     }
     match options::as_ident(bare(argument)) {
-        Some(ident) if !["self", "Self", "super", "crate"].contains(&ident.to_string().as_str()) => Some(ident.clone()),
+        Some(ident)
+            if !["self", "Self", "super", "crate"].contains(&ident.to_string().as_str()) =>
+        {
+            Some(ident.clone())
+        }
         _ => {
-            d.error(argument, format!("`{source}` takes a plain name")).help(format!("`{source}(slug)`"));
+            d.error(argument, format!("`{source}` takes a plain name"))
+                .help(format!("`{source}(slug)`"));
             None
         }
     }
@@ -193,7 +246,8 @@ fn ctx(expr: &Expr, d: &mut Diagnostics) -> Option<CtxPath> {
         return Some(CtxPath::Value(path.path.clone()));
     }
     let Some(path) = dotted(expr) else {
-        d.error(expr, "`ctx` takes a path of plain names").help(format!("known: {}", list(CONTEXT)));
+        d.error(expr, "`ctx` takes a path of plain names")
+            .help(format!("known: {}", list(CONTEXT)));
         return None;
     };
     let parts: Vec<&str> = path.iter().map(String::as_str).collect();
@@ -205,7 +259,8 @@ fn ctx(expr: &Expr, d: &mut Diagnostics) -> Option<CtxPath> {
         ["actor", "claims", name] => Some(CtxPath::Claim(name.to_owned())),
         _ => {
             let path = path.join(".");
-            d.error(expr, format!("`ctx({path})` is unknown")).suggest(&path, CONTEXT.iter().copied());
+            d.error(expr, format!("`ctx({path})` is unknown"))
+                .suggest(&path, CONTEXT.iter().copied());
             None
         }
     }
@@ -216,7 +271,9 @@ fn dotted(expr: &Expr) -> Option<Vec<String>> {
     match bare(expr) {
         Expr::Field(field) => {
             let mut path = dotted(&field.base)?;
-            let Member::Named(name) = &field.member else { return None };
+            let Member::Named(name) = &field.member else {
+                return None;
+            };
             path.push(name.unraw().to_string());
             Some(path)
         }
@@ -242,10 +299,16 @@ impl Parse for Pair {
             return Err(error);
         }
         if !input.peek(Token![=]) {
-            return Err(syn::Error::new(key.span(), format!("`{key}` needs a value\nhelp: `{key} = param({key})`")));
+            return Err(syn::Error::new(
+                key.span(),
+                format!("`{key}` needs a value\nhelp: `{key} = param({key})`"),
+            ));
         }
         input.parse::<Token![=]>()?;
-        Ok(Self { key, value: Some(input.parse()?) })
+        Ok(Self {
+            key,
+            value: Some(input.parse()?),
+        })
     }
 }
 
@@ -268,9 +331,15 @@ fn compound(key: &Ident, input: ParseStream<'_>) -> Option<syn::Error> {
         fork.parse::<Token![-=]>().ok()?;
         "-"
     };
-    let by =
-        fork.parse::<Expr>().ok().filter(|by| options::as_int(by).is_some()).map_or("1".to_owned(), |by| by.to_token_stream().to_string());
-    Some(syn::Error::new(key.span(), adds(key, &format!("{sign}{by}"))))
+    let by = fork
+        .parse::<Expr>()
+        .ok()
+        .filter(|by| options::as_int(by).is_some())
+        .map_or("1".to_owned(), |by| by.to_token_stream().to_string());
+    Some(syn::Error::new(
+        key.span(),
+        adds(key, &format!("{sign}{by}")),
+    ))
 }
 
 /// What `views + 1` adds to a field, if that is all it does.
@@ -281,21 +350,36 @@ fn added(binary: &syn::ExprBinary) -> Option<(&Ident, String)> {
         _ => return None,
     };
     options::as_int(&binary.right)?.ok()?;
-    Some((options::as_ident(bare(&binary.left))?, format!("{sign}{}", binary.right.to_token_stream())))
+    Some((
+        options::as_ident(bare(&binary.left))?,
+        format!("{sign}{}", binary.right.to_token_stream()),
+    ))
 }
 
 /// That a list of values does not add, and what does.
 fn adds(key: &Ident, by: &str) -> String {
-    let by = if by == "1" { String::new() } else { format!(", by = {by}") };
-    format!("a declaration computes no value from a field\nhelp: an operation of `kind = \"increment\", field = {key}{by}` adds to it")
+    let by = if by == "1" {
+        String::new()
+    } else {
+        format!(", by = {by}")
+    };
+    format!(
+        "a declaration computes no value from a field\nhelp: an operation of `kind = \"increment\", field = {key}{by}` adds to it"
+    )
 }
 
 /// Reads a list of pairs; one key given twice is reported at the second.
 pub(crate) fn pairs(list: List, of: &str, d: &mut Diagnostics) -> Vec<Pair> {
     let pairs: Vec<Pair> = options::each(list, d);
     for (i, pair) in pairs.iter().enumerate() {
-        if pairs[..i].iter().any(|other| other.key.unraw() == pair.key.unraw()) {
-            d.error(&pair.key, format!("field `{}` repeated in {of}", pair.key.unraw()));
+        if pairs[..i]
+            .iter()
+            .any(|other| other.key.unraw() == pair.key.unraw())
+        {
+            d.error(
+                &pair.key,
+                format!("field `{}` repeated in {of}", pair.key.unraw()),
+            );
         }
     }
     pairs

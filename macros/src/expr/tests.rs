@@ -53,7 +53,10 @@ fn means(expr: &str, descriptor: &str) {
 fn fails(expr: &str, message: &str) {
     match read(expr) {
         Ok(tokens) => panic!("{expr} means {tokens}"),
-        Err(problems) => assert!(problems.len() == 1 && problems[0].contains(message), "{expr}: {problems:#?}"),
+        Err(problems) => assert!(
+            problems.len() == 1 && problems[0].contains(message),
+            "{expr}: {problems:#?}"
+        ),
     }
 }
 
@@ -63,19 +66,34 @@ fn conditions() {
     means("title == SLUG", "cond(1,Op::Eq,is(||text(SLUG)))");
     means("views >= -3", "cond(4,Op::Gte,is(||of::<Note,4>(-3)))");
     means("score < 3", "cond(5,Op::Lt,is(||of::<Note,5>(3f64)))");
-    means("status != Status::Open", "cond(3,Op::Ne,is(||of::<Note,3>(Status::Open)))");
+    means(
+        "status != Status::Open",
+        "cond(3,Op::Ne,is(||of::<Note,3>(Status::Open)))",
+    );
     means("title == param(t)", "cond(1,Op::Eq,given(0))");
-    means("title == ctx(actor.tenantId)", "cond(1,Op::Eq,ctx(CtxPath::TenantId))");
-    means("views == ctx(actor.claims.level)", "cond(4,Op::Eq,ctx(CtxPath::Claim(\"level\")))");
+    means(
+        "title == ctx(actor.tenantId)",
+        "cond(1,Op::Eq,ctx(CtxPath::TenantId))",
+    );
+    means(
+        "views == ctx(actor.claims.level)",
+        "cond(4,Op::Eq,ctx(CtxPath::Claim(\"level\")))",
+    );
     means("due_at <= now()", "cond(9,Op::Lte,NOW)");
     means("due_at.is_none()", "cond(9,Op::Eq,NULL)");
     means("due_at.is_some()", "cond(9,Op::Ne,NULL)");
-    means("due_at > \"1970-01-01T00:00:01Z\"", "cond(9,Op::Gt,is(||date(1000i64)))");
+    means(
+        "due_at > \"1970-01-01T00:00:01Z\"",
+        "cond(9,Op::Gt,is(||date(1000i64)))",
+    );
     means("tags.has(\"x\")", "cond(7,Op::Has,is(||text(\"x\")))");
     means("pinned", "cond(6,Op::Eq,is(||of::<Note,6>(true)))");
     means("!pinned", "cond(6,Op::Eq,is(||of::<Note,6>(false)))");
     means("views.one_of(param(xs))", "cond(4,Op::In,given(0))");
-    means("title.none_of([param(a), param(b)])", "among(1,Op::Nin,&[given(0),given(1)])");
+    means(
+        "title.none_of([param(a), param(b)])",
+        "among(1,Op::Nin,&[given(0),given(1)])",
+    );
 }
 
 #[test]
@@ -83,8 +101,18 @@ fn and_binds_stronger_than_or() {
     let all = "pinned && title == param(a) || (title == param(b) || title == param(a))";
     let tokens = read(all).unwrap_or_else(|e| panic!("{e:?}"));
     assert!(tokens.starts_with("any(&[all(&["), "{tokens}");
-    assert_eq!(tokens.matches("any(").count(), 1, "alternatives are flat: {tokens}");
-    assert_eq!((tokens.matches("given(0)").count(), tokens.matches("given(1)").count()), (2, 1));
+    assert_eq!(
+        tokens.matches("any(").count(),
+        1,
+        "alternatives are flat: {tokens}"
+    );
+    assert_eq!(
+        (
+            tokens.matches("given(0)").count(),
+            tokens.matches("given(1)").count()
+        ),
+        (2, 1)
+    );
 }
 
 #[test]
@@ -97,24 +125,39 @@ fn mistakes_of_grammar() {
     fails("()", "the filter is empty");
     fails("title.one_of([])", "the list of `one_of` is empty");
     fails("title.one_of(\"x\")", "`one_of` takes a list");
-    fails("title == parm(x)", "unknown source of a value\nhelp: `param`");
+    fails(
+        "title == parm(x)",
+        "unknown source of a value\nhelp: `param`",
+    );
     fails("title == now", "written as a call");
     fails("title == uuid()", "only in defaults");
     fails("title == param(a, b)", "`param` takes one name");
     fails("title == param(actor.id)", "help: `ctx(actor.id)`");
-    fails("title == ctx(actor.ids)", "`ctx(actor.ids)` is unknown\nhelp: `actor.id`");
+    fails(
+        "title == ctx(actor.ids)",
+        "`ctx(actor.ids)` is unknown\nhelp: `actor.id`",
+    );
 }
 
 #[test]
 fn mistakes_of_type() {
     fails("nope == 1", "unknown field `nope` on Note");
-    fails("views.contains(\"1\")", "`contains` needs a string field, `views` is integer");
-    fails("title.has(\"x\")", "`has` needs a list of strings, `title` is string\nhelp: `title.contains(..)`");
+    fails(
+        "views.contains(\"1\")",
+        "`contains` needs a string field, `views` is integer",
+    );
+    fails(
+        "title.has(\"x\")",
+        "`has` needs a list of strings, `title` is string\nhelp: `title.contains(..)`",
+    );
     fails("tags == \"x\"", "help: `tags.has(..)`");
     fails("meta == 1", "`==` needs a scalar field, `meta` is json");
     fails("pinned > false", "`pinned` is boolean");
     fails("title", "field `title` alone is no condition: it is string");
-    fails("views == \"1\"", "`\"1\"` is no value of `views`, which is integer");
+    fails(
+        "views == \"1\"",
+        "`\"1\"` is no value of `views`, which is integer",
+    );
     fails("views == 1.5", "is no value of `views`");
     fails("views == 9007199254740992", "integer out of range");
     fails("title == 1", "is no value of `title`");
@@ -123,25 +166,50 @@ fn mistakes_of_type() {
     fails("title == now()", "`now()` is a date, `title` is string");
     fails("views == ctx(actor.id)", "`views` is integer");
     fails("title.is_none()", "`title` is required: it is never null");
-    fails("title.contains(\"\")", "an empty text is contained in every text");
+    fails(
+        "title.contains(\"\")",
+        "an empty text is contained in every text",
+    );
     fails("title.contains(None)", "`contains` never holds for null");
 }
 
 #[test]
 fn one_name_one_type() {
-    fails("title == param(x) && views == param(x)", "parameter `x` is used as string and as integer");
-    fails("title == param(x) && title.one_of(param(x))", "parameter `x` is used as string and as a list of string");
-    fails("title == param(x) && title == input(x)", "parameter `x` comes from `param` and from `input`");
+    fails(
+        "title == param(x) && views == param(x)",
+        "parameter `x` is used as string and as integer",
+    );
+    fails(
+        "title == param(x) && title.one_of(param(x))",
+        "parameter `x` is used as string and as a list of string",
+    );
+    fails(
+        "title == param(x) && title == input(x)",
+        "parameter `x` comes from `param` and from `input`",
+    );
     assert!(read("title == param(x) || title != param(x)").is_ok());
 }
 
 #[test]
 fn filters_that_never_match() {
-    for expr in ["views > 5 && views < 3", "views == 1 && views == 2", "views > 3 && views <= 3", "views == 1 && views != 1"] {
+    for expr in [
+        "views > 5 && views < 3",
+        "views == 1 && views == 2",
+        "views > 3 && views <= 3",
+        "views == 1 && views != 1",
+    ] {
         fails(expr, "the filter can never match");
     }
-    fails("due_at.is_none() && due_at > \"1970-01-01T00:00:01Z\"", "the filter can never match");
-    for expr in ["views >= 3 && views <= 3", "views > 5 || views < 3", "views == 1 && score == 2", "views > 5 && (views < 3 || pinned)"] {
+    fails(
+        "due_at.is_none() && due_at > \"1970-01-01T00:00:01Z\"",
+        "the filter can never match",
+    );
+    for expr in [
+        "views >= 3 && views <= 3",
+        "views > 5 || views < 3",
+        "views == 1 && score == 2",
+        "views > 5 && (views < 3 || pinned)",
+    ] {
         assert!(read(expr).is_ok(), "{expr}");
     }
 }
@@ -187,9 +255,18 @@ fn values_are_compared_and_not_their_text() {
 
 #[test]
 fn one_branch_that_never_matches() {
-    fails("pinned || (views > 5 && views < 3)", "conditions on `views` exclude each other");
-    fails("pinned || views > 9007199254740991", "`views` has no such value");
-    fails("title == \"x\" && (pinned || (views > 5 && views < 3))", "conditions on `views` exclude each other");
+    fails(
+        "pinned || (views > 5 && views < 3)",
+        "conditions on `views` exclude each other",
+    );
+    fails(
+        "pinned || views > 9007199254740991",
+        "`views` has no such value",
+    );
+    fails(
+        "title == \"x\" && (pinned || (views > 5 && views < 3))",
+        "conditions on `views` exclude each other",
+    );
 }
 
 /// Whether every record matches; `None` when const evaluation decides.
@@ -199,12 +276,18 @@ fn always(expr: &str) -> Option<bool> {
     let mut d = Diagnostics::new();
     let filter = Filter::parse(&expr, &mut d).unwrap_or_else(|| panic!("no filter"));
     let mut scope = Scope::new(&model, &entity, &[], &mut d);
-    let resolved = scope.filter(&filter, &["o".to_owned()]).unwrap_or_else(|| panic!("no filter"));
+    let resolved = scope
+        .filter(&filter, &["o".to_owned()])
+        .unwrap_or_else(|| panic!("no filter"));
     let before = scope.asserts.len();
     super::refuse_always(&mut scope, &resolved, &[], 1, &expr, "always");
     let asked = scope.asserts.len() > before;
     let problems = d.into_texts();
-    if asked { None } else { Some(!problems.is_empty()) }
+    if asked {
+        None
+    } else {
+        Some(!problems.is_empty())
+    }
 }
 
 #[test]
@@ -238,9 +321,11 @@ fn filters_that_every_record_matches() {
     ] {
         assert_eq!(always(expr), Some(false), "{expr}");
     }
-    for expr in
-        ["status == Status::Draft", "status.one_of([Status::Draft, Status::Live])", "status != Status::EUR || status != Status::USD"]
-    {
+    for expr in [
+        "status == Status::Draft",
+        "status.one_of([Status::Draft, Status::Live])",
+        "status != Status::EUR || status != Status::USD",
+    ] {
         assert_eq!(always(expr), None, "{expr}");
     }
 }

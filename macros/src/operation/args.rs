@@ -28,11 +28,17 @@ pub(crate) struct Args {
     options: Vec<Opt>,
 }
 
-/// `kind = "transition"`. A bare name is what is meant, without its quotes: reading goes on with it.
+/// `kind = "transition"`. A bare name is what is meant, without its quotes: reading goes on with
+/// it.
 fn kind(opt: &Opt, d: &mut Diagnostics) -> Option<LitStr> {
-    let OptValue::Expr(value) = &opt.value else { return opt.text("kind = \"transition\"", d) };
-    let Some(name) = options::as_ident(value) else { return opt.text("kind = \"transition\"", d) };
-    d.error(name, "`kind` needs a text").help(format!("`kind = \"{name}\"`"));
+    let OptValue::Expr(value) = &opt.value else {
+        return opt.text("kind = \"transition\"", d);
+    };
+    let Some(name) = options::as_ident(value) else {
+        return opt.text("kind = \"transition\"", d);
+    };
+    d.error(name, "`kind` needs a text")
+        .help(format!("`kind = \"{name}\"`"));
     Some(LitStr::new(&name.to_string(), name.span()))
 }
 
@@ -40,18 +46,28 @@ impl Args {
     pub(crate) fn parse(tokens: TokenStream, d: &mut Diagnostics) -> Self {
         let mut options = options::parse(tokens, d);
         if !options.iter().any(|opt| opt.name() == "kind")
-            && let Some(opt) = options.iter_mut().find(|opt| nearest(&opt.name(), ["kind"]).is_some())
+            && let Some(opt) = options
+                .iter_mut()
+                .find(|opt| nearest(&opt.name(), ["kind"]).is_some())
         {
             options::unknown(opt, "operation", &["kind"], &[], d);
             opt.key = Ident::new("kind", opt.key.span());
         }
         let written = options.iter().find(|opt| opt.name() == "kind");
         let (has_kind, kind) = (written.is_some(), written.and_then(|opt| kind(opt, d)));
-        let of = kind.as_ref().and_then(|kind| kinds::named(&names::snake(&kind.value())));
+        let of = kind
+            .as_ref()
+            .and_then(|kind| kinds::named(&names::snake(&kind.value())));
         options::repeated(&options, of.map_or(&[], |kind| kind.repeated), d);
-        let route_key = options.iter().find(|opt| opt.name() == "route").map(|opt| opt.key.clone());
+        let route_key = options
+            .iter()
+            .find(|opt| opt.name() == "route")
+            .map(|opt| opt.key.clone());
         let route = match options.iter().find(|opt| opt.name() == "route") {
-            Some(opt) => opt.list("route(auth = none)", d).map(|list| RouteArgs::parse(list, d)).unwrap_or_default(),
+            Some(opt) => opt
+                .list("route(auth = none)", d)
+                .map(|list| RouteArgs::parse(list, d))
+                .unwrap_or_default(),
             None => RouteArgs::default(),
         };
         let unscoped = options
@@ -59,13 +75,25 @@ impl Args {
             .find(|opt| opt.name() == "unscoped")
             .and_then(|opt| crate::entity::reason(opt, d).map(|text| (opt.key.clone(), text)));
         options.retain(|opt| !COMMON.contains(&opt.name().as_str()));
-        Self { kind, has_kind, route, route_key, unscoped, options }
+        Self {
+            kind,
+            has_kind,
+            route,
+            route_key,
+            unscoped,
+            options,
+        }
     }
 
     /// Reports a route of an operation that has none. What its events are called may stand there.
     pub(crate) fn refuse_route(&self, why: &str, d: &mut Diagnostics) {
-        if let Some(key) = self.route_key.as_ref().filter(|_| !self.route.names_events_only()) {
-            d.error(key, why).help("leave `route(..)` out; `route(event = \"..\")` may stay");
+        if let Some(key) = self
+            .route_key
+            .as_ref()
+            .filter(|_| !self.route.names_events_only())
+        {
+            d.error(key, why)
+                .help("leave `route(..)` out; `route(event = \"..\")` may stay");
         }
     }
 
@@ -80,9 +108,21 @@ impl Args {
     }
 
     /// Reports options that the kind does not have, and required ones that are missing.
-    pub(crate) fn check(&self, kind: &str, known: &[&str], required: &[&str], later: &[&str], at: &LitStr, d: &mut Diagnostics) {
+    pub(crate) fn check(
+        &self,
+        kind: &str,
+        known: &[&str],
+        required: &[&str],
+        later: &[&str],
+        at: &LitStr,
+        d: &mut Diagnostics,
+    ) {
         let all: Vec<&str> = known.iter().chain(COMMON).copied().collect();
-        for opt in self.options.iter().filter(|opt| !known.contains(&opt.name().as_str())) {
+        for opt in self
+            .options
+            .iter()
+            .filter(|opt| !known.contains(&opt.name().as_str()))
+        {
             options::unknown(opt, kind, &all, later, d);
         }
         for missing in required {
@@ -90,9 +130,19 @@ impl Args {
         }
     }
 
-    /// Reports that a required option is missing, unless a near miss of it has been reported with the right name.
-    pub(crate) fn require(&self, kind: &str, missing: &str, known: &[&str], at: &LitStr, d: &mut Diagnostics) {
-        let meant = |opt: &Opt| !known.contains(&opt.name().as_str()) && nearest(&opt.name(), [missing]).is_some();
+    /// Reports that a required option is missing, unless a near miss of it has been reported with
+    /// the right name.
+    pub(crate) fn require(
+        &self,
+        kind: &str,
+        missing: &str,
+        known: &[&str],
+        at: &LitStr,
+        d: &mut Diagnostics,
+    ) {
+        let meant = |opt: &Opt| {
+            !known.contains(&opt.name().as_str()) && nearest(&opt.name(), [missing]).is_some()
+        };
         if self.get(missing).is_none() && !self.options.iter().any(meant) {
             d.error(at, format!("{kind} needs `{missing}`"));
         }
@@ -100,12 +150,17 @@ impl Args {
 
     /// `name(field = source, ..)`; nothing when the option is not there.
     pub(crate) fn pairs(&self, name: &str, d: &mut Diagnostics) -> Vec<Pair> {
-        let Some(opt) = self.get(name) else { return Vec::new() };
+        let Some(opt) = self.get(name) else {
+            return Vec::new();
+        };
         let example = format!("{name}(slug = param(slug))");
-        let pairs = opt.list(&example, d).map(|list| (list.is_empty(), expr::pairs(list, name, d)));
+        let pairs = opt
+            .list(&example, d)
+            .map(|list| (list.is_empty(), expr::pairs(list, name, d)));
         match pairs {
             Some((true, _)) => {
-                d.error(&opt.key, format!("`{name}` is empty")).help(format!("`{example}`"));
+                d.error(&opt.key, format!("`{name}` is empty"))
+                    .help(format!("`{example}`"));
                 Vec::new()
             }
             Some((_, pairs)) => pairs,
@@ -115,18 +170,27 @@ impl Args {
 
     /// `name = "text"` that must be one of `known`; the first of them when it is not there.
     pub(crate) fn choice<'a>(&self, name: &str, known: &[&'a str], d: &mut Diagnostics) -> &'a str {
-        let text = self.get(name).and_then(|opt| opt.text(&format!("{name} = \"{}\"", known[0]), d));
+        let text = self
+            .get(name)
+            .and_then(|opt| opt.text(&format!("{name} = \"{}\"", known[0]), d));
         let Some(text) = text else { return known[0] };
         let value = text.value();
-        known.iter().find(|k| **k == value).copied().unwrap_or_else(|| {
-            d.error(&text, format!("unknown value `{value}` of `{name}`")).suggest(&value, known.iter().copied());
-            known[0]
-        })
+        known
+            .iter()
+            .find(|k| **k == value)
+            .copied()
+            .unwrap_or_else(|| {
+                d.error(&text, format!("unknown value `{value}` of `{name}`"))
+                    .suggest(&value, known.iter().copied());
+                known[0]
+            })
     }
 
     /// A bare word.
     pub(crate) fn flag(&self, name: &str, d: &mut Diagnostics) -> bool {
-        self.get(name).and_then(|opt| opt.boolean(d)).unwrap_or(false)
+        self.get(name)
+            .and_then(|opt| opt.boolean(d))
+            .unwrap_or(false)
     }
 
     /// A bare name behind `=`.
@@ -141,7 +205,13 @@ impl Args {
 
     /// `name(a, b)`.
     pub(crate) fn names(&self, name: &str, d: &mut Diagnostics) -> Vec<Ident> {
-        let list = self.get(name).and_then(|opt| opt.list(&format!("{name}(slug)"), d));
-        list.map(|list| options::each::<Name>(list, d)).unwrap_or_default().into_iter().map(|Name(name)| name).collect()
+        let list = self
+            .get(name)
+            .and_then(|opt| opt.list(&format!("{name}(slug)"), d));
+        list.map(|list| options::each::<Name>(list, d))
+            .unwrap_or_default()
+            .into_iter()
+            .map(|Name(name)| name)
+            .collect()
     }
 }

@@ -1,4 +1,5 @@
-//! Capabilities of the stores that the entity names. For a store chosen by configuration, start-up checks the same table.
+//! Capabilities of the stores that the entity names. For a store chosen by configuration, start-up
+//! checks the same table.
 
 use syn::LitStr;
 
@@ -7,22 +8,46 @@ use crate::diagnostics::Diagnostics;
 use crate::entity::EntityModel;
 use crate::entity::grants::{TRANSACTION, without};
 
-/// Reports a kind that a named store cannot honour; `reads` tells whether the declaration only reads.
-pub(super) fn check(kind: &Kind, input: &Input<'_>, reads: bool, entity: &EntityModel, at: &LitStr, d: &mut Diagnostics) {
+/// Reports a kind that a named store cannot honour; `reads` tells whether the declaration only
+/// reads.
+pub(super) fn check(
+    kind: &Kind,
+    input: &Input<'_>,
+    reads: bool,
+    entity: &EntityModel,
+    at: &LitStr,
+    d: &mut Diagnostics,
+) {
     let (args, name) = (input.args, input.name);
-    let capability = if reads { kind.facts.read_capability } else { kind.facts.capability };
+    let capability = if reads {
+        kind.facts.read_capability
+    } else {
+        kind.facts.capability
+    };
     for store in entity.lacking(capability) {
-        d.error(at, format!("operation `{name}` needs `{capability}`, which `{}` does not provide", store.name)).help(without(
-            store,
-            capability,
-            "provide it",
-        ));
+        d.error(
+            at,
+            format!(
+                "operation `{name}` needs `{capability}`, which `{}` does not provide",
+                store.name
+            ),
+        )
+        .help(without(store, capability, "provide it"));
     }
     // All or nothing needs more than the store can do, whatever the kind.
-    if let Some(atomic) = args.get("atomic").filter(|_| kind.options.contains(&"atomic")) {
+    if let Some(atomic) = args
+        .get("atomic")
+        .filter(|_| kind.options.contains(&"atomic"))
+    {
         for store in entity.lacking(TRANSACTION) {
-            d.error(&atomic.key, format!("`atomic` needs a transactional store; `{}` is not", store.name))
-                .help(format!("take `{}` out of `stores(..)`", store.name));
+            d.error(
+                &atomic.key,
+                format!(
+                    "`atomic` needs a transactional store; `{}` is not",
+                    store.name
+                ),
+            )
+            .help(format!("take `{}` out of `stores(..)`", store.name));
         }
     }
 }

@@ -29,7 +29,10 @@ pub(super) fn check(model: &Model<'_>, scope: &mut Scope<'_>) {
         part.moved.not_below_itself(&entity.path, scope.d);
     }
     if let Some((key, _)) = &args.route.policy.description {
-        scope.d.error(key, "the description of an operation is its doc comment").help("`/// ..` above the const");
+        scope
+            .d
+            .error(key, "the description of an operation is its doc comment")
+            .help("`/// ..` above the const");
     }
     reach::check(args, plan, &parsed.name, parsed.declared, entity, scope.d);
     policies(model, plan, scope);
@@ -41,23 +44,45 @@ fn policies(model: &Model<'_>, plan: &Plan, scope: &mut Scope<'_>) {
     let whole = plan.parts.is_empty();
     let common = &model.parsed.args.route.policy;
     let answers = whole && plan.returns.is_record();
-    let by_id = || model.routes.iter().any(|(_, segments)| segments.contains(&Segment::Param("id".to_owned())));
+    let by_id = || {
+        model
+            .routes
+            .iter()
+            .any(|(_, segments)| segments.contains(&Segment::Param("id".to_owned())))
+    };
     let records = match facts.records {
         Records::One | Records::Many => true,
         Records::OfPath => by_id(),
         Records::Foreign => false,
     };
     let one = whole && !plan.reads() && plan.returns.is_one_record();
-    for policy in std::iter::once(common).chain(plan.parts.iter().filter_map(|part| part.policy.as_ref())) {
+    for policy in
+        std::iter::once(common).chain(plan.parts.iter().filter_map(|part| part.policy.as_ref()))
+    {
         narrow::check_operation(policy, answers, entity, scope.d);
         once::check_operation(policy, one, facts.answer_members, entity, scope.d);
-        permission::check_operation(policy, records, facts.records != Records::Many, entity, scope.d);
+        permission::check_operation(
+            policy,
+            records,
+            facts.records != Records::Many,
+            entity,
+            scope.d,
+        );
         event::check_operation(policy, facts, entity, scope.d);
     }
-    if !model.routes.is_empty() && model.routes.iter().all(|(method, _)| *method == Method::Get) {
+    if !model.routes.is_empty()
+        && model
+            .routes
+            .iter()
+            .all(|(method, _)| *method == Method::Get)
+    {
         common.refuse_max_body("a GET route", scope.d);
     }
-    let reading = plan.parts.iter().filter(|part| part.reads()).filter_map(|part| part.policy.as_ref());
+    let reading = plan
+        .parts
+        .iter()
+        .filter(|part| part.reads())
+        .filter_map(|part| part.policy.as_ref());
     for policy in reading.chain((whole && plan.reads()).then_some(common)) {
         idempotent::refuse(policy, "an operation that only reads", scope.d);
         audit::refuse(policy, "an operation that only reads", scope.d);
@@ -72,12 +97,25 @@ pub(crate) fn name_of(ident: &Ident, d: &mut Diagnostics) -> (String, String) {
     let written = ident.unraw().to_string();
     let (name, kebab) = (names::snake(&written), names::kebab(&written));
     if TAKEN.contains(&name.as_str()) {
-        d.error(ident, format!("operation name `{name}` is taken: every adapter has it")).help("another name");
+        d.error(
+            ident,
+            format!("operation name `{name}` is taken: every adapter has it"),
+        )
+        .help("another name");
     }
     let fits = kebab.len() <= 63 && kebab.starts_with(|c: char| c.is_ascii_alphabetic());
-    if !fits || !kebab.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
-        d.error(ident, format!("operation name gives an empty, non-alphabetic or over-long route segment `{kebab}`"))
-            .help("a name of letters and digits, at most 63 of them");
+    if !fits
+        || !kebab
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b == b'-')
+    {
+        d.error(
+            ident,
+            format!(
+                "operation name gives an empty, non-alphabetic or over-long route segment `{kebab}`"
+            ),
+        )
+        .help("a name of letters and digits, at most 63 of them");
     }
     (name, kebab)
 }

@@ -1,4 +1,5 @@
-//! The expansion: a static descriptor, and a method of the adapter. Infallible; it sees only what has been checked.
+//! The expansion: a static descriptor, and a method of the adapter. Infallible; it sees only what
+//! has been checked.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -34,7 +35,11 @@ pub(super) struct Expansion<'a> {
 
 impl<'a> Expansion<'a> {
     /// `None` of an operation of which too little could be resolved; that has been reported.
-    pub(super) fn of(model: &'a Model<'a>, entities: &'a Entities, scope: &'a Parts) -> Option<Self> {
+    pub(super) fn of(
+        model: &'a Model<'a>,
+        entities: &'a Entities,
+        scope: &'a Parts,
+    ) -> Option<Self> {
         let (parsed, plan) = (&model.parsed, model.plan.as_ref()?);
         Some(Self {
             declared: parsed.declared,
@@ -51,16 +56,30 @@ impl<'a> Expansion<'a> {
     }
 }
 
-/// A const that does nothing: the declaration is wrong and says so itself, its users must not fail as well.
+/// A const that does nothing: the declaration is wrong and says so itself, its users must not fail
+/// as well.
 pub(super) fn poisoned(declared: &Declared) -> TokenStream {
-    let Declared { attrs, vis, ident, ty, .. } = declared;
+    let Declared {
+        attrs,
+        vis,
+        ident,
+        ty,
+        ..
+    } = declared;
     let attrs = kept(attrs);
     quote_spanned!(here(ident)=> #attrs #vis const #ident: #ty = <#ty>::poisoned();)
 }
 
-/// The same, where so much could be read that rustc can judge it: what is wrong with values and types is told beside the rest.
+/// The same, where so much could be read that rustc can judge it: what is wrong with values and
+/// types is told beside the rest.
 fn inert(model: &Expansion<'_>) -> TokenStream {
-    let Declared { attrs, vis, ident, ty, .. } = model.declared;
+    let Declared {
+        attrs,
+        vis,
+        ident,
+        ty,
+        ..
+    } = model.declared;
     let (krate, attrs, asserts) = (&model.entity.krate, kept(attrs), &model.scope.asserts);
     let kind = model.plan.parts.is_empty().then(|| model.body.expand());
     let statics = match &model.plan.returns {
@@ -80,30 +99,64 @@ fn inert(model: &Expansion<'_>) -> TokenStream {
     }
 }
 
-/// The const and the adapter method. When the declaration is not `sound`, the method is there for its callers, and the const
-/// is inert.
+/// The const and the adapter method. When the declaration is not `sound`, the method is there for
+/// its callers, and the const is inert.
 pub(super) fn expand(model: &Expansion<'_>, sound: bool) -> TokenStream {
     let constant = if sound { constant(model) } else { inert(model) };
-    let method = crate::SERVER.then(|| if model.plan.parts.is_empty() { method(model) } else { methods::methods(model) });
+    let method = crate::SERVER.then(|| {
+        if model.plan.parts.is_empty() {
+            method(model)
+        } else {
+            methods::methods(model)
+        }
+    });
     quote!(#constant #method)
 }
 
 fn constant(model: &Expansion<'_>) -> TokenStream {
-    let Declared { attrs, vis, ends: (first, last), ident, ty, entity, .. } = model.declared;
-    let (krate, attrs, name, doc) = (&model.entity.krate, kept(attrs), &model.name, model.declared.doc());
-    let (asserts, kind, policy) = (&model.scope.asserts, model.body.expand(), &model.route.policy);
+    let Declared {
+        attrs,
+        vis,
+        ends: (first, last),
+        ident,
+        ty,
+        entity,
+        ..
+    } = model.declared;
+    let (krate, attrs, name, doc) = (
+        &model.entity.krate,
+        kept(attrs),
+        &model.name,
+        model.declared.doc(),
+    );
+    let (asserts, kind, policy) = (
+        &model.scope.asserts,
+        model.body.expand(),
+        &model.route.policy,
+    );
     let (statics, params) = match &model.plan.returns {
         Returns::Custom(made) => (Some(&made.statics), made.params.clone()),
-        _ => (None, model.scope.params.iter().map(|p| param(p, model)).collect()),
+        _ => (
+            None,
+            model.scope.params.iter().map(|p| param(p, model)).collect(),
+        ),
     };
     let params = (!params.is_empty()).then(|| quote!(.params(&[#(#params),*])));
-    let routes = model.routes.iter().map(|(method, segments)| quote!(#method(&[#(#segments),*])));
+    let routes = model
+        .routes
+        .iter()
+        .map(|(method, segments)| quote!(#method(&[#(#segments),*])));
     let routes = (!model.routes.is_empty()).then(|| quote!(.routes(&[#(#routes),*])));
     let policy = self::policy(policy, &entity.to_token_stream());
-    let (parts, named) = if model.plan.parts.is_empty() { Default::default() } else { methods::parts(model) };
+    let (parts, named) = if model.plan.parts.is_empty() {
+        Default::default()
+    } else {
+        methods::parts(model)
+    };
     let unscoped = model.unscoped.map(|reason| quote!(.unscoped(#reason)));
     let context = &model.scope.context;
-    let context = (!context.is_empty()).then(|| quote!(.context(&[#(<#context as __lp::ContextValue>::DESC),*])));
+    let context = (!context.is_empty())
+        .then(|| quote!(.context(&[#(<#context as __lp::ContextValue>::DESC),*])));
     let doc = (!doc.is_empty()).then(|| quote!(.doc(#doc)));
     quote_spanned! {here(ident)=>
         #attrs
@@ -135,7 +188,12 @@ pub(super) fn policy(policy: &Policy, entity: &TokenStream) -> Option<TokenStrea
 
 fn param(param: &Param, model: &Expansion<'_>) -> TokenStream {
     let owner = param.owner.and_then(|owner| model.siblings.get(owner));
-    let (wire, field) = (&param.wire, owner.map_or(model.entity, |sibling| &sibling.model).number(param.field));
+    let (wire, field) = (
+        &param.wire,
+        owner
+            .map_or(model.entity, |sibling| &sibling.model)
+            .number(param.field),
+    );
     let place = match param.place {
         Place::Id => quote!(in_id),
         Place::Segment => quote!(in_segment),
@@ -157,13 +215,25 @@ fn param(param: &Param, model: &Expansion<'_>) -> TokenStream {
 /// The attributes of an impl of methods: it is there if the const is, and is judged as leniently.
 pub(super) fn around(model: &Expansion<'_>) -> TokenStream {
     let (own, entity) = (&model.declared.attrs, &model.entity.item);
-    let lints = lints::allowed(own, entity.attrs.iter().chain(entity.fields.iter().flat_map(|field| &field.attrs)));
+    let lints = lints::allowed(
+        own,
+        entity
+            .attrs
+            .iter()
+            .chain(entity.fields.iter().flat_map(|field| &field.attrs)),
+    );
     let conditions = lints::conditions(own);
     quote!(#conditions #lints)
 }
 
 fn method(model: &Expansion<'_>) -> TokenStream {
-    let Declared { attrs, vis, ident, entity, .. } = model.declared;
+    let Declared {
+        attrs,
+        vis,
+        ident,
+        entity,
+        ..
+    } = model.declared;
     let krate = &model.entity.krate;
     let name = names::ident(model.name, ident.span());
     let adapter = &model.entity.generated.adapter;
@@ -191,12 +261,19 @@ fn method(model: &Expansion<'_>) -> TokenStream {
             Output::Optional => ("run_optional", quote!(::core::option::Option<#entity>)),
             Output::Records => ("run_records", quote!(::std::vec::Vec<#entity>)),
         },
-        Returns::Numbers(Numbers { name, grouped: false, .. }) => ("run_row", quote!(#name)),
+        Returns::Numbers(Numbers {
+            name,
+            grouped: false,
+            ..
+        }) => ("run_row", quote!(#name)),
         Returns::Numbers(Numbers { name, .. }) => ("run_rows", quote!(::std::vec::Vec<#name>)),
     };
     let run = Ident::new(run, Span::call_site());
-    let (page, paged) =
-        if model.plan.pages() { (quote!(page: #krate::PageArgs), quote!(, page)) } else { (TokenStream::new(), TokenStream::new()) };
+    let (page, paged) = if model.plan.pages() {
+        (quote!(page: #krate::PageArgs), quote!(, page))
+    } else {
+        (TokenStream::new(), TokenStream::new())
+    };
     // `self`, `cx` and `page` count as well; clippy's limit is seven.
     let many = (names.len() > 4).then(|| quote!(#[allow(clippy::too_many_arguments)]));
     let (doc, listed) = (docs(model), methods::listed(model));
@@ -213,7 +290,8 @@ fn method(model: &Expansion<'_>) -> TokenStream {
             #[doc = #doc]
             #deprecated
             #many
-            // Not `async`: rustc would check a state machine for each method that does nothing but wait for another one.
+            // Not `async`: rustc would check a state machine for each method that does nothing but
+            // wait for another one.
             #vis fn #name(&self, cx: &#krate::Cx, #(#names: #types,)* #page) -> impl #krate::ResultFuture<#answer> {
                 use #krate::__private as __lp;
                 let args = __lp::args([#(#args),*]);
@@ -228,8 +306,15 @@ fn row(model: &Expansion<'_>, numbers: &Numbers) -> TokenStream {
     let Declared { vis, ident, .. } = model.declared;
     let (krate, name) = (&model.entity.krate, &numbers.name);
     let (around, conditions) = (around(model), lints::conditions(&model.declared.attrs));
-    let doc = format!("What `{}` computes{}.", model.name, if numbers.grouped { " of a group" } else { "" });
-    let members = numbers.members.iter().map(|(name, ty, doc)| quote!(#[doc = #doc] pub #name: #ty,));
+    let doc = format!(
+        "What `{}` computes{}.",
+        model.name,
+        if numbers.grouped { " of a group" } else { "" }
+    );
+    let members = numbers
+        .members
+        .iter()
+        .map(|(name, ty, doc)| quote!(#[doc = #doc] pub #name: #ty,));
     let read = numbers.members.iter().map(|(name, ..)| name);
     quote_spanned! {here(ident)=>
         #around
@@ -243,8 +328,14 @@ fn row(model: &Expansion<'_>, numbers: &Numbers) -> TokenStream {
 }
 
 /// Three lists of one.
-fn split(list: &[(Ident, TokenStream, TokenStream)]) -> (Vec<Ident>, Vec<TokenStream>, Vec<TokenStream>) {
-    let (names, rest): (Vec<_>, Vec<_>) = list.iter().cloned().map(|(name, ty, arg)| (name, (ty, arg))).unzip();
+fn split(
+    list: &[(Ident, TokenStream, TokenStream)],
+) -> (Vec<Ident>, Vec<TokenStream>, Vec<TokenStream>) {
+    let (names, rest): (Vec<_>, Vec<_>) = list
+        .iter()
+        .cloned()
+        .map(|(name, ty, arg)| (name, (ty, arg)))
+        .unzip();
     let (types, args) = rest.into_iter().unzip();
     (names, types, args)
 }
@@ -255,9 +346,16 @@ fn arguments(model: &Expansion<'_>) -> (Vec<Ident>, Vec<TokenStream>, Vec<TokenS
     let (mut names, mut types, mut args) = (Vec::new(), Vec::new(), Vec::new());
     for (param, position) in model.scope.params.iter().zip(&model.scope.positions) {
         let name = argument_ident(&param.name, param.ident.span());
-        let owner = param.owner.and_then(|owner| model.siblings.get(owner)).map_or(model.entity, |sibling| &sibling.model);
-        // Of a type of the user's nothing is asked here: that it is none of a field, its entity says.
-        let own = param.kind == Kind::Other && !param.list && !param.element && !owner.fields[param.field].optional;
+        let owner = param
+            .owner
+            .and_then(|owner| model.siblings.get(owner))
+            .map_or(model.entity, |sibling| &sibling.model);
+        // Of a type of the user's nothing is asked here: that it is none of a field, its entity
+        // says.
+        let own = param.kind == Kind::Other
+            && !param.list
+            && !param.element
+            && !owner.fields[param.field].optional;
         let value = match param.kind {
             _ if param.element => quote!(::std::string::String),
             Kind::String => quote!(::std::string::String),
@@ -278,15 +376,31 @@ fn arguments(model: &Expansion<'_>) -> (Vec<Ident>, Vec<TokenStream>, Vec<TokenS
                 quote!(impl ::core::convert::Into<#krate::Param<::std::vec::Vec<#value>>>),
                 quote!(__lp::optional_list_arg::<#position>(#name)),
             ),
-            (_, true, false) => (quote!(impl ::core::convert::Into<#value>), quote!(__lp::text_arg(#name))),
-            (_, true, true) => (quote!(impl ::core::convert::Into<#krate::Param<#value>>), quote!(__lp::optional_text_arg(#name))),
+            (_, true, false) => (
+                quote!(impl ::core::convert::Into<#value>),
+                quote!(__lp::text_arg(#name)),
+            ),
+            (_, true, true) => (
+                quote!(impl ::core::convert::Into<#krate::Param<#value>>),
+                quote!(__lp::optional_text_arg(#name)),
+            ),
             (_, _, false) => {
                 let arg = if own { quote!(own_arg) } else { quote!(arg) };
-                (quote!(impl ::core::convert::Into<#value>), quote!(__lp::#arg::<#position>(#name)))
+                (
+                    quote!(impl ::core::convert::Into<#value>),
+                    quote!(__lp::#arg::<#position>(#name)),
+                )
             }
             (_, _, true) => {
-                let arg = if own { quote!(optional_own_arg) } else { quote!(optional_arg) };
-                (quote!(impl ::core::convert::Into<#krate::Param<#value>>), quote!(__lp::#arg::<#position>(#name)))
+                let arg = if own {
+                    quote!(optional_own_arg)
+                } else {
+                    quote!(optional_arg)
+                };
+                (
+                    quote!(impl ::core::convert::Into<#krate::Param<#value>>),
+                    quote!(__lp::#arg::<#position>(#name)),
+                )
             }
         };
         names.push(name);
@@ -304,7 +418,8 @@ pub(super) fn argument_ident(name: &str, span: Span) -> Ident {
     }
 }
 
-/// Generated code at the const's name: the call site of the second step is the entity's macro, where lints would confuse.
+/// Generated code at the const's name: the call site of the second step is the entity's macro,
+/// where lints would confuse.
 pub(super) fn here(ident: &Ident) -> Span {
     Span::call_site().located_at(ident.span())
 }
@@ -317,7 +432,9 @@ fn docs(model: &Expansion<'_>) -> String {
     }
     if !model.route.policy.disabled && !model.routes.is_empty() {
         let base = &model.entity.base_path();
-        let route = |(method, segments): &(super::path::Method, Vec<Segment>)| format!("`{} {}`", method.as_str(), shown(base, segments));
+        let route = |(method, segments): &(super::path::Method, Vec<Segment>)| {
+            format!("`{} {}`", method.as_str(), shown(base, segments))
+        };
         let routes: Vec<String> = model.routes.iter().map(route).collect();
         doc.push_str(&format!("\n\nOver HTTP: {}.", routes.join(", ")));
     }

@@ -1,7 +1,8 @@
 //! Operations that name several entities: their declarations are gathered one after the other.
 //!
-//! The macro of an entity hands on whatever arguments it is called with. So what has been gathered travels in front of the
-//! operation's own arguments, behind an `@`, from one entity's macro to the next.
+//! The macro of an entity hands on whatever arguments it is called with. So what has been gathered
+//! travels in front of the operation's own arguments, behind an `@`, from one entity's macro to the
+//! next.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
@@ -57,30 +58,57 @@ pub(super) fn step(handed: Handed, declared: &Declared, d: &mut Diagnostics) -> 
     }
     let text = |path: &Path| path.to_token_stream().to_string();
     let own = text(&declared.entity);
-    let known = |path: &Path| text(path) == own || gathered.siblings.iter().any(|(other, _)| text(other) == text(path));
+    let known = |path: &Path| {
+        text(path) == own
+            || gathered
+                .siblings
+                .iter()
+                .any(|(other, _)| text(other) == text(path))
+    };
     let mut ignored = Diagnostics::new();
-    let named = kinds::entities(&Args::parse(gathered.args.clone(), &mut ignored), &mut ignored);
+    let named = kinds::entities(
+        &Args::parse(gathered.args.clone(), &mut ignored),
+        &mut ignored,
+    );
     ignored.ignore();
     if let Some(next) = named.into_iter().find(|path| !known(path)) {
         let (own_args, own_item) = gathered.own?;
-        let siblings = gathered.siblings.iter().map(|(path, (args, item))| quote!({#path} {#args} {#item}));
+        let siblings = gathered
+            .siblings
+            .iter()
+            .map(|(path, (args, item))| quote!({#path} {#args} {#item}));
         let (args, item) = (&gathered.args, handed.item);
-        return Some(Step::Ask(quote!(#next! { {@ { {#next} {#own_args} {#own_item} #(#siblings)* } #args} {#item} })));
+        return Some(Step::Ask(
+            quote!(#next! { {@ { {#next} {#own_args} {#own_item} #(#siblings)* } #args} {#item} }),
+        ));
     }
     let (own_args, own_item) = gathered.own?;
-    let Some(own) = schema::model(own_args, own_item) else { return Some(Step::Broken) };
+    let Some(own) = schema::model(own_args, own_item) else {
+        return Some(Step::Broken);
+    };
     let mut siblings = Vec::new();
     for (path, (args, item)) in gathered.siblings {
-        let Some(model) = schema::model(args, item) else { return Some(Step::Broken) };
+        let Some(model) = schema::model(args, item) else {
+            return Some(Step::Broken);
+        };
         siblings.push(Sibling { path, model });
     }
-    Some(Step::Done(Box::new(Entities { own, siblings, args: gathered.args })))
+    Some(Step::Done(Box::new(Entities {
+        own,
+        siblings,
+        args: gathered.args,
+    })))
 }
 
 impl Parse for Gathered {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
         if !input.peek(Token![@]) {
-            return Ok(Self { own: None, siblings: Vec::new(), wanted: None, args: input.parse()? });
+            return Ok(Self {
+                own: None,
+                siblings: Vec::new(),
+                wanted: None,
+                args: input.parse()?,
+            });
         }
         input.parse::<Token![@]>()?;
         let state;
@@ -96,6 +124,11 @@ impl Parse for Gathered {
         while !state.is_empty() {
             siblings.push((syn::parse2(group()?)?, (group()?, group()?)));
         }
-        Ok(Self { own, siblings, wanted, args: input.parse()? })
+        Ok(Self {
+            own,
+            siblings,
+            wanted,
+            args: input.parse()?,
+        })
     }
 }

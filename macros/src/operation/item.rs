@@ -11,7 +11,8 @@ use crate::entity::doc_of;
 pub(crate) struct Declared {
     pub(crate) attrs: Vec<Attribute>,
     pub(crate) vis: Visibility,
-    /// First and last token: by them rustc knows that the const is the user's own, and says when nobody uses it.
+    /// First and last token: by them rustc knows that the const is the user's own, and says when
+    /// nobody uses it.
     pub(crate) ends: (Token![const], Token![;]),
     pub(crate) ident: Ident,
     /// `Operation<Post>`.
@@ -40,23 +41,47 @@ impl Parse for Declared {
         input.parse::<Token![:]>()?;
         let ty: Type = input.parse()?;
         if input.peek(Token![=]) {
-            return Err(input.error(format!("the value of an operation is written by the macro{SHAPE}")));
+            return Err(input.error(format!(
+                "the value of an operation is written by the macro{SHAPE}"
+            )));
         }
         let ends = (first, input.parse()?);
-        let entity =
-            entity_of(&ty).ok_or_else(|| syn::Error::new_spanned(&ty, format!("the type of an operation names its entity{SHAPE}")))?;
-        Ok(Self { attrs, vis, ends, ident, ty, entity })
+        let entity = entity_of(&ty).ok_or_else(|| {
+            syn::Error::new_spanned(
+                &ty,
+                format!("the type of an operation names its entity{SHAPE}"),
+            )
+        })?;
+        Ok(Self {
+            attrs,
+            vis,
+            ends,
+            ident,
+            ty,
+            entity,
+        })
     }
 }
 
 /// `Post` of `Operation<Post>`.
 fn entity_of(ty: &Type) -> Option<Path> {
     let Type::Path(path) = ty else { return None };
-    let last = path.path.segments.last().filter(|last| last.ident == "Operation")?;
-    let PathArguments::AngleBracketed(arguments) = &last.arguments else { return None };
+    let last = path
+        .path
+        .segments
+        .last()
+        .filter(|last| last.ident == "Operation")?;
+    let PathArguments::AngleBracketed(arguments) = &last.arguments else {
+        return None;
+    };
     match arguments.args.iter().collect::<Vec<_>>()[..] {
         [GenericArgument::Type(Type::Path(entity))] => {
-            let plain = entity.qself.is_none() && entity.path.segments.iter().all(|segment| segment.arguments.is_none());
+            let plain = entity.qself.is_none()
+                && entity
+                    .path
+                    .segments
+                    .iter()
+                    .all(|segment| segment.arguments.is_none());
             plain.then(|| entity.path.clone())
         }
         _ => None,

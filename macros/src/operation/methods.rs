@@ -16,42 +16,57 @@ use crate::lints;
 pub(super) fn parts(model: &Expansion<'_>) -> (TokenStream, TokenStream) {
     let doc = model.declared.doc();
     let entity = model.declared.entity.to_token_stream();
-    let statics = model.plan.parts.iter().zip(model.routes).map(|(part, (method, segments))| {
-        let (ident, name, kind) = (constant(part), full_name(model, part), &part.descriptor);
-        let params = params(model, part);
-        let policy = match &part.policy {
-            Some(own) => {
-                // What a method says replaces what all of them say, key by key.
-                let (own, common) = (own.tokens(&entity), model.route.policy.tokens(&entity));
-                Some(quote!(.policy(#own.or(#common))))
+    let statics = model
+        .plan
+        .parts
+        .iter()
+        .zip(model.routes)
+        .map(|(part, (method, segments))| {
+            let (ident, name, kind) = (constant(part), full_name(model, part), &part.descriptor);
+            let params = params(model, part);
+            let policy = match &part.policy {
+                Some(own) => {
+                    // What a method says replaces what all of them say, key by key.
+                    let (own, common) = (own.tokens(&entity), model.route.policy.tokens(&entity));
+                    Some(quote!(.policy(#own.or(#common))))
+                }
+                None => policy(&model.route.policy, &entity),
+            };
+            let doc = (!doc.is_empty()).then(|| quote!(.doc(#doc)));
+            let unscoped = model.unscoped.map(|reason| quote!(.unscoped(#reason)));
+            quote! {
+                static #ident: __lp::OpSpec = __lp::OpSpec::new(#name, &#kind)
+                    .params(&[#(#params),*])
+                    .routes(&[#method(&[#(#segments),*])])
+                    #policy
+                    #unscoped
+                    #doc;
             }
-            None => policy(&model.route.policy, &entity),
-        };
-        let doc = (!doc.is_empty()).then(|| quote!(.doc(#doc)));
-        let unscoped = model.unscoped.map(|reason| quote!(.unscoped(#reason)));
-        quote! {
-            static #ident: __lp::OpSpec = __lp::OpSpec::new(#name, &#kind)
-                .params(&[#(#params),*])
-                .routes(&[#method(&[#(#segments),*])])
-                #policy
-                #unscoped
-                #doc;
-        }
-    });
+        });
     let names = model.plan.parts.iter().map(constant);
     (quote!(#(#statics)*), quote!(.parts(&[#(&#names),*])))
 }
 
-/// A name that `package!` uses when it lists the operation. rustc says when nothing does, and the name says what that means. What has no
-/// route needs no package.
+/// A name that `package!` uses when it lists the operation. rustc says when nothing does, and the
+/// name says what that means. What has no route needs no package.
 pub(super) fn listed(model: &Expansion<'_>) -> Option<TokenStream> {
-    let Declared { vis: Visibility::Public(_), ident, .. } = model.declared else { return None };
+    let Declared {
+        vis: Visibility::Public(_),
+        ident,
+        ..
+    } = model.declared
+    else {
+        return None;
+    };
     if model.routes.is_empty() || model.route.policy.disabled {
         return None;
     }
     let name = in_no_package(&ident.unraw().to_string(), ident.span())?;
     // All of it at the user's token: rustc says nothing of what a macro makes.
-    Some(at(quote!(pub(crate) const #name: () = ();), &ident.to_token_stream()))
+    Some(at(
+        quote!(pub(crate) const #name: () = ();),
+        &ident.to_token_stream(),
+    ))
 }
 
 /// `PUBLISH_IS_IN_NO_PACKAGE`; `None` of a const that is not named as consts are.
@@ -70,63 +85,93 @@ fn full_name(model: &Expansion<'_>, part: &Part) -> String {
 
 /// The record, then the item, then the body.
 fn params(model: &Expansion<'_>, part: &Part) -> Vec<TokenStream> {
-    let (primary, field) = (model.entity.number(model.entity.primary.unwrap_or(0)), model.entity.number(model.plan.list));
+    let (primary, field) = (
+        model.entity.number(model.entity.primary.unwrap_or(0)),
+        model.entity.number(model.plan.list),
+    );
     let item = part.item.then(|| quote!(__lp::in_item(#field)));
     let whole = part.whole.map(|whole| {
         let whole = format_ident!("{whole}");
         quote!(__lp::whole(#field, __lp::Whole::#whole))
     });
-    std::iter::once(quote!(__lp::in_id("id", #primary))).chain(item).chain(whole).collect()
+    std::iter::once(quote!(__lp::in_id("id", #primary)))
+        .chain(item)
+        .chain(whole)
+        .collect()
 }
 
 /// The adapter methods.
 pub(super) fn methods(model: &Expansion<'_>) -> TokenStream {
-    let Declared { vis, ident, entity, .. } = model.declared;
+    let Declared {
+        vis, ident, entity, ..
+    } = model.declared;
     let krate = &model.entity.krate;
     let adapter = &model.entity.generated.adapter;
-    let position = |field: usize| position_in(model.entity, entity, field, &entity.to_token_stream());
-    let (id, list) = (position(model.entity.primary.unwrap_or(0)), position(model.plan.list));
+    let position =
+        |field: usize| position_in(model.entity, entity, field, &entity.to_token_stream());
+    let (id, list) = (
+        position(model.entity.primary.unwrap_or(0)),
+        position(model.plan.list),
+    );
     let adapter = beside(entity, &quote!(#adapter));
-    let (item, patch) = (quote!(#krate::entity::ItemAt<#list>), quote!(#krate::entity::ItemPatchAt<#list>));
+    let (item, patch) = (
+        quote!(#krate::entity::ItemAt<#list>),
+        quote!(#krate::entity::ItemPatchAt<#list>),
+    );
     let base = &model.entity.base_path();
     let (around, deprecated) = (around(model), lints::deprecated(&model.declared.attrs));
-    let methods = model.plan.parts.iter().zip(model.routes).enumerate().map(|(at, (part, (http, segments)))| {
-        let name = format_ident!("{}", full_name(model, part), span = ident.span());
-        let at = index(at);
-        let (what, run, answer) = match part.name {
-            "list" => ("The items, in their order.", "run_json", quote!(#krate::ValueAt<#list>)),
-            "add" => ("Appends an item.", "run_json", item.clone()),
-            "remove" => ("Takes an item out.", "run_unit", quote!(())),
-            "update" => ("Changes members of an item.", "run_json", item.clone()),
-            _ => ("Replaces all items.", "run_json", quote!(#krate::ValueAt<#list>)),
-        };
-        let run = format_ident!("{run}");
-        let item_id = part.item.then(|| quote!(item_id: impl ::core::convert::Into<::std::string::String>,));
-        let item_arg = part.item.then(|| quote!(__lp::text_arg(item_id),));
-        let (body, body_arg) = match part.whole {
-            Some("Item") => (quote!(item: #item,), quote!(__lp::item_arg(&item),)),
-            Some("Patch") => (quote!(patch: #patch,), quote!(__lp::item_patch_arg(patch),)),
-            Some(_) => (quote!(items: ::std::vec::Vec<#item>,), quote!(__lp::arg::<#list>(items),)),
-            None => (TokenStream::new(), TokenStream::new()),
-        };
-        let route = format!("Over HTTP: `{} {}`.", http.as_str(), shown(base, segments));
-        let doc = format!("{what}\n\n{route}\n\n# Errors\n{}", model.plan.errors);
-        quote! {
-            #[doc = #doc]
-            #deprecated
-            #vis fn #name(
-                &self,
-                cx: &#krate::Cx,
-                id: impl ::core::convert::Into<#krate::ValueAt<#id>>,
-                #item_id
-                #body
-            ) -> impl #krate::ResultFuture<#answer> {
-                use #krate::__private as __lp;
-                let args = __lp::args([__lp::arg::<#id>(id), #item_arg #body_arg]);
-                __lp::#run(self, #ident.spec().parts[#at], cx, args)
+    let methods = model.plan.parts.iter().zip(model.routes).enumerate().map(
+        |(at, (part, (http, segments)))| {
+            let name = format_ident!("{}", full_name(model, part), span = ident.span());
+            let at = index(at);
+            let (what, run, answer) = match part.name {
+                "list" => (
+                    "The items, in their order.",
+                    "run_json",
+                    quote!(#krate::ValueAt<#list>),
+                ),
+                "add" => ("Appends an item.", "run_json", item.clone()),
+                "remove" => ("Takes an item out.", "run_unit", quote!(())),
+                "update" => ("Changes members of an item.", "run_json", item.clone()),
+                _ => (
+                    "Replaces all items.",
+                    "run_json",
+                    quote!(#krate::ValueAt<#list>),
+                ),
+            };
+            let run = format_ident!("{run}");
+            let item_id = part
+                .item
+                .then(|| quote!(item_id: impl ::core::convert::Into<::std::string::String>,));
+            let item_arg = part.item.then(|| quote!(__lp::text_arg(item_id),));
+            let (body, body_arg) = match part.whole {
+                Some("Item") => (quote!(item: #item,), quote!(__lp::item_arg(&item),)),
+                Some("Patch") => (quote!(patch: #patch,), quote!(__lp::item_patch_arg(patch),)),
+                Some(_) => (
+                    quote!(items: ::std::vec::Vec<#item>,),
+                    quote!(__lp::arg::<#list>(items),),
+                ),
+                None => (TokenStream::new(), TokenStream::new()),
+            };
+            let route = format!("Over HTTP: `{} {}`.", http.as_str(), shown(base, segments));
+            let doc = format!("{what}\n\n{route}\n\n# Errors\n{}", model.plan.errors);
+            quote! {
+                #[doc = #doc]
+                #deprecated
+                #vis fn #name(
+                    &self,
+                    cx: &#krate::Cx,
+                    id: impl ::core::convert::Into<#krate::ValueAt<#id>>,
+                    #item_id
+                    #body
+                ) -> impl #krate::ResultFuture<#answer> {
+                    use #krate::__private as __lp;
+                    let args = __lp::args([__lp::arg::<#id>(id), #item_arg #body_arg]);
+                    __lp::#run(self, #ident.spec().parts[#at], cx, args)
+                }
             }
-        }
-    });
+        },
+    );
     let listed = listed(model);
     quote_spanned!(here(ident)=> #around impl #adapter { #listed #(#methods)* })
 }

@@ -1,7 +1,9 @@
-//! `#[operation]`: a const without a value becomes a checked descriptor and a method of the entity's adapter.
+//! `#[operation]`: a const without a value becomes a checked descriptor and a method of the
+//! entity's adapter.
 //!
-//! Two steps. [`run`] finds the entity in the type of the const and calls its schema macro; that macro calls
-//! [`expand`] with the entity's declaration, so that everything said about the entity can be checked here.
+//! Two steps. [`run`] finds the entity in the type of the const and calls its schema macro; that
+//! macro calls [`expand`] with the entity's declaration, so that everything said about the entity
+//! can be checked here.
 
 pub(crate) mod args;
 mod capability;
@@ -44,7 +46,8 @@ pub(crate) fn run(args: TokenStream, item: TokenStream) -> TokenStream {
     }
 }
 
-/// What stands for a const without a value under a macro that is not for it; any other item stays as it is.
+/// What stands for a const without a value under a macro that is not for it; any other item stays
+/// as it is.
 pub(crate) fn poisoned(item: TokenStream) -> TokenStream {
     match syn::parse2::<Declared>(item.clone()) {
         Ok(declared) => expand::poisoned(&declared),
@@ -55,7 +58,9 @@ pub(crate) fn poisoned(item: TokenStream) -> TokenStream {
 /// The second step, in four phases: parse, model, check, expand.
 pub(crate) fn expand(handed: Handed) -> TokenStream {
     let mut d = Diagnostics::new();
-    let Some(declared) = d.take(syn::parse2::<Declared>(handed.item.clone())) else { return d.finish() };
+    let Some(declared) = d.take(syn::parse2::<Declared>(handed.item.clone())) else {
+        return d.finish();
+    };
     let entities = match gather::step(handed, &declared, &mut d) {
         Some(gather::Step::Done(entities)) => entities,
         Some(gather::Step::Ask(next)) => {

@@ -30,7 +30,8 @@ pub(crate) struct Model<'a> {
     pub(crate) parsed: Parsed<'a>,
     /// What its kind made of its options.
     pub(crate) body: Box<dyn KindModel>,
-    /// Where it is mounted and what it answers; `None` if that could not be resolved, which has been reported.
+    /// Where it is mounted and what it answers; `None` if that could not be resolved, which has
+    /// been reported.
     pub(crate) plan: Option<Plan>,
     /// One, or the query and path form of a lookup or exists.
     pub(crate) routes: Vec<Route>,
@@ -50,7 +51,11 @@ pub(crate) struct Parts {
 
 impl<'a> Parsed<'a> {
     /// Reads the options. `None` when not even the kind is known; all problems are in `d`.
-    pub(crate) fn read(declared: &'a Declared, args: TokenStream, d: &mut Diagnostics) -> Option<Self> {
+    pub(crate) fn read(
+        declared: &'a Declared,
+        args: TokenStream,
+        d: &mut Diagnostics,
+    ) -> Option<Self> {
         let args = Args::parse(args, d);
         let (name, kebab) = check::name_of(&declared.ident, d);
         if !name.starts_with(|c: char| c.is_alphabetic()) {
@@ -58,13 +63,31 @@ impl<'a> Parsed<'a> {
             return None;
         }
         let (kind, at) = kinds::find(&args, declared, d)?;
-        args.check(kind.facts.name, kind.options, kind.required, kind.later, &at, d);
-        Some(Self { declared, args, name, kebab, kind, at })
+        args.check(
+            kind.facts.name,
+            kind.options,
+            kind.required,
+            kind.later,
+            &at,
+            d,
+        );
+        Some(Self {
+            declared,
+            args,
+            name,
+            kebab,
+            kind,
+            at,
+        })
     }
 
     /// What its kind reads.
     pub(crate) fn input(&self) -> Input<'_> {
-        Input { args: &self.args, name: &self.name, ident: &self.declared.ident }
+        Input {
+            args: &self.args,
+            name: &self.name,
+            ident: &self.declared.ident,
+        }
     }
 }
 
@@ -81,7 +104,12 @@ impl<'a> Model<'a> {
             _ if plan.parts.is_empty() => place::routes(plan, &args.route, &parsed.kebab, scope),
             _ => place::parts(plan, &parsed.name, &parsed.kebab, scope.d),
         });
-        Self { parsed, body, plan, routes: routes.unwrap_or_default() }
+        Self {
+            parsed,
+            body,
+            plan,
+            routes: routes.unwrap_or_default(),
+        }
     }
 }
 
@@ -94,6 +122,12 @@ impl Parts {
             scope.within(p.owner, |scope| crate::expr::position(scope, p.field, &at))
         };
         let positions = params.iter().map(position).collect();
-        Self { params, positions, asserts: scope.asserts, named: scope.named, context: scope.context }
+        Self {
+            params,
+            positions,
+            asserts: scope.asserts,
+            named: scope.named,
+            context: scope.context,
+        }
     }
 }

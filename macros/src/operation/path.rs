@@ -1,4 +1,5 @@
-//! `route(..)`: policy keys, and the method and path that replace the kind's own. `#[route]` reads its own with the same code.
+//! `route(..)`: policy keys, and the method and path that replace the kind's own. `#[route]` reads
+//! its own with the same code.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
@@ -19,20 +20,32 @@ pub(crate) enum Method {
     Delete,
 }
 
-const METHODS: [(&str, Method); 5] =
-    [("GET", Method::Get), ("POST", Method::Post), ("PUT", Method::Put), ("PATCH", Method::Patch), ("DELETE", Method::Delete)];
+const METHODS: [(&str, Method); 5] = [
+    ("GET", Method::Get),
+    ("POST", Method::Post),
+    ("PUT", Method::Put),
+    ("PATCH", Method::Patch),
+    ("DELETE", Method::Delete),
+];
 
 impl Method {
     /// `GET` and so on.
     pub(crate) fn as_str(self) -> &'static str {
-        METHODS.iter().find(|(_, method)| *method == self).map_or("", |(name, _)| name)
+        METHODS
+            .iter()
+            .find(|(_, method)| *method == self)
+            .map_or("", |(name, _)| name)
     }
 
     fn parse(text: &LitStr, d: &mut Diagnostics) -> Option<Self> {
         let value = text.value();
-        let known = METHODS.iter().find(|(name, _)| *name == value).map(|(_, method)| *method);
+        let known = METHODS
+            .iter()
+            .find(|(name, _)| *name == value)
+            .map(|(_, method)| *method);
         if known.is_none() {
-            d.error(text, format!("unknown method `{value}`")).suggest(&value, METHODS.iter().map(|(name, _)| *name));
+            d.error(text, format!("unknown method `{value}`"))
+                .suggest(&value, METHODS.iter().map(|(name, _)| *name));
         }
         known
     }
@@ -98,7 +111,10 @@ impl Moved {
 
     /// Where it is written.
     fn at(&self) -> Option<&LitStr> {
-        self.path.as_ref().map(|(_, text)| text).or(self.method.as_ref().map(|(_, text)| text))
+        self.path
+            .as_ref()
+            .map(|(_, text)| text)
+            .or(self.method.as_ref().map(|(_, text)| text))
     }
 
     /// Reports a path that begins with the entity's own, below which it is mounted anyway.
@@ -106,29 +122,50 @@ impl Moved {
         let Some((_, text)) = &self.path else { return };
         let value = text.value();
         if let Some(rest) = below_itself(&value, base) {
-            d.error(text, format!("this path stands below `/{base}` already")).help(format!("`path = \"{rest}\"`"));
+            d.error(text, format!("this path stands below `/{base}` already"))
+                .help(format!("`path = \"{rest}\"`"));
         }
     }
 
     /// The method, or the route's `own`; one that is not among `fitting` is reported.
-    pub(crate) fn method(&self, own: Method, fitting: &[Method], of: &str, d: &mut Diagnostics) -> Method {
-        let Some((method, text)) = &self.method else { return own };
+    pub(crate) fn method(
+        &self,
+        own: Method,
+        fitting: &[Method],
+        of: &str,
+        d: &mut Diagnostics,
+    ) -> Method {
+        let Some((method, text)) = &self.method else {
+            return own;
+        };
         if fitting.contains(method) {
             return *method;
         }
-        let names: Vec<String> = fitting.iter().map(|method| format!("`{}`", method.as_str())).collect();
+        let names: Vec<String> = fitting
+            .iter()
+            .map(|method| format!("`{}`", method.as_str()))
+            .collect();
         let help = match names.split_last() {
             Some((last, first)) if !first.is_empty() => format!("{} or {last}", first.join(", ")),
             _ => names.concat(),
         };
-        d.error(text, format!("`{}` does not suit {of}", method.as_str())).help(help);
+        d.error(text, format!("`{}` does not suit {of}", method.as_str()))
+            .help(help);
         own
     }
 
-    /// The segments of a route whose parameters have names of their own: each as the path names it, and as the route does. All of them
-    /// must be there, since nothing else carries them.
-    pub(crate) fn path(&self, own: Vec<Segment>, parameters: &[(&str, &str)], of: &str, d: &mut Diagnostics) -> Vec<Segment> {
-        let Some((segments, text)) = &self.path else { return own };
+    /// The segments of a route whose parameters have names of their own: each as the path names it,
+    /// and as the route does. All of them must be there, since nothing else carries them.
+    pub(crate) fn path(
+        &self,
+        own: Vec<Segment>,
+        parameters: &[(&str, &str)],
+        of: &str,
+        d: &mut Diagnostics,
+    ) -> Vec<Segment> {
+        let Some((segments, text)) = &self.path else {
+            return own;
+        };
         let known = || crate::diagnostics::list(parameters.iter().map(|(name, _)| name));
         let mut found = Vec::with_capacity(segments.len());
         let mut misspelt = false;
@@ -139,7 +176,10 @@ impl Moved {
                     Some((_, wire)) => found.push(Segment::Param((*wire).to_owned())),
                     None => {
                         misspelt = true;
-                        let problem = d.error(text, format!("`{{{name}}}` of the path is no parameter of {of}"));
+                        let problem = d.error(
+                            text,
+                            format!("`{{{name}}}` of the path is no parameter of {of}"),
+                        );
                         if parameters.is_empty() {
                             problem.help("static segments only");
                         } else {
@@ -152,14 +192,16 @@ impl Moved {
         // One that is misspelt is not missing as well.
         for (name, wire) in parameters.iter().filter(|_| !misspelt) {
             if !found.contains(&Segment::Param((*wire).to_owned())) {
-                d.error(text, format!("the path of {of} lacks `{{{name}}}`")).help(format!("`path = \"{}\"`", whole(&own, parameters)));
+                d.error(text, format!("the path of {of} lacks `{{{name}}}`"))
+                    .help(format!("`path = \"{}\"`", whole(&own, parameters)));
             }
         }
         found
     }
 }
 
-/// What follows the path of the entity in one that begins with it. A single segment of that name may be meant.
+/// What follows the path of the entity in one that begins with it. A single segment of that name
+/// may be meant.
 fn below_itself<'p>(path: &'p str, base: &str) -> Option<&'p str> {
     let absolute = path.starts_with('/');
     let rest = path.trim_start_matches('/').strip_prefix(base)?;
@@ -169,20 +211,27 @@ fn below_itself<'p>(path: &'p str, base: &str) -> Option<&'p str> {
 /// A route: its method and what it has below the entity.
 pub(crate) type Route = (Method, Vec<Segment>);
 
-/// Reports routes of one declaration that are the same, at the one that was moved: each by its name, and as it is after that.
-pub(crate) fn apart<'a>(routes: impl Iterator<Item = (String, &'a Moved, &'a Route)>, d: &mut Diagnostics) {
+/// Reports routes of one declaration that are the same, at the one that was moved: each by its
+/// name, and as it is after that.
+pub(crate) fn apart<'a>(
+    routes: impl Iterator<Item = (String, &'a Moved, &'a Route)>,
+    d: &mut Diagnostics,
+) {
     let routes: Vec<_> = routes.collect();
     for (at, (name, moved, route)) in routes.iter().enumerate() {
         if let Some((first, other, _)) = routes[..at].iter().find(|(.., other)| same(other, route))
             && let Some(at) = moved.at().or(other.at())
         {
-            d.error(at, format!("`{first}` and `{name}` share a route")).help("another method or path for one of them");
+            d.error(at, format!("`{first}` and `{name}` share a route"))
+                .help("another method or path for one of them");
         }
     }
 }
 
 fn same(one: &Route, other: &Route) -> bool {
-    let alike = |pair: (&Segment, &Segment)| matches!(pair, (Segment::Param(_), Segment::Param(_))) || pair.0 == pair.1;
+    let alike = |pair: (&Segment, &Segment)| {
+        matches!(pair, (Segment::Param(_), Segment::Param(_))) || pair.0 == pair.1
+    };
     one.0 == other.0 && one.1.len() == other.1.len() && one.1.iter().zip(&other.1).all(alike)
 }
 
@@ -191,7 +240,10 @@ fn whole(segments: &[Segment], parameters: &[(&str, &str)]) -> String {
     let written = |segment: &Segment| match segment {
         Segment::Lit(text) => text.clone(),
         Segment::Param(wire) => {
-            let name = parameters.iter().find(|(_, known)| known == wire).map_or(wire.as_str(), |(name, _)| name);
+            let name = parameters
+                .iter()
+                .find(|(_, known)| known == wire)
+                .map_or(wire.as_str(), |(name, _)| name);
             format!("{{{name}}}")
         }
     };
@@ -239,12 +291,19 @@ impl RouteArgs {
     pub(crate) fn names_events_only(&self) -> bool {
         let mut rest = self.policy.clone();
         rest.event = None;
-        self.policy.event.is_some() && rest.is_inherit() && self.moved.is_nothing() && self.others.is_empty()
+        self.policy.event.is_some()
+            && rest.is_inherit()
+            && self.moved.is_nothing()
+            && self.others.is_empty()
     }
 
     /// Reports what nobody has read.
     pub(crate) fn refuse_others(&self, d: &mut Diagnostics) {
-        let known: Vec<&str> = policy::KEYS.iter().chain(&["method", "path"]).copied().collect();
+        let known: Vec<&str> = policy::KEYS
+            .iter()
+            .chain(&["method", "path"])
+            .copied()
+            .collect();
         for opt in &self.others {
             options::unknown(opt, "route", &known, policy::LATER, d);
         }
@@ -262,10 +321,14 @@ impl RouteArgs {
     pub(crate) fn option(&mut self, opt: &Opt, wildcards: bool, d: &mut Diagnostics) -> bool {
         match opt.name().as_str() {
             "method" => {
-                self.moved.method = opt.text("method = \"POST\"", d).and_then(|text| Method::parse(&text, d).map(|method| (method, text)));
+                self.moved.method = opt
+                    .text("method = \"POST\"", d)
+                    .and_then(|text| Method::parse(&text, d).map(|method| (method, text)));
             }
             "path" => {
-                self.moved.path = opt.text("path = \"{id}/state\"", d).map(|text| (segments(&text, wildcards, d), text));
+                self.moved.path = opt
+                    .text("path = \"{id}/state\"", d)
+                    .map(|text| (segments(&text, wildcards, d), text));
             }
             _ => return self.policy.option(opt, d),
         }
@@ -279,14 +342,23 @@ pub(crate) fn segments(text: &LitStr, wildcards: bool, d: &mut Diagnostics) -> V
     let mut segments: Vec<Segment> = Vec::new();
     let parts: Vec<&str> = value.split('/').filter(|part| !part.is_empty()).collect();
     for (i, part) in parts.iter().enumerate() {
-        let name = part.strip_prefix(':').or_else(|| part.strip_prefix('{').and_then(|part| part.strip_suffix('}')));
+        let name = part.strip_prefix(':').or_else(|| {
+            part.strip_prefix('{')
+                .and_then(|part| part.strip_suffix('}'))
+        });
         let problem = match name {
-            Some(name) if name.starts_with('*') && !wildcards => Some(format!("a wildcard `{part}` cannot be bound to a parameter")),
-            Some(name) if name.starts_with('*') && i + 1 < parts.len() => Some(format!("the wildcard `{part}` must come last")),
+            Some(name) if name.starts_with('*') && !wildcards => Some(format!(
+                "a wildcard `{part}` cannot be bound to a parameter"
+            )),
+            Some(name) if name.starts_with('*') && i + 1 < parts.len() => {
+                Some(format!("the wildcard `{part}` must come last"))
+            }
             Some(name) if syn::parse_str::<syn::Ident>(name.trim_start_matches('*')).is_err() => {
                 Some(format!("`{part}` names no parameter"))
             }
-            Some(name) if segments.contains(&Segment::Param(name.to_owned())) => Some(format!("`{part}` stands twice in the path")),
+            Some(name) if segments.contains(&Segment::Param(name.to_owned())) => {
+                Some(format!("`{part}` stands twice in the path"))
+            }
             Some(name) => {
                 segments.push(Segment::Param(name.to_owned()));
                 None
@@ -307,7 +379,8 @@ pub(crate) fn segments(text: &LitStr, wildcards: bool, d: &mut Diagnostics) -> V
             },
         };
         if let Some(problem) = problem {
-            d.error(text, problem).help("segments are static text or `{name}`");
+            d.error(text, problem)
+                .help("segments are static text or `{name}`");
         }
     }
     segments
@@ -334,26 +407,46 @@ mod tests {
 
     fn read(path: &str) -> (Vec<Segment>, usize) {
         let mut d = Diagnostics::new();
-        let segments = segments(&syn::LitStr::new(path, proc_macro2::Span::call_site()), false, &mut d);
+        let segments = segments(
+            &syn::LitStr::new(path, proc_macro2::Span::call_site()),
+            false,
+            &mut d,
+        );
         (segments, d.into_texts().len())
     }
 
     #[test]
     fn paths_below_themselves() {
-        for (path, rest) in
-            [("/posts/feed", Some("feed")), ("posts/{id}/x", Some("{id}/x")), ("/posts", Some("")), ("posts", None), ("postscript/a", None)]
-        {
+        for (path, rest) in [
+            ("/posts/feed", Some("feed")),
+            ("posts/{id}/x", Some("{id}/x")),
+            ("/posts", Some("")),
+            ("posts", None),
+            ("postscript/a", None),
+        ] {
             assert_eq!(below_itself(path, "posts"), rest, "{path}");
         }
     }
 
     #[test]
     fn paths_are_taken_apart() {
-        let (lit, param) = (|t: &str| Segment::Lit(t.to_owned()), |t: &str| Segment::Param(t.to_owned()));
+        let (lit, param) = (
+            |t: &str| Segment::Lit(t.to_owned()),
+            |t: &str| Segment::Param(t.to_owned()),
+        );
         assert_eq!(read("{id}/state"), (vec![param("id"), lit("state")], 0));
         assert_eq!(read("//:id//a%20b/"), (vec![param("id"), lit("a b")], 0));
         assert_eq!(read(""), (vec![], 0));
-        for wrong in ["{id", "a{b}", "{*rest}", "..", "a?b", "%zz", "{id}/{id}", ":"] {
+        for wrong in [
+            "{id",
+            "a{b}",
+            "{*rest}",
+            "..",
+            "a?b",
+            "%zz",
+            "{id}/{id}",
+            ":",
+        ] {
             assert_eq!(read(wrong).1, 1, "{wrong}");
         }
     }

@@ -10,7 +10,12 @@ use crate::entity::Flag;
 use crate::expr::{Place, Scope, Via};
 
 /// The routes; parameters get their places.
-pub(super) fn routes(plan: &Plan, args: &RouteArgs, kebab: &str, scope: &mut Scope<'_>) -> Vec<Route> {
+pub(super) fn routes(
+    plan: &Plan,
+    args: &RouteArgs,
+    kebab: &str,
+    scope: &mut Scope<'_>,
+) -> Vec<Route> {
     let method = method(plan, args, scope);
     let own = || Segment::Lit(kebab.to_owned());
     if let Shape::Adapter = plan.shape {
@@ -19,13 +24,17 @@ pub(super) fn routes(plan: &Plan, args: &RouteArgs, kebab: &str, scope: &mut Sco
     let in_path: Vec<Vec<Segment>> = match (&args.moved.path, &plan.shape) {
         (Some((segments, text)), _) => vec![named(segments, &text.to_token_stream(), scope)],
         (None, Shape::ById) => match scope.params.by_name("id").map(|i| scope.params.get(i)) {
-            Some(id) if id.via == Via::Param && !id.list => vec![vec![Segment::Param("id".to_owned()), own()]],
+            Some(id) if id.via == Via::Param && !id.list => {
+                vec![vec![Segment::Param("id".to_owned()), own()]]
+            }
             // `match(slug = param(slug))` needs no id.
             _ => vec![vec![own()]],
         },
         // In other methods than GET, all parameters are members of the body.
         (None, Shape::Collection { segments }) if method == Method::Get && !segments.is_empty() => {
-            let wires = segments.iter().map(|i| Segment::Param(scope.params.get(*i).wire.clone()));
+            let wires = segments
+                .iter()
+                .map(|i| Segment::Param(scope.params.get(*i).wire.clone()));
             vec![vec![own()], std::iter::once(own()).chain(wires).collect()]
         }
         (None, Shape::Collection { .. } | Shape::Adapter) => vec![vec![own()]],
@@ -42,30 +51,67 @@ pub(super) fn routes(plan: &Plan, args: &RouteArgs, kebab: &str, scope: &mut Sco
                 Place::Body
             }
             Via::Input => Place::Body,
-            Via::Param if is_segment && is_primary && matches!(plan.shape, Shape::ById) => Place::Id,
+            Via::Param if is_segment && is_primary && matches!(plan.shape, Shape::ById) => {
+                Place::Id
+            }
             Via::Param if is_segment => Place::Segment,
             Via::Param if matches!(method, Method::Get | Method::Delete) => Place::Query,
             Via::Param => Place::Body,
         };
     }
     for ident in misplaced {
-        scope.d.error(&ident, format!("`input({ident})` reads a body, which a GET route has not")).help(format!("`param({ident})`"));
+        scope
+            .d
+            .error(
+                &ident,
+                format!("`input({ident})` reads a body, which a GET route has not"),
+            )
+            .help(format!("`param({ident})`"));
     }
     for param in scope.params.iter().filter(|p| p.default.is_some()) {
         // One of two forms may still be without it.
-        if in_path.iter().all(|path| path.contains(&Segment::Param(param.wire.clone()))) {
-            let text = format!("`{}` is a segment of the path, which is always given: it has no default", param.ident);
+        if in_path
+            .iter()
+            .all(|path| path.contains(&Segment::Param(param.wire.clone())))
+        {
+            let text = format!(
+                "`{}` is a segment of the path, which is always given: it has no default",
+                param.ident
+            );
             scope.d.error(&param.ident, text);
         }
     }
     let parents: Vec<String> = model.visibility.path_parameters().collect();
-    for ident in scope.params.iter().filter(|p| parents.contains(&p.wire)).map(|p| p.ident.clone()).collect::<Vec<_>>() {
-        scope.d.error(&ident, format!("`{ident}` is a parameter of the entity's parent_path")).help("another name");
+    for ident in scope
+        .params
+        .iter()
+        .filter(|p| parents.contains(&p.wire))
+        .map(|p| p.ident.clone())
+        .collect::<Vec<_>>()
+    {
+        scope
+            .d
+            .error(
+                &ident,
+                format!("`{ident}` is a parameter of the entity's parent_path"),
+            )
+            .help("another name");
     }
     if plan.pages() {
-        let taken: Vec<_> = scope.params.iter().filter(|p| p.wire == "limit" || p.wire == "cursor").map(|p| p.ident.clone()).collect();
+        let taken: Vec<_> = scope
+            .params
+            .iter()
+            .filter(|p| p.wire == "limit" || p.wire == "cursor")
+            .map(|p| p.ident.clone())
+            .collect();
         for ident in taken {
-            scope.d.error(&ident, format!("parameter `{ident}` collides with the page's own")).help("another name");
+            scope
+                .d
+                .error(
+                    &ident,
+                    format!("parameter `{ident}` collides with the page's own"),
+                )
+                .help("another name");
         }
     }
     in_path.into_iter().map(|path| (method, path)).collect()
@@ -74,26 +120,54 @@ pub(super) fn routes(plan: &Plan, args: &RouteArgs, kebab: &str, scope: &mut Sco
 /// The routes of a collection's methods, in their order.
 pub(super) fn parts(plan: &Plan, name: &str, kebab: &str, d: &mut Diagnostics) -> Vec<Route> {
     let one = |part: &Part, d: &mut Diagnostics| {
-        let parameters: &[(&str, &str)] = if part.item { &[("id", "id"), ("item_id", "itemId")] } else { &[("id", "id")] };
-        let mut own = vec![Segment::Param("id".to_owned()), Segment::Lit(format!("{kebab}-{}", part.name))];
+        let parameters: &[(&str, &str)] = if part.item {
+            &[("id", "id"), ("item_id", "itemId")]
+        } else {
+            &[("id", "id")]
+        };
+        let mut own = vec![
+            Segment::Param("id".to_owned()),
+            Segment::Lit(format!("{kebab}-{}", part.name)),
+        ];
         own.extend(part.item.then(|| Segment::Param("itemId".to_owned())));
         let (of, reads) = (format!("`{name}_{}`", part.name), part.reads());
-        let effect = format!("{of}, which {}", if reads { "only reads" } else { "changes a record" });
-        (part.moved.method(part.method, fitting(reads), &effect, d), part.moved.path(own, parameters, &of, d))
+        let effect = format!(
+            "{of}, which {}",
+            if reads {
+                "only reads"
+            } else {
+                "changes a record"
+            }
+        );
+        (
+            part.moved.method(part.method, fitting(reads), &effect, d),
+            part.moved.path(own, parameters, &of, d),
+        )
     };
     let routes: Vec<_> = plan.parts.iter().map(|part| one(part, d)).collect();
-    path::apart(plan.parts.iter().zip(&routes).map(|(part, route)| (format!("{name}_{}", part.name), &part.moved, route)), d);
+    path::apart(
+        plan.parts
+            .iter()
+            .zip(&routes)
+            .map(|(part, route)| (format!("{name}_{}", part.name), &part.moved, route)),
+        d,
+    );
     routes
 }
 
 fn method(plan: &Plan, args: &RouteArgs, scope: &mut Scope<'_>) -> Method {
     let of = format!("an operation that {}", plan.effect());
-    args.moved.method(plan.method, fitting(plan.reads()), &of, scope.d)
+    args.moved
+        .method(plan.method, fitting(plan.reads()), &of, scope.d)
 }
 
 /// The methods that what reads may have, and what changes something.
 fn fitting(reads: bool) -> &'static [Method] {
-    if reads { &[Method::Get, Method::Post] } else { &[Method::Post, Method::Put, Method::Patch, Method::Delete] }
+    if reads {
+        &[Method::Get, Method::Post]
+    } else {
+        &[Method::Post, Method::Put, Method::Patch, Method::Delete]
+    }
 }
 
 /// A declared path with its parameters under their wire names.
@@ -105,8 +179,17 @@ fn named(segments: &[Segment], at: &TokenStream, scope: &mut Scope<'_>) -> Vec<S
             Segment::Param(name) => {
                 let param = scope.params.by_name(name).map(|i| scope.params.get(i));
                 if param.is_none_or(|p| p.via != Via::Param || p.list) {
-                    let known = list(scope.params.iter().filter(|p| p.via == Via::Param && !p.list).map(|p| &p.name));
-                    let problem = scope.d.error(at, format!("`{{{name}}}` of the path is no parameter of the operation"));
+                    let known = list(
+                        scope
+                            .params
+                            .iter()
+                            .filter(|p| p.via == Via::Param && !p.list)
+                            .map(|p| &p.name),
+                    );
+                    let problem = scope.d.error(
+                        at,
+                        format!("`{{{name}}}` of the path is no parameter of the operation"),
+                    );
                     if !known.is_empty() {
                         problem.help(format!("known: {known}"));
                     }

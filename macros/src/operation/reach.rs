@@ -9,14 +9,26 @@ use crate::entity::{self, EntityModel, Route};
 use crate::policy::{Auth, Policy};
 
 /// Checks an operation against the visibility of its entity.
-pub(super) fn check(args: &Args, plan: &Plan, name: &str, declared: &Declared, model: &EntityModel, d: &mut Diagnostics) {
+pub(super) fn check(
+    args: &Args,
+    plan: &Plan,
+    name: &str,
+    declared: &Declared,
+    model: &EntityModel,
+    d: &mut Diagnostics,
+) {
     if model.visibility.unsure {
-        // The entity's own macro has said what is wrong there; all that could be said here would follow from it.
+        // The entity's own macro has said what is wrong there; all that could be said here would
+        // follow from it.
         return;
     }
     let scopes = &model.visibility.scopes;
     if let Some((key, _)) = args.unscoped.as_ref().filter(|_| scopes.is_empty()) {
-        d.error(key, format!("`unscoped` lifts a scope, and `{}` has none", model.name)).help("leave the option out");
+        d.error(
+            key,
+            format!("`unscoped` lifts a scope, and `{}` has none", model.name),
+        )
+        .help("leave the option out");
     }
     let unscoped = args.unscoped.is_some();
     let inherited = &args.route.policy;
@@ -24,21 +36,55 @@ pub(super) fn check(args: &Args, plan: &Plan, name: &str, declared: &Declared, m
     let mut nowhere = Policy::default();
     nowhere.disabled = true;
     if plan.parts.is_empty() {
-        let policy = if let Shape::Adapter = plan.shape { &nowhere } else { inherited };
-        one(&Route { name, reads: plan.reads(), unscoped }, &[policy], declared, model, d);
+        let policy = if let Shape::Adapter = plan.shape {
+            &nowhere
+        } else {
+            inherited
+        };
+        one(
+            &Route {
+                name,
+                reads: plan.reads(),
+                unscoped,
+            },
+            &[policy],
+            declared,
+            model,
+            d,
+        );
     }
     // A collection is as many routes as it has methods.
     for part in &plan.parts {
         let policies: Vec<&Policy> = part.policy.iter().chain([inherited]).collect();
-        one(&Route { name, reads: part.method == Method::Get, unscoped }, &policies, declared, model, d);
+        one(
+            &Route {
+                name,
+                reads: part.method == Method::Get,
+                unscoped,
+            },
+            &policies,
+            declared,
+            model,
+            d,
+        );
     }
 }
 
 /// Checks a route; what its policies leave open, the first of them that says it decides.
-fn one(route: &Route<'_>, policies: &[&Policy], declared: &Declared, model: &EntityModel, d: &mut Diagnostics) {
+fn one(
+    route: &Route<'_>,
+    policies: &[&Policy],
+    declared: &Declared,
+    model: &EntityModel,
+    d: &mut Diagnostics,
+) {
     let name = route.name;
-    let public = || entity::public(model, route).filter(|_| !policies.iter().any(|policy| policy.disabled));
-    match (policies.iter().find_map(|policy| policy.auth.as_ref()), &model.defaults.auth) {
+    let public =
+        || entity::public(model, route).filter(|_| !policies.iter().any(|policy| policy.disabled));
+    match (
+        policies.iter().find_map(|policy| policy.auth.as_ref()),
+        &model.defaults.auth,
+    ) {
         (Some(Auth::None(word)), _) => {
             if let Some((message, help)) = public() {
                 d.error(word, message).help(help);
@@ -46,7 +92,8 @@ fn one(route: &Route<'_>, policies: &[&Policy], declared: &Declared, model: &Ent
         }
         (None, Some(Auth::None(_))) if !entity::reported(model) => {
             if let Some((message, _)) = public() {
-                d.error(&declared.ident, message).help("`route(auth = \"userAuth\")`");
+                d.error(&declared.ident, message)
+                    .help("`route(auth = \"userAuth\")`");
             }
         }
         _ => {}
@@ -55,9 +102,17 @@ fn one(route: &Route<'_>, policies: &[&Policy], declared: &Declared, model: &Ent
         return;
     }
     let scopes = &model.visibility.scopes;
-    for scope in scopes.iter().filter(|scope| scope.holds_on("list") && scope.unscoped.is_none() && !scope.holds_on(name)) {
+    for scope in scopes
+        .iter()
+        .filter(|scope| scope.holds_on("list") && scope.unscoped.is_none() && !scope.holds_on(name))
+    {
         let field = &model.fields[scope.field].name;
-        d.error(&declared.ident, format!("`{name}` is left out of scope `{field}`"))
-            .help(format!("add `{name}` to `apply_to`, or say why not: `unscoped = \"reason\"`"));
+        d.error(
+            &declared.ident,
+            format!("`{name}` is left out of scope `{field}`"),
+        )
+        .help(format!(
+            "add `{name}` to `apply_to`, or say why not: `unscoped = \"reason\"`"
+        ));
     }
 }

@@ -39,15 +39,35 @@ fn check(name: &str, source: &str) {
 /// The same of an entity whose records stay when they are deleted.
 fn check_soft(name: &str, source: &str) {
     let note = NOTE.replace("due_at", "deleted_at");
-    snapshot::assert(name, source, &expand_on(quote!(soft_delete(deleted_at), routes(auth = none)), &note, source));
+    snapshot::assert(
+        name,
+        source,
+        &expand_on(
+            quote!(soft_delete(deleted_at), routes(auth = none)),
+            &note,
+            source,
+        ),
+    );
 }
 
 #[test]
 fn a_transition() {
-    check("op_transition", include_str!("../../tests/snapshot/op_transition.rs"));
-    check("op_transition_full", include_str!("../../tests/snapshot/op_transition_full.rs"));
-    check("op_transition_already", include_str!("../../tests/snapshot/op_transition_already.rs"));
-    check("op_transition_chosen", include_str!("../../tests/snapshot/op_transition_chosen.rs"));
+    check(
+        "op_transition",
+        include_str!("../../tests/snapshot/op_transition.rs"),
+    );
+    check(
+        "op_transition_full",
+        include_str!("../../tests/snapshot/op_transition_full.rs"),
+    );
+    check(
+        "op_transition_already",
+        include_str!("../../tests/snapshot/op_transition_already.rs"),
+    );
+    check(
+        "op_transition_chosen",
+        include_str!("../../tests/snapshot/op_transition_chosen.rs"),
+    );
 }
 
 /// What a policy asks of a caller.
@@ -55,7 +75,10 @@ fn a_transition() {
 fn a_policy() {
     check("policy", include_str!("../../tests/snapshot/policy.rs"));
     // Members that only the answer of the call has.
-    check("op_output_once", include_str!("../../tests/snapshot/op_output_once.rs"));
+    check(
+        "op_output_once",
+        include_str!("../../tests/snapshot/op_output_once.rs"),
+    );
 }
 
 /// Both steps of a struct that names fields.
@@ -64,101 +87,193 @@ fn a_projection() {
     let check = |name: &str, source: &str| {
         let (entity, item) = snapshot::declaration(source);
         let first = crate::projection::run(entity.clone(), item.clone());
-        let second = expand_on(quote!(routes(auth = none)), NOTE, &quote!(#[projection(@ projection #entity)] #item).to_string());
+        let second = expand_on(
+            quote!(routes(auth = none)),
+            NOTE,
+            &quote!(#[projection(@ projection #entity)] #item).to_string(),
+        );
         // What the first step asks for is what the second one answers.
-        let second = if name == "projection" { quote!(#first #second) } else { second };
+        let second = if name == "projection" {
+            quote!(#first #second)
+        } else {
+            second
+        };
         snapshot::assert(name, source, &second);
     };
-    check("projection", include_str!("../../tests/snapshot/projection.rs"));
-    check("projection_broken", include_str!("../../tests/snapshot/projection_broken.rs"));
+    check(
+        "projection",
+        include_str!("../../tests/snapshot/projection.rs"),
+    );
+    check(
+        "projection_broken",
+        include_str!("../../tests/snapshot/projection_broken.rs"),
+    );
 }
 
 #[test]
 fn a_lookup() {
-    check("op_lookup", include_str!("../../tests/snapshot/op_lookup.rs"));
-    check("op_lookup_full", include_str!("../../tests/snapshot/op_lookup_full.rs"));
+    check(
+        "op_lookup",
+        include_str!("../../tests/snapshot/op_lookup.rs"),
+    );
+    check(
+        "op_lookup_full",
+        include_str!("../../tests/snapshot/op_lookup_full.rs"),
+    );
     let sorts = include_str!("../../tests/snapshot/op_lookup_sorts.rs");
-    let indexed = quote!(index(owner_id, desc(views), desc(created_at)), index(owner_id, title), routes(auth = none));
+    let indexed = quote!(
+        index(owner_id, desc(views), desc(created_at)),
+        index(owner_id, title),
+        routes(auth = none)
+    );
     snapshot::assert("op_lookup_sorts", sorts, &expand_on(indexed, NOTE, sorts));
 }
 
 #[test]
 fn an_exists() {
-    check("op_exists", include_str!("../../tests/snapshot/op_exists.rs"));
+    check(
+        "op_exists",
+        include_str!("../../tests/snapshot/op_exists.rs"),
+    );
     // Of an entity elsewhere.
-    check("op_exists_full", include_str!("../../tests/snapshot/op_exists_full.rs"));
+    check(
+        "op_exists_full",
+        include_str!("../../tests/snapshot/op_exists_full.rs"),
+    );
 }
 
 #[test]
 fn a_search() {
-    check("op_search", include_str!("../../tests/snapshot/op_search.rs"));
+    check(
+        "op_search",
+        include_str!("../../tests/snapshot/op_search.rs"),
+    );
     // With a filter whose parameter may be left out.
-    check("op_search_full", include_str!("../../tests/snapshot/op_search_full.rs"));
+    check(
+        "op_search_full",
+        include_str!("../../tests/snapshot/op_search_full.rs"),
+    );
 }
 
 #[test]
 fn an_aggregate() {
-    check("op_aggregate", include_str!("../../tests/snapshot/op_aggregate.rs"));
-    check("op_aggregate_full", include_str!("../../tests/snapshot/op_aggregate_full.rs"));
+    check(
+        "op_aggregate",
+        include_str!("../../tests/snapshot/op_aggregate.rs"),
+    );
+    check(
+        "op_aggregate_full",
+        include_str!("../../tests/snapshot/op_aggregate_full.rs"),
+    );
 }
 
 #[test]
 fn a_computed_aggregate() {
-    check("op_computed_aggregate", include_str!("../../tests/snapshot/op_computed_aggregate.rs"));
+    check(
+        "op_computed_aggregate",
+        include_str!("../../tests/snapshot/op_computed_aggregate.rs"),
+    );
 }
 
 #[test]
 fn a_custom_operation() {
-    check("op_custom", include_str!("../../tests/snapshot/op_custom.rs"));
+    check(
+        "op_custom",
+        include_str!("../../tests/snapshot/op_custom.rs"),
+    );
     // On a record, with a body, answering records by their keys.
-    check("op_custom_record", include_str!("../../tests/snapshot/op_custom_record.rs"));
+    check(
+        "op_custom_record",
+        include_str!("../../tests/snapshot/op_custom_record.rs"),
+    );
 }
 
 #[test]
 fn a_derive() {
-    check("op_derive", include_str!("../../tests/snapshot/op_derive.rs"));
+    check(
+        "op_derive",
+        include_str!("../../tests/snapshot/op_derive.rs"),
+    );
 }
 
 #[test]
 fn an_increment() {
-    check("op_increment", include_str!("../../tests/snapshot/op_increment.rs"));
+    check(
+        "op_increment",
+        include_str!("../../tests/snapshot/op_increment.rs"),
+    );
 }
 
 #[test]
 fn the_other_writes() {
-    check("op_field_update", include_str!("../../tests/snapshot/op_field_update.rs"));
-    check("op_array_push", include_str!("../../tests/snapshot/op_array_push.rs"));
+    check(
+        "op_field_update",
+        include_str!("../../tests/snapshot/op_field_update.rs"),
+    );
+    check(
+        "op_array_push",
+        include_str!("../../tests/snapshot/op_array_push.rs"),
+    );
     check("op_batch", include_str!("../../tests/snapshot/op_batch.rs"));
     // Answers its records: for code alone.
-    check("op_batch_records", include_str!("../../tests/snapshot/op_batch_records.rs"));
+    check(
+        "op_batch_records",
+        include_str!("../../tests/snapshot/op_batch_records.rs"),
+    );
     // Parameters that only narrow, and one that has a default.
-    check("op_batch_narrowed", include_str!("../../tests/snapshot/op_batch_narrowed.rs"));
-    check("op_upsert", include_str!("../../tests/snapshot/op_upsert.rs"));
-    check("op_collection_full", include_str!("../../tests/snapshot/op_collection_full.rs"));
-    check("op_consume", include_str!("../../tests/snapshot/op_consume.rs"));
+    check(
+        "op_batch_narrowed",
+        include_str!("../../tests/snapshot/op_batch_narrowed.rs"),
+    );
+    check(
+        "op_upsert",
+        include_str!("../../tests/snapshot/op_upsert.rs"),
+    );
+    check(
+        "op_collection_full",
+        include_str!("../../tests/snapshot/op_collection_full.rs"),
+    );
+    check(
+        "op_consume",
+        include_str!("../../tests/snapshot/op_consume.rs"),
+    );
 }
 
 #[test]
 fn what_was_deleted() {
-    check_soft("op_restore", include_str!("../../tests/snapshot/op_restore.rs"));
-    check_soft("op_lookup_deleted", include_str!("../../tests/snapshot/op_lookup_deleted.rs"));
+    check_soft(
+        "op_restore",
+        include_str!("../../tests/snapshot/op_restore.rs"),
+    );
+    check_soft(
+        "op_lookup_deleted",
+        include_str!("../../tests/snapshot/op_lookup_deleted.rs"),
+    );
 }
 
 /// Three mistakes, three errors, and the method that others call is there.
 #[test]
 fn a_broken_operation() {
-    check("op_broken", include_str!("../../tests/snapshot/op_broken.rs"));
+    check(
+        "op_broken",
+        include_str!("../../tests/snapshot/op_broken.rs"),
+    );
 }
 
 #[test]
 fn the_first_step_calls_the_macro_of_the_entity() {
-    let (args, item) = snapshot::declaration(include_str!("../../tests/snapshot/op_exists_full.rs"));
+    let (args, item) =
+        snapshot::declaration(include_str!("../../tests/snapshot/op_exists_full.rs"));
     let text = super::run(args, item).to_string();
-    assert!(text.starts_with("crate :: notes :: Note ! { { kind = \"exists\""), "{text}");
+    assert!(
+        text.starts_with("crate :: notes :: Note ! { { kind = \"exists\""),
+        "{text}"
+    );
 }
 
 #[test]
 fn the_specifications_spelling_is_known() {
-    let text = expand("#[operation(kind = \"computedAggregate\")] const A: Operation<Note>;").to_string();
+    let text =
+        expand("#[operation(kind = \"computedAggregate\")] const A: Operation<Note>;").to_string();
     assert!(text.contains("computed_aggregate needs `source`"), "{text}");
 }

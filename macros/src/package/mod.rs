@@ -1,4 +1,5 @@
-//! `package!`: a list of entities with their operations and extra routes, and the assertions that no two share a route.
+//! `package!`: a list of entities with their operations and extra routes, and the assertions that
+//! no two share a route.
 
 mod parse;
 
@@ -34,9 +35,15 @@ fn check(args: &PackageArgs, d: &mut Diagnostics) {
             let name = last(item);
             let kebab = names::kebab(&name);
             match seen.iter().find(|(_, other)| *other == kebab) {
-                Some((first, _)) if *first == name => d.error(item, format!("`{name}` is listed twice")).help("keep one of them"),
+                Some((first, _)) if *first == name => d
+                    .error(item, format!("`{name}` is listed twice"))
+                    .help("keep one of them"),
                 Some((first, _)) => {
-                    d.error(item, format!("operations `{first}` and `{name}` share route `{kebab}`")).help("another name");
+                    d.error(
+                        item,
+                        format!("operations `{first}` and `{name}` share route `{kebab}`"),
+                    )
+                    .help("another name");
                 }
                 None => seen.push((name, kebab)),
             }
@@ -44,33 +51,67 @@ fn check(args: &PackageArgs, d: &mut Diagnostics) {
     }
     for (i, entity) in args.entities.iter().enumerate() {
         let path = entity.entity.to_token_stream().to_string();
-        if args.entities[..i].iter().any(|other| other.entity.to_token_stream().to_string() == path) {
-            d.error(&entity.entity, format!("entity `{}` is listed twice", last(&entity.entity)))
-                .help("one `entity(..)` with all its operations");
+        if args.entities[..i]
+            .iter()
+            .any(|other| other.entity.to_token_stream().to_string() == path)
+        {
+            d.error(
+                &entity.entity,
+                format!("entity `{}` is listed twice", last(&entity.entity)),
+            )
+            .help("one `entity(..)` with all its operations");
         }
     }
 }
 
 /// The value; a wrong declaration gives the empty package beside its errors.
 fn expand(args: &PackageArgs, sound: bool, errors: &TokenStream) -> TokenStream {
-    let PackageArgs { krate, name, mount, dependencies, .. } = args;
+    let PackageArgs {
+        krate,
+        name,
+        mount,
+        dependencies,
+        ..
+    } = args;
     let entities = args.entities.iter().filter(|_| sound).map(entity);
-    let asserts: TokenStream = args.entities.iter().enumerate().filter(|_| sound).flat_map(|(i, e)| asserts(i, e)).collect();
-    let audits: TokenStream =
-        args.entities.iter().enumerate().filter(|_| sound && !args.audited.is_empty()).flat_map(|(i, e)| audits(i, e)).collect();
+    let asserts: TokenStream = args
+        .entities
+        .iter()
+        .enumerate()
+        .filter(|_| sound)
+        .flat_map(|(i, e)| asserts(i, e))
+        .collect();
+    let audits: TokenStream = args
+        .entities
+        .iter()
+        .enumerate()
+        .filter(|_| sound && !args.audited.is_empty())
+        .flat_map(|(i, e)| audits(i, e))
+        .collect();
     let named = &args.audited;
     let known = actions(args).filter(|_| sound);
     let actions = (!audits.is_empty()).then(|| quote!(const AUDITED: &[&str] = &[#(#named),*];));
     let many = index(args.entities.len());
-    let beginnings = (sound && args.entities.len() > 1).then(|| quote!(const BEGINNINGS: [u64; #many] = __lp::beginnings(ENTITIES);));
+    let beginnings = (sound && args.entities.len() > 1)
+        .then(|| quote!(const BEGINNINGS: [u64; #many] = __lp::beginnings(ENTITIES);));
     let hook = args.after_adapters.as_ref().map(|path| {
         // At the user's path: rustc says there what does not fit.
         let call = quote_spanned!(path.span()=> __lp::boxed(#path(adapters)));
         quote!(__lp::Some(const { &((|adapters| #call) as __lp::AfterAdapters) }))
     });
-    let hook = hook.filter(|_| crate::SERVER).unwrap_or_else(|| quote!(__lp::None));
-    let listed = args.entities.iter().filter(|_| sound && crate::SERVER).filter_map(listed);
-    let middleware = if crate::SERVER { middleware::list(&args.middleware) } else { quote!(&[]) };
+    let hook = hook
+        .filter(|_| crate::SERVER)
+        .unwrap_or_else(|| quote!(__lp::None));
+    let listed = args
+        .entities
+        .iter()
+        .filter(|_| sound && crate::SERVER)
+        .filter_map(listed);
+    let middleware = if crate::SERVER {
+        middleware::list(&args.middleware)
+    } else {
+        quote!(&[])
+    };
     quote! {{
         #errors
         use #krate::__private as __lp;
@@ -87,22 +128,36 @@ fn expand(args: &PackageArgs, sound: bool, errors: &TokenStream) -> TokenStream 
 
 fn entity(args: &EntityArgs) -> TokenStream {
     let EntityArgs { entity, items } = args;
-    let (routes, operations): (Vec<&Path>, Vec<&Path>) = items.iter().partition(|item| is_route(item));
+    let (routes, operations): (Vec<&Path>, Vec<&Path>) =
+        items.iter().partition(|item| is_route(item));
     // At the name listed: rustc says there that it belongs to another entity.
-    let operations = operations.iter().map(|item| quote_spanned!(item.span()=> __lp::op::<#entity, _>(&#item)));
-    let routes = routes.iter().map(|item| quote_spanned!(item.span()=> __lp::extra::<#entity, _>(&#item)));
-    let routes = if crate::SERVER { quote!(&[#(#routes),*]) } else { quote!(&[]) };
+    let operations = operations
+        .iter()
+        .map(|item| quote_spanned!(item.span()=> __lp::op::<#entity, _>(&#item)));
+    let routes = routes
+        .iter()
+        .map(|item| quote_spanned!(item.span()=> __lp::extra::<#entity, _>(&#item)));
+    let routes = if crate::SERVER {
+        quote!(&[#(#routes),*])
+    } else {
+        quote!(&[])
+    };
     quote! {
         __lp::EntityEntry { desc: <#entity as __lp::Entity>::DESC, operations: &[#(#operations),*], routes: #routes }
     }
 }
 
-/// A use of what each operation leaves beside its method, so that rustc does not miss it. An operation of another crate shows nothing of
-/// it, and one that is not public has none: the trait stands in.
+/// A use of what each operation leaves beside its method, so that rustc does not miss it. An
+/// operation of another crate shows nothing of it, and one that is not public has none: the trait
+/// stands in.
 fn listed(args: &EntityArgs) -> Option<TokenStream> {
     let entity = &args.entity;
-    let names: Vec<_> =
-        args.items.iter().filter(|item| !is_route(item)).filter_map(|item| in_no_package(&last(item), Span::call_site())).collect();
+    let names: Vec<_> = args
+        .items
+        .iter()
+        .filter(|item| !is_route(item))
+        .filter_map(|item| in_no_package(&last(item), Span::call_site()))
+        .collect();
     (!names.is_empty()).then(|| {
         quote! {
             const _: () = {
@@ -126,7 +181,9 @@ fn asserts(position: usize, args: &EntityArgs) -> Vec<TokenStream> {
         quote_spanned!(item.span()=> const _: () = __lp::assert_unique(&ENTITIES[#at], #declared);)
     });
     let mut asserts: Vec<TokenStream> = unique.collect();
-    asserts.push(quote_spanned!(args.entity.span()=> const _: () = __lp::assert_scoped(&ENTITIES[#at]);));
+    asserts.push(
+        quote_spanned!(args.entity.span()=> const _: () = __lp::assert_scoped(&ENTITIES[#at]);),
+    );
     if position > 0 {
         asserts.push(quote_spanned!(args.entity.span()=> const _: () = __lp::assert_apart(ENTITIES, &BEGINNINGS, #at);));
     }
@@ -142,7 +199,9 @@ fn actions(args: &PackageArgs) -> impl Iterator<Item = TokenStream> + '_ {
 fn audits(position: usize, args: &EntityArgs) -> Vec<TokenStream> {
     let at = index(position);
     let entity = &args.entity;
-    let mut asserts = vec![quote_spanned!(entity.span()=> const _: () = __lp::assert_audited(&ENTITIES[#at], AUDITED);)];
+    let mut asserts = vec![
+        quote_spanned!(entity.span()=> const _: () = __lp::assert_audited(&ENTITIES[#at], AUDITED);),
+    ];
     let operations = args.items.iter().filter(|item| !is_route(item)).enumerate().map(|(i, item)| {
         let i = index(i);
         quote_spanned!(item.span()=> const _: () = __lp::assert_operation_audited(&ENTITIES[#at], #i, AUDITED);)
@@ -163,5 +222,8 @@ fn is_route(item: &Path) -> bool {
 }
 
 fn last(path: &Path) -> String {
-    path.segments.last().map(|segment| segment.ident.unraw().to_string()).unwrap_or_default()
+    path.segments
+        .last()
+        .map(|segment| segment.ident.unraw().to_string())
+        .unwrap_or_default()
 }

@@ -8,7 +8,15 @@ use crate::diagnostics::Diagnostics;
 use crate::options::{self, Opt};
 use crate::policy::middleware::{self, Middleware};
 
-const OPTIONS: &[&str] = &["name", "mount", "entities", "middleware", "audited", "dependencies", "after_adapters"];
+const OPTIONS: &[&str] = &[
+    "name",
+    "mount",
+    "entities",
+    "middleware",
+    "audited",
+    "dependencies",
+    "after_adapters",
+];
 
 /// `name = .., mount = .., entities = [..], dependencies = [..]`.
 #[derive(Debug)]
@@ -47,20 +55,36 @@ impl PackageArgs {
         };
         for opt in &options {
             match opt.name().as_str() {
-                "name" => args.name = opt.text("name = \"blog\"", d).map(|text| name(&text, d)).unwrap_or_default(),
-                "mount" => args.mount = opt.text("mount = \"/api\"", d).map_or_else(|| "/".to_owned(), |text| mount(&text, d)),
+                "name" => {
+                    args.name = opt
+                        .text("name = \"blog\"", d)
+                        .map(|text| name(&text, d))
+                        .unwrap_or_default()
+                }
+                "mount" => {
+                    args.mount = opt
+                        .text("mount = \"/api\"", d)
+                        .map_or_else(|| "/".to_owned(), |text| mount(&text, d))
+                }
                 "entities" => {
-                    args.entities = list(opt, "entities = [entity(Post, [PUBLISH])]", d).iter().filter_map(|e| entity(e, d)).collect();
+                    args.entities = list(opt, "entities = [entity(Post, [PUBLISH])]", d)
+                        .iter()
+                        .filter_map(|e| entity(e, d))
+                        .collect();
                 }
                 "audited" => {
                     let actions = list(opt, "audited = [\"lock\"]", d);
                     args.audited = actions.iter().filter_map(|e| action(e, d)).collect();
                     if actions.is_empty() {
-                        d.error(&opt.key, "`audited` names no action").help("`audited = [\"lock\"]`");
+                        d.error(&opt.key, "`audited` names no action")
+                            .help("`audited = [\"lock\"]`");
                     }
                 }
                 "dependencies" => {
-                    args.dependencies = list(opt, "dependencies = [\"auth\"]", d).iter().filter_map(|e| dependency(e, d)).collect();
+                    args.dependencies = list(opt, "dependencies = [\"auth\"]", d)
+                        .iter()
+                        .filter_map(|e| dependency(e, d))
+                        .collect();
                 }
                 "middleware" => args.middleware = middleware::read(opt, d).unwrap_or_default(),
                 "after_adapters" => args.after_adapters = opt.path("after_adapters = connect", d),
@@ -73,7 +97,8 @@ impl PackageArgs {
             }
         }
         if options::lacks(&options, "name", OPTIONS) {
-            d.error_at(proc_macro2::Span::call_site(), "the package has no name").help("`name = \"blog\"`");
+            d.error_at(proc_macro2::Span::call_site(), "the package has no name")
+                .help("`name = \"blog\"`");
         }
         args
     }
@@ -83,7 +108,8 @@ fn name(text: &LitStr, d: &mut Diagnostics) -> String {
     let value = text.value();
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'_';
     if !value.starts_with(|c: char| c.is_ascii_lowercase()) || !value.bytes().all(plain) {
-        d.error(text, format!("`{value}` is no name for a package")).help("lower-case letters, digits, `-` and `_`, a letter first");
+        d.error(text, format!("`{value}` is no name for a package"))
+            .help("lower-case letters, digits, `-` and `_`, a letter first");
     }
     value
 }
@@ -91,7 +117,8 @@ fn name(text: &LitStr, d: &mut Diagnostics) -> String {
 fn mount(text: &LitStr, d: &mut Diagnostics) -> String {
     let value = text.value();
     if value.contains(['?', '#', '*', '{', '}', ':', '\\']) || value.contains(char::is_whitespace) {
-        d.error(text, format!("`{value}` is no mount")).help("static segments: `mount = \"/api/v1\"`");
+        d.error(text, format!("`{value}` is no mount"))
+            .help("static segments: `mount = \"/api/v1\"`");
     }
     value
 }
@@ -100,7 +127,8 @@ fn list(opt: &Opt, example: &str, d: &mut Diagnostics) -> Vec<Expr> {
     match opt.expr(example, d) {
         Some(Expr::Array(array)) => array.elems.iter().cloned().collect(),
         Some(other) => {
-            d.error(other, format!("`{}` needs a list", opt.key)).help(format!("`{example}`"));
+            d.error(other, format!("`{}` needs a list", opt.key))
+                .help(format!("`{example}`"));
             Vec::new()
         }
         None => Vec::new(),
@@ -110,7 +138,8 @@ fn list(opt: &Opt, example: &str, d: &mut Diagnostics) -> Vec<Expr> {
 fn dependency(expr: &Expr, d: &mut Diagnostics) -> Option<LitStr> {
     let text = options::as_text(expr).cloned();
     if text.is_none() {
-        d.error(expr, "a dependency is the name of a package or plugin").help("`\"auth\"`");
+        d.error(expr, "a dependency is the name of a package or plugin")
+            .help("`\"auth\"`");
     }
     text
 }
@@ -118,7 +147,11 @@ fn dependency(expr: &Expr, d: &mut Diagnostics) -> Option<LitStr> {
 fn action(expr: &Expr, d: &mut Diagnostics) -> Option<LitStr> {
     let text = options::as_text(expr).cloned();
     if text.is_none() {
-        d.error(expr, "an action is a text, as in `permission(requires = ..)`").help("`\"lock\"`");
+        d.error(
+            expr,
+            "an action is a text, as in `permission(requires = ..)`",
+        )
+        .help("`\"lock\"`");
     }
     text
 }
@@ -130,23 +163,33 @@ fn entity(expr: &Expr, d: &mut Diagnostics) -> Option<EntityArgs> {
     {
         let mut arguments = call.args.iter();
         let Some(Expr::Path(entity)) = arguments.next() else {
-            d.error(call, "`entity(..)` names an entity first").help(EXAMPLE);
+            d.error(call, "`entity(..)` names an entity first")
+                .help(EXAMPLE);
             return None;
         };
         let items = match arguments.next() {
             None => Vec::new(),
-            Some(Expr::Array(array)) => array.elems.iter().filter_map(|item| path(item, d)).collect(),
+            Some(Expr::Array(array)) => array
+                .elems
+                .iter()
+                .filter_map(|item| path(item, d))
+                .collect(),
             Some(other) => {
                 d.error(other, "operations stand in a list").help(EXAMPLE);
                 Vec::new()
             }
         };
         if let Some(more) = arguments.next() {
-            d.error(more, "`entity(..)` takes an entity and one list").help(EXAMPLE);
+            d.error(more, "`entity(..)` takes an entity and one list")
+                .help(EXAMPLE);
         }
-        return Some(EntityArgs { entity: entity.path.clone(), items });
+        return Some(EntityArgs {
+            entity: entity.path.clone(),
+            items,
+        });
     }
-    d.error(expr, "expected an entity of the package").help(EXAMPLE);
+    d.error(expr, "expected an entity of the package")
+        .help(EXAMPLE);
     None
 }
 
@@ -156,6 +199,9 @@ fn path(expr: &Expr, d: &mut Diagnostics) -> Option<Path> {
     {
         return Some(path.path.clone());
     }
-    d.error(expr, "expected the name of an operation or of a `#[route]` function");
+    d.error(
+        expr,
+        "expected the name of an operation or of a `#[route]` function",
+    );
     None
 }

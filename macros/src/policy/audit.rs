@@ -20,10 +20,14 @@ pub(crate) struct Audit {
 pub(super) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<Audit> {
     let action = opt.text("audit = \"lock\"", d)?;
     if action.value().trim().is_empty() || action.value().chars().any(char::is_control) {
-        d.error(&action, "`audit` names no action").help("`audit = \"lock\"`");
+        d.error(&action, "`audit` names no action")
+            .help("`audit = \"lock\"`");
         return None;
     }
-    Some(Audit { key: opt.key.clone(), action })
+    Some(Audit {
+        key: opt.key.clone(),
+        action,
+    })
 }
 
 impl Audit {
@@ -34,9 +38,14 @@ impl Audit {
     }
 }
 
-/// Refuses the option on routes of an entity that change nothing. Those inherit `defaults` in silence.
+/// Refuses the option on routes of an entity that change nothing. Those inherit `defaults` in
+/// silence.
 pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
-    for (name, policy) in ROUTES.iter().zip(&model.routes).filter(|(name, _)| matches!(**name, "get" | "list")) {
+    for (name, policy) in ROUTES
+        .iter()
+        .zip(&model.routes)
+        .filter(|(name, _)| matches!(**name, "get" | "list"))
+    {
         refuse(policy, &format!("route `{name}`"), d);
     }
 }
@@ -44,6 +53,10 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
 /// Refuses the option on what changes nothing.
 pub(crate) fn refuse(policy: &Policy, what: &str, d: &mut Diagnostics) {
     if let Some(audit) = &policy.audit {
-        d.error(&audit.key, format!("{what} changes nothing: there is nothing to tell")).help("leave `audit` out");
+        d.error(
+            &audit.key,
+            format!("{what} changes nothing: there is nothing to tell"),
+        )
+        .help("leave `audit` out");
     }
 }

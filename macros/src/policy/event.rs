@@ -40,35 +40,64 @@ struct Keys {
 /// Reads either form.
 pub(super) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<Event> {
     let OptValue::List(list) = &opt.value else {
-        return Some(Event { name: Some(named(opt, SHORT, d)?), payload: None, include: None, records: None });
+        return Some(Event {
+            name: Some(named(opt, SHORT, d)?),
+            payload: None,
+            include: None,
+            records: None,
+        });
     };
     if list.is_empty() {
-        d.error(&opt.key, "`event` takes a list that says something").help(format!("`{LONG}`"));
+        d.error(&opt.key, "`event` takes a list that says something")
+            .help(format!("`{LONG}`"));
     }
     let keys: Keys = options::table(options::read(list.clone(), d), &[], d);
-    keys.rest.refuse("event", &["name", "payload", "include", "expose"], &[], d);
-    let name = keys.name.and_then(|opt| named(&opt, "name = \"posts.published\"", d));
-    let payload = keys.payload.as_ref().and_then(|opt| narrow::read(opt, "payload(id, title)", d));
-    let include = keys.include.as_ref().and_then(|opt| narrow::read(opt, "include(author_id)", d));
+    keys.rest
+        .refuse("event", &["name", "payload", "include", "expose"], &[], d);
+    let name = keys
+        .name
+        .and_then(|opt| named(&opt, "name = \"posts.published\"", d));
+    let payload = keys
+        .payload
+        .as_ref()
+        .and_then(|opt| narrow::read(opt, "payload(id, title)", d));
+    let include = keys
+        .include
+        .as_ref()
+        .and_then(|opt| narrow::read(opt, "include(author_id)", d));
     if let (Some(include), None) = (&keys.include, &keys.payload) {
-        d.error(&include.key, "without `payload` an event holds every readable field").help("leave `include` out, or add `payload(..)`");
+        d.error(
+            &include.key,
+            "without `payload` an event holds every readable field",
+        )
+        .help("leave `include` out, or add `payload(..)`");
     }
     let records = keys.expose.and_then(|opt| {
         let text = opt.text("expose = \"records\"", d)?;
         if text.value() == "records" {
             return Some(text);
         }
-        d.error(&text, format!("unknown value `{}` of expose", text.value())).help("`expose = \"records\"`, or leave it out for one event");
+        d.error(&text, format!("unknown value `{}` of expose", text.value()))
+            .help("`expose = \"records\"`, or leave it out for one event");
         None
     });
-    Some(Event { name, payload, include, records })
+    Some(Event {
+        name,
+        payload,
+        include,
+        records,
+    })
 }
 
 fn named(opt: &Opt, example: &str, d: &mut Diagnostics) -> Option<LitStr> {
     let name = opt.text(example, d)?;
     let text = name.value();
-    let part =
-        |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'_'));
+    let part = |part: &str| {
+        !part.is_empty()
+            && part
+                .bytes()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'_'))
+    };
     if text.len() > 127 || !text.split('.').all(part) {
         d.error(&name, "the name of an event is made of small letters, digits, `-` and `_`, with dots between its parts")
             .help(format!("`{example}`"));
@@ -80,7 +109,9 @@ fn named(opt: &Opt, example: &str, d: &mut Diagnostics) -> Option<LitStr> {
 impl Event {
     /// A call on the descriptor: a literal, so that a reference to it is static.
     pub(super) fn tokens(&self) -> TokenStream {
-        let option = |value: Option<TokenStream>| value.map_or_else(|| quote!(__lp::None), |value| quote!(__lp::Some(#value)));
+        let option = |value: Option<TokenStream>| {
+            value.map_or_else(|| quote!(__lp::None), |value| quote!(__lp::Some(#value)))
+        };
         let name = option(self.name.as_ref().map(|name| quote!(#name)));
         let payload = option(self.payload.as_ref().map(|fields| match &self.include {
             Some(include) => fields.with(include).tokens(),
@@ -92,7 +123,10 @@ impl Event {
 
     /// Every field of a payload can be read.
     fn check(&self, model: &EntityModel, d: &mut Diagnostics) {
-        for (fields, place) in [(&self.payload, "event payload"), (&self.include, "event payload")] {
+        for (fields, place) in [
+            (&self.payload, "event payload"),
+            (&self.include, "event payload"),
+        ] {
             if let Some(fields) = fields {
                 fields.check_readable(place, model, d);
             }
@@ -104,7 +138,11 @@ impl Event {
 
     fn refuse_records(&self, what: &str, d: &mut Diagnostics) {
         if let Some(records) = &self.records {
-            d.error(records, format!("{what} makes an event for its record already")).help("`expose` belongs to a batch");
+            d.error(
+                records,
+                format!("{what} makes an event for its record already"),
+            )
+            .help("`expose` belongs to a batch");
         }
     }
 }
@@ -122,7 +160,12 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
 }
 
 /// Checks the option on an operation of a kind.
-pub(crate) fn check_operation(policy: &Policy, kind: &KindFacts, model: &EntityModel, d: &mut Diagnostics) {
+pub(crate) fn check_operation(
+    policy: &Policy,
+    kind: &KindFacts,
+    model: &EntityModel,
+    d: &mut Diagnostics,
+) {
     if let Some(event) = &policy.event {
         event.check(model, d);
         if !kind.exposes_records {

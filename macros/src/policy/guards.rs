@@ -27,15 +27,19 @@ enum Argument {
 pub(super) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<Vec<Guard>> {
     let list = opt.list(EXAMPLE, d)?;
     if list.is_empty() {
-        d.error(&opt.key, "`guards` names none").help(format!("`{EXAMPLE}`"));
+        d.error(&opt.key, "`guards` names none")
+            .help(format!("`{EXAMPLE}`"));
         return None;
     }
     let mut guards: Vec<Guard> = Vec::new();
     for expr in &options::each::<Expr>(list, d) {
-        let Some((ident, argument)) = guard(expr, d) else { continue };
+        let Some((ident, argument)) = guard(expr, d) else {
+            continue;
+        };
         let name = ident.unraw().to_string();
         if guards.iter().any(|guard| guard.name == name) {
-            d.error(ident, format!("guard `{name}` repeated")).help("keep one of them");
+            d.error(ident, format!("guard `{name}` repeated"))
+                .help("keep one of them");
         } else {
             guards.push(Guard { name, argument });
         }
@@ -49,17 +53,20 @@ fn guard<'a>(expr: &'a Expr, d: &mut Diagnostics) -> Option<(&'a Ident, Option<A
         return Some((ident, None));
     }
     let Expr::Call(call) = expr else {
-        d.error(expr, "a guard is a bare name").help(format!("`{EXAMPLE}`"));
+        d.error(expr, "a guard is a bare name")
+            .help(format!("`{EXAMPLE}`"));
         return None;
     };
     let Some(ident) = options::as_ident(&call.func) else {
-        d.error(&call.func, "a guard is a bare name").help(format!("`{EXAMPLE}`"));
+        d.error(&call.func, "a guard is a bare name")
+            .help(format!("`{EXAMPLE}`"));
         return None;
     };
     let argument = match call.args.first() {
         Some(argument) if call.args.len() == 1 => argument,
         first => {
-            let problem = format!("guard `{ident}` takes one argument, or none without parentheses");
+            let problem =
+                format!("guard `{ident}` takes one argument, or none without parentheses");
             match first {
                 Some(_) => d.error(&call.args, problem),
                 None => d.error(ident, problem),
@@ -72,7 +79,11 @@ fn guard<'a>(expr: &'a Expr, d: &mut Diagnostics) -> Option<(&'a Ident, Option<A
         (Some(text), _) => Argument::Text(text.clone()),
         (None, Some(Ok(number))) => Argument::Int(number),
         _ => {
-            d.error(argument, "the argument of a guard is a whole number or a text").help(format!("`{ident}(300)`"));
+            d.error(
+                argument,
+                "the argument of a guard is a whole number or a text",
+            )
+            .help(format!("`{ident}(300)`"));
             return None;
         }
     };

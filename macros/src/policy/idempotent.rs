@@ -38,12 +38,17 @@ pub(super) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<Idempotent> {
     let key = opt.key.clone();
     let OptValue::List(list) = &opt.value else {
         opt.flag(d);
-        return Some(Idempotent { key, ttl: TTL, required: false });
+        return Some(Idempotent {
+            key,
+            ttl: TTL,
+            required: false,
+        });
     };
     let keys: Keys = options::table(options::read(list.clone(), d), &[], d);
     keys.rest.refuse("idempotent", &["ttl", "required"], &[], d);
     if opt.is_empty_list() {
-        d.error(&opt.key, "`idempotent` takes a list that says something").help(format!("`idempotent`, or `{LONG}`"));
+        d.error(&opt.key, "`idempotent` takes a list that says something")
+            .help(format!("`idempotent`, or `{LONG}`"));
     }
     let ttl = match keys.ttl {
         Some(opt) => duration(&opt.text("ttl = \"24h\"", d)?, "idempotent.ttl", LONG, d)?,
@@ -62,9 +67,14 @@ impl Idempotent {
     }
 }
 
-/// Refuses the option on routes of an entity that change nothing. Those inherit `defaults` in silence.
+/// Refuses the option on routes of an entity that change nothing. Those inherit `defaults` in
+/// silence.
 pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
-    for (name, policy) in ROUTES.iter().zip(&model.routes).filter(|(name, _)| matches!(**name, "get" | "list")) {
+    for (name, policy) in ROUTES
+        .iter()
+        .zip(&model.routes)
+        .filter(|(name, _)| matches!(**name, "get" | "list"))
+    {
         refuse(policy, &format!("route `{name}`"), d);
     }
 }
@@ -72,6 +82,10 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
 /// Refuses the option on what changes nothing.
 pub(crate) fn refuse(policy: &Policy, what: &str, d: &mut Diagnostics) {
     if let Some(idempotent) = &policy.idempotent {
-        d.error(&idempotent.key, format!("{what} changes nothing: it can be repeated without a key")).help("leave `idempotent` out");
+        d.error(
+            &idempotent.key,
+            format!("{what} changes nothing: it can be repeated without a key"),
+        )
+        .help("leave `idempotent` out");
     }
 }

@@ -8,7 +8,8 @@ use syn::{Expr, ExprPath, LitStr};
 use crate::diagnostics::Diagnostics;
 use crate::options::{self, Opt};
 
-const EXAMPLE: &str = "`middleware = [audit]` for a function, `middleware = [\"audit\"]` for a registered name";
+const EXAMPLE: &str =
+    "`middleware = [audit]` for a function, `middleware = [\"audit\"]` for a registered name";
 
 /// What runs around a route.
 #[derive(Debug, Clone)]
@@ -37,12 +38,20 @@ pub(crate) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<Vec<Middleware>> {
             (Some(text), _) => Middleware::Named(text.clone()),
             (None, Expr::Path(path)) => Middleware::Function(path.clone()),
             _ => {
-                d.error(expr, "a middleware is the path of a function, or a text").help(EXAMPLE);
+                d.error(expr, "a middleware is the path of a function, or a text")
+                    .help(EXAMPLE);
                 continue;
             }
         };
         if list.iter().any(|other| other.shown() == middleware.shown()) {
-            d.error(expr, format!("middleware `{}` repeated", middleware.shown().trim_matches('"'))).help("keep one of them");
+            d.error(
+                expr,
+                format!(
+                    "middleware `{}` repeated",
+                    middleware.shown().trim_matches('"')
+                ),
+            )
+            .help("keep one of them");
         } else {
             list.push(middleware);
         }

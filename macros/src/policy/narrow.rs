@@ -25,7 +25,11 @@ pub(super) fn read_output(opt: &Opt, d: &mut Diagnostics) -> Option<Fields> {
     match &opt.value {
         OptValue::Expr(_) => {
             let path = opt.path("output = PostCard", d)?;
-            Some(Fields { key: opt.key.clone(), names: Vec::new(), projection: Some(path) })
+            Some(Fields {
+                key: opt.key.clone(),
+                names: Vec::new(),
+                projection: Some(path),
+            })
         }
         _ => read(opt, "output(id, title)", d),
     }
@@ -35,18 +39,24 @@ pub(super) fn read_output(opt: &Opt, d: &mut Diagnostics) -> Option<Fields> {
 pub(super) fn read(opt: &Opt, example: &str, d: &mut Diagnostics) -> Option<Fields> {
     let list = opt.list(example, d)?;
     if list.is_empty() {
-        d.error(&opt.key, format!("`{}` names no field", opt.key)).help(format!("`{example}`"));
+        d.error(&opt.key, format!("`{}` names no field", opt.key))
+            .help(format!("`{example}`"));
         return None;
     }
     let mut names: Vec<Ident> = Vec::new();
     for name in options::each::<Ident>(list, d) {
         if names.contains(&name) {
-            d.error(&name, format!("field `{name}` repeated in {}", opt.key)).help("name each field once");
+            d.error(&name, format!("field `{name}` repeated in {}", opt.key))
+                .help("name each field once");
         } else {
             names.push(name);
         }
     }
-    Some(Fields { key: opt.key.clone(), names, projection: None })
+    Some(Fields {
+        key: opt.key.clone(),
+        names,
+        projection: None,
+    })
 }
 
 impl Fields {
@@ -68,12 +78,19 @@ impl Fields {
             return quote!(.output(#names));
         };
         // At the path, whole: rustc says there what does not fit.
-        let shown = at(quote!(__lp::projected::<#entity, #path>()), &path.to_token_stream());
+        let shown = at(
+            quote!(__lp::projected::<#entity, #path>()),
+            &path.to_token_stream(),
+        );
         quote!(.show(#shown))
     }
 
     /// The fields that exist; others are reported.
-    fn fields<'a>(&'a self, model: &'a EntityModel, d: &mut Diagnostics) -> Vec<(&'a Ident, &'a Field)> {
+    fn fields<'a>(
+        &'a self,
+        model: &'a EntityModel,
+        d: &mut Diagnostics,
+    ) -> Vec<(&'a Ident, &'a Field)> {
         let mut fields = Vec::new();
         for name in &self.names {
             match model.index_of(name) {
@@ -91,7 +108,8 @@ impl Fields {
     pub(super) fn check_readable(&self, place: &str, model: &EntityModel, d: &mut Diagnostics) {
         for (name, field) in self.fields(model, d) {
             if let Some(how) = hidden(field) {
-                d.error(name, format!("{how} field `{name}` in {place}")).help("leave it out");
+                d.error(name, format!("{how} field `{name}` in {place}"))
+                    .help("leave it out");
             }
         }
     }
@@ -102,13 +120,22 @@ impl Fields {
 
     /// These fields and others.
     pub(super) fn with(&self, others: &Self) -> Self {
-        Self { key: self.key.clone(), names: self.names.iter().chain(&others.names).cloned().collect(), projection: None }
+        Self {
+            key: self.key.clone(),
+            names: self.names.iter().chain(&others.names).cloned().collect(),
+            projection: None,
+        }
     }
 
     /// Reports fields that stand in another list as well.
     pub(super) fn refuse_repeated(&self, earlier: &Self, d: &mut Diagnostics) {
-        for name in self.names.iter().filter(|name| earlier.names.contains(name)) {
-            d.error(name, format!("`{name}` is in {} already", earlier.key)).help("name each field once");
+        for name in self
+            .names
+            .iter()
+            .filter(|name| earlier.names.contains(name))
+        {
+            d.error(name, format!("`{name}` is in {} already", earlier.key))
+                .help("name each field once");
         }
     }
 
@@ -116,7 +143,11 @@ impl Fields {
     fn check_input(&self, model: &EntityModel, d: &mut Diagnostics) {
         for (name, field) in self.fields(model, d) {
             if field.server_owned() {
-                d.error(name, format!("field `{name}` in input is written by the server alone")).help("leave it out");
+                d.error(
+                    name,
+                    format!("field `{name}` in input is written by the server alone"),
+                )
+                .help("leave it out");
             }
         }
     }
@@ -144,24 +175,33 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     for (i, (name, policy)) in ROUTES.iter().zip(&model.routes).enumerate() {
         match &policy.input {
             Some(input) if i != CREATE && i != UPDATE => {
-                d.error(&input.key, format!("route `{name}` takes no record")).help("`input(..)` belongs to `create` and `update`");
+                d.error(&input.key, format!("route `{name}` takes no record"))
+                    .help("`input(..)` belongs to `create` and `update`");
             }
             Some(input) if i == UPDATE => input.check_update(model, d),
             _ => {}
         }
         if let Some(output) = policy.output.as_ref().filter(|_| i == DELETE) {
-            d.error(&output.key, "route `delete` answers no record").help("leave `output` out");
+            d.error(&output.key, "route `delete` answers no record")
+                .help("leave `output` out");
         }
     }
     super::event::check(model, d);
     super::idempotent::check(model, d);
-    for (name, policy) in ROUTES.iter().zip(&model.routes).filter(|(name, _)| matches!(**name, "get" | "list" | "delete")) {
+    for (name, policy) in ROUTES
+        .iter()
+        .zip(&model.routes)
+        .filter(|(name, _)| matches!(**name, "get" | "list" | "delete"))
+    {
         policy.refuse_max_body(&format!("route `{name}`"), d);
     }
     super::audit::check(model, d);
     super::once::check(model, d);
     let create = &model.routes[CREATE];
-    if let (false, Some(input)) = (create.disabled, create.input.as_ref().or(model.defaults.input.as_ref())) {
+    if let (false, Some(input)) = (
+        create.disabled,
+        create.input.as_ref().or(model.defaults.input.as_ref()),
+    ) {
         input.check_complete(model, d);
     }
 }
@@ -169,35 +209,57 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
 impl Fields {
     fn check_update(&self, model: &EntityModel, d: &mut Diagnostics) {
         for name in &self.names {
-            let Some(field) = model.index_of(name).map(|i| &model.fields[i]) else { continue };
+            let Some(field) = model.index_of(name).map(|i| &model.fields[i]) else {
+                continue;
+            };
             if field.immutable() && !field.server_owned() {
-                d.error(name, format!("`{name}` is immutable: no update changes it")).help("leave it out");
+                d.error(name, format!("`{name}` is immutable: no update changes it"))
+                    .help("leave it out");
             }
         }
     }
 
     /// A create that can never succeed is a mistake.
     fn check_complete(&self, model: &EntityModel, d: &mut Diagnostics) {
-        // A private field is the application's to give; behind an alias may stand a list, which is empty by default.
+        // A private field is the application's to give; behind an alias may stand a list, which is
+        // empty by default.
         let lacks = |f: &&Field| {
-            let given = f.server_owned() || f.optional || f.has_default() || f.has(Flag::Private) || f.kind == Kind::Other;
+            let given = f.server_owned()
+                || f.optional
+                || f.has_default()
+                || f.has(Flag::Private)
+                || f.kind == Kind::Other;
             !given && !self.names(f)
         };
         for field in model.fields.iter().filter(lacks).filter(|_| !model.unsure) {
             d.error(&self.key, format!("create would lack `{}`", field.name))
-                .help(format!("add `{}` to input, or give the field a default", field.name));
+                .help(format!(
+                    "add `{}` to input, or give the field a default",
+                    field.name
+                ));
         }
     }
 }
 
 /// Checks both options on the route of an operation: `answers` tells whether it answers records.
-pub(crate) fn check_operation(policy: &Policy, answers: bool, model: &EntityModel, d: &mut Diagnostics) {
+pub(crate) fn check_operation(
+    policy: &Policy,
+    answers: bool,
+    model: &EntityModel,
+    d: &mut Diagnostics,
+) {
     if let Some(input) = &policy.input {
-        d.error(&input.key, "an operation takes its parameters and nothing else").help("leave `input` out");
+        d.error(
+            &input.key,
+            "an operation takes its parameters and nothing else",
+        )
+        .help("leave `input` out");
     }
     match &policy.output {
         Some(output) if answers => output.check_output(model, d),
-        Some(output) => d.error(&output.key, "this operation answers no record").help("leave `output` out"),
+        Some(output) => d
+            .error(&output.key, "this operation answers no record")
+            .help("leave `output` out"),
         None => {}
     }
 }
@@ -205,7 +267,14 @@ pub(crate) fn check_operation(policy: &Policy, answers: bool, model: &EntityMode
 /// Refuses both options on a function of the user.
 pub(crate) fn refuse(policy: &Policy, d: &mut Diagnostics) {
     for fields in policy.input.iter().chain(&policy.output) {
-        d.error(&fields.key, format!("`{}` cannot narrow what a function takes and answers itself", fields.key)).help("leave it out");
+        d.error(
+            &fields.key,
+            format!(
+                "`{}` cannot narrow what a function takes and answers itself",
+                fields.key
+            ),
+        )
+        .help("leave it out");
     }
     super::once::refuse(policy, d);
 }

@@ -31,10 +31,16 @@ impl Parse for Member {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
         let name = input.call(Ident::parse_any)?;
         if !input.peek(Token![:]) {
-            return Err(syn::Error::new(name.span(), format!("`{name}` needs a type\nhelp: `{EXAMPLE}`")));
+            return Err(syn::Error::new(
+                name.span(),
+                format!("`{name}` needs a type\nhelp: `{EXAMPLE}`"),
+            ));
         }
         input.parse::<Token![:]>()?;
-        Ok(Self { name, ty: input.parse()? })
+        Ok(Self {
+            name,
+            ty: input.parse()?,
+        })
     }
 }
 
@@ -42,18 +48,26 @@ impl Parse for Member {
 pub(super) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<Once> {
     let list = opt.list(EXAMPLE, d)?;
     if list.is_empty() {
-        d.error(&opt.key, "`output_once` names no member").help(format!("`{EXAMPLE}`"));
+        d.error(&opt.key, "`output_once` names no member")
+            .help(format!("`{EXAMPLE}`"));
         return None;
     }
     let mut members: Vec<Member> = Vec::new();
     for member in options::each::<Member>(list, d) {
         if members.iter().any(|other| other.wire() == member.wire()) {
-            d.error(&member.name, format!("member `{}` repeated in output_once", member.name)).help("name each member once");
+            d.error(
+                &member.name,
+                format!("member `{}` repeated in output_once", member.name),
+            )
+            .help("name each member once");
         } else {
             members.push(member);
         }
     }
-    Some(Once { key: opt.key.clone(), members })
+    Some(Once {
+        key: opt.key.clone(),
+        members,
+    })
 }
 
 impl Member {
@@ -80,10 +94,22 @@ impl Once {
     fn check(&self, taken: &[&str], model: &EntityModel, d: &mut Diagnostics) {
         for member in &self.members {
             let wire = member.wire();
-            if model.fields.iter().any(|field| names::camel(&field.name) == wire) {
-                d.error(&member.name, format!("`{}` is a field of {} already", member.name, model.name)).help("another name");
+            if model
+                .fields
+                .iter()
+                .any(|field| names::camel(&field.name) == wire)
+            {
+                d.error(
+                    &member.name,
+                    format!("`{}` is a field of {} already", member.name, model.name),
+                )
+                .help("another name");
             } else if taken.contains(&wire.as_str()) {
-                d.error(&member.name, format!("`{}` is a member of the answer already", member.name)).help("another name");
+                d.error(
+                    &member.name,
+                    format!("`{}` is a member of the answer already", member.name),
+                )
+                .help("another name");
             }
         }
     }
@@ -92,28 +118,42 @@ impl Once {
 /// Checks the option on an entity's own routes: it belongs to `create`.
 pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     if let Some(once) = &model.defaults.once {
-        d.error(&once.key, "what is given once belongs to one route, not to all").help(format!("`create({EXAMPLE})`"));
+        d.error(
+            &once.key,
+            "what is given once belongs to one route, not to all",
+        )
+        .help(format!("`create({EXAMPLE})`"));
     }
     for (name, policy) in ROUTES.iter().zip(&model.routes) {
         match &policy.once {
             Some(once) if *name == "create" => once.check(&[], model, d),
             Some(once) => {
                 let help = "it belongs to `create` and to operations that change something";
-                d.error(&once.key, format!("route `{name}` gives nothing once")).help(help);
+                d.error(&once.key, format!("route `{name}` gives nothing once"))
+                    .help(help);
             }
             None => {}
         }
     }
 }
 
-/// Checks the option on the route of an operation; `one` tells whether it changes something and answers one record, `taken` are
-/// the members that its answer has beside those of the record.
-pub(crate) fn check_operation(policy: &Policy, one: bool, taken: &[&str], model: &EntityModel, d: &mut Diagnostics) {
+/// Checks the option on the route of an operation; `one` tells whether it changes something and
+/// answers one record, `taken` are the members that its answer has beside those of the record.
+pub(crate) fn check_operation(
+    policy: &Policy,
+    one: bool,
+    taken: &[&str],
+    model: &EntityModel,
+    d: &mut Diagnostics,
+) {
     match &policy.once {
         Some(once) if one => once.check(taken, model, d),
         Some(once) => {
-            d.error(&once.key, "`output_once` needs an operation that changes something and answers one record")
-                .help("leave it out, or override a route that does");
+            d.error(
+                &once.key,
+                "`output_once` needs an operation that changes something and answers one record",
+            )
+            .help("leave it out, or override a route that does");
         }
         None => {}
     }
@@ -122,6 +162,10 @@ pub(crate) fn check_operation(policy: &Policy, one: bool, taken: &[&str], model:
 /// Refuses the option on a function of the user.
 pub(super) fn refuse(policy: &Policy, d: &mut Diagnostics) {
     if let Some(once) = &policy.once {
-        d.error(&once.key, "`output_once` cannot add to what a function answers itself").help("leave it out");
+        d.error(
+            &once.key,
+            "`output_once` cannot add to what a function answers itself",
+        )
+        .help("leave it out");
     }
 }

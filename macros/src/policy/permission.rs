@@ -43,20 +43,41 @@ pub(super) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<Permission> {
     let keys: Keys = options::table(options::read(opt.list(EXAMPLE, d)?, d), &[], d);
     keys.rest.refuse("permission", KEYS, &[], d);
     if keys.requires.is_none() && keys.rest.0.is_empty() {
-        d.error(&opt.key, "permission needs `requires`: the action that the evaluator is asked for").help(format!("`{EXAMPLE}`"));
+        d.error(
+            &opt.key,
+            "permission needs `requires`: the action that the evaluator is asked for",
+        )
+        .help(format!("`{EXAMPLE}`"));
     }
-    let owner_field = keys.owner_field.and_then(|opt| opt.ident("owner_field = author_id", d));
-    let resource = keys.resource.and_then(|opt| opt.ident("resource = container_id", d));
+    let owner_field = keys
+        .owner_field
+        .and_then(|opt| opt.ident("owner_field = author_id", d));
+    let resource = keys
+        .resource
+        .and_then(|opt| opt.ident("resource = container_id", d));
     let rank = keys.rank.and_then(|opt| opt.ident("rank = user_id", d));
     let hide = keys.hide.is_some_and(|opt| opt.flag(d));
-    let requires = keys.requires.and_then(|opt| action(&opt.text("requires = \"write\"", d)?, d));
-    let or = keys.or.map(|opt| others(&opt, requires.as_ref(), d)).unwrap_or_default();
-    Some(Permission { requires: requires?, or, owner_field, resource, rank, hide })
+    let requires = keys
+        .requires
+        .and_then(|opt| action(&opt.text("requires = \"write\"", d)?, d));
+    let or = keys
+        .or
+        .map(|opt| others(&opt, requires.as_ref(), d))
+        .unwrap_or_default();
+    Some(Permission {
+        requires: requires?,
+        or,
+        owner_field,
+        resource,
+        rank,
+        hide,
+    })
 }
 
 fn action(text: &LitStr, d: &mut Diagnostics) -> Option<LitStr> {
     if text.value().trim().is_empty() {
-        d.error(text, "an action has no name").help("`requires = \"write\"`");
+        d.error(text, "an action has no name")
+            .help("`requires = \"write\"`");
         return None;
     }
     Some(text.clone())
@@ -64,9 +85,12 @@ fn action(text: &LitStr, d: &mut Diagnostics) -> Option<LitStr> {
 
 /// `or = ["moderate"]`.
 fn others(opt: &Opt, requires: Option<&LitStr>, d: &mut Diagnostics) -> Vec<LitStr> {
-    let Some(value) = opt.expr("or = [\"moderate\"]", d) else { return Vec::new() };
+    let Some(value) = opt.expr("or = [\"moderate\"]", d) else {
+        return Vec::new();
+    };
     let Expr::Array(array) = value else {
-        d.error(value, "`or` needs a list of actions").help("`or = [\"moderate\"]`");
+        d.error(value, "`or` needs a list of actions")
+            .help("`or = [\"moderate\"]`");
         return Vec::new();
     };
     if array.elems.is_empty() {
@@ -75,12 +99,20 @@ fn others(opt: &Opt, requires: Option<&LitStr>, d: &mut Diagnostics) -> Vec<LitS
     let mut actions: Vec<LitStr> = Vec::new();
     for expr in &array.elems {
         let Some(text) = options::as_text(expr) else {
-            d.error(expr, "an action is a text").help("`or = [\"moderate\"]`");
+            d.error(expr, "an action is a text")
+                .help("`or = [\"moderate\"]`");
             continue;
         };
-        let Some(text) = action(text, d) else { continue };
-        if requires.into_iter().chain(&actions).any(|other| other.value() == text.value()) {
-            d.error(&text, format!("action `{}` repeated", text.value())).help("name each action once");
+        let Some(text) = action(text, d) else {
+            continue;
+        };
+        if requires
+            .into_iter()
+            .chain(&actions)
+            .any(|other| other.value() == text.value())
+        {
+            d.error(&text, format!("action `{}` repeated", text.value()))
+                .help("name each action once");
         } else {
             actions.push(text);
         }
@@ -89,61 +121,119 @@ fn others(opt: &Opt, requires: Option<&LitStr>, d: &mut Diagnostics) -> Vec<LitS
 }
 
 impl Permission {
-    /// A call on the descriptor. Fields are named as declared; the route resolves them when it is mounted.
+    /// A call on the descriptor. Fields are named as declared; the route resolves them when it is
+    /// mounted.
     pub(super) fn tokens(&self) -> TokenStream {
         let (requires, or) = (&self.requires, &self.or);
         let or = (!or.is_empty()).then(|| quote!(.or(&[#(#or),*])));
         let name = |ident: &Ident| ident.unraw().to_string();
-        let owner = self.owner_field.as_ref().map(name).map(|name| quote!(.owner(#name)));
-        let resource = self.resource.as_ref().map(name).map(|name| quote!(.resource(#name)));
-        let rank = self.rank.as_ref().map(name).map(|name| quote!(.rank(#name)));
+        let owner = self
+            .owner_field
+            .as_ref()
+            .map(name)
+            .map(|name| quote!(.owner(#name)));
+        let resource = self
+            .resource
+            .as_ref()
+            .map(name)
+            .map(|name| quote!(.resource(#name)));
+        let rank = self
+            .rank
+            .as_ref()
+            .map(name)
+            .map(|name| quote!(.rank(#name)));
         let hide = self.hide.then(|| quote!(.hide()));
         quote!(.permission(const { &__lp::PermissionDesc::new(#requires) #or #owner #resource #rank #hide }))
     }
 
     /// The named fields exist, can be read and hold keys.
     fn check(&self, model: &EntityModel, d: &mut Diagnostics) {
-        if let Some((name, field)) = self.owner_field.as_ref().and_then(|name| find("owner_field", name, model, d))
+        if let Some((name, field)) = self
+            .owner_field
+            .as_ref()
+            .and_then(|name| find("owner_field", name, model, d))
             && !matches!(field.kind, Kind::String | Kind::Uuid | Kind::Other)
         {
-            d.error(name, format!("owner_field `{name}` must be a string field of {}", model.name)).help("it holds `actor.id`, a text");
+            d.error(
+                name,
+                format!(
+                    "owner_field `{name}` must be a string field of {}",
+                    model.name
+                ),
+            )
+            .help("it holds `actor.id`, a text");
         }
-        if let Some((name, field)) = self.resource.as_ref().and_then(|name| find("resource", name, model, d))
-            && !matches!(field.kind, Kind::String | Kind::Uuid | Kind::Integer | Kind::Other)
+        if let Some((name, field)) = self
+            .resource
+            .as_ref()
+            .and_then(|name| find("resource", name, model, d))
+            && !matches!(
+                field.kind,
+                Kind::String | Kind::Uuid | Kind::Integer | Kind::Other
+            )
         {
-            d.error(name, format!("resource `{name}` must be a string or integer field of {}", model.name))
-                .help("it holds the key of what the evaluator judges by");
+            d.error(
+                name,
+                format!(
+                    "resource `{name}` must be a string or integer field of {}",
+                    model.name
+                ),
+            )
+            .help("it holds the key of what the evaluator judges by");
         }
-        if let Some((name, field)) = self.rank.as_ref().and_then(|name| find("rank", name, model, d))
+        if let Some((name, field)) = self
+            .rank
+            .as_ref()
+            .and_then(|name| find("rank", name, model, d))
             && !matches!(field.kind, Kind::String | Kind::Uuid | Kind::Other)
         {
-            d.error(name, format!("rank `{name}` must be a string field of {}", model.name)).help("it holds the id of a user, a text");
+            d.error(
+                name,
+                format!("rank `{name}` must be a string field of {}", model.name),
+            )
+            .help("it holds the id of a user, a text");
         }
     }
 
     /// What of it speaks of a record.
     pub(crate) fn of_record(&self) -> impl Iterator<Item = &Ident> {
-        self.owner_field.iter().chain(&self.resource).chain(&self.rank)
+        self.owner_field
+            .iter()
+            .chain(&self.resource)
+            .chain(&self.rank)
     }
 
     /// Refuses `rank` where a route does not work on one record; `of` are the words for it.
     fn of_many(&self, of: &str, d: &mut Diagnostics) {
         if let Some(name) = &self.rank {
-            d.error(name, format!("`rank` compares the caller with the user that one record names, and {of}"))
-                .help("write it on the routes of one record: `delete(permission(.., rank = user_id))`");
+            d.error(
+                name,
+                format!("`rank` compares the caller with the user that one record names, and {of}"),
+            )
+            .help("write it on the routes of one record: `delete(permission(.., rank = user_id))`");
         }
     }
 }
 
 /// A field that exists and is not hidden.
-fn find<'a>(key: &str, name: &'a Ident, model: &'a EntityModel, d: &mut Diagnostics) -> Option<(&'a Ident, &'a Field)> {
+fn find<'a>(
+    key: &str,
+    name: &'a Ident,
+    model: &'a EntityModel,
+    d: &mut Diagnostics,
+) -> Option<(&'a Ident, &'a Field)> {
     let Some(index) = model.index_of(name) else {
-        d.error(name, format!("unknown field `{name}` in {key}")).suggest(&name.unraw().to_string(), model.field_names());
+        d.error(name, format!("unknown field `{name}` in {key}"))
+            .suggest(&name.unraw().to_string(), model.field_names());
         return None;
     };
     let field = &model.fields[index];
     if let Some(how) = hidden(field) {
-        d.error(name, format!("{how} field `{name}` in {key}: what decides over a call must be readable")).help("another field");
+        d.error(
+            name,
+            format!("{how} field `{name}` in {key}: what decides over a call must be readable"),
+        )
+        .help("another field");
         return None;
     }
     Some((name, field))
@@ -151,20 +241,35 @@ fn find<'a>(key: &str, name: &'a Ident, model: &'a EntityModel, d: &mut Diagnost
 
 /// Checks the permissions of an entity's own routes.
 pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
-    for permission in std::iter::once(&model.defaults).chain(&model.routes).filter_map(|policy| policy.permission.as_ref()) {
+    for permission in std::iter::once(&model.defaults)
+        .chain(&model.routes)
+        .filter_map(|policy| policy.permission.as_ref())
+    {
         permission.check(model, d);
     }
     let [_, list, ..] = &model.routes;
-    for (policy, of) in [(&model.defaults, "these are all routes"), (list, "a list shows many")] {
+    for (policy, of) in [
+        (&model.defaults, "these are all routes"),
+        (list, "a list shows many"),
+    ] {
         if let Some(permission) = &policy.permission {
             permission.of_many(of, d);
         }
     }
 }
 
-/// Checks the permission of an operation: `records` tells whether it works on records of its entity, `one` whether on one.
-pub(crate) fn check_operation(policy: &Policy, records: bool, one: bool, model: &EntityModel, d: &mut Diagnostics) {
-    let Some(permission) = &policy.permission else { return };
+/// Checks the permission of an operation: `records` tells whether it works on records of its
+/// entity, `one` whether on one.
+pub(crate) fn check_operation(
+    policy: &Policy,
+    records: bool,
+    one: bool,
+    model: &EntityModel,
+    d: &mut Diagnostics,
+) {
+    let Some(permission) = &policy.permission else {
+        return;
+    };
     permission.check(model, d);
     if records && !one {
         permission.of_many("this operation works on many", d);

@@ -8,19 +8,43 @@ use crate::options::{self, Opt, OptValue};
 /// A unit, and how many of the smallest it is.
 type Unit = (&'static str, u64);
 
-const BYTES: &[Unit] =
-    &[("B", 1), ("KB", 1_000), ("MB", 1_000_000), ("GB", 1_000_000_000), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
-const DURATIONS: &[Unit] = &[("s", 1_000), ("min", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+const BYTES: &[Unit] = &[
+    ("B", 1),
+    ("KB", 1_000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+];
+const DURATIONS: &[Unit] = &[
+    ("s", 1_000),
+    ("min", 60_000),
+    ("h", 3_600_000),
+    ("d", 86_400_000),
+];
 const MILLISECONDS: &[Unit] = &[("ms", 1), ("s", 1_000), ("min", 60_000), ("h", 3_600_000)];
 
 /// `max_body = "2MiB"`, in bytes.
 pub(super) fn bytes(opt: &Opt, d: &mut Diagnostics) -> Option<u64> {
-    amount(&text(opt, "max_body = \"2MiB\"", "B", d)?, &opt.name(), "max_body = \"2MiB\"", BYTES, d)
+    amount(
+        &text(opt, "max_body = \"2MiB\"", "B", d)?,
+        &opt.name(),
+        "max_body = \"2MiB\"",
+        BYTES,
+        d,
+    )
 }
 
 /// `timeout = "5s"`, in milliseconds.
 pub(super) fn timeout(opt: &Opt, d: &mut Diagnostics) -> Option<u64> {
-    amount(&text(opt, "timeout = \"5s\"", "s", d)?, &opt.name(), "timeout = \"5s\"", MILLISECONDS, d)
+    amount(
+        &text(opt, "timeout = \"5s\"", "s", d)?,
+        &opt.name(),
+        "timeout = \"5s\"",
+        MILLISECONDS,
+        d,
+    )
 }
 
 /// A duration in text, in milliseconds.
@@ -33,30 +57,56 @@ fn text(opt: &Opt, example: &str, unit: &str, d: &mut Diagnostics) -> Option<Lit
     if let OptValue::Expr(value) = &opt.value
         && let Some(Ok(number)) = options::as_int(value)
     {
-        d.error(value, format!("`{}` is a number with its unit, in text", opt.key)).help(format!("`{} = \"{number}{unit}\"`", opt.key));
+        d.error(
+            value,
+            format!("`{}` is a number with its unit, in text", opt.key),
+        )
+        .help(format!("`{} = \"{number}{unit}\"`", opt.key));
         return None;
     }
     opt.text(example, d)
 }
 
-fn amount(text: &LitStr, of: &str, example: &str, units: &[Unit], d: &mut Diagnostics) -> Option<u64> {
+fn amount(
+    text: &LitStr,
+    of: &str,
+    example: &str,
+    units: &[Unit],
+    d: &mut Diagnostics,
+) -> Option<u64> {
     let value = text.value();
     let digits = value.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = value.split_at(digits);
-    let Some((_, factor)) = units.iter().find(|(name, _)| *name == unit.trim()).filter(|_| digits > 0) else {
+    let Some((_, factor)) = units
+        .iter()
+        .find(|(name, _)| *name == unit.trim())
+        .filter(|_| digits > 0)
+    else {
         let names = list(units.iter().map(|(name, _)| name));
-        let meant = meant(unit.trim(), units).filter(|_| digits > 0).map(|unit| format!("`\"{number}{unit}\"`"));
-        d.error(text, format!("`{of}` is a whole number with a unit of {names}")).help(meant.unwrap_or_else(|| format!("`{example}`")));
+        let meant = meant(unit.trim(), units)
+            .filter(|_| digits > 0)
+            .map(|unit| format!("`\"{number}{unit}\"`"));
+        d.error(
+            text,
+            format!("`{of}` is a whole number with a unit of {names}"),
+        )
+        .help(meant.unwrap_or_else(|| format!("`{example}`")));
         return None;
     };
-    match number.parse::<u64>().ok().and_then(|n| n.checked_mul(*factor)) {
+    match number
+        .parse::<u64>()
+        .ok()
+        .and_then(|n| n.checked_mul(*factor))
+    {
         Some(0) => {
-            d.error(text, format!("`{of}` must be greater than 0")).help(format!("`{example}`"));
+            d.error(text, format!("`{of}` must be greater than 0"))
+                .help(format!("`{example}`"));
             None
         }
         Some(amount) => Some(amount),
         None => {
-            d.error(text, format!("`{of}` is not a number this can hold")).help(format!("`{example}`"));
+            d.error(text, format!("`{of}` is not a number this can hold"))
+                .help(format!("`{example}`"));
             None
         }
     }
@@ -66,16 +116,37 @@ fn amount(text: &LitStr, of: &str, example: &str, units: &[Unit], d: &mut Diagno
 fn meant<'u>(written: &str, units: &[(&'u str, u64)]) -> Option<&'u str> {
     let written = written.to_lowercase();
     let letters = written.chars().next()?;
-    let same = units.iter().find(|(name, _)| name.to_lowercase() == written);
-    let whole = ["byte", "kilobyte", "megabyte", "gigabyte", "millisecond", "second", "minute", "hour", "day"];
-    let known =
-        written.len() == 1 || whole.contains(&written.trim_end_matches('s')) || ["sec", "secs", "mins", "hr", "hrs"].contains(&&*written);
-    let begins = || units.iter().find(|(name, _)| known && name.to_lowercase().starts_with(letters));
+    let same = units
+        .iter()
+        .find(|(name, _)| name.to_lowercase() == written);
+    let whole = [
+        "byte",
+        "kilobyte",
+        "megabyte",
+        "gigabyte",
+        "millisecond",
+        "second",
+        "minute",
+        "hour",
+        "day",
+    ];
+    let known = written.len() == 1
+        || whole.contains(&written.trim_end_matches('s'))
+        || ["sec", "secs", "mins", "hr", "hrs"].contains(&&*written);
+    let begins = || {
+        units
+            .iter()
+            .find(|(name, _)| known && name.to_lowercase().starts_with(letters))
+    };
     let millis = written.starts_with("milli").then_some("ms");
-    same.map(|(name, _)| *name).or(millis.and_then(|ms| units.iter().find(|(name, _)| *name == ms)).map(|(name, _)| *name)).or_else(|| {
-        let (name, _) = begins()?;
-        (*name != "ms" || written != "m").then_some(*name)
-    })
+    same.map(|(name, _)| *name)
+        .or(millis
+            .and_then(|ms| units.iter().find(|(name, _)| *name == ms))
+            .map(|(name, _)| *name))
+        .or_else(|| {
+            let (name, _) = begins()?;
+            (*name != "ms" || written != "m").then_some(*name)
+        })
 }
 
 #[cfg(test)]
@@ -86,9 +157,22 @@ mod tests {
 
     fn read(text: &str, units: &[Unit]) -> Result<u64, String> {
         let mut d = Diagnostics::new();
-        let amount = amount(&LitStr::new(text, Span::call_site()), "it", "it = ..", units, &mut d);
+        let amount = amount(
+            &LitStr::new(text, Span::call_site()),
+            "it",
+            "it = ..",
+            units,
+            &mut d,
+        );
         let texts = d.into_texts();
-        amount.ok_or_else(|| texts.join("; ").split("help: ").nth(1).unwrap_or_default().to_owned())
+        amount.ok_or_else(|| {
+            texts
+                .join("; ")
+                .split("help: ")
+                .nth(1)
+                .unwrap_or_default()
+                .to_owned()
+        })
     }
 
     #[test]
@@ -109,7 +193,12 @@ mod tests {
         ] {
             assert_eq!(read(wrong, BYTES), Err(meant.to_owned()), "{wrong}");
         }
-        for (wrong, meant) in [("5 seconds", "`\"5s\"`"), ("5sec", "`\"5s\"`"), ("5m", "`it = ..`"), ("9 milliseconds", "`\"9ms\"`")] {
+        for (wrong, meant) in [
+            ("5 seconds", "`\"5s\"`"),
+            ("5sec", "`\"5s\"`"),
+            ("5m", "`it = ..`"),
+            ("9 milliseconds", "`\"9ms\"`"),
+        ] {
             assert_eq!(read(wrong, MILLISECONDS), Err(meant.to_owned()), "{wrong}");
         }
     }

@@ -46,58 +46,95 @@ pub(super) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<RateLimit> {
 fn short(text: &LitStr, d: &mut Diagnostics) -> Option<RateLimit> {
     let value = text.value();
     let Some((max, window)) = value.split_once('/') else {
-        d.error(text, "`rate_limit` is a number of calls per time").help(format!("`{SHORT}`"));
+        d.error(text, "`rate_limit` is a number of calls per time")
+            .help(format!("`{SHORT}`"));
         return None;
     };
     let max = match max.trim().parse::<u32>() {
         Ok(0) => {
-            d.error(text, "rate_limit.max must be greater than 0").help(format!("`{SHORT}`"));
+            d.error(text, "rate_limit.max must be greater than 0")
+                .help(format!("`{SHORT}`"));
             return None;
         }
         Ok(max) => max,
         Err(_) => {
-            d.error(text, "`rate_limit` is a number of calls per time").help(format!("`{SHORT}`"));
+            d.error(text, "`rate_limit` is a number of calls per time")
+                .help(format!("`{SHORT}`"));
             return None;
         }
     };
     let window = window.trim();
-    let window = if window.starts_with(|c: char| c.is_ascii_digit()) { window.to_owned() } else { format!("1{window}") };
-    let window = duration(&LitStr::new(&window, text.span()), "rate_limit.window", "rate_limit = \"10/15min\"", d)?;
-    Some(RateLimit { max, window, by_address: false, fail_open: false })
+    let window = if window.starts_with(|c: char| c.is_ascii_digit()) {
+        window.to_owned()
+    } else {
+        format!("1{window}")
+    };
+    let window = duration(
+        &LitStr::new(&window, text.span()),
+        "rate_limit.window",
+        "rate_limit = \"10/15min\"",
+        d,
+    )?;
+    Some(RateLimit {
+        max,
+        window,
+        by_address: false,
+        fail_open: false,
+    })
 }
 
 fn long(opt: &Opt, list: List, d: &mut Diagnostics) -> Option<RateLimit> {
     let keys: Keys = options::table(options::read(list, d), &[], d);
-    keys.rest.refuse("rate_limit", &["max", "window", "key", "fail_open"], &[], d);
-    for (name, missing) in [("max", keys.max.is_none()), ("window", keys.window.is_none())] {
+    keys.rest
+        .refuse("rate_limit", &["max", "window", "key", "fail_open"], &[], d);
+    for (name, missing) in [
+        ("max", keys.max.is_none()),
+        ("window", keys.window.is_none()),
+    ] {
         if missing && keys.rest.0.is_empty() {
-            d.error(&opt.key, format!("rate_limit needs `{name}`")).help(format!("`{LONG}`"));
+            d.error(&opt.key, format!("rate_limit needs `{name}`"))
+                .help(format!("`{LONG}`"));
         }
     }
     let max = keys.max.and_then(|opt| max(&opt, d));
-    let window = keys.window.and_then(|opt| duration(&opt.text("window = \"1s\"", d)?, "rate_limit.window", "window = \"1s\"", d));
+    let window = keys.window.and_then(|opt| {
+        duration(
+            &opt.text("window = \"1s\"", d)?,
+            "rate_limit.window",
+            "window = \"1s\"",
+            d,
+        )
+    });
     let by_address = keys.key.is_some_and(|opt| match opt.ident("key = ip", d) {
         Some(word) if word == "ip" => true,
         Some(word) => {
-            d.error(&word, format!("unknown key `{word}` of rate_limit")).help("`key = ip`, or leave it out to count each actor");
+            d.error(&word, format!("unknown key `{word}` of rate_limit"))
+                .help("`key = ip`, or leave it out to count each actor");
             false
         }
         None => false,
     });
     let fail_open = keys.fail_open.is_some_and(|opt| opt.flag(d));
-    Some(RateLimit { max: max?, window: window?, by_address, fail_open })
+    Some(RateLimit {
+        max: max?,
+        window: window?,
+        by_address,
+        fail_open,
+    })
 }
 
 fn max(opt: &Opt, d: &mut Diagnostics) -> Option<u32> {
     let value = opt.expr("max = 20", d)?;
     match options::as_int(value).and_then(Result::ok) {
         Some(max) if max <= 0 => {
-            d.error(value, "rate_limit.max must be greater than 0").help("`max = 20`");
+            d.error(value, "rate_limit.max must be greater than 0")
+                .help("`max = 20`");
             None
         }
         Some(max) if u32::try_from(max).is_ok() => u32::try_from(max).ok(),
         _ => {
-            d.error(value, format!("`max` is a whole number up to {}", u32::MAX)).help("`max = 20`");
+            d.error(value, format!("`max` is a whole number up to {}", u32::MAX))
+                .help("`max = 20`");
             None
         }
     }
@@ -106,7 +143,10 @@ fn max(opt: &Opt, d: &mut Diagnostics) -> Option<u32> {
 impl RateLimit {
     /// A call on the descriptor.
     pub(super) fn tokens(&self) -> TokenStream {
-        let (max, window) = (Literal::u32_unsuffixed(self.max), Literal::u64_unsuffixed(self.window));
+        let (max, window) = (
+            Literal::u32_unsuffixed(self.max),
+            Literal::u64_unsuffixed(self.window),
+        );
         let by_address = self.by_address.then(|| quote!(.by_address()));
         let fail_open = self.fail_open.then(|| quote!(.fail_open()));
         quote!(.rate_limit(__lp::RateLimit::new(#max, #window) #by_address #fail_open))

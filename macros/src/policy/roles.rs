@@ -20,11 +20,13 @@ pub(super) enum Roles {
 /// Reads a list of either.
 pub(super) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<Roles> {
     let Expr::Array(array) = opt.expr("roles = [\"admin\"]", d)? else {
-        d.error(&opt.key, "`roles` needs a list of roles").help(format!("{EXAMPLE} or `roles = [Role::Admin]`"));
+        d.error(&opt.key, "`roles` needs a list of roles")
+            .help(format!("{EXAMPLE} or `roles = [Role::Admin]`"));
         return None;
     };
     if array.elems.is_empty() {
-        d.error(array, "`roles` is empty: nobody could call the route").help("`disabled`, or leave `roles` out");
+        d.error(array, "`roles` is empty: nobody could call the route")
+            .help("`disabled`, or leave `roles` out");
         return None;
     }
     let (mut texts, mut variants): (Vec<LitStr>, Vec<(Path, ExprPath)>) = (Vec::new(), Vec::new());
@@ -32,33 +34,56 @@ pub(super) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<Roles> {
         match (options::as_text(role), role) {
             (Some(text), _) if !variants.is_empty() => mixed(text, d),
             (None, Expr::Path(_)) if !texts.is_empty() => mixed(role, d),
-            (Some(text), _) if text.value().trim().is_empty() => d.error(text, "a role has no name").help(EXAMPLE),
+            (Some(text), _) if text.value().trim().is_empty() => {
+                d.error(text, "a role has no name").help(EXAMPLE)
+            }
             (Some(text), _) if texts.iter().any(|r| r.value() == text.value()) => {
-                d.error(text, format!("role `{}` repeated", text.value())).help("keep one of them");
+                d.error(text, format!("role `{}` repeated", text.value()))
+                    .help("keep one of them");
             }
             (Some(text), _) => texts.push(text.clone()),
             (None, Expr::Path(path)) => {
                 let Some(set) = set_of(&path.path).filter(|_| path.qself.is_none()) else {
                     let name = path.to_token_stream();
-                    d.error(path, format!("`{name}` does not say of which enum it is a variant"))
-                        .help(format!("`Role::{name}` of an enum with `#[derive(Roles)]`, or a text"));
+                    d.error(
+                        path,
+                        format!("`{name}` does not say of which enum it is a variant"),
+                    )
+                    .help(format!(
+                        "`Role::{name}` of an enum with `#[derive(Roles)]`, or a text"
+                    ));
                     continue;
                 };
-                let same = |(_, other): &(Path, ExprPath)| other.to_token_stream().to_string() == path.to_token_stream().to_string();
+                let same = |(_, other): &(Path, ExprPath)| {
+                    other.to_token_stream().to_string() == path.to_token_stream().to_string()
+                };
                 if variants.iter().any(same) {
                     d.error(path, "role repeated").help("keep one of them");
                 } else {
                     variants.push((set, path.clone()));
                 }
             }
-            _ => d.error(role, "a role is a text, or a variant of a `#[derive(Roles)]` enum").help(EXAMPLE),
+            _ => d
+                .error(
+                    role,
+                    "a role is a text, or a variant of a `#[derive(Roles)]` enum",
+                )
+                .help(EXAMPLE),
         }
     }
-    Some(if variants.is_empty() { Roles::Texts(texts) } else { Roles::Variants(variants) })
+    Some(if variants.is_empty() {
+        Roles::Texts(texts)
+    } else {
+        Roles::Variants(variants)
+    })
 }
 
 fn mixed(role: impl ToTokens, d: &mut Diagnostics) {
-    d.error(&role, "`roles` mixes texts and variants: a misspelt text would go unnoticed").help("all of one enum, or all texts");
+    d.error(
+        &role,
+        "`roles` mixes texts and variants: a misspelt text would go unnoticed",
+    )
+    .help("all of one enum, or all texts");
 }
 
 /// `Role` of `Role::Admin`.
@@ -75,7 +100,9 @@ impl Roles {
         match self {
             Self::Texts(texts) => quote!(.roles(&[#(#texts),*])),
             Self::Variants(variants) => {
-                let names = variants.iter().map(|(set, variant)| quote!(<#set as __lp::Roles>::NAMES[#variant as usize]));
+                let names = variants
+                    .iter()
+                    .map(|(set, variant)| quote!(<#set as __lp::Roles>::NAMES[#variant as usize]));
                 quote!(.roles(const { &[#(#names),*] }))
             }
         }

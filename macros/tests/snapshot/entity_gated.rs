@@ -1,4 +1,5 @@
-/// An answer below a thread, seen as the thread is: published ones by everybody, others by their author.
+/// An answer below a thread, seen as the thread is: published ones by everybody, others by their
+/// author.
 #[entity(
     gate(thread_id -> Thread, "read"),
     gate(parent_id -> Answer, depth = 2),

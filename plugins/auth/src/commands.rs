@@ -5,7 +5,8 @@ use linchpin::{Adapters, Code, Command, Error, Result};
 use crate::secret::SecretText;
 use crate::service::{Account, AuthService, NewUser};
 
-const USER: &str = "makes an account, or gives it roles: IDENTIFIER [--role R]… [--password-stdin] [--existing]";
+const USER: &str =
+    "makes an account, or gives it roles: IDENTIFIER [--role R]… [--password-stdin] [--existing]";
 const TOKEN: &str = "prints a token of an account, which is made if need be: IDENTIFIER [--role R]…; in development only";
 const REKEY: &str = "writes stored secrets anew under the newest key, and says what needs a former one: [--end-recovery-codes]";
 const END_CODES: &str = "--end-recovery-codes";
@@ -13,7 +14,11 @@ const STDIN: &str = "--password-stdin";
 const EXISTING: &str = "--existing";
 
 pub(crate) fn all() -> Vec<Command> {
-    vec![Command::over("user", USER, user), Command::over("token", TOKEN, token), Command::over("rekey", REKEY, rekey)]
+    vec![
+        Command::over("user", USER, user),
+        Command::over("token", TOKEN, token),
+        Command::over("rekey", REKEY, rekey),
+    ]
 }
 
 /// Whom a command is about.
@@ -31,29 +36,49 @@ impl Asked {
     /// Reads the arguments behind a command's name.
     fn read(command: &str, makes: bool, arguments: &[String]) -> Result<Self> {
         let usage = |what: String| {
-            let more = if makes { format!(" [{STDIN}] [{EXISTING}]") } else { String::new() };
-            said(format!("{what}\nusage: {command} IDENTIFIER [--role R]…{more}"))
+            let more = if makes {
+                format!(" [{STDIN}] [{EXISTING}]")
+            } else {
+                String::new()
+            };
+            said(format!(
+                "{what}\nusage: {command} IDENTIFIER [--role R]…{more}"
+            ))
         };
         // What is for trying out asks nobody twice.
-        let (mut identifier, mut roles, mut reads_password, mut existing) = (None, Vec::new(), false, !makes);
+        let (mut identifier, mut roles, mut reads_password, mut existing) =
+            (None, Vec::new(), false, !makes);
         let mut arguments = arguments.iter();
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
                 "--role" => {
-                    let role = arguments.next().ok_or_else(|| usage("`--role` needs a role".to_owned()))?;
+                    let role = arguments
+                        .next()
+                        .ok_or_else(|| usage("`--role` needs a role".to_owned()))?;
                     if !roles.contains(role) {
                         roles.push(role.clone());
                     }
                 }
                 STDIN if makes => reads_password = true,
                 EXISTING if makes => existing = true,
-                option if option.starts_with('-') => return Err(usage(format!("unknown option `{option}`"))),
+                option if option.starts_with('-') => {
+                    return Err(usage(format!("unknown option `{option}`")));
+                }
                 name if identifier.is_none() => identifier = Some(name.to_owned()),
-                more => return Err(usage(format!("one account at a time: `{more}` is a second one"))),
+                more => {
+                    return Err(usage(format!(
+                        "one account at a time: `{more}` is a second one"
+                    )));
+                }
             }
         }
         let identifier = identifier.ok_or_else(|| usage("whose account?".to_owned()))?;
-        Ok(Self { identifier, roles, reads_password, existing })
+        Ok(Self {
+            identifier,
+            roles,
+            reads_password,
+            existing,
+        })
     }
 }
 
@@ -62,21 +87,48 @@ async fn user(adapters: Adapters, arguments: Vec<String>) -> Result<String> {
     let asked = Asked::read("user", true, &arguments)?;
     let service = adapters.provided::<AuthService>()?;
     let there = service.account_by_identifier(&asked.identifier).await?;
-    let already = if there.is_some() { " (was there already)" } else { "" };
+    let already = if there.is_some() {
+        " (was there already)"
+    } else {
+        ""
+    };
     let (account, password) = match there {
         Some(_) if asked.reads_password => {
-            return Err(said(format!("{} has an account already; its password is its owner's to change", asked.identifier)));
+            return Err(said(format!(
+                "{} has an account already; its password is its owner's to change",
+                asked.identifier
+            )));
         }
         Some(account) => (with_roles(&service, account, &asked).await?, None),
         None => {
-            let typed = if asked.reads_password { Some(from_stdin().await?) } else { None };
-            let made = if typed.is_none() && service.has_passwords() { Some(service.fresh_password()?) } else { None };
-            (make(&service, &asked, typed.or_else(|| made.clone())).await?, made)
+            let typed = if asked.reads_password {
+                Some(from_stdin().await?)
+            } else {
+                None
+            };
+            let made = if typed.is_none() && service.has_passwords() {
+                Some(service.fresh_password()?)
+            } else {
+                None
+            };
+            (
+                make(&service, &asked, typed.or_else(|| made.clone())).await?,
+                made,
+            )
         }
     };
-    let roles = if account.roles.is_empty() { "none".to_owned() } else { account.roles.join(", ") };
-    let password = password.map(|password| format!("\npassword: {}", password.expose())).unwrap_or_default();
-    Ok(format!("account: {}{already}\nroles: {roles}{password}", account.identifier))
+    let roles = if account.roles.is_empty() {
+        "none".to_owned()
+    } else {
+        account.roles.join(", ")
+    };
+    let password = password
+        .map(|password| format!("\npassword: {}", password.expose()))
+        .unwrap_or_default();
+    Ok(format!(
+        "account: {}{already}\nroles: {roles}{password}",
+        account.identifier
+    ))
 }
 
 /// `token alice@example.com --role admin`
@@ -100,13 +152,27 @@ async fn rekey(adapters: Adapters, arguments: Vec<String>) -> Result<String> {
     let ends = match arguments.as_slice() {
         [] => false,
         [option] if option == END_CODES => true,
-        [other, ..] => return Err(said(format!("unknown argument `{other}`\nusage: rekey [{END_CODES}]"))),
+        [other, ..] => {
+            return Err(said(format!(
+                "unknown argument `{other}`\nusage: rekey [{END_CODES}]"
+            )));
+        }
     };
     let service = adapters.provided::<AuthService>()?;
-    let done = if ends { service.rekey_ending_codes().await? } else { service.rekey().await? };
-    let mut lines = vec![format!("{} stored secrets are under the newest key", done.rewritten)];
+    let done = if ends {
+        service.rekey_ending_codes().await?
+    } else {
+        service.rekey().await?
+    };
+    let mut lines = vec![format!(
+        "{} stored secrets are under the newest key",
+        done.rewritten
+    )];
     if done.ended > 0 {
-        lines.push(format!("{} recovery codes of a former key were ended, and their owners told", done.ended));
+        lines.push(format!(
+            "{} recovery codes of a former key were ended, and their owners told",
+            done.ended
+        ));
     }
     lines.push(match done.dependents() {
         None => "no former key is needed any more: former secrets and data keys can be removed; sessions that began under a removed \
@@ -120,7 +186,11 @@ async fn rekey(adapters: Adapters, arguments: Vec<String>) -> Result<String> {
 }
 
 /// Makes the account. Who runs commands vouches for its address.
-async fn make(service: &AuthService, asked: &Asked, password: Option<SecretText>) -> Result<Account> {
+async fn make(
+    service: &AuthService,
+    asked: &Asked,
+    password: Option<SecretText>,
+) -> Result<Account> {
     service.known_roles(&asked.roles)?;
     let mut new = NewUser::new(asked.identifier.as_str()).verified();
     new.password = password;
@@ -128,13 +198,19 @@ async fn make(service: &AuthService, asked: &Asked, password: Option<SecretText>
     service.create_user(new).await
 }
 
-/// The account with these roles beside those it has. One that is known by an address that nobody has proved gets none, and one that is
-/// known by what nobody can prove only if it is said to be the one that is meant.
+/// The account with these roles beside those it has. One that is known by an address that nobody
+/// has proved gets none, and one that is known by what nobody can prove only if it is said to be
+/// the one that is meant.
 async fn with_roles(service: &AuthService, account: Account, asked: &Asked) -> Result<Account> {
     let wanted = &asked.roles;
     service.known_roles(wanted)?;
     let mut roles = account.roles.clone();
-    roles.extend(wanted.iter().filter(|role| !account.roles.contains(role)).cloned());
+    roles.extend(
+        wanted
+            .iter()
+            .filter(|role| !account.roles.contains(role))
+            .cloned(),
+    );
     if roles == account.roles {
         return Ok(account);
     }
@@ -159,10 +235,21 @@ async fn with_roles(service: &AuthService, account: Account, asked: &Asked) -> R
 async fn from_stdin() -> Result<SecretText> {
     let read = || {
         let mut line = zeroize::Zeroizing::new(String::new());
-        std::io::stdin().read_line(&mut line).map(|_| SecretText::new(line.trim_end_matches(['\r', '\n'])))
+        std::io::stdin()
+            .read_line(&mut line)
+            .map(|_| SecretText::new(line.trim_end_matches(['\r', '\n'])))
     };
-    let password = tokio::task::spawn_blocking(read).await.map_err(Error::internal)?.map_err(|error| said(error.to_string()))?;
-    if password.expose().is_empty() { Err(said(format!("`{STDIN}` needs a password on standard input"))) } else { Ok(password) }
+    let password = tokio::task::spawn_blocking(read)
+        .await
+        .map_err(Error::internal)?
+        .map_err(|error| said(error.to_string()))?;
+    if password.expose().is_empty() {
+        Err(said(format!(
+            "`{STDIN}` needs a password on standard input"
+        )))
+    } else {
+        Ok(password)
+    }
 }
 
 /// What the person at the command line is told.
@@ -180,9 +267,19 @@ mod tests {
             let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
             Asked::read("user", true, &arguments)
         };
-        let asked = read("--role admin a@x.test --password-stdin --role member --existing --role admin").unwrap();
+        let asked =
+            read("--role admin a@x.test --password-stdin --role member --existing --role admin")
+                .unwrap();
         let roles = vec!["admin".to_owned(), "member".to_owned()];
-        assert_eq!(asked, Asked { identifier: "a@x.test".to_owned(), roles, reads_password: true, existing: true });
+        assert_eq!(
+            asked,
+            Asked {
+                identifier: "a@x.test".to_owned(),
+                roles,
+                reads_password: true,
+                existing: true
+            }
+        );
         for (line, what) in [
             ("", "whose account?"),
             ("a b", "`b` is a second one"),
@@ -190,29 +287,72 @@ mod tests {
             ("a --rol b", "unknown option `--rol`"),
         ] {
             let error = read(line).unwrap_err();
-            assert!(error.message().contains(what) && error.message().contains("usage: user IDENTIFIER"), "{line}: {}", error.message());
+            assert!(
+                error.message().contains(what)
+                    && error.message().contains("usage: user IDENTIFIER"),
+                "{line}: {}",
+                error.message()
+            );
         }
         let error = Asked::read("token", false, &["a".to_owned(), STDIN.to_owned()]).unwrap_err();
-        assert!(error.message().ends_with("usage: token IDENTIFIER [--role R]…"), "{}", error.message());
+        assert!(
+            error
+                .message()
+                .ends_with("usage: token IDENTIFIER [--role R]…"),
+            "{}",
+            error.message()
+        );
     }
 
     /// A name is whoever's who takes it first.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_name_that_is_taken_gets_no_roles_unasked() {
-        let config = linchpin::Config::new().signing_secret("a secret of at least thirty-two bytes").port(0).database("memory:");
-        let auth = crate::Auth::new().roles(["admin"]).configure(|config| config.auth.primary_field = crate::PrimaryField::Username);
-        let app = linchpin::App::new(config).plugin(auth).start().await.unwrap();
-        let run = async |line: &str| user(app.adapters().clone(), line.split(' ').map(str::to_owned).collect()).await;
+        let config = linchpin::Config::new()
+            .signing_secret("a secret of at least thirty-two bytes")
+            .port(0)
+            .database("memory:");
+        let auth = crate::Auth::new()
+            .roles(["admin"])
+            .configure(|config| config.auth.primary_field = crate::PrimaryField::Username);
+        let app = linchpin::App::new(config)
+            .plugin(auth)
+            .start()
+            .await
+            .unwrap();
+        let run = async |line: &str| {
+            user(
+                app.adapters().clone(),
+                line.split(' ').map(str::to_owned).collect(),
+            )
+            .await
+        };
         assert!(run("root").await.unwrap().contains("roles: none"));
         let refused = run("root --role admin").await.unwrap_err();
         assert!(refused.message().contains("`--existing`"), "{refused:?}");
-        assert!(run("root").await.unwrap().ends_with("root (was there already)\nroles: none"));
-        assert!(run("root --role admin --existing").await.unwrap().ends_with("roles: admin"));
+        assert!(
+            run("root")
+                .await
+                .unwrap()
+                .ends_with("root (was there already)\nroles: none")
+        );
+        assert!(
+            run("root --role admin --existing")
+                .await
+                .unwrap()
+                .ends_with("roles: admin")
+        );
         // What needs a former key is said, and nothing does.
         let said = rekey(app.adapters().clone(), Vec::new()).await.unwrap();
         assert!(said.contains("no former key is needed any more"), "{said}");
-        let refused = rekey(app.adapters().clone(), vec!["--end".to_owned()]).await.unwrap_err();
-        assert!(refused.message().ends_with("usage: rekey [--end-recovery-codes]"), "{refused:?}");
+        let refused = rekey(app.adapters().clone(), vec!["--end".to_owned()])
+            .await
+            .unwrap_err();
+        assert!(
+            refused
+                .message()
+                .ends_with("usage: rekey [--end-recovery-codes]"),
+            "{refused:?}"
+        );
         app.stop().await.unwrap();
     }
 }

@@ -12,7 +12,9 @@ use tokio::sync::mpsc;
 
 use crate::config::{AuthConfig, Checked};
 use crate::device::{Device, Devices};
-use crate::entities::{Audit, AuditAdapter, AuditCreate, Session, SessionAdapter, User, UserAdapter};
+use crate::entities::{
+    Audit, AuditAdapter, AuditCreate, Session, SessionAdapter, User, UserAdapter,
+};
 use crate::env::Env;
 use crate::flow::Parts;
 use crate::flow::passkeys::Passkeys;
@@ -68,7 +70,9 @@ pub(crate) struct Core {
 
 impl std::fmt::Debug for Core {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Core").field("config", &self.config).finish_non_exhaustive()
+        f.debug_struct("Core")
+            .field("config", &self.config)
+            .finish_non_exhaustive()
     }
 }
 
@@ -88,7 +92,14 @@ pub(crate) struct Client {
 impl Client {
     /// The app itself.
     pub(crate) fn own(now: Timestamp) -> Self {
-        Self { ip: None, user_agent: None, request_id: String::new(), tenant: None, device: None, now }
+        Self {
+            ip: None,
+            user_agent: None,
+            request_id: String::new(),
+            tenant: None,
+            device: None,
+            now,
+        }
     }
 
     /// The context of what the plugin itself reads and writes for it.
@@ -122,11 +133,20 @@ pub(crate) struct Happened<'a> {
 impl<'a> Happened<'a> {
     /// To a user.
     pub(crate) fn to(event: &'static str, user: &'a str) -> Self {
-        Self { event, user: Some(user), session: None, outcome: "ok", details: Value::Null }
+        Self {
+            event,
+            user: Some(user),
+            session: None,
+            outcome: "ok",
+            details: Value::Null,
+        }
     }
 
     pub(crate) fn session(self, session: &'a str) -> Self {
-        Self { session: Some(session), ..self }
+        Self {
+            session: Some(session),
+            ..self
+        }
     }
 
     pub(crate) fn details(self, details: Value) -> Self {
@@ -137,10 +157,24 @@ impl<'a> Happened<'a> {
 impl Core {
     /// # Errors
     /// When an adapter is missing, or there is no randomness.
-    pub(crate) fn new(checked: Checked, env: Env, adapters: Adapters, own_csrf: Vec<String>) -> Result<Self> {
-        let Checked { config, ring, signing, argon2, limits, providers, production } = checked;
+    pub(crate) fn new(
+        checked: Checked,
+        env: Env,
+        adapters: Adapters,
+        own_csrf: Vec<String>,
+    ) -> Result<Self> {
+        let Checked {
+            config,
+            ring,
+            signing,
+            argon2,
+            limits,
+            providers,
+            production,
+        } = checked;
         let ring = Arc::new(ring);
-        let (users, sessions): (UserAdapter, SessionAdapter) = (adapters.get::<User>()?, adapters.get::<Session>()?);
+        let (users, sessions): (UserAdapter, SessionAdapter) =
+            (adapters.get::<User>()?, adapters.get::<Session>()?);
         let signing = Arc::new(signing);
         let (others, told) = match &config.auth.session.bus {
             Some(_) => {
@@ -152,8 +186,12 @@ impl Core {
         let password = &config.auth.password;
         let at_once = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let service = |credential: &crate::config::ApiCredential| {
-            let actor =
-                Actor { id: Some(credential.id.clone()), kind: ActorKind::Service, roles: credential.roles.clone(), ..Actor::anonymous() };
+            let actor = Actor {
+                id: Some(credential.id.clone()),
+                kind: ActorKind::Service,
+                roles: credential.roles.clone(),
+                ..Actor::anonymous()
+            };
             (credential.token.clone(), Arc::new(actor))
         };
         Ok(Self {
@@ -166,23 +204,49 @@ impl Core {
                 others,
             ),
             told: Mutex::new(told),
-            hasher: Hasher::new(argon2, at_once, Arc::clone(&env.rng), password.legacy.clone())?,
+            hasher: Hasher::new(
+                argon2,
+                at_once,
+                Arc::clone(&env.rng),
+                password.legacy.clone(),
+            )?,
             policy: Policy {
-                length: usize::try_from(password.min_length).unwrap_or(8)..=usize::try_from(password.max_length).unwrap_or(128),
-                names: config.auth.passkeys.rp_name.iter().chain([&config.auth.app_name]).cloned().collect(),
+                length: usize::try_from(password.min_length).unwrap_or(8)
+                    ..=usize::try_from(password.max_length).unwrap_or(128),
+                names: config
+                    .auth
+                    .passkeys
+                    .rp_name
+                    .iter()
+                    .chain([&config.auth.app_name])
+                    .cloned()
+                    .collect(),
             },
-            breaches: Breaches { checker: password.breach_checker.clone(), on_error: password.breach_on_error },
+            breaches: Breaches {
+                checker: password.breach_checker.clone(),
+                on_error: password.breach_on_error,
+            },
             hooks: Hooks(config.auth.hooks.clone()),
             cookies: Cookies::new(&config),
             csrf: Csrf::new(&config, own_csrf, production),
-            services: config.security.api_credentials.iter().map(service).collect(),
+            services: config
+                .security
+                .api_credentials
+                .iter()
+                .map(service)
+                .collect(),
             audits: adapters.get::<Audit>()?,
             devices: Devices::new(adapters.get::<Device>()?, Arc::clone(&ring), env.clone()),
             links: adapters.get::<ProviderLink>()?,
             oauth: Oauth::new(providers)?,
             users,
             sessions,
-            limiter: Limiter::new(adapters.get::<Counter>()?, Arc::clone(&ring), env.clone(), limits),
+            limiter: Limiter::new(
+                adapters.get::<Counter>()?,
+                Arc::clone(&ring),
+                env.clone(),
+                limits,
+            ),
             parts: Parts::new(&config, &ring, &env, &adapters)?,
             passkeys: Passkeys::new(&config, &adapters)?,
             ring,
@@ -201,16 +265,34 @@ impl Core {
 
     /// Where a call comes from.
     pub(crate) fn client(&self, call: &PluginCall) -> Client {
-        let tenant = call.cx.get_actor().and_then(|actor| actor.tenant_id.clone());
-        Client { tenant, ..self.client_of(&call.headers, Origin { request_id: &call.request_id, from: call.from }) }
+        let tenant = call
+            .cx
+            .get_actor()
+            .and_then(|actor| actor.tenant_id.clone());
+        Client {
+            tenant,
+            ..self.client_of(
+                &call.headers,
+                Origin {
+                    request_id: &call.request_id,
+                    from: call.from,
+                },
+            )
+        }
     }
 
     /// Where a request comes from.
     pub(crate) fn client_of(&self, headers: &HeaderMap, origin: Origin<'_>) -> Client {
-        let forwarded: Vec<&[u8]> = headers.get_all("x-forwarded-for").iter().map(axum::http::HeaderValue::as_bytes).collect();
+        let forwarded: Vec<&[u8]> = headers
+            .get_all("x-forwarded-for")
+            .iter()
+            .map(axum::http::HeaderValue::as_bytes)
+            .collect();
         let trust = &self.config.security.trust_proxy;
         Client {
-            ip: origin.from.map(|socket| trust.client(socket, forwarded.into_iter())),
+            ip: origin
+                .from
+                .map(|socket| trust.client(socket, forwarded.into_iter())),
             user_agent: user_agent(headers),
             request_id: origin.request_id.as_str().to_owned(),
             tenant: None,
@@ -245,8 +327,15 @@ impl Core {
     ///
     /// # Errors
     /// When it cannot be written: then it must not happen either.
-    pub(crate) async fn audit(&self, cx: &Cx, client: &Client, happened: Happened<'_>) -> Result<()> {
-        let keep = i64::try_from(self.config.auth.audit_retention_seconds).unwrap_or(i64::MAX / 1000).saturating_mul(1000);
+    pub(crate) async fn audit(
+        &self,
+        cx: &Cx,
+        client: &Client,
+        happened: Happened<'_>,
+    ) -> Result<()> {
+        let keep = i64::try_from(self.config.auth.audit_retention_seconds)
+            .unwrap_or(i64::MAX / 1000)
+            .saturating_mul(1000);
         let row = AuditCreate {
             event: happened.event.to_owned(),
             at: client.now,
@@ -272,10 +361,17 @@ pub(crate) fn later(at: Timestamp, millis: i64) -> Timestamp {
 
 /// Seconds as milliseconds.
 pub(crate) fn millis(seconds: u64) -> i64 {
-    i64::try_from(seconds).unwrap_or(i64::MAX / 1000).saturating_mul(1000)
+    i64::try_from(seconds)
+        .unwrap_or(i64::MAX / 1000)
+        .saturating_mul(1000)
 }
 
 fn user_agent(headers: &HeaderMap) -> Option<String> {
     let text = headers.get(USER_AGENT)?.to_str().ok()?;
-    Some(text.chars().filter(|c| !c.is_control()).take(USER_AGENT_LENGTH).collect())
+    Some(
+        text.chars()
+            .filter(|c| !c.is_control())
+            .take(USER_AGENT_LENGTH)
+            .collect(),
+    )
 }

@@ -1,5 +1,5 @@
-//! What is stored, as ordinary entities of the namespace `auth` without routes. They are written by create, update under version,
-//! lookups and deletes by id alone, so they live on every store.
+//! What is stored, as ordinary entities of the namespace `auth` without routes. They are written by
+//! create, update under version, lookups and deletes by id alone, so they live on every store.
 
 use linchpin::prelude::*;
 use serde_json::Value as Json;
@@ -44,7 +44,8 @@ pub(crate) struct User {
     /// Raised by every change of the password: challenges of before die with it.
     #[field(default = 0)]
     pub(crate) password_version: i64,
-    /// Raised whenever all sessions end: what is opened by somebody who had proved themselves before is worth nothing.
+    /// Raised whenever all sessions end: what is opened by somebody who had proved themselves
+    /// before is worth nothing.
     #[field(default = 0)]
     pub(crate) session_epoch: i64,
     pub(crate) roles: Vec<String>,
@@ -105,8 +106,8 @@ pub(crate) struct Session {
     pub(crate) step_up_at: Option<Timestamp>,
     /// What that was done with.
     pub(crate) step_up_by: Option<Way>,
-    /// The version of its user's factors (`mfa_version`) for which it has proved one of them. When another session takes one away, or sets
-    /// up the first, it proves one again.
+    /// The version of its user's factors (`mfa_version`) for which it has proved one of them. When
+    /// another session takes one away, or sets up the first, it proves one again.
     pub(crate) proved_factors: Option<i64>,
     pub(crate) last_active_at: Timestamp,
     /// Its hard end.
@@ -125,13 +126,23 @@ impl User {
     /// Its address is proved at an instant.
     pub(crate) fn proved(&self, now: Timestamp) -> UserPatch {
         // Accounts of before that was noted have only the date of the last proof.
-        let first = self.proved_at.is_none().then(|| Some(self.email_verified_at.unwrap_or(now)));
-        UserPatch { email_verified_at: Some(Some(now)), proved_at: first, ..UserPatch::default() }
+        let first = self
+            .proved_at
+            .is_none()
+            .then(|| Some(self.email_verified_at.unwrap_or(now)));
+        UserPatch {
+            email_verified_at: Some(Some(now)),
+            proved_at: first,
+            ..UserPatch::default()
+        }
     }
 
     /// Nobody has proved the address that it has.
     pub(crate) fn unproved() -> UserPatch {
-        UserPatch { email_verified_at: Some(None), ..UserPatch::default() }
+        UserPatch {
+            email_verified_at: Some(None),
+            ..UserPatch::default()
+        }
     }
 
     /// Whether it is as good as gone: its deletion is due, whether or not it has been removed.
@@ -148,7 +159,8 @@ impl Session {
 
     /// Whether it began with holding a passkey, and nothing has been proved besides.
     pub(crate) fn holds_passkey_alone(&self) -> bool {
-        self.amr.iter().any(|how| how == "pop") && self.amr.iter().all(|how| how == "pop" || how == "user")
+        self.amr.iter().any(|how| how == "pop")
+            && self.amr.iter().all(|how| how == "pop" || how == "user")
     }
 
     /// Whether its hard end has come.
@@ -156,10 +168,12 @@ impl Session {
         self.expires_at.is_none_or(|end| now >= end)
     }
 
-    /// Whether a token of it may still work: it is neither over, nor idle for longer than `idle`, nor was its last refresh token given
-    /// longer than `refresh` ago. Both in milliseconds, 0 for no bound.
+    /// Whether a token of it may still work: it is neither over, nor idle for longer than `idle`,
+    /// nor was its last refresh token given longer than `refresh` ago. Both in milliseconds, 0 for
+    /// no bound.
     pub(crate) fn is_usable(&self, now: Timestamp, idle: i64, refresh: i64) -> bool {
-        let within = |since: Timestamp, most: i64| most == 0 || now.millis() - since.millis() <= most;
+        let within =
+            |since: Timestamp, most: i64| most == 0 || now.millis() - since.millis() <= most;
         !self.is_over(now) && within(self.last_active_at, idle) && within(self.rotated_at, refresh)
     }
 
@@ -169,7 +183,8 @@ impl Session {
     }
 }
 
-/// What has happened. Rows are only ever added, and go by themselves; of a deleted account they keep a name that leads to nobody.
+/// What has happened. Rows are only ever added, and go by themselves; of a deleted account they
+/// keep a name that leads to nobody.
 #[entity(namespace = "auth", index(user_id, desc(at)), index(by_id), index(desc(at)), sort = desc(at), ttl(expires_at), routes(disabled))]
 #[derive(Clone)]
 pub(crate) struct Audit {
@@ -179,7 +194,8 @@ pub(crate) struct Audit {
     pub(crate) event: String,
     pub(crate) at: Timestamp,
     pub(crate) user_id: Option<String>,
-    /// Who did it, where that is somebody else: the `by` of the details, by which the row is found when they leave.
+    /// Who did it, where that is somebody else: the `by` of the details, by which the row is found
+    /// when they leave.
     pub(crate) by_id: Option<String>,
     /// The handle.
     pub(crate) session_id: Option<String>,

@@ -12,7 +12,8 @@ pub trait Clock: Send + Sync + 'static {
     /// The present instant.
     fn now(&self) -> Timestamp;
 
-    /// How long a background task sleeps before it looks for work again, when it should look every `interval`.
+    /// How long a background task sleeps before it looks for work again, when it should look every
+    /// `interval`.
     ///
     /// A clock of tests returns a shorter time: its `now` changes while no real time passes.
     fn pause(&self, interval: Duration) -> Duration {
@@ -41,7 +42,10 @@ pub struct Env {
 impl Env {
     /// The system's clock and randomness.
     pub fn system() -> Self {
-        Self { clock: Arc::new(SystemClock), rng: Arc::new(SystemRng) }
+        Self {
+            clock: Arc::new(SystemClock),
+            rng: Arc::new(SystemRng),
+        }
     }
 
     /// Fresh random bytes.
@@ -75,7 +79,8 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that never goes back: what has expired, or was used, stays so when the clock behind it is set back.
+/// A clock that never goes back: what has expired, or was used, stays so when the clock behind it
+/// is set back.
 pub(crate) struct Forward {
     clock: Arc<dyn Clock>,
     /// The latest instant that it has shown, in milliseconds.
@@ -84,7 +89,10 @@ pub(crate) struct Forward {
 
 impl Forward {
     pub(crate) fn over(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, latest: AtomicI64::new(i64::MIN) }
+        Self {
+            clock,
+            latest: AtomicI64::new(i64::MIN),
+        }
     }
 }
 
@@ -152,7 +160,8 @@ mod fake {
             Timestamp::from_millis(self.0.load(Ordering::SeqCst))
         }
 
-        /// At most 50 ms, so that a test that advances the clock does not wait for the real interval.
+        /// At most 50 ms, so that a test that advances the clock does not wait for the real
+        /// interval.
         fn pause(&self, interval: Duration) -> Duration {
             interval.min(Duration::from_millis(50))
         }
@@ -168,7 +177,10 @@ mod fake {
     impl SeededRng {
         /// Randomness that can be repeated.
         pub const fn new(seed: u64) -> Self {
-            Self { seed, block: AtomicU64::new(0) }
+            Self {
+                seed,
+                block: AtomicU64::new(0),
+            }
         }
     }
 
@@ -176,7 +188,10 @@ mod fake {
         fn fill(&self, bytes: &mut [u8]) -> Result<()> {
             for chunk in bytes.chunks_mut(32) {
                 let block = self.block.fetch_add(1, Ordering::SeqCst);
-                let digest = Sha256::new().chain_update(self.seed.to_be_bytes()).chain_update(block.to_be_bytes()).finalize();
+                let digest = Sha256::new()
+                    .chain_update(self.seed.to_be_bytes())
+                    .chain_update(block.to_be_bytes())
+                    .finalize();
                 chunk.copy_from_slice(&digest[..chunk.len()]);
             }
             Ok(())

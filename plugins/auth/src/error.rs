@@ -54,7 +54,10 @@ pub(crate) const HOOK_REJECTED: Code = Code::Other(400, "hook_rejected");
 
 /// An error of this plugin with its text.
 pub(crate) fn refuse(code: Code) -> Error {
-    let text = TEXTS.iter().find(|(known, _)| *known == code).map_or("The request was refused", |(_, text)| *text);
+    let text = TEXTS
+        .iter()
+        .find(|(known, _)| *known == code)
+        .map_or("The request was refused", |(_, text)| *text);
     Error::new(code, text)
 }
 
@@ -65,10 +68,14 @@ pub(crate) fn refuse_field(code: Code, field: &str) -> Error {
     error.with_details(vec![problem])
 }
 
-/// A write under the version that was read, which another write has overtaken: 409, and worth trying again.
+/// A write under the version that was read, which another write has overtaken: 409, and worth
+/// trying again.
 pub(crate) fn overtaken(error: Error) -> Error {
     match error.code() {
-        Code::PreconditionFailed => Error::new(Code::Conflict, "The account was changed meanwhile; try again"),
+        Code::PreconditionFailed => Error::new(
+            Code::Conflict,
+            "The account was changed meanwhile; try again",
+        ),
         _ => error,
     }
 }
@@ -85,12 +92,23 @@ mod tests {
     #[test]
     fn every_code_has_a_status_and_a_text_of_its_own() {
         for (i, (code, text)) in TEXTS.iter().enumerate() {
-            assert!((400..600).contains(&code.status()) && !text.is_empty(), "{code:?}");
-            assert!(TEXTS[..i].iter().all(|(other, _)| other.as_str() != code.as_str()), "{code:?} twice");
+            assert!(
+                (400..600).contains(&code.status()) && !text.is_empty(),
+                "{code:?}"
+            );
+            assert!(
+                TEXTS[..i]
+                    .iter()
+                    .all(|(other, _)| other.as_str() != code.as_str()),
+                "{code:?} twice"
+            );
             assert_eq!(refuse(*code).message(), *text);
         }
         let error = refuse_field(PASSWORD_BREACHED, "password");
-        assert_eq!((error.code().status(), error.details()[0].path.as_str()), (400, "password"));
+        assert_eq!(
+            (error.code().status(), error.details()[0].path.as_str()),
+            (400, "password")
+        );
         assert_eq!(rate_limited(0).retry_after_seconds(), Some(1));
     }
 }

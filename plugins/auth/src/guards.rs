@@ -8,13 +8,18 @@ use linchpin::openapi::{Scheme, Security};
 use linchpin::{Actor, ActorKind, Code, Error, Result};
 
 use crate::config::{AuthConfig, StepUpSection};
-use crate::error::{CSRF_FAILED, DELETION_SCHEDULED, EMAIL_NOT_VERIFIED, MFA_REQUIRED, MFA_SETUP_REQUIRED, STEP_UP_REQUIRED, refuse};
+use crate::error::{
+    CSRF_FAILED, DELETION_SCHEDULED, EMAIL_NOT_VERIFIED, MFA_REQUIRED, MFA_SETUP_REQUIRED,
+    STEP_UP_REQUIRED, refuse,
+};
 use crate::session::cookies::Cookies;
 use crate::session::{Known, is_fresh};
 
-/// A valid session, whatever state its account is in: for reading oneself, leaving, and taking a deletion back.
+/// A valid session, whatever state its account is in: for reading oneself, leaving, and taking a
+/// deletion back.
 pub(crate) const SESSION: &str = "userSession";
-/// A valid session of an active account, which may still have to set up its second factor: for doing just that.
+/// A valid session of an active account, which may still have to set up its second factor: for
+/// doing just that.
 pub(crate) const ENROLLING: &str = "userEnrolling";
 
 /// An active account.
@@ -56,7 +61,11 @@ impl Known {
     /// # Errors
     /// 403 `deletion_scheduled`.
     pub(crate) fn of_active(&self) -> Result<&Self> {
-        if self.restricted { Err(refuse(DELETION_SCHEDULED)) } else { Ok(self) }
+        if self.restricted {
+            Err(refuse(DELETION_SCHEDULED))
+        } else {
+            Ok(self)
+        }
     }
 
     /// Itself, of an active account that has every factor it needs.
@@ -65,7 +74,11 @@ impl Known {
     /// 403 `deletion_scheduled`, `mfa_setup_required`.
     pub(crate) fn of_complete(&self) -> Result<&Self> {
         let known = self.of_active()?;
-        if known.mfa_setup_required { Err(refuse(MFA_SETUP_REQUIRED)) } else { Ok(known) }
+        if known.mfa_setup_required {
+            Err(refuse(MFA_SETUP_REQUIRED))
+        } else {
+            Ok(known)
+        }
     }
 }
 
@@ -91,11 +104,19 @@ fn require_role(actor: &Actor, roles: &[&str]) -> Result<()> {
 }
 
 fn verified_email(actor: &Actor) -> Result<()> {
-    if session(actor)?.email_verified { Ok(()) } else { Err(refuse(EMAIL_NOT_VERIFIED)) }
+    if session(actor)?.email_verified {
+        Ok(())
+    } else {
+        Err(refuse(EMAIL_NOT_VERIFIED))
+    }
 }
 
 fn mfa(actor: &Actor) -> Result<()> {
-    if session(actor)?.aal >= 2 { Ok(()) } else { Err(refuse(MFA_REQUIRED)) }
+    if session(actor)?.aal >= 2 {
+        Ok(())
+    } else {
+        Err(refuse(MFA_REQUIRED))
+    }
 }
 
 fn step_up(call: &GuardCall<'_>, default_seconds: u64) -> Result<()> {
@@ -104,25 +125,50 @@ fn step_up(call: &GuardCall<'_>, default_seconds: u64) -> Result<()> {
         _ => default_seconds,
     };
     let proved = session(call.actor)?.step_up_at;
-    if proved.is_some_and(|at| is_fresh(at, call.now, seconds)) { Ok(()) } else { Err(refuse(STEP_UP_REQUIRED)) }
+    if proved.is_some_and(|at| is_fresh(at, call.now, seconds)) {
+        Ok(())
+    } else {
+        Err(refuse(STEP_UP_REQUIRED))
+    }
 }
 
 fn recent(call: &GuardCall<'_>, seconds: u64) -> Result<()> {
-    if is_fresh(session(call.actor)?.auth_at, call.now, seconds) { Ok(()) } else { Err(refuse(STEP_UP_REQUIRED)) }
+    if is_fresh(session(call.actor)?.auth_at, call.now, seconds) {
+        Ok(())
+    } else {
+        Err(refuse(STEP_UP_REQUIRED))
+    }
 }
 
-/// What proves who calls, for the API document: names that routes of the plugin alone ask for are no other way to do that.
+/// What proves who calls, for the API document: names that routes of the plugin alone ask for are
+/// no other way to do that.
 pub(crate) fn security(config: &AuthConfig) -> Vec<Security> {
     let session = &config.auth.session.transport;
-    let refuses = |names: &[&str], codes: &[Code]| Security::of(names.iter().copied()).refuses(codes.iter().copied());
+    let refuses = |names: &[&str], codes: &[Code]| {
+        Security::of(names.iter().copied()).refuses(codes.iter().copied())
+    };
     let mut users = Security::of([USER, SESSION, ENROLLING, ADMIN])
-        .by(Scheme::bearer_of(USER, "JWT", "The access token of a user."))
-        .by(Scheme::header("userToken", "x-user-token", "The access token of a user, beside an API credential; it goes before that."));
+        .by(Scheme::bearer_of(
+            USER,
+            "JWT",
+            "The access token of a user.",
+        ))
+        .by(Scheme::header(
+            "userToken",
+            "x-user-token",
+            "The access token of a user, beside an API credential; it goes before that.",
+        ));
     if session.cookies() {
-        let cookie = Scheme::cookie("sessionCookie", Cookies::new(config).token_name(), "The access token, as signing in has set it.");
+        let cookie = Scheme::cookie(
+            "sessionCookie",
+            Cookies::new(config).token_name(),
+            "The access token, as signing in has set it.",
+        );
         let form = "What the cookie `csrf_token` holds: where a cookie says who calls, `Origin` and this say that it was meant.";
         users = if config.security.csrf {
-            users.by_both(cookie, Scheme::header("csrfToken", "x-csrf-token", form)).refuses_changes([CSRF_FAILED])
+            users
+                .by_both(cookie, Scheme::header("csrfToken", "x-csrf-token", form))
+                .refuses_changes([CSRF_FAILED])
         } else {
             users.by(cookie)
         };
@@ -148,33 +194,67 @@ fn takes_seconds(argument: Option<GuardArg>) -> std::result::Result<(), String> 
 }
 
 fn takes_none(argument: Option<GuardArg>) -> std::result::Result<(), String> {
-    if argument.is_none() { Ok(()) } else { Err("none".to_owned()) }
+    if argument.is_none() {
+        Ok(())
+    } else {
+        Err("none".to_owned())
+    }
 }
 
-/// The registry of the app. Without `programs`, which are API credentials, nobody could ever pass as one.
-pub(crate) fn registry(ages: &StepUpSection, admin_role: Option<&str>, programs: bool) -> RouteAuth {
+/// The registry of the app. Without `programs`, which are API credentials, nobody could ever pass
+/// as one.
+pub(crate) fn registry(
+    ages: &StepUpSection,
+    admin_role: Option<&str>,
+    programs: bool,
+) -> RouteAuth {
     let mut named: BTreeMap<String, NamedCheck> = BTreeMap::new();
-    named.insert(SESSION.to_owned(), NamedCheck::actor(|actor| session(actor).map(drop)));
-    named.insert(ENROLLING.to_owned(), NamedCheck::actor(|actor| session(actor)?.of_active().map(drop)));
+    named.insert(
+        SESSION.to_owned(),
+        NamedCheck::actor(|actor| session(actor).map(drop)),
+    );
+    named.insert(
+        ENROLLING.to_owned(),
+        NamedCheck::actor(|actor| session(actor)?.of_active().map(drop)),
+    );
     // Without such a role nobody is one.
     let admin_role = admin_role.map(str::to_owned);
     let admin = move |actor: &Actor| {
         user_auth(actor)?;
-        if admin_role.as_deref().is_some_and(|role| actor.has_any_role(&[role])) { Ok(()) } else { Err(Error::forbidden()) }
+        if admin_role
+            .as_deref()
+            .is_some_and(|role| actor.has_any_role(&[role]))
+        {
+            Ok(())
+        } else {
+            Err(Error::forbidden())
+        }
     };
     named.insert(ADMIN.to_owned(), NamedCheck::actor(admin));
     let programs = if programs {
         NamedCheck::actor(bearer)
     } else {
-        NamedCheck::unset("which no caller could pass: list its credential in `security.apiCredentials`, as { id, token, roles }")
+        NamedCheck::unset(
+            "which no caller could pass: list its credential in `security.apiCredentials`, as { id, token, roles }",
+        )
     };
     named.insert(BEARER.to_owned(), programs);
     named.insert(VERIFIED.to_owned(), NamedCheck::actor(verified_email));
     named.insert(MFA.to_owned(), NamedCheck::actor(mfa));
     let (step_up_seconds, recent_seconds) = (ages.max_age_seconds, ages.account_max_age_seconds);
-    named.insert(STEP_UP.to_owned(), NamedCheck::guard(move |call| step_up(call, step_up_seconds)).taking(takes_seconds));
-    named.insert(RECENT.to_owned(), NamedCheck::guard(move |call| recent(call, recent_seconds)).taking(takes_none));
-    RouteAuth { user_auth: Arc::new(user_auth), require_role: Arc::new(require_role), named }
+    named.insert(
+        STEP_UP.to_owned(),
+        NamedCheck::guard(move |call| step_up(call, step_up_seconds)).taking(takes_seconds),
+    );
+    named.insert(
+        RECENT.to_owned(),
+        NamedCheck::guard(move |call| recent(call, recent_seconds)).taking(takes_none),
+    );
+    RouteAuth {
+        user_auth: Arc::new(user_auth),
+        require_role: Arc::new(require_role),
+        named,
+    }
 }
 
 #[cfg(test)]
@@ -203,7 +283,10 @@ mod tests {
             mfa_setup_required: false,
         };
         change(&mut known);
-        Actor { attached: Attached::new(Arc::new(known)), ..Actor::user("u").with_roles(["editor"]) }
+        Actor {
+            attached: Attached::new(Arc::new(known)),
+            ..Actor::user("u").with_roles(["editor"])
+        }
     }
 
     fn code(result: Result<()>) -> &'static str {
@@ -212,7 +295,12 @@ mod tests {
 
     #[test]
     fn each_name_has_its_meaning() {
-        let service = Actor { id: Some("robot".into()), kind: ActorKind::Service, ..Actor::anonymous() }.with_roles(["editor"]);
+        let service = Actor {
+            id: Some("robot".into()),
+            kind: ActorKind::Service,
+            ..Actor::anonymous()
+        }
+        .with_roles(["editor"]);
         // A user whom somebody else made up has no session.
         let made_up = Actor::user("u");
         let restricted = user(|k| k.restricted = true);
@@ -224,34 +312,138 @@ mod tests {
         };
         for (name, expected) in [
             //               anonymous       user  service      made up         restricted            enrolling
-            ("userAuth", ["unauthorized", "ok", "forbidden", "unauthorized", "deletion_scheduled", "mfa_setup_required"]),
-            (ENROLLING, ["unauthorized", "ok", "forbidden", "unauthorized", "deletion_scheduled", "ok"]),
-            (SESSION, ["unauthorized", "ok", "forbidden", "unauthorized", "ok", "ok"]),
-            (ADMIN, ["unauthorized", "ok", "forbidden", "unauthorized", "deletion_scheduled", "mfa_setup_required"]),
-            ("bearer", ["unauthorized", "forbidden", "ok", "forbidden", "forbidden", "forbidden"]),
-            ("require_mfa", ["unauthorized", "mfa_required", "forbidden", "unauthorized", "mfa_required", "mfa_required"]),
+            (
+                "userAuth",
+                [
+                    "unauthorized",
+                    "ok",
+                    "forbidden",
+                    "unauthorized",
+                    "deletion_scheduled",
+                    "mfa_setup_required",
+                ],
+            ),
+            (
+                ENROLLING,
+                [
+                    "unauthorized",
+                    "ok",
+                    "forbidden",
+                    "unauthorized",
+                    "deletion_scheduled",
+                    "ok",
+                ],
+            ),
+            (
+                SESSION,
+                [
+                    "unauthorized",
+                    "ok",
+                    "forbidden",
+                    "unauthorized",
+                    "ok",
+                    "ok",
+                ],
+            ),
+            (
+                ADMIN,
+                [
+                    "unauthorized",
+                    "ok",
+                    "forbidden",
+                    "unauthorized",
+                    "deletion_scheduled",
+                    "mfa_setup_required",
+                ],
+            ),
+            (
+                "bearer",
+                [
+                    "unauthorized",
+                    "forbidden",
+                    "ok",
+                    "forbidden",
+                    "forbidden",
+                    "forbidden",
+                ],
+            ),
+            (
+                "require_mfa",
+                [
+                    "unauthorized",
+                    "mfa_required",
+                    "forbidden",
+                    "unauthorized",
+                    "mfa_required",
+                    "mfa_required",
+                ],
+            ),
         ] {
-            let actors = [&Actor::anonymous(), &user(|_| {}), &service, &made_up, &restricted, &enrolling];
+            let actors = [
+                &Actor::anonymous(),
+                &user(|_| {}),
+                &service,
+                &made_up,
+                &restricted,
+                &enrolling,
+            ];
             assert_eq!(actors.map(|actor| check(name, actor)), expected, "{name}");
         }
-        let admin =
-            |role: Option<&str>| code((super::registry(&StepUpSection::default(), role, true).check(ADMIN).unwrap())(&user(|_| {})));
-        assert_eq!((admin(Some("admin")), admin(None)), ("forbidden", "forbidden"));
-        assert_eq!(check("require_verified_email", &user(|_| {})), "email_not_verified");
-        assert_eq!(check("require_verified_email", &user(|k| k.email_verified = true)), "ok");
+        let admin = |role: Option<&str>| {
+            code((super::registry(&StepUpSection::default(), role, true)
+                .check(ADMIN)
+                .unwrap())(&user(|_| {})))
+        };
+        assert_eq!(
+            (admin(Some("admin")), admin(None)),
+            ("forbidden", "forbidden")
+        );
+        assert_eq!(
+            check("require_verified_email", &user(|_| {})),
+            "email_not_verified"
+        );
+        assert_eq!(
+            check("require_verified_email", &user(|k| k.email_verified = true)),
+            "ok"
+        );
         assert_eq!(check("require_mfa", &user(|k| k.aal = 2)), "ok");
-        let role = |actor: &Actor, role: &'static str| code((registry.require_role)(actor, &[role]));
-        assert_eq!((role(&user(|_| {}), "editor"), role(&service, "editor")), ("ok", "ok"));
-        assert_eq!((role(&user(|_| {}), "admin"), role(&Actor::anonymous(), "admin")), ("forbidden", "unauthorized"));
+        let role =
+            |actor: &Actor, role: &'static str| code((registry.require_role)(actor, &[role]));
+        assert_eq!(
+            (role(&user(|_| {}), "editor"), role(&service, "editor")),
+            ("ok", "ok")
+        );
+        assert_eq!(
+            (
+                role(&user(|_| {}), "admin"),
+                role(&Actor::anonymous(), "admin")
+            ),
+            ("forbidden", "unauthorized")
+        );
     }
 
     #[test]
     fn a_step_up_ages() {
         let fresh = user(|k| k.step_up_at = Some(at(1000)));
-        let asked = |actor: &Actor, argument: Option<GuardArg>, now: i64| code(step_up(&GuardCall { actor, argument, now: at(now) }, 300));
-        assert_eq!((asked(&fresh, None, 1300), asked(&fresh, None, 1301)), ("ok", "step_up_required"));
+        let asked = |actor: &Actor, argument: Option<GuardArg>, now: i64| {
+            code(step_up(
+                &GuardCall {
+                    actor,
+                    argument,
+                    now: at(now),
+                },
+                300,
+            ))
+        };
         assert_eq!(
-            (asked(&fresh, Some(GuardArg::Int(60)), 1060), asked(&fresh, Some(GuardArg::Int(60)), 1061)),
+            (asked(&fresh, None, 1300), asked(&fresh, None, 1301)),
+            ("ok", "step_up_required")
+        );
+        assert_eq!(
+            (
+                asked(&fresh, Some(GuardArg::Int(60)), 1060),
+                asked(&fresh, Some(GuardArg::Int(60)), 1061)
+            ),
             ("ok", "step_up_required")
         );
         // A login alone is no step-up.

@@ -29,8 +29,9 @@ pub struct HookCx {
     pub user_agent: Option<String>,
     /// The request's id.
     pub request_id: String,
-    /// Of the app: the adapter of an entity (`services.get::<Post>()`), what start-up hooks have provided
-    /// (`services.provided::<Billing>()`), and the bus (`services.events().emit("welcome", &payload)`).
+    /// Of the app: the adapter of an entity (`services.get::<Post>()`), what start-up hooks have
+    /// provided (`services.provided::<Billing>()`), and the bus
+    /// (`services.events().emit("welcome", &payload)`).
     pub services: Adapters,
 }
 
@@ -49,24 +50,40 @@ pub struct HookError {
 impl HookError {
     /// Refuses with a text.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), status: None, code: None }
+        Self {
+            message: message.into(),
+            status: None,
+            code: None,
+        }
     }
 
     /// With a status.
     #[must_use]
     pub fn status(self, status: u16) -> Self {
-        Self { status: Some(status), ..self }
+        Self {
+            status: Some(status),
+            ..self
+        }
     }
 
     /// With a code.
     #[must_use]
     pub fn code(self, code: &'static str) -> Self {
-        Self { code: Some(code), ..self }
+        Self {
+            code: Some(code),
+            ..self
+        }
     }
 
     fn into_error(self) -> Error {
-        let status = self.status.filter(|status| matches!(status, 400..=499 | 503)).unwrap_or(400);
-        Error::new(Code::Other(status, self.code.unwrap_or(HOOK_REJECTED.as_str())), self.message)
+        let status = self
+            .status
+            .filter(|status| matches!(status, 400..=499 | 503))
+            .unwrap_or(400);
+        Error::new(
+            Code::Other(status, self.code.unwrap_or(HOOK_REJECTED.as_str())),
+            self.message,
+        )
     }
 }
 
@@ -127,8 +144,8 @@ pub struct AccountDeletion {
 /// What a hook answers that may refuse.
 pub type HookResult<T = ()> = std::result::Result<T, HookError>;
 
-/// Hooks of the app. Those named `pre_` are asked before anything happens, and may refuse; those named `post_` are told, and their
-/// failure changes nothing.
+/// Hooks of the app. Those named `pre_` are asked before anything happens, and may refuse; those
+/// named `post_` are told, and their failure changes nothing.
 #[allow(unused_variables)] // the names of the arguments are documentation
 pub trait AuthHooks: Send + Sync + 'static {
     /// Before an account is made.
@@ -147,27 +164,48 @@ pub trait AuthHooks: Send + Sync + 'static {
     }
 
     /// A session was made. `{ "customClaims": { .. } }` in its answer goes into the access token.
-    fn post_login<'a>(&'a self, cx: &'a HookCx, input: &'a SignIn) -> BoxFuture<'a, HookResult<Value>> {
+    fn post_login<'a>(
+        &'a self,
+        cx: &'a HookCx,
+        input: &'a SignIn,
+    ) -> BoxFuture<'a, HookResult<Value>> {
         Box::pin(async { Ok(Value::Null) })
     }
 
     /// Before a password is changed.
-    fn pre_password_change<'a>(&'a self, cx: &'a HookCx, input: &'a PasswordChange) -> BoxFuture<'a, HookResult> {
+    fn pre_password_change<'a>(
+        &'a self,
+        cx: &'a HookCx,
+        input: &'a PasswordChange,
+    ) -> BoxFuture<'a, HookResult> {
         Box::pin(async { Ok(()) })
     }
 
     /// A password was changed.
-    fn post_password_change<'a>(&'a self, cx: &'a HookCx, input: &'a PasswordChange) -> BoxFuture<'a, HookResult> {
+    fn post_password_change<'a>(
+        &'a self,
+        cx: &'a HookCx,
+        input: &'a PasswordChange,
+    ) -> BoxFuture<'a, HookResult> {
         Box::pin(async { Ok(()) })
     }
 
     /// Before an account is deleted, or its deletion is scheduled: once, when that is asked for.
-    fn pre_delete_account<'a>(&'a self, cx: &'a HookCx, input: &'a AccountDeletion) -> BoxFuture<'a, HookResult> {
+    fn pre_delete_account<'a>(
+        &'a self,
+        cx: &'a HookCx,
+        input: &'a AccountDeletion,
+    ) -> BoxFuture<'a, HookResult> {
         Box::pin(async { Ok(()) })
     }
 
-    /// An account was removed, perhaps long after that was asked for: the context is of the request that asked.
-    fn post_delete_account<'a>(&'a self, cx: &'a HookCx, input: &'a AccountDeletion) -> BoxFuture<'a, HookResult> {
+    /// An account was removed, perhaps long after that was asked for: the context is of the request
+    /// that asked.
+    fn post_delete_account<'a>(
+        &'a self,
+        cx: &'a HookCx,
+        input: &'a AccountDeletion,
+    ) -> BoxFuture<'a, HookResult> {
         Box::pin(async { Ok(()) })
     }
 }
@@ -201,7 +239,13 @@ impl Hooks {
     }
 
     /// Tells a hook, behind the request's back.
-    pub(crate) fn tell<I: Send + Sync + 'static>(&self, name: &'static str, cx: HookCx, input: I, tell: Hook<I>) {
+    pub(crate) fn tell<I: Send + Sync + 'static>(
+        &self,
+        name: &'static str,
+        cx: HookCx,
+        input: I,
+        tell: Hook<I>,
+    ) {
         let Some(hooks) = self.0.clone() else { return };
         tokio::spawn(async move {
             let told = AssertUnwindSafe(async { tell(&*hooks, &cx, &input).await }).catch_unwind();
@@ -211,7 +255,12 @@ impl Hooks {
                 Ok(Err(_)) => "it panicked".to_owned(),
                 Err(_) => "it took too long".to_owned(),
             };
-            tracing::warn!(hook = name, request_id = cx.request_id, error = what, "a hook failed");
+            tracing::warn!(
+                hook = name,
+                request_id = cx.request_id,
+                error = what,
+                "a hook failed"
+            );
         });
     }
 
@@ -257,12 +306,18 @@ fn custom_claims(answer: Value, request_id: &str) -> Option<Map<String, Value>> 
         _ => None,
     };
     let Some(mut claims) = claims else {
-        tracing::warn!(request_id, "post_login answered something other than customClaims, which is ignored");
+        tracing::warn!(
+            request_id,
+            "post_login answered something other than customClaims, which is ignored"
+        );
         return None;
     };
     claims.retain(|name, _| !RESERVED.contains(&name.as_str()));
     if serde_json::to_vec(&claims).map_or(usize::MAX, |text| text.len()) > MOST_CLAIMS {
-        tracing::warn!(request_id, "the custom claims are longer than 4 KiB and are left out");
+        tracing::warn!(
+            request_id,
+            "the custom claims are longer than 4 KiB and are left out"
+        );
         return None;
     }
     Some(claims)
@@ -276,8 +331,10 @@ mod tests {
 
     #[test]
     fn claims_of_ours_cannot_be_replaced() {
-        let claims =
-            custom_claims(json!({ "customClaims": { "sub": "x", "exp": 1, "iss": "x", "sid": "x", "plan": "pro" }, "other": 1 }), "");
+        let claims = custom_claims(
+            json!({ "customClaims": { "sub": "x", "exp": 1, "iss": "x", "sid": "x", "plan": "pro" }, "other": 1 }),
+            "",
+        );
         assert_eq!(claims.map(Value::Object), Some(json!({ "plan": "pro" })));
         for ignored in [
             json!(null),
@@ -315,7 +372,11 @@ mod tests {
             Box::pin(async { panic!("a hook of tests") })
         }
 
-        fn post_login<'a>(&'a self, _: &'a HookCx, _: &'a SignIn) -> BoxFuture<'a, HookResult<Value>> {
+        fn post_login<'a>(
+            &'a self,
+            _: &'a HookCx,
+            _: &'a SignIn,
+        ) -> BoxFuture<'a, HookResult<Value>> {
             Box::pin(std::future::pending())
         }
     }
@@ -326,24 +387,56 @@ mod tests {
         let stuck = Stuck::default();
         let told = Arc::clone(&stuck.told);
         let hooks = Hooks(Some(Arc::new(stuck)));
-        let cx = HookCx { ip: None, user_agent: None, request_id: String::new(), services: Adapters::default() };
-        let sign_in = SignIn { identifier: None, method: "password", user_id: None, session_id: None, amr: Vec::new() };
-        let sign_up = SignUp { identifier: "a@x.test".into(), method: "password", user_id: None };
+        let cx = HookCx {
+            ip: None,
+            user_agent: None,
+            request_id: String::new(),
+            services: Adapters::default(),
+        };
+        let sign_in = SignIn {
+            identifier: None,
+            method: "password",
+            user_id: None,
+            session_id: None,
+            amr: Vec::new(),
+        };
+        let sign_up = SignUp {
+            identifier: "a@x.test".into(),
+            method: "password",
+            user_id: None,
+        };
         let begun = tokio::time::Instant::now();
-        let late = hooks.ask(&cx, &sign_up, |hooks, cx, input| hooks.pre_register(cx, input)).await.unwrap_err();
-        assert_eq!((late.code().as_str(), late.code().status(), begun.elapsed().as_secs()), ("hook_timeout", 504, 10));
+        let late = hooks
+            .ask(&cx, &sign_up, |hooks, cx, input| {
+                hooks.pre_register(cx, input)
+            })
+            .await
+            .unwrap_err();
+        assert_eq!(
+            (
+                late.code().as_str(),
+                late.code().status(),
+                begun.elapsed().as_secs()
+            ),
+            ("hook_timeout", 504, 10)
+        );
         let begun = tokio::time::Instant::now();
         assert_eq!(hooks.claims(&cx, &sign_in).await, None);
         assert_eq!(begun.elapsed().as_secs(), 5);
         // Whoever is told is not waited for at all, and let go in the end.
         let begun = tokio::time::Instant::now();
         let at_it = || Arc::strong_count(&told) - 2;
-        hooks.tell("post_register", cx.clone(), sign_up, |hooks, cx, input| hooks.post_register(cx, input));
+        hooks.tell("post_register", cx.clone(), sign_up, |hooks, cx, input| {
+            hooks.post_register(cx, input)
+        });
         tokio::time::sleep(Duration::from_secs(29)).await;
         assert_eq!((begun.elapsed().as_secs(), at_it()), (29, 1));
         tokio::time::sleep(Duration::from_secs(2)).await;
         assert_eq!(at_it(), 0);
-        let panicked = hooks.ask(&cx, &sign_in, |hooks, cx, input| hooks.pre_login(cx, input)).await.unwrap_err();
+        let panicked = hooks
+            .ask(&cx, &sign_in, |hooks, cx, input| hooks.pre_login(cx, input))
+            .await
+            .unwrap_err();
         assert_eq!(panicked.code(), Code::Internal);
         assert!(!panicked.message().contains("tests"), "{panicked:?}");
     }

@@ -1,4 +1,5 @@
-//! Numeric codes sent by mail or text message: made without bias, kept only as a MAC bound to their challenge.
+//! Numeric codes sent by mail or text message: made without bias, kept only as a MAC bound to their
+//! challenge.
 
 use linchpin::Result;
 use zeroize::Zeroizing;
@@ -20,7 +21,11 @@ pub(crate) fn generate(rng: &dyn SecureRng, digits: u8) -> Result<SecretText> {
     while code.len() < usize::from(digits) {
         rng.fill(&mut *bytes)?;
         // 250 to 255 are thrown away: 250 is the largest multiple of ten in a byte.
-        for byte in bytes.iter().filter(|b| **b < 250).take(usize::from(digits) - code.len()) {
+        for byte in bytes
+            .iter()
+            .filter(|b| **b < 250)
+            .take(usize::from(digits) - code.len())
+        {
             code.push(char::from(b'0' + byte % 10));
         }
     }
@@ -32,10 +37,15 @@ pub(crate) fn stored(keys: &DataKeys, challenge: &str, code: &str) -> String {
     keys.mac(Domain::Otp, &[challenge.as_bytes(), code.as_bytes()])
 }
 
-/// Whether what somebody typed is the code that was sent for this challenge. Spaces around and within do not matter.
+/// Whether what somebody typed is the code that was sent for this challenge. Spaces around and
+/// within do not matter.
 pub(crate) fn matches(keys: &DataKeys, challenge: &str, typed: &str, stored: &str) -> bool {
     let code = Zeroizing::new(typed.chars().filter(|c| *c != ' ').collect::<String>());
-    keys.verifies(Domain::Otp, &[challenge.as_bytes(), code.as_bytes()], stored)
+    keys.verifies(
+        Domain::Otp,
+        &[challenge.as_bytes(), code.as_bytes()],
+        stored,
+    )
 }
 
 #[cfg(test)]
@@ -62,7 +72,8 @@ mod tests {
     fn each_digit_is_equally_likely() {
         let rng = Counting(AtomicU8::new(0));
         let mut seen = [0u32; 10];
-        // 25 codes of ten digits take exactly the 250 bytes of one round that are used, in 16 draws of 16 with none left over.
+        // 25 codes of ten digits take exactly the 250 bytes of one round that are used, in 16 draws
+        // of 16 with none left over.
         let mut all = String::new();
         while all.len() < 250 {
             all.push_str(generate(&rng, 250).unwrap().expose());
@@ -78,7 +89,10 @@ mod tests {
         let rng = Env::system().rng;
         for digits in DIGITS {
             let code = generate(&*rng, digits).unwrap();
-            assert!(code.expose().len() == usize::from(digits) && code.expose().bytes().all(|b| b.is_ascii_digit()));
+            assert!(
+                code.expose().len() == usize::from(digits)
+                    && code.expose().bytes().all(|b| b.is_ascii_digit())
+            );
         }
         assert_ne!(generate(&*rng, 10).unwrap(), generate(&*rng, 10).unwrap());
     }
@@ -88,9 +102,20 @@ mod tests {
         let keys = DataKeys::new([("a".to_owned(), Key::new([1; 32]))]).unwrap();
         let kept = stored(&keys, "challenge-1", "012345");
         assert!(!kept.contains("012345"));
-        assert!(matches(&keys, "challenge-1", "012345", &kept) && matches(&keys, "challenge-1", " 012 345 ", &kept));
-        for (challenge, code) in [("challenge-2", "012345"), ("challenge-1", "012346"), ("challenge-1", "12345"), ("challenge-1", "")] {
-            assert!(!matches(&keys, challenge, code, &kept), "{challenge} {code}");
+        assert!(
+            matches(&keys, "challenge-1", "012345", &kept)
+                && matches(&keys, "challenge-1", " 012 345 ", &kept)
+        );
+        for (challenge, code) in [
+            ("challenge-2", "012345"),
+            ("challenge-1", "012346"),
+            ("challenge-1", "12345"),
+            ("challenge-1", ""),
+        ] {
+            assert!(
+                !matches(&keys, challenge, code, &kept),
+                "{challenge} {code}"
+            );
         }
     }
 
@@ -102,6 +127,9 @@ mod tests {
                 Err(linchpin::Error::unavailable("no randomness"))
             }
         }
-        assert_eq!(generate(&Empty, 6).unwrap_err().code(), linchpin::Code::Unavailable);
+        assert_eq!(
+            generate(&Empty, 6).unwrap_err().code(),
+            linchpin::Code::Unavailable
+        );
     }
 }

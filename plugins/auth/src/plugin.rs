@@ -4,7 +4,9 @@ use std::sync::{Arc, OnceLock};
 
 use linchpin::http::{Cors, PluginRoute};
 use linchpin::openapi::Security;
-use linchpin::{BoxFuture, Command, Error, MiddlewareCx, Package, Plugin, PostCx, Result, RoutesCx, Timestamp};
+use linchpin::{
+    BoxFuture, Command, Error, MiddlewareCx, Package, Plugin, PostCx, Result, RoutesCx, Timestamp,
+};
 use parking_lot::Mutex;
 
 use crate::config::{AuthConfig, Checked, ProviderSection, RefreshSection, Transport};
@@ -48,7 +50,9 @@ pub struct Auth {
 
 impl std::fmt::Debug for Auth {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Auth").field("config", &self.config).finish_non_exhaustive()
+        f.debug_struct("Auth")
+            .field("config", &self.config)
+            .finish_non_exhaustive()
     }
 }
 
@@ -59,8 +63,8 @@ impl Default for Auth {
 }
 
 impl Auth {
-    /// With the defaults: accounts known by email address, the secret of the app. The environment is not read, which is
-    /// [`Auth::from_env`].
+    /// With the defaults: accounts known by email address, the secret of the app. The environment
+    /// is not read, which is [`Auth::from_env`].
     pub fn new() -> Self {
         Self::from_config(AuthConfig::default())
     }
@@ -117,10 +121,16 @@ impl Auth {
     /// Short access tokens, renewed by refresh tokens.
     #[must_use]
     pub fn refresh_tokens(self) -> Self {
-        self.configure(|config| config.auth.refresh = RefreshSection { enabled: true, ..config.auth.refresh.clone() })
+        self.configure(|config| {
+            config.auth.refresh = RefreshSection {
+                enabled: true,
+                ..config.auth.refresh.clone()
+            }
+        })
     }
 
-    /// A way to sign in by somebody else's word: a preset such as `google` or `github`, or any id with an issuer.
+    /// A way to sign in by somebody else's word: a preset such as `google` or `github`, or any id
+    /// with an issuer.
     ///
     /// ```
     /// # use linchpin_auth::{Auth, ProviderSection};
@@ -150,10 +160,17 @@ impl Auth {
 /// Fewest characters of a password that may be the only factor (NIST SP 800-63B).
 const ALONE: u64 = 15;
 
-/// The origins of these lists whose requests may carry cookies, without those that are allowed to change anything by them.
+/// The origins of these lists whose requests may carry cookies, without those that are allowed to
+/// change anything by them.
 fn foreign(lists: &[Cors], allowed: &[String], cookies: bool) -> Vec<String> {
-    let carrying = lists.iter().filter(|list| list.credentials && cookies).flat_map(|list| &list.origins);
-    carrying.filter(|origin| !allowed.contains(origin)).cloned().collect()
+    let carrying = lists
+        .iter()
+        .filter(|list| list.credentials && cookies)
+        .flat_map(|list| &list.origins);
+    carrying
+        .filter(|origin| !allowed.contains(origin))
+        .cloned()
+        .collect()
 }
 
 /// The clock of the app.
@@ -171,7 +188,11 @@ impl Plugin for Auth {
     }
 
     fn variables(&self) -> &[&str] {
-        if self.config.of_environment { &crate::config::VARIABLES } else { &[] }
+        if self.config.of_environment {
+            &crate::config::VARIABLES
+        } else {
+            &[]
+        }
     }
 
     fn packages(&self) -> &[&'static Package] {
@@ -190,10 +211,19 @@ impl Plugin for Auth {
     fn setup_middleware<'a>(&'a self, cx: &'a mut MiddlewareCx) -> BoxFuture<'a, Result<()>> {
         Box::pin(async {
             let clock: Arc<dyn Clock> = Arc::new(AppClock(Arc::clone(cx.clock())));
-            let mut env = self.config.auth.env.clone().unwrap_or_else(|| Env { clock, ..Env::system() });
+            let mut env = self.config.auth.env.clone().unwrap_or_else(|| Env {
+                clock,
+                ..Env::system()
+            });
             env.clock = Arc::new(Forward::over(env.clock));
-            let checked = self.config.clone().check(cx.signing_secrets(), cx.environment())?;
-            let (allowed, cookies) = (&checked.config.security.allowed_origins, checked.config.auth.session.transport.cookies());
+            let checked = self
+                .config
+                .clone()
+                .check(cx.signing_secrets(), cx.environment())?;
+            let (allowed, cookies) = (
+                &checked.config.security.allowed_origins,
+                checked.config.auth.session.transport.cookies(),
+            );
             *self.foreign.lock() = foreign(cx.allowed_origins(), allowed, cookies);
             // Whoever may change something from there has to read what comes of it.
             cx.allow_origins(allowed.iter().cloned(), cookies)?;
@@ -204,7 +234,11 @@ impl Plugin for Auth {
 
     fn setup_routes<'a>(&'a self, cx: &'a mut RoutesCx) -> BoxFuture<'a, Result<()>> {
         Box::pin(async {
-            let (checked, env) = self.checked.lock().take().ok_or_else(|| Error::internal("the settings were not checked"))?;
+            let (checked, env) = self
+                .checked
+                .lock()
+                .take()
+                .ok_or_else(|| Error::internal("the settings were not checked"))?;
             let own_csrf = routes::judging_themselves(&checked.config);
             let core = Arc::new(Core::new(checked, env, cx.adapters().clone(), own_csrf)?);
             cx.adapters().provide(AuthService::new(Arc::clone(&core)));
@@ -213,7 +247,9 @@ impl Plugin for Auth {
                 cx.route(&format!("{base}/"), routes::pages::home(&core));
                 cx.nest(&base, routes::pages::router(&core));
             }
-            self.core.set(core).map_err(|_| Error::internal("the plugin was set up twice"))
+            self.core
+                .set(core)
+                .map_err(|_| Error::internal("the plugin was set up twice"))
         })
     }
 
@@ -221,7 +257,8 @@ impl Plugin for Auth {
         Box::pin(async {
             let auth = &self.config.auth;
             // None is an answer, too: no account could hold what a policy names then.
-            cx.registrar().roles_of("auth.roles", auth.roles.iter().cloned());
+            cx.registrar()
+                .roles_of("auth.roles", auth.roles.iter().cloned());
             if let Some(core) = self.core.get() {
                 core.check_data_keys().await?;
                 if let (Some(bus), Some(told)) = (&auth.session.bus, core.told.lock().take()) {
@@ -283,10 +320,16 @@ mod tests {
 
     #[test]
     fn lists_that_differ_are_told_of() {
-        let list = |credentials: bool| Cors { origins: vec!["https://a.test".to_owned(), "https://b.test".to_owned()], credentials };
+        let list = |credentials: bool| Cors {
+            origins: vec!["https://a.test".to_owned(), "https://b.test".to_owned()],
+            credentials,
+        };
         let allowed = ["https://a.test".to_owned()];
         assert_eq!(foreign(&[list(true)], &allowed, true), ["https://b.test"]);
         // Whoever carries no cookie changes nothing by one.
-        assert!(foreign(&[list(false)], &allowed, true).is_empty() && foreign(&[list(true)], &allowed, false).is_empty());
+        assert!(
+            foreign(&[list(false)], &allowed, true).is_empty()
+                && foreign(&[list(true)], &allowed, false).is_empty()
+        );
     }
 }

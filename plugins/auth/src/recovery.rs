@@ -1,4 +1,5 @@
-//! Recovery codes: for whoever lost every other factor. Each works once and is kept only as a MAC bound to its user.
+//! Recovery codes: for whoever lost every other factor. Each works once and is kept only as a MAC
+//! bound to its user.
 
 use linchpin::Result;
 use zeroize::Zeroizing;
@@ -7,7 +8,8 @@ use crate::env::SecureRng;
 use crate::keys::data::{DataKeys, Domain};
 use crate::secret::SecretText;
 
-/// 32 characters that are not taken for each other; a power of two, so that five random bits choose one without bias.
+/// 32 characters that are not taken for each other; a power of two, so that five random bits choose
+/// one without bias.
 const ALPHABET: &[u8; 32] = b"ABCDEFGHJKLMNPQRSTUVWXYZ23456789";
 const LENGTH: usize = 12;
 
@@ -23,7 +25,10 @@ impl RecoveryCode {
     pub(crate) fn generate(rng: &dyn SecureRng) -> Result<Self> {
         let mut bytes = Zeroizing::new([0u8; LENGTH]);
         rng.fill(&mut *bytes)?;
-        let text: String = bytes.iter().map(|b| char::from(ALPHABET[usize::from(b & 31)])).collect();
+        let text: String = bytes
+            .iter()
+            .map(|b| char::from(ALPHABET[usize::from(b & 31)]))
+            .collect();
         Ok(Self(text.into()))
     }
 
@@ -48,12 +53,18 @@ impl RecoveryCode {
 
     /// As it is stored, under the newest key.
     pub(crate) fn stored(&self, keys: &DataKeys, user: &str) -> String {
-        keys.mac(Domain::Recovery, &[user.as_bytes(), self.0.expose().as_bytes()])
+        keys.mac(
+            Domain::Recovery,
+            &[user.as_bytes(), self.0.expose().as_bytes()],
+        )
     }
 
     /// As it may be stored: one look-up per key that is still listed.
     pub(crate) fn candidates(&self, keys: &DataKeys, user: &str) -> Vec<String> {
-        keys.macs(Domain::Recovery, &[user.as_bytes(), self.0.expose().as_bytes()])
+        keys.macs(
+            Domain::Recovery,
+            &[user.as_bytes(), self.0.expose().as_bytes()],
+        )
     }
 }
 
@@ -74,7 +85,9 @@ mod tests {
     #[test]
     fn codes_differ_and_use_every_character() {
         let rng = Env::system().rng;
-        let codes: Vec<_> = (0..500).map(|_| RecoveryCode::generate(&*rng).unwrap()).collect();
+        let codes: Vec<_> = (0..500)
+            .map(|_| RecoveryCode::generate(&*rng).unwrap())
+            .collect();
         let texts: BTreeSet<&str> = codes.iter().map(|c| c.0.expose()).collect();
         assert_eq!(texts.len(), codes.len());
         let used: BTreeSet<char> = texts.iter().flat_map(|t| t.chars()).collect();
@@ -85,10 +98,23 @@ mod tests {
     fn the_spelling_does_not_matter() {
         let code = RecoveryCode::parse("ABCDEFGH2345").unwrap();
         assert_eq!(code.shown().expose(), "ABCD-EFGH-2345");
-        for typed in ["abcd-efgh-2345", " ABCD efgh 2345 ", "a-b-c-d-e-f-g-h-2-3-4-5", "abcdefgh2345"] {
+        for typed in [
+            "abcd-efgh-2345",
+            " ABCD efgh 2345 ",
+            "a-b-c-d-e-f-g-h-2-3-4-5",
+            "abcdefgh2345",
+        ] {
             assert_eq!(RecoveryCode::parse(typed), Some(code.clone()), "{typed}");
         }
-        for typed in ["", "ABCD-EFGH-234", "ABCD-EFGH-23456", "ABCD-EFGH-2340", "ABCD-EFGH-234I", "ABCD_EFGH_2345", "ÀBCD-EFGH-2345"] {
+        for typed in [
+            "",
+            "ABCD-EFGH-234",
+            "ABCD-EFGH-23456",
+            "ABCD-EFGH-2340",
+            "ABCD-EFGH-234I",
+            "ABCD_EFGH_2345",
+            "ÀBCD-EFGH-2345",
+        ] {
             assert_eq!(RecoveryCode::parse(typed), None, "{typed}");
         }
     }

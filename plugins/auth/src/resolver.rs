@@ -21,27 +21,43 @@ pub(crate) struct Resolver {
 
 impl Resolver {
     pub(crate) fn new(core: Arc<OnceLock<Arc<Core>>>) -> Self {
-        Self { core, anonymous: Arc::new(Actor::anonymous()), unrecognised: Arc::new(Actor::with_invalid_credential()) }
+        Self {
+            core,
+            anonymous: Arc::new(Actor::anonymous()),
+            unrecognised: Arc::new(Actor::with_invalid_credential()),
+        }
     }
 
     fn nobody(&self) -> Resolution {
         Resolution::Ready(Ok(Arc::clone(&self.anonymous)))
     }
 
-    /// The actor behind a credential that cannot be used. The routes of this plugin are where a client gets another one: there it is
-    /// nobody, so that no answer to signing in or to a renewal asks for a renewal.
+    /// The actor behind a credential that cannot be used. The routes of this plugin are where a
+    /// client gets another one: there it is nobody, so that no answer to signing in or to a renewal
+    /// asks for a renewal.
     fn unrecognised(&self, core: &Core, path: &str) -> &Arc<Actor> {
-        let own = path.strip_prefix(&*core.config.auth.mount).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-        if own { &self.anonymous } else { &self.unrecognised }
+        let own = path
+            .strip_prefix(&*core.config.auth.mount)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        if own {
+            &self.anonymous
+        } else {
+            &self.unrecognised
+        }
     }
 
-    /// The actor of a token. What a request authenticated by a cookie has to prove is judged once its session is known.
+    /// The actor of a token. What a request authenticated by a cookie has to prove is judged once
+    /// its session is known.
     fn token(&self, core: &Arc<Core>, token: &str, path: &str, asked: Option<Asked>) -> Resolution {
         let found = core.checks.known(token);
         if let (Some(actor), None) = (&found, &asked) {
             return Resolution::Ready(Ok(Arc::clone(actor)));
         }
-        let (core, token, unrecognised) = (Arc::clone(core), token.to_owned(), Arc::clone(self.unrecognised(core, path)));
+        let (core, token, unrecognised) = (
+            Arc::clone(core),
+            token.to_owned(),
+            Arc::clone(self.unrecognised(core, path)),
+        );
         Resolution::Later(Box::pin(async move {
             let found = match found {
                 Some(actor) => Ok(Some(actor)),
@@ -58,7 +74,8 @@ impl Resolver {
     }
 }
 
-/// What a request that a browser authenticated by itself has to prove, and what is written down when it does not.
+/// What a request that a browser authenticated by itself has to prove, and what is written down
+/// when it does not.
 struct Asked {
     presented: Presented,
     client: Client,
@@ -68,10 +85,14 @@ struct Asked {
 impl Asked {
     /// The actor, if the request was meant.
     async fn meant(self, core: &Core, actor: Arc<Actor>) -> Result<Arc<Actor>> {
-        let Some(known) = known(&actor) else { return Ok(actor) };
+        let Some(known) = known(&actor) else {
+            return Ok(actor);
+        };
         match core.csrf.judge(&self.presented, &known.sid, &core.ring) {
             Ok(()) => Ok(actor),
-            Err(refusal) => Err(core.forged(&self.client, Some(known), &self.path, refusal).await),
+            Err(refusal) => Err(core
+                .forged(&self.client, Some(known), &self.path, refusal)
+                .await),
         }
     }
 }
@@ -84,17 +105,25 @@ impl ActorResolver for Resolver {
         let path = parts.uri.path();
         match credential::of(&parts.headers, &core.cookies) {
             Credential::None => self.nobody(),
-            Credential::Unusable => Resolution::Ready(Ok(Arc::clone(self.unrecognised(core, path)))),
+            Credential::Unusable => {
+                Resolution::Ready(Ok(Arc::clone(self.unrecognised(core, path))))
+            }
             Credential::Header(token) => self.token(core, token, path, None),
-            Credential::Bearer(token) => match core.service(token).filter(|_| !token.contains('.')) {
+            Credential::Bearer(token) => match core.service(token).filter(|_| !token.contains('.'))
+            {
                 Some(service) => Resolution::Ready(Ok(service)),
                 None => self.token(core, token, path, None),
             },
             Credential::Cookie(_) if core.csrf.judges_itself(path) => self.nobody(),
             Credential::Cookie(token) => {
-                let presented = core.csrf.asked(&parts.method, path, &parts.headers, &core.cookies);
-                let asked =
-                    presented.map(|presented| Asked { presented, client: core.client_of(&parts.headers, origin), path: path.to_owned() });
+                let presented = core
+                    .csrf
+                    .asked(&parts.method, path, &parts.headers, &core.cookies);
+                let asked = presented.map(|presented| Asked {
+                    presented,
+                    client: core.client_of(&parts.headers, origin),
+                    path: path.to_owned(),
+                });
                 self.token(core, token, path, asked)
             }
         }

@@ -1,4 +1,5 @@
-//! Where somebody may be sent back to after signing in elsewhere: the one rule against open redirects.
+//! Where somebody may be sent back to after signing in elsewhere: the one rule against open
+//! redirects.
 
 use linchpin::Result;
 use percent_encoding::percent_decode_str;
@@ -17,13 +18,18 @@ const NOWHERE: &str = "http://nowhere.invalid/";
 pub(crate) struct ReturnTarget(String);
 
 impl ReturnTarget {
-    /// Allows a path of this application, or an address of one of `origins` (as `https://app.example.com`).
+    /// Allows a path of this application, or an address of one of `origins` (as
+    /// `https://app.example.com`).
     ///
     /// # Errors
     /// 400 `invalid_redirect`.
     pub(crate) fn parse(text: &str, origins: &[String]) -> Result<Self> {
         let allowed = text.len() <= LONGEST && (is_path(text) || is_of(text, origins));
-        if allowed { Ok(Self(text.to_owned())) } else { Err(refuse(INVALID_REDIRECT)) }
+        if allowed {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(refuse(INVALID_REDIRECT))
+        }
     }
 
     /// The target, fit for a `Location` header.
@@ -36,14 +42,20 @@ impl ReturnTarget {
         self.0.starts_with('/')
     }
 
-    /// Whether it is at or below `base` but not at or below `but`, or can be taken for that: by a browser, which takes dots out, and by
-    /// the server and something in front of it, which decode it once each. Capitals and small letters are one, and so are slashes
-    /// that follow each other.
+    /// Whether it is at or below `base` but not at or below `but`, or can be taken for that: by a
+    /// browser, which takes dots out, and by the server and something in front of it, which decode
+    /// it once each. Capitals and small letters are one, and so are slashes that follow each other.
     pub(crate) fn may_be_below(&self, base: &str, but: &str) -> bool {
         let mut text = self.0.clone();
         (0..3).any(|_| {
-            let Ok(url) = Url::parse(NOWHERE).and_then(|nowhere| nowhere.join(&text)) else { return true };
-            let path = url.path().split('/').filter(|part| !part.is_empty()).fold(String::new(), |path, part| path + "/" + part);
+            let Ok(url) = Url::parse(NOWHERE).and_then(|nowhere| nowhere.join(&text)) else {
+                return true;
+            };
+            let path = url
+                .path()
+                .split('/')
+                .filter(|part| !part.is_empty())
+                .fold(String::new(), |path, part| path + "/" + part);
             text = percent_decode_str(&text).decode_utf8_lossy().into_owned();
             is_below(&path, base) && !is_below(&path, but)
         })
@@ -51,24 +63,34 @@ impl ReturnTarget {
 
     /// The target with one more parameter in its query, in front of any fragment.
     pub(crate) fn with(&self, name: &str, value: &str) -> String {
-        let (front, fragment) = self.0.split_once('#').map_or((self.0.as_str(), None), |(front, fragment)| (front, Some(fragment)));
+        let (front, fragment) = self
+            .0
+            .split_once('#')
+            .map_or((self.0.as_str(), None), |(front, fragment)| {
+                (front, Some(fragment))
+            });
         let joint = match front.split_once('?') {
             None => "?",
             Some((_, query)) if query.is_empty() || query.ends_with('&') => "",
             Some(_) => "&",
         };
-        let pair: String = url::form_urlencoded::Serializer::new(String::new()).append_pair(name, value).finish();
+        let pair: String = url::form_urlencoded::Serializer::new(String::new())
+            .append_pair(name, value)
+            .finish();
         let fragment = fragment.map_or(String::new(), |fragment| format!("#{fragment}"));
         format!("{front}{joint}{pair}{fragment}")
     }
 }
 
 fn is_below(path: &str, base: &str) -> bool {
-    let front = path.get(..base.len()).is_some_and(|front| front.eq_ignore_ascii_case(base));
+    let front = path
+        .get(..base.len())
+        .is_some_and(|front| front.eq_ignore_ascii_case(base));
     front && (path.len() == base.len() || path[base.len()..].starts_with('/'))
 }
 
-/// A path that every browser takes for one of the same origin, also when something in between decodes it once.
+/// A path that every browser takes for one of the same origin, also when something in between
+/// decodes it once.
 fn is_path(text: &str) -> bool {
     let decoded = percent_decode_str(text).decode_utf8();
     decoded.is_ok_and(|decoded| [text, &decoded].into_iter().all(stays_here))
@@ -81,22 +103,35 @@ fn stays_here(text: &str) -> bool {
 
 /// Nothing that ends a line or that browsers drop.
 fn is_plain(text: &str) -> bool {
-    !text.chars().any(|c| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}'))
+    !text
+        .chars()
+        .any(|c| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}'))
 }
 
 /// An address whose scheme, host and port are exactly those of a listed origin.
 fn is_of(text: &str, origins: &[String]) -> bool {
     let decoded = percent_decode_str(text).decode_utf8();
-    if !text.is_ascii() || text.contains(['\\', ' ']) || !decoded.is_ok_and(|decoded| is_plain(text) && is_plain(&decoded)) {
+    if !text.is_ascii()
+        || text.contains(['\\', ' '])
+        || !decoded.is_ok_and(|decoded| is_plain(text) && is_plain(&decoded))
+    {
         return false;
     }
-    let Ok(url) = Url::parse(text) else { return false };
+    let Ok(url) = Url::parse(text) else {
+        return false;
+    };
     let hidden = !url.username().is_empty() || url.password().is_some();
-    // Compared as parsed on both sides, and as written: a parser that is kinder than the browser's decides nothing.
+    // Compared as parsed on both sides, and as written: a parser that is kinder than the browser's
+    // decides nothing.
     !hidden
         && origins.iter().any(|origin| {
-            let exact = text.strip_prefix(origin.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?', '#']));
-            exact && Url::parse(origin).is_ok_and(|origin| origin.origin().is_tuple() && origin.origin() == url.origin())
+            let exact = text
+                .strip_prefix(origin.as_str())
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?', '#']));
+            exact
+                && Url::parse(origin).is_ok_and(|origin| {
+                    origin.origin().is_tuple() && origin.origin() == url.origin()
+                })
         })
 }
 
@@ -107,7 +142,10 @@ mod tests {
     use super::*;
 
     fn origins() -> Vec<String> {
-        vec!["https://app.example.com".into(), "http://127.0.0.1:5173".into()]
+        vec![
+            "https://app.example.com".into(),
+            "http://127.0.0.1:5173".into(),
+        ]
     }
 
     fn allowed(text: &str) -> bool {
@@ -116,17 +154,37 @@ mod tests {
 
     #[test]
     fn paths_of_this_application() {
-        for text in ["/", "/app", "/app?x=1&y=%2F#z", "/a//b", "/caf%C3%A9", "/?next=https://evil.test", "/a%2Fb", "/a%5Cb"] {
+        for text in [
+            "/",
+            "/app",
+            "/app?x=1&y=%2F#z",
+            "/a//b",
+            "/caf%C3%A9",
+            "/?next=https://evil.test",
+            "/a%2Fb",
+            "/a%5Cb",
+        ] {
             assert!(allowed(text), "{text}");
         }
     }
 
     #[test]
     fn paths_below_another() {
-        let may = |text: &str| ReturnTarget::parse(text, &[]).unwrap().may_be_below("/auth", "/auth/ui");
-        for text in
-            ["/", "/app", "/authors", "/auth/ui", "/auth/ui/security?x=/auth/y", "/x?next=/auth/y#/auth/y", "/auth/../app", "/%252561uth/x"]
-        {
+        let may = |text: &str| {
+            ReturnTarget::parse(text, &[])
+                .unwrap()
+                .may_be_below("/auth", "/auth/ui")
+        };
+        for text in [
+            "/",
+            "/app",
+            "/authors",
+            "/auth/ui",
+            "/auth/ui/security?x=/auth/y",
+            "/x?next=/auth/y#/auth/y",
+            "/auth/../app",
+            "/%252561uth/x",
+        ] {
             assert!(!may(text), "{text}");
         }
         for text in [
@@ -190,7 +248,12 @@ mod tests {
 
     #[test]
     fn addresses_of_listed_origins_only() {
-        for text in ["https://app.example.com", "https://app.example.com/x?y#z", "https://app.example.com?x", "http://127.0.0.1:5173/x"] {
+        for text in [
+            "https://app.example.com",
+            "https://app.example.com/x?y#z",
+            "https://app.example.com?x",
+            "http://127.0.0.1:5173/x",
+        ] {
             assert!(allowed(text), "{text}");
         }
         for text in [
@@ -218,23 +281,36 @@ mod tests {
         ] {
             assert!(!allowed(text), "{text:?}");
         }
-        assert!(ReturnTarget::parse("null", &["null".into()]).is_err() && ReturnTarget::parse("file:///etc", &["file://".into()]).is_err());
-        assert_eq!(ReturnTarget::parse("//x", &[]).unwrap_err().code().as_str(), "invalid_redirect");
+        assert!(
+            ReturnTarget::parse("null", &["null".into()]).is_err()
+                && ReturnTarget::parse("file:///etc", &["file://".into()]).is_err()
+        );
+        assert_eq!(
+            ReturnTarget::parse("//x", &[]).unwrap_err().code().as_str(),
+            "invalid_redirect"
+        );
     }
 
     #[test]
     fn one_more_parameter_goes_in_front_of_the_fragment() {
-        let with = |text: &str| ReturnTarget::parse(text, &origins()).unwrap().with("code", "a b&c");
+        let with = |text: &str| {
+            ReturnTarget::parse(text, &origins())
+                .unwrap()
+                .with("code", "a b&c")
+        };
         assert_eq!(with("/"), "/?code=a+b%26c");
         assert_eq!(with("/x?y=1"), "/x?y=1&code=a+b%26c");
         assert_eq!(with("/x?"), "/x?code=a+b%26c");
         assert_eq!(with("/x?y&#z?w"), "/x?y&code=a+b%26c#z?w");
-        assert_eq!(with("https://app.example.com"), "https://app.example.com?code=a+b%26c");
+        assert_eq!(
+            with("https://app.example.com"),
+            "https://app.example.com?code=a+b%26c"
+        );
     }
 
     proptest! {
-        /// What a browser would resolve the target to, seen from a page of ours, is our origin or a listed one. The `url` crate
-        /// follows the same standard as browsers.
+        /// What a browser would resolve the target to, seen from a page of ours, is our origin or a
+        /// listed one. The `url` crate follows the same standard as browsers.
         #[test]
         fn whatever_passes_stays(text in prop_oneof![
             "[/\\\\.:@%a-z0-9?#\t\r\n ]{0,24}",

@@ -1,4 +1,5 @@
-//! Values that must not be seen: wiped when dropped, printed as dots, never serialised, compared in constant time.
+//! Values that must not be seen: wiped when dropped, printed as dots, never serialised, compared in
+//! constant time.
 
 use std::fmt;
 
@@ -6,7 +7,8 @@ use serde::{Deserialize, Deserializer};
 use subtle::ConstantTimeEq;
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-/// Whether two secrets are equal, without telling by the time taken where they differ. Lengths are not secret.
+/// Whether two secrets are equal, without telling by the time taken where they differ. Lengths are
+/// not secret.
 pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
     a.ct_eq(b).into()
 }
@@ -133,7 +135,10 @@ mod tests {
             SecretBytes::new(*b"hunter2"),
             Key::new([104; 32]),
         );
-        assert!(!shown.contains("hunter2") && !shown.contains("104"), "{shown}");
+        assert!(
+            !shown.contains("hunter2") && !shown.contains("104"),
+            "{shown}"
+        );
     }
 
     #[test]

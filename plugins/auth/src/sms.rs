@@ -40,7 +40,8 @@ pub trait SmsProvider: Send + Sync + 'static {
     fn send<'a>(&'a self, to: &'a E164, text: &'a str) -> BoxFuture<'a, Result<()>>;
 }
 
-/// What a message with a code says. The last line binds the code to a host: phones fill it in there and nowhere else.
+/// What a message with a code says. The last line binds the code to a host: phones fill it in there
+/// and nowhere else.
 pub(crate) fn text(app: &str, host: &str, code: &SecretText) -> SecretText {
     let code = code.expose();
     let app: String = app.chars().filter(|c| !c.is_control()).collect();
@@ -53,15 +54,25 @@ mod tests {
 
     #[test]
     fn the_last_line_binds_the_code_to_the_host() {
-        let text = text("Acme\n@evil.test #1", "acme.example", &SecretText::new("012345"));
-        assert_eq!(text.expose(), "012345 is your Acme@evil.test #1 code.\n\n@acme.example #012345");
+        let text = text(
+            "Acme\n@evil.test #1",
+            "acme.example",
+            &SecretText::new("012345"),
+        );
+        assert_eq!(
+            text.expose(),
+            "012345 is your Acme@evil.test #1 code.\n\n@acme.example #012345"
+        );
         assert_eq!(text.expose().lines().last(), Some("@acme.example #012345"));
     }
 
     #[test]
     fn a_number_is_not_printed() {
         let number = E164::parse("+4930123456").unwrap();
-        assert_eq!((number.as_str(), format!("{number:?}").as_str()), ("+4930123456", "E164(••56)"));
+        assert_eq!(
+            (number.as_str(), format!("{number:?}").as_str()),
+            ("+4930123456", "E164(••56)")
+        );
         assert_eq!(E164::parse("030123456"), None);
     }
 }

@@ -21,21 +21,27 @@ pub struct TenantCx {
     pub services: Adapters,
 }
 
-/// Says which tenant a user acts in: `tenants`. The answer is remembered with the session, for as long as what else is known of it,
-/// and nothing that a request says can change it.
+/// Says which tenant a user acts in: `tenants`. The answer is remembered with the session, for as
+/// long as what else is known of it, and nothing that a request says can change it.
 pub trait TenantResolver: Send + Sync + 'static {
-    /// The tenant of a user who is a member of it; `None` for nobody's. Without an answer the request is `unavailable`.
+    /// The tenant of a user who is a member of it; `None` for nobody's. Without an answer the
+    /// request is `unavailable`.
     ///
     /// Whoever resolves checks the membership: a claim alone may be older than its end.
     fn tenant<'a>(&'a self, cx: &'a TenantCx) -> BoxFuture<'a, Result<Option<String>>>;
 
-    /// The roles that the user has in that tenant, beside those of the account, which count everywhere: none unless it is written. Each
-    /// is one of `auth.roles`, and none is `auth.admin.role`: who administers accounts does so in all tenants. Another one, or no
+    /// The roles that the user has in that tenant, beside those of the account, which count
+    /// everywhere: none unless it is written. Each is one of `auth.roles`, and none is
+    /// `auth.admin.role`: who administers accounts does so in all tenants. Another one, or no
     /// answer, makes the request `unavailable`.
     ///
     /// Like the tenant they are remembered with the session: a change of memberships is told by
     /// [`AuthService::membership_changed`](crate::AuthService::membership_changed).
-    fn roles<'a>(&'a self, cx: &'a TenantCx, tenant: &'a str) -> BoxFuture<'a, Result<Vec<String>>> {
+    fn roles<'a>(
+        &'a self,
+        cx: &'a TenantCx,
+        tenant: &'a str,
+    ) -> BoxFuture<'a, Result<Vec<String>>> {
         let _ = (cx, tenant);
         Box::pin(async { Ok(Vec::new()) })
     }
@@ -60,40 +66,68 @@ pub(crate) struct Tenants {
 
 impl std::fmt::Debug for Tenants {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Tenants").field(&self.resolver.is_some()).finish()
+        f.debug_tuple("Tenants")
+            .field(&self.resolver.is_some())
+            .finish()
     }
 }
 
 impl Tenants {
     pub(crate) fn new(config: &AuthSection, services: Adapters) -> Self {
-        let given = config.roles.iter().filter(|role| config.admin_role.as_ref() != Some(role));
-        Self { resolver: config.tenants.clone(), services, given: given.cloned().collect() }
+        let given = config
+            .roles
+            .iter()
+            .filter(|role| config.admin_role.as_ref() != Some(role));
+        Self {
+            resolver: config.tenants.clone(),
+            services,
+            given: given.cloned().collect(),
+        }
     }
 
     /// The tenant that a user acts in, and all roles that they have there.
     ///
     /// # Errors
     /// When the app cannot tell.
-    pub(crate) async fn of(&self, user_id: &str, roles: &[String], claims: &serde_json::Map<String, Value>) -> Result<Acting> {
+    pub(crate) async fn of(
+        &self,
+        user_id: &str,
+        roles: &[String],
+        claims: &serde_json::Map<String, Value>,
+    ) -> Result<Acting> {
         let mut all = roles.to_vec();
-        let Some(resolver) = &self.resolver else { return Ok(Acting { tenant: None, roles: all }) };
+        let Some(resolver) = &self.resolver else {
+            return Ok(Acting {
+                tenant: None,
+                roles: all,
+            });
+        };
         let cx = TenantCx {
             user_id: user_id.to_owned(),
             roles: roles.to_vec(),
             claims: Value::Object(claims.clone()),
             services: self.services.clone(),
         };
-        let Some(tenant) = resolver.tenant(&cx).await? else { return Ok(Acting { tenant: None, roles: all }) };
+        let Some(tenant) = resolver.tenant(&cx).await? else {
+            return Ok(Acting {
+                tenant: None,
+                roles: all,
+            });
+        };
         for role in resolver.roles(&cx, &tenant).await? {
             if !self.given.contains(&role) {
-                let text =
-                    format!("the `TenantResolver` gives the role `{role}`: it is not in `auth.roles`, or it is that of administrators");
+                let text = format!(
+                    "the `TenantResolver` gives the role `{role}`: it is not in `auth.roles`, or it is that of administrators"
+                );
                 return Err(Error::unavailable(text));
             }
             if !all.contains(&role) {
                 all.push(role);
             }
         }
-        Ok(Acting { tenant: Some(tenant), roles: all })
+        Ok(Acting {
+            tenant: Some(tenant),
+            roles: all,
+        })
     }
 }

@@ -1,4 +1,5 @@
-//! What tests of modules share: an app on each store, whose clock stands still until it is told to go on.
+//! What tests of modules share: an app on each store, whose clock stands still until it is told to
+//! go on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -25,7 +26,8 @@ pub(crate) struct StandingClock(Arc<AtomicI64>);
 
 impl StandingClock {
     pub(crate) fn advance(&self, by: Duration) {
-        self.0.fetch_add(i64::try_from(by.as_millis()).unwrap(), Ordering::SeqCst);
+        self.0
+            .fetch_add(i64::try_from(by.as_millis()).unwrap(), Ordering::SeqCst);
     }
 }
 
@@ -61,16 +63,35 @@ impl Bed {
         Self::start(package, postgres_server::fresh_url(), None).await
     }
 
-    async fn start(package: &'static Package, url: String, folder: Option<tempfile::TempDir>) -> Self {
+    async fn start(
+        package: &'static Package,
+        url: String,
+        folder: Option<tempfile::TempDir>,
+    ) -> Self {
         let start = Timestamp::parse("2026-03-04T05:06:07.008Z").unwrap();
         let clock = StandingClock(Arc::new(AtomicI64::new(start.millis())));
-        let env = Env { clock: Arc::new(clock.clone()), rng: Env::system().rng };
+        let env = Env {
+            clock: Arc::new(clock.clone()),
+            rng: Env::system().rng,
+        };
         let reading = clock.clone();
         let config = Config::new().signing_secret(SECRET).port(0).database(url);
-        let app = App::new(config).package(package).clock(move || reading.now()).start().await.unwrap();
+        let app = App::new(config)
+            .package(package)
+            .clock(move || reading.now())
+            .start()
+            .await
+            .unwrap();
         let ring = Arc::new(Ring::new([SECRET]).unwrap());
         let keys = Arc::new(DataKeys::new([("a".to_owned(), Key::new([7; 32]))]).unwrap());
-        Self { app, clock, env, ring, keys, _folder: folder }
+        Self {
+            app,
+            clock,
+            env,
+            ring,
+            keys,
+            _folder: folder,
+        }
     }
 }
 

@@ -1,5 +1,5 @@
-//! Time-based codes of authenticator apps (RFC 6238). The algorithm is the `totp-rs` library's; which step may still be used, and
-//! the text that apps scan, are decided here.
+//! Time-based codes of authenticator apps (RFC 6238). The algorithm is the `totp-rs` library's;
+//! which step may still be used, and the text that apps scan, are decided here.
 
 use linchpin::{Result, Timestamp};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -13,7 +13,11 @@ use crate::secret::{SecretBytes, SecretText, same};
 const SECRET: usize = 20;
 
 /// What stands for itself in a label or query of the text.
-const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
 
 /// The hash of the codes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,7 +64,12 @@ pub(crate) struct TotpRules {
 
 impl Default for TotpRules {
     fn default() -> Self {
-        Self { algorithm: TotpAlgorithm::Sha1, digits: 6, period: 30, window: 1 }
+        Self {
+            algorithm: TotpAlgorithm::Sha1,
+            digits: 6,
+            period: 30,
+            window: 1,
+        }
     }
 }
 
@@ -80,7 +89,8 @@ pub(crate) fn base32(secret: &SecretBytes) -> SecretText {
 }
 
 impl TotpRules {
-    /// The text that apps scan. Every parameter is named: some apps guess others than the defaults of the specification.
+    /// The text that apps scan. Every parameter is named: some apps guess others than the defaults
+    /// of the specification.
     pub(crate) fn uri(self, issuer: &str, account: &str, secret: &SecretBytes) -> SecretText {
         let [issuer, account] = [issuer, account].map(|part| utf8_percent_encode(part, PLAIN));
         let (algorithm, digits, period) = (self.algorithm.name(), self.digits, self.period);
@@ -91,18 +101,33 @@ impl TotpRules {
         ))
     }
 
-    /// The step that a code belongs to, if it may be used now: within the window and later than the last one used. The caller
-    /// stores it under the condition that no later one is stored, which makes each code work once.
-    pub(crate) fn step(self, secret: &SecretBytes, typed: &str, now: Timestamp, last: Option<i64>) -> Option<i64> {
+    /// The step that a code belongs to, if it may be used now: within the window and later than the
+    /// last one used. The caller stores it under the condition that no later one is stored, which
+    /// makes each code work once.
+    pub(crate) fn step(
+        self,
+        secret: &SecretBytes,
+        typed: &str,
+        now: Timestamp,
+        last: Option<i64>,
+    ) -> Option<i64> {
         let totp = self.totp(secret);
         let code = Zeroizing::new(typed.chars().filter(|c| *c != ' ').collect::<String>());
-        let present = now.millis().div_euclid(1000).div_euclid(i64::from(self.period));
+        let present = now
+            .millis()
+            .div_euclid(1000)
+            .div_euclid(i64::from(self.period));
         let window = i64::from(self.window);
         let mut found = None;
         // Every step is tried, so that time does not tell which one was right.
         for step in present - window..=present + window {
-            let Ok(instant) = u64::try_from(step * i64::from(self.period)) else { continue };
-            let right = same(totp.generate(instant).to_string().as_bytes(), code.as_bytes());
+            let Ok(instant) = u64::try_from(step * i64::from(self.period)) else {
+                continue;
+            };
+            let right = same(
+                totp.generate(instant).to_string().as_bytes(),
+                code.as_bytes(),
+            );
             if right && last.is_none_or(|last| step > last) {
                 found = found.or(Some(step));
             }
@@ -116,7 +141,8 @@ impl TotpRules {
             .with_digits(self.digits)
             .with_step_duration(u64::from(self.period))
             .with_secret(secret.expose().to_vec())
-            // Its own checks concern labels, which are made above, and what the configuration has checked.
+            // Its own checks concern labels, which are made above, and what the configuration has
+            // checked.
             .build_noncompliant()
     }
 }
@@ -133,18 +159,39 @@ mod tests {
     }
 
     fn rfc(length: usize) -> SecretBytes {
-        SecretBytes::new(b"1234567890".iter().copied().cycle().take(length).collect::<Vec<_>>())
+        SecretBytes::new(
+            b"1234567890"
+                .iter()
+                .copied()
+                .cycle()
+                .take(length)
+                .collect::<Vec<_>>(),
+        )
     }
 
     #[test]
     fn the_vectors_of_the_rfc() {
-        let cases = [(59, "94287082", "46119246", "90693936"), (1_111_111_109, "07081804", "68084774", "25091201")];
+        let cases = [
+            (59, "94287082", "46119246", "90693936"),
+            (1_111_111_109, "07081804", "68084774", "25091201"),
+        ];
         for (seconds, sha1, sha256, sha512) in cases {
-            for (algorithm, length, code) in
-                [(TotpAlgorithm::Sha1, 20, sha1), (TotpAlgorithm::Sha256, 32, sha256), (TotpAlgorithm::Sha512, 64, sha512)]
-            {
-                let rules = TotpRules { algorithm, digits: 8, window: 0, ..TotpRules::default() };
-                assert_eq!(rules.step(&rfc(length), code, at(seconds), None), Some(seconds / 30), "{algorithm:?} {seconds}");
+            for (algorithm, length, code) in [
+                (TotpAlgorithm::Sha1, 20, sha1),
+                (TotpAlgorithm::Sha256, 32, sha256),
+                (TotpAlgorithm::Sha512, 64, sha512),
+            ] {
+                let rules = TotpRules {
+                    algorithm,
+                    digits: 8,
+                    window: 0,
+                    ..TotpRules::default()
+                };
+                assert_eq!(
+                    rules.step(&rfc(length), code, at(seconds), None),
+                    Some(seconds / 30),
+                    "{algorithm:?} {seconds}"
+                );
                 assert_eq!(rules.step(&rfc(length), code, at(seconds + 30), None), None);
             }
         }
@@ -154,16 +201,35 @@ mod tests {
     #[test]
     fn codes_of_another_program_are_accepted() {
         let secret = secret(&*Env::system().rng).unwrap();
-        for (algorithm, mode) in [(TotpAlgorithm::Sha1, "sha1"), (TotpAlgorithm::Sha256, "sha256"), (TotpAlgorithm::Sha512, "sha512")] {
+        for (algorithm, mode) in [
+            (TotpAlgorithm::Sha1, "sha1"),
+            (TotpAlgorithm::Sha256, "sha256"),
+            (TotpAlgorithm::Sha512, "sha512"),
+        ] {
             for (digits, period) in [(6, 30), (8, 60)] {
-                let rules = TotpRules { algorithm, digits, period, window: 0 };
+                let rules = TotpRules {
+                    algorithm,
+                    digits,
+                    period,
+                    window: 0,
+                };
                 let mut oathtool = std::process::Command::new("oathtool");
-                oathtool.args(["-b", &format!("--totp={mode}"), &format!("--digits={digits}"), &format!("--time-step-size={period}s")]);
+                oathtool.args([
+                    "-b",
+                    &format!("--totp={mode}"),
+                    &format!("--digits={digits}"),
+                    &format!("--time-step-size={period}s"),
+                ]);
                 oathtool.args(["--now=2026-03-04 05:06:07 UTC", base32(&secret).expose()]);
-                let made = oathtool.output().expect("oathtool is needed: `apt-get install oathtool`");
+                let made = oathtool
+                    .output()
+                    .expect("oathtool is needed: `apt-get install oathtool`");
                 let code = String::from_utf8(made.stdout).unwrap();
                 let now = Timestamp::parse("2026-03-04T05:06:07Z").unwrap();
-                assert!(rules.step(&secret, code.trim(), now, None).is_some(), "{mode} {digits} {code}");
+                assert!(
+                    rules.step(&secret, code.trim(), now, None).is_some(),
+                    "{mode} {digits} {code}"
+                );
             }
         }
     }
@@ -174,12 +240,33 @@ mod tests {
         let secret = rfc(20);
         let code = |step: u64| rules.totp(&secret).generate(step * 30).to_string();
         let now = at(1000 * 30 + 7);
-        for (step, accepted) in [(998, false), (999, true), (1000, true), (1001, true), (1002, false)] {
-            assert_eq!(rules.step(&secret, &code(step), now, None).is_some(), accepted, "{step}");
+        for (step, accepted) in [
+            (998, false),
+            (999, true),
+            (1000, true),
+            (1001, true),
+            (1002, false),
+        ] {
+            assert_eq!(
+                rules.step(&secret, &code(step), now, None).is_some(),
+                accepted,
+                "{step}"
+            );
         }
-        assert_eq!(rules.step(&secret, &code(1000), now, Some(1000)), None, "replay");
-        assert_eq!(rules.step(&secret, &code(999), now, Some(1000)), None, "earlier than one that was used");
-        assert_eq!(rules.step(&secret, &code(1001), now, Some(1000)), Some(1001));
+        assert_eq!(
+            rules.step(&secret, &code(1000), now, Some(1000)),
+            None,
+            "replay"
+        );
+        assert_eq!(
+            rules.step(&secret, &code(999), now, Some(1000)),
+            None,
+            "earlier than one that was used"
+        );
+        assert_eq!(
+            rules.step(&secret, &code(1001), now, Some(1000)),
+            Some(1001)
+        );
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! What no code of the plugin does: time and randomness have one door, each rule has one place, and nothing is written down that must
-//! not be seen.
+//! What no code of the plugin does: time and randomness have one door, each rule has one place, and
+//! nothing is written down that must not be seen.
 
 #![allow(clippy::unwrap_used)] // in a test, stopping is the report
 
@@ -15,10 +15,17 @@ fn sources() -> Vec<(PathBuf, String)> {
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
             if path.is_dir() && name != "testing" {
                 folders.push(path);
-            } else if path.extension().is_some_and(|e| e == "rs") && !name.ends_with("tests.rs") && name != "testing.rs" {
+            } else if path.extension().is_some_and(|e| e == "rs")
+                && !name.ends_with("tests.rs")
+                && name != "testing.rs"
+            {
                 let text = std::fs::read_to_string(&path).unwrap();
                 // Tests within a module may do as they like.
-                let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default().to_owned();
+                let code = text
+                    .split("#[cfg(test)]\nmod tests {")
+                    .next()
+                    .unwrap_or_default()
+                    .to_owned();
                 out.push((path, code));
             }
         }
@@ -29,19 +36,39 @@ fn sources() -> Vec<(PathBuf, String)> {
 
 #[test]
 fn time_and_randomness_have_one_door() {
-    const FORBIDDEN: [&str; 9] =
-        ["system_now", "SystemTime", "Instant::now", "getrandom", "rand::", "OsRng", "thread_rng", "Uuid::new_v", "Cx::actor("];
+    const FORBIDDEN: [&str; 9] = [
+        "system_now",
+        "SystemTime",
+        "Instant::now",
+        "getrandom",
+        "rand::",
+        "OsRng",
+        "thread_rng",
+        "Uuid::new_v",
+        "Cx::actor(",
+    ];
     for (path, code) in sources() {
         if path.ends_with("env.rs") {
             continue;
         }
         for word in FORBIDDEN {
-            let found = code.lines().find(|line| line.contains(word) && !line.trim_start().starts_with("//"));
-            assert!(found.is_none(), "{} uses {word}: {}", path.display(), found.unwrap_or_default());
+            let found = code
+                .lines()
+                .find(|line| line.contains(word) && !line.trim_start().starts_with("//"));
+            assert!(
+                found.is_none(),
+                "{} uses {word}: {}",
+                path.display(),
+                found.unwrap_or_default()
+            );
         }
         // The instant of a system call is that of the plugin's clock.
         for line in code.lines().filter(|line| line.contains("Cx::system(")) {
-            assert!(line.contains(".at("), "{} calls at the system's instant: {line}", path.display());
+            assert!(
+                line.contains(".at("),
+                "{} calls at the system's instant: {line}",
+                path.display()
+            );
         }
     }
 }
@@ -89,29 +116,60 @@ const EVENTS: [&str; 34] = [
 fn every_event_is_written_down_and_no_other() {
     let mut named = std::collections::BTreeSet::new();
     for (_, code) in sources() {
-        for line in code.lines().filter(|line| !line.trim_start().starts_with("//")) {
-            named.extend(line.split("\"auth:").skip(1).filter_map(|rest| rest.split_once('"')).map(|(name, _)| format!("auth:{name}")));
+        for line in code
+            .lines()
+            .filter(|line| !line.trim_start().starts_with("//"))
+        {
+            named.extend(
+                line.split("\"auth:")
+                    .skip(1)
+                    .filter_map(|rest| rest.split_once('"'))
+                    .map(|(name, _)| format!("auth:{name}")),
+            );
         }
     }
-    let missing: Vec<_> = EVENTS.iter().filter(|event| !named.contains(**event)).collect();
-    let unknown: Vec<_> = named.iter().filter(|event| !EVENTS.contains(&event.as_str())).collect();
-    assert!(missing.is_empty() && unknown.is_empty(), "never written down: {missing:?}; in no table: {unknown:?}");
+    let missing: Vec<_> = EVENTS
+        .iter()
+        .filter(|event| !named.contains(**event))
+        .collect();
+    let unknown: Vec<_> = named
+        .iter()
+        .filter(|event| !EVENTS.contains(&event.as_str()))
+        .collect();
+    assert!(
+        missing.is_empty() && unknown.is_empty(),
+        "never written down: {missing:?}; in no table: {unknown:?}"
+    );
 }
 
 #[test]
 fn nothing_prints_by_itself() {
     for (path, code) in sources() {
         for word in ["println!", "eprintln!", "dbg!", "print!("] {
-            assert!(path.ends_with("local.rs") || !code.contains(word), "{} prints with {word}", path.display());
+            assert!(
+                path.ends_with("local.rs") || !code.contains(word),
+                "{} prints with {word}",
+                path.display()
+            );
         }
     }
 }
 
-/// The words by which a rule is made, and the files that may hold them: its own, and for some that of the guards.
+/// The words by which a rule is made, and the files that may hold them: its own, and for some that
+/// of the guards.
 const RULES: [(&str, &[&str]); 21] = [
     ("sessions.create(", &["flow/login.rs"]),
     ("sessions.delete(", &["flow/end.rs"]),
-    ("user.session_epoch", &["entities.rs", "flow/login.rs", "flow/oauth.rs", "flow/password.rs", "routes/mailed.rs"]),
+    (
+        "user.session_epoch",
+        &[
+            "entities.rs",
+            "flow/login.rs",
+            "flow/oauth.rs",
+            "flow/password.rs",
+            "routes/mailed.rs",
+        ],
+    ),
     (".expires_at.is_none_or(", &["entities.rs"]),
     ("deletion_due_at.is_some_and(", &["entities.rs"]),
     ("users.create(", &["flow/create.rs"]),
@@ -120,12 +178,23 @@ const RULES: [(&str, &[&str]); 21] = [
     ("links.delete(", &["flow/links.rs"]),
     ("audits.create(", &["core.rs"]),
     ("refuse(LAST_CREDENTIAL)", &["flow/ways_in.rs"]),
-    ("refuse(EMAIL_NOT_VERIFIED)", &["flow/ways_in.rs", "flow/login.rs", "flow/renew.rs", "guards.rs"]),
+    (
+        "refuse(EMAIL_NOT_VERIFIED)",
+        &[
+            "flow/ways_in.rs",
+            "flow/login.rs",
+            "flow/renew.rs",
+            "guards.rs",
+        ],
+    ),
     ("refuse(STEP_UP_REQUIRED)", &["flow/proof.rs", "guards.rs"]),
     ("refuse(DELETION_SCHEDULED)", &["guards.rs"]),
     ("refuse(MFA_SETUP_REQUIRED)", &["guards.rs"]),
     ("refuse(INVALID_REDIRECT)", &["return_target.rs"]),
-    ("jsonwebtoken::decode", &["keys/signing.rs", "oauth/id_token.rs"]),
+    (
+        "jsonwebtoken::decode",
+        &["keys/signing.rs", "oauth/id_token.rs"],
+    ),
     ("verify_password(", &["password/hash.rs"]),
     ("Cookie::new(", &["session/cookies.rs"]),
     ("x-forwarded-for", &["core.rs"]),
@@ -138,9 +207,13 @@ fn every_rule_has_one_place() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let sources = sources();
     for (word, places) in RULES {
-        let holders =
-            sources.iter().filter(|(_, code)| code.lines().any(|line| line.contains(word) && !line.trim_start().starts_with("//")));
-        let mut held: Vec<&Path> = holders.map(|(path, _)| path.strip_prefix(&source).unwrap()).collect();
+        let holders = sources.iter().filter(|(_, code)| {
+            code.lines()
+                .any(|line| line.contains(word) && !line.trim_start().starts_with("//"))
+        });
+        let mut held: Vec<&Path> = holders
+            .map(|(path, _)| path.strip_prefix(&source).unwrap())
+            .collect();
         let mut places: Vec<&Path> = places.iter().map(Path::new).collect();
         held.sort_unstable();
         places.sort_unstable();
@@ -153,7 +226,11 @@ fn every_rule_has_one_place() {
 fn the_table_of_rules_is_whole() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
-    let table = readme.split("## For reviewers").nth(1).and_then(|rest| rest.split("\n## ").next()).unwrap();
+    let table = readme
+        .split("## For reviewers")
+        .nth(1)
+        .and_then(|rest| rest.split("\n## ").next())
+        .unwrap();
     let rows = table.lines().filter(|line| line.starts_with('|')).skip(2);
     let mut named = std::collections::BTreeSet::new();
     for row in rows {
@@ -161,15 +238,24 @@ fn the_table_of_rules_is_whole() {
         let files: Vec<&str> = row.split('`').skip(1).step_by(2).filter(is_file).collect();
         assert!(!files.is_empty(), "no file in {row}");
         for file in files {
-            assert!(root.join("src").join(file).is_file(), "the README names {file}");
-            assert!(named.insert(file.to_owned()), "{file} stands in two rows: which rule is it for?");
+            assert!(
+                root.join("src").join(file).is_file(),
+                "the README names {file}"
+            );
+            assert!(
+                named.insert(file.to_owned()),
+                "{file} stands in two rows: which rule is it for?"
+            );
         }
     }
     // Not rules: the module itself, and shared parts of flows.
     let aside = ["mod.rs", "parts.rs"];
     for entry in std::fs::read_dir(root.join("src/flow")).unwrap() {
         let name = entry.unwrap().file_name().to_string_lossy().into_owned();
-        assert!(aside.contains(&name.as_str()) || named.contains(&format!("flow/{name}")), "flow/{name} stands for no rule of the table");
+        assert!(
+            aside.contains(&name.as_str()) || named.contains(&format!("flow/{name}")),
+            "flow/{name} stands for no rule of the table"
+        );
     }
 }
 
@@ -177,7 +263,9 @@ fn the_table_of_rules_is_whole() {
 #[test]
 fn the_table_of_errors_is_whole() {
     let source = include_str!("../src/error.rs");
-    let (_, errors) = include_str!("../README.md").split_once("\n## Errors\n").expect("a section of errors");
+    let (_, errors) = include_str!("../README.md")
+        .split_once("\n## Errors\n")
+        .expect("a section of errors");
     let errors = errors.split_once("\n## ").expect("another section").0;
     let codes: Vec<(&str, &str)> = source
         .lines()
@@ -187,13 +275,16 @@ fn the_table_of_errors_is_whole() {
         .collect();
     assert!(codes.len() >= 30, "{codes:?}");
     for (status, code) in codes {
-        let row =
-            errors.lines().find(|line| line.contains(&format!("`{code}`"))).unwrap_or_else(|| panic!("the README leaves out `{code}`"));
+        let row = errors
+            .lines()
+            .find(|line| line.contains(&format!("`{code}`")))
+            .unwrap_or_else(|| panic!("the README leaves out `{code}`"));
         assert!(row.starts_with(&format!("| {status} |")), "{code}: {row}");
     }
 }
 
-/// The files of tests in the list of requirements: as `tests/acceptance/tokens.rs`, `src/keys/signing/tests.rs`.
+/// The files of tests in the list of requirements: as `tests/acceptance/tokens.rs`,
+/// `src/keys/signing/tests.rs`.
 fn test_files() -> Vec<(PathBuf, String)> {
     fn below(folder: &Path, found: &mut Vec<(PathBuf, String)>) {
         for entry in std::fs::read_dir(folder).unwrap() {
@@ -214,7 +305,8 @@ fn test_files() -> Vec<(PathBuf, String)> {
     found
 }
 
-/// Each requirement of ASVS 5.0 of levels 1 and 2 in chapters V6 to V10 has one line, and each test that a line names is there.
+/// Each requirement of ASVS 5.0 of levels 1 and 2 in chapters V6 to V10 has one line, and each test
+/// that a line names is there.
 #[test]
 fn the_list_of_requirements_is_whole() {
     const SECTIONS: [(&str, &[u32]); 26] = [
@@ -250,21 +342,47 @@ fn the_list_of_requirements_is_whole() {
     let exists = |file: &str, test: &str| {
         let begins = format!("fn {test}(");
         files.iter().any(|(path, text)| {
-            let of = path.file_stem().is_some_and(|stem| stem == file) || path.parent().is_some_and(|folder| folder.ends_with(file));
+            let of = path.file_stem().is_some_and(|stem| stem == file)
+                || path.parent().is_some_and(|folder| folder.ends_with(file));
             of && text.contains(&begins)
         })
     };
-    let mut wanted: Vec<String> = SECTIONS.iter().flat_map(|(section, all)| all.iter().map(move |n| format!("{section}.{n}"))).collect();
+    let mut wanted: Vec<String> = SECTIONS
+        .iter()
+        .flat_map(|(section, all)| all.iter().map(move |n| format!("{section}.{n}")))
+        .collect();
     for row in list.lines().filter(|line| line.starts_with("| V")) {
-        let cells: Vec<&str> = row.split(" | ").map(|cell| cell.trim_matches(['|', ' '])).collect();
-        let [id, _, status, shown] = cells.as_slice() else { panic!("four columns: {row}") };
-        let place = wanted.iter().position(|wanted| wanted == id).unwrap_or_else(|| panic!("no such requirement, or twice: {row}"));
+        let cells: Vec<&str> = row
+            .split(" | ")
+            .map(|cell| cell.trim_matches(['|', ' ']))
+            .collect();
+        let [id, _, status, shown] = cells.as_slice() else {
+            panic!("four columns: {row}")
+        };
+        let place = wanted
+            .iter()
+            .position(|wanted| wanted == id)
+            .unwrap_or_else(|| panic!("no such requirement, or twice: {row}"));
         wanted.remove(place);
-        let tests: Vec<(&str, &str)> = shown.split('`').skip(1).step_by(2).filter_map(|word| word.split_once("::")).collect();
-        assert!(["met", "by setting", "partly", "not met", "does not apply"].contains(status), "{row}");
-        assert!(!tests.is_empty() || *status == "does not apply", "no test shows it: {row}");
+        let tests: Vec<(&str, &str)> = shown
+            .split('`')
+            .skip(1)
+            .step_by(2)
+            .filter_map(|word| word.split_once("::"))
+            .collect();
+        assert!(
+            ["met", "by setting", "partly", "not met", "does not apply"].contains(status),
+            "{row}"
+        );
+        assert!(
+            !tests.is_empty() || *status == "does not apply",
+            "no test shows it: {row}"
+        );
         for (file, test) in tests {
-            assert!(exists(file, test), "there is no test `{file}::{test}`: {row}");
+            assert!(
+                exists(file, test),
+                "there is no test `{file}::{test}`: {row}"
+            );
         }
     }
     assert!(wanted.is_empty(), "without a line: {wanted:?}");

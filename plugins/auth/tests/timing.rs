@@ -1,8 +1,9 @@
-//! Response times do not reveal whether an account exists. Over 200 interleaved tries of each class the medians of
-//! known and unknown ones differ by less than 5 % or 2 ms, whichever is larger.
+//! Response times do not reveal whether an account exists. Over 200 interleaved tries of each class
+//! the medians of known and unknown ones differ by less than 5 % or 2 ms, whichever is larger.
 //!
-//! It is a program of its own with one test, so that nothing of ours runs beside it: cargo runs such programs one after the other.
-//! `cargo xtask bench --auth` asks the same of a release build, more often.
+//! It is a program of its own with one test, so that nothing of ours runs beside it: cargo runs
+//! such programs one after the other. `cargo xtask bench --auth` asks the same of a release build,
+//! more often.
 
 #![allow(clippy::unwrap_used, missing_docs)] // in a test, stopping is the report
 
@@ -18,17 +19,28 @@ use line::Line;
 use times::{CONCEALED, OPEN, Pair, USERS, asked_about, known, register, without};
 
 const TRIES: usize = 200;
-/// How often a pair is measured before it counts as telling. What else a machine does makes one measurement wrong, now this way and now
-/// that; work that is done for one class only shows in each of them.
+/// How often a pair is measured before it counts as telling. What else a machine does makes one
+/// measurement wrong, now this way and now that; work that is done for one class only shows in each
+/// of them.
 const MEASUREMENTS: usize = 5;
 
 async fn start(folder: &std::path::Path, concealed: bool) -> linchpin::Running {
     let auth = asked_about(Auth::new(), concealed).configure(|config| {
         // The least that is allowed: what is skipped still shows.
-        config.auth.password.argon2 = Argon2Cost { m: 19_456, t: 2, p: 1 };
+        config.auth.password.argon2 = Argon2Cost {
+            m: 19_456,
+            t: 2,
+            p: 1,
+        };
     });
-    let database = format!("sqlite:{}", folder.join(format!("{concealed}.db")).display());
-    let config = Config::new().signing_secret("a-secret-of-tests-of-32-bytes-or-more").port(0).database(database);
+    let database = format!(
+        "sqlite:{}",
+        folder.join(format!("{concealed}.db")).display()
+    );
+    let config = Config::new()
+        .signing_secret("a-secret-of-tests-of-32-bytes-or-more")
+        .port(0)
+        .database(database);
     App::new(config).plugin(auth).start().await.unwrap()
 }
 
@@ -37,7 +49,12 @@ fn tells(line: &mut Line, pair: &Pair) -> Option<String> {
     let mut seen = Vec::new();
     for measurement in 0..MEASUREMENTS {
         let times = pair.ask(line, measurement * 1000, TRIES).unwrap();
-        println!("{}: {times:?}, {:?} apart of {:?}", pair.name, times.apart(), times.bound());
+        println!(
+            "{}: {times:?}, {:?} apart of {:?}",
+            pair.name,
+            times.apart(),
+            times.bound()
+        );
         if times.holds() {
             return None;
         }
@@ -64,7 +81,10 @@ async fn answers_take_as_long_whether_or_not_there_is_an_account() {
                 let (status, ..) = line.ask(&register(&known(n))).unwrap();
                 assert!(matches!(status, 201 | 202), "{status}");
             }
-            pairs.iter().filter_map(|pair| tells(&mut line, pair)).collect::<Vec<_>>()
+            pairs
+                .iter()
+                .filter_map(|pair| tells(&mut line, pair))
+                .collect::<Vec<_>>()
         });
         told.extend(asking.await.unwrap());
         running.stop().await.unwrap();

@@ -1,7 +1,8 @@
 //! A connection whose client may leave while its request is answered.
 //!
-//! The HTTP library does not read while a request is open, since a client that closed its side may still wait for its answer. So
-//! nothing would tell that a client is gone, and its request would keep its memory, its locks and its place until the time-out.
+//! The HTTP library does not read while a request is open, since a client that closed its side may
+//! still wait for its answer. So nothing would tell that a client is gone, and its request would
+//! keep its memory, its locks and its place until the time-out.
 
 use std::io;
 use std::pin::Pin;
@@ -17,18 +18,23 @@ use super::exchange::Exchange;
 /// How long a client that has closed its side waits for the next part of its answer.
 pub(super) const GRACE: Duration = Duration::from_secs(5);
 
-/// A stream that fails when its client has left during an exchange: at once on an error of the socket, and [`GRACE`] after the last
-/// byte of an answer when the client has closed its side.
+/// A stream that fails when its client has left during an exchange: at once on an error of the
+/// socket, and [`GRACE`] after the last byte of an answer when the client has closed its side.
 pub(super) struct Attentive {
     stream: TcpStream,
     exchange: Exchange,
-    /// Runs since the client closed its side, or since something of an answer was written after that.
+    /// Runs since the client closed its side, or since something of an answer was written after
+    /// that.
     leaving: Option<Pin<Box<Sleep>>>,
 }
 
 impl Attentive {
     pub(super) fn new(stream: TcpStream, exchange: Exchange) -> Self {
-        Self { stream, exchange, leaving: None }
+        Self {
+            stream,
+            exchange,
+            leaving: None,
+        }
     }
 
     /// Whether somebody is there for the answer. What the client has sent stays unread.
@@ -44,9 +50,14 @@ impl Attentive {
             // More was sent, or nothing yet.
             Poll::Ready(Ok(_)) | Poll::Pending => return Ok(()),
         }
-        let leaving = self.leaving.get_or_insert_with(|| Box::pin(tokio::time::sleep(GRACE)));
+        let leaving = self
+            .leaving
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep(GRACE)));
         match leaving.as_mut().poll(cx) {
-            Poll::Ready(()) => Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the client has left")),
+            Poll::Ready(()) => Err(io::Error::new(
+                io::ErrorKind::ConnectionAborted,
+                "the client has left",
+            )),
             Poll::Pending => Ok(()),
         }
     }
@@ -60,18 +71,30 @@ impl Attentive {
 }
 
 impl AsyncRead for Attentive {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, into)
     }
 }
 
 impl AsyncWrite for Attentive {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.written(written)
     }
 
-    fn poll_write_vectored(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bytes);
         self.written(written)
     }
@@ -80,7 +103,8 @@ impl AsyncWrite for Attentive {
         self.stream.is_write_vectored()
     }
 
-    // Called whenever the connection has something to do, and for the first time as soon as a request is waited for.
+    // Called whenever the connection has something to do, and for the first time as soon as a
+    // request is waited for.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.look(cx)?;
         Pin::new(&mut self.stream).poll_flush(cx)

@@ -64,12 +64,21 @@ impl Replacement {
         F: Fn(OverrideCall) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Outcome>> + Send + 'static,
     {
-        Self { entity: E::DESC, name, parts, run: Arc::new(move |call| Box::pin(run(call))) }
+        Self {
+            entity: E::DESC,
+            name,
+            parts,
+            run: Arc::new(move |call| Box::pin(run(call))),
+        }
     }
 
     pub(super) fn is_of(&self, endpoint: &Endpoint) -> bool {
-        let of_entity = endpoint.table.as_ref().is_some_and(|t| t.desc.storage_name == self.entity.storage_name);
-        let named = endpoint.name == self.name || self.parts.iter().any(|part| part.name == endpoint.name);
+        let of_entity = endpoint
+            .table
+            .as_ref()
+            .is_some_and(|t| t.desc.storage_name == self.entity.storage_name);
+        let named =
+            endpoint.name == self.name || self.parts.iter().any(|part| part.name == endpoint.name);
         of_entity && named && !matches!(endpoint.action, Action::Extra(_))
     }
 }
@@ -79,7 +88,10 @@ pub(super) type Hook = Box<dyn FnOnce(Adapters) -> BoxFuture<'static, Result<()>
 impl std::fmt::Debug for App {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let plugins: Vec<&str> = self.plugins.iter().map(|p| p.name()).collect();
-        f.debug_struct("App").field("config", &self.config).field("plugins", &plugins).finish_non_exhaustive()
+        f.debug_struct("App")
+            .field("config", &self.config)
+            .field("plugins", &plugins)
+            .finish_non_exhaustive()
     }
 }
 
@@ -155,21 +167,24 @@ impl App {
         self
     }
 
-    /// The title of the API in its OpenAPI document: the name of the first package unless it is given here.
+    /// The title of the API in its OpenAPI document: the name of the first package unless it is
+    /// given here.
     #[must_use]
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.title = Some(title.into());
         self
     }
 
-    /// The version of the API in its OpenAPI document: that of the first package's crate unless it is given here.
+    /// The version of the API in its OpenAPI document: that of the first package's crate unless it
+    /// is given here.
     #[must_use]
     pub fn version(mut self, version: impl Into<String>) -> Self {
         self.version = Some(version.into());
         self
     }
 
-    /// A store of another crate, or one made by a test, in place of the one that the configuration names.
+    /// A store of another crate, or one made by a test, in place of the one that the configuration
+    /// names.
     #[must_use]
     pub fn store(mut self, store: Arc<dyn Store>) -> Self {
         self.store = Some(store);
@@ -179,25 +194,35 @@ impl App {
     /// What the OpenAPI document says of the API.
     pub(super) fn info(&self) -> crate::openapi::Info {
         let first = self.packages.first().filter(|_| self.own_packages > 0);
-        let title = self.title.clone().unwrap_or_else(|| first.map_or("API", |p| p.name).to_owned());
-        let version = self.version.clone().unwrap_or_else(|| first.map_or("0.0.0", |p| p.version).to_owned());
+        let title = self
+            .title
+            .clone()
+            .unwrap_or_else(|| first.map_or("API", |p| p.name).to_owned());
+        let version = self
+            .version
+            .clone()
+            .unwrap_or_else(|| first.map_or("0.0.0", |p| p.version).to_owned());
         crate::openapi::Info::new(title, version)
     }
 
     /// What it says of how callers prove who they are.
     pub(super) fn security(&self) -> Vec<crate::openapi::Security> {
-        self.plugins.iter().flat_map(|plugin| plugin.security()).collect()
+        self.plugins
+            .iter()
+            .flat_map(|plugin| plugin.security())
+            .collect()
     }
 
-    /// Replaces the clock that gives each call its `now`: over HTTP, and from code with [`Cx::system`](crate::Cx::system) and
-    /// [`Cx::actor`](crate::Cx::actor).
+    /// Replaces the clock that gives each call its `now`: over HTTP, and from code with
+    /// [`Cx::system`](crate::Cx::system) and [`Cx::actor`](crate::Cx::actor).
     #[must_use]
     pub fn clock(mut self, clock: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
         self.clock = Arc::new(clock);
         self
     }
 
-    /// Replaces how often expired records are removed from the store: every 60 seconds. Nobody sees them meanwhile.
+    /// Replaces how often expired records are removed from the store: every 60 seconds. Nobody sees
+    /// them meanwhile.
     #[must_use]
     pub fn sweep_every(mut self, period: Duration) -> Self {
         self.sweep_every = period;
@@ -211,8 +236,9 @@ impl App {
         self
     }
 
-    /// Replaces the executor of an operation's routes; policy, parsing, validation and projection stay. For a collection it
-    /// stands for each of its methods, and [`OverrideCall::route`] tells which one is called.
+    /// Replaces the executor of an operation's routes; policy, parsing, validation and projection
+    /// stay. For a collection it stands for each of its methods, and [`OverrideCall::route`] tells
+    /// which one is called.
     #[must_use]
     pub fn override_operation<E, F, Fut>(mut self, operation: Operation<E>, run: F) -> Self
     where
@@ -220,11 +246,16 @@ impl App {
         F: Fn(OverrideCall) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Outcome>> + Send + 'static,
     {
-        self.overrides.push(Replacement::new::<E, _, _>(operation.spec().name, operation.spec().parts, run));
+        self.overrides.push(Replacement::new::<E, _, _>(
+            operation.spec().name,
+            operation.spec().parts,
+            run,
+        ));
         self
     }
 
-    /// Replaces the executor of a generated route of `E`; policy, parsing, validation and projection stay.
+    /// Replaces the executor of a generated route of `E`; policy, parsing, validation and
+    /// projection stay.
     #[must_use]
     pub fn override_route<E, F, Fut>(mut self, route: Route, run: F) -> Self
     where
@@ -232,13 +263,15 @@ impl App {
         F: Fn(OverrideCall) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Outcome>> + Send + 'static,
     {
-        self.overrides.push(Replacement::new::<E, _, _>(route.name(), &[], run));
+        self.overrides
+            .push(Replacement::new::<E, _, _>(route.name(), &[], run));
         self
     }
 
-    /// Puts a guard before every route whose path matches a pattern: those of packages, of plugins and of the app itself, in
-    /// addition to their own policy. In a pattern, `{name}` is any one segment, and `{*rest}` at its end all that follow, none
-    /// included: `/admin/{*rest}` stands before `/admin` as well. Several guards are asked in the order in which they are added.
+    /// Puts a guard before every route whose path matches a pattern: those of packages, of plugins
+    /// and of the app itself, in addition to their own policy. In a pattern, `{name}` is any one
+    /// segment, and `{*rest}` at its end all that follow, none included: `/admin/{*rest}` stands
+    /// before `/admin` as well. Several guards are asked in the order in which they are added.
     ///
     /// A pattern that matches no route is a start-up error.
     ///
@@ -254,19 +287,22 @@ impl App {
         self
     }
 
-    /// Runs once adapters exist and before anything is served, so that handlers can capture adapters of other entities.
+    /// Runs once adapters exist and before anything is served, so that handlers can capture
+    /// adapters of other entities.
     #[must_use]
     pub fn after_adapters<F, Fut>(mut self, hook: F) -> Self
     where
         F: FnOnce(Adapters) -> Fut + Send + 'static,
         Fut: Future<Output = Result<()>> + Send + 'static,
     {
-        self.hooks.push(Box::new(move |adapters| Box::pin(hook(adapters))));
+        self.hooks
+            .push(Box::new(move |adapters| Box::pin(hook(adapters))));
         self
     }
 
-    /// Adds a command to the app's command line, such as `seed`. It runs over the app's store without listening, with the
-    /// arguments behind its name; what it returns is printed. Plugins add theirs by [`Plugin::commands`].
+    /// Adds a command to the app's command line, such as `seed`. It runs over the app's store
+    /// without listening, with the arguments behind its name; what it returns is printed. Plugins
+    /// add theirs by [`Plugin::commands`].
     #[must_use]
     pub fn command<F, Fut>(mut self, name: &'static str, about: &'static str, run: F) -> Self
     where
@@ -277,8 +313,8 @@ impl App {
         self
     }
 
-    /// Adds a consumer of the events of every entity, under a name of its own that it keeps from start to start: what it has
-    /// not had when the program ends, it is given after the next start.
+    /// Adds a consumer of the events of every entity, under a name of its own that it keeps from
+    /// start to start: what it has not had when the program ends, it is given after the next start.
     ///
     /// Without a consumer, a subscription or a route that names an `event`, nothing is recorded.
     #[must_use]
@@ -287,8 +323,9 @@ impl App {
         self
     }
 
-    /// Adds a consumer of the events of `E`, one at a time, under a name of its own as for [`App::event_sink`]. An event whose
-    /// handling fails is offered again, before any that follows. [`Event::adapter`] reaches the records of the app.
+    /// Adds a consumer of the events of `E`, one at a time, under a name of its own as for
+    /// [`App::event_sink`]. An event whose handling fails is offered again, before any that
+    /// follows. [`Event::adapter`] reaches the records of the app.
     #[must_use]
     pub fn on_event<E, F, Fut>(mut self, name: impl Into<String>, handle: F) -> Self
     where
@@ -307,7 +344,8 @@ impl App {
         self
     }
 
-    /// Makes an audit log also when no route is audited, for code that [adds](crate::audit::AuditLog::add) to it.
+    /// Makes an audit log also when no route is audited, for code that
+    /// [adds](crate::audit::AuditLog::add) to it.
     #[must_use]
     pub fn audit_log(mut self) -> Self {
         self.audit = true;
@@ -321,9 +359,14 @@ impl App {
         self.audit_log()
     }
 
-    /// Registers a search provider under the name that entities call it by: `search(provider = "name", ..)`.
+    /// Registers a search provider under the name that entities call it by:
+    /// `search(provider = "name", ..)`.
     #[must_use]
-    pub fn search_provider(mut self, name: impl Into<String>, provider: impl SearchProvider) -> Self {
+    pub fn search_provider(
+        mut self,
+        name: impl Into<String>,
+        provider: impl SearchProvider,
+    ) -> Self {
         self.searches.add(name.into(), Arc::new(provider));
         self
     }

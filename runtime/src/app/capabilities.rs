@@ -1,4 +1,5 @@
-//! The capability gate: what entities need against what their store can do, before any connection is opened.
+//! The capability gate: what entities need against what their store can do, before any connection
+//! is opened.
 
 use linchpin_vocabulary::store::{self, FACTORY};
 
@@ -10,10 +11,20 @@ use crate::{EntityGap, Error, Gap, Result, StartupError};
 ///
 /// # Errors
 /// A start-up error whose text lists every gap.
-pub(crate) fn check<'a>(entries: impl Iterator<Item = &'a EntityEntry>, store: &str, supports: impl Fn(&str) -> bool) -> Result<()> {
-    let mut gaps: Vec<EntityGap> = entries.filter_map(|entry| gaps(entry, store, &supports)).collect();
+pub(crate) fn check<'a>(
+    entries: impl Iterator<Item = &'a EntityEntry>,
+    store: &str,
+    supports: impl Fn(&str) -> bool,
+) -> Result<()> {
+    let mut gaps: Vec<EntityGap> = entries
+        .filter_map(|entry| gaps(entry, store, &supports))
+        .collect();
     gaps.sort_by_key(|gap| gap.entity);
-    if gaps.is_empty() { Ok(()) } else { Err(Error::at_startup(StartupError::Capabilities(gaps))) }
+    if gaps.is_empty() {
+        Ok(())
+    } else {
+        Err(Error::at_startup(StartupError::Capabilities(gaps)))
+    }
 }
 
 /// Everything `entity` needs that the store lacks.
@@ -22,34 +33,73 @@ fn gaps(entry: &EntityEntry, store: &str, supports: impl Fn(&str) -> bool) -> Op
     let mut missing = Vec::new();
     let mut need = |capability: &'static str, required_by: String| {
         if !supports(capability) {
-            missing.push(Gap { capability, required_by, reason: reason(capability, store) });
+            missing.push(Gap {
+                capability,
+                required_by,
+                reason: reason(capability, store),
+            });
         }
     };
     for unique in desc.uniques {
         let fields: Vec<&str> = unique.fields.iter().map(|f| desc.fields[*f].name).collect();
-        need("unique.reservation", format!("unique ({}) at {}", fields.join(", "), desc.at));
+        need(
+            "unique.reservation",
+            format!("unique ({}) at {}", fields.join(", "), desc.at),
+        );
     }
     if desc.version.is_some() {
         need("atomic.version", format!("version at {}", desc.at));
     }
-    for relation in desc.relations.iter().filter(|relation| relation.enforced().is_some()) {
-        need("transaction", format!("on_delete of relation `{}` at {}", relation.name, desc.at));
+    for relation in desc
+        .relations
+        .iter()
+        .filter(|relation| relation.enforced().is_some())
+    {
+        need(
+            "transaction",
+            format!("on_delete of relation `{}` at {}", relation.name, desc.at),
+        );
     }
     for gate in desc.gates {
         let field = desc.fields.get(gate.field).map_or("", |field| field.name);
         need("transaction", format!("gate `{field}` at {}", desc.at));
     }
     for summary in desc.summaries {
-        need("transaction", format!("counter of `{}.{}` at {}", (summary.target)().name, summary.field, desc.at));
+        need(
+            "transaction",
+            format!(
+                "counter of `{}.{}` at {}",
+                (summary.target)().name,
+                summary.field,
+                desc.at
+            ),
+        );
     }
     for spec in entry.mounted().filter(|spec| !spec.kind.brings(store)) {
-        need(spec.kind.capability(), format!("operation `{}` ({}) at {}", spec.name, spec.kind.name(), spec.at));
+        need(
+            spec.kind.capability(),
+            format!(
+                "operation `{}` ({}) at {}",
+                spec.name,
+                spec.kind.name(),
+                spec.at
+            ),
+        );
     }
     missing.sort();
     let named_elsewhere = !desc.stores.is_empty() && !desc.stores.contains(&store);
     (named_elsewhere || !missing.is_empty()).then(|| {
-        let fits = STORES.into_iter().filter(|other| *other != store && fits(entry, &missing, other)).collect();
-        EntityGap { entity: desc.name, store: store.to_owned(), named: desc.stores, missing, fits }
+        let fits = STORES
+            .into_iter()
+            .filter(|other| *other != store && fits(entry, &missing, other))
+            .collect();
+        EntityGap {
+            entity: desc.name,
+            store: store.to_owned(),
+            named: desc.stores,
+            missing,
+            fits,
+        }
     })
 }
 
@@ -57,8 +107,16 @@ fn gaps(entry: &EntityEntry, store: &str, supports: impl Fn(&str) -> bool) -> Op
 fn fits(entry: &EntityEntry, missing: &[Gap], store: &str) -> bool {
     let named = entry.desc.stores.is_empty() || entry.desc.stores.contains(&store);
     // A factory is the program's to bring, for each operation.
-    let brought = || entry.mounted().filter(|spec| spec.kind.capability() == FACTORY).all(|spec| spec.kind.brings(store));
-    named && missing.iter().all(|gap| granted(store, gap.capability) || (gap.capability == FACTORY && brought()))
+    let brought = || {
+        entry
+            .mounted()
+            .filter(|spec| spec.kind.capability() == FACTORY)
+            .all(|spec| spec.kind.brings(store))
+    };
+    named
+        && missing
+            .iter()
+            .all(|gap| granted(store, gap.capability) || (gap.capability == FACTORY && brought()))
 }
 
 fn reason(capability: &str, store: &str) -> String {
@@ -66,7 +124,10 @@ fn reason(capability: &str, store: &str) -> String {
         return format!("its `handler(..)` names no function for {store}");
     }
     let known = store::named(store).and_then(|facts| facts.reason(capability));
-    known.map_or_else(|| format!("the store `{store}` does not grant it"), str::to_owned)
+    known.map_or_else(
+        || format!("the store `{store}` does not grant it"),
+        str::to_owned,
+    )
 }
 
 #[cfg(test)]
@@ -74,18 +135,35 @@ mod tests {
     use super::*;
     use crate::entity::{EntityDesc, FieldDesc, Kind, SourceLine, UniqueDesc};
 
-    const FIELDS: &[FieldDesc] =
-        &[FieldDesc::new("id", "id", "id", Kind::String, false), FieldDesc::new("name", "name", "name", Kind::String, false)];
+    const FIELDS: &[FieldDesc] = &[
+        FieldDesc::new("id", "id", "id", Kind::String, false),
+        FieldDesc::new("name", "name", "name", Kind::String, false),
+    ];
     const BASE: EntityDesc = EntityDesc {
-        uniques: &[UniqueDesc { fields: &[1], global: false }],
-        at: SourceLine { file: "src/counter.rs", line: 6 },
+        uniques: &[UniqueDesc {
+            fields: &[1],
+            global: false,
+        }],
+        at: SourceLine {
+            file: "src/counter.rs",
+            line: 6,
+        },
         ..EntityDesc::new("Counter", "counters", "counters", FIELDS)
     };
     static COUNTER: EntityDesc = BASE;
-    static ELSEWHERE: EntityDesc = EntityDesc { name: "Audit", stores: &["postgres"], uniques: &[], ..BASE };
+    static ELSEWHERE: EntityDesc = EntityDesc {
+        name: "Audit",
+        stores: &["postgres"],
+        uniques: &[],
+        ..BASE
+    };
 
     fn entry(desc: &'static EntityDesc) -> EntityEntry {
-        EntityEntry { desc, operations: &[], routes: &[] }
+        EntityEntry {
+            desc,
+            operations: &[],
+            routes: &[],
+        }
     }
 
     #[test]
@@ -94,7 +172,11 @@ mod tests {
         let error = check(entries.iter(), "redis", |_| false).unwrap_err();
         // The stores of this build.
         let server = cfg!(feature = "postgres");
-        let (audit, stores) = if server { ("\n  help: use postgres", "memory, sqlite or postgres") } else { ("", "memory or sqlite") };
+        let (audit, stores) = if server {
+            ("\n  help: use postgres", "memory, sqlite or postgres")
+        } else {
+            ("", "memory or sqlite")
+        };
         let expected = format!(
             "2 entities cannot run on their configured store\n\
              \n\
@@ -108,8 +190,18 @@ mod tests {
                help: use {stores}\n"
         );
         assert_eq!(error.message(), expected);
-        let Some(StartupError::Capabilities(gaps)) = error.startup() else { panic!("{error:?}") };
-        assert_eq!((gaps.len(), gaps[1].missing[0].capability), (2, "unique.reservation"));
-        assert!(check(entries[..1].iter(), "memory", |capability| granted("memory", capability)).is_ok());
+        let Some(StartupError::Capabilities(gaps)) = error.startup() else {
+            panic!("{error:?}")
+        };
+        assert_eq!(
+            (gaps.len(), gaps[1].missing[0].capability),
+            (2, "unique.reservation")
+        );
+        assert!(
+            check(entries[..1].iter(), "memory", |capability| granted(
+                "memory", capability
+            ))
+            .is_ok()
+        );
     }
 }

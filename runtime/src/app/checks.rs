@@ -1,4 +1,5 @@
-//! What start-up checks before a store is opened, and before a port is: names, dependencies, routes, overrides, auth.
+//! What start-up checks before a store is opened, and before a port is: names, dependencies,
+//! routes, overrides, auth.
 
 use std::sync::Arc;
 
@@ -7,7 +8,10 @@ use super::plugin::{Plugin, RoutesCx};
 use super::start::mounted;
 use crate::audit::AuditLog;
 use crate::entity::{DefaultDesc, ScopeFrom, SourceLine};
-use crate::http::{Action, AuthDesc, ContextProviders, Endpoint, NamedCheck, PathGuard, Registry, RouteAuth, RouteGuard};
+use crate::http::{
+    Action, AuthDesc, ContextProviders, Endpoint, NamedCheck, PathGuard, Registry, RouteAuth,
+    RouteGuard,
+};
 use crate::operation::find_duplicates;
 use crate::resource::{Adapters, CursorKey, Table};
 use crate::store::{Store, memory::Memory};
@@ -20,27 +24,52 @@ pub(crate) fn startup(text: impl Into<String>) -> Error {
     Error::new(Code::Internal, text.into())
 }
 
-/// An error with all its causes in one line, and its details in further ones. The wire's `Internal error` says nothing here and is left out.
+/// An error with all its causes in one line, and its details in further ones. The wire's
+/// `Internal error` says nothing here and is left out.
 pub(super) fn chain(error: &Error) -> String {
     let mut causes: Vec<String> = causes(error).map(ToString::to_string).collect();
     if causes.is_empty() || error.code() != Code::Internal {
         causes.insert(0, error.message().to_owned());
     }
     // A line for each of many problems: they are read by a person.
-    let details = error.details().iter().map(|problem| format!("\n  {}: {}", problem.path, problem.message));
+    let details = error
+        .details()
+        .iter()
+        .map(|problem| format!("\n  {}: {}", problem.path, problem.message));
     causes.join(": ") + &details.collect::<String>()
 }
 
 /// Plugins so that each comes after those it depends on.
-pub(super) fn ordered(plugins: Vec<Box<dyn Plugin>>, packages: &[&'static Package]) -> Result<Vec<Box<dyn Plugin>>> {
+pub(super) fn ordered(
+    plugins: Vec<Box<dyn Plugin>>,
+    packages: &[&'static Package],
+) -> Result<Vec<Box<dyn Plugin>>> {
     let mut problems = Vec::new();
-    let mut names: Vec<&str> = packages.iter().map(|p| p.name).chain(plugins.iter().map(|p| p.name())).collect();
+    let mut names: Vec<&str> = packages
+        .iter()
+        .map(|p| p.name)
+        .chain(plugins.iter().map(|p| p.name()))
+        .collect();
     names.sort_unstable();
-    problems.extend(names.windows(2).filter(|w| w[0] == w[1]).map(|w| format!("two plugins or packages are named `{}`", w[0])));
-    let needs = packages.iter().flat_map(|p| p.dependencies.iter().map(|d| (p.name, *d)));
-    let needs = needs.chain(plugins.iter().flat_map(|p| p.dependencies().iter().map(|d| (p.name(), *d))));
+    problems.extend(
+        names
+            .windows(2)
+            .filter(|w| w[0] == w[1])
+            .map(|w| format!("two plugins or packages are named `{}`", w[0])),
+    );
+    let needs = packages
+        .iter()
+        .flat_map(|p| p.dependencies.iter().map(|d| (p.name, *d)));
+    let needs = needs.chain(
+        plugins
+            .iter()
+            .flat_map(|p| p.dependencies().iter().map(|d| (p.name(), *d))),
+    );
     problems.extend(needs.filter(|(_, d)| !names.contains(d)).map(|(who, d)| {
-        format!("`{who}` depends on `{d}`, which is neither a plugin nor a package of this app{}", did_you_mean(d, names.iter().copied()))
+        format!(
+            "`{who}` depends on `{d}`, which is neither a plugin nor a package of this app{}",
+            did_you_mean(d, names.iter().copied())
+        )
     }));
     problems.extend(shared_storage(packages));
     problems.extend(unlisted(packages));
@@ -51,13 +80,20 @@ pub(super) fn ordered(plugins: Vec<Box<dyn Plugin>>, packages: &[&'static Packag
     let mut waiting = plugins;
     let mut done: Vec<Box<dyn Plugin>> = Vec::new();
     while !waiting.is_empty() {
-        let free =
-            |p: &dyn Plugin| p.dependencies().iter().all(|d| !plugin_names.iter().any(|n| n == d) || done.iter().any(|r| r.name() == *d));
+        let free = |p: &dyn Plugin| {
+            p.dependencies().iter().all(|d| {
+                !plugin_names.iter().any(|n| n == d) || done.iter().any(|r| r.name() == *d)
+            })
+        };
         match waiting.iter().position(|p| free(p.as_ref())) {
             Some(next) => done.push(waiting.remove(next)),
             None => {
-                let names: Vec<String> = waiting.iter().map(|p| format!("`{}`", p.name())).collect();
-                return Err(startup(format!("plugins depend on each other in a circle: {}", names.join(", "))));
+                let names: Vec<String> =
+                    waiting.iter().map(|p| format!("`{}`", p.name())).collect();
+                return Err(startup(format!(
+                    "plugins depend on each other in a circle: {}",
+                    names.join(", ")
+                )));
             }
         }
     }
@@ -66,10 +102,18 @@ pub(super) fn ordered(plugins: Vec<Box<dyn Plugin>>, packages: &[&'static Packag
 
 /// Entities that would share a table.
 fn shared_storage(packages: &[&'static Package]) -> Vec<String> {
-    let entities: Vec<_> = packages.iter().flat_map(|p| p.entities.iter().map(move |e| (p.name, e.desc))).collect();
+    let entities: Vec<_> = packages
+        .iter()
+        .flat_map(|p| p.entities.iter().map(move |e| (p.name, e.desc)))
+        .collect();
     let mut problems = Vec::new();
     for (i, (package, desc)) in entities.iter().enumerate() {
-        let Some((first, other)) = entities[..i].iter().find(|(_, other)| other.storage_name == desc.storage_name) else { continue };
+        let Some((first, other)) = entities[..i]
+            .iter()
+            .find(|(_, other)| other.storage_name == desc.storage_name)
+        else {
+            continue;
+        };
         problems.push(if std::ptr::eq(*other, *desc) {
             format!("entity `{}` is in package `{first}` and again in package `{package}`", desc.name)
         } else {
@@ -84,9 +128,14 @@ fn shared_storage(packages: &[&'static Package]) -> Vec<String> {
 
 /// Entities whose records nobody would see: what their gates lead to is not there.
 fn unlisted(packages: &[&'static Package]) -> Vec<String> {
-    let entities: Vec<_> = packages.iter().flat_map(|p| p.entities.iter().map(|entry| entry.desc)).collect();
+    let entities: Vec<_> = packages
+        .iter()
+        .flat_map(|p| p.entities.iter().map(|entry| entry.desc))
+        .collect();
     let listed = |storage: &str| entities.iter().any(|desc| desc.storage_name == storage);
-    let missing = entities.iter().flat_map(|desc| desc.gates.iter().map(move |gate| (*desc, gate)));
+    let missing = entities
+        .iter()
+        .flat_map(|desc| desc.gates.iter().map(move |gate| (*desc, gate)));
     let missing = missing.filter(|(_, gate)| !listed(gate.target.storage_name));
     missing
         .map(|(desc, gate)| {
@@ -97,13 +146,21 @@ fn unlisted(packages: &[&'static Package]) -> Vec<String> {
         .collect()
 }
 
-/// The route table, over tables that are never used: it does not depend on the store, so that what is wrong with it is known
-/// before one is opened, and so that it can be printed without one.
+/// The route table, over tables that are never used: it does not depend on the store, so that what
+/// is wrong with it is known before one is opened, and so that it can be printed without one.
 pub(super) fn planned(packages: &[&'static Package]) -> Result<Vec<Endpoint>> {
     let store: Arc<dyn Store> = Arc::new(Memory::new());
     let key = CursorKey::derive::<&[u8]>(&[]);
     let entries = packages.iter().flat_map(|p| p.entities);
-    let tables = entries.map(|e| Ok(Arc::new(Table::new(e.desc, Arc::clone(&store), key.clone())?))).collect::<Result<Vec<_>>>()?;
+    let tables = entries
+        .map(|e| {
+            Ok(Arc::new(Table::new(
+                e.desc,
+                Arc::clone(&store),
+                key.clone(),
+            )?))
+        })
+        .collect::<Result<Vec<_>>>()?;
     Ok(mounted(packages, &Adapters::new(tables)))
 }
 
@@ -114,32 +171,63 @@ pub(super) fn routes(packages: &[&'static Package], overrides: &[Replacement]) -
     for (i, replacement) in overrides.iter().enumerate() {
         let (entity, name) = (replacement.entity.name, replacement.name);
         if !endpoints.iter().any(|e| replacement.is_of(e)) {
-            let known = endpoints.iter().filter(|e| entity_of(e) == entity).map(|e| e.name.as_str());
+            let known = endpoints
+                .iter()
+                .filter(|e| entity_of(e) == entity)
+                .map(|e| e.name.as_str());
             problems.push(format!(
                 "the override of `{name}` of `{entity}` replaces nothing: no such route is mounted{}",
                 did_you_mean(name, known)
             ));
         }
-        if overrides[..i].iter().any(|other| other.name == name && std::ptr::eq(other.entity, replacement.entity)) {
+        if overrides[..i]
+            .iter()
+            .any(|other| other.name == name && std::ptr::eq(other.entity, replacement.entity))
+        {
             problems.push(format!("`{name}` of `{entity}` is overridden twice"));
         }
     }
-    for endpoint in endpoints.iter().filter(|endpoint| !endpoint.policy.once.is_empty()) {
+    for endpoint in endpoints
+        .iter()
+        .filter(|endpoint| !endpoint.policy.once.is_empty())
+    {
         let custom = matches!(endpoint.action, Action::Operation(spec, _) if spec.kind.runs_code());
-        if !custom && !overrides.iter().any(|replacement| replacement.is_of(endpoint)) {
+        if !custom
+            && !overrides
+                .iter()
+                .any(|replacement| replacement.is_of(endpoint))
+        {
             let (entity, name) = (entity_of(endpoint), &endpoint.name);
-            let members = endpoint.policy.once.iter().map(|field| format!("`{}`", field.name)).collect::<Vec<_>>().join(", ");
+            let members = endpoint
+                .policy
+                .once
+                .iter()
+                .map(|field| format!("`{}`", field.name))
+                .collect::<Vec<_>>()
+                .join(", ");
             problems.push(format!("`{name}` of `{entity}` answers {members} once, and no code says it: override the route"));
         }
     }
-    if problems.is_empty() { Ok(()) } else { Err(startup(problems.join("\n"))) }
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        Err(startup(problems.join("\n")))
+    }
 }
 
 /// Routes of plugins that nobody would ever reach: an entity's route has the same path.
 pub(super) fn shadowed(paths: &[String], endpoints: &[Endpoint]) -> Vec<String> {
     let shape = |path: &str| -> Vec<String> {
         let segments = path.split('/').filter(|s| !s.is_empty());
-        segments.map(|s| if s.starts_with('{') { "{}".to_owned() } else { s.to_owned() }).collect()
+        segments
+            .map(|s| {
+                if s.starts_with('{') {
+                    "{}".to_owned()
+                } else {
+                    s.to_owned()
+                }
+            })
+            .collect()
     };
     let found = paths.iter().filter_map(|path| {
         let taken = endpoints.iter().find(|e| shape(&e.path) == shape(path))?;
@@ -166,30 +254,50 @@ fn entity_of(endpoint: &Endpoint) -> &'static str {
 /// # Errors
 /// When a package would mount the log itself: nobody may change what is in it.
 pub(super) fn audited(packages: &[&'static Package], plugins: &[Box<dyn Plugin>]) -> Result<bool> {
-    let entries = || packages.iter().flat_map(|p| p.entities.iter().map(move |entry| (p.name, entry)));
-    if let Some((package, _)) = entries().find(|(_, entry)| entry.desc.storage_name == AuditLog::entity().storage_name) {
+    let entries = || {
+        packages
+            .iter()
+            .flat_map(|p| p.entities.iter().map(move |entry| (p.name, entry)))
+    };
+    if let Some((package, _)) =
+        entries().find(|(_, entry)| entry.desc.storage_name == AuditLog::entity().storage_name)
+    {
         let entity = AuditLog::entity().name;
-        return Err(startup(format!("package `{package}` lists `{entity}`, which is the framework's: read it by way of `AuditLog`")));
+        return Err(startup(format!(
+            "package `{package}` lists `{entity}`, which is the framework's: read it by way of `AuditLog`"
+        )));
     }
     let own = entries().any(|(_, entry)| {
         let crud = entry.desc.routes.iter().chain([&entry.desc.defaults]);
         let operations = entry.mounted().map(|spec| &spec.policy);
-        crud.chain(operations).chain(entry.routes.iter().map(|route| &route.policy)).any(|policy| policy.audit.is_some())
+        crud.chain(operations)
+            .chain(entry.routes.iter().map(|route| &route.policy))
+            .any(|policy| policy.audit.is_some())
     });
-    Ok(own || plugins.iter().flat_map(|plugin| plugin.routes()).any(|route| route.desc.policy.audit.is_some()))
+    Ok(own
+        || plugins
+            .iter()
+            .flat_map(|plugin| plugin.routes())
+            .any(|route| route.desc.policy.audit.is_some()))
 }
 
-/// Every value of the context that a declaration reads must come from somebody, and be of the type that it was checked against.
+/// Every value of the context that a declaration reads must come from somebody, and be of the type
+/// that it was checked against.
 ///
 /// # Errors
 /// All that is missing.
-pub(super) fn context(entries: &[&'static EntityEntry], providers: &ContextProviders) -> Result<()> {
+pub(super) fn context(
+    entries: &[&'static EntityEntry],
+    providers: &ContextProviders,
+) -> Result<()> {
     let mut problems = Vec::new();
     let mut check = |what: String, at: SourceLine, desc: ContextDesc| {
         let name = desc.name;
         match providers.kind_of(name) {
-            None => problems
-                .push(format!("{what} ({at}) reads `ctx({name})`, but no plugin provides it{}", did_you_mean(name, providers.names()))),
+            None => problems.push(format!(
+                "{what} ({at}) reads `ctx({name})`, but no plugin provides it{}",
+                did_you_mean(name, providers.names())
+            )),
             Some(kind) if !kind.meets(desc.kind) => problems.push(format!(
                 "{what} ({at}) reads `ctx({name})` as {}, but a plugin provides it as {}",
                 desc.kind.name(),
@@ -201,14 +309,24 @@ pub(super) fn context(entries: &[&'static EntityEntry], providers: &ContextProvi
     for entry in entries {
         let desc = entry.desc;
         let of_fields = desc.fields.iter().filter_map(|field| match field.default {
-            DefaultDesc::Ctx(path) => Some((format!("field `{}` of `{}`", field.name, desc.name), path)),
+            DefaultDesc::Ctx(path) => {
+                Some((format!("field `{}` of `{}`", field.name, desc.name), path))
+            }
             _ => None,
         });
         let of_scopes = desc.scope.iter().filter_map(|scope| match scope.from {
-            ScopeFrom::Ctx(path) => Some((format!("scope `{}` of `{}`", desc.fields[scope.field].name, desc.name), path)),
+            ScopeFrom::Ctx(path) => Some((
+                format!(
+                    "scope `{}` of `{}`",
+                    desc.fields[scope.field].name, desc.name
+                ),
+                path,
+            )),
             ScopeFrom::Path(_) => None,
         });
-        let of_gates = crate::resource::gate::context(desc).into_iter().map(|path| (format!("visibility of `{}`", desc.name), path));
+        let of_gates = crate::resource::gate::context(desc)
+            .into_iter()
+            .map(|path| (format!("visibility of `{}`", desc.name), path));
         for (what, path) in of_fields.chain(of_scopes).chain(of_gates) {
             if let Some(value) = crate::http::context::named(path) {
                 check(what, desc.at, value);
@@ -216,7 +334,11 @@ pub(super) fn context(entries: &[&'static EntityEntry], providers: &ContextProvi
         }
         for spec in entry.operations {
             for value in spec.context {
-                check(format!("operation `{}` of `{}`", spec.name, desc.name), spec.at, *value);
+                check(
+                    format!("operation `{}` of `{}`", spec.name, desc.name),
+                    spec.at,
+                    *value,
+                );
             }
         }
     }
@@ -236,26 +358,47 @@ pub(super) fn patterns(guards: &[(String, RouteGuard)]) -> Result<Vec<PathGuard>
             Err(what) => problems.push(format!("guard of `{pattern}`: {what}")),
         }
     }
-    if problems.is_empty() { Ok(good) } else { Err(startup(problems.join("\n"))) }
+    if problems.is_empty() {
+        Ok(good)
+    } else {
+        Err(startup(problems.join("\n")))
+    }
 }
 
 /// Guards that stand before nothing.
 pub(super) fn idle(guards: &[PathGuard], endpoints: &[Endpoint], routes: &RoutesCx) -> Vec<String> {
     let idle = guards.iter().filter(|guard| {
-        let mut all = endpoints.iter().map(|e| &e.path).chain(&routes.paths).chain(&routes.areas);
+        let mut all = endpoints
+            .iter()
+            .map(|e| &e.path)
+            .chain(&routes.paths)
+            .chain(&routes.areas);
         !all.any(|path| guard.reaches(path))
     });
-    idle.map(|guard| format!("guard of `{}`: no route matches; `routes` lists those of packages", guard.pattern())).collect()
+    idle.map(|guard| {
+        format!(
+            "guard of `{}`: no route matches; `routes` lists those of packages",
+            guard.pattern()
+        )
+    })
+    .collect()
 }
 
 /// Every name of a policy must mean something; roles need somebody who checks them.
-pub(super) fn known_names(auth: Option<RouteAuth>, registry: &Registry, endpoints: &[Endpoint], guards: &[PathGuard]) -> Result<RouteAuth> {
+pub(super) fn known_names(
+    auth: Option<RouteAuth>,
+    registry: &Registry,
+    endpoints: &[Endpoint],
+    guards: &[PathGuard],
+) -> Result<RouteAuth> {
     let mut missing = Lacking::default();
     let registered = auth.is_some();
     let mut auth = auth.unwrap_or_default();
     for (name, check) in &registry.named {
         if auth.named.insert(name.clone(), check.clone()).is_some() {
-            missing.twice.push(format!("two plugins register `{name}`; keep one"));
+            missing
+                .twice
+                .push(format!("two plugins register `{name}`; keep one"));
         }
     }
     for endpoint in endpoints {
@@ -263,23 +406,39 @@ pub(super) fn known_names(auth: Option<RouteAuth>, registry: &Registry, endpoint
         let route = format!("route `{name}` of `{entity}` ({at})");
         match endpoint.policy.auth {
             AuthDesc::Named("userAuth") if !registered => {
-                missing.add(&route, "needs auth `userAuth`, but no plugin registers it".to_owned());
+                missing.add(
+                    &route,
+                    "needs auth `userAuth`, but no plugin registers it".to_owned(),
+                );
             }
             AuthDesc::Named(wanted) if auth.check(wanted).is_none() => {
                 let what = match auth.named.get(wanted) {
                     Some(NamedCheck::Unset(why)) => format!("needs auth `{wanted}`, {why}"),
-                    Some(_) => format!("needs auth `{wanted}`, which is a guard: write it in `guards(..)`"),
+                    Some(_) => {
+                        format!("needs auth `{wanted}`, which is a guard: write it in `guards(..)`")
+                    }
                     None => {
-                        let checks = auth.named.iter().filter(|(_, check)| matches!(check, NamedCheck::Actor(_)));
-                        let known = checks.map(|(name, _)| name.as_str()).chain(registered.then_some("userAuth"));
-                        format!("needs auth `{wanted}`, but no plugin registers it{}", did_you_mean(wanted, known))
+                        let checks = auth
+                            .named
+                            .iter()
+                            .filter(|(_, check)| matches!(check, NamedCheck::Actor(_)));
+                        let known = checks
+                            .map(|(name, _)| name.as_str())
+                            .chain(registered.then_some("userAuth"));
+                        format!(
+                            "needs auth `{wanted}`, but no plugin registers it{}",
+                            did_you_mean(wanted, known)
+                        )
                     }
                 };
                 missing.add(&route, what);
             }
             _ if !registered && !endpoint.policy.roles.is_empty() => {
                 let roles = endpoint.policy.roles.join(", ");
-                missing.add(&route, format!("needs roles {roles}, but no plugin registers who holds them"));
+                missing.add(
+                    &route,
+                    format!("needs roles {roles}, but no plugin registers who holds them"),
+                );
             }
             _ => {}
         }
@@ -290,7 +449,10 @@ pub(super) fn known_names(auth: Option<RouteAuth>, registry: &Registry, endpoint
     for guard in guards {
         let place = format!("guard of `{}`", guard.pattern());
         if guard.asks_for_roles() && !registered {
-            missing.add(&place, "needs roles, but no plugin registers who holds them".to_owned());
+            missing.add(
+                &place,
+                "needs roles, but no plugin registers who holds them".to_owned(),
+            );
         }
         for what in guard.missing(&auth, registry) {
             missing.add(&place, what);
@@ -321,11 +483,18 @@ impl Lacking {
     fn told(self) -> Option<String> {
         let mut lines = self.twice;
         // What says itself where it belongs needs no further plugin.
-        let plugin = self.named.iter().any(|(what, _)| what.contains("but no plugin"));
-        lines.extend(self.named.iter().map(|(what, places)| match places.split_at_checked(Self::MOST) {
-            _ if places.len() == 1 => format!("{} {what}", places[0]),
-            Some((first, rest)) if !rest.is_empty() => format!("{} and {} more: {what}", first.join(", "), rest.len()),
-            _ => format!("{}: {what}", places.join(", ")),
+        let plugin = self
+            .named
+            .iter()
+            .any(|(what, _)| what.contains("but no plugin"));
+        lines.extend(self.named.iter().map(|(what, places)| {
+            match places.split_at_checked(Self::MOST) {
+                _ if places.len() == 1 => format!("{} {what}", places[0]),
+                Some((first, rest)) if !rest.is_empty() => {
+                    format!("{} and {} more: {what}", first.join(", "), rest.len())
+                }
+                _ => format!("{}: {what}", places.join(", ")),
+            }
         }));
         if lines.is_empty() {
             return None;
@@ -339,20 +508,32 @@ impl Lacking {
     }
 }
 
-/// That the database knows how to run the texts that custom operations declare: all that it does not, at once.
+/// That the database knows how to run the texts that custom operations declare: all that it does
+/// not, at once.
 pub(super) async fn sql(entries: &[&EntityEntry], adapters: &Adapters) -> Result<()> {
     let mut problems = Vec::new();
     for entry in entries {
-        let Some(table) = adapters.table(entry.desc.storage_name) else { continue };
+        let Some(table) = adapters.table(entry.desc.storage_name) else {
+            continue;
+        };
         for spec in entry.mounted() {
             for text in spec.kind.texts() {
                 if let Err(error) = table.driver().judge(entry.desc, text).await {
-                    problems.push(format!("custom operation `{}` ({}): {}\n  in: {text}", spec.name, spec.at, chain(&error)));
+                    problems.push(format!(
+                        "custom operation `{}` ({}): {}\n  in: {text}",
+                        spec.name,
+                        spec.at,
+                        chain(&error)
+                    ));
                 }
             }
         }
     }
-    if problems.is_empty() { Ok(()) } else { Err(startup(problems.join("\n"))) }
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        Err(startup(problems.join("\n")))
+    }
 }
 
 #[cfg(test)]
@@ -366,15 +547,24 @@ mod tests {
         for n in [1, 2, 2, 3] {
             lacking.add(&format!("route `{n}`"), role.clone());
         }
-        assert_eq!(lacking.told().as_deref(), Some("route `1`, route `2`, route `3`: needs role `admin`, which no plugin declares"));
+        assert_eq!(
+            lacking.told().as_deref(),
+            Some("route `1`, route `2`, route `3`: needs role `admin`, which no plugin declares")
+        );
         let mut lacking = Lacking::default();
         for n in 0..10 {
-            lacking.add(&format!("r{n}"), "needs auth `userAuth`, but no plugin registers it".to_owned());
+            lacking.add(
+                &format!("r{n}"),
+                "needs auth `userAuth`, but no plugin registers it".to_owned(),
+            );
         }
         lacking.add("r0", role.clone());
         let told = lacking.told().unwrap_or_default();
         let lines: Vec<&str> = told.lines().collect();
-        assert_eq!(lines[0], "r0, r1, r2, r3, r4, r5, r6, r7 and 2 more: needs auth `userAuth`, but no plugin registers it");
+        assert_eq!(
+            lines[0],
+            "r0, r1, r2, r3, r4, r5, r6, r7 and 2 more: needs auth `userAuth`, but no plugin registers it"
+        );
         assert_eq!(lines[1], format!("r0 {role}"));
         assert!(lines[2].starts_with("help: ") && lines.len() == 3, "{told}");
         assert_eq!(Lacking::default().told(), None);

@@ -18,9 +18,15 @@ use linchpin_core::causes;
 const WORDS: [(&str, &str); 6] = [
     ("serve", "starts the app (the default)"),
     ("routes", "prints every route; --json for machines"),
-    ("graph", "draws the states that transitions lead through, as Mermaid"),
+    (
+        "graph",
+        "draws the states that transitions lead through, as Mermaid",
+    ),
     ("openapi", "prints the OpenAPI document"),
-    ("search", "search rebuild <entity>: makes a search index anew"),
+    (
+        "search",
+        "search rebuild <entity>: makes a search index anew",
+    ),
     ("help", "prints this"),
 ];
 
@@ -28,7 +34,8 @@ const WORDS: [(&str, &str); 6] = [
 const EX_CONFIG: i32 = 78;
 
 impl App {
-    /// Reads the arguments and does what they say; `serve` without any. Ends the process with status 78 when start-up fails.
+    /// Reads the arguments and does what they say; `serve` without any. Ends the process with
+    /// status 78 when start-up fails.
     ///
     /// # Errors
     /// When serving fails after start-up.
@@ -68,7 +75,9 @@ impl App {
                 Run::Over(run) => {
                     if self.store.is_none() && matches!(self.config.database, Database::Memory) {
                         // No other process will see it, such as the one that serves.
-                        eprintln!("linchpin: the database is this command's memory: what `{word}` does ends with it");
+                        eprintln!(
+                            "linchpin: the database is this command's memory: what `{word}` does ends with it"
+                        );
                     }
                     let mut built = self.build().await?;
                     let relay = built.events.start_in_command(&built.store);
@@ -86,19 +95,33 @@ impl App {
             "routes" => {
                 let report = self.report(args.get(1..).unwrap_or_default())?;
                 say(report)?;
-                // What is wrong with the routes shows in the report; the command fails all the same.
+                // What is wrong with the routes shows in the report; the command fails all the
+                // same.
                 self.checked_routes().map(drop)
             }
             "graph" => say(graph::of(&self.packages)),
             "openapi" => {
                 let (info, security) = (self.info(), self.security());
-                say(crate::openapi::document(&info, &self.checked_routes()?, &security))
+                say(crate::openapi::document(
+                    &info,
+                    &self.checked_routes()?,
+                    &security,
+                ))
             }
             "search" => say(self.search(args.get(1..).unwrap_or_default()).await?),
             "help" | "--help" | "-h" => say(help(&commands)),
             other => {
-                let hint = did_you_mean(other, WORDS.into_iter().map(|(word, _)| word).chain(commands.iter().map(|c| c.name)));
-                Err(Error::new(Code::Internal, format!("unknown command `{other}`{hint}\n\n{}", help(&commands))))
+                let hint = did_you_mean(
+                    other,
+                    WORDS
+                        .into_iter()
+                        .map(|(word, _)| word)
+                        .chain(commands.iter().map(|c| c.name)),
+                );
+                Err(Error::new(
+                    Code::Internal,
+                    format!("unknown command `{other}`{hint}\n\n{}", help(&commands)),
+                ))
             }
         }
     }
@@ -110,10 +133,17 @@ impl App {
     fn commands(&mut self) -> Result<Vec<Command>> {
         let mut commands = std::mem::take(&mut self.own_commands);
         commands.extend(self.plugins.iter().flat_map(|plugin| plugin.commands()));
-        let mut names: Vec<&str> = WORDS.into_iter().map(|(word, _)| word).chain(commands.iter().map(|c| c.name)).collect();
+        let mut names: Vec<&str> = WORDS
+            .into_iter()
+            .map(|(word, _)| word)
+            .chain(commands.iter().map(|c| c.name))
+            .collect();
         names.sort_unstable();
         match names.windows(2).find(|two| two[0] == two[1]) {
-            Some(two) => Err(Error::new(Code::Internal, format!("two commands are named `{}`; give one another name", two[0]))),
+            Some(two) => Err(Error::new(
+                Code::Internal,
+                format!("two commands are named `{}`; give one another name", two[0]),
+            )),
             None => Ok(commands),
         }
     }
@@ -121,19 +151,36 @@ impl App {
     /// `search rebuild <entity>`: starts everything but the server, and makes indexes anew.
     pub(crate) async fn search(self, args: &[String]) -> Result<String> {
         let refused = |text: String| Err(Error::new(Code::Internal, text));
-        let searched: Vec<&'static EntityDesc> =
-            self.packages.iter().flat_map(|p| p.entities).map(|e| e.desc).filter(|desc| desc.search.is_some()).collect();
+        let searched: Vec<&'static EntityDesc> = self
+            .packages
+            .iter()
+            .flat_map(|p| p.entities)
+            .map(|e| e.desc)
+            .filter(|desc| desc.search.is_some())
+            .collect();
         let known = || searched.iter().map(|desc| desc.name);
-        let [word, names @ ..] = args else { return refused("`search` needs a word: search rebuild <entity>".to_owned()) };
+        let [word, names @ ..] = args else {
+            return refused("`search` needs a word: search rebuild <entity>".to_owned());
+        };
         if word != "rebuild" || names.is_empty() {
             let list = known().collect::<Vec<_>>().join(", ");
-            return refused(format!("`search rebuild <entity>` makes a search index anew; entities with one: {list}"));
+            return refused(format!(
+                "`search rebuild <entity>` makes a search index anew; entities with one: {list}"
+            ));
         }
         let mut wanted = Vec::new();
         for name in names {
-            match searched.iter().find(|desc| desc.name == name || desc.storage_name == name) {
+            match searched
+                .iter()
+                .find(|desc| desc.name == name || desc.storage_name == name)
+            {
                 Some(desc) => wanted.push(*desc),
-                None => return refused(format!("no entity `{name}` has a search index{}", did_you_mean(name, known()))),
+                None => {
+                    return refused(format!(
+                        "no entity `{name}` has a search index{}",
+                        did_you_mean(name, known())
+                    ));
+                }
             }
         }
         log(&self.config);
@@ -153,18 +200,25 @@ impl App {
         failed.map_or_else(|| Ok(lines.join("\n")), Err)
     }
 
-    /// Every route as a table, or as JSON. Neither a store nor a secret is needed, and no plugin runs.
+    /// Every route as a table, or as JSON. Neither a store nor a secret is needed, and no plugin
+    /// runs.
     fn report(&self, args: &[String]) -> Result<String> {
         let mut endpoints = checks::planned(&self.packages)?;
         endpoints.extend(self.plugin_routes());
         apply(&self.overrides, &mut endpoints);
         crate::http::guard(&checks::patterns(&self.guards)?, &mut endpoints);
-        let alone = self.store.as_ref().map_or_else(|| writes_alone(&self.config.database), |store| store.alone());
+        let alone = self.store.as_ref().map_or_else(
+            || writes_alone(&self.config.database),
+            |store| store.alone(),
+        );
         let lines = report::lines(&self.packages, &endpoints, alone);
         match args {
             [] => Ok(report::table(&lines)),
             [flag] if flag == "--json" => Ok(report::json(&lines)),
-            [other, ..] => Err(Error::new(Code::Internal, format!("`routes` takes `--json` and nothing else, not `{other}`"))),
+            [other, ..] => Err(Error::new(
+                Code::Internal,
+                format!("`routes` takes `--json` and nothing else, not `{other}`"),
+            )),
         }
     }
 
@@ -180,23 +234,47 @@ impl App {
     }
 
     fn plugin_routes(&self) -> Vec<Endpoint> {
-        crate::http::plugin_endpoints(self.plugins.iter().flat_map(|plugin| plugin.routes()).collect())
+        crate::http::plugin_endpoints(
+            self.plugins
+                .iter()
+                .flat_map(|plugin| plugin.routes())
+                .collect(),
+        )
     }
 }
 
 fn help(commands: &[Command]) -> String {
-    let lines: Vec<_> = WORDS.into_iter().chain(commands.iter().map(|c| (c.name, c.about))).collect();
-    let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
-    lines.iter().map(|(name, about)| format!("  {name:<width$}  {about}")).collect::<Vec<_>>().join("\n")
+    let lines: Vec<_> = WORDS
+        .into_iter()
+        .chain(commands.iter().map(|c| (c.name, c.about)))
+        .collect();
+    let width = lines
+        .iter()
+        .map(|(name, _)| name.len())
+        .max()
+        .unwrap_or_default();
+    lines
+        .iter()
+        .map(|(name, about)| format!("  {name:<width$}  {about}"))
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// Installs the log, unless the program has one already.
 pub(super) fn log(config: &Config) {
     use tracing_subscriber::EnvFilter;
     let filter = EnvFilter::try_new(&config.log).unwrap_or_else(|_| EnvFilter::new("info"));
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
     // An error means that a subscriber is installed already, which then is the program's choice.
-    let _ = if config.log_json { builder.json().try_init() } else { builder.with_ansi(std::io::stderr().is_terminal()).try_init() };
+    let _ = if config.log_json {
+        builder.json().try_init()
+    } else {
+        builder
+            .with_ansi(std::io::stderr().is_terminal())
+            .try_init()
+    };
 }
 
 /// Prints a line. Who reads it may have heard enough: `openapi | head`.

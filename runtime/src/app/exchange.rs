@@ -1,5 +1,6 @@
-//! What the HTTP library answers by itself: a request that cannot be read reaches no service. Between two exchanges whatever is
-//! written to a connection is such an answer, and gets its body here.
+//! What the HTTP library answers by itself: a request that cannot be read reaches no service.
+//! Between two exchanges whatever is written to a connection is such an answer, and gets its body
+//! here.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -11,7 +12,8 @@ use axum::body::{Body, Bytes, HttpBody};
 use hyper::body::{Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Whether a connection is between two exchanges. It is one task, so nothing here is contended; the atomics make it `Send`.
+/// Whether a connection is between two exchanges. It is one task, so nothing here is contended; the
+/// atomics make it `Send`.
 #[derive(Clone, Default)]
 pub(super) struct Exchange(Arc<State>);
 
@@ -28,7 +30,8 @@ struct State {
 }
 
 impl Exchange {
-    /// A request has reached the service; the exchange lasts until its answer is dropped, and flushed after that.
+    /// A request has reached the service; the exchange lasts until its answer is dropped, and
+    /// flushed after that.
     pub(super) fn begin(&self) -> Begun {
         self.0.open.fetch_add(1, Relaxed);
         self.0.unflushed.store(true, Relaxed);
@@ -88,7 +91,10 @@ impl HttpBody for Answer {
     type Data = Bytes;
     type Error = axum::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         Pin::new(&mut self.body).poll_frame(cx)
     }
 
@@ -111,7 +117,11 @@ pub(super) struct Explained<S> {
 
 impl<S: AsyncWrite + Unpin> Explained<S> {
     pub(super) fn new(stream: S, exchange: Exchange) -> Self {
-        Self { stream, exchange, instead: None }
+        Self {
+            stream,
+            exchange,
+            instead: None,
+        }
     }
 
     /// Writes `bytes`, or what stands for them; whoever writes them learns only that they are out.
@@ -119,7 +129,9 @@ impl<S: AsyncWrite + Unpin> Explained<S> {
         if self.instead.is_none() {
             self.instead = crate::http::explain(bytes).map(|whole| (whole, 0));
         }
-        let Some((whole, out)) = &mut self.instead else { return Pin::new(&mut self.stream).poll_write(cx, bytes) };
+        let Some((whole, out)) = &mut self.instead else {
+            return Pin::new(&mut self.stream).poll_write(cx, bytes);
+        };
         while *out < whole.len() {
             let written = ready!(Pin::new(&mut self.stream).poll_write(cx, &whole[*out..]))?;
             if written == 0 {
@@ -133,22 +145,40 @@ impl<S: AsyncWrite + Unpin> Explained<S> {
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Explained<S> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, into)
     }
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Explained<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         if self.exchange.is_over() {
             return self.explain(cx, bytes);
         }
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 
-    fn poll_write_vectored(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
         if self.exchange.is_over() {
-            return self.explain(cx, &bytes.iter().flat_map(|part| part.iter().copied()).collect::<Vec<u8>>());
+            return self.explain(
+                cx,
+                &bytes
+                    .iter()
+                    .flat_map(|part| part.iter().copied())
+                    .collect::<Vec<u8>>(),
+            );
         }
         Pin::new(&mut self.stream).poll_write_vectored(cx, bytes)
     }
@@ -192,7 +222,11 @@ mod tests {
 
     #[tokio::test]
     async fn between_exchanges_refusals_are_explained() {
-        assert!(arrives(Exchange::default()).await.contains("\"code\":\"validation_failed\""));
+        assert!(
+            arrives(Exchange::default())
+                .await
+                .contains("\"code\":\"validation_failed\"")
+        );
     }
 
     #[tokio::test]

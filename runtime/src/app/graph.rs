@@ -1,4 +1,5 @@
-//! The states that transitions lead through, as Mermaid draws them: a diagram for each field of an entity.
+//! The states that transitions lead through, as Mermaid draws them: a diagram for each field of an
+//! entity.
 
 use std::fmt::Write;
 
@@ -8,16 +9,34 @@ use crate::{EntityEntry, Package, Value};
 
 /// Every graph, with a title each, one after the other.
 pub(super) fn of(packages: &[&'static Package]) -> String {
-    let graphs: Vec<String> = packages.iter().flat_map(|p| p.entities).flat_map(graphs).collect();
-    if graphs.is_empty() { "No operation is a transition.".to_owned() } else { graphs.join("\n\n") }
+    let graphs: Vec<String> = packages
+        .iter()
+        .flat_map(|p| p.entities)
+        .flat_map(graphs)
+        .collect();
+    if graphs.is_empty() {
+        "No operation is a transition.".to_owned()
+    } else {
+        graphs.join("\n\n")
+    }
 }
 
 fn graphs(entry: &'static EntityEntry) -> Vec<String> {
-    let moves: Vec<(&str, &Transition)> = entry.operations.iter().filter_map(|spec| Some((spec.name, spec.kind.transition()?))).collect();
-    let mut fields: Vec<usize> = moves.iter().map(|(_, transition)| transition.field).collect();
+    let moves: Vec<(&str, &Transition)> = entry
+        .operations
+        .iter()
+        .filter_map(|spec| Some((spec.name, spec.kind.transition()?)))
+        .collect();
+    let mut fields: Vec<usize> = moves
+        .iter()
+        .map(|(_, transition)| transition.field)
+        .collect();
     fields.sort_unstable();
     fields.dedup();
-    fields.into_iter().map(|field| graph(entry.desc, field, &moves)).collect()
+    fields
+        .into_iter()
+        .map(|field| graph(entry.desc, field, &moves))
+        .collect()
 }
 
 fn graph(desc: &EntityDesc, field: usize, moves: &[(&str, &Transition)]) -> String {
@@ -31,26 +50,52 @@ fn graph(desc: &EntityDesc, field: usize, moves: &[(&str, &Transition)]) -> Stri
     if let DefaultDesc::Literal(first) = of.default {
         arrows.push((None, text(&first()), None));
     }
-    for (name, transition) in moves.iter().filter(|(_, transition)| transition.field == field) {
+    for (name, transition) in moves
+        .iter()
+        .filter(|(_, transition)| transition.field == field)
+    {
         for to in transition.to.iter().map(|to| text(&to())) {
-            arrows.extend(transition.from.iter().map(|from| (Some(text(&from())), to.clone(), Some(*name))));
+            arrows.extend(
+                transition
+                    .from
+                    .iter()
+                    .map(|from| (Some(text(&from())), to.clone(), Some(*name))),
+            );
         }
     }
-    for state in arrows.iter().flat_map(|(from, to, _)| from.iter().chain([to])) {
+    for state in arrows
+        .iter()
+        .flat_map(|(from, to, _)| from.iter().chain([to]))
+    {
         if !states.contains(state) {
             states.push(state.clone());
         }
     }
     // A value may be no name to Mermaid, or a word of its language; then it gets one.
     let id = |state: &String| {
-        let nth = || states.iter().position(|known| known == state).unwrap_or_default();
-        if is_name(state) { state.clone() } else { format!("state{}", nth()) }
+        let nth = || {
+            states
+                .iter()
+                .position(|known| known == state)
+                .unwrap_or_default()
+        };
+        if is_name(state) {
+            state.clone()
+        } else {
+            format!("state{}", nth())
+        }
     };
-    let mut out = format!("---\ntitle: {}.{}\n---\nstateDiagram-v2\n", desc.name, of.wire);
+    let mut out = format!(
+        "---\ntitle: {}.{}\n---\nstateDiagram-v2\n",
+        desc.name, of.wire
+    );
     for state in &states {
         // Writing to a String cannot fail.
-        let _ =
-            if is_name(state) { writeln!(out, "    {state}") } else { writeln!(out, "    state \"{}\" as {}", shown(state), id(state)) };
+        let _ = if is_name(state) {
+            writeln!(out, "    {state}")
+        } else {
+            writeln!(out, "    state \"{}\" as {}", shown(state), id(state))
+        };
     }
     for (from, to, by) in &arrows {
         let from = from.as_ref().map_or_else(|| "[*]".to_owned(), id);
@@ -63,10 +108,24 @@ fn graph(desc: &EntityDesc, field: usize, moves: &[(&str, &Transition)]) -> Stri
 
 /// Whether Mermaid takes a value as the name of a state.
 fn is_name(state: &str) -> bool {
-    const WORDS: [&str; 12] =
-        ["as", "class", "classdef", "default", "direction", "end", "hide", "note", "scale", "state", "style", "title"];
+    const WORDS: [&str; 12] = [
+        "as",
+        "class",
+        "classdef",
+        "default",
+        "direction",
+        "end",
+        "hide",
+        "note",
+        "scale",
+        "state",
+        "style",
+        "title",
+    ];
     let mut chars = state.chars();
-    chars.next().is_some_and(|c| c.is_ascii_lowercase()) && chars.all(|c| c.is_ascii_lowercase() || c == '_') && !WORDS.contains(&state)
+    chars.next().is_some_and(|c| c.is_ascii_lowercase())
+        && chars.all(|c| c.is_ascii_lowercase() || c == '_')
+        && !WORDS.contains(&state)
 }
 
 /// A value as its state is called.

@@ -21,9 +21,11 @@ use super::stream::Impatient;
 use crate::Result;
 use crate::resource::sweep;
 
-/// How long a client may take to send the head of a request, and how long a connection may idle between requests.
+/// How long a client may take to send the head of a request, and how long a connection may idle
+/// between requests.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a client that has just connected may take for its first request: whoever connects means to say something.
+/// How long a client that has just connected may take for its first request: whoever connects means
+/// to say something.
 const FIRST_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a client may leave an answer unread.
 const UNREAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -35,20 +37,29 @@ const MAX_HEAD: usize = 64 << 10;
 impl Built {
     /// Step 14: opens the port.
     pub(super) async fn listen(mut self, config: &Config) -> Result<Running> {
-        let bound = TcpListener::bind((config.host, config.port)).await.and_then(|l| Ok((l.local_addr()?, l)));
+        let bound = TcpListener::bind((config.host, config.port))
+            .await
+            .and_then(|l| Ok((l.local_addr()?, l)));
         let (address, listener) = match bound {
             Ok(bound) => bound,
             Err(error) => {
                 self.undo().await;
-                return Err(startup(format!("cannot listen on {}:{}: {error}", config.host, config.port)));
+                return Err(startup(format!(
+                    "cannot listen on {}:{}: {error}",
+                    config.host, config.port
+                )));
             }
         };
-        let Some(service) = self.service.take() else { return Err(startup("the app was not built")) };
+        let Some(service) = self.service.take() else {
+            return Err(startup("the app was not built"));
+        };
         let (adapters, within) = (self.adapters.clone(), service.clone());
         for plugin in self.plugins() {
             plugin.started();
         }
-        let most = config.max_connections.min(descriptors().map_or(usize::MAX, |all| all.saturating_sub(RESERVE).max(1)));
+        let most = config
+            .max_connections
+            .min(descriptors().map_or(usize::MAX, |all| all.saturating_sub(RESERVE).max(1)));
         let peers = Peers::new(config.connections_per_address, most);
         let (stop, stopped) = watch::channel(false);
         let clock = self.sweep.as_ref().map_or_else(
@@ -56,10 +67,22 @@ impl Built {
             |(clock, _)| std::sync::Arc::clone(clock),
         );
         let mut swept = self.adapters.tables();
-        swept.extend(self.claims.take().map(|claims| std::sync::Arc::clone(claims.table())));
-        swept.extend(self.audit.take().map(|log| std::sync::Arc::clone(log.table())));
-        let sweeper = self.sweep.take().and_then(|(clock, every)| sweep::start(&swept, clock, every));
-        let relay = std::mem::take(&mut self.events).start(std::sync::Arc::clone(&self.store), clock);
+        swept.extend(
+            self.claims
+                .take()
+                .map(|claims| std::sync::Arc::clone(claims.table())),
+        );
+        swept.extend(
+            self.audit
+                .take()
+                .map(|log| std::sync::Arc::clone(log.table())),
+        );
+        let sweeper = self
+            .sweep
+            .take()
+            .and_then(|(clock, every)| sweep::start(&swept, clock, every));
+        let relay =
+            std::mem::take(&mut self.events).start(std::sync::Arc::clone(&self.store), clock);
         let task = tokio::spawn(async move {
             accept(listener, service, stopped, self.grace, most, peers).await;
             if let Some(sweeper) = sweeper {
@@ -72,7 +95,13 @@ impl Built {
             }
             self.undo().await;
         });
-        Ok(Running { address, adapters, service: within, stop, task })
+        Ok(Running {
+            address,
+            adapters,
+            service: within,
+            stop,
+            task,
+        })
     }
 }
 
@@ -87,16 +116,22 @@ async fn accept(
     // Every connection holds a sender; the receiver ends when the last one is gone.
     let (open, mut all_closed) = mpsc::channel::<Infallible>(1);
     let mut http = hyper::server::conn::http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_header_size(MAX_HEAD);
-    // A client that has said all it has to say may close its side: it is answered all the same, if its answer begins within some seconds.
-    // One that has left is found by the stream, see `abandoned`.
+    http.timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT)
+        .max_header_size(MAX_HEAD);
+    // A client that has said all it has to say may close its side: it is answered all the same, if
+    // its answer begins within some seconds. One that has left is found by the stream, see
+    // `abandoned`.
     http.half_close(true);
     let mut connections = JoinSet::new();
     let mut told_full = false;
     loop {
         let full = connections.len() >= most;
         if full && !std::mem::replace(&mut told_full, true) {
-            tracing::warn!(most, "as many connections are open as may be; further ones wait");
+            tracing::warn!(
+                most,
+                "as many connections are open as may be; further ones wait"
+            );
         }
         let (stream, client) = tokio::select! {
             Some(_) = connections.join_next() => {
@@ -123,7 +158,10 @@ async fn accept(
         let service = service.from_address(client.ip());
         let exchange = Exchange::default();
         let begins = exchange.clone();
-        let stream = Explained::new(Impatient::new(Attentive::new(stream, exchange.clone()), UNREAD_TIMEOUT), exchange.clone());
+        let stream = Explained::new(
+            Impatient::new(Attentive::new(stream, exchange.clone()), UNREAD_TIMEOUT),
+            exchange.clone(),
+        );
         let answer = service_fn(move |request: hyper::Request<Incoming>| {
             let (mut service, exchange) = (service.clone(), exchange.clone());
             let begun = exchange.begin();
@@ -131,16 +169,23 @@ async fn accept(
                 let connects = request.method() == hyper::Method::CONNECT;
                 let answer = match crate::http::refused_host(&request) {
                     Some(refused) => refused,
-                    None => service.call(request).await.unwrap_or_else(|never| match never {}),
+                    None => service
+                        .call(request)
+                        .await
+                        .unwrap_or_else(|never| match never {}),
                 };
                 // A refused tunnel is none: what follows is HTTP still.
-                if (connects && answer.status().is_success()) || answer.status() == hyper::StatusCode::SWITCHING_PROTOCOLS {
+                if (connects && answer.status().is_success())
+                    || answer.status() == hyper::StatusCode::SWITCHING_PROTOCOLS
+                {
                     exchange.upgrade();
                 }
                 Ok::<_, Infallible>(answer.map(|body| begun.answer(body)))
             }
         });
-        let connection = http.serve_connection(TokioIo::new(stream), answer).with_upgrades();
+        let connection = http
+            .serve_connection(TokioIo::new(stream), answer)
+            .with_upgrades();
         let (mut stopped, open) = (stopped.clone(), open.clone());
         connections.spawn(async move {
             tokio::pin!(connection);
@@ -161,13 +206,22 @@ async fn accept(
     }
     drop(listener);
     drop(open);
-    if tokio::time::timeout(grace, all_closed.recv()).await.is_err() {
-        tracing::warn!("some requests did not finish within {} s and were cut", grace.as_secs());
+    if tokio::time::timeout(grace, all_closed.recv())
+        .await
+        .is_err()
+    {
+        tracing::warn!(
+            "some requests did not finish within {} s and were cut",
+            grace.as_secs()
+        );
     }
     // Nothing may still run when plugins are torn down and the store is closed.
     connections.shutdown().await;
     if tokio::time::timeout(grace, service.idle()).await.is_err() {
-        tracing::warn!("some calls whose clients had left did not finish within {} s and were cut", grace.as_secs());
+        tracing::warn!(
+            "some calls whose clients had left did not finish within {} s and were cut",
+            grace.as_secs()
+        );
     }
 }
 
@@ -182,7 +236,13 @@ async fn silence(exchange: &Exchange) {
 /// How many files the process may open, where the system tells.
 fn descriptors() -> Option<usize> {
     let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
-    limits.lines().find_map(|line| line.strip_prefix("Max open files")?.split_whitespace().next()?.parse().ok())
+    limits.lines().find_map(|line| {
+        line.strip_prefix("Max open files")?
+            .split_whitespace()
+            .next()?
+            .parse()
+            .ok()
+    })
 }
 
 /// Returns once the app is to stop; also when its handle was dropped.
@@ -193,7 +253,10 @@ async fn told(stopped: &mut watch::Receiver<bool>) {
 
 /// Opens the store on a server.
 #[cfg(feature = "postgres")]
-pub(super) fn postgres(url: &str, config: &super::Config) -> Result<std::sync::Arc<dyn crate::store::Store>> {
+pub(super) fn postgres(
+    url: &str,
+    config: &super::Config,
+) -> Result<std::sync::Arc<dyn crate::store::Store>> {
     let mut options = crate::store::postgres::PostgresOptions::new(url);
     let named = config.postgres;
     options.readers = named.readers.unwrap_or(options.readers);
@@ -204,12 +267,17 @@ pub(super) fn postgres(url: &str, config: &super::Config) -> Result<std::sync::A
     options.in_flight = named.in_flight.unwrap_or(options.in_flight);
     options.statement_timeout = named.statement_timeout.unwrap_or(options.statement_timeout);
     options.connect_timeout = named.connect_timeout.unwrap_or(options.connect_timeout);
-    Ok(std::sync::Arc::new(crate::store::postgres::PostgresStore::open(options)?))
+    Ok(std::sync::Arc::new(
+        crate::store::postgres::PostgresStore::open(options)?,
+    ))
 }
 
 /// Opens the embedded store.
 #[cfg(feature = "sqlite")]
-pub(super) fn sqlite(file: &std::path::Path, durability: super::Durability) -> Result<std::sync::Arc<dyn crate::store::Store>> {
+pub(super) fn sqlite(
+    file: &std::path::Path,
+    durability: super::Durability,
+) -> Result<std::sync::Arc<dyn crate::store::Store>> {
     let mut options = crate::store::sqlite::SqliteOptions::new(file);
     options.durability = match durability {
         super::Durability::Full => crate::store::sqlite::Durability::Full,

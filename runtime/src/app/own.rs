@@ -19,14 +19,19 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Refuses a database whose store is not in this build.
 pub(super) fn compiled(database: &Database) -> Result<()> {
     let missing = match database {
-        Database::Sqlite(_) if !cfg!(feature = "sqlite") => "this build has no `sqlite` feature; enable it or use memory:",
-        Database::Postgres(_) if !cfg!(feature = "postgres") => "this build has no `postgres` feature; enable it in Cargo.toml",
+        Database::Sqlite(_) if !cfg!(feature = "sqlite") => {
+            "this build has no `sqlite` feature; enable it or use memory:"
+        }
+        Database::Postgres(_) if !cfg!(feature = "postgres") => {
+            "this build has no `postgres` feature; enable it in Cargo.toml"
+        }
         _ => return Ok(()),
     };
     Err(startup(missing))
 }
 
-/// What the store that the settings name will say of itself: whether nobody else writes while a transaction lasts.
+/// What the store that the settings name will say of itself: whether nobody else writes while a
+/// transaction lasts.
 pub(super) fn writes_alone(database: &Database) -> bool {
     match database {
         Database::Memory | Database::Sqlite(_) => true,
@@ -47,7 +52,8 @@ pub(super) fn connect(config: &Config) -> Result<Arc<dyn Store>> {
     }
 }
 
-/// `/health/live`, `/health/ready`, `/openapi.json` and `/docs`, as far as they are wanted: their paths.
+/// `/health/live`, `/health/ready`, `/openapi.json` and `/docs`, as far as they are wanted: their
+/// paths.
 pub(super) fn own_routes(
     routes: &mut RoutesCx,
     config: &Config,
@@ -66,7 +72,9 @@ pub(super) fn own_routes(
     let mut own = Vec::new();
     if config.openapi {
         let [document, pages @ ..] = crate::openapi::PATHS;
-        routes.merge(crate::openapi::openapi_router(crate::openapi::document(info, endpoints, security)));
+        routes.merge(crate::openapi::openapi_router(crate::openapi::document(
+            info, endpoints, security,
+        )));
         own.push(document);
         if config.docs_on() {
             routes.merge(crate::openapi::docs_router());
@@ -83,6 +91,8 @@ async fn ready(store: &dyn Store) -> Result<()> {
     match tokio::time::timeout(PATIENCE, store.ready()).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => Err(Error::unavailable(checks::chain(&error))),
-        Err(_) => Err(Error::unavailable("the store did not say in time whether it is ready")),
+        Err(_) => Err(Error::unavailable(
+            "the store did not say in time whether it is ready",
+        )),
     }
 }

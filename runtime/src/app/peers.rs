@@ -10,7 +10,8 @@ use tokio::net::TcpStream;
 
 use crate::address::one_client;
 
-/// Fewest connections that an address may have when nothing is said: what many people behind one address need.
+/// Fewest connections that an address may have when nothing is said: what many people behind one
+/// address need.
 const FEWEST: usize = 256;
 
 /// The connections of each address.
@@ -38,10 +39,15 @@ pub(super) struct Place {
 }
 
 impl Peers {
-    /// As many as are `named` for each address, else half of `all`; a proxy on the machine itself may have all of them then.
+    /// As many as are `named` for each address, else half of `all`; a proxy on the machine itself
+    /// may have all of them then.
     pub(super) fn new(named: Option<usize>, all: usize) -> Self {
         let most = named.unwrap_or_else(|| (all / 2).max(FEWEST));
-        Self { most, own: named.is_some(), open: Arc::default() }
+        Self {
+            most,
+            own: named.is_some(),
+            open: Arc::default(),
+        }
     }
 
     /// A place for a connection from an address; `None` when it has as many as it may.
@@ -56,14 +62,19 @@ impl Peers {
             return None;
         }
         entry.count += 1;
-        Some(Place { peers: self.clone(), of })
+        Some(Place {
+            peers: self.clone(),
+            of,
+        })
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         let mut open = self.peers.open.lock();
-        let Some(entry) = open.get_mut(&self.of) else { return };
+        let Some(entry) = open.get_mut(&self.of) else {
+            return;
+        };
         entry.count -= 1;
         if entry.count == 0 {
             open.remove(&self.of);
@@ -71,7 +82,8 @@ impl Drop for Place {
     }
 }
 
-/// Tells a client that it has too many connections, as far as that can be done without waiting for it.
+/// Tells a client that it has too many connections, as far as that can be done without waiting for
+/// it.
 pub(super) fn refuse(stream: TcpStream) {
     // What does not go out at once does not go out: the connection is closed either way.
     if let Ok(mut stream) = stream.into_std() {
@@ -86,16 +98,24 @@ mod tests {
     #[test]
     fn nobody_has_more_than_a_share() {
         let peers = Peers::new(Some(2), 10);
-        let [a, b]: [IpAddr; 2] = ["10.0.0.1", "10.0.0.2"].map(|text| text.parse().expect("an address"));
+        let [a, b]: [IpAddr; 2] =
+            ["10.0.0.1", "10.0.0.2"].map(|text| text.parse().expect("an address"));
         let (first, second) = (peers.take(a), peers.take(a));
         assert!(first.is_some() && peers.take(a).is_none() && peers.take(b).is_some());
         // The same one in the other family.
-        assert!(peers.take("::ffff:10.0.0.1".parse().expect("an address")).is_none());
+        assert!(
+            peers
+                .take("::ffff:10.0.0.1".parse().expect("an address"))
+                .is_none()
+        );
         drop(first);
         let again = peers.take(a);
         assert!(again.is_some() && peers.take(a).is_none());
         drop((again, second));
-        assert!(peers.open.lock().is_empty(), "nothing is kept of who has left");
+        assert!(
+            peers.open.lock().is_empty(),
+            "nothing is kept of who has left"
+        );
     }
 
     #[test]

@@ -20,8 +20,8 @@ use super::secret::SigningSecret;
 
 /// An extension of an app. Every method but the name has an empty default.
 ///
-/// A replacement for authentication resolves the actor in `setup_middleware` and registers what `auth` and `roles` mean in
-/// `setup_post`:
+/// A replacement for authentication resolves the actor in `setup_middleware` and registers what
+/// `auth` and `roles` mean in `setup_post`:
 ///
 /// ```
 /// use std::sync::Arc;
@@ -61,7 +61,8 @@ pub trait Plugin: Send + Sync + 'static {
         &[]
     }
 
-    /// How the environment variables begin that it reads by itself: the app does not take them for mistakes.
+    /// How the environment variables begin that it reads by itself: the app does not take them for
+    /// mistakes.
     fn variables(&self) -> &[&str] {
         &[]
     }
@@ -71,14 +72,15 @@ pub trait Plugin: Send + Sync + 'static {
         &[]
     }
 
-    /// Its routes: described, so that they are reported and documented, under policy as those of entities are. It is asked
-    /// before anything is set up; a route does its work with what the set-up leaves behind.
+    /// Its routes: described, so that they are reported and documented, under policy as those of
+    /// entities are. It is asked before anything is set up; a route does its work with what the
+    /// set-up leaves behind.
     fn routes(&self) -> Vec<PluginRoute> {
         Vec::new()
     }
 
-    /// What proves who calls where `auth` has one of the names that it registers, for the API document. It is asked before anything is
-    /// set up.
+    /// What proves who calls where `auth` has one of the names that it registers, for the API
+    /// document. It is asked before anything is set up.
     fn security(&self) -> Vec<crate::openapi::Security> {
         Vec::new()
     }
@@ -101,7 +103,8 @@ pub trait Plugin: Send + Sync + 'static {
         Box::pin(async { Ok(()) })
     }
 
-    /// Begins what goes on beside the requests: the app listens now. Commands of the command line do without.
+    /// Begins what goes on beside the requests: the app listens now. Commands of the command line
+    /// do without.
     fn started(&self) {}
 
     /// Undoes what it set up, in reverse order of set-up.
@@ -134,30 +137,42 @@ type RunAlone = Box<dyn FnOnce(&[String], &[SigningSecret]) -> Result<String> + 
 type RunOver = Box<dyn FnOnce(Adapters, Vec<String>) -> BoxFuture<'static, Result<String>> + Send>;
 
 impl Command {
-    /// Runs with the arguments behind its name and the signing secrets, and starts nothing; what it returns is printed. `about` is
-    /// its line of `help`.
+    /// Runs with the arguments behind its name and the signing secrets, and starts nothing; what it
+    /// returns is printed. `about` is its line of `help`.
     pub fn alone(
         name: &'static str,
         about: &'static str,
         run: impl FnOnce(&[String], &[SigningSecret]) -> Result<String> + Send + 'static,
     ) -> Self {
-        Self { name, about, run: Run::Alone(Box::new(run)) }
+        Self {
+            name,
+            about,
+            run: Run::Alone(Box::new(run)),
+        }
     }
 
-    /// Runs with the arguments behind its name over an app that is set up and does not listen; what it returns is printed. Plugins
-    /// are set up and not [started](Plugin::started).
+    /// Runs with the arguments behind its name over an app that is set up and does not listen; what
+    /// it returns is printed. Plugins are set up and not [started](Plugin::started).
     pub fn over<F, Fut>(name: &'static str, about: &'static str, run: F) -> Self
     where
         F: FnOnce(Adapters, Vec<String>) -> Fut + Send + 'static,
         Fut: Future<Output = Result<String>> + Send + 'static,
     {
-        Self { name, about, run: Run::Over(Box::new(move |adapters, args| Box::pin(run(adapters, args)))) }
+        Self {
+            name,
+            about,
+            run: Run::Over(Box::new(move |adapters, args| {
+                Box::pin(run(adapters, args))
+            })),
+        }
     }
 }
 
 impl std::fmt::Debug for Command {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Command").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Command")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }
 
@@ -181,16 +196,20 @@ impl MiddlewareCx {
     /// When another plugin has installed one.
     pub fn set_actor_resolver(&mut self, resolver: Arc<dyn ActorResolver>) -> Result<()> {
         if self.resolver.is_some() {
-            return Err(Error::internal("two plugins install an actor resolver; keep one"));
+            return Err(Error::internal(
+                "two plugins install an actor resolver; keep one",
+            ));
         }
         self.resolver = Some(resolver);
         Ok(())
     }
 
-    /// Provides a value of the request context: what declarations read as `ctx(locale)`, and code as `cx.context(locale)`.
+    /// Provides a value of the request context: what declarations read as `ctx(locale)`, and code
+    /// as `cx.context(locale)`.
     ///
-    /// It is asked for every request that has passed auth, roles and guards, after the providers before it. `None` is null: what
-    /// reads it then answers 401 to anonymous callers and 403 to others. An error is the answer to the request.
+    /// It is asked for every request that has passed auth, roles and guards, after the providers
+    /// before it. `None` is null: what reads it then answers 401 to anonymous callers and 403 to
+    /// others. An error is the answer to the request.
     ///
     /// ```
     /// # use linchpin::{MiddlewareCx, Result};
@@ -225,15 +244,20 @@ impl MiddlewareCx {
     where
         V: ContextValue,
         V::Value: Send,
-        F: for<'a> Fn(ContextCall<'a>) -> BoxFuture<'a, Result<Option<V::Value>>> + Send + Sync + 'static,
+        F: for<'a> Fn(ContextCall<'a>) -> BoxFuture<'a, Result<Option<V::Value>>>
+            + Send
+            + Sync
+            + 'static,
     {
         self.context.add_later::<V>(provide)
     }
 
-    /// Puts a layer of tower or axum around every request, whatever its route: inside of the layers of plugins that are set up
-    /// before, outside of all that is Linchpin's. It sees requests before anybody knows who calls, and answers as they are sent.
+    /// Puts a layer of tower or axum around every request, whatever its route: inside of the layers
+    /// of plugins that are set up before, outside of all that is Linchpin's. It sees requests
+    /// before anybody knows who calls, and answers as they are sent.
     ///
-    /// What a layer answers by itself gets a request id, too. Apps without layers pay nothing for them.
+    /// What a layer answers by itself gets a request id, too. Apps without layers pay nothing for
+    /// them.
     ///
     /// ```
     /// # use linchpin::MiddlewareCx;
@@ -260,21 +284,30 @@ impl MiddlewareCx {
         self.layers.add(layer);
     }
 
-    /// Lets pages of these exact origins read answers, beside those of `security.cors`; with `credentials`, their requests may carry
-    /// cookies. An origin in several lists may do what any of them says.
+    /// Lets pages of these exact origins read answers, beside those of `security.cors`; with
+    /// `credentials`, their requests may carry cookies. An origin in several lists may do what any
+    /// of them says.
     ///
     /// # Errors
     /// When one of them is no origin such as `https://app.example.com`.
-    pub fn allow_origins<O: Into<String>>(&mut self, origins: impl IntoIterator<Item = O>, credentials: bool) -> Result<()> {
+    pub fn allow_origins<O: Into<String>>(
+        &mut self,
+        origins: impl IntoIterator<Item = O>,
+        credentials: bool,
+    ) -> Result<()> {
         let origins: Vec<String> = origins.into_iter().map(Into::into).collect();
         if let Some(problem) = origins.iter().find_map(|origin| Cors::refuses(origin)) {
             return Err(Error::internal(format!("an allowed origin {problem}")));
         }
-        self.cors.push(Cors { origins, credentials });
+        self.cors.push(Cors {
+            origins,
+            credentials,
+        });
         Ok(())
     }
 
-    /// The origins whose pages may read answers, in lists of whoever named them: first `security.cors`.
+    /// The origins whose pages may read answers, in lists of whoever named them: first
+    /// `security.cors`.
     pub fn allowed_origins(&self) -> &[Cors] {
         &self.cors
     }
@@ -302,7 +335,9 @@ impl MiddlewareCx {
 
 impl std::fmt::Debug for MiddlewareCx {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("MiddlewareCx").field("resolver", &self.resolver.is_some()).finish_non_exhaustive()
+        f.debug_struct("MiddlewareCx")
+            .field("resolver", &self.resolver.is_some())
+            .finish_non_exhaustive()
     }
 }
 
@@ -319,13 +354,14 @@ pub struct RoutesCx {
 }
 
 impl RoutesCx {
-    /// Typed access to every adapter, for handlers to capture. In a handler, `Adapters` and every entity's adapter are
-    /// extractors as well.
+    /// Typed access to every adapter, for handlers to capture. In a handler, `Adapters` and every
+    /// entity's adapter are extractors as well.
     pub fn adapters(&self) -> &Adapters {
         &self.adapters
     }
 
-    /// Mounts a handler at a path in axum's form, such as `/auth/login`. Static segments win over parameters of entities.
+    /// Mounts a handler at a path in axum's form, such as `/auth/login`. Static segments win over
+    /// parameters of entities.
     ///
     /// A malformed path, or one with a method that is taken, is a start-up error.
     pub fn route(&mut self, path: &str, handler: axum::routing::MethodRouter) {
@@ -333,18 +369,21 @@ impl RoutesCx {
         self.paths.push(path.to_owned());
     }
 
-    /// Mounts a router below a path, such as `/files`. Its routes are reached when no entity's route matches.
+    /// Mounts a router below a path, such as `/files`. Its routes are reached when no entity's
+    /// route matches.
     ///
     /// A malformed path, or one that is taken, is a start-up error.
     pub fn nest(&mut self, path: &str, router: axum::Router) {
         self.change(path, |all| all.nest(path, router));
-        self.areas.push(format!("{}/{{*rest}}", path.trim_end_matches('/')));
+        self.areas
+            .push(format!("{}/{{*rest}}", path.trim_end_matches('/')));
     }
 
     /// Merges a router whose paths are reached when no entity's route matches.
     ///
-    /// A route that is mounted already is a start-up error. Guards of the app stand before its routes as well, but nobody can see
-    /// at start-up that a pattern matches one of them: [`RoutesCx::nest`] says where they are.
+    /// A route that is mounted already is a start-up error. Guards of the app stand before its
+    /// routes as well, but nobody can see at start-up that a pattern matches one of them:
+    /// [`RoutesCx::nest`] says where they are.
     pub fn merge(&mut self, router: axum::Router) {
         self.change("a router", |all| all.merge(router));
     }
@@ -355,8 +394,14 @@ impl RoutesCx {
         match catch_unwind(AssertUnwindSafe(|| change(router.clone()))) {
             Ok(changed) => self.router = changed,
             Err(panic) => {
-                let text = panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
-                self.problems.push(format!("{what} cannot be mounted: {}", text.unwrap_or_default()));
+                let text = panic
+                    .downcast_ref::<String>()
+                    .cloned()
+                    .or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
+                self.problems.push(format!(
+                    "{what} cannot be mounted: {}",
+                    text.unwrap_or_default()
+                ));
                 self.router = router;
             }
         }

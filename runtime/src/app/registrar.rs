@@ -1,4 +1,5 @@
-//! What plugins register once adapters exist: what names of policies mean, who listens, what searches.
+//! What plugins register once adapters exist: what names of policies mean, who listens, what
+//! searches.
 
 use std::sync::Arc;
 
@@ -18,10 +19,11 @@ pub struct Registrar {
 }
 
 impl Registrar {
-    /// Adds a consumer of the events of every entity; see [`App::event_sink`](crate::App::event_sink). The name should begin
-    /// with the plugin's.
+    /// Adds a consumer of the events of every entity; see
+    /// [`App::event_sink`](crate::App::event_sink). The name should begin with the plugin's.
     pub fn event_sink(&mut self, name: impl Into<String>, sink: impl EventSink) {
-        self.consumers.push(Consumer::new(name.into(), Arc::new(sink), None));
+        self.consumers
+            .push(Consumer::new(name.into(), Arc::new(sink), None));
     }
 
     /// Registers a search provider; see [`App::search_provider`](crate::App::search_provider).
@@ -36,20 +38,30 @@ impl Registrar {
     pub fn named(&mut self, name: impl Into<String>, check: impl Into<NamedCheck>) -> Result<()> {
         let name = name.into();
         if name == "userAuth" || self.registry.named.contains_key(&name) {
-            return Err(Error::internal(format!("two plugins register `{name}`; keep one")));
+            return Err(Error::internal(format!(
+                "two plugins register `{name}`; keep one"
+            )));
         }
         self.registry.named.insert(name, check.into());
         Ok(())
     }
 
-    /// Declares roles: of an enum, `registrar.roles(Role::NAMES.iter().copied())`. Once somebody has, be it that there are none, a
-    /// policy that names another one stops start-up.
+    /// Declares roles: of an enum, `registrar.roles(Role::NAMES.iter().copied())`. Once somebody
+    /// has, be it that there are none, a policy that names another one stops start-up.
     pub fn roles<R: Into<String>>(&mut self, roles: impl IntoIterator<Item = R>) {
-        self.registry.roles.get_or_insert_default().extend(roles.into_iter().map(Into::into));
+        self.registry
+            .roles
+            .get_or_insert_default()
+            .extend(roles.into_iter().map(Into::into));
     }
 
-    /// Declares roles that are listed in a setting, which start-up names when a policy needs one that is not there.
-    pub fn roles_of<R: Into<String>>(&mut self, setting: impl Into<String>, roles: impl IntoIterator<Item = R>) {
+    /// Declares roles that are listed in a setting, which start-up names when a policy needs one
+    /// that is not there.
+    pub fn roles_of<R: Into<String>>(
+        &mut self,
+        setting: impl Into<String>,
+        roles: impl IntoIterator<Item = R>,
+    ) {
         self.registry.roles_at = Some(setting.into());
         self.roles(roles);
     }
@@ -61,7 +73,9 @@ impl Registrar {
     pub fn middleware(&mut self, name: impl Into<String>, middleware: Middleware) -> Result<()> {
         let name = name.into();
         if self.registry.middleware.contains_key(&name) {
-            return Err(Error::internal(format!("two plugins register middleware `{name}`; keep one")));
+            return Err(Error::internal(format!(
+                "two plugins register middleware `{name}`; keep one"
+            )));
         }
         self.registry.middleware.insert(name, middleware);
         Ok(())
@@ -73,18 +87,23 @@ impl Registrar {
     /// When another plugin has installed one.
     pub fn set_evaluator(&mut self, evaluator: impl Evaluator) -> Result<()> {
         if self.registry.evaluator.is_some() {
-            return Err(Error::internal("two plugins install a permission evaluator; keep one"));
+            return Err(Error::internal(
+                "two plugins install a permission evaluator; keep one",
+            ));
         }
         self.registry.evaluator = Some(Arc::new(evaluator));
         Ok(())
     }
 
-    /// Installs a plain yes or no by actor and action as what judges `permission(..)`. No still lets the owner of a record in,
-    /// where the policy names an `owner_field`.
+    /// Installs a plain yes or no by actor and action as what judges `permission(..)`. No still
+    /// lets the owner of a record in, where the policy names an `owner_field`.
     ///
     /// # Errors
     /// As [`Registrar::set_evaluator`].
-    pub fn set_permissions(&mut self, holds: impl Fn(&Actor, &str) -> bool + Send + Sync + 'static) -> Result<()> {
+    pub fn set_permissions(
+        &mut self,
+        holds: impl Fn(&Actor, &str) -> bool + Send + Sync + 'static,
+    ) -> Result<()> {
         self.set_evaluator(YesNo(holds))
     }
 

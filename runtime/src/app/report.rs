@@ -1,4 +1,5 @@
-//! The route report: every route an app mounts, who may call it, what it may see, what it costs and where it is declared.
+//! The route report: every route an app mounts, who may call it, what it may see, what it costs and
+//! where it is declared.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -48,20 +49,30 @@ pub(super) struct Line {
     at: String,
 }
 
-/// A line for each endpoint. `alone` says that nobody else writes while a transaction of the store lasts: that spares statements.
-pub(super) fn lines(packages: &[&'static Package], endpoints: &[Endpoint], alone: bool) -> Vec<Line> {
+/// A line for each endpoint. `alone` says that nobody else writes while a transaction of the store
+/// lasts: that spares statements.
+pub(super) fn lines(
+    packages: &[&'static Package],
+    endpoints: &[Endpoint],
+    alone: bool,
+) -> Vec<Line> {
     let entries = packages.iter().flat_map(|p| p.entities);
-    let events: HashMap<&str, _> = entries.map(|entry| (entry.desc.storage_name, names_by_route(entry))).collect();
+    let events: HashMap<&str, _> = entries
+        .map(|entry| (entry.desc.storage_name, names_by_route(entry)))
+        .collect();
     let line = |endpoint: &Endpoint| {
         let desc = endpoint.table.as_ref().map(|table| table.desc);
-        let names = desc.and_then(|desc| events.get(desc.storage_name)?.get(endpoint.name.as_str()));
+        let names =
+            desc.and_then(|desc| events.get(desc.storage_name)?.get(endpoint.name.as_str()));
         let (kind, lifted) = match endpoint.action {
             Action::Operation(spec, _) => (spec.kind.name(), spec.unscoped),
             Action::Extra(_) => ("route", None),
             Action::Plugin(_) => ("plugin", None),
             _ => ("crud", None),
         };
-        let left_out = desc.filter(|_| kind != "route").and_then(|desc| left_out(desc, &endpoint.name));
+        let left_out = desc
+            .filter(|_| kind != "route")
+            .and_then(|desc| left_out(desc, &endpoint.name));
         Line {
             method: endpoint.method.as_str(),
             path: endpoint.path.clone(),
@@ -80,68 +91,129 @@ pub(super) fn lines(packages: &[&'static Package], endpoints: &[Endpoint], alone
             permission: endpoint.policy.permission,
             audit: endpoint.policy.audit.filter(|_| endpoint.changes()),
             middleware: endpoint.middleware().map(MiddlewareDesc::name).collect(),
-            context: crate::http::context::needed(endpoint).iter().map(|desc| desc.name).collect(),
-            scope: desc.filter(|_| kind != "route").map_or_else(Vec::new, |desc| scope(desc, &endpoint.name, lifted.is_some())),
+            context: crate::http::context::needed(endpoint)
+                .iter()
+                .map(|desc| desc.name)
+                .collect(),
+            scope: desc
+                .filter(|_| kind != "route")
+                .map_or_else(Vec::new, |desc| {
+                    scope(desc, &endpoint.name, lifted.is_some())
+                }),
             unscoped: lifted.or(left_out),
-            events: names.filter(|_| kind != "route").cloned().unwrap_or_default(),
+            events: names
+                .filter(|_| kind != "route")
+                .cloned()
+                .unwrap_or_default(),
             statements: desc
                 .filter(|desc| !followed(packages, desc, endpoint))
                 .and_then(|desc| statements(packages, endpoint, desc, alone)),
-            paging: endpoint.pages().then(|| if endpoint.paging() == Paging::Limit { "limit" } else { "page" }),
+            paging: endpoint.pages().then(|| {
+                if endpoint.paging() == Paging::Limit {
+                    "limit"
+                } else {
+                    "page"
+                }
+            }),
             sorts: match endpoint.action {
-                Action::Operation(spec, _) => spec.kind.sorts().iter().map(|sort| sort.name).collect(),
+                Action::Operation(spec, _) => {
+                    spec.kind.sorts().iter().map(|sort| sort.name).collect()
+                }
                 _ => Vec::new(),
             },
-            once: endpoint.policy.once.iter().map(|field| field.wire).collect(),
-            include: desc.filter(|_| endpoint.includes()).map_or_else(Vec::new, |desc| desc.relations.iter().map(|r| r.wire).collect()),
+            once: endpoint
+                .policy
+                .once
+                .iter()
+                .map(|field| field.wire)
+                .collect(),
+            include: desc
+                .filter(|_| endpoint.includes())
+                .map_or_else(Vec::new, |desc| {
+                    desc.relations.iter().map(|r| r.wire).collect()
+                }),
             at: endpoint.at.to_string(),
         }
     };
     endpoints.iter().map(line).collect()
 }
 
-/// What records must equal to be seen on a route: the tenant's always, the scopes' unless they are lifted. Then what else must hold:
-/// the entity's own condition, and what its gates lead to.
+/// What records must equal to be seen on a route: the tenant's always, the scopes' unless they are
+/// lifted. Then what else must hold: the entity's own condition, and what its gates lead to.
 fn scope(desc: &EntityDesc, route: &str, unscoped: bool) -> Vec<String> {
     let wire = |field: usize| desc.fields[field].wire;
-    let tenant = desc.tenant.iter().map(|tenant| format!("{} = ctx(actor.tenantId)", wire(tenant.field)));
-    let scopes = desc.scope.iter().filter(|scope| !unscoped && scope.holds_on(route)).map(|scope| {
-        let from = match scope.from {
-            ScopeFrom::Path(name) => format!("param({name})"),
-            ScopeFrom::Ctx(path) => format!("ctx({path})"),
-        };
-        format!("{} = {from}", wire(scope.field))
-    });
+    let tenant = desc
+        .tenant
+        .iter()
+        .map(|tenant| format!("{} = ctx(actor.tenantId)", wire(tenant.field)));
+    let scopes = desc
+        .scope
+        .iter()
+        .filter(|scope| !unscoped && scope.holds_on(route))
+        .map(|scope| {
+            let from = match scope.from {
+                ScopeFrom::Path(name) => format!("param({name})"),
+                ScopeFrom::Ctx(path) => format!("ctx({path})"),
+            };
+            format!("{} = {from}", wire(scope.field))
+        });
     let visible = desc.visible.iter().map(|_| "visible".to_owned());
     let gates = desc.gates.iter().map(|gate| {
-        let action = gate.action.map_or_else(String::new, |action| format!(", {action}"));
-        let depth = if gate.depth > 0 { format!(", depth {}", gate.depth) } else { String::new() };
-        format!("gate({} -> {}{action}{depth})", wire(gate.field), gate.target.name)
+        let action = gate
+            .action
+            .map_or_else(String::new, |action| format!(", {action}"));
+        let depth = if gate.depth > 0 {
+            format!(", depth {}", gate.depth)
+        } else {
+            String::new()
+        };
+        format!(
+            "gate({} -> {}{action}{depth})",
+            wire(gate.field),
+            gate.target.name
+        )
     });
     tenant.chain(scopes).chain(visible).chain(gates).collect()
 }
 
 /// Why a scope does not hold on a route: it says so itself.
 fn left_out(desc: &EntityDesc, route: &str) -> Option<&'static str> {
-    desc.scope.iter().filter(|scope| !scope.holds_on(route)).find_map(|scope| scope.unscoped)
+    desc.scope
+        .iter()
+        .filter(|scope| !scope.holds_on(route))
+        .find_map(|scope| scope.unscoped)
 }
 
 /// A guard as people read it: `require_step_up(300)`, `require_role(admin) at /admin/{*rest}`.
 fn guard(shown: &Json) -> String {
-    let text = |value: &Json| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let text = |value: &Json| {
+        value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned)
+    };
     let argument = match &shown["argument"] {
         Json::Null => String::new(),
         Json::Array(list) => format!("({})", list.iter().map(text).collect::<Vec<_>>().join(", ")),
         one => format!("({})", text(one)),
     };
-    let at = shown["path"].as_str().map_or_else(String::new, |path| format!(" at {path}"));
+    let at = shown["path"]
+        .as_str()
+        .map_or_else(String::new, |path| format!(" at {path}"));
     format!("{}{argument}{at}", text(&shown["name"]))
 }
 
 /// A permission as people read it: `write or moderate, owner author_id`.
 fn permission(declared: &PermissionDesc) -> String {
-    let mut out = std::iter::once(&declared.requires).chain(declared.or).copied().collect::<Vec<_>>().join(" or ");
-    for (word, field) in [("owner", declared.owner_field), ("resource", declared.resource), ("rank", declared.rank)] {
+    let mut out = std::iter::once(&declared.requires)
+        .chain(declared.or)
+        .copied()
+        .collect::<Vec<_>>()
+        .join(" or ");
+    for (word, field) in [
+        ("owner", declared.owner_field),
+        ("resource", declared.resource),
+        ("rank", declared.rank),
+    ] {
         if let Some(field) = field {
             // Writing to a String cannot fail.
             let _ = write!(out, ", {word} {field}");
@@ -150,27 +222,46 @@ fn permission(declared: &PermissionDesc) -> String {
     if declared.hide { out + ", hides" } else { out }
 }
 
-/// Whether a record that is deleted, or marked as deleted, changes others: how many statements that takes depends on how many there are.
+/// Whether a record that is deleted, or marked as deleted, changes others: how many statements that
+/// takes depends on how many there are.
 fn followed(packages: &[&'static Package], desc: &EntityDesc, endpoint: &Endpoint) -> bool {
     let deletes = match endpoint.action {
         Action::Delete => true,
-        Action::Operation(spec, _) if matches!(spec.kind.name(), "batch" | "consume" | "transition" | "field_update") => {
+        Action::Operation(spec, _)
+            if matches!(
+                spec.kind.name(),
+                "batch" | "consume" | "transition" | "field_update"
+            ) =>
+        {
             let touched = spec.kind.touches(desc);
-            touched == FieldSet::ALL || desc.soft_delete.is_some_and(|mark| touched.has(mark.field()))
+            touched == FieldSet::ALL
+                || desc
+                    .soft_delete
+                    .is_some_and(|mark| touched.has(mark.field()))
         }
         _ => false,
     };
-    let mut relations = packages.iter().flat_map(|p| p.entities).flat_map(|entry| entry.desc.relations);
-    deletes && relations.any(|r| r.enforced().is_some() && (r.target)().storage_name == desc.storage_name)
+    let mut relations = packages
+        .iter()
+        .flat_map(|p| p.entities)
+        .flat_map(|entry| entry.desc.relations);
+    deletes
+        && relations
+            .any(|r| r.enforced().is_some() && (r.target)().storage_name == desc.storage_name)
 }
 
-/// The statements that computed fields add to a call; `None` where that depends on how many values there are. One record is read in
-/// place of being asked about afterwards.
+/// The statements that computed fields add to a call; `None` where that depends on how many values
+/// there are. One record is read in place of being asked about afterwards.
 fn computing(endpoint: &Endpoint, desc: &EntityDesc) -> Option<usize> {
-    let Action::Operation(spec, _) = endpoint.action else { return Some(0) };
+    let Action::Operation(spec, _) = endpoint.action else {
+        return Some(0);
+    };
     let mark = desc.soft_delete.map(|mark| mark.field());
     let written = |field: usize| {
-        let always = desc.fields[field].flags.has(Flags::ON_UPDATE.or(Flags::VERSION)) || desc.ttl.is_some_and(|ttl| ttl.field == field);
+        let always = desc.fields[field]
+            .flags
+            .has(Flags::ON_UPDATE.or(Flags::VERSION))
+            || desc.ttl.is_some_and(|ttl| ttl.field == field);
         always || mark == Some(field) || spec.kind.writes(field).is_some()
     };
     let follows = || !computed::following(desc, written).is_empty();
@@ -181,7 +272,9 @@ fn computing(endpoint: &Endpoint, desc: &EntityDesc) -> Option<usize> {
         "consume" => (mark.is_none() || !follows()).then_some(0),
         "computed_aggregate" => {
             let target = spec.kind.answers().unwrap_or(desc);
-            Some(usize::from(target.fields.iter().any(|field| field.computed.is_some())))
+            Some(usize::from(
+                target.fields.iter().any(|field| field.computed.is_some()),
+            ))
         }
         _ => Some(0),
     }
@@ -193,8 +286,13 @@ fn reads_it(endpoint: &Endpoint, desc: &EntityDesc) -> bool {
     let written = |field: usize| {
         let flags = desc.fields[field].flags;
         match endpoint.action {
-            Action::Delete => mark == Some(field) || (mark.is_some() && flags.has(Flags::ON_UPDATE.or(Flags::VERSION))),
-            Action::Update => desc.fields[field].updatable() || flags.has(Flags::ON_UPDATE.or(Flags::VERSION)),
+            Action::Delete => {
+                mark == Some(field)
+                    || (mark.is_some() && flags.has(Flags::ON_UPDATE.or(Flags::VERSION)))
+            }
+            Action::Update => {
+                desc.fields[field].updatable() || flags.has(Flags::ON_UPDATE.or(Flags::VERSION))
+            }
             _ => endpoint.touches().has(field),
         }
     };
@@ -202,7 +300,12 @@ fn reads_it(endpoint: &Endpoint, desc: &EntityDesc) -> bool {
 }
 
 /// The most statements of one call, repetitions apart.
-fn statements(packages: &[&'static Package], endpoint: &Endpoint, desc: &EntityDesc, alone: bool) -> Option<usize> {
+fn statements(
+    packages: &[&'static Package],
+    endpoint: &Endpoint,
+    desc: &EntityDesc,
+    alone: bool,
+) -> Option<usize> {
     if endpoint.run.is_some() {
         return None;
     }
@@ -216,21 +319,34 @@ fn statements(packages: &[&'static Package], endpoint: &Endpoint, desc: &EntityD
         Action::Get => (1, true),
         Action::Update => (if desc.check.is_some() { 3 } else { 2 }, true),
         Action::Delete => (2, true),
-        Action::Operation(spec, _) => (spec.kind.statements(desc)? + computing(endpoint, desc)?, spec.kind.by_id()),
+        Action::Operation(spec, _) => (
+            spec.kind.statements(desc)? + computing(endpoint, desc)?,
+            spec.kind.by_id(),
+        ),
         Action::Extra(_) | Action::Plugin(_) => return None,
     };
     // A key that must name a record looks for it; of a record that comes back, each does.
-    let restores = matches!(endpoint.action, Action::Operation(spec, _) if spec.kind.name() == "restore");
+    let restores =
+        matches!(endpoint.action, Action::Operation(spec, _) if spec.kind.name() == "restore");
     let writes = |field: usize| match endpoint.action {
         Action::Create | Action::Update => true,
         Action::Operation(..) if restores => true,
         Action::Operation(spec, _) => spec.kind.writes(field).is_some(),
         _ => false,
     };
-    let relations = desc.relations.iter().filter_map(|r| Some(((r.target)(), r.enforced()?.0)));
+    let relations = desc
+        .relations
+        .iter()
+        .filter_map(|r| Some(((r.target)(), r.enforced()?.0)));
     let gates = desc.gates.iter().map(|gate| (gate.target, gate.field));
-    let doubled = |of: &EntityDesc, field| desc.gates.iter().any(|g| g.field == field && g.target.storage_name == of.storage_name);
-    let named = relations.filter(|(of, field)| !doubled(of, *field)).chain(gates);
+    let doubled = |of: &EntityDesc, field| {
+        desc.gates
+            .iter()
+            .any(|g| g.field == field && g.target.storage_name == of.storage_name)
+    };
+    let named = relations
+        .filter(|(of, field)| !doubled(of, *field))
+        .chain(gates);
     let keys = named.filter(|(_, field)| writes(*field)).count();
     let changed = match endpoint.action {
         Action::Create => Changed::New,
@@ -244,8 +360,13 @@ fn statements(packages: &[&'static Package], endpoint: &Endpoint, desc: &EntityD
     // A record that has come back is read for its keys.
     let read = usize::from(restores && keys > 0);
     let kept = summaries::cost(packages, desc, endpoint.touches(), changed, alone)? + read;
-    // Why nothing was changed is asked only where nothing was. What follows from what was changed is computed of the record, read again.
-    let kept = if one_record && !(kept > 0 && reads_it(endpoint, desc)) { kept.saturating_sub(1) } else { kept };
+    // Why nothing was changed is asked only where nothing was. What follows from what was changed
+    // is computed of the record, read again.
+    let kept = if one_record && !(kept > 0 && reads_it(endpoint, desc)) {
+        kept.saturating_sub(1)
+    } else {
+        kept
+    };
     // Who is refused a record is told apart from a record that is missing.
     Some(base + keys + kept + usize::from(one_record && endpoint.policy.permission.is_some()))
 }
@@ -294,7 +415,9 @@ pub(super) fn table(lines: &[Line]) -> String {
             line.at.clone(),
         ]
     };
-    let rows: Vec<[String; 14]> = std::iter::once(head.map(str::to_owned)).chain(lines.iter().map(row)).collect();
+    let rows: Vec<[String; 14]> = std::iter::once(head.map(str::to_owned))
+        .chain(lines.iter().map(row))
+        .collect();
     let mut widths = [0; 14];
     for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {

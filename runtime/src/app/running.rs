@@ -84,7 +84,8 @@ impl Built {
     }
 }
 
-/// An app that listens. Dropping it stops it without waiting; [`Running::stop`] finishes what was accepted.
+/// An app that listens. Dropping it stops it without waiting; [`Running::stop`] finishes what was
+/// accepted.
 #[derive(Debug)]
 pub struct Running {
     pub(super) address: SocketAddr,
@@ -116,12 +117,14 @@ impl Running {
         &self.adapters
     }
 
-    /// What answers on that address, for calls from within the process: under another server, or in tests.
+    /// What answers on that address, for calls from within the process: under another server, or in
+    /// tests.
     pub fn service(&self) -> HttpService {
         self.service.clone()
     }
 
-    /// Stops accepting, finishes what was accepted within the grace period, tears plugins down and closes stores.
+    /// Stops accepting, finishes what was accepted within the grace period, tears plugins down and
+    /// closes stores.
     ///
     /// # Errors
     /// When the serving task was lost.
@@ -162,7 +165,10 @@ impl Signals {
     fn new() -> Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
         let hear = |kind| signal(kind).map_err(Error::internal);
-        Ok(Self { interrupt: hear(SignalKind::interrupt())?, terminate: hear(SignalKind::terminate())? })
+        Ok(Self {
+            interrupt: hear(SignalKind::interrupt())?,
+            terminate: hear(SignalKind::terminate())?,
+        })
     }
 
     /// Waits for one; answers the exit status that stands for it.

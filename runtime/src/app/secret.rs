@@ -9,13 +9,23 @@ pub struct SigningSecret(String);
 
 /// Shortest secret, in bytes.
 const SHORTEST: usize = 32;
-/// Fewest different bytes outside of development. Random digits have that many, but for a chance in millions.
+/// Fewest different bytes outside of development. Random digits have that many, but for a chance in
+/// millions.
 const FEWEST: usize = 6;
 /// Longest piece, in bytes, that a secret may not consist of.
 const LONGEST_PIECE: usize = 15;
-/// What stands in examples until somebody puts a secret there; letters and digits alone are compared.
-const PLACEHOLDERS: &[&str] =
-    &["changeme", "changethis", "replaceme", "replacethis", "placeholder", "yoursecret", "insertsecret", "notasecret"];
+/// What stands in examples until somebody puts a secret there; letters and digits alone are
+/// compared.
+const PLACEHOLDERS: &[&str] = &[
+    "changeme",
+    "changethis",
+    "replaceme",
+    "replacethis",
+    "placeholder",
+    "yoursecret",
+    "insertsecret",
+    "notasecret",
+];
 
 impl SigningSecret {
     /// Takes a secret.
@@ -25,13 +35,16 @@ impl SigningSecret {
     pub fn new(secret: impl Into<String>) -> Result<Self, String> {
         let secret = secret.into();
         if secret.len() < SHORTEST {
-            return Err(format!("must be at least {SHORTEST} bytes, has {}", secret.len()));
+            return Err(format!(
+                "must be at least {SHORTEST} bytes, has {}",
+                secret.len()
+            ));
         }
         Ok(Self(secret))
     }
 
-    /// Why it is none that others could not guess, if so. What passes may still be a bad secret: this finds what was left in place of
-    /// one.
+    /// Why it is none that others could not guess, if so. What passes may still be a bad secret:
+    /// this finds what was left in place of one.
     pub(crate) fn weakness(&self) -> Option<&'static str> {
         let bytes = self.0.as_bytes();
         let mut seen = [false; 256];
@@ -41,11 +54,24 @@ impl SigningSecret {
         if seen.iter().filter(|seen| **seen).count() < FEWEST {
             return Some("has too few different characters: use random bytes");
         }
-        if (1..=LONGEST_PIECE).any(|piece| bytes.iter().skip(piece).eq(bytes.iter().take(bytes.len() - piece))) {
+        if (1..=LONGEST_PIECE).any(|piece| {
+            bytes
+                .iter()
+                .skip(piece)
+                .eq(bytes.iter().take(bytes.len() - piece))
+        }) {
             return Some("repeats itself: use random bytes");
         }
-        let letters: String = self.0.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
-        PLACEHOLDERS.iter().any(|text| letters.contains(text)).then_some("is a placeholder: use random bytes")
+        let letters: String = self
+            .0
+            .chars()
+            .filter(|c| c.is_alphanumeric())
+            .flat_map(char::to_lowercase)
+            .collect();
+        PLACEHOLDERS
+            .iter()
+            .any(|text| letters.contains(text))
+            .then_some("is a placeholder: use random bytes")
     }
 
     /// The secret, for those who sign.
@@ -53,21 +79,34 @@ impl SigningSecret {
         self.0.as_bytes()
     }
 
-    /// The secret of a folder's development app, and the file that it is kept in: made on first use, for its owner alone to read.
+    /// The secret of a folder's development app, and the file that it is kept in: made on first
+    /// use, for its owner alone to read.
     pub(crate) fn development(folder: &Path) -> Result<(Self, PathBuf), String> {
         let file = folder.join(".linchpin").join("development-secret");
         match std::fs::read_to_string(&file) {
-            Ok(text) => return Self::new(text.trim()).map_err(|e| format!("{}: {e}", file.display())).map(|secret| (secret, file)),
+            Ok(text) => {
+                return Self::new(text.trim())
+                    .map_err(|e| format!("{}: {e}", file.display()))
+                    .map(|secret| (secret, file));
+            }
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
             Err(e) => return Err(format!("{}: {e}", file.display())),
         }
-        let fresh = format!("{}{}", uuid::Uuid::new_v4().simple(), uuid::Uuid::new_v4().simple());
+        let fresh = format!(
+            "{}{}",
+            uuid::Uuid::new_v4().simple(),
+            uuid::Uuid::new_v4().simple()
+        );
         match write_private(&file, &fresh) {
             Ok(()) => Ok((Self::new(fresh)?, file)),
             // Another process of the app was faster: both work with what it has made.
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
-                let text = std::fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
-                Ok((Self::new(text.trim()).map_err(|e| format!("{}: {e}", file.display()))?, file))
+                let text = std::fs::read_to_string(&file)
+                    .map_err(|e| format!("{}: {e}", file.display()))?;
+                Ok((
+                    Self::new(text.trim()).map_err(|e| format!("{}: {e}", file.display()))?,
+                    file,
+                ))
             }
             Err(e) => Err(format!("{}: {e}", file.display())),
         }
@@ -86,8 +125,13 @@ fn write_private(file: &Path, text: &str) -> std::io::Result<()> {
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let beside = file.with_file_name(format!("development-secret.{}", uuid::Uuid::new_v4().simple()));
-    let written = options.open(&beside).and_then(|mut open| open.write_all(text.as_bytes()));
+    let beside = file.with_file_name(format!(
+        "development-secret.{}",
+        uuid::Uuid::new_v4().simple()
+    ));
+    let written = options
+        .open(&beside)
+        .and_then(|mut open| open.write_all(text.as_bytes()));
     let linked = written.and_then(|()| match std::fs::hard_link(&beside, file) {
         // Where files have one name only: whoever comes last is read by all who start later.
         Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => std::fs::rename(&beside, file),
@@ -112,11 +156,15 @@ mod tests {
     fn processes_that_start_at_once_have_one_secret() {
         let folder = tempfile::tempdir().unwrap();
         let made: Vec<_> = std::thread::scope(|scope| {
-            let all: Vec<_> = (0..16).map(|_| scope.spawn(|| SigningSecret::development(folder.path()).unwrap().0)).collect();
+            let all: Vec<_> = (0..16)
+                .map(|_| scope.spawn(|| SigningSecret::development(folder.path()).unwrap().0))
+                .collect();
             all.into_iter().map(|one| one.join().unwrap()).collect()
         });
         assert!(made.iter().all(|secret| *secret == made[0]));
-        let kept = std::fs::read_dir(folder.path().join(".linchpin")).unwrap().count();
+        let kept = std::fs::read_dir(folder.path().join(".linchpin"))
+            .unwrap()
+            .count();
         assert_eq!(kept, 2, "the secret and what keeps it out of repositories");
     }
 
@@ -130,7 +178,10 @@ mod tests {
             "CHANGE_ME CHANGE_ME CHANGE_ME CHANGE_ME",
             "your-secret-of-at-least-32-bytes-here",
         ] {
-            assert!(SigningSecret::new(weak).unwrap().weakness().is_some(), "{weak}");
+            assert!(
+                SigningSecret::new(weak).unwrap().weakness().is_some(),
+                "{weak}"
+            );
         }
         for good in [
             "31415926535897932384626433832795",

@@ -1,4 +1,5 @@
-//! Start-up, in the contract's order: everything that can be wrong is found before the port is opened.
+//! Start-up, in the contract's order: everything that can be wrong is found before the port is
+//! opened.
 
 use std::sync::Arc;
 
@@ -20,7 +21,8 @@ use crate::store::{Store, granted};
 use crate::{Error, Package, Result};
 
 impl App {
-    /// Starts everything and listens; the app serves until the returned handle is stopped or dropped.
+    /// Starts everything and listens; the app serves until the returned handle is stopped or
+    /// dropped.
     ///
     /// # Errors
     /// Everything that is wrong with the app, before the port is opened; or the port is taken.
@@ -78,7 +80,11 @@ impl App {
         if own_store.is_none() {
             compiled(&config.database)?;
         }
-        let supports = |capability: &str| own_store.as_ref().map_or_else(|| granted(name, capability), |s| s.supports(capability));
+        let supports = |capability: &str| {
+            own_store
+                .as_ref()
+                .map_or_else(|| granted(name, capability), |s| s.supports(capability))
+        };
         capabilities::check(entries(), name, supports)?;
         super::summaries::check(entries())?;
         checks::routes(&packages, &overrides)?;
@@ -93,16 +99,25 @@ impl App {
             descs.extend(repeats.then(Claims::entity));
             descs.extend(audited.then(AuditLog::entity));
             store.install(&descs).await?;
-            let claims = repeats.then(|| Claims::new(&store)).transpose()?.map(Arc::new);
+            let claims = repeats
+                .then(|| Claims::new(&store))
+                .transpose()?
+                .map(Arc::new);
             let keys: Vec<&[u8]> = secrets.iter().map(super::SigningSecret::expose).collect();
             let cursors = CursorKey::derive(&keys);
             let mut tables = Vec::new();
             for entry in entries() {
-                let table = Arc::new(Table::new(entry.desc, Arc::clone(&store), cursors.clone())?.bounded(entry));
+                let table = Arc::new(
+                    Table::new(entry.desc, Arc::clone(&store), cursors.clone())?.bounded(entry),
+                );
                 tables.push(table);
             }
-            let audit = audited.then(|| AuditLog::new(&store, cursors.clone(), keep_audit)).transpose()?;
-            let adapters = Adapters::new(tables.iter().cloned()).with_events(events.bus.clone()).timed_by(&clock);
+            let audit = audited
+                .then(|| AuditLog::new(&store, cursors.clone(), keep_audit))
+                .transpose()?;
+            let adapters = Adapters::new(tables.iter().cloned())
+                .with_events(events.bus.clone())
+                .timed_by(&clock);
             events.reach(&adapters);
             if let Some(log) = &audit {
                 log.table().timed_by(&clock);
@@ -117,18 +132,35 @@ impl App {
                 }
             }
             let entries: Vec<_> = entries().collect();
-            // Twice: what hooks and plugins write is recorded for those who listen already, and they may listen themselves.
+            // Twice: what hooks and plugins write is recorded for those who listen already, and
+            // they may listen themselves.
             events.activate(&entries, &tables, &store).await?;
             for package in &packages {
                 if let Some(hook) = package.after_adapters {
-                    let other = || startup(format!("after_adapters of package `{}` is no hook of this version of linchpin", package.name));
+                    let other = || {
+                        startup(format!(
+                            "after_adapters of package `{}` is no hook of this version of linchpin",
+                            package.name
+                        ))
+                    };
                     let hook = hook.downcast_ref::<AfterAdapters>().ok_or_else(other)?;
-                    let failed = |e| startup(format!("after_adapters of package `{}` failed: {}", package.name, checks::chain(&e)));
+                    let failed = |e| {
+                        startup(format!(
+                            "after_adapters of package `{}` failed: {}",
+                            package.name,
+                            checks::chain(&e)
+                        ))
+                    };
                     hook(adapters.clone()).await.map_err(failed)?;
                 }
             }
             for hook in hooks {
-                hook(adapters.clone()).await.map_err(|e| startup(format!("an after_adapters hook failed: {}", checks::chain(&e))))?;
+                hook(adapters.clone()).await.map_err(|e| {
+                    startup(format!(
+                        "an after_adapters hook failed: {}",
+                        checks::chain(&e)
+                    ))
+                })?;
             }
             // A hook may make the tables and views that a text reads.
             checks::sql(&entries, &adapters).await?;
@@ -143,30 +175,51 @@ impl App {
                 layers: Layers::default(),
                 cors: vec![config.cors.clone()],
             };
-            let mut routes = RoutesCx { adapters: adapters.clone(), ..RoutesCx::default() };
-            let mut post = PostCx { adapters: adapters.clone(), registrar: Registrar::default() };
+            let mut routes = RoutesCx {
+                adapters: adapters.clone(),
+                ..RoutesCx::default()
+            };
+            let mut post = PostCx {
+                adapters: adapters.clone(),
+                registrar: Registrar::default(),
+            };
             for plugin in plugins {
                 let plugin = teardown.add(plugin);
-                plugin.setup_middleware(&mut middleware).await.map_err(|e| failed(plugin, &e))?;
+                plugin
+                    .setup_middleware(&mut middleware)
+                    .await
+                    .map_err(|e| failed(plugin, &e))?;
             }
             for plugin in teardown.plugins() {
-                plugin.setup_routes(&mut routes).await.map_err(|e| failed(plugin, &e))?;
+                plugin
+                    .setup_routes(&mut routes)
+                    .await
+                    .map_err(|e| failed(plugin, &e))?;
             }
             let mut endpoints = mounted(&packages, &adapters);
-            endpoints.extend(http::plugin_endpoints(teardown.plugins().flat_map(Plugin::routes).collect()));
+            endpoints.extend(http::plugin_endpoints(
+                teardown.plugins().flat_map(Plugin::routes).collect(),
+            ));
             apply(&overrides, &mut endpoints);
             http::guard(&guards, &mut endpoints);
             for plugin in teardown.plugins() {
-                plugin.setup_post(&mut post).await.map_err(|e| failed(plugin, &e))?;
+                plugin
+                    .setup_post(&mut post)
+                    .await
+                    .map_err(|e| failed(plugin, &e))?;
             }
             events.adopt(std::mem::take(&mut post.registrar.consumers));
             searches.extend(std::mem::take(&mut post.registrar.searches));
-            let feeds = teardown.searches.open(searches, &entries, &tables, &store, &clock).await?;
+            let feeds = teardown
+                .searches
+                .open(searches, &entries, &tables, &store, &clock)
+                .await?;
             events.adopt(feeds);
             events.activate(&entries, &tables, &store).await?;
             let registry = std::mem::take(&mut post.registrar.registry);
             checks::context(&entries, &middleware.context)?;
-            let auth = checks::known_names(post.registrar.auth.take(), &registry, &endpoints, &guards)?;
+            let auth =
+                checks::known_names(post.registrar.auth.take(), &registry, &endpoints, &guards)?;
             if let Some(evaluator) = &registry.evaluator {
                 for table in &tables {
                     table.judged_by(evaluator);
@@ -176,13 +229,18 @@ impl App {
                 routes.router = http::behind_providers(routes.router);
             }
             let own = own_routes(&mut routes, &config, &info, (&endpoints, &security), &store);
-            routes.problems.extend(checks::shadowed(&routes.paths, &endpoints));
-            routes.problems.extend(checks::idle(&guards, &endpoints, &routes));
+            routes
+                .problems
+                .extend(checks::shadowed(&routes.paths, &endpoints));
+            routes
+                .problems
+                .extend(checks::idle(&guards, &endpoints, &routes));
             if !routes.problems.is_empty() {
                 return Err(startup(routes.problems.join("\n")));
             }
 
-            // From here on nothing fails any more. Every change is told to the indexes by now: what is read is not missed.
+            // From here on nothing fails any more. Every change is told to the indexes by now: what
+            // is read is not missed.
             teardown.indexing = teardown.searches.make().await;
             teardown.adapters = adapters.clone();
             teardown.endpoints.clone_from(&endpoints);
@@ -227,11 +285,18 @@ impl App {
 
 /// Everything the packages mount.
 pub(super) fn mounted(packages: &[&'static Package], adapters: &Adapters) -> Vec<Endpoint> {
-    packages.iter().flat_map(|p| http::endpoints(p, p.mount, adapters)).collect()
+    packages
+        .iter()
+        .flat_map(|p| http::endpoints(p, p.mount, adapters))
+        .collect()
 }
 
 fn failed(plugin: &dyn Plugin, error: &Error) -> Error {
-    startup(format!("plugin `{}` cannot start: {}", plugin.name(), checks::chain(error)))
+    startup(format!(
+        "plugin `{}` cannot start: {}",
+        plugin.name(),
+        checks::chain(error)
+    ))
 }
 
 /// Puts each override in its place.

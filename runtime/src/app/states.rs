@@ -1,4 +1,5 @@
-//! States that a transition starts from and nothing leads to: a warning at start-up, because code of the app can write any state.
+//! States that a transition starts from and nothing leads to: a warning at start-up, because code
+//! of the app can write any state.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,11 @@ use crate::{EntityEntry, Package, Value};
 
 /// What is said of each transition that starts from such states.
 pub(super) fn unreachable(packages: &[&'static Package]) -> Vec<String> {
-    packages.iter().flat_map(|package| package.entities).flat_map(of_entity).collect()
+    packages
+        .iter()
+        .flat_map(|package| package.entities)
+        .flat_map(of_entity)
+        .collect()
 }
 
 fn of_entity(entry: &EntityEntry) -> Vec<String> {
@@ -19,16 +24,22 @@ fn of_entity(entry: &EntityEntry) -> Vec<String> {
             fields.entry(transition.field).or_default().push(spec);
         }
     }
-    let declared_code = !entry.routes.is_empty() || entry.operations.iter().any(|spec| spec.kind.runs_code());
+    let declared_code =
+        !entry.routes.is_empty() || entry.operations.iter().any(|spec| spec.kind.runs_code());
     if declared_code {
         // What functions of the app write, nobody knows.
         return Vec::new();
     }
-    fields.into_iter().flat_map(|(field, transitions)| of_field(entry, field, &transitions)).collect()
+    fields
+        .into_iter()
+        .flat_map(|(field, transitions)| of_field(entry, field, &transitions))
+        .collect()
 }
 
 fn of_field(entry: &EntityEntry, field: usize, transitions: &[&OpSpec]) -> Vec<String> {
-    let Some(mut reached) = beginnings(entry, field) else { return Vec::new() };
+    let Some(mut reached) = beginnings(entry, field) else {
+        return Vec::new();
+    };
     loop {
         let before = reached.len();
         for transition in transitions.iter().filter_map(|spec| spec.kind.transition()) {
@@ -72,9 +83,16 @@ fn beginnings(entry: &EntityEntry, field: usize) -> Option<Vec<Value>> {
         DefaultDesc::None if of.optional => vec![Value::Null],
         _ => return None,
     };
-    let others = entry.operations.iter().flat_map(|spec| std::iter::once(spec).chain(spec.parts));
+    let others = entry
+        .operations
+        .iter()
+        .flat_map(|spec| std::iter::once(spec).chain(spec.parts));
     for spec in others.filter(|spec| spec.kind.touches(entry.desc).has(field)) {
-        if spec.kind.transition().is_some_and(|transition| transition.field == field) {
+        if spec
+            .kind
+            .transition()
+            .is_some_and(|transition| transition.field == field)
+        {
             continue;
         }
         match spec.kind.writes(field) {
@@ -135,12 +153,23 @@ mod tests {
     const STEP: Operation<Post>;
 
     fn said(package: &'static Package) -> Vec<String> {
-        super::unreachable(&[package]).iter().map(|text| text.split(", and nothing").next().unwrap_or_default().to_owned()).collect()
+        super::unreachable(&[package])
+            .iter()
+            .map(|text| {
+                text.split(", and nothing")
+                    .next()
+                    .unwrap_or_default()
+                    .to_owned()
+            })
+            .collect()
     }
 
     #[test]
     fn states_that_nothing_leads_to() {
-        static LOST: Package = package!(name = "lost", entities = [entity(Post, [PUBLISH, ARCHIVE, REFUSE, CLOSE, STEP])]);
+        static LOST: Package = package!(
+            name = "lost",
+            entities = [entity(Post, [PUBLISH, ARCHIVE, REFUSE, CLOSE, STEP])]
+        );
         assert_eq!(
             said(&LOST),
             [
@@ -153,8 +182,14 @@ mod tests {
 
     #[test]
     fn states_that_something_leads_to() {
-        static AROUND: Package = package!(name = "around", entities = [entity(Post, [PUBLISH, ARCHIVE, REFUSE, REOPEN, CLOSE])]);
-        static WRITTEN: Package = package!(name = "written", entities = [entity(Post, [PUBLISH, ARCHIVE, REFUSE, REVIEW_ALL])]);
+        static AROUND: Package = package!(
+            name = "around",
+            entities = [entity(Post, [PUBLISH, ARCHIVE, REFUSE, REOPEN, CLOSE])]
+        );
+        static WRITTEN: Package = package!(
+            name = "written",
+            entities = [entity(Post, [PUBLISH, ARCHIVE, REFUSE, REVIEW_ALL])]
+        );
         assert_eq!(said(&AROUND), [""; 0]);
         assert_eq!(said(&WRITTEN), [""; 0]);
     }

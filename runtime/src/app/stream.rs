@@ -1,4 +1,5 @@
-//! A connection whose client must keep reading: an answer that nobody takes would hold its memory and its descriptor for ever.
+//! A connection whose client must keep reading: an answer that nobody takes would hold its memory
+//! and its descriptor for ever.
 
 use std::io;
 use std::pin::Pin;
@@ -19,11 +20,20 @@ pub(super) struct Impatient<S> {
 
 impl<S> Impatient<S> {
     pub(super) fn new(stream: S, patience: Duration) -> Self {
-        Self { stream, patience, waiting: Box::pin(tokio::time::sleep(patience)), is_waiting: false }
+        Self {
+            stream,
+            patience,
+            waiting: Box::pin(tokio::time::sleep(patience)),
+            is_waiting: false,
+        }
     }
 
     /// Passes on what a write answered, and starts or stops the clock.
-    fn watch<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    fn watch<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.is_waiting = false;
             return written;
@@ -33,23 +43,38 @@ impl<S> Impatient<S> {
             self.waiting.as_mut().reset(Instant::now() + self.patience);
         }
         ready!(self.waiting.as_mut().poll(cx));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read its answer")))
+        Poll::Ready(Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "the client does not read its answer",
+        )))
     }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Impatient<S> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, into)
     }
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Impatient<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.watch(cx, written)
     }
 
-    fn poll_write_vectored(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bytes);
         self.watch(cx, written)
     }

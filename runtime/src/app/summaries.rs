@@ -1,4 +1,5 @@
-//! What start-up checks about numbers that records keep of others: what several declarations say together.
+//! What start-up checks about numbers that records keep of others: what several declarations say
+//! together.
 
 use super::checks::startup;
 use crate::EntityEntry;
@@ -6,7 +7,8 @@ use crate::entity::{DefaultDesc, EntityDesc, FieldSet, Relation, SoftDelete, Sum
 use crate::resource::{computed, nameable};
 use crate::{Package, Result, Value};
 
-/// Refuses numbers that nobody keeps, that do not begin at zero, that something else writes, or that decide what counts.
+/// Refuses numbers that nobody keeps, that do not begin at zero, that something else writes, or
+/// that decide what counts.
 ///
 /// # Errors
 /// A start-up error whose text lists all of them.
@@ -16,37 +18,65 @@ pub(super) fn check<'a>(entries: impl Iterator<Item = &'a EntityEntry>) -> Resul
     for entry in &entries {
         for summary in entry.desc.summaries {
             let (target, by) = ((summary.target)(), entry.desc.name);
-            let what = format!("`{}.{}`, which counts records of `{by}` ({})", target.name, summary.field, entry.desc.at);
-            let Some(kept) = entries.iter().find(|other| other.desc.storage_name == target.storage_name) else {
-                problems.push(format!("{what}: `{}` is in no package of this app", target.name));
+            let what = format!(
+                "`{}.{}`, which counts records of `{by}` ({})",
+                target.name, summary.field, entry.desc.at
+            );
+            let Some(kept) = entries
+                .iter()
+                .find(|other| other.desc.storage_name == target.storage_name)
+            else {
+                problems.push(format!(
+                    "{what}: `{}` is in no package of this app",
+                    target.name
+                ));
                 continue;
             };
-            problems.extend(wrong(kept, summary).into_iter().map(|wrong| format!("{what}: {wrong}")));
-            let again = |other: &&Summary| other.field == summary.field && (other.target)().storage_name == target.storage_name;
+            problems.extend(
+                wrong(kept, summary)
+                    .into_iter()
+                    .map(|wrong| format!("{what}: {wrong}")),
+            );
+            let again = |other: &&Summary| {
+                other.field == summary.field && (other.target)().storage_name == target.storage_name
+            };
             let all = || entries.iter().flat_map(|entry| entry.desc.summaries);
-            if all().find(again).is_some_and(|first| !std::ptr::eq(first, summary)) {
+            if all()
+                .find(again)
+                .is_some_and(|first| !std::ptr::eq(first, summary))
+            {
                 problems.push(format!("{what}: it counts other records already"));
             }
         }
     }
-    if problems.is_empty() { Ok(()) } else { Err(startup(problems.join("\n"))) }
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        Err(startup(problems.join("\n")))
+    }
 }
 
 /// What is wrong with the field that keeps a number.
 fn wrong(kept: &EntityEntry, summary: &Summary) -> Vec<String> {
-    let Some(field) = summary.position() else { return vec!["there is no such field".to_owned()] };
+    let Some(field) = summary.position() else {
+        return vec!["there is no such field".to_owned()];
+    };
     let mut problems = Vec::new();
     let zero = matches!(kept.desc.fields[field].default, DefaultDesc::Literal(value) if value() == Value::Int(0));
     if !zero {
         problems.push("it does not begin at 0; give it `default = 0`".to_owned());
     }
-    // What moves it decides nothing: else one change would be another's, without an end where records name each other.
+    // What moves it decides nothing: else one change would be another's, without an end where
+    // records name each other.
     if kept.desc.summaries.iter().any(|own| read(own).has(field)) {
         problems
             .push(format!("whether a record of `{}` counts cannot depend on it: it moves without a change of the record", kept.desc.name));
     }
     // A number that is counted anew is right.
-    for spec in kept.mounted().filter(|spec| spec.kind.name() != "computed_aggregate" && !spec.kind.runs_code()) {
+    for spec in kept
+        .mounted()
+        .filter(|spec| spec.kind.name() != "computed_aggregate" && !spec.kind.runs_code())
+    {
         let writes = match spec.kind.name() {
             // Their records are new, and begin at 0 like all.
             "upsert" => spec.kind.writes(field).is_some(),
@@ -65,17 +95,40 @@ fn read(summary: &Summary) -> FieldSet {
     summary.when.fields().with(summary.by)
 }
 
-/// The most statements that a route takes beside its own for the numbers that records keep of others. `None` where that depends on how
-/// many records change. `alone` says that nobody else writes while a transaction of the store lasts.
-pub(super) fn cost(packages: &[&'static Package], desc: &EntityDesc, touches: FieldSet, changed: Changed, alone: bool) -> Option<usize> {
-    let all = packages.iter().flat_map(|package| package.entities).flat_map(|entry| entry.desc.summaries);
+/// The most statements that a route takes beside its own for the numbers that records keep of
+/// others. `None` where that depends on how many records change. `alone` says that nobody else
+/// writes while a transaction of the store lasts.
+pub(super) fn cost(
+    packages: &[&'static Package],
+    desc: &EntityDesc,
+    touches: FieldSet,
+    changed: Changed,
+    alone: bool,
+) -> Option<usize> {
+    let all = packages
+        .iter()
+        .flat_map(|package| package.entities)
+        .flat_map(|entry| entry.desc.summaries);
     let kept = all.filter(|summary| (summary.target)().storage_name == desc.storage_name);
     // What has named a new record before is counted, and written where there is any.
     let makes = matches!(changed, Changed::New | Changed::NewOrOne) && nameable(desc);
-    let counted = |summary: &Summary| 2 + usize::from(summary.position().is_some_and(|field| follows(desc, &[field])));
+    let counted = |summary: &Summary| {
+        2 + usize::from(
+            summary
+                .position()
+                .is_some_and(|field| follows(desc, &[field])),
+        )
+    };
     let first = if makes { kept.map(counted).sum() } else { 0 };
-    let mark = desc.soft_delete.iter().map(SoftDelete::field).collect::<FieldSet>();
-    let inputs = desc.summaries.iter().fold(mark, |all, summary| all.or(read(summary)));
+    let mark = desc
+        .soft_delete
+        .iter()
+        .map(SoftDelete::field)
+        .collect::<FieldSet>();
+    let inputs = desc
+        .summaries
+        .iter()
+        .fold(mark, |all, summary| all.or(read(summary)));
     if desc.summaries.is_empty() || !inputs.meets(touches) {
         return Some(first);
     }
@@ -83,14 +136,29 @@ pub(super) fn cost(packages: &[&'static Package], desc: &EntityDesc, touches: Fi
     let mut moved: Vec<Moved> = Vec::new();
     for summary in desc.summaries {
         let (target, field) = ((summary.target)(), summary.position());
-        let same = |one: &&mut Moved| !one.least && one.target.storage_name == target.storage_name && one.by == summary.by;
-        match moved.iter_mut().find(same).filter(|_| summary.least.is_none()) {
+        let same = |one: &&mut Moved| {
+            !one.least && one.target.storage_name == target.storage_name && one.by == summary.by
+        };
+        match moved
+            .iter_mut()
+            .find(same)
+            .filter(|_| summary.least.is_none())
+        {
             Some(one) => one.fields.extend(field),
-            None => moved.push(Moved { target, by: summary.by, least: summary.least.is_some(), fields: field.into_iter().collect() }),
+            None => moved.push(Moved {
+                target,
+                by: summary.by,
+                least: summary.least.is_some(),
+                fields: field.into_iter().collect(),
+            }),
         }
     }
-    let mut looked_up =
-        desc.relations.iter().filter_map(Relation::enforced).map(|(key, _)| key).chain(desc.gates.iter().map(|gate| gate.field));
+    let mut looked_up = desc
+        .relations
+        .iter()
+        .filter_map(Relation::enforced)
+        .map(|(key, _)| key)
+        .chain(desc.gates.iter().map(|gate| gate.field));
     let held = |by: usize| looked_up.clone().any(|key| key == by);
     // One that is looked up names something, unless the record has been brought back.
     let sound = matches!(changed, Changed::New) || desc.soft_delete.is_none();
@@ -99,20 +167,28 @@ pub(super) fn cost(packages: &[&'static Package], desc: &EntityDesc, touches: Fi
     let new: usize = moved.iter().map(grows).sum();
     let gone: usize = moved.iter().map(shrinks).sum();
     // A record that gets another key is one less for the one and one more for the other.
-    let either = |one: &Moved| if touches.has(one.by) { shrinks(one) + grows(one) } else { shrinks(one).max(grows(one)) };
+    let either = |one: &Moved| {
+        if touches.has(one.by) {
+            shrinks(one) + grows(one)
+        } else {
+            shrinks(one).max(grows(one))
+        }
+    };
     let additions: usize = moved.iter().map(either).sum();
     let mut targets: Vec<&str> = moved.iter().map(|one| one.target.storage_name).collect();
     targets.sort_unstable();
     targets.dedup();
-    // Where somebody else may write, a look at the record tells whose numbers it moves, and those that keep them are taken.
+    // Where somebody else may write, a look at the record tells whose numbers it moves, and those
+    // that keep them are taken.
     let taken = if alone { 0 } else { targets.len() };
     let looks = usize::from(!alone);
     let looked_up = looked_up.next().is_some();
     Some(match changed {
-        // The records that keep the numbers are taken by the additions, or before keys are looked up.
+        // The records that keep the numbers are taken by the additions, or before keys are looked
+        // up.
         Changed::New => first + new + if looked_up { taken } else { 0 },
-        // It is taken itself, unless it is removed at once; then it is one less for the one that it named and one more for the one that
-        // it names.
+        // It is taken itself, unless it is removed at once; then it is one less for the one that it
+        // named and one more for the one that it names.
         Changed::NewOrOne | Changed::One => first + looks + taken + 1 + additions,
         // What its keys name may be gone.
         Changed::Back => first + looks + taken + 1 + new,
@@ -148,11 +224,16 @@ struct Moved {
 }
 
 impl Moved {
-    /// The most statements by which the numbers become greater. `held` says that the key names a record which stays.
+    /// The most statements by which the numbers become greater. `held` says that the key names a
+    /// record which stays.
     fn grows(&self, alone: bool, held: bool) -> usize {
         let further = usize::from(follows(self.target, &self.fields));
         // A key that may name nothing is tried twice, and a question is why.
-        if held { 1 + further } else { (self.tries(alone) + 1).max(1 + further) }
+        if held {
+            1 + further
+        } else {
+            (self.tries(alone) + 1).max(1 + further)
+        }
     }
 
     /// The same by which they become smaller. Where there must be so many, a question is why.
@@ -168,7 +249,11 @@ impl Moved {
 
     /// How often it is tried before there is no such record.
     fn tries(&self, alone: bool) -> usize {
-        if !alone && nameable(self.target) { 2 } else { 1 }
+        if !alone && nameable(self.target) {
+            2
+        } else {
+            1
+        }
     }
 }
 

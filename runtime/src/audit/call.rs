@@ -14,7 +14,8 @@ pub(crate) struct Auditing {
     log: AuditLog,
     action: &'static str,
     route: Box<str>,
-    /// The storage name of the route's entity, and the positions of the fields that its permission names.
+    /// The storage name of the route's entity, and the positions of the fields that its permission
+    /// names.
     of: Option<Permitted>,
 }
 
@@ -41,29 +42,57 @@ impl Auditing {
         permission: Option<&PermissionDesc>,
     ) -> Self {
         let of = entity.zip(permission).map(|(entity, permission)| {
-            let position = |name: Option<&str>| name.and_then(|name| entity.fields.iter().position(|field| field.name == name));
-            Permitted { entity: entity.storage_name, owner: position(permission.owner_field), resource: position(permission.resource) }
+            let position = |name: Option<&str>| {
+                name.and_then(|name| entity.fields.iter().position(|field| field.name == name))
+            };
+            Permitted {
+                entity: entity.storage_name,
+                owner: position(permission.owner_field),
+                resource: position(permission.resource),
+            }
         });
-        Self { log, action, route: route.into(), of }
+        Self {
+            log,
+            action,
+            route: route.into(),
+            of,
+        }
     }
 
-    /// Tells of one record, unless nothing about it has changed, or its owner did what owners may do.
+    /// Tells of one record, unless nothing about it has changed, or its owner did what owners may
+    /// do.
     ///
     /// # Errors
     /// When the store cannot write it.
-    pub(crate) async fn tell(&self, cx: &Cx, entity: &'static EntityDesc, seen: Seen<'_>) -> Result<()> {
-        let Some(record) = seen.after.or(seen.before).filter(|_| seen.before != seen.after) else { return Ok(()) };
+    pub(crate) async fn tell(
+        &self,
+        cx: &Cx,
+        entity: &'static EntityDesc,
+        seen: Seen<'_>,
+    ) -> Result<()> {
+        let Some(record) = seen
+            .after
+            .or(seen.before)
+            .filter(|_| seen.before != seen.after)
+        else {
+            return Ok(());
+        };
         let of = self.of.filter(|of| of.entity == entity.storage_name);
         let owner = of.and_then(|of| seen.before.or(seen.after)?.get(of.owner?));
         if owner.is_some_and(|owner| !owner.is_null() && *owner == cx.value(CtxPath::ActorId)) {
             return Ok(());
         }
         let (before, after) = changed(entity, &seen);
-        let tenant = entity.tenant.and_then(|tenant| text(record.get(tenant.field)?));
+        let tenant = entity
+            .tenant
+            .and_then(|tenant| text(record.get(tenant.field)?));
         let note = AuditNote {
             action: self.action.to_owned(),
             target_type: entity.name.to_owned(),
-            target_id: record.get(entity.primary).and_then(text).unwrap_or_default(),
+            target_id: record
+                .get(entity.primary)
+                .and_then(text)
+                .unwrap_or_default(),
             resource: of.and_then(|of| text(record.get(of.resource?)?)),
             route: self.route.to_string(),
             tenant_id: tenant,
@@ -76,15 +105,24 @@ impl Auditing {
 
 /// The readable fields that differ, before and after. What is sensitive is told nobody.
 fn changed(entity: &EntityDesc, seen: &Seen<'_>) -> (Option<Json>, Option<Json>) {
-    let at = |record: Option<&[Value]>, field: usize| record.and_then(|record| record.get(field).cloned());
+    let at = |record: Option<&[Value]>, field: usize| {
+        record.and_then(|record| record.get(field).cloned())
+    };
     let told = |field: &usize| {
         let desc = &entity.fields[*field];
-        desc.readable() && !desc.flags.has(Flags::SENSITIVE) && at(seen.before, *field) != at(seen.after, *field)
+        desc.readable()
+            && !desc.flags.has(Flags::SENSITIVE)
+            && at(seen.before, *field) != at(seen.after, *field)
     };
     let fields: Vec<usize> = (0..entity.fields.len()).filter(told).collect();
     let side = |record: Option<&[Value]>| {
         record.map(|record| {
-            let member = |field: &usize| (entity.fields[*field].wire.to_owned(), json(entity, *field, &record[*field]));
+            let member = |field: &usize| {
+                (
+                    entity.fields[*field].wire.to_owned(),
+                    json(entity, *field, &record[*field]),
+                )
+            };
             Json::Object(fields.iter().map(member).collect::<Map<_, _>>())
         })
     };

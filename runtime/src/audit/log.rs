@@ -9,8 +9,8 @@ use crate::resource::{Adapter, CursorKey, Prepared, Table};
 use crate::store::{Plan, Rows, Store};
 use crate::{Cx, Result, Timestamp, Uuid, Value};
 
-/// The audit log of an app, in its store. `adapters.provided::<AuditLog>()` is it, once a route has an `audit` in its policy or the
-/// app [asks for it](crate::App::audit_log).
+/// The audit log of an app, in its store. `adapters.provided::<AuditLog>()` is it, once a route has
+/// an `audit` in its policy or the app [asks for it](crate::App::audit_log).
 #[derive(Clone)]
 pub struct AuditLog(Arc<Log>);
 
@@ -45,11 +45,20 @@ pub struct AuditNote {
 
 impl AuditLog {
     /// On a store in which the entity [`AuditLog::entity`] is installed.
-    pub(crate) fn new(store: &Arc<dyn Store>, cursors: CursorKey, keep: Option<Duration>) -> Result<Self> {
+    pub(crate) fn new(
+        store: &Arc<dyn Store>,
+        cursors: CursorKey,
+        keep: Option<Duration>,
+    ) -> Result<Self> {
         let table = Arc::new(Table::new(AuditEntry::DESC, Arc::clone(store), cursors)?);
         let insert = table.prepare("create", Plan::Insert)?;
         let keep = keep.map(|keep| i64::try_from(keep.as_millis()).unwrap_or(i64::MAX));
-        Ok(Self(Arc::new(Log { adapter: Adapter::new(Arc::clone(&table)), table, insert, keep })))
+        Ok(Self(Arc::new(Log {
+            adapter: Adapter::new(Arc::clone(&table)),
+            table,
+            insert,
+            keep,
+        })))
     }
 
     /// What an entry is, for [`Store::install`].
@@ -69,12 +78,25 @@ impl AuditLog {
     pub async fn add(&self, cx: &Cx, note: AuditNote) -> Result<()> {
         let cx = self.0.table.at_present(cx);
         let actor = cx.get_actor();
-        let kind = actor.map_or("system", |actor| actor.kind.as_str()).to_owned();
-        let tenant = note.tenant_id.or_else(|| actor.and_then(|actor| actor.tenant_id.clone()));
+        let kind = actor
+            .map_or("system", |actor| actor.kind.as_str())
+            .to_owned();
+        let tenant = note
+            .tenant_id
+            .or_else(|| actor.and_then(|actor| actor.tenant_id.clone()));
         let text = |text: Option<String>| text.map_or(Value::Null, Value::Text);
-        let json = |json: Option<serde_json::Value>| json.map_or(Value::Null, |json| Value::Json(json.to_string()));
+        let json = |json: Option<serde_json::Value>| {
+            json.map_or(Value::Null, |json| Value::Json(json.to_string()))
+        };
         // The last instant that can be written, when the sum lies beyond it.
-        let until = |keep: &i64| Timestamp::from_millis(cx.now().millis().saturating_add(*keep).min(253_402_300_799_999));
+        let until = |keep: &i64| {
+            Timestamp::from_millis(
+                cx.now()
+                    .millis()
+                    .saturating_add(*keep)
+                    .min(253_402_300_799_999),
+            )
+        };
         let values = vec![
             Value::Text(Uuid::new_v7().as_str().to_owned()),
             Value::Text(note.action),
@@ -89,15 +111,22 @@ impl AuditLog {
             json(note.after),
             Value::Text(cx.request_id().to_owned()),
             Value::Date(cx.now()),
-            self.0.keep.as_ref().map_or(Value::Null, |keep| Value::Date(until(keep))),
+            self.0
+                .keep
+                .as_ref()
+                .map_or(Value::Null, |keep| Value::Date(until(keep))),
         ];
         // Whose record it is says the note, not the caller's tenant.
         let cx = cx.following().into_system("write the audit log");
-        self.0.table.execute(&cx, &self.0.insert, values, Rows::count()).await.map(drop)
+        self.0
+            .table
+            .execute(&cx, &self.0.insert, values, Rows::count())
+            .await
+            .map(drop)
     }
 
-    /// A page of entries, the latest first: of the caller's tenant, or of all for [`Cx::system`]. Who may read them is for the route
-    /// to say.
+    /// A page of entries, the latest first: of the caller's tenant, or of all for [`Cx::system`].
+    /// Who may read them is for the route to say.
     ///
     /// # Errors
     /// `invalid_cursor`; 401 for callers nobody knows.
@@ -116,6 +145,8 @@ impl AuditLog {
 
 impl std::fmt::Debug for AuditLog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AuditLog").field("keep", &self.0.keep).finish_non_exhaustive()
+        f.debug_struct("AuditLog")
+            .field("keep", &self.0.keep)
+            .finish_non_exhaustive()
     }
 }

@@ -51,10 +51,12 @@ pub struct Cx {
     /// What is told of its changes.
     #[cfg(feature = "server")]
     audit: Option<Arc<crate::audit::Auditing>>,
-    /// Whether it follows from a change that the caller was allowed to make: then it reaches whosever records there are.
+    /// Whether it follows from a change that the caller was allowed to make: then it reaches
+    /// whosever records there are.
     #[cfg(feature = "server")]
     follows: bool,
-    /// Whether what keeps numbers of the records that it changes has been taken; and whether the transaction ends with the statement.
+    /// Whether what keeps numbers of the records that it changes has been taken; and whether the
+    /// transaction ends with the statement.
     #[cfg(feature = "server")]
     taken: Option<bool>,
     /// Whether it is at the head of a queue for a record.
@@ -73,16 +75,18 @@ enum Scope {
 }
 
 impl Cx {
-    /// A call on behalf of an actor, at the present of the app's clock: every call of an adapter reads [`App::clock`] anew, and all calls
-    /// of one transaction share an instant. [`Cx::at`] says another one.
+    /// A call on behalf of an actor, at the present of the app's clock: every call of an adapter
+    /// reads [`App::clock`] anew, and all calls of one transaction share an instant. [`Cx::at`]
+    /// says another one.
     ///
     /// [`App::clock`]: crate::App::clock
     pub fn actor(actor: impl Into<Arc<Actor>>) -> Self {
         Self::of(Scope::Actor(actor.into()), Moment::present(), "".into())
     }
 
-    /// A call of the application itself, at the present of the app's clock as for [`Cx::actor`]. The reason is logged; tenant and data
-    /// scope do not apply. [`Cx::within`] says which tenant it acts in.
+    /// A call of the application itself, at the present of the app's clock as for [`Cx::actor`].
+    /// The reason is logged; tenant and data scope do not apply. [`Cx::within`] says which tenant
+    /// it acts in.
     pub fn system(reason: &'static str) -> Self {
         Self::of(Scope::System(reason, false), Moment::present(), "".into())
     }
@@ -140,8 +144,9 @@ impl Cx {
         self.from
     }
 
-    /// A number for whose call it is, where callers share what there is little of: equal for calls of one actor, or of one
-    /// address (of IPv6: the 2^64 around it) when the actor is anonymous; `None` for the application itself.
+    /// A number for whose call it is, where callers share what there is little of: equal for calls
+    /// of one actor, or of one address (of IPv6: the 2^64 around it) when the actor is anonymous;
+    /// `None` for the application itself.
     #[cfg(feature = "server")]
     pub(crate) fn caller(&self) -> Option<NonZeroU64> {
         // Random per process, so that nobody can choose a name that shares with somebody else.
@@ -166,7 +171,10 @@ impl Cx {
     pub(crate) fn value(&self, path: CtxPath) -> Value {
         match path {
             CtxPath::Value(desc) => self.provided(desc).cloned().unwrap_or_default(),
-            _ => self.get_actor().map(|actor| actor.lookup(path)).unwrap_or_default(),
+            _ => self
+                .get_actor()
+                .map(|actor| actor.lookup(path))
+                .unwrap_or_default(),
         }
     }
 
@@ -178,7 +186,8 @@ impl Cx {
         }
     }
 
-    /// The actor's id: what a record says of who made it. `None` for anonymous callers and for system calls.
+    /// The actor's id: what a record says of who made it. `None` for anonymous callers and for
+    /// system calls.
     ///
     /// ```
     /// # use linchpin::{Actor, Cx, Error, Result};
@@ -201,8 +210,9 @@ impl Cx {
         }
     }
 
-    /// The call's one instant. Of a context that [`Cx::actor`] or [`Cx::system`] has made, which belongs to no app: when it was made, by
-    /// the system clock; in a transaction, the instant of its calls once there was one. The present of an app is
+    /// The call's one instant. Of a context that [`Cx::actor`] or [`Cx::system`] has made, which
+    /// belongs to no app: when it was made, by the system clock; in a transaction, the instant of
+    /// its calls once there was one. The present of an app is
     /// [`Adapters::now`](crate::Adapters::now).
     pub fn now(&self) -> Timestamp {
         self.now.shown()
@@ -225,7 +235,8 @@ impl Cx {
     /// A context value as a binding reads it.
     ///
     /// # Errors
-    /// When it is null: 401 for an anonymous actor, 403 otherwise. A value that nobody was asked for is `internal`.
+    /// When it is null: 401 for an anonymous actor, 403 otherwise. A value that nobody was asked
+    /// for is `internal`.
     pub fn bind(&self, path: CtxPath) -> crate::Result<Value> {
         let value = match (path, &self.scope) {
             (CtxPath::Value(desc), scope) => match (self.provided(desc), scope) {
@@ -242,7 +253,9 @@ impl Cx {
             (_, Scope::Actor(actor)) => actor.lookup(path),
         };
         match (value, &self.scope) {
-            (Value::Null, Scope::Actor(actor)) if actor.id.is_none() => Err(crate::Error::unauthorized()),
+            (Value::Null, Scope::Actor(actor)) if actor.id.is_none() => {
+                Err(crate::Error::unauthorized())
+            }
             (Value::Null, _) => Err(crate::Error::forbidden()),
             (value, _) => Ok(value),
         }

@@ -10,7 +10,8 @@ use crate::Timestamp;
 pub(super) enum Moment {
     /// Said.
     At(Timestamp),
-    /// The present of the app whose adapter is called. Held: when the context was made, by the system clock.
+    /// The present of the app whose adapter is called. Held: when the context was made, by the
+    /// system clock.
     Present(Timestamp),
     /// The same within a transaction, whose first call settles it for all.
     #[cfg(feature = "server")]

@@ -11,12 +11,18 @@ use crate::{Error, Result};
 impl Cx {
     /// The same call, limited to some records of an entity.
     pub(crate) fn limited(self, only: Only) -> Self {
-        Self { only: Some(Arc::new(only)), ..self }
+        Self {
+            only: Some(Arc::new(only)),
+            ..self
+        }
     }
 
     /// The same call without such a limit.
     pub(crate) fn unlimited(&self) -> Self {
-        Self { only: None, ..self.clone() }
+        Self {
+            only: None,
+            ..self.clone()
+        }
     }
 
     /// What must hold of the records of an entity that the call may touch.
@@ -30,20 +36,33 @@ impl Cx {
     /// 403 on behalf of an actor.
     pub(crate) fn including_deleted(&self) -> Result<Self> {
         match self.scope {
-            Scope::System(reason, _) => Ok(Self { scope: Scope::System(reason, true), ..self.clone() }),
+            Scope::System(reason, _) => Ok(Self {
+                scope: Scope::System(reason, true),
+                ..self.clone()
+            }),
             Scope::Actor(_) => Err(Error::forbidden()),
         }
     }
 
     /// The same call as far as it follows from what it has done: no matter whose records.
     pub(crate) fn following(&self) -> Self {
-        Self { follows: true, operation: None, only: None, audit: None, ..self.clone() }
+        Self {
+            follows: true,
+            operation: None,
+            only: None,
+            audit: None,
+            ..self.clone()
+        }
     }
 
-    /// The same call, with what keeps numbers of the records that its next statement changes taken. `whole` says that the transaction
-    /// ends with that statement: nothing of it lasts when it fails.
+    /// The same call, with what keeps numbers of the records that its next statement changes taken.
+    /// `whole` says that the transaction ends with that statement: nothing of it lasts when it
+    /// fails.
     pub(crate) fn having_taken(&self, whole: bool) -> Self {
-        Self { taken: Some(whole), ..self.clone() }
+        Self {
+            taken: Some(whole),
+            ..self.clone()
+        }
     }
 
     /// Whether that is so, and whether the transaction ends with the statement.
@@ -53,7 +72,10 @@ impl Cx {
 
     /// The same call at the head of a queue for a record: what it calls waits in no other one.
     pub(crate) fn first(&self) -> Self {
-        Self { first: true, ..self.clone() }
+        Self {
+            first: true,
+            ..self.clone()
+        }
     }
 
     /// Whether it is.
@@ -63,18 +85,30 @@ impl Cx {
 
     /// The same call with its changes told to the audit log.
     pub(crate) fn audited(self, auditing: &Arc<Auditing>) -> Self {
-        Self { audit: Some(Arc::clone(auditing)), ..self }
+        Self {
+            audit: Some(Arc::clone(auditing)),
+            ..self
+        }
     }
 
     /// The same call with nothing told, and what was to be told.
     pub(crate) fn untold(&self) -> Option<(Self, Arc<Auditing>)> {
         let auditing = self.audit.clone()?;
-        Some((Self { audit: None, ..self.clone() }, auditing))
+        Some((
+            Self {
+                audit: None,
+                ..self.clone()
+            },
+            auditing,
+        ))
     }
 
     /// The same call in the name of the application itself.
     pub(crate) fn into_system(self, reason: &'static str) -> Self {
-        Self { scope: Scope::System(reason, false), ..self }
+        Self {
+            scope: Scope::System(reason, false),
+            ..self
+        }
     }
 
     /// Whether it is what follows from a deletion.
@@ -92,9 +126,13 @@ impl Cx {
         matches!(self.scope, Scope::System(_, true))
     }
 
-    /// The same call on behalf of an operation: what it changes by way of other routes are that operation's events.
+    /// The same call on behalf of an operation: what it changes by way of other routes are that
+    /// operation's events.
     pub(crate) fn for_operation(&self, name: &'static str) -> Self {
-        Self { operation: Some(name), ..self.clone() }
+        Self {
+            operation: Some(name),
+            ..self.clone()
+        }
     }
 
     /// The operation that the call runs for, when its statements are other routes'.

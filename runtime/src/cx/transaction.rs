@@ -7,13 +7,15 @@ use crate::store::queues::{Attempts, Queue};
 use crate::store::{Patience, Store, TxScope};
 use crate::{Error, Result, Uuid};
 
-/// How often a transaction is begun after somebody else got in between. Most of these attempts wait for a while.
+/// How often a transaction is begun after somebody else got in between. Most of these attempts wait
+/// for a while.
 const ATTEMPTS: usize = 64;
 
 /// The attempts of a transaction of ours, which may be begun again.
 ///
-/// Only the first of several that want the same in another order gets on. So a transaction holds what it has for a moment only while
-/// it waits for more; then it gives way to whatever others do, and tries again.
+/// Only the first of several that want the same in another order gets on. So a transaction holds
+/// what it has for a moment only while it waits for more; then it gives way to whatever others do,
+/// and tries again.
 pub(crate) struct Again {
     attempts: Attempts,
     /// Whether it is part of another one. Then it is whose that is to begin it again.
@@ -22,7 +24,11 @@ pub(crate) struct Again {
 
 impl Again {
     /// Runs an attempt.
-    pub(crate) async fn attempt<T>(&mut self, cx: &Cx, work: impl AsyncFnOnce(&Cx) -> Result<T>) -> Result<T> {
+    pub(crate) async fn attempt<T>(
+        &mut self,
+        cx: &Cx,
+        work: impl AsyncFnOnce(&Cx) -> Result<T>,
+    ) -> Result<T> {
         if self.part {
             return work(cx).await;
         }
@@ -56,7 +62,9 @@ enum Reach {
 
 impl Reach {
     fn of(cx: &Cx) -> Self {
-        cx.get_actor().map_or(Self::Application, |actor| Self::Tenant(actor.tenant_id.clone()))
+        cx.get_actor().map_or(Self::Application, |actor| {
+            Self::Tenant(actor.tenant_id.clone())
+        })
     }
 }
 
@@ -73,21 +81,30 @@ tokio::task_local! {
 }
 
 impl Cx {
-    /// Refuses a change that belongs to no transaction, or to another one, within the function of one that has begun on this store: it
-    /// would wait for the end of what waits for it.
+    /// Refuses a change that belongs to no transaction, or to another one, within the function of
+    /// one that has begun on this store: it would wait for the end of what waits for it.
     ///
     /// # Errors
     /// `internal`: the call has a context of its own.
     pub(crate) fn apart(&self, store: &Arc<dyn Store>) -> Result<()> {
-        WITHIN.try_with(|within| self.apart_from(within, store)).unwrap_or(Ok(()))
+        WITHIN
+            .try_with(|within| self.apart_from(within, store))
+            .unwrap_or(Ok(()))
     }
 
     fn apart_from(&self, within: &Within, store: &Arc<dyn Store>) -> Result<()> {
         let waits = |within: &&Within| {
-            let own = self.transaction.as_ref().is_some_and(|own| Arc::ptr_eq(own, &within.scope));
+            let own = self
+                .transaction
+                .as_ref()
+                .is_some_and(|own| Arc::ptr_eq(own, &within.scope));
             !own && within.scope.is_open_on(store)
         };
-        let Some(within) = std::iter::successors(Some(within), |within| within.around.as_deref()).find(waits) else { return Ok(()) };
+        let Some(within) =
+            std::iter::successors(Some(within), |within| within.around.as_deref()).find(waits)
+        else {
+            return Ok(());
+        };
         let text = if Reach::of(self) == within.reach {
             "a change with a context of its own, inside the function of `transaction`: use the context that the function gets"
         } else {
@@ -99,13 +116,15 @@ impl Cx {
 
     /// Runs calls that take effect together: when `work` fails, none of them has happened.
     ///
-    /// `work` gets a context of its own; what is called with it, on any adapter of one store, belongs to the transaction.
-    /// A change with another context does not, and is refused once the transaction has begun: it would wait for the transaction's end. A transaction inside another
-    /// is part of that one. It should be short: an embedded store lets nobody else write meanwhile, and gives up on one
-    /// that says nothing for some seconds.
+    /// `work` gets a context of its own; what is called with it, on any adapter of one store,
+    /// belongs to the transaction. A change with another context does not, and is refused once the
+    /// transaction has begun: it would wait for the transaction's end. A transaction inside another
+    /// is part of that one. It should be short: an embedded store lets nobody else write meanwhile,
+    /// and gives up on one that says nothing for some seconds.
     ///
     /// # Errors
-    /// What `work` answers; `unavailable` when what it did could not be made to last, and then nothing of it has happened.
+    /// What `work` answers; `unavailable` when what it did could not be made to last, and then
+    /// nothing of it has happened.
     ///
     /// ```no_run
     /// # use linchpin::prelude::*;
@@ -123,14 +142,26 @@ impl Cx {
     }
 
     /// The same for one that waits for others as `patience` says.
-    async fn begin<T>(&self, patience: Patience, work: impl AsyncFnOnce(&Self) -> Result<T>) -> Result<T> {
+    async fn begin<T>(
+        &self,
+        patience: Patience,
+        work: impl AsyncFnOnce(&Self) -> Result<T>,
+    ) -> Result<T> {
         if self.transaction.is_some() {
             return work(self).await;
         }
         let transaction = Arc::new(TxScope::new(patience));
-        let inner = Self { transaction: Some(Arc::clone(&transaction)), now: self.now.shared(), ..self.clone() };
+        let inner = Self {
+            transaction: Some(Arc::clone(&transaction)),
+            now: self.now.shared(),
+            ..self.clone()
+        };
         let around = WITHIN.try_with(Arc::clone).ok();
-        let within = Arc::new(Within { scope: Arc::clone(&transaction), reach: Reach::of(self), around });
+        let within = Arc::new(Within {
+            scope: Arc::clone(&transaction),
+            reach: Reach::of(self),
+            around,
+        });
         match WITHIN.scope(within, work(&inner)).await {
             Ok(value) => {
                 transaction.commit().await?;
@@ -147,10 +178,20 @@ impl Cx {
         }
     }
 
-    /// The attempts of a transaction of ours on an entity, and on one `record` of it where that is known.
-    pub(crate) fn again(&self, store: &Arc<dyn Store>, queue: Queue, entity: &'static str, record: Option<u64>) -> Again {
+    /// The attempts of a transaction of ours on an entity, and on one `record` of it where that is
+    /// known.
+    pub(crate) fn again(
+        &self,
+        store: &Arc<dyn Store>,
+        queue: Queue,
+        entity: &'static str,
+        record: Option<u64>,
+    ) -> Again {
         let at = Arc::as_ptr(store).cast::<()>().addr();
-        Again { attempts: Attempts::new(queue, (at, entity), record), part: self.transaction.is_some() }
+        Again {
+            attempts: Attempts::new(queue, (at, entity), record),
+            part: self.transaction.is_some(),
+        }
     }
 
     /// Where the id of the call's first event will stand.
@@ -174,9 +215,13 @@ impl Cx {
         }
     }
 
-    /// The same call beside the transaction that it is part of: what runs so neither begins it nor waits for it to begin.
+    /// The same call beside the transaction that it is part of: what runs so neither begins it nor
+    /// waits for it to begin.
     pub(crate) fn beside_transaction(&self) -> Self {
-        Self { transaction: None, ..self.clone() }
+        Self {
+            transaction: None,
+            ..self.clone()
+        }
     }
 
     /// The transaction that calls with this context belong to.

@@ -18,9 +18,9 @@ const ROOM: usize = 1024;
 
 /// Where events can be listened to while the app runs.
 ///
-/// A subscription that is made before the app serves (`after_adapters`, `setup_post`) also sees what was committed before a
-/// crash and not delivered then. It is no substitute for a sink where nothing may be missed: whoever is too slow loses
-/// events, and is told so.
+/// A subscription that is made before the app serves (`after_adapters`, `setup_post`) also sees
+/// what was committed before a crash and not delivered then. It is no substitute for a sink where
+/// nothing may be missed: whoever is too slow loses events, and is told so.
 #[derive(Clone)]
 pub struct EventBus(Arc<Shared>);
 
@@ -57,13 +57,19 @@ pub(super) struct Interest {
 
 impl Default for EventBus {
     fn default() -> Self {
-        Self(Arc::new(Shared { sender: open(), emitted: open(), interest: Mutex::default() }))
+        Self(Arc::new(Shared {
+            sender: open(),
+            emitted: open(),
+            interest: Mutex::default(),
+        }))
     }
 }
 
 impl fmt::Debug for EventBus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("EventBus").field(&*self.0.interest.lock()).finish()
+        f.debug_tuple("EventBus")
+            .field(&*self.0.interest.lock())
+            .finish()
     }
 }
 
@@ -87,8 +93,8 @@ impl EventBus {
     /// Events of a name, such as `blog.posts.published`.
     ///
     /// # Errors
-    /// Once the app serves, when no entity with such an event was listened to at start-up. Before, a name that no route has is
-    /// an error of start-up.
+    /// Once the app serves, when no entity with such an event was listened to at start-up. Before,
+    /// a name that no route has is an error of start-up.
     pub fn subscribe_to(&self, name: &str) -> Result<Subscription<EntityEvent>> {
         let mut interest = self.0.interest.lock();
         if !interest.names.contains(name) {
@@ -98,11 +104,13 @@ impl EventBus {
             interest.names.insert(name.to_owned());
         }
         let name = name.to_owned();
-        subscribed(&self.0.sender, move |event: EntityEvent| (event.name == name).then_some(event))
+        subscribed(&self.0.sender, move |event: EntityEvent| {
+            (event.name == name).then_some(event)
+        })
     }
 
-    /// Tells whoever [listens](Self::listen) to this name, within this process and at once. Nothing is stored: what must not be lost
-    /// is a record, whose creation is an event of its own.
+    /// Tells whoever [listens](Self::listen) to this name, within this process and at once. Nothing
+    /// is stored: what must not be lost is a record, whose creation is an event of its own.
     ///
     /// ```
     /// # use linchpin::EventBus;
@@ -116,21 +124,31 @@ impl EventBus {
     /// # Errors
     /// When the payload has no form in JSON; once the app has stopped.
     pub fn emit(&self, name: &str, payload: &impl serde::Serialize) -> Result<()> {
-        let payload = serde_json::to_value(payload).map_err(|e| Error::internal(format!("the payload of `{name}` is no JSON: {e}")))?;
+        let payload = serde_json::to_value(payload)
+            .map_err(|e| Error::internal(format!("the payload of `{name}` is no JSON: {e}")))?;
         let sender = self.0.emitted.lock();
         // Nobody listening is no fault.
-        let _ = sender.as_ref().ok_or_else(stopped)?.send(Arc::new(AppEvent { name: name.to_owned(), payload }));
+        let _ = sender
+            .as_ref()
+            .ok_or_else(stopped)?
+            .send(Arc::new(AppEvent {
+                name: name.to_owned(),
+                payload,
+            }));
         Ok(())
     }
 
-    /// What code of the app [emits](Self::emit) under a name from now on. Events of entities are none of these: for those there are
-    /// [`subscribe`](Self::subscribe) and [`subscribe_to`](Self::subscribe_to).
+    /// What code of the app [emits](Self::emit) under a name from now on. Events of entities are
+    /// none of these: for those there are [`subscribe`](Self::subscribe) and
+    /// [`subscribe_to`](Self::subscribe_to).
     ///
     /// # Errors
     /// Once the app has stopped.
     pub fn listen(&self, name: &str) -> Result<Subscription<AppEvent, AppEvent>> {
         let name = name.to_owned();
-        subscribed(&self.0.emitted, move |event: AppEvent| (event.name == name).then_some(event))
+        subscribed(&self.0.emitted, move |event: AppEvent| {
+            (event.name == name).then_some(event)
+        })
     }
 
     pub(super) fn interest<T>(&self, look: impl FnOnce(&Interest) -> T) -> T {
@@ -139,7 +157,11 @@ impl EventBus {
 
     /// From now on these entities and names can be listened to, and no others.
     pub(super) fn seal(&self, entities: BTreeSet<Cow<'static, str>>, names: BTreeSet<String>) {
-        *self.0.interest.lock() = Interest { entities, names, sealed: true };
+        *self.0.interest.lock() = Interest {
+            entities,
+            names,
+            sealed: true,
+        };
     }
 
     pub(super) fn send(&self, event: EntityEvent) {
@@ -164,9 +186,15 @@ fn stopped() -> Error {
     Error::unavailable("the app has stopped")
 }
 
-fn subscribed<T, S>(sender: &Sender<S>, select: impl Fn(S) -> Option<T> + Send + 'static) -> Result<Subscription<T, S>> {
+fn subscribed<T, S>(
+    sender: &Sender<S>,
+    select: impl Fn(S) -> Option<T> + Send + 'static,
+) -> Result<Subscription<T, S>> {
     let sender = sender.lock();
-    Ok(Subscription { receiver: sender.as_ref().ok_or_else(stopped)?.subscribe(), select: Box::new(select) })
+    Ok(Subscription {
+        receiver: sender.as_ref().ok_or_else(stopped)?.subscribe(),
+        select: Box::new(select),
+    })
 }
 
 fn unheard(what: fmt::Arguments<'_>) -> Error {
@@ -211,6 +239,8 @@ impl<T, S: Clone> Subscription<T, S> {
 
     /// The events as a stream.
     pub fn into_stream(self) -> impl Stream<Item = std::result::Result<T, Lagged>> {
-        futures_util::stream::unfold(self, async |mut subscription| Some((subscription.next().await?, subscription)))
+        futures_util::stream::unfold(self, async |mut subscription| {
+            Some((subscription.next().await?, subscription))
+        })
     }
 }

@@ -41,7 +41,8 @@ impl Emitter {
         self.record(cx, route.unwrap_or(plan::ELSEWHERE))
     }
 
-    /// What the removal of expired records leaves behind: something only when somebody needs every record.
+    /// What the removal of expired records leaves behind: something only when somebody needs every
+    /// record.
     pub(crate) fn expiry(&self, cx: &Cx) -> Option<Box<Recording>> {
         self.record(cx, plan::EXPIRED)
     }
@@ -58,10 +59,29 @@ impl Emitter {
             return None;
         }
         let (actor, tenant) = match cx.get_actor() {
-            Some(actor) => (ActorRef { kind: actor.kind.as_str().to_owned(), id: actor.id.clone() }, actor.tenant_id.clone()),
-            None => (ActorRef { kind: "system".to_owned(), id: None }, None),
+            Some(actor) => (
+                ActorRef {
+                    kind: actor.kind.as_str().to_owned(),
+                    id: actor.id.clone(),
+                },
+                actor.tenant_id.clone(),
+            ),
+            None => (
+                ActorRef {
+                    kind: "system".to_owned(),
+                    id: None,
+                },
+                None,
+            ),
         };
-        Some(Box::new(Recording::new(Arc::clone(event), actor, tenant, cx.request_id(), cx.now(), listed)))
+        Some(Box::new(Recording::new(
+            Arc::clone(event),
+            actor,
+            tenant,
+            cx.request_id(),
+            cx.now(),
+            listed,
+        )))
     }
 
     /// What tells the relay that there is something to deliver.
@@ -112,8 +132,14 @@ impl Hub {
         Fut: Future<Output = Result<()>> + Send + 'static,
     {
         let adapters = Arc::clone(&self.adapters);
-        let sink = Handler(move |event| Event::of(event).map(|event| handle(event.reaching(adapters.get()))));
-        self.consumers.push(Consumer::new(name, Arc::new(sink), Some(E::DESC.storage_name)));
+        let sink = Handler(move |event| {
+            Event::of(event).map(|event| handle(event.reaching(adapters.get())))
+        });
+        self.consumers.push(Consumer::new(
+            name,
+            Arc::new(sink),
+            Some(E::DESC.storage_name),
+        ));
     }
 
     /// From now on listeners reach these. Only the first call does anything.
@@ -131,28 +157,66 @@ impl Hub {
         self.consumers.extend(consumers);
     }
 
-    /// Has every entity record that somebody listens to or that names an event, and notes from where consumers go on.
+    /// Has every entity record that somebody listens to or that names an event, and notes from
+    /// where consumers go on.
     ///
     /// # Errors
-    /// When two consumers share a name, one listens to an event that does not exist, or the store has no outbox.
-    pub(crate) async fn activate(&mut self, entries: &[&EntityEntry], tables: &[Arc<Table>], store: &Arc<dyn Store>) -> Result<()> {
+    /// When two consumers share a name, one listens to an event that does not exist, or the store
+    /// has no outbox.
+    pub(crate) async fn activate(
+        &mut self,
+        entries: &[&EntityEntry],
+        tables: &[Arc<Table>],
+        store: &Arc<dyn Store>,
+    ) -> Result<()> {
         let mut names = BTreeSet::from([BUS]);
-        if let Some(twice) = self.consumers.iter().find(|consumer| !names.insert(&consumer.name)) {
-            return Err(failed(format!("two consumers of events are named `{}`: each needs a name of its own", twice.name)));
+        if let Some(twice) = self
+            .consumers
+            .iter()
+            .find(|consumer| !names.insert(&consumer.name))
+        {
+            return Err(failed(format!(
+                "two consumers of events are named `{}`: each needs a name of its own",
+                twice.name
+            )));
         }
-        let planned: Vec<(&EntityEntry, Routes)> = entries.iter().map(|entry| (*entry, plan::routes(entry))).collect();
+        let planned: Vec<(&EntityEntry, Routes)> = entries
+            .iter()
+            .map(|entry| (*entry, plan::routes(entry)))
+            .collect();
         let unknown = self.bus.interest(|interest| {
-            let exists = |name: &&String| !planned.iter().any(|(_, routes)| plan::names(routes).any(|known| known == **name));
+            let exists = |name: &&String| {
+                !planned
+                    .iter()
+                    .any(|(_, routes)| plan::names(routes).any(|known| known == **name))
+            };
             interest.names.iter().find(exists).cloned()
         });
         if let Some(name) = unknown {
-            let known: Vec<&str> = planned.iter().flat_map(|(_, routes)| plan::names(routes)).collect();
+            let known: Vec<&str> = planned
+                .iter()
+                .flat_map(|(_, routes)| plan::names(routes))
+                .collect();
             let hint = crate::suggest::did_you_mean(&name, known.iter().copied());
-            let hint = if hint.is_empty() { "; for what code emits there is `listen`".to_owned() } else { hint };
-            return Err(failed(format!("no route has the event `{name}`, which is subscribed to{hint}")));
+            let hint = if hint.is_empty() {
+                "; for what code emits there is `listen`".to_owned()
+            } else {
+                hint
+            };
+            return Err(failed(format!(
+                "no route has the event `{name}`, which is subscribed to{hint}"
+            )));
         }
-        let stored = |entity: &str| planned.iter().any(|(entry, _)| entry.desc.storage_name == entity);
-        if let Some((name, entity)) = self.consumers.iter().find_map(|c| c.entity.filter(|entity| !stored(entity)).map(|e| (&c.name, e))) {
+        let stored = |entity: &str| {
+            planned
+                .iter()
+                .any(|(entry, _)| entry.desc.storage_name == entity)
+        };
+        if let Some((name, entity)) = self.consumers.iter().find_map(|c| {
+            c.entity
+                .filter(|entity| !stored(entity))
+                .map(|e| (&c.name, e))
+        }) {
             return Err(failed(format!(
                 "the consumer `{name}` hears of the records of `{entity}`, whose entity is in no package of this app: list it in one"
             )));
@@ -161,21 +225,37 @@ impl Hub {
         let mut heard = BTreeSet::new();
         for (entry, routes) in planned {
             let storage = entry.desc.storage_name;
-            let wanted = self
-                .bus
-                .interest(|interest| interest.entities.contains(storage) || plan::names(&routes).any(|name| interest.names.contains(name)));
-            let consumed = self.consumers.iter().any(|consumer| consumer.entity.is_none_or(|entity| entity == storage));
+            let wanted = self.bus.interest(|interest| {
+                interest.entities.contains(storage)
+                    || plan::names(&routes).any(|name| interest.names.contains(name))
+            });
+            let consumed = self
+                .consumers
+                .iter()
+                .any(|consumer| consumer.entity.is_none_or(|entity| entity == storage));
             // An index is kept of it, by a consumer that may come once plugins are set up.
             let searched = entry.desc.search.is_some();
             if !(wanted || consumed || searched || plan::names_one(entry)) {
                 continue;
             }
             let of = |consumer: &&Consumer| consumer.entity.is_none_or(|entity| entity == storage);
-            let listed = searched || self.consumers.iter().filter(of).any(|consumer| consumer.sink.needs_records());
+            let listed = searched
+                || self
+                    .consumers
+                    .iter()
+                    .filter(of)
+                    .any(|consumer| consumer.sink.needs_records());
             entities.insert(Cow::Borrowed(storage));
             heard.extend(plan::names(&routes).map(str::to_owned));
-            if let Some(table) = tables.iter().find(|table| table.desc.storage_name == storage) {
-                let emitter = table.emit(Arc::new(Emitter { routes, wake: self.wake.clone(), listed: AtomicBool::new(listed) }));
+            if let Some(table) = tables
+                .iter()
+                .find(|table| table.desc.storage_name == storage)
+            {
+                let emitter = table.emit(Arc::new(Emitter {
+                    routes,
+                    wake: self.wake.clone(),
+                    listed: AtomicBool::new(listed),
+                }));
                 if listed {
                     emitter.list_records();
                 }
@@ -184,7 +264,10 @@ impl Hub {
         self.active = !entities.is_empty();
         if self.active {
             let Some(outbox) = store.outbox() else {
-                return Err(failed(format!("store `{}` cannot keep events, and somebody listens to them", store.name())));
+                return Err(failed(format!(
+                    "store `{}` cannot keep events, and somebody listens to them",
+                    store.name()
+                )));
             };
             let names: Vec<&str> = names.into_iter().collect();
             outbox.open(&names).await?;
@@ -195,20 +278,37 @@ impl Hub {
 
     /// Begins to deliver. From then on nobody can listen to what nobody has listened to so far.
     pub(crate) fn start(self, store: Arc<dyn Store>, clock: Clock) -> Option<Relay> {
-        let Self { bus, mut consumers, keep, wake, active, heard, .. } = self;
+        let Self {
+            bus,
+            mut consumers,
+            keep,
+            wake,
+            active,
+            heard,
+            ..
+        } = self;
         let (entities, names) = heard.unwrap_or_default();
         bus.seal(entities, names);
         if !active {
             return None;
         }
-        consumers.push(Consumer::new(BUS.to_owned(), Arc::new(ToBus(bus.clone())), None));
+        consumers.push(Consumer::new(
+            BUS.to_owned(),
+            Arc::new(ToBus(bus.clone())),
+            None,
+        ));
         Some(relay::start(consumers, store, clock, keep, wake, bus))
     }
 
-    /// Begins to deliver what a command delivers: changes to the search indexes that it keeps, if it keeps any.
+    /// Begins to deliver what a command delivers: changes to the search indexes that it keeps, if
+    /// it keeps any.
     pub(crate) fn start_in_command(&mut self, store: &Arc<dyn Store>) -> Option<Relay> {
-        let consumers: Vec<Consumer> = std::mem::take(&mut self.consumers).into_iter().filter(|consumer| consumer.in_commands).collect();
-        (self.active && !consumers.is_empty()).then(|| relay::feed(consumers, store, &self.wake, self.bus.clone()))
+        let consumers: Vec<Consumer> = std::mem::take(&mut self.consumers)
+            .into_iter()
+            .filter(|consumer| consumer.in_commands)
+            .collect();
+        (self.active && !consumers.is_empty())
+            .then(|| relay::feed(consumers, store, &self.wake, self.bus.clone()))
     }
 }
 

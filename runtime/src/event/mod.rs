@@ -28,8 +28,9 @@ use crate::{Result, Value};
 
 /// Takes events: a named consumer of an app.
 ///
-/// Events come in commit order, at least once: when `publish` fails, or the program ends before it was noted that it did not,
-/// the same events come again, with the same ids. Its failure never changes an answer and holds up no other consumer.
+/// Events come in commit order, at least once: when `publish` fails, or the program ends before it
+/// was noted that it did not, the same events come again, with the same ids. Its failure never
+/// changes an answer and holds up no other consumer.
 pub trait EventSink: Send + Sync + 'static {
     /// Takes some events, in order; success means all of them.
     ///
@@ -39,13 +40,15 @@ pub trait EventSink: Send + Sync + 'static {
 
     /// Whether it has to know every record that changes: one that keeps a copy of them, say.
     ///
-    /// It is then told the [keys](EntityEvent::keys) of events about many records, in several events when there are more than
-    /// 500, and of records that the application itself has removed once they had expired. Nobody else sees these events.
+    /// It is then told the [keys](EntityEvent::keys) of events about many records, in several
+    /// events when there are more than 500, and of records that the application itself has removed
+    /// once they had expired. Nobody else sees these events.
     fn needs_records(&self) -> bool {
         false
     }
 
-    /// Whether this process delivers to it. If not, another one does, and this one asks again several times a second.
+    /// Whether this process delivers to it. If not, another one does, and this one asks again
+    /// several times a second.
     ///
     /// What it listens to is recorded all the same.
     fn is_served_here(&self) -> bool {
@@ -64,7 +67,11 @@ pub struct Event<E> {
 impl<E: Entity> Event<E> {
     /// An event of this entity; `None` when it is another's.
     pub(crate) fn of(event: EntityEvent) -> Option<Self> {
-        (event.entity == E::DESC.storage_name).then_some(Self { told: event, adapters: None, entity: PhantomData })
+        (event.entity == E::DESC.storage_name).then_some(Self {
+            told: event,
+            adapters: None,
+            entity: PhantomData,
+        })
     }
 
     /// The key of the record; `None` when the event is about many.
@@ -79,16 +86,23 @@ impl<E: Entity> Event<E> {
 
     /// The event as a listener of the app gets it.
     pub(crate) fn reaching(self, adapters: Option<&Adapters>) -> Self {
-        Self { adapters: adapters.cloned(), ..self }
+        Self {
+            adapters: adapters.cloned(),
+            ..self
+        }
     }
 
-    /// Typed access to the adapters of the app, within a listener of [`App::on_event`](crate::App::on_event).
+    /// Typed access to the adapters of the app, within a listener of
+    /// [`App::on_event`](crate::App::on_event).
     ///
     /// # Errors
     /// `internal` for the event of a subscription: whoever subscribed has the [`Adapters`] already.
     pub fn adapters(&self) -> Result<&Adapters> {
-        let text = "an event of a subscription has no adapters: use those whose `events()` it came from";
-        self.adapters.as_ref().ok_or_else(|| crate::Error::internal(text))
+        let text =
+            "an event of a subscription has no adapters: use those whose `events()` it came from";
+        self.adapters
+            .as_ref()
+            .ok_or_else(|| crate::Error::internal(text))
     }
 
     /// The adapter of `T`, within a listener of [`App::on_event`](crate::App::on_event).
@@ -150,7 +164,11 @@ impl<E> Deref for Event<E> {
 
 impl<E> Clone for Event<E> {
     fn clone(&self) -> Self {
-        Self { told: self.told.clone(), adapters: self.adapters.clone(), entity: PhantomData }
+        Self {
+            told: self.told.clone(),
+            adapters: self.adapters.clone(),
+            entity: PhantomData,
+        }
     }
 }
 

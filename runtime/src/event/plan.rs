@@ -22,13 +22,17 @@ pub(super) const ELSEWHERE: &str = "(elsewhere)";
 /// The names of an entity's events begin with this: `blog.posts`.
 fn prefix(desc: &EntityDesc) -> String {
     let segment = desc.path.rsplit('/').next().unwrap_or(desc.path);
-    desc.namespace.map_or_else(|| segment.to_owned(), |namespace| format!("{namespace}.{segment}"))
+    desc.namespace.map_or_else(
+        || segment.to_owned(),
+        |namespace| format!("{namespace}.{segment}"),
+    )
 }
 
 /// Whether a route of the entity names an event.
 pub(super) fn names_one(entry: &EntityEntry) -> bool {
     let crud = entry.desc.routes.iter().chain([&entry.desc.defaults]);
-    crud.chain(entry.mounted().map(|spec| &spec.policy)).any(|policy| policy.event.is_some())
+    crud.chain(entry.mounted().map(|spec| &spec.policy))
+        .any(|policy| policy.event.is_some())
 }
 
 /// The events of every route that changes records.
@@ -37,26 +41,56 @@ pub(super) fn routes(entry: &EntityEntry) -> Routes {
     let prefix = prefix(desc);
     let state = state(entry);
     let mut all = Routes::new();
-    let mut add = |route: &'static str, event: Option<&'static EventDesc>, name: Name, counts: bool| {
-        let name = event.and_then(|event| event.name).map_or(name, |name| Name::Of(name.to_owned()));
-        let narrowed = event.and_then(|event| event.payload);
-        let seen = |at: usize| desc.fields[at].readable() && narrowed.is_none_or(|fields| fields.contains(&desc.fields[at].name));
-        let same = (0..desc.fields.len()).all(|at| seen(at) == state.has(at));
-        let payload = Projection::of(desc, |at, _| seen(at));
-        let state = (!same).then(|| Projection::of(desc, |at, _| state.has(at)));
-        let counts = counts && !event.is_some_and(|event| event.records);
-        let internal = route == EXPIRED || route == ELSEWHERE;
-        all.insert(route, Arc::new(RouteEvent { entity: desc, route, name, payload, state, counts, internal }));
-    };
+    let mut add =
+        |route: &'static str, event: Option<&'static EventDesc>, name: Name, counts: bool| {
+            let name = event
+                .and_then(|event| event.name)
+                .map_or(name, |name| Name::Of(name.to_owned()));
+            let narrowed = event.and_then(|event| event.payload);
+            let seen = |at: usize| {
+                desc.fields[at].readable()
+                    && narrowed.is_none_or(|fields| fields.contains(&desc.fields[at].name))
+            };
+            let same = (0..desc.fields.len()).all(|at| seen(at) == state.has(at));
+            let payload = Projection::of(desc, |at, _| seen(at));
+            let state = (!same).then(|| Projection::of(desc, |at, _| state.has(at)));
+            let counts = counts && !event.is_some_and(|event| event.records);
+            let internal = route == EXPIRED || route == ELSEWHERE;
+            all.insert(
+                route,
+                Arc::new(RouteEvent {
+                    entity: desc,
+                    route,
+                    name,
+                    payload,
+                    state,
+                    counts,
+                    internal,
+                }),
+            );
+        };
     let [create, _, _, update, delete] = desc.routes.map(|policy| policy.or(desc.defaults).event);
     let deleted = || Name::Of(format!("{prefix}.deleted"));
-    add("create", create, Name::Of(format!("{prefix}.created")), false);
-    add("update", update, Name::Of(format!("{prefix}.updated")), false);
+    add(
+        "create",
+        create,
+        Name::Of(format!("{prefix}.created")),
+        false,
+    );
+    add(
+        "update",
+        update,
+        Name::Of(format!("{prefix}.updated")),
+        false,
+    );
     add("delete", delete, deleted(), false);
     for spec in entry.mounted().filter(|spec| !spec.kind.reads()) {
         let event = spec.policy.or(desc.defaults).event;
         let name = match spec.kind.name() {
-            "upsert" => Name::Upsert { created: format!("{prefix}.created"), updated: format!("{prefix}.updated") },
+            "upsert" => Name::Upsert {
+                created: format!("{prefix}.created"),
+                updated: format!("{prefix}.updated"),
+            },
             "consume" => deleted(),
             _ => Name::Of(format!("{prefix}.{}", kebab(spec))),
         };
@@ -73,23 +107,37 @@ fn kebab(spec: &OpSpec) -> String {
     spec.name.replace('_', "-")
 }
 
-/// The fields that the server's own consumers need: readable ones, and those of the guard and of declared filters.
+/// The fields that the server's own consumers need: readable ones, and those of the guard and of
+/// declared filters.
 fn state(entry: &EntityEntry) -> FieldSet {
     let desc = entry.desc;
     let readable = (0..desc.fields.len()).filter(|at| desc.fields[*at].readable());
     let guard = desc.tenant.map(|tenant| tenant.field).into_iter();
     let guard = guard.chain(desc.scope.iter().map(|scope| scope.field));
-    let guard = guard.chain(desc.soft_delete.map(|mark| mark.field())).chain(desc.ttl.map(|ttl| ttl.field));
+    let guard = guard
+        .chain(desc.soft_delete.map(|mark| mark.field()))
+        .chain(desc.ttl.map(|ttl| ttl.field));
     let guard = guard.chain(desc.gates.iter().map(|gate| gate.field));
-    let conditions = desc.visible.iter().chain(desc.actions.iter().map(|action| &action.filter));
-    let conditions = conditions.chain(entry.operations.iter().filter_map(|spec| spec.kind.filter()));
+    let conditions = desc
+        .visible
+        .iter()
+        .chain(desc.actions.iter().map(|action| &action.filter));
+    let conditions = conditions.chain(
+        entry
+            .operations
+            .iter()
+            .filter_map(|spec| spec.kind.filter()),
+    );
     let named: FieldSet = readable.chain(guard).chain([desc.primary]).collect();
     conditions.fold(named, |all, filter| all.or(filter.fields()))
 }
 
 /// Every name that an entity's events can have.
 pub(super) fn names(routes: &Routes) -> impl Iterator<Item = &str> {
-    routes.values().filter(|event| !event.internal).flat_map(|event| event.names())
+    routes
+        .values()
+        .filter(|event| !event.internal)
+        .flat_map(|event| event.names())
 }
 
 /// What each route that changes records calls its events.
@@ -97,6 +145,11 @@ pub(crate) fn names_by_route(entry: &EntityEntry) -> HashMap<&'static str, Vec<S
     routes(entry)
         .iter()
         .filter(|(_, event)| !event.internal)
-        .map(|(route, event)| (*route, event.names().into_iter().map(str::to_owned).collect()))
+        .map(|(route, event)| {
+            (
+                *route,
+                event.names().into_iter().map(str::to_owned).collect(),
+            )
+        })
         .collect()
 }

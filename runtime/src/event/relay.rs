@@ -1,7 +1,8 @@
 //! The relay: from the outbox to consumers, each at its own pace.
 //!
-//! A consumer is given batches in order. One that fails is given the same batch again, later and later; others do not wait
-//! for it. What it has had is noted now and then, not each time: after a crash the last moments are delivered twice.
+//! A consumer is given batches in order. One that fails is given the same batch again, later and
+//! later; others do not wait for it. What it has had is noted now and then, not each time: after a
+//! crash the last moments are delivered twice.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -25,8 +26,8 @@ const POLL: Duration = Duration::from_millis(250);
 const NOTE: Duration = Duration::from_millis(200);
 /// Events that may be delivered without a note.
 const UNNOTED: usize = 5_000;
-/// The first pause after a failure, and the longest: after those of the store everybody waits for it, and one look costs little;
-/// a consumer that fails may be busy.
+/// The first pause after a failure, and the longest: after those of the store everybody waits for
+/// it, and one look costs little; a consumer that fails may be busy.
 const FIRST: Duration = Duration::from_millis(250);
 const LONGEST_OF_STORE: Duration = Duration::from_secs(1);
 const LONGEST_OF_CONSUMER: Duration = Duration::from_secs(15);
@@ -42,19 +43,32 @@ pub(crate) struct Consumer {
     pub(crate) sink: Arc<dyn EventSink>,
     /// Storage name of the only entity it takes events of.
     pub(crate) entity: Option<&'static str>,
-    /// Whether a command delivers to it as well: one process keeps what it feeds, whatever that process does.
+    /// Whether a command delivers to it as well: one process keeps what it feeds, whatever that
+    /// process does.
     pub(crate) in_commands: bool,
 }
 
 impl Consumer {
-    pub(crate) fn new(name: String, sink: Arc<dyn EventSink>, entity: Option<&'static str>) -> Self {
-        Self { name, sink, entity, in_commands: false }
+    pub(crate) fn new(
+        name: String,
+        sink: Arc<dyn EventSink>,
+        entity: Option<&'static str>,
+    ) -> Self {
+        Self {
+            name,
+            sink,
+            entity,
+            in_commands: false,
+        }
     }
 }
 
 impl std::fmt::Debug for Consumer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Consumer").field("name", &self.name).field("entity", &self.entity).finish_non_exhaustive()
+        f.debug_struct("Consumer")
+            .field("name", &self.name)
+            .field("entity", &self.entity)
+            .finish_non_exhaustive()
     }
 }
 
@@ -74,14 +88,24 @@ pub(super) fn start(
     wake: watch::Sender<()>,
     bus: EventBus,
 ) -> Relay {
-    let names: Vec<String> = consumers.iter().map(|consumer| consumer.name.clone()).collect();
+    let names: Vec<String> = consumers
+        .iter()
+        .map(|consumer| consumer.name.clone())
+        .collect();
     let mut relay = feed(consumers, &store, &wake, bus);
-    relay.tasks.spawn(prune(names, store, clock, keep, relay.stop.subscribe()));
+    relay
+        .tasks
+        .spawn(prune(names, store, clock, keep, relay.stop.subscribe()));
     relay
 }
 
 /// Starts a task per consumer.
-pub(super) fn feed(consumers: Vec<Consumer>, store: &Arc<dyn Store>, wake: &watch::Sender<()>, bus: EventBus) -> Relay {
+pub(super) fn feed(
+    consumers: Vec<Consumer>,
+    store: &Arc<dyn Store>,
+    wake: &watch::Sender<()>,
+    bus: EventBus,
+) -> Relay {
     let (stop, stopped) = watch::channel(false);
     let mut tasks = JoinSet::new();
     for consumer in consumers {
@@ -99,14 +123,16 @@ pub(super) fn feed(consumers: Vec<Consumer>, store: &Arc<dyn Store>, wake: &watc
 }
 
 impl Relay {
-    /// Delivers what waits, as far as consumers take it within some seconds, and ends. The rest is delivered by the next start,
-    /// where the store keeps it.
+    /// Delivers what waits, as far as consumers take it within some seconds, and ends. The rest is
+    /// delivered by the next start, where the store keeps it.
     pub(crate) async fn stop(mut self) {
         // Tasks hold receivers as long as they run.
         let _ = self.stop.send(true);
         let ended = async { while self.tasks.join_next().await.is_some() {} };
         if tokio::time::timeout(PATIENCE, ended).await.is_err() {
-            tracing::warn!("some events were not delivered before the stop; what the store keeps is delivered after the next start");
+            tracing::warn!(
+                "some events were not delivered before the stop; what the store keeps is delivered after the next start"
+            );
             self.tasks.shutdown().await;
         }
         self.bus.close();
@@ -151,7 +177,8 @@ impl Delivery {
                         return;
                     }
                     tokio::select! {
-                        // The sender lives in the emitters: an error means that no event can come any more.
+                        // The sender lives in the emitters: an error means that no event can come
+                        // any more.
                         _ = self.woken.changed() => {}
                         _ = self.stopped.changed() => {}
                         () = tokio::time::sleep(POLL) => {}
@@ -184,24 +211,38 @@ impl Delivery {
     /// Delivers one batch; whether there may be more.
     async fn step(&mut self) -> Result<bool, Failed> {
         let outbox = outbox(&self.store).map_err(Failed::Store)?;
-        let batch = outbox.waiting(&self.consumer.name, &self.given, BATCH).await.map_err(Failed::Store)?;
+        let batch = outbox
+            .waiting(&self.consumer.name, &self.given, BATCH)
+            .await
+            .map_err(Failed::Store)?;
         let more = batch.len() == BATCH;
         let mut events = Vec::with_capacity(batch.len());
         let mut places = Vec::with_capacity(batch.len());
         let needs_records = self.consumer.sink.needs_records();
         for (place, entry) in batch {
             places.push(place);
-            if self.consumer.entity.is_some_and(|entity| entity != entry.entity) {
+            if self
+                .consumer
+                .entity
+                .is_some_and(|entity| entity != entry.entity)
+            {
                 continue;
             }
             match entry.decode() {
                 Ok((event, _)) if needs_records => events.push(event),
                 // Whoever does not need records is told as if nobody did.
                 Ok((_, true)) => {}
-                Ok((event, false)) => events.push(EntityEvent { keys: Vec::new(), ..event }),
+                Ok((event, false)) => events.push(EntityEvent {
+                    keys: Vec::new(),
+                    ..event
+                }),
                 // It can never be delivered; holding up all that follow would be worse.
                 Err(error) => {
-                    tracing::error!(consumer = self.consumer.name, cause = cause(&error), "an event cannot be read and is passed over");
+                    tracing::error!(
+                        consumer = self.consumer.name,
+                        cause = cause(&error),
+                        "an event cannot be read and is passed over"
+                    );
                 }
             }
         }
@@ -217,14 +258,20 @@ impl Delivery {
     }
 
     async fn publish(&self, events: &[EntityEvent]) -> Result<()> {
-        // A panic of one consumer is that consumer's failure. It may panic before there is a future, too.
+        // A panic of one consumer is that consumer's failure. It may panic before there is a
+        // future, too.
         let attempt = AssertUnwindSafe(async { self.consumer.sink.publish(events).await });
-        attempt.catch_unwind().await.unwrap_or_else(|_| Err(Error::internal("the consumer panicked")))
+        attempt
+            .catch_unwind()
+            .await
+            .unwrap_or_else(|_| Err(Error::internal("the consumer panicked")))
     }
 
     async fn note(&mut self) -> Result<()> {
         if !self.given.is_empty() {
-            outbox(&self.store)?.settle(&self.consumer.name, &self.given).await?;
+            outbox(&self.store)?
+                .settle(&self.consumer.name, &self.given)
+                .await?;
             self.given.clear();
         }
         self.noted = Instant::now();
@@ -239,14 +286,17 @@ enum Failed {
 }
 
 fn outbox(store: &Arc<dyn Store>) -> Result<&dyn Outbox> {
-    store.outbox().ok_or_else(|| Error::internal("the store has no outbox"))
+    store
+        .outbox()
+        .ok_or_else(|| Error::internal("the store has no outbox"))
 }
 
 fn cause(error: &Error) -> String {
     std::error::Error::source(error).map_or_else(String::new, ToString::to_string)
 }
 
-/// The pause after so many failures in a row: doubled each time, and a fifth more or less so that consumers do not retry as one.
+/// The pause after so many failures in a row: doubled each time, and a fifth more or less so that
+/// consumers do not retry as one.
 fn pause(failures: u32, longest: Duration) -> Duration {
     let whole = FIRST.saturating_mul(1 << failures.min(16)).min(longest);
     // The last bytes of a fresh uuid are random enough for this.
@@ -255,7 +305,13 @@ fn pause(failures: u32, longest: Duration) -> Duration {
 }
 
 /// Removes old delivered events, again and again.
-async fn prune(names: Vec<String>, store: Arc<dyn Store>, clock: Clock, keep: Duration, mut stopped: watch::Receiver<bool>) {
+async fn prune(
+    names: Vec<String>,
+    store: Arc<dyn Store>,
+    clock: Clock,
+    keep: Duration,
+    mut stopped: watch::Receiver<bool>,
+) {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     while !*stopped.borrow() {
         let kept = i64::try_from(keep.as_millis()).unwrap_or(i64::MAX);

@@ -1,4 +1,5 @@
-//! Pauses after failures, on a clock that tests move: how long events wait once what failed is there again.
+//! Pauses after failures, on a clock that tests move: how long events wait once what failed is
+//! there again.
 
 use std::collections::BTreeSet;
 use std::pin::Pin;
@@ -14,14 +15,27 @@ use crate::{Uuid, Value};
 
 #[test]
 fn pauses_grow_up_to_a_bound_and_are_spread() {
-    for (failures, whole) in [(0, 250), (1, 500), (4, 4000), (8, 15_000), (u32::MAX, 15_000)] {
+    for (failures, whole) in [
+        (0, 250),
+        (1, 500),
+        (4, 4000),
+        (8, 15_000),
+        (u32::MAX, 15_000),
+    ] {
         for _ in 0..50 {
             let millis = pause(failures, LONGEST_OF_CONSUMER).as_millis();
-            assert!((whole * 8 / 10..=whole * 12 / 10).contains(&millis), "{failures}: {millis}");
+            assert!(
+                (whole * 8 / 10..=whole * 12 / 10).contains(&millis),
+                "{failures}: {millis}"
+            );
         }
     }
-    assert!((0..50).all(|failures| pause(failures, LONGEST_OF_STORE) <= Duration::from_millis(1200)));
-    let some: BTreeSet<u128> = (0..50).map(|_| pause(3, LONGEST_OF_CONSUMER).as_millis()).collect();
+    assert!(
+        (0..50).all(|failures| pause(failures, LONGEST_OF_STORE) <= Duration::from_millis(1200))
+    );
+    let some: BTreeSet<u128> = (0..50)
+        .map(|_| pause(3, LONGEST_OF_CONSUMER).as_millis())
+        .collect();
     assert!(some.len() > 10, "{some:?}");
 }
 
@@ -38,7 +52,13 @@ impl Away {
     fn until(store: Duration, consumer: Duration) -> Arc<Self> {
         let now = Instant::now();
         let (looks, told, settled) = (Mutex::default(), watch::channel(None).0, Mutex::default());
-        Arc::new(Self { store: now + store, consumer: now + consumer, looks, told, settled })
+        Arc::new(Self {
+            store: now + store,
+            consumer: now + consumer,
+            looks,
+            told,
+            settled,
+        })
     }
 }
 
@@ -69,7 +89,10 @@ impl Store for Lone {
     fn outbox(&self) -> Option<&dyn Outbox> {
         Some(self)
     }
-    fn install<'a>(&'a self, _: &'a [&'static EntityDesc]) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>> {
+    fn install<'a>(
+        &'a self,
+        _: &'a [&'static EntityDesc],
+    ) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>> {
         Box::pin(async { Ok(()) })
     }
     fn ready(&self) -> Pin<Box<dyn Future<Output = Result<()>> + Send + '_>> {
@@ -87,7 +110,12 @@ impl Outbox for Lone {
     fn knows<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<bool>> {
         Box::pin(async { Ok(true) })
     }
-    fn waiting<'a>(&'a self, _: &'a str, given: &'a [i64], _: usize) -> BoxFuture<'a, Result<Vec<(i64, Entry)>>> {
+    fn waiting<'a>(
+        &'a self,
+        _: &'a str,
+        given: &'a [i64],
+        _: usize,
+    ) -> BoxFuture<'a, Result<Vec<(i64, Entry)>>> {
         Box::pin(async move {
             self.0.looks.lock().push(Instant::now());
             if Instant::now() < self.0.store {
@@ -96,16 +124,36 @@ impl Outbox for Lone {
             if *self.0.settled.lock() || !given.is_empty() {
                 return Ok(Vec::new());
             }
-            let event = r#"{"name":"n","route":"create","payload":{},"actor":"system","request":""}"#.to_owned();
-            let (entity, record, at) = ("posts".into(), Some("1".to_owned()), Timestamp::from_millis(0));
-            Ok(vec![(1, Entry { id: Uuid::new_v7(), entity, record, at, event })])
+            let event =
+                r#"{"name":"n","route":"create","payload":{},"actor":"system","request":""}"#
+                    .to_owned();
+            let (entity, record, at) = (
+                "posts".into(),
+                Some("1".to_owned()),
+                Timestamp::from_millis(0),
+            );
+            Ok(vec![(
+                1,
+                Entry {
+                    id: Uuid::new_v7(),
+                    entity,
+                    record,
+                    at,
+                    event,
+                },
+            )])
         })
     }
     fn settle<'a>(&'a self, _: &'a str, _: &'a [i64]) -> BoxFuture<'a, Result<()>> {
         *self.0.settled.lock() = true;
         Box::pin(async { Ok(()) })
     }
-    fn prune<'a>(&'a self, _: &'a [&'a str], _: Timestamp, _: usize) -> BoxFuture<'a, Result<usize>> {
+    fn prune<'a>(
+        &'a self,
+        _: &'a [&'a str],
+        _: Timestamp,
+        _: usize,
+    ) -> BoxFuture<'a, Result<usize>> {
         Box::pin(async { Ok(0) })
     }
 }
@@ -130,13 +178,27 @@ fn deliver(away: &Arc<Away>) -> (watch::Sender<()>, Relay) {
     let (wake, _) = watch::channel(());
     let store: Arc<dyn Store> = Arc::new(Lone(Arc::clone(away)));
     let clock: Clock = Arc::new(|| Timestamp::from_millis(0));
-    (wake.clone(), start(vec![consumer], store, clock, Duration::from_hours(1), wake, EventBus::default()))
+    (
+        wake.clone(),
+        start(
+            vec![consumer],
+            store,
+            clock,
+            Duration::from_hours(1),
+            wake,
+            EventBus::default(),
+        ),
+    )
 }
 
-/// When it was told, by the paused clock of the test: no time of the machine's is in these assertions.
+/// When it was told, by the paused clock of the test: no time of the machine's is in these
+/// assertions.
 async fn told(away: &Away) -> Instant {
     let mut told = away.told.subscribe();
-    told.wait_for(Option::is_some).await.expect("it is there").expect("told")
+    told.wait_for(Option::is_some)
+        .await
+        .expect("it is there")
+        .expect("told")
 }
 
 #[tokio::test(start_paused = true)]
@@ -145,9 +207,17 @@ async fn a_store_that_comes_back_is_found_within_two_seconds_however_long_it_was
         let away = Away::until(gone, Duration::ZERO);
         let (_wake, relay) = deliver(&away);
         let late = told(&away).await - away.store;
-        assert!(late <= Duration::from_secs(2), "gone for {gone:?}: told {late:?} later");
+        assert!(
+            late <= Duration::from_secs(2),
+            "gone for {gone:?}: told {late:?} later"
+        );
         // It was not asked all the time either.
-        let looks = away.looks.lock().iter().filter(|at| **at < away.store).count() as u64;
+        let looks = away
+            .looks
+            .lock()
+            .iter()
+            .filter(|at| **at < away.store)
+            .count() as u64;
         assert!(looks <= 3 + gone.as_secs() * 2, "{looks} looks in {gone:?}");
         relay.stop().await;
     }
@@ -176,7 +246,10 @@ async fn a_consumer_that_comes_back_is_told_within_twenty_seconds() {
         }
         assert!(away.looks.lock().len() <= 2, "{:?}", away.looks.lock());
         let late = told(&away).await - away.consumer;
-        assert!(late <= Duration::from_secs(20), "gone for {gone:?}: told {late:?} later");
+        assert!(
+            late <= Duration::from_secs(20),
+            "gone for {gone:?}: told {late:?} later"
+        );
         relay.stop().await;
     }
 }

@@ -21,7 +21,8 @@ pub(super) struct Shape<'a> {
 /// The response of a successful call.
 ///
 /// # Errors
-/// `not_found` when a record was asked for and there is none; `internal` when an override answered in another shape.
+/// `not_found` when a record was asked for and there is none; `internal` when an override answered
+/// in another shape.
 pub(super) fn answer(on: &Target, outcome: Outcome, shape: &Shape<'_>) -> Result<Response<Body>> {
     match (outcome, shape.answer) {
         (Outcome::Record(rows), Answer::Record | Answer::RecordOrNull) => record(on, rows, shape),
@@ -29,25 +30,45 @@ pub(super) fn answer(on: &Target, outcome: Outcome, shape: &Shape<'_>) -> Result
             let page = response::page(&json(on, rows), next_cursor.as_deref());
             Ok(response::json(StatusCode::OK, page))
         }
-        (Outcome::Numbers { json, .. }, Answer::Numbers) => Ok(response::json(StatusCode::OK, json)),
-        (Outcome::Numbers { json, .. }, Answer::Groups) => Ok(response::json(StatusCode::OK, array(json))),
-        (Outcome::List(rows), Answer::Derived) => Ok(response::json(StatusCode::OK, array(rows.json))),
-        (Outcome::List(rows), Answer::List | Answer::Records) => Ok(response::json(StatusCode::OK, array(json(on, rows)))),
-        (Outcome::Boolean(exists), Answer::Exists) => Ok(match (exists, shape.method == Method::HEAD) {
-            (false, true) => response::empty(StatusCode::NOT_FOUND),
-            (true, _) => response::json(StatusCode::OK, b"{\"exists\":true}".to_vec()),
-            (false, false) => response::json(StatusCode::OK, b"{\"exists\":false}".to_vec()),
-        }),
-        (Outcome::Boolean(value), Answer::Boolean) => Ok(response::json(StatusCode::OK, value.to_string().into_bytes())),
-        (Outcome::Count(n), Answer::Count) => Ok(response::json(StatusCode::OK, n.to_string().into_bytes())),
-        (Outcome::Json(text), Answer::Value | Answer::Items { .. } | Answer::Item { created: false, .. }) => {
-            Ok(response::json(StatusCode::OK, text))
+        (Outcome::Numbers { json, .. }, Answer::Numbers) => {
+            Ok(response::json(StatusCode::OK, json))
         }
-        (Outcome::Json(text), Answer::Item { created: true, .. }) => Ok(response::json(StatusCode::CREATED, text)),
+        (Outcome::Numbers { json, .. }, Answer::Groups) => {
+            Ok(response::json(StatusCode::OK, array(json)))
+        }
+        (Outcome::List(rows), Answer::Derived) => {
+            Ok(response::json(StatusCode::OK, array(rows.json)))
+        }
+        (Outcome::List(rows), Answer::List | Answer::Records) => {
+            Ok(response::json(StatusCode::OK, array(json(on, rows))))
+        }
+        (Outcome::Boolean(exists), Answer::Exists) => {
+            Ok(match (exists, shape.method == Method::HEAD) {
+                (false, true) => response::empty(StatusCode::NOT_FOUND),
+                (true, _) => response::json(StatusCode::OK, b"{\"exists\":true}".to_vec()),
+                (false, false) => response::json(StatusCode::OK, b"{\"exists\":false}".to_vec()),
+            })
+        }
+        (Outcome::Boolean(value), Answer::Boolean) => Ok(response::json(
+            StatusCode::OK,
+            value.to_string().into_bytes(),
+        )),
+        (Outcome::Count(n), Answer::Count) => {
+            Ok(response::json(StatusCode::OK, n.to_string().into_bytes()))
+        }
+        (
+            Outcome::Json(text),
+            Answer::Value | Answer::Items { .. } | Answer::Item { created: false, .. },
+        ) => Ok(response::json(StatusCode::OK, text)),
+        (Outcome::Json(text), Answer::Item { created: true, .. }) => {
+            Ok(response::json(StatusCode::CREATED, text))
+        }
         (Outcome::Nothing, Answer::Nothing) => Ok(response::empty(StatusCode::NO_CONTENT)),
         (Outcome::Upserted(rows), Answer::Upserted { wrapped: false }) => record(on, rows, shape),
         (Outcome::Upserted(rows), Answer::Upserted { wrapped: true }) => Ok(upserted(on, rows)),
-        (outcome, expected) => Err(Error::internal(format!("{expected:?} was to be answered, not {outcome:?}"))),
+        (outcome, expected) => Err(Error::internal(format!(
+            "{expected:?} was to be answered, not {outcome:?}"
+        ))),
     }
 }
 
@@ -61,10 +82,16 @@ fn upserted(on: &Target, rows: Rows) -> Response<Body> {
     let (created, version) = (rows.created, rows.version);
     let mut out = b"{\"entity\":".to_vec();
     out.extend_from_slice(&json(on, rows));
-    out.extend_from_slice(if created { b",\"created\":true}" } else { b",\"created\":false}" });
+    out.extend_from_slice(if created {
+        b",\"created\":true}"
+    } else {
+        b",\"created\":false}"
+    });
     let mut response = response::json(StatusCode::OK, out);
     if let Some(version) = version {
-        response.headers_mut().insert(ETAG, super::response::etag(version));
+        response
+            .headers_mut()
+            .insert(ETAG, super::response::etag(version));
     }
     response
 }
@@ -76,20 +103,24 @@ fn record(on: &Target, rows: Rows, shape: &Shape<'_>) -> Result<Response<Body>> 
             _ => Err(Error::not_found()),
         };
     }
-    let Some(version) = rows.version else { return Ok(response::json(StatusCode::OK, json(on, rows))) };
+    let Some(version) = rows.version else {
+        return Ok(response::json(StatusCode::OK, json(on, rows)));
+    };
     let tag = response::etag(version);
     let reads = matches!(*shape.method, Method::GET | Method::HEAD);
     // Where records keep numbers of others, the version does not tell whether a copy is good.
-    let mut response = if reads && !on.table.keeps() && precondition::none_match(shape.headers, &tag) {
-        response::empty(StatusCode::NOT_MODIFIED)
-    } else {
-        response::json(StatusCode::OK, json(on, rows))
-    };
+    let mut response =
+        if reads && !on.table.keeps() && precondition::none_match(shape.headers, &tag) {
+            response::empty(StatusCode::NOT_MODIFIED)
+        } else {
+            response::json(StatusCode::OK, json(on, rows))
+        };
     response.headers_mut().insert(ETAG, tag);
     Ok(response)
 }
 
-/// Records as JSON; those an override read as values are projected here, so that nothing hidden gets out.
+/// Records as JSON; those an override read as values are projected here, so that nothing hidden
+/// gets out.
 fn json(on: &Target, rows: Rows) -> Vec<u8> {
     if rows.records.is_empty() {
         return rows.json;
@@ -106,10 +137,16 @@ fn json(on: &Target, rows: Rows) -> Vec<u8> {
 
 /// The key of the record an override created.
 pub(super) fn id_of(table: &Table, outcome: &Outcome) -> Option<Value> {
-    let Outcome::Record(rows) = outcome else { return None };
+    let Outcome::Record(rows) = outcome else {
+        return None;
+    };
     if let Some(record) = rows.records.first() {
         return record.get(table.desc.primary).cloned();
     }
-    let record: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(&rows.json).ok()?;
-    record.get(table.desc.primary_field().wire)?.as_str().map(|id| Value::Text(id.to_owned()))
+    let record: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_slice(&rows.json).ok()?;
+    record
+        .get(table.desc.primary_field().wire)?
+        .as_str()
+        .map(|id| Value::Text(id.to_owned()))
 }

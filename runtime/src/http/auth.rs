@@ -23,7 +23,8 @@ pub enum Resolution {
 
 /// Finds the actor of a request, once per request. An authentication plugin installs one.
 ///
-/// No identity is the anonymous actor, never an error. An unusable credential may be either; that is the plugin's choice.
+/// No identity is the anonymous actor, never an error. An unusable credential may be either; that
+/// is the plugin's choice.
 pub trait ActorResolver: Send + Sync + 'static {
     /// The actor behind these headers.
     fn resolve(&self, parts: &Parts, origin: Origin<'_>) -> Resolution;
@@ -38,7 +39,8 @@ pub struct Origin<'a> {
     pub from: Option<IpAddr>,
 }
 
-/// Decides whether an actor may call a route: the meaning of an `auth` name. The error is the answer.
+/// Decides whether an actor may call a route: the meaning of an `auth` name. The error is the
+/// answer.
 pub type AuthCheck = Arc<dyn Fn(&Actor) -> Result<()> + Send + Sync>;
 
 /// Decides whether an actor holds one of the roles a route asks for. The error is the answer.
@@ -58,8 +60,10 @@ pub struct GuardCall<'a> {
 /// Decides whether a call may pass: the meaning of a guard. The error is the answer.
 pub type GuardCheck = Arc<dyn Fn(&GuardCall<'_>) -> Result<()> + Send + Sync>;
 
-/// Judges what a route gives a guard, when the app starts. The error says what it takes, as in "seconds, 1 or more".
-pub type ArgumentCheck = Arc<dyn Fn(Option<GuardArg>) -> std::result::Result<(), String> + Send + Sync>;
+/// Judges what a route gives a guard, when the app starts. The error says what it takes, as in
+/// "seconds, 1 or more".
+pub type ArgumentCheck =
+    Arc<dyn Fn(Option<GuardArg>) -> std::result::Result<(), String> + Send + Sync>;
 
 /// The meaning of a name in `auth` or `guards`.
 #[derive(Clone)]
@@ -68,7 +72,8 @@ pub enum NamedCheck {
     Actor(AuthCheck),
     /// Looks at the call: for `guards`, with the arguments that the second one lets pass.
     Guard(GuardCheck, ArgumentCheck),
-    /// Means nothing under the settings of the app, for this reason: whoever asks for it is told so when the app starts.
+    /// Means nothing under the settings of the app, for this reason: whoever asks for it is told so
+    /// when the app starts.
     Unset(Arc<str>),
 }
 
@@ -83,10 +88,13 @@ impl NamedCheck {
         Self::Guard(Arc::new(check), Arc::new(|_| Ok(())))
     }
 
-    /// The same guard, which takes what this lets pass: a route that gives it anything else is a start-up error. The error of `judge`
-    /// says what it takes.
+    /// The same guard, which takes what this lets pass: a route that gives it anything else is a
+    /// start-up error. The error of `judge` says what it takes.
     #[must_use]
-    pub fn taking(self, judge: impl Fn(Option<GuardArg>) -> std::result::Result<(), String> + Send + Sync + 'static) -> Self {
+    pub fn taking(
+        self,
+        judge: impl Fn(Option<GuardArg>) -> std::result::Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
         match self {
             Self::Guard(check, _) => Self::Guard(check, Arc::new(judge)),
             // These take none in any case.
@@ -94,7 +102,8 @@ impl NamedCheck {
         }
     }
 
-    /// A name that means nothing as the app is set up. `why` follows what asks for it: "which nobody could pass: list one in `x.y`".
+    /// A name that means nothing as the app is set up. `why` follows what asks for it: "which
+    /// nobody could pass: list one in `x.y`".
     pub fn unset(why: impl Into<Arc<str>>) -> Self {
         Self::Unset(why.into())
     }
@@ -135,11 +144,24 @@ impl RouteAuth {
 }
 
 impl Default for RouteAuth {
-    /// Linchpin's own checks: 401 `unauthorized` for an actor without id, 403 `forbidden` when no role matches.
+    /// Linchpin's own checks: 401 `unauthorized` for an actor without id, 403 `forbidden` when no
+    /// role matches.
     fn default() -> Self {
         Self {
-            user_auth: Arc::new(|actor| if actor.id.is_some() { Ok(()) } else { Err(Error::unauthorized()) }),
-            require_role: Arc::new(|actor, roles| if actor.has_any_role(roles) { Ok(()) } else { Err(Error::forbidden()) }),
+            user_auth: Arc::new(|actor| {
+                if actor.id.is_some() {
+                    Ok(())
+                } else {
+                    Err(Error::unauthorized())
+                }
+            }),
+            require_role: Arc::new(|actor, roles| {
+                if actor.has_any_role(roles) {
+                    Ok(())
+                } else {
+                    Err(Error::forbidden())
+                }
+            }),
             named: BTreeMap::new(),
         }
     }
@@ -147,6 +169,8 @@ impl Default for RouteAuth {
 
 impl fmt::Debug for RouteAuth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RouteAuth").field("named", &self.named.keys()).finish_non_exhaustive()
+        f.debug_struct("RouteAuth")
+            .field("named", &self.named.keys())
+            .finish_non_exhaustive()
     }
 }

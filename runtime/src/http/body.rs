@@ -52,7 +52,11 @@ impl Held {
         self.room
             .0
             .fetch_update(Relaxed, Relaxed, |left| left.checked_sub(more))
-            .map_err(|_| Error::unavailable("the bodies of other requests take all the room there is for them"))?;
+            .map_err(|_| {
+                Error::unavailable(
+                    "the bodies of other requests take all the room there is for them",
+                )
+            })?;
         self.bytes = bytes;
         Ok(())
     }
@@ -78,14 +82,16 @@ impl<T: AsRef<[u8]>> AsRef<[u8]> for Counted<T> {
 
 /// Reads a body of at most `max` bytes.
 ///
-/// A declared length beyond `max` is refused before a byte is kept. What is kept grows with what arrives, never with what is
-/// only declared, and is counted while it is held.
+/// A declared length beyond `max` is refused before a byte is kept. What is kept grows with what
+/// arrives, never with what is only declared, and is counted while it is held.
 ///
 /// # Errors
-/// `body_too_large`; `malformed_json` when the client stopped sending; `unavailable` when other bodies leave no room; `timeout`
-/// when it takes longer than `limit`.
+/// `body_too_large`; `malformed_json` when the client stopped sending; `unavailable` when other
+/// bodies leave no room; `timeout` when it takes longer than `limit`.
 pub(super) async fn read(body: Body, max: u64, limit: Duration, room: &Room) -> Result<Bytes> {
-    tokio::time::timeout(limit, whole(body, max, room)).await.map_err(|_| Error::new(Code::Timeout, LATE))?
+    tokio::time::timeout(limit, whole(body, max, room))
+        .await
+        .map_err(|_| Error::new(Code::Timeout, LATE))?
 }
 
 /// Whether a request failed since its client took too long to send it.
@@ -99,21 +105,33 @@ async fn whole(mut body: Body, max: u64, room: &Room) -> Result<Bytes> {
         drain(&mut body).await;
         return Err(Error::too_large(Some(max)));
     }
-    let longest = usize::try_from(declared.upper().map_or(max, |upper| upper.min(max))).unwrap_or(usize::MAX);
-    let mut held = Held { room: room.clone(), bytes: 0 };
+    let longest =
+        usize::try_from(declared.upper().map_or(max, |upper| upper.min(max))).unwrap_or(usize::MAX);
+    let mut held = Held {
+        room: room.clone(),
+        bytes: 0,
+    };
     let mut first = Bytes::new();
     let mut all: Vec<u8> = Vec::new();
     while !body.is_end_stream() {
-        let Some(frame) = body.frame().await else { break };
+        let Some(frame) = body.frame().await else {
+            break;
+        };
         let frame = frame.map_err(|_| Error::new(Code::MalformedJson, "The body ended early"))?;
-        let Ok(data) = frame.into_data() else { continue };
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
         let length = first.len() + all.len() + data.len();
         if length as u64 > max {
             drain(&mut body).await;
             return Err(Error::too_large(Some(max)));
         }
         // Nearly every body is one chunk, which is kept as it came.
-        let grown = if length == data.len() || length <= all.capacity() { length } else { length.max((length * 2).min(longest)) };
+        let grown = if length == data.len() || length <= all.capacity() {
+            length
+        } else {
+            length.max((length * 2).min(longest))
+        };
         if let Err(full) = held.at_least(grown) {
             drain(&mut body).await;
             return Err(full);
@@ -128,21 +146,29 @@ async fn whole(mut body: Body, max: u64, room: &Room) -> Result<Bytes> {
     }
     Ok(match (all.is_empty(), held.bytes > 0) {
         (true, false) => first,
-        (true, true) => Bytes::from_owner(Counted { bytes: first, _held: held }),
+        (true, true) => Bytes::from_owner(Counted {
+            bytes: first,
+            _held: held,
+        }),
         (false, false) => all.into(),
-        (false, true) => Bytes::from_owner(Counted { bytes: all, _held: held }),
+        (false, true) => Bytes::from_owner(Counted {
+            bytes: all,
+            _held: held,
+        }),
     })
 }
 
 /// Reads on for a while and keeps nothing, for a request that is refused.
 ///
-/// A connection that is closed while its client still sends is reset, and the client never sees the answer that tells why.
-/// Bounded: who sends more, or slowly, has itself to blame.
+/// A connection that is closed while its client still sends is reset, and the client never sees the
+/// answer that tells why. Bounded: who sends more, or slowly, has itself to blame.
 pub(super) async fn drain(body: &mut Body) {
     let rest = async {
         let mut seen = 0;
         while seen < DRAINED {
-            let Some(Ok(frame)) = body.frame().await else { return };
+            let Some(Ok(frame)) = body.frame().await else {
+                return;
+            };
             seen += frame.data_ref().map_or(0, Bytes::len);
         }
     };
@@ -161,14 +187,25 @@ pub(super) fn check_type(headers: &HeaderMap) -> Result<()> {
         Some(other) => std::str::from_utf8(other).is_ok_and(is_json),
         None => false,
     };
-    let plain = |coding: &HeaderValue| coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"identity");
+    let plain = |coding: &HeaderValue| {
+        coding
+            .as_bytes()
+            .trim_ascii()
+            .eq_ignore_ascii_case(b"identity")
+    };
     if !headers.get_all(CONTENT_ENCODING).iter().all(plain) {
-        return Err(Error::new(Code::UnsupportedMediaType, "The body must not be compressed or encoded"));
+        return Err(Error::new(
+            Code::UnsupportedMediaType,
+            "The body must not be compressed or encoded",
+        ));
     }
     if json && values.next().is_none() {
         return Ok(());
     }
-    Err(Error::new(Code::UnsupportedMediaType, "The body must be application/json"))
+    Err(Error::new(
+        Code::UnsupportedMediaType,
+        "The body must be application/json",
+    ))
 }
 
 /// Checks that a body is declared as a form, if there is one.
@@ -177,12 +214,21 @@ pub(super) fn check_type(headers: &HeaderMap) -> Result<()> {
 /// `unsupported_media_type`.
 pub(super) fn check_form(headers: &HeaderMap, bytes: &[u8]) -> Result<()> {
     let mut values = headers.get_all(CONTENT_TYPE).iter();
-    let essence = values.next().and_then(|value| value.to_str().ok()).map(|value| value.split(';').next().unwrap_or_default().trim());
-    let form = essence.is_some_and(|essence| essence.eq_ignore_ascii_case("application/x-www-form-urlencoded"));
-    if bytes.is_empty() || form && values.next().is_none() && !headers.contains_key(CONTENT_ENCODING) {
+    let essence = values
+        .next()
+        .and_then(|value| value.to_str().ok())
+        .map(|value| value.split(';').next().unwrap_or_default().trim());
+    let form = essence
+        .is_some_and(|essence| essence.eq_ignore_ascii_case("application/x-www-form-urlencoded"));
+    if bytes.is_empty()
+        || form && values.next().is_none() && !headers.contains_key(CONTENT_ENCODING)
+    {
         return Ok(());
     }
-    Err(Error::new(Code::UnsupportedMediaType, "The body must be application/x-www-form-urlencoded"))
+    Err(Error::new(
+        Code::UnsupportedMediaType,
+        "The body must be application/x-www-form-urlencoded",
+    ))
 }
 
 /// Whether a media type is JSON in UTF-8; parameters other than the charset do not count.
@@ -204,16 +250,29 @@ mod tests {
 
     #[test]
     fn json_in_utf8_only() {
-        for good in ["application/json", "Application/JSON", "application/json; charset=utf-8", "application/json;charset=\"UTF-8\"; x=y"] {
+        for good in [
+            "application/json",
+            "Application/JSON",
+            "application/json; charset=utf-8",
+            "application/json;charset=\"UTF-8\"; x=y",
+        ] {
             assert!(is_json(good), "{good}");
         }
-        for bad in ["", "text/plain", "application/jsonp", "application/json; charset=latin1", "application/vnd.api+json"] {
+        for bad in [
+            "",
+            "text/plain",
+            "application/jsonp",
+            "application/json; charset=latin1",
+            "application/vnd.api+json",
+        ] {
             assert!(!is_json(bad), "{bad}");
         }
     }
 
     fn chunks(count: usize) -> Body {
-        let stream = futures_util::stream::iter((0..count).map(|_| Ok::<_, std::io::Error>(Bytes::from_static(b"12345678"))));
+        let stream = futures_util::stream::iter(
+            (0..count).map(|_| Ok::<_, std::io::Error>(Bytes::from_static(b"12345678"))),
+        );
         Body::from_stream(stream)
     }
 
@@ -224,9 +283,14 @@ mod tests {
             Some((Ok::<_, std::io::Error>(Bytes::from_static(b"x")), ()))
         });
         let (room, limit) = (Room::new(1 << 20), Duration::from_secs(30));
-        let error = read(Body::from_stream(drips), 1 << 20, limit, &room).await.unwrap_err();
+        let error = read(Body::from_stream(drips), 1 << 20, limit, &room)
+            .await
+            .unwrap_err();
         assert!(error.code() == Code::Timeout && is_late(&error));
-        assert!(!is_late(&Error::new(Code::Timeout, "The request took too long")));
+        assert!(!is_late(&Error::new(
+            Code::Timeout,
+            "The request took too long"
+        )));
     }
 
     #[tokio::test]
@@ -234,20 +298,50 @@ mod tests {
         let room = Room::new(40 << 10);
         let left = || room.0.load(Relaxed) >> 10;
         // In one piece, in many, and small enough not to count.
-        let one = read(Body::from(vec![b'x'; 20 << 10]), 1 << 20, Duration::from_secs(1), &room).await.unwrap();
+        let one = read(
+            Body::from(vec![b'x'; 20 << 10]),
+            1 << 20,
+            Duration::from_secs(1),
+            &room,
+        )
+        .await
+        .unwrap();
         assert_eq!((one.len(), left()), (20 << 10, 20));
-        let refused = read(chunks(3 << 10), 1 << 20, Duration::from_secs(1), &room).await.unwrap_err();
-        assert_eq!((refused.code(), refused.retry_after_seconds(), left()), (Code::Unavailable, Some(1), 20));
-        let small = read(chunks(1 << 10), 1 << 20, Duration::from_secs(1), &room).await.unwrap();
+        let refused = read(chunks(3 << 10), 1 << 20, Duration::from_secs(1), &room)
+            .await
+            .unwrap_err();
+        assert_eq!(
+            (refused.code(), refused.retry_after_seconds(), left()),
+            (Code::Unavailable, Some(1), 20)
+        );
+        let small = read(chunks(1 << 10), 1 << 20, Duration::from_secs(1), &room)
+            .await
+            .unwrap();
         assert_eq!((small.len(), left()), (8 << 10, 20));
         drop(one);
         assert_eq!(left(), 40);
-        let many = read(chunks(3 << 10), 24 << 10, Duration::from_secs(1), &room).await.unwrap();
+        let many = read(chunks(3 << 10), 24 << 10, Duration::from_secs(1), &room)
+            .await
+            .unwrap();
         assert_eq!((many.len(), left()), (24 << 10, 16));
         drop(many);
         // A body that fails gives back what it had.
-        let broken = futures_util::stream::iter([Ok(Bytes::from(vec![0; 30 << 10])), Err(std::io::Error::other("gone"))]);
-        assert_eq!(read(Body::from_stream(broken), 1 << 20, Duration::from_secs(1), &room).await.unwrap_err().code(), Code::MalformedJson);
+        let broken = futures_util::stream::iter([
+            Ok(Bytes::from(vec![0; 30 << 10])),
+            Err(std::io::Error::other("gone")),
+        ]);
+        assert_eq!(
+            read(
+                Body::from_stream(broken),
+                1 << 20,
+                Duration::from_secs(1),
+                &room
+            )
+            .await
+            .unwrap_err()
+            .code(),
+            Code::MalformedJson
+        );
         assert_eq!(left(), 40);
     }
 
@@ -255,12 +349,29 @@ mod tests {
     async fn bodies_are_bounded_whatever_they_declare() {
         let room = Room::new(1 << 20);
         let read = |body, max| read(body, max, Duration::from_secs(1), &room);
-        assert_eq!(read(chunks(3), 24).await.unwrap(), "123456781234567812345678");
+        assert_eq!(
+            read(chunks(3), 24).await.unwrap(),
+            "123456781234567812345678"
+        );
         let large = read(chunks(4), 24).await.unwrap_err();
-        assert_eq!((large.code(), large.message()), (Code::BodyTooLarge, "The body is too large: it may have 24 bytes"));
-        assert_eq!(read(Body::from("12345"), 4).await.unwrap_err().code(), Code::BodyTooLarge);
+        assert_eq!(
+            (large.code(), large.message()),
+            (
+                Code::BodyTooLarge,
+                "The body is too large: it may have 24 bytes"
+            )
+        );
+        assert_eq!(
+            read(Body::from("12345"), 4).await.unwrap_err().code(),
+            Code::BodyTooLarge
+        );
         assert_eq!(read(Body::empty(), 0).await.unwrap(), "");
-        let broken = Body::from_stream(futures_util::stream::iter([Err::<Bytes, _>(std::io::Error::other("gone"))]));
-        assert_eq!(read(broken, 4).await.unwrap_err().code(), Code::MalformedJson);
+        let broken = Body::from_stream(futures_util::stream::iter([Err::<Bytes, _>(
+            std::io::Error::other("gone"),
+        )]));
+        assert_eq!(
+            read(broken, 4).await.unwrap_err().code(),
+            Code::MalformedJson
+        );
     }
 }

@@ -1,7 +1,9 @@
-//! What the function of a `#[route]` takes and answers, as far as its types tell: for the API document.
+//! What the function of a `#[route]` takes and answers, as far as its types tell: for the API
+//! document.
 //!
-//! The macro sees a type as tokens and asks a [`Probe`] of it. Of the traits that describe one, method lookup takes the first whose
-//! condition holds: it goes from the most references to the fewest.
+//! The macro sees a type as tokens and asks a [`Probe`] of it. Of the traits that describe one,
+//! method lookup takes the first whose condition holds: it goes from the most references to the
+//! fewest.
 
 use std::marker::PhantomData;
 
@@ -60,7 +62,11 @@ const FORM: &str = "application/x-www-form-urlencoded";
 const MULTIPART: &str = "multipart/form-data";
 
 const fn content(media: &'static str, schema: ContentSchema) -> Content {
-    Content { media, schema, optional: false }
+    Content {
+        media,
+        schema,
+        optional: false,
+    }
 }
 
 /// Asks what a type is; for expansions of `#[route]`.
@@ -90,7 +96,10 @@ impl<T: CustomOutput> ByShape for &&&Probe<axum::Json<T>> {
 
 impl<T: CustomOutput> ByShape for &&&Probe<Option<axum::Json<T>>> {
     fn content(&self) -> Option<Content> {
-        Some(Content { optional: true, ..content(JSON, ContentSchema::Shape(T::SHAPE)) })
+        Some(Content {
+            optional: true,
+            ..content(JSON, ContentSchema::Shape(T::SHAPE))
+        })
     }
 }
 
@@ -108,7 +117,14 @@ pub trait ByRecord {
 
 impl<T: OfRecords> ByRecord for &&Probe<axum::Json<T>> {
     fn content(&self) -> Option<Content> {
-        Some(content(JSON, if T::MANY { ContentSchema::Records(T::DESC) } else { ContentSchema::Record(T::DESC) }))
+        Some(content(
+            JSON,
+            if T::MANY {
+                ContentSchema::Records(T::DESC)
+            } else {
+                ContentSchema::Record(T::DESC)
+            },
+        ))
     }
 }
 
@@ -140,7 +156,10 @@ by_media! {
 
 impl<T> ByMedia for &Probe<Option<axum::Json<T>>> {
     fn content(&self) -> Option<Content> {
-        Some(Content { optional: true, ..content(JSON, ContentSchema::Any) })
+        Some(Content {
+            optional: true,
+            ..content(JSON, ContentSchema::Any)
+        })
     }
 }
 
@@ -163,7 +182,9 @@ mod tests {
     /// As expansions ask.
     macro_rules! media {
         ($ty:ty) => {
-            (&&&&Probe::<$ty>::new()).content().map(|known| (known.media, format!("{:?}", known.schema), known.optional))
+            (&&&&Probe::<$ty>::new())
+                .content()
+                .map(|known| (known.media, format!("{:?}", known.schema), known.optional))
         };
     }
 
@@ -173,8 +194,14 @@ mod tests {
     #[test]
     fn the_first_description_that_fits_is_taken() {
         let known = |media, schema: &str| Some((media, schema.to_owned(), false));
-        assert_eq!(media!(axum::Json<i64>), known(JSON, "Shape(Value(Integer))"));
-        assert_eq!(media!(Option<axum::Json<i64>>), Some((JSON, "Shape(Value(Integer))".to_owned(), true)));
+        assert_eq!(
+            media!(axum::Json<i64>),
+            known(JSON, "Shape(Value(Integer))")
+        );
+        assert_eq!(
+            media!(Option<axum::Json<i64>>),
+            Some((JSON, "Shape(Value(Integer))".to_owned(), true))
+        );
         assert_eq!(media!(axum::Json<Unknown>), known(JSON, "Any"));
         assert_eq!(media!(axum::Form<Unknown>), known(FORM, "Any"));
         assert_eq!(media!(axum::extract::Multipart), known(MULTIPART, "Any"));

@@ -35,7 +35,9 @@ pub struct ContextProviders(Vec<(ContextDesc, Provide)>);
 
 impl std::fmt::Debug for ContextProviders {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|(desc, _)| desc.name)).finish()
+        f.debug_list()
+            .entries(self.0.iter().map(|(desc, _)| desc.name))
+            .finish()
     }
 }
 
@@ -48,7 +50,9 @@ impl ContextProviders {
         &mut self,
         provide: impl Fn(ContextCall<'_>) -> Result<Option<V::Value>> + Send + Sync + 'static,
     ) -> Result<()> {
-        self.insert::<V>(Arc::new(move |call| Provided::Ready(provide(call).map(value))))
+        self.insert::<V>(Arc::new(move |call| {
+            Provided::Ready(provide(call).map(value))
+        }))
     }
 
     /// Adds a function that may wait.
@@ -57,7 +61,10 @@ impl ContextProviders {
     /// When the name is taken.
     pub fn add_later<V: ContextValue>(
         &mut self,
-        provide: impl for<'a> Fn(ContextCall<'a>) -> BoxFuture<'a, Result<Option<V::Value>>> + Send + Sync + 'static,
+        provide: impl for<'a> Fn(ContextCall<'a>) -> BoxFuture<'a, Result<Option<V::Value>>>
+        + Send
+        + Sync
+        + 'static,
     ) -> Result<()>
     where
         V::Value: Send,
@@ -70,7 +77,10 @@ impl ContextProviders {
 
     fn insert<V: ContextValue>(&mut self, provide: Provide) -> Result<()> {
         if self.kind_of(V::NAME).is_some() {
-            return Err(Error::internal(format!("two plugins provide `ctx({})`; keep one", V::NAME)));
+            return Err(Error::internal(format!(
+                "two plugins provide `ctx({})`; keep one",
+                V::NAME
+            )));
         }
         self.0.push((V::DESC, provide));
         Ok(())
@@ -78,7 +88,10 @@ impl ContextProviders {
 
     /// The type of a value that somebody provides.
     pub(crate) fn kind_of(&self, name: &str) -> Option<Kind> {
-        self.0.iter().find(|(desc, _)| desc.name == name).map(|(desc, _)| desc.kind)
+        self.0
+            .iter()
+            .find(|(desc, _)| desc.name == name)
+            .map(|(desc, _)| desc.kind)
     }
 
     /// Every name.
@@ -116,33 +129,53 @@ fn value<T: FieldType>(provided: Option<T>) -> Value {
 fn check(desc: ContextDesc, value: &Value) -> Result<()> {
     let problem = match value {
         Value::Text(text) if text.contains('\0') => Some(("format", "must not contain U+0000")),
-        Value::Int(n) if n.unsigned_abs() > MAX_INTEGER.unsigned_abs() => Some(("range", "must be within ±(2^53−1)")),
+        Value::Int(n) if n.unsigned_abs() > MAX_INTEGER.unsigned_abs() => {
+            Some(("range", "must be within ±(2^53−1)"))
+        }
         Value::Float(n) if !n.is_finite() => Some(("range", "must be finite")),
         _ => None,
     };
     match problem {
         None => Ok(()),
-        Some((code, message)) => Err(Error::validation(vec![Problem::new(format!("ctx:{}", desc.name), code, message)])),
+        Some((code, message)) => Err(Error::validation(vec![Problem::new(
+            format!("ctx:{}", desc.name),
+            code,
+            message,
+        )])),
     }
 }
 
-/// The values of the context that a route cannot do without: what it names itself, and what decides who sees
-/// records of its entity.
+/// The values of the context that a route cannot do without: what it names itself, and what decides
+/// who sees records of its entity.
 pub(crate) fn needed(endpoint: &Endpoint) -> Vec<ContextDesc> {
     let lifted = matches!(endpoint.action, Action::Operation(spec, _) if spec.unscoped.is_some());
     let own = !matches!(endpoint.action, Action::Extra(_) | Action::Plugin(_));
-    let desc = endpoint.table.as_ref().map(|table| table.desc).filter(|_| own);
-    let scopes = desc.into_iter().flat_map(|desc| desc.scope).filter(|scope| !lifted && scope.holds_on(&endpoint.name));
+    let desc = endpoint
+        .table
+        .as_ref()
+        .map(|table| table.desc)
+        .filter(|_| own);
+    let scopes = desc
+        .into_iter()
+        .flat_map(|desc| desc.scope)
+        .filter(|scope| !lifted && scope.holds_on(&endpoint.name));
     let scopes = scopes.filter_map(|scope| match scope.from {
         ScopeFrom::Ctx(path) => Some(path),
         ScopeFrom::Path(_) => None,
     });
-    let defaults = desc.filter(|_| matches!(endpoint.action, Action::Create)).into_iter().flat_map(|desc| desc.fields);
+    let defaults = desc
+        .filter(|_| matches!(endpoint.action, Action::Create))
+        .into_iter()
+        .flat_map(|desc| desc.fields);
     let defaults = defaults.filter_map(|field| match field.default {
         DefaultDesc::Ctx(path) => Some(path),
         _ => None,
     });
-    let mut out: Vec<ContextDesc> = scopes.chain(defaults).filter_map(named).chain(desc.into_iter().flat_map(seen_by)).collect();
+    let mut out: Vec<ContextDesc> = scopes
+        .chain(defaults)
+        .filter_map(named)
+        .chain(desc.into_iter().flat_map(seen_by))
+        .collect();
     if let Action::Operation(spec, _) = endpoint.action {
         out.extend_from_slice(spec.context);
         let entities = spec.kind.derived().map_or_else(Vec::new, Derive::entities);
@@ -155,13 +188,19 @@ pub(crate) fn needed(endpoint: &Endpoint) -> Vec<ContextDesc> {
 
 /// The provided values that decide who sees records of an entity by its conditions and gates.
 pub(crate) fn seen_by(desc: &'static EntityDesc) -> impl Iterator<Item = ContextDesc> {
-    crate::resource::gate::context(desc).into_iter().filter_map(named)
+    crate::resource::gate::context(desc)
+        .into_iter()
+        .filter_map(named)
 }
 
 /// A value beside the actor's.
 pub(crate) fn named(path: CtxPath) -> Option<ContextDesc> {
     match path {
         CtxPath::Value(desc) => Some(desc),
-        CtxPath::ActorId | CtxPath::TenantId | CtxPath::ActorKind | CtxPath::SessionId | CtxPath::Claim(_) => None,
+        CtxPath::ActorId
+        | CtxPath::TenantId
+        | CtxPath::ActorKind
+        | CtxPath::SessionId
+        | CtxPath::Claim(_) => None,
     }
 }

@@ -1,17 +1,19 @@
 //! Cross-origin requests: which pages of other origins may read answers.
 
 use axum::http::header::{
-    ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, ALLOW, ORIGIN,
-    VARY,
+    ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
+    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE,
+    ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, ALLOW, ORIGIN, VARY,
 };
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 
-const EXPOSED: HeaderValue = HeaderValue::from_static("etag, location, retry-after, www-authenticate, x-request-id");
+const EXPOSED: HeaderValue =
+    HeaderValue::from_static("etag, location, retry-after, www-authenticate, x-request-id");
 /// For how long a browser may remember a preflight: ten minutes, in seconds.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 
-/// The origins whose pages may read answers. Without it, no answer names an origin, and browsers keep other pages out.
+/// The origins whose pages may read answers. Without it, no answer names an origin, and browsers
+/// keep other pages out.
 #[derive(Clone, Debug, Default)]
 pub struct Cors {
     /// Exact origins, such as `https://app.example.com`. There is no wildcard.
@@ -32,20 +34,33 @@ pub(super) struct Grant {
 }
 
 impl Cors {
-    /// Why a text is no origin as browsers send it, which is compared byte for byte; in words that follow a name.
+    /// Why a text is no origin as browsers send it, which is compared byte for byte; in words that
+    /// follow a name.
     pub(crate) fn refuses(origin: &str) -> Option<String> {
         match url::Url::parse(origin) {
-            _ if origin == "*" => Some("must name origins: `*` would let every page read answers".to_owned()),
-            Ok(url) if matches!(url.scheme(), "http" | "https") && url.origin().ascii_serialization() == origin => None,
-            Ok(url) if matches!(url.scheme(), "http" | "https") => {
-                Some(format!("must be an origin such as `{}`, found `{origin}`", url.origin().ascii_serialization()))
+            _ if origin == "*" => {
+                Some("must name origins: `*` would let every page read answers".to_owned())
             }
-            _ => Some(format!("must be an origin such as `https://app.example.com`, found `{origin}`")),
+            Ok(url)
+                if matches!(url.scheme(), "http" | "https")
+                    && url.origin().ascii_serialization() == origin =>
+            {
+                None
+            }
+            Ok(url) if matches!(url.scheme(), "http" | "https") => Some(format!(
+                "must be an origin such as `{}`, found `{origin}`",
+                url.origin().ascii_serialization()
+            )),
+            _ => Some(format!(
+                "must be an origin such as `https://app.example.com`, found `{origin}`"
+            )),
         }
     }
 
     fn holds(&self, origin: &HeaderValue) -> bool {
-        self.origins.iter().any(|allowed| origin.as_bytes() == allowed.as_bytes())
+        self.origins
+            .iter()
+            .any(|allowed| origin.as_bytes() == allowed.as_bytes())
     }
 }
 
@@ -54,10 +69,16 @@ pub(super) fn grant(lists: &[Cors], method: &Method, headers: &HeaderMap) -> Opt
     if lists.is_empty() {
         return None;
     }
-    let origin = headers.get(ORIGIN).filter(|origin| lists.iter().any(|list| list.holds(origin)));
+    let origin = headers
+        .get(ORIGIN)
+        .filter(|origin| lists.iter().any(|list| list.holds(origin)));
     Some(Grant {
         origin: origin.cloned(),
-        credentials: origin.is_some_and(|origin| lists.iter().any(|list| list.credentials && list.holds(origin))),
+        credentials: origin.is_some_and(|origin| {
+            lists
+                .iter()
+                .any(|list| list.credentials && list.holds(origin))
+        }),
         preflight: method == Method::OPTIONS && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD),
         asked: headers.get(ACCESS_CONTROL_REQUEST_HEADERS).cloned(),
     })
@@ -71,7 +92,10 @@ impl Grant {
         let Some(origin) = self.origin else { return };
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
         if self.credentials {
-            headers.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
+            headers.insert(
+                ACCESS_CONTROL_ALLOW_CREDENTIALS,
+                HeaderValue::from_static("true"),
+            );
         }
         if !self.preflight {
             headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);

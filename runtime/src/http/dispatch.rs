@@ -1,7 +1,8 @@
 //! What every route of an entity shares: policy, inputs, the call, the answer.
 //!
-//! The order of checks is the contract's: actor, rate limit, auth, roles, guards, middleware, body, unknown parameters, content type, syntax, validation,
-//! precondition, statement. A request that fails one of them has changed nothing.
+//! The order of checks is the contract's: actor, rate limit, auth, roles, guards, middleware, body,
+//! unknown parameters, content type, syntax, validation, precondition, statement. A request that
+//! fails one of them has changed nothing.
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
@@ -30,7 +31,12 @@ use crate::validate::parse_scalar;
 use crate::{Actor, Cx, Error, Problem, Result, Uuid, Value};
 
 /// The actor behind a request.
-pub(super) async fn actor(app: &App, parts: &Parts, request_id: &RequestId, from: Option<IpAddr>) -> Result<Arc<Actor>> {
+pub(super) async fn actor(
+    app: &App,
+    parts: &Parts,
+    request_id: &RequestId,
+    from: Option<IpAddr>,
+) -> Result<Arc<Actor>> {
     match &app.resolver {
         None => Ok(Arc::clone(&app.anonymous)),
         Some(resolver) => match resolver.resolve(parts, Origin { request_id, from }) {
@@ -90,13 +96,21 @@ pub(super) async fn run(
     }
     let mut response = announce(answer?, emitted.and_then(|place| place.get().cloned()));
     if personal {
-        response.headers_mut().entry(CACHE_CONTROL).or_insert(NO_STORE);
+        response
+            .headers_mut()
+            .entry(CACHE_CONTROL)
+            .or_insert(NO_STORE);
     }
     Ok(response)
 }
 
-/// The answer of a public route to a caller whose credential cannot be used: that of an anonymous caller, which says so.
-async fn unrecognised(answer: Result<Response<Body>>, emitted: Option<Arc<OnceLock<Uuid>>>, body: &mut Body) -> Response<Body> {
+/// The answer of a public route to a caller whose credential cannot be used: that of an anonymous
+/// caller, which says so.
+async fn unrecognised(
+    answer: Result<Response<Body>>,
+    emitted: Option<Arc<OnceLock<Uuid>>>,
+    body: &mut Body,
+) -> Response<Body> {
     let mut response = match answer {
         Ok(response) => announce(response, emitted.and_then(|place| place.get().cloned())),
         Err(error) => {
@@ -133,7 +147,12 @@ async fn call(
     if let Plan::Entity(on, _) = &mounted.plan
         && !on.sources.is_empty()
     {
-        cx = Box::pin(on.sources.admit(Asking { cx: &cx, parts, adapters: &app.adapters })).await?;
+        cx = Box::pin(on.sources.admit(Asking {
+            cx: &cx,
+            parts,
+            adapters: &app.adapters,
+        }))
+        .await?;
     }
     if let Some(auditing) = &mounted.audit {
         cx = cx.audited(auditing);
@@ -143,12 +162,39 @@ async fn call(
     }
     if let (Plan::Extra(router), None) = (&mounted.plan, &mounted.idempotency) {
         // It reads the body itself, as it comes.
-        return Box::pin(extra(app, mounted, router, parts, std::mem::take(body), cx, id)).await;
+        return Box::pin(extra(
+            app,
+            mounted,
+            router,
+            parts,
+            std::mem::take(body),
+            cx,
+            id,
+        ))
+        .await;
     }
     // What most requests do not need is boxed, so that the future of a read by key stays small.
-    let read = |body| Box::pin(body::read(body, mounted.max_body, mounted.endpoint.policy.timeout, &app.room));
-    let body = if body.is_end_stream() { Bytes::new() } else { read(std::mem::take(body)).await? };
-    let asked = Asked { app, mounted, params, parts, body, cx };
+    let read = |body| {
+        Box::pin(body::read(
+            body,
+            mounted.max_body,
+            mounted.endpoint.policy.timeout,
+            &app.room,
+        ))
+    };
+    let body = if body.is_end_stream() {
+        Bytes::new()
+    } else {
+        read(std::mem::take(body)).await?
+    };
+    let asked = Asked {
+        app,
+        mounted,
+        params,
+        parts,
+        body,
+        cx,
+    };
     match &mounted.idempotency {
         None => perform(&asked, id).await,
         Some(gate) => Box::pin(gate.run(asked, id)).await,
@@ -161,10 +207,23 @@ pub(super) async fn perform(asked: &Asked<'_>, id: &RequestId) -> Result<Respons
         Plan::Entity(on, plan) => (on, plan),
         Plan::Extra(router) => {
             let body = Body::from(asked.body.clone());
-            return Box::pin(extra(asked.app, asked.mounted, router, asked.parts, body, asked.cx.clone(), id)).await;
+            return Box::pin(extra(
+                asked.app,
+                asked.mounted,
+                router,
+                asked.parts,
+                body,
+                asked.cx.clone(),
+                id,
+            ))
+            .await;
         }
         // Answered before there is anything to repeat.
-        Plan::Plugged(_) => return Err(Error::internal("a plugin's route was asked as one of an entity")),
+        Plan::Plugged(_) => {
+            return Err(Error::internal(
+                "a plugin's route was asked as one of an entity",
+            ));
+        }
     };
     let answered = match plan {
         EntityPlan::Get => asked.get(on).await,
@@ -177,15 +236,27 @@ pub(super) async fn perform(asked: &Asked<'_>, id: &RequestId) -> Result<Respons
     answered.map_err(|error| told(on, error))
 }
 
-/// What is told of a unique that is taken: stores name all of its fields, and clients are not to know of private ones.
+/// What is told of a unique that is taken: stores name all of its fields, and clients are not to
+/// know of private ones.
 fn told(on: &Target, error: Error) -> Error {
     let private = |problem: &&Problem| {
-        problem.code == "unique" && on.table.desc.fields.iter().any(|f| f.wire == problem.path && f.flags.has(Flags::PRIVATE))
+        problem.code == "unique"
+            && on
+                .table
+                .desc
+                .fields
+                .iter()
+                .any(|f| f.wire == problem.path && f.flags.has(Flags::PRIVATE))
     };
     if !error.details().iter().any(|problem| private(&problem)) {
         return error;
     }
-    let mut details: Vec<Problem> = error.details().iter().filter(|problem| !private(problem)).cloned().collect();
+    let mut details: Vec<Problem> = error
+        .details()
+        .iter()
+        .filter(|problem| !private(problem))
+        .cloned()
+        .collect();
     if details.is_empty() {
         details.push(Problem::new("", "unique", "is already taken"));
     }
@@ -210,7 +281,10 @@ pub(super) fn announce(mut response: Response<Body>, event: Option<Uuid>) -> Res
 fn within(on: &Target, params: Params<'_>, mut cx: Cx) -> Result<Cx> {
     for (position, field) in &on.parents {
         let desc = on.table.desc;
-        let text = params.get(*position).and_then(path::decode).ok_or_else(Error::not_found)?;
+        let text = params
+            .get(*position)
+            .and_then(path::decode)
+            .ok_or_else(Error::not_found)?;
         let value = parse_scalar(&desc.fields[*field], &text).map_err(|_| Error::not_found())?;
         // One record has one path.
         if matches!(value, Value::Int(n) if itoa::Buffer::new().format(n) != text) {
@@ -233,9 +307,15 @@ async fn plugged(
 ) -> Result<Response<Body>> {
     let takes = plan.takes_body() && !body.is_end_stream();
     let limit = mounted.endpoint.policy.timeout;
-    let bytes = if takes { body::read(std::mem::take(body), mounted.max_body, limit, &app.room).await? } else { Bytes::new() };
+    let bytes = if takes {
+        body::read(std::mem::take(body), mounted.max_body, limit, &app.room).await?
+    } else {
+        Bytes::new()
+    };
     let from = cx.address();
-    let answer = plan.run((cx, app.adapters.clone(), id), params, parts, from, &bytes).await;
+    let answer = plan
+        .run((cx, app.adapters.clone(), id), params, parts, from, &bytes)
+        .await;
     if !body.is_end_stream() {
         body::drain(body).await;
     }
@@ -261,7 +341,10 @@ async fn extra(
     parts.extensions.insert(cx);
     parts.extensions.insert(app.adapters.clone());
     parts.extensions.insert(id.clone());
-    let body = Body::new(Limited::new(body, usize::try_from(max).unwrap_or(usize::MAX)));
+    let body = Body::new(Limited::new(
+        body,
+        usize::try_from(max).unwrap_or(usize::MAX),
+    ));
     let Ok(response) = router.clone().call(Request::from_parts(parts, body)).await;
     Ok(response)
 }

@@ -8,7 +8,10 @@ use super::overrides::Override;
 use super::path;
 use super::path_guard::PathGuard;
 use super::plugged::{PluginHandler, PluginRoute, RouteDesc};
-use super::{AuthDesc, EventDesc, ExtraRouteSpec, GuardDesc, Idempotency, MiddlewareDesc, PermissionDesc, PolicyDesc, RateLimit};
+use super::{
+    AuthDesc, EventDesc, ExtraRouteSpec, GuardDesc, Idempotency, MiddlewareDesc, PermissionDesc,
+    PolicyDesc, RateLimit,
+};
 use crate::entity::{FieldDesc, FieldSet, Paging, SourceLine};
 use crate::operation::{Answer, Method, OpSpec, Place, RouteSpec, Seg};
 use crate::resource::{Adapters, Table};
@@ -70,7 +73,8 @@ impl Endpoint {
         }
     }
 
-    /// Which fields of its entity's records it may change; all of them where it makes or removes records, and where code of the user decides.
+    /// Which fields of its entity's records it may change; all of them where it makes or removes
+    /// records, and where code of the user decides.
     pub(crate) fn touches(&self) -> FieldSet {
         let desc = self.table.as_ref().map(|table| table.desc);
         match self.action {
@@ -79,9 +83,14 @@ impl Endpoint {
             Action::Create | Action::Delete => FieldSet::ALL,
             Action::Update => {
                 let fields = desc.map_or(&[][..], |desc| desc.fields).iter().enumerate();
-                fields.filter(|(_, field)| field.updatable()).map(|(at, _)| at).collect()
+                fields
+                    .filter(|(_, field)| field.updatable())
+                    .map(|(at, _)| at)
+                    .collect()
             }
-            Action::Operation(spec, _) => desc.map_or(FieldSet::NONE, |desc| spec.kind.touches(desc)),
+            Action::Operation(spec, _) => {
+                desc.map_or(FieldSet::NONE, |desc| spec.kind.touches(desc))
+            }
             Action::Extra(_) | Action::Plugin(_) => FieldSet::ALL,
         }
     }
@@ -109,19 +118,30 @@ impl Endpoint {
     pub(crate) fn paging(&self) -> Paging {
         match (self.action, &self.table) {
             (Action::List, Some(table)) => table.paging(),
-            (Action::Operation(spec, _), Some(table)) => spec.kind.paging().within(table.desc.pagination.max_limit),
+            (Action::Operation(spec, _), Some(table)) => {
+                spec.kind.paging().within(table.desc.pagination.max_limit)
+            }
             _ => Paging::Limit,
         }
     }
 
     /// Whether `include` shows further records beside its own: it reads records of its entity.
     pub fn includes(&self) -> bool {
-        let related = self.table.as_ref().is_some_and(|table| !table.desc.relations.is_empty());
+        let related = self
+            .table
+            .as_ref()
+            .is_some_and(|table| !table.desc.relations.is_empty());
         related
             && match self.action {
                 Action::Get | Action::List => true,
-                Action::Operation(spec, _) => self.method == Method::Get && matches!(spec.kind.name(), "lookup" | "search"),
-                Action::Create | Action::Update | Action::Delete | Action::Extra(_) | Action::Plugin(_) => false,
+                Action::Operation(spec, _) => {
+                    self.method == Method::Get && matches!(spec.kind.name(), "lookup" | "search")
+                }
+                Action::Create
+                | Action::Update
+                | Action::Delete
+                | Action::Extra(_)
+                | Action::Plugin(_) => false,
             }
     }
 }
@@ -248,7 +268,9 @@ impl Policy {
             permission: declared.permission,
             middleware: declared.middleware.unwrap_or_default(),
             max_body: declared.max_body.unwrap_or(Self::DEFAULT.max_body),
-            timeout: declared.timeout.map_or(Self::DEFAULT.timeout, Duration::from_millis),
+            timeout: declared
+                .timeout
+                .map_or(Self::DEFAULT.timeout, Duration::from_millis),
             rate_limit: declared.rate_limit,
             idempotency: declared.idempotency,
             event: declared.event,
@@ -298,13 +320,32 @@ pub(crate) fn plugin_endpoints(routes: Vec<PluginRoute>) -> Vec<Endpoint> {
         guards: Vec::new(),
         around: &[],
     };
-    routes.into_iter().filter(|route| !route.desc.policy.disabled).map(endpoint).collect()
+    routes
+        .into_iter()
+        .filter(|route| !route.desc.policy.disabled)
+        .map(endpoint)
+        .collect()
 }
 
-fn entity_endpoints(package: &Package, entry: &EntityEntry, mount: &str, table: &Arc<Table>, out: &mut Vec<Endpoint>) {
+fn entity_endpoints(
+    package: &Package,
+    entry: &EntityEntry,
+    mount: &str,
+    table: &Arc<Table>,
+    out: &mut Vec<Endpoint>,
+) {
     let desc = entry.desc;
-    let base = path::join(&path::join(mount, desc.parent_path.unwrap_or_default()), desc.path);
-    let crud = [Action::Create, Action::List, Action::Get, Action::Update, Action::Delete];
+    let base = path::join(
+        &path::join(mount, desc.parent_path.unwrap_or_default()),
+        desc.path,
+    );
+    let crud = [
+        Action::Create,
+        Action::List,
+        Action::Get,
+        Action::Update,
+        Action::Delete,
+    ];
     for ((action, mount), declared) in crud.into_iter().zip(desc.mounts).zip(desc.routes) {
         if declared.disabled {
             continue;
@@ -365,7 +406,10 @@ fn entity_endpoints(package: &Package, entry: &EntityEntry, mount: &str, table: 
 
 fn is_path_form(spec: &OpSpec, route: &RouteSpec) -> bool {
     route.segments.iter().any(|segment| match segment {
-        Seg::Param(name) => spec.params.iter().any(|p| p.name == *name && p.place == Place::Segment),
+        Seg::Param(name) => spec
+            .params
+            .iter()
+            .any(|p| p.name == *name && p.place == Place::Segment),
         Seg::Lit(_) => false,
     })
 }

@@ -15,8 +15,9 @@ use crate::entity::{Entity, SourceLine};
 use crate::operation::RouteSpec;
 use crate::{BoxFuture, Code, Error, Problem};
 
-/// What a mounted function looks like to the dispatcher: policy has been applied, the [`Cx`](crate::Cx), the app's
-/// [`Adapters`](crate::Adapters) and path parameters are in the request's extensions.
+/// What a mounted function looks like to the dispatcher: policy has been applied, the
+/// [`Cx`](crate::Cx), the app's [`Adapters`](crate::Adapters) and path parameters are in the
+/// request's extensions.
 pub type ExtraHandler = fn(Request<Body>) -> ResponseFuture;
 
 /// What an extra route takes and returns, as far as its types tell.
@@ -36,12 +37,16 @@ impl<E: Entity> ExtraRoute<E> {
     /// Wraps what the macro wrote.
     #[doc(hidden)]
     pub const fn new(spec: ExtraRouteSpec) -> Self {
-        Self { spec, entity: PhantomData }
+        Self {
+            spec,
+            entity: PhantomData,
+        }
     }
 }
 
 impl<E> ExtraRoute<E> {
-    /// Stands in for a declaration that does not compile, so that packages that list it do: one mistake, one error.
+    /// Stands in for a declaration that does not compile, so that packages that list it do: one
+    /// mistake, one error.
     #[doc(hidden)]
     pub const fn poisoned() -> Self {
         const NOWHERE: SourceLine = SourceLine { file: "", line: 0 };
@@ -49,9 +54,19 @@ impl<E> ExtraRoute<E> {
         const NO_CONTENTS: ContentsOf = || Contents::default();
         // One that is not mounted meets no other.
         let policy = PolicyDesc::INHERIT.disable();
-        let spec =
-            ExtraRouteSpec { name: "", route: RouteSpec::CRUD[0], policy, handler: &HANDLER, contents: &NO_CONTENTS, doc: "", at: NOWHERE };
-        Self { spec, entity: PhantomData }
+        let spec = ExtraRouteSpec {
+            name: "",
+            route: RouteSpec::CRUD[0],
+            policy,
+            handler: &HANDLER,
+            contents: &NO_CONTENTS,
+            doc: "",
+            at: NOWHERE,
+        };
+        Self {
+            spec,
+            entity: PhantomData,
+        }
     }
 
     /// The declaration, as data.
@@ -62,7 +77,9 @@ impl<E> ExtraRoute<E> {
 
 /// What an extra route takes and returns, as far as its types tell.
 pub(crate) fn contents_of(spec: &ExtraRouteSpec) -> Contents {
-    spec.contents.downcast_ref::<ContentsOf>().map_or_else(Contents::default, |contents| contents())
+    spec.contents
+        .downcast_ref::<ContentsOf>()
+        .map_or_else(Contents::default, |contents| contents())
 }
 
 /// The function of an extra route.
@@ -70,8 +87,17 @@ pub(crate) fn contents_of(spec: &ExtraRouteSpec) -> Contents {
 /// # Errors
 /// `internal` when the declaration carries something else, which the macro does not write.
 pub(super) fn handler_of(spec: &ExtraRouteSpec) -> crate::Result<ExtraHandler> {
-    let handler = spec.handler.downcast_ref().copied().filter(|_| spec.contents.is::<ContentsOf>());
-    handler.ok_or_else(|| Error::internal(format!("the extra route `{}` carries no handler of this version", spec.name)))
+    let handler = spec
+        .handler
+        .downcast_ref()
+        .copied()
+        .filter(|_| spec.contents.is::<ContentsOf>());
+    handler.ok_or_else(|| {
+        Error::internal(format!(
+            "the extra route `{}` carries no handler of this version",
+            spec.name
+        ))
+    })
 }
 
 /// What an extractor refused a request with.
@@ -144,7 +170,8 @@ impl<T: IntoResponse> Answer for T {
     }
 }
 
-/// A request that a function takes its arguments from, in their order; for expansions of `#[route]`.
+/// A request that a function takes its arguments from, in their order; for expansions of
+/// `#[route]`.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Arguments {
@@ -163,7 +190,8 @@ impl Arguments {
     ///
     /// # Errors
     /// What it refuses the request with.
-    // An `async fn` would have rustc say of its future, too, that there is none of such an argument.
+    // An `async fn` would have rustc say of its future, too, that there is none of such an
+    // argument.
     pub fn take<T: Argument>(&mut self) -> BoxFuture<'_, Result<T, Refused>> {
         T::take(&mut self.head)
     }
@@ -188,12 +216,21 @@ pub fn answered(answer: impl Answer) -> Result<Response, Refused> {
 
 /// Runs a function behind its arguments; for expansions of `#[route]`.
 #[doc(hidden)]
-pub fn serve_route(answer: impl Future<Output = Result<Response, Refused>> + Send + 'static) -> ResponseFuture {
+pub fn serve_route(
+    answer: impl Future<Output = Result<Response, Refused>> + Send + 'static,
+) -> ResponseFuture {
     Box::pin(async move {
         match answer.await {
             Ok(response) => response,
             // Our extractors refuse with our errors already.
-            Err(Refused(response)) if response.extensions().get::<super::response::Raised>().is_some() => *response,
+            Err(Refused(response))
+                if response
+                    .extensions()
+                    .get::<super::response::Raised>()
+                    .is_some() =>
+            {
+                *response
+            }
             Err(Refused(response)) => refused(*response).await,
         }
     })
@@ -201,7 +238,8 @@ pub fn serve_route(answer: impl Future<Output = Result<Response, Refused>> + Sen
 
 /// Longest text of axum's that is handed on.
 const MAX_TEXT: usize = 1 << 10;
-/// How axum begins the text for a body that is no JSON. Its status is that of a path or query it cannot read, too.
+/// How axum begins the text for a body that is no JSON. Its status is that of a path or query it
+/// cannot read, too.
 const NO_JSON: &str = "Failed to parse the request body as JSON";
 
 /// What an extractor of axum's refused a request with, as the contract's error.
@@ -215,11 +253,15 @@ async fn refused(response: Response) -> Response {
         // An extractor of the user's own, which knows what it says.
         _ => return response,
     };
-    let text = axum::body::to_bytes(response.into_body(), MAX_TEXT).await.unwrap_or_default();
+    let text = axum::body::to_bytes(response.into_body(), MAX_TEXT)
+        .await
+        .unwrap_or_default();
     let text = String::from_utf8_lossy(&text).into_owned();
     let error = match own {
         Code::Internal => Error::internal(text),
-        Code::ValidationFailed if text.starts_with(NO_JSON) => Error::new(Code::MalformedJson, text),
+        Code::ValidationFailed if text.starts_with(NO_JSON) => {
+            Error::new(Code::MalformedJson, text)
+        }
         Code::ValidationFailed => Error::invalid(Problem::new("", "type", text)),
         code => Error::new(code, text),
     };

@@ -1,5 +1,6 @@
-//! What a route reads of other entities: `include` and `derive`. Whoever may not call another entity's own `get` or `list` may not
-//! read its records by way of another route either, whatever the policy of that one says.
+//! What a route reads of other entities: `include` and `derive`. Whoever may not call another
+//! entity's own `get` or `list` may not read its records by way of another route either, whatever
+//! the policy of that one says.
 
 use std::sync::Arc;
 
@@ -61,7 +62,11 @@ pub(super) struct Gate {
 /// The policy that guards what an entity shows by way of others.
 pub(crate) fn policy(entity: &EntityDesc, shows: Shows) -> Policy {
     let [_, _, get, ..] = entity.routes;
-    Policy::effective(if shows == Shows::One { get.or(entity.defaults) } else { entity.list_policy() })
+    Policy::effective(if shows == Shows::One {
+        get.or(entity.defaults)
+    } else {
+        entity.list_policy()
+    })
 }
 
 /// An entity that a derive reads, and the policy of its list.
@@ -78,18 +83,32 @@ pub(super) struct Sources {
 }
 
 impl Gate {
-    /// The gate of `table` before `around.endpoint`. `name` is that of what leads there, for what is wrong with it.
+    /// The gate of `table` before `around.endpoint`. `name` is that of what leads there, for what
+    /// is wrong with it.
     ///
     /// # Errors
     /// The text of what is wrong.
-    pub(super) fn new(around: &Around<'_>, table: &Arc<Table>, shows: Shows, name: &str) -> std::result::Result<Self, String> {
-        let Around { endpoint: outer, all, state } = *around;
+    pub(super) fn new(
+        around: &Around<'_>,
+        table: &Arc<Table>,
+        shows: Shows,
+        name: &str,
+    ) -> std::result::Result<Self, String> {
+        let Around {
+            endpoint: outer,
+            all,
+            state,
+        } = *around;
         let policy = policy(table.desc, shows);
         let check = match policy.auth {
             AuthDesc::None => None,
             AuthDesc::Named(auth) => match state.auth.check(auth) {
                 Some(check) => Some(Arc::clone(check)),
-                None => return Err(format!("{name} asks for auth `{auth}`, which nobody registered")),
+                None => {
+                    return Err(format!(
+                        "{name} asks for auth `{auth}`, which nobody registered"
+                    ));
+                }
             },
         };
         // As a list asks: an actor without the permission sees records of their own, if any.
@@ -119,7 +138,8 @@ impl Gate {
             route.guards.clone_from(&target.guards);
             route.around = target.around;
         } else if let Some((path, beside)) = mounted::place(table, own_mount, all) {
-            // Nobody may call it; what would stand before it says all the same who may see what it would show.
+            // Nobody may call it; what would stand before it says all the same who may see what it
+            // would show.
             (route.path, route.around) = (path, beside.around);
             path_guard::guard(&state.guards, std::slice::from_mut(&mut route));
         }
@@ -134,22 +154,42 @@ impl Gate {
         let limiter = policy.rate_limit.map(|limit| {
             // Without a route it is counted under the name of what is stored.
             let counted = match route.path.as_str() {
-                "" => Endpoint { path: table.desc.storage_name.to_owned(), ..route.clone() },
+                "" => Endpoint {
+                    path: table.desc.storage_name.to_owned(),
+                    ..route.clone()
+                },
                 _ => route.clone(),
             };
             Limiter::new(&counted, limit, Arc::clone(&state.rates))
         });
-        Ok(Self { route, limiter, before, check, roles: policy.roles, require_role, gates })
+        Ok(Self {
+            route,
+            limiter,
+            before,
+            check,
+            roles: policy.roles,
+            require_role,
+            gates,
+        })
     }
 
     /// What that route shows of a record.
     ///
     /// # Errors
     /// As [`Gate::new`].
-    pub(super) fn projection(&self, table: &Table, name: &str) -> std::result::Result<Arc<Projection>, String> {
-        let Some(names) = self.route.policy.output else { return Ok(Arc::clone(&table.projection)) };
-        let chosen = mounted::fields(table, names).ok_or_else(|| format!("{name} is narrowed to a field that is not there"))?;
-        Ok(Arc::new(Projection::of(table.desc, |i, field| field.readable() && chosen.contains(&i))))
+    pub(super) fn projection(
+        &self,
+        table: &Table,
+        name: &str,
+    ) -> std::result::Result<Arc<Projection>, String> {
+        let Some(names) = self.route.policy.output else {
+            return Ok(Arc::clone(&table.projection));
+        };
+        let chosen = mounted::fields(table, names)
+            .ok_or_else(|| format!("{name} is narrowed to a field that is not there"))?;
+        Ok(Arc::new(Projection::of(table.desc, |i, field| {
+            field.readable() && chosen.contains(&i)
+        })))
     }
 
     /// Whether some callers may pass and others not.
@@ -157,7 +197,8 @@ impl Gate {
         self.check.is_some() || self.before.is_some() || self.gates.is_some()
     }
 
-    /// The call, limited to what it may see; what limits the records of the route that it came by is no matter here.
+    /// The call, limited to what it may see; what limits the records of the route that it came by
+    /// is no matter here.
     ///
     /// # Errors
     /// As that route refuses.
@@ -178,7 +219,9 @@ impl Gate {
                 (self.require_role)(actor, self.roles)?;
             }
         }
-        let Some(gates) = &self.gates else { return Ok(cx) };
+        let Some(gates) = &self.gates else {
+            return Ok(cx);
+        };
         gates.guard(&cx)?;
         gates.pass(&self.route, &asking, &cx).await?;
         match &gates.permit {
@@ -194,14 +237,27 @@ impl Sources {
     /// # Errors
     /// The text of what is wrong with one of them.
     pub(super) fn new(around: &Around<'_>, table: &Table) -> std::result::Result<Self, String> {
-        let Action::Operation(spec, _) = around.endpoint.action else { return Ok(Self::default()) };
-        let Some(derive) = spec.kind.derived() else { return Ok(Self::default()) };
+        let Action::Operation(spec, _) = around.endpoint.action else {
+            return Ok(Self::default());
+        };
+        let Some(derive) = spec.kind.derived() else {
+            return Ok(Self::default());
+        };
         let source = |entity: &'static EntityDesc| {
             let name = format!("source `{}` of `{}`", entity.name, spec.name);
-            let table = table.sibling(entity).map_err(|_| format!("{name} is in no package of this app"))?;
-            Ok(Source { gate: Gate::new(around, &table, Shows::Many, &name)?, table })
+            let table = table
+                .sibling(entity)
+                .map_err(|_| format!("{name} is in no package of this app"))?;
+            Ok(Source {
+                gate: Gate::new(around, &table, Shows::Many, &name)?,
+                table,
+            })
         };
-        let each: Box<[Source]> = derive.entities().into_iter().map(source).collect::<std::result::Result<_, String>>()?;
+        let each: Box<[Source]> = derive
+            .entities()
+            .into_iter()
+            .map(source)
+            .collect::<std::result::Result<_, String>>()?;
         let closed = each.iter().any(|source| source.gate.varies());
         Ok(Self { each, closed })
     }
@@ -216,8 +272,8 @@ impl Sources {
         self.closed
     }
 
-    /// The call, let through to every list that the route reads, whether or not it will come to that: what is in one of them is no
-    /// reason to answer otherwise.
+    /// The call, let through to every list that the route reads, whether or not it will come to
+    /// that: what is in one of them is no reason to answer otherwise.
     ///
     /// # Errors
     /// As the first list that refuses.

@@ -1,4 +1,5 @@
-//! What most routes have none of: guards, middleware and permissions, between roles and the route's own work.
+//! What most routes have none of: guards, middleware and permissions, between roles and the route's
+//! own work.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -37,7 +38,10 @@ pub struct Registry {
 
 impl std::fmt::Debug for Registry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (named, middleware): (Vec<_>, Vec<_>) = (self.named.keys().collect(), self.middleware.keys().collect());
+        let (named, middleware): (Vec<_>, Vec<_>) = (
+            self.named.keys().collect(),
+            self.middleware.keys().collect(),
+        );
         f.debug_struct("Registry")
             .field("named", &named)
             .field("roles", &self.roles)
@@ -68,25 +72,55 @@ impl Gates {
     ///
     /// # Errors
     /// The names that nobody has given a meaning.
-    pub(super) fn new(endpoint: &Endpoint, auth: &RouteAuth, registry: &Registry) -> Result<Option<Box<Self>>, Vec<String>> {
+    pub(super) fn new(
+        endpoint: &Endpoint,
+        auth: &RouteAuth,
+        registry: &Registry,
+    ) -> Result<Option<Box<Self>>, Vec<String>> {
         let missing = missing(endpoint, auth, registry);
         if !missing.is_empty() {
             return Err(missing);
         }
         let policy = &endpoint.policy;
-        let check = |guard: &GuardDesc| Some((guard_of(auth, guard.name, guard.argument).ok()?, guard.argument));
+        let check = |guard: &GuardDesc| {
+            Some((
+                guard_of(auth, guard.name, guard.argument).ok()?,
+                guard.argument,
+            ))
+        };
         let guards: Box<[_]> = policy.guards.iter().filter_map(check).collect();
-        let middleware: Box<[_]> = endpoint.middleware().filter_map(|m| registry.find(m)).collect();
+        let middleware: Box<[_]> = endpoint
+            .middleware()
+            .filter_map(|m| registry.find(m))
+            .collect();
         let permit = match (policy.permission, &registry.evaluator, &endpoint.table) {
             (Some(declared), Some(evaluator), Some(table)) => {
                 let subject = subject(endpoint);
-                Some(Permit::new(declared, table, subject, route(endpoint), Arc::clone(evaluator)).map_err(|what| vec![what])?)
+                Some(
+                    Permit::new(
+                        declared,
+                        table,
+                        subject,
+                        route(endpoint),
+                        Arc::clone(evaluator),
+                    )
+                    .map_err(|what| vec![what])?,
+                )
             }
             _ => None,
         };
         let once = policy.once;
-        let any = !guards.is_empty() || !middleware.is_empty() || permit.is_some() || !once.is_empty();
-        Ok(any.then(|| Box::new(Self { guards, middleware, permit, once, ..Self::default() })))
+        let any =
+            !guards.is_empty() || !middleware.is_empty() || permit.is_some() || !once.is_empty();
+        Ok(any.then(|| {
+            Box::new(Self {
+                guards,
+                middleware,
+                permit,
+                once,
+                ..Self::default()
+            })
+        }))
     }
 
     /// Runs the guards.
@@ -94,8 +128,16 @@ impl Gates {
     /// # Errors
     /// That of the first guard that does not let the call pass.
     pub(super) fn guard(&self, cx: &Cx) -> Result<()> {
-        let Some(actor) = cx.get_actor() else { return Ok(()) };
-        self.guards.iter().try_for_each(|(check, argument)| check(&GuardCall { actor, argument: *argument, now: cx.now() }))
+        let Some(actor) = cx.get_actor() else {
+            return Ok(());
+        };
+        self.guards.iter().try_for_each(|(check, argument)| {
+            check(&GuardCall {
+                actor,
+                argument: *argument,
+                now: cx.now(),
+            })
+        })
     }
 
     /// The same call with what plugins know of its request, and with room for what it answers once.
@@ -103,19 +145,29 @@ impl Gates {
     /// # Errors
     /// A provider's own.
     pub(super) async fn known(&self, parts: &axum::http::request::Parts, cx: Cx) -> Result<Cx> {
-        let cx = if self.once.is_empty() { cx } else { cx.answering_once(self.once) };
+        let cx = if self.once.is_empty() {
+            cx
+        } else {
+            cx.answering_once(self.once)
+        };
         match &self.context {
             None => Ok(cx),
             Some(context) => context.known(parts, cx).await,
         }
     }
 
-    /// Leaves out the middleware that stands around another route already: for what that one shows beside its records.
+    /// Leaves out the middleware that stands around another route already: for what that one shows
+    /// beside its records.
     pub(super) fn leave_out(&mut self, route: &Endpoint, outer: &Endpoint) {
         let known: Vec<&'static MiddlewareDesc> = outer.middleware().collect();
-        let further = route.middleware().map(|declared| !known.iter().any(|&other| same(other, declared)));
+        let further = route
+            .middleware()
+            .map(|declared| !known.iter().any(|&other| same(other, declared)));
         let all = std::mem::take(&mut self.middleware).into_iter();
-        self.middleware = all.zip(further).filter_map(|(run, further)| further.then_some(run)).collect();
+        self.middleware = all
+            .zip(further)
+            .filter_map(|(run, further)| further.then_some(run))
+            .collect();
     }
 
     /// Whether they ask anything of who reads the records of this route by way of another.
@@ -123,8 +175,8 @@ impl Gates {
         !self.guards.is_empty() || !self.middleware.is_empty() || self.permit.is_some()
     }
 
-    /// Runs the middleware around nothing: whether it lets a call pass that reads the records of this route by way of another.
-    /// What it does to the answer is of no effect.
+    /// Runs the middleware around nothing: whether it lets a call pass that reads the records of
+    /// this route by way of another. What it does to the answer is of no effect.
     ///
     /// # Errors
     /// Its own; `forbidden` when it answers itself.
@@ -137,9 +189,19 @@ impl Gates {
             passed.store(true, Ordering::Relaxed);
             Ok(Response::new(Body::empty()))
         });
-        let call = RouteCall { cx, parts: asking.parts, path: &route.path, name: &route.name, adapters: asking.adapters };
+        let call = RouteCall {
+            cx,
+            parts: asking.parts,
+            path: &route.path,
+            name: &route.name,
+            adapters: asking.adapters,
+        };
         let answer = self.run(call, rest).await?;
-        if passed.load(Ordering::Relaxed) && answer.status().is_success() { Ok(()) } else { Err(Error::forbidden()) }
+        if passed.load(Ordering::Relaxed) && answer.status().is_success() {
+            Ok(())
+        } else {
+            Err(Error::forbidden())
+        }
     }
 
     /// Runs the middleware around the rest.
@@ -151,27 +213,51 @@ impl Gates {
         cx: &Cx,
         rest: Next<'_>,
     ) -> Result<Response<Body>> {
-        let call = RouteCall { cx, parts, path: &endpoint.path, name: &endpoint.name, adapters: &app.adapters };
+        let call = RouteCall {
+            cx,
+            parts,
+            path: &endpoint.path,
+            name: &endpoint.name,
+            adapters: &app.adapters,
+        };
         self.run(call, rest).await
     }
 
     fn run<'a>(&'a self, call: RouteCall<'a>, rest: Next<'a>) -> Next<'a> {
-        self.middleware.iter().rev().fold(rest, |next, middleware| middleware.run(call, next))
+        self.middleware
+            .iter()
+            .rev()
+            .fold(rest, |next, middleware| middleware.run(call, next))
     }
 }
 
 impl Registry {
-    /// Roles that nobody declares, once somebody has said which there are; in words that follow what names them.
-    pub(super) fn unknown_roles<'a>(&'a self, roles: impl Iterator<Item = &'a str>) -> impl Iterator<Item = String> {
+    /// Roles that nobody declares, once somebody has said which there are; in words that follow
+    /// what names them.
+    pub(super) fn unknown_roles<'a>(
+        &'a self,
+        roles: impl Iterator<Item = &'a str>,
+    ) -> impl Iterator<Item = String> {
         let known = || self.roles.iter().flatten().map(String::as_str);
-        let unknown = roles.filter(|role| self.roles.as_ref().is_some_and(|all| !all.contains(*role)));
-        let add = self.roles_at.as_ref().map_or_else(String::new, |at| format!(": list it in `{at}`"));
-        unknown.map(move |role| format!("needs role `{role}`, which no plugin declares{add}{}", did_you_mean(role, known())))
+        let unknown =
+            roles.filter(|role| self.roles.as_ref().is_some_and(|all| !all.contains(*role)));
+        let add = self
+            .roles_at
+            .as_ref()
+            .map_or_else(String::new, |at| format!(": list it in `{at}`"));
+        unknown.map(move |role| {
+            format!(
+                "needs role `{role}`, which no plugin declares{add}{}",
+                did_you_mean(role, known())
+            )
+        })
     }
 
     fn find(&self, declared: &MiddlewareDesc) -> Option<Middleware> {
         match declared {
-            MiddlewareDesc::Function(_, run) => run.downcast_ref::<MiddlewareFn>().map(|run| Middleware::new(*run)),
+            MiddlewareDesc::Function(_, run) => run
+                .downcast_ref::<MiddlewareFn>()
+                .map(|run| Middleware::new(*run)),
             MiddlewareDesc::Named(name) => self.middleware.get(*name).cloned(),
         }
     }
@@ -180,37 +266,63 @@ impl Registry {
 /// What stands behind the name of a guard.
 ///
 /// # Errors
-/// When nothing does, or it takes another argument than it is given; in words that follow what names it.
-pub(super) fn guard_of(auth: &RouteAuth, name: &str, argument: Option<GuardArg>) -> Result<GuardCheck, String> {
+/// When nothing does, or it takes another argument than it is given; in words that follow what
+/// names it.
+pub(super) fn guard_of(
+    auth: &RouteAuth,
+    name: &str,
+    argument: Option<GuardArg>,
+) -> Result<GuardCheck, String> {
     match auth.named.get(name) {
         Some(NamedCheck::Guard(check, judge)) => match (judge(argument), argument) {
             (Ok(()), _) => Ok(Arc::clone(check)),
-            (Err(takes), Some(argument)) => Err(format!("gives guard `{name}` the argument {}, and it takes {takes}", argument.to_json())),
-            (Err(takes), None) => Err(format!("gives guard `{name}` no argument, and it takes {takes}")),
+            (Err(takes), Some(argument)) => Err(format!(
+                "gives guard `{name}` the argument {}, and it takes {takes}",
+                argument.to_json()
+            )),
+            (Err(takes), None) => Err(format!(
+                "gives guard `{name}` no argument, and it takes {takes}"
+            )),
         },
         Some(NamedCheck::Unset(why)) => Err(format!("needs guard `{name}`, {why}")),
         Some(NamedCheck::Actor(check)) if argument.is_none() => {
             let check = Arc::clone(check);
             Ok(Arc::new(move |call: &GuardCall<'_>| check(call.actor)))
         }
-        Some(NamedCheck::Actor(_)) => Err(format!("gives guard `{name}` an argument, and it takes none")),
+        Some(NamedCheck::Actor(_)) => Err(format!(
+            "gives guard `{name}` an argument, and it takes none"
+        )),
         None => {
             let known = auth.named.keys().map(String::as_str);
-            Err(format!("needs guard `{name}`, but no plugin registers it{}", did_you_mean(name, known)))
+            Err(format!(
+                "needs guard `{name}`, but no plugin registers it{}",
+                did_you_mean(name, known)
+            ))
         }
     }
 }
 
-/// What the policy of a route names and nobody has registered, in words that follow the name of the route.
+/// What the policy of a route names and nobody has registered, in words that follow the name of the
+/// route.
 pub(crate) fn missing(endpoint: &Endpoint, auth: &RouteAuth, registry: &Registry) -> Vec<String> {
     let policy = &endpoint.policy;
-    let mut out: Vec<String> = registry.unknown_roles(policy.roles.iter().copied()).collect();
-    out.extend(policy.guards.iter().filter_map(|guard| guard_of(auth, guard.name, guard.argument).err()));
+    let mut out: Vec<String> = registry
+        .unknown_roles(policy.roles.iter().copied())
+        .collect();
+    out.extend(
+        policy
+            .guards
+            .iter()
+            .filter_map(|guard| guard_of(auth, guard.name, guard.argument).err()),
+    );
     for middleware in endpoint.middleware() {
         match middleware {
             MiddlewareDesc::Named(name) if !registry.middleware.contains_key(*name) => {
                 let known = registry.middleware.keys().map(String::as_str);
-                out.push(format!("needs middleware `{name}`, but no plugin registers it{}", did_you_mean(name, known)));
+                out.push(format!(
+                    "needs middleware `{name}`, but no plugin registers it{}",
+                    did_you_mean(name, known)
+                ));
             }
             MiddlewareDesc::Function(name, run) if !run.is::<MiddlewareFn>() => {
                 out.push(format!("carries middleware `{name}` that is no `MiddlewareFn` of this version of linchpin"));
@@ -221,20 +333,28 @@ pub(crate) fn missing(endpoint: &Endpoint, auth: &RouteAuth, registry: &Registry
     if let Some(permission) = policy.permission {
         let actions = std::iter::once(&permission.requires).chain(permission.or);
         match &registry.evaluator {
-            None => out.push(format!("needs permission `{}`, but no plugin installs a permission evaluator", permission.requires)),
+            None => out.push(format!(
+                "needs permission `{}`, but no plugin installs a permission evaluator",
+                permission.requires
+            )),
             Some(evaluator) => {
                 let unknown = actions.filter(|action| !evaluator.knows(action));
                 if let Some(field) = permission.rank.filter(|_| !evaluator.ranks()) {
                     out.push(format!("compares the caller with `{field}`, and the permission evaluator compares nobody"));
                 }
-                out.extend(unknown.map(|action| format!("needs permission `{action}`, which the permission evaluator does not know")));
+                out.extend(unknown.map(|action| {
+                    format!(
+                        "needs permission `{action}`, which the permission evaluator does not know"
+                    )
+                }));
             }
         }
     }
     out
 }
 
-/// Whether two places name one middleware. Of functions only the one declaration of their package is the same for sure.
+/// Whether two places name one middleware. Of functions only the one declaration of their package
+/// is the same for sure.
 fn same(one: &'static MiddlewareDesc, other: &'static MiddlewareDesc) -> bool {
     match (one, other) {
         (MiddlewareDesc::Named(one), MiddlewareDesc::Named(other)) => one == other,

@@ -11,11 +11,15 @@ use crate::{Code, Error};
 
 /// Runs `work` for at most `limit`, and turns a panic into an error.
 ///
-/// The timer starts when the work first has to wait: a request answered at once, as an embedded store does, pays nothing.
+/// The timer starts when the work first has to wait: a request answered at once, as an embedded
+/// store does, pays nothing.
 ///
 /// # Errors
 /// `timeout`, and `internal` with the text of the panic as its cause.
-pub(super) async fn guarded<T>(limit: Duration, mut work: Pin<&mut impl Future<Output = T>>) -> Result<T, Error> {
+pub(super) async fn guarded<T>(
+    limit: Duration,
+    mut work: Pin<&mut impl Future<Output = T>>,
+) -> Result<T, Error> {
     // Boxed: hardly any request needs it, and each would carry its size.
     let mut timer = None;
     poll_fn(|cx| {
@@ -26,13 +30,19 @@ pub(super) async fn guarded<T>(limit: Duration, mut work: Pin<&mut impl Future<O
             Err(panic) => return Poll::Ready(Err(Error::internal(panic_text(&*panic)))),
         }
         let timer = timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
-        timer.as_mut().poll(cx).map(|()| Err(Error::new(Code::Timeout, "The request took too long")))
+        timer
+            .as_mut()
+            .poll(cx)
+            .map(|()| Err(Error::new(Code::Timeout, "The request took too long")))
     })
     .await
 }
 
 pub(super) fn panic_text(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let text = panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     format!("panicked: {}", text.unwrap_or("a value that is not text"))
 }
 
@@ -46,8 +56,15 @@ mod tests {
     async fn work_is_bounded_and_panics_are_errors() {
         let limit = Duration::from_secs(30);
         assert_eq!(guarded(limit, pin!(async { 7 })).await.unwrap(), 7);
-        assert_eq!(guarded(limit, pin!(tokio::time::sleep(Duration::from_secs(29)))).await.ok(), Some(()));
-        let late = guarded(limit, pin!(std::future::pending::<()>())).await.unwrap_err();
+        assert_eq!(
+            guarded(limit, pin!(tokio::time::sleep(Duration::from_secs(29))))
+                .await
+                .ok(),
+            Some(())
+        );
+        let late = guarded(limit, pin!(std::future::pending::<()>()))
+            .await
+            .unwrap_err();
         assert_eq!(late.code(), Code::Timeout);
         let panics = pin!(async {
             tokio::task::yield_now().await;

@@ -1,5 +1,5 @@
-//! What proxies in front and we must read alike: the host that a request names, of which HTTP/1.1 asks for exactly one, and where its
-//! body ends.
+//! What proxies in front and we must read alike: the host that a request names, of which HTTP/1.1
+//! asks for exactly one, and where its body ends.
 
 use std::net::Ipv6Addr;
 
@@ -13,8 +13,9 @@ use crate::{Error, Problem};
 
 const PATH: &str = "header:Host";
 
-/// The answer to a request that a proxy in front may read otherwise than we do: without a host, with several or one that names
-/// none, or with a body in other codings than chunks. `None` when there is nothing to refuse.
+/// The answer to a request that a proxy in front may read otherwise than we do: without a host,
+/// with several or one that names none, or with a body in other codings than chunks. `None` when
+/// there is nothing to refuse.
 pub(crate) fn refused<B: HttpBody>(request: &Request<B>) -> Option<Response<Body>> {
     let problem = host(request).or_else(|| coding(request))?;
     let id = RequestId::of(request.headers());
@@ -29,19 +30,26 @@ fn host<B>(request: &Request<B>) -> Option<Problem> {
     let mut hosts = request.headers().get_all(HOST).iter();
     match (hosts.next(), hosts.next()) {
         (Some(host), None) if is_host(host.as_bytes()) => None,
-        (Some(_), None) => Some(Problem::new(PATH, "format", "must be a host, and a port if any")),
+        (Some(_), None) => Some(Problem::new(
+            PATH,
+            "format",
+            "must be a host, and a port if any",
+        )),
         (None, _) if request.version() < Version::HTTP_11 => None,
         (None, _) => Some(Problem::new(PATH, "required", "is required")),
         (Some(_), Some(_)) => Some(Problem::new(PATH, "duplicate", "must be given once")),
     }
 }
 
-/// A name or an address, and a port. Names may hold what DNS has, `_`, `~` and percent-encoded bytes: nothing that delimits.
+/// A name or an address, and a port. Names may hold what DNS has, `_`, `~` and percent-encoded
+/// bytes: nothing that delimits.
 fn is_host(text: &[u8]) -> bool {
     let end = match text.first() {
         None => return false,
         Some(b'[') => {
-            let Some(end) = text.iter().position(|b| *b == b']') else { return false };
+            let Some(end) = text.iter().position(|b| *b == b']') else {
+                return false;
+            };
             let address = std::str::from_utf8(&text[1..end]);
             if !address.is_ok_and(|address| address.parse::<Ipv6Addr>().is_ok()) {
                 return false;
@@ -59,7 +67,8 @@ fn is_host(text: &[u8]) -> bool {
     match text[end..].split_first() {
         None | Some((b':', [])) => true,
         Some((b':', port)) => {
-            port.iter().all(u8::is_ascii_digit) && std::str::from_utf8(port).is_ok_and(|port| port.parse::<u16>().is_ok())
+            port.iter().all(u8::is_ascii_digit)
+                && std::str::from_utf8(port).is_ok_and(|port| port.parse::<u16>().is_ok())
         }
         Some(_) => false,
     }
@@ -77,8 +86,8 @@ fn is_name(mut text: &[u8]) -> bool {
     true
 }
 
-/// Bodies travel with a length or in chunks. The HTTP library takes off the chunks and leaves all else as it is, so that we would
-/// read compressed bytes, or other ones than a proxy does.
+/// Bodies travel with a length or in chunks. The HTTP library takes off the chunks and leaves all
+/// else as it is, so that we would read compressed bytes, or other ones than a proxy does.
 fn coding<B: HttpBody>(request: &Request<B>) -> Option<Problem> {
     // A body in chunks never ends before it is read.
     if request.body().is_end_stream() {
@@ -88,7 +97,11 @@ fn coding<B: HttpBody>(request: &Request<B>) -> Option<Problem> {
     match (codings.next(), codings.next()) {
         (None, _) => None,
         (Some(one), None) if one.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked") => None,
-        _ => Some(Problem::new("header:Transfer-Encoding", "enum", "must be chunked, once and alone")),
+        _ => Some(Problem::new(
+            "header:Transfer-Encoding",
+            "enum",
+            "must be chunked, once and alone",
+        )),
     }
 }
 

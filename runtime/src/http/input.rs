@@ -12,7 +12,8 @@ use crate::{Error, Problem, Result};
 
 const UNKNOWN: &str = "unknown_field";
 
-/// The members of a body. No bytes at all are an object without members, whatever their declared type.
+/// The members of a body. No bytes at all are an object without members, whatever their declared
+/// type.
 ///
 /// # Errors
 /// `unsupported_media_type`, `malformed_json`, `validation_failed` for JSON that is not an object.
@@ -28,7 +29,11 @@ pub(super) fn object<'b>(headers: &HeaderMap, bytes: &'b [u8]) -> Result<Body<'b
 /// # Errors
 /// `unsupported_media_type`.
 pub(super) fn declared(headers: &HeaderMap, bytes: &[u8]) -> Result<()> {
-    if bytes.is_empty() { Ok(()) } else { body::check_type(headers) }
+    if bytes.is_empty() {
+        Ok(())
+    } else {
+        body::check_type(headers)
+    }
 }
 
 /// Checks that a route without input was sent none: no body, or `{}`.
@@ -41,30 +46,44 @@ pub(super) fn nothing(headers: &HeaderMap, bytes: &[u8]) -> Result<()> {
         return Ok(());
     }
     let members = object.members().iter().take(MOST_PROBLEMS);
-    Err(Error::validation(members.map(|(name, _)| unknown(name)).collect()))
+    Err(Error::validation(
+        members.map(|(name, _)| unknown(name)).collect(),
+    ))
 }
 
 /// Refuses members other than the `allowed` fields, as if the entity had no others.
 ///
 /// Members that are no fields at all are refused already.
 pub(super) fn narrow(desc: &EntityDesc, body: &Body<'_>, allowed: &[usize], draft: &mut Draft) {
-    let refused: Vec<usize> = (0..desc.fields.len()).filter(|i| !allowed.contains(i) && body.get(desc.fields[*i].wire).is_some()).collect();
+    let refused: Vec<usize> = (0..desc.fields.len())
+        .filter(|i| !allowed.contains(i) && body.get(desc.fields[*i].wire).is_some())
+        .collect();
     if refused.is_empty() {
         return;
     }
     for field in &refused {
         draft.values[*field] = None;
     }
-    // What is wrong inside of a refused member is no matter any more. A member may be named as a place in another one is.
+    // What is wrong inside of a refused member is no matter any more. A member may be named as a
+    // place in another one is.
     let is_refused = |name: &str| refused.iter().any(|i| desc.fields[*i].wire == name);
-    let places: HashSet<&str> = body.members().iter().map(|(name, _)| &**name).filter(|name| name.contains(['[', '.'])).collect();
+    let places: HashSet<&str> = body
+        .members()
+        .iter()
+        .map(|(name, _)| &**name)
+        .filter(|name| name.contains(['[', '.']))
+        .collect();
     draft.problems.retain(|problem| {
         let (path, code) = (problem.path.as_str(), problem.code);
         let outer = path.find(['[', '.']).map_or(path, |end| &path[..end]);
         !is_refused(outer) || (code == UNKNOWN && places.contains(path))
     });
-    draft.problems.truncate(MOST_PROBLEMS.saturating_sub(refused.len()));
-    draft.problems.extend(refused.iter().map(|i| unknown(desc.fields[*i].wire)));
+    draft
+        .problems
+        .truncate(MOST_PROBLEMS.saturating_sub(refused.len()));
+    draft
+        .problems
+        .extend(refused.iter().map(|i| unknown(desc.fields[*i].wire)));
 }
 
 fn unknown(name: &str) -> Problem {

@@ -44,13 +44,20 @@ impl Layers {
         <L::Service as Service<Request>>::Error: Into<Infallible> + 'static,
         <L::Service as Service<Request>>::Future: Send + 'static,
     {
-        self.0.push(Arc::new(move |router| router.layer(layer.clone())));
+        self.0
+            .push(Arc::new(move |router| router.layer(layer.clone())));
     }
 
     /// All of them around an app; `None` when there are none.
     pub(super) fn around(self, app: Weak<App>) -> Option<axum::Router> {
-        let all = |router, layer: &Arc<dyn Fn(axum::Router) -> axum::Router + Send + Sync>| layer(router);
-        (!self.0.is_empty()).then(|| self.0.iter().rev().fold(axum::Router::new().fallback_service(Inner(app)), all))
+        let all =
+            |router, layer: &Arc<dyn Fn(axum::Router) -> axum::Router + Send + Sync>| layer(router);
+        (!self.0.is_empty()).then(|| {
+            self.0
+                .iter()
+                .rev()
+                .fold(axum::Router::new().fallback_service(Inner(app)), all)
+        })
     }
 }
 
@@ -72,7 +79,10 @@ impl Service<Request> for Inner {
     }
 
     fn call(&mut self, mut request: Request) -> Self::Future {
-        let from = request.extensions_mut().remove::<Peer>().and_then(|peer| peer.0);
+        let from = request
+            .extensions_mut()
+            .remove::<Peer>()
+            .and_then(|peer| peer.0);
         match self.0.upgrade() {
             Some(app) => Box::pin(serve::serve(app, request, from).map(Ok)),
             // Whoever called holds the app.
@@ -81,14 +91,22 @@ impl Service<Request> for Inner {
     }
 }
 
-/// Answers a request by way of the layers: what they answer themselves has an id as well, and their panics are answered.
+/// Answers a request by way of the layers: what they answer themselves has an id as well, and their
+/// panics are answered.
 ///
 /// How long a layer may take is its own affair; routes have their limits inside.
-pub(super) async fn serve(app: Arc<App>, mut layers: axum::Router, mut request: Request, from: Option<IpAddr>) -> Response<Body> {
+pub(super) async fn serve(
+    app: Arc<App>,
+    mut layers: axum::Router,
+    mut request: Request,
+    from: Option<IpAddr>,
+) -> Response<Body> {
     let id = RequestId::of(request.headers());
     let head = request.method() == Method::HEAD;
     // One id, whoever looks for it.
-    request.headers_mut().insert(request_id::HEADER, id.header());
+    request
+        .headers_mut()
+        .insert(request_id::HEADER, id.header());
     request.extensions_mut().insert(Peer(from));
     let work = async { layers.call(request).await };
     let mut response = match AssertUnwindSafe(work).catch_unwind().await {
@@ -106,13 +124,30 @@ pub(super) async fn serve(app: Arc<App>, mut layers: axum::Router, mut request: 
     if head {
         response = response::without_body(response);
     }
-    let (status, cause) = (response.status().as_u16(), raised.as_deref().map(serve::causes).unwrap_or_default());
+    let (status, cause) = (
+        response.status().as_u16(),
+        raised.as_deref().map(serve::causes).unwrap_or_default(),
+    );
     if response.status().is_server_error() {
-        tracing::error!(request_id = id.as_str(), status, cause, "answered by a layer");
+        tracing::error!(
+            request_id = id.as_str(),
+            status,
+            cause,
+            "answered by a layer"
+        );
     } else {
-        tracing::info!(request_id = id.as_str(), status, cause, "answered by a layer");
+        tracing::info!(
+            request_id = id.as_str(),
+            status,
+            cause,
+            "answered by a layer"
+        );
     }
-    response.headers_mut().insert(request_id::HEADER, id.header());
-    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, response::NOSNIFF);
+    response
+        .headers_mut()
+        .insert(request_id::HEADER, id.header());
+    response
+        .headers_mut()
+        .insert(X_CONTENT_TYPE_OPTIONS, response::NOSNIFF);
     response
 }

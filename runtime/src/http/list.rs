@@ -74,7 +74,10 @@ impl Operator {
     fn fits(self, kind: Kind, optional: bool) -> bool {
         match self {
             Self::Eq | Self::Ne => kind.is_scalar(),
-            Self::Gt | Self::Gte | Self::Lt | Self::Lte => matches!(kind, Kind::String | Kind::Integer | Kind::Number | Kind::Date),
+            Self::Gt | Self::Gte | Self::Lt | Self::Lte => matches!(
+                kind,
+                Kind::String | Kind::Integer | Kind::Number | Kind::Date
+            ),
             Self::In | Self::Nin => kind.is_scalar() && !matches!(kind, Kind::Boolean),
             Self::Contains => matches!(kind, Kind::String),
             Self::Has => matches!(kind, Kind::StringArray),
@@ -98,14 +101,18 @@ enum Key {
 /// The fields that callers of a list with this `output` can filter by.
 pub(crate) fn filterable(entity: &EntityDesc, output: Option<&[&str]>) -> Box<[usize]> {
     let flags = Flags::FILTERABLE.or(Flags::PRIMARY);
-    fields(entity, |i| shown(entity, i, output) && entity.fields[i].flags.has(flags))
+    fields(entity, |i| {
+        shown(entity, i, output) && entity.fields[i].flags.has(flags)
+    })
 }
 
 /// The fields that callers of a list with this `output` can sort by.
 pub(crate) fn sortable(entity: &EntityDesc, output: Option<&[&str]>) -> Box<[usize]> {
     let flags = Flags::SORTABLE.or(Flags::PRIMARY);
     let leads = |i| entity.sort.first().is_some_and(|first| first.field == i);
-    fields(entity, |i| shown(entity, i, output) && (entity.fields[i].flags.has(flags) || leads(i)))
+    fields(entity, |i| {
+        shown(entity, i, output) && (entity.fields[i].flags.has(flags) || leads(i))
+    })
 }
 
 fn fields(entity: &EntityDesc, keep: impl Fn(usize) -> bool) -> Box<[usize]> {
@@ -118,17 +125,25 @@ fn shown(entity: &EntityDesc, field: usize, output: Option<&[&str]>) -> bool {
 }
 
 impl ListParams {
-    /// Of a list whose records hold these fields. What they do not hold can be neither filtered nor sorted by: the answer would
-    /// tell it.
+    /// Of a list whose records hold these fields. What they do not hold can be neither filtered nor
+    /// sorted by: the answer would tell it.
     pub(super) fn new(entity: &'static EntityDesc, output: Option<&[&str]>) -> Self {
-        Self { entity, filterable: filterable(entity, output), sortable: sortable(entity, output) }
+        Self {
+            entity,
+            filterable: filterable(entity, output),
+            sortable: sortable(entity, output),
+        }
     }
 
     /// Reads a query string.
     ///
     /// # Errors
     /// `unknown_parameter` with every unknown key; then `validation_failed` with every problem.
-    pub(super) fn read(&self, query: Option<&str>, include: &Level) -> Result<(ListRequest, Wanted)> {
+    pub(super) fn read(
+        &self,
+        query: Option<&str>,
+        include: &Level,
+    ) -> Result<(ListRequest, Wanted)> {
         let pairs = query::pairs(query);
         if pairs.is_empty() {
             return Ok(Default::default());
@@ -136,10 +151,22 @@ impl ListParams {
         let keys: Vec<Option<Key>> = pairs.iter().map(|p| self.key(p, include)).collect();
         let known = || {
             let fields = self.filterable.iter().map(|i| self.entity.fields[*i].wire);
-            let page = PageKey::of_list(self.entity).into_iter().map(|(name, _)| name);
-            fields.chain(page).chain(["sort", "sortDir"]).chain((!include.is_empty()).then_some(include::NAME))
+            let page = PageKey::of_list(self.entity)
+                .into_iter()
+                .map(|(name, _)| name);
+            fields
+                .chain(page)
+                .chain(["sort", "sortDir"])
+                .chain((!include.is_empty()).then_some(include::NAME))
         };
-        query::refuse_unknown(pairs.iter().zip(&keys).filter(|(_, key)| key.is_none()).map(|(pair, _)| &*pair.key), known)?;
+        query::refuse_unknown(
+            pairs
+                .iter()
+                .zip(&keys)
+                .filter(|(_, key)| key.is_none())
+                .map(|(pair, _)| &*pair.key),
+            known,
+        )?;
         let mut reading = Reading::default();
         for (pair, key) in pairs.iter().zip(keys) {
             if let Some(key) = key {
@@ -170,7 +197,10 @@ impl ListParams {
                     Some((name, rest)) => (name, Operator::of(rest.strip_suffix(']')?)?),
                     None => (key, Operator::Eq),
                 };
-                let field = self.filterable.iter().find(|i| self.entity.fields[**i].wire == name)?;
+                let field = self
+                    .filterable
+                    .iter()
+                    .find(|i| self.entity.fields[**i].wire == name)?;
                 Key::Filter(*field, operator)
             }
         })
@@ -188,12 +218,24 @@ impl ListParams {
         match key {
             Key::Limit => reading.page.limit = query::limit(pair, &mut reading.problems),
             Key::Number => reading.page.page = query::limit(pair, &mut reading.problems),
-            Key::Cursor => reading.page.cursor = query::text(pair, &mut reading.problems).map(str::to_owned),
+            Key::Cursor => {
+                reading.page.cursor = query::text(pair, &mut reading.problems).map(str::to_owned)
+            }
             Key::Sort => {
-                let Some(text) = query::text(pair, &mut reading.problems) else { return };
-                reading.sort = self.sortable.iter().copied().find(|i| self.entity.fields[*i].wire == text);
+                let Some(text) = query::text(pair, &mut reading.problems) else {
+                    return;
+                };
+                reading.sort = self
+                    .sortable
+                    .iter()
+                    .copied()
+                    .find(|i| self.entity.fields[*i].wire == text);
                 if reading.sort.is_none() {
-                    let names: Vec<&str> = self.sortable.iter().map(|i| self.entity.fields[*i].wire).collect();
+                    let names: Vec<&str> = self
+                        .sortable
+                        .iter()
+                        .map(|i| self.entity.fields[*i].wire)
+                        .collect();
                     reading.problem(pair, "enum", format!("must be one of {}", names.join(", ")));
                 }
             }
@@ -210,17 +252,31 @@ impl ListParams {
 
     fn condition(&self, pair: &Pair<'_>, field: usize, operator: Operator, reading: &mut Reading) {
         // A list that is given again goes on: it is one condition.
-        let goes_on = reading.lists.iter().any(|(f, o, ..)| *f == field && *o == operator);
+        let goes_on = reading
+            .lists
+            .iter()
+            .any(|(f, o, ..)| *f == field && *o == operator);
         reading.conditions_seen += usize::from(!goes_on);
         if reading.conditions_seen > MAX_CONDITIONS {
             if reading.conditions_seen == MAX_CONDITIONS + 1 {
-                reading.problem(pair, "too_many", format!("at most {MAX_CONDITIONS} conditions"));
+                reading.problem(
+                    pair,
+                    "too_many",
+                    format!("at most {MAX_CONDITIONS} conditions"),
+                );
             }
             return;
         }
         let desc = &self.entity.fields[field];
         if !operator.fits(desc.kind, desc.optional) {
-            reading.problem(pair, "not_allowed", format!("a field of type {} does not have this operator", desc.kind.name()));
+            reading.problem(
+                pair,
+                "not_allowed",
+                format!(
+                    "a field of type {} does not have this operator",
+                    desc.kind.name()
+                ),
+            );
             return;
         }
         let one = |value| Operand::One(Source::Value(value));
@@ -230,17 +286,29 @@ impl ListParams {
                 None => return,
             },
             Operator::In | Operator::Nin => {
-                let Some(items) = query::comma_list(pair, &mut reading.problems) else { return };
-                let values = items.iter().map(|item| query::scalar(desc, item, &pair.path(), &mut reading.problems));
-                let Some(values) = values.collect::<Option<Vec<_>>>() else { return };
-                match reading.lists.iter_mut().find(|(f, o, ..)| *f == field && *o == operator) {
+                let Some(items) = query::comma_list(pair, &mut reading.problems) else {
+                    return;
+                };
+                let values = items
+                    .iter()
+                    .map(|item| query::scalar(desc, item, &pair.path(), &mut reading.problems));
+                let Some(values) = values.collect::<Option<Vec<_>>>() else {
+                    return;
+                };
+                match reading
+                    .lists
+                    .iter_mut()
+                    .find(|(f, o, ..)| *f == field && *o == operator)
+                {
                     Some((_, _, list, _)) => list.extend(values),
                     None => reading.lists.push((field, operator, values, pair.path())),
                 }
                 return;
             }
             Operator::Contains | Operator::Has => {
-                let Some(text) = query::text(pair, &mut reading.problems) else { return };
+                let Some(text) = query::text(pair, &mut reading.problems) else {
+                    return;
+                };
                 if text.contains('\0') {
                     reading.problem(pair, "format", "holds U+0000, which no text does");
                     return;
@@ -252,12 +320,19 @@ impl ListParams {
                 (operator.op(), one(Value::Text(text.to_owned())))
             }
             _ => {
-                let Some(text) = query::text(pair, &mut reading.problems) else { return };
-                let Some(value) = query::scalar(desc, text, &pair.path(), &mut reading.problems) else { return };
+                let Some(text) = query::text(pair, &mut reading.problems) else {
+                    return;
+                };
+                let Some(value) = query::scalar(desc, text, &pair.path(), &mut reading.problems)
+                else {
+                    return;
+                };
                 (operator.op(), one(value))
             }
         };
-        reading.conditions.push((field, operator, Filter::cond(field, op, operand)));
+        reading
+            .conditions
+            .push((field, operator, Filter::cond(field, op, operand)));
     }
 }
 
@@ -283,29 +358,54 @@ impl Reading {
     fn finish(mut self, params: &ListParams) -> Result<ListRequest> {
         for (field, operator, values, path) in self.lists {
             if values.len() > MAX_LIST_VALUES {
-                self.problems.push(Problem::new(path, "too_many", format!("at most {MAX_LIST_VALUES} values")));
+                self.problems.push(Problem::new(
+                    path,
+                    "too_many",
+                    format!("at most {MAX_LIST_VALUES} values"),
+                ));
                 continue;
             }
             let operand = Operand::One(Source::Value(list_value(&values)));
-            self.conditions.push((field, operator, Filter::cond(field, operator.op(), operand)));
+            self.conditions
+                .push((field, operator, Filter::cond(field, operator.op(), operand)));
         }
         if params.numbered() {
             // A page by its number may be beyond what numbers reach, or have a cursor besides.
-            let paging = params.entity.paging.within(params.entity.pagination.max_limit);
+            let paging = params
+                .entity
+                .paging
+                .within(params.entity.pagination.max_limit);
             let refused = paging.resolve(&self.page, None).err();
-            self.problems.extend(refused.map(|(name, code, message)| Problem::new(query::path(name), code, message)));
+            self.problems.extend(
+                refused.map(|(name, code, message)| Problem::new(query::path(name), code, message)),
+            );
         }
         if !self.problems.is_empty() {
             return Err(crate::Error::validation(self.problems));
         }
-        // In one order whatever the client wrote: a cursor fits the same conditions, and equal shapes share a statement.
-        self.conditions.sort_by_key(|(field, operator, _)| (*field, *operator));
-        let filter = (!self.conditions.is_empty()).then(|| Filter::All(self.conditions.into_iter().map(|(.., f)| f).collect()));
+        // In one order whatever the client wrote: a cursor fits the same conditions, and equal
+        // shapes share a statement.
+        self.conditions
+            .sort_by_key(|(field, operator, _)| (*field, *operator));
+        let filter = (!self.conditions.is_empty())
+            .then(|| Filter::All(self.conditions.into_iter().map(|(.., f)| f).collect()));
         let sort = match (self.sort, self.direction) {
             (Some(field), direction) => Some((field, direction.unwrap_or(Direction::Asc))),
-            (None, Some(direction)) => Some((params.entity.sort.first().map_or(params.entity.primary, |first| first.field), direction)),
+            (None, Some(direction)) => Some((
+                params
+                    .entity
+                    .sort
+                    .first()
+                    .map_or(params.entity.primary, |first| first.field),
+                direction,
+            )),
             (None, None) => None,
         };
-        Ok(ListRequest { page: self.page, sort, filter, deleted: false })
+        Ok(ListRequest {
+            page: self.page,
+            sort,
+            filter,
+            deleted: false,
+        })
     }
 }

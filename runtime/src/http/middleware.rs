@@ -32,11 +32,12 @@ impl RouteCall<'_> {
     }
 }
 
-/// What comes behind a middleware: the next one, or the route itself. It runs when it is awaited, and not at all when it is
-/// dropped.
+/// What comes behind a middleware: the next one, or the route itself. It runs when it is awaited,
+/// and not at all when it is dropped.
 pub type Next<'a> = BoxFuture<'a, Result<Response<Body>>>;
 
-/// A middleware in `middleware = [path]`: an `async fn(RouteCall<'_>, Next<'_>) -> Result<Response>`.
+/// A middleware in `middleware = [path]`: an
+/// `async fn(RouteCall<'_>, Next<'_>) -> Result<Response>`.
 ///
 /// ```
 /// use linchpin::axum::response::Response;
@@ -53,20 +54,26 @@ pub type Next<'a> = BoxFuture<'a, Result<Response<Body>>>;
 ///     Ok(response)
 /// }
 /// ```
-pub type MiddlewareFn = for<'a> fn(RouteCall<'a>, Next<'a>) -> BoxFuture<'a, Result<Response<Body>>>;
+pub type MiddlewareFn =
+    for<'a> fn(RouteCall<'a>, Next<'a>) -> BoxFuture<'a, Result<Response<Body>>>;
 
 /// Something that a middleware is, and is given for `middleware = ["name"]`.
-type Around = dyn for<'a> Fn(RouteCall<'a>, Next<'a>) -> BoxFuture<'a, Result<Response<Body>>> + Send + Sync;
+type Around =
+    dyn for<'a> Fn(RouteCall<'a>, Next<'a>) -> BoxFuture<'a, Result<Response<Body>>> + Send + Sync;
 
 /// A middleware that a plugin registers under a name.
 #[derive(Clone)]
 pub struct Middleware(Arc<Around>);
 
 impl Middleware {
-    /// From a function or closure that boxes its future: `Middleware::new(|call, next| Box::pin(audit(call, next)))`.
+    /// From a function or closure that boxes its future:
+    /// `Middleware::new(|call, next| Box::pin(audit(call, next)))`.
     pub fn new<F>(around: F) -> Self
     where
-        F: for<'a> Fn(RouteCall<'a>, Next<'a>) -> BoxFuture<'a, Result<Response<Body>>> + Send + Sync + 'static,
+        F: for<'a> Fn(RouteCall<'a>, Next<'a>) -> BoxFuture<'a, Result<Response<Body>>>
+            + Send
+            + Sync
+            + 'static,
     {
         Self(Arc::new(around))
     }

@@ -1,6 +1,8 @@
-//! HTTP: policy, and (with the `server` feature) everything between a socket and a [`Table`](crate::resource::Table).
+//! HTTP: policy, and (with the `server` feature) everything between a socket and a
+//! [`Table`](crate::resource::Table).
 //!
-//! An [`Endpoint`] is data: a path, a policy, an [`Action`]. One service answers for all of them; no route has code of its own.
+//! An [`Endpoint`] is data: a path, a policy, an [`Action`]. One service answers for all of them;
+//! no route has code of its own.
 
 #[cfg(feature = "server")]
 mod answer;
@@ -78,10 +80,15 @@ mod serve;
 mod unreadable;
 
 #[cfg(feature = "server")]
-pub use auth::{ActorResolver, ArgumentCheck, AuthCheck, GuardCall, GuardCheck, NamedCheck, Origin, Resolution, RoleCheck, RouteAuth};
+pub use auth::{
+    ActorResolver, ArgumentCheck, AuthCheck, GuardCall, GuardCheck, NamedCheck, Origin, Resolution,
+    RoleCheck, RouteAuth,
+};
 #[cfg(feature = "server")]
 #[doc(hidden)]
-pub use contents::{ByMedia, ByRecord, ByShape, Content, ContentSchema, Contents, Otherwise, Probe};
+pub use contents::{
+    ByMedia, ByRecord, ByShape, Content, ContentSchema, Contents, Otherwise, Probe,
+};
 #[cfg(feature = "server")]
 pub use context::{ContextCall, ContextProviders};
 #[cfg(feature = "server")]
@@ -110,7 +117,8 @@ pub use idempotency::Claims;
 pub use layers::Layers;
 pub use linchpin_core::operation::ExtraRouteSpec;
 pub use linchpin_core::policy::{
-    AuthDesc, EventDesc, GuardArg, GuardDesc, Idempotency, MiddlewareDesc, PermissionDesc, PolicyDesc, RateLimit,
+    AuthDesc, EventDesc, GuardArg, GuardDesc, Idempotency, MiddlewareDesc, PermissionDesc,
+    PolicyDesc, RateLimit,
 };
 #[cfg(feature = "server")]
 pub(crate) use list::{MAX_LIST_VALUES, filterable, sortable};
@@ -125,7 +133,9 @@ pub use overrides::{Inputs, Override, OverrideCall};
 #[cfg(feature = "server")]
 pub use path_guard::{PathGuard, RouteGuard, guard, require_role};
 #[cfg(feature = "server")]
-pub use plugged::{AnswerDesc, Nothing, Partial, PluginCall, PluginRoute, Reply, Route, RouteDesc, RouteInput};
+pub use plugged::{
+    AnswerDesc, Nothing, Partial, PluginCall, PluginRoute, Reply, Route, RouteDesc, RouteInput,
+};
 #[cfg(feature = "server")]
 pub use rate::{Caller, RateKey, RateReply, RateStore, RateVerdict, RatesInProcess};
 #[cfg(feature = "server")]

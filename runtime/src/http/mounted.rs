@@ -104,35 +104,73 @@ impl Mounted {
             AuthDesc::None => None,
             AuthDesc::Named(name) => match state.auth.check(name) {
                 Some(check) => Some(Arc::clone(check)),
-                None => return Err(refuse(endpoint, &format!("asks for auth `{name}`, which nobody registered"))),
+                None => {
+                    return Err(refuse(
+                        endpoint,
+                        &format!("asks for auth `{name}`, which nobody registered"),
+                    ));
+                }
             },
         };
-        let audit = match (endpoint.policy.audit.filter(|_| endpoint.changes()), &state.audit) {
+        let audit = match (
+            endpoint.policy.audit.filter(|_| endpoint.changes()),
+            &state.audit,
+        ) {
             (None, _) => None,
             (Some(action), Some(log)) => {
                 let entity = endpoint.table.as_ref().map(|table| table.desc);
                 let route = endpoint.action.name();
-                Some(Arc::new(Auditing::new(log.clone(), action, route, entity, endpoint.policy.permission)))
+                Some(Arc::new(Auditing::new(
+                    log.clone(),
+                    action,
+                    route,
+                    entity,
+                    endpoint.policy.permission,
+                )))
             }
-            (Some(_), None) => return Err(refuse(endpoint, "is audited, and there is no log for it")),
+            (Some(_), None) => {
+                return Err(refuse(endpoint, "is audited, and there is no log for it"));
+            }
         };
         let emits = endpoint.method != Method::Get && state.adapters.emit();
-        let limiter = endpoint.policy.rate_limit.map(|limit| Box::new(Limiter::new(endpoint, limit, Arc::clone(&state.rates))));
-        let before = PathGuards::new(&endpoint.guards, &state.auth).map_err(|missing| refuse(endpoint, &missing.join(", and ")))?;
-        let mut gates = Gates::new(endpoint, &state.auth, &state.registry).map_err(|missing| refuse(endpoint, &missing.join(", and ")))?;
+        let limiter = endpoint
+            .policy
+            .rate_limit
+            .map(|limit| Box::new(Limiter::new(endpoint, limit, Arc::clone(&state.rates))));
+        let before = PathGuards::new(&endpoint.guards, &state.auth)
+            .map_err(|missing| refuse(endpoint, &missing.join(", and ")))?;
+        let mut gates = Gates::new(endpoint, &state.auth, &state.registry)
+            .map_err(|missing| refuse(endpoint, &missing.join(", and ")))?;
         if let Some(providers) = providers {
             let gates = gates.get_or_insert_default();
             gates.context = Some(Arc::clone(providers));
             gates.varies = !context::needed(endpoint).is_empty();
         }
-        let idempotency = match (endpoint.policy.idempotency.filter(|_| idempotency::applies(endpoint)), &state.claims) {
+        let idempotency = match (
+            endpoint
+                .policy
+                .idempotency
+                .filter(|_| idempotency::applies(endpoint)),
+            &state.claims,
+        ) {
             (None, _) => None,
-            (Some(policy), Some(claims)) => Some(Box::new(Gate::new(endpoint, policy, Arc::clone(claims)))),
-            (Some(_), None) => return Err(refuse(endpoint, "is idempotent, and there is no table for it")),
+            (Some(policy), Some(claims)) => {
+                Some(Box::new(Gate::new(endpoint, policy, Arc::clone(claims))))
+            }
+            (Some(_), None) => {
+                return Err(refuse(
+                    endpoint,
+                    "is idempotent, and there is no table for it",
+                ));
+            }
         };
         let plan = Plan::new(endpoint, names, all, state)?;
         Ok(Self {
-            max_body: if plan.takes_input() { endpoint.policy.max_body } else { endpoint.policy.max_body.min(NO_INPUT) },
+            max_body: if plan.takes_input() {
+                endpoint.policy.max_body
+            } else {
+                endpoint.policy.max_body.min(NO_INPUT)
+            },
             before,
             audit,
             check,
@@ -163,15 +201,29 @@ impl Plan {
         match self {
             Self::Entity(_, EntityPlan::Get | EntityPlan::List(_) | EntityPlan::Delete) => false,
             Self::Entity(_, EntityPlan::Operation(plan)) => plan.takes_body(),
-            Self::Entity(_, EntityPlan::Create(_) | EntityPlan::Update) | Self::Extra(_) | Self::Plugged(_) => true,
+            Self::Entity(_, EntityPlan::Create(_) | EntityPlan::Update)
+            | Self::Extra(_)
+            | Self::Plugged(_) => true,
         }
     }
 
-    fn new(endpoint: &Endpoint, names: &[String], all: &[Endpoint], state: &HttpState) -> Result<Self> {
-        let table = || endpoint.table.as_ref().ok_or_else(|| refuse(endpoint, "has no table"));
+    fn new(
+        endpoint: &Endpoint,
+        names: &[String],
+        all: &[Endpoint],
+        state: &HttpState,
+    ) -> Result<Self> {
+        let table = || {
+            endpoint
+                .table
+                .as_ref()
+                .ok_or_else(|| refuse(endpoint, "has no table"))
+        };
         let plan = match endpoint.action {
             Action::Create => EntityPlan::Create(births(endpoint, table()?, all)),
-            Action::List => EntityPlan::List(ListParams::new(table()?.desc, endpoint.policy.output)),
+            Action::List => {
+                EntityPlan::List(ListParams::new(table()?.desc, endpoint.policy.output))
+            }
             Action::Get => EntityPlan::Get,
             Action::Update => EntityPlan::Update,
             Action::Delete => EntityPlan::Delete,
@@ -185,21 +237,34 @@ impl Plan {
             }
             Action::Extra(spec) => {
                 let route = axum::routing::any(handler_of(&spec)?);
-                return Ok(Self::Extra(axum::Router::new().route(&endpoint.path, route).layer(DefaultBodyLimit::disable())));
+                return Ok(Self::Extra(
+                    axum::Router::new()
+                        .route(&endpoint.path, route)
+                        .layer(DefaultBodyLimit::disable()),
+                ));
             }
             Action::Plugin(desc) => {
-                let run = endpoint.plugin.clone().ok_or_else(|| refuse(endpoint, "has no function"))?;
+                let run = endpoint
+                    .plugin
+                    .clone()
+                    .ok_or_else(|| refuse(endpoint, "has no function"))?;
                 return Ok(Self::Plugged(Box::new(PluggedPlan::new(desc, run)?)));
             }
         };
         let table = table()?;
-        let fields = |names| fields(table, names).ok_or_else(|| refuse(endpoint, "is narrowed to a field that the entity lacks"));
+        let fields = |names| {
+            fields(table, names)
+                .ok_or_else(|| refuse(endpoint, "is narrowed to a field that the entity lacks"))
+        };
         // If an operation returns records of another entity, the output policy does not apply.
-        let own = !matches!(endpoint.action, Action::Operation(spec, _) if spec.kind.answers().is_some());
+        let own =
+            !matches!(endpoint.action, Action::Operation(spec, _) if spec.kind.answers().is_some());
         let output = endpoint.policy.output.filter(|_| own);
         let projection = match output.map(fields).transpose()? {
             // A policy cannot show fields that are not readable.
-            Some(chosen) => Arc::new(Projection::of(table.desc, |i, field| field.readable() && chosen.contains(&i))),
+            Some(chosen) => Arc::new(Projection::of(table.desc, |i, field| {
+                field.readable() && chosen.contains(&i)
+            })),
             None => Arc::clone(&table.projection),
         };
         let form = match endpoint.run {
@@ -207,13 +272,23 @@ impl Plan {
             Some(_) if output.is_some() => Form::Records,
             _ => Form::Json(Arc::clone(&projection)),
         };
-        let around = Around { endpoint, all, state };
+        let around = Around {
+            endpoint,
+            all,
+            state,
+        };
         let unmountable = |what: String| refuse(endpoint, &format!("cannot be mounted: {what}"));
         let target = Target {
-            include: Level::new(&around, table, if endpoint.includes() { MAX_DEPTH } else { 0 }).map_err(unmountable)?,
+            include: Level::new(
+                &around,
+                table,
+                if endpoint.includes() { MAX_DEPTH } else { 0 },
+            )
+            .map_err(unmountable)?,
             sources: Sources::new(&around, table).map_err(unmountable)?,
             guarded: table.is_guarded(),
-            parents: parents(table, names).ok_or_else(|| refuse(endpoint, "lacks a parameter of its parent path"))?,
+            parents: parents(table, names)
+                .ok_or_else(|| refuse(endpoint, "lacks a parameter of its parent path"))?,
             table: Arc::clone(table),
             form,
             input: endpoint.policy.input.map(fields).transpose()?,
@@ -225,17 +300,24 @@ impl Plan {
 
 /// Returns the positions of fields; `None` if the entity lacks one.
 pub(super) fn fields(table: &Table, names: &[&str]) -> Option<Box<[usize]>> {
-    names.iter().map(|name| table.desc.fields.iter().position(|f| f.name == *name)).collect()
+    names
+        .iter()
+        .map(|name| table.desc.fields.iter().position(|f| f.name == *name))
+        .collect()
 }
 
 /// Whether a route belongs to an entity.
 pub(super) fn is_of(table: &Table, endpoint: &Endpoint) -> bool {
-    endpoint.table.as_ref().is_some_and(|t| t.desc.storage_name == table.desc.storage_name)
+    endpoint
+        .table
+        .as_ref()
+        .is_some_and(|t| t.desc.storage_name == table.desc.storage_name)
 }
 
 /// Returns the `get` route of an entity, if it is mounted.
 fn home<'a>(table: &Table, all: &'a [Endpoint]) -> Option<&'a Endpoint> {
-    all.iter().find(|e| matches!(e.action, Action::Get) && is_of(table, e))
+    all.iter()
+        .find(|e| matches!(e.action, Action::Get) && is_of(table, e))
 }
 
 /// Returns the path prefix of the entity.
@@ -251,7 +333,9 @@ fn base(one: &Endpoint, table: &Table) -> Option<String> {
         Action::Update => mounts[3].segments,
         Action::Delete => mounts[4].segments,
         Action::Operation(spec, _) => {
-            let is = |route: &&RouteSpec| route.method == one.method && one.path.ends_with(&path::append("", route.segments));
+            let is = |route: &&RouteSpec| {
+                route.method == one.method && one.path.ends_with(&path::append("", route.segments))
+            };
             spec.routes.iter().find(is)?.segments
         }
         Action::Extra(spec) => spec.route.segments,
@@ -259,12 +343,20 @@ fn base(one: &Endpoint, table: &Table) -> Option<String> {
     };
     let mut segments: Vec<&str> = one.path.split('/').filter(|s| !s.is_empty()).collect();
     segments.truncate(segments.len().saturating_sub(own.len()));
-    Some(segments.iter().fold(String::new(), |base, segment| base + "/" + segment))
+    Some(
+        segments
+            .iter()
+            .fold(String::new(), |base, segment| base + "/" + segment),
+    )
 }
 
 /// Returns the path of a generated route and one mounted route of the entity, or `None` if none is
 /// mounted. The generated route may be disabled.
-pub(super) fn place<'a>(table: &Table, own: RouteSpec, all: &'a [Endpoint]) -> Option<(String, &'a Endpoint)> {
+pub(super) fn place<'a>(
+    table: &Table,
+    own: RouteSpec,
+    all: &'a [Endpoint],
+) -> Option<(String, &'a Endpoint)> {
     let beside = |e: &'a Endpoint| Some((path::append(&base(e, table)?, own.segments), e));
     all.iter().filter(|e| is_of(table, e)).find_map(beside)
 }
@@ -275,19 +367,30 @@ pub(super) fn place<'a>(table: &Table, own: RouteSpec, all: &'a [Endpoint]) -> O
 /// a generated route of the entity.
 fn births(one: &Endpoint, table: &Table, all: &[Endpoint]) -> Births {
     let base = base(one, table).unwrap_or_default();
-    let location = home(table, all).map_or_else(|| format!("{base}/{{id}}"), |get| get.path.clone());
-    Births { reserved: reserved(&base, table, all), parents: path::canonical(&location).1.len().saturating_sub(1), location }
+    let location =
+        home(table, all).map_or_else(|| format!("{base}/{{id}}"), |get| get.path.clone());
+    Births {
+        reserved: reserved(&base, table, all),
+        parents: path::canonical(&location).1.len().saturating_sub(1),
+        location,
+    }
 }
 
 /// Returns the scopes that read a path parameter.
 ///
 /// Pairs: position of the path parameter, field of the scope. `None` if the path lacks a parameter.
 fn parents(table: &Table, names: &[String]) -> Option<Box<[(usize, usize)]>> {
-    let bound = table.desc.scope.iter().filter_map(|scope| match scope.from {
-        ScopeFrom::Path(name) => Some((name, scope.field)),
-        ScopeFrom::Ctx(_) => None,
-    });
-    bound.map(|(name, field)| Some((names.iter().position(|n| n == name)?, field))).collect()
+    let bound = table
+        .desc
+        .scope
+        .iter()
+        .filter_map(|scope| match scope.from {
+            ScopeFrom::Path(name) => Some((name, scope.field)),
+            ScopeFrom::Ctx(_) => None,
+        });
+    bound
+        .map(|(name, field)| Some((names.iter().position(|n| n == name)?, field)))
+        .collect()
 }
 
 /// Returns the words that cannot be ids, because a static route uses them.
@@ -300,13 +403,26 @@ fn reserved(base: &str, table: &Table, all: &[Endpoint]) -> Box<[String]> {
         Action::Create | Action::List | Action::Extra(_) | Action::Plugin(_) => false,
     };
     let own = all.iter().filter(|e| is_of(table, e)).filter(names_one);
-    let mut places: Vec<&str> = own.filter_map(|e| Some(e.path.rsplit_once("/{id}")?.0)).chain([base]).collect();
+    let mut places: Vec<&str> = own
+        .filter_map(|e| Some(e.path.rsplit_once("/{id}")?.0))
+        .chain([base])
+        .collect();
     places.sort_unstable();
     places.dedup();
-    let below = |path: &str, place: &str| path.strip_prefix(place)?.strip_prefix('/')?.split('/').next().map(str::to_owned);
-    let next = all.iter().flat_map(|e| places.iter().filter_map(move |place| below(&e.path, place)));
-    let mut found: Vec<String> =
-        next.filter(|s| !s.is_empty() && !s.starts_with('{')).filter_map(|s| Some(path::decode(&s)?.into_owned())).collect();
+    let below = |path: &str, place: &str| {
+        path.strip_prefix(place)?
+            .strip_prefix('/')?
+            .split('/')
+            .next()
+            .map(str::to_owned)
+    };
+    let next = all
+        .iter()
+        .flat_map(|e| places.iter().filter_map(move |place| below(&e.path, place)));
+    let mut found: Vec<String> = next
+        .filter(|s| !s.is_empty() && !s.starts_with('{'))
+        .filter_map(|s| Some(path::decode(&s)?.into_owned()))
+        .collect();
     found.sort();
     found.dedup();
     found.into()
@@ -314,5 +430,8 @@ fn reserved(base: &str, table: &Table, all: &[Endpoint]) -> Box<[String]> {
 
 fn refuse(endpoint: &Endpoint, what: &str) -> Error {
     let (method, at) = (endpoint.method.as_str(), endpoint.at);
-    Error::internal(format!("route {method} {} ({}, {at}) {what}", endpoint.path, endpoint.name))
+    Error::internal(format!(
+        "route {method} {} ({}, {at}) {what}",
+        endpoint.path, endpoint.name
+    ))
 }

@@ -1,7 +1,8 @@
 //! What a call answers once: members that no later read gives, and that nothing keeps.
 //!
-//! Code of the user says them while it runs. They join the answer on its way out, behind everything that writes something down:
-//! a repetition under an idempotency key finds the answer as it was before.
+//! Code of the user says them while it runs. They join the answer on its way out, behind everything
+//! that writes something down: a repetition under an idempotency key finds the answer as it was
+//! before.
 
 use axum::body::Body;
 use axum::http::header::CACHE_CONTROL;
@@ -26,13 +27,18 @@ pub(crate) struct Once {
 impl std::fmt::Debug for Once {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // What they hold is for one pair of eyes.
-        f.debug_list().entries(self.declared.iter().map(|field| field.name)).finish()
+        f.debug_list()
+            .entries(self.declared.iter().map(|field| field.name))
+            .finish()
     }
 }
 
 impl Once {
     pub(crate) fn new(declared: &'static [FieldDesc]) -> Self {
-        Self { declared, said: Mutex::new(vec![None; declared.len()]) }
+        Self {
+            declared,
+            said: Mutex::new(vec![None; declared.len()]),
+        }
     }
 
     /// Notes a value.
@@ -41,10 +47,16 @@ impl Once {
     /// `internal` for a name or a type that is not declared.
     pub(crate) fn say(&self, name: &str, kind: crate::entity::Kind, value: Value) -> Result<()> {
         let declared = self.declared.iter().position(|field| field.name == name);
-        let at = declared.ok_or_else(|| Error::internal(format!("`output_once` of the route does not name `{name}`")))?;
+        let at = declared.ok_or_else(|| {
+            Error::internal(format!("`output_once` of the route does not name `{name}`"))
+        })?;
         let field = &self.declared[at];
         if !kind.meets(field.kind) || (value.is_null() && !field.optional) {
-            return Err(Error::internal(format!("`{name}` of `output_once` is {}, and {} was said", field.kind.name(), kind.name())));
+            return Err(Error::internal(format!(
+                "`{name}` of `output_once` is {}, and {} was said",
+                field.kind.name(),
+                kind.name()
+            )));
         }
         self.said.lock()[at] = Some(value);
         Ok(())
@@ -64,7 +76,9 @@ impl Once {
         let said = std::mem::take(&mut *self.said.lock());
         let mut members = Vec::with_capacity(said.len());
         for (field, value) in self.declared.iter().zip(said) {
-            let value = value.ok_or_else(|| Error::internal(format!("`{}` of `output_once` was not said", field.name)))?;
+            let value = value.ok_or_else(|| {
+                Error::internal(format!("`{}` of `output_once` was not said", field.name))
+            })?;
             members.push((field.wire, value));
         }
         let mut added = Vec::with_capacity(128);
@@ -72,7 +86,11 @@ impl Once {
         let whole = match (record.strip_suffix(b"}"), added.strip_prefix(b"{")) {
             (Some(b"{"), _) => added,
             (Some(record), Some(added)) => [record, b",", added].concat(),
-            _ => return Err(Error::internal("what is given once needs an answer that is one record")),
+            _ => {
+                return Err(Error::internal(
+                    "what is given once needs an answer that is one record",
+                ));
+            }
         };
         parts.headers.insert(CACHE_CONTROL, NO_STORE);
         Ok(Response::from_parts(parts, Body::from(whole)))

@@ -53,7 +53,11 @@ impl Births {
         if let Some(Value::Text(id)) = id
             && self.reserved.contains(id)
         {
-            problems.push(Problem::new(table.desc.primary_field().wire, "reserved", "is the path of another route"));
+            problems.push(Problem::new(
+                table.desc.primary_field().wire,
+                "reserved",
+                "is the path of another route",
+            ));
         }
     }
 }
@@ -81,18 +85,31 @@ pub(super) struct OperationInput {
 impl OperationPlan {
     /// # Errors
     /// When the store refuses a statement of the operation, or the path lacks the record's id.
-    pub(super) fn new(spec: &'static OpSpec, method: Method, names: &[String], table: &Table) -> Result<Self> {
-        let carrier = |param: &ParamSpec| match (names.iter().position(|n| n == param.name), param.place) {
-            (Some(at), Place::Id) => Ok(Carrier::Id(at)),
-            (Some(at), _) => Ok(Carrier::Path(at)),
-            (None, Place::Id) => Err(Error::internal(format!("operation `{}`: no segment holds `{}`", spec.name, param.name))),
-            (None, Place::Body) => Ok(Carrier::Body),
-            (_, Place::Whole(whole)) => Ok(Carrier::Whole(whole)),
-            (None, Place::Query | Place::Segment) => Ok(Carrier::Query),
-        };
+    pub(super) fn new(
+        spec: &'static OpSpec,
+        method: Method,
+        names: &[String],
+        table: &Table,
+    ) -> Result<Self> {
+        let carrier =
+            |param: &ParamSpec| match (names.iter().position(|n| n == param.name), param.place) {
+                (Some(at), Place::Id) => Ok(Carrier::Id(at)),
+                (Some(at), _) => Ok(Carrier::Path(at)),
+                (None, Place::Id) => Err(Error::internal(format!(
+                    "operation `{}`: no segment holds `{}`",
+                    spec.name, param.name
+                ))),
+                (None, Place::Body) => Ok(Carrier::Body),
+                (_, Place::Whole(whole)) => Ok(Carrier::Whole(whole)),
+                (None, Place::Query | Place::Segment) => Ok(Carrier::Query),
+            };
         let sources: Box<[Carrier]> = spec.params.iter().map(carrier).collect::<Result<_>>()?;
         let answer = spec.kind.returns();
-        let carrier = if matches!(method, Method::Get | Method::Delete) { Carrier::Query } else { Carrier::Body };
+        let carrier = if matches!(method, Method::Get | Method::Delete) {
+            Carrier::Query
+        } else {
+            Carrier::Body
+        };
         Ok(Self {
             executor: table.executor(spec)?,
             answer,
@@ -108,8 +125,8 @@ impl OperationPlan {
     /// Reads the parameters of a request, the body having been read.
     ///
     /// # Errors
-    /// `unknown_parameter`, the body's errors, `validation_failed` with every problem; `not_found` for an id that can name no
-    /// record.
+    /// `unknown_parameter`, the body's errors, `validation_failed` with every problem; `not_found`
+    /// for an id that can name no record.
     pub(super) fn read(
         &self,
         on: &Target,
@@ -120,26 +137,51 @@ impl OperationPlan {
         mut problems: Vec<Problem>,
     ) -> Result<OperationInput> {
         let (table, include) = (&*on.table, &on.include);
-        let mut read = OperationInput { args: vec![None; self.sources.len()], page: PageArgs::default(), wanted: Wanted::default() };
+        let mut read = OperationInput {
+            args: vec![None; self.sources.len()],
+            page: PageArgs::default(),
+            wanted: Wanted::default(),
+        };
         let pairs = query::pairs(parts.uri.query());
-        let includes = |pair: &Pair<'_>| self.key(&pair.key).is_none() && pair.key == include::NAME && !include.is_empty();
-        let known = |pair: &Pair<'_>| self.key(&pair.key).is_some() || (includes(pair) && include.knows(pair));
+        let includes = |pair: &Pair<'_>| {
+            self.key(&pair.key).is_none() && pair.key == include::NAME && !include.is_empty()
+        };
+        let known = |pair: &Pair<'_>| {
+            self.key(&pair.key).is_some() || (includes(pair) && include.knows(pair))
+        };
         let names = || {
-            let params = self.spec.params.iter().zip(&self.sources).filter(|(_, source)| **source == Carrier::Query).map(|(p, _)| p.name);
+            let params = self
+                .spec
+                .params
+                .iter()
+                .zip(&self.sources)
+                .filter(|(_, source)| **source == Carrier::Query)
+                .map(|(p, _)| p.name);
             params.chain(self.pages_in(Carrier::Query).iter().map(|(name, _)| *name))
         };
         query::refuse_unknown(pairs.iter().filter(|p| !known(p)).map(|p| &*p.key), names)?;
         match self.whole() {
-            None => self.body(table, cx, &input::object(&parts.headers, body)?, &mut read, &mut problems),
+            None => self.body(
+                table,
+                cx,
+                &input::object(&parts.headers, body)?,
+                &mut read,
+                &mut problems,
+            ),
             Some((index, whole)) => {
                 input::declared(&parts.headers, body)?;
-                let (field, key) = (self.spec.params[index].field_of(table.desc), self.spec.kind.bounds().map_or("", |b| b.key));
+                let (field, key) = (
+                    self.spec.params[index].field_of(table.desc),
+                    self.spec.kind.bounds().map_or("", |b| b.key),
+                );
                 read.args[index] = read_whole(field, key, whole, body, cx.now(), &mut problems)?;
             }
         }
         let mut no_record = false;
         for (index, param) in self.spec.params.iter().enumerate() {
-            let (Carrier::Id(at) | Carrier::Path(at)) = self.sources[index] else { continue };
+            let (Carrier::Id(at) | Carrier::Path(at)) = self.sources[index] else {
+                continue;
+            };
             let text = params.get(at).and_then(path::decode);
             if let Carrier::Id(_) = self.sources[index] {
                 read.args[index] = text.and_then(|text| table.parse_id(&text));
@@ -149,7 +191,11 @@ impl OperationPlan {
             let at = format!("path:{}", param.name);
             match text {
                 Some(text) => {
-                    let field = if param.element { &ELEMENT } else { param.field_of(table.desc) };
+                    let field = if param.element {
+                        &ELEMENT
+                    } else {
+                        param.field_of(table.desc)
+                    };
                     read.args[index] = query::scalar(field, &text, &at, &mut problems);
                 }
                 None => problems.push(Problem::new(at, "format", "must be percent-encoded UTF-8")),
@@ -179,7 +225,11 @@ impl OperationPlan {
             return Err(Error::validation(problems));
         }
         self.spec.complete(|| cx.now(), &mut read.args);
-        if no_record { Err(Error::not_found()) } else { Ok(read) }
+        if no_record {
+            Err(Error::not_found())
+        } else {
+            Ok(read)
+        }
     }
 
     /// Whether anything is read from the body.
@@ -190,51 +240,93 @@ impl OperationPlan {
 
     /// The parameter that is the whole body.
     fn whole(&self) -> Option<(usize, Whole)> {
-        self.sources.iter().enumerate().find_map(|(i, source)| match source {
-            Carrier::Whole(whole) => Some((i, *whole)),
-            _ => None,
-        })
+        self.sources
+            .iter()
+            .enumerate()
+            .find_map(|(i, source)| match source {
+                Carrier::Whole(whole) => Some((i, *whole)),
+                _ => None,
+            })
     }
 
-    /// Reads the members of the body: parameters, and the page when the answer is one and the query has no room for it.
-    fn body(&self, table: &Table, cx: &Cx, body: &Body<'_>, read: &mut OperationInput, problems: &mut Vec<Problem>) {
+    /// Reads the members of the body: parameters, and the page when the answer is one and the query
+    /// has no room for it.
+    fn body(
+        &self,
+        table: &Table,
+        cx: &Cx,
+        body: &Body<'_>,
+        read: &mut OperationInput,
+        problems: &mut Vec<Problem>,
+    ) {
         let own = problems.len();
         read.args = read_param_members(table.desc, self.spec.params, body, cx.now(), problems);
-        let is_param = |name: &str| self.spec.params.iter().any(|p| p.place == Place::Body && p.name == name);
-        for (name, key) in self.pages_in(Carrier::Body).iter().filter(|(name, _)| !is_param(name)) {
-            let Some(value) = body.get(name) else { continue };
+        let is_param = |name: &str| {
+            self.spec
+                .params
+                .iter()
+                .any(|p| p.place == Place::Body && p.name == name)
+        };
+        for (name, key) in self
+            .pages_in(Carrier::Body)
+            .iter()
+            .filter(|(name, _)| !is_param(name))
+        {
+            let Some(value) = body.get(name) else {
+                continue;
+            };
             // The reader of parameters does not know this member.
-            if let Some(at) = problems[own..].iter().position(|p| p.path == *name && p.code == "unknown_field") {
+            if let Some(at) = problems[own..]
+                .iter()
+                .position(|p| p.path == *name && p.code == "unknown_field")
+            {
                 problems.remove(own + at);
             }
             match (key, value) {
-                (PageKey::Limit | PageKey::Number, Json::Number(text)) => match query::positive(text) {
-                    Ok(number) => *key.number(&mut read.page) = Some(number),
-                    Err((code, message)) => problems.push(Problem::new(*name, code, message)),
-                },
-                (PageKey::Cursor, Json::Text(text)) => read.page.cursor = Some(text.clone().into_owned()),
+                (PageKey::Limit | PageKey::Number, Json::Number(text)) => {
+                    match query::positive(text) {
+                        Ok(number) => *key.number(&mut read.page) = Some(number),
+                        Err((code, message)) => problems.push(Problem::new(*name, code, message)),
+                    }
+                }
+                (PageKey::Cursor, Json::Text(text)) => {
+                    read.page.cursor = Some(text.clone().into_owned())
+                }
                 (PageKey::Sort, Json::Text(text)) => self.sort(text, name, read, problems),
-                (PageKey::Limit | PageKey::Number, _) => problems.push(Problem::new(*name, "type", "must be a whole number")),
-                (PageKey::Cursor | PageKey::Sort, _) => problems.push(Problem::new(*name, "type", "must be text")),
+                (PageKey::Limit | PageKey::Number, _) => {
+                    problems.push(Problem::new(*name, "type", "must be a whole number"))
+                }
+                (PageKey::Cursor | PageKey::Sort, _) => {
+                    problems.push(Problem::new(*name, "type", "must be text"))
+                }
             }
         }
     }
 
     fn key(&self, key: &str) -> Option<Key> {
-        let in_query =
-            |name: &str| (0..self.sources.len()).find(|i| self.sources[*i] == Carrier::Query && self.spec.params[*i].name == name);
+        let in_query = |name: &str| {
+            (0..self.sources.len())
+                .find(|i| self.sources[*i] == Carrier::Query && self.spec.params[*i].name == name)
+        };
         if let Some(index) = in_query(key) {
             return Some(Key::Value(index));
         }
         if let Some(index) = key.strip_suffix("[null]").and_then(in_query) {
             return Some(Key::Null(index));
         }
-        self.pages_in(Carrier::Query).iter().find(|(name, _)| *name == key).map(|(_, key)| Key::Page(*key))
+        self.pages_in(Carrier::Query)
+            .iter()
+            .find(|(name, _)| *name == key)
+            .map(|(_, key)| Key::Page(*key))
     }
 
     /// What says which page, if this carries it.
     fn pages_in(&self, carrier: Carrier) -> &[(&'static str, PageKey)] {
-        if self.carrier == carrier { &self.pages } else { &[] }
+        if self.carrier == carrier {
+            &self.pages
+        } else {
+            &[]
+        }
     }
 
     /// Takes the name of an order.
@@ -249,12 +341,26 @@ impl OperationPlan {
 
     /// Reports a page beyond what numbers reach, or one that has a number and a cursor.
     fn bounds(&self, table: &Table, page: &PageArgs, problems: &mut Vec<Problem>) {
-        let paging = self.spec.kind.paging().within(table.desc.pagination.max_limit);
+        let paging = self
+            .spec
+            .kind
+            .paging()
+            .within(table.desc.pagination.max_limit);
         if paging == Paging::Limit {
             return;
         }
-        if let Err((name, code, message)) = paging.resolve(&PageArgs { sort: None, ..page.clone() }, None) {
-            let path = if self.carrier == Carrier::Query { query::path(name) } else { name.to_owned() };
+        if let Err((name, code, message)) = paging.resolve(
+            &PageArgs {
+                sort: None,
+                ..page.clone()
+            },
+            None,
+        ) {
+            let path = if self.carrier == Carrier::Query {
+                query::path(name)
+            } else {
+                name.to_owned()
+            };
             problems.push(Problem::new(path, code, message));
         }
     }
@@ -270,10 +376,21 @@ impl OperationPlan {
     }
 
     /// Reads a parameter; a list from all of `pairs` that name it.
-    fn pair(&self, table: &Table, pair: &Pair<'_>, pairs: &[Pair<'_>], read: &mut OperationInput, problems: &mut Vec<Problem>) {
+    fn pair(
+        &self,
+        table: &Table,
+        pair: &Pair<'_>,
+        pairs: &[Pair<'_>],
+        read: &mut OperationInput,
+        problems: &mut Vec<Problem>,
+    ) {
         match self.key(&pair.key) {
-            Some(Key::Page(key @ (PageKey::Limit | PageKey::Number))) => *key.number(&mut read.page) = query::limit(pair, problems),
-            Some(Key::Page(PageKey::Cursor)) => read.page.cursor = query::text(pair, problems).map(str::to_owned),
+            Some(Key::Page(key @ (PageKey::Limit | PageKey::Number))) => {
+                *key.number(&mut read.page) = query::limit(pair, problems)
+            }
+            Some(Key::Page(PageKey::Cursor)) => {
+                read.page.cursor = query::text(pair, problems).map(str::to_owned)
+            }
             Some(Key::Page(PageKey::Sort)) => {
                 if let Some(name) = query::text(pair, problems) {
                     self.sort(name, &pair.path(), read, problems);
@@ -281,10 +398,16 @@ impl OperationPlan {
             }
             Some(Key::Null(index)) => match query::boolean(pair, problems) {
                 Some(true) if !self.spec.params[index].nullable => {
-                    problems.push(Problem::new(pair.path(), "null_not_allowed", "must not be null"));
+                    problems.push(Problem::new(
+                        pair.path(),
+                        "null_not_allowed",
+                        "must not be null",
+                    ));
                 }
                 Some(true) => read.args[index] = Some(Value::Null),
-                Some(false) => problems.push(Problem::new(pair.path(), "enum", "must be true when given")),
+                Some(false) => {
+                    problems.push(Problem::new(pair.path(), "enum", "must be true when given"))
+                }
                 None => {}
             },
             Some(Key::Value(index)) => {
@@ -292,9 +415,19 @@ impl OperationPlan {
                 let field = param.field_of(table.desc);
                 if param.list {
                     let given = pairs.iter().filter(|p| p.key == pair.key);
-                    let Some(items) = given.map(|p| query::comma_list(p, problems)).collect::<Option<Vec<_>>>() else { return };
-                    let values = items.iter().flatten().map(|item| query::scalar(field, item, &pair.path(), problems));
-                    read.args[index] = values.collect::<Option<Vec<_>>>().map(|values| list_value(&values));
+                    let Some(items) = given
+                        .map(|p| query::comma_list(p, problems))
+                        .collect::<Option<Vec<_>>>()
+                    else {
+                        return;
+                    };
+                    let values = items
+                        .iter()
+                        .flatten()
+                        .map(|item| query::scalar(field, item, &pair.path(), problems));
+                    read.args[index] = values
+                        .collect::<Option<Vec<_>>>()
+                        .map(|values| list_value(&values));
                 } else if let Some(text) = query::text(pair, problems) {
                     read.args[index] = query::scalar(field, text, &pair.path(), problems);
                 }
@@ -305,7 +438,11 @@ impl OperationPlan {
 
     /// The argument that a call gives for a field.
     pub(super) fn argument<'a>(&self, read: &'a OperationInput, field: usize) -> Option<&'a Value> {
-        let index = self.spec.params.iter().position(|p| p.field == field && p.entity.is_none())?;
+        let index = self
+            .spec
+            .params
+            .iter()
+            .position(|p| p.field == field && p.entity.is_none())?;
         read.args.get(index)?.as_ref()
     }
 
@@ -316,7 +453,11 @@ impl OperationPlan {
     pub(super) fn check_required(&self, args: &[Option<Value>]) -> Result<()> {
         let mut problems = Vec::new();
         self.required(args, &mut problems);
-        if problems.is_empty() { Ok(()) } else { Err(Error::validation(problems)) }
+        if problems.is_empty() {
+            Ok(())
+        } else {
+            Err(Error::validation(problems))
+        }
     }
 
     /// Missing parameters, for calls that are refused anyway: the executor says it for all others.
@@ -329,7 +470,12 @@ impl OperationPlan {
                 Carrier::Body => param.name.to_owned(),
                 Carrier::Whole(_) => String::new(),
             };
-            let reported = |p: &Problem| p.path == path || p.path.strip_prefix(&path).is_some_and(|rest| rest.starts_with('['));
+            let reported = |p: &Problem| {
+                p.path == path
+                    || p.path
+                        .strip_prefix(&path)
+                        .is_some_and(|rest| rest.starts_with('['))
+            };
             if param.required && args[index].is_none() && !problems.iter().any(reported) {
                 problems.push(Problem::new(path, "required", "is required"));
             }
@@ -338,17 +484,30 @@ impl OperationPlan {
 }
 
 impl OperationPlan {
-    /// What rules say of values that would be written, for calls that are refused anyway: the executor says it for all others.
+    /// What rules say of values that would be written, for calls that are refused anyway: the
+    /// executor says it for all others.
     fn judge(&self, table: &Table, args: &[Option<Value>], problems: &mut Vec<Problem>) {
-        let given = self.spec.params.iter().zip(args).enumerate().filter_map(|(i, (param, value))| Some((i, param, value.as_ref()?)));
-        for (index, param, value) in given.filter(|(_, param, value)| !value.is_null() && param.entity.is_none()) {
+        let given = self
+            .spec
+            .params
+            .iter()
+            .zip(args)
+            .enumerate()
+            .filter_map(|(i, (param, value))| Some((i, param, value.as_ref()?)));
+        for (index, param, value) in
+            given.filter(|(_, param, value)| !value.is_null() && param.entity.is_none())
+        {
             match (param.place, value) {
-                (Place::Whole(Whole::Item | Whole::Patch), Value::Json(item)) => table.validator.judge_item(param.field, item, problems),
+                (Place::Whole(Whole::Item | Whole::Patch), Value::Json(item)) => {
+                    table.validator.judge_item(param.field, item, problems)
+                }
                 (Place::Whole(_), _) => table.validator.check(param.field, value, "", problems),
                 _ => {
                     let written = |field: &usize| matches!(self.spec.kind.writes(*field), Some(SourceSpec::Param(of)) if *of == index);
                     for field in (0..table.desc.fields.len()).filter(written) {
-                        table.validator.check(field, value, &param_path(param), problems);
+                        table
+                            .validator
+                            .check(field, value, &param_path(param), problems);
                     }
                 }
             }
@@ -375,23 +534,37 @@ pub(crate) enum PageKey {
 }
 
 impl PageKey {
-    /// The names by which requests of a list say which page they want; its orders are another matter.
+    /// The names by which requests of a list say which page they want; its orders are another
+    /// matter.
     pub(crate) fn of_list(desc: &EntityDesc) -> Vec<(&'static str, Self)> {
         match desc.paging {
             Paging::Limit => vec![("limit", Self::Limit), ("cursor", Self::Cursor)],
-            Paging::Number { .. } => vec![("page", Self::Number), ("pageSize", Self::Limit), ("cursor", Self::Cursor)],
+            Paging::Number { .. } => vec![
+                ("page", Self::Number),
+                ("pageSize", Self::Limit),
+                ("cursor", Self::Cursor),
+            ],
         }
     }
 
-    /// The names by which calls of an operation say which page they want; none when they get no page.
+    /// The names by which calls of an operation say which page they want; none when they get no
+    /// page.
     pub(crate) fn of(spec: &OpSpec) -> Box<[(&'static str, Self)]> {
         let numbered = spec.kind.paging() != Paging::Limit;
-        let limit = if numbered { ("pageSize", Self::Limit) } else { ("limit", Self::Limit) };
+        let limit = if numbered {
+            ("pageSize", Self::Limit)
+        } else {
+            ("limit", Self::Limit)
+        };
         match spec.kind.returns() {
             Answer::Page => {
                 let number = numbered.then_some(("page", Self::Number));
                 let sort = (!spec.kind.sorts().is_empty()).then_some(("sort", Self::Sort));
-                number.into_iter().chain([limit, ("cursor", Self::Cursor)]).chain(sort).collect()
+                number
+                    .into_iter()
+                    .chain([limit, ("cursor", Self::Cursor)])
+                    .chain(sort)
+                    .collect()
             }
             Answer::List => Box::new([limit]),
             _ => Box::default(),
@@ -400,6 +573,10 @@ impl PageKey {
 
     /// The number that it gives.
     fn number(self, page: &mut PageArgs) -> &mut Option<u32> {
-        if self == Self::Number { &mut page.page } else { &mut page.limit }
+        if self == Self::Number {
+            &mut page.page
+        } else {
+            &mut page.limit
+        }
     }
 }

@@ -8,7 +8,8 @@ use crate::resource::{Adapter, Adapters, BoxFuture, Draft, Form, ListRequest, Ou
 use crate::validate::canonical_value;
 use crate::{Cx, Error, Result, Value};
 
-/// A replacement for the executor of a route (`overrides`). Policy, parsing, validation and projection have run or will run.
+/// A replacement for the executor of a route (`overrides`). Policy, parsing, validation and
+/// projection have run or will run.
 pub type Override = Arc<dyn Fn(OverrideCall) -> BoxFuture<'static, Result<Outcome>> + Send + Sync>;
 
 /// What an override gets.
@@ -50,7 +51,8 @@ impl OverrideCall {
             Inputs::Operation(args, ..) => args.first().and_then(Option::as_ref),
             Inputs::Create(_) | Inputs::List(_) => None,
         };
-        let key = key.ok_or_else(|| Error::internal(format!("route `{}` names no record", self.route)))?;
+        let key =
+            key.ok_or_else(|| Error::internal(format!("route `{}` names no record", self.route)))?;
         T::from_value(key.as_ref()).map_err(Error::internal)
     }
 
@@ -60,7 +62,10 @@ impl OverrideCall {
     /// `internal` when the route is no operation, or the argument has another type.
     pub fn arg<T: FieldType>(&self, position: usize) -> Result<T> {
         let Inputs::Operation(args, ..) = &self.inputs else {
-            return Err(Error::internal(format!("route `{}` has no arguments", self.route)));
+            return Err(Error::internal(format!(
+                "route `{}` has no arguments",
+                self.route
+            )));
         };
         let value = args.get(position).cloned().flatten().unwrap_or_default();
         T::from_value(value.as_ref()).map_err(Error::internal)
@@ -78,7 +83,11 @@ impl OverrideCall {
     /// When the store cannot answer.
     pub async fn record(&self, key: impl FieldType) -> Result<Outcome> {
         let key = canonical_value(self.table.desc.primary_field(), key.into_value());
-        Ok(Outcome::Record(self.table.read(&self.cx, self.route, key, &self.form).await?))
+        Ok(Outcome::Record(
+            self.table
+                .read(&self.cx, self.route, key, &self.form)
+                .await?,
+        ))
     }
 }
 

@@ -9,7 +9,8 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_enco
 
 use crate::operation::Seg;
 
-/// What cannot stand in a path segment as it is (RFC 3986 `pchar`, and braces, which routers read as parameters).
+/// What cannot stand in a path segment as it is (RFC 3986 `pchar`, and braces, which routers read
+/// as parameters).
 const SEGMENT: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -31,7 +32,11 @@ const SEGMENT: &AsciiSet = &CONTROLS
 /// A mount and a path below it, with single slashes and none at the end.
 pub(super) fn join(mount: &str, below: &str) -> String {
     let mut out = String::with_capacity(mount.len() + below.len() + 2);
-    for segment in mount.split('/').chain(below.split('/')).filter(|s| !s.is_empty()) {
+    for segment in mount
+        .split('/')
+        .chain(below.split('/'))
+        .filter(|s| !s.is_empty())
+    {
         out.push('/');
         // A parameter of the mount stays one; all other text is literal.
         if segment.starts_with('{') && segment.ends_with('}') {
@@ -71,7 +76,8 @@ pub(super) fn push_segment(out: &mut String, text: &str) {
 
 /// A path with its parameters named by position, and their own names in order.
 ///
-/// Routers refuse `/posts/{id}` beside `/posts/{slug}/feed`; by position both are `/posts/{p0}`. A wildcard stays one.
+/// Routers refuse `/posts/{id}` beside `/posts/{slug}/feed`; by position both are `/posts/{p0}`. A
+/// wildcard stays one.
 pub(super) fn canonical(path: &str) -> (String, Vec<String>) {
     let mut names = Vec::new();
     let mut out = String::with_capacity(path.len());
@@ -90,10 +96,11 @@ pub(super) fn canonical(path: &str) -> (String, Vec<String>) {
     (out, names)
 }
 
-/// The one spelling of a path: what is encoded without need is not, and what must be is. Answers nothing when it is that already.
+/// The one spelling of a path: what is encoded without need is not, and what must be is. Answers
+/// nothing when it is that already.
 ///
-/// Two spellings of a segment are one to everybody who decodes it, so they must be one to the router as well, and to whatever
-/// guards paths. A slash that is encoded stays inside its segment.
+/// Two spellings of a segment are one to everybody who decodes it, so they must be one to the
+/// router as well, and to whatever guards paths. A slash that is encoded stays inside its segment.
 pub(super) fn normal(path: &str) -> Option<String> {
     if !path.as_bytes().contains(&b'%') {
         return None;
@@ -114,7 +121,9 @@ pub(super) fn normal(path: &str) -> Option<String> {
 
 /// A URI with another path and the same query.
 pub(super) fn moved(uri: &Uri, path: &str) -> Uri {
-    let target = uri.query().map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
+    let target = uri
+        .query()
+        .map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
     let mut parts = uri.clone().into_parts();
     // What is percent-encoded is a path always; should it not be, the request keeps its own.
     parts.path_and_query = PathAndQuery::try_from(target).ok().or(parts.path_and_query);
@@ -138,13 +147,25 @@ mod tests {
         assert_eq!(join("/", "posts"), "/posts");
         assert_eq!(join("/api//v1/", "blog/posts"), "/api/v1/blog/posts");
         assert_eq!(append(&join("/", ""), &[]), "/");
-        assert_eq!(append("/posts", &[Seg::Param("id"), Seg::Lit("pub lish")]), "/posts/{id}/pub%20lish");
+        assert_eq!(
+            append("/posts", &[Seg::Param("id"), Seg::Lit("pub lish")]),
+            "/posts/{id}/pub%20lish"
+        );
     }
 
     #[test]
     fn parameters_are_named_by_position() {
-        assert_eq!(canonical("/posts/{id}"), ("/posts/{p0}".to_owned(), vec!["id".to_owned()]));
-        assert_eq!(canonical("/a/{x}/b/{*rest}"), ("/a/{p0}/b/{*p1}".to_owned(), vec!["x".to_owned(), "rest".to_owned()]));
+        assert_eq!(
+            canonical("/posts/{id}"),
+            ("/posts/{p0}".to_owned(), vec!["id".to_owned()])
+        );
+        assert_eq!(
+            canonical("/a/{x}/b/{*rest}"),
+            (
+                "/a/{p0}/b/{*p1}".to_owned(),
+                vec!["x".to_owned(), "rest".to_owned()]
+            )
+        );
         assert_eq!(canonical("/"), ("/".to_owned(), Vec::new()));
     }
 

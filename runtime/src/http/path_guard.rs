@@ -1,7 +1,7 @@
 //! Guards of the app: who may call anything below a path, whoever mounts it.
 //!
-//! Whether a route lies below a pattern is decided at start-up where its path says so. Where a parameter decides, and for routes of
-//! plugins, the path of each request does.
+//! Whether a route lies below a pattern is decided at start-up where its path says so. Where a
+//! parameter decides, and for routes of plugins, the path of each request does.
 
 use std::fmt;
 use std::sync::Arc;
@@ -76,7 +76,9 @@ impl RouteGuard {
                 }
                 (_, argument) => {
                     let (check, argument) = (gates::guard_of(auth, name, *argument)?, *argument);
-                    Ok(Arc::new(move |call: &GuardCall<'_>| check(&GuardCall { argument, ..*call })))
+                    Ok(Arc::new(move |call: &GuardCall<'_>| {
+                        check(&GuardCall { argument, ..*call })
+                    }))
                 }
             },
         }
@@ -98,7 +100,11 @@ impl PathGuard {
     /// # Errors
     /// What is wrong with the pattern.
     pub fn new(pattern: &str, guard: RouteGuard) -> std::result::Result<Self, String> {
-        Ok(Self { pattern: Arc::new(Pattern::parse(pattern)?), guard, always: false })
+        Ok(Self {
+            pattern: Arc::new(Pattern::parse(pattern)?),
+            guard,
+            always: false,
+        })
     }
 
     /// The pattern as written.
@@ -121,7 +127,8 @@ impl PathGuard {
         self.pattern.covers(template) != Cover::Never
     }
 
-    /// The roles that nobody declares, and names that nobody registers, in words that follow the pattern.
+    /// The roles that nobody declares, and names that nobody registers, in words that follow the
+    /// pattern.
     pub(crate) fn missing(&self, auth: &RouteAuth, registry: &Registry) -> Vec<String> {
         let mut out: Vec<String> = self.guard.check(auth).err().into_iter().collect();
         if let Asks::Roles(roles) = &self.guard.0 {
@@ -142,10 +149,16 @@ impl PathGuard {
 /// Puts guards before the endpoints that they reach.
 pub fn guard(guards: &[PathGuard], endpoints: &mut [Endpoint]) {
     for endpoint in endpoints {
-        let reaching = guards.iter().filter_map(|guard| match guard.pattern.covers(&endpoint.path) {
-            Cover::Never => None,
-            cover => Some(PathGuard { always: cover == Cover::Always, ..guard.clone() }),
-        });
+        let reaching =
+            guards
+                .iter()
+                .filter_map(|guard| match guard.pattern.covers(&endpoint.path) {
+                    Cover::Never => None,
+                    cover => Some(PathGuard {
+                        always: cover == Cover::Always,
+                        ..guard.clone()
+                    }),
+                });
         endpoint.guards = reaching.collect();
     }
 }
@@ -158,18 +171,30 @@ impl PathGuards {
     ///
     /// # Errors
     /// The names that nobody has registered.
-    pub(super) fn new(guards: &[PathGuard], auth: &RouteAuth) -> std::result::Result<Option<Self>, Vec<String>> {
+    pub(super) fn new(
+        guards: &[PathGuard],
+        auth: &RouteAuth,
+    ) -> std::result::Result<Option<Self>, Vec<String>> {
         let one = |guard: &PathGuard| {
             let pattern = (!guard.always).then(|| Arc::clone(&guard.pattern));
-            guard.guard.check(auth).map(|check| (pattern, check)).map_err(|what| vec![format!("below `{}` {what}", guard.pattern.text)])
+            guard
+                .guard
+                .check(auth)
+                .map(|check| (pattern, check))
+                .map_err(|what| vec![format!("below `{}` {what}", guard.pattern.text)])
         };
-        let guards = guards.iter().map(one).collect::<std::result::Result<Box<[_]>, _>>()?;
+        let guards = guards
+            .iter()
+            .map(one)
+            .collect::<std::result::Result<Box<[_]>, _>>()?;
         Ok((!guards.is_empty()).then_some(Self(guards)))
     }
 
     /// Whether one of them stands before a path.
     pub(super) fn stand_before(&self, path: &str) -> bool {
-        self.0.iter().any(|(pattern, _)| pattern.as_ref().is_none_or(|pattern| pattern.matches(path)))
+        self.0
+            .iter()
+            .any(|(pattern, _)| pattern.as_ref().is_none_or(|pattern| pattern.matches(path)))
     }
 
     /// Asks those that stand before a path; without one, all of them.
@@ -177,17 +202,27 @@ impl PathGuards {
     /// # Errors
     /// That of the first that does not let the call pass.
     pub(super) fn admit(&self, cx: &Cx, path: Option<&str>) -> Result<()> {
-        let Some(actor) = cx.get_actor() else { return Ok(()) };
+        let Some(actor) = cx.get_actor() else {
+            return Ok(());
+        };
         let stands = |pattern: &Option<Arc<Pattern>>| match (pattern, path) {
             (Some(pattern), Some(path)) => pattern.matches(path),
             _ => true,
         };
-        let call = GuardCall { actor, argument: None, now: cx.now() };
-        self.0.iter().filter(|(pattern, _)| stands(pattern)).try_for_each(|(_, check)| check(&call))
+        let call = GuardCall {
+            actor,
+            argument: None,
+            now: cx.now(),
+        };
+        self.0
+            .iter()
+            .filter(|(pattern, _)| stands(pattern))
+            .try_for_each(|(_, check)| check(&call))
     }
 }
 
-/// A pattern of paths: static segments, `{name}` for any one, and `{*rest}` at the end for all that follow, none included.
+/// A pattern of paths: static segments, `{name}` for any one, and `{*rest}` at the end for all that
+/// follow, none included.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Pattern {
     text: String,
@@ -215,37 +250,61 @@ impl Pattern {
         if !text.starts_with('/') {
             return Err("a pattern begins with `/`".to_owned());
         }
-        let segments: Vec<&str> = text.split('/').filter(|segment| !segment.is_empty()).collect();
+        let segments: Vec<&str> = text
+            .split('/')
+            .filter(|segment| !segment.is_empty())
+            .collect();
         let mut parts = Vec::with_capacity(segments.len());
         let mut rest = false;
         for (n, segment) in segments.iter().enumerate() {
-            match segment.strip_prefix('{').and_then(|inner| inner.strip_suffix('}')) {
+            match segment
+                .strip_prefix('{')
+                .and_then(|inner| inner.strip_suffix('}'))
+            {
                 Some(name) if name.starts_with('*') => {
                     if n + 1 < segments.len() {
                         return Err(format!("`{segment}` stands at the end of a pattern"));
                     }
                     rest = true;
                 }
-                Some(name) if !name.is_empty() && !name.contains(['{', '}', '*']) => parts.push(Part::Any),
+                Some(name) if !name.is_empty() && !name.contains(['{', '}', '*']) => {
+                    parts.push(Part::Any)
+                }
                 None if !segment.contains(['{', '}', '*', '?', '#']) => {
-                    let decoded = path::decode(segment).ok_or_else(|| format!("`{segment}` is no UTF-8"))?;
+                    let decoded =
+                        path::decode(segment).ok_or_else(|| format!("`{segment}` is no UTF-8"))?;
                     parts.push(Part::Static(decoded.into_owned()));
                 }
-                _ => return Err(format!("`{segment}` is neither static, nor `{{name}}`, nor `{{*rest}}`")),
+                _ => {
+                    return Err(format!(
+                        "`{segment}` is neither static, nor `{{name}}`, nor `{{*rest}}`"
+                    ));
+                }
             }
         }
-        Ok(Self { text: text.to_owned(), parts: parts.into(), rest })
+        Ok(Self {
+            text: text.to_owned(),
+            parts: parts.into(),
+            rest,
+        })
     }
 
-    /// Whether a path matches as it is split into segments, or as one would read it who decodes it first and goes up at `..`:
-    /// a guard that is asked for nothing is a smaller fault than one that is passed by.
+    /// Whether a path matches as it is split into segments, or as one would read it who decodes it
+    /// first and goes up at `..`: a guard that is asked for nothing is a smaller fault than one
+    /// that is passed by.
     fn matches(&self, path: &str) -> bool {
-        let segments: Vec<_> = path.split('/').filter(|s| !s.is_empty()).map(path::decode).collect();
+        let segments: Vec<_> = path
+            .split('/')
+            .filter(|s| !s.is_empty())
+            .map(path::decode)
+            .collect();
         // What is no UTF-8 equals no static segment.
         if self.fits(segments.iter().map(|segment| segment.as_deref())) {
             return true;
         }
-        let Some(decoded) = path::decode(path) else { return false };
+        let Some(decoded) = path::decode(path) else {
+            return false;
+        };
         let mut resolved: Vec<&str> = Vec::new();
         for segment in decoded.split(['/', '\\']) {
             match segment {
@@ -273,13 +332,19 @@ impl Pattern {
         let mut segments = template.split('/').filter(|segment| !segment.is_empty());
         let mut cover = Cover::Always;
         for part in &self.parts {
-            let Some(segment) = segments.next() else { return Cover::Never };
-            let inner = segment.strip_prefix('{').and_then(|inner| inner.strip_suffix('}'));
+            let Some(segment) = segments.next() else {
+                return Cover::Never;
+            };
+            let inner = segment
+                .strip_prefix('{')
+                .and_then(|inner| inner.strip_suffix('}'));
             match (part, inner) {
                 // The rest of the path decides.
                 (_, Some(name)) if name.starts_with('*') => return Cover::Sometimes,
                 (Part::Static(_), Some(_)) => cover = Cover::Sometimes,
-                (Part::Static(text), None) if path::decode(segment).as_deref() != Some(text) => return Cover::Never,
+                (Part::Static(text), None) if path::decode(segment).as_deref() != Some(text) => {
+                    return Cover::Never;
+                }
                 _ => {}
             }
         }
@@ -308,10 +373,28 @@ mod tests {
 
     #[test]
     fn patterns_that_are_none() {
-        for text in ["admin", "", "/{*rest}/x", "/a{b}", "/{}", "/{a}b", "/a*", "/a?b", "/%ff", "/{a{b}"] {
+        for text in [
+            "admin",
+            "",
+            "/{*rest}/x",
+            "/a{b}",
+            "/{}",
+            "/{a}b",
+            "/a*",
+            "/a?b",
+            "/%ff",
+            "/{a{b}",
+        ] {
             assert!(Pattern::parse(text).is_err(), "{text}");
         }
-        for text in ["/", "/admin", "/admin/", "//admin//x", "/{tenant}/admin/{*rest}", "/{*rest}"] {
+        for text in [
+            "/",
+            "/admin",
+            "/admin/",
+            "//admin//x",
+            "/{tenant}/admin/{*rest}",
+            "/{*rest}",
+        ] {
             assert!(Pattern::parse(text).is_ok(), "{text}");
         }
     }
@@ -336,7 +419,14 @@ mod tests {
         ] {
             assert!(admin.matches(path), "{path}");
         }
-        for path in ["/", "/administration", "/public/admin", "/Admin/users", "/%ff/admin", "/public"] {
+        for path in [
+            "/",
+            "/administration",
+            "/public/admin",
+            "/Admin/users",
+            "/%ff/admin",
+            "/public",
+        ] {
             assert!(!admin.matches(path), "{path}");
         }
         assert!(pattern("/{tenant}/admin").matches("/acme/admin"));
@@ -365,7 +455,11 @@ mod tests {
             ("/posts/{id}", "/posts/{id}/publish", Never),
             ("/{*rest}", "/", Always),
         ] {
-            assert_eq!(pattern(at).covers(template), expected, "{at} over {template}");
+            assert_eq!(
+                pattern(at).covers(template),
+                expected,
+                "{at} over {template}"
+            );
         }
     }
 }

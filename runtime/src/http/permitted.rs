@@ -16,10 +16,13 @@ pub(super) struct Permitted<'a> {
 }
 
 impl Permitted<'_> {
-    /// The result, with a record that is there and that the caller may not touch told from one that is not there.
+    /// The result, with a record that is there and that the caller may not touch told from one that
+    /// is not there.
     pub(super) async fn settle<T>(self, on: &Target, result: Result<T>) -> Result<T> {
         match (result, &self.matches) {
-            (Err(error), Some(matches)) => Err(Box::pin(self.permit.explain(&on.table, &self.cx, matches, error)).await),
+            (Err(error), Some(matches)) => {
+                Err(Box::pin(self.permit.explain(&on.table, &self.cx, matches, error)).await)
+            }
             (done, _) => done,
         }
     }

@@ -31,21 +31,30 @@ pub(super) fn path(key: &str) -> String {
 
 /// The pairs of a query string, in order. Empty ones (`a=1&&b=2`) are skipped.
 pub(super) fn pairs(query: Option<&str>) -> Vec<Pair<'_>> {
-    let Some(query) = query.filter(|q| !q.is_empty()) else { return Vec::new() };
+    let Some(query) = query.filter(|q| !q.is_empty()) else {
+        return Vec::new();
+    };
     let parts = query.split('&').filter(|p| !p.is_empty());
     parts
         .map(|part| {
             let (key, raw) = part.split_once('=').unwrap_or((part, ""));
             let key = decode(key).unwrap_or_else(|| Cow::Owned(key.replace('%', "\u{fffd}")));
-            Pair { key, value: decode(raw), raw }
+            Pair {
+                key,
+                value: decode(raw),
+                raw,
+            }
         })
         .collect()
 }
 
-/// `application/x-www-form-urlencoded` text; `None` for a broken percent sequence or bytes that are not UTF-8.
+/// `application/x-www-form-urlencoded` text; `None` for a broken percent sequence or bytes that are
+/// not UTF-8.
 fn decode(text: &str) -> Option<Cow<'_, str>> {
     let bytes = text.as_bytes();
-    let Some(first) = bytes.iter().position(|b| matches!(b, b'%' | b'+')) else { return Some(Cow::Borrowed(text)) };
+    let Some(first) = bytes.iter().position(|b| matches!(b, b'%' | b'+')) else {
+        return Some(Cow::Borrowed(text));
+    };
     let mut out = Vec::with_capacity(bytes.len());
     out.extend_from_slice(&bytes[..first]);
     let mut rest = &bytes[first..];
@@ -65,17 +74,21 @@ fn decode(text: &str) -> Option<Cow<'_, str>> {
 }
 
 fn hex(digit: u8) -> Option<u8> {
-    char::from(digit).to_digit(16).and_then(|d| u8::try_from(d).ok())
+    char::from(digit)
+        .to_digit(16)
+        .and_then(|d| u8::try_from(d).ok())
 }
 
 /// Most unknown keys that an answer names.
 const UNKNOWN: usize = 100;
 
-/// Most unknown keys that are compared with what is known, and the longest of them: comparing costs the product of both lengths.
+/// Most unknown keys that are compared with what is known, and the longest of them: comparing costs
+/// the product of both lengths.
 const HINTS: usize = 8;
 const LONGEST_HINTED: usize = 64;
 
-/// 400 `unknown_parameter`, naming each key once, with the nearest of `known` where one is near; `Ok` when there is none.
+/// 400 `unknown_parameter`, naming each key once, with the nearest of `known` where one is near;
+/// `Ok` when there is none.
 pub(super) fn refuse_unknown<'a, 'k, K: IntoIterator<Item = &'k str>>(
     keys: impl IntoIterator<Item = &'a str>,
     known: impl Fn() -> K,
@@ -89,15 +102,39 @@ pub(super) fn refuse_unknown<'a, 'k, K: IntoIterator<Item = &'k str>>(
     // A query of short keys would ask for an answer many times its size.
     let detail = |(n, path): (usize, String)| {
         if path == "query:include" {
-            return Problem::new(path, "unknown_parameter", "names nothing that this route can include");
+            return Problem::new(
+                path,
+                "unknown_parameter",
+                "names nothing that this route can include",
+            );
         }
         // `titel[contains]` is meant for `title`.
-        let name = path.trim_start_matches("query:").split('[').next().unwrap_or_default();
-        let hint = if n < HINTS && name.len() <= LONGEST_HINTED { crate::suggest::did_you_mean(name, known()) } else { String::new() };
-        Problem::new(path, "unknown_parameter", format!("is not a parameter of this route{hint}"))
+        let name = path
+            .trim_start_matches("query:")
+            .split('[')
+            .next()
+            .unwrap_or_default();
+        let hint = if n < HINTS && name.len() <= LONGEST_HINTED {
+            crate::suggest::did_you_mean(name, known())
+        } else {
+            String::new()
+        };
+        Problem::new(
+            path,
+            "unknown_parameter",
+            format!("is not a parameter of this route{hint}"),
+        )
     };
-    let details = paths.into_iter().take(UNKNOWN).enumerate().map(detail).collect();
-    Err(Error::new(Code::UnknownParameter, "The query names unknown parameters").with_details(details))
+    let details = paths
+        .into_iter()
+        .take(UNKNOWN)
+        .enumerate()
+        .map(detail)
+        .collect();
+    Err(
+        Error::new(Code::UnknownParameter, "The query names unknown parameters")
+            .with_details(details),
+    )
 }
 
 /// Reports a parameter that is given again, once however often it is.
@@ -109,22 +146,36 @@ pub(super) fn duplicate(pair: &Pair<'_>, problems: &mut Vec<Problem>) {
 }
 
 /// The value of a field's type in a text; problems are pushed at `path`.
-pub(super) fn scalar(field: &FieldDesc, text: &str, path: &str, problems: &mut Vec<Problem>) -> Option<Value> {
-    parse_scalar(field, text).map_err(|flaw| problems.push(flaw.at(path))).ok()
+pub(super) fn scalar(
+    field: &FieldDesc,
+    text: &str,
+    path: &str,
+    problems: &mut Vec<Problem>,
+) -> Option<Value> {
+    parse_scalar(field, text)
+        .map_err(|flaw| problems.push(flaw.at(path)))
+        .ok()
 }
 
 /// The text of a pair; a problem when it cannot be decoded.
 pub(super) fn text<'p>(pair: &'p Pair<'_>, problems: &mut Vec<Problem>) -> Option<&'p str> {
     if pair.value.is_none() {
-        problems.push(Problem::new(pair.path(), "format", "must be percent-encoded UTF-8"));
+        problems.push(Problem::new(
+            pair.path(),
+            "format",
+            "must be percent-encoded UTF-8",
+        ));
     }
     pair.value.as_deref()
 }
 
-/// `limit`: a whole number of at least 1. Whatever is beyond 32 bits is beyond every maximum as well.
+/// `limit`: a whole number of at least 1. Whatever is beyond 32 bits is beyond every maximum as
+/// well.
 pub(super) fn limit(pair: &Pair<'_>, problems: &mut Vec<Problem>) -> Option<u32> {
     let text = text(pair, problems)?;
-    positive(text).map_err(|(code, message)| problems.push(Problem::new(pair.path(), code, message))).ok()
+    positive(text)
+        .map_err(|(code, message)| problems.push(Problem::new(pair.path(), code, message)))
+        .ok()
 }
 
 /// A whole number of at least 1, or code and message of what is wrong with it.
@@ -151,14 +202,16 @@ pub(super) fn boolean(pair: &Pair<'_>, problems: &mut Vec<Problem>) -> Option<bo
     }
 }
 
-/// A list: commas separate. `%2C` and `\,` are commas within a value and `\\` is a backslash; any other escape is a problem.
+/// A list: commas separate. `%2C` and `\,` are commas within a value and `\\` is a backslash; any
+/// other escape is a problem.
 pub(super) fn comma_list(pair: &Pair<'_>, problems: &mut Vec<Problem>) -> Option<Vec<String>> {
     text(pair, problems)?;
     let mut items = Vec::new();
     let mut item = String::new();
     let mut parts = pair.raw.split(',').peekable();
     while let Some(part) = parts.next() {
-        // The whole can be decoded, and no percent sequence and no character has a comma within it: so can each part.
+        // The whole can be decoded, and no percent sequence and no character has a comma within it:
+        // so can each part.
         let decoded = decode(part)?;
         let mut chars = decoded.chars();
         let mut comma_is_escaped = false;
@@ -171,7 +224,11 @@ pub(super) fn comma_list(pair: &Pair<'_>, problems: &mut Vec<Problem>) -> Option
                 Some(escaped @ (',' | '\\')) => item.push(escaped),
                 None if parts.peek().is_some() => comma_is_escaped = true,
                 _ => {
-                    problems.push(Problem::new(pair.path(), "format", "a backslash escapes a comma or a backslash only"));
+                    problems.push(Problem::new(
+                        pair.path(),
+                        "format",
+                        "a backslash escapes a comma or a backslash only",
+                    ));
                     return None;
                 }
             }
@@ -192,7 +249,8 @@ mod tests {
     #[test]
     fn pairs_are_decoded_strictly() {
         let all = pairs(Some("a=1&&b%5Bin%5D=x+y%2C&c&d=%ff&e=%4&f=%zz&%ff=1&=v"));
-        let seen: Vec<(&str, Option<&str>)> = all.iter().map(|p| (&*p.key, p.value.as_deref())).collect();
+        let seen: Vec<(&str, Option<&str>)> =
+            all.iter().map(|p| (&*p.key, p.value.as_deref())).collect();
         let expected = [
             ("a", Some("1")),
             ("b[in]", Some("x y,")),
@@ -239,9 +297,15 @@ mod tests {
         };
         assert_eq!(limit("1"), Ok(1));
         assert_eq!(limit("99999999999999999999"), Ok(u32::MAX));
-        for (text, code) in
-            [("0", "range"), ("-1", "range"), ("", "type"), ("-", "type"), ("abc", "type"), ("1.5", "type"), ("%2B1", "type")]
-        {
+        for (text, code) in [
+            ("0", "range"),
+            ("-1", "range"),
+            ("", "type"),
+            ("-", "type"),
+            ("abc", "type"),
+            ("1.5", "type"),
+            ("%2B1", "type"),
+        ] {
             assert_eq!(limit(text), Err(code), "{text}");
         }
     }

@@ -19,7 +19,8 @@ use crate::{Actor, Code, Error, Result, Timestamp};
 pub enum Caller<'a> {
     /// An actor, by id.
     Actor(&'a str),
-    /// Whoever calls from an address; of IPv6, from the 2^64 around it, which its owner has as well.
+    /// Whoever calls from an address; of IPv6, from the 2^64 around it, which its owner has as
+    /// well.
     Address(IpAddr),
     /// Nobody known, from an address nobody knows: all of them count as one.
     Unknown,
@@ -28,7 +29,8 @@ pub enum Caller<'a> {
 /// What is counted on its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RateKey<'a> {
-    /// `posts.create`: where the records are stored, and the route's name; of a plugin's route, method and path.
+    /// `posts.create`: where the records are stored, and the route's name; of a plugin's route,
+    /// method and path.
     pub route: &'a str,
     /// The tenant of the actor.
     pub tenant: Option<&'a str>,
@@ -62,10 +64,11 @@ impl fmt::Debug for RateReply {
     }
 }
 
-/// Where calls are counted. [`RatesInProcess`] counts those of one process; one that several share is a plugin's to bring.
+/// Where calls are counted. [`RatesInProcess`] counts those of one process; one that several share
+/// is a plugin's to bring.
 pub trait RateStore: Send + Sync + 'static {
-    /// Counts a call, unless `limit.max` were made within `limit.window` milliseconds before `now` already. Refused calls do
-    /// not count. An error stands for counters that cannot be reached.
+    /// Counts a call, unless `limit.max` were made within `limit.window` milliseconds before `now`
+    /// already. Refused calls do not count. An error stands for counters that cannot be reached.
     fn count(&self, key: &RateKey<'_>, limit: RateLimit, now: Timestamp) -> RateReply;
 }
 
@@ -83,21 +86,34 @@ impl Limiter {
             Some(table) => format!("{}.{}", table.desc.storage_name, endpoint.name),
             None => format!("{} {}", endpoint.method.as_str(), endpoint.path),
         };
-        Self { route: route.into(), limit, store }
+        Self {
+            route: route.into(),
+            limit,
+            store,
+        }
     }
 
     /// Counts a call.
     ///
     /// # Errors
-    /// `rate_limited` with the seconds to wait; `unavailable` when the counters cannot be reached and the limit does not
-    /// fail open.
-    pub(super) fn admit(&self, actor: &Actor, from: Option<IpAddr>, now: Timestamp) -> BoxFuture<'_, Result<()>> {
+    /// `rate_limited` with the seconds to wait; `unavailable` when the counters cannot be reached
+    /// and the limit does not fail open.
+    pub(super) fn admit(
+        &self,
+        actor: &Actor,
+        from: Option<IpAddr>,
+        now: Timestamp,
+    ) -> BoxFuture<'_, Result<()>> {
         let caller = match (&actor.id, from) {
             (Some(id), _) if !self.limit.by_address => Caller::Actor(id),
             (_, Some(address)) => Caller::Address(one_client(address)),
             (_, None) => Caller::Unknown,
         };
-        let key = RateKey { route: &self.route, tenant: actor.tenant_id.as_deref(), caller };
+        let key = RateKey {
+            route: &self.route,
+            tenant: actor.tenant_id.as_deref(),
+            caller,
+        };
         match self.store.count(&key, self.limit, now) {
             RateReply::Ready(verdict) => Box::pin(ready(self.judge(verdict))),
             RateReply::Later(verdict) => Box::pin(async { self.judge(verdict.await) }),
@@ -108,7 +124,9 @@ impl Limiter {
         match verdict {
             Ok(RateVerdict::Admitted) => Ok(()),
             Ok(RateVerdict::Refused(wait)) => {
-                let seconds = u32::try_from(wait.div_ceil(1000)).unwrap_or(u32::MAX).max(1);
+                let seconds = u32::try_from(wait.div_ceil(1000))
+                    .unwrap_or(u32::MAX)
+                    .max(1);
                 Err(Error::new(Code::RateLimited, "Too many requests").retry_after(seconds))
             }
             Err(error) if self.limit.fail_open => {

@@ -46,7 +46,10 @@ impl RequestId {
 }
 
 fn is_valid(id: &[u8]) -> bool {
-    (8..=128).contains(&id.len()) && id.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
+    (8..=128).contains(&id.len())
+        && id
+            .iter()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
 }
 
 #[cfg(test)]
@@ -63,9 +66,22 @@ mod tests {
     fn well_formed_ids_are_echoed_and_others_replaced() {
         assert_eq!(of("abc.DEF_1-2"), "abc.DEF_1-2");
         assert_eq!(of(&"a".repeat(128)).len(), 128);
-        for bad in ["", "short7c", &"a".repeat(129), "spaces in it", "semi;colon"] {
+        for bad in [
+            "",
+            "short7c",
+            &"a".repeat(129),
+            "spaces in it",
+            "semi;colon",
+        ] {
             let fresh = of(bad);
-            assert_eq!((fresh.len(), uuid::Uuid::parse_str(&fresh).map(|u| u.get_version_num())), (36, Ok(7)), "{bad}");
+            assert_eq!(
+                (
+                    fresh.len(),
+                    uuid::Uuid::parse_str(&fresh).map(|u| u.get_version_num())
+                ),
+                (36, Ok(7)),
+                "{bad}"
+            );
         }
     }
 }

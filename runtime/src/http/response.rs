@@ -15,7 +15,8 @@ use crate::json::write_page;
 
 /// Answers are what they say, whatever they look like to a browser.
 pub(super) const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
-/// What tells a caller who is served as anonymous that the credential of the request cannot be used.
+/// What tells a caller who is served as anonymous that the credential of the request cannot be
+/// used.
 const INVALID_TOKEN: HeaderValue = HeaderValue::from_static("Bearer error=\"invalid_token\"");
 
 /// An answer without a body.
@@ -48,8 +49,8 @@ pub(super) fn etag(version: i64) -> HeaderValue {
     HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("\"\""))
 }
 
-/// Tells a caller who is served as anonymous that the credential of the request cannot be used. A 401 is left as it is: its code says
-/// whether another credential helps.
+/// Tells a caller who is served as anonymous that the credential of the request cannot be used. A
+/// 401 is left as it is: its code says whether another credential helps.
 pub(super) fn invalid_credential(response: &mut Response<Body>) {
     if response.status() != StatusCode::UNAUTHORIZED {
         let headers = response.headers_mut();
@@ -60,8 +61,13 @@ pub(super) fn invalid_credential(response: &mut Response<Body>) {
 }
 
 /// An answer that was made from an error, outside of any request: with its id, and the error.
-pub(super) fn raised(mut response: Response<Body>, id: &RequestId) -> (Response<Body>, Option<Arc<Error>>) {
-    let Some(Raised(raised)) = response.extensions_mut().remove::<Raised>() else { return (response, None) };
+pub(super) fn raised(
+    mut response: Response<Body>,
+    id: &RequestId,
+) -> (Response<Body>, Option<Arc<Error>>) {
+    let Some(Raised(raised)) = response.extensions_mut().remove::<Raised>() else {
+        return (response, None);
+    };
     let (mut parts, _) = response.into_parts();
     let said = error(&raised, id.as_str()).into_body();
     parts.headers.remove(CONTENT_LENGTH);
@@ -74,9 +80,14 @@ pub(super) fn without_body(response: Response<Body>) -> Response<Body> {
     let (mut parts, body) = response.into_parts();
     if let Some(length) = body.size_hint().exact()
         && !parts.headers.contains_key(CONTENT_LENGTH)
-        && !matches!(parts.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+        && !matches!(
+            parts.status,
+            StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED
+        )
     {
-        parts.headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+        parts
+            .headers
+            .insert(CONTENT_LENGTH, HeaderValue::from(length));
     }
     Response::from_parts(parts, Body::empty())
 }

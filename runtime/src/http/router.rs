@@ -1,4 +1,5 @@
-//! From endpoints to a service: the route table, and everything about a route that can be known before its first request.
+//! From endpoints to a service: the route table, and everything about a route that can be known
+//! before its first request.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -50,11 +51,13 @@ pub struct HttpState {
     pub adapters: Adapters,
     /// Read once per request.
     pub clock: Clock,
-    /// Routes with no policy of ours: those of plugins, `/health`, `/openapi.json`. They get the request id, the log, the
-    /// timeout and the protection from panics, and find `RequestId`, [`Cx`](crate::Cx) and [`Adapters`] in the extensions.
+    /// Routes with no policy of ours: those of plugins, `/health`, `/openapi.json`. They get the
+    /// request id, the log, the timeout and the protection from panics, and find `RequestId`,
+    /// [`Cx`](crate::Cx) and [`Adapters`] in the extensions.
     pub extra: axum::Router,
-    /// The paths in `extra`, so that static segments there win over parameters of entities (`/posts/export` over
-    /// `/posts/{id}`). A path left out is reached only when no entity's route matches.
+    /// The paths in `extra`, so that static segments there win over parameters of entities
+    /// (`/posts/export` over `/posts/{id}`). A path left out is reached only when no entity's route
+    /// matches.
     pub extra_paths: Vec<String>,
     /// What stands before routes in `extra`, by their paths.
     pub guards: Vec<PathGuard>,
@@ -64,11 +67,13 @@ pub struct HttpState {
     pub rates: Arc<dyn RateStore>,
     /// Where changes are told; needed by routes that are audited.
     pub audit: Option<AuditLog>,
-    /// What the bodies of all requests under way may hold together, in bytes; small ones do not count. 256 MiB by default.
+    /// What the bodies of all requests under way may hold together, in bytes; small ones do not
+    /// count. 256 MiB by default.
     pub bodies: u64,
     /// Where calls under an idempotency key are known; needed by routes that are idempotent.
     pub claims: Option<Arc<Claims>>,
-    /// The paths in `extra` that are the app's own: its health, its document. Whoever reads them is not asked for values of the context.
+    /// The paths in `extra` that are the app's own: its health, its document. Whoever reads them is
+    /// not asked for values of the context.
     pub own: Vec<&'static str>,
     /// Who provides values of the context beside the actor.
     pub context: ContextProviders,
@@ -113,8 +118,8 @@ impl fmt::Debug for HttpState {
     }
 }
 
-/// The router of an application: [`service`] as the fallback of an otherwise empty axum router, ready to be served, nested
-/// or layered.
+/// The router of an application: [`service`] as the fallback of an otherwise empty axum router,
+/// ready to be served, nested or layered.
 ///
 /// # Errors
 /// As [`service`].
@@ -125,12 +130,19 @@ pub fn router(endpoints: Vec<Endpoint>, state: HttpState) -> Result<axum::Router
 /// The service of an application.
 ///
 /// # Errors
-/// When two endpoints have one method and path, a path is malformed, or a name in a policy means nothing.
+/// When two endpoints have one method and path, a path is malformed, or a name in a policy means
+/// nothing.
 #[allow(clippy::needless_pass_by_value)] // the list has served its purpose here, and callers build it for this
 pub fn service(endpoints: Vec<Endpoint>, mut state: HttpState) -> Result<HttpService> {
     let layers = std::mem::take(&mut state.layers);
     let app = App::new(&endpoints, state)?;
-    Ok(HttpService { app: Arc::new_cyclic(|this| App { layers: layers.around(this.clone()), ..app }), from: None })
+    Ok(HttpService {
+        app: Arc::new_cyclic(|this| App {
+            layers: layers.around(this.clone()),
+            ..app
+        }),
+        from: None,
+    })
 }
 
 /// Answers every request of an application; cheap to clone.
@@ -142,11 +154,15 @@ pub struct HttpService {
 }
 
 impl HttpService {
-    /// The same service for one connection, whose other end is known: what limits by address counts.
+    /// The same service for one connection, whose other end is known: what limits by address
+    /// counts.
     #[must_use]
     pub fn from_address(&self, address: IpAddr) -> Self {
         // One client has one address, whichever way the socket spells it.
-        Self { app: Arc::clone(&self.app), from: Some(address.to_canonical()) }
+        Self {
+            app: Arc::clone(&self.app),
+            from: Some(address.to_canonical()),
+        }
     }
 
     /// Returns once nothing is going on for requests whose connections have ended.
@@ -177,10 +193,18 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let app = Arc::clone(&self.app);
         // Most requests have no body, and an empty one costs nothing.
-        let request = request.map(|body| if body.is_end_stream() { Body::empty() } else { Body::new(body) });
+        let request = request.map(|body| {
+            if body.is_end_stream() {
+                Body::empty()
+            } else {
+                Body::new(body)
+            }
+        });
         match &self.app.layers {
             None => Box::pin(serve::serve(app, request, self.from).map(Ok)),
-            Some(layers) => Box::pin(layers::serve(app, layers.clone(), request, self.from).map(Ok)),
+            Some(layers) => {
+                Box::pin(layers::serve(app, layers.clone(), request, self.from).map(Ok))
+            }
         }
     }
 }
@@ -228,8 +252,13 @@ pub(super) struct Refusal {
     pub(super) headers: HeaderMap,
 }
 
-const METHODS: [operation::Method; 5] =
-    [operation::Method::Get, operation::Method::Post, operation::Method::Put, operation::Method::Patch, operation::Method::Delete];
+const METHODS: [operation::Method; 5] = [
+    operation::Method::Get,
+    operation::Method::Post,
+    operation::Method::Put,
+    operation::Method::Patch,
+    operation::Method::Delete,
+];
 
 fn slot(method: &Method) -> Option<usize> {
     Some(match *method {
@@ -249,7 +278,8 @@ pub(super) struct Params<'p> {
     slots: &'p Slots,
 }
 
-/// Where the parameters of a shape stand. All before the first is static, so the first is found without looking.
+/// Where the parameters of a shape stand. All before the first is static, so the first is found
+/// without looking.
 #[derive(Default)]
 struct Slots {
     /// Where the first begins, in bytes.
@@ -264,10 +294,15 @@ impl Slots {
     fn of(canonical: &str) -> Self {
         let is_param = |segment: &str| segment.starts_with("{p") || segment.starts_with("{*p");
         let segments: Vec<&str> = canonical.split('/').collect();
-        let Some(first) = segments.iter().position(|s| is_param(s)) else { return Self::default() };
+        let Some(first) = segments.iter().position(|s| is_param(s)) else {
+            return Self::default();
+        };
         Self {
             start: segments[..first].iter().map(|s| s.len() + 1).sum(),
-            segments: (first..segments.len()).filter(|i| is_param(segments[*i])).map(|i| i - first).collect(),
+            segments: (first..segments.len())
+                .filter(|i| is_param(segments[*i]))
+                .map(|i| i - first)
+                .collect(),
             ends: segments.last().is_some_and(|s| is_param(s)),
         }
     }
@@ -304,12 +339,17 @@ impl App {
         let mut paths = matchit::Router::new();
         let mut shapes: Vec<Shape> = Vec::new();
         let mut known = std::collections::BTreeMap::new();
-        let context = Some(state.context.clone()).filter(|context| !context.is_empty()).map(Arc::new);
+        let context = Some(state.context.clone())
+            .filter(|context| !context.is_empty())
+            .map(Arc::new);
         for endpoint in endpoints {
             let (canonical, names) = path::canonical(&endpoint.path);
             let mounted = Mounted::new(endpoint, &names, endpoints, &state, context.as_ref())?;
             let at = shape_at(&canonical, &mut known, &mut paths, &mut shapes)?;
-            let method = METHODS.iter().position(|m| *m == endpoint.method).unwrap_or_default();
+            let method = METHODS
+                .iter()
+                .position(|m| *m == endpoint.method)
+                .unwrap_or_default();
             if let Some(first) = &shapes[at].methods[method] {
                 return Err(Error::internal(format!(
                     "duplicate route {} {}: {} ({}) and {} ({})",
@@ -324,12 +364,21 @@ impl App {
             shapes[at].methods[method] = Some(Box::new(mounted));
         }
         for shape in &mut shapes {
-            shape.refusal = Some(Refusal { allow: allow(&shape.methods), headers: headers(&shape.methods) });
+            shape.refusal = Some(Refusal {
+                allow: allow(&shape.methods),
+                headers: headers(&shape.methods),
+            });
         }
         for path in &state.extra_paths {
-            shape_at(&path::canonical(path).0, &mut known, &mut paths, &mut shapes)?;
+            shape_at(
+                &path::canonical(path).0,
+                &mut known,
+                &mut paths,
+                &mut shapes,
+            )?;
         }
-        let guards = PathGuards::new(&state.guards, &state.auth).map_err(|missing| Error::internal(missing.join("\n")))?;
+        let guards = PathGuards::new(&state.guards, &state.auth)
+            .map_err(|missing| Error::internal(missing.join("\n")))?;
         let extra = state.extra.has_routes().then(|| {
             state
                 .extra
@@ -360,9 +409,14 @@ impl App {
     }
 
     pub(super) fn find<'r: 'p, 'p>(&'r self, method: &Method, path: &'p str) -> Found<'r, 'p> {
-        let Ok(found) = self.paths.at(path) else { return Found::Nowhere };
+        let Ok(found) = self.paths.at(path) else {
+            return Found::Nowhere;
+        };
         let shape = &self.shapes[*found.value];
-        let params = Params { path, slots: &shape.params };
+        let params = Params {
+            path,
+            slots: &shape.params,
+        };
         // The router lets a parameter in the middle of a path be empty; the contract does not.
         if (0..params.len()).any(|n| params.get(n).is_none_or(str::is_empty)) {
             return Found::Nowhere;
@@ -384,8 +438,13 @@ fn shape_at(
         return Ok(*at);
     }
     let at = shapes.len();
-    paths.insert(canonical, at).map_err(|e| Error::internal(format!("route {canonical}: {e}")))?;
-    shapes.push(Shape { params: Slots::of(canonical), ..Shape::default() });
+    paths
+        .insert(canonical, at)
+        .map_err(|e| Error::internal(format!("route {canonical}: {e}")))?;
+    shapes.push(Shape {
+        params: Slots::of(canonical),
+        ..Shape::default()
+    });
     known.insert(canonical.to_owned(), at);
     Ok(at)
 }
@@ -395,7 +454,11 @@ fn allow(methods: &[Option<Box<Mounted>>; METHODS.len()]) -> HeaderValue {
     for (method, mounted) in METHODS.iter().zip(methods) {
         if mounted.is_some() {
             text.push_str(method.as_str());
-            text.push_str(if *method == operation::Method::Get { ", HEAD, " } else { ", " });
+            text.push_str(if *method == operation::Method::Get {
+                ", HEAD, "
+            } else {
+                ", "
+            });
         }
     }
     text.push_str("OPTIONS");
@@ -403,14 +466,21 @@ fn allow(methods: &[Option<Box<Mounted>>; METHODS.len()]) -> HeaderValue {
     HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("OPTIONS"))
 }
 
-/// What the routes of plugins at a path say with each of their answers. How long one may be kept is not said of a refusal.
+/// What the routes of plugins at a path say with each of their answers. How long one may be kept is
+/// not said of a refusal.
 fn headers(methods: &[Option<Box<Mounted>>; METHODS.len()]) -> HeaderMap {
     let mut out = HeaderMap::new();
     for mounted in methods.iter().flatten() {
-        let Action::Plugin(desc) = mounted.endpoint.action else { continue };
+        let Action::Plugin(desc) = mounted.endpoint.action else {
+            continue;
+        };
         for (name, value) in desc.headers {
             let name = HeaderName::from_static(name);
-            let value = if name == CACHE_CONTROL { NO_STORE } else { HeaderValue::from_static(value) };
+            let value = if name == CACHE_CONTROL {
+                NO_STORE
+            } else {
+                HeaderValue::from_static(value)
+            };
             out.entry(name).or_insert(value);
         }
     }
@@ -437,7 +507,10 @@ mod tests {
             ("/posts", "/posts", &[]),
         ] {
             let slots = Slots::of(shape);
-            let params = Params { path, slots: &slots };
+            let params = Params {
+                path,
+                slots: &slots,
+            };
             let found: Vec<_> = (0..params.len()).filter_map(|n| params.get(n)).collect();
             assert_eq!(found, expected, "{shape}");
         }

@@ -1,7 +1,8 @@
-//! The one layer around every request: request id, log, timeout, panics, other origins, 404, 405, `HEAD` and
-//! `OPTIONS`.
+//! The one layer around every request: request id, log, timeout, panics, other origins, 404, 405,
+//! `HEAD` and `OPTIONS`.
 //!
-//! One function instead of a stack of layers: each of those would box a future and look at the headers again.
+//! One function instead of a stack of layers: each of those would box a future and look at the
+//! headers again.
 
 use std::future::Future;
 use std::net::IpAddr;
@@ -31,7 +32,8 @@ use crate::{Code, Cx, Error, Result};
 pub(super) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 const DEPRECATION: HeaderName = HeaderName::from_static("deprecation");
 const TRUE: HeaderValue = HeaderValue::from_static("true");
-const ANY_METHOD: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
+const ANY_METHOD: HeaderValue =
+    HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
 /// Longest query string, in bytes.
 const MAX_QUERY: usize = 8192;
 
@@ -47,12 +49,16 @@ pub(super) struct Denied {
     by_provider: bool,
 }
 
-/// These routes behind the providers of values of the context: what one refuses reaches no handler, whether or not it takes a [`Cx`].
-/// That holds for fallbacks of routers within as well; what nobody answers stays 404.
+/// These routes behind the providers of values of the context: what one refuses reaches no handler,
+/// whether or not it takes a [`Cx`]. That holds for fallbacks of routers within as well; what
+/// nobody answers stays 404.
 pub(crate) fn behind_providers(routes: axum::Router) -> axum::Router {
     routes.layer(from_fn(|request: Request<Body>, next: Next| async move {
         match request.extensions().get::<Denied>() {
-            Some(Denied { error, by_provider: true }) => Err(super::extract::copy(error)),
+            Some(Denied {
+                error,
+                by_provider: true,
+            }) => Err(super::extract::copy(error)),
             _ => Ok(next.run(request).await),
         }
     }))
@@ -60,9 +66,13 @@ pub(crate) fn behind_providers(routes: axum::Router) -> axum::Router {
 
 /// Answers a request.
 ///
-/// The future of it is boxed once per request, so it is kept small: what it needs stands in it once, inner futures borrow,
-/// and rare paths are boxed on their own.
-pub(super) fn serve(app: Arc<App>, request: Request<Body>, from: Option<IpAddr>) -> impl Future<Output = Response<Body>> + Send {
+/// The future of it is boxed once per request, so it is kept small: what it needs stands in it
+/// once, inner futures borrow, and rare paths are boxed on their own.
+pub(super) fn serve(
+    app: Arc<App>,
+    request: Request<Body>,
+    from: Option<IpAddr>,
+) -> impl Future<Output = Response<Body>> + Send {
     let started = Instant::now();
     let (mut parts, mut body) = request.into_parts();
     if let Some(path) = path::normal(parts.uri.path()) {
@@ -72,18 +82,36 @@ pub(super) fn serve(app: Arc<App>, request: Request<Body>, from: Option<IpAddr>)
     async move {
         if parts.uri.query().is_some_and(|q| q.len() > MAX_QUERY) {
             let error = Error::new(Code::UriTooLong, "The query string is longer than 8 KiB");
-            return finish(Err(error), &Asked { mounted: None, method: &parts.method, id: &id, started }, grant(&app, &parts));
+            return finish(
+                Err(error),
+                &Asked {
+                    mounted: None,
+                    method: &parts.method,
+                    id: &id,
+                    started,
+                },
+                grant(&app, &parts),
+            );
         }
         let refusal = match app.find(&parts.method, parts.uri.path()) {
             Found::Endpoint(mounted, params) => {
                 let answer = {
-                    let work = pin!(dispatch::run(&app, mounted, params, &parts, &mut body, &id, from));
-                    guarded(mounted.endpoint.policy.timeout, work).await.and_then(|done| done)
+                    let work = pin!(dispatch::run(
+                        &app, mounted, params, &parts, &mut body, &id, from
+                    ));
+                    guarded(mounted.endpoint.policy.timeout, work)
+                        .await
+                        .and_then(|done| done)
                 };
                 if answer.is_err() && !body.is_end_stream() {
                     Box::pin(body::drain(&mut body)).await;
                 }
-                let asked = Asked { mounted: Some(mounted), method: &parts.method, id: &id, started };
+                let asked = Asked {
+                    mounted: Some(mounted),
+                    method: &parts.method,
+                    id: &id,
+                    started,
+                };
                 return finish(answer, &asked, grant(&app, &parts));
             }
             Found::Other(refusal) => Some(refusal),
@@ -93,12 +121,22 @@ pub(super) fn serve(app: Arc<App>, request: Request<Body>, from: Option<IpAddr>)
         let answer = match refusal {
             Some(refusal) => Box::pin(other_method(&app, refusal, parts, body, &id, from)).await,
             // The server itself is asked what it can do.
-            None if method == Method::OPTIONS && parts.uri.path() == "*" => {
-                Ok(response::allow(response::empty(StatusCode::NO_CONTENT), &ANY_METHOD))
-            }
+            None if method == Method::OPTIONS && parts.uri.path() == "*" => Ok(response::allow(
+                response::empty(StatusCode::NO_CONTENT),
+                &ANY_METHOD,
+            )),
             None => Box::pin(elsewhere(&app, parts, body, &id, from)).await,
         };
-        finish(answer, &Asked { mounted: None, method: &method, id: &id, started }, grant)
+        finish(
+            answer,
+            &Asked {
+                mounted: None,
+                method: &method,
+                id: &id,
+                started,
+            },
+            grant,
+        )
     }
 }
 
@@ -116,7 +154,10 @@ async fn other_method(
     if app.extra.is_some() {
         let answer = elsewhere(app, parts, body, id, from).await?;
         if answer.extensions().get::<Unrouted>().is_none() {
-            if !matches!(answer.status(), StatusCode::METHOD_NOT_ALLOWED | StatusCode::NO_CONTENT) {
+            if !matches!(
+                answer.status(),
+                StatusCode::METHOD_NOT_ALLOWED | StatusCode::NO_CONTENT
+            ) {
                 return Ok(answer);
             }
             if let Some(theirs) = answer.headers().get(ALLOW) {
@@ -124,22 +165,37 @@ async fn other_method(
             }
         }
     }
-    let answer = if options { response::empty(StatusCode::NO_CONTENT) } else { response::error(&method_not_allowed(), id.as_str()) };
+    let answer = if options {
+        response::empty(StatusCode::NO_CONTENT)
+    } else {
+        response::error(&method_not_allowed(), id.as_str())
+    };
     let mut answer = response::allow(answer, &allow);
     answer.headers_mut().extend(refusal.headers.clone());
     Ok(answer)
 }
 
 /// The plugins' routes, or 404.
-async fn elsewhere(app: &App, parts: Parts, body: Body, id: &RequestId, from: Option<IpAddr>) -> Result<Response<Body>> {
-    let Some(extra) = &app.extra else { return Err(Error::not_found()) };
+async fn elsewhere(
+    app: &App,
+    parts: Parts,
+    body: Body,
+    id: &RequestId,
+    from: Option<IpAddr>,
+) -> Result<Response<Body>> {
+    let Some(extra) = &app.extra else {
+        return Err(Error::not_found());
+    };
     let options = parts.method == Method::OPTIONS;
     let work = async {
         let mut request = Request::from_parts(parts, body);
         request.extensions_mut().insert(id.clone());
         request.extensions_mut().insert(app.adapters.clone());
         let (mut parts, body) = request.into_parts();
-        let guards = app.guards.as_ref().filter(|guards| guards.stand_before(parts.uri.path()));
+        let guards = app
+            .guards
+            .as_ref()
+            .filter(|guards| guards.stand_before(parts.uri.path()));
         // Whether the app lives must not wait for what a provider waits for.
         let providers = app.context.as_ref().filter(|_| !is_own(app, &parts));
         let mut invalid = false;
@@ -156,18 +212,26 @@ async fn elsewhere(app: &App, parts: Parts, body: Body, id: &RequestId, from: Op
                 };
                 match known {
                     Ok(cx) => drop(parts.extensions.insert(cx)),
-                    Err(error) => drop(parts.extensions.insert(Denied { error: Arc::new(error), by_provider: true })),
+                    Err(error) => drop(parts.extensions.insert(Denied {
+                        error: Arc::new(error),
+                        by_provider: true,
+                    })),
                 }
             }
             Err(error) if guards.is_some() => return Err(error),
-            // Said to a handler that asks who calls: public ones do not. Whom a provider refuses it refuses with a bad credential, too.
+            // Said to a handler that asks who calls: public ones do not. Whom a provider refuses it
+            // refuses with a bad credential, too.
             Err(error) => {
-                let nobody = Cx::new(Arc::clone(&app.anonymous), (app.clock)(), id.shared()).called_from(from);
+                let nobody = Cx::new(Arc::clone(&app.anonymous), (app.clock)(), id.shared())
+                    .called_from(from);
                 let by_provider = match providers {
                     Some(providers) => providers.known(&parts, nobody).await.is_err(),
                     None => false,
                 };
-                parts.extensions.insert(Denied { error: Arc::new(error), by_provider });
+                parts.extensions.insert(Denied {
+                    error: Arc::new(error),
+                    by_provider,
+                });
             }
         }
         let Ok(mut answer) = extra.clone().call(Request::from_parts(parts, body)).await;
@@ -180,22 +244,31 @@ async fn elsewhere(app: &App, parts: Parts, body: Body, id: &RequestId, from: Op
         Ok(answer)
     };
     let answer = match guarded(Policy::DEFAULT.timeout, pin!(work)).await? {
-        // A browser's question before a request carries no credential. It is answered without asking the router, whose handler
-        // may take every method.
-        Err(_) if options => response::allow(response::empty(StatusCode::METHOD_NOT_ALLOWED), &ANY_METHOD),
+        // A browser's question before a request carries no credential. It is answered without
+        // asking the router, whose handler may take every method.
+        Err(_) if options => {
+            response::allow(response::empty(StatusCode::METHOD_NOT_ALLOWED), &ANY_METHOD)
+        }
         answer => answer?,
     };
     if answer.status() != StatusCode::METHOD_NOT_ALLOWED {
         return Ok(answer);
     }
-    let allow = merge_allow(&HeaderValue::from_static("OPTIONS"), answer.headers().get(ALLOW));
+    let allow = merge_allow(
+        &HeaderValue::from_static("OPTIONS"),
+        answer.headers().get(ALLOW),
+    );
     if options {
-        return Ok(response::allow(response::empty(StatusCode::NO_CONTENT), &allow));
+        return Ok(response::allow(
+            response::empty(StatusCode::NO_CONTENT),
+            &allow,
+        ));
     }
     Ok(response::allow(answer, &allow))
 }
 
-/// Whether a request is for a handler of the app itself, which asks nobody who calls. Beside these a plugin may have others.
+/// Whether a request is for a handler of the app itself, which asks nobody who calls. Beside these
+/// a plugin may have others.
 fn is_own(app: &App, parts: &Parts) -> bool {
     matches!(parts.method, Method::GET | Method::HEAD) && app.own.contains(&parts.uri.path())
 }
@@ -203,9 +276,20 @@ fn is_own(app: &App, parts: &Parts) -> bool {
 /// The methods of both, in a fixed order.
 fn merge_allow(ours: &HeaderValue, theirs: Option<&HeaderValue>) -> HeaderValue {
     let texts = [Some(ours), theirs];
-    let has = |method: &str| texts.iter().flatten().filter_map(|v| v.to_str().ok()).flat_map(|t| t.split(',')).any(|m| m.trim() == method);
+    let has = |method: &str| {
+        texts
+            .iter()
+            .flatten()
+            .filter_map(|v| v.to_str().ok())
+            .flat_map(|t| t.split(','))
+            .any(|m| m.trim() == method)
+    };
     let methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
-    let text = methods.into_iter().filter(|m| has(m)).collect::<Vec<_>>().join(", ");
+    let text = methods
+        .into_iter()
+        .filter(|m| has(m))
+        .collect::<Vec<_>>()
+        .join(", ");
     HeaderValue::try_from(text).unwrap_or_else(|_| ours.clone())
 }
 
@@ -225,8 +309,17 @@ struct Asked<'a> {
 }
 
 /// Turns an answer or error into the response, and logs it.
-fn finish(answer: Result<Response<Body>>, asked: &Asked<'_>, grant: Option<Grant>) -> Response<Body> {
-    let Asked { mounted, method, id, .. } = *asked;
+fn finish(
+    answer: Result<Response<Body>>,
+    asked: &Asked<'_>,
+    grant: Option<Grant>,
+) -> Response<Body> {
+    let Asked {
+        mounted,
+        method,
+        id,
+        ..
+    } = *asked;
     let mut raised = None;
     let mut response = match answer {
         Ok(mut response) => {
@@ -248,7 +341,9 @@ fn finish(answer: Result<Response<Body>>, asked: &Asked<'_>, grant: Option<Grant
     headers.insert(request_id::HEADER, id.header());
     headers.insert(X_CONTENT_TYPE_OPTIONS, response::NOSNIFF);
     // A refusal may be for this caller alone.
-    if mounted.is_some_and(|m| raised.is_some() || !m.endpoint.is_public()) && !headers.contains_key(CACHE_CONTROL) {
+    if mounted.is_some_and(|m| raised.is_some() || !m.endpoint.is_public())
+        && !headers.contains_key(CACHE_CONTROL)
+    {
         headers.insert(CACHE_CONTROL, NO_STORE);
     }
     if mounted.is_some_and(|m| m.endpoint.policy.deprecated) {
@@ -269,9 +364,15 @@ fn finish(answer: Result<Response<Body>>, asked: &Asked<'_>, grant: Option<Grant
     response
 }
 
-/// One event per request. The route's template is named, never the path: parameters may be sensitive.
+/// One event per request. The route's template is named, never the path: parameters may be
+/// sensitive.
 fn log(status: StatusCode, error: Option<&Error>, asked: &Asked<'_>) {
-    let Asked { mounted, method, id, started } = *asked;
+    let Asked {
+        mounted,
+        method,
+        id,
+        started,
+    } = *asked;
     let route = mounted.map_or("", |m| &m.endpoint.path);
     macro_rules! event {
         ($level:ident, $text:literal $(, $name:ident = $value:expr)*) => {
@@ -288,7 +389,11 @@ fn log(status: StatusCode, error: Option<&Error>, asked: &Asked<'_>) {
         };
     }
     if error.is_some_and(body::is_late) {
-        event!(warn, "request refused", cause = "its body did not arrive in time");
+        event!(
+            warn,
+            "request refused",
+            cause = "its body did not arrive in time"
+        );
     } else if status.is_server_error() {
         let cause = error.map(causes).unwrap_or_default();
         event!(error, "request failed", cause = cause.as_str());

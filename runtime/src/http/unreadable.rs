@@ -1,28 +1,45 @@
-//! Requests that are not HTTP: refused before a route is known, with the one error body all the same.
+//! Requests that are not HTTP: refused before a route is known, with the one error body all the
+//! same.
 
 use super::request_id::RequestId;
 use super::response::error_body;
 use crate::{Code, Error};
 
-/// The whole answer in place of the bare one that the HTTP library would write, or `None` when those bytes are no refusal.
+/// The whole answer in place of the bare one that the HTTP library would write, or `None` when
+/// those bytes are no refusal.
 ///
-/// The library's refusals are a head without a body: `HTTP/1.1 400 Bad Request`, a length of 0, a date.
+/// The library's refusals are a head without a body: `HTTP/1.1 400 Bad Request`, a length of 0, a
+/// date.
 pub(crate) fn explain(bare: &[u8]) -> Option<Vec<u8>> {
     let head = std::str::from_utf8(bare).ok()?.strip_suffix("\r\n\r\n")?;
     let (first, headers) = head.split_once("\r\n")?;
-    let status = first.strip_prefix("HTTP/1.1 ").or_else(|| first.strip_prefix("HTTP/1.0 "))?.get(..3)?;
+    let status = first
+        .strip_prefix("HTTP/1.1 ")
+        .or_else(|| first.strip_prefix("HTTP/1.0 "))?
+        .get(..3)?;
     let error = match status {
-        "400" => Error::new(Code::ValidationFailed, "The request is not well-formed HTTP"),
+        "400" => Error::new(
+            Code::ValidationFailed,
+            "The request is not well-formed HTTP",
+        ),
         "414" => Error::new(Code::UriTooLong, "The address is too long"),
-        "431" => Error::new(Code::Other(431, "headers_too_large"), "The headers are too many or too long"),
+        "431" => Error::new(
+            Code::Other(431, "headers_too_large"),
+            "The headers are too many or too long",
+        ),
         _ => return None,
     };
-    if !headers.split("\r\n").any(|line| line.eq_ignore_ascii_case("content-length: 0")) {
+    if !headers
+        .split("\r\n")
+        .any(|line| line.eq_ignore_ascii_case("content-length: 0"))
+    {
         return None;
     }
     let kept = headers.split("\r\n").filter(|line| {
         let name = line.split(':').next().unwrap_or_default();
-        !["content-length", "connection"].iter().any(|ours| name.eq_ignore_ascii_case(ours))
+        !["content-length", "connection"]
+            .iter()
+            .any(|ours| name.eq_ignore_ascii_case(ours))
     });
     Some(whole(first, kept, &error))
 }
@@ -30,7 +47,11 @@ pub(crate) fn explain(bare: &[u8]) -> Option<Vec<u8>> {
 /// The answer to a connection that is one too many.
 pub(crate) fn crowded() -> Vec<u8> {
     let error = Error::new(Code::Unavailable, "Too many connections from this address");
-    whole("HTTP/1.1 503 Service Unavailable", std::iter::once("retry-after: 1"), &error)
+    whole(
+        "HTTP/1.1 503 Service Unavailable",
+        std::iter::once("retry-after: 1"),
+        &error,
+    )
 }
 
 /// An answer that ends its connection.
@@ -63,14 +84,30 @@ mod tests {
             ("414 URI Too Long", "uri_too_long"),
             ("431 Request Header Fields Too Large", "headers_too_large"),
         ] {
-            let bare = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\ndate: today\r\n\r\n");
-            let whole = explain(bare.as_bytes()).and_then(|whole| String::from_utf8(whole).ok()).unwrap_or_default();
+            let bare = format!(
+                "HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\ndate: today\r\n\r\n"
+            );
+            let whole = explain(bare.as_bytes())
+                .and_then(|whole| String::from_utf8(whole).ok())
+                .unwrap_or_default();
             let (head, body) = whole.split_once("\r\n\r\n").unwrap_or_default();
-            assert!(head.starts_with(&format!("HTTP/1.1 {status}\r\ndate: today\r\nconnection: close\r\n")), "{whole}");
-            assert!(head.ends_with(&format!("content-length: {}", body.len())), "{whole}");
+            assert!(
+                head.starts_with(&format!(
+                    "HTTP/1.1 {status}\r\ndate: today\r\nconnection: close\r\n"
+                )),
+                "{whole}"
+            );
+            assert!(
+                head.ends_with(&format!("content-length: {}", body.len())),
+                "{whole}"
+            );
             let body: serde_json::Value = serde_json::from_str(body).unwrap_or_default();
             assert_eq!(body["code"], code);
-            assert!(body["requestId"].as_str().is_some_and(|id| head.contains(id)));
+            assert!(
+                body["requestId"]
+                    .as_str()
+                    .is_some_and(|id| head.contains(id))
+            );
         }
     }
 

@@ -71,7 +71,8 @@ pub(super) fn problem_schema() -> Json {
 
 /// Headers of answers, as components.
 pub(super) fn headers() -> Json {
-    let text = |description: &str| json!({ "schema": { "type": "string" }, "description": description });
+    let text =
+        |description: &str| json!({ "schema": { "type": "string" }, "description": description });
     json!({
         "RequestId": {
             "schema": { "type": "string", "minLength": 8, "maxLength": 128, "pattern": "^[A-Za-z0-9._-]+$" },
@@ -88,11 +89,15 @@ pub(super) fn headers() -> Json {
 /// Headers of a response: `x-request-id` always, and these (name on the wire, component).
 pub(super) fn header_map(more: &[(&str, &str)]) -> Json {
     let mut out = Map::from_iter([("x-request-id".to_owned(), reference("headers", "RequestId"))]);
-    out.extend(more.iter().map(|(wire, component)| ((*wire).to_owned(), reference("headers", component))));
+    out.extend(
+        more.iter()
+            .map(|(wire, component)| ((*wire).to_owned(), reference("headers", component))),
+    );
     Json::Object(out)
 }
 
-/// Adds the responses of every error a route can give. `bodiless` leaves their bodies out, for HEAD.
+/// Adds the responses of every error a route can give. `bodiless` leaves their bodies out, for
+/// HEAD.
 pub(super) fn add(
     (endpoint, security): (&Endpoint, &[Security]),
     bodiless: bool,
@@ -100,8 +105,14 @@ pub(super) fn add(
     components: &mut Components,
 ) {
     let mut by_status: BTreeMap<u16, BTreeSet<&'static str>> = BTreeMap::new();
-    for code in codes(endpoint).into_iter().chain(security::refusals(endpoint, security)) {
-        by_status.entry(code.status()).or_default().insert(code.as_str());
+    for code in codes(endpoint)
+        .into_iter()
+        .chain(security::refusals(endpoint, security))
+    {
+        by_status
+            .entry(code.status())
+            .or_default()
+            .insert(code.as_str());
     }
     for (status, codes) in by_status {
         let response = if bodiless {
@@ -109,7 +120,10 @@ pub(super) fn add(
         } else {
             let words: Vec<String> = codes.iter().map(|code| names::pascal(code)).collect();
             let name = words.join("Or");
-            components.responses.entry(name.clone()).or_insert_with(|| response(status, &codes));
+            components
+                .responses
+                .entry(name.clone())
+                .or_insert_with(|| response(status, &codes));
             reference("responses", &name)
         };
         responses.insert(status.to_string(), response);
@@ -127,7 +141,9 @@ fn response(status: u16, codes: &BTreeSet<&'static str>) -> Json {
 
 fn response_headers(status: u16, codes: &BTreeSet<&'static str>) -> Json {
     match status {
-        409 if codes.contains(Code::IdempotencyInProgress.as_str()) => header_map(&[("Retry-After", "RetryAfter")]),
+        409 if codes.contains(Code::IdempotencyInProgress.as_str()) => {
+            header_map(&[("Retry-After", "RetryAfter")])
+        }
         401 => header_map(&[("WWW-Authenticate", "WWWAuthenticate")]),
         429 | 503 => header_map(&[("Retry-After", "RetryAfter")]),
         _ => header_map(&[]),
@@ -156,30 +172,73 @@ fn description(status: u16) -> &'static str {
 /// Every error code a route can answer with.
 fn codes(endpoint: &Endpoint) -> Vec<Code> {
     // Any body is read, if only to refuse its members.
-    let mut out = vec![Code::BodyTooLarge, Code::Internal, Code::Timeout, Code::UriTooLong];
+    let mut out = vec![
+        Code::BodyTooLarge,
+        Code::Internal,
+        Code::Timeout,
+        Code::UriTooLong,
+    ];
     gates::codes(endpoint, &mut out);
     if super::repeat::repeats(endpoint) {
-        out.extend([Code::IdempotencyConflict, Code::IdempotencyInProgress, Code::ValidationFailed, Code::Unavailable]);
+        out.extend([
+            Code::IdempotencyConflict,
+            Code::IdempotencyInProgress,
+            Code::ValidationFailed,
+            Code::Unavailable,
+        ]);
     }
     if let Action::Extra(spec) = endpoint.action {
-        if contents_of(&spec).body.is_some_and(|body| matches!(body.media, "application/json" | "application/x-www-form-urlencoded")) {
-            out.extend([Code::MalformedJson, Code::ValidationFailed, Code::UnsupportedMediaType]);
+        if contents_of(&spec).body.is_some_and(|body| {
+            matches!(
+                body.media,
+                "application/json" | "application/x-www-form-urlencoded"
+            )
+        }) {
+            out.extend([
+                Code::MalformedJson,
+                Code::ValidationFailed,
+                Code::UnsupportedMediaType,
+            ]);
         }
         return out;
     }
     if let Action::Plugin(desc) = endpoint.action {
         out.extend_from_slice(desc.errors);
-        // Every one of them judges its query, and most are called by those whose credential could not be checked.
-        out.extend([Code::ValidationFailed, Code::UnknownParameter, Code::Unavailable]);
-        out.extend(desc.body.iter().flat_map(|_| [Code::MalformedJson, Code::UnsupportedMediaType]));
+        // Every one of them judges its query, and most are called by those whose credential could
+        // not be checked.
+        out.extend([
+            Code::ValidationFailed,
+            Code::UnknownParameter,
+            Code::Unavailable,
+        ]);
+        out.extend(
+            desc.body
+                .iter()
+                .flat_map(|_| [Code::MalformedJson, Code::UnsupportedMediaType]),
+        );
         out.extend(desc.form.then_some(Code::UnsupportedMediaType));
         return out;
     }
-    out.extend([Code::MalformedJson, Code::ValidationFailed, Code::UnknownParameter, Code::UnsupportedMediaType, Code::Unavailable]);
+    out.extend([
+        Code::MalformedJson,
+        Code::ValidationFailed,
+        Code::UnknownParameter,
+        Code::UnsupportedMediaType,
+        Code::Unavailable,
+    ]);
     if let Some(table) = endpoint.table.as_ref().filter(|table| table.is_guarded()) {
-        let by_caller = table.desc.tenant.is_some() || table.desc.scope.iter().any(|s| matches!(s.from, ScopeFrom::Ctx(_)));
-        let created =
-            matches!(endpoint.action, Action::Create) && table.desc.fields.iter().any(|f| matches!(f.default, DefaultDesc::Ctx(_)));
+        let by_caller = table.desc.tenant.is_some()
+            || table
+                .desc
+                .scope
+                .iter()
+                .any(|s| matches!(s.from, ScopeFrom::Ctx(_)));
+        let created = matches!(endpoint.action, Action::Create)
+            && table
+                .desc
+                .fields
+                .iter()
+                .any(|f| matches!(f.default, DefaultDesc::Ctx(_)));
         if by_caller || created {
             out.extend([Code::Unauthorized, Code::Forbidden]);
         }
@@ -201,14 +260,24 @@ fn codes(endpoint: &Endpoint) -> Vec<Code> {
             out.extend([Code::NotFound, Code::Conflict]);
             if let Some(version) = versioned {
                 out.push(Code::PreconditionFailed);
-                out.extend(version.required_on_write.then_some(Code::PreconditionRequired));
+                out.extend(
+                    version
+                        .required_on_write
+                        .then_some(Code::PreconditionRequired),
+                );
             }
         }
         Action::Operation(spec, _) => {
             out.extend_from_slice(spec.kind.errors());
             // What others name may have to stay.
             let removes = matches!(spec.kind.name(), "batch" | "consume");
-            out.extend(endpoint.table.as_ref().filter(|table| removes && table.may_be_kept()).map(|_| Code::Conflict));
+            out.extend(
+                endpoint
+                    .table
+                    .as_ref()
+                    .filter(|table| removes && table.may_be_kept())
+                    .map(|_| Code::Conflict),
+            );
             if spec.params.iter().any(|p| p.place == Place::Id) {
                 out.push(Code::NotFound);
             }
@@ -226,7 +295,9 @@ fn codes(endpoint: &Endpoint) -> Vec<Code> {
 
 /// Whether an operation writes one record, so that `If-Match` can guard it.
 pub(super) fn guarded(endpoint: &Endpoint) -> bool {
-    let Action::Operation(spec, _) = endpoint.action else { return false };
+    let Action::Operation(spec, _) = endpoint.action else {
+        return false;
+    };
     endpoint.method != Method::Get && spec.kind.by_id()
 }
 

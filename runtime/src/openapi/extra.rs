@@ -10,14 +10,28 @@ use crate::http::{Content, ContentSchema, Endpoint, ExtraRouteSpec, contents_of}
 use crate::operation::Shape;
 
 /// The body that the function reads, if its last argument says so.
-pub(super) fn request_body(endpoint: &Endpoint, spec: &ExtraRouteSpec, names: &Names, components: &mut Components) -> Option<Json> {
+pub(super) fn request_body(
+    endpoint: &Endpoint,
+    spec: &ExtraRouteSpec,
+    names: &Names,
+    components: &mut Components,
+) -> Option<Json> {
     let body = contents_of(spec).body?;
     let schema = match body.schema {
         // What serde reads: a member that has a default as well.
         ContentSchema::Shape(Shape::Object(fields)) => {
             let mut object = Object::new(fields.iter(), schema::input);
-            object.required = fields.iter().filter(|field| !field.optional).map(|field| field.wire).collect();
-            named("Input", object.finish(), (endpoint, spec, names), components)
+            object.required = fields
+                .iter()
+                .filter(|field| !field.optional)
+                .map(|field| field.wire)
+                .collect();
+            named(
+                "Input",
+                object.finish(),
+                (endpoint, spec, names),
+                components,
+            )
         }
         _ => described(&body, "Input", (endpoint, spec, names), components),
     };
@@ -33,7 +47,8 @@ pub(super) fn responses(
     components: &mut Components,
 ) {
     let contents = contents_of(spec);
-    let mut other = json!({ "description": "As the function answers.", "headers": header_map(&[]) });
+    let mut other =
+        json!({ "description": "As the function answers.", "headers": header_map(&[]) });
     if let Some(answer) = contents.answer {
         let schema = described(&answer, "Output", (endpoint, spec, names), components);
         let content = json!({ answer.media: { "schema": schema } });
@@ -46,7 +61,12 @@ pub(super) fn responses(
     out.insert("default".to_owned(), other);
 }
 
-fn described(content: &Content, suffix: &str, of: (&Endpoint, &ExtraRouteSpec, &Names), components: &mut Components) -> Json {
+fn described(
+    content: &Content,
+    suffix: &str,
+    of: (&Endpoint, &ExtraRouteSpec, &Names),
+    components: &mut Components,
+) -> Json {
     let record = |desc| reference("schemas", of.2.schema(desc));
     match content.schema {
         ContentSchema::Any => json!({}),
@@ -61,8 +81,16 @@ fn described(content: &Content, suffix: &str, of: (&Endpoint, &ExtraRouteSpec, &
 }
 
 /// A schema under the name of the route.
-fn named(suffix: &str, schema: Json, (endpoint, spec, names): (&Endpoint, &ExtraRouteSpec, &Names), components: &mut Components) -> Json {
-    let entity = endpoint.table.as_ref().map_or("", |table| names.schema(table.desc));
+fn named(
+    suffix: &str,
+    schema: Json,
+    (endpoint, spec, names): (&Endpoint, &ExtraRouteSpec, &Names),
+    components: &mut Components,
+) -> Json {
+    let entity = endpoint
+        .table
+        .as_ref()
+        .map_or("", |table| names.schema(table.desc));
     let name = format!("{entity}{}{suffix}", names::pascal(spec.name));
     components.schemas.insert(name.clone(), schema);
     reference("schemas", &name)

@@ -5,7 +5,8 @@ use serde_json::{Map, Value as Json, json};
 use crate::Code;
 use crate::http::{AuthDesc, Endpoint, GuardArg, PermissionDesc, Policy};
 
-/// `x-linchpin-roles`, `-guards` and `-permission`. Fields are named as on the wire; hidden ones cannot stand in a policy.
+/// `x-linchpin-roles`, `-guards` and `-permission`. Fields are named as on the wire; hidden ones
+/// cannot stand in a policy.
 pub(super) fn describe(out: &mut Json, endpoint: &Endpoint) {
     let policy = &endpoint.policy;
     if !policy.roles.is_empty() {
@@ -15,15 +16,24 @@ pub(super) fn describe(out: &mut Json, endpoint: &Endpoint) {
     if !guards.is_empty() {
         out["x-linchpin-guards"] = guards.into();
     }
-    let Some(permission) = policy.permission else { return };
+    let Some(permission) = policy.permission else {
+        return;
+    };
     let mut shown = Map::new();
     shown.insert("requires".to_owned(), json!(permission.requires));
     if !permission.or.is_empty() {
         shown.insert("or".to_owned(), json!(permission.or));
     }
-    for (key, field) in [("ownerField", permission.owner_field), ("resource", permission.resource), ("rank", permission.rank)] {
+    for (key, field) in [
+        ("ownerField", permission.owner_field),
+        ("resource", permission.resource),
+        ("rank", permission.rank),
+    ] {
         let fields = endpoint.table.iter().flat_map(|table| table.desc.fields);
-        if let Some(field) = fields.filter(|f| f.readable()).find(|f| Some(f.name) == field) {
+        if let Some(field) = fields
+            .filter(|f| f.readable())
+            .find(|f| Some(f.name) == field)
+        {
             shown.insert(key.to_owned(), json!(field.wire));
         }
     }
@@ -41,7 +51,8 @@ pub(crate) fn permission(declared: &PermissionDesc) -> Json {
     })
 }
 
-/// The guards before a route in the order in which they are asked: those of the app with their pattern, then its own.
+/// The guards before a route in the order in which they are asked: those of the app with their
+/// pattern, then its own.
 pub(crate) fn guards(endpoint: &Endpoint) -> Vec<Json> {
     let guard = |name: &str, argument: Option<Json>| {
         let mut shown = json!({ "name": name });
@@ -56,7 +67,11 @@ pub(crate) fn guards(endpoint: &Endpoint) -> Vec<Json> {
         shown["path"] = json!(at.pattern());
         shown
     });
-    let own = endpoint.policy.guards.iter().map(|own| guard(own.name, own.argument.map(GuardArg::to_json)));
+    let own = endpoint
+        .policy
+        .guards
+        .iter()
+        .map(|own| guard(own.name, own.argument.map(GuardArg::to_json)));
     of_app.chain(own).collect()
 }
 
@@ -83,6 +98,13 @@ pub(super) fn of_policy(policy: &Policy, out: &mut Vec<Code>) {
         out.push(Code::Forbidden);
     }
     if let Some(permission) = policy.permission {
-        out.extend([if permission.hide { Code::NotFound } else { Code::Forbidden }, Code::Unavailable]);
+        out.extend([
+            if permission.hide {
+                Code::NotFound
+            } else {
+                Code::Forbidden
+            },
+            Code::Unavailable,
+        ]);
     }
 }

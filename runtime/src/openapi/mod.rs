@@ -1,7 +1,8 @@
 //! The OpenAPI 3.1 document of an application, and the page that shows it.
 //!
-//! The document is made from the very list of [`Endpoint`]s that is mounted, so no route can be missing from it. The same
-//! build gives the same bytes: keys are sorted, and there is no time or host in it.
+//! The document is made from the very list of [`Endpoint`]s that is mounted, so no route can be
+//! missing from it. The same build gives the same bytes: keys are sorted, and there is no time or
+//! host in it.
 
 mod docs;
 mod errors;
@@ -42,27 +43,39 @@ pub struct Info {
 impl Info {
     /// A title and a version, without a description.
     pub fn new(title: impl Into<String>, version: impl Into<String>) -> Self {
-        Self { title: title.into(), version: version.into(), description: None }
+        Self {
+            title: title.into(),
+            version: version.into(),
+            description: None,
+        }
     }
 }
 
-/// The OpenAPI 3.1 document of these endpoints, as JSON text. `security` says what proves who calls where their `auth` has a name; a name
-/// that nobody speaks of is one for bearer tokens.
+/// The OpenAPI 3.1 document of these endpoints, as JSON text. `security` says what proves who calls
+/// where their `auth` has a name; a name that nobody speaks of is one for bearer tokens.
 pub fn document(info: &Info, endpoints: &[Endpoint], security: &[Security]) -> String {
     let mut names = Names::new(endpoints);
     let mut components = Components::default();
     let mut paths = Map::new();
-    // Paths that differ only in the names of their parameters are one path to OpenAPI: the first spelling stands.
+    // Paths that differ only in the names of their parameters are one path to OpenAPI: the first
+    // spelling stands.
     let mut spellings = BTreeMap::new();
     for endpoint in endpoints {
         if let Some(table) = &endpoint.table {
             components.entity(names.schema(table.desc), table.desc);
         }
-        let spelling = spellings.entry(names::shape(&endpoint.path)).or_insert_with(|| names::template(&endpoint.path));
+        let spelling = spellings
+            .entry(names::shape(&endpoint.path))
+            .or_insert_with(|| names::template(&endpoint.path));
         let wire_names = names::parameters(spelling);
         let item = paths.entry(spelling.clone()).or_insert_with(|| json!({}));
-        let parts = operation::Parts { endpoint, wire_names: &wire_names, security };
-        item[endpoint.method.as_str().to_ascii_lowercase()] = operation::operation(&parts, false, &mut names, &mut components);
+        let parts = operation::Parts {
+            endpoint,
+            wire_names: &wire_names,
+            security,
+        };
+        item[endpoint.method.as_str().to_ascii_lowercase()] =
+            operation::operation(&parts, false, &mut names, &mut components);
         if endpoint.method == Method::Get && operation::answers_head(endpoint) {
             item["head"] = operation::operation(&parts, true, &mut names, &mut components);
         }
@@ -102,8 +115,10 @@ impl Components {
     }
 
     fn finish(mut self) -> Json {
-        self.schemas.insert("Error".to_owned(), errors::error_schema());
-        self.schemas.insert("Problem".to_owned(), errors::problem_schema());
+        self.schemas
+            .insert("Error".to_owned(), errors::error_schema());
+        self.schemas
+            .insert("Problem".to_owned(), errors::problem_schema());
         let mut out = json!({ "schemas": self.schemas, "headers": errors::headers() });
         if !self.responses.is_empty() {
             out["responses"] = Json::Object(self.responses);

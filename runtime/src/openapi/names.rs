@@ -18,29 +18,51 @@ pub(super) struct Names {
 const SUFFIXES: [&str; 4] = ["", "Create", "Update", "Page"];
 
 impl Names {
-    /// Names every entity: its own name, unless another one has it already (two packages may both have a `Post`); then
-    /// its namespace goes before it, and if that is taken too, a number behind it.
+    /// Names every entity: its own name, unless another one has it already (two packages may both
+    /// have a `Post`); then its namespace goes before it, and if that is taken too, a number behind
+    /// it.
     pub(super) fn new(endpoints: &[Endpoint]) -> Self {
         let mut taken: BTreeSet<String> = ["Error", "Problem"].map(String::from).into();
         let mut schemas = BTreeMap::new();
-        for desc in endpoints.iter().filter_map(|e| e.table.as_ref()).map(|t| t.desc) {
+        for desc in endpoints
+            .iter()
+            .filter_map(|e| e.table.as_ref())
+            .map(|t| t.desc)
+        {
             if schemas.contains_key(desc.storage_name) {
                 continue;
             }
-            let prefixed = format!("{}{}", pascal(desc.namespace.unwrap_or_default()), desc.name);
+            let prefixed = format!(
+                "{}{}",
+                pascal(desc.namespace.unwrap_or_default()),
+                desc.name
+            );
             let numbered = (2..).map(|n: u32| format!("{prefixed}{n}"));
-            let free = |name: &String| SUFFIXES.iter().all(|suffix| !taken.contains(&format!("{name}{suffix}")));
-            let mut candidates = [desc.name.to_owned(), prefixed.clone()].into_iter().chain(numbered);
-            let Some(name) = candidates.find(free) else { continue }; // the numbers do not end
+            let free = |name: &String| {
+                SUFFIXES
+                    .iter()
+                    .all(|suffix| !taken.contains(&format!("{name}{suffix}")))
+            };
+            let mut candidates = [desc.name.to_owned(), prefixed.clone()]
+                .into_iter()
+                .chain(numbered);
+            let Some(name) = candidates.find(free) else {
+                continue;
+            }; // the numbers do not end
             taken.extend(SUFFIXES.iter().map(|suffix| format!("{name}{suffix}")));
             schemas.insert(desc.storage_name, name);
         }
-        Self { schemas, operations: BTreeSet::new() }
+        Self {
+            schemas,
+            operations: BTreeSet::new(),
+        }
     }
 
     /// The schema name of an entity: `Post`.
     pub(super) fn schema(&self, desc: &EntityDesc) -> &str {
-        self.schemas.get(desc.storage_name).map_or(desc.name, String::as_str)
+        self.schemas
+            .get(desc.storage_name)
+            .map_or(desc.name, String::as_str)
     }
 
     /// Whether an entity is in the document.
@@ -59,7 +81,10 @@ impl Names {
             },
         };
         let numbered = (2..).map(|n: u32| format!("{name}_{n}"));
-        let free = std::iter::once(name.clone()).chain(numbered).find(|n| !self.operations.contains(n)).unwrap_or(name);
+        let free = std::iter::once(name.clone())
+            .chain(numbered)
+            .find(|n| !self.operations.contains(n))
+            .unwrap_or(name);
         self.operations.insert(free.clone());
         free
     }
@@ -67,17 +92,26 @@ impl Names {
     /// One tag per entity, in the order of mounting.
     pub(super) fn tags(&self, endpoints: &[Endpoint]) -> Json {
         let mut seen = BTreeSet::new();
-        let descs = endpoints.iter().filter_map(|e| e.table.as_ref()).map(|t| t.desc);
-        let tags = descs.filter(|desc| seen.insert(desc.storage_name)).map(|desc| {
-            let mut tag = json!({ "name": self.schema(desc) });
-            if !desc.doc.trim().is_empty() {
-                tag["description"] = json!(desc.doc.trim());
-            }
-            tag
-        });
-        let mut plugins: Vec<&str> = endpoints.iter().filter_map(|e| Some(e.action.described()?.of)).collect();
+        let descs = endpoints
+            .iter()
+            .filter_map(|e| e.table.as_ref())
+            .map(|t| t.desc);
+        let tags = descs
+            .filter(|desc| seen.insert(desc.storage_name))
+            .map(|desc| {
+                let mut tag = json!({ "name": self.schema(desc) });
+                if !desc.doc.trim().is_empty() {
+                    tag["description"] = json!(desc.doc.trim());
+                }
+                tag
+            });
+        let mut plugins: Vec<&str> = endpoints
+            .iter()
+            .filter_map(|e| Some(e.action.described()?.of))
+            .collect();
         plugins.dedup();
-        tags.chain(plugins.into_iter().map(|plugin| json!({ "name": plugin }))).collect()
+        tags.chain(plugins.into_iter().map(|plugin| json!({ "name": plugin })))
+            .collect()
     }
 }
 
@@ -94,14 +128,21 @@ pub(super) fn pascal(name: &str) -> String {
     name.split('_')
         .filter_map(|word| {
             let mut chars = word.chars();
-            chars.next().map(|c| c.to_uppercase().chain(chars.flat_map(char::to_lowercase)).collect::<String>())
+            chars.next().map(|c| {
+                c.to_uppercase()
+                    .chain(chars.flat_map(char::to_lowercase))
+                    .collect::<String>()
+            })
         })
         .collect()
 }
 
 fn lower_first(name: &str) -> String {
     let mut chars = name.chars();
-    chars.next().map(|c| c.to_lowercase().chain(chars).collect()).unwrap_or_default()
+    chars
+        .next()
+        .map(|c| c.to_lowercase().chain(chars).collect())
+        .unwrap_or_default()
 }
 
 /// A path without the names of its parameters: equal for paths that OpenAPI takes for one.
@@ -116,16 +157,25 @@ pub(super) fn template(path: &str) -> String {
 
 /// The names of a path's parameters, in order.
 pub(super) fn parameters(path: &str) -> Vec<String> {
-    path.split('/').filter_map(parameter).map(str::to_owned).collect()
+    path.split('/')
+        .filter_map(parameter)
+        .map(str::to_owned)
+        .collect()
 }
 
 fn segments(path: &str, write: impl Fn(&str) -> String) -> String {
-    let segments: Vec<String> = path.split('/').map(|s| parameter(s).map_or_else(|| s.to_owned(), &write)).collect();
+    let segments: Vec<String> = path
+        .split('/')
+        .map(|s| parameter(s).map_or_else(|| s.to_owned(), &write))
+        .collect();
     segments.join("/")
 }
 
 fn parameter(segment: &str) -> Option<&str> {
-    segment.strip_prefix('{')?.strip_suffix('}').map(|name| name.trim_start_matches('*'))
+    segment
+        .strip_prefix('{')?
+        .strip_suffix('}')
+        .map(|name| name.trim_start_matches('*'))
 }
 
 #[cfg(test)]
@@ -134,7 +184,12 @@ mod tests {
 
     #[test]
     fn words_become_camel_case() {
-        for (name, expected) in [("by_slug", "bySlug"), ("publish", "publish"), ("listAll", "listAll"), ("PUBLISH_NOW", "publishNow")] {
+        for (name, expected) in [
+            ("by_slug", "bySlug"),
+            ("publish", "publish"),
+            ("listAll", "listAll"),
+            ("PUBLISH_NOW", "publishNow"),
+        ] {
             assert_eq!(camel(name), expected);
         }
     }

@@ -12,7 +12,9 @@ use crate::operation::Answer;
 /// The name of the schema of a create or update body.
 pub(super) fn input(endpoint: &Endpoint, entity: &str, components: &mut Components) -> String {
     let suffix = names::pascal(&endpoint.name);
-    let (Some(fields), Some(table)) = (endpoint.policy.input, &endpoint.table) else { return format!("{entity}{suffix}") };
+    let (Some(fields), Some(table)) = (endpoint.policy.input, &endpoint.table) else {
+        return format!("{entity}{suffix}");
+    };
     let keep = |field: &FieldDesc| fields.contains(&field.name);
     let schema = match endpoint.action {
         Action::Create => schema::create(table.desc, keep),
@@ -24,8 +26,14 @@ pub(super) fn input(endpoint: &Endpoint, entity: &str, components: &mut Componen
 }
 
 /// The name of the schema of a route's records. `Page` behind it names that of their pages.
-pub(super) fn output<'a>(endpoint: &Endpoint, entity: &'a str, components: &mut Components) -> Cow<'a, str> {
-    let (fields, Some(table)) = (endpoint.policy.output, &endpoint.table) else { return entity.into() };
+pub(super) fn output<'a>(
+    endpoint: &Endpoint,
+    entity: &'a str,
+    components: &mut Components,
+) -> Cow<'a, str> {
+    let (fields, Some(table)) = (endpoint.policy.output, &endpoint.table) else {
+        return entity.into();
+    };
     if fields.is_none() && (endpoint.policy.once.is_empty() || wraps(endpoint)) {
         return entity.into();
     }
@@ -35,28 +43,61 @@ pub(super) fn output<'a>(endpoint: &Endpoint, entity: &'a str, components: &mut 
         Action::Operation(spec, _) if spec.kind.answers().is_some() => return entity.into(),
         Action::Operation(spec, _) => match spec.kind.returns() {
             Answer::Page => true,
-            Answer::Record | Answer::RecordOrNull | Answer::List | Answer::Records | Answer::Upserted { .. } => false,
+            Answer::Record
+            | Answer::RecordOrNull
+            | Answer::List
+            | Answer::Records
+            | Answer::Upserted { .. } => false,
             _ => return entity.into(),
         },
         Action::Delete | Action::Extra(_) | Action::Plugin(_) => return entity.into(),
     };
-    let mut record = schema::record(table.desc, |field| fields.is_none_or(|fields| fields.contains(&field.name)));
+    let mut record = schema::record(table.desc, |field| {
+        fields.is_none_or(|fields| fields.contains(&field.name))
+    });
     if !wraps(endpoint) {
         once(endpoint, &mut record);
     }
-    let name = name(entity, &endpoint.name, endpoint.policy.shape, record, components);
+    let name = name(
+        entity,
+        &endpoint.name,
+        endpoint.policy.shape,
+        record,
+        components,
+    );
     if pages {
-        components.schemas.insert(format!("{name}Page"), schema::page(&name));
+        components
+            .schemas
+            .insert(format!("{name}Page"), schema::page(&name));
     }
     name.into()
 }
 
-/// Adds what a route shows of its records, under the name of the projection, or of the route where there is none or that means other
-/// fields.
-pub(super) fn name(entity: &str, route: &str, projection: Option<&str>, record: Json, components: &mut Components) -> String {
-    let shared = projection.map(|name| if name.starts_with(entity) { format!("{name}Record") } else { format!("{entity}{name}Record") });
-    let free = |name: &String| components.schemas.get(name).is_none_or(|other| *other == record);
-    let name = shared.filter(free).unwrap_or_else(|| format!("{entity}{}Record", names::pascal(route)));
+/// Adds what a route shows of its records, under the name of the projection, or of the route where
+/// there is none or that means other fields.
+pub(super) fn name(
+    entity: &str,
+    route: &str,
+    projection: Option<&str>,
+    record: Json,
+    components: &mut Components,
+) -> String {
+    let shared = projection.map(|name| {
+        if name.starts_with(entity) {
+            format!("{name}Record")
+        } else {
+            format!("{entity}{name}Record")
+        }
+    });
+    let free = |name: &String| {
+        components
+            .schemas
+            .get(name)
+            .is_none_or(|other| *other == record)
+    };
+    let name = shared
+        .filter(free)
+        .unwrap_or_else(|| format!("{entity}{}Record", names::pascal(route)));
     components.schemas.insert(name.clone(), record);
     name
 }
@@ -71,10 +112,16 @@ pub(super) fn once(endpoint: &Endpoint, answer: &mut Json) {
     for field in endpoint.policy.once {
         let mut member = schema::input(field);
         member.insert("readOnly".to_owned(), json!(true));
-        member.insert("description".to_owned(), json!("In the answer of this call alone; no later one gives it."));
+        member.insert(
+            "description".to_owned(),
+            json!("In the answer of this call alone; no later one gives it."),
+        );
         answer["properties"][field.wire] = Json::Object(member);
         // A repetition under a key is answered without.
-        if let (None, Some(required)) = (endpoint.policy.idempotency, answer["required"].as_array_mut()) {
+        if let (None, Some(required)) = (
+            endpoint.policy.idempotency,
+            answer["required"].as_array_mut(),
+        ) {
             required.push(json!(field.wire));
         }
     }

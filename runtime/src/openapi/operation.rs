@@ -5,7 +5,10 @@ use serde_json::{Map, Value as Json, json};
 use super::errors::{field_of, header_map};
 use super::names::{self, Names};
 use super::schema::{self, Object, describe};
-use super::{Components, Security, errors, extra, gates, narrowed, parameters, plugged, reference, related, repeat, security};
+use super::{
+    Components, Security, errors, extra, gates, narrowed, parameters, plugged, reference, related,
+    repeat, security,
+};
 use crate::entity::{EntityDesc, Flags};
 use crate::filter::Filter;
 use crate::http::{Action, Endpoint, PageKey};
@@ -24,10 +27,22 @@ pub(super) fn answers_head(endpoint: &Endpoint) -> bool {
 }
 
 /// The operation object of a route, or of its HEAD.
-pub(super) fn operation(parts: &Parts<'_>, head: bool, names: &mut Names, components: &mut Components) -> Json {
+pub(super) fn operation(
+    parts: &Parts<'_>,
+    head: bool,
+    names: &mut Names,
+    components: &mut Components,
+) -> Json {
     let endpoint = parts.endpoint;
-    let by_path = if matches!(endpoint.action, Action::Operation(_, true)) { "_byPath" } else { "" };
-    let id = names.operation(endpoint, &format!("{by_path}{}", if head { "_head" } else { "" }));
+    let by_path = if matches!(endpoint.action, Action::Operation(_, true)) {
+        "_byPath"
+    } else {
+        ""
+    };
+    let id = names.operation(
+        endpoint,
+        &format!("{by_path}{}", if head { "_head" } else { "" }),
+    );
     let mut out = json!({
         "operationId": id,
         "responses": responses((endpoint, parts.security), head, names, components),
@@ -53,11 +68,19 @@ pub(super) fn operation(parts: &Parts<'_>, head: bool, names: &mut Names, compon
         out["x-linchpin-filter"] = filter;
     }
     gates::describe(&mut out, endpoint);
-    let context: Vec<&str> = crate::http::context::needed(endpoint).iter().map(|desc| desc.name).collect();
+    let context: Vec<&str> = crate::http::context::needed(endpoint)
+        .iter()
+        .map(|desc| desc.name)
+        .collect();
     if !context.is_empty() {
         out["x-linchpin-context"] = json!(context);
     }
-    if let Some(name) = endpoint.policy.event.and_then(|event| event.name).filter(|_| crate::http::idempotency::applies(endpoint)) {
+    if let Some(name) = endpoint
+        .policy
+        .event
+        .and_then(|event| event.name)
+        .filter(|_| crate::http::idempotency::applies(endpoint))
+    {
         out["x-linchpin-event"] = json!(name);
     }
     out
@@ -78,7 +101,9 @@ fn kind(endpoint: &Endpoint) -> &'static str {
 
 /// The declared filter, unless it names a field that clients must not know of.
 fn filter(endpoint: &Endpoint) -> Option<Json> {
-    let Action::Operation(spec, _) = endpoint.action else { return None };
+    let Action::Operation(spec, _) = endpoint.action else {
+        return None;
+    };
     let desc = endpoint.table.as_ref()?.desc;
     let filter = Filter::from(spec.kind.filter()?);
     is_public(&filter, desc).then(|| filter.to_json(desc, spec.params))
@@ -87,9 +112,10 @@ fn filter(endpoint: &Endpoint) -> Option<Json> {
 fn is_public(filter: &Filter, desc: &EntityDesc) -> bool {
     match filter {
         Filter::All(list) | Filter::Any(list) => list.iter().all(|f| is_public(f, desc)),
-        Filter::Cond { field, .. } | Filter::Item { field, .. } => {
-            desc.fields.get(*field).is_some_and(|f| f.readable() && !f.flags.has(Flags::SENSITIVE))
-        }
+        Filter::Cond { field, .. } | Filter::Item { field, .. } => desc
+            .fields
+            .get(*field)
+            .is_some_and(|f| f.readable() && !f.flags.has(Flags::SENSITIVE)),
         // No declared filter holds one.
         Filter::Linked(_) | Filter::Given(_) => false,
     }
@@ -97,7 +123,10 @@ fn is_public(filter: &Filter, desc: &EntityDesc) -> bool {
 
 /// The first line of a doc comment is the summary, all of it the description.
 fn document(out: &mut Json, endpoint: &Endpoint, names: &Names) {
-    let entity = endpoint.table.as_ref().map_or("record", |t| names.schema(t.desc));
+    let entity = endpoint
+        .table
+        .as_ref()
+        .map_or("record", |t| names.schema(t.desc));
     let doc = match endpoint.action {
         Action::Create => format!("Creates a record of {entity}."),
         Action::List => format!("Lists records of {entity}, a page at a time."),
@@ -141,7 +170,10 @@ fn request_body(endpoint: &Endpoint, names: &Names, components: &mut Components)
 /// The body of an operation, and whether it may be left out; `None` when there is none.
 fn input(endpoint: &Endpoint, spec: &'static OpSpec) -> Option<(Json, bool)> {
     let whole = spec.params.iter().find_map(|p| match p.place {
-        Place::Whole(whole) => endpoint.table.as_ref().map(|table| (p.field_of(table.desc), whole)),
+        Place::Whole(whole) => endpoint
+            .table
+            .as_ref()
+            .map(|table| (p.field_of(table.desc), whole)),
         _ => None,
     });
     if let Some((field, whole)) = whole {
@@ -157,12 +189,34 @@ fn input(endpoint: &Endpoint, spec: &'static OpSpec) -> Option<(Json, bool)> {
             }
         });
     }
-    let mut object = Object { properties: Map::new(), required: Vec::new(), closed: true, doc: "" };
-    for param in spec.params.iter().filter(|p| p.place == Place::Body && !parameters::in_path(endpoint, p)) {
-        let Some(field) = endpoint.table.as_ref().map(|table| param.field_of(table.desc)) else { continue };
-        let mut value = if param.element { schema::element(field) } else { schema::value(field) };
+    let mut object = Object {
+        properties: Map::new(),
+        required: Vec::new(),
+        closed: true,
+        doc: "",
+    };
+    for param in spec
+        .params
+        .iter()
+        .filter(|p| p.place == Place::Body && !parameters::in_path(endpoint, p))
+    {
+        let Some(field) = endpoint
+            .table
+            .as_ref()
+            .map(|table| param.field_of(table.desc))
+        else {
+            continue;
+        };
+        let mut value = if param.element {
+            schema::element(field)
+        } else {
+            schema::value(field)
+        };
         if param.list {
-            value = Map::from_iter([("type".to_owned(), json!("array")), ("items".to_owned(), Json::Object(value))]);
+            value = Map::from_iter([
+                ("type".to_owned(), json!("array")),
+                ("items".to_owned(), Json::Object(value)),
+            ]);
         }
         if param.nullable {
             schema::nullable(&mut value);
@@ -178,7 +232,9 @@ fn input(endpoint: &Endpoint, spec: &'static OpSpec) -> Option<(Json, bool)> {
     // A lookup redefined as POST pages by its body.
     if !matches!(endpoint.method, Method::Get | Method::Delete) {
         for (name, key) in PageKey::of(spec) {
-            object.properties.insert(name.to_owned(), parameters::page_schema(endpoint, key));
+            object
+                .properties
+                .insert(name.to_owned(), parameters::page_schema(endpoint, key));
         }
     }
     if object.properties.is_empty() {
@@ -188,7 +244,12 @@ fn input(endpoint: &Endpoint, spec: &'static OpSpec) -> Option<(Json, bool)> {
     Some((object.finish(), required))
 }
 
-fn responses((endpoint, security): (&Endpoint, &[Security]), head: bool, names: &Names, components: &mut Components) -> Json {
+fn responses(
+    (endpoint, security): (&Endpoint, &[Security]),
+    head: bool,
+    names: &Names,
+    components: &mut Components,
+) -> Json {
     let mut out = Map::new();
     if let Action::Extra(spec) = endpoint.action {
         extra::responses(endpoint, &spec, names, &mut out, components);
@@ -201,31 +262,62 @@ fn responses((endpoint, security): (&Endpoint, &[Security]), head: bool, names: 
         errors::add((endpoint, security), head, &mut out, components);
         return Json::Object(out);
     }
-    let Some(table) = &endpoint.table else { return Json::Object(out) };
+    let Some(table) = &endpoint.table else {
+        return Json::Object(out);
+    };
     let own = names.schema(table.desc);
     let narrowed = narrowed::output(endpoint, own, components);
     let entity = &*related::output(endpoint, &narrowed, names, components);
     let versioned = table.desc.version.is_some();
-    let record = if versioned { header_map(&[("ETag", "ETag")]) } else { header_map(&[]) };
+    let record = if versioned {
+        header_map(&[("ETag", "ETag")])
+    } else {
+        header_map(&[])
+    };
     let answer = |description: &str, headers: Json, schema: Json| json!({ "description": description, "headers": headers, "content": { "application/json": { "schema": schema } } });
     let (status, success) = match endpoint.action {
         Action::Create => {
             let mut headers = record;
             headers["Location"] = reference("headers", "Location");
-            ("201", answer("The new record.", headers, reference("schemas", entity)))
+            (
+                "201",
+                answer("The new record.", headers, reference("schemas", entity)),
+            )
         }
-        Action::List => ("200", answer("A page of records.", header_map(&[]), reference("schemas", &format!("{entity}Page")))),
-        Action::Get => ("200", answer("The record.", record, reference("schemas", entity))),
-        Action::Update => ("200", answer("The changed record.", record, reference("schemas", entity))),
-        Action::Delete => ("204", json!({ "description": "Removed.", "headers": header_map(&[]) })),
+        Action::List => (
+            "200",
+            answer(
+                "A page of records.",
+                header_map(&[]),
+                reference("schemas", &format!("{entity}Page")),
+            ),
+        ),
+        Action::Get => (
+            "200",
+            answer("The record.", record, reference("schemas", entity)),
+        ),
+        Action::Update => (
+            "200",
+            answer("The changed record.", record, reference("schemas", entity)),
+        ),
+        Action::Delete => (
+            "204",
+            json!({ "description": "Removed.", "headers": header_map(&[]) }),
+        ),
         Action::Operation(spec, _) => {
             let output = format!("{own}{}Output", names::pascal(spec.name));
-            let entity = spec.kind.answers().map_or(entity, |other| names.schema(other));
+            let entity = spec
+                .kind
+                .answers()
+                .map_or(entity, |other| names.schema(other));
             let schema = match spec.kind.returns() {
                 Answer::Record => reference("schemas", entity),
                 Answer::Page => reference("schemas", &format!("{entity}Page")),
                 Answer::Derived => {
-                    let items = spec.kind.derived().and_then(crate::operation::Derive::items);
+                    let items = spec
+                        .kind
+                        .derived()
+                        .and_then(crate::operation::Derive::items);
                     let flat = spec.kind.derived().is_some_and(|derive| derive.flatten);
                     let item = match items {
                         Some((_, Some(_))) if flat => json!({ "type": "string" }),
@@ -236,12 +328,21 @@ fn responses((endpoint, security): (&Endpoint, &[Security]), head: bool, names: 
                     json!({ "type": "array", "items": item })
                 }
                 Answer::Numbers | Answer::Groups => {
-                    let one = spec.kind.aggregate().map_or_else(|| json!({}), |aggregate| schema::numbers(table.desc, aggregate));
+                    let one = spec.kind.aggregate().map_or_else(
+                        || json!({}),
+                        |aggregate| schema::numbers(table.desc, aggregate),
+                    );
                     components.schemas.insert(output.clone(), one);
                     let one = reference("schemas", &output);
-                    if spec.kind.returns() == Answer::Groups { json!({ "type": "array", "items": one }) } else { one }
+                    if spec.kind.returns() == Answer::Groups {
+                        json!({ "type": "array", "items": one })
+                    } else {
+                        one
+                    }
                 }
-                Answer::List | Answer::Records => json!({ "type": "array", "items": reference("schemas", entity) }),
+                Answer::List | Answer::Records => {
+                    json!({ "type": "array", "items": reference("schemas", entity) })
+                }
                 Answer::Value => {
                     let schema = spec.kind.shape().map_or_else(|| json!({}), schema::shape);
                     components.schemas.insert(output.clone(), schema);
@@ -249,27 +350,32 @@ fn responses((endpoint, security): (&Endpoint, &[Security]), head: bool, names: 
                 }
                 Answer::Boolean => json!({ "type": "boolean" }),
                 Answer::Count => json!({ "type": "integer", "minimum": 0 }),
-                Answer::Items { field } => field_of(endpoint, field).map_or(json!({}), |f| Json::Object(schema::value(f))),
-                Answer::Item { field, .. } => field_of(endpoint, field).map_or(json!({}), schema::item),
-                Answer::Nothing | Answer::Upserted { wrapped: false } => reference("schemas", entity),
+                Answer::Items { field } => {
+                    field_of(endpoint, field).map_or(json!({}), |f| Json::Object(schema::value(f)))
+                }
+                Answer::Item { field, .. } => {
+                    field_of(endpoint, field).map_or(json!({}), schema::item)
+                }
+                Answer::Nothing | Answer::Upserted { wrapped: false } => {
+                    reference("schemas", entity)
+                }
                 Answer::Upserted { wrapped: true } => {
                     let properties = json!({ "entity": reference("schemas", entity), "created": { "type": "boolean" } });
                     let required = ["entity", "created"];
-                    let mut schema =
-                        json!({ "type": "object", "required": required, "properties": properties, "additionalProperties": false });
+                    let mut schema = json!({ "type": "object", "required": required, "properties": properties, "additionalProperties": false });
                     narrowed::once(endpoint, &mut schema);
                     components.schemas.insert(output.clone(), schema);
                     reference("schemas", &output)
                 }
                 Answer::RecordOrNull => {
-                    let schema = json!({ "anyOf": [reference("schemas", entity), { "type": "null" }] });
+                    let schema =
+                        json!({ "anyOf": [reference("schemas", entity), { "type": "null" }] });
                     components.schemas.insert(output.clone(), schema);
                     reference("schemas", &output)
                 }
                 Answer::Exists => {
                     let properties = json!({ "exists": { "type": "boolean" } });
-                    let schema =
-                        json!({ "type": "object", "required": ["exists"], "properties": properties, "additionalProperties": false });
+                    let schema = json!({ "type": "object", "required": ["exists"], "properties": properties, "additionalProperties": false });
                     components.schemas.insert(output.clone(), schema);
                     reference("schemas", &output)
                 }
@@ -281,7 +387,10 @@ fn responses((endpoint, security): (&Endpoint, &[Security]), head: bool, names: 
                 Answer::Page => ("A page of records.", header_map(&[])),
                 Answer::Derived => ("The items.", header_map(&[])),
                 Answer::Numbers => ("The numbers.", header_map(&[])),
-                Answer::Groups => ("The numbers of each group, in the order of the keys.", header_map(&[])),
+                Answer::Groups => (
+                    "The numbers of each group, in the order of the keys.",
+                    header_map(&[]),
+                ),
                 Answer::List | Answer::Records => ("The records.", header_map(&[])),
                 Answer::Value => ("The answer.", header_map(&[])),
                 Answer::Boolean => ("Whether it was done.", header_map(&[])),
@@ -294,11 +403,17 @@ fn responses((endpoint, security): (&Endpoint, &[Security]), head: bool, names: 
                 Answer::Upserted { .. } => ("The record, which was there.", record),
             };
             match spec.kind.returns() {
-                Answer::Nothing => ("204", json!({ "description": description, "headers": headers })),
+                Answer::Nothing => (
+                    "204",
+                    json!({ "description": description, "headers": headers }),
+                ),
                 Answer::Upserted { .. } => {
                     let mut headers_of_new = headers.clone();
                     headers_of_new["Location"] = reference("headers", "Location");
-                    out.insert("201".to_owned(), answer("The record, which is new.", headers_of_new, schema.clone()));
+                    out.insert(
+                        "201".to_owned(),
+                        answer("The record, which is new.", headers_of_new, schema.clone()),
+                    );
                     ("200", answer(description, headers, schema))
                 }
                 Answer::Item { created: true, .. } => ("201", answer(description, headers, schema)),
@@ -308,8 +423,14 @@ fn responses((endpoint, security): (&Endpoint, &[Security]), head: bool, names: 
         Action::Extra(_) | Action::Plugin(_) => return Json::Object(out),
     };
     if head {
-        out.insert("200".to_owned(), json!({ "description": "There is one.", "headers": header_map(&[]) }));
-        out.insert("404".to_owned(), json!({ "description": "There is none.", "headers": header_map(&[]) }));
+        out.insert(
+            "200".to_owned(),
+            json!({ "description": "There is one.", "headers": header_map(&[]) }),
+        );
+        out.insert(
+            "404".to_owned(),
+            json!({ "description": "There is none.", "headers": header_map(&[]) }),
+        );
     } else {
         out.insert(status.to_owned(), success);
     }

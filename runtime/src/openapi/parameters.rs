@@ -15,25 +15,46 @@ pub(super) fn parameters(parts: &Parts<'_>) -> Vec<Json> {
     if let Action::Plugin(desc) = endpoint.action {
         out.extend(super::plugged::parameters(desc));
     }
-    let Some(table) = &endpoint.table else { return out };
+    let Some(table) = &endpoint.table else {
+        return out;
+    };
     match endpoint.action {
         Action::List => {
             let keys = PageKey::of_list(table.desc);
-            out.extend(keys.iter().map(|(name, key)| page(endpoint, name, *key, Some(table.desc.pagination.default_limit))));
+            out.extend(keys.iter().map(|(name, key)| {
+                page(
+                    endpoint,
+                    name,
+                    *key,
+                    Some(table.desc.pagination.default_limit),
+                )
+            }));
             let output = endpoint.policy.output;
             out.extend(sort(table.desc, output));
-            out.extend(filterable(table.desc, output).iter().flat_map(|field| filters(&table.desc.fields[*field])));
+            out.extend(
+                filterable(table.desc, output)
+                    .iter()
+                    .flat_map(|field| filters(&table.desc.fields[*field])),
+            );
         }
         Action::Operation(spec, _) => {
             for param in spec.params {
-                let in_query = matches!(param.place, Place::Query | Place::Segment) && !in_path(endpoint, param);
+                let in_query = matches!(param.place, Place::Query | Place::Segment)
+                    && !in_path(endpoint, param);
                 if in_query {
                     out.extend(query(param, param.field_of(table.desc)));
                 }
             }
             let in_query = matches!(endpoint.method, Method::Get | Method::Delete);
-            let keys = if in_query { PageKey::of(spec) } else { Box::default() };
-            out.extend(keys.iter().map(|(name, key)| page(endpoint, name, *key, None)));
+            let keys = if in_query {
+                PageKey::of(spec)
+            } else {
+                Box::default()
+            };
+            out.extend(
+                keys.iter()
+                    .map(|(name, key)| page(endpoint, name, *key, None)),
+            );
         }
         _ => {}
     }
@@ -45,7 +66,9 @@ pub(super) fn parameters(parts: &Parts<'_>) -> Vec<Json> {
 
 /// Whether a segment of the route's path carries the parameter; then nothing else does.
 pub(super) fn in_path(endpoint: &Endpoint, param: &ParamSpec) -> bool {
-    super::names::parameters(&endpoint.path).iter().any(|name| name == param.name)
+    super::names::parameters(&endpoint.path)
+        .iter()
+        .any(|name| name == param.name)
 }
 
 /// The segments of the path that vary.
@@ -53,19 +76,30 @@ fn path(parts: &Parts<'_>) -> Vec<Json> {
     let endpoint = parts.endpoint;
     let own = super::names::parameters(&endpoint.path);
     let schema = |name: &str| -> Json {
-        let Some(table) = &endpoint.table else { return json!({ "type": "string" }) };
-        let parent = table.desc.scope.iter().find(|scope| matches!(scope.from, ScopeFrom::Path(of) if of == name));
+        let Some(table) = &endpoint.table else {
+            return json!({ "type": "string" });
+        };
+        let parent = table
+            .desc
+            .scope
+            .iter()
+            .find(|scope| matches!(scope.from, ScopeFrom::Path(of) if of == name));
         if let Some(field) = parent.and_then(|scope| table.desc.fields.get(scope.field)) {
             return Json::Object(schema::bare(field));
         }
         match endpoint.action {
-            Action::Get | Action::Update | Action::Delete => Json::Object(schema::bare(table.desc.primary_field())),
+            Action::Get | Action::Update | Action::Delete => {
+                Json::Object(schema::bare(table.desc.primary_field()))
+            }
             Action::Operation(spec, _) => spec
                 .params
                 .iter()
                 .find(|p| p.name == name && !p.element)
                 .map(|p| p.field_of(table.desc))
-                .map_or_else(|| json!({ "type": "string" }), |field| Json::Object(schema::bare(field))),
+                .map_or_else(
+                    || json!({ "type": "string" }),
+                    |field| Json::Object(schema::bare(field)),
+                ),
             _ => json!({ "type": "string" }),
         }
     };
@@ -76,7 +110,11 @@ fn path(parts: &Parts<'_>) -> Vec<Json> {
 /// A declared parameter in the query.
 fn query(param: &ParamSpec, field: &FieldDesc) -> Vec<Json> {
     let mut out = Vec::new();
-    let value = if param.element { json!({ "type": "string" }) } else { Json::Object(schema::bare(field)) };
+    let value = if param.element {
+        json!({ "type": "string" })
+    } else {
+        Json::Object(schema::bare(field))
+    };
     if param.list {
         out.push(list(param.name, &value, param.required, None));
     } else {
@@ -102,7 +140,9 @@ fn query(param: &ParamSpec, field: &FieldDesc) -> Vec<Json> {
 fn page(endpoint: &Endpoint, name: &str, key: PageKey, default: Option<u32>) -> Json {
     let mut schema = page_schema(endpoint, key);
     let pagination = endpoint.table.as_ref().map(|table| table.desc.pagination);
-    let unbounded = pagination.filter(|pagination| !pagination.unbounded_lookup).map(|pagination| pagination.default_limit);
+    let unbounded = pagination
+        .filter(|pagination| !pagination.unbounded_lookup)
+        .map(|pagination| pagination.default_limit);
     let description = match (key, endpoint.paging()) {
         (PageKey::Limit, Paging::Number { most }) => format!("Records of a page; more than {most} are never given."),
         (PageKey::Limit, Paging::Limit) => {
@@ -136,13 +176,29 @@ pub(super) fn page_schema(endpoint: &Endpoint, key: PageKey) -> Json {
 
 /// `sort` and `sortDir`.
 fn sort(desc: &EntityDesc, output: Option<&[&str]>) -> [Json; 2] {
-    let fields: Vec<&str> = sortable(desc, output).iter().map(|field| desc.fields[*field].wire).collect();
+    let fields: Vec<&str> = sortable(desc, output)
+        .iter()
+        .map(|field| desc.fields[*field].wire)
+        .collect();
     let mut keys = Vec::new();
-    let by_key = [SortDesc { field: desc.primary, desc: false }];
-    let sort: &[SortDesc] = if desc.sort.is_empty() { &by_key } else { desc.sort };
+    let by_key = [SortDesc {
+        field: desc.primary,
+        desc: false,
+    }];
+    let sort: &[SortDesc] = if desc.sort.is_empty() {
+        &by_key
+    } else {
+        desc.sort
+    };
     for key in sort {
-        let Some(field) = desc.fields.get(key.field) else { continue };
-        keys.push(format!("{} {}", field.wire, if key.desc { "desc" } else { "asc" }));
+        let Some(field) = desc.fields.get(key.field) else {
+            continue;
+        };
+        keys.push(format!(
+            "{} {}",
+            field.wire,
+            if key.desc { "desc" } else { "asc" }
+        ));
     }
     let described = format!("Without it: {}.", keys.join(", "));
     [
@@ -159,12 +215,20 @@ fn filters(field: &FieldDesc) -> Vec<Json> {
     if field.kind.is_scalar() {
         out.extend([one(""), one("[ne]")]);
     }
-    if matches!(field.kind, Kind::String | Kind::Integer | Kind::Number | Kind::Date) {
+    if matches!(
+        field.kind,
+        Kind::String | Kind::Integer | Kind::Number | Kind::Date
+    ) {
         out.extend(["[gt]", "[gte]", "[lt]", "[lte]"].map(one));
     }
     if field.kind.is_scalar() && !matches!(field.kind, Kind::Boolean) {
         for suffix in ["[in]", "[nin]"] {
-            out.push(list(&format!("{}{suffix}", field.wire), &value, false, Some(MAX_LIST_VALUES)));
+            out.push(list(
+                &format!("{}{suffix}", field.wire),
+                &value,
+                false,
+                Some(MAX_LIST_VALUES),
+            ));
         }
     }
     let part = json!({ "type": "string", "minLength": 1 });
@@ -211,7 +275,8 @@ pub(super) fn answers_record(endpoint: &Endpoint) -> bool {
     match endpoint.action {
         Action::Get => true,
         Action::Operation(spec, _) => {
-            endpoint.method == Method::Get && matches!(spec.kind.returns(), Answer::Record | Answer::RecordOrNull)
+            endpoint.method == Method::Get
+                && matches!(spec.kind.returns(), Answer::Record | Answer::RecordOrNull)
         }
         _ => false,
     }
@@ -229,11 +294,17 @@ fn precondition(parts: &Parts<'_>) -> Option<Json> {
     };
     let write = "The `ETag` of the version that is to be changed.";
     match endpoint.action {
-        _ if answers_record(endpoint) && !endpoint.keeps() => {
-            Some(header("If-None-Match", false, "Answers 304 when the record still has this `ETag`."))
+        _ if answers_record(endpoint) && !endpoint.keeps() => Some(header(
+            "If-None-Match",
+            false,
+            "Answers 304 when the record still has this `ETag`.",
+        )),
+        Action::Update | Action::Delete => {
+            Some(header("If-Match", version.required_on_write, write))
         }
-        Action::Update | Action::Delete => Some(header("If-Match", version.required_on_write, write)),
-        Action::Operation(..) if super::errors::guarded(endpoint) => Some(header("If-Match", false, write)),
+        Action::Operation(..) if super::errors::guarded(endpoint) => {
+            Some(header("If-Match", false, write))
+        }
         _ => None,
     }
 }

@@ -13,20 +13,35 @@ use crate::operation::Shape;
 pub(super) fn request_body(desc: &RouteDesc, components: &mut Components) -> Option<Json> {
     if desc.form {
         let mut object = Object::new(desc.query.iter(), schema::bare);
-        object.required = desc.query.iter().filter(|f| !f.optional).map(|f| f.wire).collect();
+        object.required = desc
+            .query
+            .iter()
+            .filter(|f| !f.optional)
+            .map(|f| f.wire)
+            .collect();
         object.closed = !desc.lenient;
         let required = !object.required.is_empty();
-        return Some(json!({ "required": required, "content": { "application/x-www-form-urlencoded": { "schema": object.finish() } } }));
+        return Some(
+            json!({ "required": required, "content": { "application/x-www-form-urlencoded": { "schema": object.finish() } } }),
+        );
     }
     desc.body?;
     let fields = desc.body_fields();
     let mut object = Object::new(fields.iter(), schema::input);
     if !desc.partial {
-        object.required = fields.iter().filter(|f| f.is_required()).map(|f| f.wire).collect();
+        object.required = fields
+            .iter()
+            .filter(|f| f.is_required())
+            .map(|f| f.wire)
+            .collect();
     }
     object.closed = true;
     let required = !object.required.is_empty();
-    let name = format!("{}{}Input", names::pascal(desc.of), names::pascal(desc.name));
+    let name = format!(
+        "{}{}Input",
+        names::pascal(desc.of),
+        names::pascal(desc.name)
+    );
     components.schemas.insert(name.clone(), object.finish());
     let content = json!({ "application/json": { "schema": reference("schemas", &name) } });
     Some(json!({ "required": required, "content": content }))
@@ -36,14 +51,30 @@ pub(super) fn request_body(desc: &RouteDesc, components: &mut Components) -> Opt
 pub(super) fn responses(desc: &RouteDesc, out: &mut Map<String, Json>) {
     for answer in desc.answers {
         let status = answer.status.to_string();
-        let same: Vec<&AnswerDesc> = desc.answers.iter().filter(|other| other.status == answer.status).collect();
+        let same: Vec<&AnswerDesc> = desc
+            .answers
+            .iter()
+            .filter(|other| other.status == answer.status)
+            .collect();
         if out.contains_key(&status) {
             continue;
         }
-        let text = same.iter().map(|one| one.doc).collect::<Vec<_>>().join(" Or: ");
+        let text = same
+            .iter()
+            .map(|one| one.doc)
+            .collect::<Vec<_>>()
+            .join(" Or: ");
         let mut response = json!({ "description": text, "headers": header_map(&[]) });
-        let mut bodies: Vec<Json> = same.iter().filter(|one| !matches!(one.shape, Shape::Nothing)).map(|one| body(one)).collect();
-        let schema = if bodies.len() > 1 { Some(json!({ "anyOf": bodies })) } else { bodies.pop() };
+        let mut bodies: Vec<Json> = same
+            .iter()
+            .filter(|one| !matches!(one.shape, Shape::Nothing))
+            .map(|one| body(one))
+            .collect();
+        let schema = if bodies.len() > 1 {
+            Some(json!({ "anyOf": bodies }))
+        } else {
+            bodies.pop()
+        };
         if let Some(schema) = schema {
             response["content"] = json!({ "application/json": { "schema": schema } });
         }
@@ -52,12 +83,23 @@ pub(super) fn responses(desc: &RouteDesc, out: &mut Map<String, Json>) {
 }
 
 fn body(answer: &AnswerDesc) -> Json {
-    let Shape::Object(fields) = answer.shape else { return schema::shape(answer.shape) };
+    let Shape::Object(fields) = answer.shape else {
+        return schema::shape(answer.shape);
+    };
     if !answer.sparse {
         return schema::shape(answer.shape);
     }
-    let mut object = Object::new(fields.iter(), |field| schema::input(&FieldDesc { optional: false, ..*field }));
-    object.required = fields.iter().filter(|f| !f.optional).map(|f| f.wire).collect();
+    let mut object = Object::new(fields.iter(), |field| {
+        schema::input(&FieldDesc {
+            optional: false,
+            ..*field
+        })
+    });
+    object.required = fields
+        .iter()
+        .filter(|f| !f.optional)
+        .map(|f| f.wire)
+        .collect();
     object.closed = true;
     object.finish()
 }
@@ -71,5 +113,9 @@ pub(super) fn parameters(desc: &RouteDesc) -> Vec<Json> {
     };
     let header = |(name, doc): &(&str, &str)| json!({ "name": name, "in": "header", "required": false, "description": doc, "schema": { "type": "string" } });
     let query = if desc.form { &[] } else { desc.query };
-    query.iter().map(parameter).chain(desc.reads.iter().map(header)).collect()
+    query
+        .iter()
+        .map(parameter)
+        .chain(desc.reads.iter().map(header))
+        .collect()
 }

@@ -25,7 +25,8 @@ pub(super) fn parameter(endpoint: &Endpoint) -> Option<Json> {
     }))
 }
 
-/// What a call can be refused with because of records of others that it reads: included, or the sources of a derive.
+/// What a call can be refused with because of records of others that it reads: included, or the
+/// sources of a derive.
 pub(super) fn codes(endpoint: &Endpoint, out: &mut Vec<Code>) {
     for (target, policy) in reads(endpoint) {
         gates::of_policy(&policy, out);
@@ -40,43 +41,96 @@ fn reads(endpoint: &Endpoint) -> Vec<(&'static EntityDesc, Policy)> {
     if let Action::Operation(spec, _) = endpoint.action
         && let Some(derive) = spec.kind.derived()
     {
-        return derive.entities().into_iter().map(|entity| (entity, foreign::policy(entity, Shows::Many))).collect();
+        return derive
+            .entities()
+            .into_iter()
+            .map(|entity| (entity, foreign::policy(entity, Shows::Many)))
+            .collect();
     }
-    let Some(table) = endpoint.table.as_ref().filter(|_| endpoint.includes()) else { return Vec::new() };
-    let inner = table.desc.relations.iter().flat_map(|relation| (relation.target)().relations);
-    table.desc.relations.iter().chain(inner).map(|relation| ((relation.target)(), include::policy(relation))).collect()
+    let Some(table) = endpoint.table.as_ref().filter(|_| endpoint.includes()) else {
+        return Vec::new();
+    };
+    let inner = table
+        .desc
+        .relations
+        .iter()
+        .flat_map(|relation| (relation.target)().relations);
+    table
+        .desc
+        .relations
+        .iter()
+        .chain(inner)
+        .map(|relation| ((relation.target)(), include::policy(relation)))
+        .collect()
 }
 
 /// An item of a derive that is a record: what the list of its entity shows.
-pub(super) fn listed(entity: &'static EntityDesc, names: &Names, components: &mut Components) -> Json {
+pub(super) fn listed(
+    entity: &'static EntityDesc,
+    names: &Names,
+    components: &mut Components,
+) -> Json {
     shown(entity, Shows::Many, names, components)
 }
 
-/// The name of the schema of a route's records with what can be included. `Page` behind it names that of their pages.
-pub(super) fn output<'a>(endpoint: &Endpoint, records: &'a str, names: &Names, components: &mut Components) -> Cow<'a, str> {
-    let Some(table) = endpoint.table.as_ref().filter(|_| endpoint.includes()) else { return records.into() };
+/// The name of the schema of a route's records with what can be included. `Page` behind it names
+/// that of their pages.
+pub(super) fn output<'a>(
+    endpoint: &Endpoint,
+    records: &'a str,
+    names: &Names,
+    components: &mut Components,
+) -> Cow<'a, str> {
+    let Some(table) = endpoint.table.as_ref().filter(|_| endpoint.includes()) else {
+        return records.into();
+    };
     let name = format!("{records}Included");
-    let schema = with(table.desc, reference("schemas", records), MAX_DEPTH, names, components);
+    let schema = with(
+        table.desc,
+        reference("schemas", records),
+        MAX_DEPTH,
+        names,
+        components,
+    );
     components.schemas.insert(name.clone(), schema);
-    components.schemas.insert(format!("{name}Page"), schema::page(&name));
+    components
+        .schemas
+        .insert(format!("{name}Page"), schema::page(&name));
     name.into()
 }
 
 /// Records with their relations, so many deep.
-fn with(desc: &'static EntityDesc, records: Json, depth: usize, names: &Names, components: &mut Components) -> Json {
+fn with(
+    desc: &'static EntityDesc,
+    records: Json,
+    depth: usize,
+    names: &Names,
+    components: &mut Components,
+) -> Json {
     if depth == 0 || desc.relations.is_empty() {
         return records;
     }
     let mut properties = Map::new();
     for relation in desc.relations {
         let target = (relation.target)();
-        let one = with(target, shown(target, include::shows(relation), names, components), depth - 1, names, components);
+        let one = with(
+            target,
+            shown(target, include::shows(relation), names, components),
+            depth - 1,
+            names,
+            components,
+        );
         let shown = match relation.link {
-            Link::BelongsTo { .. } => json!({ "anyOf": [one, { "type": "null" }], "description": "Only when it is included." }),
+            Link::BelongsTo { .. } => {
+                json!({ "anyOf": [one, { "type": "null" }], "description": "Only when it is included." })
+            }
             Link::HasMany { max, .. } => {
                 let mut page = schema::page(target.name);
-                page["properties"]["items"] = json!({ "type": "array", "items": one, "maxItems": max });
-                page["description"] = json!("Only when it is included. `nextCursor` goes on at the list of the other entity.");
+                page["properties"]["items"] =
+                    json!({ "type": "array", "items": one, "maxItems": max });
+                page["description"] = json!(
+                    "Only when it is included. `nextCursor` goes on at the list of the other entity."
+                );
                 page
             }
         };
@@ -86,12 +140,22 @@ fn with(desc: &'static EntityDesc, records: Json, depth: usize, names: &Names, c
 }
 
 /// The other entity's records, as its own `get` or `list` shows them.
-fn shown(target: &'static EntityDesc, shows: Shows, names: &Names, components: &mut Components) -> Json {
+fn shown(
+    target: &'static EntityDesc,
+    shows: Shows,
+    names: &Names,
+    components: &mut Components,
+) -> Json {
     let name = names.schema(target).to_owned();
     components.entity(&name, target);
     let policy = foreign::policy(target, shows);
-    let Some(fields) = policy.output else { return reference("schemas", &name) };
+    let Some(fields) = policy.output else {
+        return reference("schemas", &name);
+    };
     let route = if shows == Shows::One { "get" } else { "list" };
     let record = schema::record(target, |field: &FieldDesc| fields.contains(&field.name));
-    reference("schemas", &narrowed::name(&name, route, policy.shape, record, components))
+    reference(
+        "schemas",
+        &narrowed::name(&name, route, policy.shape, record, components),
+    )
 }

@@ -22,8 +22,10 @@ pub(super) fn parameter(endpoint: &Endpoint) -> Option<Json> {
 /// Names the header of answers that are given again.
 pub(super) fn describe(endpoint: &Endpoint, responses: &mut Map<String, Json>) {
     let answered = |status: &str| status.starts_with('2') || status == "default";
-    for (_, response) in responses.iter_mut().filter(|(status, _)| repeats(endpoint) && answered(status)) {
-        response["headers"]["Idempotency-Replayed"] =
-            json!({ "schema": { "const": "true" }, "description": "The answer of an earlier call under the same key." });
+    for (_, response) in responses
+        .iter_mut()
+        .filter(|(status, _)| repeats(endpoint) && answered(status))
+    {
+        response["headers"]["Idempotency-Replayed"] = json!({ "schema": { "const": "true" }, "description": "The answer of an earlier call under the same key." });
     }
 }

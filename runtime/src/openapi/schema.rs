@@ -13,21 +13,44 @@ use crate::{Timestamp, Value};
 /// The schemas of an entity, by the suffix of their names.
 pub(super) fn entity(name: &str, desc: &EntityDesc) -> [(&'static str, Json); 4] {
     let all = |_: &FieldDesc| true;
-    [("", record(desc, all)), ("Create", create(desc, all)), ("Update", update(desc, all)), ("Page", page(name))]
+    [
+        ("", record(desc, all)),
+        ("Create", create(desc, all)),
+        ("Update", update(desc, all)),
+        ("Page", page(name)),
+    ]
 }
 
 /// A record with the fields for which `keep` says so.
 pub(super) fn record(desc: &EntityDesc, keep: impl Fn(&FieldDesc) -> bool) -> Json {
-    let mut record = Object::new(desc.fields.iter().filter(|f| !f.flags.has(Flags::PRIVATE) && keep(f)), output);
-    record.required = desc.fields.iter().filter(|f| f.readable() && keep(f)).map(|f| f.wire).collect();
+    let mut record = Object::new(
+        desc.fields
+            .iter()
+            .filter(|f| !f.flags.has(Flags::PRIVATE) && keep(f)),
+        output,
+    );
+    record.required = desc
+        .fields
+        .iter()
+        .filter(|f| f.readable() && keep(f))
+        .map(|f| f.wire)
+        .collect();
     record.doc = desc.doc;
     record.finish()
 }
 
 /// The body of create, with the fields for which `keep` says so.
 pub(super) fn create(desc: &EntityDesc, keep: impl Fn(&FieldDesc) -> bool) -> Json {
-    let mut create = Object::new(desc.fields.iter().filter(|f| f.creatable() && keep(f)), created);
-    create.required = desc.fields.iter().filter(|f| f.creatable() && f.is_required() && keep(f)).map(|f| f.wire).collect();
+    let mut create = Object::new(
+        desc.fields.iter().filter(|f| f.creatable() && keep(f)),
+        created,
+    );
+    create.required = desc
+        .fields
+        .iter()
+        .filter(|f| f.creatable() && f.is_required() && keep(f))
+        .map(|f| f.wire)
+        .collect();
     create.closed = true;
     create.bound(desc);
     create.finish()
@@ -35,7 +58,10 @@ pub(super) fn create(desc: &EntityDesc, keep: impl Fn(&FieldDesc) -> bool) -> Js
 
 /// The body of update, with the fields for which `keep` says so.
 pub(super) fn update(desc: &EntityDesc, keep: impl Fn(&FieldDesc) -> bool) -> Json {
-    let mut update = Object::new(desc.fields.iter().filter(|f| f.updatable() && keep(f)), input);
+    let mut update = Object::new(
+        desc.fields.iter().filter(|f| f.updatable() && keep(f)),
+        input,
+    );
     update.closed = true;
     update.doc = "Members left out stay unchanged.";
     update.bound(desc);
@@ -74,9 +100,15 @@ pub(super) fn numbers(desc: &EntityDesc, aggregate: &Aggregate) -> Json {
     }
     for output in aggregate.compute {
         let field = &desc.fields[output.field];
-        let number = if matches!(field.kind, Kind::Integer) { "integer" } else { "number" };
+        let number = if matches!(field.kind, Kind::Integer) {
+            "integer"
+        } else {
+            "number"
+        };
         let schema = match output.function {
-            None => json!({ "type": "object", "additionalProperties": { "type": "integer", "minimum": 1 } }),
+            None => {
+                json!({ "type": "object", "additionalProperties": { "type": "integer", "minimum": 1 } })
+            }
             Some(Function::Count) => json!({ "type": "integer", "minimum": 0 }),
             Some(Function::Sum) => json!({ "type": number }),
             Some(Function::Avg) => json!({ "type": ["number", "null"] }),
@@ -118,16 +150,31 @@ pub(super) struct Object {
 }
 
 impl Object {
-    pub(super) fn new<'a>(fields: impl Iterator<Item = &'a FieldDesc>, schema: impl Fn(&FieldDesc) -> Map<String, Json>) -> Self {
-        let properties = fields.map(|f| (f.wire.to_owned(), Json::Object(schema(f)))).collect();
-        Self { properties, required: Vec::new(), closed: false, doc: "" }
+    pub(super) fn new<'a>(
+        fields: impl Iterator<Item = &'a FieldDesc>,
+        schema: impl Fn(&FieldDesc) -> Map<String, Json>,
+    ) -> Self {
+        let properties = fields
+            .map(|f| (f.wire.to_owned(), Json::Object(schema(f))))
+            .collect();
+        Self {
+            properties,
+            required: Vec::new(),
+            closed: false,
+            doc: "",
+        }
     }
 
     /// Tells how long texts are that an index holds. It counts bytes: no longer text has fewer.
     fn bound(&mut self, desc: &EntityDesc) {
         for (field, most) in desc.fields.iter().zip(indexed_bytes(desc)) {
-            let least = |declared: Option<u32>| most.filter(|most| declared.is_none_or(|declared| declared as usize > *most));
-            if let (Some(most), Some(schema)) = (least(field.rules.length.1), self.properties.get_mut(field.wire)) {
+            let least = |declared: Option<u32>| {
+                most.filter(|most| declared.is_none_or(|declared| declared as usize > *most))
+            };
+            if let (Some(most), Some(schema)) = (
+                least(field.rules.length.1),
+                self.properties.get_mut(field.wire),
+            ) {
                 schema["maxLength"] = json!(most);
             }
         }
@@ -178,11 +225,15 @@ fn created(field: &FieldDesc) -> Map<String, Json> {
 /// What a call means that leaves a parameter out, as far as a client may see it.
 pub(super) fn default(schema: &mut Json, param: &ParamSpec, field: &FieldDesc) {
     match param.default {
-        Some(SourceSpec::Literal(value)) if field.readable() && !field.flags.has(Flags::SENSITIVE) => {
+        Some(SourceSpec::Literal(value))
+            if field.readable() && !field.flags.has(Flags::SENSITIVE) =>
+        {
             schema["default"] = literal(&value());
         }
         Some(SourceSpec::Now) => {
-            let said = schema["description"].as_str().map_or_else(String::new, |said| format!("{said} "));
+            let said = schema["description"]
+                .as_str()
+                .map_or_else(String::new, |said| format!("{said} "));
             schema["description"] = json!(format!("{said}Without it: the instant of the call."));
         }
         _ => {}
@@ -216,7 +267,10 @@ pub(super) fn nullable(schema: &mut Map<String, Json>) {
 
 /// The values that have a field's type, whether or not they keep its rules: what may be asked for.
 pub(super) fn bare(field: &FieldDesc) -> Map<String, Json> {
-    value(&FieldDesc { rules: &Rules::NONE, ..*field })
+    value(&FieldDesc {
+        rules: &Rules::NONE,
+        ..*field
+    })
 }
 
 /// One item of a list.
@@ -227,9 +281,12 @@ pub(super) fn item(field: &FieldDesc) -> Json {
 /// One element of a list of strings.
 pub(super) fn element(field: &FieldDesc) -> Map<String, Json> {
     let mut out = Map::new();
-    text(field.rules.each.unwrap_or(&Rules::NONE), &mut |key, value| {
-        out.insert(key.to_owned(), value);
-    });
+    text(
+        field.rules.each.unwrap_or(&Rules::NONE),
+        &mut |key, value| {
+            out.insert(key.to_owned(), value);
+        },
+    );
     out
 }
 
@@ -248,8 +305,14 @@ pub(super) fn value(field: &FieldDesc) -> Map<String, Json> {
         Kind::String => {
             text(rules, &mut set);
             match field.default {
-                DefaultDesc::Uuid if rules.format.is_none() && !field.flags.has(Flags::CLIENT_SET) => set("format", json!("uuid")),
-                _ if field.flags.has(Flags::PRIMARY) && rules.length.0.is_none() => set("minLength", json!(1)),
+                DefaultDesc::Uuid
+                    if rules.format.is_none() && !field.flags.has(Flags::CLIENT_SET) =>
+                {
+                    set("format", json!("uuid"))
+                }
+                _ if field.flags.has(Flags::PRIMARY) && rules.length.0.is_none() => {
+                    set("minLength", json!(1))
+                }
                 _ => {}
             }
         }
@@ -258,7 +321,11 @@ pub(super) fn value(field: &FieldDesc) -> Map<String, Json> {
             set("type", json!("integer"));
             set("format", json!("int64"));
             if rules.one_of_int.is_empty() {
-                let least = if field.flags.has(Flags::VERSION) { 1 } else { -MAX_INTEGER };
+                let least = if field.flags.has(Flags::VERSION) {
+                    1
+                } else {
+                    -MAX_INTEGER
+                };
                 set("minimum", rules.range.0.map_or(json!(least), bound));
                 set("maximum", rules.range.1.map_or(json!(MAX_INTEGER), bound));
             } else {
@@ -278,7 +345,10 @@ pub(super) fn value(field: &FieldDesc) -> Map<String, Json> {
             set("type", json!("string"));
             set("format", json!("date-time"));
             // JSON Schema has no keyword for the range of a date.
-            for (key, limit) in [("x-linchpin-minimum", rules.range.0), ("x-linchpin-maximum", rules.range.1)] {
+            for (key, limit) in [
+                ("x-linchpin-minimum", rules.range.0),
+                ("x-linchpin-maximum", rules.range.1),
+            ] {
                 if let Some(Bound::Int(millis)) = limit {
                     set(key, literal(&Value::Date(Timestamp::from_millis(millis))));
                 }
@@ -298,7 +368,11 @@ pub(super) fn value(field: &FieldDesc) -> Map<String, Json> {
         Kind::Json => {}
         Kind::Items(fields) => {
             let mut item = Object::new(fields.iter(), input);
-            item.required = fields.iter().filter(|f| f.is_required()).map(|f| f.wire).collect();
+            item.required = fields
+                .iter()
+                .filter(|f| f.is_required())
+                .map(|f| f.wire)
+                .collect();
             item.closed = true;
             list(rules, item.finish(), &mut set);
         }
@@ -322,7 +396,11 @@ fn text(rules: &Rules, set: &mut impl FnMut(&str, Json)) {
     }
     if let Some(pattern) = rules.pattern {
         // Ours matches the whole value, JSON Schema's any part of it.
-        let key = if is_portable(pattern) { "pattern" } else { "x-linchpin-pattern" };
+        let key = if is_portable(pattern) {
+            "pattern"
+        } else {
+            "x-linchpin-pattern"
+        };
         set(key, json!(format!("^(?:{pattern})$")));
     }
     if !rules.one_of.is_empty() {
@@ -330,11 +408,15 @@ fn text(rules: &Rules, set: &mut impl FnMut(&str, Json)) {
     }
 }
 
-/// A format as JSON Schema and the registry of OpenAPI call it, and as a pattern where neither knows it.
+/// A format as JSON Schema and the registry of OpenAPI call it, and as a pattern where neither
+/// knows it.
 fn standard(format: &'static str) -> (&'static str, Option<&'static str>) {
     match format {
         "url" => ("uri", None),
-        "time" => ("time-local", Some(r"^([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{1,9})?)?$")),
+        "time" => (
+            "time-local",
+            Some(r"^([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{1,9})?)?$"),
+        ),
         "slug" => ("slug", Some("^[a-z0-9]+(-[a-z0-9]+)*$")),
         "cuid" => ("cuid", Some("^[a-z][a-z0-9]{1,31}$")),
         "e164" => ("e164", Some(r"^\+[1-9][0-9]{1,14}$")),
@@ -345,9 +427,13 @@ fn standard(format: &'static str) -> (&'static str, Option<&'static str>) {
 
 /// Whether JavaScript, whose patterns JSON Schema uses, reads a pattern as we do.
 fn is_portable(pattern: &str) -> bool {
-    let groups = pattern.match_indices("(?").all(|(at, _)| pattern[at..].starts_with("(?:"));
-    let foreign =
-        ["\\A", "\\z", "\\x{", "\\p", "\\P", "\\b{", "\\<", "\\>", "[[", "&&", "--", "~~", "\\d", "\\w", "\\s", "\\D", "\\W", "\\S"];
+    let groups = pattern
+        .match_indices("(?")
+        .all(|(at, _)| pattern[at..].starts_with("(?:"));
+    let foreign = [
+        "\\A", "\\z", "\\x{", "\\p", "\\P", "\\b{", "\\<", "\\>", "[[", "&&", "--", "~~", "\\d",
+        "\\w", "\\s", "\\D", "\\W", "\\S",
+    ];
     groups && !foreign.iter().any(|part| pattern.contains(part))
 }
 
@@ -389,7 +475,14 @@ mod tests {
             assert!(is_portable(pattern), "{pattern}");
         }
         // Flags, names, and classes that mean all of Unicode to us and ASCII to JavaScript.
-        for pattern in ["(?i)a", "(?P<n>a)", r"\p{L}", r"\d+", "[a-z&&[^x]]", r"\Aa\z"] {
+        for pattern in [
+            "(?i)a",
+            "(?P<n>a)",
+            r"\p{L}",
+            r"\d+",
+            "[a-z&&[^x]]",
+            r"\Aa\z",
+        ] {
             assert!(!is_portable(pattern), "{pattern}");
         }
     }
@@ -397,9 +490,20 @@ mod tests {
     #[test]
     fn formats_are_patterns_where_nobody_knows_them() {
         let mut out = Map::new();
-        text(&Rules { format: Some("time"), ..Rules::NONE }, &mut |key, value| drop(out.insert(key.to_owned(), value)));
+        text(
+            &Rules {
+                format: Some("time"),
+                ..Rules::NONE
+            },
+            &mut |key, value| drop(out.insert(key.to_owned(), value)),
+        );
         assert_eq!(out["format"], "time-local");
         let pattern = regex::Regex::new(out["pattern"].as_str().unwrap_or_default()).unwrap();
-        assert!(pattern.is_match("09:30") && pattern.is_match("09:30:00.5") && !pattern.is_match("24:00") && !pattern.is_match("09:30Z"));
+        assert!(
+            pattern.is_match("09:30")
+                && pattern.is_match("09:30:00.5")
+                && !pattern.is_match("24:00")
+                && !pattern.is_match("09:30Z")
+        );
     }
 }

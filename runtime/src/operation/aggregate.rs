@@ -11,7 +11,11 @@ use crate::store::{Compute, Function, Group, Truncate};
 use crate::{Result, Value};
 
 /// Plans it for one mounted entity.
-pub(super) fn plan(kind: &'static Aggregate, spec: &'static OpSpec, table: &Table) -> Box<dyn Executor> {
+pub(super) fn plan(
+    kind: &'static Aggregate,
+    spec: &'static OpSpec,
+    table: &Table,
+) -> Box<dyn Executor> {
     Box::new(Run::new(kind, spec, table))
 }
 
@@ -26,7 +30,8 @@ pub(super) struct Run {
     compute: Vec<Compute>,
     /// Whether members count by value; then the last number that is computed counts the records.
     counts: bool,
-    /// The fields whose values are counted, each once; not the key's, whose value is that of its group.
+    /// The fields whose values are counted, each once; not the key's, whose value is that of its
+    /// group.
     by_value: Vec<usize>,
     /// `{"status":` or `,"total":`, key first.
     names: Vec<Box<[u8]>>,
@@ -34,12 +39,17 @@ pub(super) struct Run {
 
 impl Run {
     pub(super) fn new(kind: &'static Aggregate, spec: &'static OpSpec, table: &Table) -> Self {
-        let filter = |filter: Option<&crate::filter::FilterSpec>| filter.map_or(Filter::TRUE, Filter::from);
+        let filter =
+            |filter: Option<&crate::filter::FilterSpec>| filter.map_or(Filter::TRUE, Filter::from);
         let mut compute = Vec::new();
         let (mut counts, mut by_value) = (false, Vec::new());
         for output in kind.compute {
             match output.function {
-                Some(function) => compute.push(Compute { function, field: output.field, filter: filter(output.filter.as_ref()) }),
+                Some(function) => compute.push(Compute {
+                    function,
+                    field: output.field,
+                    filter: filter(output.filter.as_ref()),
+                }),
                 None => {
                     counts = true;
                     if !kind.is_key(output.field) && !by_value.contains(&output.field) {
@@ -49,12 +59,30 @@ impl Run {
             }
         }
         if counts {
-            compute.push(Compute { function: Function::Count, field: 0, filter: Filter::TRUE });
+            compute.push(Compute {
+                function: Function::Count,
+                field: 0,
+                filter: Filter::TRUE,
+            });
         }
         let key = kind.group.map(|group| table.desc.fields[group.field].wire);
-        let names = key.into_iter().chain(kind.compute.iter().map(|output| output.name));
-        let names = names.enumerate().map(|(n, name)| format!("{}\"{name}\":", if n == 0 { '{' } else { ',' }).into_bytes().into());
-        Self { kind, spec, filter: filter(kind.filter.as_ref()), compute, counts, by_value, names: names.collect() }
+        let names = key
+            .into_iter()
+            .chain(kind.compute.iter().map(|output| output.name));
+        let names = names.enumerate().map(|(n, name)| {
+            format!("{}\"{name}\":", if n == 0 { '{' } else { ',' })
+                .into_bytes()
+                .into()
+        });
+        Self {
+            kind,
+            spec,
+            filter: filter(kind.filter.as_ref()),
+            compute,
+            counts,
+            by_value,
+            names: names.collect(),
+        }
     }
 
     async fn aggregate(&self, table: &Table, call: &Call<'_>) -> Result<Outcome> {
@@ -65,12 +93,33 @@ impl Run {
         }
         let resolve = |filter: &Filter| bind::resolve(filter.clone(), call.cx, &call.args);
         let filter = resolve(&self.filter)?;
-        let compute = self.compute.iter().map(|c| Ok(Compute { filter: resolve(&c.filter)?, ..c.clone() })).collect::<Result<_>>()?;
+        let compute = self
+            .compute
+            .iter()
+            .map(|c| {
+                Ok(Compute {
+                    filter: resolve(&c.filter)?,
+                    ..c.clone()
+                })
+            })
+            .collect::<Result<_>>()?;
         let keys: Vec<Group> = self.kind.group.into_iter().collect();
         let groups = (keys.clone(), self.by_value.clone());
-        let rows = table.aggregate(call.cx, self.spec.name, filter, groups, compute, MOST_GROUPS).await?;
+        let rows = table
+            .aggregate(
+                call.cx,
+                self.spec.name,
+                filter,
+                groups,
+                compute,
+                MOST_GROUPS,
+            )
+            .await?;
         let (rows, mut counts) = self.divided(rows, keys.len());
-        let rows = rows.into_iter().map(|row| self.row(row, &mut counts)).collect();
+        let rows = rows
+            .into_iter()
+            .map(|row| self.row(row, &mut counts))
+            .collect();
         Ok(self.answer(rows, call.form))
     }
 
@@ -85,13 +134,21 @@ impl Run {
             let mut row = row.into_vec();
             let computed = row.split_off(1 + keys + self.by_value.len());
             let values = row.split_off(1 + keys);
-            let part = row.remove(0).as_int().and_then(|part| usize::try_from(part).ok()).unwrap_or_default();
-            let (Some(place), Some(Value::Int(number))) = (part.checked_sub(1), computed.last()) else {
+            let part = row
+                .remove(0)
+                .as_int()
+                .and_then(|part| usize::try_from(part).ok())
+                .unwrap_or_default();
+            let (Some(place), Some(Value::Int(number))) = (part.checked_sub(1), computed.last())
+            else {
                 row.extend(computed);
                 whole.push(row);
                 continue;
             };
-            let (Some(found), Some(value)) = (counts.get_mut(place), values.get(place).filter(|value| !value.is_null())) else {
+            let (Some(found), Some(value)) = (
+                counts.get_mut(place),
+                values.get(place).filter(|value| !value.is_null()),
+            ) else {
                 continue;
             };
             // In the order of the keys: those of one group follow each other.
@@ -111,13 +168,22 @@ impl Run {
 
     /// A row of the answer: the key as it is shown, then every member.
     fn row(&self, mut row: Vec<Value>, counts: &mut [Counts]) -> Vec<Value> {
-        let all = if self.counts { row.pop().and_then(|all| all.as_int()).unwrap_or_default() } else { 0 };
+        let all = if self.counts {
+            row.pop().and_then(|all| all.as_int()).unwrap_or_default()
+        } else {
+            0
+        };
         let mut values = row.into_iter();
-        let keys: Vec<Value> = values.by_ref().take(usize::from(self.kind.group.is_some())).collect();
+        let keys: Vec<Value> = values
+            .by_ref()
+            .take(usize::from(self.kind.group.is_some()))
+            .collect();
         let mut out = Vec::with_capacity(self.names.len());
         out.extend(keys.iter().map(|key| self.shown(key)));
         let of_group = |found: &mut Counts| match found.last() {
-            Some((key, _)) if *key == keys => found.pop().map(|(_, counts)| counts).unwrap_or_default(),
+            Some((key, _)) if *key == keys => {
+                found.pop().map(|(_, counts)| counts).unwrap_or_default()
+            }
             _ => BTreeMap::new(),
         };
         let counted: Vec<BTreeMap<String, i64>> = counts.iter_mut().map(of_group).collect();
@@ -126,9 +192,15 @@ impl Run {
                 out.push(values.next().unwrap_or_default());
             } else if self.kind.is_key(output.field) {
                 let key = keys.first().filter(|key| !key.is_null());
-                out.push(Value::Json(object(&key.map(|key| (text(key), all)).into_iter().collect())));
+                out.push(Value::Json(object(
+                    &key.map(|key| (text(key), all)).into_iter().collect(),
+                )));
             } else {
-                let own = self.by_value.iter().position(|field| *field == output.field).and_then(|place| counted.get(place));
+                let own = self
+                    .by_value
+                    .iter()
+                    .position(|field| *field == output.field)
+                    .and_then(|place| counted.get(place));
                 out.push(Value::Json(own.map_or_else(|| "{}".to_owned(), object)));
             }
         }
@@ -151,7 +223,12 @@ impl Run {
     }
 
     fn answer(&self, rows: Vec<Vec<Value>>, form: &Form) -> Outcome {
-        let Form::Json(_) = form else { return Outcome::Numbers { rows, json: Vec::new() } };
+        let Form::Json(_) = form else {
+            return Outcome::Numbers {
+                rows,
+                json: Vec::new(),
+            };
+        };
         let mut json = Vec::with_capacity(64 * rows.len());
         for (n, row) in rows.iter().enumerate() {
             if n > 0 {
@@ -163,7 +240,10 @@ impl Run {
             }
             json.push(b'}');
         }
-        Outcome::Numbers { rows: Vec::new(), json }
+        Outcome::Numbers {
+            rows: Vec::new(),
+            json,
+        }
     }
 }
 

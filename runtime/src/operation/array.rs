@@ -13,7 +13,11 @@ use crate::{Error, Problem, Result, Value};
 ///
 /// # Errors
 /// When the store refuses a statement of it.
-pub(super) fn plan(kind: &'static ArrayWrite, spec: &'static OpSpec, table: &Table) -> Result<Box<dyn Executor>> {
+pub(super) fn plan(
+    kind: &'static ArrayWrite,
+    spec: &'static OpSpec,
+    table: &Table,
+) -> Result<Box<dyn Executor>> {
     Ok(Box::new(Run::new(kind, spec, table)?))
 }
 
@@ -28,27 +32,58 @@ pub(super) struct Run {
 }
 
 impl Run {
-    pub(super) fn new(kind: &'static ArrayWrite, spec: &'static OpSpec, table: &Table) -> Result<Self> {
+    pub(super) fn new(
+        kind: &'static ArrayWrite,
+        spec: &'static OpSpec,
+        table: &Table,
+    ) -> Result<Self> {
         let field = kind.field;
         let value = Source::from(&kind.value);
         let (least, limit) = table.desc.fields[field].rules.items;
         let (assign, most) = match kind.action {
-            ArrayAction::Push { dedupe } => (AssignValue::Push { value: value.clone(), dedupe }, limit),
+            ArrayAction::Push { dedupe } => (
+                AssignValue::Push {
+                    value: value.clone(),
+                    dedupe,
+                },
+                limit,
+            ),
             ArrayAction::Pull => (AssignValue::Pull(value.clone()), None),
             ArrayAction::Set { .. } => (AssignValue::Set(value.clone()), None),
         };
         let guard = match (most, kind.action) {
             (None, _) => Filter::TRUE,
             (Some(most), action) => {
-                let room = Filter::cond(field, Op::Shorter, Operand::One(Source::Value(Value::Int(i64::from(most)))));
+                let room = Filter::cond(
+                    field,
+                    Op::Shorter,
+                    Operand::One(Source::Value(Value::Int(i64::from(most)))),
+                );
                 // What is there already takes no room.
                 let there = Filter::cond(field, Op::Has, Operand::One(value));
-                if action == (ArrayAction::Push { dedupe: true }) { Filter::Any(vec![there, room]) } else { room }
+                if action == (ArrayAction::Push { dedupe: true }) {
+                    Filter::Any(vec![there, room])
+                } else {
+                    room
+                }
             }
         };
-        let fixed = vec![Assign { field, value: assign }];
-        let least = if kind.action == ArrayAction::Pull { least.unwrap_or(0) } else { 0 };
-        Ok(Self { kind, spec, most, least, guarded: Guarded::new(spec, table, kind.matches, guard, fixed, &[])? })
+        let fixed = vec![Assign {
+            field,
+            value: assign,
+        }];
+        let least = if kind.action == ArrayAction::Pull {
+            least.unwrap_or(0)
+        } else {
+            0
+        };
+        Ok(Self {
+            kind,
+            spec,
+            most,
+            least,
+            guarded: Guarded::new(spec, table, kind.matches, guard, fixed, &[])?,
+        })
     }
 
     /// Checks the value and takes out repeats of a list.
@@ -58,13 +93,19 @@ impl Run {
         if self.kind.action != ArrayAction::Pull {
             let field = self.kind.field;
             bind::judge_context(&self.kind.value, call.cx, |value| {
-                table.validator.check_element(field, value, table.desc.fields[field].wire, &mut problems);
+                table.validator.check_element(
+                    field,
+                    value,
+                    table.desc.fields[field].wire,
+                    &mut problems,
+                );
             });
         }
         if !problems.is_empty() {
             return Err(Error::validation(problems));
         }
-        if let (ArrayAction::Set { dedupe: true }, SourceSpec::Param(index)) = (self.kind.action, self.kind.value)
+        if let (ArrayAction::Set { dedupe: true }, SourceSpec::Param(index)) =
+            (self.kind.action, self.kind.value)
             && let Some(Some(Value::Strings(list))) = call.args.get_mut(index)
         {
             let mut seen = std::collections::HashSet::new();
@@ -73,8 +114,8 @@ impl Run {
         Ok(())
     }
 
-    /// A pull from a list that must keep some elements: how many go is known only with the list at hand, so the write
-    /// carries the list it saw.
+    /// A pull from a list that must keep some elements: how many go is known only with the list at
+    /// hand, so the write carries the list it saw.
     async fn pull(&self, table: &Table, call: &Call<'_>) -> Result<Outcome> {
         bind::check(self.spec, table, call, &[])?;
         let element = bind::value_of(&Source::from(&self.kind.value), call.cx, &call.args)?;
@@ -82,19 +123,42 @@ impl Run {
         let (mut turns, mut id) = (Turns::default(), None);
         while turns.next(call.cx, table.desc, id.as_ref()).await {
             let cx = turns.inner(call.cx);
-            let found = table.found(self.guarded.read(table, call, &Form::Records).await?, version)?;
-            let Some(record) = found.records.first() else { return Err(Error::not_found()) };
+            let found = table.found(
+                self.guarded.read(table, call, &Form::Records).await?,
+                version,
+            )?;
+            let Some(record) = found.records.first() else {
+                return Err(Error::not_found());
+            };
             let id = &*id.insert(record[table.desc.primary].clone());
             let old = list_of(&record[self.kind.field]);
-            let new: Vec<String> = old.iter().filter(|item| element.as_text() != Some(item.as_str())).cloned().collect();
+            let new: Vec<String> = old
+                .iter()
+                .filter(|item| element.as_text() != Some(item.as_str()))
+                .cloned()
+                .collect();
             if new.len() < self.least as usize && new.len() < old.len() {
                 let path = table.desc.fields[self.kind.field].wire;
-                return Err(Error::invalid(Problem::new(path, "min_items", format!("must keep at least {}", self.least))));
+                return Err(Error::invalid(Problem::new(
+                    path,
+                    "min_items",
+                    format!("must keep at least {}", self.least),
+                )));
             }
-            let mut unchanged = vec![(table.desc.primary, id.clone()), (self.kind.field, Value::Strings(old))];
-            unchanged.extend(table.desc.version.map(|v| (v.field, record[v.field].clone())));
+            let mut unchanged = vec![
+                (table.desc.primary, id.clone()),
+                (self.kind.field, Value::Strings(old)),
+            ];
+            unchanged.extend(
+                table
+                    .desc
+                    .version
+                    .map(|v| (v.field, record[v.field].clone())),
+            );
             let set = vec![(self.kind.field, Value::Strings(new))];
-            let rows = table.write_once(cx, self.spec.name, unchanged, set, call.form).await?;
+            let rows = table
+                .write_once(cx, self.spec.name, unchanged, set, call.form)
+                .await?;
             if rows.count > 0 {
                 return Ok(Outcome::Record(rows));
             }
@@ -106,7 +170,11 @@ impl Run {
         match self.most {
             Some(most) if list_of(&record[self.kind.field]).len() >= most as usize => {
                 let path = table.desc.fields[self.kind.field].wire;
-                Refusal::Error(Error::invalid(Problem::new(path, "max_items", format!("must hold at most {most}"))))
+                Refusal::Error(Error::invalid(Problem::new(
+                    path,
+                    "max_items",
+                    format!("must hold at most {most}"),
+                )))
             }
             _ => Refusal::Retry,
         }
@@ -129,20 +197,32 @@ impl Executor for Run {
             if self.least > 0 {
                 return self.pull(table, &call).await;
             }
-            self.guarded.run(table, &call, |record| self.refuse(table, record)).await.map(Outcome::Record)
+            self.guarded
+                .run(table, &call, |record| self.refuse(table, record))
+                .await
+                .map(Outcome::Record)
         })
     }
 
     fn judge(&self, table: &Table, args: &[Option<Value>], problems: &mut Vec<Problem>) {
-        let SourceSpec::Param(index) = self.kind.value else { return };
-        let (Some(param), Some(Some(value))) = (self.spec.params.get(index), args.get(index)) else { return };
+        let SourceSpec::Param(index) = self.kind.value else {
+            return;
+        };
+        let (Some(param), Some(Some(value))) = (self.spec.params.get(index), args.get(index))
+        else {
+            return;
+        };
         let (validator, field, path) = (&table.validator, self.kind.field, param_path(param));
         match (self.kind.action, value) {
-            (ArrayAction::Set { dedupe: true }, Value::Strings(list)) => validator.check_without_repeats(field, list, &path, problems),
+            (ArrayAction::Set { dedupe: true }, Value::Strings(list)) => {
+                validator.check_without_repeats(field, list, &path, problems)
+            }
             (ArrayAction::Set { .. }, _) => validator.check(field, value, &path, problems),
             // Any text may be asked to go.
             (ArrayAction::Pull, Value::Text(_)) => {}
-            (ArrayAction::Push { .. } | ArrayAction::Pull, _) => validator.check_element(field, value, &path, problems),
+            (ArrayAction::Push { .. } | ArrayAction::Pull, _) => {
+                validator.check_element(field, value, &path, problems)
+            }
         }
     }
 }

@@ -16,7 +16,11 @@ use crate::{Result, Value};
 ///
 /// # Errors
 /// When the store refuses a statement of it.
-pub(super) fn plan(kind: &'static Batch, spec: &'static OpSpec, table: &Table) -> Result<Box<dyn Executor>> {
+pub(super) fn plan(
+    kind: &'static Batch,
+    spec: &'static OpSpec,
+    table: &Table,
+) -> Result<Box<dyn Executor>> {
     Ok(Box::new(Run::new(kind, spec, table)?))
 }
 
@@ -32,14 +36,24 @@ pub(super) struct Run {
 impl Run {
     pub(super) fn new(kind: &'static Batch, spec: &'static OpSpec, table: &Table) -> Result<Self> {
         let filter = Filter::from(&kind.filter);
-        let order = table.order(kind.sort.as_ref().map_or(table.desc.sort, std::slice::from_ref));
+        let order = table.order(
+            kind.sort
+                .as_ref()
+                .map_or(table.desc.sort, std::slice::from_ref),
+        );
         let write = if kind.delete {
             Write::remove(spec, table, filter.clone())?
         } else {
             let pick = kind.claim.map(|limit| Pick::free(order.clone(), limit));
             Write::many(spec, table, filter.clone(), kind.set, pick)?
         };
-        Ok(Self { kind, spec, filter, order, write })
+        Ok(Self {
+            kind,
+            spec,
+            filter,
+            order,
+            write,
+        })
     }
 
     async fn change(&self, table: &Table, call: &Call<'_>) -> Result<Rows> {
@@ -54,8 +68,17 @@ impl Run {
             (true, true) => Rows::values(1),
             (true, false) => Rows::count(),
         };
-        let mut rows = table.execute(call.cx, &variant.statement, variant.values(call, None)?, rows).await?;
-        if let (true, Some(Value::Int(number))) = (idle, rows.records.first().and_then(|row| row.first())) {
+        let mut rows = table
+            .execute(
+                call.cx,
+                &variant.statement,
+                variant.values(call, None)?,
+                rows,
+            )
+            .await?;
+        if let (true, Some(Value::Int(number))) =
+            (idle, rows.records.first().and_then(|row| row.first()))
+        {
             rows.count = usize::try_from(*number).unwrap_or_default();
         }
         Ok(rows)
@@ -66,9 +89,17 @@ impl Run {
     fn compare(&self, a: &[Value], b: &[Value]) -> Ordering {
         let one = |order: &Order| {
             let by_value = compare(a.value(order.field), b.value(order.field));
-            if order.desc { by_value.reverse() } else { by_value }
+            if order.desc {
+                by_value.reverse()
+            } else {
+                by_value
+            }
         };
-        self.order.iter().map(one).find(|by| by.is_ne()).unwrap_or(Ordering::Equal)
+        self.order
+            .iter()
+            .map(one)
+            .find(|by| by.is_ne())
+            .unwrap_or(Ordering::Equal)
     }
 }
 

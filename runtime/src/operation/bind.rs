@@ -1,7 +1,7 @@
 //! From declared sources to statement arguments.
 //!
-//! At planning, every parameter, context value and `now` gets an argument slot; per call, the slots are filled. Values a
-//! statement compares or writes therefore never touch its text.
+//! At planning, every parameter, context value and `now` gets an argument slot; per call, the slots
+//! are filled. Values a statement compares or writes therefore never touch its text.
 
 use super::{AssignSpec, OpSpec, ParamSpec, Place};
 use crate::entity::EntityDesc;
@@ -79,22 +79,36 @@ pub(crate) fn value_of(source: &Source, cx: &Cx, args: &[Option<Value>]) -> Resu
 
 /// `field == source` for each, ANDed.
 pub(crate) fn equalities(list: &[AssignSpec]) -> Filter {
-    let conditions = list.iter().map(|a| Filter::cond(a.field, Op::Eq, Operand::One(Source::from(&a.value))));
+    let conditions = list
+        .iter()
+        .map(|a| Filter::cond(a.field, Op::Eq, Operand::One(Source::from(&a.value))));
     Filter::All(conditions.collect())
 }
 
 /// Assignments with their sources in slots.
-pub(crate) fn assignments(slots: &mut Slots, entity: &EntityDesc, list: &[&AssignSpec]) -> Vec<Assign> {
-    list.iter().map(|a| Assign { field: a.field, value: AssignValue::Set(slots.slot(entity, a.field, Source::from(&a.value))) }).collect()
+pub(crate) fn assignments(
+    slots: &mut Slots,
+    entity: &EntityDesc,
+    list: &[&AssignSpec],
+) -> Vec<Assign> {
+    list.iter()
+        .map(|a| Assign {
+            field: a.field,
+            value: AssignValue::Set(slots.slot(entity, a.field, Source::from(&a.value))),
+        })
+        .collect()
 }
 
-/// A filter with every source but `now` replaced by its value for this call, omitted parameters' conditions dropped.
+/// A filter with every source but `now` replaced by its value for this call, omitted parameters'
+/// conditions dropped.
 ///
 /// # Errors
 /// 401 or 403 when a context value is null.
 pub(crate) fn resolve(filter: Filter, cx: &Cx, args: &[Option<Value>]) -> Result<Filter> {
     let omitted = |p: usize| args.get(p).is_none_or(Option::is_none);
-    let Some(filter) = filter.without_params(&omitted) else { return Ok(Filter::TRUE) };
+    let Some(filter) = filter.without_params(&omitted) else {
+        return Ok(Filter::TRUE);
+    };
     let mut failed = None;
     // `now` stays: a page's cursor must not depend on it, so the table fills it in.
     let filter = filter.map_sources(&mut |_, _, source| match value_of(&source, cx, args) {
@@ -108,14 +122,19 @@ pub(crate) fn resolve(filter: Filter, cx: &Cx, args: &[Option<Value>]) -> Result
     failed.map_or(Ok(filter), Err)
 }
 
-/// The same for pages: a parameter that stands for the call's instant is that instant, on which no cursor may depend.
+/// The same for pages: a parameter that stands for the call's instant is that instant, on which no
+/// cursor may depend.
 ///
 /// # Errors
 /// 401 or 403 when a context value is null.
 pub(crate) fn resolve_page(filter: Filter, spec: &OpSpec, call: &Call<'_>) -> Result<Filter> {
     let is_now = |index: usize| {
-        let by_default = spec.params.get(index).is_some_and(|param| matches!(param.default, Some(SourceSpec::Now)));
-        by_default && call.args.get(index).and_then(Option::as_ref) == Some(&Value::Date(call.cx.now()))
+        let by_default = spec
+            .params
+            .get(index)
+            .is_some_and(|param| matches!(param.default, Some(SourceSpec::Now)));
+        by_default
+            && call.args.get(index).and_then(Option::as_ref) == Some(&Value::Date(call.cx.now()))
     };
     let filter = filter.map_sources(&mut |_, _, source| match source {
         Source::Param(index) if is_now(index) => Source::Now,
@@ -134,23 +153,36 @@ pub(crate) fn param_path(param: &ParamSpec) -> String {
     }
 }
 
-/// Checks what a call's arguments must satisfy before any statement: presence, null, and the constraints of fields they are
-/// written to.
+/// Checks what a call's arguments must satisfy before any statement: presence, null, and the
+/// constraints of fields they are written to.
 ///
 /// # Errors
 /// `validation_failed` with every problem.
-pub(crate) fn check(spec: &OpSpec, table: &Table, call: &Call<'_>, written: &[AssignSpec]) -> Result<()> {
+pub(crate) fn check(
+    spec: &OpSpec,
+    table: &Table,
+    call: &Call<'_>,
+    written: &[AssignSpec],
+) -> Result<()> {
     let mut problems = Vec::new();
     for (index, param) in spec.params.iter().enumerate() {
         match call.args.get(index).and_then(Option::as_ref) {
-            None if param.required => problems.push(Problem::new(param_path(param), "required", "is required")),
+            None if param.required => {
+                problems.push(Problem::new(param_path(param), "required", "is required"))
+            }
             Some(Value::Null) if !param.nullable => {
-                problems.push(Problem::new(param_path(param), "null_not_allowed", "must not be null"));
+                problems.push(Problem::new(
+                    param_path(param),
+                    "null_not_allowed",
+                    "must not be null",
+                ));
             }
             Some(value) if !value.is_null() => {
                 let is_written = |a: &AssignSpec| matches!(a.value, crate::filter::SourceSpec::Param(p) if p == index);
                 for target in written.iter().filter(|a| is_written(a)) {
-                    table.validator.check(target.field, value, &param_path(param), &mut problems);
+                    table
+                        .validator
+                        .check(target.field, value, &param_path(param), &mut problems);
                 }
             }
             _ => {}
@@ -158,13 +190,23 @@ pub(crate) fn check(spec: &OpSpec, table: &Table, call: &Call<'_>, written: &[As
     }
     for target in written {
         judge_context(&target.value, call.cx, |value| {
-            table.validator.check(target.field, value, table.desc.fields[target.field].wire, &mut problems);
+            table.validator.check(
+                target.field,
+                value,
+                table.desc.fields[target.field].wire,
+                &mut problems,
+            );
         });
     }
-    if problems.is_empty() { Ok(()) } else { Err(Error::validation(problems)) }
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        Err(Error::validation(problems))
+    }
 }
 
-/// Has a value of the request judged that is written as it is. One that is null is refused when the statement is bound.
+/// Has a value of the request judged that is written as it is. One that is null is refused when the
+/// statement is bound.
 pub(crate) fn judge_context(source: &SourceSpec, cx: &Cx, judge: impl FnOnce(&Value)) {
     match source {
         SourceSpec::Ctx(path) => {
@@ -191,15 +233,27 @@ pub(crate) fn check_operands(spec: &OpSpec, filter: &Filter, args: &[Option<Valu
         {
             match (op, args.get(index).and_then(Option::as_ref)) {
                 (Op::Contains, Some(Value::Text(text))) if text.is_empty() => {
-                    problems.push(Problem::new(param_path(param), "empty", "must not be empty"));
+                    problems.push(Problem::new(
+                        param_path(param),
+                        "empty",
+                        "must not be empty",
+                    ));
                 }
                 (Op::Contains | Op::Has, Some(Value::Null)) => {
-                    problems.push(Problem::new(param_path(param), "null_not_allowed", "must not be null"));
+                    problems.push(Problem::new(
+                        param_path(param),
+                        "null_not_allowed",
+                        "must not be null",
+                    ));
                 }
                 _ => {}
             }
         }
         source
     });
-    if problems.is_empty() { Ok(()) } else { Err(Error::validation(problems)) }
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        Err(Error::validation(problems))
+    }
 }

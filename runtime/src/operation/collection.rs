@@ -13,7 +13,11 @@ use crate::{Code, Error, Problem, Result, Value};
 ///
 /// # Errors
 /// When the store refuses a statement of it.
-pub(super) fn plan(kind: &'static Collection, spec: &'static OpSpec, table: &Table) -> Result<Box<dyn Executor>> {
+pub(super) fn plan(
+    kind: &'static Collection,
+    spec: &'static OpSpec,
+    table: &Table,
+) -> Result<Box<dyn Executor>> {
     Ok(Box::new(Run::new(kind, spec, table)?))
 }
 
@@ -33,9 +37,21 @@ pub(super) struct Run {
 }
 
 impl Run {
-    pub(super) fn new(kind: &'static Collection, spec: &'static OpSpec, table: &Table) -> Result<Self> {
+    pub(super) fn new(
+        kind: &'static Collection,
+        spec: &'static OpSpec,
+        table: &Table,
+    ) -> Result<Self> {
         let by_id = Filter::eq_arg(table.desc.primary, RECORD);
-        let read = table.prepare(spec.name, Plan::Select { filter: by_id, order: Vec::new(), after: None, limit: None })?;
+        let read = table.prepare(
+            spec.name,
+            Plan::Select {
+                filter: by_id,
+                order: Vec::new(),
+                after: None,
+                limit: None,
+            },
+        )?;
         Ok(Self { kind, spec, read })
     }
 
@@ -43,7 +59,10 @@ impl Run {
         super::bind::check(self.spec, table, call, &[])?;
         let mut given = call.args.iter().cloned().map(Option::unwrap_or_default);
         let record = given.next().unwrap_or_default();
-        let (first, second) = (given.next().unwrap_or_default(), given.next().unwrap_or_default());
+        let (first, second) = (
+            given.next().unwrap_or_default(),
+            given.next().unwrap_or_default(),
+        );
         match self.kind.method {
             CollectionMethod::List => {
                 let rows = table.found(self.read(table, call, record).await?, None)?;
@@ -51,21 +70,42 @@ impl Run {
             }
             CollectionMethod::Add => self.add(table, call, record, first).await,
             CollectionMethod::Set => self.set(table, call, record, first).await,
-            CollectionMethod::Remove => self.remove(table, call, record, self.id(table, first)?).await,
-            CollectionMethod::Update => self.update(table, call, record, self.id(table, first)?, second).await,
+            CollectionMethod::Remove => {
+                self.remove(table, call, record, self.id(table, first)?)
+                    .await
+            }
+            CollectionMethod::Update => {
+                self.update(table, call, record, self.id(table, first)?, second)
+                    .await
+            }
         }
     }
 
-    async fn add(&self, table: &Table, call: &Call<'_>, record: Value, item: Value) -> Result<Outcome> {
+    async fn add(
+        &self,
+        table: &Table,
+        call: &Call<'_>,
+        record: Value,
+        item: Value,
+    ) -> Result<Outcome> {
         let text = json(&item)?.to_owned();
         table.validator.check_item(self.kind.field, &text)?;
         let members: Members<'_> = serde_json::from_str(&text).map_err(Error::internal)?;
         let id = members.get(self.kind.key).and_then(|raw| id_of(raw));
         let rest = vec![id.clone().ok_or_else(|| self.missing())?];
         let set = AssignValue::AddItem(arg(ITEM));
-        let none = Filter::Item { field: self.kind.field, key: self.kind.key, value: arg(REST), held: false };
+        let none = Filter::Item {
+            field: self.kind.field,
+            key: self.kind.key,
+            value: arg(REST),
+            held: false,
+        };
         let most = table.desc.fields[self.kind.field].rules.items.1;
-        let room = [self.kind.max, most].into_iter().flatten().min().map(|max| self.bound(Op::Shorter, max));
+        let room = [self.kind.max, most]
+            .into_iter()
+            .flatten()
+            .min()
+            .map(|max| self.bound(Op::Shorter, max));
         let guard = none.and(room.unwrap_or(Filter::TRUE));
         self.write(table, call, record, item, set, guard, rest, |found| {
             if found.iter().any(|item| self.is(item, id.as_ref())) {
@@ -84,66 +124,155 @@ impl Run {
         Ok(Outcome::Json(text.into_bytes()))
     }
 
-    async fn set(&self, table: &Table, call: &Call<'_>, record: Value, items: Value) -> Result<Outcome> {
+    async fn set(
+        &self,
+        table: &Table,
+        call: &Call<'_>,
+        record: Value,
+        items: Value,
+    ) -> Result<Outcome> {
         let text = json(&items)?.to_owned();
         let list: Vec<&RawValue> = serde_json::from_str(&text).map_err(Error::internal)?;
         if self.kind.max.is_some_and(|max| list.len() > max as usize) {
             return Err(full());
         }
         let mut problems = Vec::new();
-        table.validator.check(self.kind.field, &items, "", &mut problems);
+        table
+            .validator
+            .check(self.kind.field, &items, "", &mut problems);
         if !problems.is_empty() {
             return Err(Error::validation(problems));
         }
         let set = AssignValue::Set(arg(ITEM));
-        self.write(table, call, record, items, set, Filter::TRUE, Vec::new(), |_| Error::kept_changing()).await?;
+        self.write(
+            table,
+            call,
+            record,
+            items,
+            set,
+            Filter::TRUE,
+            Vec::new(),
+            |_| Error::kept_changing(),
+        )
+        .await?;
         Ok(Outcome::Json(text.into_bytes()))
     }
 
-    async fn remove(&self, table: &Table, call: &Call<'_>, record: Value, id: Value) -> Result<Outcome> {
-        let set = AssignValue::RemoveItem { key: self.kind.key, id: arg(ITEM) };
-        let least = table.desc.fields[self.kind.field].rules.items.0.unwrap_or(0);
-        let guard = if least > 0 { self.held().and(self.bound(Op::Longer, least)) } else { self.held() };
-        self.write(table, call, record, id.clone(), set, guard, Vec::new(), |found| {
-            if found.len() <= least as usize && found.iter().any(|item| self.is(item, Some(&id))) {
-                return self.beyond(table, "min_items", format!("must keep at least {least}"));
-            }
-            self.gone(found, &id)
-        })
+    async fn remove(
+        &self,
+        table: &Table,
+        call: &Call<'_>,
+        record: Value,
+        id: Value,
+    ) -> Result<Outcome> {
+        let set = AssignValue::RemoveItem {
+            key: self.kind.key,
+            id: arg(ITEM),
+        };
+        let least = table.desc.fields[self.kind.field]
+            .rules
+            .items
+            .0
+            .unwrap_or(0);
+        let guard = if least > 0 {
+            self.held().and(self.bound(Op::Longer, least))
+        } else {
+            self.held()
+        };
+        self.write(
+            table,
+            call,
+            record,
+            id.clone(),
+            set,
+            guard,
+            Vec::new(),
+            |found| {
+                if found.len() <= least as usize
+                    && found.iter().any(|item| self.is(item, Some(&id)))
+                {
+                    return self.beyond(table, "min_items", format!("must keep at least {least}"));
+                }
+                self.gone(found, &id)
+            },
+        )
         .await?;
         Ok(Outcome::Nothing)
     }
 
     /// How many items the list holds before it is changed.
     fn bound(&self, op: Op, than: u32) -> Filter {
-        Filter::cond(self.kind.field, op, Operand::One(Source::Value(Value::Int(i64::from(than)))))
+        Filter::cond(
+            self.kind.field,
+            op,
+            Operand::One(Source::Value(Value::Int(i64::from(than)))),
+        )
     }
 
     /// The list would have too many or too few.
     fn beyond(&self, table: &Table, code: &'static str, message: String) -> Error {
-        Error::invalid(Problem::new(table.desc.fields[self.kind.field].wire, code, message))
+        Error::invalid(Problem::new(
+            table.desc.fields[self.kind.field].wire,
+            code,
+            message,
+        ))
     }
 
-    async fn update(&self, table: &Table, call: &Call<'_>, record: Value, id: Value, patch: Value) -> Result<Outcome> {
+    async fn update(
+        &self,
+        table: &Table,
+        call: &Call<'_>,
+        record: Value,
+        id: Value,
+        patch: Value,
+    ) -> Result<Outcome> {
         let text = json(&patch)?.to_owned();
         table.validator.check_item(self.kind.field, &text)?;
         let members: Members<'_> = serde_json::from_str(&text).map_err(Error::internal)?;
         let fields = table.desc.fields[self.kind.field].kind.item_fields();
         // The names of the declaration, which live as long as the plan.
-        let named: Vec<(&'static str, &RawValue)> =
-            fields.iter().filter_map(|field| Some((field.wire, *members.get(field.wire)?))).collect();
+        let named: Vec<(&'static str, &RawValue)> = fields
+            .iter()
+            .filter_map(|field| Some((field.wire, *members.get(field.wire)?)))
+            .collect();
         if named.is_empty() {
-            let found = table.found(self.read(table, call, record).await?, table.desc.version.and(call.version))?;
+            let found = table.found(
+                self.read(table, call, record).await?,
+                table.desc.version.and(call.version),
+            )?;
             return self.one(&found, &id);
         }
-        let rest: Vec<Value> = named.iter().map(|(_, raw)| Value::Json(raw.get().to_owned())).collect();
-        let members = named.iter().enumerate().map(|(i, (name, _))| (*name, arg(REST + i))).collect();
-        let set = AssignValue::ChangeItem { key: self.kind.key, id: arg(ITEM), members };
-        let rows = self.write(table, call, record, id.clone(), set, self.held(), rest, |found| self.gone(found, &id)).await?;
+        let rest: Vec<Value> = named
+            .iter()
+            .map(|(_, raw)| Value::Json(raw.get().to_owned()))
+            .collect();
+        let members = named
+            .iter()
+            .enumerate()
+            .map(|(i, (name, _))| (*name, arg(REST + i)))
+            .collect();
+        let set = AssignValue::ChangeItem {
+            key: self.kind.key,
+            id: arg(ITEM),
+            members,
+        };
+        let rows = self
+            .write(
+                table,
+                call,
+                record,
+                id.clone(),
+                set,
+                self.held(),
+                rest,
+                |found| self.gone(found, &id),
+            )
+            .await?;
         self.one(&rows, &id)
     }
 
-    /// Writes to the record's list under a guard; `refuse` says of the items found why nothing was written.
+    /// Writes to the record's list under a guard; `refuse` says of the items found why nothing was
+    /// written.
     #[allow(clippy::too_many_arguments)] // the parts of one statement
     async fn write(
         &self,
@@ -167,18 +296,31 @@ impl Run {
             if let (Some(field), true) = (table.desc.version, version.is_some()) {
                 filter = filter.and(Filter::eq_arg(field.field, last));
             }
-            let set = table.touch(vec![Assign { field: self.kind.field, value: set }], NOW);
-            Plan::Update { filter, set, pick: None }
+            let set = table.touch(
+                vec![Assign {
+                    field: self.kind.field,
+                    value: set,
+                }],
+                NOW,
+            );
+            Plan::Update {
+                filter,
+                set,
+                pick: None,
+            }
         })?;
         for _ in 0..REPEATS {
             let mut args = vec![record.clone(), item.clone(), Value::Date(call.cx.now())];
             args.extend(rest.iter().cloned().chain(version.map(Value::Int)));
-            let rows = table.execute(call.cx, &statement, args, table.rows(&Form::Records)).await?;
+            let rows = table
+                .execute(call.cx, &statement, args, table.rows(&Form::Records))
+                .await?;
             if rows.count > 0 {
                 return Ok(rows);
             }
             let found = table.found(self.read(table, call, record.clone()).await?, version)?;
-            let list: Vec<&RawValue> = serde_json::from_str(self.list(&found)).map_err(Error::internal)?;
+            let list: Vec<&RawValue> =
+                serde_json::from_str(self.list(&found)).map_err(Error::internal)?;
             let error = refuse(&list);
             if error.code() != Code::Conflict || !error.details().is_empty() {
                 return Err(error);
@@ -188,12 +330,23 @@ impl Run {
     }
 
     async fn read(&self, table: &Table, call: &Call<'_>, record: Value) -> Result<Rows> {
-        table.execute(call.cx, &self.read, vec![record], table.rows(&Form::Records)).await
+        table
+            .execute(
+                call.cx,
+                &self.read,
+                vec![record],
+                table.rows(&Form::Records),
+            )
+            .await
     }
 
     /// The list of the one record found.
     fn list<'a>(&self, rows: &'a Rows) -> &'a str {
-        match rows.records.first().and_then(|record| record.get(self.kind.field)) {
+        match rows
+            .records
+            .first()
+            .and_then(|record| record.get(self.kind.field))
+        {
             Some(Value::Json(text)) => text,
             _ => "[]",
         }
@@ -201,22 +354,39 @@ impl Run {
 
     /// One item of the record found.
     fn one(&self, rows: &Rows, id: &Value) -> Result<Outcome> {
-        let list: Vec<&RawValue> = serde_json::from_str(self.list(rows)).map_err(Error::internal)?;
-        let item = list.into_iter().find(|item| self.is(item, Some(id))).ok_or_else(Error::not_found)?;
+        let list: Vec<&RawValue> =
+            serde_json::from_str(self.list(rows)).map_err(Error::internal)?;
+        let item = list
+            .into_iter()
+            .find(|item| self.is(item, Some(id)))
+            .ok_or_else(Error::not_found)?;
         Ok(Outcome::Json(item.get().to_owned().into_bytes()))
     }
 
     fn is(&self, item: &RawValue, id: Option<&Value>) -> bool {
         let members: Members<'_> = serde_json::from_str(item.get()).unwrap_or_default();
-        members.get(self.kind.key).and_then(|raw| id_of(raw)).as_ref() == id
+        members
+            .get(self.kind.key)
+            .and_then(|raw| id_of(raw))
+            .as_ref()
+            == id
     }
 
     fn held(&self) -> Filter {
-        Filter::Item { field: self.kind.field, key: self.kind.key, value: arg(ITEM), held: true }
+        Filter::Item {
+            field: self.kind.field,
+            key: self.kind.key,
+            value: arg(ITEM),
+            held: true,
+        }
     }
 
     fn gone(&self, found: &[&RawValue], id: &Value) -> Error {
-        if found.iter().any(|item| self.is(item, Some(id))) { Error::kept_changing() } else { Error::not_found() }
+        if found.iter().any(|item| self.is(item, Some(id))) {
+            Error::kept_changing()
+        } else {
+            Error::not_found()
+        }
     }
 
     fn missing(&self) -> Error {
@@ -226,11 +396,17 @@ impl Run {
     /// The key of an item from its path segment; one that can be no key names no item.
     fn id(&self, table: &Table, text: Value) -> Result<Value> {
         let fields = table.desc.fields[self.kind.field].kind.item_fields();
-        let is_number = fields.iter().any(|f| f.wire == self.kind.key && matches!(f.kind, crate::entity::Kind::Integer));
+        let is_number = fields
+            .iter()
+            .any(|f| f.wire == self.kind.key && matches!(f.kind, crate::entity::Kind::Integer));
         match text {
             Value::Text(text) if is_number => {
                 let id: i64 = text.parse().map_err(|_| Error::not_found())?;
-                if itoa::Buffer::new().format(id) == text { Ok(Value::Int(id)) } else { Err(Error::not_found()) }
+                if itoa::Buffer::new().format(id) == text {
+                    Ok(Value::Int(id))
+                } else {
+                    Err(Error::not_found())
+                }
             }
             id => Ok(id),
         }
@@ -238,7 +414,10 @@ impl Run {
 }
 
 fn arg(index: usize) -> Source {
-    Source::Arg { index, nullable: false }
+    Source::Arg {
+        index,
+        nullable: false,
+    }
 }
 
 fn json(value: &Value) -> Result<&str> {
@@ -257,7 +436,10 @@ fn id_of(raw: &RawValue) -> Option<Value> {
 }
 
 fn full() -> Error {
-    Error::new(Code::CollectionFull, "The list holds as many items as it may")
+    Error::new(
+        Code::CollectionFull,
+        "The list holds as many items as it may",
+    )
 }
 
 impl Executor for Run {

@@ -13,7 +13,11 @@ use crate::validate::{MAX_INTEGER, beyond};
 use crate::{Code, Cx, Error, Problem, Result, Value};
 
 /// Plans it for one mounted entity.
-pub(super) fn plan(kind: &'static ComputedAggregate, spec: &'static OpSpec, table: &Table) -> Box<dyn Executor> {
+pub(super) fn plan(
+    kind: &'static ComputedAggregate,
+    spec: &'static OpSpec,
+    table: &Table,
+) -> Box<dyn Executor> {
     Box::new(Run::new(kind, spec, table))
 }
 
@@ -32,29 +36,52 @@ impl Run {
             field: output.field,
             filter: output.filter.as_ref().map_or(Filter::TRUE, Filter::from),
         });
-        Self { kind, spec, filter: (&kind.filter).into(), matches: bind::equalities(kind.matches), compute: compute.collect() }
+        Self {
+            kind,
+            spec,
+            filter: (&kind.filter).into(),
+            matches: bind::equalities(kind.matches),
+            compute: compute.collect(),
+        }
     }
 
     async fn write(&self, own: &Table, call: &Call<'_>) -> Result<Outcome> {
         bind::check(self.spec, own, call, &[])?;
         bind::check_operands(self.spec, &self.filter, &call.args)?;
         let source = own.sibling(self.kind.source)?;
-        let other = self.kind.target.map(|target| own.sibling(target)).transpose()?;
-        // A route of another entity knows nothing of this operation; it counts as an update of its record.
-        let (target, route) = other.as_deref().map_or((own, self.spec.name), |other| (other, "update"));
+        let other = self
+            .kind
+            .target
+            .map(|target| own.sibling(target))
+            .transpose()?;
+        // A route of another entity knows nothing of this operation; it counts as an update of its
+        // record.
+        let (target, route) = other
+            .as_deref()
+            .map_or((own, self.spec.name), |other| (other, "update"));
         if !source.shares_store(target) {
-            return Err(Error::internal(format!("`{}` and `{}` live in different stores", source.desc.name, target.desc.name)));
+            return Err(Error::internal(format!(
+                "`{}` and `{}` live in different stores",
+                source.desc.name, target.desc.name
+            )));
         }
         target.refuse_ambiguous(call.cx, self.kind.matches)?;
         let matches = bind::resolve(self.matches.clone(), call.cx, &call.args)?;
         let filter = bind::resolve(self.filter.clone(), call.cx, &call.args)?;
-        let rows = match self.at_once(call, &source, (target, route), &filter, &matches).await {
+        let rows = match self
+            .at_once(call, &source, (target, route), &filter, &matches)
+            .await
+        {
             Ok(Some(rows)) => Ok(rows),
             // What is written would be out of date if records came between looking and writing.
-            Ok(None) => self.begin(call, &source, (target, route), &filter, &matches).await,
+            Ok(None) => {
+                self.begin(call, &source, (target, route), &filter, &matches)
+                    .await
+            }
             Err(error) => Err(error),
         };
-        rows.map(Outcome::Record).map_err(|error| self.placed(error, target))
+        rows.map(Outcome::Record)
+            .map_err(|error| self.placed(error, target))
     }
 
     /// A sum that not even a store can hold has no place there; here it is known what it was for.
@@ -66,11 +93,15 @@ impl Run {
 
     fn beyond(&self, target: &Table) -> Error {
         let field = &target.desc.fields[self.kind.field];
-        Error::invalid(Problem::new(field.told(), "range", "what was computed is beyond what the field holds"))
+        Error::invalid(Problem::new(
+            field.told(),
+            "range",
+            "what was computed is beyond what the field holds",
+        ))
     }
 
-    /// One statement, where the store can do it and nothing but bounds could refuse the number. Nothing when it wrote nothing: there is
-    /// no such record, or the number is out of bounds.
+    /// One statement, where the store can do it and nothing but bounds could refuse the number.
+    /// Nothing when it wrote nothing: there is no such record, or the number is out of bounds.
     async fn at_once(
         &self,
         call: &Call<'_>,
@@ -79,7 +110,11 @@ impl Run {
         filter: &Filter,
         matches: &Filter,
     ) -> Result<Option<Rows>> {
-        let ([compute], false, Some(within)) = (&*self.compute, self.kind.object, bounds(target.desc, self.kind.field)) else {
+        let ([compute], false, Some(within)) = (
+            &*self.compute,
+            self.kind.object,
+            bounds(target.desc, self.kind.field),
+        ) else {
             return Ok(None);
         };
         if !target.computes(self.kind.atomic, self.kind.field) {
@@ -88,19 +123,33 @@ impl Run {
         let figure = Figure {
             source: source.desc,
             filter: filter.clone(),
-            compute: Compute { filter: bind::resolve(compute.filter.clone(), call.cx, &call.args)?, ..compute.clone() },
+            compute: Compute {
+                filter: bind::resolve(compute.filter.clone(), call.cx, &call.args)?,
+                ..compute.clone()
+            },
             within,
             optional: target.desc.fields[self.kind.field].optional,
         };
         let form = self.form(call, target);
-        let rows = target.write_figure(call.cx, (route, matches.clone()), self.kind.field, source, figure, &form).await?;
+        let rows = target
+            .write_figure(
+                call.cx,
+                (route, matches.clone()),
+                self.kind.field,
+                source,
+                figure,
+                &form,
+            )
+            .await?;
         Ok((rows.count > 0).then_some(rows))
     }
 
     /// Records of another entity are shown as that entity shows them.
     fn form(&self, call: &Call<'_>, target: &Table) -> Form {
         match call.form {
-            Form::Json(_) if self.kind.target.is_some() => Form::Json(Arc::clone(&target.projection)),
+            Form::Json(_) if self.kind.target.is_some() => {
+                Form::Json(Arc::clone(&target.projection))
+            }
             form => form.clone(),
         }
     }
@@ -117,7 +166,12 @@ impl Run {
         let mut again = target.0.again(call.cx);
         loop {
             let (filter, matches) = (filter.clone(), matches.clone());
-            let done = again.attempt(call.cx, async |cx| self.write_in(cx, call, source, target, filter, matches).await).await;
+            let done = again
+                .attempt(call.cx, async |cx| {
+                    self.write_in(cx, call, source, target, filter, matches)
+                        .await
+                })
+                .await;
             if let Some(done) = again.over(done).await {
                 return done;
             }
@@ -134,18 +188,40 @@ impl Run {
         matches: Filter,
     ) -> Result<Rows> {
         // Taken first, so that of several that write it the last has seen what the others saw.
-        let key = target.lock(cx, route, matches).await?.ok_or_else(Error::not_found)?;
-        let compute = self.compute.iter().map(|c| Ok(Compute { filter: bind::resolve(c.filter.clone(), cx, &call.args)?, ..c.clone() }));
+        let key = target
+            .lock(cx, route, matches)
+            .await?
+            .ok_or_else(Error::not_found)?;
+        let compute = self.compute.iter().map(|c| {
+            Ok(Compute {
+                filter: bind::resolve(c.filter.clone(), cx, &call.args)?,
+                ..c.clone()
+            })
+        });
         let compute = compute.collect::<Result<_>>()?;
-        let row = source.aggregate(cx, "list", filter, (Vec::new(), Vec::new()), compute, 1).await?.pop().unwrap_or_default();
+        let row = source
+            .aggregate(cx, "list", filter, (Vec::new(), Vec::new()), compute, 1)
+            .await?
+            .pop()
+            .unwrap_or_default();
         if row.iter().any(|value| beyond(value).is_some()) {
             return Err(self.beyond(target));
         }
-        let value = if self.kind.object { self.object(&row) } else { row.into_vec().into_iter().next().unwrap_or_default() };
+        let value = if self.kind.object {
+            self.object(&row)
+        } else {
+            row.into_vec().into_iter().next().unwrap_or_default()
+        };
         self.check(target, &value)?;
         let form = self.form(call, target);
-        let rows = target.write_field(cx, route, key, self.kind.field, value, &form).await?;
-        if rows.count == 0 { Err(Error::not_found()) } else { Ok(rows) }
+        let rows = target
+            .write_field(cx, route, key, self.kind.field, value, &form)
+            .await?;
+        if rows.count == 0 {
+            Err(Error::not_found())
+        } else {
+            Ok(rows)
+        }
     }
 
     /// All members as one object.
@@ -168,17 +244,32 @@ impl Run {
         let mut problems = Vec::new();
         match value {
             Value::Null if field.optional => {}
-            Value::Null => problems.push(Problem::new(field.told(), "null_not_allowed", "nothing was computed")),
-            _ => target.validator.check(self.kind.field, value, field.told(), &mut problems),
+            Value::Null => problems.push(Problem::new(
+                field.told(),
+                "null_not_allowed",
+                "nothing was computed",
+            )),
+            _ => target
+                .validator
+                .check(self.kind.field, value, field.told(), &mut problems),
         }
-        if problems.is_empty() { Ok(()) } else { Err(Error::validation(problems)) }
+        if problems.is_empty() {
+            Ok(())
+        } else {
+            Err(Error::validation(problems))
+        }
     }
 }
 
-/// The least and the greatest number that a field holds; nothing for a field that asks for more than that.
+/// The least and the greatest number that a field holds; nothing for a field that asks for more
+/// than that.
 fn bounds(desc: &EntityDesc, field: usize) -> Option<(Value, Value)> {
     let of = desc.fields.get(field)?;
-    let names_a_record = desc.relations.iter().filter_map(Relation::enforced).any(|(key, _)| key == field)
+    let names_a_record = desc
+        .relations
+        .iter()
+        .filter_map(Relation::enforced)
+        .any(|(key, _)| key == field)
         || desc.gates.iter().any(|gate| gate.field == field);
     if of.reads.is_some() || names_a_record || !of.rules.one_of_int.is_empty() {
         return None;
@@ -192,7 +283,10 @@ fn bounds(desc: &EntityDesc, field: usize) -> Option<(Value, Value)> {
                 Some(Bound::Float(_)) => None,
             };
             let (least, greatest) = (or(least, -MAX_INTEGER)?, or(greatest, MAX_INTEGER)?);
-            Some((Value::Int(least.max(-MAX_INTEGER)), Value::Int(greatest.min(MAX_INTEGER))))
+            Some((
+                Value::Int(least.max(-MAX_INTEGER)),
+                Value::Int(greatest.min(MAX_INTEGER)),
+            ))
         }
         Kind::Number => {
             let or = |bound, all: f64| match bound {
@@ -200,7 +294,10 @@ fn bounds(desc: &EntityDesc, field: usize) -> Option<(Value, Value)> {
                 Some(Bound::Float(n)) => Some(n),
                 Some(Bound::Int(_)) => None,
             };
-            Some((Value::Float(or(least, f64::MIN)?), Value::Float(or(greatest, f64::MAX)?)))
+            Some((
+                Value::Float(or(least, f64::MIN)?),
+                Value::Float(or(greatest, f64::MAX)?),
+            ))
         }
         _ => None,
     }

@@ -13,7 +13,11 @@ use crate::{Result, Value};
 ///
 /// # Errors
 /// When the store refuses a statement of it.
-pub(super) fn plan(kind: &'static Consume, spec: &'static OpSpec, table: &Table) -> Result<Box<dyn Executor>> {
+pub(super) fn plan(
+    kind: &'static Consume,
+    spec: &'static OpSpec,
+    table: &Table,
+) -> Result<Box<dyn Executor>> {
     Ok(Box::new(Run::new(kind, spec, table)?))
 }
 
@@ -26,33 +30,66 @@ pub(super) struct Run {
 }
 
 impl Run {
-    pub(super) fn new(kind: &'static Consume, spec: &'static OpSpec, table: &Table) -> Result<Self> {
+    pub(super) fn new(
+        kind: &'static Consume,
+        spec: &'static OpSpec,
+        table: &Table,
+    ) -> Result<Self> {
         let mut filter = Filter::from(&kind.filter);
         if let Some(field) = kind.expiry {
             let valid = Filter::cond(field, Op::Gt, Operand::One(Source::Now));
             let never = Filter::cond(field, Op::Eq, Operand::One(Source::Value(Value::Null)));
-            filter = filter.and(if table.desc.fields[field].optional { never.or(valid) } else { valid });
+            filter = filter.and(if table.desc.fields[field].optional {
+                never.or(valid)
+            } else {
+                valid
+            });
         }
         let mut slots = Slots::default();
         let bound = slots.filter(table.desc, filter.clone());
-        // The one record that is meant is waited for; of many, the first that nobody else is at will do.
-        let pick = if names_one(table.desc, &filter) { Pick::part } else { Pick::free };
+        // The one record that is meant is waited for; of many, the first that nobody else is at
+        // will do.
+        let pick = if names_one(table.desc, &filter) {
+            Pick::part
+        } else {
+            Pick::free
+        };
         let pick = Some(pick(table.order(table.desc.sort), 1));
-        let statement = table.prepare(spec.name, Plan::Delete { filter: bound, pick })?;
-        Ok(Self { kind, spec, filter, statement, slots })
+        let statement = table.prepare(
+            spec.name,
+            Plan::Delete {
+                filter: bound,
+                pick,
+            },
+        )?;
+        Ok(Self {
+            kind,
+            spec,
+            filter,
+            statement,
+            slots,
+        })
     }
 }
 
 /// Whether a condition names one record: by its key, or by every field of a unique.
 fn names_one(desc: &EntityDesc, filter: &Filter) -> bool {
     let named = |field: &usize| names(filter, *field);
-    named(&desc.primary) || desc.uniques.iter().any(|unique| unique.fields.iter().all(named))
+    named(&desc.primary)
+        || desc
+            .uniques
+            .iter()
+            .any(|unique| unique.fields.iter().all(named))
 }
 
 fn names(filter: &Filter, at: usize) -> bool {
     match filter {
         Filter::All(parts) => parts.iter().any(|part| names(part, at)),
-        Filter::Cond { field, op: Op::Eq, value: Operand::One(_) } => *field == at,
+        Filter::Cond {
+            field,
+            op: Op::Eq,
+            value: Operand::One(_),
+        } => *field == at,
         _ => false,
     }
 }
@@ -63,9 +100,17 @@ impl Executor for Run {
             bind::check(self.spec, table, &call, &[])?;
             bind::check_operands(self.spec, &self.filter, &call.args)?;
             let args = self.slots.values(call.cx, &call.args)?;
-            let rows = if self.kind.boolean { Rows::count() } else { table.rows(call.form) };
+            let rows = if self.kind.boolean {
+                Rows::count()
+            } else {
+                table.rows(call.form)
+            };
             let rows = table.execute(call.cx, &self.statement, args, rows).await?;
-            Ok(if self.kind.boolean { Outcome::Boolean(rows.count > 0) } else { Outcome::Record(rows) })
+            Ok(if self.kind.boolean {
+                Outcome::Boolean(rows.count > 0)
+            } else {
+                Outcome::Record(rows)
+            })
         })
     }
 }

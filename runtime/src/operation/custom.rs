@@ -22,7 +22,11 @@ pub type Handler = fn(Erased) -> BoxFuture<'static, Result<Made>>;
 ///
 /// # Errors
 /// When the store refuses a statement of it.
-pub(super) fn plan(kind: &'static Custom, spec: &'static OpSpec, table: &Table) -> Result<Box<dyn Executor>> {
+pub(super) fn plan(
+    kind: &'static Custom,
+    spec: &'static OpSpec,
+    table: &Table,
+) -> Result<Box<dyn Executor>> {
     Ok(Box::new(Run::new(kind, spec, table)?))
 }
 
@@ -37,26 +41,52 @@ pub(super) struct Run {
 impl Run {
     pub(super) fn new(kind: &'static Custom, spec: &'static OpSpec, table: &Table) -> Result<Self> {
         let store = table.store_name();
-        let handler = kind.handler(store).and_then(|handler| handler.downcast_ref::<Handler>()).ok_or_else(|| {
-            let (name, entity) = (spec.name, table.desc.name);
-            Error::internal(format!("no {store} factory is registered for operation `{name}` of `{entity}`"))
-        })?;
-        let body = spec.params.iter().position(|param| matches!(param.place, Place::Whole(_)));
-        let rules = |at: usize| Ok::<_, Error>((at, Validator::new(spec.params[at].entity.unwrap_or(table.desc))?));
-        Ok(Self { kind, spec, handler: *handler, body: body.map(rules).transpose()? })
+        let handler = kind
+            .handler(store)
+            .and_then(|handler| handler.downcast_ref::<Handler>())
+            .ok_or_else(|| {
+                let (name, entity) = (spec.name, table.desc.name);
+                Error::internal(format!(
+                    "no {store} factory is registered for operation `{name}` of `{entity}`"
+                ))
+            })?;
+        let body = spec
+            .params
+            .iter()
+            .position(|param| matches!(param.place, Place::Whole(_)));
+        let rules = |at: usize| {
+            Ok::<_, Error>((
+                at,
+                Validator::new(spec.params[at].entity.unwrap_or(table.desc))?,
+            ))
+        };
+        Ok(Self {
+            kind,
+            spec,
+            handler: *handler,
+            body: body.map(rules).transpose()?,
+        })
     }
 
     async fn answer(&self, table: &Table, call: &Call<'_>, made: Made) -> Result<Outcome> {
         match made {
             Made::Nothing => Ok(Outcome::Nothing),
             Made::Json(text) => Ok(Outcome::Json(text)),
-            Made::One(Some(key)) => Ok(Outcome::Record(table.read(call.cx, self.spec.name, stored(table, key), call.form).await?)),
+            Made::One(Some(key)) => Ok(Outcome::Record(
+                table
+                    .read(call.cx, self.spec.name, stored(table, key), call.form)
+                    .await?,
+            )),
             Made::One(None) => Ok(Outcome::Record(Rows::count())),
             Made::Many(keys) => {
                 let keys = keys.into_iter().map(|key| stored(table, key)).collect();
                 Ok(Outcome::List(self.many(table, call, keys).await?))
             }
-            Made::Chosen(choice) => Ok(Outcome::List(choice.read(table, call.cx, self.spec.name, call.form).await?)),
+            Made::Chosen(choice) => Ok(Outcome::List(
+                choice
+                    .read(table, call.cx, self.spec.name, call.form)
+                    .await?,
+            )),
         }
     }
 
@@ -66,12 +96,30 @@ impl Run {
         keys.retain(|key| seen.insert(key_text(key)));
         let primary = table.desc.primary;
         let plan = || {
-            let slot = Source::Arg { index: 0, nullable: false };
+            let slot = Source::Arg {
+                index: 0,
+                nullable: false,
+            };
             let filter = Filter::cond(primary, Op::In, Operand::One(slot));
-            Plan::Select { filter, order: table.order(&[SortDesc { field: primary, desc: false }]), after: None, limit: None }
+            Plan::Select {
+                filter,
+                order: table.order(&[SortDesc {
+                    field: primary,
+                    desc: false,
+                }]),
+                after: None,
+                limit: None,
+            }
         };
         let statement = table.shape(self.spec.name, b"custom keys", plan)?;
-        let mut rows = table.execute(call.cx, &statement, vec![list_value(&keys)], table.rows(&Form::Records)).await?;
+        let mut rows = table
+            .execute(
+                call.cx,
+                &statement,
+                vec![list_value(&keys)],
+                table.rows(&Form::Records),
+            )
+            .await?;
         let place = |record: &[Value]| {
             let key = key_text(&record[primary]);
             keys.iter().position(|wanted| key_text(wanted) == key)

@@ -60,7 +60,11 @@ struct One<'a>(usize, &'a Value);
 
 impl Row for One<'_> {
     fn value(&self, field: usize) -> ValueRef<'_> {
-        if field == self.0 { self.1.as_ref() } else { ValueRef::Null }
+        if field == self.0 {
+            self.1.as_ref()
+        } else {
+            ValueRef::Null
+        }
     }
 }
 
@@ -75,22 +79,30 @@ impl Lists {
     }
 
     fn of(&self, entity: &EntityDesc) -> Result<&(Arc<Table>, Cx)> {
-        let found = self.0.iter().find(|(table, _)| table.desc.storage_name == entity.storage_name);
+        let found = self
+            .0
+            .iter()
+            .find(|(table, _)| table.desc.storage_name == entity.storage_name);
         found.ok_or_else(|| Error::internal("a derive reads a list that nobody was asked for"))
     }
 }
 
 impl Run {
     pub(super) fn new(kind: &'static Derive, spec: &'static OpSpec) -> Self {
-        let shown = kind.items().map_or_else(Projection::default, |(entity, _)| {
-            let output = entity.list_policy().output;
-            Projection::of(entity, |_, field| field.readable() && output.is_none_or(|output| output.contains(&field.name)))
-        });
+        let shown = kind
+            .items()
+            .map_or_else(Projection::default, |(entity, _)| {
+                let output = entity.list_policy().output;
+                Projection::of(entity, |_, field| {
+                    field.readable() && output.is_none_or(|output| output.contains(&field.name))
+                })
+            });
         Self { kind, spec, shown }
     }
 
     async fn derive(&self, own: &Table, call: &Call<'_>) -> Result<Outcome> {
-        // Of all of them, whatever the first ones hold: that decides what is answered, not who is answered.
+        // Of all of them, whatever the first ones hold: that decides what is answered, not who is
+        // answered.
         let mut read = Vec::new();
         for entity in self.kind.entities() {
             let table = own.sibling(entity)?;
@@ -99,8 +111,17 @@ impl Run {
         }
         let read = Lists(read);
         bind::check(self.spec, own, call, &[])?;
-        let (entity, select) = self.kind.items().ok_or_else(|| Error::internal("a derive without sources"))?;
-        let identity = |item: &Item| Identity(item.get(if select.is_some() { 0 } else { entity.primary }).cloned().unwrap_or_default());
+        let (entity, select) = self
+            .kind
+            .items()
+            .ok_or_else(|| Error::internal("a derive without sources"))?;
+        let identity = |item: &Item| {
+            Identity(
+                item.get(if select.is_some() { 0 } else { entity.primary })
+                    .cloned()
+                    .unwrap_or_default(),
+            )
+        };
         let mut lists = Vec::with_capacity(self.kind.sources.len());
         for part in self.kind.sources {
             let items = self.source(&read, call, part).await?;
@@ -117,10 +138,13 @@ impl Run {
             let filter: Filter = filter.into();
             bind::check_operands(self.spec, &filter, &call.args)?;
             let now = call.cx.now();
-            let filter = bind::resolve(filter, call.cx, &call.args)?.map_sources(&mut |_, _, source| match source {
-                Source::Now => Source::Value(Value::Date(now)),
-                source => source,
-            });
+            let filter =
+                bind::resolve(filter, call.cx, &call.args)?.map_sources(&mut |_, _, source| {
+                    match source {
+                        Source::Now => Source::Value(Value::Date(now)),
+                        source => source,
+                    }
+                });
             items.retain(|item| match (select, item.first()) {
                 (Some(field), Some(value)) => matches(&filter, &One(field, value), &[]),
                 _ => matches(&filter, &item[..], &[]),
@@ -144,7 +168,10 @@ impl Run {
         let (records, select) = match &part.through {
             None => (records, part.select),
             Some(through) => {
-                let mut keys: Vec<Identity> = records.into_iter().map(|mut r| Identity(std::mem::take(&mut r[through.on]))).collect();
+                let mut keys: Vec<Identity> = records
+                    .into_iter()
+                    .map(|mut r| Identity(std::mem::take(&mut r[through.on])))
+                    .collect();
                 keys.retain(|key| !key.0.is_null());
                 keys.sort();
                 keys.dedup();
@@ -152,14 +179,26 @@ impl Run {
                     return Ok(Vec::new());
                 }
                 let keys: Vec<Value> = keys.into_iter().map(|Identity(key)| key).collect();
-                let named = Filter::cond(through.entity.primary, Op::In, Operand::One(Source::Value(list_value(&keys))));
+                let named = Filter::cond(
+                    through.entity.primary,
+                    Op::In,
+                    Operand::One(Source::Value(list_value(&keys))),
+                );
                 (read.every(through.entity, named).await?, through.select)
             }
         };
-        let Some(field) = select else { return Ok(records) };
-        let values = records.into_iter().map(|mut record| std::mem::take(&mut record[field])).filter(|value| !value.is_null());
+        let Some(field) = select else {
+            return Ok(records);
+        };
+        let values = records
+            .into_iter()
+            .map(|mut record| std::mem::take(&mut record[field]))
+            .filter(|value| !value.is_null());
         Ok(if self.kind.flatten {
-            values.flat_map(opened).map(|value| Box::from([value])).collect()
+            values
+                .flat_map(opened)
+                .map(|value| Box::from([value]))
+                .collect()
         } else {
             values.map(|value| Box::from([value])).collect()
         })
@@ -173,7 +212,9 @@ impl Run {
             }
             match (select, item.first()) {
                 // Ids are strings on the wire, whatever the key's type.
-                (Some(field), Some(Value::Int(key))) if field == entity.primary => crate::json::write_str(&key.to_string(), &mut json),
+                (Some(field), Some(Value::Int(key))) if field == entity.primary => {
+                    crate::json::write_str(&key.to_string(), &mut json)
+                }
                 (Some(_), Some(value)) => crate::json::write_value(value.as_ref(), &mut json),
                 _ => self.shown.write(&item[..], &mut json),
             }
@@ -182,16 +223,20 @@ impl Run {
     }
 }
 
-/// What an entity's list asks of a caller, it asks here as well. The answer is the call, limited to what its list shows.
+/// What an entity's list asks of a caller, it asks here as well. The answer is the call, limited to
+/// what its list shows.
 ///
-/// A request has been asked all of it before it came here. A call from code has neither request nor path, so that guards,
-/// middleware and limits have nothing to look at: it is asked what can be told from the actor.
+/// A request has been asked all of it before it came here. A call from code has neither request nor
+/// path, so that guards, middleware and limits have nothing to look at: it is asked what can be
+/// told from the actor.
 async fn may_list(cx: &Cx, table: &Table) -> Result<Cx> {
     let entity = table.desc;
     if let Some(cx) = cx.through_list(entity) {
         return Ok(cx);
     }
-    let Some(actor) = cx.get_actor() else { return Ok(cx.clone()) };
+    let Some(actor) = cx.get_actor() else {
+        return Ok(cx.clone());
+    };
     let PolicyDesc { auth, roles, .. } = entity.list_policy();
     if !matches!(auth, Some(AuthDesc::None)) && actor.id.is_none() {
         return Err(Error::unauthorized());
@@ -217,7 +262,10 @@ fn opened(value: Value) -> Vec<Value> {
 fn merge(how: Merge, lists: Vec<Vec<Item>>, identity: &impl Fn(&Item) -> Identity) -> Vec<Item> {
     match how {
         Merge::Concat => lists.into_iter().flatten().collect(),
-        Merge::First => lists.into_iter().find(|list| !list.is_empty()).unwrap_or_default(),
+        Merge::First => lists
+            .into_iter()
+            .find(|list| !list.is_empty())
+            .unwrap_or_default(),
         Merge::Union => {
             let mut found = BTreeMap::new();
             for item in lists.into_iter().flatten() {
@@ -229,8 +277,12 @@ fn merge(how: Merge, lists: Vec<Vec<Item>>, identity: &impl Fn(&Item) -> Identit
         Merge::Intersect => {
             let mut lists = lists.into_iter();
             let first = lists.next().unwrap_or_default();
-            let others: Vec<std::collections::BTreeSet<Identity>> = lists.map(|list| list.iter().map(identity).collect()).collect();
-            let common = first.into_iter().filter(|item| others.iter().all(|other| other.contains(&identity(item))));
+            let others: Vec<std::collections::BTreeSet<Identity>> = lists
+                .map(|list| list.iter().map(identity).collect())
+                .collect();
+            let common = first
+                .into_iter()
+                .filter(|item| others.iter().all(|other| other.contains(&identity(item))));
             once(common, identity)
         }
     }

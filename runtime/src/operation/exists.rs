@@ -11,11 +11,22 @@ use crate::store::Rows;
 ///
 /// # Errors
 /// When the store refuses a statement of it.
-pub(super) fn plan(kind: &'static Exists, spec: &'static OpSpec, table: &Table) -> Result<Box<dyn Executor>> {
+pub(super) fn plan(
+    kind: &'static Exists,
+    spec: &'static OpSpec,
+    table: &Table,
+) -> Result<Box<dyn Executor>> {
     let mut slots = Slots::default();
-    let filter = slots.filter(table.desc, equalities(kind.fields).and(equalities(kind.check)));
+    let filter = slots.filter(
+        table.desc,
+        equalities(kind.fields).and(equalities(kind.check)),
+    );
     let statement = table.prepare(spec.name, crate::store::Plan::Exists { filter })?;
-    Ok(Box::new(Run { spec, statement, slots }))
+    Ok(Box::new(Run {
+        spec,
+        statement,
+        slots,
+    }))
 }
 
 pub(super) struct Run {
@@ -29,7 +40,9 @@ impl Executor for Run {
         Box::pin(async move {
             bind::check(self.spec, table, &call, &[])?;
             let args = self.slots.values(call.cx, &call.args)?;
-            let rows = table.execute(call.cx, &self.statement, args, Rows::count()).await?;
+            let rows = table
+                .execute(call.cx, &self.statement, args, Rows::count())
+                .await?;
             Ok(Outcome::Boolean(rows.count > 0))
         })
     }

@@ -10,8 +10,19 @@ use crate::resource::{BoxFuture, Call, Executor, Outcome, Table};
 ///
 /// # Errors
 /// When the store refuses a statement of it.
-pub(super) fn plan(kind: &'static FieldUpdate, spec: &'static OpSpec, table: &Table) -> Result<Box<dyn Executor>> {
-    let guarded = Guarded::new(spec, table, kind.matches, Filter::TRUE, Vec::new(), kind.set)?;
+pub(super) fn plan(
+    kind: &'static FieldUpdate,
+    spec: &'static OpSpec,
+    table: &Table,
+) -> Result<Box<dyn Executor>> {
+    let guarded = Guarded::new(
+        spec,
+        table,
+        kind.matches,
+        Filter::TRUE,
+        Vec::new(),
+        kind.set,
+    )?;
     Ok(Box::new(Run { guarded }))
 }
 
@@ -21,6 +32,11 @@ pub(super) struct Run {
 
 impl Executor for Run {
     fn run<'a>(&'a self, table: &'a Table, call: Call<'a>) -> BoxFuture<'a, Result<Outcome>> {
-        Box::pin(async move { self.guarded.run(table, &call, |_| Refusal::Retry).await.map(Outcome::Record) })
+        Box::pin(async move {
+            self.guarded
+                .run(table, &call, |_| Refusal::Retry)
+                .await
+                .map(Outcome::Record)
+        })
     }
 }

@@ -1,6 +1,7 @@
 //! Guarded writes: one UPDATE that says in its WHERE clause when it may happen.
 //!
-//! Shared by every kind that changes one record under a condition. When no row was changed, one read tells why.
+//! Shared by every kind that changes one record under a condition. When no row was changed, one
+//! read tells why.
 
 use super::bind::{self, Slots};
 use super::write::Write;
@@ -44,16 +45,42 @@ impl Guarded {
     ) -> Result<Self> {
         let mut read_slots = Slots::default();
         let filter = read_slots.filter(table.desc, bind::equalities(matches));
-        let read = table.prepare(spec.name, Plan::Select { filter, order: Vec::new(), after: None, limit: None })?;
-        let write = Write::new(spec, table, bind::equalities(matches).and(guard), fixed, set)?;
-        Ok(Self { spec, matches, write, read, read_slots })
+        let read = table.prepare(
+            spec.name,
+            Plan::Select {
+                filter,
+                order: Vec::new(),
+                after: None,
+                limit: None,
+            },
+        )?;
+        let write = Write::new(
+            spec,
+            table,
+            bind::equalities(matches).and(guard),
+            fixed,
+            set,
+        )?;
+        Ok(Self {
+            spec,
+            matches,
+            write,
+            read,
+            read_slots,
+        })
     }
 
     /// Runs the write. `refuse` explains a visible record that was not changed.
     ///
     /// # Errors
-    /// `validation_failed`, `not_found`, `precondition_failed`, what `refuse` says, and `conflict` when the record keeps changing.
-    pub(crate) async fn run(&self, table: &Table, call: &Call<'_>, refuse: impl Fn(&[Value]) -> Refusal) -> Result<Rows> {
+    /// `validation_failed`, `not_found`, `precondition_failed`, what `refuse` says, and `conflict`
+    /// when the record keeps changing.
+    pub(crate) async fn run(
+        &self,
+        table: &Table,
+        call: &Call<'_>,
+        refuse: impl Fn(&[Value]) -> Refusal,
+    ) -> Result<Rows> {
         bind::check(self.spec, table, call, self.write.set())?;
         table.refuse_ambiguous(call.cx, self.matches)?;
         let expected = table.desc.version.and(call.version);
@@ -63,7 +90,9 @@ impl Guarded {
         let variant = self.write.of(table, call, expected)?;
         for _ in 0..REPEATS {
             let args = variant.values(call, expected)?;
-            let rows = table.execute(call.cx, &variant.statement, args, table.rows(call.form)).await?;
+            let rows = table
+                .execute(call.cx, &variant.statement, args, table.rows(call.form))
+                .await?;
             if rows.count > 0 {
                 return Ok(rows);
             }
@@ -71,7 +100,9 @@ impl Guarded {
             match rows.records.first().map(|record| refuse(record)) {
                 Some(Refusal::Error(error)) => return Err(error),
                 Some(Refusal::Retry) => {}
-                Some(Refusal::Unchanged) => return table.found(self.read(table, call, call.form).await?, expected),
+                Some(Refusal::Unchanged) => {
+                    return table.found(self.read(table, call, call.form).await?, expected);
+                }
                 None => return Err(Error::not_found()),
             }
         }
@@ -84,6 +115,8 @@ impl Guarded {
     /// When the store cannot answer.
     pub(crate) async fn read(&self, table: &Table, call: &Call<'_>, form: &Form) -> Result<Rows> {
         let args = self.read_slots.values(call.cx, &call.args)?;
-        table.execute(call.cx, &self.read, args, table.rows(form)).await
+        table
+            .execute(call.cx, &self.read, args, table.rows(form))
+            .await
     }
 }

@@ -14,7 +14,11 @@ use crate::{Error, Problem, Result, Value};
 ///
 /// # Errors
 /// When the store refuses a statement of it.
-pub(super) fn plan(kind: &'static Increment, spec: &'static OpSpec, table: &Table) -> Result<Box<dyn Executor>> {
+pub(super) fn plan(
+    kind: &'static Increment,
+    spec: &'static OpSpec,
+    table: &Table,
+) -> Result<Box<dyn Executor>> {
     Ok(Box::new(Run::new(kind, spec, table)?))
 }
 
@@ -28,18 +32,38 @@ pub(super) struct Run {
 }
 
 impl Run {
-    pub(super) fn new(kind: &'static Increment, spec: &'static OpSpec, table: &Table) -> Result<Self> {
+    pub(super) fn new(
+        kind: &'static Increment,
+        spec: &'static OpSpec,
+        table: &Table,
+    ) -> Result<Self> {
         let field = &table.desc.fields[kind.field];
         let (bound, zero_fits, by) = limits(field, kind.by);
-        let within = Filter::cond(kind.field, bound.0, Operand::One(Source::Value(bound.1.clone())));
+        let within = Filter::cond(
+            kind.field,
+            bound.0,
+            Operand::One(Source::Value(bound.1.clone())),
+        );
         let guard = if field.optional && zero_fits {
-            Filter::Any(vec![Filter::cond(kind.field, Op::Eq, Operand::One(Source::Value(Value::Null))), within])
+            Filter::Any(vec![
+                Filter::cond(kind.field, Op::Eq, Operand::One(Source::Value(Value::Null))),
+                within,
+            ])
         } else {
             within
         };
-        let add = Assign { field: kind.field, value: AssignValue::Add(Source::Value(by)) };
+        let add = Assign {
+            field: kind.field,
+            value: AssignValue::Add(Source::Value(by)),
+        };
         let guarded = Guarded::new(spec, table, kind.matches, guard, vec![add], &[])?;
-        Ok(Self { field, position: kind.field, bound, zero_fits, guarded })
+        Ok(Self {
+            field,
+            position: kind.field,
+            bound,
+            zero_fits,
+            guarded,
+        })
     }
 
     fn refuse(&self, record: &[Value]) -> Refusal {
@@ -64,13 +88,17 @@ impl Run {
         if fits {
             Refusal::Retry
         } else {
-            Refusal::Error(Error::invalid(Problem::new(self.field.told(), "range", "would leave the allowed range")))
+            Refusal::Error(Error::invalid(Problem::new(
+                self.field.told(),
+                "range",
+                "would leave the allowed range",
+            )))
         }
     }
 }
 
-// The side and bound the OLD value must respect so that the new one is in range: the sum itself is never compared,
-// since it could overflow.
+// The side and bound the OLD value must respect so that the new one is in range: the sum itself is
+// never compared, since it could overflow.
 fn limits(field: &FieldDesc, by: Bound) -> ((Op, Value), bool, Value) {
     let as_int = |b: Option<Bound>| match b {
         Some(Bound::Int(i)) => Some(i),
@@ -87,24 +115,35 @@ fn limits(field: &FieldDesc, by: Bound) -> ((Op, Value), bool, Value) {
         (Kind::Integer, by) => {
             let by = as_int(Some(by)).unwrap_or(1);
             let (op, bound) = if by > 0 {
-                (Op::Lte, as_int(max).map_or(MAX_INTEGER, |m| m.min(MAX_INTEGER)) - by)
+                (
+                    Op::Lte,
+                    as_int(max).map_or(MAX_INTEGER, |m| m.min(MAX_INTEGER)) - by,
+                )
             } else {
-                (Op::Gte, as_int(min).map_or(-MAX_INTEGER, |m| m.max(-MAX_INTEGER)) - by)
+                (
+                    Op::Gte,
+                    as_int(min).map_or(-MAX_INTEGER, |m| m.max(-MAX_INTEGER)) - by,
+                )
             };
-            let zero_fits = as_int(min).is_none_or(|min| by >= min) && as_int(max).is_none_or(|max| by <= max);
+            let zero_fits =
+                as_int(min).is_none_or(|min| by >= min) && as_int(max).is_none_or(|max| by <= max);
             ((op, Value::Int(bound)), zero_fits, Value::Int(by))
         }
         (_, by) => {
             let by = as_float(Some(by)).unwrap_or(1.0);
-            let (op, edge) =
-                if by > 0.0 { (Op::Lte, as_float(max).unwrap_or(f64::MAX)) } else { (Op::Gte, as_float(min).unwrap_or(f64::MIN)) };
+            let (op, edge) = if by > 0.0 {
+                (Op::Lte, as_float(max).unwrap_or(f64::MAX))
+            } else {
+                (Op::Gte, as_float(min).unwrap_or(f64::MIN))
+            };
             // Rounded, the difference may lie a step beyond the last number whose sum still fits.
             let bound = match edge - by {
                 bound if by > 0.0 && bound + by > edge => bound.next_down(),
                 bound if by < 0.0 && bound + by < edge => bound.next_up(),
                 bound => bound,
             };
-            let zero_fits = as_float(min).is_none_or(|min| by >= min) && as_float(max).is_none_or(|max| by <= max);
+            let zero_fits = as_float(min).is_none_or(|min| by >= min)
+                && as_float(max).is_none_or(|max| by <= max);
             ((op, Value::Float(bound)), zero_fits, Value::Float(by))
         }
     }
@@ -112,6 +151,11 @@ fn limits(field: &FieldDesc, by: Bound) -> ((Op, Value), bool, Value) {
 
 impl Executor for Run {
     fn run<'a>(&'a self, table: &'a Table, call: Call<'a>) -> BoxFuture<'a, Result<Outcome>> {
-        Box::pin(async move { self.guarded.run(table, &call, |record| self.refuse(record)).await.map(Outcome::Record) })
+        Box::pin(async move {
+            self.guarded
+                .run(table, &call, |record| self.refuse(record))
+                .await
+                .map(Outcome::Record)
+        })
     }
 }

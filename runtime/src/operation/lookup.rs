@@ -14,7 +14,11 @@ use crate::store::{Order, Plan};
 ///
 /// # Errors
 /// When the store refuses a statement of it.
-pub(super) fn plan(kind: &'static Lookup, spec: &'static OpSpec, table: &Table) -> Result<Box<dyn Executor>> {
+pub(super) fn plan(
+    kind: &'static Lookup,
+    spec: &'static OpSpec,
+    table: &Table,
+) -> Result<Box<dyn Executor>> {
     Ok(Box::new(Run::new(kind, spec, table)?))
 }
 
@@ -35,8 +39,16 @@ impl Run {
         if let Some(further) = &kind.filter {
             filter = filter.and(further.into());
         }
-        let order = table.order(kind.sort.as_ref().map_or(table.desc.sort, std::slice::from_ref));
-        let orders = kind.sorts.iter().map(|sort| table.order(sort.keys)).collect();
+        let order = table.order(
+            kind.sort
+                .as_ref()
+                .map_or(table.desc.sort, std::slice::from_ref),
+        );
+        let orders = kind
+            .sorts
+            .iter()
+            .map(|sort| table.order(sort.keys))
+            .collect();
         let one = if kind.many {
             None
         } else {
@@ -47,47 +59,102 @@ impl Run {
             let pinned = !kind.deleted && table.pins_one(kind.fields);
             let order = if pinned { Vec::new() } else { order.clone() };
             let limit = (!pinned).then_some(Source::Value(Value::Int(1)));
-            let plan = Plan::Select { filter: bound, order, after: None, limit };
+            let plan = Plan::Select {
+                filter: bound,
+                order,
+                after: None,
+                limit,
+            };
             Some((table.prepare(spec.name, plan)?, slots))
         };
-        Ok(Self { kind, spec, filter, order, orders, one })
+        Ok(Self {
+            kind,
+            spec,
+            filter,
+            order,
+            orders,
+            one,
+        })
     }
 
-    async fn one(&self, table: &Table, call: &Call<'_>, statement: &Prepared, slots: &Slots) -> Result<Outcome> {
+    async fn one(
+        &self,
+        table: &Table,
+        call: &Call<'_>,
+        statement: &Prepared,
+        slots: &Slots,
+    ) -> Result<Outcome> {
         if call.args.iter().all(Option::is_some) {
             let args = slots.values(call.cx, &call.args)?;
-            return table.execute(call.cx, statement, args, table.rows(call.form)).await.map(Outcome::Record);
+            return table
+                .execute(call.cx, statement, args, table.rows(call.form))
+                .await
+                .map(Outcome::Record);
         }
         let filter = bind::resolve(self.filter.clone(), call.cx, &call.args)?;
-        table.first(call.cx, self.spec.name, filter, self.order.clone(), call.form).await.map(Outcome::Record)
+        table
+            .first(
+                call.cx,
+                self.spec.name,
+                filter,
+                self.order.clone(),
+                call.form,
+            )
+            .await
+            .map(Outcome::Record)
     }
 
     async fn many(&self, table: &Table, call: &Call<'_>) -> Result<Outcome> {
         let (kind, pagination) = (self.kind, &table.desc.pagination);
         let mut asked = call.page.clone();
-        let sort = if kind.sorts.is_empty() { None } else { Some(chosen(kind.sorts, asked.sort.take().as_deref()).map_err(refused)?) };
+        let sort = if kind.sorts.is_empty() {
+            None
+        } else {
+            Some(chosen(kind.sorts, asked.sort.take().as_deref()).map_err(refused)?)
+        };
         if let Some(cap) = kind.limit {
             asked.limit = asked.limit.map(|limit| limit.min(cap));
         }
         let omitted = if kind.paginate || !pagination.unbounded_lookup {
-            Some(kind.limit.map_or(pagination.default_limit, |cap| cap.min(pagination.default_limit)))
+            Some(kind.limit.map_or(pagination.default_limit, |cap| {
+                cap.min(pagination.default_limit)
+            }))
         } else {
             kind.limit
         };
-        let page = kind.paging().within(pagination.max_limit).resolve(&asked, omitted).map_err(refused)?;
+        let page = kind
+            .paging()
+            .within(pagination.max_limit)
+            .resolve(&asked, omitted)
+            .map_err(refused)?;
         let filter = bind::resolve_page(self.filter.clone(), self.spec, call)?;
         let (sort, order) = match sort {
             Some(at) => (Some(kind.sorts[at].name), self.orders[at].clone()),
             None => (None, self.order.clone()),
         };
-        table.page(call.cx, Ask { route: self.spec.name, sort, filter, order, page }, call.form).await
+        table
+            .page(
+                call.cx,
+                Ask {
+                    route: self.spec.name,
+                    sort,
+                    filter,
+                    order,
+                    page,
+                },
+                call.form,
+            )
+            .await
     }
 }
 
 /// Which of some orders a call chooses.
 fn chosen(sorts: &[NamedSort], name: Option<&str>) -> std::result::Result<usize, Refused> {
     let Some(name) = name else { return Ok(0) };
-    sorts.iter().position(|sort| sort.name == name).ok_or_else(|| ("sort", "enum", NamedSort::one_of(sorts)))
+    sorts
+        .iter()
+        .position(|sort| sort.name == name)
+        .ok_or_else(|| ("sort", "enum", NamedSort::one_of(sorts)))
 }
 
 impl Executor for Run {

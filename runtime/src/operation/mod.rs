@@ -67,7 +67,10 @@ pub use transition::{Chooser, choice::ChooserCall};
 /// # Errors
 /// When the store refuses a statement of it.
 #[cfg(feature = "server")]
-pub(crate) fn plan(spec: &'static OpSpec, table: &crate::resource::Table) -> crate::Result<Box<dyn crate::resource::Executor>> {
+pub(crate) fn plan(
+    spec: &'static OpSpec,
+    table: &crate::resource::Table,
+) -> crate::Result<Box<dyn crate::resource::Executor>> {
     match spec.kind.options() {
         Options::Aggregate(kind) => Ok(aggregate::plan(kind, spec, table)),
         Options::ArrayWrite(kind) => array::plan(kind, spec, table),

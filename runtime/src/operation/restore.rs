@@ -14,7 +14,11 @@ use crate::{Error, Result, Value};
 ///
 /// # Errors
 /// When the store refuses a statement of it.
-pub(super) fn plan(kind: &'static Restore, spec: &'static OpSpec, table: &Table) -> Result<Box<dyn Executor>> {
+pub(super) fn plan(
+    kind: &'static Restore,
+    spec: &'static OpSpec,
+    table: &Table,
+) -> Result<Box<dyn Executor>> {
     Ok(Box::new(Run::new(kind, spec, table)?))
 }
 
@@ -24,18 +28,32 @@ pub(super) struct Run {
 }
 
 impl Run {
-    pub(super) fn new(kind: &'static Restore, spec: &'static OpSpec, table: &Table) -> Result<Self> {
+    pub(super) fn new(
+        kind: &'static Restore,
+        spec: &'static OpSpec,
+        table: &Table,
+    ) -> Result<Self> {
         let Some(mark) = table.desc.soft_delete else {
-            return Err(Error::internal(format!("`{}` restores records of `{}`, which are not kept", spec.name, table.desc.name)));
+            return Err(Error::internal(format!(
+                "`{}` restores records of `{}`, which are not kept",
+                spec.name, table.desc.name
+            )));
         };
-        // What a record is before anybody has changed it; the compiler has seen to it that there is such a value.
+        // What a record is before anybody has changed it; the compiler has seen to it that there is
+        // such a value.
         let value = match (mark, table.desc.fields[mark.field()].default) {
             (SoftDelete::Is(..), DefaultDesc::Literal(value)) => value(),
             _ => Value::Null,
         };
-        let clear = Assign { field: mark.field(), value: AssignValue::Set(Source::Value(value)) };
+        let clear = Assign {
+            field: mark.field(),
+            value: AssignValue::Set(Source::Value(value)),
+        };
         // Which records are deleted is the guard's to say.
-        Ok(Self { kind, guarded: Guarded::new(spec, table, kind.matches, Filter::TRUE, vec![clear], &[])? })
+        Ok(Self {
+            kind,
+            guarded: Guarded::new(spec, table, kind.matches, Filter::TRUE, vec![clear], &[])?,
+        })
     }
 }
 
@@ -48,9 +66,18 @@ impl Run {
     /// A record that belongs to others, within a transaction.
     async fn restore_child(&self, table: &Table, call: &Call<'_>) -> Result<Rows> {
         let rows = self.restore(table, call).await?;
-        let key = self.kind.matches.iter().find(|assign| assign.field == table.desc.primary);
+        let key = self
+            .kind
+            .matches
+            .iter()
+            .find(|assign| assign.field == table.desc.primary);
         let key = key.ok_or_else(|| Error::internal("a restore that pins no key"))?;
-        table.coming_back(call.cx, value_of(&Source::from(&key.value), call.cx, &call.args)?).await?;
+        table
+            .coming_back(
+                call.cx,
+                value_of(&Source::from(&key.value), call.cx, &call.args)?,
+            )
+            .await?;
         Ok(rows)
     }
 }
@@ -61,11 +88,31 @@ impl Executor for Run {
             if !table.names_records() {
                 return self.restore(table, &call).await.map(Outcome::Record);
             }
-            let Call { cx, args, page, form, version } = call;
+            let Call {
+                cx,
+                args,
+                page,
+                form,
+                version,
+            } = call;
             let mut again = table.again(cx);
             loop {
                 let (args, page) = (args.clone(), page.clone());
-                let done = again.attempt(cx, async |cx| self.restore_child(table, &Call { cx, args, page, form, version }).await).await;
+                let done = again
+                    .attempt(cx, async |cx| {
+                        self.restore_child(
+                            table,
+                            &Call {
+                                cx,
+                                args,
+                                page,
+                                form,
+                                version,
+                            },
+                        )
+                        .await
+                    })
+                    .await;
                 if let Some(done) = again.over(done).await {
                     return done.map(Outcome::Record);
                 }

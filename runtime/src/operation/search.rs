@@ -10,7 +10,11 @@ use crate::store::Order;
 use crate::{Code, Error, Problem, Result, Value};
 
 /// Plans it for one mounted entity.
-pub(super) fn plan(kind: &'static Search, spec: &'static OpSpec, table: &Table) -> Box<dyn Executor> {
+pub(super) fn plan(
+    kind: &'static Search,
+    spec: &'static OpSpec,
+    table: &Table,
+) -> Box<dyn Executor> {
     Box::new(Run::new(kind, spec, table))
 }
 
@@ -27,13 +31,22 @@ pub(super) struct Run {
 impl Run {
     pub(super) fn new(kind: &'static Search, spec: &'static OpSpec, table: &Table) -> Self {
         let further = kind.filter.as_ref().map_or(Filter::TRUE, Filter::from);
-        Self { kind, spec, further, order: table.order(table.desc.sort) }
+        Self {
+            kind,
+            spec,
+            further,
+            order: table.order(table.desc.sort),
+        }
     }
 
     /// What is searched for, without the blanks around it.
     fn text(&self, call: &Call<'_>) -> Result<String> {
         let problem = |code, message: String| {
-            let path = self.spec.params.first().map_or_else(String::new, param_path);
+            let path = self
+                .spec
+                .params
+                .first()
+                .map_or_else(String::new, param_path);
             Err(Error::invalid(Problem::new(path, code, message)))
         };
         let Some(Some(Value::Text(text))) = call.args.first() else {
@@ -48,7 +61,10 @@ impl Run {
             return problem("format", "must not contain NUL".to_owned());
         }
         if text.chars().count() > LONGEST {
-            return problem("max_length", format!("must have at most {LONGEST} characters"));
+            return problem(
+                "max_length",
+                format!("must have at most {LONGEST} characters"),
+            );
         }
         Ok(text.to_owned())
     }
@@ -59,7 +75,11 @@ impl Run {
         let text = self.text(call)?;
         let filter = bind::resolve_page(self.further.clone(), self.spec, call)?;
         if call.page.cursor.is_some() && !self.kind.paginate {
-            return Err(Error::invalid(Problem::new("query:cursor", "not_allowed", "the answer is an array without pages")));
+            return Err(Error::invalid(Problem::new(
+                "query:cursor",
+                "not_allowed",
+                "the answer is an array without pages",
+            )));
         }
         let page = match table.desc.search.as_ref().filter(|_| !self.kind.in_store) {
             Some(search) => self.by_provider(table, call, search, &text, filter).await?,
@@ -73,19 +93,50 @@ impl Run {
 
     fn limit(&self, table: &Table, call: &Call<'_>) -> u32 {
         let pagination = &table.desc.pagination;
-        let omitted = if self.kind.paginate { pagination.default_limit } else { pagination.max_limit };
+        let omitted = if self.kind.paginate {
+            pagination.default_limit
+        } else {
+            pagination.max_limit
+        };
         call.page.limit.unwrap_or(omitted)
     }
 
-    async fn in_store(&self, table: &Table, call: &Call<'_>, text: &str, filter: Filter) -> Result<Outcome> {
-        let holds = |field: &usize| Filter::cond(*field, Op::Contains, Operand::One(Source::Value(Value::Text(text.to_owned()))));
+    async fn in_store(
+        &self,
+        table: &Table,
+        call: &Call<'_>,
+        text: &str,
+        filter: Filter,
+    ) -> Result<Outcome> {
+        let holds = |field: &usize| {
+            Filter::cond(
+                *field,
+                Op::Contains,
+                Operand::One(Source::Value(Value::Text(text.to_owned()))),
+            )
+        };
         let found = Filter::Any(self.kind.fields.iter().map(holds).collect());
-        let page = Paging::Limit.resolve(&call.page, Some(self.limit(table, call))).map_err(refused)?;
-        let ask = Ask { route: self.spec.name, sort: None, filter: found.and(filter), order: self.order.clone(), page };
+        let page = Paging::Limit
+            .resolve(&call.page, Some(self.limit(table, call)))
+            .map_err(refused)?;
+        let ask = Ask {
+            route: self.spec.name,
+            sort: None,
+            filter: found.and(filter),
+            order: self.order.clone(),
+            page,
+        };
         table.page(call.cx, ask, call.form).await
     }
 
-    async fn by_provider(&self, table: &Table, call: &Call<'_>, search: &SearchDesc, text: &str, filter: Filter) -> Result<Outcome> {
+    async fn by_provider(
+        &self,
+        table: &Table,
+        call: &Call<'_>,
+        search: &SearchDesc,
+        text: &str,
+        filter: Filter,
+    ) -> Result<Outcome> {
         let cursor = call.page.cursor.as_deref();
         let request = SearchRequest {
             route: self.spec.name,
@@ -97,7 +148,10 @@ impl Run {
         };
         let found = match table.search_index() {
             Some(index) => table.search(call.cx, index, request, call.form).await,
-            None => Err(Error::unavailable(format!("search provider `{}` is not open yet", search.provider))),
+            None => Err(Error::unavailable(format!(
+                "search provider `{}` is not open yet",
+                search.provider
+            ))),
         };
         let error = match found {
             Err(error) if search.fallback => error,
@@ -106,8 +160,13 @@ impl Run {
         match error.code() {
             // Pages of one order are not continued in another.
             Code::Unavailable if cursor.is_none() => {
-                let cause = std::error::Error::source(&error).map_or_else(String::new, ToString::to_string);
-                tracing::warn!(entity = table.desc.name, cause, "the store searches instead of the provider");
+                let cause =
+                    std::error::Error::source(&error).map_or_else(String::new, ToString::to_string);
+                tracing::warn!(
+                    entity = table.desc.name,
+                    cause,
+                    "the store searches instead of the provider"
+                );
             }
             // It may be one of the store's own pages.
             Code::InvalidCursor => {}

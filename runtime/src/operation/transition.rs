@@ -20,7 +20,11 @@ pub type Chooser = fn(Erased) -> BoxFuture<'static, Result<Value>>;
 ///
 /// # Errors
 /// When the store refuses a statement of it.
-pub(super) fn plan(kind: &'static Transition, spec: &'static OpSpec, table: &Table) -> Result<Box<dyn Executor>> {
+pub(super) fn plan(
+    kind: &'static Transition,
+    spec: &'static OpSpec,
+    table: &Table,
+) -> Result<Box<dyn Executor>> {
     Ok(Box::new(Run::new(kind, spec, table)?))
 }
 
@@ -45,29 +49,59 @@ impl Choice {
     fn new(chooser: Chooser, kind: &Transition, spec: &OpSpec, table: &Table) -> Result<Self> {
         let mut slots = Slots::default();
         let filter = slots.filter(table.desc, equalities(kind.matches));
-        Ok(Self { chooser, look: table.prepare(spec.name, Plan::Lock { filter, pick: None })?, slots })
+        Ok(Self {
+            chooser,
+            look: table.prepare(spec.name, Plan::Lock { filter, pick: None })?,
+            slots,
+        })
     }
 }
 
 impl Run {
-    pub(super) fn new(kind: &'static Transition, spec: &'static OpSpec, table: &Table) -> Result<Self> {
+    pub(super) fn new(
+        kind: &'static Transition,
+        spec: &'static OpSpec,
+        table: &Table,
+    ) -> Result<Self> {
         let from: Vec<Value> = kind.from.iter().map(|value| value()).collect();
         let write = |value: &fn() -> Value| {
             let states = from.iter().cloned().map(Source::Value).collect();
             let guard = Filter::cond(kind.field, Op::In, Operand::List(states));
             let value = value();
-            let to = Assign { field: kind.field, value: AssignValue::Set(Source::Value(value.clone())) };
-            Ok::<_, Error>((value, Guarded::new(spec, table, kind.matches, guard, vec![to], kind.set)?))
+            let to = Assign {
+                field: kind.field,
+                value: AssignValue::Set(Source::Value(value.clone())),
+            };
+            Ok::<_, Error>((
+                value,
+                Guarded::new(spec, table, kind.matches, guard, vec![to], kind.set)?,
+            ))
         };
         let to = kind.to.iter().map(write).collect::<Result<_>>()?;
         let choice = kind
             .chooser
             .map(|chooser| {
-                let other = || Error::internal(format!("the chooser of `{}` is no `Chooser` of this version of linchpin", spec.name));
-                Choice::new(*chooser.downcast_ref().ok_or_else(other)?, kind, spec, table)
+                let other = || {
+                    Error::internal(format!(
+                        "the chooser of `{}` is no `Chooser` of this version of linchpin",
+                        spec.name
+                    ))
+                };
+                Choice::new(
+                    *chooser.downcast_ref().ok_or_else(other)?,
+                    kind,
+                    spec,
+                    table,
+                )
             })
             .transpose()?;
-        Ok(Self { kind, spec, from, to, choice })
+        Ok(Self {
+            kind,
+            spec,
+            from,
+            to,
+            choice,
+        })
     }
 
     fn refuse(&self, table: &Table, record: &[Value]) -> Refusal {
@@ -85,21 +119,33 @@ impl Run {
             return Refusal::Error(error);
         }
         let mut details = vec![Problem::new(field.wire, "current", display(current))];
-        details.extend(self.from.iter().map(|value| Problem::new(field.wire, "expected", display(value))));
+        details.extend(
+            self.from
+                .iter()
+                .map(|value| Problem::new(field.wire, "expected", display(value))),
+        );
         Refusal::Error(error.with_details(details))
     }
 
     /// Writes a value.
     async fn write(&self, to: &Guarded, table: &Table, call: &Call<'_>) -> Result<Rows> {
-        to.run(table, call, |record| self.refuse(table, record)).await
+        to.run(table, call, |record| self.refuse(table, record))
+            .await
     }
 
-    /// Has a function choose what is written. The record stays as the function has seen it until it is written.
+    /// Has a function choose what is written. The record stays as the function has seen it until it
+    /// is written.
     async fn choose(&self, choice: &Choice, table: &Table, call: &Call<'_>) -> Result<Rows> {
         let expected = table.desc.version.and(call.version);
         let args = choice.slots.values(call.cx, &call.args)?;
-        let found = table.execute(call.cx, &choice.look, args, table.rows(&Form::Records)).await?;
-        let record = table.found(found, expected)?.records.pop().ok_or_else(Error::not_found)?;
+        let found = table
+            .execute(call.cx, &choice.look, args, table.rows(&Form::Records))
+            .await?;
+        let record = table
+            .found(found, expected)?
+            .records
+            .pop()
+            .ok_or_else(Error::not_found)?;
         let unchanged = match self.refuse(table, &record) {
             Refusal::Error(error) => return Err(error),
             Refusal::Unchanged => true,
@@ -110,10 +156,17 @@ impl Run {
             let (_, any) = self.to.first().ok_or_else(Error::not_found)?;
             return table.found(any.read(table, call, call.form).await?, expected);
         }
-        let chosen = (choice.chooser)(Erased::new(table.sibling(table.desc)?, call.cx.clone(), record)).await?;
+        let chosen = (choice.chooser)(Erased::new(
+            table.sibling(table.desc)?,
+            call.cx.clone(),
+            record,
+        ))
+        .await?;
         let Some((_, to)) = self.to.iter().find(|(value, _)| *value == chosen) else {
             let (name, value) = (self.spec.name, display(&chosen));
-            return Err(Error::internal(format!("the chooser of `{name}` answered `{value}`, which its `one_of` does not list")));
+            return Err(Error::internal(format!(
+                "the chooser of `{name}` answered `{value}`, which its `one_of` does not list"
+            )));
         };
         self.write(to, table, call).await
     }
@@ -128,11 +181,30 @@ impl Executor for Run {
                     // What is wrong with the call is told before anything is looked at.
                     bind::check(self.spec, table, &call, self.kind.set)?;
                     table.refuse_ambiguous(call.cx, self.kind.matches)?;
-                    let Call { cx, args, page, form, version } = call;
+                    let Call {
+                        cx,
+                        args,
+                        page,
+                        form,
+                        version,
+                    } = call;
                     let mut again = table.again(cx);
                     loop {
                         let (args, page) = (args.clone(), page.clone());
-                        let call = async |cx: &_| self.choose(choice, table, &Call { cx, args, page, form, version }).await;
+                        let call = async |cx: &_| {
+                            self.choose(
+                                choice,
+                                table,
+                                &Call {
+                                    cx,
+                                    args,
+                                    page,
+                                    form,
+                                    version,
+                                },
+                            )
+                            .await
+                        };
                         let done = again.attempt(cx, call).await;
                         if let Some(done) = again.over(done).await {
                             break done?;
@@ -141,10 +213,16 @@ impl Executor for Run {
                 }
                 (None, _) => {
                     let name = self.spec.name;
-                    return Err(Error::internal(format!("`{name}` has several targets and nothing that chooses")));
+                    return Err(Error::internal(format!(
+                        "`{name}` has several targets and nothing that chooses"
+                    )));
                 }
             };
-            Ok(if self.kind.boolean { Outcome::Boolean(true) } else { Outcome::Record(rows) })
+            Ok(if self.kind.boolean {
+                Outcome::Boolean(true)
+            } else {
+                Outcome::Record(rows)
+            })
         })
     }
 }

@@ -9,11 +9,16 @@ use crate::store::{Assign, AssignValue, Plan, Rows};
 use crate::{Code, Error, Result, Value};
 
 /// Plans it for one mounted entity.
-pub(super) fn plan(kind: &'static Upsert, spec: &'static OpSpec, table: &Table) -> Box<dyn Executor> {
+pub(super) fn plan(
+    kind: &'static Upsert,
+    spec: &'static OpSpec,
+    table: &Table,
+) -> Box<dyn Executor> {
     Box::new(Run::new(kind, spec, table))
 }
 
-/// How often a record that is there, and that its caller does not see, may have been made and removed by somebody meanwhile.
+/// How often a record that is there, and that its caller does not see, may have been made and
+/// removed by somebody meanwhile.
 const UNSEEN: usize = 3;
 
 /// It exists, and not for this caller.
@@ -29,7 +34,11 @@ pub(super) struct Run {
 
 impl Run {
     pub(super) fn new(kind: &'static Upsert, spec: &'static OpSpec, _: &Table) -> Self {
-        Self { kind, spec, keys: kind.matches.iter().map(|a| a.field).collect() }
+        Self {
+            kind,
+            spec,
+            keys: kind.matches.iter().map(|a| a.field).collect(),
+        }
     }
 
     /// The record as it would be created; which of `set` the call gives.
@@ -57,9 +66,17 @@ impl Run {
         put(self.kind.matches, None)?;
         put(self.kind.set, Some(&mut given))?;
         put(self.kind.on_create, None)?;
-        // The rule over the whole record is for the record that comes of it, which may be one that is there.
+        // The rule over the whole record is for the record that comes of it, which may be one that
+        // is there.
         let draft = table.checked_fields(call.cx, draft)?;
-        Ok((draft.values.into_iter().map(Option::unwrap_or_default).collect(), given))
+        Ok((
+            draft
+                .values
+                .into_iter()
+                .map(Option::unwrap_or_default)
+                .collect(),
+            given,
+        ))
     }
 
     async fn upsert(&self, table: &Table, call: &Call<'_>) -> Result<Outcome> {
@@ -79,33 +96,76 @@ impl Run {
         let statement = table.shape(self.spec.name, &shape, || {
             let assign = |field: &usize| Assign {
                 field: *field,
-                value: AssignValue::Set(Source::Arg { index: *field, nullable: table.desc.fields[*field].optional }),
+                value: AssignValue::Set(Source::Arg {
+                    index: *field,
+                    nullable: table.desc.fields[*field].optional,
+                }),
             };
             let set = table.touch(given.iter().map(assign).collect(), now);
-            Plan::Upsert { keys: self.keys.clone(), guard: Filter::TRUE, set }
+            Plan::Upsert {
+                keys: self.keys.clone(),
+                guard: Filter::TRUE,
+                set,
+            }
         })?;
-        let rows = table.execute(call.cx, &statement, args, table.rows(call.form).limit(1, id)).await?;
+        let rows = table
+            .execute(
+                call.cx,
+                &statement,
+                args,
+                table.rows(call.form).limit(1, id),
+            )
+            .await?;
         Self::outcome(rows)
     }
 
     /// With a rule over the whole record, what is written depends on the record that is there.
-    async fn upsert_checked(&self, table: &Table, call: &Call<'_>, new: Vec<Value>, given: &[usize]) -> Result<Outcome> {
+    async fn upsert_checked(
+        &self,
+        table: &Table,
+        call: &Call<'_>,
+        new: Vec<Value>,
+        given: &[usize],
+    ) -> Result<Outcome> {
         // Whichever way it goes, the event is this operation's.
         let cx = &call.cx.for_operation(self.spec.name);
-        // The record may be made, or removed, between two statements. No queue: the change of one that is there waits in its own.
+        // The record may be made, or removed, between two statements. No queue: the change of one
+        // that is there waits in its own.
         let (mut turns, mut unseen) = (Turns::default(), 0);
         while turns.next(cx, table.desc, None).await {
-            let same = self.keys.iter().map(|k| Filter::cond(*k, Op::Eq, Operand::One(Source::Value(new[*k].clone()))));
-            let found = table.first(cx, self.spec.name, Filter::All(same.collect()), Vec::new(), &Form::Records).await?;
+            let same = self
+                .keys
+                .iter()
+                .map(|k| Filter::cond(*k, Op::Eq, Operand::One(Source::Value(new[*k].clone()))));
+            let found = table
+                .first(
+                    cx,
+                    self.spec.name,
+                    Filter::All(same.collect()),
+                    Vec::new(),
+                    &Form::Records,
+                )
+                .await?;
             let Some(old) = found.records.first() else {
                 let values = new.iter().cloned().map(Some).collect();
-                match table.create(cx, Draft { values, problems: Vec::new() }, call.form).await {
+                match table
+                    .create(
+                        cx,
+                        Draft {
+                            values,
+                            problems: Vec::new(),
+                        },
+                        call.form,
+                    )
+                    .await
+                {
                     Ok((mut rows, id)) => {
                         rows.created = true;
                         rows.last = vec![id];
                         return Self::outcome(rows);
                     }
-                    // Somebody else may have created it in between; the next look tells. One that no look finds is out of reach.
+                    // Somebody else may have created it in between; the next look tells. One that
+                    // no look finds is out of reach.
                     Err(error) if error.code() == Code::Conflict && self.taken(&error, table) => {
                         unseen += 1;
                         if unseen == UNSEEN {
@@ -135,7 +195,11 @@ impl Run {
 
     /// Whether a conflict is one of the fields that are matched by.
     fn taken(&self, error: &Error, table: &Table) -> bool {
-        error.details().iter().all(|p| self.keys.iter().any(|k| table.desc.fields[*k].wire == p.path))
+        error.details().iter().all(|p| {
+            self.keys
+                .iter()
+                .any(|k| table.desc.fields[*k].wire == p.path)
+        })
     }
 
     fn outcome(rows: Rows) -> Result<Outcome> {

@@ -1,4 +1,5 @@
-//! Writes under a condition: what is written, to what matches, prepared once per set of values that a call gives.
+//! Writes under a condition: what is written, to what matches, prepared once per set of values that
+//! a call gives.
 //!
 //! Shared by every kind that changes records with one UPDATE.
 
@@ -35,7 +36,8 @@ pub(crate) struct Write {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Shape {
     absent: [u64; 4],
-    /// Parameters whose conditions are dropped. Empty, and so not allocated, but for batches that declare such.
+    /// Parameters whose conditions are dropped. Empty, and so not allocated, but for batches that
+    /// declare such.
     missing: Vec<usize>,
     versioned: bool,
 }
@@ -59,8 +61,8 @@ impl Variant {
 }
 
 impl Write {
-    /// Plans a write of `fixed` and `set` to what `filter` matches. Assignments of `set` whose parameter is left out do not
-    /// happen.
+    /// Plans a write of `fixed` and `set` to what `filter` matches. Assignments of `set` whose
+    /// parameter is left out do not happen.
     ///
     /// # Errors
     /// When the store refuses the statement.
@@ -71,11 +73,21 @@ impl Write {
         fixed: Vec<Assign>,
         set: &'static [AssignSpec],
     ) -> Result<Self> {
-        Self { spec, filter, removes: false, narrows: false, fixed, set, pick: None, variants: RwLock::default() }.planned(table)
+        Self {
+            spec,
+            filter,
+            removes: false,
+            narrows: false,
+            fixed,
+            set,
+            pick: None,
+            variants: RwLock::default(),
+        }
+        .planned(table)
     }
 
-    /// Plans a write of `set` to all that `filter` matches, or to the first of them. Conditions whose parameter is left out do
-    /// not hold anybody back.
+    /// Plans a write of `set` to all that `filter` matches, or to the first of them. Conditions
+    /// whose parameter is left out do not hold anybody back.
     ///
     /// # Errors
     /// When the store refuses the statement.
@@ -87,7 +99,17 @@ impl Write {
         pick: Option<Pick>,
     ) -> Result<Self> {
         let (fixed, variants) = (Vec::new(), RwLock::default());
-        Self { spec, filter, removes: false, narrows: true, fixed, set, pick, variants }.planned(table)
+        Self {
+            spec,
+            filter,
+            removes: false,
+            narrows: true,
+            fixed,
+            set,
+            pick,
+            variants,
+        }
+        .planned(table)
     }
 
     /// The same, to remove them.
@@ -96,7 +118,17 @@ impl Write {
     /// When the store refuses the statement.
     pub(crate) fn remove(spec: &'static OpSpec, table: &Table, filter: Filter) -> Result<Self> {
         let (fixed, variants) = (Vec::new(), RwLock::default());
-        Self { spec, filter, removes: true, narrows: true, fixed, set: &[], pick: None, variants }.planned(table)
+        Self {
+            spec,
+            filter,
+            removes: true,
+            narrows: true,
+            fixed,
+            set: &[],
+            pick: None,
+            variants,
+        }
+        .planned(table)
     }
 
     /// With the statement of a call that gives everything, so that a store refuses it at the start.
@@ -119,7 +151,12 @@ impl Write {
     ///
     /// # Errors
     /// When the store refuses the statement.
-    pub(crate) fn of(&self, table: &Table, call: &Call<'_>, version: Option<i64>) -> Result<Arc<Variant>> {
+    pub(crate) fn of(
+        &self,
+        table: &Table,
+        call: &Call<'_>,
+        version: Option<i64>,
+    ) -> Result<Arc<Variant>> {
         let mut absent = [0; 4];
         for (i, assign) in self.set.iter().enumerate() {
             // Entities have at most 255 fields, and no field is written twice.
@@ -127,9 +164,27 @@ impl Write {
                 *word |= 1 << (i % 64);
             }
         }
-        let missing = |(i, param): (usize, &ParamSpec)| (param.may_miss() && call.args.get(i).is_none_or(Option::is_none)).then_some(i);
-        let missing = if self.narrows { self.spec.params.iter().enumerate().filter_map(missing).collect() } else { Vec::new() };
-        self.variant(table, Shape { absent, missing, versioned: version.is_some() })
+        let missing = |(i, param): (usize, &ParamSpec)| {
+            (param.may_miss() && call.args.get(i).is_none_or(Option::is_none)).then_some(i)
+        };
+        let missing = if self.narrows {
+            self.spec
+                .params
+                .iter()
+                .enumerate()
+                .filter_map(missing)
+                .collect()
+        } else {
+            Vec::new()
+        };
+        self.variant(
+            table,
+            Shape {
+                absent,
+                missing,
+                versioned: version.is_some(),
+            },
+        )
     }
 
     fn variant(&self, table: &Table, shape: Shape) -> Result<Arc<Variant>> {
@@ -137,21 +192,47 @@ impl Write {
             return Ok(Arc::clone(variant));
         }
         let mut slots = Slots::default();
-        let filter = self.filter.clone().without_params(&|param| shape.missing.contains(&param));
-        // The macro sees to it that a fixed condition remains; never is a write let loose on every record.
-        let filter = filter.ok_or_else(|| Error::internal(format!("operation `{}`: no condition remains", self.spec.name)))?;
+        let filter = self
+            .filter
+            .clone()
+            .without_params(&|param| shape.missing.contains(&param));
+        // The macro sees to it that a fixed condition remains; never is a write let loose on every
+        // record.
+        let filter = filter.ok_or_else(|| {
+            Error::internal(format!(
+                "operation `{}`: no condition remains",
+                self.spec.name
+            ))
+        })?;
         let mut filter = slots.filter(table.desc, filter);
         if self.removes {
             let statement = table.prepare(self.spec.name, Plan::Delete { filter, pick: None })?;
             return Ok(self.keep(shape, Variant { statement, slots }));
         }
-        let absent = |i: usize| shape.absent.get(i / 64).is_some_and(|word| word & (1 << (i % 64)) != 0);
-        let present: Vec<&AssignSpec> = self.set.iter().enumerate().filter(|(i, _)| !absent(*i)).map(|(_, a)| a).collect();
-        let mut set: Vec<Assign> = self.fixed.iter().map(|a| bound(a, &mut slots, table)).collect();
+        let absent = |i: usize| {
+            shape
+                .absent
+                .get(i / 64)
+                .is_some_and(|word| word & (1 << (i % 64)) != 0)
+        };
+        let present: Vec<&AssignSpec> = self
+            .set
+            .iter()
+            .enumerate()
+            .filter(|(i, _)| !absent(*i))
+            .map(|(_, a)| a)
+            .collect();
+        let mut set: Vec<Assign> = self
+            .fixed
+            .iter()
+            .map(|a| bound(a, &mut slots, table))
+            .collect();
         set.extend(bind::assignments(&mut slots, table.desc, &present));
         if self.narrows && set.is_empty() {
-            // All that could be written is left out: the records are what they were, and nobody is told of a change.
-            let statement = table.prepare(self.spec.name, looked_at(table, filter, self.pick.as_ref()))?;
+            // All that could be written is left out: the records are what they were, and nobody is
+            // told of a change.
+            let statement =
+                table.prepare(self.spec.name, looked_at(table, filter, self.pick.as_ref()))?;
             return Ok(self.keep(shape, Variant { statement, slots }));
         }
         let now = slots.now();
@@ -159,7 +240,14 @@ impl Write {
         if let (true, Some(version)) = (shape.versioned, table.desc.version) {
             filter = filter.and(Filter::eq_arg(version.field, slots.len()));
         }
-        let statement = table.prepare(self.spec.name, Plan::Update { filter, set, pick: self.pick.clone() })?;
+        let statement = table.prepare(
+            self.spec.name,
+            Plan::Update {
+                filter,
+                set,
+                pick: self.pick.clone(),
+            },
+        )?;
         Ok(self.keep(shape, Variant { statement, slots }))
     }
 
@@ -179,11 +267,26 @@ fn looked_at(table: &Table, filter: Filter, pick: Option<&Pick>) -> Plan {
     match pick {
         Some(pick) => {
             let limit = Some(Source::Value(Value::Int(i64::from(pick.limit))));
-            Plan::Select { filter, order: pick.order.clone(), after: None, limit }
+            Plan::Select {
+                filter,
+                order: pick.order.clone(),
+                after: None,
+                limit,
+            }
         }
         None => {
-            let all = Compute { function: Function::Count, field: table.desc.primary, filter: Filter::TRUE };
-            Plan::Aggregate { filter, groups: Vec::new(), by_value: Vec::new(), compute: vec![all], limit: 1 }
+            let all = Compute {
+                function: Function::Count,
+                field: table.desc.primary,
+                filter: Filter::TRUE,
+            };
+            Plan::Aggregate {
+                filter,
+                groups: Vec::new(),
+                by_value: Vec::new(),
+                compute: vec![all],
+                limit: 1,
+            }
         }
     }
 }
@@ -195,13 +298,23 @@ fn bound(assign: &Assign, slots: &mut Slots, table: &Table) -> Assign {
     let value = match &assign.value {
         AssignValue::Set(source) => AssignValue::Set(slot(source)),
         AssignValue::Add(source) => AssignValue::Add(slot(source)),
-        AssignValue::Push { value, dedupe } => AssignValue::Push { value: slot(value), dedupe: *dedupe },
+        AssignValue::Push { value, dedupe } => AssignValue::Push {
+            value: slot(value),
+            dedupe: *dedupe,
+        },
         AssignValue::Pull(source) => AssignValue::Pull(slot(source)),
         AssignValue::AddItem(source) => AssignValue::AddItem(slot(source)),
         AssignValue::RemoveItem { key, id } => AssignValue::RemoveItem { key, id: slot(id) },
         AssignValue::ChangeItem { key, id, members } => {
             let id = slot(id);
-            AssignValue::ChangeItem { key, id, members: members.iter().map(|(name, source)| (*name, slot(source))).collect() }
+            AssignValue::ChangeItem {
+                key,
+                id,
+                members: members
+                    .iter()
+                    .map(|(name, source)| (*name, slot(source)))
+                    .collect(),
+            }
         }
         // Its values are in slots already.
         AssignValue::Figure(figure) => AssignValue::Figure(figure.clone()),

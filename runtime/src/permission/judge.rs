@@ -49,22 +49,46 @@ impl Permit {
         let position = |name: Option<&'static str>| {
             let Some(name) = name else { return Ok(None) };
             let found = entity.fields.iter().position(|field| field.name == name);
-            found.map(Some).ok_or_else(|| format!("has a permission that names `{name}`, which the entity lacks"))
+            found.map(Some).ok_or_else(|| {
+                format!("has a permission that names `{name}`, which the entity lacks")
+            })
         };
-        let (owner, resource, rank) = (position(declared.owner_field)?, position(declared.resource)?, position(declared.rank)?);
+        let (owner, resource, rank) = (
+            position(declared.owner_field)?,
+            position(declared.resource)?,
+            position(declared.rank)?,
+        );
         // Behind a type alias, only the type tells.
-        for (key, name, field) in [("owner_field", declared.owner_field, owner), ("rank", declared.rank, rank)] {
+        for (key, name, field) in [
+            ("owner_field", declared.owner_field, owner),
+            ("rank", declared.rank, rank),
+        ] {
             if let (Some(name), Some(field)) = (name, field)
                 && !matches!(entity.fields[field].kind, Kind::String)
             {
-                return Err(format!("has a permission whose {key} `{name}` is no string"));
+                return Err(format!(
+                    "has a permission whose {key} `{name}` is no string"
+                ));
             }
         }
         if rank.is_some() && matches!(subject, Subject::Records | Subject::Foreign) {
             return Err("has a permission with a `rank`, and works on no one record".to_owned());
         }
-        let in_path = entity.scope.iter().any(|scope| Some(scope.field) == resource && matches!(scope.from, ScopeFrom::Path(_)));
-        Ok(Self { evaluator, declared, entity, route, subject, owner, resource, rank, in_path })
+        let in_path = entity
+            .scope
+            .iter()
+            .any(|scope| Some(scope.field) == resource && matches!(scope.from, ScopeFrom::Path(_)));
+        Ok(Self {
+            evaluator,
+            declared,
+            entity,
+            route,
+            subject,
+            owner,
+            resource,
+            rank,
+            in_path,
+        })
     }
 
     /// Position of the field that holds the resource, where the record tells it.
@@ -74,11 +98,14 @@ impl Permit {
 
     /// What a call writes, by position, as far as it matters here.
     pub(crate) fn moved(&self, written: impl Fn(usize) -> Option<Value>) -> Moved {
-        Moved { resource: self.resource().and_then(&written), target: self.rank.and_then(&written) }
+        Moved {
+            resource: self.resource().and_then(&written),
+            target: self.rank.and_then(&written),
+        }
     }
 
-    /// What can be said before anything of the request is read: all of it, where nothing depends on the record. The answer
-    /// is the call, limited to what it may touch.
+    /// What can be said before anything of the request is read: all of it, where nothing depends on
+    /// the record. The answer is the call, limited to what it may touch.
     ///
     /// # Errors
     /// 403, or 404 where the policy hides; 503 when the evaluator fails.
@@ -101,38 +128,74 @@ impl Permit {
         (self.resource().is_some() || self.rank.is_some()) && self.subject != Subject::Foreign
     }
 
-    /// The call, limited to what it may touch of a resource, and of the records about a user. `pinned` limits it to these as well.
-    async fn limit(&self, cx: Cx, resource: Option<Value>, target: Option<Value>, pinned: bool) -> Result<Cx> {
+    /// The call, limited to what it may touch of a resource, and of the records about a user.
+    /// `pinned` limits it to these as well.
+    async fn limit(
+        &self,
+        cx: Cx,
+        resource: Option<Value>,
+        target: Option<Value>,
+        pinned: bool,
+    ) -> Result<Cx> {
         let granted = self.ask(&cx, resource.as_ref()).await?;
         let owned = match (granted, self.owner) {
             (Some(action), _) => {
-                self.compare(&cx, action, resource.as_ref(), target.as_ref()).await?;
+                self.compare(&cx, action, resource.as_ref(), target.as_ref())
+                    .await?;
                 None
             }
-            (None, Some(owner)) if self.subject != Subject::Foreign => match cx.value(CtxPath::ActorId) {
-                Value::Null => return Err(self.refused()),
-                id => Some((owner, id)),
-            },
+            (None, Some(owner)) if self.subject != Subject::Foreign => {
+                match cx.value(CtxPath::ActorId) {
+                    Value::Null => return Err(self.refused()),
+                    id => Some((owner, id)),
+                }
+            }
             (None, _) => return Err(self.refused()),
         };
         // A path says where the record is by itself.
         let of = self.resource().zip(resource).filter(|_| pinned);
         // Whom it is about is nobody's business where the record is the caller's own.
-        let about = self.rank.zip(target).filter(|_| pinned && granted.is_some());
+        let about = self
+            .rank
+            .zip(target)
+            .filter(|_| pinned && granted.is_some());
         if owned.is_none() && of.is_none() && about.is_none() {
             return Ok(cx);
         }
-        Ok(cx.limited(Only::new(self.entity, owned.into_iter().chain(of).chain(about), self.declared.hide)))
+        Ok(cx.limited(Only::new(
+            self.entity,
+            owned.into_iter().chain(of).chain(about),
+            self.declared.hide,
+        )))
     }
 
-    /// Lets a grant stand, unless it is over somebody whom the caller does not stand above. A record may be about nobody.
-    async fn compare(&self, cx: &Cx, action: &str, resource: Option<&Value>, target: Option<&Value>) -> Result<()> {
-        let (Some(actor), Some(Value::Text(target))) = (cx.get_actor(), target.filter(|_| self.rank.is_some())) else { return Ok(()) };
+    /// Lets a grant stand, unless it is over somebody whom the caller does not stand above. A
+    /// record may be about nobody.
+    async fn compare(
+        &self,
+        cx: &Cx,
+        action: &str,
+        resource: Option<&Value>,
+        target: Option<&Value>,
+    ) -> Result<()> {
+        let (Some(actor), Some(Value::Text(target))) =
+            (cx.get_actor(), target.filter(|_| self.rank.is_some()))
+        else {
+            return Ok(());
+        };
         // As in `ask`.
         let beside = cx.beside_transaction();
-        let access = AccessRequest { cx: &beside, actor, action, entity: self.entity.name, route: self.route, resource };
+        let access = AccessRequest {
+            cx: &beside,
+            actor,
+            action,
+            entity: self.entity.name,
+            route: self.route,
+            resource,
+        };
         let decision = self.evaluator.rank(RankRequest { access, target }).await;
-        self.granted(decision.map_err(Error::unavailable)?).map(drop)
+        self.granted(decision.map_err(Error::unavailable)?)
+            .map(drop)
     }
 
     /// Whether a decision grants, unless it refuses.
@@ -140,21 +203,36 @@ impl Permit {
         match decision {
             Decision::Allow => Ok(true),
             Decision::Abstain => Ok(false),
-            Decision::DenyWith(reason) if !self.declared.hide && reason.code().status() == 403 => Err(reason),
+            Decision::DenyWith(reason) if !self.declared.hide && reason.code().status() == 403 => {
+                Err(reason)
+            }
             Decision::Deny | Decision::DenyWith(_) => Err(self.refused()),
         }
     }
 
     /// The first of the actions that the evaluator allows; `None` when it abstains.
     async fn ask(&self, cx: &Cx, resource: Option<&Value>) -> Result<Option<&'static str>> {
-        let Some(actor) = cx.get_actor() else { return Ok(Some(self.declared.requires)) };
+        let Some(actor) = cx.get_actor() else {
+            return Ok(Some(self.declared.requires));
+        };
         let (entity, route) = (self.entity.name, self.route);
-        // An evaluator may call with a context of its own, which would wait for the end of a transaction that has begun. Nothing is
-        // lost: what it allows is a condition of the statement.
+        // An evaluator may call with a context of its own, which would wait for the end of a
+        // transaction that has begun. Nothing is lost: what it allows is a condition of the
+        // statement.
         let cx = &cx.beside_transaction();
         let mut allowed = None;
         for action in std::iter::once(&self.declared.requires).chain(self.declared.or) {
-            let decision = self.evaluator.decide(AccessRequest { cx, actor, action, entity, route, resource }).await;
+            let decision = self
+                .evaluator
+                .decide(AccessRequest {
+                    cx,
+                    actor,
+                    action,
+                    entity,
+                    route,
+                    resource,
+                })
+                .await;
             if self.granted(decision.map_err(Error::unavailable)?)? {
                 allowed = allowed.or(Some(*action));
             }
@@ -162,33 +240,63 @@ impl Permit {
         Ok(allowed)
     }
 
-    /// Whether a grant reaches a resource and a user that a call writes into a record: whoever may change records there, about
-    /// them, may move one there. Its owner does not count: nothing of it is there yet.
-    async fn may_move(&self, cx: &Cx, resource: Option<&Value>, target: Option<&Value>) -> Result<()> {
-        let action = self.ask(cx, resource).await?.ok_or_else(|| self.refused())?;
+    /// Whether a grant reaches a resource and a user that a call writes into a record: whoever may
+    /// change records there, about them, may move one there. Its owner does not count: nothing of
+    /// it is there yet.
+    async fn may_move(
+        &self,
+        cx: &Cx,
+        resource: Option<&Value>,
+        target: Option<&Value>,
+    ) -> Result<()> {
+        let action = self
+            .ask(cx, resource)
+            .await?
+            .ok_or_else(|| self.refused())?;
         self.compare(cx, action, resource, target).await
     }
 
-    /// The call, limited to what it may do with the one record that matches. `moved` is what it writes into the fields that
-    /// the permission goes by. `looks` says that what runs then is not ours, so that it must not start for nothing.
+    /// The call, limited to what it may do with the one record that matches. `moved` is what it
+    /// writes into the fields that the permission goes by. `looks` says that what runs then is not
+    /// ours, so that it must not start for nothing.
     ///
     /// # Errors
     /// `not_found` when nobody could see it; else as [`Permit::enter`].
-    pub(crate) async fn record(&self, table: &Table, cx: &Cx, matches: &Filter, moved: Moved, looks: bool) -> Result<Cx> {
+    pub(crate) async fn record(
+        &self,
+        table: &Table,
+        cx: &Cx,
+        matches: &Filter,
+        moved: Moved,
+        looks: bool,
+    ) -> Result<Cx> {
         if !self.waits() {
             if let (Some(only), true) = (cx.only(self.entity), looks) {
-                let found = self.look(table, cx, matches).await?.ok_or_else(Error::not_found)?;
+                let found = self
+                    .look(table, cx, matches)
+                    .await?
+                    .ok_or_else(Error::not_found)?;
                 only.admits(&found)?;
             }
             return Ok(cx.clone());
         }
-        let found = self.look(table, cx, matches).await?.ok_or_else(Error::not_found)?;
+        let found = self
+            .look(table, cx, matches)
+            .await?
+            .ok_or_else(Error::not_found)?;
         let resource = self.resource.map(|field| found[field].clone());
         let target = self.rank.map(|field| found[field].clone());
-        let moved_to = moved.resource.filter(|moved| Some(moved) != resource.as_ref());
+        let moved_to = moved
+            .resource
+            .filter(|moved| Some(moved) != resource.as_ref());
         let about = moved.target.filter(|moved| Some(moved) != target.as_ref());
         if moved_to.is_some() || about.is_some() {
-            self.may_move(cx, moved_to.as_ref().or(resource.as_ref()), about.as_ref().or(target.as_ref())).await?;
+            self.may_move(
+                cx,
+                moved_to.as_ref().or(resource.as_ref()),
+                about.as_ref().or(target.as_ref()),
+            )
+            .await?;
         }
         let cx = self.limit(cx.clone(), resource, target, true).await?;
         if let Some(only) = cx.only(self.entity) {
@@ -202,8 +310,18 @@ impl Permit {
     /// # Errors
     /// As [`Permit::enter`].
     pub(crate) async fn new_record(&self, cx: &Cx, values: &[Value]) -> Result<Cx> {
-        let value = |field: Option<usize>| field.and_then(|field| cx.bound(self.entity, field).or_else(|| values.get(field).cloned()));
-        let cx = if self.waits() { self.limit(cx.clone(), value(self.resource), value(self.rank), true).await? } else { cx.clone() };
+        let value = |field: Option<usize>| {
+            field.and_then(|field| {
+                cx.bound(self.entity, field)
+                    .or_else(|| values.get(field).cloned())
+            })
+        };
+        let cx = if self.waits() {
+            self.limit(cx.clone(), value(self.resource), value(self.rank), true)
+                .await?
+        } else {
+            cx.clone()
+        };
         if let Some(only) = cx.only(self.entity) {
             only.admits(values)?;
         }
@@ -223,27 +341,44 @@ impl Permit {
         looks: bool,
     ) -> Result<(Cx, Option<Filter>)> {
         let looks = looks || spec.kind.runs_code();
-        let written = |field: Option<usize>| match field.filter(|_| self.waits()).and_then(|field| spec.kind.writes(field)) {
+        let written = |field: Option<usize>| match field
+            .filter(|_| self.waits())
+            .and_then(|field| spec.kind.writes(field))
+        {
             Some(source) => given(source, cx, args),
             None => Ok(None),
         };
-        let written = Moved { resource: written(self.resource())?, target: written(self.rank)? };
+        let written = Moved {
+            resource: written(self.resource())?,
+            target: written(self.rank)?,
+        };
         let cx = match self.subject {
             Subject::Record => {
                 if self.waits() || looks {
-                    // Bad input is told first; else the executor does so, and the record is looked at only when it has.
+                    // Bad input is told first; else the executor does so, and the record is looked
+                    // at only when it has.
                     valid(table, spec, cx, args)?;
                 }
                 let matches = matches(table, spec, cx, args)?;
-                return Ok((self.record(table, cx, &matches, written, looks).await?, Some(matches)));
+                return Ok((
+                    self.record(table, cx, &matches, written, looks).await?,
+                    Some(matches),
+                ));
             }
             Subject::Either => {
                 let matches = matches(table, spec, cx, args)?;
                 let cx = if self.waits() {
                     let value = |field: Option<usize>, written: Option<Value>| {
-                        field.map(|field| cx.bound(self.entity, field).or(written).unwrap_or_else(|| by_default(self.entity, field, cx)))
+                        field.map(|field| {
+                            cx.bound(self.entity, field)
+                                .or(written)
+                                .unwrap_or_else(|| by_default(self.entity, field, cx))
+                        })
                     };
-                    let (resource, target) = (value(self.resource, written.resource), value(self.rank, written.target));
+                    let (resource, target) = (
+                        value(self.resource, written.resource),
+                        value(self.rank, written.target),
+                    );
                     self.limit(cx.clone(), resource, target, true).await?
                 } else {
                     cx.clone()
@@ -256,10 +391,21 @@ impl Permit {
                 return Ok((cx, Some(matches)));
             }
             Subject::Records if self.waits() => {
-                // What every record found must equal is the resource; without such a condition, all of them are meant.
-                let matched = spec.kind.matches().iter().find(|assign| Some(assign.field) == self.resource);
-                let resource = matched.map(|assign| given(&assign.value, cx, args)).transpose()?.flatten();
-                if let Some(moved) = written.resource.filter(|moved| Some(moved) != resource.as_ref()) {
+                // What every record found must equal is the resource; without such a condition, all
+                // of them are meant.
+                let matched = spec
+                    .kind
+                    .matches()
+                    .iter()
+                    .find(|assign| Some(assign.field) == self.resource);
+                let resource = matched
+                    .map(|assign| given(&assign.value, cx, args))
+                    .transpose()?
+                    .flatten();
+                if let Some(moved) = written
+                    .resource
+                    .filter(|moved| Some(moved) != resource.as_ref())
+                {
                     // Into another resource, as with one record.
                     valid(table, spec, cx, args)?;
                     self.may_move(cx, Some(&moved), None).await?;
@@ -276,17 +422,38 @@ impl Permit {
     /// # Errors
     /// As [`Permit::enter`].
     pub(crate) async fn list(&self, cx: &Cx) -> Result<Cx> {
-        if self.waits() { self.limit(cx.clone(), None, None, false).await } else { Ok(cx.clone()) }
+        if self.waits() {
+            self.limit(cx.clone(), None, None, false).await
+        } else {
+            Ok(cx.clone())
+        }
     }
 
     /// Why a call found nothing to change, when that is because of what it may touch.
-    pub(crate) async fn explain(&self, table: &Table, cx: &Cx, matches: &Filter, error: Error) -> Error {
-        let Some(only) = cx.only(self.entity) else { return error };
-        if !matches!(error.code(), Code::NotFound | Code::Conflict) || (self.declared.hide && error.code() == Code::NotFound) {
+    pub(crate) async fn explain(
+        &self,
+        table: &Table,
+        cx: &Cx,
+        matches: &Filter,
+        error: Error,
+    ) -> Error {
+        let Some(only) = cx.only(self.entity) else {
+            return error;
+        };
+        if !matches!(error.code(), Code::NotFound | Code::Conflict)
+            || (self.declared.hide && error.code() == Code::NotFound)
+        {
             return error;
         }
         match self.find(table, &cx.unlimited(), matches).await {
-            Ok(Some(found)) if self.waits() && self.resource.into_iter().chain(self.rank).any(|field| !same(only, field, &found)) => {
+            Ok(Some(found))
+                if self.waits()
+                    && self
+                        .resource
+                        .into_iter()
+                        .chain(self.rank)
+                        .any(|field| !same(only, field, &found)) =>
+            {
                 // Moved while it was looked at: the answer was about another resource.
                 Error::kept_changing()
             }
@@ -296,15 +463,18 @@ impl Permit {
         }
     }
 
-    /// The record that matches, whoever may do what with it, among those that the call can see: before anything is done to it, so
-    /// beside the transaction that the call may be part of.
+    /// The record that matches, whoever may do what with it, among those that the call can see:
+    /// before anything is done to it, so beside the transaction that the call may be part of.
     async fn look(&self, table: &Table, cx: &Cx, matches: &Filter) -> Result<Option<Box<[Value]>>> {
-        self.find(table, &cx.unlimited().beside_transaction(), matches).await
+        self.find(table, &cx.unlimited().beside_transaction(), matches)
+            .await
     }
 
     /// As [`Permit::look`], where it is the transaction that has found nothing.
     async fn find(&self, table: &Table, cx: &Cx, matches: &Filter) -> Result<Option<Box<[Value]>>> {
-        let found = table.first(cx, self.route, matches.clone(), Vec::new(), &Form::Records).await?;
+        let found = table
+            .first(cx, self.route, matches.clone(), Vec::new(), &Form::Records)
+            .await?;
         Ok(found.records.into_iter().next())
     }
 
@@ -315,15 +485,27 @@ impl Permit {
 
 /// Whether a record has the value of a field that a call is limited to.
 fn same(only: &Only, field: usize, record: &[Value]) -> bool {
-    only.conditions().iter().all(|(at, value)| *at != field || record.get(field) == Some(value))
+    only.conditions()
+        .iter()
+        .all(|(at, value)| *at != field || record.get(field) == Some(value))
 }
 
 /// The one record that an operation names.
-pub(crate) fn matches(table: &Table, spec: &OpSpec, cx: &Cx, args: &[Option<Value>]) -> Result<Filter> {
+pub(crate) fn matches(
+    table: &Table,
+    spec: &OpSpec,
+    cx: &Cx,
+    args: &[Option<Value>],
+) -> Result<Filter> {
     let own = spec.kind.matches();
     if own.is_empty() {
-        let id = spec.params.iter().position(|p| p.place == crate::operation::Place::Id);
-        let id = id.and_then(|id| args.get(id).cloned().flatten()).ok_or_else(Error::not_found)?;
+        let id = spec
+            .params
+            .iter()
+            .position(|p| p.place == crate::operation::Place::Id);
+        let id = id
+            .and_then(|id| args.get(id).cloned().flatten())
+            .ok_or_else(Error::not_found)?;
         return Ok(table.by_id(id));
     }
     crate::operation::resolve(crate::operation::equalities(own), cx, args)
@@ -334,9 +516,20 @@ pub(crate) fn matches(table: &Table, spec: &OpSpec, cx: &Cx, args: &[Option<Valu
 /// # Errors
 /// `validation_failed` with every problem.
 fn valid(table: &Table, spec: &OpSpec, cx: &Cx, args: &[Option<Value>]) -> Result<()> {
-    let written = (0..table.desc.fields.len()).filter_map(|field| Some(AssignSpec { field, value: *spec.kind.writes(field)? }));
+    let written = (0..table.desc.fields.len()).filter_map(|field| {
+        Some(AssignSpec {
+            field,
+            value: *spec.kind.writes(field)?,
+        })
+    });
     let written: Vec<AssignSpec> = written.collect();
-    let call = Call { cx, args: args.to_vec(), page: PageArgs::default(), form: &Form::Records, version: None };
+    let call = Call {
+        cx,
+        args: args.to_vec(),
+        page: PageArgs::default(),
+        form: &Form::Records,
+        version: None,
+    };
     crate::operation::check(spec, table, &call, &written)
 }
 
@@ -357,14 +550,20 @@ fn by_default(entity: &EntityDesc, field: usize, cx: &Cx) -> Value {
     }
 }
 
-/// What the list of an entity asks of a caller beside auth and roles: the call, limited to what it may see.
+/// What the list of an entity asks of a caller beside auth and roles: the call, limited to what it
+/// may see.
 ///
 /// # Errors
 /// As [`Permit::enter`].
 pub(crate) async fn may_list(table: &Table, cx: &Cx) -> Result<Cx> {
-    let Some(declared) = table.desc.list_policy().permission else { return Ok(cx.clone()) };
-    let evaluator = table.evaluator().ok_or_else(|| Error::internal("no permission evaluator is installed"))?;
-    let permit = Permit::new(declared, table, Subject::Records, "list", evaluator).map_err(Error::internal)?;
+    let Some(declared) = table.desc.list_policy().permission else {
+        return Ok(cx.clone());
+    };
+    let evaluator = table
+        .evaluator()
+        .ok_or_else(|| Error::internal("no permission evaluator is installed"))?;
+    let permit = Permit::new(declared, table, Subject::Records, "list", evaluator)
+        .map_err(Error::internal)?;
     let cx = permit.enter(cx.clone()).await?;
     permit.list(&cx).await
 }

@@ -16,8 +16,16 @@ pub(crate) struct Only {
 }
 
 impl Only {
-    pub(super) fn new(entity: &EntityDesc, conditions: impl IntoIterator<Item = (usize, Value)>, hide: bool) -> Self {
-        Self { entity: entity.storage_name, conditions: conditions.into_iter().collect(), hide }
+    pub(super) fn new(
+        entity: &EntityDesc,
+        conditions: impl IntoIterator<Item = (usize, Value)>,
+        hide: bool,
+    ) -> Self {
+        Self {
+            entity: entity.storage_name,
+            conditions: conditions.into_iter().collect(),
+            hide,
+        }
     }
 
     /// Whether it speaks of an entity.
@@ -32,7 +40,10 @@ impl Only {
 
     /// Which fields, and which of them must be null: what tells statements apart.
     pub(crate) fn shape(&self) -> Box<[u8]> {
-        self.conditions.iter().flat_map(|(field, value)| [*field as u8, u8::from(value.is_null())]).collect()
+        self.conditions
+            .iter()
+            .flat_map(|(field, value)| [*field as u8, u8::from(value.is_null())])
+            .collect()
     }
 
     /// The plan under these conditions, whose values stand behind `base` other arguments.
@@ -44,7 +55,10 @@ impl Only {
                 Source::Value(Value::Null)
             } else {
                 index += 1;
-                Source::Arg { index: index - 1, nullable: false }
+                Source::Arg {
+                    index: index - 1,
+                    nullable: false,
+                }
             };
             all = all.and(Filter::cond(*field, Op::Eq, Operand::One(source)));
         }
@@ -53,12 +67,17 @@ impl Only {
 
     /// The values of its arguments.
     pub(crate) fn values(&self) -> impl Iterator<Item = Value> {
-        self.conditions.iter().filter(|(_, value)| !value.is_null()).map(|(_, value)| value.clone())
+        self.conditions
+            .iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(_, value)| value.clone())
     }
 
     /// Whether a record with these values may be touched.
     pub(crate) fn holds(&self, values: &[Value]) -> bool {
-        self.conditions.iter().all(|(field, value)| values.get(*field) == Some(value))
+        self.conditions
+            .iter()
+            .all(|(field, value)| values.get(*field) == Some(value))
     }
 
     /// Refuses a new record that the call could not touch once it is there.
@@ -66,10 +85,18 @@ impl Only {
     /// # Errors
     /// 403, or 404 where the policy hides.
     pub(crate) fn admits(&self, values: &[Value]) -> Result<()> {
-        if self.holds(values) { Ok(()) } else { Err(refused(self.hide)) }
+        if self.holds(values) {
+            Ok(())
+        } else {
+            Err(refused(self.hide))
+        }
     }
 }
 
 pub(super) fn refused(hide: bool) -> Error {
-    if hide { Error::not_found() } else { Error::forbidden() }
+    if hide {
+        Error::not_found()
+    } else {
+        Error::forbidden()
+    }
 }

@@ -31,12 +31,22 @@ impl Adapters {
     #[doc(hidden)]
     pub fn new(tables: impl IntoIterator<Item = Arc<Table>>) -> Self {
         // Storage names are unique within an app: start-up checks that.
-        let tables: Arc<HashMap<_, Arc<Table>>> = Arc::new(tables.into_iter().map(|t| (t.desc.storage_name, t)).collect());
+        let tables: Arc<HashMap<_, Arc<Table>>> = Arc::new(
+            tables
+                .into_iter()
+                .map(|t| (t.desc.storage_name, t))
+                .collect(),
+        );
         let provided = Provided::default();
         for table in tables.values() {
             table.link(&tables, &provided);
         }
-        Self { tables, events: EventBus::default(), provided, clock: None }
+        Self {
+            tables,
+            events: EventBus::default(),
+            provided,
+            clock: None,
+        }
     }
 
     /// With the bus of the app.
@@ -47,12 +57,17 @@ impl Adapters {
     /// With the clock of the app, which is that of every call that says no instant.
     pub(crate) fn timed_by(self, clock: &Clock) -> Self {
         self.tables.values().for_each(|table| table.timed_by(clock));
-        Self { clock: Some(Arc::clone(clock)), ..self }
+        Self {
+            clock: Some(Arc::clone(clock)),
+            ..self
+        }
     }
 
     /// The present by the clock of the app: [`App::clock`](crate::App::clock), or the system's.
     pub fn now(&self) -> Timestamp {
-        self.clock.as_ref().map_or_else(Timestamp::system_now, |clock| clock())
+        self.clock
+            .as_ref()
+            .map_or_else(Timestamp::system_now, |clock| clock())
     }
 
     /// Whether changes of any entity make events.
@@ -65,8 +80,9 @@ impl Adapters {
         &self.events
     }
 
-    /// Keeps a value for handlers of custom operations and routes of this app, by its type: what an `after_adapters` hook has
-    /// captured, such as the adapters of other entities. A second value of a type takes the first one's place.
+    /// Keeps a value for handlers of custom operations and routes of this app, by its type: what an
+    /// `after_adapters` hook has captured, such as the adapters of other entities. A second value
+    /// of a type takes the first one's place.
     pub fn provide<T: Send + Sync + 'static>(&self, value: T) {
         self.provided.put(value);
     }
@@ -89,15 +105,20 @@ impl Adapters {
     {
         match self.table(E::DESC.storage_name) {
             Some(table) => Ok(Adapter::new(Arc::clone(table)).into()),
-            None => Err(Error::internal(format!("entity `{}` is in no package of this app", E::DESC.name))),
+            None => Err(Error::internal(format!(
+                "entity `{}` is in no package of this app",
+                E::DESC.name
+            ))),
         }
     }
 
-    /// Makes the search index of `E` anew, from every record there is; says how many. Records are written and searched
-    /// meanwhile. An index follows changes by itself: this is for one that was lost or brought back from an old copy.
+    /// Makes the search index of `E` anew, from every record there is; says how many. Records are
+    /// written and searched meanwhile. An index follows changes by itself: this is for one that was
+    /// lost or brought back from an old copy.
     ///
     /// # Errors
-    /// When `E` has no search provider; `conflict` while another process keeps the index; when the store or the provider fails.
+    /// When `E` has no search provider; `conflict` while another process keeps the index; when the
+    /// store or the provider fails.
     pub async fn rebuild_search<E: Entity>(&self) -> Result<u64> {
         self.rebuild_index(E::DESC.storage_name).await
     }
@@ -107,7 +128,9 @@ impl Adapters {
         let table = self.table(storage_name);
         match table.and_then(|table| Some((table, table.search_index()?))) {
             Some((table, index)) => index.rebuild(table).await,
-            None => Err(Error::internal(format!("`{storage_name}` has no search index in this app"))),
+            None => Err(Error::internal(format!(
+                "`{storage_name}` has no search index in this app"
+            ))),
         }
     }
 

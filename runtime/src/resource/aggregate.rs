@@ -7,13 +7,15 @@ use crate::store::{Assign, AssignValue, Compute, Figure, Group, Plan, Rows, layo
 use crate::{Cx, Error, Problem, Result, Value};
 
 impl Table {
-    /// One row per group, under the guard of a route: keys, then what is computed, in the order of the keys. With fields in `by_value`
-    /// each group is divided once more by the values of each of them, in rows of another form, see `store::plan::aggregate_kinds`.
+    /// One row per group, under the guard of a route: keys, then what is computed, in the order of
+    /// the keys. With fields in `by_value` each group is divided once more by the values of each of
+    /// them, in rows of another form, see `store::plan::aggregate_kinds`.
     ///
     /// Filters hold fixed values and the call's instant.
     ///
     /// # Errors
-    /// `validation_failed`: `too_many` for more groups than `most`, `range` for a sum that its type cannot hold.
+    /// `validation_failed`: `too_many` for more groups than `most`, `range` for a sum that its type
+    /// cannot hold.
     pub async fn aggregate(
         &self,
         cx: &Cx,
@@ -27,44 +29,96 @@ impl Table {
         let mut shape = vec![b'a'];
         let filter = lift(filter, &mut Clock::of(cx), &mut args, &mut shape);
         for group in &groups {
-            shape.extend_from_slice(&[0xfd, group.field as u8, group.truncate.map_or(0xff, |to| to as u8)]);
+            shape.extend_from_slice(&[
+                0xfd,
+                group.field as u8,
+                group.truncate.map_or(0xff, |to| to as u8),
+            ]);
         }
         shape.extend(by_value.iter().flat_map(|field| [0xfb, *field as u8]));
         let lifted = compute.into_iter().map(|compute| {
             shape.extend_from_slice(&[0xfc, compute.field as u8, compute.function as u8]);
-            Compute { filter: lift(compute.filter, &mut Clock::of(cx), &mut args, &mut shape), ..compute }
+            Compute {
+                filter: lift(compute.filter, &mut Clock::of(cx), &mut args, &mut shape),
+                ..compute
+            }
         });
         let compute: Vec<Compute> = lifted.collect();
         let parts = by_value.len() + 1;
         let width = groups.len() + compute.len() + if parts > 1 { parts } else { 0 };
         shape.extend_from_slice(&most.to_le_bytes());
         let all = most.saturating_mul(u32::try_from(parts).unwrap_or(u32::MAX));
-        let statement =
-            self.shape(route, &shape, || Plan::Aggregate { filter, groups, by_value, compute, limit: all.saturating_add(1) })?;
-        let rows = self.execute(cx, &statement, args, Rows::values(width).limit(all as usize, Vec::new())).rows().await?;
-        let part = |row: &[Value]| if parts > 1 { row.first().and_then(Value::as_int).unwrap_or_default() } else { 0 };
-        if rows.more || rows.records.chunk_by(|a, b| part(a) == part(b)).any(|part| part.len() > most as usize) {
-            let text = format!("the answer would have more than {most} groups: ask for fewer records");
+        let statement = self.shape(route, &shape, || Plan::Aggregate {
+            filter,
+            groups,
+            by_value,
+            compute,
+            limit: all.saturating_add(1),
+        })?;
+        let rows = self
+            .execute(
+                cx,
+                &statement,
+                args,
+                Rows::values(width).limit(all as usize, Vec::new()),
+            )
+            .rows()
+            .await?;
+        let part = |row: &[Value]| {
+            if parts > 1 {
+                row.first().and_then(Value::as_int).unwrap_or_default()
+            } else {
+                0
+            }
+        };
+        if rows.more
+            || rows
+                .records
+                .chunk_by(|a, b| part(a) == part(b))
+                .any(|part| part.len() > most as usize)
+        {
+            let text =
+                format!("the answer would have more than {most} groups: ask for fewer records");
             return Err(Error::invalid(Problem::new("", "too_many", text)));
         }
         // Doubles that are too large for one are no numbers that JSON knows.
         let beyond = |value: &Value| matches!(value, Value::Float(f) if !f.is_finite());
         if rows.records.iter().any(|row| row.iter().any(beyond)) {
-            return Err(Error::invalid(Problem::new("", "range", "a sum is beyond the range of numbers")));
+            return Err(Error::invalid(Problem::new(
+                "",
+                "range",
+                "a sum is beyond the range of numbers",
+            )));
         }
         Ok(rows.records)
     }
 
-    /// Takes the record that matches for the transaction of `cx`, waiting for whoever is at it: its key, when it is visible.
+    /// Takes the record that matches for the transaction of `cx`, waiting for whoever is at it: its
+    /// key, when it is visible.
     ///
     /// # Errors
     /// When the store cannot answer.
-    pub(crate) async fn lock(&self, cx: &Cx, route: &'static str, matches: Filter) -> Result<Option<Value>> {
+    pub(crate) async fn lock(
+        &self,
+        cx: &Cx,
+        route: &'static str,
+        matches: Filter,
+    ) -> Result<Option<Value>> {
         let (mut args, mut shape) = (Vec::new(), vec![b'k']);
         let matches = lift(matches, &mut Clock::of(cx), &mut args, &mut shape);
-        let statement = self.shape(route, &shape, || Plan::Lock { filter: matches, pick: None })?;
-        let rows = self.execute(cx, &statement, args, self.rows(&Form::Records)).rows().await?;
-        Ok(rows.records.into_iter().next().map(|mut record| std::mem::take(&mut record[self.desc.primary])))
+        let statement = self.shape(route, &shape, || Plan::Lock {
+            filter: matches,
+            pick: None,
+        })?;
+        let rows = self
+            .execute(cx, &statement, args, self.rows(&Form::Records))
+            .rows()
+            .await?;
+        Ok(rows
+            .records
+            .into_iter()
+            .next()
+            .map(|mut record| std::mem::take(&mut record[self.desc.primary])))
     }
 
     /// Writes one field of a record, as every mutation does: dates and versions follow.
@@ -81,18 +135,29 @@ impl Table {
         form: &Form,
     ) -> Result<Rows> {
         let statement = self.shape(route, &[b'w', field as u8], || {
-            let value = AssignValue::Set(Source::Arg { index: 1, nullable: true });
+            let value = AssignValue::Set(Source::Arg {
+                index: 1,
+                nullable: true,
+            });
             let set = self.touch(vec![Assign { field, value }], 2);
-            Plan::Update { filter: Filter::eq_arg(self.desc.primary, 0), set, pick: None }
+            Plan::Update {
+                filter: Filter::eq_arg(self.desc.primary, 0),
+                set,
+                pick: None,
+            }
         })?;
         let args = vec![key, value, Value::Date(cx.now())];
-        self.execute(cx, &statement, args, self.rows(form)).rows().await
+        self.execute(cx, &statement, args, self.rows(form))
+            .rows()
+            .await
     }
 
-    /// Computes a number over records of `source` and writes it to the record that matches, in one statement. No row comes back when there
-    /// is no such record, or when the number is beyond what the field holds.
+    /// Computes a number over records of `source` and writes it to the record that matches, in one
+    /// statement. No row comes back when there is no such record, or when the number is beyond what
+    /// the field holds.
     ///
-    /// The values in the filters of `figure` are in place, and become arguments here; `figure` is seen through the guard of `source`.
+    /// The values in the filters of `figure` are in place, and become arguments here; `figure` is
+    /// seen through the guard of `source`.
     ///
     /// # Errors
     /// As the store says; 401 or 403 when a guard needs what the caller has not.
@@ -108,40 +173,88 @@ impl Table {
         let (mut args, mut shape) = (Vec::new(), vec![b'n', field as u8]);
         let matches = lift(matches, &mut Clock::of(cx), &mut args, &mut shape);
         shape.extend_from_slice(source.desc.name.as_bytes());
-        shape.extend_from_slice(&[0xfc, figure.compute.field as u8, figure.compute.function as u8]);
+        shape.extend_from_slice(&[
+            0xfc,
+            figure.compute.field as u8,
+            figure.compute.function as u8,
+        ]);
         let mut lifted = |filter| lift(filter, &mut Clock::of(cx), &mut args, &mut shape);
         let guard = match source.condition(cx, "list")? {
             Filter::All(list) => list,
             condition => vec![condition],
         };
         // The store knows "not deleted" by its own words.
-        let guard = guard.into_iter().map(|c| if layout::is_live(source.desc, &c) { c } else { lifted(c) }).collect();
+        let guard = guard
+            .into_iter()
+            .map(|c| {
+                if layout::is_live(source.desc, &c) {
+                    c
+                } else {
+                    lifted(c)
+                }
+            })
+            .collect();
         let filter = lifted(figure.filter).and(Filter::All(guard));
-        let compute = Compute { filter: lifted(figure.compute.filter), ..figure.compute };
+        let compute = Compute {
+            filter: lifted(figure.compute.filter),
+            ..figure.compute
+        };
         args.push(Value::Date(cx.now()));
         let statement = self.shape(route, &shape, || {
-            let figure = AssignValue::Figure(Box::new(Figure { filter, compute, ..figure }));
-            Plan::Update { filter: matches, set: self.touch(vec![Assign { field, value: figure }], args.len() - 1), pick: None }
+            let figure = AssignValue::Figure(Box::new(Figure {
+                filter,
+                compute,
+                ..figure
+            }));
+            Plan::Update {
+                filter: matches,
+                set: self.touch(
+                    vec![Assign {
+                        field,
+                        value: figure,
+                    }],
+                    args.len() - 1,
+                ),
+                pick: None,
+            }
         })?;
-        self.execute(cx, &statement, args, self.rows(form)).rows().await
+        self.execute(cx, &statement, args, self.rows(form))
+            .rows()
+            .await
     }
 
     /// Every record that its list shows and that matches, in the default order.
     ///
     /// # Errors
     /// `validation_failed` with `too_many` for more records than `most`.
-    pub(crate) async fn every(&self, cx: &Cx, filter: Filter, most: u32) -> Result<Vec<Box<[Value]>>> {
+    pub(crate) async fn every(
+        &self,
+        cx: &Cx,
+        filter: Filter,
+        most: u32,
+    ) -> Result<Vec<Box<[Value]>>> {
         let mut args = Vec::new();
         let mut shape = vec![b'e'];
         let filter = lift(filter, &mut Clock::of(cx), &mut args, &mut shape);
         let order = self.order(self.desc.sort);
         args.push(Value::Int(i64::from(most) + 1));
-        let limit = Some(Source::Arg { index: args.len() - 1, nullable: false });
-        let statement = self.shape("list", &shape, || Plan::Select { filter, order, after: None, limit })?;
+        let limit = Some(Source::Arg {
+            index: args.len() - 1,
+            nullable: false,
+        });
+        let statement = self.shape("list", &shape, || Plan::Select {
+            filter,
+            order,
+            after: None,
+            limit,
+        })?;
         let rows = self.rows(&Form::Records).limit(most as usize, Vec::new());
         let rows = self.execute(cx, &statement, args, rows).rows().await?;
         if rows.more {
-            let text = format!("more than {most} records of `{}` match: ask for fewer", self.desc.name);
+            let text = format!(
+                "more than {most} records of `{}` match: ask for fewer",
+                self.desc.name
+            );
             return Err(Error::invalid(Problem::new("", "too_many", text)));
         }
         Ok(rows.records)

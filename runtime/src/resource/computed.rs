@@ -1,8 +1,10 @@
-//! Computed fields: values that follow from the rest of their record, written by whatever changes the rest.
+//! Computed fields: values that follow from the rest of their record, written by whatever changes
+//! the rest.
 //!
-//! No store can run a function of the user's. So a statement that writes what such a value follows from is told the value: it is worked
-//! out from the record as it is read here and as the statement will leave it, and the statement then writes only a record that
-//! is still as it was read. Whoever was overtaken reads again. Of several records each may have a value of its own: those are held
+//! No store can run a function of the user's. So a statement that writes what such a value follows
+//! from is told the value: it is worked out from the record as it is read here and as the statement
+//! will leave it, and the statement then writes only a record that is still as it was read. Whoever
+//! was overtaken reads again. Of several records each may have a value of its own: those are held
 //! by a transaction, get their values, and then the statement changes all of them at once.
 
 use std::cmp::Ordering;
@@ -36,7 +38,8 @@ impl Row for Blank<'_> {
 /// Writes the computed fields of a record into it.
 ///
 /// # Errors
-/// `validation_failed` with `range` for a number that no client can hold, with `max_length` for a text that its index does not hold; `internal` when the record cannot be read.
+/// `validation_failed` with `range` for a number that no client can hold, with `max_length` for a
+/// text that its index does not hold; `internal` when the record cannot be read.
 pub(super) fn fill(desc: &'static EntityDesc, record: &mut [Value]) -> Result<()> {
     for field in computed(desc) {
         record[field] = value(desc, field, record)?;
@@ -48,7 +51,8 @@ pub(super) fn fill(desc: &'static EntityDesc, record: &mut [Value]) -> Result<()
 fn value(desc: &'static EntityDesc, field: usize, record: &[Value]) -> Result<Value> {
     let lacks = || Error::internal(format!("`{}` has no computed field at {field}", desc.name));
     let of = desc.fields.get(field).ok_or_else(lacks)?;
-    let value = (of.computed.ok_or_else(lacks)?.value)(&Blank { desc, record }).map_err(Error::internal)?;
+    let value =
+        (of.computed.ok_or_else(lacks)?.value)(&Blank { desc, record }).map_err(Error::internal)?;
     match beyond(&value).or_else(|| beyond_index(&value, desc, field)) {
         // What it follows from is the caller's.
         Some(flaw) => Err(Error::invalid(flaw.at(of.told()))),
@@ -62,14 +66,24 @@ fn computed(desc: &EntityDesc) -> impl Iterator<Item = usize> {
 
 /// The computed fields that follow from one of some fields.
 pub(crate) fn following(desc: &EntityDesc, written: impl Fn(usize) -> bool) -> Vec<usize> {
-    computed(desc).filter(|field| inputs(desc, *field).any(&written)).collect()
+    computed(desc)
+        .filter(|field| inputs(desc, *field).any(&written))
+        .collect()
 }
 
 /// What a computed field follows from.
 fn inputs(desc: &EntityDesc, field: usize) -> impl Iterator<Item = usize> {
-    let from = desc.fields[field].computed.map_or(&[][..], |computed| computed.from);
-    let all = if from.is_empty() { 0..desc.fields.len() } else { 0..0 };
-    from.iter().copied().chain(all.filter(|of| desc.fields[*of].computed.is_none()))
+    let from = desc.fields[field]
+        .computed
+        .map_or(&[][..], |computed| computed.from);
+    let all = if from.is_empty() {
+        0..desc.fields.len()
+    } else {
+        0..0
+    };
+    from.iter()
+        .copied()
+        .chain(all.filter(|of| desc.fields[*of].computed.is_none()))
 }
 
 /// The computed fields that assignments leave behind, unless they write them as well.
@@ -82,7 +96,10 @@ fn behind(desc: &EntityDesc, set: &[Assign]) -> Vec<usize> {
 
 /// All that some computed fields follow from, each once.
 fn inputs_of(desc: &EntityDesc, fields: &[usize]) -> Vec<usize> {
-    let mut all: Vec<usize> = fields.iter().flat_map(|field| inputs(desc, *field)).collect();
+    let mut all: Vec<usize> = fields
+        .iter()
+        .flat_map(|field| inputs(desc, *field))
+        .collect();
     all.sort_unstable();
     all.dedup();
     all
@@ -91,15 +108,24 @@ fn inputs_of(desc: &EntityDesc, fields: &[usize]) -> Vec<usize> {
 /// `field = argument`, for fields whose values stand in the arguments one after the other.
 fn set_from(desc: &EntityDesc, fields: &[usize], at: usize) -> impl Iterator<Item = Assign> {
     fields.iter().enumerate().map(move |(i, field)| {
-        let source = Source::Arg { index: at + i, nullable: desc.fields[*field].optional };
-        Assign { field: *field, value: AssignValue::Set(source) }
+        let source = Source::Arg {
+            index: at + i,
+            nullable: desc.fields[*field].optional,
+        };
+        Assign {
+            field: *field,
+            value: AssignValue::Set(source),
+        }
     })
 }
 
 /// That fields still have the values that stand in the arguments one after the other.
 fn unchanged(desc: &EntityDesc, fields: &[usize], at: usize) -> Filter {
     let same = |(i, field): (usize, &usize)| {
-        let source = Source::Arg { index: at + i, nullable: desc.fields[*field].optional };
+        let source = Source::Arg {
+            index: at + i,
+            nullable: desc.fields[*field].optional,
+        };
         Filter::cond(*field, Op::Eq, Operand::One(source))
     };
     Filter::All(fields.iter().enumerate().map(same).collect())
@@ -110,16 +136,27 @@ fn names_one(desc: &EntityDesc, filter: &Filter) -> bool {
     fn pinned(filter: &Filter, field: usize) -> bool {
         match filter {
             Filter::All(list) => list.iter().any(|part| pinned(part, field)),
-            Filter::Cond { field: of, op: Op::Eq, value: Operand::One(_) } => *of == field,
+            Filter::Cond {
+                field: of,
+                op: Op::Eq,
+                value: Operand::One(_),
+            } => *of == field,
             _ => false,
         }
     }
-    pinned(filter, desc.primary) || desc.uniques.iter().any(|unique| unique.fields.iter().all(|field| pinned(filter, *field)))
+    pinned(filter, desc.primary)
+        || desc
+            .uniques
+            .iter()
+            .any(|unique| unique.fields.iter().all(|field| pinned(filter, *field)))
 }
 
 /// Whether a statement changes records of an entity with computed fields.
 pub(super) fn concerned(statement: &Statement) -> bool {
-    matches!(statement.plan, Plan::Insert | Plan::Update { .. } | Plan::Upsert { .. }) && computed(statement.entity).next().is_some()
+    matches!(
+        statement.plan,
+        Plan::Insert | Plan::Update { .. } | Plan::Upsert { .. }
+    ) && computed(statement.entity).next().is_some()
 }
 
 /// A statement that leaves computed fields behind, and which.
@@ -143,7 +180,13 @@ struct All<'a> {
 
 impl Statements {
     /// Runs a statement with the values of computed fields.
-    pub(super) fn computing<'a>(&'a self, cx: &Cx, statement: &'a Arc<Statement>, mut args: Vec<Value>, rows: Rows) -> Reply<'a> {
+    pub(super) fn computing<'a>(
+        &'a self,
+        cx: &Cx,
+        statement: &'a Arc<Statement>,
+        mut args: Vec<Value>,
+        rows: Rows,
+    ) -> Reply<'a> {
         let desc = statement.entity;
         let (set, creates): (&[Assign], bool) = match &statement.plan {
             Plan::Insert => (&[], true),
@@ -161,39 +204,81 @@ impl Statements {
         if fields.is_empty() {
             return self.hand(cx, statement, args, rows);
         }
-        let behind = Behind { inputs: inputs_of(desc, &fields), fields, base: statement.plan.arity(desc) };
+        let behind = Behind {
+            inputs: inputs_of(desc, &fields),
+            fields,
+            base: statement.plan.arity(desc),
+        };
         let cx = cx.clone();
         Reply::Later(Box::pin(async move {
             match &statement.plan {
-                Plan::Upsert { .. } => self.upsert_computed(&cx, statement, &behind, args, rows).await,
-                Plan::Update { filter, pick: None, .. } if names_one(desc, filter) => {
-                    self.update_computed(&cx, statement, &behind, args, rows).await
+                Plan::Upsert { .. } => {
+                    self.upsert_computed(&cx, statement, &behind, args, rows)
+                        .await
                 }
-                _ => self.update_all_computed(cx, statement, &behind, args, rows).await,
+                Plan::Update {
+                    filter, pick: None, ..
+                } if names_one(desc, filter) => {
+                    self.update_computed(&cx, statement, &behind, args, rows)
+                        .await
+                }
+                _ => {
+                    self.update_all_computed(cx, statement, &behind, args, rows)
+                        .await
+                }
             }
         }))
     }
 
     /// Changes one record.
-    async fn update_computed(&self, cx: &Cx, of: &Arc<Statement>, behind: &Behind, args: Vec<Value>, rows: Rows) -> Result<Rows> {
-        let Plan::Update { filter, set, .. } = &of.plan else { return Err(Error::internal("no update")) };
+    async fn update_computed(
+        &self,
+        cx: &Cx,
+        of: &Arc<Statement>,
+        behind: &Behind,
+        args: Vec<Value>,
+        rows: Rows,
+    ) -> Result<Rows> {
+        let Plan::Update { filter, set, .. } = &of.plan else {
+            return Err(Error::internal("no update"));
+        };
         let desc = of.entity;
-        let look = self.derived(of, b'c', || Plan::Select { filter: filter.clone(), order: Vec::new(), after: None, limit: None })?;
+        let look = self.derived(of, b'c', || Plan::Select {
+            filter: filter.clone(),
+            order: Vec::new(),
+            after: None,
+            limit: None,
+        })?;
         let write = self.derived(of, b'C', || Plan::Update {
-            filter: filter.clone().and(unchanged(desc, &behind.inputs, behind.base + behind.fields.len())),
-            set: set.iter().cloned().chain(set_from(desc, &behind.fields, behind.base)).collect(),
+            filter: filter.clone().and(unchanged(
+                desc,
+                &behind.inputs,
+                behind.base + behind.fields.len(),
+            )),
+            set: set
+                .iter()
+                .cloned()
+                .chain(set_from(desc, &behind.fields, behind.base))
+                .collect(),
             pick: None,
         })?;
         let mut turns = Turns::default();
         let mut id = None;
         while turns.next(cx, desc, id.as_ref()).await {
             let cx = turns.inner(cx);
-            let found = self.hand(cx, &look, args.clone(), Rows::records(desc)).await?.records;
+            let found = self
+                .hand(cx, &look, args.clone(), Rows::records(desc))
+                .await?
+                .records;
             let old = match &found[..] {
                 [] => return Ok(rows.without_recording()),
                 [old] => old,
                 // A value that several tenants may have.
-                _ => return self.update_all_computed(cx.clone(), of, behind, args, rows).await,
+                _ => {
+                    return self
+                        .update_all_computed(cx.clone(), of, behind, args, rows)
+                        .await;
+                }
             };
             let args = behind.args(desc, old, set, &args)?;
             let done = self.hand(cx, &write, args, rows.clone()).await?;
@@ -206,19 +291,59 @@ impl Statements {
     }
 
     /// Changes any number of records: each gets its values, and then what the statement writes.
-    async fn update_all_computed(&self, cx: Cx, of: &Arc<Statement>, behind: &Behind, args: Vec<Value>, rows: Rows) -> Result<Rows> {
-        let Plan::Update { filter, set, pick } = &of.plan else { return Err(Error::internal("no update")) };
+    async fn update_all_computed(
+        &self,
+        cx: Cx,
+        of: &Arc<Statement>,
+        behind: &Behind,
+        args: Vec<Value>,
+        rows: Rows,
+    ) -> Result<Rows> {
+        let Plan::Update { filter, set, pick } = &of.plan else {
+            return Err(Error::internal("no update"));
+        };
         let (desc, count) = (of.entity, behind.fields.len());
-        let those = |index| Filter::cond(desc.primary, Op::In, Operand::One(Source::Arg { index, nullable: false }));
-        let look = self.derived(of, b'd', || Plan::Lock { filter: filter.clone(), pick: pick.clone() })?;
-        let note =
-            self.derived(of, b'n', || Plan::Update { filter: those(count), set: set_from(desc, &behind.fields, 0).collect(), pick: None })?;
+        let those = |index| {
+            Filter::cond(
+                desc.primary,
+                Op::In,
+                Operand::One(Source::Arg {
+                    index,
+                    nullable: false,
+                }),
+            )
+        };
+        let look = self.derived(of, b'd', || Plan::Lock {
+            filter: filter.clone(),
+            pick: pick.clone(),
+        })?;
+        let note = self.derived(of, b'n', || Plan::Update {
+            filter: those(count),
+            set: set_from(desc, &behind.fields, 0).collect(),
+            pick: None,
+        })?;
         // They are held, so they still match; by their new values they might not.
-        let write = self.derived(of, b'D', || Plan::Update { filter: those(behind.base), set: set.clone(), pick: None })?;
-        let (all, mut again) = (All { set, look, note, write }, self.again(&cx, Some((of, &args))));
+        let write = self.derived(of, b'D', || Plan::Update {
+            filter: those(behind.base),
+            set: set.clone(),
+            pick: None,
+        })?;
+        let (all, mut again) = (
+            All {
+                set,
+                look,
+                note,
+                write,
+            },
+            self.again(&cx, Some((of, &args))),
+        );
         loop {
             let (args, rows) = (args.clone(), rows.clone());
-            let done = again.attempt(&cx, async |cx| self.write_all_computed(cx, &all, behind, args, rows).await).await;
+            let done = again
+                .attempt(&cx, async |cx| {
+                    self.write_all_computed(cx, &all, behind, args, rows).await
+                })
+                .await;
             if let Some(done) = again.over(done).await {
                 return done;
             }
@@ -226,16 +351,31 @@ impl Statements {
     }
 
     /// Within a transaction.
-    async fn write_all_computed(&self, cx: &Cx, all: &All<'_>, behind: &Behind, mut args: Vec<Value>, rows: Rows) -> Result<Rows> {
+    async fn write_all_computed(
+        &self,
+        cx: &Cx,
+        all: &All<'_>,
+        behind: &Behind,
+        mut args: Vec<Value>,
+        rows: Rows,
+    ) -> Result<Rows> {
         let (desc, set) = (self.desc(), all.set);
-        let found = self.hand(cx, &all.look, args.clone(), Rows::records(desc)).await?.records;
+        let found = self
+            .hand(cx, &all.look, args.clone(), Rows::records(desc))
+            .await?
+            .records;
         if found.is_empty() {
             return Ok(rows.without_recording());
         }
         let mut groups: Vec<(Vec<Value>, Vec<Value>)> = Vec::new();
         for old in &found {
             let values = behind.values(desc, old, set, &args)?;
-            if behind.fields.iter().zip(&values).all(|(field, value)| old[*field] == *value) {
+            if behind
+                .fields
+                .iter()
+                .zip(&values)
+                .all(|(field, value)| old[*field] == *value)
+            {
                 continue;
             }
             groups.push((values, vec![old[desc.primary].clone()]));
@@ -249,7 +389,10 @@ impl Statements {
             }
             same
         });
-        let keys: Vec<Value> = found.iter().map(|record| record[desc.primary].clone()).collect();
+        let keys: Vec<Value> = found
+            .iter()
+            .map(|record| record[desc.primary].clone())
+            .collect();
         args.truncate(behind.base);
         args.push(list_value(&keys));
         let done = async {
@@ -270,11 +413,24 @@ impl Statements {
     }
 
     /// Creates a record, or changes the one that is there.
-    async fn upsert_computed(&self, cx: &Cx, of: &Arc<Statement>, behind: &Behind, args: Vec<Value>, rows: Rows) -> Result<Rows> {
-        let Plan::Upsert { keys, guard, set } = &of.plan else { return Err(Error::internal("no upsert")) };
+    async fn upsert_computed(
+        &self,
+        cx: &Cx,
+        of: &Arc<Statement>,
+        behind: &Behind,
+        args: Vec<Value>,
+        rows: Rows,
+    ) -> Result<Rows> {
+        let Plan::Upsert { keys, guard, set } = &of.plan else {
+            return Err(Error::internal("no upsert"));
+        };
         let desc = of.entity;
-        let look =
-            self.derived(of, b'c', || Plan::Select { filter: layout::met(desc, keys), order: Vec::new(), after: None, limit: None })?;
+        let look = self.derived(of, b'c', || Plan::Select {
+            filter: layout::met(desc, keys),
+            order: Vec::new(),
+            after: None,
+            limit: None,
+        })?;
         let create = self.derived(of, b'i', || Plan::Upsert {
             keys: keys.clone(),
             guard: guard.clone().and(Filter::Any(Vec::new())),
@@ -287,7 +443,11 @@ impl Statements {
                 .clone()
                 .and(unchanged(desc, &behind.inputs, further))
                 .and(Filter::eq_arg(desc.primary, further + behind.inputs.len())),
-            set: set.iter().cloned().chain(set_from(desc, &behind.fields, behind.base)).collect(),
+            set: set
+                .iter()
+                .cloned()
+                .chain(set_from(desc, &behind.fields, behind.base))
+                .collect(),
             pick: None,
         })?;
         let mut turns = Turns::default();
@@ -295,11 +455,24 @@ impl Statements {
         let mut refused: Option<Box<[Value]>> = None;
         let mut met: Option<Box<[Value]>> = None;
         let read = async || {
-            let found = self.hand(cx, &look, args.clone(), Rows::records(desc)).await?;
+            let found = self
+                .hand(cx, &look, args.clone(), Rows::records(desc))
+                .await?;
             Ok::<_, Error>(found.records.into_iter().next())
         };
-        while turns.next(cx, desc, refused.as_ref().map(|record| &record[desc.primary])).await {
-            let found = if met.is_some() { met.take() } else { read().await? };
+        while turns
+            .next(
+                cx,
+                desc,
+                refused.as_ref().map(|record| &record[desc.primary]),
+            )
+            .await
+        {
+            let found = if met.is_some() {
+                met.take()
+            } else {
+                read().await?
+            };
             let (statement, args) = match &found {
                 None => (&create, args.clone()),
                 // As it was read before: it is out of reach.
@@ -311,8 +484,8 @@ impl Statements {
                 }
             };
             let done = match self.hand(cx, statement, args, rows.clone()).await {
-                // Who makes the same record at the same moment may be met in a unique over a computed field, before the keys are looked
-                // at. Then the record is there by now.
+                // Who makes the same record at the same moment may be met in a unique over a
+                // computed field, before the keys are looked at. Then the record is there by now.
                 Err(error) if found.is_none() && error.code() == Code::Conflict => {
                     met = read().await?;
                     if met.is_none() {
@@ -333,21 +506,43 @@ impl Statements {
 
 impl Behind {
     /// The values of the computed fields in a record as assignments leave it.
-    fn values(&self, desc: &'static EntityDesc, old: &[Value], set: &[Assign], args: &[Value]) -> Result<Vec<Value>> {
+    fn values(
+        &self,
+        desc: &'static EntityDesc,
+        old: &[Value],
+        set: &[Assign],
+        args: &[Value],
+    ) -> Result<Vec<Value>> {
         let new = assign(old, set, args)?;
-        self.fields.iter().map(|field| value(desc, *field, &new)).collect()
+        self.fields
+            .iter()
+            .map(|field| value(desc, *field, &new))
+            .collect()
     }
 
-    /// The arguments of a statement on a record as it was read: its own, those values, and what they follow from.
-    fn args(&self, desc: &'static EntityDesc, old: &[Value], set: &[Assign], args: &[Value]) -> Result<Vec<Value>> {
+    /// The arguments of a statement on a record as it was read: its own, those values, and what
+    /// they follow from.
+    fn args(
+        &self,
+        desc: &'static EntityDesc,
+        old: &[Value],
+        set: &[Assign],
+        args: &[Value],
+    ) -> Result<Vec<Value>> {
         let own = args.iter().take(self.base).cloned();
         let values = self.values(desc, old, set, args)?;
-        Ok(own.chain(values).chain(self.inputs.iter().map(|field| old[*field].clone())).collect())
+        Ok(own
+            .chain(values)
+            .chain(self.inputs.iter().map(|field| old[*field].clone()))
+            .collect())
     }
 }
 
 /// Any order in which equal values are neighbours.
 fn order(a: &[Value], b: &[Value]) -> Ordering {
-    let each = a.iter().zip(b).map(|(a, b)| compare(a.as_ref(), b.as_ref()));
+    let each = a
+        .iter()
+        .zip(b)
+        .map(|(a, b)| compare(a.as_ref(), b.as_ref()));
     each.fold(Ordering::Equal, Ordering::then)
 }

@@ -30,7 +30,8 @@ impl std::fmt::Debug for CursorKey {
 
 /// Of a cursor that holds the sort values of the last record.
 const BY_VALUES: u8 = 3;
-/// Of a cursor that holds the key of the last record and a digest of its sort values, which are too long for an address.
+/// Of a cursor that holds the key of the last record and a digest of its sort values, which are too
+/// long for an address.
 const BY_KEY: u8 = 4;
 const TAG: usize = 16;
 /// Longest cursor accepted, in characters.
@@ -69,27 +70,42 @@ impl CursorKey {
         let key = |secret: &S| {
             let expand = hkdf::Hkdf::<Sha256>::new(None, secret.as_ref());
             let (mut mac, mut stream) = ([0; 32], [0; 32]);
-            // 32 bytes are far below HKDF's limit of 255 blocks, and HMAC takes keys of any length: neither fails.
+            // 32 bytes are far below HKDF's limit of 255 blocks, and HMAC takes keys of any length:
+            // neither fails.
             expand.expand(b"linchpin cursor", &mut mac).ok()?;
-            expand.expand(b"linchpin cursor encryption", &mut stream).ok()?;
-            Some(Key { mac: Hmac::new_from_slice(&mac).ok()?, stream })
+            expand
+                .expand(b"linchpin cursor encryption", &mut stream)
+                .ok()?;
+            Some(Key {
+                mac: Hmac::new_from_slice(&mac).ok()?,
+                stream,
+            })
         };
-        Self { keys: secrets.iter().filter_map(key).collect() }
+        Self {
+            keys: secrets.iter().filter_map(key).collect(),
+        }
     }
 
-    /// Seals a position; its last value is the record's key. `fixed` are values that later pages take from here, `context` is
-    /// everything that must be equal for the cursor to be used again. Equal positions give equal cursors.
+    /// Seals a position; its last value is the record's key. `fixed` are values that later pages
+    /// take from here, `context` is everything that must be equal for the cursor to be used again.
+    /// Equal positions give equal cursors.
     pub fn seal(&self, fixed: &[Value], position: &[Value], context: &[u8]) -> String {
         let whole = self.sealed(BY_VALUES, &[fixed, position], context);
         match position.last() {
-            Some(key) if whole.len() > MAX => self.sealed(BY_KEY, &[fixed, std::slice::from_ref(key), &[digest(position)]], context),
+            Some(key) if whole.len() > MAX => self.sealed(
+                BY_KEY,
+                &[fixed, std::slice::from_ref(key), &[digest(position)]],
+                context,
+            ),
             _ => whole,
         }
     }
 
     fn sealed(&self, version: u8, values: &[&[Value]], context: &[u8]) -> String {
         // Without a key nothing opens, so nothing is told either.
-        let Some(key) = self.keys.first() else { return String::new() };
+        let Some(key) = self.keys.first() else {
+            return String::new();
+        };
         let mut body = Vec::with_capacity(128);
         body.push(version);
         for value in values.iter().copied().flatten() {
@@ -105,7 +121,12 @@ impl CursorKey {
     ///
     /// # Errors
     /// `invalid_cursor` when it is forged, truncated, or was made for another context.
-    pub fn open(&self, cursor: &str, (fixed, count): (usize, usize), context: &[u8]) -> Result<Opened> {
+    pub fn open(
+        &self,
+        cursor: &str,
+        (fixed, count): (usize, usize),
+        context: &[u8],
+    ) -> Result<Opened> {
         let invalid = || Error::new(Code::InvalidCursor, "The cursor does not fit this request");
         if cursor.len() > MAX {
             return Err(invalid());
@@ -117,7 +138,11 @@ impl CursorKey {
             key.crypt(*tag, &mut body);
             let expected = key.tag(&body, context);
             // Constant time over the tag: every byte is looked at.
-            let good = expected.iter().zip(tag).fold(0, |acc, (a, b)| acc | (a ^ b)) == 0;
+            let good = expected
+                .iter()
+                .zip(tag)
+                .fold(0, |acc, (a, b)| acc | (a ^ b))
+                == 0;
             good.then_some(body)
         });
         let body = opened.ok_or_else(invalid)?;
@@ -138,7 +163,10 @@ impl CursorKey {
             }
             _ => return Err(invalid()),
         };
-        Ok(Opened { fixed: values, position })
+        Ok(Opened {
+            fixed: values,
+            position,
+        })
     }
 }
 
@@ -153,7 +181,8 @@ impl Key {
         out
     }
 
-    /// Encrypts or decrypts in place. The tag takes the place of a nonce: another body or context has another one.
+    /// Encrypts or decrypts in place. The tag takes the place of a nonce: another body or context
+    /// has another one.
     fn crypt(&self, tag: [u8; TAG], body: &mut [u8]) {
         for (block, chunk) in (0_u32..).zip(body.chunks_mut(32)) {
             let input = [&self.stream[..], &tag, &block.to_le_bytes()].concat();
@@ -222,7 +251,9 @@ fn decode(rest: &mut &[u8]) -> Option<Value> {
             *rest = tail;
             Value::Text(std::str::from_utf8(text).ok()?.to_owned())
         }
-        5 => Value::Date(crate::Timestamp::from_millis(i64::from_le_bytes(eight(rest)?))),
+        5 => Value::Date(crate::Timestamp::from_millis(i64::from_le_bytes(eight(
+            rest,
+        )?))),
         _ => return None,
     })
 }
@@ -244,7 +275,10 @@ mod tests {
             Value::Bool(true),
         ];
         let cursor = key.seal(&[], &values, b"posts");
-        assert_eq!(key.open(&cursor, (0, 6), b"posts").ok().map(|o| o.position), Some(Position::Values(values.to_vec())));
+        assert_eq!(
+            key.open(&cursor, (0, 6), b"posts").ok().map(|o| o.position),
+            Some(Position::Values(values.to_vec()))
+        );
         assert!(key.open(&cursor, (0, 6), b"users").is_err());
         assert!(key.open(&cursor, (0, 5), b"posts").is_err());
         assert!(key.open("", (0, 0), b"posts").is_err());
@@ -252,7 +286,8 @@ mod tests {
             let mut forged = cursor.clone().into_bytes();
             forged[i] = if forged[i] == b'A' { b'B' } else { b'A' };
             let forged = String::from_utf8(forged).unwrap_or_default();
-            // The last character holds bits that base64 ignores only when they are zero, which the decoder insists on.
+            // The last character holds bits that base64 ignores only when they are zero, which the
+            // decoder insists on.
             assert!(key.open(&forged, (0, 6), b"posts").is_err(), "{i}");
             assert!(key.open(&cursor[..i], (0, 6), b"posts").is_err());
         }
@@ -265,7 +300,10 @@ mod tests {
         let cursor = key.seal(&[], &values, b"posts");
         assert!(cursor.len() <= MAX);
         let expected = Position::Key(Value::Text("id".into()), digest(&values));
-        assert_eq!(key.open(&cursor, (0, 2), b"posts").ok().map(|o| o.position), Some(expected));
+        assert_eq!(
+            key.open(&cursor, (0, 2), b"posts").ok().map(|o| o.position),
+            Some(expected)
+        );
         assert!(key.open(&cursor, (0, 2), b"users").is_err());
     }
 
@@ -284,7 +322,10 @@ mod tests {
         // Without a key there is nothing to see, nor to open.
         let none = CursorKey::derive::<&str>(&[]);
         assert_eq!(none.seal(&[], &[Value::Text("secret".into())], b""), "");
-        assert!(none.open(&key.seal(&[], &[Value::Int(3)], b""), (0, 1), b"").is_err());
+        assert!(
+            none.open(&key.seal(&[], &[Value::Int(3)], b""), (0, 1), b"")
+                .is_err()
+        );
     }
 
     #[test]
@@ -297,15 +338,24 @@ mod tests {
             assert_eq!(opened.map(|opened| opened.fixed), Some(fixed.to_vec()));
             assert!(key.open(&cursor, (0, 2), b"posts").is_err());
         }
-        assert!(key.open(&key.seal(&[], &[Value::Int(3)], b""), (2, 0), b"").is_err());
+        assert!(
+            key.open(&key.seal(&[], &[Value::Int(3)], b""), (2, 0), b"")
+                .is_err()
+        );
     }
 
     #[test]
     fn earlier_secrets_verify() {
         let old = CursorKey::derive(&["old-old-old-old-old-old-old-old-"]);
-        let both = CursorKey::derive(&["new-new-new-new-new-new-new-new-", "old-old-old-old-old-old-old-old-"]);
+        let both = CursorKey::derive(&[
+            "new-new-new-new-new-new-new-new-",
+            "old-old-old-old-old-old-old-old-",
+        ]);
         let cursor = old.seal(&[], &[Value::Int(1)], b"");
         assert!(both.open(&cursor, (0, 1), b"").is_ok());
-        assert!(old.open(&both.seal(&[], &[Value::Int(1)], b""), (0, 1), b"").is_err());
+        assert!(
+            old.open(&both.seal(&[], &[Value::Int(1)], b""), (0, 1), b"")
+                .is_err()
+        );
     }
 }

@@ -1,5 +1,6 @@
-//! Values of declarations, held against what is declared for their fields, before anything is served. Literals have been judged by the
-//! macro; here come the values of consts, and formats, which it does not look into.
+//! Values of declarations, held against what is declared for their fields, before anything is
+//! served. Literals have been judged by the macro; here come the values of consts, and formats,
+//! which it does not look into.
 
 use crate::entity::{DefaultDesc, EntityDesc};
 use crate::filter::SourceSpec;
@@ -14,7 +15,13 @@ use crate::{Code, Error, Problem, Result, Value};
 pub(super) fn defaults(desc: &EntityDesc, validator: &Validator) -> Result<()> {
     for (field, of) in desc.fields.iter().enumerate() {
         if let DefaultDesc::Literal(value) = of.default {
-            fits(desc, field, &value(), "is no default", &|value, problems| validator.check(field, value, of.wire, problems))?;
+            fits(
+                desc,
+                field,
+                &value(),
+                "is no default",
+                &|value, problems| validator.check(field, value, of.wire, problems),
+            )?;
         }
     }
     Ok(())
@@ -28,7 +35,9 @@ pub(super) fn written(desc: &EntityDesc, validator: &Validator, spec: &OpSpec) -
     let what = format!("cannot be what operation `{}` writes", spec.name);
     for (field, of) in desc.fields.iter().enumerate() {
         if let Some(SourceSpec::Literal(value)) = spec.kind.writes(field) {
-            fits(desc, field, &value(), &what, &|value, problems| validator.check(field, value, of.wire, problems))?;
+            fits(desc, field, &value(), &what, &|value, problems| {
+                validator.check(field, value, of.wire, problems)
+            })?;
         }
     }
     for (field, value, element) in spec.kind.fixed() {
@@ -45,15 +54,29 @@ pub(super) fn written(desc: &EntityDesc, validator: &Validator, spec: &OpSpec) -
     Ok(())
 }
 
-fn fits(desc: &EntityDesc, field: usize, value: &Value, what: &str, judge: &dyn Fn(&Value, &mut Vec<Problem>)) -> Result<()> {
+fn fits(
+    desc: &EntityDesc,
+    field: usize,
+    value: &Value,
+    what: &str,
+    judge: &dyn Fn(&Value, &mut Vec<Problem>),
+) -> Result<()> {
     let (mut problems, of) = (Vec::new(), &desc.fields[field]);
     if !value.is_null() {
         judge(value, &mut problems);
     }
-    let Some(problem) = problems.first() else { return Ok(()) };
+    let Some(problem) = problems.first() else {
+        return Ok(());
+    };
     let mut text = Vec::new();
     crate::json::write_value(value.as_ref(), &mut text);
     let text = String::from_utf8_lossy(&text);
     // Told by the start of the app, and to nobody else.
-    Err(Error::new(Code::Internal, format!("{text} {what}: `{}` of `{}` {}", of.name, desc.name, problem.message)))
+    Err(Error::new(
+        Code::Internal,
+        format!(
+            "{text} {what}: `{}` of `{}` {}",
+            of.name, desc.name, problem.message
+        ),
+    ))
 }

@@ -1,7 +1,8 @@
 //! Visibility by conditions and through other records: `visible(..)` and `gate(..)`.
 //!
-//! Both are conditions of the [guard](super::guard) like all others. They are made here with values of the context as they are
-//! declared, and bound to arguments of a statement, or to values in place. A comparison with a value that the caller lacks is false.
+//! Both are conditions of the [guard](super::guard) like all others. They are made here with values
+//! of the context as they are declared, and bound to arguments of a statement, or to values in
+//! place. A comparison with a value that the caller lacks is false.
 
 use crate::entity::{EntityDesc, Gate, Kind, ScopeFrom};
 use crate::filter::{CtxPath, Filter, Linked, Op, Operand, Source};
@@ -11,7 +12,8 @@ use crate::{Cx, Value};
 
 use super::guard::Reach;
 
-/// Most links behind a record, one behind the other. Compile checks see to it; descriptors made by hand end here.
+/// Most links behind a record, one behind the other. Compile checks see to it; descriptors made by
+/// hand end here.
 const LINKS: u32 = 8;
 
 /// What an entity's conditions and gates need of a call.
@@ -40,7 +42,10 @@ impl Behind {
         }
         let (mut wants, mut now) = (Vec::new(), [false; 2]);
         for (reach, now) in [Reach::Caller, Reach::System].into_iter().zip(&mut now) {
-            let asks = Asks { reach, reads: false };
+            let asks = Asks {
+                reach,
+                reads: false,
+            };
             let filter = bind(conditions(desc, asks), desc, &mut |path, kind| {
                 if !wants.iter().any(|want| is_same(want, path, kind)) {
                     wants.push((path, kind));
@@ -50,7 +55,11 @@ impl Behind {
             filter.sources(&mut |source| *now |= *source == Source::Now);
         }
         let tenants = desc.gates.iter().any(|gate| has_tenants(gate, LINKS));
-        Some(Self { wants, tenants, now })
+        Some(Self {
+            wants,
+            tenants,
+            now,
+        })
     }
 
     /// How many values of the context it needs of a caller.
@@ -60,7 +69,9 @@ impl Behind {
 
     /// The values, for arguments; null for those that the caller lacks.
     pub(super) fn values(&self, value: impl Fn(CtxPath) -> Value) -> impl Iterator<Item = Value> {
-        self.wants.iter().map(move |(path, kind)| fitting(*kind, value(*path)))
+        self.wants
+            .iter()
+            .map(move |(path, kind)| fitting(*kind, value(*path)))
     }
 
     /// Whether a statement needs the call's instant.
@@ -73,21 +84,40 @@ impl Behind {
     }
 
     /// The conditions, with their values at `first` and behind, and the call's instant at `now`.
-    pub(super) fn condition(&self, desc: &'static EntityDesc, asks: Asks, first: usize, now: Option<usize>) -> Filter {
+    pub(super) fn condition(
+        &self,
+        desc: &'static EntityDesc,
+        asks: Asks,
+        first: usize,
+        now: Option<usize>,
+    ) -> Filter {
         let bound = bind(conditions(desc, asks), desc, &mut |path, kind| {
-            let at = self.wants.iter().position(|want| is_same(want, path, kind)).unwrap_or_default();
-            Source::Arg { index: first + at, nullable: false }
+            let at = self
+                .wants
+                .iter()
+                .position(|want| is_same(want, path, kind))
+                .unwrap_or_default();
+            Source::Arg {
+                index: first + at,
+                nullable: false,
+            }
         });
         bound.map_sources(&mut |_, _, source| match (source, now) {
-            (Source::Now, Some(index)) => Source::Arg { index, nullable: false },
+            (Source::Now, Some(index)) => Source::Arg {
+                index,
+                nullable: false,
+            },
             (source, _) => source,
         })
     }
 }
 
-/// The values of the context that decide who sees records of an entity, beside those of its own tenant and scopes.
+/// The values of the context that decide who sees records of an entity, beside those of its own
+/// tenant and scopes.
 pub(crate) fn context(desc: &'static EntityDesc) -> Vec<CtxPath> {
-    Behind::of(desc).map_or_else(Vec::new, |behind| behind.wants.iter().map(|(path, _)| *path).collect())
+    Behind::of(desc).map_or_else(Vec::new, |behind| {
+        behind.wants.iter().map(|(path, _)| *path).collect()
+    })
 }
 
 /// What a record must be, beyond being visible, for a new one to name it.
@@ -99,8 +129,8 @@ pub(super) struct Admission {
 }
 
 impl Admission {
-    /// By a gate: the caller may do with it what the gate says, and in a tree there is room below it. The condition's values are
-    /// arguments from `first` on.
+    /// By a gate: the caller may do with it what the gate says, and in a tree there is room below
+    /// it. The condition's values are arguments from `first` on.
     pub(super) fn of(gate: &Gate, asks: Asks, first: usize) -> (Self, Filter) {
         let mut all = action(gate, asks);
         if gate.depth > 0 {
@@ -113,9 +143,15 @@ impl Admission {
                 wants.push((path, kind));
                 wants.len() - 1
             });
-            Source::Arg { index: first + at, nullable: false }
+            Source::Arg {
+                index: first + at,
+                nullable: false,
+            }
         });
-        let instant = Source::Arg { index: first + wants.len(), nullable: false };
+        let instant = Source::Arg {
+            index: first + wants.len(),
+            nullable: false,
+        };
         let filter = bound.map_sources(&mut |_, _, source| match source {
             Source::Now => {
                 now = true;
@@ -128,7 +164,11 @@ impl Admission {
 
     /// The values for a call.
     pub(super) fn arguments(&self, cx: &Cx, args: &mut Vec<Value>) {
-        args.extend(self.wants.iter().map(|(path, kind)| fitting(*kind, cx.value(*path))));
+        args.extend(
+            self.wants
+                .iter()
+                .map(|(path, kind)| fitting(*kind, cx.value(*path))),
+        );
         args.extend(self.now.then(|| Value::Date(cx.now())));
     }
 }
@@ -156,7 +196,12 @@ fn null(field: usize) -> Filter {
 }
 
 fn linked(gate: &Gate, filter: Filter) -> Filter {
-    Filter::Linked(Box::new(Linked { field: gate.field, of: gate.target, at: gate.target.primary, filter }))
+    Filter::Linked(Box::new(Linked {
+        field: gate.field,
+        of: gate.target,
+        at: gate.target.primary,
+        filter,
+    }))
 }
 
 /// What nothing satisfies.
@@ -175,8 +220,17 @@ fn conditions(desc: &'static EntityDesc, asks: Asks) -> Filter {
 fn further(desc: &'static EntityDesc, asks: Asks, but: Option<usize>, fuel: u32) -> Filter {
     let declared = desc.visible.as_ref().filter(|_| asks.reach.is_caller());
     let mut all = declared.map_or(Filter::TRUE, |spec| Filter::TRUE.and(spec.into()));
-    for (n, gate) in desc.gates.iter().enumerate().filter(|(n, _)| Some(*n) != but) {
-        all = all.and(if gate.depth > 0 { below(desc, n, asks, gate.depth.min(fuel)) } else { through(gate, asks, fuel) });
+    for (n, gate) in desc
+        .gates
+        .iter()
+        .enumerate()
+        .filter(|(n, _)| Some(*n) != but)
+    {
+        all = all.and(if gate.depth > 0 {
+            below(desc, n, asks, gate.depth.min(fuel))
+        } else {
+            through(gate, asks, fuel)
+        });
     }
     all
 }
@@ -186,37 +240,51 @@ fn through(gate: &Gate, asks: Asks, fuel: u32) -> Filter {
     if fuel == 0 {
         return never();
     }
-    linked(gate, seen(gate.target, asks, None, fuel - 1).and(action(gate, asks)))
+    linked(
+        gate,
+        seen(gate.target, asks, None, fuel - 1).and(action(gate, asks)),
+    )
 }
 
-/// A gate within a tree: nothing is above the record, or something that is seen, and so on. What has more above it than may be is seen
-/// by nobody, and neither is what is above itself.
+/// A gate within a tree: nothing is above the record, or something that is seen, and so on. What
+/// has more above it than may be is seen by nobody, and neither is what is above itself.
 fn below(desc: &'static EntityDesc, gate: usize, asks: Asks, depth: u32) -> Filter {
     let declared = &desc.gates[gate];
     let root = null(declared.field);
     if depth == 0 {
         return root;
     }
-    let above = seen(desc, asks, Some(gate), depth - 1).and(action(declared, asks)).and(below(desc, gate, asks, depth - 1));
+    let above = seen(desc, asks, Some(gate), depth - 1)
+        .and(action(declared, asks))
+        .and(below(desc, gate, asks, depth - 1));
     root.or(linked(declared, above))
 }
 
 /// What a gate asks for beyond seeing the record.
 fn action(gate: &Gate, asks: Asks) -> Filter {
-    let Some(name) = gate.action.filter(|_| asks.reach.is_caller()) else { return Filter::TRUE };
-    let declared = gate.target.actions.iter().find(|action| action.name == name);
+    let Some(name) = gate.action.filter(|_| asks.reach.is_caller()) else {
+        return Filter::TRUE;
+    };
+    let declared = gate
+        .target
+        .actions
+        .iter()
+        .find(|action| action.name == name);
     declared.map_or_else(never, |action| Filter::TRUE.and((&action.filter).into()))
 }
 
 /// Who sees a record of another entity: as its `get` says, so far as that depends on the record.
 fn seen(desc: &'static EntityDesc, asks: Asks, but: Option<usize>, fuel: u32) -> Filter {
     let mut all = Filter::TRUE;
-    let eq = |field: usize, path: CtxPath| Filter::cond(field, Op::Eq, Operand::One(Source::Ctx(path)));
+    let eq =
+        |field: usize, path: CtxPath| Filter::cond(field, Op::Eq, Operand::One(Source::Ctx(path)));
     if let Some(tenant) = desc.tenant {
         let without = match asks.reach {
             Reach::NoTenant => tenant.optional,
             Reach::Anonymous => asks.reads && tenant.anonymous_read,
-            Reach::Caller | Reach::System | Reach::Within | Reach::Deleted | Reach::Followed => false,
+            Reach::Caller | Reach::System | Reach::Within | Reach::Deleted | Reach::Followed => {
+                false
+            }
         };
         all = match asks.reach {
             Reach::Caller => all.and(eq(tenant.field, CtxPath::TenantId)),
@@ -225,7 +293,11 @@ fn seen(desc: &'static EntityDesc, asks: Asks, but: Option<usize>, fuel: u32) ->
             Reach::System | Reach::Within | Reach::Deleted | Reach::Followed => all,
         };
     }
-    for scope in desc.scope.iter().filter(|scope| asks.reach.is_caller() && scope.holds_on("get")) {
+    for scope in desc
+        .scope
+        .iter()
+        .filter(|scope| asks.reach.is_caller() && scope.holds_on("get"))
+    {
         // The parents of a path say where a record is, not who may see it.
         if let ScopeFrom::Ctx(path) = scope.from {
             all = all.and(eq(scope.field, path));
@@ -238,11 +310,18 @@ fn seen(desc: &'static EntityDesc, asks: Asks, but: Option<usize>, fuel: u32) ->
             source => source,
         })
     });
-    unexpired.into_iter().fold(all, Filter::and).and(further(desc, asks, but, fuel))
+    unexpired
+        .into_iter()
+        .fold(all, Filter::and)
+        .and(further(desc, asks, but, fuel))
 }
 
 /// Gives values of the context their places; each comparison is false without its value.
-fn bind(filter: Filter, desc: &EntityDesc, place: &mut impl FnMut(CtxPath, Kind) -> Source) -> Filter {
+fn bind(
+    filter: Filter,
+    desc: &EntityDesc,
+    place: &mut impl FnMut(CtxPath, Kind) -> Source,
+) -> Filter {
     match filter {
         Filter::All(list) => Filter::All(list.into_iter().map(|f| bind(f, desc, place)).collect()),
         Filter::Any(list) => Filter::Any(list.into_iter().map(|f| bind(f, desc, place)).collect()),
@@ -275,16 +354,27 @@ fn bind(filter: Filter, desc: &EntityDesc, place: &mut impl FnMut(CtxPath, Kind)
     }
 }
 
-/// A value of the context as a field of this kind holds it; null for one that no such field can hold.
+/// A value of the context as a field of this kind holds it; null for one that no such field can
+/// hold.
 pub(super) fn fitting(kind: Kind, value: Value) -> Value {
     match (kind, value) {
         (Kind::Integer, Value::Text(text)) => {
-            let number = text.parse::<i64>().ok().filter(|n| n.to_string() == text && n.unsigned_abs() <= MAX_INTEGER.unsigned_abs());
+            let number = text.parse::<i64>().ok().filter(|n| {
+                n.to_string() == text && n.unsigned_abs() <= MAX_INTEGER.unsigned_abs()
+            });
             number.map_or(Value::Null, Value::Int)
         }
         (Kind::String | Kind::Enum(_), Value::Int(number)) => Value::Text(number.to_string()),
-        (Kind::String | Kind::Enum(_) | Kind::StringArray, Value::Text(text)) if !text.contains('\0') => Value::Text(text),
-        (Kind::Integer, value @ Value::Int(n)) if n.unsigned_abs() <= MAX_INTEGER.unsigned_abs() => value,
+        (Kind::String | Kind::Enum(_) | Kind::StringArray, Value::Text(text))
+            if !text.contains('\0') =>
+        {
+            Value::Text(text)
+        }
+        (Kind::Integer, value @ Value::Int(n))
+            if n.unsigned_abs() <= MAX_INTEGER.unsigned_abs() =>
+        {
+            value
+        }
         (Kind::Number, Value::Int(number)) => Value::Float(number as f64),
         (Kind::Number, value @ Value::Float(n)) if n.is_finite() => value,
         (Kind::Boolean, value @ Value::Bool(_)) | (Kind::Date, value @ Value::Date(_)) => value,

@@ -1,7 +1,8 @@
-//! Records together with those that they name: one further statement per relation, whatever the number of records.
+//! Records together with those that they name: one further statement per relation, whatever the
+//! number of records.
 //!
-//! Rows come as JSON with notes of where each ends and which keys it holds; what belongs to them is written between their last
-//! member and their closing brace. Nothing is parsed.
+//! Rows come as JSON with notes of where each ends and which keys it holds; what belongs to them is
+//! written between their last member and their closing brace. Nothing is parsed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -71,7 +72,8 @@ struct Attached {
 
 impl Attached {
     fn get(&self, key: Option<&Name>) -> &[u8] {
-        key.and_then(|key| self.of.get(key)).map_or(self.none, |at| &self.json[at.clone()])
+        key.and_then(|key| self.of.get(key))
+            .map_or(self.none, |at| &self.json[at.clone()])
     }
 }
 
@@ -108,11 +110,20 @@ impl Includes {
     /// Completes what a call has answered: one record, a page or an array of them.
     ///
     /// # Errors
-    /// When the store cannot answer; `internal` for an answer whose records were not read in [`Includes::form`].
-    pub async fn complete(&self, table: &Table, projection: &Projection, outcome: Outcome) -> Result<Outcome> {
+    /// When the store cannot answer; `internal` for an answer whose records were not read in
+    /// [`Includes::form`].
+    pub async fn complete(
+        &self,
+        table: &Table,
+        projection: &Projection,
+        outcome: Outcome,
+    ) -> Result<Outcome> {
         Ok(match outcome {
             Outcome::Record(rows) => Outcome::Record(self.rows(table, projection, rows).await?),
-            Outcome::Page { rows, next_cursor } => Outcome::Page { rows: self.rows(table, projection, rows).await?, next_cursor },
+            Outcome::Page { rows, next_cursor } => Outcome::Page {
+                rows: self.rows(table, projection, rows).await?,
+                next_cursor,
+            },
             Outcome::List(rows) => Outcome::List(self.rows(table, projection, rows).await?),
             other => other,
         })
@@ -140,7 +151,9 @@ impl Includes {
             rows.records.clear();
         }
         if rows.noted().is_empty() {
-            return Err(Error::internal("the records were read in a form that nothing can be included in"));
+            return Err(Error::internal(
+                "the records were read in a form that nothing can be included in",
+            ));
         }
         let objects = self.joined(table, &rows, b",").await?;
         rows.json = objects.json;
@@ -153,13 +166,22 @@ impl Includes {
         let fields = self.fields(table);
         let mut attached = Vec::with_capacity(self.relations.len());
         for (include, field) in self.relations.iter().zip(&fields) {
-            let at = rows.noted_at(*field).ok_or_else(|| Error::internal("a key was not noted"))?;
-            let keys: Vec<Option<Name>> = rows.noted().iter().map(|note| note.values.get(at).and_then(Name::of)).collect();
+            let at = rows
+                .noted_at(*field)
+                .ok_or_else(|| Error::internal("a key was not noted"))?;
+            let keys: Vec<Option<Name>> = rows
+                .noted()
+                .iter()
+                .map(|note| note.values.get(at).and_then(Name::of))
+                .collect();
             let distinct: BTreeSet<Name> = keys.iter().flatten().cloned().collect();
             let found = include.attach(distinct).await?;
             attached.push((include.relation.wire, keys, found));
         }
-        let mut out = Objects { json: Vec::with_capacity(rows.json.len() * 2), at: Vec::with_capacity(rows.noted().len()) };
+        let mut out = Objects {
+            json: Vec::with_capacity(rows.json.len() * 2),
+            at: Vec::with_capacity(rows.noted().len()),
+        };
         let mut start = 0;
         for (n, note) in rows.noted().iter().enumerate() {
             if n > 0 {
@@ -201,27 +223,54 @@ impl Include {
     /// What belongs to each of some keys.
     fn attach(&self, keys: BTreeSet<Name>) -> BoxFuture<'_, Result<Attached>> {
         Box::pin(async move {
-            let none = if let Link::BelongsTo { .. } = self.relation.link { NO_RECORD } else { NO_PAGE };
-            let mut out = Attached { json: Vec::new(), of: BTreeMap::new(), none };
+            let none = if let Link::BelongsTo { .. } = self.relation.link {
+                NO_RECORD
+            } else {
+                NO_PAGE
+            };
+            let mut out = Attached {
+                json: Vec::new(),
+                of: BTreeMap::new(),
+                none,
+            };
             if keys.is_empty() {
                 return Ok(out);
             }
             let (table, cx) = (&self.table, &self.cx);
             let (field, order, _) = parts(self.relation, table);
-            let noted = std::iter::once(field).chain(order.iter().map(|o| o.field)).chain(self.inner.fields(table));
+            let noted = std::iter::once(field)
+                .chain(order.iter().map(|o| o.field))
+                .chain(self.inner.fields(table));
             let rows = Rows::json(&self.projection).noting(noted.collect());
-            let mut rows = table.related(cx, self.relation, keys.iter().map(Name::value).collect(), rows).await?;
+            let mut rows = table
+                .related(
+                    cx,
+                    self.relation,
+                    keys.iter().map(Name::value).collect(),
+                    rows,
+                )
+                .await?;
             let groups = group(self.relation, &mut rows);
             let objects = self.inner.joined(table, &rows, b",").await?;
             for (key, members, more) in groups {
-                let Some(first) = objects.at.get(members.start).map(|at| at.start) else { continue };
+                let Some(first) = objects.at.get(members.start).map(|at| at.start) else {
+                    continue;
+                };
                 let last = objects.at.get(members.end - 1).map_or(first, |at| at.end);
                 let begin = out.json.len();
                 if let Link::BelongsTo { .. } = self.relation.link {
                     out.json.extend_from_slice(&objects.json[first..last]);
                 } else {
-                    let next = if more { Some(table.next_related(cx, self.relation, &key, &rows, members.end - 1)?) } else { None };
-                    crate::json::write_page(&objects.json[first..last], next.as_deref(), &mut out.json);
+                    let next = if more {
+                        Some(table.next_related(cx, self.relation, &key, &rows, members.end - 1)?)
+                    } else {
+                        None
+                    };
+                    crate::json::write_page(
+                        &objects.json[first..last],
+                        next.as_deref(),
+                        &mut out.json,
+                    );
                 }
                 out.of.insert(key, begin..out.json.len());
             }
@@ -232,35 +281,56 @@ impl Include {
 
 /// Position of the field of a name.
 pub(crate) fn field_of(table: &Table, name: &str) -> Option<usize> {
-    table.desc.fields.iter().position(|field| field.name == name)
+    table
+        .desc
+        .fields
+        .iter()
+        .position(|field| field.name == name)
 }
 
-/// The field of the other entity that is looked at, the order of its records, and how many of them count.
+/// The field of the other entity that is looked at, the order of its records, and how many of them
+/// count.
 fn parts(relation: &Relation, table: &Table) -> (usize, Vec<Order>, Option<u32>) {
     match relation.link {
         Link::BelongsTo { .. } => (table.desc.primary, Vec::new(), None),
-        // That the field is there has been checked at compile time, and for descriptors made by hand at start-up.
-        Link::HasMany { key, max } => (field_of(table, key).unwrap_or(table.desc.primary), table.order(table.desc.sort), Some(max)),
+        // That the field is there has been checked at compile time, and for descriptors made by
+        // hand at start-up.
+        Link::HasMany { key, max } => (
+            field_of(table, key).unwrap_or(table.desc.primary),
+            table.order(table.desc.sort),
+            Some(max),
+        ),
     }
 }
 
-/// The rows of each key, with those beyond the most that are shown taken out; and whether there were any.
+/// The rows of each key, with those beyond the most that are shown taken out; and whether there
+/// were any.
 fn group(relation: &Relation, rows: &mut Rows) -> Vec<(Name, Range<usize>, bool)> {
     let max = match relation.link {
         Link::BelongsTo { .. } => 1,
         Link::HasMany { max, .. } => max as usize,
     };
     let mut groups: Vec<(Name, Range<usize>, bool)> = Vec::new();
-    let (mut json, mut notes) = (Vec::with_capacity(rows.json.len()), Vec::with_capacity(rows.noted().len()));
+    let (mut json, mut notes) = (
+        Vec::with_capacity(rows.json.len()),
+        Vec::with_capacity(rows.noted().len()),
+    );
     let mut start = 0;
     let records = std::mem::take(&mut rows.records);
     let mut kept = Vec::with_capacity(records.len());
     let mut records = records.into_iter();
-    for mut note in rows.notes.as_mut().map(|notes| std::mem::take(&mut notes.rows)).unwrap_or_default() {
+    for mut note in rows
+        .notes
+        .as_mut()
+        .map(|notes| std::mem::take(&mut notes.rows))
+        .unwrap_or_default()
+    {
         let (object, record) = (start..note.end, records.next());
         start = note.end + 1;
         // The first of the noted fields is the one that was looked at.
-        let Some(key) = note.values.first().and_then(Name::of) else { continue };
+        let Some(key) = note.values.first().and_then(Name::of) else {
+            continue;
+        };
         match groups.last_mut().filter(|(of, ..)| *of == key) {
             Some((_, members, more)) if members.len() == max => {
                 *more = true;
@@ -292,15 +362,27 @@ type Group = (Vec<Box<[Value]>>, Option<String>);
 impl Table {
     /// A relation of the entity; the macro has made its name.
     fn relation(&self, name: &str) -> Result<&'static Relation> {
-        let found = self.desc.relations.iter().find(|relation| relation.name == name);
-        found.ok_or_else(|| Error::internal(format!("`{}` has no relation `{name}`", self.desc.name)))
+        let found = self
+            .desc
+            .relations
+            .iter()
+            .find(|relation| relation.name == name);
+        found.ok_or_else(|| {
+            Error::internal(format!("`{}` has no relation `{name}`", self.desc.name))
+        })
     }
 
     /// The records of a relation for each of some keys, as values: one statement.
     ///
     /// # Errors
-    /// When the store cannot answer; 401 or 403 when tenant or scope of the other entity need what the caller has not.
-    pub(super) async fn related_values(&self, cx: &Cx, name: &str, keys: &[Value]) -> Result<Vec<Group>> {
+    /// When the store cannot answer; 401 or 403 when tenant or scope of the other entity need what
+    /// the caller has not.
+    pub(super) async fn related_values(
+        &self,
+        cx: &Cx,
+        name: &str,
+        keys: &[Value],
+    ) -> Result<Vec<Group>> {
         let relation = self.relation(name)?;
         let other = self.sibling((relation.target)())?;
         let named: Vec<Option<Name>> = keys.iter().map(Name::of).collect();
@@ -310,44 +392,88 @@ impl Table {
         if !distinct.is_empty() {
             let noted = std::iter::once(field).chain(order.iter().map(|o| o.field));
             let rows = Rows::records(other.desc).noting(noted.collect());
-            let mut rows = other.related(cx, relation, distinct.iter().map(Name::value).collect(), rows).await?;
+            let mut rows = other
+                .related(
+                    cx,
+                    relation,
+                    distinct.iter().map(Name::value).collect(),
+                    rows,
+                )
+                .await?;
             for (key, members, more) in group(relation, &mut rows) {
-                let next = if more { Some(other.next_related(cx, relation, &key, &rows, members.end - 1)?) } else { None };
+                let next = if more {
+                    Some(other.next_related(cx, relation, &key, &rows, members.end - 1)?)
+                } else {
+                    None
+                };
                 found.insert(key, (rows.records[members].to_vec(), next));
             }
         }
-        let of = |name: &Option<Name>| name.as_ref().and_then(|name| found.get(name)).cloned().unwrap_or_default();
+        let of = |name: &Option<Name>| {
+            name.as_ref()
+                .and_then(|name| found.get(name))
+                .cloned()
+                .unwrap_or_default()
+        };
         Ok(named.iter().map(of).collect())
     }
 
-    /// Records of this entity for the keys that a relation of another one looks for: one statement, under the guard of the
-    /// route that shows them. One record more than is shown tells that there are more.
-    async fn related(&self, cx: &Cx, relation: &Relation, keys: Vec<Value>, rows: Rows) -> Result<Rows> {
+    /// Records of this entity for the keys that a relation of another one looks for: one statement,
+    /// under the guard of the route that shows them. One record more than is shown tells that there
+    /// are more.
+    async fn related(
+        &self,
+        cx: &Cx,
+        relation: &Relation,
+        keys: Vec<Value>,
+        rows: Rows,
+    ) -> Result<Rows> {
         let (field, order, max) = parts(relation, self);
         let mut args = vec![list_value(&keys)];
         let limit = max.map(|max| {
             args.push(Value::Int(i64::from(max) + 1));
-            Source::Arg { index: 1, nullable: false }
+            Source::Arg {
+                index: 1,
+                nullable: false,
+            }
         });
         let route = Included::of(relation).name();
-        let statement = self.shape(route, &[b'r', field as u8, u8::from(max.is_some())], || Plan::Related {
-            filter: Filter::TRUE,
-            field,
-            values: 0,
-            order,
-            limit,
+        let statement = self.shape(route, &[b'r', field as u8, u8::from(max.is_some())], || {
+            Plan::Related {
+                filter: Filter::TRUE,
+                field,
+                values: 0,
+                order,
+                limit,
+            }
         })?;
         self.execute(cx, &statement, args, rows).rows().await
     }
 
     /// What continues behind a row at the list of this entity, filtered by the key or below it.
-    fn next_related(&self, cx: &Cx, relation: &Relation, key: &Name, rows: &Rows, last: usize) -> Result<String> {
+    fn next_related(
+        &self,
+        cx: &Cx,
+        relation: &Relation,
+        key: &Name,
+        rows: &Rows,
+        last: usize,
+    ) -> Result<String> {
         let (field, order, _) = parts(relation, self);
         let missing = || Error::internal("a position was not noted");
         let note = rows.noted().get(last).ok_or_else(missing)?;
-        let position = |o: &Order| rows.noted_at(o.field).and_then(|at| note.values.get(at)).cloned().ok_or_else(missing);
+        let position = |o: &Order| {
+            rows.noted_at(o.field)
+                .and_then(|at| note.values.get(at))
+                .cloned()
+                .ok_or_else(missing)
+        };
         let position = order.iter().map(position).collect::<Result<Vec<_>>>()?;
-        let below = self.desc.scope.iter().any(|scope| scope.field == field && matches!(scope.from, ScopeFrom::Path(_)));
+        let below = self
+            .desc
+            .scope
+            .iter()
+            .any(|scope| scope.field == field && matches!(scope.from, ScopeFrom::Path(_)));
         if below {
             let cx = cx.clone().within_value(self.desc, field, key.value());
             return self.seal(&cx, "list", Filter::TRUE, &order, &position);

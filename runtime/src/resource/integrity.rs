@@ -1,8 +1,10 @@
-//! Keys that name records: checked when they are written, and followed when what they name is deleted.
+//! Keys that name records: checked when they are written, and followed when what they name is
+//! deleted.
 //!
-//! Both happen in the transaction of the statement, whatever route or operation runs it: [`Table::execute`] leads here. A key is
-//! held while it is written, so nobody deletes what it names in between. A deletion comes first and what it entails after it,
-//! so a record that was about to name the deleted one has either been written before and is found, or is refused.
+//! Both happen in the transaction of the statement, whatever route or operation runs it:
+//! [`Table::execute`] leads here. A key is held while it is written, so nobody deletes what it
+//! names in between. A deletion comes first and what it entails after it, so a record that was
+//! about to name the deleted one has either been written before and is found, or is refused.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -41,7 +43,10 @@ impl Dependent {
 }
 
 /// What depends on an entity, among the entities of an app.
-pub(super) fn dependents(on: &EntityDesc, all: impl Iterator<Item = &'static EntityDesc>) -> Vec<Dependent> {
+pub(super) fn dependents(
+    on: &EntityDesc,
+    all: impl Iterator<Item = &'static EntityDesc>,
+) -> Vec<Dependent> {
     let mut found: Vec<Dependent> = Vec::new();
     for entity in all {
         for relation in entity.relations {
@@ -53,7 +58,13 @@ pub(super) fn dependents(on: &EntityDesc, all: impl Iterator<Item = &'static Ent
         }
     }
     // What forbids comes before what changes.
-    found.sort_by_key(|d| (!matches!(d.rule, OnDelete::Restrict), d.entity.storage_name, d.key));
+    found.sort_by_key(|d| {
+        (
+            !matches!(d.rule, OnDelete::Restrict),
+            d.entity.storage_name,
+            d.key,
+        )
+    });
     found
 }
 
@@ -83,15 +94,31 @@ impl Names {
     /// A gate asks for all that a relation does.
     pub(super) fn new(desc: &'static EntityDesc) -> Self {
         let mut all: Vec<Name> = Vec::new();
-        let gates = desc.gates.iter().map(|gate| (gate.field, gate.target, Some(gate)));
-        let relations = desc.relations.iter().filter_map(|relation| Some((relation.enforced()?.0, (relation.target)(), None)));
+        let gates = desc
+            .gates
+            .iter()
+            .map(|gate| (gate.field, gate.target, Some(gate)));
+        let relations = desc
+            .relations
+            .iter()
+            .filter_map(|relation| Some((relation.enforced()?.0, (relation.target)(), None)));
         for (field, target, gate) in gates.chain(relations) {
-            let known = |name: &Name| name.field == field && name.target.storage_name == target.storage_name;
+            let known = |name: &Name| {
+                name.field == field && name.target.storage_name == target.storage_name
+            };
             if gate.is_some() || !all.iter().any(known) {
-                all.push(Name { field, target, gate, held: Default::default() });
+                all.push(Name {
+                    field,
+                    target,
+                    gate,
+                    held: Default::default(),
+                });
             }
         }
-        Self { all, own: OnceLock::new() }
+        Self {
+            all,
+            own: OnceLock::new(),
+        }
     }
 
     fn of(&self, field: usize) -> impl Iterator<Item = &Name> {
@@ -104,15 +131,29 @@ impl Table {
     ///
     /// # Errors
     /// `validation_failed` with `reference` for each that does not; else those of the statement.
-    pub(super) async fn referring(&self, cx: Cx, prepared: &Prepared, args: Vec<Value>, rows: Rows) -> Result<Rows> {
+    pub(super) async fn referring(
+        &self,
+        cx: Cx,
+        prepared: &Prepared,
+        args: Vec<Value>,
+        rows: Rows,
+    ) -> Result<Rows> {
         let keys = named(prepared, &args);
         if keys.is_empty() {
             return self.statements().execute(&cx, prepared, args, rows).await;
         }
-        let (mut again, whole) = (self.statements().again(&cx, Some((&prepared.statement, &args))), cx.in_transaction().is_none());
+        let (mut again, whole) = (
+            self.statements()
+                .again(&cx, Some((&prepared.statement, &args))),
+            cx.in_transaction().is_none(),
+        );
         loop {
             let (args, rows) = (args.clone(), rows.clone());
-            let done = again.attempt(&cx, async |cx| self.refer(cx, whole, &keys, prepared, args, rows).await).await;
+            let done = again
+                .attempt(&cx, async |cx| {
+                    self.refer(cx, whole, &keys, prepared, args, rows).await
+                })
+                .await;
             if let Some(done) = again.over(done).await {
                 return done;
             }
@@ -129,13 +170,23 @@ impl Table {
         args: Vec<Value>,
         rows: Rows,
     ) -> Result<Rows> {
-        self.statements().take_before_keys(cx, prepared, &args).await?;
+        self.statements()
+            .take_before_keys(cx, prepared, &args)
+            .await?;
         let mut problems = Vec::new();
         for (field, value) in keys {
             for name in self.names.of(*field) {
-                if !self.sibling(name.target)?.hold(cx, name, value.clone()).await? {
+                if !self
+                    .sibling(name.target)?
+                    .hold(cx, name, value.clone())
+                    .await?
+                {
                     let text = format!("names no record of {}", name.target.name);
-                    problems.push(Problem::new(self.desc.fields[*field].wire, "reference", text));
+                    problems.push(Problem::new(
+                        self.desc.fields[*field].wire,
+                        "reference",
+                        text,
+                    ));
                     break;
                 }
             }
@@ -143,7 +194,9 @@ impl Table {
         if !problems.is_empty() {
             return Err(Error::validation(problems));
         }
-        self.statements().execute(&cx.having_taken(whole), prepared, args, rows).await
+        self.statements()
+            .execute(&cx.having_taken(whole), prepared, args, rows)
+            .await
     }
 
     /// Whether keys must name something.
@@ -151,7 +204,8 @@ impl Table {
         !self.names.all.is_empty()
     }
 
-    /// Within a transaction in which a record has come back: each of its keys names a visible record, which then stays until the end.
+    /// Within a transaction in which a record has come back: each of its keys names a visible
+    /// record, which then stays until the end.
     ///
     /// # Errors
     /// `conflict` with `reference` for each that does not; then nothing of the transaction lasts.
@@ -170,18 +224,37 @@ impl Table {
             Some(own) => own,
             None => {
                 let filter = Filter::eq_arg(self.desc.primary, 0);
-                let own = self.unguarded(Plan::Select { filter, order: Vec::new(), after: None, limit: None })?;
+                let own = self.unguarded(Plan::Select {
+                    filter,
+                    order: Vec::new(),
+                    after: None,
+                    limit: None,
+                })?;
                 self.names.own.get_or_init(|| own)
             }
         };
-        let found = self.statements().execute(&cx.unlimited(), own, vec![id], Rows::records(self.desc)).await?.records;
+        let found = self
+            .statements()
+            .execute(&cx.unlimited(), own, vec![id], Rows::records(self.desc))
+            .await?
+            .records;
         let mut problems: Vec<Problem> = Vec::new();
         for record in &found {
             for name in &self.names.all {
                 let (key, path) = (&record[name.field], self.desc.fields[name.field].told());
                 let known = problems.iter().any(|problem| problem.path == path);
-                if !key.is_null() && !known && !self.sibling(name.target)?.hold(cx, name, key.clone()).await? {
-                    problems.push(Problem::new(path, "reference", format!("names no record of {}", name.target.name)));
+                if !key.is_null()
+                    && !known
+                    && !self
+                        .sibling(name.target)?
+                        .hold(cx, name, key.clone())
+                        .await?
+                {
+                    problems.push(Problem::new(
+                        path,
+                        "reference",
+                        format!("names no record of {}", name.target.name),
+                    ));
                 }
             }
         }
@@ -196,7 +269,8 @@ impl Table {
         self.statements().again(cx, None)
     }
 
-    /// Whether a key names a visible record, one that it may name, which then stays until the transaction of `cx` has ended.
+    /// Whether a key names a visible record, one that it may name, which then stays until the
+    /// transaction of `cx` has ended.
     async fn hold(&self, cx: &Cx, name: &Name, key: Value) -> Result<bool> {
         let slot = &name.held[usize::from(cx.reaches_all())];
         let held = match slot.get() {
@@ -209,27 +283,52 @@ impl Table {
         let mut args = vec![key];
         held.admission.arguments(cx, &mut args);
         // What limits the records that name it is no matter here.
-        Ok(self.statements().execute(&cx.unlimited(), &held.statement, args, Rows::count()).await?.count > 0)
+        Ok(self
+            .statements()
+            .execute(&cx.unlimited(), &held.statement, args, Rows::count())
+            .await?
+            .count
+            > 0)
     }
 
     fn holding(&self, gate: Option<&Gate>, system: bool) -> Result<Held> {
-        let asks = Asks { reach: if system { Reach::System } else { Reach::Caller }, reads: false };
-        let (admission, further) = gate.map_or((Admission::default(), Filter::TRUE), |gate| Admission::of(gate, asks, 1));
+        let asks = Asks {
+            reach: if system { Reach::System } else { Reach::Caller },
+            reads: false,
+        };
+        let (admission, further) = gate.map_or((Admission::default(), Filter::TRUE), |gate| {
+            Admission::of(gate, asks, 1)
+        });
         let filter = Filter::eq_arg(self.desc.primary, 0).and(further);
         let statement = self.prepare(Included::Hold.name(), Plan::Hold { filter })?;
-        Ok(Held { statement, admission })
+        Ok(Held {
+            statement,
+            admission,
+        })
     }
 
     /// Deletes records that others depend on, with all that follows.
     ///
     /// # Errors
-    /// `conflict` with `referenced` when something forbids it: then nothing has happened, and nothing else of a transaction that
-    /// it was part of will. Else those of the statement.
-    pub(super) async fn deleting(&self, cx: Cx, prepared: &Prepared, args: Vec<Value>, rows: Rows) -> Result<Rows> {
-        let mut again = self.statements().again(&cx, Some((&prepared.statement, &args)));
+    /// `conflict` with `referenced` when something forbids it: then nothing has happened, and
+    /// nothing else of a transaction that it was part of will. Else those of the statement.
+    pub(super) async fn deleting(
+        &self,
+        cx: Cx,
+        prepared: &Prepared,
+        args: Vec<Value>,
+        rows: Rows,
+    ) -> Result<Rows> {
+        let mut again = self
+            .statements()
+            .again(&cx, Some((&prepared.statement, &args)));
         loop {
             let (args, rows) = (args.clone(), rows.clone());
-            let done = again.attempt(&cx, async |cx| self.delete_all(cx, prepared, args, rows).await).await;
+            let done = again
+                .attempt(&cx, async |cx| {
+                    self.delete_all(cx, prepared, args, rows).await
+                })
+                .await;
             if let Some(done) = again.over(done).await {
                 return done;
             }
@@ -237,7 +336,13 @@ impl Table {
     }
 
     /// Within a transaction.
-    async fn delete_all(&self, cx: &Cx, prepared: &Prepared, args: Vec<Value>, rows: Rows) -> Result<Rows> {
+    async fn delete_all(
+        &self,
+        cx: &Cx,
+        prepared: &Prepared,
+        args: Vec<Value>,
+        rows: Rows,
+    ) -> Result<Rows> {
         let rows = rows.noting([self.desc.primary].into());
         let mut rows = self.statements().execute(cx, prepared, args, rows).await?;
         let keys = keys_of(&mut rows);
@@ -251,8 +356,8 @@ impl Table {
         followed.map(|()| rows)
     }
 
-    /// What follows from the deletion of records: of those that name them, of those that name these, and so on. A record is
-    /// deleted once, so circles end.
+    /// What follows from the deletion of records: of those that name them, of those that name
+    /// these, and so on. A record is deleted once, so circles end.
     async fn follow(&self, cx: &Cx, keys: Vec<Value>) -> Result<()> {
         let mut tables: BTreeMap<&'static str, Arc<Self>> = BTreeMap::new();
         let mut work: Vec<(&'static EntityDesc, Vec<Value>)> = vec![(self.desc, keys)];
@@ -269,7 +374,9 @@ impl Table {
                     let other = self.sibling(dependent.entity)?;
                     match dependent.rule {
                         OnDelete::None => {}
-                        OnDelete::Restrict => other.refuse_named(cx, &table, dependent.key, chunk).await?,
+                        OnDelete::Restrict => {
+                            other.refuse_named(cx, &table, dependent.key, chunk).await?
+                        }
                         OnDelete::SetNull => other.forget(cx, dependent.key, chunk).await?,
                         OnDelete::Cascade => {
                             while let gone = other.remove_naming(cx, dependent.key, chunk).await?
@@ -292,22 +399,47 @@ impl Table {
     }
 
     async fn refuse_named(&self, cx: &Cx, named: &Self, key: usize, keys: &[Value]) -> Result<()> {
-        let statement = self.shape("delete", &[b'n', key as u8], || Plan::Exists { filter: naming(key) })?;
-        if self.statements().execute(cx, &statement, vec![list_value(keys)], Rows::count()).await?.count == 0 {
+        let statement = self.shape("delete", &[b'n', key as u8], || Plan::Exists {
+            filter: naming(key),
+        })?;
+        if self
+            .statements()
+            .execute(cx, &statement, vec![list_value(keys)], Rows::count())
+            .await?
+            .count
+            == 0
+        {
             return Ok(());
         }
-        let problem = Problem::new(named.desc.primary_field().wire, "referenced", format!("is named by a record of {}", self.desc.name));
+        let problem = Problem::new(
+            named.desc.primary_field().wire,
+            "referenced",
+            format!("is named by a record of {}", self.desc.name),
+        );
         Err(Error::new(Code::Conflict, "Other records depend on it").with_details(vec![problem]))
     }
 
     async fn forget(&self, cx: &Cx, key: usize, keys: &[Value]) -> Result<()> {
         let statement = self.shape("update", &[b'o', key as u8], || {
-            let null = Assign { field: key, value: AssignValue::Set(Source::Value(Value::Null)) };
-            Plan::Update { filter: naming(key), set: self.touch(vec![null], 1), pick: Some(self.few()) }
+            let null = Assign {
+                field: key,
+                value: AssignValue::Set(Source::Value(Value::Null)),
+            };
+            Plan::Update {
+                filter: naming(key),
+                set: self.touch(vec![null], 1),
+                pick: Some(self.few()),
+            }
         })?;
         loop {
             let args = vec![list_value(keys), Value::Date(cx.now())];
-            if self.statements().execute(cx, &statement, args, Rows::count()).await?.count < CHUNK as usize {
+            if self
+                .statements()
+                .execute(cx, &statement, args, Rows::count())
+                .await?
+                .count
+                < CHUNK as usize
+            {
                 return Ok(());
             }
         }
@@ -315,21 +447,36 @@ impl Table {
 
     /// Deletes some of the records that name one of these keys; their own keys.
     async fn remove_naming(&self, cx: &Cx, key: usize, keys: &[Value]) -> Result<Vec<Value>> {
-        let remove = || Plan::Delete { filter: naming(key), pick: Some(self.few()) };
+        let remove = || Plan::Delete {
+            filter: naming(key),
+            pick: Some(self.few()),
+        };
         let statement = self.shape("delete", &[b'x', key as u8], remove)?;
         let rows = Rows::count().noting([self.desc.primary].into());
-        let mut rows = self.statements().execute(cx, &statement, vec![list_value(keys)], rows).await?;
+        let mut rows = self
+            .statements()
+            .execute(cx, &statement, vec![list_value(keys)], rows)
+            .await?;
         Ok(keys_of(&mut rows))
     }
 
     fn few(&self) -> Pick {
-        Pick::part(vec![Order { field: self.desc.primary, desc: false }], CHUNK)
+        Pick::part(
+            vec![Order {
+                field: self.desc.primary,
+                desc: false,
+            }],
+            CHUNK,
+        )
     }
 }
 
-/// The keys that a statement writes, each of a field once or, where an upsert has two values for it, twice.
+/// The keys that a statement writes, each of a field once or, where an upsert has two values for
+/// it, twice.
 fn named(prepared: &Prepared, args: &[Value]) -> Vec<(usize, Value)> {
-    let Change::Keys(sources) = prepared.change() else { return Vec::new() };
+    let Change::Keys(sources) = prepared.change() else {
+        return Vec::new();
+    };
     let mut keys: Vec<(usize, Value)> = Vec::new();
     for (field, source) in sources.iter() {
         let value = match source {
@@ -347,10 +494,23 @@ fn named(prepared: &Prepared, args: &[Value]) -> Vec<(usize, Value)> {
 
 /// The records that hold one of the keys in the first argument.
 fn naming(key: usize) -> Filter {
-    Filter::cond(key, Op::In, Operand::One(Source::Arg { index: 0, nullable: false }))
+    Filter::cond(
+        key,
+        Op::In,
+        Operand::One(Source::Arg {
+            index: 0,
+            nullable: false,
+        }),
+    )
 }
 
 /// The keys that were noted, which are of no more use to anybody else.
 fn keys_of(rows: &mut Rows) -> Vec<Value> {
-    rows.notes.take().map(|notes| notes.rows).unwrap_or_default().into_iter().filter_map(|note| note.values.into_iter().next()).collect()
+    rows.notes
+        .take()
+        .map(|notes| notes.rows)
+        .unwrap_or_default()
+        .into_iter()
+        .filter_map(|note| note.values.into_iter().next())
+        .collect()
 }

@@ -1,4 +1,5 @@
-//! A resource: one mounted entity. All of its statements pass through here, from HTTP and from code alike.
+//! A resource: one mounted entity. All of its statements pass through here, from HTTP and from code
+//! alike.
 //!
 //! [`Table`] is not generic; [`Adapter`] is its typed face.
 
@@ -43,8 +44,8 @@ pub(crate) use page::{Ask, refused};
 pub use prepared::Prepared;
 pub(crate) use provided::SearchRequest;
 pub use run::{
-    run_bool, run_count, run_json, run_list, run_optional, run_other, run_page, run_record, run_records, run_row, run_rows, run_unit,
-    run_upserted, run_values,
+    run_bool, run_count, run_json, run_list, run_optional, run_other, run_page, run_record,
+    run_records, run_row, run_rows, run_unit, run_upserted, run_values,
 };
 pub(crate) use table::Borrowed;
 pub use table::Table;
@@ -78,8 +79,8 @@ pub enum Form {
 pub struct Call<'a> {
     /// Who and when.
     pub cx: &'a Cx,
-    /// One per parameter of the operation; `None` when omitted, `Null` when given as null. Types are right, and required
-    /// ones are present: whoever builds a call checks that.
+    /// One per parameter of the operation; `None` when omitted, `Null` when given as null. Types
+    /// are right, and required ones are present: whoever builds a call checks that.
     pub args: Vec<Option<Value>>,
     /// Limit and cursor of calls that answer pages.
     pub page: PageArgs,
@@ -127,7 +128,8 @@ pub trait Executor: Send + Sync {
     /// Runs it.
     fn run<'a>(&'a self, table: &'a Table, call: Call<'a>) -> BoxFuture<'a, Result<Outcome>>;
 
-    /// Adds what is wrong with arguments that it writes in a way of its own, for a call that is refused anyway.
+    /// Adds what is wrong with arguments that it writes in a way of its own, for a call that is
+    /// refused anyway.
     fn judge(&self, table: &Table, args: &[Option<Value>], problems: &mut Vec<crate::Problem>) {
         let _ = (table, args, problems);
     }

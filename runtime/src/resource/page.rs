@@ -33,10 +33,28 @@ impl Table {
         };
         let filter = request.filter.unwrap_or(Filter::TRUE);
         refuse_nul(&filter)?;
-        let deleted = if request.deleted { Some(cx.including_deleted()?) } else { None };
+        let deleted = if request.deleted {
+            Some(cx.including_deleted()?)
+        } else {
+            None
+        };
         let cx = deleted.as_ref().unwrap_or(cx);
-        let page = self.paging().resolve(&request.page, Some(self.desc.pagination.default_limit)).map_err(refused)?;
-        self.page(cx, Ask { route: "list", sort: None, filter, order, page }, form).await
+        let page = self
+            .paging()
+            .resolve(&request.page, Some(self.desc.pagination.default_limit))
+            .map_err(refused)?;
+        self.page(
+            cx,
+            Ask {
+                route: "list",
+                sort: None,
+                filter,
+                order,
+                page,
+            },
+            form,
+        )
+        .await
     }
 
     /// How pages of its list are asked for.
@@ -46,23 +64,40 @@ impl Table {
 
     /// A sort with the primary key as tie-break, in the direction of the last field.
     pub fn order(&self, sort: &[SortDesc]) -> Vec<Order> {
-        let mut order: Vec<Order> = sort.iter().map(|key| Order { field: key.field, desc: key.desc }).collect();
+        let mut order: Vec<Order> = sort
+            .iter()
+            .map(|key| Order {
+                field: key.field,
+                desc: key.desc,
+            })
+            .collect();
         // Behind the key nothing is left to put in order.
         match order.iter().position(|key| key.field == self.desc.primary) {
             Some(at) => order.truncate(at + 1),
-            None => order.push(Order { field: self.desc.primary, desc: sort.last().is_some_and(|last| last.desc) }),
+            None => order.push(Order {
+                field: self.desc.primary,
+                desc: sort.last().is_some_and(|last| last.desc),
+            }),
         }
         order
     }
 
-    /// The order by the fields of the default sort when they begin with this field, turned round as a whole if need be; else by the
-    /// field alone.
+    /// The order by the fields of the default sort when they begin with this field, turned round as
+    /// a whole if need be; else by the field alone.
     fn sorted(&self, field: usize, desc: bool) -> Vec<Order> {
         let default = self.desc.sort;
         match default.first() {
             Some(first) if first.field == field => {
                 let turned = first.desc != desc;
-                self.order(&default.iter().map(|key| SortDesc { desc: key.desc != turned, ..*key }).collect::<Vec<_>>())
+                self.order(
+                    &default
+                        .iter()
+                        .map(|key| SortDesc {
+                            desc: key.desc != turned,
+                            ..*key
+                        })
+                        .collect::<Vec<_>>(),
+                )
             }
             _ => self.order(&[SortDesc { field, desc }]),
         }
@@ -73,28 +108,54 @@ impl Table {
     /// # Errors
     /// `invalid_cursor`.
     pub(crate) async fn page(&self, cx: &Cx, ask: Ask, form: &Form) -> Result<Outcome> {
-        let Ask { route, sort, filter, order, page } = ask;
+        let Ask {
+            route,
+            sort,
+            filter,
+            order,
+            page,
+        } = ask;
         let limit = page.limit.map(|l| l.min(self.desc.pagination.max_limit));
-        let Asked { filter, mut args, mut shape, clock, context } = self.asked(cx, (route, sort), filter, &order)?;
-        // What a named sort compares with the clock stays as it was on the first page, so that a walk has one window.
+        let Asked {
+            filter,
+            mut args,
+            mut shape,
+            clock,
+            context,
+        } = self.asked(cx, (route, sort), filter, &order)?;
+        // What a named sort compares with the clock stays as it was on the first page, so that a
+        // walk has one window.
         let fixes = sort.is_some() && !clock.at.is_empty();
-        let mut fixed: Vec<Value> = fixes.then_some(Value::Date(clock.now)).into_iter().collect();
+        let mut fixed: Vec<Value> = fixes
+            .then_some(Value::Date(clock.now))
+            .into_iter()
+            .collect();
         let after = match (&page.cursor, page.page) {
             (None, None | Some(0 | 1)) => None,
             (None, Some(number)) => {
                 shape.push(b'o');
-                args.push(Value::Int(i64::from(number - 1) * i64::from(limit.unwrap_or_default())));
+                args.push(Value::Int(
+                    i64::from(number - 1) * i64::from(limit.unwrap_or_default()),
+                ));
                 Some(After::Count(args.len() - 1))
             }
             (Some(cursor), _) => {
-                let opened = self.cursors().open(cursor, (fixed.len(), order.len()), &context)?;
-                for (at, was) in clock.at.iter().filter_map(|at| Some((*at, opened.fixed.first()?))) {
+                let opened = self
+                    .cursors()
+                    .open(cursor, (fixed.len(), order.len()), &context)?;
+                for (at, was) in clock
+                    .at
+                    .iter()
+                    .filter_map(|at| Some((*at, opened.fixed.first()?)))
+                {
                     args[at].clone_from(was);
                 }
                 fixed = opened.fixed;
                 let values = match opened.position {
                     Position::Values(values) => values,
-                    Position::Key(key, was) => self.position_of(cx, route, key, &order, &was).await?,
+                    Position::Key(key, was) => {
+                        self.position_of(cx, route, key, &order, &was).await?
+                    }
                 };
                 let keys = values
                     .into_iter()
@@ -113,32 +174,77 @@ impl Table {
         let slot = limit.map(|limit| {
             shape.push(b'l');
             args.push(Value::Int(i64::from(limit) + 1));
-            Source::Arg { index: args.len() - 1, nullable: false }
+            Source::Arg {
+                index: args.len() - 1,
+                nullable: false,
+            }
         });
-        let statement = self.shape(route, &shape, || Plan::Select { filter, order, after, limit: slot })?;
+        let statement = self.shape(route, &shape, || Plan::Select {
+            filter,
+            order,
+            after,
+            limit: slot,
+        })?;
         let mut rows = self.rows(form);
         if let Some(limit) = limit {
             rows = rows.limit(limit as usize, keys);
         }
         let rows = self.execute(cx, &statement, args, rows).rows().await?;
-        let next_cursor = rows.more.then(|| self.cursors().seal(&fixed, &rows.last, &context));
+        let next_cursor = rows
+            .more
+            .then(|| self.cursors().seal(&fixed, &rows.last, &context));
         Ok(Outcome::Page { rows, next_cursor })
     }
 
-    /// The sort values of the record that a page ended with, when they were too long for its cursor.
-    /// `was` is their digest of that time: from other values the walk would skip records, or repeat some.
-    async fn position_of(&self, cx: &Cx, route: &'static str, key: Value, order: &[Order], was: &Value) -> Result<Vec<Value>> {
-        let filter = Filter::Cond { field: self.desc.primary, op: Op::Eq, value: Operand::One(Source::Value(key)) };
-        let by_key = vec![Order { field: self.desc.primary, desc: false }];
-        let mut rows = self.first(cx, route, filter, by_key, &Form::Records).await?;
-        let lost = |what| Error::new(Code::InvalidCursor, format!("The record that the page ended with {what}; begin again"));
+    /// The sort values of the record that a page ended with, when they were too long for its
+    /// cursor. `was` is their digest of that time: from other values the walk would skip records,
+    /// or repeat some.
+    async fn position_of(
+        &self,
+        cx: &Cx,
+        route: &'static str,
+        key: Value,
+        order: &[Order],
+        was: &Value,
+    ) -> Result<Vec<Value>> {
+        let filter = Filter::Cond {
+            field: self.desc.primary,
+            op: Op::Eq,
+            value: Operand::One(Source::Value(key)),
+        };
+        let by_key = vec![Order {
+            field: self.desc.primary,
+            desc: false,
+        }];
+        let mut rows = self
+            .first(cx, route, filter, by_key, &Form::Records)
+            .await?;
+        let lost = |what| {
+            Error::new(
+                Code::InvalidCursor,
+                format!("The record that the page ended with {what}; begin again"),
+            )
+        };
         let record = rows.records.pop().ok_or_else(|| lost("is gone"))?;
-        let values: Vec<Value> = order.iter().map(|key| record.value(key.field).to_owned()).collect();
-        if digest(&values) == *was { Ok(values) } else { Err(lost("has changed")) }
+        let values: Vec<Value> = order
+            .iter()
+            .map(|key| record.value(key.field).to_owned())
+            .collect();
+        if digest(&values) == *was {
+            Ok(values)
+        } else {
+            Err(lost("has changed"))
+        }
     }
 
     /// A statement of a page before its position and limit.
-    fn asked(&self, cx: &Cx, (route, sort): (&'static str, Option<&'static str>), filter: Filter, order: &[Order]) -> Result<Asked> {
+    fn asked(
+        &self,
+        cx: &Cx,
+        (route, sort): (&'static str, Option<&'static str>),
+        filter: Filter,
+        order: &[Order],
+    ) -> Result<Asked> {
         let mut context = Vec::with_capacity(128);
         context.extend_from_slice(self.desc.storage_name.as_bytes());
         context.push(0);
@@ -157,22 +263,46 @@ impl Table {
         }
         context.extend_from_slice(&shape);
         clock.fingerprint(&args, &mut context);
-        Ok(Asked { filter, args, shape, clock, context })
+        Ok(Asked {
+            filter,
+            args,
+            shape,
+            clock,
+            context,
+        })
     }
 
     /// The cursor of a page that a route would continue behind a position.
     ///
     /// # Errors
     /// As [`Table::page`].
-    pub(super) fn seal(&self, cx: &Cx, route: &'static str, filter: Filter, order: &[Order], position: &[Value]) -> Result<String> {
-        Ok(self.cursors().seal(&[], position, &self.asked(cx, (route, None), filter, order)?.context))
+    pub(super) fn seal(
+        &self,
+        cx: &Cx,
+        route: &'static str,
+        filter: Filter,
+        order: &[Order],
+        position: &[Value],
+    ) -> Result<String> {
+        Ok(self.cursors().seal(
+            &[],
+            position,
+            &self.asked(cx, (route, None), filter, order)?.context,
+        ))
     }
 
     /// The first record that matches a filter with fixed values, in an order.
     ///
     /// # Errors
     /// When the store cannot answer.
-    pub async fn first(&self, cx: &Cx, route: &'static str, filter: Filter, order: Vec<Order>, form: &Form) -> Result<Rows> {
+    pub async fn first(
+        &self,
+        cx: &Cx,
+        route: &'static str,
+        filter: Filter,
+        order: Vec<Order>,
+        form: &Form,
+    ) -> Result<Rows> {
         let mut args = Vec::new();
         let mut shape = vec![b'f'];
         let filter = lift(filter, &mut Clock::of(cx), &mut args, &mut shape);
@@ -180,8 +310,15 @@ impl Table {
             shape.extend_from_slice(&[0xfe, key.field as u8, u8::from(key.desc)]);
         }
         let limit = Some(Source::Value(Value::Int(1)));
-        let statement = self.shape(route, &shape, || Plan::Select { filter, order, after: None, limit })?;
-        self.execute(cx, &statement, args, self.rows(form)).rows().await
+        let statement = self.shape(route, &shape, || Plan::Select {
+            filter,
+            order,
+            after: None,
+            limit,
+        })?;
+        self.execute(cx, &statement, args, self.rows(form))
+            .rows()
+            .await
     }
 }
 
@@ -215,7 +352,8 @@ struct Asked {
     context: Vec<u8>,
 }
 
-/// No stored text holds U+0000, and one store cannot even be asked for it: refused on all of them, as in fields.
+/// No stored text holds U+0000, and one store cannot even be asked for it: refused on all of them,
+/// as in fields.
 fn refuse_nul(filter: &Filter) -> Result<()> {
     let holds = |text: &str| text.contains('\0');
     let mut found = false;
@@ -225,12 +363,21 @@ fn refuse_nul(filter: &Filter) -> Result<()> {
             Source::Value(Value::Strings(list)) => list.iter().any(|text| holds(text)),
             // A list may travel as JSON.
             Source::Value(Value::Json(text)) if text.contains("\\u0000") => {
-                serde_json::from_str::<Vec<String>>(text).is_ok_and(|list| list.iter().any(|text| holds(text)))
+                serde_json::from_str::<Vec<String>>(text)
+                    .is_ok_and(|list| list.iter().any(|text| holds(text)))
             }
             _ => false,
         }
     });
-    if found { Err(Error::invalid(Problem::new("filter", "format", "holds U+0000, which no text does"))) } else { Ok(()) }
+    if found {
+        Err(Error::invalid(Problem::new(
+            "filter",
+            "format",
+            "holds U+0000, which no text does",
+        )))
+    } else {
+        Ok(())
+    }
 }
 
 /// The instant of a call, and the arguments that hold it because a declaration says `now()`.
@@ -241,30 +388,49 @@ pub(super) struct Clock {
 
 impl Clock {
     pub(super) fn of(cx: &Cx) -> Self {
-        Self { now: cx.now(), at: Vec::new() }
+        Self {
+            now: cx.now(),
+            at: Vec::new(),
+        }
     }
 
-    /// Appends the arguments that a later page has in common with this one. It reads a later clock: where `now()` stands the shape
-    /// knows, what it was nobody has to.
+    /// Appends the arguments that a later page has in common with this one. It reads a later clock:
+    /// where `now()` stands the shape knows, what it was nobody has to.
     pub(super) fn fingerprint(&self, args: &[Value], out: &mut Vec<u8>) {
-        for (_, value) in args.iter().enumerate().filter(|(at, _)| !self.at.contains(at)) {
+        for (_, value) in args
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| !self.at.contains(at))
+        {
             encode(value, out);
         }
     }
 }
 
-/// Replaces fixed values by arguments, so that equal shapes share a statement. Nulls stay: they render differently.
-pub(super) fn lift(filter: Filter, clock: &mut Clock, args: &mut Vec<Value>, shape: &mut Vec<u8>) -> Filter {
+/// Replaces fixed values by arguments, so that equal shapes share a statement. Nulls stay: they
+/// render differently.
+pub(super) fn lift(
+    filter: Filter,
+    clock: &mut Clock,
+    args: &mut Vec<Value>,
+    shape: &mut Vec<u8>,
+) -> Filter {
     match filter {
         Filter::All(list) => {
             shape.push(b'&');
-            let list = list.into_iter().map(|f| lift(f, clock, args, shape)).collect();
+            let list = list
+                .into_iter()
+                .map(|f| lift(f, clock, args, shape))
+                .collect();
             shape.push(b')');
             Filter::All(list)
         }
         Filter::Any(list) => {
             shape.push(b'|');
-            let list = list.into_iter().map(|f| lift(f, clock, args, shape)).collect();
+            let list = list
+                .into_iter()
+                .map(|f| lift(f, clock, args, shape))
+                .collect();
             shape.push(b')');
             Filter::Any(list)
         }
@@ -278,13 +444,19 @@ pub(super) fn lift(filter: Filter, clock: &mut Clock, args: &mut Vec<Value>, sha
                 Source::Value(value) => {
                     shape.push(1);
                     args.push(value);
-                    Source::Arg { index: args.len() - 1, nullable: false }
+                    Source::Arg {
+                        index: args.len() - 1,
+                        nullable: false,
+                    }
                 }
                 Source::Now => {
                     shape.push(2);
                     clock.at.push(args.len());
                     args.push(Value::Date(clock.now));
-                    Source::Arg { index: args.len() - 1, nullable: false }
+                    Source::Arg {
+                        index: args.len() - 1,
+                        nullable: false,
+                    }
                 }
                 other => other,
             };
@@ -309,7 +481,11 @@ pub(super) fn lift(filter: Filter, clock: &mut Clock, args: &mut Vec<Value>, sha
         Filter::Given(source) => {
             let null = matches!(source, Source::Value(Value::Null));
             shape.extend_from_slice(&[b'g', u8::from(null)]);
-            if null { Filter::Any(Vec::new()) } else { Filter::TRUE }
+            if null {
+                Filter::Any(Vec::new())
+            } else {
+                Filter::TRUE
+            }
         }
     }
 }

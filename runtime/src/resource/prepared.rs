@@ -42,17 +42,39 @@ impl Change {
             _ => return Self::None,
         };
         let mut keys = Vec::new();
-        let relations = desc.relations.iter().filter_map(Relation::enforced).map(|(key, _)| key);
-        let gates = desc.gates.iter().map(|gate| gate.field).filter(|key| relations.clone().all(|other| other != *key));
+        let relations = desc
+            .relations
+            .iter()
+            .filter_map(Relation::enforced)
+            .map(|(key, _)| key);
+        let gates = desc
+            .gates
+            .iter()
+            .map(|gate| gate.field)
+            .filter(|key| relations.clone().all(|other| other != *key));
         for key in relations.clone().chain(gates) {
-            keys.extend(inserts.then_some((key, Source::Arg { index: key, nullable: true })));
-            keys.extend(set.iter().filter(|a| a.field == key).filter_map(|a| match &a.value {
-                AssignValue::Set(Source::Value(Value::Null)) => None,
-                AssignValue::Set(source) => Some((key, source.clone())),
-                _ => None,
-            }));
+            keys.extend(inserts.then_some((
+                key,
+                Source::Arg {
+                    index: key,
+                    nullable: true,
+                },
+            )));
+            keys.extend(
+                set.iter()
+                    .filter(|a| a.field == key)
+                    .filter_map(|a| match &a.value {
+                        AssignValue::Set(Source::Value(Value::Null)) => None,
+                        AssignValue::Set(source) => Some((key, source.clone())),
+                        _ => None,
+                    }),
+            );
         }
-        if keys.is_empty() { Self::None } else { Self::Keys(keys.into()) }
+        if keys.is_empty() {
+            Self::None
+        } else {
+            Self::Keys(keys.into())
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! Records by their keys, and searches that a provider answers: what it names is read under the guard of the call.
+//! Records by their keys, and searches that a provider answers: what it names is read under the
+//! guard of the call.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -34,11 +35,18 @@ pub(crate) struct SearchRequest<'a> {
 }
 
 impl Table {
-    /// The visible records with these keys that match a filter with fixed values, in the order of keys: in one statement.
+    /// The visible records with these keys that match a filter with fixed values, in the order of
+    /// keys: in one statement.
     ///
     /// # Errors
     /// When the store cannot answer.
-    pub(crate) async fn among(&self, cx: &Cx, route: &'static str, keys: &[Value], filter: Filter) -> Result<Rows> {
+    pub(crate) async fn among(
+        &self,
+        cx: &Cx,
+        route: &'static str,
+        keys: &[Value],
+        filter: Filter,
+    ) -> Result<Rows> {
         let mut rows = Rows::records(self.desc);
         if keys.is_empty() {
             rows.count = 0;
@@ -46,9 +54,24 @@ impl Table {
         }
         let (mut args, mut shape) = (vec![list_value(keys)], vec![b'k', b's']);
         let filter = lift(filter, &mut Clock::of(cx), &mut args, &mut shape);
-        let one_of = Filter::cond(self.desc.primary, Op::In, Operand::One(Source::Arg { index: 0, nullable: false }));
-        let order = vec![Order { field: self.desc.primary, desc: false }];
-        let plan = || Plan::Select { filter: one_of.and(filter), order, after: None, limit: None };
+        let one_of = Filter::cond(
+            self.desc.primary,
+            Op::In,
+            Operand::One(Source::Arg {
+                index: 0,
+                nullable: false,
+            }),
+        );
+        let order = vec![Order {
+            field: self.desc.primary,
+            desc: false,
+        }];
+        let plan = || Plan::Select {
+            filter: one_of.and(filter),
+            order,
+            after: None,
+            limit: None,
+        };
         let statement = self.shape(route, &shape, plan)?;
         self.execute(cx, &statement, args, rows).rows().await
     }
@@ -57,19 +80,37 @@ impl Table {
     ///
     /// # Errors
     /// When the store cannot answer.
-    pub(crate) async fn following(&self, cx: &Cx, route: &'static str, after: Option<Value>, limit: u32) -> Result<Rows> {
+    pub(crate) async fn following(
+        &self,
+        cx: &Cx,
+        route: &'static str,
+        after: Option<Value>,
+        limit: u32,
+    ) -> Result<Rows> {
         let limit = Value::Int(i64::from(limit));
-        let shape = if after.is_some() { &b"next behind"[..] } else { b"next" };
+        let shape = if after.is_some() {
+            &b"next behind"[..]
+        } else {
+            b"next"
+        };
         let args: Vec<Value> = [limit].into_iter().chain(after).collect();
         let after = (args.len() > 1).then(|| After::Keys(vec![Some(1)]));
         let plan = || Plan::Select {
             filter: Filter::TRUE,
-            order: vec![Order { field: self.desc.primary, desc: false }],
+            order: vec![Order {
+                field: self.desc.primary,
+                desc: false,
+            }],
             after,
-            limit: Some(Source::Arg { index: 0, nullable: false }),
+            limit: Some(Source::Arg {
+                index: 0,
+                nullable: false,
+            }),
         };
         let statement = self.shape(route, shape, plan)?;
-        self.execute(cx, &statement, args, Rows::records(self.desc)).rows().await
+        self.execute(cx, &statement, args, Rows::records(self.desc))
+            .rows()
+            .await
     }
 
     /// The index of the entity; only the first call does anything.
@@ -86,17 +127,41 @@ impl Table {
     /// A page of what a provider finds, in its order.
     ///
     /// # Errors
-    /// `invalid_cursor`; `validation_failed` for a limit of 0; `unavailable` when the provider fails.
-    pub(crate) async fn search(&self, cx: &Cx, index: &Index, request: SearchRequest<'_>, form: &Form) -> Result<Outcome> {
-        let SearchRequest { route, text, fields, filter, limit, cursor } = request;
+    /// `invalid_cursor`; `validation_failed` for a limit of 0; `unavailable` when the provider
+    /// fails.
+    pub(crate) async fn search(
+        &self,
+        cx: &Cx,
+        index: &Index,
+        request: SearchRequest<'_>,
+        form: &Form,
+    ) -> Result<Outcome> {
+        let SearchRequest {
+            route,
+            text,
+            fields,
+            filter,
+            limit,
+            cursor,
+        } = request;
         if limit == 0 {
-            return Err(Error::invalid(Problem::new("query:limit", "range", "must be at least 1")));
+            return Err(Error::invalid(Problem::new(
+                "query:limit",
+                "range",
+                "must be at least 1",
+            )));
         }
         let limit = limit.min(self.desc.pagination.max_limit) as usize;
         let context = self.search_context(cx, route, text, &filter)?;
-        let mut after = cursor.map(|cursor| self.opened(cursor, &context)).transpose()?;
+        let mut after = cursor
+            .map(|cursor| self.opened(cursor, &context))
+            .transpose()?;
         let owners = self.owners(cx, route)?;
-        let find = Find { text, fields, owners: &owners };
+        let find = Find {
+            text,
+            fields,
+            owners: &owners,
+        };
         let mut page = self.rows(form).limit(limit, Vec::new());
         let mut last = None;
         let (mut seen, mut looked) = (HashSet::new(), 0);
@@ -107,14 +172,16 @@ impl Table {
             let ends = hits.len() < ask;
             looked += hits.len();
             after = hits.last().cloned();
-            // An index may say what it likes: no record is shown twice, and what cannot be a key is none.
+            // An index may say what it likes: no record is shown twice, and what cannot be a key is
+            // none.
             let hits: Vec<(Hit, Value)> = hits
                 .into_iter()
                 .filter(|hit| seen.insert(hit.id.clone()))
                 .filter_map(|hit| self.parse_id(&hit.id).map(|key| (hit, key)))
                 .collect();
             if !hits.is_empty() {
-                self.show(cx, route, hits, &filter, &mut page, &mut last).await?;
+                self.show(cx, route, hits, &filter, &mut page, &mut last)
+                    .await?;
             } else if !ends {
                 // The same hits again and again.
                 break;
@@ -125,15 +192,26 @@ impl Table {
             ask = (ask * 2).min(CHUNK.max(limit + 1));
         }
         if looked >= MOST && !page.more {
-            tracing::warn!(entity = self.desc.name, looked, "a search has ended behind hits that its caller cannot see");
+            tracing::warn!(
+                entity = self.desc.name,
+                looked,
+                "a search has ended behind hits that its caller cannot see"
+            );
         }
         // The cursor names a record that the caller has seen, never one that was dropped.
-        let seal = |Hit { id, score }: Hit| self.cursors().seal(&[], &[Value::Float(score), Value::Text(id)], &context);
+        let seal = |Hit { id, score }: Hit| {
+            self.cursors()
+                .seal(&[], &[Value::Float(score), Value::Text(id)], &context)
+        };
         let next_cursor = last.filter(|_| page.more).map(seal);
-        Ok(Outcome::Page { rows: page, next_cursor })
+        Ok(Outcome::Page {
+            rows: page,
+            next_cursor,
+        })
     }
 
-    /// Puts the records of some hits on a page, in the order of the hits: those that the caller can see.
+    /// Puts the records of some hits on a page, in the order of the hits: those that the caller can
+    /// see.
     async fn show(
         &self,
         cx: &Cx,
@@ -149,9 +227,15 @@ impl Table {
             Value::Int(key) => key.to_string(),
             key => key.as_text().unwrap_or_default().to_owned(),
         };
-        let mut records: HashMap<String, Box<[Value]>> = found.records.into_iter().map(|record| (id(&record), record)).collect();
+        let mut records: HashMap<String, Box<[Value]>> = found
+            .records
+            .into_iter()
+            .map(|record| (id(&record), record))
+            .collect();
         for (hit, _) in hits {
-            let Some(record) = records.remove(&hit.id) else { continue };
+            let Some(record) = records.remove(&hit.id) else {
+                continue;
+            };
             if !page.push(&record[..]) {
                 break;
             }
@@ -161,7 +245,13 @@ impl Table {
     }
 
     /// What a page has in common with the one before.
-    fn search_context(&self, cx: &Cx, route: &'static str, text: &str, filter: &Filter) -> Result<Vec<u8>> {
+    fn search_context(
+        &self,
+        cx: &Cx,
+        route: &'static str,
+        text: &str,
+        filter: &Filter,
+    ) -> Result<Vec<u8>> {
         let mut context = Vec::with_capacity(128);
         for part in [self.desc.storage_name, "search provider", route, text] {
             context.extend_from_slice(&(part.len() as u32).to_le_bytes());
@@ -175,11 +265,18 @@ impl Table {
     }
 
     fn opened(&self, cursor: &str, context: &[u8]) -> Result<Hit> {
-        // Only what was sealed is opened, and nothing else is sealed for this context. Keys are short.
+        // Only what was sealed is opened, and nothing else is sealed for this context. Keys are
+        // short.
         let wrong = || Error::internal("a cursor of a search holds something else");
-        let Position::Values(values) = self.cursors().open(cursor, (0, 2), context)?.position else { return Err(wrong()) };
+        let Position::Values(values) = self.cursors().open(cursor, (0, 2), context)?.position
+        else {
+            return Err(wrong());
+        };
         match &values[..] {
-            [Value::Float(score), Value::Text(id)] => Ok(Hit { id: id.clone(), score: *score }),
+            [Value::Float(score), Value::Text(id)] => Ok(Hit {
+                id: id.clone(),
+                score: *score,
+            }),
             _ => Err(wrong()),
         }
     }

@@ -24,9 +24,13 @@ impl Provided {
     /// `internal` when there is none.
     pub(super) fn get<T: Send + Sync + 'static>(&self) -> Result<Arc<T>> {
         let found = self.0.read().get(&TypeId::of::<T>()).cloned();
-        found.and_then(|value| value.downcast().ok()).ok_or_else(|| {
-            let wanted = type_name::<T>();
-            Error::internal(format!("no `after_adapters` hook has provided a `{wanted}`"))
-        })
+        found
+            .and_then(|value| value.downcast().ok())
+            .ok_or_else(|| {
+                let wanted = type_name::<T>();
+                Error::internal(format!(
+                    "no `after_adapters` hook has provided a `{wanted}`"
+                ))
+            })
     }
 }

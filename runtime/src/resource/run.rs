@@ -1,4 +1,5 @@
-//! Operations run for the methods that macros write: a call, and its answer as the type that the method promises.
+//! Operations run for the methods that macros write: a call, and its answer as the type that the
+//! method promises.
 
 use serde::de::DeserializeOwned;
 
@@ -16,7 +17,12 @@ use crate::{Cx, Error, Result, Value};
 /// # Errors
 /// Those of the operation; `not_found` when it found nothing.
 #[doc(hidden)]
-pub async fn run_record<E: Entity>(adapter: &Adapter<E>, spec: &'static OpSpec, cx: &Cx, args: Vec<Option<Value>>) -> Result<E> {
+pub async fn run_record<E: Entity>(
+    adapter: &Adapter<E>,
+    spec: &'static OpSpec,
+    cx: &Cx,
+    args: Vec<Option<Value>>,
+) -> Result<E> {
     match call(adapter, spec, cx, args, PageArgs::default()).await? {
         Outcome::Record(rows) | Outcome::Upserted(rows) => one(rows),
         _ => Err(unexpected(spec)),
@@ -28,7 +34,12 @@ pub async fn run_record<E: Entity>(adapter: &Adapter<E>, spec: &'static OpSpec, 
 /// # Errors
 /// Those of the operation.
 #[doc(hidden)]
-pub async fn run_other<E: Entity, T: Entity>(adapter: &Adapter<E>, spec: &'static OpSpec, cx: &Cx, args: Vec<Option<Value>>) -> Result<T> {
+pub async fn run_other<E: Entity, T: Entity>(
+    adapter: &Adapter<E>,
+    spec: &'static OpSpec,
+    cx: &Cx,
+    args: Vec<Option<Value>>,
+) -> Result<T> {
     match call(adapter, spec, cx, args, PageArgs::default()).await? {
         Outcome::Record(rows) => one(rows),
         _ => Err(unexpected(spec)),
@@ -40,7 +51,12 @@ pub async fn run_other<E: Entity, T: Entity>(adapter: &Adapter<E>, spec: &'stati
 /// # Errors
 /// Those of the operation.
 #[doc(hidden)]
-pub async fn run_optional<E: Entity>(adapter: &Adapter<E>, spec: &'static OpSpec, cx: &Cx, args: Vec<Option<Value>>) -> Result<Option<E>> {
+pub async fn run_optional<E: Entity>(
+    adapter: &Adapter<E>,
+    spec: &'static OpSpec,
+    cx: &Cx,
+    args: Vec<Option<Value>>,
+) -> Result<Option<E>> {
     match call(adapter, spec, cx, args, PageArgs::default()).await? {
         Outcome::Record(rows) => optional(rows),
         _ => Err(unexpected(spec)),
@@ -91,7 +107,10 @@ pub async fn run_row<E: Entity, R: NumbersRow>(
     cx: &Cx,
     args: Vec<Option<Value>>,
 ) -> Result<R> {
-    run_rows(adapter, spec, cx, args).await?.pop().ok_or_else(|| unexpected(spec))
+    run_rows(adapter, spec, cx, args)
+        .await?
+        .pop()
+        .ok_or_else(|| unexpected(spec))
 }
 
 /// Runs an aggregate of groups. For generated methods.
@@ -141,7 +160,9 @@ pub async fn run_values<E: Entity, T: FieldType>(
 ) -> Result<Vec<T>> {
     match call(adapter, spec, cx, args, PageArgs::default()).await? {
         Outcome::List(rows) => {
-            let first = |values: &[Value]| T::from_value(crate::store::Row::value(values, 0)).map_err(Error::internal);
+            let first = |values: &[Value]| {
+                T::from_value(crate::store::Row::value(values, 0)).map_err(Error::internal)
+            };
             rows.records.iter().map(|values| first(values)).collect()
         }
         _ => Err(unexpected(spec)),
@@ -153,7 +174,12 @@ pub async fn run_values<E: Entity, T: FieldType>(
 /// # Errors
 /// Those of the operation.
 #[doc(hidden)]
-pub async fn run_bool<E: Entity>(adapter: &Adapter<E>, spec: &'static OpSpec, cx: &Cx, args: Vec<Option<Value>>) -> Result<bool> {
+pub async fn run_bool<E: Entity>(
+    adapter: &Adapter<E>,
+    spec: &'static OpSpec,
+    cx: &Cx,
+    args: Vec<Option<Value>>,
+) -> Result<bool> {
     match call(adapter, spec, cx, args, PageArgs::default()).await? {
         Outcome::Boolean(b) => Ok(b),
         _ => Err(unexpected(spec)),
@@ -165,7 +191,12 @@ pub async fn run_bool<E: Entity>(adapter: &Adapter<E>, spec: &'static OpSpec, cx
 /// # Errors
 /// Those of the operation.
 #[doc(hidden)]
-pub async fn run_count<E: Entity>(adapter: &Adapter<E>, spec: &'static OpSpec, cx: &Cx, args: Vec<Option<Value>>) -> Result<u64> {
+pub async fn run_count<E: Entity>(
+    adapter: &Adapter<E>,
+    spec: &'static OpSpec,
+    cx: &Cx,
+    args: Vec<Option<Value>>,
+) -> Result<u64> {
     match call(adapter, spec, cx, args, PageArgs::default()).await? {
         Outcome::Count(n) => Ok(n),
         _ => Err(unexpected(spec)),
@@ -177,7 +208,12 @@ pub async fn run_count<E: Entity>(adapter: &Adapter<E>, spec: &'static OpSpec, c
 /// # Errors
 /// Those of the operation.
 #[doc(hidden)]
-pub async fn run_unit<E: Entity>(adapter: &Adapter<E>, spec: &'static OpSpec, cx: &Cx, args: Vec<Option<Value>>) -> Result<()> {
+pub async fn run_unit<E: Entity>(
+    adapter: &Adapter<E>,
+    spec: &'static OpSpec,
+    cx: &Cx,
+    args: Vec<Option<Value>>,
+) -> Result<()> {
     match call(adapter, spec, cx, args, PageArgs::default()).await? {
         Outcome::Nothing => Ok(()),
         _ => Err(unexpected(spec)),
@@ -215,7 +251,10 @@ pub async fn run_upserted<E: Entity>(
     match call(adapter, spec, cx, args, PageArgs::default()).await? {
         Outcome::Upserted(rows) => {
             let created = rows.created;
-            Ok(Upserted { entity: one(rows)?, created })
+            Ok(Upserted {
+                entity: one(rows)?,
+                created,
+            })
         }
         _ => Err(unexpected(spec)),
     }
@@ -229,12 +268,29 @@ async fn call<E: Entity>(
     page: PageArgs,
 ) -> Result<Outcome> {
     for (arg, param) in args.iter_mut().zip(spec.params) {
-        *arg = arg.take().map(|value| canonical_value(param.field_of(adapter.table.desc), value));
+        *arg = arg
+            .take()
+            .map(|value| canonical_value(param.field_of(adapter.table.desc), value));
     }
     let cx = &adapter.table.at_present(cx);
-    adapter.table.run(spec, Call { cx, args, page, form: &Form::Records, version: None }).await
+    adapter
+        .table
+        .run(
+            spec,
+            Call {
+                cx,
+                args,
+                page,
+                form: &Form::Records,
+                version: None,
+            },
+        )
+        .await
 }
 
 fn unexpected(spec: &OpSpec) -> Error {
-    Error::internal(format!("operation `{}` answered in another form than declared", spec.name))
+    Error::internal(format!(
+        "operation `{}` answered in another form than declared",
+        spec.name
+    ))
 }

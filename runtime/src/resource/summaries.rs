@@ -1,9 +1,10 @@
 //! What records of other entities keep of those of one: how many name them.
 //!
-//! A number is never computed anew: each change of records moves it by the difference that the change makes, in the same transaction
-//! and by an addition in the statement itself. Whoever is about to change what counts takes the records that keep the numbers first,
-//! in the order of their keys, and the records that are counted after them: so nobody waits in a circle, and nobody else changes what
-//! counts in between.
+//! A number is never computed anew: each change of records moves it by the difference that the
+//! change makes, in the same transaction and by an addition in the statement itself. Whoever is
+//! about to change what counts takes the records that keep the numbers first, in the order of their
+//! keys, and the records that are counted after them: so nobody waits in a circle, and nobody else
+//! changes what counts in between.
 
 use std::sync::Arc;
 
@@ -76,37 +77,87 @@ impl Summaries {
     /// `None` when nothing is kept of the records of an entity.
     pub(super) fn new(desc: &'static EntityDesc, store: &Arc<dyn Store>) -> Result<Option<Self>> {
         let mut all: Vec<Kept> = Vec::new();
-        let mut inputs: FieldSet = desc.soft_delete.iter().map(SoftDelete::field).chain(desc.tenant.map(|tenant| tenant.field)).collect();
+        let mut inputs: FieldSet = desc
+            .soft_delete
+            .iter()
+            .map(SoftDelete::field)
+            .chain(desc.tenant.map(|tenant| tenant.field))
+            .collect();
         for summary in desc.summaries {
             let target = (summary.target)();
             let field = summary.position().ok_or_else(|| {
-                Error::internal(format!("`{}` counts in `{}`, which `{}` has not", desc.name, summary.field, target.name))
+                Error::internal(format!(
+                    "`{}` counts in `{}`, which `{}` has not",
+                    desc.name, summary.field, target.name
+                ))
             })?;
-            let count = Count { field, when: Filter::from(&summary.when) };
+            let count = Count {
+                field,
+                when: Filter::from(&summary.when),
+            };
             inputs = inputs.with(summary.by);
             inputs = inputs.or(count.when.fields());
             let same = |kept: &&mut Kept| {
-                kept.least.is_none() && summary.least.is_none() && kept.by == summary.by && kept.target.storage_name == target.storage_name
+                kept.least.is_none()
+                    && summary.least.is_none()
+                    && kept.by == summary.by
+                    && kept.target.storage_name == target.storage_name
             };
             match all.iter_mut().find(same) {
                 Some(kept) => kept.counts.push(count),
                 None => {
                     let tenants = desc.tenant.zip(target.tenant);
-                    let tenant = tenants.map(|(own, target)| Tenants { own: own.field, target: target.field });
-                    all.push(Kept { target, by: summary.by, tenant, counts: vec![count], least: summary.least });
+                    let tenant = tenants.map(|(own, target)| Tenants {
+                        own: own.field,
+                        target: target.field,
+                    });
+                    all.push(Kept {
+                        target,
+                        by: summary.by,
+                        tenant,
+                        counts: vec![count],
+                        least: summary.least,
+                    });
                 }
             }
         }
         all.sort_by_key(|kept| (kept.target.storage_name, kept.by));
         let group = |kept: Kept| {
             let add = store.prepare(kept.target, kept.plan())?;
-            let there = store.prepare(kept.target, Plan::Exists { filter: kept.record().and(live(kept.target)) })?;
-            let those = Filter::cond(kept.target.primary, Op::In, Operand::One(Source::Arg { index: 0, nullable: false }));
-            let take = store.prepare(kept.target, Plan::Lock { filter: those, pick: None })?;
-            Ok(Group { kept, take, add, there })
+            let there = store.prepare(
+                kept.target,
+                Plan::Exists {
+                    filter: kept.record().and(live(kept.target)),
+                },
+            )?;
+            let those = Filter::cond(
+                kept.target.primary,
+                Op::In,
+                Operand::One(Source::Arg {
+                    index: 0,
+                    nullable: false,
+                }),
+            );
+            let take = store.prepare(
+                kept.target,
+                Plan::Lock {
+                    filter: those,
+                    pick: None,
+                },
+            )?;
+            Ok(Group {
+                kept,
+                take,
+                add,
+                there,
+            })
         };
         let groups = all.into_iter().map(group).collect::<Result<Vec<_>>>()?;
-        Ok((!groups.is_empty()).then_some(Self { desc, groups, inputs }))
+        Ok((!groups.is_empty()).then_some(Self {
+            desc,
+            groups,
+            inputs,
+        }))
     }
 
     /// Whether a statement may change what counts.
@@ -132,12 +183,22 @@ impl Summaries {
         &self.groups[at]
     }
 
-    /// The records that keep numbers of these: their keys, entity by entity, with the statement that takes them.
-    pub(super) fn parents<'a>(&self, records: impl Iterator<Item = &'a [Value]> + Clone) -> Vec<(&Arc<Statement>, Vec<Value>)> {
+    /// The records that keep numbers of these: their keys, entity by entity, with the statement
+    /// that takes them.
+    pub(super) fn parents<'a>(
+        &self,
+        records: impl Iterator<Item = &'a [Value]> + Clone,
+    ) -> Vec<(&Arc<Statement>, Vec<Value>)> {
         let mut all: Vec<(&Group, Vec<Value>)> = Vec::new();
         for group in &self.groups {
-            let keys = records.clone().filter_map(|record| record.get(group.kept.by)).filter(|key| !key.is_null()).cloned();
-            match all.last_mut().filter(|(other, _)| other.kept.target.storage_name == group.kept.target.storage_name) {
+            let keys = records
+                .clone()
+                .filter_map(|record| record.get(group.kept.by))
+                .filter(|key| !key.is_null())
+                .cloned();
+            match all.last_mut().filter(|(other, _)| {
+                other.kept.target.storage_name == group.kept.target.storage_name
+            }) {
                 Some((_, known)) => known.extend(keys),
                 None => all.push((group, keys.collect())),
             }
@@ -147,21 +208,46 @@ impl Summaries {
             keys.sort_by(|a, b| compare(a.as_ref(), b.as_ref()));
             keys.dedup();
         }
-        all.into_iter().map(|(group, keys)| (&group.take, keys)).collect()
+        all.into_iter()
+            .map(|(group, keys)| (&group.take, keys))
+            .collect()
     }
 
     /// What it means that a record has become another: `None` where there was, or is, none.
-    pub(super) fn moved(&self, moves: &mut Vec<Move>, before: Option<&[Value]>, after: Option<&[Value]>) {
+    pub(super) fn moved(
+        &self,
+        moves: &mut Vec<Move>,
+        before: Option<&[Value]>,
+        after: Option<&[Value]>,
+    ) {
         for (record, sign) in [(before, -1), (after, 1)] {
-            let Some(record) = record.filter(|record| layout::record_is_live(self.desc, record)) else { continue };
+            let Some(record) = record.filter(|record| layout::record_is_live(self.desc, record))
+            else {
+                continue;
+            };
             for (at, group) in self.groups.iter().enumerate() {
                 let key = record.get(group.kept.by).cloned().unwrap_or_default();
                 if key.is_null() {
                     continue;
                 }
-                let by: Vec<i64> = group.kept.counts.iter().map(|count| sign * i64::from(matches(&count.when, record, &[]))).collect();
-                let tenant = group.kept.tenant.and_then(|tenants| record.get(tenants.own)).cloned().unwrap_or_default();
-                moves.push(Move { group: at, key, tenant, by });
+                let by: Vec<i64> = group
+                    .kept
+                    .counts
+                    .iter()
+                    .map(|count| sign * i64::from(matches(&count.when, record, &[])))
+                    .collect();
+                let tenant = group
+                    .kept
+                    .tenant
+                    .and_then(|tenants| record.get(tenants.own))
+                    .cloned()
+                    .unwrap_or_default();
+                moves.push(Move {
+                    group: at,
+                    key,
+                    tenant,
+                    by,
+                });
             }
         }
     }
@@ -172,13 +258,20 @@ impl Summaries {
         moves.sort_by(|a, b| {
             let keys = || compare(a.key.as_ref(), b.key.as_ref());
             let tenants = || compare(a.tenant.as_ref(), b.tenant.as_ref());
-            target(a).cmp(target(b)).then_with(keys).then(a.group.cmp(&b.group)).then_with(tenants)
+            target(a)
+                .cmp(target(b))
+                .then_with(keys)
+                .then(a.group.cmp(&b.group))
+                .then_with(tenants)
         });
         // One for each record that keeps numbers, whatever the number of those that name it.
         moves.dedup_by(|next, one| {
             let same = next.group == one.group && next.key == one.key && next.tenant == one.tenant;
             if same {
-                one.by.iter_mut().zip(&next.by).for_each(|(sum, more)| *sum += more);
+                one.by
+                    .iter_mut()
+                    .zip(&next.by)
+                    .for_each(|(sum, more)| *sum += more);
             }
             same
         });
@@ -211,7 +304,11 @@ impl Group {
         args.extend(one.by.iter().copied().map(Value::Int));
         if let Some(least) = &self.kept.least {
             let fewer = one.by.iter().copied().min().unwrap_or_default();
-            args.push(Value::Int(if free || fewer >= 0 { -MAX_INTEGER } else { least.number - fewer }));
+            args.push(Value::Int(if free || fewer >= 0 {
+                -MAX_INTEGER
+            } else {
+                least.number - fewer
+            }));
         }
         args.extend(one.by.iter().map(|by| Value::Int(MAX_INTEGER - by.max(&0))));
         args
@@ -237,31 +334,63 @@ impl Group {
 impl Kept {
     /// The record, by its key and its tenant.
     fn record(&self) -> Filter {
-        let of = |tenants: Tenants| Filter::cond(tenants.target, Op::Eq, Operand::One(Source::Arg { index: 1, nullable: true }));
-        self.tenant.map(of).into_iter().fold(Filter::eq_arg(self.target.primary, 0), Filter::and)
+        let of = |tenants: Tenants| {
+            Filter::cond(
+                tenants.target,
+                Op::Eq,
+                Operand::One(Source::Arg {
+                    index: 1,
+                    nullable: true,
+                }),
+            )
+        };
+        self.tenant
+            .map(of)
+            .into_iter()
+            .fold(Filter::eq_arg(self.target.primary, 0), Filter::and)
     }
 
-    /// Adds to the numbers of a record: its key, its tenant where there are any, the differences, the least that the number must be,
-    /// the most that each may be.
+    /// Adds to the numbers of a record: its key, its tenant where there are any, the differences,
+    /// the least that the number must be, the most that each may be.
     fn plan(&self) -> Plan {
         let first = 1 + usize::from(self.tenant.is_some());
-        let slot = |index| Source::Arg { index, nullable: false };
-        let add = |(n, count): (usize, &Count)| Assign { field: count.field, value: AssignValue::Add(slot(first + n)) };
+        let slot = |index| Source::Arg {
+            index,
+            nullable: false,
+        };
+        let add = |(n, count): (usize, &Count)| Assign {
+            field: count.field,
+            value: AssignValue::Add(slot(first + n)),
+        };
         let set: Vec<Assign> = self.counts.iter().enumerate().map(add).collect();
         let mut filter = self.record();
         let mut next = first + self.counts.len();
         if self.least.is_some() {
             let enough = Filter::cond(self.counts[0].field, Op::Gte, Operand::One(slot(next)));
             // Whoever deletes the record deletes what it counts.
-            filter = filter.and(layout::deleted(self.target).into_iter().fold(enough, Filter::or));
+            filter = filter.and(
+                layout::deleted(self.target)
+                    .into_iter()
+                    .fold(enough, Filter::or),
+            );
             next += 1;
         }
         // The sum itself is never compared: it could be beyond what the store holds.
-        let room = self.counts.iter().enumerate().map(|(n, count)| Filter::cond(count.field, Op::Lte, Operand::One(slot(next + n))));
-        Plan::Update { filter: room.fold(filter, Filter::and), set, pick: None }
+        let room = self
+            .counts
+            .iter()
+            .enumerate()
+            .map(|(n, count)| Filter::cond(count.field, Op::Lte, Operand::One(slot(next + n))));
+        Plan::Update {
+            filter: room.fold(filter, Filter::and),
+            set,
+            pick: None,
+        }
     }
 }
 
 fn live(target: &EntityDesc) -> Filter {
-    layout::live(target).into_iter().fold(Filter::TRUE, Filter::and)
+    layout::live(target)
+        .into_iter()
+        .fold(Filter::TRUE, Filter::and)
 }

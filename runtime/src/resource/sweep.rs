@@ -21,22 +21,58 @@ impl Table {
     /// # Errors
     /// When the store cannot answer.
     pub async fn sweep(&self, now: Timestamp) -> Result<usize> {
-        let Some(ttl) = self.desc.ttl else { return Ok(0) };
+        let Some(ttl) = self.desc.ttl else {
+            return Ok(0);
+        };
         let cx = Cx::system("remove expired records").at(now);
-        let (primary, argument) = (self.desc.primary, |index| Operand::One(Source::Arg { index, nullable: false }));
+        let (primary, argument) = (self.desc.primary, |index| {
+            Operand::One(Source::Arg {
+                index,
+                nullable: false,
+            })
+        });
         let expired = || Filter::cond(ttl.field, Op::Lte, argument(0));
-        let order = [ttl.field, primary].map(|field| Order { field, desc: false }).to_vec();
+        let order = [ttl.field, primary]
+            .map(|field| Order { field, desc: false })
+            .to_vec();
         let limit = Some(Source::Value(Value::Int(CHUNK as i64)));
-        let find = self.unguarded(Plan::Select { filter: expired(), order, after: None, limit })?;
-        let remove = self.expiring(Plan::Delete { filter: expired().and(Filter::cond(primary, Op::In, argument(1))), pick: None })?;
+        let find = self.unguarded(Plan::Select {
+            filter: expired(),
+            order,
+            after: None,
+            limit,
+        })?;
+        let remove = self.expiring(Plan::Delete {
+            filter: expired().and(Filter::cond(primary, Op::In, argument(1))),
+            pick: None,
+        })?;
         let mut removed = 0;
         loop {
-            let found = self.execute(&cx, &find, vec![Value::Date(now)], self.rows(&Form::Records)).await?;
-            let keys: Vec<Value> = found.records.iter().map(|record| record[primary].clone()).collect();
+            let found = self
+                .execute(
+                    &cx,
+                    &find,
+                    vec![Value::Date(now)],
+                    self.rows(&Form::Records),
+                )
+                .await?;
+            let keys: Vec<Value> = found
+                .records
+                .iter()
+                .map(|record| record[primary].clone())
+                .collect();
             if keys.is_empty() {
                 return Ok(removed);
             }
-            removed += self.execute(&cx, &remove, vec![Value::Date(now), list_value(&keys)], Rows::count()).await?.count;
+            removed += self
+                .execute(
+                    &cx,
+                    &remove,
+                    vec![Value::Date(now), list_value(&keys)],
+                    Rows::count(),
+                )
+                .await?
+                .count;
             if keys.len() < CHUNK {
                 return Ok(removed);
             }
@@ -45,8 +81,16 @@ impl Table {
 }
 
 /// Sweeps every table that has something to sweep, again and again; `None` when none has.
-pub(crate) fn start(tables: &[Arc<Table>], clock: Clock, every: Duration) -> Option<tokio::task::JoinHandle<()>> {
-    let tables: Vec<Arc<Table>> = tables.iter().filter(|table| table.desc.ttl.is_some()).map(Arc::clone).collect();
+pub(crate) fn start(
+    tables: &[Arc<Table>],
+    clock: Clock,
+    every: Duration,
+) -> Option<tokio::task::JoinHandle<()>> {
+    let tables: Vec<Arc<Table>> = tables
+        .iter()
+        .filter(|table| table.desc.ttl.is_some())
+        .map(Arc::clone)
+        .collect();
     if tables.is_empty() {
         return None;
     }
@@ -59,9 +103,15 @@ pub(crate) fn start(tables: &[Arc<Table>], clock: Clock, every: Duration) -> Opt
             for table in &tables {
                 match table.sweep(clock()).await {
                     Ok(0) => {}
-                    Ok(removed) => tracing::debug!(entity = table.desc.name, removed, "expired records removed"),
+                    Ok(removed) => tracing::debug!(
+                        entity = table.desc.name,
+                        removed,
+                        "expired records removed"
+                    ),
                     // The next round tries again; nobody sees what is left.
-                    Err(error) => tracing::warn!(entity = table.desc.name, %error, "expired records could not be removed"),
+                    Err(error) => {
+                        tracing::warn!(entity = table.desc.name, %error, "expired records could not be removed")
+                    }
                 }
             }
         }

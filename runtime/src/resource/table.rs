@@ -56,7 +56,10 @@ pub struct Table {
 
 impl std::fmt::Debug for Table {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Table").field("entity", &self.desc.name).field("store", &self.statements.store_name()).finish_non_exhaustive()
+        f.debug_struct("Table")
+            .field("entity", &self.desc.name)
+            .field("store", &self.statements.store_name())
+            .finish_non_exhaustive()
     }
 }
 
@@ -78,14 +81,28 @@ impl Fixed {
             insert: statements.prepare("create", Plan::Insert)?,
             get: statements.prepare("get", by_key(desc))?,
             delete: delete(by_id())?,
-            purge: statements.unguarded(Some("delete"), Plan::Delete { filter: by_id(), pick: None })?,
-            delete_version: desc.version.map(|version| delete(by_id().and(Filter::eq_arg(version.field, 1)))).transpose()?,
+            purge: statements.unguarded(
+                Some("delete"),
+                Plan::Delete {
+                    filter: by_id(),
+                    pick: None,
+                },
+            )?,
+            delete_version: desc
+                .version
+                .map(|version| delete(by_id().and(Filter::eq_arg(version.field, 1))))
+                .transpose()?,
         })
     }
 }
 
 fn by_key(desc: &EntityDesc) -> Plan {
-    Plan::Select { filter: Filter::eq_arg(desc.primary, 0), order: Vec::new(), after: None, limit: None }
+    Plan::Select {
+        filter: Filter::eq_arg(desc.primary, 0),
+        order: Vec::new(),
+        after: None,
+        limit: None,
+    }
 }
 
 impl Table {
@@ -93,7 +110,11 @@ impl Table {
     ///
     /// # Errors
     /// When a rule or a statement is refused.
-    pub fn new(desc: &'static EntityDesc, store: Arc<dyn Store>, cursors: CursorKey) -> Result<Self> {
+    pub fn new(
+        desc: &'static EntityDesc,
+        store: Arc<dyn Store>,
+        cursors: CursorKey,
+    ) -> Result<Self> {
         let statements = Statements::new(desc, store)?;
         let validator = Validator::new(desc)?;
         declared::defaults(desc, &validator)?;
@@ -105,7 +126,10 @@ impl Table {
             fixed: Fixed::new(desc, &statements)?,
             statements,
             computes: desc.fields.iter().any(|f| f.computed.is_some()),
-            ctx_defaults: desc.fields.iter().any(|f| matches!(f.default, DefaultDesc::Ctx(_))),
+            ctx_defaults: desc
+                .fields
+                .iter()
+                .any(|f| matches!(f.default, DefaultDesc::Ctx(_))),
             operations: RwLock::default(),
             evaluator: OnceLock::new(),
             siblings: OnceLock::new(),
@@ -117,7 +141,8 @@ impl Table {
         })
     }
 
-    /// With what its operations lay down for lists of items, which holds for create and update as well.
+    /// With what its operations lay down for lists of items, which holds for create and update as
+    /// well.
     #[must_use]
     pub fn bounded(mut self, entry: &EntityEntry) -> Self {
         for bounds in entry.mounted().filter_map(|spec| spec.kind.bounds()) {
@@ -127,9 +152,16 @@ impl Table {
     }
 
     /// Makes the tables of an app known to each other; only the first call does anything.
-    pub(super) fn link(&self, tables: &Arc<HashMap<&'static str, Arc<Table>>>, provided: &Provided) {
-        self.dependents.get_or_init(|| dependents(self.desc, tables.values().map(|table| table.desc)));
-        self.statements.firsts().learn(self.desc, tables.values().map(|table| table.desc));
+    pub(super) fn link(
+        &self,
+        tables: &Arc<HashMap<&'static str, Arc<Table>>>,
+        provided: &Provided,
+    ) {
+        self.dependents
+            .get_or_init(|| dependents(self.desc, tables.values().map(|table| table.desc)));
+        self.statements
+            .firsts()
+            .learn(self.desc, tables.values().map(|table| table.desc));
         // A table belongs to one app for good.
         drop(self.siblings.set(Arc::downgrade(tables)));
         drop(self.provided.set(provided.clone()));
@@ -141,10 +173,15 @@ impl Table {
     /// `internal` when no package of the app lists the entity, or the app has gone.
     pub fn sibling(&self, entity: &'static EntityDesc) -> Result<Arc<Self>> {
         let tables = self.siblings.get().and_then(Weak::upgrade);
-        let found = tables.as_ref().and_then(|tables| tables.get(entity.storage_name)).map(Arc::clone);
+        let found = tables
+            .as_ref()
+            .and_then(|tables| tables.get(entity.storage_name))
+            .map(Arc::clone);
         found.ok_or_else(|| {
             let (own, other) = (self.desc.name, entity.name);
-            Error::internal(format!("`{own}` works with `{other}`, which is in no package of this app"))
+            Error::internal(format!(
+                "`{own}` works with `{other}`, which is in no package of this app"
+            ))
         })
     }
 
@@ -163,7 +200,8 @@ impl Table {
         self.statements.firsts().keeps(field)
     }
 
-    /// Whether a record may be kept from deletion by those that name it, directly or by way of others.
+    /// Whether a record may be kept from deletion by those that name it, directly or by way of
+    /// others.
     pub(crate) fn may_be_kept(&self) -> bool {
         self.dependents().iter().any(Dependent::keeps)
     }
@@ -189,7 +227,8 @@ impl Table {
     /// Whether the store computes a number and writes it to a field in one statement.
     pub(crate) fn computes(&self, last: bool, field: usize) -> bool {
         // What follows from the number can be worked out once it is known.
-        let followed = self.computes && !computed::following(self.desc, |written| written == field).is_empty();
+        let followed =
+            self.computes && !computed::following(self.desc, |written| written == field).is_empty();
         !followed && self.statements.computes(last)
     }
 
@@ -198,14 +237,17 @@ impl Table {
         self.evaluator.get_or_init(|| Arc::clone(evaluator));
     }
 
-    /// From now on calls from code that say no instant are at this clock's present. Only the first call does anything.
+    /// From now on calls from code that say no instant are at this clock's present. Only the first
+    /// call does anything.
     pub(crate) fn timed_by(&self, clock: &Clock) {
         self.clock.get_or_init(|| Arc::clone(clock));
     }
 
     /// The same call at the app's present, unless it says an instant.
     pub(crate) fn at_present<'a>(&self, cx: &'a Cx) -> Cow<'a, Cx> {
-        self.clock.get().map_or(Cow::Borrowed(cx), |clock| cx.by_clock(clock))
+        self.clock
+            .get()
+            .map_or(Cow::Borrowed(cx), |clock| cx.by_clock(clock))
     }
 
     /// What judges permissions.
@@ -253,7 +295,8 @@ impl Table {
                 let id: i64 = text.parse().ok()?;
                 (itoa::Buffer::new().format(id) == text).then_some(Value::Int(id))
             }
-            _ => valid_key(text).then(|| Value::Text(canonical(self.desc.primary_field().rules, text.to_owned()))),
+            _ => valid_key(text)
+                .then(|| Value::Text(canonical(self.desc.primary_field().rules, text.to_owned()))),
         }
     }
 
@@ -262,13 +305,21 @@ impl Table {
     /// # Errors
     /// When the store cannot answer.
     pub async fn get(&self, cx: &Cx, id: Value, form: &Form) -> Result<Rows> {
-        self.execute(cx, &self.fixed.get, vec![id], self.rows(form)).await
+        self.execute(cx, &self.fixed.get, vec![id], self.rows(form))
+            .await
     }
 
     /// Reads one record as a route other than `get` sees it.
-    pub(crate) async fn read(&self, cx: &Cx, route: &'static str, id: Value, form: &Form) -> Result<Rows> {
+    pub(crate) async fn read(
+        &self,
+        cx: &Cx,
+        route: &'static str,
+        id: Value,
+        form: &Form,
+    ) -> Result<Rows> {
         let statement = self.shape(route, b"k", || by_key(self.desc))?;
-        self.execute(cx, &statement, vec![id], self.rows(form)).await
+        self.execute(cx, &statement, vec![id], self.rows(form))
+            .await
     }
 
     /// The rows, if there is one and its version is the expected one.
@@ -280,29 +331,46 @@ impl Table {
             return Err(Error::not_found());
         }
         match (version, rows.version) {
-            (Some(expected), Some(stored)) if expected != stored => {
-                Err(Error::new(Code::PreconditionFailed, "The record has another version"))
-            }
+            (Some(expected), Some(stored)) if expected != stored => Err(Error::new(
+                Code::PreconditionFailed,
+                "The record has another version",
+            )),
             _ => Ok(rows),
         }
     }
 
-    /// Whether equality on these fields names at most one record: the primary key, or all fields of a unique that are
-    /// never null. What is unique within a tenant names one record per tenant for the application itself, which has none.
+    /// Whether equality on these fields names at most one record: the primary key, or all fields of
+    /// a unique that are never null. What is unique within a tenant names one record per tenant for
+    /// the application itself, which has none.
     pub fn pins_one(&self, fields: &[AssignSpec]) -> bool {
         let named = |field: usize| fields.iter().any(|a| a.field == field);
         let certain = |field: &usize| named(*field) && !self.desc.fields[*field].optional;
-        let across = |unique: &UniqueDesc| unique.global || self.desc.tenant.is_none_or(|tenant| unique.fields.contains(&tenant.field));
-        named(self.desc.primary) || self.desc.uniques.iter().any(|u| across(u) && u.fields.iter().all(certain))
+        let across = |unique: &UniqueDesc| {
+            unique.global
+                || self
+                    .desc
+                    .tenant
+                    .is_none_or(|tenant| unique.fields.contains(&tenant.field))
+        };
+        named(self.desc.primary)
+            || self
+                .desc
+                .uniques
+                .iter()
+                .any(|u| across(u) && u.fields.iter().all(certain))
     }
 
-    /// Refuses a change of "the" record with a value that is unique within a tenant when no tenant is given.
+    /// Refuses a change of "the" record with a value that is unique within a tenant when no tenant
+    /// is given.
     ///
     /// # Errors
     /// `internal`: the caller is code of the application.
     pub(crate) fn refuse_ambiguous(&self, cx: &Cx, fields: &[AssignSpec]) -> Result<()> {
         let within = |tenant: crate::entity::Tenant| cx.bound(self.desc, tenant.field).is_some();
-        if cx.system_reason().is_none() || self.desc.tenant.is_none_or(within) || self.pins_one(fields) {
+        if cx.system_reason().is_none()
+            || self.desc.tenant.is_none_or(within)
+            || self.pins_one(fields)
+        {
             return Ok(());
         }
         let entity = self.desc.name;
@@ -334,7 +402,8 @@ impl Table {
         Ok(())
     }
 
-    /// Writes tenant, scopes and expiry into the values of a record that a route creates, whatever stands there.
+    /// Writes tenant, scopes and expiry into the values of a record that a route creates, whatever
+    /// stands there.
     ///
     /// # Errors
     /// As [`Table::admit`].
@@ -369,7 +438,12 @@ impl Table {
     ///
     /// # Errors
     /// When the store refuses the plan.
-    pub fn shape(&self, route: &'static str, key: &[u8], plan: impl FnOnce() -> Plan) -> Result<Prepared> {
+    pub fn shape(
+        &self,
+        route: &'static str,
+        key: &[u8],
+        plan: impl FnOnce() -> Plan,
+    ) -> Result<Prepared> {
         self.statements.shape(route, key, plan)
     }
 
@@ -389,10 +463,20 @@ impl Table {
     }
 
     /// Runs a statement. `args` fill the plan's argument slots.
-    pub fn execute<'a>(&'a self, cx: &Cx, prepared: &'a Prepared, args: Vec<Value>, rows: Rows) -> Reply<'a> {
+    pub fn execute<'a>(
+        &'a self,
+        cx: &Cx,
+        prepared: &'a Prepared,
+        args: Vec<Value>,
+        rows: Rows,
+    ) -> Reply<'a> {
         match prepared.change() {
-            Change::Keys(_) => Reply::Later(Box::pin(self.referring(cx.clone(), prepared, args, rows))),
-            Change::Removes if !self.dependents().is_empty() => Reply::Later(Box::pin(self.deleting(cx.clone(), prepared, args, rows))),
+            Change::Keys(_) => {
+                Reply::Later(Box::pin(self.referring(cx.clone(), prepared, args, rows)))
+            }
+            Change::Removes if !self.dependents().is_empty() => {
+                Reply::Later(Box::pin(self.deleting(cx.clone(), prepared, args, rows)))
+            }
             Change::None | Change::Removes => self.statements.execute(cx, prepared, args, rows),
         }
     }
@@ -409,21 +493,38 @@ impl Table {
     pub async fn run(&self, spec: &'static OpSpec, mut call: Call<'_>) -> Result<Outcome> {
         let executor = self.executor(spec)?;
         spec.complete(|| call.cx.now(), &mut call.args);
-        executor.run(self, call).await.map_err(|error| self.told(spec, error))
+        executor
+            .run(self, call)
+            .await
+            .map_err(|error| self.told(spec, error))
     }
 
     /// An operation's error: a key that names nothing is told at the parameter that brought it.
     pub(crate) fn told(&self, spec: &OpSpec, error: Error) -> Error {
         let at = |problem: &Problem| {
-            let field = self.desc.fields.iter().position(|f| f.wire == problem.path)?;
-            let param = spec.params.iter().find(|p| p.field == field && p.entity.is_none())?;
+            let field = self
+                .desc
+                .fields
+                .iter()
+                .position(|f| f.wire == problem.path)?;
+            let param = spec
+                .params
+                .iter()
+                .find(|p| p.field == field && p.entity.is_none())?;
             Some(crate::operation::bind::param_path(param))
         };
-        if error.details().iter().all(|problem| problem.code != "reference") {
+        if error
+            .details()
+            .iter()
+            .all(|problem| problem.code != "reference")
+        {
             return error;
         }
         let moved = |problem: &Problem| match at(problem).filter(|_| problem.code == "reference") {
-            Some(path) => Problem { path, ..problem.clone() },
+            Some(path) => Problem {
+                path,
+                ..problem.clone()
+            },
             None => problem.clone(),
         };
         let details = error.details().iter().map(moved).collect();
@@ -441,7 +542,9 @@ impl Table {
         self.statements.declare(spec);
         declared::written(self.desc, &self.validator, spec)?;
         let executor: Arc<dyn Executor> = Arc::from(crate::operation::plan(spec, self)?);
-        self.operations.write().insert(spec.name, Arc::clone(&executor));
+        self.operations
+            .write()
+            .insert(spec.name, Arc::clone(&executor));
         Ok(executor)
     }
 }

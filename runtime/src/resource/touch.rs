@@ -12,9 +12,18 @@ pub(super) fn touch(desc: &EntityDesc, mut set: Vec<Assign>, now: usize) -> Vec<
             continue;
         }
         if of.flags.has(Flags::ON_UPDATE) {
-            set.push(Assign { field, value: AssignValue::Set(Source::Arg { index: now, nullable: false }) });
+            set.push(Assign {
+                field,
+                value: AssignValue::Set(Source::Arg {
+                    index: now,
+                    nullable: false,
+                }),
+            });
         } else if of.flags.has(Flags::VERSION) {
-            set.push(Assign { field, value: AssignValue::Add(Source::Value(Value::Int(1))) });
+            set.push(Assign {
+                field,
+                value: AssignValue::Add(Source::Value(Value::Int(1))),
+            });
         }
     }
     set

@@ -12,18 +12,22 @@ use crate::store::queues::{self, Place};
 use crate::store::{Assign, AssignValue, Plan, Rows};
 use crate::{Cx, Error, Problem, Result, Value};
 
-/// How often a guarded write is repeated when a look at the record says that it should have succeeded.
+/// How often a guarded write is repeated when a look at the record says that it should have
+/// succeeded.
 pub(crate) const REPEATS: usize = 3;
-/// How often a write that rests on what was read before is repeated, each time because somebody else changed the record.
+/// How often a write that rests on what was read before is repeated, each time because somebody
+/// else changed the record.
 const CHANGES: usize = 32;
 
 /// The attempts of one who changes a record by what was read of it.
 ///
-/// Of many who want one record only one gets on at a time. Whoever finds others at it, or has met them, waits in a queue of this
-/// process: the first of it reads and writes while the others wait, so that each gets on, however many and however slow they
-/// are. What other processes do, or a transaction, is met by trying again, after a while of one's own.
+/// Of many who want one record only one gets on at a time. Whoever finds others at it, or has met
+/// them, waits in a queue of this process: the first of it reads and writes while the others wait,
+/// so that each gets on, however many and however slow they are. What other processes do, or a
+/// transaction, is met by trying again, after a while of one's own.
 ///
-/// A call waits in one queue at most: what it calls at the head of a queue runs with [`Turns::inner`], and waits in none.
+/// A call waits in one queue at most: what it calls at the head of a queue runs with
+/// [`Turns::inner`], and waits in none.
 #[derive(Default)]
 pub(crate) struct Turns {
     attempts: usize,
@@ -33,7 +37,8 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    /// Waits for the next attempt; `false` when there have been enough. Which record it is may be known only after the first.
+    /// Waits for the next attempt; `false` when there have been enough. Which record it is may be
+    /// known only after the first.
     pub(crate) async fn next(&mut self, cx: &Cx, desc: &EntityDesc, id: Option<&Value>) -> bool {
         let attempt = self.attempts;
         if attempt == CHANGES {
@@ -49,8 +54,10 @@ impl Turns {
                 tokio::time::sleep(Duration::from_micros(micros)).await;
             }
         }
-        // Nor does it wait here: it may hold what the first of the queue waits for. The first itself waits for nobody else.
-        if let (None, Some(id), None, false) = (&self.place, id, cx.in_transaction(), cx.is_first()) {
+        // Nor does it wait here: it may hold what the first of the queue waits for. The first
+        // itself waits for nobody else.
+        if let (None, Some(id), None, false) = (&self.place, id, cx.in_transaction(), cx.is_first())
+        {
             let of = match id {
                 Value::Int(id) => ("turns", desc.storage_name, Some(*id), None),
                 other => ("turns", desc.storage_name, None, other.as_text()),
@@ -76,15 +83,23 @@ impl Table {
     /// # Errors
     /// `validation_failed` with every problem; `conflict` for a taken key or unique.
     pub async fn create(&self, cx: &Cx, draft: Draft, form: &Form) -> Result<(Rows, Value)> {
-        let values: Vec<Value> = self.checked_create(cx, draft)?.values.into_iter().map(Option::unwrap_or_default).collect();
+        let values: Vec<Value> = self
+            .checked_create(cx, draft)?
+            .values
+            .into_iter()
+            .map(Option::unwrap_or_default)
+            .collect();
         let mut rows = self.rows(form);
         rows.push(&values[..]);
         let id = values[self.desc.primary].clone();
-        self.execute(cx, &self.fixed.insert, values, Rows::count()).rows().await?;
+        self.execute(cx, &self.fixed.insert, values, Rows::count())
+            .rows()
+            .await?;
         Ok((rows, id))
     }
 
-    /// A draft of a new record that meets every rule, with a value for every field: defaults are filled in.
+    /// A draft of a new record that meets every rule, with a value for every field: defaults are
+    /// filled in.
     ///
     /// # Errors
     /// `validation_failed` with every problem.
@@ -101,38 +116,55 @@ impl Table {
     }
 
     fn new_record(&self, cx: &Cx, draft: Draft, check: Option<RecordCheck>) -> Result<Draft> {
-        let Draft { mut values, mut problems } = draft;
+        let Draft {
+            mut values,
+            mut problems,
+        } = draft;
         self.stamp(cx, "create", &mut values)?;
         for (i, field) in self.desc.fields.iter().enumerate() {
             match &values[i] {
                 // It follows from the others.
                 _ if field.computed.is_some() => values[i] = Some(Value::Null),
                 Some(Value::Null) if !field.optional => {
-                    problems.push(Problem::new(field.wire, "null_not_allowed", "must not be null"));
+                    problems.push(Problem::new(
+                        field.wire,
+                        "null_not_allowed",
+                        "must not be null",
+                    ));
                 }
                 Some(value) => self.check_value(i, value, &mut problems),
                 None => {
                     let value = match field.default {
-                        DefaultDesc::Uuid => Value::Text(uuid::Uuid::now_v7().as_hyphenated().to_string()),
+                        DefaultDesc::Uuid => {
+                            Value::Text(uuid::Uuid::now_v7().as_hyphenated().to_string())
+                        }
                         DefaultDesc::Cuid => Value::Text(cuid2::create_id()),
                         DefaultDesc::Now => Value::Date(cx.now()),
                         DefaultDesc::Literal(value) => value(),
                         DefaultDesc::Ctx(path) => ctx_default(cx, path, field.optional)?,
                         DefaultDesc::None if field.flags.has(Flags::VERSION) => Value::Int(1),
-                        DefaultDesc::None if field.flags.has(Flags::ON_UPDATE) => Value::Date(cx.now()),
+                        DefaultDesc::None if field.flags.has(Flags::ON_UPDATE) => {
+                            Value::Date(cx.now())
+                        }
                         DefaultDesc::None if field.optional => Value::Null,
                         DefaultDesc::None => match field.empty() {
                             Some(empty) => empty,
                             None => {
                                 // A member that was there but unreadable has been reported as such.
                                 if !problems.iter().any(|p| p.path == field.wire) {
-                                    problems.push(Problem::new(field.wire, "required", "is required"));
+                                    problems.push(Problem::new(
+                                        field.wire,
+                                        "required",
+                                        "is required",
+                                    ));
                                 }
                                 continue;
                             }
                         },
                     };
-                    if matches!(field.default, DefaultDesc::Ctx(_) | DefaultDesc::Now) && !value.is_null() {
+                    if matches!(field.default, DefaultDesc::Ctx(_) | DefaultDesc::Now)
+                        && !value.is_null()
+                    {
                         self.check_value(i, &value, &mut problems);
                     }
                     values[i] = Some(value);
@@ -140,7 +172,8 @@ impl Table {
             }
         }
         if problems.is_empty() && (self.computes || check.is_some()) {
-            let mut record: Vec<Value> = values.into_iter().map(Option::unwrap_or_default).collect();
+            let mut record: Vec<Value> =
+                values.into_iter().map(Option::unwrap_or_default).collect();
             computed::fill(self.desc, &mut record)?;
             problems.extend(check.and_then(|check| check(&Borrowed(&record)).err()));
             values = record.into_iter().map(Some).collect();
@@ -154,17 +187,31 @@ impl Table {
     /// Changes the present fields of a draft and returns the record.
     ///
     /// # Errors
-    /// `validation_failed`, `not_found`, `precondition_failed` when `version` is not the stored one, `conflict`.
-    pub async fn update(&self, cx: &Cx, id: Value, draft: Draft, version: Option<i64>, form: &Form) -> Result<Rows> {
+    /// `validation_failed`, `not_found`, `precondition_failed` when `version` is not the stored
+    /// one, `conflict`.
+    pub async fn update(
+        &self,
+        cx: &Cx,
+        id: Value,
+        draft: Draft,
+        version: Option<i64>,
+        form: &Form,
+    ) -> Result<Rows> {
         let Draft { values, .. } = self.checked_update(draft)?;
         if values.iter().all(Option::is_none) {
             let rows = self.read(cx, "update", id, form).await?;
             return self.found(rows, version);
         }
         if let Some(check) = self.desc.check {
-            return self.update_checked(cx, id, values, version, form, check).await;
+            return self
+                .update_checked(cx, id, values, version, form, check)
+                .await;
         }
-        let sets: Vec<(usize, Value)> = values.into_iter().enumerate().filter_map(|(i, v)| Some((i, v?))).collect();
+        let sets: Vec<(usize, Value)> = values
+            .into_iter()
+            .enumerate()
+            .filter_map(|(i, v)| Some((i, v?)))
+            .collect();
         let mut conditions = vec![(self.desc.primary, id.clone())];
         if let (Some(v), Some(desc)) = (version, self.desc.version) {
             conditions.push((desc.field, Value::Int(v)));
@@ -172,25 +219,38 @@ impl Table {
         self.write(cx, &id, conditions, sets, version, form).await
     }
 
-    /// A draft of changes that meets every rule on single fields. The rule over the whole record needs the record.
+    /// A draft of changes that meets every rule on single fields. The rule over the whole record
+    /// needs the record.
     ///
     /// # Errors
     /// `validation_failed` with every problem.
     pub fn checked_update(&self, draft: Draft) -> Result<Draft> {
-        let Draft { values, mut problems } = draft;
+        let Draft {
+            values,
+            mut problems,
+        } = draft;
         for (i, field) in self.desc.fields.iter().enumerate() {
             match &values[i] {
                 Some(Value::Null) if !field.optional => {
-                    problems.push(Problem::new(field.wire, "null_not_allowed", "must not be null"));
+                    problems.push(Problem::new(
+                        field.wire,
+                        "null_not_allowed",
+                        "must not be null",
+                    ));
                 }
                 Some(value) => self.check_value(i, value, &mut problems),
                 None => {}
             }
         }
-        if problems.is_empty() { Ok(Draft { values, problems }) } else { Err(Error::validation(problems)) }
+        if problems.is_empty() {
+            Ok(Draft { values, problems })
+        } else {
+            Err(Error::validation(problems))
+        }
     }
 
-    // With a rule over the whole record, the write carries what the rule saw: it applies only while the record is unchanged.
+    // With a rule over the whole record, the write carries what the rule saw: it applies only while
+    // the record is unchanged.
     async fn update_checked(
         &self,
         cx: &Cx,
@@ -205,12 +265,22 @@ impl Table {
             let cx = turns.inner(cx);
             let current = self.read(cx, "update", id.clone(), &Form::Records).await?;
             let mut current = self.found(current, version)?;
-            let Some(old) = current.records.pop() else { return Err(Error::not_found()) };
-            let mut merged: Vec<Value> = old.iter().zip(&values).map(|(old, new)| new.as_ref().unwrap_or(old).clone()).collect();
+            let Some(old) = current.records.pop() else {
+                return Err(Error::not_found());
+            };
+            let mut merged: Vec<Value> = old
+                .iter()
+                .zip(&values)
+                .map(|(old, new)| new.as_ref().unwrap_or(old).clone())
+                .collect();
             computed::fill(self.desc, &mut merged)?;
             check(&Borrowed(&merged)).map_err(Error::invalid)?;
             let unchanged = old.into_vec().into_iter().enumerate().collect();
-            let sets = values.iter().enumerate().filter_map(|(i, v)| Some((i, v.clone()?))).collect();
+            let sets = values
+                .iter()
+                .enumerate()
+                .filter_map(|(i, v)| Some((i, v.clone()?)))
+                .collect();
             match self.write_once(cx, "update", unchanged, sets, form).await? {
                 rows if rows.count > 0 => return Ok(rows),
                 _ => {}
@@ -229,12 +299,22 @@ impl Table {
         form: &Form,
     ) -> Result<Rows> {
         for _ in 0..REPEATS {
-            let rows = self.write_once(cx, "update", conditions.clone(), sets.clone(), form).await?;
+            let rows = self
+                .write_once(cx, "update", conditions.clone(), sets.clone(), form)
+                .await?;
             if rows.count > 0 {
                 return Ok(rows);
             }
-            // Zero rows: one read says why. When it finds nothing wrong, the record changed in between.
-            let current = self.read(cx, "update", id.clone(), &Form::Json(Arc::clone(&self.projection))).await?;
+            // Zero rows: one read says why. When it finds nothing wrong, the record changed in
+            // between.
+            let current = self
+                .read(
+                    cx,
+                    "update",
+                    id.clone(),
+                    &Form::Json(Arc::clone(&self.projection)),
+                )
+                .await?;
             self.found(current, version)?;
         }
         Err(Error::kept_changing())
@@ -273,27 +353,41 @@ impl Table {
                     Filter::cond(
                         usize::from(shape[1 + 2 * i]),
                         Op::Eq,
-                        Operand::One(Source::Arg { index: i, nullable: shape[2 + 2 * i] == 1 }),
+                        Operand::One(Source::Arg {
+                            index: i,
+                            nullable: shape[2 + 2 * i] == 1,
+                        }),
                     )
                 })
                 .fold(Filter::TRUE, Filter::and);
             let set = (0..set_count)
                 .map(|i| Assign {
                     field: usize::from(shape[2 + 2 * condition_count + i]),
-                    value: AssignValue::Set(Source::Arg { index: condition_count + i, nullable: true }),
+                    value: AssignValue::Set(Source::Arg {
+                        index: condition_count + i,
+                        nullable: true,
+                    }),
                 })
                 .collect();
-            Plan::Update { filter, set: self.touch(set, condition_count + set_count), pick: None }
+            Plan::Update {
+                filter,
+                set: self.touch(set, condition_count + set_count),
+                pick: None,
+            }
         })?;
-        self.execute(cx, &statement, args, self.rows(form)).rows().await
+        self.execute(cx, &statement, args, self.rows(form))
+            .rows()
+            .await
     }
 
-    /// Adds what every mutation writes: on-update dates (from the argument slot `now`) and the version.
+    /// Adds what every mutation writes: on-update dates (from the argument slot `now`) and the
+    /// version.
     pub fn touch(&self, set: Vec<Assign>, now: usize) -> Vec<Assign> {
         super::touch::touch(self.desc, set, now)
     }
 
-    /// Removes a record whatever its state, also where deleting only marks it. For the application itself.
+    /// Removes a record whatever its state, also where deleting only marks it. For the application
+    /// itself.
     ///
     /// # Errors
     /// `forbidden` on behalf of an actor; `not_found`.
@@ -301,7 +395,11 @@ impl Table {
         if cx.system_reason().is_none() {
             return Err(Error::forbidden());
         }
-        match self.execute(cx, &self.fixed.purge, vec![id], Rows::count()).await?.count {
+        match self
+            .execute(cx, &self.fixed.purge, vec![id], Rows::count())
+            .await?
+            .count
+        {
             0 => Err(Error::not_found()),
             _ => Ok(()),
         }
@@ -314,13 +412,28 @@ impl Table {
     pub async fn delete(&self, cx: &Cx, id: Value, version: Option<i64>) -> Result<()> {
         for _ in 0..REPEATS {
             let (statement, args) = match (version, &self.fixed.delete_version) {
-                (Some(version), Some(statement)) => (statement, vec![id.clone(), Value::Int(version)]),
+                (Some(version), Some(statement)) => {
+                    (statement, vec![id.clone(), Value::Int(version)])
+                }
                 _ => (&self.fixed.delete, vec![id.clone()]),
             };
-            if self.execute(cx, statement, args, Rows::count()).rows().await?.count > 0 {
+            if self
+                .execute(cx, statement, args, Rows::count())
+                .rows()
+                .await?
+                .count
+                > 0
+            {
                 return Ok(());
             }
-            let current = self.read(cx, "delete", id.clone(), &Form::Json(Arc::clone(&self.projection))).await?;
+            let current = self
+                .read(
+                    cx,
+                    "delete",
+                    id.clone(),
+                    &Form::Json(Arc::clone(&self.projection)),
+                )
+                .await?;
             self.found(current, version)?;
         }
         Err(Error::kept_changing())
@@ -332,14 +445,23 @@ impl Table {
             && !valid_key(text)
         {
             let wire = self.desc.fields[field].wire;
-            problems.push(Problem::new(wire, "format", "must be 1 to 255 bytes without control characters, and not `.` or `..`"));
+            problems.push(Problem::new(
+                wire,
+                "format",
+                "must be 1 to 255 bytes without control characters, and not `.` or `..`",
+            ));
             return;
         }
-        self.validator.check(field, value, self.desc.fields[field].wire, problems);
+        self.validator
+            .check(field, value, self.desc.fields[field].wire, problems);
     }
 }
 
 /// A context value as the default of a field; a call of the application itself has none.
 pub(super) fn ctx_default(cx: &Cx, path: CtxPath, optional: bool) -> Result<Value> {
-    if optional && cx.system_reason().is_some() { Ok(Value::Null) } else { cx.bind(path) }
+    if optional && cx.system_reason().is_some() {
+        Ok(Value::Null)
+    } else {
+        cx.bind(path)
+    }
 }

@@ -19,7 +19,10 @@ impl EventSink for Feed {
     fn publish<'a>(&'a self, events: &'a [EntityEvent]) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let mut seen = HashSet::new();
-            let affected = events.iter().flat_map(EntityEvent::affected).filter(|id| seen.insert(*id));
+            let affected = events
+                .iter()
+                .flat_map(EntityEvent::affected)
+                .filter(|id| seen.insert(*id));
             let ids: Vec<String> = affected.map(str::to_owned).collect();
             for ids in ids.chunks(CHUNK) {
                 self.index.refresh(&self.table, ids).await?;

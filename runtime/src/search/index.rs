@@ -33,7 +33,8 @@ pub(crate) struct Index {
     ready: AtomicBool,
     /// Whether this process keeps it, and not another one.
     here: AtomicBool,
-    /// Held from reading records to the end of their indexing: what was read later is indexed later.
+    /// Held from reading records to the end of their indexing: what was read later is indexed
+    /// later.
     turn: Mutex<()>,
     /// Held while the index is made anew.
     making: Mutex<()>,
@@ -41,7 +42,10 @@ pub(crate) struct Index {
 
 impl std::fmt::Debug for Index {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Index").field("name", &self.spec.name).field("provider", &self.desc.provider).finish_non_exhaustive()
+        f.debug_struct("Index")
+            .field("name", &self.spec.name)
+            .field("provider", &self.desc.provider)
+            .finish_non_exhaustive()
     }
 }
 
@@ -55,17 +59,44 @@ pub(crate) struct Find<'a> {
 }
 
 impl Index {
-    pub(super) fn new(entity: &'static EntityDesc, desc: &'static SearchDesc, provider: Arc<dyn SearchProvider>, clock: Clock) -> Self {
-        let owners: Vec<usize> = entity.tenant.map(|t| t.field).into_iter().chain(entity.scope.iter().map(|s| s.field)).collect();
+    pub(super) fn new(
+        entity: &'static EntityDesc,
+        desc: &'static SearchDesc,
+        provider: Arc<dyn SearchProvider>,
+        clock: Clock,
+    ) -> Self {
+        let owners: Vec<usize> = entity
+            .tenant
+            .map(|t| t.field)
+            .into_iter()
+            .chain(entity.scope.iter().map(|s| s.field))
+            .collect();
         let wire = |field: &usize| entity.fields[*field].wire;
         let spec = SearchIndex {
             name: entity.storage_name,
             entity: entity.name,
-            fields: desc.fields.iter().map(|(field, weight)| SearchField { name: wire(field), weight: *weight }).collect(),
+            fields: desc
+                .fields
+                .iter()
+                .map(|(field, weight)| SearchField {
+                    name: wire(field),
+                    weight: *weight,
+                })
+                .collect(),
             owners: owners.iter().map(wire).collect(),
         };
         let (turn, making) = (Mutex::new(()), Mutex::new(()));
-        Self { spec, desc, owners, provider, clock, ready: AtomicBool::new(false), here: AtomicBool::new(true), turn, making }
+        Self {
+            spec,
+            desc,
+            owners,
+            provider,
+            clock,
+            ready: AtomicBool::new(false),
+            here: AtomicBool::new(true),
+            turn,
+            making,
+        }
     }
 
     /// What the provider knows of it.
@@ -100,18 +131,39 @@ impl Index {
     ///
     /// # Errors
     /// `unavailable`, whatever is wrong with the provider.
-    pub(crate) async fn hits(&self, find: &Find<'_>, after: Option<&Hit>, limit: usize) -> Result<Vec<Hit>> {
+    pub(crate) async fn hits(
+        &self,
+        find: &Find<'_>,
+        after: Option<&Hit>,
+        limit: usize,
+    ) -> Result<Vec<Hit>> {
         if !self.ready.load(Ordering::Acquire) {
-            return Err(Error::unavailable(format!("the search index of `{}` is still being made", self.spec.entity)));
+            return Err(Error::unavailable(format!(
+                "the search index of `{}` is still being made",
+                self.spec.entity
+            )));
         }
         let place = |field: &usize| self.desc.fields.iter().position(|(of, _)| of == field);
         let fields: Vec<usize> = find.fields.iter().filter_map(place).collect();
-        let owner = |(field, value): &(usize, Value)| Some((self.owners.iter().position(|of| of == field)?, owner(value)));
+        let owner = |(field, value): &(usize, Value)| {
+            Some((self.owners.iter().position(|of| of == field)?, owner(value)))
+        };
         let owners: Vec<_> = find.owners.iter().filter_map(owner).collect();
-        let query = SearchQuery { text: find.text, fields: &fields, owners: &owners, after, limit };
+        let query = SearchQuery {
+            text: find.text,
+            fields: &fields,
+            owners: &owners,
+            after,
+            limit,
+        };
         let patience = self.provider.patience();
-        let answered = tokio::time::timeout(patience, guarded(|| self.provider.query(&self.spec, &query))).await;
-        let hits = answered.unwrap_or_else(|_| Err(Error::unavailable(format!("no answer within {patience:?}"))));
+        let answered = tokio::time::timeout(
+            patience,
+            guarded(|| self.provider.query(&self.spec, &query)),
+        )
+        .await;
+        let hits = answered
+            .unwrap_or_else(|_| Err(Error::unavailable(format!("no answer within {patience:?}"))));
         hits.map_err(|error| {
             let cause = cause(&error);
             Error::unavailable(format!("search provider `{}`: {cause}", self.desc.provider))
@@ -123,14 +175,24 @@ impl Index {
         let _turn = self.turn.lock().await;
         let cx = Cx::system(REASON).at((self.clock)());
         let keys: Vec<Value> = ids.iter().filter_map(|id| table.parse_id(id)).collect();
-        let found = table.among(&cx, "search", &keys, crate::filter::Filter::TRUE).await?;
-        let mut found: HashMap<String, Document> = self.documents(table, &found).map(|document| (document.id.clone(), document)).collect();
-        let change = |id: &String| found.remove(id).map_or_else(|| Change::Remove(id.clone()), Change::Put);
+        let found = table
+            .among(&cx, "search", &keys, crate::filter::Filter::TRUE)
+            .await?;
+        let mut found: HashMap<String, Document> = self
+            .documents(table, &found)
+            .map(|document| (document.id.clone(), document))
+            .collect();
+        let change = |id: &String| {
+            found
+                .remove(id)
+                .map_or_else(|| Change::Remove(id.clone()), Change::Put)
+        };
         let changes = ids.iter().map(change).collect();
         guarded(|| self.provider.apply(&self.spec, changes)).await
     }
 
-    /// Makes it anew from every record there is, while records are written and searched; says how many there were.
+    /// Makes it anew from every record there is, while records are written and searched; says how
+    /// many there were.
     ///
     /// # Errors
     /// When the store or the provider fails. What was indexed before is searched as before then.
@@ -139,7 +201,9 @@ impl Index {
             let entity = self.spec.entity;
             return Err(Error::new(
                 Code::Conflict,
-                format!("another process keeps the search index of `{entity}`: stop it first, or have it call `Adapters::rebuild_search`"),
+                format!(
+                    "another process keeps the search index of `{entity}`: stop it first, or have it call `Adapters::rebuild_search`"
+                ),
             ));
         }
         let mut rebuild = self.start(table).await?;
@@ -153,14 +217,29 @@ impl Index {
         let turn = self.turn.lock().await;
         guarded(|| self.provider.begin(&self.spec)).await?;
         drop(turn);
-        Ok(Rebuild { index: self, table, after: None, indexed: 0, _making: making })
+        Ok(Rebuild {
+            index: self,
+            table,
+            after: None,
+            indexed: 0,
+            _making: making,
+        })
     }
 
     fn documents(&self, table: &Table, rows: &Rows) -> impl Iterator<Item = Document> {
         rows.records.iter().map(|record| Document {
             id: text(&record[table.desc.primary]),
-            texts: self.desc.fields.iter().map(|(field, _)| text(&record[*field])).collect(),
-            owners: self.owners.iter().map(|field| owner(&record[*field])).collect(),
+            texts: self
+                .desc
+                .fields
+                .iter()
+                .map(|(field, _)| text(&record[*field]))
+                .collect(),
+            owners: self
+                .owners
+                .iter()
+                .map(|field| owner(&record[*field]))
+                .collect(),
         })
     }
 }
@@ -181,7 +260,9 @@ impl Rebuild<'_> {
         let (index, table) = (self.index, self.table);
         let _turn = index.turn.lock().await;
         let cx = Cx::system(REASON).at((index.clock)());
-        let rows = table.following(&cx, "search", self.after.take(), CHUNK as u32).await?;
+        let rows = table
+            .following(&cx, "search", self.after.take(), CHUNK as u32)
+            .await?;
         if !rows.records.is_empty() {
             let puts = index.documents(table, &rows).map(Change::Put).collect();
             guarded(|| index.provider.apply(&index.spec, puts)).await?;
@@ -190,10 +271,17 @@ impl Rebuild<'_> {
         if rows.records.len() < CHUNK {
             guarded(|| index.provider.finish(&index.spec)).await?;
             index.set_ready();
-            tracing::info!(entity = index.spec.entity, records = self.indexed, "the search index was made");
+            tracing::info!(
+                entity = index.spec.entity,
+                records = self.indexed,
+                "the search index was made"
+            );
             return Ok(false);
         }
-        self.after = rows.records.last().map(|record| record[table.desc.primary].clone());
+        self.after = rows
+            .records
+            .last()
+            .map(|record| record[table.desc.primary].clone());
         Ok(true)
     }
 }
@@ -214,7 +302,10 @@ fn owner(value: &Value) -> Option<String> {
 /// A call of a provider. A panic is its failure, before there is a future as well.
 pub(super) async fn guarded<'a, T>(call: impl FnOnce() -> BoxFuture<'a, Result<T>>) -> Result<T> {
     let attempt = AssertUnwindSafe(async { call().await });
-    attempt.catch_unwind().await.unwrap_or_else(|_| Err(Error::internal("the search provider panicked")))
+    attempt
+        .catch_unwind()
+        .await
+        .unwrap_or_else(|_| Err(Error::internal("the search provider panicked")))
 }
 
 /// What went wrong, for the log.

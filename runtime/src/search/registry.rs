@@ -17,7 +17,8 @@ use crate::{Error, Result};
 
 /// How often it is asked whether the process has ended that keeps an index.
 const LOOK: Duration = Duration::from_secs(1);
-/// How often, and after which pause, the store is asked for the consumer of an index that another process has just opened.
+/// How often, and after which pause, the store is asked for the consumer of an index that another
+/// process has just opened.
 const ASKED: (usize, Duration) = (20, Duration::from_millis(250));
 /// The first pause after an index could not be made, and the longest.
 const FIRST: Duration = Duration::from_secs(1);
@@ -29,7 +30,9 @@ pub(crate) struct Providers(Vec<(String, Arc<dyn SearchProvider>)>);
 
 impl std::fmt::Debug for Providers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|(name, _)| name)).finish()
+        f.debug_list()
+            .entries(self.0.iter().map(|(name, _)| name))
+            .finish()
     }
 }
 
@@ -48,17 +51,27 @@ impl Providers {
         let mut problems = Vec::new();
         for (n, name) in names().enumerate() {
             if names().take(n).any(|other| other == name) {
-                problems.push(format!("two search providers are named `{name}`: each needs a name of its own"));
+                problems.push(format!(
+                    "two search providers are named `{name}`: each needs a name of its own"
+                ));
             }
         }
         for entry in entries {
-            let Some(search) = &entry.desc.search else { continue };
+            let Some(search) = &entry.desc.search else {
+                continue;
+            };
             if names().any(|name| name == search.provider) {
                 continue;
             }
             let users = entry.mounted().filter(|spec| spec.kind.uses_provider());
-            let users: Vec<String> = users.map(|spec| format!("operation `{}` ({})", spec.name, spec.at)).collect();
-            let needed = if users.is_empty() { String::new() } else { format!(", needed by {}", users.join(" and ")) };
+            let users: Vec<String> = users
+                .map(|spec| format!("operation `{}` ({})", spec.name, spec.at))
+                .collect();
+            let needed = if users.is_empty() {
+                String::new()
+            } else {
+                format!(", needed by {}", users.join(" and "))
+            };
             problems.push(format!(
                 "entity `{}` ({}) is searched by provider `{}`, which nobody registers{needed}{}\nhelp: `App::search_provider(\"{}\", ..)`",
                 entry.desc.name,
@@ -83,8 +96,8 @@ pub(crate) struct Searches {
 }
 
 impl Searches {
-    /// Opens the index of every entity that has one; answers the consumers that keep them. What was opened is in `self` even
-    /// when something fails, to be closed.
+    /// Opens the index of every entity that has one; answers the consumers that keep them. What was
+    /// opened is in `self` even when something fails, to be closed.
     ///
     /// # Errors
     /// Names that nobody registers, all at once; or an index cannot be opened.
@@ -102,22 +115,43 @@ impl Searches {
         }
         let mut consumers = Vec::new();
         for table in tables {
-            let Some(desc) = &table.desc.search else { continue };
-            let Some((_, provider)) = providers.0.iter().find(|(name, _)| name == desc.provider) else { continue };
-            let index = Arc::new(Index::new(table.desc, desc, Arc::clone(provider), Arc::clone(clock)));
+            let Some(desc) = &table.desc.search else {
+                continue;
+            };
+            let Some((_, provider)) = providers.0.iter().find(|(name, _)| name == desc.provider)
+            else {
+                continue;
+            };
+            let index = Arc::new(Index::new(
+                table.desc,
+                desc,
+                Arc::clone(provider),
+                Arc::clone(clock),
+            ));
             self.indexes.push((Arc::clone(&index), Arc::clone(table)));
             let opened = guarded(|| provider.open(index.spec())).await;
-            let Opened { complete, copy, elsewhere } = opened.map_err(|error| {
+            let Opened {
+                complete,
+                copy,
+                elsewhere,
+            } = opened.map_err(|error| {
                 let (entity, cause) = (table.desc.name, cause(&error));
-                crate::app::startup(format!("search provider `{}` cannot open the index of `{entity}`: {cause}", desc.provider))
+                crate::app::startup(format!(
+                    "search provider `{}` cannot open the index of `{entity}`: {cause}",
+                    desc.provider
+                ))
             })?;
-            let own = copy.as_ref().map_or_else(String::new, |copy| format!(".{copy}"));
+            let own = copy
+                .as_ref()
+                .map_or_else(String::new, |copy| format!(".{copy}"));
             let name = format!("linchpin.search.{}{own}", table.desc.storage_name);
-            // What has no name of its own may be kept by several processes, each of which is told of every change by the same consumer:
-            // a command would take changes away from a server.
+            // What has no name of its own may be kept by several processes, each of which is told
+            // of every change by the same consumer: a command would take changes away from a
+            // server.
             let in_commands = copy.is_some();
-            // An index that is complete has to go on where it stopped. A store that does not know where that was, because it
-            // is another one, has records that the index was never told of.
+            // An index that is complete has to go on where it stopped. A store that does not know
+            // where that was, because it is another one, has records that the index was never told
+            // of.
             let known = async || match store.outbox() {
                 Some(outbox) => outbox.knows(&name).await,
                 None => Ok(false),
@@ -139,21 +173,29 @@ impl Searches {
                 index.set_kept_here(false);
                 // The provider knows whether the other one has made it.
                 index.set_ready();
-                self.elsewhere.push((Arc::clone(&index), Arc::clone(table), copy));
+                self.elsewhere
+                    .push((Arc::clone(&index), Arc::clone(table), copy));
             } else if complete && known().await? {
                 index.set_ready();
             } else {
                 self.missing.push((Arc::clone(&index), Arc::clone(table)));
             }
             table.set_search(Arc::clone(&index));
-            let sink = Arc::new(Feed { index, table: Arc::clone(table) });
-            consumers.push(Consumer { in_commands, ..Consumer::new(name, sink, Some(table.desc.storage_name)) });
+            let sink = Arc::new(Feed {
+                index,
+                table: Arc::clone(table),
+            });
+            consumers.push(Consumer {
+                in_commands,
+                ..Consumer::new(name, sink, Some(table.desc.storage_name))
+            });
         }
         Ok(consumers)
     }
 
-    /// Makes what is missing, as far as that is quickly done: a small index is whole before the app serves. A task makes the
-    /// rest, as often as it takes; searches are `unavailable` until then, or the store's.
+    /// Makes what is missing, as far as that is quickly done: a small index is whole before the app
+    /// serves. A task makes the rest, as often as it takes; searches are `unavailable` until then,
+    /// or the store's.
     pub(crate) async fn make(&mut self) -> Option<tokio::task::JoinHandle<()>> {
         let mut left = Vec::new();
         for (index, table) in std::mem::take(&mut self.missing) {
@@ -175,7 +217,11 @@ impl Searches {
             return None;
         }
         Some(tokio::spawn(async move {
-            let elsewhere = join_all(elsewhere.into_iter().map(|(index, table, known)| take_over(index, table, known)));
+            let elsewhere = join_all(
+                elsewhere
+                    .into_iter()
+                    .map(|(index, table, known)| take_over(index, table, known)),
+            );
             tokio::join!(finish(left), elsewhere);
         }))
     }
@@ -184,12 +230,19 @@ impl Searches {
     pub(crate) async fn close(&self) {
         let mut closed: Vec<&Arc<dyn SearchProvider>> = Vec::new();
         for (index, _) in &self.indexes {
-            if closed.iter().any(|other| Arc::ptr_eq(other, index.provider())) {
+            if closed
+                .iter()
+                .any(|other| Arc::ptr_eq(other, index.provider()))
+            {
                 continue;
             }
             closed.push(index.provider());
             if let Err(error) = guarded(|| index.provider().close()).await {
-                tracing::error!(entity = index.spec().entity, cause = cause(&error), "a search provider could not be closed");
+                tracing::error!(
+                    entity = index.spec().entity,
+                    cause = cause(&error),
+                    "a search provider could not be closed"
+                );
             }
         }
     }
@@ -226,7 +279,10 @@ async fn take_over(index: Arc<Index>, table: Arc<Table>, known: Option<String>) 
                     index.set_unready();
                 }
                 index.set_kept_here(true);
-                tracing::info!(entity = index.spec().entity, "the process that kept the search index has ended: this one keeps it now");
+                tracing::info!(
+                    entity = index.spec().entity,
+                    "the process that kept the search index has ended: this one keeps it now"
+                );
                 if !whole {
                     finish(vec![(index, table)]).await;
                 }
@@ -239,5 +295,9 @@ async fn take_over(index: Arc<Index>, table: Arc<Table>, known: Option<String>) 
 }
 
 fn warn(index: &Index, error: &Error) {
-    tracing::warn!(entity = index.spec().entity, cause = cause(error), "the search index could not be made; it is tried again");
+    tracing::warn!(
+        entity = index.spec().entity,
+        cause = cause(error),
+        "the search index could not be made; it is tried again"
+    );
 }

@@ -26,7 +26,12 @@ struct Ids(Arc<Mutex<(BTreeSet<String>, usize)>>);
 impl SearchProvider for Ids {
     fn open<'a>(&'a self, _: &'a SearchIndex) -> BoxFuture<'a, Result<Opened>> {
         let complete = self.0.lock().1 > 0;
-        Box::pin(async move { Ok(Opened { complete, ..Opened::default() }) })
+        Box::pin(async move {
+            Ok(Opened {
+                complete,
+                ..Opened::default()
+            })
+        })
     }
 
     fn apply<'a>(&'a self, _: &'a SearchIndex, changes: Vec<Change>) -> BoxFuture<'a, Result<()>> {
@@ -49,7 +54,11 @@ impl SearchProvider for Ids {
         Box::pin(async { Ok(()) })
     }
 
-    fn query<'a>(&'a self, _: &'a SearchIndex, _: &'a SearchQuery<'a>) -> BoxFuture<'a, Result<Vec<Hit>>> {
+    fn query<'a>(
+        &'a self,
+        _: &'a SearchIndex,
+        _: &'a SearchQuery<'a>,
+    ) -> BoxFuture<'a, Result<Vec<Hit>>> {
         Box::pin(async { Ok(Vec::new()) })
     }
 }
@@ -64,27 +73,59 @@ async fn the_command_makes_indexes_anew() {
     };
     let app = || {
         let database = format!("sqlite:{}", folder.path().join("test.db").display());
-        let config = Config::new().signing_secret("a-secret-of-the-search-tests-32-b").port(0).database(database);
-        App::new(config).plugin(JwtAuth::new()).package(&PAGES).search_provider("ids", ids.clone())
+        let config = Config::new()
+            .signing_secret("a-secret-of-the-search-tests-32-b")
+            .port(0)
+            .database(database);
+        App::new(config)
+            .plugin(JwtAuth::new())
+            .package(&PAGES)
+            .search_provider("ids", ids.clone())
     };
     let running = app().start().await.expect("a start");
     let pages = running.adapter::<Leaflet>().expect("an adapter");
     for id in ["a", "b", "c"] {
-        pages.create(&Cx::system("a test"), LeafletCreate { id: id.to_owned(), title: id.to_owned() }).await.expect("a record");
+        pages
+            .create(
+                &Cx::system("a test"),
+                LeafletCreate {
+                    id: id.to_owned(),
+                    title: id.to_owned(),
+                },
+            )
+            .await
+            .expect("a record");
     }
     running.stop().await.expect("a stop");
-    assert_eq!(kept(), (3, 1), "made at the first start, and fed from then on");
+    assert_eq!(
+        kept(),
+        (3, 1),
+        "made at the first start, and fed from then on"
+    );
     ids.0.lock().0.clear();
 
     let run = async |args: &[&str]| {
         let args: Vec<String> = args.iter().map(ToString::to_string).collect();
-        app().search(&args).await.map_err(|error| error.message().to_owned())
+        app()
+            .search(&args)
+            .await
+            .map_err(|error| error.message().to_owned())
     };
-    assert_eq!(run(&["rebuild", "Leaflet"]).await.as_deref(), Ok("Leaflet: 3 records indexed"));
+    assert_eq!(
+        run(&["rebuild", "Leaflet"]).await.as_deref(),
+        Ok("Leaflet: 3 records indexed")
+    );
     assert_eq!(kept(), (3, 2));
-    assert_eq!(run(&["rebuild", "leaflets"]).await.as_deref(), Ok("Leaflet: 3 records indexed"), "by the name of its table");
+    assert_eq!(
+        run(&["rebuild", "leaflets"]).await.as_deref(),
+        Ok("Leaflet: 3 records indexed"),
+        "by the name of its table"
+    );
     let refused = async |args: &[&str]| run(args).await.expect_err("refused");
-    assert_eq!(refused(&["rebuild", "Laeflet"]).await, "no entity `Laeflet` has a search index; did you mean `Leaflet`?");
+    assert_eq!(
+        refused(&["rebuild", "Laeflet"]).await,
+        "no entity `Laeflet` has a search index; did you mean `Leaflet`?"
+    );
     for args in [&[][..], &["rebuild"], &["find", "Leaflet"]] {
         assert!(refused(args).await.contains("search rebuild <entity>"));
     }

@@ -1,7 +1,11 @@
-//! What handlers of custom operations reach their own entity's store by: its pool, and statements under the guard.
+//! What handlers of custom operations reach their own entity's store by: its pool, and statements
+//! under the guard.
 
 // In a build without a database there is nothing to speak to, and the interface stays.
-#![cfg_attr(not(any(feature = "sqlite", feature = "postgres")), allow(dead_code, unused_variables, clippy::unused_async))]
+#![cfg_attr(
+    not(any(feature = "sqlite", feature = "postgres")),
+    allow(dead_code, unused_variables, clippy::unused_async)
+)]
 
 use crate::Error;
 use crate::entity::EntityDesc;
@@ -46,7 +50,8 @@ impl SqlRow {
     /// `internal` when there is no such column, or it holds something else.
     pub fn get<T: FieldType>(&self, column: &str) -> Result<T> {
         let value = self.value(column, T::KIND)?;
-        T::from_value(value.as_ref()).map_err(|error| Error::internal(format!("column `{column}`: {error}")))
+        T::from_value(value.as_ref())
+            .map_err(|error| Error::internal(format!("column `{column}`: {error}")))
     }
 
     fn value(&self, column: &str, kind: Kind) -> Result<Value> {
@@ -104,7 +109,9 @@ pub(crate) enum Answer {
 impl Driver {
     /// The way into a store, by the handle that it gives.
     pub(crate) fn of(store: &dyn super::Store) -> Self {
-        let Some(native) = store.native() else { return Self::None };
+        let Some(native) = store.native() else {
+            return Self::None;
+        };
         #[cfg(feature = "sqlite")]
         let native = match native.downcast() {
             Ok(pool) => return Self::Sqlite(*pool),
@@ -119,38 +126,59 @@ impl Driver {
         Self::None
     }
 
-    /// Begins a transaction. On SQLite it holds the file's lock from the start, so that it cannot fail halfway for want of it.
+    /// Begins a transaction. On SQLite it holds the file's lock from the start, so that it cannot
+    /// fail halfway for want of it.
     pub(crate) async fn begin(&self, entity: &EntityDesc) -> Result<SqlTransaction> {
         match self {
             #[cfg(feature = "sqlite")]
             Self::Sqlite(pool) => {
-                let open = pool.begin_with("BEGIN IMMEDIATE").await.map_err(|e| sqlite::failed(entity, e))?;
+                let open = pool
+                    .begin_with("BEGIN IMMEDIATE")
+                    .await
+                    .map_err(|e| sqlite::failed(entity, e))?;
                 Ok(SqlTransaction(Open::Sqlite(open)))
             }
             #[cfg(feature = "postgres")]
-            Self::Postgres(pool) => Ok(SqlTransaction(Open::Postgres(pool.begin().await.map_err(|e| postgres::failed(entity, e))?))),
+            Self::Postgres(pool) => Ok(SqlTransaction(Open::Postgres(
+                pool.begin()
+                    .await
+                    .map_err(|e| postgres::failed(entity, e))?,
+            ))),
             Self::None => Err(none(entity)),
         }
     }
 
-    /// Asks the database whether it knows how to run a text of the user's: a statement, or the condition of one. Nothing is run.
+    /// Asks the database whether it knows how to run a text of the user's: a statement, or the
+    /// condition of one. Nothing is run.
     ///
     /// # Errors
     /// What is wrong with it, or the database cannot be asked.
-    pub(crate) async fn judge(&self, entity: &'static EntityDesc, text: &'static str) -> Result<()> {
+    pub(crate) async fn judge(
+        &self,
+        entity: &'static EntityDesc,
+        text: &'static str,
+    ) -> Result<()> {
         match self {
             #[cfg(feature = "sqlite")]
             Self::Sqlite(pool) => {
                 let query = Query::judged(entity, text)?;
                 query.numbered()?;
-                sqlx::Executor::prepare(pool, query.whole(sqlite::condition)?).await.map(drop).map_err(Error::internal)
+                sqlx::Executor::prepare(pool, query.whole(sqlite::condition)?)
+                    .await
+                    .map(drop)
+                    .map_err(Error::internal)
             }
             #[cfg(feature = "postgres")]
             Self::Postgres(pool) => {
                 let text = Query::judged(entity, text)?.whole(postgres::condition)?;
                 match sqlx::Executor::prepare(pool, text).await {
-                    // Types of parameters come with their values; without them the server may not know which are meant.
-                    Err(sqlx::Error::Database(error)) if matches!(error.code().as_deref(), Some("42P18" | "42725")) => Ok(()),
+                    // Types of parameters come with their values; without them the server may not
+                    // know which are meant.
+                    Err(sqlx::Error::Database(error))
+                        if matches!(error.code().as_deref(), Some("42P18" | "42725")) =>
+                    {
+                        Ok(())
+                    }
                     other => other.map(drop).map_err(Error::internal),
                 }
             }
@@ -159,20 +187,34 @@ impl Driver {
     }
 
     /// Runs a statement, within a transaction when there is one.
-    pub(crate) async fn run(&self, query: Query, within: Option<&mut SqlTransaction>, rows: bool) -> Result<Answer> {
+    pub(crate) async fn run(
+        &self,
+        query: Query,
+        within: Option<&mut SqlTransaction>,
+        rows: bool,
+    ) -> Result<Answer> {
         let entity = query.entity;
         /// Both databases are spoken to in the same words.
         #[cfg(any(feature = "sqlite", feature = "postgres"))]
         macro_rules! speak {
             ($store:ident, $row:path, $on:expr, $query:expr) => {{
                 let (text, values) = $query.render($store::condition)?;
-                let statement = sqlx::query_with(sqlx::AssertSqlSafe(text), $store::arguments(values)?);
+                let statement =
+                    sqlx::query_with(sqlx::AssertSqlSafe(text), $store::arguments(values)?);
                 let failed = |error| $store::failed(entity, error);
                 if rows {
                     let rows = statement.fetch_all($on).await.map_err(failed)?;
-                    Ok(Answer::Rows(rows.into_iter().map(|row| SqlRow($row(row))).collect()))
+                    Ok(Answer::Rows(
+                        rows.into_iter().map(|row| SqlRow($row(row))).collect(),
+                    ))
                 } else {
-                    Ok(Answer::Count(statement.execute($on).await.map_err(failed)?.rows_affected()))
+                    Ok(Answer::Count(
+                        statement
+                            .execute($on)
+                            .await
+                            .map_err(failed)?
+                            .rows_affected(),
+                    ))
                 }
             }};
         }
@@ -190,7 +232,9 @@ impl Driver {
             #[cfg(feature = "postgres")]
             (Self::Postgres(pool), None) => speak!(postgres, Row::Postgres, pool, query),
             #[cfg(feature = "postgres")]
-            (Self::Postgres(_), Some(Open::Postgres(open))) => speak!(postgres, Row::Postgres, &mut **open, query),
+            (Self::Postgres(_), Some(Open::Postgres(open))) => {
+                speak!(postgres, Row::Postgres, &mut **open, query)
+            }
             #[allow(unreachable_patterns)] // without a database there is nothing else
             _ => Err(none(entity)),
         }
@@ -215,7 +259,9 @@ impl Query {
                 self.entity.name
             )));
         }
-        let text = named(self.text, &visible, &table).replace("{guard}", &format!("({guard})")).replace("{table}", &table);
+        let text = named(self.text, &visible, &table)
+            .replace("{guard}", &format!("({guard})"))
+            .replace("{table}", &table);
         Ok((text, self.values.into_iter().chain(further).collect()))
     }
 
@@ -224,9 +270,16 @@ impl Query {
     fn judged(entity: &'static EntityDesc, text: &'static str) -> Result<Self> {
         let most = parameters(text).into_iter().max().unwrap_or_default();
         if most > MOST_PARAMETERS {
-            return Err(Error::internal(format!("`${most}` is beyond what a statement may name")));
+            return Err(Error::internal(format!(
+                "`${most}` is beyond what a statement may name"
+            )));
         }
-        Ok(Self { entity, text, values: vec![(Value::Null, Kind::String); most], guard: Filter::TRUE })
+        Ok(Self {
+            entity,
+            text,
+            values: vec![(Value::Null, Kind::String); most],
+            guard: Filter::TRUE,
+        })
     }
 
     /// The whole text, also of a condition, as it stands behind `WHERE`.
@@ -235,18 +288,31 @@ impl Query {
         self,
         condition: impl Fn(&'static EntityDesc, &Filter, usize) -> Result<(String, Vec<(Value, Kind)>)>,
     ) -> Result<sqlx::SqlStr> {
-        let first = self.text.trim_start().split(|c: char| !is_of_word(c)).next().unwrap_or_default();
-        let is_statement = STATEMENTS.iter().any(|word| word.eq_ignore_ascii_case(first));
-        let text = if is_statement || self.text.contains("{visible}") || self.text.contains("{guard}") {
-            self.render(condition)?.0
-        } else {
-            self.bound()?;
-            format!("SELECT 1 FROM \"{}\" WHERE ({})", self.entity.storage_name.replace('"', "\"\""), self.text)
-        };
+        let first = self
+            .text
+            .trim_start()
+            .split(|c: char| !is_of_word(c))
+            .next()
+            .unwrap_or_default();
+        let is_statement = STATEMENTS
+            .iter()
+            .any(|word| word.eq_ignore_ascii_case(first));
+        let text =
+            if is_statement || self.text.contains("{visible}") || self.text.contains("{guard}") {
+                self.render(condition)?.0
+            } else {
+                self.bound()?;
+                format!(
+                    "SELECT 1 FROM \"{}\" WHERE ({})",
+                    self.entity.storage_name.replace('"', "\"\""),
+                    self.text
+                )
+            };
         Ok(sqlx::SqlSafeStr::into_sql_str(sqlx::AssertSqlSafe(text)))
     }
 
-    /// Each parameter has a value and each value a parameter: one without would take the first of the guard's.
+    /// Each parameter has a value and each value a parameter: one without would take the first of
+    /// the guard's.
     #[cfg(any(feature = "sqlite", feature = "postgres"))]
     fn bound(&self) -> Result<()> {
         let mut named = vec![false; self.values.len()];
@@ -261,7 +327,11 @@ impl Query {
             *seen = true;
         }
         match named.iter().position(|named| !named) {
-            Some(at) => Err(Error::internal(format!("a statement on `{}` does not name `${}`", self.entity.name, at + 1))),
+            Some(at) => Err(Error::internal(format!(
+                "a statement on `{}` does not name `${}`",
+                self.entity.name,
+                at + 1
+            ))),
             None => Ok(()),
         }
     }
@@ -270,7 +340,9 @@ impl Query {
     #[cfg(feature = "sqlite")]
     fn numbered(&self) -> Result<()> {
         if self.text.contains('?') {
-            return Err(Error::internal("the parameters of a statement are `$1`, `$2` and so on, whatever the store"));
+            return Err(Error::internal(
+                "the parameters of a statement are `$1`, `$2` and so on, whatever the store",
+            ));
         }
         Ok(())
     }
@@ -282,7 +354,9 @@ const MOST_PARAMETERS: usize = 65_535;
 
 /// How statements begin; what begins otherwise is the condition of one.
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
-const STATEMENTS: &[&str] = &["SELECT", "WITH", "INSERT", "UPDATE", "DELETE", "REPLACE", "MERGE", "VALUES"];
+const STATEMENTS: &[&str] = &[
+    "SELECT", "WITH", "INSERT", "UPDATE", "DELETE", "REPLACE", "MERGE", "VALUES",
+];
 
 /// Words that go on with a statement behind a table: all others name it.
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
@@ -317,8 +391,8 @@ const BEHIND_TABLES: &[&str] = &[
     "DO",
 ];
 
-/// A statement with the records that the caller sees in place of `{visible}`: under the name that stands behind it, else that of the
-/// table.
+/// A statement with the records that the caller sees in place of `{visible}`: under the name that
+/// stands behind it, else that of the table.
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 fn named(text: &str, visible: &str, table: &str) -> String {
     let mut parts = text.split("{visible}");
@@ -326,7 +400,11 @@ fn named(text: &str, visible: &str, table: &str) -> String {
     for behind in parts {
         let next = behind.trim_start();
         let word: String = next.chars().take_while(|c| is_of_word(*c)).collect();
-        let named = next.len() < behind.len() && !word.is_empty() && !BEHIND_TABLES.iter().any(|known| known.eq_ignore_ascii_case(&word));
+        let named = next.len() < behind.len()
+            && !word.is_empty()
+            && !BEHIND_TABLES
+                .iter()
+                .any(|known| known.eq_ignore_ascii_case(&word));
         out.push_str(visible);
         if !named && !next.starts_with('"') {
             out.push_str(" AS ");
@@ -386,7 +464,10 @@ fn escaped(text: &str) -> Option<usize> {
 }
 
 fn none(entity: &EntityDesc) -> Error {
-    Error::internal(format!("the store of `{}` takes no statements", entity.name))
+    Error::internal(format!(
+        "the store of `{}` takes no statements",
+        entity.name
+    ))
 }
 
 #[cfg(all(test, any(feature = "sqlite", feature = "postgres")))]
@@ -397,13 +478,31 @@ mod tests {
     fn the_name_behind_the_records_is_theirs() {
         for (text, expected) in [
             ("SELECT 1 FROM {visible}", "SELECT 1 FROM (v) AS \"t\""),
-            ("SELECT p.id FROM {visible} AS p WHERE p.a = 1", "SELECT p.id FROM (v) AS p WHERE p.a = 1"),
-            ("SELECT p.id FROM {visible} p, x", "SELECT p.id FROM (v) p, x"),
-            ("SELECT \"P\".id FROM {visible} \"P\"", "SELECT \"P\".id FROM (v) \"P\""),
+            (
+                "SELECT p.id FROM {visible} AS p WHERE p.a = 1",
+                "SELECT p.id FROM (v) AS p WHERE p.a = 1",
+            ),
+            (
+                "SELECT p.id FROM {visible} p, x",
+                "SELECT p.id FROM (v) p, x",
+            ),
+            (
+                "SELECT \"P\".id FROM {visible} \"P\"",
+                "SELECT \"P\".id FROM (v) \"P\"",
+            ),
             ("FROM {visible} where a", "FROM (v) AS \"t\" where a"),
-            ("FROM {visible}\nLEFT JOIN x ON true", "FROM (v) AS \"t\"\nLEFT JOIN x ON true"),
-            ("FROM {visible} one JOIN {visible} two ON one.a = two.b", "FROM (v) one JOIN (v) two ON one.a = two.b"),
-            ("id IN (SELECT id FROM {visible}) AND b", "id IN (SELECT id FROM (v) AS \"t\") AND b"),
+            (
+                "FROM {visible}\nLEFT JOIN x ON true",
+                "FROM (v) AS \"t\"\nLEFT JOIN x ON true",
+            ),
+            (
+                "FROM {visible} one JOIN {visible} two ON one.a = two.b",
+                "FROM (v) one JOIN (v) two ON one.a = two.b",
+            ),
+            (
+                "id IN (SELECT id FROM {visible}) AND b",
+                "id IN (SELECT id FROM (v) AS \"t\") AND b",
+            ),
         ] {
             assert_eq!(named(text, "(v)", "\"t\""), expected, "{text}");
         }
@@ -415,13 +514,19 @@ mod tests {
             ("SELECT 1", vec![]),
             ("a = $1 AND b IN ($2, $12)", vec![1, 2, 12]),
             ("a = '$1 it''s $2' AND \"$3\" = $4", vec![4]),
-            ("a = $1 -- it's $2\nAND b = $3 /* $4 ' */ AND c=$5", vec![1, 3, 5]),
+            (
+                "a = $1 -- it's $2\nAND b = $3 /* $4 ' */ AND c=$5",
+                vec![1, 3, 5],
+            ),
             ("a = $0", vec![0]),
             ("a = $99999999999999999999999", vec![usize::MAX]),
             ("price$1 = $ 2 AND ä$3 = '", vec![]),
             ("/* $1", vec![]),
             (r"a = date'\' AND b = $1 AND c = $2E'\'", vec![1, 2]),
-            (r"a = E'it\'s $1' AND b = $2 AND c = e'\\' AND d = $3", vec![2, 3]),
+            (
+                r"a = E'it\'s $1' AND b = $2 AND c = e'\\' AND d = $3",
+                vec![2, 3],
+            ),
         ] {
             assert_eq!(parameters(text), found, "{text}");
         }

@@ -1,4 +1,5 @@
-//! Stores: the few primitives every route and operation lowers to, and the stores that this build brings.
+//! Stores: the few primitives every route and operation lowers to, and the stores that this build
+//! brings.
 
 #[cfg(feature = "server")]
 pub(crate) mod driver;

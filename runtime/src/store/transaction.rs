@@ -38,7 +38,10 @@ impl std::fmt::Debug for TxScope {
 impl TxScope {
     /// One that has not begun.
     pub(crate) fn new(patience: Patience) -> Self {
-        Self { patience, ..Self::default() }
+        Self {
+            patience,
+            ..Self::default()
+        }
     }
 
     /// Whether it has begun on a store.
@@ -50,18 +53,31 @@ impl TxScope {
     ///
     /// # Errors
     /// Those of the statement; `internal` for a second store or after the end.
-    pub(crate) async fn run(&self, store: &Arc<dyn Store>, statement: &Arc<Statement>, args: Vec<Value>, rows: Rows) -> Result<Rows> {
+    pub(crate) async fn run(
+        &self,
+        store: &Arc<dyn Store>,
+        statement: &Arc<Statement>,
+        args: Vec<Value>,
+        rows: Rows,
+    ) -> Result<Rows> {
         let mut state = self.state.lock().await;
         if let State::Fresh = *state {
             *state = State::Open(Arc::clone(store), store.begin_with(self.patience).await?);
-            self.store.store(Arc::as_ptr(store).cast::<()>().addr(), Ordering::Release);
+            self.store
+                .store(Arc::as_ptr(store).cast::<()>().addr(), Ordering::Release);
         }
         match &mut *state {
-            State::Open(of, transaction) if Arc::ptr_eq(of, store) => transaction.run(statement, args, rows).await,
-            State::Open(of, _) => {
-                Err(Error::internal(format!("a transaction on store `{}` cannot reach into store `{}`", of.name(), store.name())))
+            State::Open(of, transaction) if Arc::ptr_eq(of, store) => {
+                transaction.run(statement, args, rows).await
             }
-            State::Fresh | State::Ended => Err(Error::internal("the transaction has ended: its context cannot be used any more")),
+            State::Open(of, _) => Err(Error::internal(format!(
+                "a transaction on store `{}` cannot reach into store `{}`",
+                of.name(),
+                store.name()
+            ))),
+            State::Fresh | State::Ended => Err(Error::internal(
+                "the transaction has ended: its context cannot be used any more",
+            )),
         }
     }
 
@@ -69,11 +85,14 @@ impl TxScope {
     pub(crate) async fn take_turn(&self, turn: i64) -> Result<()> {
         match &mut *self.state.lock().await {
             State::Open(_, transaction) => transaction.take_turn(turn).await,
-            State::Fresh | State::Ended => Err(Error::internal("the transaction has ended: its context cannot be used any more")),
+            State::Fresh | State::Ended => Err(Error::internal(
+                "the transaction has ended: its context cannot be used any more",
+            )),
         }
     }
 
-    /// Something was refused of which a part had been done: none of the transaction can last any more.
+    /// Something was refused of which a part had been done: none of the transaction can last any
+    /// more.
     pub(crate) fn doom(&self) {
         self.doomed.store(true, Ordering::Release);
     }
@@ -82,7 +101,10 @@ impl TxScope {
     pub(crate) async fn commit(&self) -> Result<()> {
         if self.doomed.load(Ordering::Acquire) {
             self.rollback().await;
-            return Err(Error::new(Code::Conflict, "A part of the transaction was refused, so nothing of it has happened"));
+            return Err(Error::new(
+                Code::Conflict,
+                "A part of the transaction was refused, so nothing of it has happened",
+            ));
         }
         match std::mem::replace(&mut *self.state.lock().await, State::Ended) {
             State::Open(_, transaction) => transaction.commit().await?,
@@ -96,7 +118,9 @@ impl TxScope {
 
     /// Notes an event that happens when the transaction is committed.
     pub(crate) fn note_event(&self, id: Uuid, wake: &watch::Sender<()>) {
-        self.emitted.lock().get_or_insert_with(|| (id, wake.clone()));
+        self.emitted
+            .lock()
+            .get_or_insert_with(|| (id, wake.clone()));
     }
 
     /// Its first event.
@@ -106,7 +130,9 @@ impl TxScope {
 
     /// Undoes everything.
     pub(crate) async fn rollback(&self) {
-        if let State::Open(_, transaction) = std::mem::replace(&mut *self.state.lock().await, State::Ended) {
+        if let State::Open(_, transaction) =
+            std::mem::replace(&mut *self.state.lock().await, State::Ended)
+        {
             transaction.rollback().await;
         }
     }

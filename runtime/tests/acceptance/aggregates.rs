@@ -80,7 +80,20 @@ pub static ENTRIES: Package = package!(
     name = "entries",
     entities = [entity(
         Entry,
-        [STATS, BY_STATUS, DETAILS, OF_CATEGORY, BY_CATEGORY, BY_YEAR, BY_MONTH, BY_WEEK, BY_DAY, BY_HOUR, STATES, STATES_BY_MONTH]
+        [
+            STATS,
+            BY_STATUS,
+            DETAILS,
+            OF_CATEGORY,
+            BY_CATEGORY,
+            BY_YEAR,
+            BY_MONTH,
+            BY_WEEK,
+            BY_DAY,
+            BY_HOUR,
+            STATES,
+            STATES_BY_MONTH
+        ]
     )],
 );
 
@@ -102,12 +115,24 @@ async fn numbers(s: &Server, path: &str) -> Json {
 
 async fn aggregate_counts_and_sums(s: &Server) {
     seed(s, &[json!({"score": 2}), json!({"score": 3})]).await;
-    assert_eq!(numbers(s, "/entries/stats").await, json!({"total": 2, "score": 5}));
+    assert_eq!(
+        numbers(s, "/entries/stats").await,
+        json!({"total": 2, "score": 5})
+    );
 }
 
 async fn aggregate_groups_by_a_field(s: &Server) {
     assert_eq!(numbers(s, "/entries/by-status").await, json!([]));
-    seed(s, &[json!({"status": "published", "category": "b"}), json!({"category": "a"}), json!({"category": "a"}), json!({})]).await;
+    seed(
+        s,
+        &[
+            json!({"status": "published", "category": "b"}),
+            json!({"category": "a"}),
+            json!({"category": "a"}),
+            json!({}),
+        ],
+    )
+    .await;
     assert_eq!(
         numbers(s, "/entries/by-status").await,
         json!([
@@ -171,7 +196,10 @@ async fn aggregate_computes_every_function(s: &Server) {
     );
     // Code points order the keys.
     let text = String::from_utf8(s.get("/entries/details").await.body.to_vec()).unwrap();
-    assert!(text.contains(r#""byScore":{"-1":1,"10":1,"5":2}"#), "{text}");
+    assert!(
+        text.contains(r#""byScore":{"-1":1,"10":1,"5":2}"#),
+        "{text}"
+    );
     assert!(text.contains(r#""highScore":19"#), "{text}");
     assert_eq!(numbers(s, "/entries/details?without=b").await["total"], 2);
 }
@@ -181,39 +209,91 @@ async fn aggregate_of_no_records(s: &Server) {
         numbers(s, "/entries/of-category?category=none").await,
         json!({"n": 0, "s": 0.0, "a": null, "lo": null, "mid": null, "hi": null, "first": null, "by": {}})
     );
-    assert_eq!(numbers(s, "/entries/stats").await, json!({"total": 0, "score": 0}));
-    s.get("/entries/of-category").await.problem("required", "query:category");
+    assert_eq!(
+        numbers(s, "/entries/stats").await,
+        json!({"total": 0, "score": 0})
+    );
+    s.get("/entries/of-category")
+        .await
+        .problem("required", "query:category");
 }
 
 async fn aggregate_groups_by_week(s: &Server) {
-    seed(s, &[json!({"dueAt": "2026-04-05T23:59:59.999Z"}), json!({"dueAt": "2026-04-06T00:00:00Z"})]).await;
-    assert_eq!(numbers(s, "/entries/by-week").await, json!([{"dueAt": "2026-03-30", "n": 1}, {"dueAt": "2026-04-06", "n": 1}]));
+    seed(
+        s,
+        &[
+            json!({"dueAt": "2026-04-05T23:59:59.999Z"}),
+            json!({"dueAt": "2026-04-06T00:00:00Z"}),
+        ],
+    )
+    .await;
+    assert_eq!(
+        numbers(s, "/entries/by-week").await,
+        json!([{"dueAt": "2026-03-30", "n": 1}, {"dueAt": "2026-04-06", "n": 1}])
+    );
 }
 
 async fn periods_before_1970(s: &Server) {
-    let dates =
-        ["0001-01-01T00:00:00Z", "1969-12-31T23:59:59.999Z", "1970-01-01T00:00:00Z", "2024-02-29T13:14:15Z", "9999-12-31T23:59:59.999Z"];
+    let dates = [
+        "0001-01-01T00:00:00Z",
+        "1969-12-31T23:59:59.999Z",
+        "1970-01-01T00:00:00Z",
+        "2024-02-29T13:14:15Z",
+        "9999-12-31T23:59:59.999Z",
+    ];
     for date in dates {
         seed(s, &[json!({"dueAt": date}), json!({"dueAt": date})]).await;
     }
     seed(s, &[json!({})]).await;
     for (route, keys) in [
         ("by-year", ["0001", "1969", "1970", "2024", "9999"]),
-        ("by-month", ["0001-01", "1969-12", "1970-01", "2024-02", "9999-12"]),
-        ("by-day", ["0001-01-01", "1969-12-31", "1970-01-01", "2024-02-29", "9999-12-31"]),
-        ("by-hour", ["0001-01-01T00", "1969-12-31T23", "1970-01-01T00", "2024-02-29T13", "9999-12-31T23"]),
+        (
+            "by-month",
+            ["0001-01", "1969-12", "1970-01", "2024-02", "9999-12"],
+        ),
+        (
+            "by-day",
+            [
+                "0001-01-01",
+                "1969-12-31",
+                "1970-01-01",
+                "2024-02-29",
+                "9999-12-31",
+            ],
+        ),
+        (
+            "by-hour",
+            [
+                "0001-01-01T00",
+                "1969-12-31T23",
+                "1970-01-01T00",
+                "2024-02-29T13",
+                "9999-12-31T23",
+            ],
+        ),
     ] {
         let mut expected = vec![json!({"dueAt": null, "n": 1})];
         expected.extend(keys.iter().map(|key| json!({"dueAt": key, "n": 2})));
-        assert_eq!(numbers(s, &format!("/entries/{route}")).await, json!(expected));
+        assert_eq!(
+            numbers(s, &format!("/entries/{route}")).await,
+            json!(expected)
+        );
     }
     let weeks = numbers(s, "/entries/by-week").await;
     assert_eq!(weeks[2], json!({"dueAt": "1969-12-29", "n": 4}));
 }
 
 async fn null_is_a_group(s: &Server) {
-    seed(s, &[json!({"category": "b", "score": 1}), json!({"category": "", "score": 4}), json!({"score": 2}), json!({"category": "B"})])
-        .await;
+    seed(
+        s,
+        &[
+            json!({"category": "b", "score": 1}),
+            json!({"category": "", "score": 4}),
+            json!({"score": 2}),
+            json!({"category": "B"}),
+        ],
+    )
+    .await;
     assert_eq!(
         numbers(s, "/entries/by-category").await,
         json!([
@@ -226,59 +306,130 @@ async fn null_is_a_group(s: &Server) {
 }
 
 async fn deleted_records_do_not_count(s: &Server) {
-    seed(s, &[json!({"score": 2, "category": "x"}), json!({"score": 3, "category": "x"})]).await;
-    let id = s.get("/entries").await.json()["items"][0]["id"].as_str().unwrap().to_owned();
+    seed(
+        s,
+        &[
+            json!({"score": 2, "category": "x"}),
+            json!({"score": 3, "category": "x"}),
+        ],
+    )
+    .await;
+    let id = s.get("/entries").await.json()["items"][0]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     assert_eq!(s.delete(&format!("/entries/{id}")).await.status, 204);
     assert_eq!(numbers(s, "/entries/stats").await["total"], 1);
-    assert_eq!(numbers(s, "/entries/by-status").await[0]["byCategory"], json!({"x": 1}));
+    assert_eq!(
+        numbers(s, "/entries/by-status").await[0]["byCategory"],
+        json!({"x": 1})
+    );
     assert_eq!(numbers(s, "/entries/by-category").await[0]["n"], 1);
 }
 
 async fn in_code(s: &Server) {
-    seed(s, &[json!({"score": 2, "category": "x", "ratio": 0.5, "dueAt": "2026-04-05T00:00:00Z"})]).await;
+    seed(
+        s,
+        &[json!({"score": 2, "category": "x", "ratio": 0.5, "dueAt": "2026-04-05T00:00:00Z"})],
+    )
+    .await;
     let entries = s.running().adapter::<Entry>().unwrap();
     let cx = Cx::system("a test");
     let StatsRow { total, score } = entries.stats(&cx).await.unwrap();
     assert_eq!((total, score), (1, 2));
     let groups = entries.by_status(&cx).await.unwrap();
-    assert_eq!((groups.len(), groups[0].status, groups[0].by_category["x"]), (1, Status::Draft, 1));
+    assert_eq!(
+        (groups.len(), groups[0].status, groups[0].by_category["x"]),
+        (1, Status::Draft, 1)
+    );
     let of = entries.of_category(&cx, "x".to_owned()).await.unwrap();
-    assert_eq!((of.n, of.s, of.a, of.lo, of.first.as_deref()), (1, 0.5, Some(2.0), Some(0.5), Some("x")));
-    assert_eq!(of.hi, Some(Timestamp::parse("2026-04-05T00:00:00Z").unwrap()));
+    assert_eq!(
+        (of.n, of.s, of.a, of.lo, of.first.as_deref()),
+        (1, 0.5, Some(2.0), Some(0.5), Some("x"))
+    );
+    assert_eq!(
+        of.hi,
+        Some(Timestamp::parse("2026-04-05T00:00:00Z").unwrap())
+    );
     let periods = [
         entries.by_year(&cx).await.unwrap()[0].due_at.clone(),
         entries.by_month(&cx).await.unwrap()[0].due_at.clone(),
         entries.by_day(&cx).await.unwrap()[0].due_at.clone(),
         entries.by_hour(&cx).await.unwrap()[0].due_at.clone(),
     ];
-    assert_eq!(periods.map(Option::unwrap), ["2026", "2026-04", "2026-04-05", "2026-04-05T00"]);
+    assert_eq!(
+        periods.map(Option::unwrap),
+        ["2026", "2026-04", "2026-04-05", "2026-04-05T00"]
+    );
     let weeks = entries.by_week(&cx).await.unwrap();
     assert_eq!(weeks[0].due_at.as_deref(), Some("2026-03-30"));
 }
 
 async fn refusals(s: &Server) {
-    assert_eq!(s.get("/entries/stats?limit=1").await.code(), (400, "unknown_parameter"));
+    assert_eq!(
+        s.get("/entries/stats?limit=1").await.code(),
+        (400, "unknown_parameter")
+    );
     assert_eq!(s.raw("POST", "/entries/stats", &[], "").await.status, 405);
-    s.get("/entries/details?over=x").await.problem("type", "query:over");
+    s.get("/entries/details?over=x")
+        .await
+        .problem("type", "query:over");
 }
 
 async fn sums(s: &Server) {
     const MOST: i64 = (1 << 53) - 1;
     // Beyond what a field may hold, but not beyond whole numbers.
-    seed(s, &[json!({"score": MOST}), json!({"score": MOST}), json!({"ratio": 1e308}), json!({"ratio": 1e308})]).await;
+    seed(
+        s,
+        &[
+            json!({"score": MOST}),
+            json!({"score": MOST}),
+            json!({"ratio": 1e308}),
+            json!({"ratio": 1e308}),
+        ],
+    )
+    .await;
     let text = String::from_utf8(s.get("/entries/stats").await.body.to_vec()).unwrap();
     assert_eq!(text, format!("{{\"total\":4,\"score\":{}}}", MOST * 2));
     for entry in s.walk("/entries").await {
-        let patched = s.patch(&format!("/entries/{}", entry["id"].as_str().unwrap()), json!({"category": "x"})).await;
+        let patched = s
+            .patch(
+                &format!("/entries/{}", entry["id"].as_str().unwrap()),
+                json!({"category": "x"}),
+            )
+            .await;
         assert_eq!(patched.status, 200);
     }
     // JSON has no number for this sum.
-    s.get("/entries/of-category?category=x").await.problem("range", "");
+    s.get("/entries/of-category?category=x")
+        .await
+        .problem("range", "");
 
-    // The mean of the smallest number and nothing is nothing, though one store calls that an underflow; of it and twice it is not.
+    // The mean of the smallest number and nothing is nothing, though one store calls that an
+    // underflow; of it and twice it is not.
     let least = 5e-324;
-    seed(s, &[json!({"category": "y", "ratio": least}), json!({"category": "y", "ratio": 0.0})]).await;
-    assert_eq!(numbers(s, "/entries/of-category?category=y").await["mid"], json!(0.0));
-    seed(s, &[json!({"category": "z", "ratio": least}), json!({"category": "z", "ratio": least * 2.0})]).await;
-    assert_eq!(numbers(s, "/entries/of-category?category=z").await["mid"], json!(least * 2.0));
+    seed(
+        s,
+        &[
+            json!({"category": "y", "ratio": least}),
+            json!({"category": "y", "ratio": 0.0}),
+        ],
+    )
+    .await;
+    assert_eq!(
+        numbers(s, "/entries/of-category?category=y").await["mid"],
+        json!(0.0)
+    );
+    seed(
+        s,
+        &[
+            json!({"category": "z", "ratio": least}),
+            json!({"category": "z", "ratio": least * 2.0}),
+        ],
+    )
+    .await;
+    assert_eq!(
+        numbers(s, "/entries/of-category?category=z").await["mid"],
+        json!(least * 2.0)
+    );
 }

@@ -45,29 +45,55 @@ pub const PUT: Operation<Basket>;
 #[operation(kind = "collection", field = lines, operations(add, update, set))]
 pub const LINES: Operation<Basket>;
 
-pub static BASKETS: Package = package!(name = "baskets", entities = [entity(Basket, [RETAG, TAG, CHANGE, PUT, LINES])]);
+pub static BASKETS: Package = package!(
+    name = "baskets",
+    entities = [entity(Basket, [RETAG, TAG, CHANGE, PUT, LINES])]
+);
 
 cases!(&crate::all_problems::BASKETS => records, operations, items);
 
 fn told(reply: &Reply) -> Vec<String> {
     assert_eq!(reply.code(), (400, "validation_failed"), "{reply:?}");
-    reply.problems().into_iter().map(|(path, code)| format!("{path} {code}")).collect()
+    reply
+        .problems()
+        .into_iter()
+        .map(|(path, code)| format!("{path} {code}"))
+        .collect()
 }
 
 async fn records(s: &Server) {
     let create = |body: Json| s.post("/baskets", body);
     let all = create(json!({"id": "a", "note": "", "tags": ["x", "", 3], "color": "red"})).await;
-    assert_eq!(told(&all), ["color unknown_field", "note min_length", "tags[1] min_length", "tags[2] type"]);
+    assert_eq!(
+        told(&all),
+        [
+            "color unknown_field",
+            "note min_length",
+            "tags[1] min_length",
+            "tags[2] type"
+        ]
+    );
     let again = create(json!({"id": "a", "tags": ["x", null, "x"]})).await;
     assert_eq!(told(&again), ["tags[1] type", "tags[2] duplicate_item"]);
     let many = create(json!({"id": "a", "tags": ["a", "b", "c", 4, "\u{0}"]})).await;
-    assert_eq!(told(&many), ["tags max_items", "tags[3] type", "tags[4] format"]);
+    assert_eq!(
+        told(&many),
+        ["tags max_items", "tags[3] type", "tags[4] format"]
+    );
     // Two that are no text are no repeat of each other, nor of the empty text.
-    assert_eq!(told(&create(json!({"id": "a", "tags": [1, 2]})).await), ["tags[0] type", "tags[1] type"]);
+    assert_eq!(
+        told(&create(json!({"id": "a", "tags": [1, 2]})).await),
+        ["tags[0] type", "tags[1] type"]
+    );
     assert_eq!(s.get("/baskets").await.json()["items"], json!([]));
     assert_eq!(create(json!({"id": "a", "tags": ["x"]})).await.status, 201);
-    let patched = s.patch("/baskets/a", json!({"tags": ["", 3], "note": "too long"})).await;
-    assert_eq!(told(&patched), ["note max_length", "tags[0] min_length", "tags[1] type"]);
+    let patched = s
+        .patch("/baskets/a", json!({"tags": ["", 3], "note": "too long"}))
+        .await;
+    assert_eq!(
+        told(&patched),
+        ["note max_length", "tags[0] min_length", "tags[1] type"]
+    );
     assert_eq!(s.get("/baskets/a").await.json()["tags"], json!(["x"]));
 }
 
@@ -75,29 +101,110 @@ async fn operations(s: &Server) {
     assert_eq!(s.post("/baskets", json!({"id": "a"})).await.status, 201);
     let set = |tags: Json| s.raw_json("PUT", "/baskets/a/retag", json!({"tags": tags}));
     // Repeats go; what is wrong is where it was sent.
-    assert_eq!(told(&set(json!(["x", "x", "", 3])).await), ["tags[2] min_length", "tags[3] type"]);
-    assert_eq!(told(&set(json!(["x", "x", "x", "x", "x", 3])).await), ["tags[5] type"]);
-    assert_eq!(told(&set(json!(["x", "x", ""])).await), ["tags[2] min_length"]);
-    assert_eq!(told(&set(json!(["a", "b", "c", "d", "e", "a"])).await), ["tags max_items"]);
-    assert_eq!(set(json!(["a", "b", "a", "c", "d"])).await.json()["tags"], json!(["a", "b", "c", "d"]));
-    assert_eq!(told(&s.post("/baskets/a/tag", json!({"tag": "", "more": 1})).await), ["more unknown_field", "tag min_length"]);
-    let change = s.raw_json("PATCH", "/baskets/a/change", json!({"tags": ["", 3], "note": "too long"})).await;
-    assert_eq!(told(&change), ["note max_length", "tags[0] min_length", "tags[1] type"]);
-    let put = s.post("/baskets/put", json!({"id": "a", "tags": 1, "note": ""})).await;
+    assert_eq!(
+        told(&set(json!(["x", "x", "", 3])).await),
+        ["tags[2] min_length", "tags[3] type"]
+    );
+    assert_eq!(
+        told(&set(json!(["x", "x", "x", "x", "x", 3])).await),
+        ["tags[5] type"]
+    );
+    assert_eq!(
+        told(&set(json!(["x", "x", ""])).await),
+        ["tags[2] min_length"]
+    );
+    assert_eq!(
+        told(&set(json!(["a", "b", "c", "d", "e", "a"])).await),
+        ["tags max_items"]
+    );
+    assert_eq!(
+        set(json!(["a", "b", "a", "c", "d"])).await.json()["tags"],
+        json!(["a", "b", "c", "d"])
+    );
+    assert_eq!(
+        told(
+            &s.post("/baskets/a/tag", json!({"tag": "", "more": 1}))
+                .await
+        ),
+        ["more unknown_field", "tag min_length"]
+    );
+    let change = s
+        .raw_json(
+            "PATCH",
+            "/baskets/a/change",
+            json!({"tags": ["", 3], "note": "too long"}),
+        )
+        .await;
+    assert_eq!(
+        told(&change),
+        ["note max_length", "tags[0] min_length", "tags[1] type"]
+    );
+    let put = s
+        .post("/baskets/put", json!({"id": "a", "tags": 1, "note": ""}))
+        .await;
     assert_eq!(told(&put), ["note min_length", "tags type"]);
     // What is missing is told beside what is wrong.
-    assert_eq!(told(&s.raw_json("PATCH", "/baskets/a/change", json!({"tags": [""]})).await), ["note required", "tags[0] min_length"]);
+    assert_eq!(
+        told(
+            &s.raw_json("PATCH", "/baskets/a/change", json!({"tags": [""]}))
+                .await
+        ),
+        ["note required", "tags[0] min_length"]
+    );
 }
 
 async fn items(s: &Server) {
     assert_eq!(s.post("/baskets", json!({"id": "a"})).await.status, 201);
-    let add = s.post("/baskets/a/lines-add", json!({"name": "", "labels": ["", 3]})).await;
-    assert_eq!(told(&add), ["labels[0] min_length", "labels[1] type", "name min_length"]);
-    let set = s.raw_json("PUT", "/baskets/a/lines-set", json!([{"name": "a"}, {"name": "", "labels": ["x", 1, ""]}])).await;
-    assert_eq!(told(&set), ["[1].labels[1] type", "[1].labels[2] min_length", "[1].name min_length"]);
-    let patch = s.patch("/baskets/a", json!({"lines": [{"name": 1, "labels": [""]}], "tags": [""]})).await;
-    assert_eq!(told(&patch), ["lines[0].labels[0] min_length", "lines[0].name type", "tags[0] min_length"]);
-    assert_eq!(s.post("/baskets/a/lines-add", json!({"id": "l", "name": "a"})).await.status, 201);
-    let update = s.patch("/baskets/a/lines-update/l", json!({"name": "", "labels": [2]})).await;
+    let add = s
+        .post(
+            "/baskets/a/lines-add",
+            json!({"name": "", "labels": ["", 3]}),
+        )
+        .await;
+    assert_eq!(
+        told(&add),
+        ["labels[0] min_length", "labels[1] type", "name min_length"]
+    );
+    let set = s
+        .raw_json(
+            "PUT",
+            "/baskets/a/lines-set",
+            json!([{"name": "a"}, {"name": "", "labels": ["x", 1, ""]}]),
+        )
+        .await;
+    assert_eq!(
+        told(&set),
+        [
+            "[1].labels[1] type",
+            "[1].labels[2] min_length",
+            "[1].name min_length"
+        ]
+    );
+    let patch = s
+        .patch(
+            "/baskets/a",
+            json!({"lines": [{"name": 1, "labels": [""]}], "tags": [""]}),
+        )
+        .await;
+    assert_eq!(
+        told(&patch),
+        [
+            "lines[0].labels[0] min_length",
+            "lines[0].name type",
+            "tags[0] min_length"
+        ]
+    );
+    assert_eq!(
+        s.post("/baskets/a/lines-add", json!({"id": "l", "name": "a"}))
+            .await
+            .status,
+        201
+    );
+    let update = s
+        .patch(
+            "/baskets/a/lines-update/l",
+            json!({"name": "", "labels": [2]}),
+        )
+        .await;
     assert_eq!(told(&update), ["labels[0] type", "name min_length"]);
 }

@@ -60,7 +60,13 @@ pub const VIEW: Operation<Topic>;
 #[operation(kind = "batch", action = "update", filter = (room == param(room) && state == State::Open), set(state = State::Locked), route(audit = "lock-all"))]
 pub const LOCK_ALL: Operation<Topic>;
 
-#[operation(kind = "upsert", match(slug), set(room), returns = "created", route(audit = "ensure"))]
+#[operation(
+    kind = "upsert",
+    match(slug),
+    set(room),
+    returns = "created",
+    route(audit = "ensure")
+)]
 pub const ENSURE: Operation<Topic>;
 
 #[operation(kind = "consume", filter = (room == param(room)), returns = "entity", route(audit = "take"))]
@@ -77,7 +83,14 @@ async fn undecided(cx: Cx, topics: TopicAdapter) -> Result<()> {
 }
 
 /// A token that is gone once it is used, of a tenant.
-#[entity(tenant(tenant_id), routes(create(audit = "issue"), delete(audit = "revoke"), list(auth = "userAuth")))]
+#[entity(
+    tenant(tenant_id),
+    routes(
+        create(audit = "issue"),
+        delete(audit = "revoke"),
+        list(auth = "userAuth")
+    )
+)]
 #[derive(Clone, Debug)]
 pub struct Pass {
     #[field(primary)]
@@ -85,8 +98,13 @@ pub struct Pass {
     pub tenant_id: String,
 }
 
-static FORUM: Package =
-    package!(name = "forum", entities = [entity(Topic, [LOCK, VIEW, LOCK_ALL, ENSURE, TAKE, undecided]), entity(Pass, [])]);
+static FORUM: Package = package!(
+    name = "forum",
+    entities = [
+        entity(Topic, [LOCK, VIEW, LOCK_ALL, ENSURE, TAKE, undecided]),
+        entity(Pass, [])
+    ]
+);
 
 cases!(&crate::audit::FORUM, crate::audit::with_rights =>
     every_effect_leaves_one_entry, what_has_no_effect_leaves_none, owners_are_not_told_of, many_at_once, one_after_the_other,
@@ -101,7 +119,11 @@ struct Rights;
 
 impl Evaluator for Rights {
     fn decide<'a>(&'a self, request: AccessRequest<'a>) -> BoxFuture<'a, Result<Decision>> {
-        let decision = if request.actor.has_any_role(&["moderator"]) { Decision::Allow } else { Decision::Abstain };
+        let decision = if request.actor.has_any_role(&["moderator"]) {
+            Decision::Allow
+        } else {
+            Decision::Abstain
+        };
         Box::pin(async { Ok(decision) })
     }
 }
@@ -123,7 +145,11 @@ fn log(s: &Server) -> std::sync::Arc<AuditLog> {
 /// Everything told so far, the first first.
 async fn told(s: &Server) -> Vec<AuditEntry> {
     let cx = Cx::system("read all").at(s.now());
-    let mut items = log(s).list(&cx, AuditEntryListQuery::new().limit(200)).await.unwrap().items;
+    let mut items = log(s)
+        .list(&cx, AuditEntryListQuery::new().limit(200))
+        .await
+        .unwrap()
+        .items;
     items.sort_by(|a, b| a.id.cmp(&b.id));
     items
 }
@@ -136,28 +162,89 @@ async fn topic(s: &Server, id: &str) {
 async fn every_effect_leaves_one_entry(s: &Server) {
     topic(s, "a").await;
     let token = s.token("mo", &["moderator"]);
-    let patch = call(s, &token, "PATCH", "/topics/a", json!({"room": "q", "phone": "555"})).await;
+    let patch = call(
+        s,
+        &token,
+        "PATCH",
+        "/topics/a",
+        json!({"room": "q", "phone": "555"}),
+    )
+    .await;
     assert_eq!(patch.status, 200, "{patch:?}");
-    assert_eq!(call(s, &token, "POST", "/topics/a/lock", json!({})).await.status, 200);
-    assert_eq!(call(s, &token, "POST", "/topics/a/view", json!({})).await.status, 200);
-    assert_eq!(call(s, &token, "DELETE", "/topics/a", Json::Null).await.status, 204);
+    assert_eq!(
+        call(s, &token, "POST", "/topics/a/lock", json!({}))
+            .await
+            .status,
+        200
+    );
+    assert_eq!(
+        call(s, &token, "POST", "/topics/a/view", json!({}))
+            .await
+            .status,
+        200
+    );
+    assert_eq!(
+        call(s, &token, "DELETE", "/topics/a", Json::Null)
+            .await
+            .status,
+        204
+    );
     let told = told(s).await;
     let actions: Vec<(&str, &str)> = told.iter().map(|e| (&*e.action, &*e.route)).collect();
-    assert_eq!(actions, [("post", "create"), ("edit", "update"), ("lock", "lock"), ("view", "view"), ("remove", "delete")]);
+    assert_eq!(
+        actions,
+        [
+            ("post", "create"),
+            ("edit", "update"),
+            ("lock", "lock"),
+            ("view", "view"),
+            ("remove", "delete")
+        ]
+    );
     for entry in &told {
-        assert_eq!((&*entry.target_type, &*entry.target_id, entry.created_at, &*entry.actor_kind), ("Topic", "a", s.now(), "user"));
+        assert_eq!(
+            (
+                &*entry.target_type,
+                &*entry.target_id,
+                entry.created_at,
+                &*entry.actor_kind
+            ),
+            ("Topic", "a", s.now(), "user")
+        );
         let text = serde_json::to_string(entry).unwrap();
-        assert!(!text.contains("notes") && !text.contains("phone") && !text.contains("touched"), "{text}");
+        assert!(
+            !text.contains("notes") && !text.contains("phone") && !text.contains("touched"),
+            "{text}"
+        );
     }
-    let [post, edit, lock, view, remove] = &told[..] else { panic!("{told:?}") };
-    assert_eq!((post.actor_id.as_deref(), &post.before), (Some("ann"), &None));
+    let [post, edit, lock, view, remove] = &told[..] else {
+        panic!("{told:?}")
+    };
+    assert_eq!(
+        (post.actor_id.as_deref(), &post.before),
+        (Some("ann"), &None)
+    );
     let after = post.after.as_ref().unwrap();
-    assert_eq!((&after["slug"], &after["state"], &after["views"], &after["version"]), (&json!("a"), &json!("open"), &json!(0), &json!(1)));
+    assert_eq!(
+        (
+            &after["slug"],
+            &after["state"],
+            &after["views"],
+            &after["version"]
+        ),
+        (&json!("a"), &json!("open"), &json!(0), &json!(1))
+    );
     assert_eq!(edit.before, Some(json!({"room": "r", "version": 1})));
     assert_eq!(edit.after, Some(json!({"room": "q", "version": 2})));
-    assert_eq!((edit.actor_id.as_deref(), edit.resource.as_deref()), (Some("mo"), Some("q")));
+    assert_eq!(
+        (edit.actor_id.as_deref(), edit.resource.as_deref()),
+        (Some("mo"), Some("q"))
+    );
     assert_eq!(edit.request_id, patch.header("x-request-id"));
-    assert_eq!((&lock.before, &lock.resource), (&Some(json!({"state": "open", "version": 2})), &None));
+    assert_eq!(
+        (&lock.before, &lock.resource),
+        (&Some(json!({"state": "open", "version": 2})), &None)
+    );
     assert_eq!(lock.after, Some(json!({"state": "locked", "version": 3})));
     assert_eq!(view.after, Some(json!({"views": 1, "version": 4})));
     // A mark is a change.
@@ -168,7 +255,12 @@ async fn every_effect_leaves_one_entry(s: &Server) {
 async fn what_has_no_effect_leaves_none(s: &Server) {
     topic(s, "a").await;
     let token = s.token("mo", &["moderator"]);
-    assert_eq!(call(s, &token, "POST", "/topics/a/lock", json!({})).await.status, 200);
+    assert_eq!(
+        call(s, &token, "POST", "/topics/a/lock", json!({}))
+            .await
+            .status,
+        200
+    );
     let before = told(s).await.len();
     for (token, method, path, body, expected) in [
         (&token, "POST", "/topics/a/lock", json!({}), 400),
@@ -177,9 +269,27 @@ async fn what_has_no_effect_leaves_none(s: &Server) {
         (&token, "PATCH", "/topics/a", json!({"views": "x"}), 400),
         (&token, "DELETE", "/topics/none", Json::Null, 404),
         (&s.token("eve", &[]), "DELETE", "/topics/a", Json::Null, 403),
-        (&s.token("eve", &[]), "PATCH", "/topics/a", json!({"room": "x"}), 403),
-        (&token, "POST", "/topics", json!({"id": "a", "slug": "b", "room": "r"}), 409),
-        (&token, "POST", "/topics/lock-all", json!({"room": "none"}), 200),
+        (
+            &s.token("eve", &[]),
+            "PATCH",
+            "/topics/a",
+            json!({"room": "x"}),
+            403,
+        ),
+        (
+            &token,
+            "POST",
+            "/topics",
+            json!({"id": "a", "slug": "b", "room": "r"}),
+            409,
+        ),
+        (
+            &token,
+            "POST",
+            "/topics/lock-all",
+            json!({"room": "none"}),
+            200,
+        ),
         (&token, "POST", "/topics/take", json!({"room": "none"}), 200),
         (&token, "GET", "/topics/a", Json::Null, 200),
     ] {
@@ -193,20 +303,69 @@ async fn what_has_no_effect_leaves_none(s: &Server) {
     s.running()
         .adapter::<Topic>()
         .unwrap()
-        .update(&cx, "a", TopicPatch { state: Some(State::Open), ..TopicPatch::default() }, None)
+        .update(
+            &cx,
+            "a",
+            TopicPatch {
+                state: Some(State::Open),
+                ..TopicPatch::default()
+            },
+            None,
+        )
         .await
         .unwrap();
-    assert_eq!(call(s, &token, "POST", "/topics/undecided", Json::Null).await.status, 403);
-    assert_eq!(s.running().adapter::<Topic>().unwrap().get(&cx, "a").await.unwrap().unwrap().state, State::Open);
-    assert_eq!(told(s).await.len(), before + 1, "calls from code are told only where their context says so");
+    assert_eq!(
+        call(s, &token, "POST", "/topics/undecided", Json::Null)
+            .await
+            .status,
+        403
+    );
+    assert_eq!(
+        s.running()
+            .adapter::<Topic>()
+            .unwrap()
+            .get(&cx, "a")
+            .await
+            .unwrap()
+            .unwrap()
+            .state,
+        State::Open
+    );
+    assert_eq!(
+        told(s).await.len(),
+        before + 1,
+        "calls from code are told only where their context says so"
+    );
 }
 
 async fn owners_are_not_told_of(s: &Server) {
     topic(s, "a").await;
     // The policy lets owners in without a grant: what they do with what is theirs needs no telling.
-    assert_eq!(call(s, &s.token("ann", &[]), "PATCH", "/topics/a", json!({"views": 7})).await.status, 200);
+    assert_eq!(
+        call(
+            s,
+            &s.token("ann", &[]),
+            "PATCH",
+            "/topics/a",
+            json!({"views": 7})
+        )
+        .await
+        .status,
+        200
+    );
     assert_eq!(told(s).await.len(), 1);
-    assert_eq!(call(s, &s.token("mo", &["moderator"]), "PATCH", "/topics/a", json!({"room": "p"})).await.status, 200);
+    assert_eq!(
+        call(
+            s,
+            &s.token("mo", &["moderator"]),
+            "PATCH",
+            "/topics/a",
+            json!({"room": "p"})
+        )
+        .await
+        .status,
+        200
+    );
     assert_eq!(told(s).await.len(), 2);
 }
 
@@ -215,23 +374,69 @@ async fn many_at_once(s: &Server) {
         topic(s, id).await;
     }
     let token = s.token("mo", &["moderator"]);
-    assert_eq!(call(s, &token, "POST", "/topics/c/lock", json!({})).await.status, 200);
-    assert_eq!(call(s, &token, "POST", "/topics/lock-all", json!({"room": "r"})).await.json(), json!(2));
-    let ensured = call(s, &token, "POST", "/topics/ensure", json!({"slug": "d", "room": "new"})).await;
+    assert_eq!(
+        call(s, &token, "POST", "/topics/c/lock", json!({}))
+            .await
+            .status,
+        200
+    );
+    assert_eq!(
+        call(s, &token, "POST", "/topics/lock-all", json!({"room": "r"}))
+            .await
+            .json(),
+        json!(2)
+    );
+    let ensured = call(
+        s,
+        &token,
+        "POST",
+        "/topics/ensure",
+        json!({"slug": "d", "room": "new"}),
+    )
+    .await;
     assert_eq!(ensured.status, 201, "{ensured:?}");
-    assert_eq!(call(s, &token, "POST", "/topics/ensure", json!({"slug": "d", "room": "old"})).await.status, 200);
-    let taken = call(s, &token, "POST", "/topics/take", json!({"room": "r"})).await.json();
+    assert_eq!(
+        call(
+            s,
+            &token,
+            "POST",
+            "/topics/ensure",
+            json!({"slug": "d", "room": "old"})
+        )
+        .await
+        .status,
+        200
+    );
+    let taken = call(s, &token, "POST", "/topics/take", json!({"room": "r"}))
+        .await
+        .json();
     let told = told(s).await;
-    let of = |action: &str| told.iter().filter(|e| e.action == action).collect::<Vec<_>>();
+    let of = |action: &str| {
+        told.iter()
+            .filter(|e| e.action == action)
+            .collect::<Vec<_>>()
+    };
     let mut locked: Vec<&str> = of("lock-all").iter().map(|e| &*e.target_id).collect();
     locked.sort_unstable();
     assert_eq!(locked, ["a", "b"], "an entry for each record");
-    assert!(of("lock-all").iter().all(|e| e.before == Some(json!({"state": "open", "version": 1}))), "{told:?}");
-    let [new, old] = &of("ensure")[..] else { panic!("{told:?}") };
-    assert_eq!((&new.before, &new.after.as_ref().unwrap()["room"]), (&None, &json!("new")));
+    assert!(
+        of("lock-all")
+            .iter()
+            .all(|e| e.before == Some(json!({"state": "open", "version": 1}))),
+        "{told:?}"
+    );
+    let [new, old] = &of("ensure")[..] else {
+        panic!("{told:?}")
+    };
+    assert_eq!(
+        (&new.before, &new.after.as_ref().unwrap()["room"]),
+        (&None, &json!("new"))
+    );
     assert_eq!(old.before, Some(json!({"room": "new", "version": 1})));
     assert_eq!(old.after, Some(json!({"room": "old", "version": 2})));
-    let [take] = &of("take")[..] else { panic!("{told:?}") };
+    let [take] = &of("take")[..] else {
+        panic!("{told:?}")
+    };
     assert_eq!(json!(take.target_id), taken["id"]);
 }
 
@@ -240,34 +445,83 @@ async fn one_after_the_other(s: &Server) {
     const CALLS: usize = 25;
     topic(s, "a").await;
     let token = s.token("mo", &["moderator"]);
-    let replies = s.parallel(CALLS, |_| call(s, &token, "POST", "/topics/a/view", json!({}))).await;
-    assert!(replies.iter().all(|reply| reply.status == 200), "{replies:?}");
+    let replies = s
+        .parallel(CALLS, |_| {
+            call(s, &token, "POST", "/topics/a/view", json!({}))
+        })
+        .await;
+    assert!(
+        replies.iter().all(|reply| reply.status == 200),
+        "{replies:?}"
+    );
     let mut found: Vec<(i64, i64)> = told(s)
         .await
         .iter()
         .filter(|e| e.action == "view")
-        .map(|e| (e.before.as_ref().unwrap()["views"].as_i64().unwrap(), e.after.as_ref().unwrap()["views"].as_i64().unwrap()))
+        .map(|e| {
+            (
+                e.before.as_ref().unwrap()["views"].as_i64().unwrap(),
+                e.after.as_ref().unwrap()["views"].as_i64().unwrap(),
+            )
+        })
         .collect();
     found.sort_unstable();
-    assert_eq!(found, (0..CALLS as i64).map(|n| (n, n + 1)).collect::<Vec<_>>());
+    assert_eq!(
+        found,
+        (0..CALLS as i64).map(|n| (n, n + 1)).collect::<Vec<_>>()
+    );
 }
 
 async fn tenants_read_their_own(s: &Server) {
     for (tenant, id) in [("t1", "1"), ("t2", "2")] {
         made(s, &s.token_in("u", tenant), "/passes", json!({"id": id})).await;
     }
-    assert_eq!(call(s, &s.token_in("u", "t2"), "DELETE", "/passes/2", Json::Null).await.status, 204);
-    let actor = |tenant: &str| Actor { tenant_id: Some(tenant.to_owned()), ..Actor::user("u") };
-    let read = async |cx: Cx| log(s).list(&cx.at(s.now()), AuditEntryListQuery::new()).await.unwrap().items;
+    assert_eq!(
+        call(s, &s.token_in("u", "t2"), "DELETE", "/passes/2", Json::Null)
+            .await
+            .status,
+        204
+    );
+    let actor = |tenant: &str| Actor {
+        tenant_id: Some(tenant.to_owned()),
+        ..Actor::user("u")
+    };
+    let read = async |cx: Cx| {
+        log(s)
+            .list(&cx.at(s.now()), AuditEntryListQuery::new())
+            .await
+            .unwrap()
+            .items
+    };
     let one = read(Cx::actor(actor("t1"))).await;
-    assert_eq!(one.iter().map(|e| (&*e.action, &*e.target_id)).collect::<Vec<_>>(), [("issue", "1")]);
+    assert_eq!(
+        one.iter()
+            .map(|e| (&*e.action, &*e.target_id))
+            .collect::<Vec<_>>(),
+        [("issue", "1")]
+    );
     assert_eq!(one[0].after, Some(json!({"id": "1", "tenantId": "t1"})));
     let two = read(Cx::actor(actor("t2"))).await;
     assert_eq!(two.len(), 2);
     let revoked = two.iter().find(|e| e.action == "revoke").unwrap();
-    assert_eq!((&revoked.before, &revoked.after), (&Some(json!({"id": "2", "tenantId": "t2"})), &None));
-    assert!(log(s).get(&Cx::actor(actor("t1")).at(s.now()), revoked.id.clone()).await.unwrap().is_none());
-    assert!(log(s).get(&Cx::actor(actor("t2")).at(s.now()), revoked.id.clone()).await.unwrap().is_some());
+    assert_eq!(
+        (&revoked.before, &revoked.after),
+        (&Some(json!({"id": "2", "tenantId": "t2"})), &None)
+    );
+    assert!(
+        log(s)
+            .get(&Cx::actor(actor("t1")).at(s.now()), revoked.id.clone())
+            .await
+            .unwrap()
+            .is_none()
+    );
+    assert!(
+        log(s)
+            .get(&Cx::actor(actor("t2")).at(s.now()), revoked.id.clone())
+            .await
+            .unwrap()
+            .is_some()
+    );
     assert_eq!(read(Cx::actor(Actor::user("nobody's"))).await.len(), 0);
 }
 
@@ -277,12 +531,23 @@ async fn entries_are_kept_for_a_time(s: &Server) {
     topic(s, "b").await;
     assert_eq!(told(s).await.len(), 2);
     s.advance(1);
-    assert_eq!(told(s).await.iter().map(|e| &*e.target_id).collect::<Vec<_>>(), ["b"]);
+    assert_eq!(
+        told(s)
+            .await
+            .iter()
+            .map(|e| &*e.target_id)
+            .collect::<Vec<_>>(),
+        ["b"]
+    );
 }
 
 async fn code_adds_to_it(s: &Server) {
     let cx = Cx::actor(Actor::user("ann")).at(s.now());
-    let note = |action: &str| AuditNote { action: action.to_owned(), target_type: "Account".to_owned(), ..AuditNote::default() };
+    let note = |action: &str| AuditNote {
+        action: action.to_owned(),
+        target_type: "Account".to_owned(),
+        ..AuditNote::default()
+    };
     log(s).add(&cx, note("login")).await.unwrap();
     let undone: Result<()> = cx
         .transaction(async |cx| {
@@ -292,12 +557,27 @@ async fn code_adds_to_it(s: &Server) {
         .await;
     assert!(undone.is_err());
     let query = AuditEntryListQuery::new().filter(audit_entry::actor_id.eq(Some("ann".to_owned())));
-    let found = log(s).list(&Cx::system("read").at(s.now()), query).await.unwrap();
-    assert_eq!(found.items.iter().map(|e| &*e.action).collect::<Vec<_>>(), ["login"]);
+    let found = log(s)
+        .list(&Cx::system("read").at(s.now()), query)
+        .await
+        .unwrap();
+    assert_eq!(
+        found.items.iter().map(|e| &*e.action).collect::<Vec<_>>(),
+        ["login"]
+    );
     // Nobody gets at the log by mounting it.
     static SHAM: Package = package!(name = "sham", entities = [entity(AuditEntry, [])]);
-    let app = App::new(Config::new().signing_secret(SECRET).port(0).database("memory:")).package(&SHAM);
+    let app = App::new(
+        Config::new()
+            .signing_secret(SECRET)
+            .port(0)
+            .database("memory:"),
+    )
+    .package(&SHAM);
     let text = app.start().await.err().unwrap().to_string();
-    assert!(text.contains("package `sham` lists `AuditEntry`, which is the framework's"), "{text}");
+    assert!(
+        text.contains("package `sham` lists `AuditEntry`, which is the framework's"),
+        "{text}"
+    );
     assert!(s.running().adapter::<AuditEntry>().is_err());
 }

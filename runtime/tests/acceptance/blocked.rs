@@ -39,7 +39,11 @@ pub const SIT: Operation<Seat>;
 
 #[allow(clippy::unused_async)] // choosers are async
 async fn seated(call: ChooserCall<Seat>) -> Result<Stage> {
-    Ok(if call.record().guests == 0 { Stage::Seated } else { Stage::Waiting })
+    Ok(if call.record().guests == 0 {
+        Stage::Seated
+    } else {
+        Stage::Waiting
+    })
 }
 
 static HOUSE: Package = package!(name = "house", entities = [entity(Seat, [SIT])]);
@@ -47,7 +51,12 @@ static HOUSE: Package = package!(name = "house", entities = [entity(Seat, [SIT])
 async fn house() -> Server {
     let s = Server::postgres(&HOUSE).await;
     for id in 0..60 {
-        let reply = s.post("/seats", json!({"id": format!("s{id}"), "place": format!("p{id}")})).await;
+        let reply = s
+            .post(
+                "/seats",
+                json!({"id": format!("s{id}"), "place": format!("p{id}")}),
+            )
+            .await;
         assert_eq!(reply.status, 201, "{reply:?}");
     }
     s
@@ -63,14 +72,23 @@ impl Holder {
     async fn of(s: &Server, seats: &[&str]) -> Self {
         let store = PostgresStore::open(PostgresOptions::new(s.url())).unwrap();
         let mut held = store.pool().begin().await.unwrap();
-        sqlx::query("SELECT id FROM seats WHERE id = ANY($1) FOR UPDATE").bind(seats).execute(&mut *held).await.unwrap();
+        sqlx::query("SELECT id FROM seats WHERE id = ANY($1) FOR UPDATE")
+            .bind(seats)
+            .execute(&mut *held)
+            .await
+            .unwrap();
         Self { store, held }
     }
 
     /// Until so many statements have met the lock.
     async fn met(&self) {
         let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted";
-        while sqlx::query_scalar::<_, i64>(waiting).fetch_one(self.store.pool()).await.unwrap() == 0 {
+        while sqlx::query_scalar::<_, i64>(waiting)
+            .fetch_one(self.store.pool())
+            .await
+            .unwrap()
+            == 0
+        {
             tokio::task::yield_now().await;
         }
     }
@@ -81,8 +99,13 @@ impl Holder {
     }
 }
 
-/// Runs what wants held seats, and meanwhile what does not; that must be done before the seats are free.
-async fn beside<T>(holder: Holder, wants: impl Future<Output = T>, others: impl Future<Output = ()>) -> (T, Duration) {
+/// Runs what wants held seats, and meanwhile what does not; that must be done before the seats are
+/// free.
+async fn beside<T>(
+    holder: Holder,
+    wants: impl Future<Output = T>,
+    others: impl Future<Output = ()>,
+) -> (T, Duration) {
     let free = Notify::new();
     let others = async {
         holder.met().await;
@@ -99,7 +122,8 @@ async fn beside<T>(holder: Holder, wants: impl Future<Output = T>, others: impl 
 }
 
 async fn move_to(s: &Server, id: &str, place: String) -> Reply {
-    s.patch(&format!("/seats/{id}"), json!({"place": place})).await
+    s.patch(&format!("/seats/{id}"), json!({"place": place}))
+        .await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -110,7 +134,14 @@ async fn a_unique_of_one_record_is_written_while_others_wait_for_another() {
     let held: Vec<&str> = held.iter().map(String::as_str).collect();
     let holder = Holder::of(&s, &held).await;
     let wants = join_all((0..40).map(|i| {
-        let (s, id) = (&s, if i < 20 { "s0".to_owned() } else { format!("s{}", i - 20) });
+        let (s, id) = (
+            &s,
+            if i < 20 {
+                "s0".to_owned()
+            } else {
+                format!("s{}", i - 20)
+            },
+        );
         async move { move_to(s, &id, format!("q{i}")).await.status }
     }));
     let others = async {
@@ -121,10 +152,14 @@ async fn a_unique_of_one_record_is_written_while_others_wait_for_another() {
     };
     let (statuses, took) = beside(holder, wants, others).await;
     assert!(statuses.iter().all(|status| *status == 200), "{statuses:?}");
-    assert!(took < Duration::from_secs(4), "twenty writes of other records took {took:?}");
+    assert!(
+        took < Duration::from_secs(4),
+        "twenty writes of other records took {took:?}"
+    );
 }
 
-/// What the framework begins by itself gives way: it holds no connection while it waits for somebody.
+/// What the framework begins by itself gives way: it holds no connection while it waits for
+/// somebody.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_that_wait_leave_room_for_transactions() {
     let s = house().await;
@@ -133,11 +168,26 @@ async fn calls_that_wait_leave_room_for_transactions() {
         let holder = Holder::of(&s, &["s0", "s1"]).await;
         let wants = join_all((0..12).map(|i| {
             let s = &s;
-            let headers = [("content-type", "application/json".to_owned()), ("idempotency-key", format!("k{i}"))];
+            let headers = [
+                ("content-type", "application/json".to_owned()),
+                ("idempotency-key", format!("k{i}")),
+            ];
             async move {
-                let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, &**value)).collect();
+                let headers: Vec<(&str, &str)> = headers
+                    .iter()
+                    .map(|(name, value)| (*name, &**value))
+                    .collect();
                 match kind {
-                    "idempotent" => s.raw("PATCH", "/seats/s0", &headers, &json!({"guests": i}).to_string()).await.status,
+                    "idempotent" => {
+                        s.raw(
+                            "PATCH",
+                            "/seats/s0",
+                            &headers,
+                            &json!({"guests": i}).to_string(),
+                        )
+                        .await
+                        .status
+                    }
                     _ => s.post("/seats/s1/sit", json!({})).await.status,
                 }
             }
@@ -145,17 +195,29 @@ async fn calls_that_wait_leave_room_for_transactions() {
         let others = async {
             for guests in 0..3 {
                 let cx = Cx::system("test");
-                let patch = SeatPatch { guests: Some(guests), ..Default::default() };
-                cx.transaction(async |cx| seats.update(cx, "s50", patch, None).await.map(drop)).await.unwrap();
+                let patch = SeatPatch {
+                    guests: Some(guests),
+                    ..Default::default()
+                };
+                cx.transaction(async |cx| seats.update(cx, "s50", patch, None).await.map(drop))
+                    .await
+                    .unwrap();
             }
         };
         let (statuses, took) = beside(holder, wants, others).await;
         match kind {
             "idempotent" => assert_eq!(statuses, [200; 12]),
             // One of them found it as it was.
-            _ => assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 1, "{statuses:?}"),
+            _ => assert_eq!(
+                statuses.iter().filter(|status| **status == 200).count(),
+                1,
+                "{statuses:?}"
+            ),
         }
-        assert!(took < Duration::from_secs(4), "{kind}: three transactions took {took:?}");
+        assert!(
+            took < Duration::from_secs(4),
+            "{kind}: three transactions took {took:?}"
+        );
     }
 }
 
@@ -166,12 +228,17 @@ async fn transactions_that_take_their_time_begin_beside_each_other() {
     let (all, began) = (Barrier::new(6), Instant::now());
     let within = join_all((0..6).map(async |i: i64| {
         let id = format!("s{i}");
-        let patch = SeatPatch { guests: Some(i), ..Default::default() };
+        let patch = SeatPatch {
+            guests: Some(i),
+            ..Default::default()
+        };
         Cx::system("test")
             .transaction(async |cx| {
                 seats.update(cx, &*id, patch, None).await?;
                 // None of them ends before all have begun.
-                tokio::time::timeout(Duration::from_secs(4), all.wait()).await.map_err(Error::unavailable)?;
+                tokio::time::timeout(Duration::from_secs(4), all.wait())
+                    .await
+                    .map_err(Error::unavailable)?;
                 Ok(began.elapsed())
             })
             .await
@@ -179,6 +246,9 @@ async fn transactions_that_take_their_time_begin_beside_each_other() {
     .await;
     for took in within {
         let took = took.unwrap();
-        assert!(took < Duration::from_secs(3), "all six were under way after {took:?}");
+        assert!(
+            took < Duration::from_secs(3),
+            "all six were under way after {took:?}"
+        );
     }
 }

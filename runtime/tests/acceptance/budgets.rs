@@ -18,11 +18,23 @@ async fn budgets(store: Arc<dyn Store>) {
     let s = Server::memory_with(&BLOG, |app| app.store(Arc::new(counting))).await;
     let mut posts = Vec::new();
     for slug in ["a", "b", "c", "d"] {
-        let made = s.post("/posts", json!({"slug": slug, "title": "T", "category": "k"})).await;
+        let made = s
+            .post(
+                "/posts",
+                json!({"slug": slug, "title": "T", "category": "k"}),
+            )
+            .await;
         posts.push(s.path(&made.json()));
     }
-    assert_eq!(statements.load(Ordering::SeqCst), 4, "one for each that is created");
-    let cursor = s.get("/posts?limit=2").await.json()["nextCursor"].as_str().unwrap().to_owned();
+    assert_eq!(
+        statements.load(Ordering::SeqCst),
+        4,
+        "one for each that is created"
+    );
+    let cursor = s.get("/posts?limit=2").await.json()["nextCursor"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let (a, b, c, d) = (&posts[0], &posts[1], &posts[2], &posts[3]);
     let mut wrong = Vec::new();
     let document = json!({"id": "doc", "kind": "k", "title": "t"});
@@ -32,35 +44,111 @@ async fn budgets(store: Arc<dyn Store>) {
         ("PATCH", a.clone(), json!({"title": "U"}), 200, 1),
         ("PATCH", a.clone(), json!({}), 200, 1),
         ("GET", "/posts/nobody".to_owned(), Json::Null, 404, 1),
-        ("POST", "/posts".to_owned(), json!({"slug": "a", "title": "T"}), 409, 1),
+        (
+            "POST",
+            "/posts".to_owned(),
+            json!({"slug": "a", "title": "T"}),
+            409,
+            1,
+        ),
         ("POST", "/documents".to_owned(), document, 201, 1),
         ("POST", "/counters".to_owned(), json!({"id": "7"}), 201, 1),
         // Lists: 1, whatever they filter by.
         ("GET", "/posts".to_owned(), Json::Null, 200, 1),
-        ("GET", format!("/posts?limit=2&cursor={cursor}"), Json::Null, 200, 1),
-        ("GET", "/posts?title=T&category[in]=k,l&sort=title".to_owned(), Json::Null, 200, 1),
+        (
+            "GET",
+            format!("/posts?limit=2&cursor={cursor}"),
+            Json::Null,
+            200,
+            1,
+        ),
+        (
+            "GET",
+            "/posts?title=T&category[in]=k,l&sort=title".to_owned(),
+            Json::Null,
+            200,
+            1,
+        ),
         // Lookups and tests of existence: 1.
-        ("GET", "/posts/by-slug?slug=a".to_owned(), Json::Null, 200, 1),
-        ("GET", "/posts/by-slug?slug=nobody".to_owned(), Json::Null, 200, 1),
-        ("GET", "/posts/by-category?category=k".to_owned(), Json::Null, 200, 1),
-        ("GET", "/posts/newest?category=k".to_owned(), Json::Null, 200, 1),
-        ("GET", "/posts/slug-taken?slug=a".to_owned(), Json::Null, 200, 1),
-        ("HEAD", "/posts/slug-taken?slug=nobody".to_owned(), Json::Null, 404, 1),
+        (
+            "GET",
+            "/posts/by-slug?slug=a".to_owned(),
+            Json::Null,
+            200,
+            1,
+        ),
+        (
+            "GET",
+            "/posts/by-slug?slug=nobody".to_owned(),
+            Json::Null,
+            200,
+            1,
+        ),
+        (
+            "GET",
+            "/posts/by-category?category=k".to_owned(),
+            Json::Null,
+            200,
+            1,
+        ),
+        (
+            "GET",
+            "/posts/newest?category=k".to_owned(),
+            Json::Null,
+            200,
+            1,
+        ),
+        (
+            "GET",
+            "/posts/slug-taken?slug=a".to_owned(),
+            Json::Null,
+            200,
+            1,
+        ),
+        (
+            "HEAD",
+            "/posts/slug-taken?slug=nobody".to_owned(),
+            Json::Null,
+            404,
+            1,
+        ),
         // By id: 1, and 1 more when no record matched.
         ("POST", format!("{a}/publish"), Json::Null, 200, 1),
         ("POST", format!("{a}/publish"), Json::Null, 400, 2),
         ("POST", format!("{b}/release"), Json::Null, 200, 1),
         ("POST", format!("{c}/archive"), Json::Null, 200, 1),
         ("POST", format!("{c}/bump"), Json::Null, 200, 1),
-        ("POST", "/posts/nobody/publish".to_owned(), Json::Null, 404, 2),
+        (
+            "POST",
+            "/posts/nobody/publish".to_owned(),
+            Json::Null,
+            404,
+            2,
+        ),
         ("POST", "/posts/nobody/bump".to_owned(), Json::Null, 404, 2),
-        ("POST", "/counters/7/add-three".to_owned(), Json::Null, 200, 1),
-        ("PATCH", "/posts/nobody".to_owned(), json!({"title": "U"}), 404, 2),
+        (
+            "POST",
+            "/counters/7/add-three".to_owned(),
+            Json::Null,
+            200,
+            1,
+        ),
+        (
+            "PATCH",
+            "/posts/nobody".to_owned(),
+            json!({"title": "U"}),
+            404,
+            2,
+        ),
         ("DELETE", d.clone(), Json::Null, 204, 1),
         ("DELETE", d.clone(), Json::Null, 404, 2),
     ] {
         let before = statements.load(Ordering::SeqCst);
-        let reply = if body.is_null() { s.raw(method, &path, &[], "").await } else { s.raw_json(method, &path, body).await };
+        let reply = if body.is_null() {
+            s.raw(method, &path, &[], "").await
+        } else {
+            s.raw_json(method, &path, body).await
+        };
         let took = statements.load(Ordering::SeqCst) - before;
         if reply.status != status || !(1..=most).contains(&took) {
             wrong.push(format!("{method} {path}: {took} statements, {reply:?}"));
@@ -69,36 +157,119 @@ async fn budgets(store: Arc<dyn Store>) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The other kinds that write by id, by a key or by what consumes: 1 where a record matched, and where none did 1 more by id.
+/// The other kinds that write by id, by a key or by what consumes: 1 where a record matched, and
+/// where none did 1 more by id.
 async fn writes(store: Arc<dyn Store>) {
     let statements = Arc::new(AtomicUsize::new(0));
     let counting = Around::new(store, Arc::clone(&statements));
     let s = Server::memory_with(&WRITES, |app| app.store(Arc::new(counting))).await;
-    let made = s.post("/articles", json!({"slug": "a", "title": "T", "tags": ["x"]})).await.json();
+    let made = s
+        .post(
+            "/articles",
+            json!({"slug": "a", "title": "T", "tags": ["x"]}),
+        )
+        .await
+        .json();
     let a = format!("/articles/{}", made["id"].as_str().unwrap());
     let voucher = s.post("/vouchers", json!({"code": "k"})).await.json();
     let mut wrong = Vec::new();
     for (method, path, body, status, statements_of_it) in [
-        ("PATCH", format!("{a}/retitle"), json!({"title": "U"}), 200, 1),
-        ("PATCH", format!("{a}/decide"), json!({"status": "published"}), 200, 1),
-        ("PATCH", "/articles/nobody/retitle".to_owned(), json!({"title": "U"}), 404, 2),
+        (
+            "PATCH",
+            format!("{a}/retitle"),
+            json!({"title": "U"}),
+            200,
+            1,
+        ),
+        (
+            "PATCH",
+            format!("{a}/decide"),
+            json!({"status": "published"}),
+            200,
+            1,
+        ),
+        (
+            "PATCH",
+            "/articles/nobody/retitle".to_owned(),
+            json!({"title": "U"}),
+            404,
+            2,
+        ),
         ("POST", format!("{a}/add-tag"), json!({"tag": "y"}), 200, 1),
-        ("POST", format!("{a}/append-tag"), json!({"tag": "y"}), 200, 1),
+        (
+            "POST",
+            format!("{a}/append-tag"),
+            json!({"tag": "y"}),
+            200,
+            1,
+        ),
         ("POST", format!("{a}/add-few"), json!({"tag": "y"}), 200, 1),
-        ("POST", "/articles/nobody/add-tag".to_owned(), json!({"tag": "y"}), 404, 2),
+        (
+            "POST",
+            "/articles/nobody/add-tag".to_owned(),
+            json!({"tag": "y"}),
+            404,
+            2,
+        ),
         ("DELETE", format!("{a}/drop-tag?tag=y"), Json::Null, 200, 1),
         // A list with a minimum length is read first.
         ("DELETE", format!("{a}/drop-some?tag=a"), Json::Null, 200, 2),
-        ("PUT", format!("{a}/set-tags"), json!({"tags": ["z"]}), 200, 1),
-        ("POST", "/articles/ensure".to_owned(), json!({"slug": "a", "title": "V", "category": null}), 200, 1),
-        ("POST", "/articles/ensure".to_owned(), json!({"slug": "b", "title": "V", "category": null}), 201, 1),
-        ("POST", "/articles/publish-all".to_owned(), json!({"category": "k"}), 200, 1),
-        ("POST", "/vouchers/redeem".to_owned(), json!({"code": "k"}), 200, 1),
-        ("POST", "/vouchers/redeem".to_owned(), json!({"code": "k"}), 200, 1),
-        ("POST", "/vouchers/take".to_owned(), json!({"id": voucher["id"]}), 200, 1),
+        (
+            "PUT",
+            format!("{a}/set-tags"),
+            json!({"tags": ["z"]}),
+            200,
+            1,
+        ),
+        (
+            "POST",
+            "/articles/ensure".to_owned(),
+            json!({"slug": "a", "title": "V", "category": null}),
+            200,
+            1,
+        ),
+        (
+            "POST",
+            "/articles/ensure".to_owned(),
+            json!({"slug": "b", "title": "V", "category": null}),
+            201,
+            1,
+        ),
+        (
+            "POST",
+            "/articles/publish-all".to_owned(),
+            json!({"category": "k"}),
+            200,
+            1,
+        ),
+        (
+            "POST",
+            "/vouchers/redeem".to_owned(),
+            json!({"code": "k"}),
+            200,
+            1,
+        ),
+        (
+            "POST",
+            "/vouchers/redeem".to_owned(),
+            json!({"code": "k"}),
+            200,
+            1,
+        ),
+        (
+            "POST",
+            "/vouchers/take".to_owned(),
+            json!({"id": voucher["id"]}),
+            200,
+            1,
+        ),
     ] {
         let before = statements.load(Ordering::SeqCst);
-        let reply = if body.is_null() { s.raw(method, &path, &[], "").await } else { s.raw_json(method, &path, body).await };
+        let reply = if body.is_null() {
+            s.raw(method, &path, &[], "").await
+        } else {
+            s.raw_json(method, &path, body).await
+        };
         let took = statements.load(Ordering::SeqCst) - before;
         if reply.status != status || took != statements_of_it {
             wrong.push(format!("{method} {path}: {took} statements, {reply:?}"));
@@ -111,8 +282,14 @@ async fn writes(store: Arc<dyn Store>) {
 async fn counted(store: Arc<dyn Store>) {
     let statements = Arc::new(AtomicUsize::new(0));
     let counting = Around::new(store, Arc::clone(&statements));
-    let s = Server::memory_with(&crate::aggregates::ENTRIES, |app| app.store(Arc::new(counting))).await;
-    assert_eq!(s.post("/entries", json!({"category": "a"})).await.status, 201);
+    let s = Server::memory_with(&crate::aggregates::ENTRIES, |app| {
+        app.store(Arc::new(counting))
+    })
+    .await;
+    assert_eq!(
+        s.post("/entries", json!({"category": "a"})).await.status,
+        201
+    );
     for path in ["/entries/details", "/entries/states", "/entries/by-status"] {
         let before = statements.load(Ordering::SeqCst);
         assert_eq!(s.get(path).await.status, 200, "{path}");
@@ -125,10 +302,25 @@ async fn computed(store: Arc<dyn Store>, expected: usize) {
     let statements = Arc::new(AtomicUsize::new(0));
     let counting = Around::new(store, Arc::clone(&statements));
     let s = Server::memory_with(&PAPERS, |app| app.store(Arc::new(counting))).await;
-    assert_eq!(s.post("/papers", json!({"id": "p1", "slug": "one"})).await.status, 201);
-    assert_eq!(s.post("/remarks", json!({"paperId": "p1", "points": 7})).await.status, 201);
+    assert_eq!(
+        s.post("/papers", json!({"id": "p1", "slug": "one"}))
+            .await
+            .status,
+        201
+    );
+    assert_eq!(
+        s.post("/remarks", json!({"paperId": "p1", "points": 7}))
+            .await
+            .status,
+        201
+    );
     let before = statements.load(Ordering::SeqCst);
-    let reply = s.post("/papers/resum", json!({"paperId": "p1", "but": 0, "slug": "one"})).await;
+    let reply = s
+        .post(
+            "/papers/resum",
+            json!({"paperId": "p1", "but": 0, "slug": "one"}),
+        )
+        .await;
     assert_eq!((reply.status, &reply.json()["points"]), (200, &json!(7)));
     assert_eq!(statements.load(Ordering::SeqCst) - before, expected);
 }
@@ -146,7 +338,11 @@ mod memory {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn computed() {
-        super::computed(std::sync::Arc::new(linchpin::store::memory::Memory::new()), 0).await;
+        super::computed(
+            std::sync::Arc::new(linchpin::store::memory::Memory::new()),
+            0,
+        )
+        .await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -193,25 +389,37 @@ mod postgres {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn writes() {
-        let store = PostgresStore::open(PostgresOptions::new(crate::server::postgres_server::fresh_url())).unwrap();
+        let store = PostgresStore::open(PostgresOptions::new(
+            crate::server::postgres_server::fresh_url(),
+        ))
+        .unwrap();
         super::writes(std::sync::Arc::new(store)).await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn budgets() {
-        let store = PostgresStore::open(PostgresOptions::new(crate::server::postgres_server::fresh_url())).unwrap();
+        let store = PostgresStore::open(PostgresOptions::new(
+            crate::server::postgres_server::fresh_url(),
+        ))
+        .unwrap();
         super::budgets(std::sync::Arc::new(store)).await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn computed() {
-        let store = PostgresStore::open(PostgresOptions::new(crate::server::postgres_server::fresh_url())).unwrap();
+        let store = PostgresStore::open(PostgresOptions::new(
+            crate::server::postgres_server::fresh_url(),
+        ))
+        .unwrap();
         super::computed(std::sync::Arc::new(store), 1).await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn counted() {
-        let store = PostgresStore::open(PostgresOptions::new(crate::server::postgres_server::fresh_url())).unwrap();
+        let store = PostgresStore::open(PostgresOptions::new(
+            crate::server::postgres_server::fresh_url(),
+        ))
+        .unwrap();
         super::counted(std::sync::Arc::new(store)).await;
     }
 }

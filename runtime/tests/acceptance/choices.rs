@@ -47,8 +47,15 @@ pub struct Page {
 /// The text of the shelf.
 async fn held(call: ChooserCall<Page>) -> Result<State> {
     let page = call.record();
-    assert_eq!((page.state, &*page.secret), (State::Draft, "unseen"), "the record as it is, hidden fields and all");
-    let shelf = call.adapter::<Shelf>()?.get(call.cx(), page.shelf_id.as_str()).await?;
+    assert_eq!(
+        (page.state, &*page.secret),
+        (State::Draft, "unseen"),
+        "the record as it is, hidden fields and all"
+    );
+    let shelf = call
+        .adapter::<Shelf>()?
+        .get(call.cx(), page.shelf_id.as_str())
+        .await?;
     match shelf {
         Some(shelf) if shelf.held => Ok(State::Pending),
         Some(_) => Ok(State::Published),
@@ -61,9 +68,18 @@ async fn still_the_same(call: ChooserCall<Page>) -> Result<State> {
     for _ in 0..20 {
         tokio::task::yield_now().await;
     }
-    let (before, now) = (call.record(), call.adapter::<Page>()?.get(call.cx(), call.record().id.as_str()).await?);
+    let (before, now) = (
+        call.record(),
+        call.adapter::<Page>()?
+            .get(call.cx(), call.record().id.as_str())
+            .await?,
+    );
     match now {
-        Some(now) if now.number == before.number => Ok(if now.number % 2 == 0 { State::Pending } else { State::Published }),
+        Some(now) if now.number == before.number => Ok(if now.number % 2 == 0 {
+            State::Pending
+        } else {
+            State::Published
+        }),
         _ => Err(Error::internal("somebody changed the record meanwhile")),
     }
 }
@@ -104,18 +120,38 @@ pub const DROP_IT: Operation<Page>;
 #[operation(kind = "increment", field = number)]
 pub const COUNT: Operation<Page>;
 
-static LIBRARY: Package =
-    package!(name = "library", entities = [entity(Shelf, []), entity(Page, [PUBLISH, SETTLE, STRAY, DROP_IT, COUNT])]);
+static LIBRARY: Package = package!(
+    name = "library",
+    entities = [
+        entity(Shelf, []),
+        entity(Page, [PUBLISH, SETTLE, STRAY, DROP_IT, COUNT])
+    ]
+);
 
 cases!(&crate::choices::LIBRARY, |app| app.keep_audit(std::time::Duration::from_hours(1)) =>
     leads_where_the_function_says, refuses_as_ever, a_failing_choice_changes_nothing, one_of_many_wins, nobody_comes_between, part_of_a_transaction,
 );
 
-async fn send(s: &Server, method: &str, path: &str, headers: &[(&str, &str)], body: &Json) -> Reply {
+async fn send(
+    s: &Server,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &Json,
+) -> Reply {
     let token = s.token("ada", &[]);
-    let headers: Vec<_> =
-        [("authorization", &*token), ("content-type", "application/json")].into_iter().chain(headers.iter().copied()).collect();
-    let text = if body.is_null() { String::new() } else { body.to_string() };
+    let headers: Vec<_> = [
+        ("authorization", &*token),
+        ("content-type", "application/json"),
+    ]
+    .into_iter()
+    .chain(headers.iter().copied())
+    .collect();
+    let text = if body.is_null() {
+        String::new()
+    } else {
+        body.to_string()
+    };
     s.raw(method, path, &headers, &text).await
 }
 
@@ -124,23 +160,42 @@ async fn post(s: &Server, path: &str, body: &Json) -> Reply {
 }
 
 async fn page(s: &Server, id: &str, shelf: &str) {
-    let made = post(s, "/pages", &json!({"id": id, "slug": id, "shelfId": shelf, "number": 0})).await;
+    let made = post(
+        s,
+        "/pages",
+        &json!({"id": id, "slug": id, "shelfId": shelf, "number": 0}),
+    )
+    .await;
     assert_eq!(made.status, 201, "{made:?}");
 }
 
 async fn shelves(s: &Server) {
     for (id, held) in [("open", false), ("held", true)] {
-        assert_eq!(s.post("/shelves", json!({"id": id, "held": held})).await.status, 201);
+        assert_eq!(
+            s.post("/shelves", json!({"id": id, "held": held}))
+                .await
+                .status,
+            201
+        );
     }
 }
 
 async fn read(s: &Server, id: &str) -> Json {
-    send(s, "GET", &format!("/pages/{id}"), &[], &Json::Null).await.json()
+    send(s, "GET", &format!("/pages/{id}"), &[], &Json::Null)
+        .await
+        .json()
 }
 
 async fn audited(s: &Server) -> usize {
     let log = s.running().adapters().provided::<AuditLog>().unwrap();
-    log.list(&Cx::system("test").at(s.now()), AuditEntryListQuery::default()).await.unwrap().items.len()
+    log.list(
+        &Cx::system("test").at(s.now()),
+        AuditEntryListQuery::default(),
+    )
+    .await
+    .unwrap()
+    .items
+    .len()
 }
 
 async fn leads_where_the_function_says(s: &Server) {
@@ -148,9 +203,16 @@ async fn leads_where_the_function_says(s: &Server) {
     for (id, shelf, state) in [("a", "open", "published"), ("b", "held", "pending")] {
         page(s, id, shelf).await;
         let moved = post(s, &format!("/pages/{id}/publish"), &json!({"number": 7})).await;
-        assert_eq!((moved.status, moved.header("etag")), (200, "\"2\"".to_owned()), "{moved:?}");
+        assert_eq!(
+            (moved.status, moved.header("etag")),
+            (200, "\"2\"".to_owned()),
+            "{moved:?}"
+        );
         let body = moved.json();
-        assert_eq!((&body["state"], &body["number"], &body["publishedAt"]), (&json!(state), &json!(7), &json!(s.now())));
+        assert_eq!(
+            (&body["state"], &body["number"], &body["publishedAt"]),
+            (&json!(state), &json!(7), &json!(s.now()))
+        );
         assert!(moved.headers.contains_key("x-event-id") && body.get("secret").is_none());
         assert_eq!(read(s, id).await, body);
         // A record that is in one of the targets is there already, whichever it would be now.
@@ -164,20 +226,59 @@ async fn leads_where_the_function_says(s: &Server) {
 async fn refuses_as_ever(s: &Server) {
     shelves(s).await;
     page(s, "a", "open").await;
-    post(s, "/pages/a/publish", &json!({})).await.problem("required", "number");
-    post(s, "/pages/nowhere/publish", &json!({"number": 1.5})).await.problem("type", "number");
-    assert_eq!(post(s, "/pages/nowhere/publish", &json!({"number": 1})).await.code(), (404, "not_found"));
-    let stale = send(s, "POST", "/pages/a/publish", &[("if-match", "\"9\"")], &json!({"number": 1})).await;
+    post(s, "/pages/a/publish", &json!({}))
+        .await
+        .problem("required", "number");
+    post(s, "/pages/nowhere/publish", &json!({"number": 1.5}))
+        .await
+        .problem("type", "number");
+    assert_eq!(
+        post(s, "/pages/nowhere/publish", &json!({"number": 1}))
+            .await
+            .code(),
+        (404, "not_found")
+    );
+    let stale = send(
+        s,
+        "POST",
+        "/pages/a/publish",
+        &[("if-match", "\"9\"")],
+        &json!({"number": 1}),
+    )
+    .await;
     assert_eq!(stale.code(), (412, "precondition_failed"));
     let token = s.token("bob", &[]);
-    let stranger =
-        s.raw("POST", "/pages/a/publish", &[("authorization", &token), ("content-type", "application/json")], "{\"number\":1}").await;
+    let stranger = s
+        .raw(
+            "POST",
+            "/pages/a/publish",
+            &[
+                ("authorization", &token),
+                ("content-type", "application/json"),
+            ],
+            "{\"number\":1}",
+        )
+        .await;
     assert_eq!(stranger.code(), (404, "not_found"));
     assert_eq!(read(s, "a").await["state"], "draft");
-    let fresh = send(s, "POST", "/pages/a/publish", &[("if-match", "\"1\"")], &json!({"number": 1})).await;
+    let fresh = send(
+        s,
+        "POST",
+        "/pages/a/publish",
+        &[("if-match", "\"1\"")],
+        &json!({"number": 1}),
+    )
+    .await;
     assert_eq!(fresh.status, 200, "{fresh:?}");
     // The version counts for a record that is there already, too.
-    let stale = send(s, "POST", "/pages/a/publish", &[("if-match", "\"1\"")], &json!({"number": 1})).await;
+    let stale = send(
+        s,
+        "POST",
+        "/pages/a/publish",
+        &[("if-match", "\"1\"")],
+        &json!({"number": 1}),
+    )
+    .await;
     assert_eq!(stale.code(), (412, "precondition_failed"));
     // Without `already`, being there is a wrong state.
     let settled = post(s, "/pages/settle", &json!({"slug": "a"})).await;
@@ -186,7 +287,10 @@ async fn refuses_as_ever(s: &Server) {
     let gone = post(s, "/pages/a/publish", &json!({"number": 1})).await;
     assert_eq!(gone.code(), (400, "invalid_transition"));
     let details: Vec<Json> = gone.json()["details"].as_array().unwrap().clone();
-    let told: Vec<_> = details.iter().map(|d| (d["code"].as_str().unwrap(), d["message"].as_str().unwrap())).collect();
+    let told: Vec<_> = details
+        .iter()
+        .map(|d| (d["code"].as_str().unwrap(), d["message"].as_str().unwrap()))
+        .collect();
     assert_eq!(told, [("current", "gone"), ("expected", "draft")]);
 }
 
@@ -194,15 +298,33 @@ async fn a_failing_choice_changes_nothing(s: &Server) {
     page(s, "a", "nowhere").await;
     let before = read(s, "a").await;
     let refused = post(s, "/pages/a/publish", &json!({"number": 1})).await;
-    assert_eq!((refused.code(), refused.json()["error"].as_str()), ((409, "conflict"), Some("the page stands on no shelf")));
+    assert_eq!(
+        (refused.code(), refused.json()["error"].as_str()),
+        ((409, "conflict"), Some("the page stands on no shelf"))
+    );
     let astray = post(s, "/pages/a/stray", &json!({})).await;
-    assert_eq!((astray.code(), astray.json()["error"].as_str()), ((500, "internal"), Some("Internal error")));
-    assert!(!refused.headers.contains_key("x-event-id") && !astray.headers.contains_key("x-event-id"));
+    assert_eq!(
+        (astray.code(), astray.json()["error"].as_str()),
+        ((500, "internal"), Some("Internal error"))
+    );
+    assert!(
+        !refused.headers.contains_key("x-event-id") && !astray.headers.contains_key("x-event-id")
+    );
     assert_eq!((read(s, "a").await, audited(s).await), (before, 0));
     // Nothing is held either.
     shelves(s).await;
-    assert_eq!(send(s, "PATCH", "/pages/a", &[], &json!({"shelfId": "open"})).await.status, 200);
-    assert_eq!(post(s, "/pages/a/publish", &json!({"number": 1})).await.json()["state"], "published");
+    assert_eq!(
+        send(s, "PATCH", "/pages/a", &[], &json!({"shelfId": "open"}))
+            .await
+            .status,
+        200
+    );
+    assert_eq!(
+        post(s, "/pages/a/publish", &json!({"number": 1}))
+            .await
+            .json()["state"],
+        "published"
+    );
 }
 
 async fn one_of_many_wins(s: &Server) {
@@ -212,7 +334,10 @@ async fn one_of_many_wins(s: &Server) {
         let body = json!({"slug": slug});
         let replies = s.parallel(25, |_| post(s, "/pages/settle", &body)).await;
         let won = replies.iter().filter(|reply| reply.status == 200).count();
-        let lost = replies.iter().filter(|reply| reply.code() == (400, "invalid_transition")).count();
+        let lost = replies
+            .iter()
+            .filter(|reply| reply.code() == (400, "invalid_transition"))
+            .count();
         assert_eq!((won, lost), (1, 24), "{replies:?}");
     }
 }
@@ -223,9 +348,18 @@ async fn nobody_comes_between(s: &Server) {
         page(s, &slug, "open").await;
         let (count, body) = (format!("/pages/{slug}/count"), json!({"slug": slug}));
         let nothing = json!({});
-        let replies = s.parallel(24, |n| if n % 3 == 0 { post(s, "/pages/settle", &body) } else { post(s, &count, &nothing) });
+        let replies = s.parallel(24, |n| {
+            if n % 3 == 0 {
+                post(s, "/pages/settle", &body)
+            } else {
+                post(s, &count, &nothing)
+            }
+        });
         for (n, reply) in replies.await.iter().enumerate() {
-            assert!(reply.status == 200 || (n % 3 == 0 && reply.status == 400), "{reply:?}");
+            assert!(
+                reply.status == 200 || (n % 3 == 0 && reply.status == 400),
+                "{reply:?}"
+            );
         }
         assert_eq!(read(s, &slug).await["number"], 16);
     }
@@ -234,11 +368,16 @@ async fn nobody_comes_between(s: &Server) {
 async fn part_of_a_transaction(s: &Server) {
     shelves(s).await;
     page(s, "a", "open").await;
-    let (shelves, pages) = (s.running().adapter::<Shelf>().unwrap(), s.running().adapter::<Page>().unwrap());
+    let (shelves, pages) = (
+        s.running().adapter::<Shelf>().unwrap(),
+        s.running().adapter::<Page>().unwrap(),
+    );
     let cx = Cx::actor(Actor::user("ada"));
     let undone: Result<()> = cx
         .transaction(async |cx| {
-            shelves.update(cx, "open", ShelfPatch { held: Some(true) }, None).await?;
+            shelves
+                .update(cx, "open", ShelfPatch { held: Some(true) }, None)
+                .await?;
             // The function sees what the transaction has done so far.
             assert_eq!(pages.publish(cx, "a", 3).await?.state, State::Pending);
             Err(Error::forbidden())
@@ -246,5 +385,8 @@ async fn part_of_a_transaction(s: &Server) {
         .await;
     assert_eq!(undone.unwrap_err().code(), Code::Forbidden);
     assert_eq!(read(s, "a").await["state"], "draft");
-    assert_eq!(pages.publish(&cx, "a", 3).await.unwrap().state, State::Published);
+    assert_eq!(
+        pages.publish(&cx, "a", 3).await.unwrap().state,
+        State::Published
+    );
 }

@@ -62,7 +62,10 @@ pub const LEASE: Operation<Job>;
 )]
 pub const NAME: Operation<Job>;
 
-pub static JOBS: Package = package!(name = "jobs", entities = [entity(Job, [CLAIM, LEASE, NAME])]);
+pub static JOBS: Package = package!(
+    name = "jobs",
+    entities = [entity(Job, [CLAIM, LEASE, NAME])]
+);
 
 cases!(&crate::claims::JOBS => concurrent_claims_get_different_records, claims_are_ordered, a_claim_has_no_route, nothing_to_write);
 
@@ -70,13 +73,22 @@ async fn jobs(s: &Server, count: i64) {
     for rank in 0..count {
         // All before the clock's present, the last ones first.
         let due = format!("2026-01-01T00:{:02}:00.000Z", 59 - rank);
-        assert_eq!(s.post("/jobs", json!({"rank": rank, "dueAt": due})).await.status, 201);
+        assert_eq!(
+            s.post("/jobs", json!({"rank": rank, "dueAt": due}))
+                .await
+                .status,
+            201
+        );
     }
 }
 
 async fn concurrent_claims_get_different_records(s: &Server) {
     jobs(s, 50).await;
-    s.post("/jobs", json!({"rank": 99, "dueAt": "2027-01-01T00:00:00.000Z"})).await;
+    s.post(
+        "/jobs",
+        json!({"rank": 99, "dueAt": "2027-01-01T00:00:00.000Z"}),
+    )
+    .await;
     let adapter = s.running().adapter::<Job>().unwrap();
     let (barrier, now) = (Arc::new(Barrier::new(25)), s.now());
     let calls: Vec<_> = (0..25)
@@ -84,7 +96,10 @@ async fn concurrent_claims_get_different_records(s: &Server) {
             let (adapter, barrier) = (adapter.clone(), Arc::clone(&barrier));
             tokio::spawn(async move {
                 barrier.wait().await;
-                adapter.claim(&Cx::system("a worker").at(now), format!("w{n}")).await.unwrap()
+                adapter
+                    .claim(&Cx::system("a worker").at(now), format!("w{n}"))
+                    .await
+                    .unwrap()
             })
         })
         .collect();
@@ -93,13 +108,24 @@ async fn concurrent_claims_get_different_records(s: &Server) {
         let jobs: Vec<Job> = call.await.unwrap();
         assert!(jobs.is_empty() || jobs.len() == 5, "{}", jobs.len());
         let workers: BTreeSet<_> = jobs.iter().map(|job| job.worker.clone()).collect();
-        assert!(workers.len() <= 1 && jobs.iter().all(|job| job.worker.is_some() && job.updated_at == now));
+        assert!(
+            workers.len() <= 1
+                && jobs
+                    .iter()
+                    .all(|job| job.worker.is_some() && job.updated_at == now)
+        );
         all.extend(jobs);
     }
     let distinct: BTreeSet<&str> = all.iter().map(|job| job.id.as_str()).collect();
     assert_eq!((all.len(), distinct.len()), (50, 50), "each is taken once");
     assert!(all.iter().all(|job| job.rank < 50), "what is not due stays");
-    assert!(adapter.claim(&Cx::system("a worker").at(now), "late").await.unwrap().is_empty());
+    assert!(
+        adapter
+            .claim(&Cx::system("a worker").at(now), "late")
+            .await
+            .unwrap()
+            .is_empty()
+    );
 }
 
 async fn claims_are_ordered(s: &Server) {
@@ -108,20 +134,41 @@ async fn claims_are_ordered(s: &Server) {
     let cx = Cx::system("a worker").at(s.now());
     let ranks = |jobs: &[Job]| jobs.iter().map(|job| job.rank).collect::<Vec<_>>();
     // By the default sort: what is due first was made last.
-    assert_eq!(ranks(&adapter.claim(&cx, "a").await.unwrap()), [8, 7, 6, 5, 4]);
+    assert_eq!(
+        ranks(&adapter.claim(&cx, "a").await.unwrap()),
+        [8, 7, 6, 5, 4]
+    );
     let (until, again) = (s.now(), Timestamp::parse("2026-06-01T00:00:00Z").unwrap());
     let first = adapter.lease(&cx, until, "b", again).await.unwrap();
     assert_eq!(ranks(&first), [8, 7]);
-    assert!(first.iter().all(|job| job.worker.as_deref() == Some("b") && job.due_at == Some(again)));
-    assert_eq!(ranks(&adapter.lease(&cx, until, "c", again).await.unwrap()), [6, 5], "a lease is not taken again");
+    assert!(
+        first
+            .iter()
+            .all(|job| job.worker.as_deref() == Some("b") && job.due_at == Some(again))
+    );
+    assert_eq!(
+        ranks(&adapter.lease(&cx, until, "c", again).await.unwrap()),
+        [6, 5],
+        "a lease is not taken again"
+    );
 }
 
 async fn a_claim_has_no_route(s: &Server) {
     for path in ["/jobs/claim", "/jobs/lease"] {
-        assert_eq!(s.post(path, json!({})).await.status, 405, "{path} is the path of a record");
+        assert_eq!(
+            s.post(path, json!({})).await.status,
+            405,
+            "{path} is the path of a record"
+        );
     }
     let document = s.get("/openapi.json").await.json();
-    assert!(document["paths"].as_object().unwrap().keys().all(|path| !path.contains("claim") && !path.contains("lease")));
+    assert!(
+        document["paths"]
+            .as_object()
+            .unwrap()
+            .keys()
+            .all(|path| !path.contains("claim") && !path.contains("lease"))
+    );
 }
 
 /// A call that leaves out what would be written answers the same records, and writes nothing.
@@ -133,8 +180,21 @@ async fn nothing_to_write(s: &Server) {
     s.advance(1000);
     let cx = Cx::system("test").at(s.now());
     let same = adapter.name(&cx, until, Param::Omitted).await.unwrap();
-    let seen = |jobs: &[Job]| jobs.iter().map(|job| (job.rank, job.worker.clone(), job.updated_at)).collect::<Vec<_>>();
+    let seen = |jobs: &[Job]| {
+        jobs.iter()
+            .map(|job| (job.rank, job.worker.clone(), job.updated_at))
+            .collect::<Vec<_>>()
+    };
     assert_eq!(seen(&same), [(4, None, before), (3, None, before)]);
-    let named = adapter.name(&cx, until, Param::Value("w".to_owned())).await.unwrap();
-    assert_eq!(seen(&named), [(4, Some("w".to_owned()), s.now()), (3, Some("w".to_owned()), s.now())]);
+    let named = adapter
+        .name(&cx, until, Param::Value("w".to_owned()))
+        .await
+        .unwrap();
+    assert_eq!(
+        seen(&named),
+        [
+            (4, Some("w".to_owned()), s.now()),
+            (3, Some("w".to_owned()), s.now())
+        ]
+    );
 }

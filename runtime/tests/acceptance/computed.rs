@@ -85,7 +85,13 @@ pub const REMEAN: Operation<Remark>;
 )]
 pub const RENUMBER: Operation<Paper>;
 
-pub static PAPERS: Package = package!(name = "papers", entities = [entity(Paper, [RECOUNT, RESUM, RENUMBER]), entity(Remark, [REMEAN])]);
+pub static PAPERS: Package = package!(
+    name = "papers",
+    entities = [
+        entity(Paper, [RECOUNT, RESUM, RENUMBER]),
+        entity(Remark, [REMEAN])
+    ]
+);
 
 cases!(&crate::computed::PAPERS => computed_aggregate_stores_its_number, by_a_unique, into_another_entity, an_object, rules_hold, guards_of_both, in_code, all_at_once);
 
@@ -99,65 +105,184 @@ async fn seed(s: &Server, remarks: &[Json]) {
 }
 
 async fn computed_aggregate_stores_its_number(s: &Server) {
-    seed(s, &[json!({"paperId": "p1"}), json!({"paperId": "p1"}), json!({"paperId": "p2"})]).await;
+    seed(
+        s,
+        &[
+            json!({"paperId": "p1"}),
+            json!({"paperId": "p1"}),
+            json!({"paperId": "p2"}),
+        ],
+    )
+    .await;
     s.advance(1000);
     let reply = s.post("/papers/recount", json!({"paperId": "p1"})).await;
-    assert_eq!((reply.status, &reply.json()["remarks"]), (200, &json!(2)), "{reply:?}");
+    assert_eq!(
+        (reply.status, &reply.json()["remarks"]),
+        (200, &json!(2)),
+        "{reply:?}"
+    );
     // A change like others.
     assert_eq!(reply.header("etag"), "\"2\"");
     assert_eq!(reply.json()["updatedAt"], json!(s.now().to_string()));
     assert_eq!(s.get("/papers/p1").await.json()["remarks"], 2);
-    assert_eq!(s.post("/papers/recount", json!({"paperId": "p2"})).await.code(), (404, "not_found"));
-    s.post("/papers/recount", json!({})).await.problem("required", "paperId");
-    s.post("/papers/recount", json!({"paperId": 5})).await.problem("type", "paperId");
+    assert_eq!(
+        s.post("/papers/recount", json!({"paperId": "p2"}))
+            .await
+            .code(),
+        (404, "not_found")
+    );
+    s.post("/papers/recount", json!({}))
+        .await
+        .problem("required", "paperId");
+    s.post("/papers/recount", json!({"paperId": 5}))
+        .await
+        .problem("type", "paperId");
 }
 
 async fn by_a_unique(s: &Server) {
-    seed(s, &[json!({"paperId": "p1", "points": 4}), json!({"paperId": "p1", "points": 5}), json!({"paperId": "p1", "points": 9})]).await;
-    let reply = s.post("/papers/resum", json!({"paperId": "p1", "but": 5, "slug": "one"})).await;
+    seed(
+        s,
+        &[
+            json!({"paperId": "p1", "points": 4}),
+            json!({"paperId": "p1", "points": 5}),
+            json!({"paperId": "p1", "points": 9}),
+        ],
+    )
+    .await;
+    let reply = s
+        .post(
+            "/papers/resum",
+            json!({"paperId": "p1", "but": 5, "slug": "one"}),
+        )
+        .await;
     assert_eq!((reply.status, &reply.json()["points"]), (200, &json!(13)));
-    assert_eq!(s.post("/papers/resum", json!({"paperId": "p1", "but": 5, "slug": "two"})).await.status, 404);
-    s.post("/papers/resum", json!({"paperId": "p1", "but": "x", "slug": "one"})).await.problem("type", "but");
+    assert_eq!(
+        s.post(
+            "/papers/resum",
+            json!({"paperId": "p1", "but": 5, "slug": "two"})
+        )
+        .await
+        .status,
+        404
+    );
+    s.post(
+        "/papers/resum",
+        json!({"paperId": "p1", "but": "x", "slug": "one"}),
+    )
+    .await
+    .problem("type", "but");
 }
 
 async fn into_another_entity(s: &Server) {
-    seed(s, &[json!({"paperId": "p1", "ratio": 0.5}), json!({"paperId": "p1", "ratio": 1.0}), json!({"paperId": "p1"})]).await;
+    seed(
+        s,
+        &[
+            json!({"paperId": "p1", "ratio": 0.5}),
+            json!({"paperId": "p1", "ratio": 1.0}),
+            json!({"paperId": "p1"}),
+        ],
+    )
+    .await;
     let reply = s.post("/remarks/remean", json!({"paperId": "p1"})).await;
-    assert_eq!((reply.status, &reply.json()["mean"], &reply.json()["slug"]), (200, &json!(0.75), &json!("one")));
-    assert_eq!(s.raw("DELETE", "/papers/p1", &[("if-match", "\"2\"")], "").await.status, 204);
-    assert_eq!(s.post("/remarks/remean", json!({"paperId": "p1"})).await.status, 404);
+    assert_eq!(
+        (reply.status, &reply.json()["mean"], &reply.json()["slug"]),
+        (200, &json!(0.75), &json!("one"))
+    );
+    assert_eq!(
+        s.raw("DELETE", "/papers/p1", &[("if-match", "\"2\"")], "")
+            .await
+            .status,
+        204
+    );
+    assert_eq!(
+        s.post("/remarks/remean", json!({"paperId": "p1"}))
+            .await
+            .status,
+        404
+    );
 }
 
 async fn an_object(s: &Server) {
     seed(s, &[json!({"paperId": "p1", "points": 4})]).await;
     let reply = s.post("/papers/renumber", json!({"paperId": "p1"})).await;
-    assert_eq!(reply.json()["numbers"], json!({"total": 1, "highScore": 4, "lowest": null}));
+    assert_eq!(
+        reply.json()["numbers"],
+        json!({"total": 1, "highScore": 4, "lowest": null})
+    );
 }
 
 async fn rules_hold(s: &Server) {
-    seed(s, &[json!({"paperId": "p1", "points": 60}), json!({"paperId": "p1", "points": 41})]).await;
-    s.post("/papers/resum", json!({"paperId": "p1", "but": 0, "slug": "one"})).await.problem("range", "points");
+    seed(
+        s,
+        &[
+            json!({"paperId": "p1", "points": 60}),
+            json!({"paperId": "p1", "points": 41}),
+        ],
+    )
+    .await;
+    s.post(
+        "/papers/resum",
+        json!({"paperId": "p1", "but": 0, "slug": "one"}),
+    )
+    .await
+    .problem("range", "points");
     assert_eq!(s.get("/papers/p1").await.json()["points"], 0);
     let most = (1_i64 << 53) - 1;
-    s.post("/remarks", json!({"paperId": "p1", "points": most})).await;
-    s.post("/papers/resum", json!({"paperId": "p1", "but": 0, "slug": "one"})).await.problem("range", "points");
+    s.post("/remarks", json!({"paperId": "p1", "points": most}))
+        .await;
+    s.post(
+        "/papers/resum",
+        json!({"paperId": "p1", "but": 0, "slug": "one"}),
+    )
+    .await
+    .problem("range", "points");
 }
 
 async fn guards_of_both(s: &Server) {
     seed(s, &[json!({"paperId": "p1"}), json!({"paperId": "p1"})]).await;
-    let id = s.get("/remarks").await.json()["items"][0]["id"].as_str().unwrap().to_owned();
+    let id = s.get("/remarks").await.json()["items"][0]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     assert_eq!(s.delete(&format!("/remarks/{id}")).await.status, 204);
-    assert_eq!(s.post("/papers/recount", json!({"paperId": "p1"})).await.json()["remarks"], 1);
-    assert_eq!(s.raw("DELETE", "/papers/p1", &[("if-match", "\"2\"")], "").await.status, 204);
-    assert_eq!(s.post("/papers/recount", json!({"paperId": "p1"})).await.status, 404);
+    assert_eq!(
+        s.post("/papers/recount", json!({"paperId": "p1"}))
+            .await
+            .json()["remarks"],
+        1
+    );
+    assert_eq!(
+        s.raw("DELETE", "/papers/p1", &[("if-match", "\"2\"")], "")
+            .await
+            .status,
+        204
+    );
+    assert_eq!(
+        s.post("/papers/recount", json!({"paperId": "p1"}))
+            .await
+            .status,
+        404
+    );
 }
 
 async fn in_code(s: &Server) {
     seed(s, &[json!({"paperId": "p1", "ratio": 2.0})]).await;
     let cx = Cx::system("a test");
-    let paper: Paper = s.running().adapter::<Paper>().unwrap().recount(&cx, "p1").await.unwrap();
+    let paper: Paper = s
+        .running()
+        .adapter::<Paper>()
+        .unwrap()
+        .recount(&cx, "p1")
+        .await
+        .unwrap();
     assert_eq!(paper.remarks, 1);
-    let paper: Paper = s.running().adapter::<Remark>().unwrap().remean(&cx, "p1").await.unwrap();
+    let paper: Paper = s
+        .running()
+        .adapter::<Remark>()
+        .unwrap()
+        .remean(&cx, "p1")
+        .await
+        .unwrap();
     assert_eq!(paper.mean, Some(2.0));
     // Part of a transaction that fails: nothing of it stays.
     let papers = s.running().adapter::<Paper>().unwrap();
@@ -177,7 +302,10 @@ async fn all_at_once(s: &Server) {
     // The last call has counted every remark.
     let replies = s
         .parallel(20, |_| async {
-            assert_eq!(s.post("/remarks", json!({"paperId": "p1"})).await.status, 201);
+            assert_eq!(
+                s.post("/remarks", json!({"paperId": "p1"})).await.status,
+                201
+            );
             s.post("/papers/recount", json!({"paperId": "p1"})).await
         })
         .await;
@@ -185,7 +313,8 @@ async fn all_at_once(s: &Server) {
     assert_eq!(s.get("/papers/p1").await.json()["remarks"], 20);
 }
 
-/// Several transactions at a time: the record is taken before its number is computed, so that it counts what came while it waited.
+/// Several transactions at a time: the record is taken before its number is computed, so that it
+/// counts what came while it waited.
 #[cfg(feature = "postgres")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn in_transactions_of_their_own() {
@@ -195,7 +324,17 @@ async fn in_transactions_of_their_own() {
     let cx = Cx::system("a test");
     let pause = |millis| tokio::time::sleep(std::time::Duration::from_millis(millis));
     let held = cx.transaction(async |cx| {
-        papers.update(cx, "p1", PaperPatch { slug: Some("two".to_owned()), ..PaperPatch::default() }, None).await?;
+        papers
+            .update(
+                cx,
+                "p1",
+                PaperPatch {
+                    slug: Some("two".to_owned()),
+                    ..PaperPatch::default()
+                },
+                None,
+            )
+            .await?;
         pause(500).await;
         Ok(())
     });
@@ -209,5 +348,8 @@ async fn in_transactions_of_their_own() {
     };
     let (held, counted, added) = tokio::join!(held, counted, added);
     assert!(held.is_ok());
-    assert_eq!((added.status, counted.status, &counted.json()["remarks"]), (201, 200, &json!(21)));
+    assert_eq!(
+        (added.status, counted.status, &counted.json()["remarks"]),
+        (201, 200, &json!(21))
+    );
 }

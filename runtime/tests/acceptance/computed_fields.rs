@@ -22,7 +22,11 @@ pub struct Line {
 }
 
 fn slug_key(page: &Leaf) -> String {
-    format!("{}/{}", page.team.as_deref().unwrap_or("-"), page.slug.to_lowercase())
+    format!(
+        "{}/{}",
+        page.team.as_deref().unwrap_or("-"),
+        page.slug.to_lowercase()
+    )
 }
 
 /// Nothing while it is no draft; a draft has a title of its own.
@@ -32,13 +36,20 @@ fn draft_key(page: &Leaf) -> Option<String> {
 
 fn rank(page: &Leaf) -> f64 {
     let up = page.ups as f64;
-    if page.tags.iter().any(|tag| tag == "hot") { up * 10.0 } else { up }
+    if page.tags.iter().any(|tag| tag == "hot") {
+        up * 10.0
+    } else {
+        up
+    }
 }
 
 /// Of everything there is; what is computed is blank, however often it was computed before.
 fn summary(page: &Leaf) -> String {
     let lines: i64 = page.lines.iter().map(|line| line.count).sum();
-    format!("{} v{} {lines} {:?}{:?}", page.title, page.version, page.draft_key, page.summary)
+    format!(
+        "{} v{} {lines} {:?}{:?}",
+        page.title, page.version, page.draft_key, page.summary
+    )
 }
 
 #[entity(
@@ -127,7 +138,13 @@ pub const COUNT_LIVE: Operation<Leaf>;
 
 pub static LEAVES: Package = package!(
     name = "leaves",
-    entities = [entity(Leaf, [MOVE_TO, RENAME, PUT, TAG, UNTAG, UP, RELEASE, CLAIM, LINES, TAKE, RESTORE, BY_KEY, COUNT_LIVE])],
+    entities = [entity(
+        Leaf,
+        [
+            MOVE_TO, RENAME, PUT, TAG, UNTAG, UP, RELEASE, CLAIM, LINES, TAKE, RESTORE, BY_KEY,
+            COUNT_LIVE
+        ]
+    )],
 );
 
 cases!(&crate::computed_fields::LEAVES => a_computed_field_follows_every_change, every_way, batches, upserts, nobody_writes_it, at_once, upserts_at_once, versions, in_transactions, shown);
@@ -137,7 +154,16 @@ async fn send(s: &Server, method: &str, path: &str, body: Json) -> Reply {
     if body.is_null() {
         return s.raw(method, path, &[("authorization", &token)], "").await;
     }
-    s.raw(method, path, &[("content-type", "application/json"), ("authorization", &token)], &body.to_string()).await
+    s.raw(
+        method,
+        path,
+        &[
+            ("content-type", "application/json"),
+            ("authorization", &token),
+        ],
+        &body.to_string(),
+    )
+    .await
 }
 
 async fn get(s: &Server, path: &str) -> Json {
@@ -148,7 +174,13 @@ async fn get(s: &Server, path: &str) -> Json {
 }
 
 async fn made(s: &Server, id: &str, slug: &str) -> Json {
-    let reply = send(s, "POST", "/leaves", json!({"id": id, "slug": slug, "title": id})).await;
+    let reply = send(
+        s,
+        "POST",
+        "/leaves",
+        json!({"id": id, "slug": slug, "title": id}),
+    )
+    .await;
     assert_eq!(reply.status, 201, "{reply:?}");
     holds(&reply.json());
     reply.json()
@@ -157,40 +189,88 @@ async fn made(s: &Server, id: &str, slug: &str) -> Json {
 /// Every computed field has the value that follows from the rest.
 fn holds(page: &Json) {
     let text = |key: &str| page[key].as_str().unwrap().to_owned();
-    assert_eq!(text("slugKey"), format!("t1/{}", text("slug").to_lowercase()), "{page}");
-    let key = if page["stage"] == "draft" { page["title"].clone() } else { Json::Null };
+    assert_eq!(
+        text("slugKey"),
+        format!("t1/{}", text("slug").to_lowercase()),
+        "{page}"
+    );
+    let key = if page["stage"] == "draft" {
+        page["title"].clone()
+    } else {
+        Json::Null
+    };
     assert_eq!(page["draftKey"], key, "{page}");
     let ups = page["ups"].as_f64().unwrap();
     let hot = page["tags"].as_array().unwrap().contains(&json!("hot"));
-    assert!((page["rank"].as_f64().unwrap() - if hot { ups * 10.0 } else { ups }).abs() < f64::EPSILON, "{page}");
-    let lines: i64 = page["lines"].as_array().unwrap().iter().map(|line| line["count"].as_i64().unwrap()).sum();
-    assert_eq!(text("summary"), format!("{} v{} {lines} None\"\"", text("title"), page["version"]), "{page}");
+    assert!(
+        (page["rank"].as_f64().unwrap() - if hot { ups * 10.0 } else { ups }).abs() < f64::EPSILON,
+        "{page}"
+    );
+    let lines: i64 = page["lines"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|line| line["count"].as_i64().unwrap())
+        .sum();
+    assert_eq!(
+        text("summary"),
+        format!("{} v{} {lines} None\"\"", text("title"), page["version"]),
+        "{page}"
+    );
 }
 
 async fn a_computed_field_follows_every_change(s: &Server) {
     let page = made(s, "a", "Hello").await;
     assert_eq!(page["slugKey"], "t1/hello");
     let patched = send(s, "PATCH", "/leaves/a", json!({"slug": "World"})).await;
-    assert_eq!((patched.status, &patched.json()["slugKey"]), (200, &json!("t1/world")));
+    assert_eq!(
+        (patched.status, &patched.json()["slugKey"]),
+        (200, &json!("t1/world"))
+    );
     let moved = send(s, "POST", "/leaves/a/move-to", json!({"to": "Moved"})).await;
-    assert_eq!((moved.status, &moved.json()["slugKey"]), (200, &json!("t1/moved")), "{moved:?}");
+    assert_eq!(
+        (moved.status, &moved.json()["slugKey"]),
+        (200, &json!("t1/moved")),
+        "{moved:?}"
+    );
     holds(&moved.json());
     assert_eq!(get(s, "/leaves/a").await["slugKey"], "t1/moved");
     // A second record with the key: however it comes to it.
     made(s, "b", "other").await;
-    let taken = |reply: Reply| assert_eq!((reply.code(), reply.problems()[0].0.as_str()), ((409, "conflict"), "slugKey"), "{reply:?}");
+    let taken = |reply: Reply| {
+        assert_eq!(
+            (reply.code(), reply.problems()[0].0.as_str()),
+            ((409, "conflict"), "slugKey"),
+            "{reply:?}"
+        )
+    };
     taken(send(s, "POST", "/leaves", json!({"id": "c", "slug": "MOVED"})).await);
     taken(send(s, "PATCH", "/leaves/b", json!({"slug": "mOVED"})).await);
     taken(send(s, "POST", "/leaves/b/move-to", json!({"to": "moveD"})).await);
     assert_eq!(get(s, "/leaves/b").await["slugKey"], "t1/other");
     for (method, path) in [("POST", "/leaves"), ("PATCH", "/leaves/a")] {
-        let refused = send(s, method, path, json!({"id": "d", "slug": "x", "slugKey": "t1/x"})).await;
+        let refused = send(
+            s,
+            method,
+            path,
+            json!({"id": "d", "slug": "x", "slugKey": "t1/x"}),
+        )
+        .await;
         refused.problem("read_only", "slugKey");
     }
     // It is looked up, sorted and filtered by like any other.
     assert_eq!(get(s, "/leaves/by-key?key=t1/moved").await["id"], "a");
-    assert_eq!(get(s, "/leaves?draftKey=b").await["items"].as_array().unwrap().len(), 1);
-    assert_eq!(get(s, "/leaves?draftKey[null]=true").await["items"][0]["id"], "a");
+    assert_eq!(
+        get(s, "/leaves?draftKey=b").await["items"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
+    assert_eq!(
+        get(s, "/leaves?draftKey[null]=true").await["items"][0]["id"],
+        "a"
+    );
 }
 
 /// Every kind that changes one record.
@@ -206,7 +286,11 @@ async fn every_way(s: &Server) {
         ("PATCH", "/leaves/a/rename", json!({"title": "again"})),
         ("POST", "/leaves/a/lines-add", json!({"count": 4})),
         ("POST", "/leaves/a/lines-add", json!({"count": 5})),
-        ("PUT", "/leaves/a/lines-set", json!([{"id": "l1", "count": 9}])),
+        (
+            "PUT",
+            "/leaves/a/lines-set",
+            json!([{"id": "l1", "count": 9}]),
+        ),
         ("PATCH", "/leaves/a/lines-update/l1", json!({"count": 11})),
         ("DELETE", "/leaves/a/lines-remove/l1", json!(null)),
         ("POST", "/leaves/count-live", json!({"id": "a"})),
@@ -215,17 +299,34 @@ async fn every_way(s: &Server) {
         ("PATCH", "/leaves/a", json!({})),
     ] {
         let reply = send(s, method, path, body.clone()).await;
-        assert!((200..300).contains(&reply.status), "{method} {path} {body}: {reply:?}");
+        assert!(
+            (200..300).contains(&reply.status),
+            "{method} {path} {body}: {reply:?}"
+        );
         let record = get(s, "/leaves/a").await;
         holds(&record);
         if path.ends_with("/up") {
             assert_eq!(reply.json()["rank"], record["rank"]);
         }
     }
-    assert_eq!((&get(s, "/leaves/a").await["ups"], &get(s, "/leaves/a").await["version"]), (&json!(1), &json!(16)));
+    assert_eq!(
+        (
+            &get(s, "/leaves/a").await["ups"],
+            &get(s, "/leaves/a").await["version"]
+        ),
+        (&json!(1), &json!(16))
+    );
     // Deleted and back: `summary` follows from the version as well.
-    assert_eq!(send(s, "DELETE", "/leaves/a", json!(null)).await.status, 204);
-    s.running().adapter::<Leaf>().unwrap().restore(&Cx::system("test"), "a").await.unwrap();
+    assert_eq!(
+        send(s, "DELETE", "/leaves/a", json!(null)).await.status,
+        204
+    );
+    s.running()
+        .adapter::<Leaf>()
+        .unwrap()
+        .restore(&Cx::system("test"), "a")
+        .await
+        .unwrap();
     holds(&get(s, "/leaves/a").await);
     let taken = send(s, "POST", "/leaves/take", json!({"slug": "Live"})).await;
     assert_eq!(taken.status, 200, "{taken:?}");
@@ -234,23 +335,57 @@ async fn every_way(s: &Server) {
 async fn batches(s: &Server) {
     for n in 0..6 {
         made(s, &format!("p{n}"), &format!("S{n}")).await;
-        assert_eq!(send(s, "PATCH", &format!("/leaves/p{n}"), json!({"ups": n})).await.status, 200);
+        assert_eq!(
+            send(s, "PATCH", &format!("/leaves/p{n}"), json!({"ups": n}))
+                .await
+                .status,
+            200
+        );
     }
     // Each by its own.
-    let done = send(s, "POST", "/leaves/release", json!({"least": 2, "tags": ["hot"]})).await;
+    let done = send(
+        s,
+        "POST",
+        "/leaves/release",
+        json!({"least": 2, "tags": ["hot"]}),
+    )
+    .await;
     assert_eq!((done.status, done.json()), (200, json!(4)), "{done:?}");
     let all = get(s, "/leaves").await["items"].as_array().unwrap().clone();
     all.iter().for_each(holds);
-    let order: Vec<&str> = all.iter().map(|page| page["id"].as_str().unwrap()).collect();
+    let order: Vec<&str> = all
+        .iter()
+        .map(|page| page["id"].as_str().unwrap())
+        .collect();
     assert_eq!(order, ["p5", "p4", "p3", "p2", "p1", "p0"]);
     assert_eq!(all[0]["rank"], json!(50.0));
     // None matches.
-    assert_eq!(send(s, "POST", "/leaves/release", json!({"least": 200, "tags": []})).await.json(), json!(0));
+    assert_eq!(
+        send(
+            s,
+            "POST",
+            "/leaves/release",
+            json!({"least": 200, "tags": []})
+        )
+        .await
+        .json(),
+        json!(0)
+    );
     // Records that code claims come back as they are then.
     let pages = s.running().adapter::<Leaf>().unwrap();
     let claimed = pages.claim(&Cx::system("test"), 4).await.unwrap();
-    assert_eq!(claimed.iter().map(|page| page.rank.to_string()).collect::<Vec<_>>(), ["70", "70"]);
-    get(s, "/leaves").await["items"].as_array().unwrap().iter().for_each(holds);
+    assert_eq!(
+        claimed
+            .iter()
+            .map(|page| page.rank.to_string())
+            .collect::<Vec<_>>(),
+        ["70", "70"]
+    );
+    get(s, "/leaves").await["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .for_each(holds);
 }
 
 async fn upserts(s: &Server) {
@@ -259,22 +394,51 @@ async fn upserts(s: &Server) {
     assert_eq!(first.status, 201, "{first:?}");
     holds(&first.json()["entity"]);
     let second = put(json!({"slug": "One", "title": "second", "ups": 8, "key": "k2"})).await;
-    assert_eq!((second.status, &second.json()["created"]), (200, &json!(false)), "{second:?}");
+    assert_eq!(
+        (second.status, &second.json()["created"]),
+        (200, &json!(false)),
+        "{second:?}"
+    );
     holds(&second.json()["entity"]);
     assert_eq!(second.json()["entity"]["draftKey"], "second");
     // Another unique is a conflict, as ever.
     let taken = put(json!({"slug": "ONE", "title": "third", "key": "k3"})).await;
-    assert_eq!((taken.code(), taken.problems()[0].0.as_str()), ((409, "conflict"), "slugKey"), "{taken:?}");
+    assert_eq!(
+        (taken.code(), taken.problems()[0].0.as_str()),
+        ((409, "conflict"), "slugKey"),
+        "{taken:?}"
+    );
     made(s, "other", "two").await;
     let taken = put(json!({"slug": "One", "title": "other", "key": "k4"})).await;
-    assert_eq!((taken.code(), taken.problems()[0].0.as_str()), ((409, "conflict"), "draftKey"), "{taken:?}");
+    assert_eq!(
+        (taken.code(), taken.problems()[0].0.as_str()),
+        ((409, "conflict"), "draftKey"),
+        "{taken:?}"
+    );
     // Another tenant has keys of its own.
     let token = s.token_in("bob", "t2");
     let body = json!({"slug": "One", "title": "first", "key": "k9"}).to_string();
-    let there = s.raw("POST", "/leaves/put", &[("content-type", "application/json"), ("authorization", &token)], &body).await;
-    assert_eq!((there.status, &there.json()["entity"]["slugKey"]), (201, &json!("t2/one")), "{there:?}");
+    let there = s
+        .raw(
+            "POST",
+            "/leaves/put",
+            &[
+                ("content-type", "application/json"),
+                ("authorization", &token),
+            ],
+            &body,
+        )
+        .await;
+    assert_eq!(
+        (there.status, &there.json()["entity"]["slugKey"]),
+        (201, &json!("t2/one")),
+        "{there:?}"
+    );
     // A deleted record does not block the value.
-    assert_eq!(send(s, "DELETE", "/leaves/k1", json!(null)).await.status, 204);
+    assert_eq!(
+        send(s, "DELETE", "/leaves/k1", json!(null)).await.status,
+        204
+    );
     let anew = put(json!({"slug": "One", "title": "anew", "key": "k5"})).await;
     assert_eq!(anew.status, 201, "{anew:?}");
     holds(&anew.json()["entity"]);
@@ -293,14 +457,34 @@ async fn nobody_writes_it(s: &Server) {
         lines: None,
     };
     let made = pages.create(&cx, page("sys", "Of-Nobody")).await.unwrap();
-    assert_eq!((made.slug_key.as_str(), made.draft_key.as_deref()), ("-/of-nobody", Some("t")));
-    let changed = pages.update(&cx, "sys", LeafPatch { ups: Some(4), ..LeafPatch::default() }, None).await.unwrap();
+    assert_eq!(
+        (made.slug_key.as_str(), made.draft_key.as_deref()),
+        ("-/of-nobody", Some("t"))
+    );
+    let changed = pages
+        .update(
+            &cx,
+            "sys",
+            LeafPatch {
+                ups: Some(4),
+                ..LeafPatch::default()
+            },
+            None,
+        )
+        .await
+        .unwrap();
     assert!((changed.rank - 4.0).abs() < f64::EPSILON);
     // A function that cannot be held by any store is the app's mistake, and nothing is written.
     let document = s.get("/openapi.json").await.json();
     let create = &document["components"]["schemas"]["LeafCreate"]["properties"];
-    assert!(create["slug"].is_object() && create["slugKey"].is_null(), "{create}");
-    assert_eq!(document["components"]["schemas"]["Leaf"]["properties"]["slugKey"]["readOnly"], true);
+    assert!(
+        create["slug"].is_object() && create["slugKey"].is_null(),
+        "{create}"
+    );
+    assert_eq!(
+        document["components"]["schemas"]["Leaf"]["properties"]["slugKey"]["readOnly"],
+        true
+    );
 }
 
 /// Of many at once none loses what another wrote, and the value follows from all of it.
@@ -313,27 +497,50 @@ async fn at_once(s: &Server) {
             _ => send(s, "PATCH", "/leaves/a", json!({"title": format!("t{n}")})).await,
         })
         .await;
-    assert!(replies.iter().all(|reply| reply.status == 200), "{replies:?}");
+    assert!(
+        replies.iter().all(|reply| reply.status == 200),
+        "{replies:?}"
+    );
     for reply in &replies {
         holds(&reply.json());
     }
     let page = get(s, "/leaves/a").await;
-    assert_eq!((&page["ups"], page["tags"].as_array().unwrap().len(), &page["version"]), (&json!(16), 8, &json!(25)));
+    assert_eq!(
+        (
+            &page["ups"],
+            page["tags"].as_array().unwrap().len(),
+            &page["version"]
+        ),
+        (&json!(16), 8, &json!(25))
+    );
     holds(&page);
 }
 
 async fn upserts_at_once(s: &Server) {
     let replies = s
         .parallel(12, async |n| {
-            send(s, "POST", "/leaves/put", json!({"slug": "Same", "title": "x", "ups": n, "key": format!("k{n}")})).await
+            send(
+                s,
+                "POST",
+                "/leaves/put",
+                json!({"slug": "Same", "title": "x", "ups": n, "key": format!("k{n}")}),
+            )
+            .await
         })
         .await;
     let created = replies.iter().filter(|reply| reply.status == 201).count();
-    assert!(created == 1 && replies.iter().all(|reply| reply.status < 300), "{replies:?}");
+    assert!(
+        created == 1 && replies.iter().all(|reply| reply.status < 300),
+        "{replies:?}"
+    );
     for reply in &replies {
         holds(&reply.json()["entity"]);
     }
-    get(s, "/leaves").await["items"].as_array().unwrap().iter().for_each(holds);
+    get(s, "/leaves").await["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .for_each(holds);
 }
 
 async fn versions(s: &Server) {
@@ -342,12 +549,20 @@ async fn versions(s: &Server) {
     let patch = |version: u32, body: Json| {
         let (token, tag) = (token.clone(), format!("\"{version}\""));
         async move {
-            let headers = [("content-type", "application/json"), ("authorization", &*token), ("if-match", &*tag)];
-            s.raw("PATCH", "/leaves/a", &headers, &body.to_string()).await
+            let headers = [
+                ("content-type", "application/json"),
+                ("authorization", &*token),
+                ("if-match", &*tag),
+            ];
+            s.raw("PATCH", "/leaves/a", &headers, &body.to_string())
+                .await
         }
     };
     assert_eq!(patch(1, json!({"slug": "B"})).await.status, 200);
-    assert_eq!(patch(1, json!({"slug": "C"})).await.code(), (412, "precondition_failed"));
+    assert_eq!(
+        patch(1, json!({"slug": "C"})).await.code(),
+        (412, "precondition_failed")
+    );
     let nobody = send(s, "PATCH", "/leaves/nobody", json!({"slug": "C"})).await;
     assert_eq!(nobody.code(), (404, "not_found"));
     let wrong = send(s, "POST", "/leaves/a/move-to", json!({"to": "x"})).await;
@@ -374,12 +589,17 @@ async fn in_transactions(s: &Server) {
     let page = get(s, "/leaves/a").await;
     holds(&page);
     assert_eq!((&page["ups"], &page["version"]), (&json!(0), &json!(1)));
-    cx.transaction(async |cx| pages.up(cx, "a").await.map(drop)).await.unwrap();
+    cx.transaction(async |cx| pages.up(cx, "a").await.map(drop))
+        .await
+        .unwrap();
     holds(&get(s, "/leaves/a").await);
 }
 
 async fn shown(s: &Server) {
     let document = s.get("/openapi.json").await.json();
-    let list = document["paths"]["/leaves"]["get"]["parameters"].as_array().unwrap().clone();
+    let list = document["paths"]["/leaves"]["get"]["parameters"]
+        .as_array()
+        .unwrap()
+        .clone();
     assert!(list.iter().any(|p| p["name"] == "draftKey[null]"));
 }

@@ -143,57 +143,107 @@ pub static SHEETS: Package = package!(
 cases!(&crate::constraints::SHEETS => what_the_context_brings, defaults_of_the_context, items_one_by_one, items_at_once, instants, sums, lists_that_must_be_sent, private_fields_of_a_unique, texts_of_an_index, uuids_in_any_case);
 
 async fn private_fields_of_a_unique(s: &Server) {
-    let shelf = async |name: &str, id: &str| by(s, name, "/shelves", json!({ "id": id, "slug": "x" })).await;
+    let shelf = async |name: &str, id: &str| {
+        by(s, name, "/shelves", json!({ "id": id, "slug": "x" })).await
+    };
     let stamp = async |id: &str| s.post("/stamps", json!({ "id": id })).await;
-    assert_eq!((shelf("ada", "a").await.status, shelf("bob", "b").await.status, stamp("a").await.status), (201, 201, 201));
+    assert_eq!(
+        (
+            shelf("ada", "a").await.status,
+            shelf("bob", "b").await.status,
+            stamp("a").await.status
+        ),
+        (201, 201, 201)
+    );
     let details = |taken: Reply| {
         assert_eq!(taken.code(), (409, "conflict"));
         taken.json()["details"].clone()
     };
-    let one = |path: &str| json!([{ "path": path, "code": "unique", "message": "is already taken" }]);
+    let one =
+        |path: &str| json!([{ "path": path, "code": "unique", "message": "is already taken" }]);
     assert_eq!(details(shelf("ada", "c").await), one("slug"));
     assert_eq!(details(stamp("b").await), one(""));
     assert_eq!(details(stamp("a").await), one("id"));
 }
 
-/// A text of so many characters in which no three follow each other twice: no store makes it shorter.
+/// A text of so many characters in which no three follow each other twice: no store makes it
+/// shorter.
 fn random(length: usize) -> String {
     let mut state = 0x2545_f491_4f6c_dd1d_u64 ^ length as u64;
     let next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        char::from(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"[(state >> 58) as usize])
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        char::from(
+            b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
+                [(state >> 58) as usize],
+        )
     };
     std::iter::repeat_with(next).take(length).collect()
 }
 
-const UUIDS: [&str; 3] =
-    ["0196f2a4-0000-7abc-8def-000000000001", "0196f2a4-0000-7abc-8def-000000000002", "0196f2a4-0000-7abc-8def-000000000003"];
+const UUIDS: [&str; 3] = [
+    "0196f2a4-0000-7abc-8def-000000000001",
+    "0196f2a4-0000-7abc-8def-000000000002",
+    "0196f2a4-0000-7abc-8def-000000000003",
+];
 
 /// Indexed texts have one size limit on every store, checked before the statement.
 async fn texts_of_an_index(s: &Server) {
     let link = |members: Json| {
         let mut link = json!({ "id": UUIDS[0], "address": "a" });
-        link.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+        link.as_object_mut()
+            .unwrap()
+            .extend(members.as_object().unwrap().clone());
         async move { s.post("/links", link).await }
     };
-    link(json!({ "address": random(2049) })).await.problem("max_length", "address");
+    link(json!({ "address": random(2049) }))
+        .await
+        .problem("max_length", "address");
     // It counts bytes.
-    link(json!({ "address": "é".repeat(1025) })).await.problem("max_length", "address");
+    link(json!({ "address": "é".repeat(1025) }))
+        .await
+        .problem("max_length", "address");
     // Two share what a third, which is short, leaves.
-    link(json!({ "kind": random(985) })).await.problem("max_length", "kind");
-    link(json!({ "note": random(985), "short": "s".repeat(21) })).await.problem("max_length", "note");
+    link(json!({ "kind": random(985) }))
+        .await
+        .problem("max_length", "kind");
+    link(json!({ "note": random(985), "short": "s".repeat(21) }))
+        .await
+        .problem("max_length", "note");
     let full = json!({ "address": random(2048), "kind": random(984), "note": random(983), "short": "é".repeat(20), "free": random(9000) });
     let made = link(full.clone()).await;
     assert_eq!(made.status, 201, "{made:?}");
     // However it is written.
-    s.patch(&format!("/links/{}", UUIDS[0]), json!({ "address": random(3000) })).await.problem("max_length", "address");
-    s.post("/links/put-link", json!({ "address": "b", "id": UUIDS[1], "note": random(3000) })).await.problem("max_length", "note");
+    s.patch(
+        &format!("/links/{}", UUIDS[0]),
+        json!({ "address": random(3000) }),
+    )
+    .await
+    .problem("max_length", "address");
+    s.post(
+        "/links/put-link",
+        json!({ "address": "b", "id": UUIDS[1], "note": random(3000) }),
+    )
+    .await
+    .problem("max_length", "note");
     // A filter value is only compared, never stored.
-    assert_eq!(s.get(&format!("/links?address={}", random(3000))).await.json()["items"], json!([]));
+    assert_eq!(
+        s.get(&format!("/links?address={}", random(3000)))
+            .await
+            .json()["items"],
+        json!([])
+    );
     let document = s.get("/openapi.json").await.json();
     for schema in ["LinkCreate", "LinkUpdate"] {
-        let most = |field: &str| document["components"]["schemas"][schema]["properties"][field]["maxLength"].clone();
-        assert_eq!(["address", "kind", "short", "free"].map(most), [json!(2048), json!(984), json!(20), Json::Null], "{schema}");
+        let most = |field: &str| {
+            document["components"]["schemas"][schema]["properties"][field]["maxLength"].clone()
+        };
+        assert_eq!(
+            ["address", "kind", "short", "free"].map(most),
+            [json!(2048), json!(984), json!(20), Json::Null],
+            "{schema}"
+        );
     }
 }
 
@@ -202,15 +252,43 @@ async fn uuids_in_any_case(s: &Server) {
     let upper = UUIDS.map(str::to_uppercase);
     let link = json!({ "id": upper[0], "address": "a", "serial": upper[1], "others": [upper[2]] });
     let made = s.post("/links", link).await;
-    assert_eq!((made.status, made.header("location")), (201, format!("/links/{}", UUIDS[0])));
-    assert_eq!((&made.json()["serial"], &made.json()["others"]), (&json!(UUIDS[1]), &json!([UUIDS[2]])));
-    assert_eq!(s.get(&format!("/links/{}", upper[0])).await.json()["id"], UUIDS[0]);
-    for condition in [format!("serial={}", upper[1]), format!("id[in]={}", upper[0])] {
-        assert_eq!(s.get(&format!("/links?{condition}")).await.json()["items"].as_array().map(Vec::len), Some(1), "{condition}");
+    assert_eq!(
+        (made.status, made.header("location")),
+        (201, format!("/links/{}", UUIDS[0]))
+    );
+    assert_eq!(
+        (&made.json()["serial"], &made.json()["others"]),
+        (&json!(UUIDS[1]), &json!([UUIDS[2]]))
+    );
+    assert_eq!(
+        s.get(&format!("/links/{}", upper[0])).await.json()["id"],
+        UUIDS[0]
+    );
+    for condition in [
+        format!("serial={}", upper[1]),
+        format!("id[in]={}", upper[0]),
+    ] {
+        assert_eq!(
+            s.get(&format!("/links?{condition}")).await.json()["items"]
+                .as_array()
+                .map(Vec::len),
+            Some(1),
+            "{condition}"
+        );
     }
-    let again = s.post("/links", json!({ "id": UUIDS[2], "address": "b", "serial": upper[1] })).await;
+    let again = s
+        .post(
+            "/links",
+            json!({ "id": UUIDS[2], "address": "b", "serial": upper[1] }),
+        )
+        .await;
     assert_eq!(again.code(), (409, "conflict"));
-    s.post("/links", json!({ "id": UUIDS[2], "address": "b", "serial": upper[1].replace('-', "") })).await.problem("format", "serial");
+    s.post(
+        "/links",
+        json!({ "id": UUIDS[2], "address": "b", "serial": upper[1].replace('-', "") }),
+    )
+    .await
+    .problem("format", "serial");
 }
 
 async fn lists_that_must_be_sent(s: &Server) {
@@ -218,14 +296,36 @@ async fn lists_that_must_be_sent(s: &Server) {
     let none = post(json!({ "id": "a" })).await;
     none.problem("required", "votes");
     none.problem("required", "marks");
-    assert_eq!(none.json()["details"].as_array().map(Vec::len), Some(2), "{none:?}");
-    post(json!({ "id": "a", "votes": null, "marks": [] })).await.problem("null_not_allowed", "votes");
-    post(json!({ "id": "a", "votes": [], "marks": [{ "on": [] }] })).await.problem("required", "marks[0].by");
-    assert_eq!(post(json!({ "id": "a", "votes": [], "marks": [{ "by": [] }] })).await.status, 201);
+    assert_eq!(
+        none.json()["details"].as_array().map(Vec::len),
+        Some(2),
+        "{none:?}"
+    );
+    post(json!({ "id": "a", "votes": null, "marks": [] }))
+        .await
+        .problem("null_not_allowed", "votes");
+    post(json!({ "id": "a", "votes": [], "marks": [{ "on": [] }] }))
+        .await
+        .problem("required", "marks[0].by");
+    assert_eq!(
+        post(json!({ "id": "a", "votes": [], "marks": [{ "by": [] }] }))
+            .await
+            .status,
+        201
+    );
     let made = s.get("/ballots/a").await.json();
-    assert_eq!(made, json!({ "id": "a", "votes": [], "marks": [{ "by": [], "on": [] }], "rest": [] }));
-    s.patch("/ballots/a/recount", json!({})).await.problem("required", "votes");
-    assert_eq!(s.patch("/ballots/a", json!({})).await.status, 200, "a change leaves out what it leaves alone");
+    assert_eq!(
+        made,
+        json!({ "id": "a", "votes": [], "marks": [{ "by": [], "on": [] }], "rest": [] })
+    );
+    s.patch("/ballots/a/recount", json!({}))
+        .await
+        .problem("required", "votes");
+    assert_eq!(
+        s.patch("/ballots/a", json!({})).await.status,
+        200,
+        "a change leaves out what it leaves alone"
+    );
     let document = s.get("/openapi.json").await.json();
     let required = |schema: &str| document["components"]["schemas"][schema]["required"].clone();
     assert_eq!(required("BallotCreate"), json!(["id", "votes", "marks"]));
@@ -236,11 +336,26 @@ async fn lists_that_must_be_sent(s: &Server) {
 /// A call by somebody.
 async fn by(s: &Server, name: &str, path: &str, body: Json) -> Reply {
     let token = s.token(name, &[]);
-    s.raw("POST", path, &[("content-type", "application/json"), ("authorization", &token)], &body.to_string()).await
+    s.raw(
+        "POST",
+        path,
+        &[
+            ("content-type", "application/json"),
+            ("authorization", &token),
+        ],
+        &body.to_string(),
+    )
+    .await
 }
 
 async fn sheet(s: &Server, id: &str) {
-    let made = by(s, "ada", "/sheets", json!({ "id": id, "lines": [{ "id": "1" }] })).await;
+    let made = by(
+        s,
+        "ada",
+        "/sheets",
+        json!({ "id": id, "lines": [{ "id": "1" }] }),
+    )
+    .await;
     assert_eq!(made.status, 201, "{made:?}");
 }
 
@@ -248,26 +363,50 @@ async fn what_the_context_brings(s: &Server) {
     sheet(s, "a").await;
     let before = s.get("/sheets/a").await.json();
     for operation in ["a/close", "sign-all"] {
-        by(s, "somebody", &format!("/sheets/{operation}"), json!({})).await.problem("max_length", "signedBy");
+        by(s, "somebody", &format!("/sheets/{operation}"), json!({}))
+            .await
+            .problem("max_length", "signedBy");
     }
-    by(s, "somebody", "/sheets/a/read", json!({})).await.problem("max_length", "readers");
-    assert_eq!(s.get("/sheets/a").await.json(), before, "nothing is written");
+    by(s, "somebody", "/sheets/a/read", json!({}))
+        .await
+        .problem("max_length", "readers");
+    assert_eq!(
+        s.get("/sheets/a").await.json(),
+        before,
+        "nothing is written"
+    );
     for operation in ["a/read", "sign-all", "a/close"] {
-        assert_eq!(by(s, "ada", &format!("/sheets/{operation}"), json!({})).await.status, 200, "{operation}");
+        assert_eq!(
+            by(s, "ada", &format!("/sheets/{operation}"), json!({}))
+                .await
+                .status,
+            200,
+            "{operation}"
+        );
     }
     let after = s.get("/sheets/a").await.json();
-    assert_eq!((&after["signedBy"], &after["readers"], &after["closed"]), (&json!("ada"), &json!(["ada"]), &json!(true)));
+    assert_eq!(
+        (&after["signedBy"], &after["readers"], &after["closed"]),
+        (&json!("ada"), &json!(["ada"]), &json!(true))
+    );
 }
 
 async fn defaults_of_the_context(s: &Server) {
     let new = |id: &str| json!({ "id": id, "lines": [{ "id": "1" }] });
-    by(s, "somebody", "/sheets", new("a")).await.problem("max_length", "madeBy");
+    by(s, "somebody", "/sheets", new("a"))
+        .await
+        .problem("max_length", "madeBy");
     assert_eq!(s.get("/sheets/a").await.status, 404);
-    assert_eq!(by(s, "ada", "/sheets", new("a")).await.json()["madeBy"], "ada");
+    assert_eq!(
+        by(s, "ada", "/sheets", new("a")).await.json()["madeBy"],
+        "ada"
+    );
 }
 
 async fn items_one_by_one(s: &Server) {
-    by(s, "ada", "/sheets", json!({ "id": "a", "lines": [] })).await.problem("min_items", "lines");
+    by(s, "ada", "/sheets", json!({ "id": "a", "lines": [] }))
+        .await
+        .problem("min_items", "lines");
     sheet(s, "a").await;
     let add = |id: &str| {
         let body = json!({ "id": id });
@@ -282,20 +421,56 @@ async fn items_one_by_one(s: &Server) {
     assert_eq!((add("2").await.status, add("3").await.status), (201, 201));
     // Four would be room enough for the collection, and are too many for the field.
     add("4").await.problem("max_items", "lines");
-    assert_eq!((remove("1").await.status, remove("2").await.status), (204, 204));
+    assert_eq!(
+        (remove("1").await.status, remove("2").await.status),
+        (204, 204)
+    );
     remove("3").await.problem("min_items", "lines");
-    assert_eq!(s.get("/sheets/a").await.json()["lines"], json!([{ "id": "3" }]));
+    assert_eq!(
+        s.get("/sheets/a").await.json()["lines"],
+        json!([{ "id": "3" }])
+    );
 }
 
 async fn items_at_once(s: &Server) {
     sheet(s, "a").await;
-    let added = s.parallel(16, |n| async move { s.post("/sheets/a/lines-add", json!({ "id": format!("x{n}") })).await.status }).await;
-    assert_eq!(added.iter().filter(|status| **status == 201).count(), 2, "{added:?}");
-    let items = s.get("/sheets/a").await.json()["lines"].as_array().unwrap().clone();
-    let remove = async |n: usize| s.delete(&format!("/sheets/a/lines-remove/{}", items[n % 3]["id"].as_str().unwrap())).await.status;
+    let added = s
+        .parallel(16, |n| async move {
+            s.post("/sheets/a/lines-add", json!({ "id": format!("x{n}") }))
+                .await
+                .status
+        })
+        .await;
+    assert_eq!(
+        added.iter().filter(|status| **status == 201).count(),
+        2,
+        "{added:?}"
+    );
+    let items = s.get("/sheets/a").await.json()["lines"]
+        .as_array()
+        .unwrap()
+        .clone();
+    let remove = async |n: usize| {
+        s.delete(&format!(
+            "/sheets/a/lines-remove/{}",
+            items[n % 3]["id"].as_str().unwrap()
+        ))
+        .await
+        .status
+    };
     let removed = s.parallel(9, remove).await;
-    assert_eq!(removed.iter().filter(|status| **status == 204).count(), 2, "{removed:?}");
-    assert_eq!(s.get("/sheets/a").await.json()["lines"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        removed.iter().filter(|status| **status == 204).count(),
+        2,
+        "{removed:?}"
+    );
+    assert_eq!(
+        s.get("/sheets/a").await.json()["lines"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
 }
 
 /// An addition to null starts from 0; only the sum is checked.
@@ -303,22 +478,49 @@ async fn sums(s: &Server) {
     sheet(s, "a").await;
     let before = s.get("/sheets/a").await.json();
     for (operation, field) in [("grow", "height"), ("sink", "depth"), ("move", "drift")] {
-        by(s, "ada", &format!("/sheets/a/{operation}"), json!({})).await.problem("range", field);
+        by(s, "ada", &format!("/sheets/a/{operation}"), json!({}))
+            .await
+            .problem("range", field);
     }
-    assert_eq!(s.get("/sheets/a").await.json(), before, "nothing is written");
-    assert_eq!(s.patch("/sheets/a", json!({ "height": 99, "depth": -2.5, "drift": -1.25 })).await.status, 200);
+    assert_eq!(
+        s.get("/sheets/a").await.json(),
+        before,
+        "nothing is written"
+    );
+    assert_eq!(
+        s.patch(
+            "/sheets/a",
+            json!({ "height": 99, "depth": -2.5, "drift": -1.25 })
+        )
+        .await
+        .status,
+        200
+    );
     for operation in ["grow", "sink", "move"] {
-        assert_eq!(by(s, "ada", &format!("/sheets/a/{operation}"), json!({})).await.status, 200, "{operation}");
+        assert_eq!(
+            by(s, "ada", &format!("/sheets/a/{operation}"), json!({}))
+                .await
+                .status,
+            200,
+            "{operation}"
+        );
     }
-    by(s, "ada", "/sheets/a/grow", json!({})).await.problem("range", "height");
+    by(s, "ada", "/sheets/a/grow", json!({}))
+        .await
+        .problem("range", "height");
     assert_eq!(s.get("/sheets/a").await.json()["height"], 100);
 }
 
 async fn instants(s: &Server) {
     sheet(s, "a").await;
-    assert_eq!(by(s, "ada", "/sheets/sign-all", json!({})).await.status, 200);
+    assert_eq!(
+        by(s, "ada", "/sheets/sign-all", json!({})).await.status,
+        200
+    );
     s.advance(10 * 365 * 86_400_000);
-    by(s, "ada", "/sheets/sign-all", json!({})).await.problem("range", "signedAt");
+    by(s, "ada", "/sheets/sign-all", json!({}))
+        .await
+        .problem("range", "signedAt");
 }
 
 const EMPTY: &str = "";
@@ -382,13 +584,33 @@ static LETTERS: Package = package!(name = "letters", entities = [entity(Letter)]
 #[tokio::test]
 async fn constants_are_judged_at_the_start() {
     for (package, told) in [
-        (&LABELS, "\"\" cannot be what operation `clear` writes: `text` of `Label` must be at least 1 character"),
-        (&STEPS, "\"far too long\" cannot be what operation `go` writes: `at` of `Step` must be at most 5 characters"),
-        (&PARCELS, "\"far too long\" cannot be what operation `stamp` writes: `stamps` of `Parcel` must be at most 5 characters"),
-        (&LETTERS, "\"nobody\" is no default: `to` of `Letter` must be an email address"),
+        (
+            &LABELS,
+            "\"\" cannot be what operation `clear` writes: `text` of `Label` must be at least 1 character",
+        ),
+        (
+            &STEPS,
+            "\"far too long\" cannot be what operation `go` writes: `at` of `Step` must be at most 5 characters",
+        ),
+        (
+            &PARCELS,
+            "\"far too long\" cannot be what operation `stamp` writes: `stamps` of `Parcel` must be at most 5 characters",
+        ),
+        (
+            &LETTERS,
+            "\"nobody\" is no default: `to` of `Letter` must be an email address",
+        ),
     ] {
-        let config = Config::new().signing_secret(SECRET).port(0).database("memory:");
-        let refused = linchpin::App::new(config).plugin(JwtAuth::new()).package(package).start().await.unwrap_err();
+        let config = Config::new()
+            .signing_secret(SECRET)
+            .port(0)
+            .database("memory:");
+        let refused = linchpin::App::new(config)
+            .plugin(JwtAuth::new())
+            .package(package)
+            .start()
+            .await
+            .unwrap_err();
         assert!(refused.to_string().contains(told), "{refused}");
     }
 }

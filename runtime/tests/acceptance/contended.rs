@@ -1,4 +1,5 @@
-//! Postgres: writes that want what others hold. They end, they end well, and nobody else waits with them.
+//! Postgres: writes that want what others hold. They end, they end well, and nobody else waits with
+//! them.
 
 #![allow(missing_docs)] // test entities
 
@@ -51,13 +52,24 @@ pub struct Part {
     pub crate_id: String,
 }
 
-static STOCK: Package = package!(name = "stock", entities = [entity(Guest, []), entity(Visitor, []), entity(Crate, []), entity(Part, [])]);
+static STOCK: Package = package!(
+    name = "stock",
+    entities = [
+        entity(Guest, []),
+        entity(Visitor, []),
+        entity(Crate, []),
+        entity(Part, [])
+    ]
+);
 
 async fn server() -> Server {
     let s = Server::postgres(&STOCK).await;
     for id in ["a", "b", "c"] {
         for path in ["/guests", "/visitors"] {
-            assert_eq!(s.post(path, json!({"id": id, "place": id})).await.status, 201);
+            assert_eq!(
+                s.post(path, json!({"id": id, "place": id})).await.status,
+                201
+            );
         }
         assert_eq!(s.post("/crates", json!({"id": id})).await.status, 201);
     }
@@ -73,7 +85,8 @@ fn other(s: &Server) -> PostgresStore {
 async fn exchange(s: &Server, path: &str) -> Vec<Reply> {
     join_all((0..60).map(async |i| {
         let (id, place) = if i % 2 == 0 { ("a", "b") } else { ("b", "a") };
-        s.patch(&format!("{path}/{id}"), json!({"place": place})).await
+        s.patch(&format!("{path}/{id}"), json!({"place": place}))
+            .await
     }))
     .await
 }
@@ -82,12 +95,17 @@ async fn exchange(s: &Server, path: &str) -> Vec<Reply> {
 async fn uniques_are_exchanged() {
     let s = server().await;
     for path in ["/guests", "/visitors"] {
-        let others = join_all((0..60).map(async |i| s.patch("/guests/c", json!({"visits": i})).await));
+        let others =
+            join_all((0..60).map(async |i| s.patch("/guests/c", json!({"visits": i})).await));
         let (moved, visits) = tokio::join!(exchange(&s, path), others);
         for reply in moved {
             // Each finds its place taken.
             assert_eq!(reply.code(), (409, "conflict"), "{path}: {reply:?}");
-            assert_eq!(reply.problems(), [("place".to_owned(), "unique".to_owned())], "{path}: {reply:?}");
+            assert_eq!(
+                reply.problems(),
+                [("place".to_owned(), "unique".to_owned())],
+                "{path}: {reply:?}"
+            );
         }
         assert!(visits.iter().all(|reply| reply.status == 200), "{visits:?}");
     }
@@ -98,8 +116,14 @@ async fn a_blocked_record_blocks_no_other() {
     let s = server().await;
     let other = other(&s);
     let mut held = other.pool().begin().await.unwrap();
-    sqlx::query("SELECT id FROM crates WHERE id = 'a' FOR UPDATE").execute(&mut *held).await.unwrap();
-    sqlx::query("SELECT id FROM guests WHERE id = 'a' FOR UPDATE").execute(&mut *held).await.unwrap();
+    sqlx::query("SELECT id FROM crates WHERE id = 'a' FOR UPDATE")
+        .execute(&mut *held)
+        .await
+        .unwrap();
+    sqlx::query("SELECT id FROM guests WHERE id = 'a' FOR UPDATE")
+        .execute(&mut *held)
+        .await
+        .unwrap();
     let (s, free) = (&s, &Notify::new());
     let part = |of: &'static str| s.post("/parts", json!({"crateId": of}));
     let blocked = join_all((0..40).map(async |i| match i % 2 {
@@ -112,8 +136,13 @@ async fn a_blocked_record_blocks_no_other() {
             tokio::task::yield_now().await;
         }
         for i in 0..20 {
-            let (made, changed) = tokio::join!(part("b"), s.patch("/guests/b", json!({"visits": i})));
-            assert_eq!((made.status, changed.status), (201, 200), "{made:?} {changed:?}");
+            let (made, changed) =
+                tokio::join!(part("b"), s.patch("/guests/b", json!({"visits": i})));
+            assert_eq!(
+                (made.status, changed.status),
+                (201, 200),
+                "{made:?} {changed:?}"
+            );
         }
         free.notify_one();
     };
@@ -122,7 +151,10 @@ async fn a_blocked_record_blocks_no_other() {
         held.rollback().await.unwrap();
     };
     let (blocked, (), ()) = tokio::join!(blocked, go_on, release);
-    assert!(blocked.iter().all(|status| matches!(status, 200 | 201)), "{blocked:?}");
+    assert!(
+        blocked.iter().all(|status| matches!(status, 200 | 201)),
+        "{blocked:?}"
+    );
     assert_eq!(s.get("/crates/a").await.json()["parts"], 20);
     assert_eq!(s.get("/crates/b").await.json()["parts"], 20);
     linchpin::store::Store::close(&other).await;
@@ -130,17 +162,24 @@ async fn a_blocked_record_blocks_no_other() {
 
 /// How many statements wait for a lock.
 async fn other_waits(other: &PostgresStore) -> i64 {
-    sqlx::query_scalar("SELECT count(*) FROM pg_locks WHERE NOT granted").fetch_one(other.pool()).await.unwrap()
+    sqlx::query_scalar("SELECT count(*) FROM pg_locks WHERE NOT granted")
+        .fetch_one(other.pool())
+        .await
+        .unwrap()
 }
 
-/// One of the user's that takes its time, and one that waits for it, keep nobody else from beginning.
+/// One of the user's that takes its time, and one that waits for it, keep nobody else from
+/// beginning.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn transactions_run_side_by_side() {
     let s = server().await;
     let guests = s.running().adapter::<Guest>().unwrap();
     let cx = Cx::system("test");
     let (begun, ended) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let visit = |visits| GuestPatch { visits: Some(visits), ..Default::default() };
+    let visit = |visits| GuestPatch {
+        visits: Some(visits),
+        ..Default::default()
+    };
     let slow = cx.transaction(async |cx| {
         guests.update(cx, "a", visit(1), None).await?;
         begun.notify_one();
@@ -149,9 +188,11 @@ async fn transactions_run_side_by_side() {
     });
     let waiting = async {
         begun.notified().await;
-        let both = cx.transaction(async |cx| guests.update(cx, "a", visit(2), None).await.map(drop));
+        let both =
+            cx.transaction(async |cx| guests.update(cx, "a", visit(2), None).await.map(drop));
         let quick = async {
-            cx.transaction(async |cx| guests.update(cx, "b", visit(3), None).await.map(drop)).await?;
+            cx.transaction(async |cx| guests.update(cx, "b", visit(3), None).await.map(drop))
+                .await?;
             ended.notify_one();
             Ok(())
         };

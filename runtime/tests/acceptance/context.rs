@@ -106,13 +106,21 @@ async fn count(cx: Cx) -> String {
 
 pub static NOTICES: Package = package!(
     name = "notices",
-    entities = [entity(Notice, [MINE, FRESH, TRUST, READ, CLEAR]), entity(Order, []), entity(Greeting, [HELLO, which, count])]
+    entities = [
+        entity(Notice, [MINE, FRESH, TRUST, READ, CLEAR]),
+        entity(Order, []),
+        entity(Greeting, [HELLO, which, count])
+    ]
 );
 
 struct Surroundings;
 
 fn header(parts: &Parts, name: &str) -> Option<String> {
-    parts.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
+    parts
+        .headers
+        .get(name)
+        .and_then(|value| value.to_str().ok())
+        .map(str::to_owned)
 }
 
 impl Plugin for Surroundings {
@@ -123,10 +131,12 @@ impl Plugin for Surroundings {
     fn setup_middleware<'a>(&'a self, cx: &'a mut MiddlewareCx) -> BoxFuture<'a, Result<()>> {
         Box::pin(async {
             let greetings = cx.adapters().get::<Greeting>()?;
-            cx.provide(locale, |call| match header(call.parts, "x-locale").as_deref() {
-                Some("bad") => Err(Error::new(Code::NotFound, "no such language")),
-                Some("nul") => Ok(Some("a\0b".to_owned())),
-                other => Ok(other.map(str::to_owned)),
+            cx.provide(locale, |call| {
+                match header(call.parts, "x-locale").as_deref() {
+                    Some("bad") => Err(Error::new(Code::NotFound, "no such language")),
+                    Some("nul") => Ok(Some("a\0b".to_owned())),
+                    other => Ok(other.map(str::to_owned)),
+                }
             })?;
             cx.provide(region, |call| Ok(header(call.parts, "x-region")))?;
             // It can read the values of earlier providers, and it can query the store.
@@ -135,14 +145,28 @@ impl Plugin for Surroundings {
                 Box::pin(async move {
                     let asked = header(call.parts, "x-level").and_then(|text| text.parse().ok());
                     let known = match call.cx.context(locale) {
-                        Some(code) => greetings.get(&Cx::system("how much a language may see"), &*code).await?,
+                        Some(code) => {
+                            greetings
+                                .get(&Cx::system("how much a language may see"), &*code)
+                                .await?
+                        }
                         None => None,
                     };
                     Ok(asked.or(known.map(|_| 5)))
                 })
             })?;
             cx.provide(tier, |call| {
-                Ok(Some(if call.cx.get_actor().is_some_and(|a| a.has_any_role(&["paid"])) { Tier::Paid } else { Tier::Free }))
+                Ok(Some(
+                    if call
+                        .cx
+                        .get_actor()
+                        .is_some_and(|a| a.has_any_role(&["paid"]))
+                    {
+                        Tier::Paid
+                    } else {
+                        Tier::Free
+                    },
+                ))
             })?;
             cx.provide(since, |call| Ok(Some(call.cx.now())))?;
             cx.provide(elsewhere::trusted, |_| Ok(Some(true)))?;
@@ -156,8 +180,16 @@ impl Plugin for Surroundings {
         Box::pin(async {
             cx.route("/silence", linchpin::axum::routing::get(|| async {}));
             cx.route("/health/records", linchpin::axum::routing::get(|| async {}));
-            cx.nest("/files", linchpin::axum::Router::new().fallback(|| async { "a file" }));
-            cx.route("/language", linchpin::axum::routing::get(|cx: Cx| async move { cx.context(locale).unwrap_or_default() }));
+            cx.nest(
+                "/files",
+                linchpin::axum::Router::new().fallback(|| async { "a file" }),
+            );
+            cx.route(
+                "/language",
+                linchpin::axum::routing::get(|cx: Cx| async move {
+                    cx.context(locale).unwrap_or_default()
+                }),
+            );
             Ok(())
         })
     }
@@ -165,20 +197,31 @@ impl Plugin for Surroundings {
 
 async fn outer(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
-    let seen = response.headers().get("x-seen").map_or_else(String::new, |v| v.to_str().unwrap().to_owned());
-    response.headers_mut().insert("x-seen", format!("{seen}outer").parse().unwrap());
+    let seen = response
+        .headers()
+        .get("x-seen")
+        .map_or_else(String::new, |v| v.to_str().unwrap().to_owned());
+    response
+        .headers_mut()
+        .insert("x-seen", format!("{seen}outer").parse().unwrap());
     response
 }
 
 async fn inner(request: Request, next: Next) -> Response {
-    match request.headers().get("x-layer").map(linchpin::axum::http::HeaderValue::as_bytes) {
+    match request
+        .headers()
+        .get("x-layer")
+        .map(linchpin::axum::http::HeaderValue::as_bytes)
+    {
         Some(b"refuse") => return Error::new(Code::Forbidden, "not through here").into_response(),
         Some(b"answer") => return "by itself".into_response(),
         Some(b"panic") => panic!("a layer's panic"),
         _ => {}
     }
     let mut response = next.run(request).await;
-    response.headers_mut().insert("x-seen", "inner ".parse().unwrap());
+    response
+        .headers_mut()
+        .insert("x-seen", "inner ".parse().unwrap());
     response
 }
 
@@ -191,9 +234,22 @@ cases!(&crate::context::NOTICES, crate::context::surrounded => reads, writes, mi
 /// Calls as a user with the headers `around`.
 async fn call(s: &Server, around: &[(&str, &str)], method: &str, path: &str, body: Json) -> Reply {
     let token = s.token("alice", &["paid"]);
-    let mut headers = vec![("authorization", token.as_str()), ("content-type", "application/json")];
+    let mut headers = vec![
+        ("authorization", token.as_str()),
+        ("content-type", "application/json"),
+    ];
     headers.extend_from_slice(around);
-    s.raw(method, path, &headers, &if body.is_null() { String::new() } else { body.to_string() }).await
+    s.raw(
+        method,
+        path,
+        &headers,
+        &if body.is_null() {
+            String::new()
+        } else {
+            body.to_string()
+        },
+    )
+    .await
 }
 
 const DE: &[(&str, &str)] = &[("x-locale", "de"), ("x-region", "eu"), ("x-level", "3")];
@@ -202,123 +258,380 @@ const US: &[(&str, &str)] = &[("x-locale", "de"), ("x-region", "us"), ("x-level"
 
 fn ids(reply: &Reply) -> Vec<String> {
     assert_eq!(reply.status, 200, "{reply:?}");
-    reply.json()["items"].as_array().unwrap().iter().map(|item| item["id"].as_str().unwrap().to_owned()).collect()
+    reply.json()["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| item["id"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 async fn reads(s: &Server) {
     for (around, id, at) in [(DE, "a", 1), (DE, "b", 4), (FR, "c", 1), (US, "d", 1)] {
-        let made = call(s, around, "POST", "/notices", json!({"id": id, "level": at})).await;
-        assert_eq!((made.status, &made.json()["locale"], &made.json()["region"]), (201, &json!(around[0].1), &json!(around[1].1)));
+        let made = call(
+            s,
+            around,
+            "POST",
+            "/notices",
+            json!({"id": id, "level": at}),
+        )
+        .await;
+        assert_eq!(
+            (made.status, &made.json()["locale"], &made.json()["region"]),
+            (201, &json!(around[0].1), &json!(around[1].1))
+        );
     }
     // A context value in a filter and in `fields`. The scope applies too.
-    assert_eq!(ids(&call(s, DE, "GET", "/notices/mine", Json::Null).await), ["a"]);
-    assert_eq!(ids(&call(s, FR, "GET", "/notices/mine", Json::Null).await), ["c"]);
-    assert_eq!(ids(&call(s, US, "GET", "/notices/mine", Json::Null).await), ["d"]);
-    assert_eq!(ids(&call(s, DE, "GET", "/notices", Json::Null).await), ["a", "b", "c"]);
-    assert_eq!(call(s, US, "GET", "/notices/a", Json::Null).await.code(), (404, "not_found"));
+    assert_eq!(
+        ids(&call(s, DE, "GET", "/notices/mine", Json::Null).await),
+        ["a"]
+    );
+    assert_eq!(
+        ids(&call(s, FR, "GET", "/notices/mine", Json::Null).await),
+        ["c"]
+    );
+    assert_eq!(
+        ids(&call(s, US, "GET", "/notices/mine", Json::Null).await),
+        ["d"]
+    );
+    assert_eq!(
+        ids(&call(s, DE, "GET", "/notices", Json::Null).await),
+        ["a", "b", "c"]
+    );
+    assert_eq!(
+        call(s, US, "GET", "/notices/a", Json::Null).await.code(),
+        (404, "not_found")
+    );
     // Enums, dates and lists. The caller is paid, the records are free.
-    assert_eq!(ids(&call(s, DE, "GET", "/notices/fresh", Json::Null).await), Vec::<String>::new());
+    assert_eq!(
+        ids(&call(s, DE, "GET", "/notices/fresh", Json::Null).await),
+        Vec::<String>::new()
+    );
     call(s, DE, "POST", "/notices/b/trust", Json::Null).await;
-    assert_eq!(ids(&call(s, DE, "GET", "/notices/fresh", Json::Null).await), ["b"]);
+    assert_eq!(
+        ids(&call(s, DE, "GET", "/notices/fresh", Json::Null).await),
+        ["b"]
+    );
     // A client cannot send a context value.
-    assert_eq!(call(s, DE, "GET", "/notices/mine?locale=fr", Json::Null).await.code(), (400, "unknown_parameter"));
-    call(s, DE, "POST", "/notices", json!({"id": "x", "locale": "fr"})).await.problem("read_only", "locale");
-    call(s, DE, "POST", "/notices", json!({"id": "x", "region": "us"})).await.problem("read_only", "region");
+    assert_eq!(
+        call(s, DE, "GET", "/notices/mine?locale=fr", Json::Null)
+            .await
+            .code(),
+        (400, "unknown_parameter")
+    );
+    call(
+        s,
+        DE,
+        "POST",
+        "/notices",
+        json!({"id": "x", "locale": "fr"}),
+    )
+    .await
+    .problem("read_only", "locale");
+    call(
+        s,
+        DE,
+        "POST",
+        "/notices",
+        json!({"id": "x", "region": "us"}),
+    )
+    .await
+    .problem("read_only", "region");
     // The cursor contains the scope value, so another region refuses it.
-    let first = call(s, DE, "GET", "/notices?limit=1", Json::Null).await.json()["nextCursor"].as_str().unwrap().to_owned();
+    let first = call(s, DE, "GET", "/notices?limit=1", Json::Null)
+        .await
+        .json()["nextCursor"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let on = format!("/notices?limit=1&cursor={first}");
     assert_eq!(ids(&call(s, FR, "GET", &on, Json::Null).await), ["b"]);
-    assert_eq!(call(s, US, "GET", &on, Json::Null).await.code(), (400, "invalid_cursor"));
+    assert_eq!(
+        call(s, US, "GET", &on, Json::Null).await.code(),
+        (400, "invalid_cursor")
+    );
 }
 
 async fn writes(s: &Server) {
     for (around, id) in [(DE, "a"), (US, "b"), (FR, "c")] {
-        assert_eq!(call(s, around, "POST", "/notices", json!({"id": id})).await.status, 201);
+        assert_eq!(
+            call(s, around, "POST", "/notices", json!({"id": id}))
+                .await
+                .status,
+            201
+        );
     }
-    let trusted = call(s, DE, "POST", "/notices/a/trust", Json::Null).await.json();
-    assert_eq!((&trusted["tier"], &trusted["level"], &trusted["trusted"]), (&json!("paid"), &json!(3), &json!(true)));
-    assert_eq!(call(s, DE, "POST", "/notices/b/trust", Json::Null).await.code(), (404, "not_found"));
-    assert_eq!(call(s, FR, "POST", "/notices/a/read", Json::Null).await.json()["readers"], json!(["fr"]));
+    let trusted = call(s, DE, "POST", "/notices/a/trust", Json::Null)
+        .await
+        .json();
+    assert_eq!(
+        (&trusted["tier"], &trusted["level"], &trusted["trusted"]),
+        (&json!("paid"), &json!(3), &json!(true))
+    );
+    assert_eq!(
+        call(s, DE, "POST", "/notices/b/trust", Json::Null)
+            .await
+            .code(),
+        (404, "not_found")
+    );
+    assert_eq!(
+        call(s, FR, "POST", "/notices/a/read", Json::Null)
+            .await
+            .json()["readers"],
+        json!(["fr"])
+    );
     // The provider looks up the level: it is 5 if the language has a greeting.
-    s.post("/greetings", json!({"id": "de", "locale": "de"})).await;
-    let level_of = call(s, &[("x-locale", "de"), ("x-region", "us")], "POST", "/notices/b/trust", Json::Null).await;
+    s.post("/greetings", json!({"id": "de", "locale": "de"}))
+        .await;
+    let level_of = call(
+        s,
+        &[("x-locale", "de"), ("x-region", "us")],
+        "POST",
+        "/notices/b/trust",
+        Json::Null,
+    )
+    .await;
     assert_eq!(level_of.json()["level"], 5);
     // The operation is unscoped: it deletes records of both regions, but of one language.
-    let cleared = call(s, &[("x-locale", "de"), ("x-region", "nowhere")], "POST", "/notices/clear", Json::Null).await;
+    let cleared = call(
+        s,
+        &[("x-locale", "de"), ("x-region", "nowhere")],
+        "POST",
+        "/notices/clear",
+        Json::Null,
+    )
+    .await;
     assert_eq!((cleared.status, cleared.json()), (200, json!(2)));
 }
 
 /// Without the value an anonymous caller gets 401 and others get 403, before any statement runs.
 async fn missing(s: &Server) {
     let nowhere = &[("x-locale", "de")];
-    for (method, path) in
-        [("GET", "/notices"), ("GET", "/notices/a"), ("POST", "/notices"), ("GET", "/notices/mine"), ("POST", "/notices/a/trust")]
-    {
+    for (method, path) in [
+        ("GET", "/notices"),
+        ("GET", "/notices/a"),
+        ("POST", "/notices"),
+        ("GET", "/notices/mine"),
+        ("POST", "/notices/a/trust"),
+    ] {
         // The body is invalid JSON, but the missing value is reported first.
         let token = s.token("alice", &[]);
-        let reply = s.raw(method, path, &[("authorization", &token), nowhere[0]], "{").await;
+        let reply = s
+            .raw(method, path, &[("authorization", &token), nowhere[0]], "{")
+            .await;
         assert_eq!(reply.code(), (403, "forbidden"), "{method} {path}");
     }
     let no_level = &[("x-locale", "de"), ("x-region", "eu")];
-    assert_eq!(call(s, no_level, "GET", "/notices/mine", Json::Null).await.code(), (403, "forbidden"));
-    assert_eq!(call(s, no_level, "GET", "/notices", Json::Null).await.status, 200, "what does not read it goes on");
-    assert_eq!(call(s, &[("x-region", "eu")], "POST", "/notices", json!({"id": "a"})).await.code(), (403, "forbidden"));
-    assert_eq!(s.get("/greetings/hello").await.code(), (401, "unauthorized"));
+    assert_eq!(
+        call(s, no_level, "GET", "/notices/mine", Json::Null)
+            .await
+            .code(),
+        (403, "forbidden")
+    );
+    assert_eq!(
+        call(s, no_level, "GET", "/notices", Json::Null)
+            .await
+            .status,
+        200,
+        "what does not read it goes on"
+    );
+    assert_eq!(
+        call(
+            s,
+            &[("x-region", "eu")],
+            "POST",
+            "/notices",
+            json!({"id": "a"})
+        )
+        .await
+        .code(),
+        (403, "forbidden")
+    );
+    assert_eq!(
+        s.get("/greetings/hello").await.code(),
+        (401, "unauthorized")
+    );
 }
 
 async fn refused(s: &Server) {
-    assert_eq!(call(s, &[("x-locale", "bad")], "GET", "/notices", Json::Null).await.code(), (404, "not_found"));
-    call(s, &[("x-locale", "nul")], "GET", "/notices/mine", Json::Null).await.problem("format", "ctx:locale");
-    call(s, &[("x-level", "9007199254740993")], "GET", "/notices", Json::Null).await.problem("range", "ctx:level");
+    assert_eq!(
+        call(s, &[("x-locale", "bad")], "GET", "/notices", Json::Null)
+            .await
+            .code(),
+        (404, "not_found")
+    );
+    call(
+        s,
+        &[("x-locale", "nul")],
+        "GET",
+        "/notices/mine",
+        Json::Null,
+    )
+    .await
+    .problem("format", "ctx:locale");
+    call(
+        s,
+        &[("x-level", "9007199254740993")],
+        "GET",
+        "/notices",
+        Json::Null,
+    )
+    .await
+    .problem("range", "ctx:level");
     // Authentication runs before the providers, so anonymous callers do not see their errors.
-    assert_eq!(s.raw("GET", "/notices", &[("x-locale", "bad")], "").await.code(), (401, "unauthorized"));
+    assert_eq!(
+        s.raw("GET", "/notices", &[("x-locale", "bad")], "")
+            .await
+            .code(),
+        (401, "unauthorized")
+    );
     // Providers run before plugin routes. They do not run for health checks and unknown paths.
     for path in ["/language", "/silence"] {
         let refused = s.raw("GET", path, &[("x-locale", "bad")], "").await;
-        assert_eq!((refused.code(), refused.json()["error"].as_str()), ((404, "not_found"), Some("no such language")), "{path}");
+        assert_eq!(
+            (refused.code(), refused.json()["error"].as_str()),
+            ((404, "not_found"), Some("no such language")),
+            "{path}"
+        );
     }
     // Plugin paths run the provider too.
     for path in ["/silence", "/files/a", "/health/records"] {
-        assert_eq!(s.raw("GET", path, &[("x-locale", "bad"), ("authorization", "Bearer x")], "").await.status, 401, "{path}");
-        assert_eq!(s.raw("GET", path, &[("x-locale", "bad")], "").await.status, 404, "{path}");
+        assert_eq!(
+            s.raw(
+                "GET",
+                path,
+                &[("x-locale", "bad"), ("authorization", "Bearer x")],
+                ""
+            )
+            .await
+            .status,
+            401,
+            "{path}"
+        );
+        assert_eq!(
+            s.raw("GET", path, &[("x-locale", "bad")], "").await.status,
+            404,
+            "{path}"
+        );
         // A route without auth answers 200 even with an invalid token.
-        assert_eq!(s.raw("GET", path, &[("x-locale", "de"), ("authorization", "Bearer x")], "").await.status, 200, "{path}");
-        assert_eq!(s.raw("GET", path, &[("x-locale", "de")], "").await.status, 200, "{path}");
+        assert_eq!(
+            s.raw(
+                "GET",
+                path,
+                &[("x-locale", "de"), ("authorization", "Bearer x")],
+                ""
+            )
+            .await
+            .status,
+            200,
+            "{path}"
+        );
+        assert_eq!(
+            s.raw("GET", path, &[("x-locale", "de")], "").await.status,
+            200,
+            "{path}"
+        );
     }
-    assert_eq!(s.raw("GET", "/nowhere", &[("x-locale", "bad")], "").await.code(), (404, "not_found"));
-    assert_eq!(s.raw("GET", "/health/live", &[("x-locale", "bad")], "").await.status, 200);
-    assert_eq!(s.raw("GET", "/language", &[("x-locale", "de")], "").await.body, "de");
+    assert_eq!(
+        s.raw("GET", "/nowhere", &[("x-locale", "bad")], "")
+            .await
+            .code(),
+        (404, "not_found")
+    );
+    assert_eq!(
+        s.raw("GET", "/health/live", &[("x-locale", "bad")], "")
+            .await
+            .status,
+        200
+    );
+    assert_eq!(
+        s.raw("GET", "/language", &[("x-locale", "de")], "")
+            .await
+            .body,
+        "de"
+    );
 }
 
 /// The same idempotency key in two regions means two calls. Neither gets the response of the other.
 async fn repeated(s: &Server) {
     let body = || json!({"id": "a"});
-    let keyed = |at| [("x-locale", "de"), ("x-region", at), ("idempotency-key", "once")];
+    let keyed = |at| {
+        [
+            ("x-locale", "de"),
+            ("x-region", at),
+            ("idempotency-key", "once"),
+        ]
+    };
     let first = call(s, &keyed("eu"), "POST", "/orders", body()).await;
-    assert_eq!((first.status, first.json()["region"].clone()), (201, json!("eu")));
+    assert_eq!(
+        (first.status, first.json()["region"].clone()),
+        (201, json!("eu"))
+    );
     let again = call(s, &keyed("eu"), "POST", "/orders", body()).await;
     assert_eq!((again.status, again.json()), (201, first.json()));
     let elsewhere = call(s, &keyed("us"), "POST", "/orders", json!({"id": "b"})).await;
-    assert_eq!((elsewhere.status, elsewhere.json()["region"].clone()), (201, json!("us")));
+    assert_eq!(
+        (elsewhere.status, elsewhere.json()["region"].clone()),
+        (201, json!("us"))
+    );
     // An order does not depend on the locale, so another locale is still the same call.
-    let french = [("x-locale", "fr"), ("x-region", "eu"), ("idempotency-key", "once")];
+    let french = [
+        ("x-locale", "fr"),
+        ("x-region", "eu"),
+        ("idempotency-key", "once"),
+    ];
     let again = call(s, &french, "POST", "/orders", body()).await;
-    assert_eq!((again.status, again.header("idempotency-replayed")), (201, "true".to_owned()));
+    assert_eq!(
+        (again.status, again.header("idempotency-replayed")),
+        (201, "true".to_owned())
+    );
     // A route function may read any context value, so another locale is another request (409).
     let counted = |tongue| [("x-locale", tongue), ("idempotency-key", "counted")];
-    assert_eq!(call(s, &counted("de"), "POST", "/greetings/count", Json::Null).await.status, 200);
-    assert_eq!(call(s, &counted("de"), "POST", "/greetings/count", Json::Null).await.header("idempotency-replayed"), "true");
-    assert_eq!(call(s, &counted("fr"), "POST", "/greetings/count", Json::Null).await.code(), (409, "idempotency_conflict"));
+    assert_eq!(
+        call(s, &counted("de"), "POST", "/greetings/count", Json::Null)
+            .await
+            .status,
+        200
+    );
+    assert_eq!(
+        call(s, &counted("de"), "POST", "/greetings/count", Json::Null)
+            .await
+            .header("idempotency-replayed"),
+        "true"
+    );
+    assert_eq!(
+        call(s, &counted("fr"), "POST", "/greetings/count", Json::Null)
+            .await
+            .code(),
+        (409, "idempotency_conflict")
+    );
 }
 
 async fn public(s: &Server) {
-    assert_eq!(s.post("/greetings", json!({"id": "1", "locale": "de"})).await.status, 201);
-    let hello = s.raw("GET", "/greetings/hello", &[("x-locale", "de")], "").await;
+    assert_eq!(
+        s.post("/greetings", json!({"id": "1", "locale": "de"}))
+            .await
+            .status,
+        201
+    );
+    let hello = s
+        .raw("GET", "/greetings/hello", &[("x-locale", "de")], "")
+        .await;
     assert_eq!((hello.status, &hello.json()["id"]), (200, &json!("1")));
     // A shared cache must not return it to a caller with another locale.
     assert_eq!(hello.header("cache-control"), "no-store");
     assert_eq!(s.get("/greetings/1").await.header("cache-control"), "");
-    assert_eq!(s.raw("GET", "/greetings/which", &[("x-locale", "de"), ("x-level", "2")], "").await.body, r#"Some("de") Some(2)"#);
+    assert_eq!(
+        s.raw(
+            "GET",
+            "/greetings/which",
+            &[("x-locale", "de"), ("x-level", "2")],
+            ""
+        )
+        .await
+        .body,
+        r#"Some("de") Some(2)"#
+    );
     assert_eq!(s.get("/greetings/which").await.body, "None None");
 }
 
@@ -326,30 +639,88 @@ async fn public(s: &Server) {
 async fn in_code(s: &Server) {
     let notices = s.running().adapters().get::<Notice>().unwrap();
     let alone = Cx::actor(Actor::user("alice"));
-    assert_eq!(notices.get(&alone, "a").await.unwrap_err().code(), Code::Internal, "nobody was asked");
-    let cx = alone.with_context(region, "eu").with_context(locale, "de").with_context(level, 2);
-    let made =
-        notices.create(&cx, NoticeCreate { id: "a".to_owned(), level: None, tier: None, trusted: None, readers: None }).await.unwrap();
+    assert_eq!(
+        notices.get(&alone, "a").await.unwrap_err().code(),
+        Code::Internal,
+        "nobody was asked"
+    );
+    let cx = alone
+        .with_context(region, "eu")
+        .with_context(locale, "de")
+        .with_context(level, 2);
+    let made = notices
+        .create(
+            &cx,
+            NoticeCreate {
+                id: "a".to_owned(),
+                level: None,
+                tier: None,
+                trusted: None,
+                readers: None,
+            },
+        )
+        .await
+        .unwrap();
     assert_eq!((&*made.region, &*made.locale), ("eu", "de"));
-    assert_eq!(notices.mine(&cx, PageArgs::default()).await.unwrap().items.len(), 1);
-    assert!(notices.get(&cx.clone().with_context(region, "us"), "a").await.unwrap().is_none());
+    assert_eq!(
+        notices
+            .mine(&cx, PageArgs::default())
+            .await
+            .unwrap()
+            .items
+            .len(),
+        1
+    );
+    assert!(
+        notices
+            .get(&cx.clone().with_context(region, "us"), "a")
+            .await
+            .unwrap()
+            .is_none()
+    );
     assert_eq!(cx.context(level), Some(2));
     assert_eq!(cx.context(tier), None);
 }
 
 async fn layers(s: &Server) {
-    for path in ["/greetings", "/nowhere", "/language", "/health/live", "/openapi.json"] {
+    for path in [
+        "/greetings",
+        "/nowhere",
+        "/language",
+        "/health/live",
+        "/openapi.json",
+    ] {
         assert_eq!(s.get(path).await.header("x-seen"), "inner outer", "{path}");
     }
     let id = ("x-request-id", "an-id-of-my-own");
-    let refused = s.raw("GET", "/greetings", &[("x-layer", "refuse"), id], "").await;
-    assert_eq!((refused.code(), &refused.json()["requestId"]), ((403, "forbidden"), &json!("an-id-of-my-own")));
-    let answered = s.raw("GET", "/greetings", &[("x-layer", "answer"), id], "").await;
-    assert_eq!((answered.status, &answered.body[..]), (200, &b"by itself"[..]));
+    let refused = s
+        .raw("GET", "/greetings", &[("x-layer", "refuse"), id], "")
+        .await;
+    assert_eq!(
+        (refused.code(), &refused.json()["requestId"]),
+        ((403, "forbidden"), &json!("an-id-of-my-own"))
+    );
+    let answered = s
+        .raw("GET", "/greetings", &[("x-layer", "answer"), id], "")
+        .await;
+    assert_eq!(
+        (answered.status, &answered.body[..]),
+        (200, &b"by itself"[..])
+    );
     assert_eq!(answered.header("x-request-id"), "an-id-of-my-own");
-    assert!(s.raw("HEAD", "/greetings", &[("x-layer", "answer")], "").await.body.is_empty());
-    let panicked = s.raw("GET", "/greetings", &[("x-layer", "panic"), id], "").await;
-    assert_eq!((panicked.code(), panicked.header("x-request-id")), ((500, "internal"), "an-id-of-my-own".to_owned()));
+    assert!(
+        s.raw("HEAD", "/greetings", &[("x-layer", "answer")], "")
+            .await
+            .body
+            .is_empty()
+    );
+    let panicked = s
+        .raw("GET", "/greetings", &[("x-layer", "panic"), id], "")
+        .await;
+    assert_eq!(
+        (panicked.code(), panicked.header("x-request-id")),
+        ((500, "internal"), "an-id-of-my-own".to_owned())
+    );
     assert_eq!(s.get("/greetings").await.status, 200);
     // The body and the header have the same request id.
     let own = s.get("/greetings/none").await;
@@ -358,11 +729,20 @@ async fn layers(s: &Server) {
 
 async fn documented(s: &Server) {
     let document = s.get("/openapi.json").await.json();
-    let of = |path: &str, method: &str| document["paths"][path][method]["x-linchpin-context"].clone();
-    assert_eq!(of("/notices/mine", "get"), json!(["level", "locale", "region"]));
+    let of =
+        |path: &str, method: &str| document["paths"][path][method]["x-linchpin-context"].clone();
+    assert_eq!(
+        of("/notices/mine", "get"),
+        json!(["level", "locale", "region"])
+    );
     assert_eq!(of("/notices", "post"), json!(["locale", "region"]));
     assert_eq!(of("/notices/clear", "post"), json!(["locale", "trusted"]));
     assert_eq!(of("/greetings", "get"), Json::Null);
-    let answers = document["paths"]["/greetings/hello"]["get"]["responses"].as_object().unwrap();
-    assert!(answers.contains_key("401") && answers.contains_key("403"), "{answers:?}");
+    let answers = document["paths"]["/greetings/hello"]["get"]["responses"]
+        .as_object()
+        .unwrap();
+    assert!(
+        answers.contains_key("401") && answers.contains_key("403"),
+        "{answers:?}"
+    );
 }

@@ -22,8 +22,8 @@ use least::{least_is_kept, least_of_what_is_deleted, least_within_a_transaction}
 use many::upserts_of_tenants;
 use many::{moves_in_opposing_order, named_before, parallel};
 use paths::{
-    arrays_and_increments, batches, cascades, code_and_transactions, copies, crud, expiry, idle_changes, keys_that_move, kinds_by_id,
-    recounts, tenants, trees, upserts,
+    arrays_and_increments, batches, cascades, code_and_transactions, copies, crud, expiry,
+    idle_changes, keys_that_move, kinds_by_id, recounts, tenants, trees, upserts,
 };
 
 #[derive(FieldEnum, Clone, Copy, Debug, PartialEq)]
@@ -145,8 +145,28 @@ async fn swap<S: CustomStore>(call: CustomCall<Answer, S>, a: String, b: String)
         .transaction(async |cx| {
             let one = answers.get(cx, &*a).await?.ok_or_else(Error::not_found)?;
             let other = answers.get(cx, &*b).await?.ok_or_else(Error::not_found)?;
-            answers.update(cx, &*a, AnswerPatch { topic_id: Some(other.topic_id), ..AnswerPatch::default() }, None).await?;
-            answers.update(cx, &*b, AnswerPatch { topic_id: Some(one.topic_id), ..AnswerPatch::default() }, None).await
+            answers
+                .update(
+                    cx,
+                    &*a,
+                    AnswerPatch {
+                        topic_id: Some(other.topic_id),
+                        ..AnswerPatch::default()
+                    },
+                    None,
+                )
+                .await?;
+            answers
+                .update(
+                    cx,
+                    &*b,
+                    AnswerPatch {
+                        topic_id: Some(one.topic_id),
+                        ..AnswerPatch::default()
+                    },
+                    None,
+                )
+                .await
         })
         .await
         .map(|_| ())
@@ -275,7 +295,10 @@ pub static FORUM: Package = package!(
         entity(Topic, [RECOUNT]),
         entity(
             Answer,
-            [PUBLISH, REWORD, MOVE_TO, LIKE, TAG, UNTAG, RETAG, SHOW_ALL, MOVE_ALL, DROP_ALL, SHOW_TWO, TAKE, ENSURE, RESTORE, SWAP]
+            [
+                PUBLISH, REWORD, MOVE_TO, LIKE, TAG, UNTAG, RETAG, SHOW_ALL, MOVE_ALL, DROP_ALL,
+                SHOW_TWO, TAKE, ENSURE, RESTORE, SWAP
+            ]
         ),
         entity(Note, []),
         entity(Post, []),
@@ -307,7 +330,14 @@ async fn get(s: &Server, path: &str) -> Json {
 
 /// As an editor.
 async fn restore(s: &Server, id: &str) -> u16 {
-    s.raw("POST", &format!("/answers/{id}/restore"), &[("authorization", &s.token("e", &["editor"]))], "").await.status
+    s.raw(
+        "POST",
+        &format!("/answers/{id}/restore"),
+        &[("authorization", &s.token("e", &["editor"]))],
+        "",
+    )
+    .await
+    .status
 }
 
 fn system() -> Cx {
@@ -319,34 +349,103 @@ async fn sound(s: &Server, after: &str) {
     let answers = s.running().adapter::<Answer>().unwrap();
     let topics = s.running().adapter::<Topic>().unwrap();
     let cx = system().at(s.now());
-    let all = answers.list(&cx, AnswerListQuery::new().limit(200)).await.unwrap().items;
-    for topic in topics.list(&cx, TopicListQuery::new().include_deleted().limit(200)).await.unwrap().items {
-        let own = || all.iter().filter(|answer| answer.topic_id.as_ref() == Some(&topic.id));
+    let all = answers
+        .list(&cx, AnswerListQuery::new().limit(200))
+        .await
+        .unwrap()
+        .items;
+    for topic in topics
+        .list(&cx, TopicListQuery::new().include_deleted().limit(200))
+        .await
+        .unwrap()
+        .items
+    {
+        let own = || {
+            all.iter()
+                .filter(|answer| answer.topic_id.as_ref() == Some(&topic.id))
+        };
         let live = own().filter(|answer| answer.status == Status::Live).count();
-        let liked = own().filter(|answer| answer.points >= 3 || answer.tags.iter().any(|tag| tag == "good")).count();
+        let liked = own()
+            .filter(|answer| answer.points >= 3 || answer.tags.iter().any(|tag| tag == "good"))
+            .count();
         let is = (topic.live, topic.total, topic.liked);
-        assert_eq!(is, (live as i64, own().count() as i64, liked as i64), "{} after {after}", topic.id);
+        assert_eq!(
+            is,
+            (live as i64, own().count() as i64, liked as i64),
+            "{} after {after}",
+            topic.id
+        );
     }
-    for answer in answers.list(&cx, AnswerListQuery::new().include_deleted().limit(200)).await.unwrap().items {
-        let children = all.iter().filter(|other| other.parent_id.as_ref() == Some(&answer.id)).count();
-        assert_eq!(answer.children, children as i64, "{} after {after}", answer.id);
+    for answer in answers
+        .list(&cx, AnswerListQuery::new().include_deleted().limit(200))
+        .await
+        .unwrap()
+        .items
+    {
+        let children = all
+            .iter()
+            .filter(|other| other.parent_id.as_ref() == Some(&answer.id))
+            .count();
+        assert_eq!(
+            answer.children, children as i64,
+            "{} after {after}",
+            answer.id
+        );
     }
-    let (notes, posts) = (s.running().adapter::<Note>().unwrap(), s.running().adapter::<Post>().unwrap());
-    let all = notes.list(&cx, NoteListQuery::new().limit(200)).await.unwrap().items;
-    for post in posts.list(&cx, PostListQuery::new().include_deleted().limit(200)).await.unwrap().items {
+    let (notes, posts) = (
+        s.running().adapter::<Note>().unwrap(),
+        s.running().adapter::<Post>().unwrap(),
+    );
+    let all = notes
+        .list(&cx, NoteListQuery::new().limit(200))
+        .await
+        .unwrap()
+        .items;
+    for post in posts
+        .list(&cx, PostListQuery::new().include_deleted().limit(200))
+        .await
+        .unwrap()
+        .items
+    {
         let notes = all.iter().filter(|note| note.post_id == post.id).count();
-        let mentions = all.iter().filter(|note| note.other_id.as_ref() == Some(&post.id)).count();
-        assert_eq!((post.notes, post.mentions), (notes as i64, mentions as i64), "{} after {after}", post.id);
+        let mentions = all
+            .iter()
+            .filter(|note| note.other_id.as_ref() == Some(&post.id))
+            .count();
+        assert_eq!(
+            (post.notes, post.mentions),
+            (notes as i64, mentions as i64),
+            "{} after {after}",
+            post.id
+        );
     }
-    let (members, clubs) = (s.running().adapter::<Membership>().unwrap(), s.running().adapter::<Club>().unwrap());
+    let (members, clubs) = (
+        s.running().adapter::<Membership>().unwrap(),
+        s.running().adapter::<Club>().unwrap(),
+    );
     let mut counted: BTreeMap<String, (i64, i64)> = BTreeMap::new();
-    for member in members.list(&cx, MembershipListQuery::new().limit(200)).await.unwrap().items {
+    for member in members
+        .list(&cx, MembershipListQuery::new().limit(200))
+        .await
+        .unwrap()
+        .items
+    {
         let (owners, all) = counted.entry(member.club_id).or_default();
         *owners += i64::from(member.rank == Rank::Owner);
         *all += 1;
     }
-    for club in clubs.list(&cx, ClubListQuery::new().include_deleted().limit(200)).await.unwrap().items {
-        assert_eq!((club.owners, club.members), counted.get(&club.id).copied().unwrap_or_default(), "{} after {after}", club.id);
+    for club in clubs
+        .list(&cx, ClubListQuery::new().include_deleted().limit(200))
+        .await
+        .unwrap()
+        .items
+    {
+        assert_eq!(
+            (club.owners, club.members),
+            counted.get(&club.id).copied().unwrap_or_default(),
+            "{} after {after}",
+            club.id
+        );
     }
 }
 
@@ -360,32 +459,71 @@ async fn topics(s: &Server, ids: &[&str]) {
 async fn a_counter_follows_every_change(s: &Server) {
     topics(s, &["t"]).await;
     let live = async || get(s, "/topics/t").await["live"].clone();
-    post(s, "/answers", json!({"id": "a", "topicId": "t", "status": "live", "text": "x"})).await;
+    post(
+        s,
+        "/answers",
+        json!({"id": "a", "topicId": "t", "status": "live", "text": "x"}),
+    )
+    .await;
     assert_eq!(live().await, 1);
-    post(s, "/answers", json!({"id": "b", "topicId": "t", "text": "x"})).await;
+    post(
+        s,
+        "/answers",
+        json!({"id": "b", "topicId": "t", "text": "x"}),
+    )
+    .await;
     assert_eq!(live().await, 1);
-    assert_eq!(s.patch("/answers/b", json!({"status": "live"})).await.status, 200);
+    assert_eq!(
+        s.patch("/answers/b", json!({"status": "live"}))
+            .await
+            .status,
+        200
+    );
     assert_eq!(live().await, 2);
-    assert_eq!(s.patch("/answers/a", json!({"status": "draft"})).await.status, 200);
+    assert_eq!(
+        s.patch("/answers/a", json!({"status": "draft"}))
+            .await
+            .status,
+        200
+    );
     assert_eq!(live().await, 1);
-    assert_eq!(s.post("/answers/show-all", json!({"text": "x"})).await.json(), json!(2));
+    assert_eq!(
+        s.post("/answers/show-all", json!({"text": "x"}))
+            .await
+            .json(),
+        json!(2)
+    );
     assert_eq!(live().await, 2);
     assert_eq!(s.delete("/answers/a").await.status, 204);
     assert_eq!(live().await, 1);
     assert_eq!(restore(s, "a").await, 200);
     assert_eq!(live().await, 2);
-    let made =
-        s.parallel(25, |n| async move { s.post("/answers", json!({"id": format!("p{n}"), "topicId": "t", "status": "live"})).await }).await;
+    let made = s
+        .parallel(25, |n| async move {
+            s.post(
+                "/answers",
+                json!({"id": format!("p{n}"), "topicId": "t", "status": "live"}),
+            )
+            .await
+        })
+        .await;
     assert!(made.iter().all(|reply| reply.status == 201), "{made:?}");
     assert_eq!(live().await, 27);
     sound(s, "all of it").await;
     // No client writes it.
-    for reply in [s.post("/topics", json!({"id": "u", "live": 3})).await, s.patch("/topics/t", json!({"live": 3})).await] {
-        assert_eq!(reply.problems(), [("live".to_owned(), "read_only".to_owned())]);
+    for reply in [
+        s.post("/topics", json!({"id": "u", "live": 3})).await,
+        s.patch("/topics/t", json!({"live": 3})).await,
+    ] {
+        assert_eq!(
+            reply.problems(),
+            [("live".to_owned(), "read_only".to_owned())]
+        );
     }
 }
 
-/// Several transactions of one process at a time: what holds them apart is the server, and none of them waits in a circle.
+/// Several transactions of one process at a time: what holds them apart is the server, and none of
+/// them waits in a circle.
 #[cfg(feature = "postgres")]
 mod many_transactions {
     use crate::server::Server;

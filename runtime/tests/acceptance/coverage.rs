@@ -1,4 +1,5 @@
-//! Coverage: the tests of promised behaviour exist on every store, so that a removed or renamed one is noticed.
+//! Coverage: the tests of promised behaviour exist on every store, so that a removed or renamed one
+//! is noticed.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -134,7 +135,14 @@ const ON_EVERY_STORE: &[(&str, &[&str])] = &[
             "a_void_batch_returns_nothing",
         ],
     ),
-    ("upsert", &["upsert_creates_then_updates", "upsert_keeps_omitted_fields", "concurrent_upserts_create_once"]),
+    (
+        "upsert",
+        &[
+            "upsert_creates_then_updates",
+            "upsert_keeps_omitted_fields",
+            "concurrent_upserts_create_once",
+        ],
+    ),
     (
         "consume",
         &[
@@ -145,7 +153,14 @@ const ON_EVERY_STORE: &[(&str, &[&str])] = &[
             "concurrent_consumes_succeed_once",
         ],
     ),
-    ("increment", &["increment_adds_its_amount", "the_client_does_not_choose_the_amount", "concurrent_increments_all_count"]),
+    (
+        "increment",
+        &[
+            "increment_adds_its_amount",
+            "the_client_does_not_choose_the_amount",
+            "concurrent_increments_all_count",
+        ],
+    ),
     (
         "aggregate and computed_aggregate",
         &[
@@ -157,7 +172,14 @@ const ON_EVERY_STORE: &[(&str, &[&str])] = &[
             "computed_aggregate_stores_its_number",
         ],
     ),
-    ("search", &["search_finds_text_in_its_fields", "search_requires_a_text", "search_pages_through_its_hits"]),
+    (
+        "search",
+        &[
+            "search_finds_text_in_its_fields",
+            "search_requires_a_text",
+            "search_pages_through_its_hits",
+        ],
+    ),
     (
         "collection",
         &[
@@ -167,7 +189,13 @@ const ON_EVERY_STORE: &[(&str, &[&str])] = &[
             "item_keys_are_unique",
         ],
     ),
-    ("derive", &["derive_merges_by_union_concat_and_intersect", "derive_merges_by_first_and_priority"]),
+    (
+        "derive",
+        &[
+            "derive_merges_by_union_concat_and_intersect",
+            "derive_merges_by_first_and_priority",
+        ],
+    ),
     (
         "custom",
         &[
@@ -191,9 +219,21 @@ const ON_EVERY_STORE: &[(&str, &[&str])] = &[
             "a_static_route_wins_over_a_parameter",
         ],
     ),
-    ("versions", &["if_match_is_required_and_checked", "concurrent_updates_of_one_version_succeed_once"]),
-    ("start-up", &["start_up_reports_permissions_without_an_evaluator"]),
-    ("the API document", &["the_openapi_document_is_complete_and_stable"]),
+    (
+        "versions",
+        &[
+            "if_match_is_required_and_checked",
+            "concurrent_updates_of_one_version_succeed_once",
+        ],
+    ),
+    (
+        "start-up",
+        &["start_up_reports_permissions_without_an_evaluator"],
+    ),
+    (
+        "the API document",
+        &["the_openapi_document_is_complete_and_stable"],
+    ),
     (
         "visibility, relations, events",
         &[
@@ -216,60 +256,133 @@ const ON_EVERY_STORE: &[(&str, &[&str])] = &[
 ];
 
 /// Tests that one store lacks: the store, the test with the store left open, and the reason.
-const NOT_ON: &[(&str, &str, &str)] = &[("memory", "provider::lasting::*", "nothing in it outlives the process")];
+const NOT_ON: &[(&str, &str, &str)] = &[(
+    "memory",
+    "provider::lasting::*",
+    "nothing in it outlives the process",
+)];
 
 /// Tests outside of this program, by file and name.
-const ELSEWHERE: &[(&str, &str)] = &[("app_suite/gate.rs", "start_up_lists_every_missing_capability_and_touches_nothing")];
+const ELSEWHERE: &[(&str, &str)] = &[(
+    "app_suite/gate.rs",
+    "start_up_lists_every_missing_capability_and_touches_nothing",
+)];
 
 /// Compile errors: a file below `ui-tests/tests/fail`, and a part of its message.
 const COMPILE_ERRORS: &[(&str, &str)] = &[
-    ("entity/primary/no_primary", "entity `Post` has no primary key"),
-    ("entity/primary/two_primaries", "entity `Post` has 2 primary keys: `id`, `key`"),
-    ("entity/primary/key_of_another_type", "primary key `id` must be String or i64, found bool"),
+    (
+        "entity/primary/no_primary",
+        "entity `Post` has no primary key",
+    ),
+    (
+        "entity/primary/two_primaries",
+        "entity `Post` has 2 primary keys: `id`, `key`",
+    ),
+    (
+        "entity/primary/key_of_another_type",
+        "primary key `id` must be String or i64, found bool",
+    ),
     ("entity/index/unknown_field", "help: `title`"),
     ("entity/unique/unknown_field", "help: `slug`"),
-    ("entity/sort/unknown_field", "unknown field `created` in sort"),
-    ("entity/tenant/unknown_field", "unknown tenant field `tenant`"),
+    (
+        "entity/sort/unknown_field",
+        "unknown field `created` in sort",
+    ),
+    (
+        "entity/tenant/unknown_field",
+        "unknown tenant field `tenant`",
+    ),
     ("entity/scope/unknown_field", "unknown scope field `owner`"),
-    ("entity/soft_delete/unknown_field", "unknown soft_delete field `deleted`"),
-    ("entity/default/uuid_on_integer", "default `uuid` needs a string field"),
-    ("entity/default/now_on_string", "default `now` needs a date field"),
-    ("entity/default/on_update_on_string", "`on_update = now` needs a date field"),
-    ("entity/unique/repeated_field", "field `email` repeated in unique"),
+    (
+        "entity/soft_delete/unknown_field",
+        "unknown soft_delete field `deleted`",
+    ),
+    (
+        "entity/default/uuid_on_integer",
+        "default `uuid` needs a string field",
+    ),
+    (
+        "entity/default/now_on_string",
+        "default `now` needs a date field",
+    ),
+    (
+        "entity/default/on_update_on_string",
+        "`on_update = now` needs a date field",
+    ),
+    (
+        "entity/unique/repeated_field",
+        "field `email` repeated in unique",
+    ),
     ("entity/options/several_mistakes", "error: linchpin: "),
-    ("entity/pagination/default_exceeds_max", "default_limit 300 exceeds max_limit 200"),
-    ("operation/transition/not_a_variant", "found for enum `Status`"),
-    ("operation/increment/not_a_number", "increment needs a number"),
+    (
+        "entity/pagination/default_exceeds_max",
+        "default_limit 300 exceeds max_limit 200",
+    ),
+    (
+        "operation/transition/not_a_variant",
+        "found for enum `Status`",
+    ),
+    (
+        "operation/increment/not_a_number",
+        "increment needs a number",
+    ),
     ("operation/batch/filter_is_empty", "the filter is empty"),
-    ("operation/upsert/no_such_unique", "needs a unique on (title)"),
+    (
+        "operation/upsert/no_such_unique",
+        "needs a unique on (title)",
+    ),
     ("package/paths/route_against_get", "generated get of Post"),
-    ("package/paths/operation_against_get", "generated get of Post"),
-    ("entity/tenant/public_route", "help: `tenant(tenant_id, optional, anonymous_read)`"),
+    (
+        "package/paths/operation_against_get",
+        "generated get of Post",
+    ),
+    (
+        "entity/tenant/public_route",
+        "help: `tenant(tenant_id, optional, anonymous_read)`",
+    ),
     ("entity/counter/wrong_target_field", "help: known: "),
-    ("operation/batch/records_with_a_route", "it is for code and has no route"),
+    (
+        "operation/batch/records_with_a_route",
+        "it is for code and has no route",
+    ),
 ];
 
 /// The tests of this program: `crud::memory::a_deleted_record_is_not_found`.
 fn tests() -> BTreeSet<String> {
-    let listed = Command::new(std::env::current_exe().unwrap()).arg("--list").output().unwrap();
+    let listed = Command::new(std::env::current_exe().unwrap())
+        .arg("--list")
+        .output()
+        .unwrap();
     let text = String::from_utf8(listed.stdout).unwrap();
-    text.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect()
+    text.lines()
+        .filter_map(|line| line.strip_suffix(": test"))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// The stores of this build.
 fn stores() -> Vec<&'static str> {
-    ["memory", "sqlite"].into_iter().chain(cfg!(feature = "postgres").then_some("postgres")).collect()
+    ["memory", "sqlite"]
+        .into_iter()
+        .chain(cfg!(feature = "postgres").then_some("postgres"))
+        .collect()
 }
 
 #[test]
 fn promised_behaviour_has_a_test_on_every_store() {
     let tests = tests();
     for store in stores() {
-        let found: BTreeSet<&str> =
-            tests.iter().filter(|test| test.split("::").any(|part| part == store)).filter_map(|test| test.rsplit("::").next()).collect();
+        let found: BTreeSet<&str> = tests
+            .iter()
+            .filter(|test| test.split("::").any(|part| part == store))
+            .filter_map(|test| test.rsplit("::").next())
+            .collect();
         for (subject, names) in ON_EVERY_STORE {
             let missing: Vec<_> = names.iter().filter(|name| !found.contains(*name)).collect();
-            assert!(missing.is_empty(), "{subject}: no test on {store} of the name {missing:?}");
+            assert!(
+                missing.is_empty(),
+                "{subject}: no test on {store} of the name {missing:?}"
+            );
         }
     }
 }
@@ -280,7 +393,10 @@ fn every_test_of_one_store_is_one_of_all() {
     // By its path, with the store left open.
     let of = |store: &str| -> BTreeSet<String> {
         let on = |test: &String| {
-            let parts: Vec<&str> = test.split("::").map(|part| if part == store { "*" } else { part }).collect();
+            let parts: Vec<&str> = test
+                .split("::")
+                .map(|part| if part == store { "*" } else { part })
+                .collect();
             parts.contains(&"*").then(|| parts.join("::"))
         };
         tests().iter().filter_map(on).collect()
@@ -293,20 +409,35 @@ fn every_test_of_one_store_is_one_of_all() {
     }
     assert!(all.len() > 300, "{}", all.len());
     for (store, tests) in found {
-        let meant = |test: &String| NOT_ON.iter().any(|(on, name, _)| *on == store && name == test);
+        let meant = |test: &String| {
+            NOT_ON
+                .iter()
+                .any(|(on, name, _)| *on == store && name == test)
+        };
         let missing: Vec<_> = all.difference(&tests).filter(|test| !meant(test)).collect();
         assert!(missing.is_empty(), "not on {store}: {missing:#?}");
     }
     for (store, name, reason) in NOT_ON {
-        assert!(all.contains(*name) && !of(store).contains(*name), "{name} is not left out on {store} any more ({reason})");
+        assert!(
+            all.contains(*name) && !of(store).contains(*name),
+            "{name} is not left out on {store} any more ({reason})"
+        );
     }
 }
 
 #[test]
 fn tests_elsewhere_exist() {
     for (file, name) in ELSEWHERE {
-        let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(file)).unwrap();
-        assert!(text.contains(&format!("fn {name}()")), "no {name} in {file}");
+        let text = std::fs::read_to_string(
+            Path::new(env!("CARGO_MANIFEST_DIR"))
+                .join("tests")
+                .join(file),
+        )
+        .unwrap();
+        assert!(
+            text.contains(&format!("fn {name}()")),
+            "no {name} in {file}"
+        );
     }
 }
 
@@ -314,11 +445,22 @@ fn tests_elsewhere_exist() {
 fn compile_errors_have_a_ui_test() {
     let fail = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ui-tests/tests/fail");
     for (name, part) in COMPILE_ERRORS {
-        assert!(fail.join(format!("{name}.rs")).exists(), "ui-test {name} is gone");
-        let message = std::fs::read_to_string(fail.join(format!("{name}.stderr"))).unwrap_or_else(|e| panic!("{name}: {e}"));
-        assert!(message.contains(part), "{name} does not say `{part}`:\n{message}");
+        assert!(
+            fail.join(format!("{name}.rs")).exists(),
+            "ui-test {name} is gone"
+        );
+        let message = std::fs::read_to_string(fail.join(format!("{name}.stderr")))
+            .unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert!(
+            message.contains(part),
+            "{name} does not say `{part}`:\n{message}"
+        );
     }
     // Several mistakes of one declaration are reported in one run.
-    let several = std::fs::read_to_string(fail.join("entity/options/several_mistakes.stderr")).unwrap();
-    assert!(several.matches("error: linchpin: ").count() >= 3, "{several}");
+    let several =
+        std::fs::read_to_string(fail.join("entity/options/several_mistakes.stderr")).unwrap();
+    assert!(
+        several.matches("error: linchpin: ").count() >= 3,
+        "{several}"
+    );
 }

@@ -48,16 +48,33 @@ pub struct Crate {
 )]
 pub const HEAVIEST: Operation<Crate>;
 
-async fn heaviest_memory(call: MemoryCall<Crate>, colour: Colour, most: i64) -> Result<Vec<String>> {
+async fn heaviest_memory(
+    call: MemoryCall<Crate>,
+    colour: Colour,
+    most: i64,
+) -> Result<Vec<String>> {
     let mut all = call.visible().await?;
     all.retain(|one| one.colour == colour);
     all.sort_by_key(|one| (std::cmp::Reverse(one.weight), one.id.clone()));
-    Ok(all.into_iter().take(usize::try_from(most).unwrap_or_default()).map(|one| one.id).collect())
+    Ok(all
+        .into_iter()
+        .take(usize::try_from(most).unwrap_or_default())
+        .map(|one| one.id)
+        .collect())
 }
 
-async fn heaviest<S: SqlStore>(call: CustomCall<Crate, S>, colour: Colour, most: i64) -> Result<Records<Crate>> {
-    let found = call.records("colour = $1 AND made_at <= $2").bind(colour).bind(call.cx().now());
-    Ok(found.order_by("weight DESC").limit(u32::try_from(most).unwrap_or_default()))
+async fn heaviest<S: SqlStore>(
+    call: CustomCall<Crate, S>,
+    colour: Colour,
+    most: i64,
+) -> Result<Records<Crate>> {
+    let found = call
+        .records("colour = $1 AND made_at <= $2")
+        .bind(colour)
+        .bind(call.cx().now());
+    Ok(found
+        .order_by("weight DESC")
+        .limit(u32::try_from(most).unwrap_or_default()))
 }
 
 /// Records with this label, or records without a label.
@@ -71,11 +88,22 @@ async fn heaviest<S: SqlStore>(call: CustomCall<Crate, S>, colour: Colour, most:
 pub const LABELLED: Operation<Crate>;
 
 async fn labelled_memory(call: MemoryCall<Crate>, label: Option<String>) -> Result<Vec<String>> {
-    Ok(call.visible().await?.into_iter().filter(|one| one.label == label).map(|one| one.id).collect())
+    Ok(call
+        .visible()
+        .await?
+        .into_iter()
+        .filter(|one| one.label == label)
+        .map(|one| one.id)
+        .collect())
 }
 
-async fn labelled<S: SqlStore>(call: CustomCall<Crate, S>, label: Option<String>) -> Result<Records<Crate>> {
-    Ok(call.records("label = $1 OR ($1 IS NULL AND label IS NULL)").bind(label))
+async fn labelled<S: SqlStore>(
+    call: CustomCall<Crate, S>,
+    label: Option<String>,
+) -> Result<Records<Crate>> {
+    Ok(call
+        .records("label = $1 OR ($1 IS NULL AND label IS NULL)")
+        .bind(label))
 }
 
 /// Reads records and returns their weights.
@@ -88,11 +116,22 @@ async fn labelled<S: SqlStore>(call: CustomCall<Crate, S>, label: Option<String>
 pub const WEIGHTS: Operation<Crate>;
 
 async fn weights_memory(call: MemoryCall<Crate>) -> Result<Vec<i64>> {
-    Ok(call.visible().await?.iter().map(|one| one.weight).filter(|weight| weight % 2 == 1).collect())
+    Ok(call
+        .visible()
+        .await?
+        .iter()
+        .map(|one| one.weight)
+        .filter(|weight| weight % 2 == 1)
+        .collect())
 }
 
 async fn weights<S: SqlStore>(call: CustomCall<Crate, S>) -> Result<Vec<i64>> {
-    Ok(call.read(call.records("weight % 2 = 1")).await?.iter().map(|one| one.weight).collect())
+    Ok(call
+        .read(call.records("weight % 2 = 1"))
+        .await?
+        .iter()
+        .map(|one| one.weight)
+        .collect())
 }
 
 /// Uses the hostile SQL text with the number `how`.
@@ -138,8 +177,12 @@ const ESCAPES: [&str; 14] = [
 ];
 
 /// `ORDER BY` texts that try to escape the guard.
-const ORDERS: [&str; 4] =
-    ["weight UNION ALL SELECT * FROM crates", "weight LIMIT 100 --", "weight; DELETE FROM crates", "weight) OR (TRUE"];
+const ORDERS: [&str; 4] = [
+    "weight UNION ALL SELECT * FROM crates",
+    "weight LIMIT 100 --",
+    "weight; DELETE FROM crates",
+    "weight) OR (TRUE",
+];
 
 async fn hostile<S: SqlStore>(call: CustomCall<Crate, S>, how: i64) -> Result<Records<Crate>> {
     let how = usize::try_from(how).unwrap_or_default();
@@ -154,18 +197,30 @@ async fn hostile<S: SqlStore>(call: CustomCall<Crate, S>, how: i64) -> Result<Re
     })
 }
 
-pub static CRATES: Package = package!(name = "parcel", entities = [entity(Crate, [HEAVIEST, LABELLED, WEIGHTS, HOSTILE])]);
+pub static CRATES: Package = package!(
+    name = "parcel",
+    entities = [entity(Crate, [HEAVIEST, LABELLED, WEIGHTS, HOSTILE])]
+);
 
 cases!(&crate::custom_records::CRATES => chosen, values, looked_at, wide_conditions, escapes, in_a_transaction);
 
 async fn get(s: &Server, tenant: &str, path: &str) -> Reply {
-    s.raw("GET", path, &[("authorization", &s.token_in("u", tenant))], "").await
+    s.raw(
+        "GET",
+        path,
+        &[("authorization", &s.token_in("u", tenant))],
+        "",
+    )
+    .await
 }
 
 fn ids(reply: &Reply) -> Vec<String> {
     let records = reply.json();
     let records = records.as_array().unwrap_or_else(|| panic!("{reply:?}"));
-    records.iter().map(|one| one["id"].as_str().unwrap().to_owned()).collect()
+    records
+        .iter()
+        .map(|one| one["id"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 fn speaks_sql(s: &Server) -> bool {
@@ -184,74 +239,175 @@ async fn crates(s: &Server) {
     ];
     for (tenant, id, weight, colour, label) in made {
         let token = s.token_in("u", tenant);
-        let body = json!({"id": id, "weight": weight, "colour": colour, "label": label}).to_string();
-        let reply = s.raw("POST", "/crates", &[("authorization", &token), ("content-type", "application/json")], &body).await;
+        let body =
+            json!({"id": id, "weight": weight, "colour": colour, "label": label}).to_string();
+        let reply = s
+            .raw(
+                "POST",
+                "/crates",
+                &[
+                    ("authorization", &token),
+                    ("content-type", "application/json"),
+                ],
+                &body,
+            )
+            .await;
         assert_eq!(reply.status, 201, "{reply:?}");
     }
-    assert_eq!(s.raw("DELETE", "/crates/gone", &[("authorization", &s.token_in("u", "t1"))], "").await.status, 204);
+    assert_eq!(
+        s.raw(
+            "DELETE",
+            "/crates/gone",
+            &[("authorization", &s.token_in("u", "t1"))],
+            ""
+        )
+        .await
+        .status,
+        204
+    );
 }
 
 async fn chosen(s: &Server) {
     crates(s).await;
     let reply = get(s, "t1", "/crates/heaviest?colour=red&most=2").await;
-    assert_eq!((reply.status, ids(&reply)), (200, vec!["c".to_owned(), "b".to_owned()]), "{reply:?}");
-    assert!(reply.json()[0].get("secret").is_none(), "what is private is not shown");
+    assert_eq!(
+        (reply.status, ids(&reply)),
+        (200, vec!["c".to_owned(), "b".to_owned()]),
+        "{reply:?}"
+    );
+    assert!(
+        reply.json()[0].get("secret").is_none(),
+        "what is private is not shown"
+    );
     assert_eq!(reply.json()[0]["colour"], "red");
-    assert_eq!(ids(&get(s, "t1", "/crates/heaviest?colour=blue&most=9").await), ["d"]);
-    assert_eq!(ids(&get(s, "t1", "/crates/heaviest?colour=red&most=0").await), Vec::<String>::new());
-    assert_eq!(ids(&get(s, "t2", "/crates/heaviest?colour=red&most=9").await), ["z", "y"]);
-    assert_eq!(get(s, "t3", "/crates/heaviest?colour=red&most=9").await.json(), json!([]));
-    assert_eq!(s.get("/crates/heaviest?colour=red&most=9").await.status, 401);
+    assert_eq!(
+        ids(&get(s, "t1", "/crates/heaviest?colour=blue&most=9").await),
+        ["d"]
+    );
+    assert_eq!(
+        ids(&get(s, "t1", "/crates/heaviest?colour=red&most=0").await),
+        Vec::<String>::new()
+    );
+    assert_eq!(
+        ids(&get(s, "t2", "/crates/heaviest?colour=red&most=9").await),
+        ["z", "y"]
+    );
+    assert_eq!(
+        get(s, "t3", "/crates/heaviest?colour=red&most=9")
+            .await
+            .json(),
+        json!([])
+    );
+    assert_eq!(
+        s.get("/crates/heaviest?colour=red&most=9").await.status,
+        401
+    );
 }
 
 async fn values(s: &Server) {
     crates(s).await;
     assert_eq!(ids(&get(s, "t1", "/crates/labelled?label=$1").await), ["b"]);
-    assert_eq!(ids(&get(s, "t1", "/crates/labelled?label=x')%20OR%20(1%20=%201").await), ["c"], "a value is never part of the text");
-    assert_eq!(ids(&get(s, "t1", "/crates/labelled").await), ["a", "d"], "null, and in the order of the entity");
+    assert_eq!(
+        ids(&get(s, "t1", "/crates/labelled?label=x')%20OR%20(1%20=%201").await),
+        ["c"],
+        "a value is never part of the text"
+    );
+    assert_eq!(
+        ids(&get(s, "t1", "/crates/labelled").await),
+        ["a", "d"],
+        "null, and in the order of the entity"
+    );
 }
 
 async fn looked_at(s: &Server) {
     crates(s).await;
-    assert_eq!(get(s, "t1", "/crates/weights").await.json(), json!([1, 5, 9, 9]));
+    assert_eq!(
+        get(s, "t1", "/crates/weights").await.json(),
+        json!([1, 5, 9, 9])
+    );
     assert_eq!(get(s, "t2", "/crates/weights").await.json(), json!([]));
 }
 
 async fn wide_conditions(s: &Server) {
     crates(s).await;
     for (how, text) in WIDE.iter().enumerate().filter(|_| speaks_sql(s)) {
-        let of = async |tenant: &str| ids(&get(s, tenant, &format!("/crates/hostile?how={how}")).await);
+        let of =
+            async |tenant: &str| ids(&get(s, tenant, &format!("/crates/hostile?how={how}")).await);
         assert_eq!(of("t1").await, ["a", "b", "c", "d"], "{text}");
-        assert_eq!((of("t2").await, of("t3").await), (vec!["y".to_owned(), "z".to_owned()], Vec::new()), "{text}");
+        assert_eq!(
+            (of("t2").await, of("t3").await),
+            (vec!["y".to_owned(), "z".to_owned()], Vec::new()),
+            "{text}"
+        );
     }
 }
 
 async fn escapes(s: &Server) {
     crates(s).await;
     let (conditions, orders) = ((100..).zip(ESCAPES), (200..).zip(ORDERS));
-    for (how, text) in conditions.chain(orders).chain((300..303).map(|how| (how, "values"))) {
+    for (how, text) in conditions
+        .chain(orders)
+        .chain((300..303).map(|how| (how, "values")))
+    {
         for tenant in ["t1", "t3"] {
             let reply = get(s, tenant, &format!("/crates/hostile?how={how}")).await;
-            assert_eq!((reply.status, &reply.json()["code"]), (500, &json!("internal")), "{text}: {reply:?}");
+            assert_eq!(
+                (reply.status, &reply.json()["code"]),
+                (500, &json!("internal")),
+                "{text}: {reply:?}"
+            );
         }
     }
-    assert_eq!(ids(&get(s, "t2", "/crates/heaviest?colour=red&most=9").await), ["z", "y"], "nothing has gone");
+    assert_eq!(
+        ids(&get(s, "t2", "/crates/heaviest?colour=red&most=9").await),
+        ["z", "y"],
+        "nothing has gone"
+    );
 }
 
 async fn in_a_transaction(s: &Server) {
     crates(s).await;
     let crates = s.running().adapter::<Crate>().unwrap();
-    let cx = Cx::actor(Actor { tenant_id: Some("t1".to_owned()), ..Actor::user("u") }).at(s.now());
+    let cx = Cx::actor(Actor {
+        tenant_id: Some("t1".to_owned()),
+        ..Actor::user("u")
+    })
+    .at(s.now());
     let undone: Result<()> = cx
         .transaction(async |cx| {
-            crates.update(cx, "a", CratePatch { weight: Some(99), ..CratePatch::default() }, None).await?;
-            let seen: Vec<(String, i64)> = crates.heaviest(cx, Colour::Red, 1).await?.into_iter().map(|one| (one.id, one.weight)).collect();
-            assert_eq!(seen, [("a".to_owned(), 99)], "what the transaction wrote is seen");
+            crates
+                .update(
+                    cx,
+                    "a",
+                    CratePatch {
+                        weight: Some(99),
+                        ..CratePatch::default()
+                    },
+                    None,
+                )
+                .await?;
+            let seen: Vec<(String, i64)> = crates
+                .heaviest(cx, Colour::Red, 1)
+                .await?
+                .into_iter()
+                .map(|one| (one.id, one.weight))
+                .collect();
+            assert_eq!(
+                seen,
+                [("a".to_owned(), 99)],
+                "what the transaction wrote is seen"
+            );
             Err(Error::new(Code::Conflict, "not now"))
         })
         .await;
     assert_eq!(undone.unwrap_err().code(), Code::Conflict);
-    assert_eq!(crates.heaviest(&cx, Colour::Red, 1).await.unwrap()[0].weight, 9);
-    let stranger = crates.heaviest(&Cx::actor(Actor::anonymous()), Colour::Red, 1).await.unwrap_err();
+    assert_eq!(
+        crates.heaviest(&cx, Colour::Red, 1).await.unwrap()[0].weight,
+        9
+    );
+    let stranger = crates
+        .heaviest(&Cx::actor(Actor::anonymous()), Colour::Red, 1)
+        .await
+        .unwrap_err();
     assert_eq!(stranger.code(), Code::Unauthorized);
 }

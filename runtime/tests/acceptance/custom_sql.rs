@@ -1,4 +1,5 @@
-//! Statements of custom operations: the name of the records that a caller may see, and texts that are judged before anybody calls.
+//! Statements of custom operations: the name of the records that a caller may see, and texts that
+//! are judged before anybody calls.
 
 #![allow(missing_docs)] // a fixture
 
@@ -50,14 +51,44 @@ static TRUNKS: Package = package!(name = "trunks", entities = [entity(Trunk, [HE
 cases!(&crate::custom_sql::TRUNKS => visible_under_another_name);
 
 async fn visible_under_another_name(s: &Server) {
-    for (who, id, weight) in [("ada", "a", 1), ("ada", "b", 5), ("ada", "c", 9), ("ada", "d", 7), ("bob", "e", 50), ("bob", "f", 70)] {
-        let headers = [("authorization", &*s.token(who, &[])), ("content-type", "application/json")];
-        let made = s.raw("POST", "/trunks", &headers, &json!({ "id": id, "weight": weight }).to_string()).await;
+    for (who, id, weight) in [
+        ("ada", "a", 1),
+        ("ada", "b", 5),
+        ("ada", "c", 9),
+        ("ada", "d", 7),
+        ("bob", "e", 50),
+        ("bob", "f", 70),
+    ] {
+        let headers = [
+            ("authorization", &*s.token(who, &[])),
+            ("content-type", "application/json"),
+        ];
+        let made = s
+            .raw(
+                "POST",
+                "/trunks",
+                &headers,
+                &json!({ "id": id, "weight": weight }).to_string(),
+            )
+            .await;
         assert_eq!(made.status, 201, "{made:?}");
     }
     for (who, expected) in [("ada", vec!["c", "d"]), ("bob", vec!["f"]), ("cem", vec![])] {
-        let answer = s.raw("GET", "/trunks/heavier-ones", &[("authorization", &*s.token(who, &[]))], "").await.json();
-        let ids: Vec<&Json> = answer.as_array().unwrap().iter().map(|trunk| &trunk["id"]).collect();
+        let answer = s
+            .raw(
+                "GET",
+                "/trunks/heavier-ones",
+                &[("authorization", &*s.token(who, &[]))],
+                "",
+            )
+            .await
+            .json();
+        let ids: Vec<&Json> = answer
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|trunk| &trunk["id"])
+            .collect();
         assert_eq!(ids, expected, "{who}");
     }
 }
@@ -90,7 +121,10 @@ async fn chests_memory(call: MemoryCall<Chest>) -> Result<i64> {
 }
 
 async fn chests<S: SqlStore>(call: CustomCall<Chest, S>) -> Result<i64> {
-    let rows = call.sql("SELECT count(*) AS n FROM {visible}").rows().await?;
+    let rows = call
+        .sql("SELECT count(*) AS n FROM {visible}")
+        .rows()
+        .await?;
     rows.first().map_or(Ok(0), |row| row.get("n"))
 }
 
@@ -99,7 +133,12 @@ static CHESTS: Package = package!(name = "chests", entities = [entity(Chest, [CO
 /// What the start says, empty when there is nothing.
 async fn started(url: String) -> String {
     let config = Config::new().signing_secret(SECRET).port(0).database(url);
-    match App::new(config).plugin(JwtAuth::new()).package(&CHESTS).start().await {
+    match App::new(config)
+        .plugin(JwtAuth::new())
+        .package(&CHESTS)
+        .start()
+        .await
+    {
         Ok(running) => running.stop().await.map(|()| String::new()).unwrap(),
         Err(error) => error.to_string(),
     }
@@ -107,17 +146,39 @@ async fn started(url: String) -> String {
 
 /// All that is wrong is told at once.
 fn all_wrong(text: &str) {
-    assert_eq!((text.matches("custom operation `count_chests`").count(), text.matches("\n  in: ").count()), (4, 4), "{text}");
-    for part in ["wieght", "leaves the guard out", "does not name `$1`", "in: weight = wieght"] {
+    assert_eq!(
+        (
+            text.matches("custom operation `count_chests`").count(),
+            text.matches("\n  in: ").count()
+        ),
+        (4, 4),
+        "{text}"
+    );
+    for part in [
+        "wieght",
+        "leaves the guard out",
+        "does not name `$1`",
+        "in: weight = wieght",
+    ] {
         assert!(text.contains(part), "{part} in {text}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn texts_are_judged_at_start_up() {
-    assert_eq!(started("memory:".to_owned()).await, "", "it has no statements");
+    assert_eq!(
+        started("memory:".to_owned()).await,
+        "",
+        "it has no statements"
+    );
     let folder = tempfile::tempdir().unwrap();
-    all_wrong(&started(format!("sqlite:{}", folder.path().join("test.db").display())).await);
+    all_wrong(
+        &started(format!(
+            "sqlite:{}",
+            folder.path().join("test.db").display()
+        ))
+        .await,
+    );
     #[cfg(feature = "postgres")]
     all_wrong(&started(crate::server::postgres_server::fresh_url()).await);
 }

@@ -65,7 +65,10 @@ pub const TIDY: Operation<Notice>;
 )]
 pub const SHOWN: Operation<Notice>;
 
-pub static NOTICES: Package = package!(name = "notices", entities = [entity(Notice, [MARK_ALL, TIDY, SHOWN])]);
+pub static NOTICES: Package = package!(
+    name = "notices",
+    entities = [entity(Notice, [MARK_ALL, TIDY, SHOWN])]
+);
 
 cases!(&crate::defaults::NOTICES => a_parameter_defaults_to_the_instant_of_the_call, what_narrows, defaults_of_reads, said_of_defaults);
 
@@ -76,12 +79,22 @@ static GATES: LazyLock<Mutex<Gates>> = LazyLock::new(Mutex::default);
 
 fn gate(name: &str) -> (Arc<Semaphore>, Arc<Semaphore>) {
     let closed = || (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
-    GATES.lock().unwrap().entry(name.to_owned()).or_insert_with(closed).clone()
+    GATES
+        .lock()
+        .unwrap()
+        .entry(name.to_owned())
+        .or_insert_with(closed)
+        .clone()
 }
 
 /// Has a call wait that says so.
 async fn held(call: RouteCall<'_>, next: Next<'_>) -> Result<Response<Body>> {
-    if let Some(name) = call.parts.headers.get("x-gate").and_then(|name| name.to_str().ok()) {
+    if let Some(name) = call
+        .parts
+        .headers
+        .get("x-gate")
+        .and_then(|name| name.to_str().ok())
+    {
         let (come, go) = gate(name);
         come.add_permits(1);
         go.acquire().await.unwrap().forget();
@@ -89,22 +102,54 @@ async fn held(call: RouteCall<'_>, next: Next<'_>) -> Result<Response<Body>> {
     next.await
 }
 
-async fn call(s: &Server, method: &str, path: &str, body: Json, more: &[(&str, &str)]) -> crate::server::Reply {
+async fn call(
+    s: &Server,
+    method: &str,
+    path: &str,
+    body: Json,
+    more: &[(&str, &str)],
+) -> crate::server::Reply {
     let token = s.token("u", &[]);
-    let headers = [&[("authorization", token.as_str()), ("content-type", "application/json")][..], more].concat();
-    s.raw(method, path, &headers, &if body.is_null() { String::new() } else { body.to_string() }).await
+    let headers = [
+        &[
+            ("authorization", token.as_str()),
+            ("content-type", "application/json"),
+        ][..],
+        more,
+    ]
+    .concat();
+    s.raw(
+        method,
+        path,
+        &headers,
+        &if body.is_null() {
+            String::new()
+        } else {
+            body.to_string()
+        },
+    )
+    .await
 }
 
 async fn make(s: &Server, title: &str, more: Json) {
     let mut body = json!({"title": title});
-    body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    body.as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
     assert_eq!(call(s, "POST", "/notices", body, &[]).await.status, 201);
 }
 
 /// The titles of what has been seen.
 async fn seen(s: &Server) -> Vec<String> {
-    let page = call(s, "GET", "/notices?seen=true&limit=10", Json::Null, &[]).await.json();
-    page["items"].as_array().unwrap().iter().map(|item| item["title"].as_str().unwrap().to_owned()).collect()
+    let page = call(s, "GET", "/notices?seen=true&limit=10", Json::Null, &[])
+        .await
+        .json();
+    page["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| item["title"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 async fn a_parameter_defaults_to_the_instant_of_the_call(s: &Server) {
@@ -128,26 +173,69 @@ async fn a_parameter_defaults_to_the_instant_of_the_call(s: &Server) {
     assert_eq!(seen(s).await, ["a", "b"]);
     // Who says until when reaches only what is older, and may say what is written as well.
     let until = Timestamp::from_millis(s.now().millis() - 15).to_string();
-    let back = call(s, "POST", "/notices/mark-all", json!({"upTo": until, "seen": false}), &[]).await;
+    let back = call(
+        s,
+        "POST",
+        "/notices/mark-all",
+        json!({"upTo": until, "seen": false}),
+        &[],
+    )
+    .await;
     assert_eq!((back.status, back.json()), (200, json!(1)));
     assert_eq!(seen(s).await, ["b"]);
-    assert_eq!(call(s, "POST", "/notices/mark-all", json!({"upTo": s.now().to_string()}), &[]).await.json(), json!(3));
+    assert_eq!(
+        call(
+            s,
+            "POST",
+            "/notices/mark-all",
+            json!({"upTo": s.now().to_string()}),
+            &[]
+        )
+        .await
+        .json(),
+        json!(3)
+    );
     assert_eq!(seen(s).await, ["a", "b", "c"]);
     // Somebody else's stay as they are.
     let token = s.token("v", &[]);
-    assert_eq!(s.raw("POST", "/notices/mark-all", &[("authorization", &token)], "").await.json(), json!(0));
+    assert_eq!(
+        s.raw(
+            "POST",
+            "/notices/mark-all",
+            &[("authorization", &token)],
+            ""
+        )
+        .await
+        .json(),
+        json!(0)
+    );
     // In code, by the instant of the context.
-    let (notices, early) = (s.running().adapter::<Notice>().unwrap(), Timestamp::from_millis(s.now().millis() - 21));
+    let (notices, early) = (
+        s.running().adapter::<Notice>().unwrap(),
+        Timestamp::from_millis(s.now().millis() - 21),
+    );
     let cx = Cx::system("test").at(early);
-    assert_eq!(notices.mark_all(&cx, Param::Omitted, Param::Omitted, Param::Omitted, false).await.unwrap(), 1);
+    assert_eq!(
+        notices
+            .mark_all(&cx, Param::Omitted, Param::Omitted, Param::Omitted, false)
+            .await
+            .unwrap(),
+        1
+    );
     assert_eq!(seen(s).await, ["b", "c"]);
 }
 
 async fn what_narrows(s: &Server) {
-    for (title, kind, rank) in [("a", "mention", 1), ("b", "mention", 2), ("c", "reply", 1), ("d", "reply", 2)] {
+    for (title, kind, rank) in [
+        ("a", "mention", 1),
+        ("b", "mention", 2),
+        ("c", "reply", 1),
+        ("d", "reply", 2),
+    ] {
         make(s, title, json!({"kind": kind, "rank": rank})).await;
     }
-    // Conditions are only added; what is left out holds nobody back, in whatever order the statements are first needed.
+    // Conditions are only added; what is left out holds nobody back, in whatever order the
+    // statements are first needed.
     for (body, expected) in [
         (json!({"kind": "reply", "least": 2}), vec!["d"]),
         (json!({"kind": "reply"}), vec!["c", "d"]),
@@ -155,24 +243,59 @@ async fn what_narrows(s: &Server) {
         (json!({}), vec!["a", "b", "c", "d"]),
         (json!({"kind": "reply", "least": 2}), vec!["d"]),
     ] {
-        assert_eq!(call(s, "POST", "/notices/mark-all", body.clone(), &[]).await.json(), json!(expected.len()), "{body}");
+        assert_eq!(
+            call(s, "POST", "/notices/mark-all", body.clone(), &[])
+                .await
+                .json(),
+            json!(expected.len()),
+            "{body}"
+        );
         assert_eq!(seen(s).await, expected, "{body}");
         call(s, "POST", "/notices/mark-all", json!({"seen": false}), &[]).await;
     }
     // Left out is not null, and a value that fits nothing narrows to nothing.
-    call(s, "POST", "/notices/mark-all", json!({"kind": null}), &[]).await.problem("null_not_allowed", "kind");
-    call(s, "POST", "/notices/mark-all", json!({"upTo": null}), &[]).await.problem("null_not_allowed", "upTo");
-    call(s, "POST", "/notices/mark-all", json!({"upTo": "soon"}), &[]).await.problem("format", "upTo");
-    call(s, "POST", "/notices/mark-all", json!({"kinds": "reply"}), &[]).await.problem("unknown_field", "kinds");
-    assert_eq!(call(s, "POST", "/notices/mark-all", json!({"least": 99}), &[]).await.json(), json!(0));
+    call(s, "POST", "/notices/mark-all", json!({"kind": null}), &[])
+        .await
+        .problem("null_not_allowed", "kind");
+    call(s, "POST", "/notices/mark-all", json!({"upTo": null}), &[])
+        .await
+        .problem("null_not_allowed", "upTo");
+    call(s, "POST", "/notices/mark-all", json!({"upTo": "soon"}), &[])
+        .await
+        .problem("format", "upTo");
+    call(
+        s,
+        "POST",
+        "/notices/mark-all",
+        json!({"kinds": "reply"}),
+        &[],
+    )
+    .await
+    .problem("unknown_field", "kinds");
+    assert_eq!(
+        call(s, "POST", "/notices/mark-all", json!({"least": 99}), &[])
+            .await
+            .json(),
+        json!(0)
+    );
     assert_eq!(seen(s).await, [""; 0]);
     // The same of what is removed; the fixed condition holds always.
     call(s, "POST", "/notices/mark-all", json!({"least": 2}), &[]).await;
     make(s, "e", json!({"seen": true})).await;
     let left = async |body: Json| {
-        assert_eq!(call(s, "POST", "/notices/tidy", body, &[]).await.status, 204);
-        let page = call(s, "GET", "/notices?limit=10", Json::Null, &[]).await.json();
-        page["items"].as_array().unwrap().iter().map(|item| item["title"].as_str().unwrap().to_owned()).collect::<String>()
+        assert_eq!(
+            call(s, "POST", "/notices/tidy", body, &[]).await.status,
+            204
+        );
+        let page = call(s, "GET", "/notices?limit=10", Json::Null, &[])
+            .await
+            .json();
+        page["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|item| item["title"].as_str().unwrap().to_owned())
+            .collect::<String>()
     };
     assert_eq!(left(json!({"title": "a"})).await, "abcde");
     assert_eq!(left(json!({"title": "b"})).await, "acde");
@@ -181,29 +304,64 @@ async fn what_narrows(s: &Server) {
 }
 
 async fn defaults_of_reads(s: &Server) {
-    for (title, kind, rank) in [("a", "mention", 1), ("b", "reply", 1), ("c", "mention", -9), ("d", "mention", -5), ("e", "mention", 0)] {
+    for (title, kind, rank) in [
+        ("a", "mention", 1),
+        ("b", "reply", 1),
+        ("c", "mention", -9),
+        ("d", "mention", -5),
+        ("e", "mention", 0),
+    ] {
         make(s, title, json!({"kind": kind, "rank": rank})).await;
         s.advance(10);
     }
-    let titles = |page: &Json| page["items"].as_array().unwrap().iter().map(|i| i["title"].as_str().unwrap()).collect::<String>();
-    let shown = async |query: &str| call(s, "GET", &format!("/notices/shown{query}"), Json::Null, &[]).await;
+    let titles = |page: &Json| {
+        page["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|i| i["title"].as_str().unwrap())
+            .collect::<String>()
+    };
+    let shown = async |query: &str| {
+        call(s, "GET", &format!("/notices/shown{query}"), Json::Null, &[]).await
+    };
     let first = shown("").await.json();
     assert_eq!(titles(&first), "ad");
     // A cursor does not depend on an instant that nobody gave, but on one that somebody did.
     s.advance(5);
     let cursor = first["nextCursor"].as_str().unwrap();
-    assert_eq!(titles(&shown(&format!("?cursor={cursor}")).await.json()), "e");
+    assert_eq!(
+        titles(&shown(&format!("?cursor={cursor}")).await.json()),
+        "e"
+    );
     let until = s.now().to_string();
-    assert_eq!(shown(&format!("?cursor={cursor}&upTo={until}&least=-4")).await.code(), (400, "invalid_cursor"));
+    assert_eq!(
+        shown(&format!("?cursor={cursor}&upTo={until}&least=-4"))
+            .await
+            .code(),
+        (400, "invalid_cursor")
+    );
     // The default by name is the default.
-    assert_eq!(titles(&shown(&format!("?cursor={cursor}&kind=mention&least=-5")).await.json()), "e");
+    assert_eq!(
+        titles(
+            &shown(&format!("?cursor={cursor}&kind=mention&least=-5"))
+                .await
+                .json()
+        ),
+        "e"
+    );
     assert_eq!(titles(&shown("?kind=reply").await.json()), "b");
     assert_eq!(titles(&shown("/reply").await.json()), "b");
     assert_eq!(titles(&shown("?least=-10&limit=9").await.json()), "acde");
     let early = Timestamp::from_millis(s.now().millis() - 40).to_string();
-    assert_eq!(titles(&shown(&format!("?upTo={early}&limit=9")).await.json()), "a");
+    assert_eq!(
+        titles(&shown(&format!("?upTo={early}&limit=9")).await.json()),
+        "a"
+    );
     shown("?kind=").await.problem("enum", "query:kind");
-    shown("?kind[null]=true").await.problem("null_not_allowed", "query:kind[null]");
+    shown("?kind[null]=true")
+        .await
+        .problem("null_not_allowed", "query:kind[null]");
 }
 
 async fn said_of_defaults(s: &Server) {
@@ -211,10 +369,21 @@ async fn said_of_defaults(s: &Server) {
     let input = &document["components"]["schemas"]["NoticeMarkAllInput"];
     assert!(input.get("required").is_none(), "{input}");
     assert_eq!(input["properties"]["seen"]["default"], json!(true));
-    assert_eq!(input["properties"]["upTo"]["description"], "Without it: the instant of the call.");
+    assert_eq!(
+        input["properties"]["upTo"]["description"],
+        "Without it: the instant of the call."
+    );
     assert!(input["properties"]["kind"].get("default").is_none());
-    let parameters = document["paths"]["/notices/shown"]["get"]["parameters"].as_array().unwrap();
+    let parameters = document["paths"]["/notices/shown"]["get"]["parameters"]
+        .as_array()
+        .unwrap();
     let of = |name: &str| parameters.iter().find(|p| p["name"] == name).unwrap();
-    assert_eq!((&of("least")["schema"]["default"], of("least").get("required")), (&json!(-5), None));
+    assert_eq!(
+        (
+            &of("least")["schema"]["default"],
+            of("least").get("required")
+        ),
+        (&json!(-5), None)
+    );
     assert_eq!(of("kind")["schema"]["default"], "mention");
 }

@@ -72,15 +72,33 @@ pub struct Sheet {
 #[operation(kind = "restore")]
 pub const RECOVER: Operation<Sheet>;
 
-static LEAVES: Package =
-    package!(name = "leaves", entities = [entity(Leaf, [PUBLISH, RELEASE, SHELVE, RESTORE, TRASH, LOST]), entity(Sheet, [RECOVER])]);
+static LEAVES: Package = package!(
+    name = "leaves",
+    entities = [
+        entity(Leaf, [PUBLISH, RELEASE, SHELVE, RESTORE, TRASH, LOST]),
+        entity(Sheet, [RECOVER])
+    ]
+);
 
 cases!(&crate::deleted::LEAVES => a_transition_accepts_a_record_that_is_there_already, restore_brings_a_deleted_record_back, only_what_is_deleted, marks_of_an_enum, tenants, versions, races);
 
 async fn send(s: &Server, method: &str, path: &str, body: &Json) -> Reply {
     let token = s.token("e", &["editor"]);
-    let text = if body.is_null() { String::new() } else { body.to_string() };
-    s.raw(method, path, &[("authorization", &token), ("content-type", "application/json")], &text).await
+    let text = if body.is_null() {
+        String::new()
+    } else {
+        body.to_string()
+    };
+    s.raw(
+        method,
+        path,
+        &[
+            ("authorization", &token),
+            ("content-type", "application/json"),
+        ],
+        &text,
+    )
+    .await
 }
 
 async fn call(s: &Server, method: &str, path: &str) -> Reply {
@@ -88,47 +106,80 @@ async fn call(s: &Server, method: &str, path: &str) -> Reply {
 }
 
 async fn make(s: &Server, id: &str, slug: &str) {
-    assert_eq!(send(s, "POST", "/leaves", &json!({"id": id, "slug": slug})).await.status, 201);
+    assert_eq!(
+        send(s, "POST", "/leaves", &json!({"id": id, "slug": slug}))
+            .await
+            .status,
+        201
+    );
 }
 
 async fn a_transition_accepts_a_record_that_is_there_already(s: &Server) {
     make(s, "a", "a").await;
     let first = call(s, "POST", "/leaves/a/publish").await;
-    assert_eq!((first.status, first.header("etag")), (200, "\"2\"".to_owned()));
+    assert_eq!(
+        (first.status, first.header("etag")),
+        (200, "\"2\"".to_owned())
+    );
     assert!(first.headers.contains_key("x-event-id"));
     send(s, "PATCH", "/leaves/a", &json!({"title": "own"})).await;
     let again = call(s, "POST", "/leaves/a/publish").await;
     // Unchanged, what `set` would write included.
-    assert_eq!((again.status, again.header("etag"), &again.json()["title"]), (200, "\"3\"".to_owned(), &json!("own")));
+    assert_eq!(
+        (again.status, again.header("etag"), &again.json()["title"]),
+        (200, "\"3\"".to_owned(), &json!("own"))
+    );
     assert!(!again.headers.contains_key("x-event-id"));
     let boolean = call(s, "POST", "/leaves/a/release").await;
     assert_eq!((boolean.status, boolean.json()), (200, json!(true)));
     // A stale version is told as ever.
     let token = s.token("e", &[]);
-    let stale = s.raw("POST", "/leaves/a/publish", &[("authorization", &token), ("if-match", "\"1\"")], "").await;
+    let stale = s
+        .raw(
+            "POST",
+            "/leaves/a/publish",
+            &[("authorization", &token), ("if-match", "\"1\"")],
+            "",
+        )
+        .await;
     assert_eq!(stale.code(), (412, "precondition_failed"));
     assert_eq!(call(s, "POST", "/leaves/a/shelve").await.status, 200);
     let third = call(s, "POST", "/leaves/a/publish").await;
     assert_eq!(third.code(), (400, "invalid_transition"));
     // Without the option, a second time is a wrong state.
-    assert_eq!(call(s, "POST", "/leaves/a/shelve").await.code(), (400, "invalid_transition"));
-    assert_eq!(call(s, "POST", "/leaves/b/publish").await.code(), (404, "not_found"));
+    assert_eq!(
+        call(s, "POST", "/leaves/a/shelve").await.code(),
+        (400, "invalid_transition")
+    );
+    assert_eq!(
+        call(s, "POST", "/leaves/b/publish").await.code(),
+        (404, "not_found")
+    );
 }
 
 async fn restore_brings_a_deleted_record_back(s: &Server) {
     make(s, "a", "slug").await;
     assert_eq!(call(s, "GET", "/leaves/lost/slug").await.json(), Json::Null);
-    assert_eq!(call(s, "POST", "/leaves/a/restore").await.code(), (404, "not_found"));
+    assert_eq!(
+        call(s, "POST", "/leaves/a/restore").await.code(),
+        (404, "not_found")
+    );
     assert_eq!(call(s, "DELETE", "/leaves/a").await.status, 204);
     let lost = call(s, "GET", "/leaves/lost/slug").await;
     assert_eq!((lost.status, &lost.json()["id"]), (200, &json!("a")));
     let back = call(s, "POST", "/leaves/a/restore").await;
-    assert_eq!((back.status, &back.json()["deletedAt"], &back.json()["slug"]), (200, &Json::Null, &json!("slug")));
+    assert_eq!(
+        (back.status, &back.json()["deletedAt"], &back.json()["slug"]),
+        (200, &Json::Null, &json!("slug"))
+    );
     assert_eq!(back.header("etag"), "\"3\"");
     assert!(back.headers.contains_key("x-event-id"));
     assert_eq!(call(s, "GET", "/leaves/a").await.status, 200);
     assert_eq!(call(s, "GET", "/leaves/lost/slug").await.json(), Json::Null);
-    assert_eq!(call(s, "POST", "/leaves/a/restore").await.code(), (404, "not_found"));
+    assert_eq!(
+        call(s, "POST", "/leaves/a/restore").await.code(),
+        (404, "not_found")
+    );
     // Somebody else takes the slug meanwhile.
     call(s, "DELETE", "/leaves/a").await;
     make(s, "b", "slug").await;
@@ -143,12 +194,27 @@ async fn restore_brings_a_deleted_record_back(s: &Server) {
     assert_eq!(call(s, "POST", "/leaves/a/restore").await.status, 200);
     // Purged is gone for good.
     let leaves = s.running().adapter::<Leaf>().unwrap();
-    leaves.purge(&linchpin::Cx::system("test"), "b").await.unwrap();
-    assert_eq!(call(s, "POST", "/leaves/b/restore").await.code(), (404, "not_found"));
+    leaves
+        .purge(&linchpin::Cx::system("test"), "b")
+        .await
+        .unwrap();
+    assert_eq!(
+        call(s, "POST", "/leaves/b/restore").await.code(),
+        (404, "not_found")
+    );
     // Neither is for everybody.
     let token = s.token("e", &[]);
-    for (method, path) in [("POST", "/leaves/a/restore"), ("GET", "/leaves/trash"), ("GET", "/leaves/lost/slug")] {
-        assert_eq!(s.raw(method, path, &[("authorization", &token)], "").await.code(), (403, "forbidden"));
+    for (method, path) in [
+        ("POST", "/leaves/a/restore"),
+        ("GET", "/leaves/trash"),
+        ("GET", "/leaves/lost/slug"),
+    ] {
+        assert_eq!(
+            s.raw(method, path, &[("authorization", &token)], "")
+                .await
+                .code(),
+            (403, "forbidden")
+        );
     }
 }
 
@@ -160,29 +226,71 @@ async fn only_what_is_deleted(s: &Server) {
         call(s, "DELETE", &format!("/leaves/{id}")).await;
     }
     let first = call(s, "GET", "/leaves/trash?title=t").await.json();
-    let ids =
-        |page: &Json| page["items"].as_array().unwrap().iter().map(|item| item["id"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
-    assert_eq!((ids(&first), &first["hasMore"]), (vec!["a".to_owned(), "c".to_owned()], &json!(true)));
-    let next = call(s, "GET", &format!("/leaves/trash?title=t&cursor={}", first["nextCursor"].as_str().unwrap())).await.json();
-    assert_eq!((ids(&next), &next["hasMore"]), (vec!["d".to_owned()], &json!(false)));
+    let ids = |page: &Json| {
+        page["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|item| item["id"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        (ids(&first), &first["hasMore"]),
+        (vec!["a".to_owned(), "c".to_owned()], &json!(true))
+    );
+    let next = call(
+        s,
+        "GET",
+        &format!(
+            "/leaves/trash?title=t&cursor={}",
+            first["nextCursor"].as_str().unwrap()
+        ),
+    )
+    .await
+    .json();
+    assert_eq!(
+        (ids(&next), &next["hasMore"]),
+        (vec!["d".to_owned()], &json!(false))
+    );
     assert_eq!(ids(&call(s, "GET", "/leaves").await.json()), ["b", "e"]);
     // Other operations do not meet them.
-    assert_eq!(call(s, "POST", "/leaves/a/publish").await.code(), (404, "not_found"));
+    assert_eq!(
+        call(s, "POST", "/leaves/a/publish").await.code(),
+        (404, "not_found")
+    );
 }
 
 async fn marks_of_an_enum(s: &Server) {
-    assert_eq!(send(s, "POST", "/sheets", &json!({"id": "a", "stage": "live"})).await.status, 201);
+    assert_eq!(
+        send(s, "POST", "/sheets", &json!({"id": "a", "stage": "live"}))
+            .await
+            .status,
+        201
+    );
     assert_eq!(call(s, "POST", "/sheets/a/recover").await.status, 404);
     assert_eq!(call(s, "DELETE", "/sheets/a").await.status, 204);
     let back = call(s, "POST", "/sheets/a/recover").await;
-    assert_eq!((back.status, back.json()), (200, json!({"id": "a", "stage": "draft"})));
+    assert_eq!(
+        (back.status, back.json()),
+        (200, json!({"id": "a", "stage": "draft"}))
+    );
     assert_eq!(call(s, "GET", "/sheets/a").await.status, 200);
 }
 
 async fn tenants(s: &Server) {
     let leaves = s.running().adapter::<Leaf>().unwrap();
-    let of = |team: &str| linchpin::Cx::actor(linchpin::Actor { tenant_id: Some(team.to_owned()), ..linchpin::Actor::user("u") });
-    let leaf = LeafCreate { id: "a".to_owned(), slug: "s".to_owned(), title: None, stage: None };
+    let of = |team: &str| {
+        linchpin::Cx::actor(linchpin::Actor {
+            tenant_id: Some(team.to_owned()),
+            ..linchpin::Actor::user("u")
+        })
+    };
+    let leaf = LeafCreate {
+        id: "a".to_owned(),
+        slug: "s".to_owned(),
+        title: None,
+        stage: None,
+    };
     leaves.create(&of("red"), leaf).await.unwrap();
     leaves.delete(&of("red"), "a", None).await.unwrap();
     let refused = leaves.restore(&of("blue"), "a").await.unwrap_err();
@@ -196,7 +304,15 @@ async fn versions(s: &Server) {
     make(s, "a", "a").await;
     call(s, "DELETE", "/leaves/a").await;
     let token = s.token("e", &["editor"]);
-    let restore = async |tag: &str| s.raw("POST", "/leaves/a/restore", &[("authorization", &token), ("if-match", tag)], "").await;
+    let restore = async |tag: &str| {
+        s.raw(
+            "POST",
+            "/leaves/a/restore",
+            &[("authorization", &token), ("if-match", tag)],
+            "",
+        )
+        .await
+    };
     assert_eq!(restore("\"1\"").await.code(), (412, "precondition_failed"));
     assert_eq!(restore("\"2\"").await.status, 200);
 }
@@ -205,8 +321,17 @@ async fn races(s: &Server) {
     make(s, "a", "a").await;
     for round in 0..10 {
         call(s, "DELETE", "/leaves/a").await;
-        let replies = s.parallel(8, |_| call(s, "POST", "/leaves/a/restore")).await;
+        let replies = s
+            .parallel(8, |_| call(s, "POST", "/leaves/a/restore"))
+            .await;
         let (won, lost): (Vec<_>, Vec<_>) = replies.iter().partition(|reply| reply.status == 200);
-        assert_eq!((won.len(), lost.iter().filter(|reply| reply.status == 404).count()), (1, 7), "{round}: {replies:?}");
+        assert_eq!(
+            (
+                won.len(),
+                lost.iter().filter(|reply| reply.status == 404).count()
+            ),
+            (1, 7),
+            "{round}: {replies:?}"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! A derive asks of a caller what the lists of its sources ask, all of it, whatever its own policy lets pass.
+//! A derive asks of a caller what the lists of its sources ask, all of it, whatever its own policy
+//! lets pass.
 
 #![allow(missing_docs, dead_code)] // test entities; HTTP calls their operations
 
@@ -88,8 +89,17 @@ pub const PLAIN: Operation<Open>;
 
 /// Lets a call pass unless it asks not to, and says that it was there.
 async fn watched(call: RouteCall<'_>, next: Next<'_>) -> Result<Response> {
-    assert_eq!((call.name, call.path), ("list", "/d/watched"), "it is told of the list, whichever route reads it");
-    match call.parts.headers.get("x-wish").and_then(|v| v.to_str().ok()) {
+    assert_eq!(
+        (call.name, call.path),
+        ("list", "/d/watched"),
+        "it is told of the list, whichever route reads it"
+    );
+    match call
+        .parts
+        .headers
+        .get("x-wish")
+        .and_then(|v| v.to_str().ok())
+    {
         Some("refuse") => Err(Error::new(Code::Other(403, "not_today"), "Not today")),
         Some("answer") => Ok(Response::new("answered".into())),
         _ => next.await,
@@ -99,7 +109,9 @@ async fn watched(call: RouteCall<'_>, next: Next<'_>) -> Result<Response> {
 /// Stands around everything; counts itself.
 async fn stamped(_: RouteCall<'_>, next: Next<'_>) -> Result<Response> {
     let mut response = next.await?;
-    response.headers_mut().append("x-stamp", HeaderValue::from_static("package"));
+    response
+        .headers_mut()
+        .append("x-stamp", HeaderValue::from_static("package"));
     Ok(response)
 }
 
@@ -107,7 +119,13 @@ static HOUSE: Package = package!(
     name = "house",
     mount = "/d",
     entities = [
-        entity(Open, [PROVEN, SERVICE, MEMBERS, WATCH, COUNT, INSIDE, HOLD, REPLACED, BEHIND, TWICE, OWN, SHORT, PLAIN]),
+        entity(
+            Open,
+            [
+                PROVEN, SERVICE, MEMBERS, WATCH, COUNT, INSIDE, HOLD, REPLACED, BEHIND, TWICE, OWN,
+                SHORT, PLAIN
+            ]
+        ),
         entity(Proved, []),
         entity(Served, []),
         entity(Membered, []),
@@ -131,15 +149,28 @@ impl Plugin for Keeper {
 
     fn setup_post<'a>(&'a self, cx: &'a mut PostCx) -> BoxFuture<'a, Result<()>> {
         Box::pin(async {
-            let refuse = |code: &'static str| Error::new(Code::Other(403, code), "You lack something");
+            let refuse =
+                |code: &'static str| Error::new(Code::Other(403, code), "You lack something");
             let registrar = cx.registrar();
             registrar.named(
                 "require_mfa",
-                NamedCheck::guard(move |call| if call.actor.has_any_role(&["mfa"]) { Ok(()) } else { Err(refuse("mfa_required")) }),
+                NamedCheck::guard(move |call| {
+                    if call.actor.has_any_role(&["mfa"]) {
+                        Ok(())
+                    } else {
+                        Err(refuse("mfa_required"))
+                    }
+                }),
             )?;
             registrar.named(
                 "bearer",
-                NamedCheck::actor(move |actor| if actor.has_any_role(&["service"]) { Ok(()) } else { Err(refuse("not_a_service")) }),
+                NamedCheck::actor(move |actor| {
+                    if actor.has_any_role(&["service"]) {
+                        Ok(())
+                    } else {
+                        Err(refuse("not_a_service"))
+                    }
+                }),
             )?;
             registrar.set_evaluator(Readers)
         })
@@ -152,7 +183,13 @@ struct Readers;
 impl Evaluator for Readers {
     fn decide<'a>(&'a self, request: AccessRequest<'a>) -> BoxFuture<'a, Result<Decision>> {
         let reads = request.actor.roles.iter().any(|role| role == "reader");
-        Box::pin(async move { Ok(if reads { Decision::Allow } else { Decision::Abstain }) })
+        Box::pin(async move {
+            Ok(if reads {
+                Decision::Allow
+            } else {
+                Decision::Abstain
+            })
+        })
     }
 }
 
@@ -164,7 +201,9 @@ async fn replaced(_: OverrideCall) -> Result<Outcome> {
 }
 
 fn kept(app: App) -> App {
-    app.plugin(Keeper).guard("/d/inside/{*rest}", require_role(["insider"])).override_operation(REPLACED, replaced)
+    app.plugin(Keeper)
+        .guard("/d/inside/{*rest}", require_role(["insider"]))
+        .override_operation(REPLACED, replaced)
 }
 
 cases!(&crate::derive_policy::HOUSE, crate::derive_policy::kept =>
@@ -174,13 +213,20 @@ cases!(&crate::derive_policy::HOUSE, crate::derive_policy::kept =>
 
 async fn ask(s: &Server, roles: Option<&[&str]>, path: &str) -> Reply {
     let token = roles.map(|roles| s.token("someone", roles));
-    let headers: Vec<_> = token.as_deref().map(|token| ("authorization", token)).into_iter().collect();
+    let headers: Vec<_> = token
+        .as_deref()
+        .map(|token| ("authorization", token))
+        .into_iter()
+        .collect();
     s.raw("GET", path, &headers, "").await
 }
 
 async fn seed(s: &Server) {
     for (path, body) in [
-        ("/d/open", json!({"id": "o", "title": "open", "nextId": "p"})),
+        (
+            "/d/open",
+            json!({"id": "o", "title": "open", "nextId": "p"}),
+        ),
         ("/d/proved", json!({"id": "p", "title": "proved"})),
         ("/d/counted", json!({"id": "c"})),
         ("/d/owned", json!({"id": "a", "ownerId": "someone"})),
@@ -194,31 +240,93 @@ async fn seed(s: &Server) {
 async fn what_lists_ask_derives_ask(s: &Server) {
     seed(s).await;
     for (path, list, anonymous, known, enough) in [
-        ("proven", "proved", (401, "unauthorized"), (403, "mfa_required"), "mfa"),
-        ("service", "served", (403, "not_a_service"), (403, "not_a_service"), "service"),
-        ("members", "membered", (401, "unauthorized"), (403, "forbidden"), "member"),
-        ("inside", "inside", (401, "unauthorized"), (403, "forbidden"), "insider"),
-        ("replaced", "proved", (401, "unauthorized"), (403, "mfa_required"), "mfa"),
+        (
+            "proven",
+            "proved",
+            (401, "unauthorized"),
+            (403, "mfa_required"),
+            "mfa",
+        ),
+        (
+            "service",
+            "served",
+            (403, "not_a_service"),
+            (403, "not_a_service"),
+            "service",
+        ),
+        (
+            "members",
+            "membered",
+            (401, "unauthorized"),
+            (403, "forbidden"),
+            "member",
+        ),
+        (
+            "inside",
+            "inside",
+            (401, "unauthorized"),
+            (403, "forbidden"),
+            "insider",
+        ),
+        (
+            "replaced",
+            "proved",
+            (401, "unauthorized"),
+            (403, "mfa_required"),
+            "mfa",
+        ),
     ] {
         for path in [format!("/d/open/{path}"), format!("/d/{list}")] {
-            // The first source holds something, so that the second is never read: it is asked all the same.
+            // The first source holds something, so that the second is never read: it is asked all
+            // the same.
             assert_eq!(ask(s, None, &path).await.code(), anonymous, "{path}");
             assert_eq!(ask(s, Some(&[]), &path).await.code(), known, "{path}");
             let reply = ask(s, Some(&[enough]), &path).await;
-            assert_eq!((reply.status, reply.header("cache-control").as_str()), (200, "no-store"), "{path}");
+            assert_eq!(
+                (reply.status, reply.header("cache-control").as_str()),
+                (200, "no-store"),
+                "{path}"
+            );
         }
         // Before anything else about the request: who may not call learns nothing else.
-        assert_eq!(ask(s, Some(&[]), &format!("/d/open/{path}?nonsense=1")).await.code(), known, "{path}");
-        assert_eq!(ask(s, Some(&[enough]), &format!("/d/open/{path}?nonsense=1")).await.code(), (400, "unknown_parameter"), "{path}");
+        assert_eq!(
+            ask(s, Some(&[]), &format!("/d/open/{path}?nonsense=1"))
+                .await
+                .code(),
+            known,
+            "{path}"
+        );
+        assert_eq!(
+            ask(s, Some(&[enough]), &format!("/d/open/{path}?nonsense=1"))
+                .await
+                .code(),
+            (400, "unknown_parameter"),
+            "{path}"
+        );
     }
-    assert_eq!(ask(s, Some(&["mfa"]), "/d/open/proven").await.json(), json!(["open"]));
-    assert_eq!(ask(s, Some(&["mfa"]), "/d/open/replaced").await.json(), json!(["replaced"]));
+    assert_eq!(
+        ask(s, Some(&["mfa"]), "/d/open/proven").await.json(),
+        json!(["open"])
+    );
+    assert_eq!(
+        ask(s, Some(&["mfa"]), "/d/open/replaced").await.json(),
+        json!(["replaced"])
+    );
     // The records that a source names are of a list of their own.
-    assert_eq!(ask(s, Some(&[]), "/d/open/behind").await.code(), (403, "mfa_required"));
-    assert_eq!(ask(s, Some(&["mfa"]), "/d/open/behind").await.json()[0]["title"], "proved");
+    assert_eq!(
+        ask(s, Some(&[]), "/d/open/behind").await.code(),
+        (403, "mfa_required")
+    );
+    assert_eq!(
+        ask(s, Some(&["mfa"]), "/d/open/behind").await.json()[0]["title"],
+        "proved"
+    );
     // A derive without restrictions is public and may be cached.
     let plain = ask(s, None, "/d/open/plain").await;
-    assert_eq!((plain.status, plain.header("cache-control").as_str()), (200, ""));
+    assert_eq!(
+        (plain.status, plain.header("cache-control").as_str()),
+        (200, "")
+    );
 }
 
 async fn what_is_derived_is_counted(s: &Server) {
@@ -227,61 +335,128 @@ async fn what_is_derived_is_counted(s: &Server) {
     assert_eq!(ask(s, None, "/d/open/twice").await.status, 200);
     assert_eq!(ask(s, None, "/d/counted").await.status, 200);
     let reply = ask(s, None, "/d/open/twice").await;
-    assert_eq!((reply.code(), reply.header("retry-after").as_str()), ((429, "rate_limited"), "60"));
-    assert_eq!(ask(s, None, "/d/open/count").await.code(), (429, "rate_limited"));
-    assert_eq!(ask(s, None, "/d/counted").await.code(), (429, "rate_limited"));
-    assert_eq!(ask(s, Some(&[]), "/d/open/twice").await.status, 200, "another caller");
+    assert_eq!(
+        (reply.code(), reply.header("retry-after").as_str()),
+        ((429, "rate_limited"), "60")
+    );
+    assert_eq!(
+        ask(s, None, "/d/open/count").await.code(),
+        (429, "rate_limited")
+    );
+    assert_eq!(
+        ask(s, None, "/d/counted").await.code(),
+        (429, "rate_limited")
+    );
+    assert_eq!(
+        ask(s, Some(&[]), "/d/open/twice").await.status,
+        200,
+        "another caller"
+    );
     assert_eq!(ask(s, None, "/d/open/plain").await.status, 200);
 }
 
 async fn middleware_is_asked(s: &Server) {
     seed(s).await;
-    let wish = async |wish: &'static str| s.raw("GET", "/d/open/watch", &[("x-wish", wish)], "").await;
+    let wish =
+        async |wish: &'static str| s.raw("GET", "/d/open/watch", &[("x-wish", wish)], "").await;
     assert_eq!(wish("refuse").await.code(), (403, "not_today"));
     assert_eq!(wish("answer").await.code(), (403, "forbidden"));
     let passed = wish("none").await;
     assert_eq!((passed.status, passed.json()), (200, json!(["open"])));
     // That of the package stands around the request already.
     assert_eq!(passed.headers.get_all("x-stamp").iter().count(), 1);
-    assert_eq!(s.raw("GET", "/d/open/plain", &[("x-wish", "refuse")], "").await.status, 200);
+    assert_eq!(
+        s.raw("GET", "/d/open/plain", &[("x-wish", "refuse")], "")
+            .await
+            .status,
+        200
+    );
 }
 
 async fn owners_see_their_own(s: &Server) {
     seed(s).await;
     let ids = |reply: &Reply| -> Vec<String> {
-        reply.json().as_array().unwrap().iter().map(|item| item["id"].as_str().unwrap().to_owned()).collect()
+        reply
+            .json()
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|item| item["id"].as_str().unwrap().to_owned())
+            .collect()
     };
-    assert_eq!(ask(s, None, "/d/open/own").await.code(), (401, "unauthorized"));
+    assert_eq!(
+        ask(s, None, "/d/open/own").await.code(),
+        (401, "unauthorized")
+    );
     assert_eq!(ids(&ask(s, Some(&[]), "/d/open/own").await), ["a"]);
-    assert_eq!(ids(&ask(s, Some(&["reader"]), "/d/open/own").await), ["a", "b"]);
+    assert_eq!(
+        ids(&ask(s, Some(&["reader"]), "/d/open/own").await),
+        ["a", "b"]
+    );
 }
 
 async fn tenants_are_asked_first(s: &Server) {
     seed(s).await;
-    assert_eq!(ask(s, None, "/d/open/hold").await.code(), (401, "unauthorized"));
-    assert_eq!(ask(s, Some(&[]), "/d/open/hold").await.code(), (403, "forbidden"));
+    assert_eq!(
+        ask(s, None, "/d/open/hold").await.code(),
+        (401, "unauthorized")
+    );
+    assert_eq!(
+        ask(s, Some(&[]), "/d/open/hold").await.code(),
+        (403, "forbidden")
+    );
     let token = s.token_in("someone", "acme");
-    assert_eq!(s.raw("GET", "/d/open/hold", &[("authorization", &token)], "").await.json(), json!(["open"]));
+    assert_eq!(
+        s.raw("GET", "/d/open/hold", &[("authorization", &token)], "")
+            .await
+            .json(),
+        json!(["open"])
+    );
 }
 
 async fn lists_that_show_less(s: &Server) {
     seed(s).await;
-    assert_eq!(s.get("/d/narrow").await.json()["items"], json!([{"id": "n"}]));
+    assert_eq!(
+        s.get("/d/narrow").await.json()["items"],
+        json!([{"id": "n"}])
+    );
     assert_eq!(s.get("/d/open/short").await.json(), json!([{"id": "n"}]));
     let document = s.get("/openapi.json").await.json();
-    let item = &document["paths"]["/d/open/short"]["get"]["responses"]["200"]["content"]["application/json"]["schema"]["items"];
+    let item = &document["paths"]["/d/open/short"]["get"]["responses"]["200"]["content"]["application/json"]
+        ["schema"]["items"];
     assert_eq!(item["$ref"], "#/components/schemas/NarrowListRecord");
 }
 
-/// From code there is no request to look at: what can be told from the actor is asked, and the application itself is not.
+/// From code there is no request to look at: what can be told from the actor is asked, and the
+/// application itself is not.
 async fn calls_from_code(s: &Server) {
     seed(s).await;
     let open = s.running().adapter::<Open>().unwrap();
-    let as_actor = |roles: &[&str]| Cx::actor(Actor::user("someone").with_roles(roles.iter().copied()));
-    assert_eq!(open.members(&as_actor(&["member"])).await.unwrap(), ["open"]);
-    assert_eq!(open.members(&as_actor(&[])).await.unwrap_err().code(), Code::Forbidden);
-    assert_eq!(open.members(&Cx::actor(Actor::anonymous())).await.unwrap_err().code(), Code::Unauthorized);
-    let ids = async |cx: &Cx| open.own(cx).await.unwrap().into_iter().map(|owned: Owned| owned.id).collect::<Vec<_>>();
+    let as_actor =
+        |roles: &[&str]| Cx::actor(Actor::user("someone").with_roles(roles.iter().copied()));
+    assert_eq!(
+        open.members(&as_actor(&["member"])).await.unwrap(),
+        ["open"]
+    );
+    assert_eq!(
+        open.members(&as_actor(&[])).await.unwrap_err().code(),
+        Code::Forbidden
+    );
+    assert_eq!(
+        open.members(&Cx::actor(Actor::anonymous()))
+            .await
+            .unwrap_err()
+            .code(),
+        Code::Unauthorized
+    );
+    let ids = async |cx: &Cx| {
+        open.own(cx)
+            .await
+            .unwrap()
+            .into_iter()
+            .map(|owned: Owned| owned.id)
+            .collect::<Vec<_>>()
+    };
     assert_eq!(ids(&as_actor(&[])).await, ["a"]);
     assert_eq!(ids(&Cx::system("a test")).await, ["a", "b"]);
 }
@@ -289,9 +464,13 @@ async fn calls_from_code(s: &Server) {
 async fn documented(s: &Server) {
     let document = s.get("/openapi.json").await.json();
     let statuses = |path: &str| -> Vec<u16> {
-        let responses = document["paths"][format!("/d/open/{path}")]["get"]["responses"].as_object().unwrap();
+        let responses = document["paths"][format!("/d/open/{path}")]["get"]["responses"]
+            .as_object()
+            .unwrap();
         let refusals = [401, 403, 429].into_iter();
-        refusals.filter(|status| responses.contains_key(&status.to_string())).collect()
+        refusals
+            .filter(|status| responses.contains_key(&status.to_string()))
+            .collect()
     };
     assert_eq!(statuses("plain"), Vec::<u16>::new());
     assert_eq!(statuses("proven"), [401, 403]);
@@ -299,5 +478,8 @@ async fn documented(s: &Server) {
     assert_eq!(statuses("behind"), [401, 403]);
     assert_eq!(statuses("hold"), [401, 403]);
     assert_eq!(statuses("count"), [429]);
-    assert_eq!(document["paths"]["/d/open/plain"]["get"]["security"], Json::Array(Vec::new()));
+    assert_eq!(
+        document["paths"]["/d/open/plain"]["get"]["security"],
+        Json::Array(Vec::new())
+    );
 }

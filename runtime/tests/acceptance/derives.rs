@@ -61,7 +61,13 @@ pub const TAGS: Operation<Sketch>;
 
 pub static FEEDS: Package = package!(
     name = "feeds",
-    entities = [entity(Story, [UNITED, ALL, COMMON, FIRST_OF, BEST, SOME, REST, STORIES]), entity(Sketch, [TAGS])],
+    entities = [
+        entity(
+            Story,
+            [UNITED, ALL, COMMON, FIRST_OF, BEST, SOME, REST, STORIES]
+        ),
+        entity(Sketch, [TAGS])
+    ],
 );
 
 cases!(&crate::derives::FEEDS => derive_merges_by_union_concat_and_intersect, derive_merges_by_first_and_priority, named_records, opened_lists);
@@ -101,15 +107,30 @@ async fn derive_merges_by_first_and_priority(s: &Server) {
 async fn named_records(s: &Server) {
     seed(s).await;
     let stories = feed(s, "/stories/stories").await;
-    assert_eq!(stories, json!([{"id": "l1", "title": "c", "rank": 1, "deletedAt": null}]));
+    assert_eq!(
+        stories,
+        json!([{"id": "l1", "title": "c", "rank": 1, "deletedAt": null}])
+    );
     assert_eq!(s.delete("/stories/l1").await.status, 204);
     assert_eq!(feed(s, "/stories/stories").await, json!([]));
     let stories = s.running().adapter::<Story>().unwrap();
     let cx = Cx::system("a test");
-    let lists = [stories.all(&cx).await.unwrap(), stories.common(&cx).await.unwrap()];
+    let lists = [
+        stories.all(&cx).await.unwrap(),
+        stories.common(&cx).await.unwrap(),
+    ];
     assert_eq!(lists.map(|list: Vec<String>| list.len()), [3, 1]);
-    assert_eq!(stories.first_of(&cx).await.unwrap(), stories.best(&cx).await.unwrap());
-    let typed: Vec<String> = s.running().adapter::<Story>().unwrap().united(&Cx::system("a test")).await.unwrap();
+    assert_eq!(
+        stories.first_of(&cx).await.unwrap(),
+        stories.best(&cx).await.unwrap()
+    );
+    let typed: Vec<String> = s
+        .running()
+        .adapter::<Story>()
+        .unwrap()
+        .united(&Cx::system("a test"))
+        .await
+        .unwrap();
     assert_eq!(typed, ["a", "b"]);
 }
 

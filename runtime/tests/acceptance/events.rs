@@ -16,7 +16,10 @@ use crate::server::Server;
 mod content;
 mod fixture;
 
-use self::content::{every_kind_tells, failures_and_no_ops_are_silent, items_tell, the_long_form, what_it_holds, what_the_guard_needs};
+use self::content::{
+    every_kind_tells, failures_and_no_ops_are_silent, items_tell, the_long_form, what_it_holds,
+    what_the_guard_needs,
+};
 use self::fixture::*;
 
 /// Fails a few times, then hands on what it gets.
@@ -29,7 +32,12 @@ impl EventSink for Sink {
     fn publish<'a>(&'a self, events: &'a [EntityEvent]) -> BoxFuture<'a, linchpin::Result<()>> {
         Box::pin(async move {
             if self.failures.load(Ordering::SeqCst) > 0 {
-                assert!(self.failures.fetch_sub(1, Ordering::SeqCst).is_multiple_of(2), "a panic is a failure as well");
+                assert!(
+                    self.failures
+                        .fetch_sub(1, Ordering::SeqCst)
+                        .is_multiple_of(2),
+                    "a panic is a failure as well"
+                );
                 return Err(linchpin::Error::internal("not today"));
             }
             for event in events {
@@ -47,13 +55,23 @@ struct Heard {
 
 impl Heard {
     async fn next(&mut self) -> EntityEvent {
-        tokio::time::timeout(Duration::from_secs(10), self.events.recv()).await.expect("an event in time").unwrap()
+        tokio::time::timeout(Duration::from_secs(10), self.events.recv())
+            .await
+            .expect("an event in time")
+            .unwrap()
     }
 
     /// The name of the next event, after making sure that the answer names it.
     async fn named(&mut self, reply: &crate::server::Reply) -> String {
         let event = self.next().await;
-        assert_eq!(reply.headers.get("x-event-id").map(|id| id.to_str().unwrap()), Some(event.id.as_str()), "{reply:?}");
+        assert_eq!(
+            reply
+                .headers
+                .get("x-event-id")
+                .map(|id| id.to_str().unwrap()),
+            Some(event.id.as_str()),
+            "{reply:?}"
+        );
         event.name
     }
 
@@ -77,7 +95,10 @@ enum On {
 
 async fn heard(on: On, failures: usize) -> Heard {
     let (out, events) = mpsc::unbounded_channel();
-    let sink = Sink { out, failures: AtomicUsize::new(failures) };
+    let sink = Sink {
+        out,
+        failures: AtomicUsize::new(failures),
+    };
     let more = |app: App| app.event_sink("test", sink);
     let server = match on {
         On::Memory => Server::memory_with(&NEWS, more).await,
@@ -131,7 +152,14 @@ fn slug(name: &str) -> serde_json::Value {
 }
 
 fn article(slug: &str) -> ArticleCreate {
-    ArticleCreate { slug: slug.to_owned(), stage: None, views: None, secret: None, pin: None, tags: None }
+    ArticleCreate {
+        slug: slug.to_owned(),
+        stage: None,
+        views: None,
+        secret: None,
+        pin: None,
+        tags: None,
+    }
 }
 
 async fn a_response_names_its_event(mut h: Heard) {
@@ -149,9 +177,15 @@ async fn a_response_names_its_event(mut h: Heard) {
     let batch = h.server.post("/articles/clear", json!({"views": 0})).await;
     assert_eq!(batch.json(), json!(3));
     let event = h.next().await;
-    assert_eq!((event.name.as_str(), &event.payload), ("blog.articles.clear", &json!({"count": 3})));
+    assert_eq!(
+        (event.name.as_str(), &event.payload),
+        ("blog.articles.clear", &json!({"count": 3}))
+    );
     assert_eq!(batch.headers["x-event-id"], event.id.as_str());
-    assert_eq!((event.record_id, event.before, event.after), (None, None, None));
+    assert_eq!(
+        (event.record_id, event.before, event.after),
+        (None, None, None)
+    );
     h.silent(&nothing).await;
 }
 
@@ -176,10 +210,20 @@ async fn transactions_tell_when_committed(mut h: Heard) {
     let mut told = Vec::new();
     for _ in 0..3 {
         let event = h.next().await;
-        told.push((event.payload["slug"].as_str().unwrap().to_owned(), event.name));
+        told.push((
+            event.payload["slug"].as_str().unwrap().to_owned(),
+            event.name,
+        ));
     }
-    let expected = [("first", "blog.articles.created"), ("first", "article.published"), ("second", "blog.articles.created")];
-    assert_eq!(told, expected.map(|(slug, name)| (slug.to_owned(), name.to_owned())));
+    let expected = [
+        ("first", "blog.articles.created"),
+        ("first", "article.published"),
+        ("second", "blog.articles.created"),
+    ];
+    assert_eq!(
+        told,
+        expected.map(|(slug, name)| (slug.to_owned(), name.to_owned()))
+    );
     let quiet = h.server.get("/articles").await;
     h.silent(&quiet).await;
 }
@@ -187,14 +231,25 @@ async fn transactions_tell_when_committed(mut h: Heard) {
 async fn in_commit_order(mut h: Heard) {
     let made = h.server.post("/articles", slug("one")).await;
     h.named(&made).await;
-    let at = format!("/articles/{}/count-view", made.json()["id"].as_str().unwrap());
+    let at = format!(
+        "/articles/{}/count-view",
+        made.json()["id"].as_str().unwrap()
+    );
     let server = &h.server;
-    let replies = futures_util::future::join_all((0..200).map(|_| server.post(&at, json!({})))).await;
-    let mut ids: Vec<String> = replies.iter().map(|r| r.headers["x-event-id"].to_str().unwrap().to_owned()).collect();
+    let replies =
+        futures_util::future::join_all((0..200).map(|_| server.post(&at, json!({})))).await;
+    let mut ids: Vec<String> = replies
+        .iter()
+        .map(|r| r.headers["x-event-id"].to_str().unwrap().to_owned())
+        .collect();
     let mut told = Vec::new();
     for n in 1..=200 {
         let event = h.next().await;
-        assert_eq!((&event.payload["views"], event.version), (&json!(2 * n), Some(n + 1)), "out of order");
+        assert_eq!(
+            (&event.payload["views"], event.version),
+            (&json!(2 * n), Some(n + 1)),
+            "out of order"
+        );
         told.push(event.id.to_string());
     }
     ids.sort();
@@ -203,26 +258,60 @@ async fn in_commit_order(mut h: Heard) {
 }
 
 async fn owners(mut h: Heard) {
-    let headers = [("content-type", "application/json"), ("authorization", &h.server.token_in("ann", "red"))];
-    let made = h.server.raw("POST", "/memos", &headers, "{\"text\":\"a\"}").await;
+    let headers = [
+        ("content-type", "application/json"),
+        ("authorization", &h.server.token_in("ann", "red")),
+    ];
+    let made = h
+        .server
+        .raw("POST", "/memos", &headers, "{\"text\":\"a\"}")
+        .await;
     let event = h.next().await;
-    assert_eq!((event.name.as_str(), event.tenant_id.as_deref(), event.payload), ("memos.created", Some("red"), made.json()));
-    assert_eq!(event.after.unwrap()["team"], "red", "guards of consumers need it");
-    let gone = h.server.raw("DELETE", &format!("/memos/{}", made.json()["id"].as_str().unwrap()), &headers[1..], "").await;
+    assert_eq!(
+        (
+            event.name.as_str(),
+            event.tenant_id.as_deref(),
+            event.payload
+        ),
+        ("memos.created", Some("red"), made.json())
+    );
+    assert_eq!(
+        event.after.unwrap()["team"],
+        "red",
+        "guards of consumers need it"
+    );
+    let gone = h
+        .server
+        .raw(
+            "DELETE",
+            &format!("/memos/{}", made.json()["id"].as_str().unwrap()),
+            &headers[1..],
+            "",
+        )
+        .await;
     let event = h.next().await;
     assert_eq!(gone.headers["x-event-id"], event.id.as_str());
     assert_eq!((event.name.as_str(), event.before), ("memos.deleted", None));
     assert!(event.after.unwrap()["goneAt"].is_string());
     // Code of the application itself: the record says whose it is.
     let memos = h.server.running().adapter::<Memo>().unwrap();
-    memos.purge(&Cx::system("a test"), made.json()["id"].as_str().unwrap()).await.unwrap();
+    memos
+        .purge(&Cx::system("a test"), made.json()["id"].as_str().unwrap())
+        .await
+        .unwrap();
     let event = h.next().await;
-    assert_eq!((event.name.as_str(), event.tenant_id.as_deref()), ("memos.deleted", Some("red")));
+    assert_eq!(
+        (event.name.as_str(), event.tenant_id.as_deref()),
+        ("memos.deleted", Some("red"))
+    );
 }
 
 async fn owners_that_are_numbers(mut h: Heard) {
     let token = h.server.token_in("ann", "7");
-    let headers = [("content-type", "application/json"), ("authorization", token.as_str())];
+    let headers = [
+        ("content-type", "application/json"),
+        ("authorization", token.as_str()),
+    ];
     let mut tenants = Vec::new();
     for (method, path, body) in [
         ("POST", "/bills", r#"{"id": "b"}"#),
@@ -237,14 +326,31 @@ async fn owners_that_are_numbers(mut h: Heard) {
         tenants.push((event.name, event.tenant_id));
     }
     let of_seven = |name: &str| (format!("bills.{name}"), Some("7".to_owned()));
-    assert_eq!(tenants, ["created", "updated", "pay", "settle", "deleted"].map(of_seven));
+    assert_eq!(
+        tenants,
+        ["created", "updated", "pay", "settle", "deleted"].map(of_seven)
+    );
     // Code of the application itself: the record says whose it is. Those of no tenant are of none.
     let bills = h.server.running().adapter::<Bill>().unwrap();
-    let reply = h.server.raw("POST", "/bills", &headers, r#"{"id": "c"}"#).await;
-    assert_eq!((reply.status, h.next().await.tenant_id.as_deref()), (201, Some("7")));
+    let reply = h
+        .server
+        .raw("POST", "/bills", &headers, r#"{"id": "c"}"#)
+        .await;
+    assert_eq!(
+        (reply.status, h.next().await.tenant_id.as_deref()),
+        (201, Some("7"))
+    );
     bills.purge(&Cx::system("a test"), "c").await.unwrap();
     assert_eq!(h.next().await.tenant_id.as_deref(), Some("7"));
-    let nobodys = h.server.raw("POST", "/bills", &[headers[0], ("authorization", &h.server.token("ann", &[]))], r#"{"id": "d"}"#).await;
+    let nobodys = h
+        .server
+        .raw(
+            "POST",
+            "/bills",
+            &[headers[0], ("authorization", &h.server.token("ann", &[]))],
+            r#"{"id": "d"}"#,
+        )
+        .await;
     assert_eq!((nobodys.status, h.next().await.tenant_id), (201, None));
 }
 
@@ -278,10 +384,28 @@ async fn entities_nobody_listens_to_record_nothing() {
         })
     };
     let server = Server::sqlite_with(&NEWS, more).await;
-    assert!(!server.post("/quiets", json!({})).await.headers.contains_key("x-event-id"));
-    assert!(server.post("/memos", json!({"text": "a"})).await.status == 401, "nobody has no tenant");
-    let headers = [("content-type", "application/json"), ("authorization", &server.token_in("ann", "red"))];
-    assert!(server.raw("POST", "/memos", &headers, "{\"text\":\"a\"}").await.headers.contains_key("x-event-id"));
+    assert!(
+        !server
+            .post("/quiets", json!({}))
+            .await
+            .headers
+            .contains_key("x-event-id")
+    );
+    assert!(
+        server.post("/memos", json!({"text": "a"})).await.status == 401,
+        "nobody has no tenant"
+    );
+    let headers = [
+        ("content-type", "application/json"),
+        ("authorization", &server.token_in("ann", "red")),
+    ];
+    assert!(
+        server
+            .raw("POST", "/memos", &headers, "{\"text\":\"a\"}")
+            .await
+            .headers
+            .contains_key("x-event-id")
+    );
     tokio::time::timeout(Duration::from_secs(10), async {
         while handled.load(Ordering::SeqCst) == 0 {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -290,15 +414,35 @@ async fn entities_nobody_listens_to_record_nothing() {
     .await
     .expect("handled in time");
     let file = rusqlite::Connection::open(server.file().unwrap()).unwrap();
-    let stored: i64 = file.query_row("SELECT count(*) FROM linchpin_outbox", [], |row| row.get(0)).unwrap();
+    let stored: i64 = file
+        .query_row("SELECT count(*) FROM linchpin_outbox", [], |row| row.get(0))
+        .unwrap();
     assert_eq!(stored, 1);
     // A route that names an event is reason enough for its entity.
     let server = Server::memory(&NEWS).await;
-    assert!(server.post("/articles", slug("one")).await.headers.contains_key("x-event-id"));
-    assert!(!server.post("/quiets", json!({})).await.headers.contains_key("x-event-id"));
+    assert!(
+        server
+            .post("/articles", slug("one"))
+            .await
+            .headers
+            .contains_key("x-event-id")
+    );
+    assert!(
+        !server
+            .post("/quiets", json!({}))
+            .await
+            .headers
+            .contains_key("x-event-id")
+    );
     // And an app in which nobody listens has no outbox at all.
     let server = Server::sqlite(&SILENT).await;
-    assert!(!server.post("/quiets", json!({})).await.headers.contains_key("x-event-id"));
+    assert!(
+        !server
+            .post("/quiets", json!({}))
+            .await
+            .headers
+            .contains_key("x-event-id")
+    );
     let file = rusqlite::Connection::open(server.file().unwrap()).unwrap();
     assert!(file.prepare("SELECT 1 FROM linchpin_outbox").is_err());
 }
@@ -318,17 +462,33 @@ async fn subscriptions_are_typed_or_by_name() {
     let (mut typed, mut named) = take.await.unwrap();
     let made = server.post("/articles", slug("one")).await;
     let id = made.json()["id"].as_str().unwrap().to_owned();
-    let published = server.post(&format!("/articles/{id}/publish"), json!({})).await;
+    let published = server
+        .post(&format!("/articles/{id}/publish"), json!({}))
+        .await;
     let event = typed.next().await.unwrap().unwrap();
-    assert_eq!((event.key(), event.name.as_str()), (Some(id.clone()), "blog.articles.created"));
-    assert_eq!(typed.next().await.unwrap().unwrap().name, "article.published");
+    assert_eq!(
+        (event.key(), event.name.as_str()),
+        (Some(id.clone()), "blog.articles.created")
+    );
+    assert_eq!(
+        typed.next().await.unwrap().unwrap().name,
+        "article.published"
+    );
     let event = named.next().await.unwrap().unwrap();
     assert_eq!(published.headers["x-event-id"], event.id.as_str());
     // The same, where a stream is asked for.
     let mut named = std::pin::pin!(named.into_stream());
     let again = server.post("/articles", slug("two")).await.json();
-    let published = server.post(&format!("/articles/{}/publish", again["id"].as_str().unwrap()), json!({})).await;
-    let event = futures_util::StreamExt::next(&mut named).await.unwrap().unwrap();
+    let published = server
+        .post(
+            &format!("/articles/{}/publish", again["id"].as_str().unwrap()),
+            json!({}),
+        )
+        .await;
+    let event = futures_util::StreamExt::next(&mut named)
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(published.headers["x-event-id"], event.id.as_str());
     // Once the app serves, only what is recorded can be listened to.
     let bus = server.running().adapters().events().clone();
@@ -336,11 +496,16 @@ async fn subscriptions_are_typed_or_by_name() {
     assert!(bus.subscribe::<Quiet>().is_err() && bus.subscribe_to("quiets.created").is_err());
     // Too slow, and told so.
     for _ in 0..1100 {
-        server.post(&format!("/articles/{id}/count-view"), json!({})).await;
+        server
+            .post(&format!("/articles/{id}/count-view"), json!({}))
+            .await;
     }
     let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
     loop {
-        match tokio::time::timeout_at(deadline, typed.next()).await.expect("told in time") {
+        match tokio::time::timeout_at(deadline, typed.next())
+            .await
+            .expect("told in time")
+        {
             Some(Err(linchpin::Lagged(missed))) => {
                 assert!(missed > 0);
                 break;
@@ -350,71 +515,127 @@ async fn subscriptions_are_typed_or_by_name() {
     }
 }
 
-/// Messages between parts of the app reach listeners of their name at once; events of entities are separate.
+/// Messages between parts of the app reach listeners of their name at once; events of entities are
+/// separate.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_code_emits_is_heard_under_its_name() {
     let server = Server::memory(&NEWS).await;
     let bus = server.running().adapters().events().clone();
-    bus.emit("welcome", &json!({ "to": "nobody listens yet" })).unwrap();
-    let (mut welcomes, mut others) = (bus.listen("welcome").unwrap(), bus.listen("blog.articles.created").unwrap());
+    bus.emit("welcome", &json!({ "to": "nobody listens yet" }))
+        .unwrap();
+    let (mut welcomes, mut others) = (
+        bus.listen("welcome").unwrap(),
+        bus.listen("blog.articles.created").unwrap(),
+    );
     server.post("/articles", slug("one")).await;
     bus.emit("goodbye", &1).unwrap();
     bus.emit("welcome", &json!({ "to": "ada" })).unwrap();
     bus.emit("blog.articles.created", &"by hand").unwrap();
     let heard = welcomes.next().await.unwrap().unwrap();
-    assert_eq!((heard.name.as_str(), heard.payload), ("welcome", json!({ "to": "ada" })));
-    assert_eq!(others.next().await.unwrap().unwrap().payload, "by hand", "what entities record is for `subscribe_to`");
+    assert_eq!(
+        (heard.name.as_str(), heard.payload),
+        ("welcome", json!({ "to": "ada" }))
+    );
+    assert_eq!(
+        others.next().await.unwrap().unwrap().payload,
+        "by hand",
+        "what entities record is for `subscribe_to`"
+    );
     // A payload that is not JSON is an error of the emitter.
-    assert!(bus.emit("welcome", &std::collections::BTreeMap::from([(vec![1], 1)])).is_err());
+    assert!(
+        bus.emit("welcome", &std::collections::BTreeMap::from([(vec![1], 1)]))
+            .is_err()
+    );
     // Too slow, and told so; then it goes on.
     for n in 0..1100 {
         bus.emit("welcome", &n).unwrap();
     }
-    assert!(matches!(welcomes.next().await, Some(Err(linchpin::Lagged(77)))));
+    assert!(matches!(
+        welcomes.next().await,
+        Some(Err(linchpin::Lagged(77)))
+    ));
     assert_eq!(welcomes.next().await.unwrap().unwrap().payload, 76);
     server.stop().await;
-    assert_eq!(bus.emit("welcome", &0).unwrap_err().code(), linchpin::Code::Unavailable);
+    assert_eq!(
+        bus.emit("welcome", &0).unwrap_err().code(),
+        linchpin::Code::Unavailable
+    );
     assert!(bus.listen("welcome").is_err());
 }
 
 /// Delivered events are kept for the configured time, by the app's clock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn delivered_events_are_kept_for_as_long_as_asked() {
-    let heard = |app: App| app.on_event::<Quiet, _, _>("listener", |_| async { Ok(()) }).keep_events(Duration::from_secs(1));
+    let heard = |app: App| {
+        app.on_event::<Quiet, _, _>("listener", |_| async { Ok(()) })
+            .keep_events(Duration::from_secs(1))
+    };
     let server = Server::sqlite_with(&SILENT, heard).await;
     server.post("/quiets", json!({})).await;
     server.post("/quiets", json!({})).await;
     let left = || -> i64 {
         let file = rusqlite::Connection::open(server.file().unwrap()).unwrap();
-        file.query_row("SELECT count(*) FROM linchpin_outbox", [], |row| row.get(0)).unwrap()
+        file.query_row("SELECT count(*) FROM linchpin_outbox", [], |row| row.get(0))
+            .unwrap()
     };
     assert_eq!(left(), 2);
     server.advance(1_001);
     let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
     // The newest one stays, whatever its age: numbers go on behind it.
     while left() > 1 {
-        assert!(tokio::time::Instant::now() < deadline, "the first is still kept");
+        assert!(
+            tokio::time::Instant::now() < deadline,
+            "the first is still kept"
+        );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
 #[tokio::test]
 async fn an_event_that_no_route_has_stops_the_start() {
-    let config = Config::new().signing_secret(crate::server::SECRET).port(0).database("memory:");
-    let app = App::new(config).plugin(JwtAuth::new()).package(&NEWS).after_adapters(async |adapters| {
-        drop(adapters.events().subscribe_to("blog.articles.tagged")?);
-        Ok(())
-    });
+    let config = Config::new()
+        .signing_secret(crate::server::SECRET)
+        .port(0)
+        .database("memory:");
+    let app = App::new(config)
+        .plugin(JwtAuth::new())
+        .package(&NEWS)
+        .after_adapters(async |adapters| {
+            drop(adapters.events().subscribe_to("blog.articles.tagged")?);
+            Ok(())
+        });
     let error = app.start().await.unwrap_err().to_string();
-    assert_eq!(error, "no route has the event `blog.articles.tagged`, which is subscribed to; did you mean `blog.articles.tag`?");
-    let config = Config::new().signing_secret(crate::server::SECRET).port(0).database("memory:");
+    assert_eq!(
+        error,
+        "no route has the event `blog.articles.tagged`, which is subscribed to; did you mean `blog.articles.tag`?"
+    );
+    let config = Config::new()
+        .signing_secret(crate::server::SECRET)
+        .port(0)
+        .database("memory:");
     let nothing = || async { Ok(()) };
     let app = App::new(config).plugin(JwtAuth::new()).package(&NEWS);
-    let app = app.on_event::<Article, _, _>("twice", move |_| nothing()).on_event::<Memo, _, _>("twice", move |_| nothing());
-    assert!(app.start().await.unwrap_err().to_string().contains("two consumers of events are named `twice`"));
-    let config = Config::new().signing_secret(crate::server::SECRET).port(0).database("memory:");
+    let app = app
+        .on_event::<Article, _, _>("twice", move |_| nothing())
+        .on_event::<Memo, _, _>("twice", move |_| nothing());
+    assert!(
+        app.start()
+            .await
+            .unwrap_err()
+            .to_string()
+            .contains("two consumers of events are named `twice`")
+    );
+    let config = Config::new()
+        .signing_secret(crate::server::SECRET)
+        .port(0)
+        .database("memory:");
     let app = App::new(config).plugin(JwtAuth::new()).package(&NEWS);
     let app = app.on_event::<crate::projections::Author, _, _>("deaf", move |_| nothing());
     let error = app.start().await.unwrap_err().to_string();
-    assert!(error.contains("the consumer `deaf` hears of the records of `authors`, whose entity is in no package"), "{error}");
+    assert!(
+        error.contains(
+            "the consumer `deaf` hears of the records of `authors`, whose entity is in no package"
+        ),
+        "{error}"
+    );
 }

@@ -58,13 +58,25 @@ pub const MOTTO: Operation<Club>;
 
 async fn motto<S: CustomStore>(call: CustomCall<Club, S>) -> Result<String> {
     let settings = call.provided::<SettingAdapter>()?;
-    Ok(settings.get(call.cx(), "motto").await?.ok_or_else(Error::not_found)?.text)
+    Ok(settings
+        .get(call.cx(), "motto")
+        .await?
+        .ok_or_else(Error::not_found)?
+        .text)
 }
 
 /// Keeps the other entity's adapter for the functions, and writes what they need.
 async fn connect(adapters: Adapters) -> Result<()> {
     let settings = adapters.get::<Setting>()?;
-    settings.create(&Cx::system("start-up"), SettingCreate { id: "motto".to_owned(), text: "onwards".to_owned() }).await?;
+    settings
+        .create(
+            &Cx::system("start-up"),
+            SettingCreate {
+                id: "motto".to_owned(),
+                text: "onwards".to_owned(),
+            },
+        )
+        .await?;
     adapters.provide(settings);
     Ok(())
 }
@@ -89,7 +101,10 @@ async fn echo(
 
 pub static CLUBS: Package = package!(
     name = "clubs",
-    entities = [entity(Club, [OPEN, BY_NAME, MEMBERS, MOTTO, echo]), entity(Setting, [])],
+    entities = [
+        entity(Club, [OPEN, BY_NAME, MEMBERS, MOTTO, echo]),
+        entity(Setting, [])
+    ],
     after_adapters = connect,
 );
 
@@ -107,7 +122,13 @@ impl Plugin for Motto {
             cx.route(
                 "/motto",
                 axum::routing::get(move |cx: Cx| async move {
-                    Ok::<_, Error>(settings.get(&cx, "motto").await?.map(|s| s.text).unwrap_or_default())
+                    Ok::<_, Error>(
+                        settings
+                            .get(&cx, "motto")
+                            .await?
+                            .map(|s| s.text)
+                            .unwrap_or_default(),
+                    )
                 }),
             );
             Ok(())
@@ -118,12 +139,24 @@ impl Plugin for Motto {
 async fn opened(call: OverrideCall) -> Result<Outcome> {
     let clubs = call.adapter::<Club>()?;
     let club = clubs.open(&call.cx, call.key::<String>()?).await?;
-    clubs.update(&call.cx, &*club.id, ClubPatch { seen: Some(7), ..ClubPatch::default() }, None).await?;
+    clubs
+        .update(
+            &call.cx,
+            &*club.id,
+            ClubPatch {
+                seen: Some(7),
+                ..ClubPatch::default()
+            },
+            None,
+        )
+        .await?;
     call.record(club.id).await
 }
 
 async fn created(mut call: OverrideCall) -> Result<Outcome> {
-    let Inputs::Create(mut draft) = std::mem::replace(&mut call.inputs, Inputs::Get(linchpin::Value::Null)) else {
+    let Inputs::Create(mut draft) =
+        std::mem::replace(&mut call.inputs, Inputs::Get(linchpin::Value::Null))
+    else {
         return Err(Error::internal("no draft"));
     };
     let name = draft.get(club::name)?.unwrap_or_default();
@@ -131,16 +164,25 @@ async fn created(mut call: OverrideCall) -> Result<Outcome> {
         return Err(Error::new(Code::Conflict, "is taken"));
     }
     draft.set(club::name, name.to_uppercase());
-    Ok(Outcome::Record(call.table.create(&call.cx, draft, &call.form).await?.0))
+    Ok(Outcome::Record(
+        call.table.create(&call.cx, draft, &call.form).await?.0,
+    ))
 }
 
 async fn found(call: OverrideCall) -> Result<Outcome> {
     let name = call.arg::<String>(0)?.to_uppercase();
     let memory = format!("{:?}", call.adapters).contains("memory");
     let id = if memory {
-        call.adapter::<Club>()?.by_name(&call.cx, name).await?.map(|club| club.id)
+        call.adapter::<Club>()?
+            .by_name(&call.cx, name)
+            .await?
+            .map(|club| club.id)
     } else {
-        call.sql("SELECT id FROM {visible} WHERE name = $1").bind(name).column::<String>("id").await?.pop()
+        call.sql("SELECT id FROM {visible} WHERE name = $1")
+            .bind(name)
+            .column::<String>("id")
+            .await?
+            .pop()
     };
     match id {
         Some(id) => call.record(id).await,
@@ -185,42 +227,116 @@ macro_rules! on_each_store {
 }
 on_each_store!(overrides, hooks, rejections);
 
-async fn call(s: &Server, user: &str, method: &str, path: &str, body: &Value_) -> crate::server::Reply {
+async fn call(
+    s: &Server,
+    user: &str,
+    method: &str,
+    path: &str,
+    body: &Value_,
+) -> crate::server::Reply {
     let token = s.token(user, &[]);
-    s.raw(method, path, &[("authorization", &token), ("content-type", "application/json")], &body.to_string()).await
+    s.raw(
+        method,
+        path,
+        &[
+            ("authorization", &token),
+            ("content-type", "application/json"),
+        ],
+        &body.to_string(),
+    )
+    .await
 }
 
 async fn overrides(s: &Server) {
     // The shell stays: auth, parsing, validation, the status and `Location`.
     assert_eq!(s.post("/clubs", json!({"name": "a"})).await.status, 401);
-    call(s, "u", "POST", "/clubs", &json!({"name": "much too long"})).await.problem("max_length", "name");
-    assert_eq!(call(s, "u", "POST", "/clubs", &json!({"name": "taken"})).await.code(), (409, "conflict"));
+    call(s, "u", "POST", "/clubs", &json!({"name": "much too long"}))
+        .await
+        .problem("max_length", "name");
+    assert_eq!(
+        call(s, "u", "POST", "/clubs", &json!({"name": "taken"}))
+            .await
+            .code(),
+        (409, "conflict")
+    );
     let club = call(s, "u", "POST", "/clubs", &json!({"name": "chess"})).await;
-    assert_eq!((club.status, &club.json()["name"]), (201, &json!("CHESS")), "{club:?}");
+    assert_eq!(
+        (club.status, &club.json()["name"]),
+        (201, &json!("CHESS")),
+        "{club:?}"
+    );
     let path = club.header("location");
     let opened = call(s, "u", "POST", &format!("{path}/open"), &json!({})).await;
-    assert_eq!((opened.status, &opened.json()["open"]), (200, &json!(true)), "{opened:?}");
-    assert!(opened.json().get("seen").is_none(), "what is hidden stays so");
-    assert_eq!(call(s, "other", "POST", &format!("{path}/open"), &json!({})).await.status, 404);
-    assert_eq!(call(s, "u", "POST", &format!("{path}/open"), &json!({})).await.code(), (400, "invalid_transition"));
+    assert_eq!(
+        (opened.status, &opened.json()["open"]),
+        (200, &json!(true)),
+        "{opened:?}"
+    );
+    assert!(
+        opened.json().get("seen").is_none(),
+        "what is hidden stays so"
+    );
+    assert_eq!(
+        call(s, "other", "POST", &format!("{path}/open"), &json!({}))
+            .await
+            .status,
+        404
+    );
+    assert_eq!(
+        call(s, "u", "POST", &format!("{path}/open"), &json!({}))
+            .await
+            .code(),
+        (400, "invalid_transition")
+    );
     // Both forms of a lookup, under the guard of whoever asks.
     for form in ["/clubs/by-name?name=chess", "/clubs/by-name/chess"] {
         let token = s.token("u", &[]);
-        assert_eq!(s.raw("GET", form, &[("authorization", &token)], "").await.json()["name"], "CHESS", "{form}");
+        assert_eq!(
+            s.raw("GET", form, &[("authorization", &token)], "")
+                .await
+                .json()["name"],
+            "CHESS",
+            "{form}"
+        );
         let token = s.token("other", &[]);
-        assert_eq!(s.raw("GET", form, &[("authorization", &token)], "").await.json(), Value_::Null, "{form}");
+        assert_eq!(
+            s.raw("GET", form, &[("authorization", &token)], "")
+                .await
+                .json(),
+            Value_::Null,
+            "{form}"
+        );
     }
     // A collection is as many routes as it has methods.
     let token = s.token("u", &[]);
-    let list = s.raw("GET", &format!("{path}/members-list"), &[("authorization", &token)], "").await;
+    let list = s
+        .raw(
+            "GET",
+            &format!("{path}/members-list"),
+            &[("authorization", &token)],
+            "",
+        )
+        .await;
     assert_eq!(list.json(), json!(["members_list"]));
-    let added = call(s, "u", "POST", &format!("{path}/members-add"), &json!({"name": "x"})).await;
+    let added = call(
+        s,
+        "u",
+        "POST",
+        &format!("{path}/members-add"),
+        &json!({"name": "x"}),
+    )
+    .await;
     assert_eq!((added.status, added.json()), (201, json!(["members_add"])));
 }
 
 async fn hooks(s: &Server) {
     let token = s.token("u", &[]);
-    assert_eq!(s.raw("GET", "/clubs/motto", &[("authorization", &token)], "").await.json(), json!("onwards"));
+    assert_eq!(
+        s.raw("GET", "/clubs/motto", &[("authorization", &token)], "")
+            .await
+            .json(),
+        json!("onwards")
+    );
     assert_eq!(&s.get("/motto").await.body[..], b"onwards");
     assert!(s.running().adapters().provided::<SettingAdapter>().is_ok());
     let missing = s.running().adapters().provided::<String>().unwrap_err();
@@ -229,23 +345,55 @@ async fn hooks(s: &Server) {
 
 // What axum's own extractors refuse has the standard body; what the function says stays as it is.
 async fn rejections(s: &Server) {
-    let say = async |path: &str, kind: &str, body: &str| s.raw("POST", path, &[("content-type", kind)], body).await;
+    let say = async |path: &str, kind: &str, body: &str| {
+        s.raw("POST", path, &[("content-type", kind)], body).await
+    };
     let kind = "application/json";
-    assert_eq!(&say("/clubs/echo/3?times=2", kind, "[1]").await.body[..], b"3 2 1");
+    assert_eq!(
+        &say("/clubs/echo/3?times=2", kind, "[1]").await.body[..],
+        b"3 2 1"
+    );
     let own = say("/clubs/echo/0?times=2", kind, "[1]").await;
     assert_eq!((own.status, &own.body[..]), (400, &b"no zero"[..]));
     for (path, sent, body, expected) in [
-        ("/clubs/echo/x?times=2", kind, "[1]", (400, "validation_failed")),
+        (
+            "/clubs/echo/x?times=2",
+            kind,
+            "[1]",
+            (400, "validation_failed"),
+        ),
         ("/clubs/echo/3", kind, "[1]", (400, "validation_failed")),
-        ("/clubs/echo/3?times=x", kind, "[1]", (400, "validation_failed")),
+        (
+            "/clubs/echo/3?times=x",
+            kind,
+            "[1]",
+            (400, "validation_failed"),
+        ),
         ("/clubs/echo/3?times=2", kind, "[", (400, "malformed_json")),
-        ("/clubs/echo/3?times=2", kind, "{}", (400, "validation_failed")),
-        ("/clubs/echo/3?times=2", "text/plain", "[1]", (415, "unsupported_media_type")),
+        (
+            "/clubs/echo/3?times=2",
+            kind,
+            "{}",
+            (400, "validation_failed"),
+        ),
+        (
+            "/clubs/echo/3?times=2",
+            "text/plain",
+            "[1]",
+            (415, "unsupported_media_type"),
+        ),
     ] {
         let reply = say(path, sent, body).await;
         assert_eq!(reply.code(), expected, "{path} {body}");
-        assert_eq!(reply.json()["requestId"], json!(reply.header("x-request-id")), "{path} {body}");
+        assert_eq!(
+            reply.json()["requestId"],
+            json!(reply.header("x-request-id")),
+            "{path} {body}"
+        );
     }
     let long = format!("[{}1]", "1,".repeat(40));
-    assert_eq!(say("/clubs/echo/3?times=2", kind, &long).await.code(), (413, "body_too_large"));
+    assert_eq!(
+        say("/clubs/echo/3?times=2", kind, &long).await.code(),
+        (413, "body_too_large")
+    );
 }

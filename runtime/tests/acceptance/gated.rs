@@ -16,8 +16,18 @@ async fn send(s: &Server, method: &str, path: &str, who: &str, body: Json) -> Re
     if !who.is_empty() {
         headers.push(("authorization", token.as_str()));
     }
-    let body = if method == "GET" || body.is_null() { String::new() } else { body.to_string() };
-    s.raw(method, path, &headers[usize::from(body.is_empty())..], &body).await
+    let body = if method == "GET" || body.is_null() {
+        String::new()
+    } else {
+        body.to_string()
+    };
+    s.raw(
+        method,
+        path,
+        &headers[usize::from(body.is_empty())..],
+        &body,
+    )
+    .await
 }
 
 async fn made(s: &Server, path: &str, body: Json) {
@@ -35,13 +45,21 @@ fn same(reply: &Reply) -> (u16, Json) {
 }
 
 fn ids(list: &Json) -> Vec<&str> {
-    list.as_array().unwrap().iter().map(|record| record["id"].as_str().unwrap()).collect()
+    list.as_array()
+        .unwrap()
+        .iter()
+        .map(|record| record["id"].as_str().unwrap())
+        .collect()
 }
 
-/// Two parents that a stranger sees nothing of, `gone` and `own` of `o`, and one, `open`, that everybody sees. Every twenty-first child
-/// hangs on that one.
+/// Two parents that a stranger sees nothing of, `gone` and `own` of `o`, and one, `open`, that
+/// everybody sees. Every twenty-first child hangs on that one.
 async fn family(s: &Server) {
-    for (id, body) in [("open", json!({})), ("gone", json!({})), ("own", json!({"open": false, "ownerId": "o"}))] {
+    for (id, body) in [
+        ("open", json!({})),
+        ("gone", json!({})),
+        ("own", json!({"open": false, "ownerId": "o"})),
+    ] {
         let mut body = body;
         body["id"] = json!(id);
         made(s, "/parents", body).await;
@@ -52,9 +70,19 @@ async fn family(s: &Server) {
             n if n % 2 == 0 => "gone",
             _ => "own",
         };
-        made(s, "/children", json!({"id": format!("c{n:03}"), "parentId": parent, "slug": format!("s{n}")})).await;
+        made(
+            s,
+            "/children",
+            json!({"id": format!("c{n:03}"), "parentId": parent, "slug": format!("s{n}")}),
+        )
+        .await;
     }
-    assert_eq!(send(s, "DELETE", "/parents/gone", "o", Json::Null).await.status, 204);
+    assert_eq!(
+        send(s, "DELETE", "/parents/gone", "o", Json::Null)
+            .await
+            .status,
+        204
+    );
 }
 
 const VISIBLE: [&str; 5] = ["c010", "c031", "c052", "c073", "c094"];
@@ -62,20 +90,41 @@ const VISIBLE: [&str; 5] = ["c010", "c031", "c052", "c073", "c094"];
 async fn a_gate_hides_records_everywhere(s: &Server) {
     family(s).await;
     for who in ["", "stranger"] {
-        let page = send(s, "GET", "/children?limit=5", who, Json::Null).await.json();
-        assert_eq!((ids(&page["items"]), &page["hasMore"], &page["nextCursor"]), (VISIBLE.to_vec(), &json!(false), &Json::Null));
-        let stats = send(s, "GET", "/children/stats", who, Json::Null).await.json();
+        let page = send(s, "GET", "/children?limit=5", who, Json::Null)
+            .await
+            .json();
+        assert_eq!(
+            (ids(&page["items"]), &page["hasMore"], &page["nextCursor"]),
+            (VISIBLE.to_vec(), &json!(false), &Json::Null)
+        );
+        let stats = send(s, "GET", "/children/stats", who, Json::Null)
+            .await
+            .json();
         assert_eq!(stats, json!({"n": 5, "views": 0}));
-        assert_eq!(send(s, "POST", "/children/tally", who, Json::Null).await.json(), "5");
+        assert_eq!(
+            send(s, "POST", "/children/tally", who, Json::Null)
+                .await
+                .json(),
+            "5"
+        );
         for hidden in ["c000", "c001"] {
             let answers = [
                 send(s, "GET", &format!("/children/{hidden}"), who, Json::Null).await,
                 send(s, "GET", "/children/nobody", who, Json::Null).await,
             ];
-            assert_eq!(same(&answers[0]), same(&answers[1]), "hidden and missing are one");
+            assert_eq!(
+                same(&answers[0]),
+                same(&answers[1]),
+                "hidden and missing are one"
+            );
             assert_eq!(answers[0].code(), (404, "not_found"));
         }
-        assert_eq!(send(s, "GET", "/children/c010", who, Json::Null).await.status, 200);
+        assert_eq!(
+            send(s, "GET", "/children/c010", who, Json::Null)
+                .await
+                .status,
+            200
+        );
     }
     // Pages are cut behind the gate, whatever lies between.
     let mut walked = Vec::new();
@@ -85,11 +134,23 @@ async fn a_gate_hides_records_everywhere(s: &Server) {
     walked.sort();
     assert_eq!(walked, VISIBLE);
     // Its owner sees what hangs on a closed parent.
-    let own = send(s, "GET", "/children/stats", "o", Json::Null).await.json();
+    let own = send(s, "GET", "/children/stats", "o", Json::Null)
+        .await
+        .json();
     assert_eq!(own["n"], 55);
-    assert_eq!(send(s, "POST", "/children/tally", "o", Json::Null).await.json(), "55");
+    assert_eq!(
+        send(s, "POST", "/children/tally", "o", Json::Null)
+            .await
+            .json(),
+        "55"
+    );
     // And all is back when the parent is: nothing was rewritten.
-    assert_eq!(send(s, "POST", "/parents/gone/restore", "o", Json::Null).await.status, 200);
+    assert_eq!(
+        send(s, "POST", "/parents/gone/restore", "o", Json::Null)
+            .await
+            .status,
+        200
+    );
     assert_eq!(s.get("/children/stats").await.json()["n"], 55);
     assert_eq!(s.get("/children/c000").await.status, 200);
 }
@@ -105,17 +166,45 @@ async fn a_gated_record_looks_missing_on_every_path(s: &Server) {
             ("DELETE", format!("/children/{id}"), Json::Null),
             ("POST", format!("/children/{id}/publish"), Json::Null),
             ("POST", format!("/children/{id}/bump"), Json::Null),
-            ("PATCH", format!("/children/{id}/retitle"), json!({"title": "x"})),
-            ("PATCH", format!("/children/{id}/move"), json!({"parentId": "open"})),
+            (
+                "PATCH",
+                format!("/children/{id}/retitle"),
+                json!({"title": "x"}),
+            ),
+            (
+                "PATCH",
+                format!("/children/{id}/move"),
+                json!({"parentId": "open"}),
+            ),
             ("POST", format!("/children/{id}/tag"), json!({"tag": "x"})),
             ("GET", format!("/children/{id}/members-list"), Json::Null),
-            ("POST", format!("/children/{id}/members-add"), json!({"name": "x"})),
+            (
+                "POST",
+                format!("/children/{id}/members-add"),
+                json!({"name": "x"}),
+            ),
             ("PUT", format!("/children/{id}/members-set"), json!([])),
-            ("PATCH", format!("/children/{id}/members-update/m"), json!({"name": "x"})),
-            ("DELETE", format!("/children/{id}/members-remove/m"), Json::Null),
+            (
+                "PATCH",
+                format!("/children/{id}/members-update/m"),
+                json!({"name": "x"}),
+            ),
+            (
+                "DELETE",
+                format!("/children/{id}/members-remove/m"),
+                Json::Null,
+            ),
             ("GET", format!("/children/by-slug?slug={slug}"), Json::Null),
-            ("GET", format!("/children/slug-taken?slug={slug}"), Json::Null),
-            ("HEAD", format!("/children/slug-taken?slug={slug}"), Json::Null),
+            (
+                "GET",
+                format!("/children/slug-taken?slug={slug}"),
+                Json::Null,
+            ),
+            (
+                "HEAD",
+                format!("/children/slug-taken?slug={slug}"),
+                Json::Null,
+            ),
             ("GET", format!("/children/find?q={slug}x"), Json::Null),
             ("GET", format!("/children?slug={slug}"), Json::Null),
             ("GET", format!("/children?id[in]={id},nobody"), Json::Null),
@@ -123,24 +212,53 @@ async fn a_gated_record_looks_missing_on_every_path(s: &Server) {
             ("GET", format!("/remarks?childId={id}"), Json::Null),
         ]
     };
-    let before = send(s, "GET", "/children/c001", "o", Json::Null).await.json();
-    for ((method, path, body), (_, other, _)) in paths("c001", "s1").into_iter().zip(paths("c999", "s999")) {
-        let (hidden, missing) = (send(s, method, &path, "", body.clone()).await, send(s, method, &other, "", body).await);
+    let before = send(s, "GET", "/children/c001", "o", Json::Null)
+        .await
+        .json();
+    for ((method, path, body), (_, other, _)) in
+        paths("c001", "s1").into_iter().zip(paths("c999", "s999"))
+    {
+        let (hidden, missing) = (
+            send(s, method, &path, "", body.clone()).await,
+            send(s, method, &other, "", body).await,
+        );
         assert_eq!(same(&hidden), same(&missing), "{method} {path}");
     }
     // Nothing has happened to it.
-    assert_eq!(send(s, "GET", "/children/c001", "o", Json::Null).await.json(), before);
+    assert_eq!(
+        send(s, "GET", "/children/c001", "o", Json::Null)
+            .await
+            .json(),
+        before
+    );
     // Operations on many records reach the visible ones: 5 of 105.
-    assert_eq!(ids(&s.get("/children/by-title?title=t&limit=10").await.json()["items"]), VISIBLE);
+    assert_eq!(
+        ids(&s.get("/children/by-title?title=t&limit=10").await.json()["items"]),
+        VISIBLE
+    );
     assert_eq!(ids(&s.get("/children/feed?title=t").await.json()), VISIBLE);
     assert_eq!(ids(&s.get("/children/find?q=s").await.json()), VISIBLE);
-    assert_eq!(s.post("/children/set-all", json!({"title": "t"})).await.json(), 5);
-    let stats = send(s, "GET", "/children/stats", "o", Json::Null).await.json();
+    assert_eq!(
+        s.post("/children/set-all", json!({"title": "t"}))
+            .await
+            .json(),
+        5
+    );
+    let stats = send(s, "GET", "/children/stats", "o", Json::Null)
+        .await
+        .json();
     assert_eq!(stats, json!({"n": 55, "views": 45}));
     // An existing record that is not seen is in the way, and is not changed.
-    let ensure = |slug: &str| json!({"slug": slug, "title": "mine", "id": "new", "parentId": "open"});
-    assert_eq!(s.post("/children/ensure", ensure("s1")).await.code(), (409, "conflict"));
-    assert_eq!(s.post("/children/ensure", ensure("s10")).await.json()["created"], false);
+    let ensure =
+        |slug: &str| json!({"slug": slug, "title": "mine", "id": "new", "parentId": "open"});
+    assert_eq!(
+        s.post("/children/ensure", ensure("s1")).await.code(),
+        (409, "conflict")
+    );
+    assert_eq!(
+        s.post("/children/ensure", ensure("s10")).await.json()["created"],
+        false
+    );
     // Included records.
     let parent = send(s, "GET", "/parents/own?include=children", "", Json::Null).await;
     assert_eq!(parent.status, 404);
@@ -149,9 +267,22 @@ async fn a_gated_record_looks_missing_on_every_path(s: &Server) {
     assert_eq!(ids(&parents["items"][0]["children"]["items"]), VISIBLE[..3]);
     let taken = s.post("/children/take", json!({"title": "t"})).await.json();
     assert_eq!(taken["id"], "c031", "the first that is seen");
-    assert_eq!(s.post("/children/clear", json!({"title": "t"})).await.json(), 3);
-    assert_eq!(s.post("/children/take", json!({"title": "t"})).await.json(), Json::Null);
-    assert_eq!(send(s, "GET", "/children/stats", "o", Json::Null).await.json()["n"], 51);
+    assert_eq!(
+        s.post("/children/clear", json!({"title": "t"}))
+            .await
+            .json(),
+        3
+    );
+    assert_eq!(
+        s.post("/children/take", json!({"title": "t"})).await.json(),
+        Json::Null
+    );
+    assert_eq!(
+        send(s, "GET", "/children/stats", "o", Json::Null)
+            .await
+            .json()["n"],
+        51
+    );
 }
 
 /// A new record names one that its maker sees, and so does one that is moved.
@@ -164,103 +295,257 @@ async fn a_new_record_names_a_visible_one(s: &Server) {
         reply.problem("reference", "parentId");
         answers.push(same(&reply));
         let upsert = json!({"slug": "n", "title": "n", "id": "n", "parentId": parent});
-        s.post("/children/ensure", upsert).await.problem("reference", "parentId");
-        s.patch("/children/c010", json!({"parentId": parent})).await.problem("reference", "parentId");
-        s.raw_json("PATCH", "/children/c010/move", json!({"parentId": parent})).await.problem("reference", "parentId");
+        s.post("/children/ensure", upsert)
+            .await
+            .problem("reference", "parentId");
+        s.patch("/children/c010", json!({"parentId": parent}))
+            .await
+            .problem("reference", "parentId");
+        s.raw_json("PATCH", "/children/c010/move", json!({"parentId": parent}))
+            .await
+            .problem("reference", "parentId");
     }
     assert!(answers.windows(2).all(|w| w[0] == w[1]), "{answers:?}");
-    assert_eq!(send(s, "GET", "/children/slug-taken?slug=n", "o", Json::Null).await.json(), json!({"exists": false}));
-    assert_eq!(send(s, "POST", "/children", "o", child("own")).await.status, 201);
-    // Moved out of sight by somebody who sees both ends: the answer is as written, and then it is gone for others.
-    assert_eq!(send(s, "PATCH", "/children/c010/move", "o", json!({"parentId": "own"})).await.status, 200);
+    assert_eq!(
+        send(s, "GET", "/children/slug-taken?slug=n", "o", Json::Null)
+            .await
+            .json(),
+        json!({"exists": false})
+    );
+    assert_eq!(
+        send(s, "POST", "/children", "o", child("own")).await.status,
+        201
+    );
+    // Moved out of sight by somebody who sees both ends: the answer is as written, and then it is
+    // gone for others.
+    assert_eq!(
+        send(
+            s,
+            "PATCH",
+            "/children/c010/move",
+            "o",
+            json!({"parentId": "own"})
+        )
+        .await
+        .status,
+        200
+    );
     assert_eq!(s.get("/children/c010").await.status, 404);
 }
 
 async fn gates_form_chains(s: &Server) {
     family(s).await;
     for child in ["c001", "c010"] {
-        made(s, "/remarks", json!({"id": format!("r-{child}"), "childId": child})).await;
+        made(
+            s,
+            "/remarks",
+            json!({"id": format!("r-{child}"), "childId": child}),
+        )
+        .await;
     }
     assert_eq!(ids(&s.get("/remarks").await.json()["items"]), ["r-c010"]);
     assert_eq!(s.get("/remarks/r-c001").await.status, 404);
-    s.post("/remarks", json!({"id": "r", "childId": "c001"})).await.problem("reference", "childId");
-    let all = send(s, "GET", "/remarks?include=child.parent", "o", Json::Null).await.json();
+    s.post("/remarks", json!({"id": "r", "childId": "c001"}))
+        .await
+        .problem("reference", "childId");
+    let all = send(s, "GET", "/remarks?include=child.parent", "o", Json::Null)
+        .await
+        .json();
     assert_eq!(ids(&all["items"]), ["r-c001", "r-c010"]);
     assert_eq!(all["items"][0]["child"]["parent"]["id"], "own");
     // Two links away.
-    assert_eq!(send(s, "DELETE", "/parents/open", "o", Json::Null).await.status, 204);
+    assert_eq!(
+        send(s, "DELETE", "/parents/open", "o", Json::Null)
+            .await
+            .status,
+        204
+    );
     assert_eq!(s.get("/remarks").await.json()["items"], json!([]));
     assert_eq!(s.get("/remarks/r-c010").await.status, 404);
-    assert_eq!(s.raw("DELETE", "/remarks/r-c010", &[], "").await.status, 404);
+    assert_eq!(
+        s.raw("DELETE", "/remarks/r-c010", &[], "").await.status,
+        404
+    );
 }
 
 async fn gates_form_trees(s: &Server) {
-    for (id, parent, open) in [("a", None, true), ("b", Some("a"), false), ("c", Some("b"), true), ("x", Some("a"), true)] {
-        made(s, "/folders", json!({"id": id, "parentId": parent, "open": open, "ownerId": "o"})).await;
-        made(s, "/leaves", json!({"id": format!("in-{id}"), "folderId": id})).await;
+    for (id, parent, open) in [
+        ("a", None, true),
+        ("b", Some("a"), false),
+        ("c", Some("b"), true),
+        ("x", Some("a"), true),
+    ] {
+        made(
+            s,
+            "/folders",
+            json!({"id": id, "parentId": parent, "open": open, "ownerId": "o"}),
+        )
+        .await;
+        made(
+            s,
+            "/leaves",
+            json!({"id": format!("in-{id}"), "folderId": id}),
+        )
+        .await;
     }
     // `b` is closed, and `c` is below it.
     assert_eq!(ids(&s.get("/folders").await.json()["items"]), ["a", "x"]);
-    assert_eq!(ids(&s.get("/leaves").await.json()["items"]), ["in-a", "in-x"]);
+    assert_eq!(
+        ids(&s.get("/leaves").await.json()["items"]),
+        ["in-a", "in-x"]
+    );
     assert_eq!(s.get("/folders/c").await.status, 404);
-    assert_eq!(ids(&send(s, "GET", "/folders", "o", Json::Null).await.json()["items"]), ["a", "b", "c", "x"]);
+    assert_eq!(
+        ids(&send(s, "GET", "/folders", "o", Json::Null).await.json()["items"]),
+        ["a", "b", "c", "x"]
+    );
     // Two above it are as many as there may be.
-    send(s, "POST", "/folders", "o", json!({"id": "d", "parentId": "c"})).await.problem("reference", "parentId");
-    s.post("/folders", json!({"id": "d", "parentId": "c"})).await.problem("reference", "parentId");
-    s.post("/folders", json!({"id": "d", "parentId": "d"})).await.problem("reference", "parentId");
-    s.patch("/folders/x", json!({"parentId": "x"})).await.problem("immutable", "parentId");
+    send(
+        s,
+        "POST",
+        "/folders",
+        "o",
+        json!({"id": "d", "parentId": "c"}),
+    )
+    .await
+    .problem("reference", "parentId");
+    s.post("/folders", json!({"id": "d", "parentId": "c"}))
+        .await
+        .problem("reference", "parentId");
+    s.post("/folders", json!({"id": "d", "parentId": "d"}))
+        .await
+        .problem("reference", "parentId");
+    s.patch("/folders/x", json!({"parentId": "x"}))
+        .await
+        .problem("immutable", "parentId");
     // Deeper records and cycles are visible to nobody.
     let folders = s.running().adapter::<Folder>().unwrap();
-    assert!(folders.get(&Cx::system("test"), "c").await.unwrap().is_some());
+    assert!(
+        folders
+            .get(&Cx::system("test"), "c")
+            .await
+            .unwrap()
+            .is_some()
+    );
     let leaves = s.running().adapter::<Leaf>().unwrap();
-    assert_eq!(leaves.list(&Cx::system("test"), linchpin::entity::ListQuery::default()).await.unwrap().items.len(), 4);
+    assert_eq!(
+        leaves
+            .list(&Cx::system("test"), linchpin::entity::ListQuery::default())
+            .await
+            .unwrap()
+            .items
+            .len(),
+        4
+    );
 }
 
 /// Seeing a parent does not permit writing below it.
 async fn a_gate_may_require_an_action(s: &Server) {
     for (id, closed) in [("p", false), ("q", true)] {
-        made(s, "/parents", json!({"id": id, "closed": closed, "ownerId": "o"})).await;
-        made(s, "/entries", json!({"id": format!("in-{id}"), "parentId": id})).await;
+        made(
+            s,
+            "/parents",
+            json!({"id": id, "closed": closed, "ownerId": "o"}),
+        )
+        .await;
+        made(
+            s,
+            "/entries",
+            json!({"id": format!("in-{id}"), "parentId": id}),
+        )
+        .await;
     }
     assert_eq!(ids(&s.get("/parents").await.json()["items"]), ["p", "q"]);
     assert_eq!(ids(&s.get("/entries").await.json()["items"]), ["in-p"]);
-    assert_eq!(ids(&send(s, "GET", "/entries", "o", Json::Null).await.json()["items"]), ["in-p", "in-q"]);
+    assert_eq!(
+        ids(&send(s, "GET", "/entries", "o", Json::Null).await.json()["items"]),
+        ["in-p", "in-q"]
+    );
     assert_eq!(s.get("/entries/in-q").await.status, 404);
-    s.post("/entries", json!({"id": "n", "parentId": "q"})).await.problem("reference", "parentId");
-    assert_eq!(s.post("/entries", json!({"id": "n", "parentId": "p"})).await.status, 201);
-    assert_eq!(send(s, "POST", "/entries", "o", json!({"id": "m", "parentId": "q"})).await.status, 201);
+    s.post("/entries", json!({"id": "n", "parentId": "q"}))
+        .await
+        .problem("reference", "parentId");
+    assert_eq!(
+        s.post("/entries", json!({"id": "n", "parentId": "p"}))
+            .await
+            .status,
+        201
+    );
+    assert_eq!(
+        send(
+            s,
+            "POST",
+            "/entries",
+            "o",
+            json!({"id": "m", "parentId": "q"})
+        )
+        .await
+        .status,
+        201
+    );
 }
 
 async fn a_visible_condition_hides_records(s: &Server) {
     let at = "2026-03-04T05:06:08.000Z";
-    for (id, status, deliver, author) in
-        [("a", "live", None, Some("o")), ("b", "draft", None, Some("o")), ("c", "draft", None, None), ("d", "live", Some(at), None)]
-    {
-        made(s, "/timeds", json!({"id": id, "status": status, "deliverAt": deliver, "author": author})).await;
+    for (id, status, deliver, author) in [
+        ("a", "live", None, Some("o")),
+        ("b", "draft", None, Some("o")),
+        ("c", "draft", None, None),
+        ("d", "live", Some(at), None),
+    ] {
+        made(
+            s,
+            "/timeds",
+            json!({"id": id, "status": status, "deliverAt": deliver, "author": author}),
+        )
+        .await;
     }
     let seen = async |who: &str| {
         let page = send(s, "GET", "/timeds", who, Json::Null).await;
         assert_eq!(page.status, 200, "{page:?}");
-        ids(&page.json()["items"]).into_iter().map(str::to_owned).collect::<Vec<_>>()
+        ids(&page.json()["items"])
+            .into_iter()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
     };
     // Without somebody to compare with, nothing differs from him either.
     assert_eq!(seen("").await, ["a"]);
     assert_eq!(seen("o").await, ["a", "c"]);
     assert_eq!(seen("p").await, ["a", "b", "c"]);
     assert_eq!(s.get("/timeds/b").await.status, 404);
-    assert_eq!(s.patch("/timeds/c", json!({"status": "live"})).await.status, 404);
+    assert_eq!(
+        s.patch("/timeds/c", json!({"status": "live"})).await.status,
+        404
+    );
     // A cursor is that of a caller.
-    let page = send(s, "GET", "/timeds?limit=1", "p", Json::Null).await.json();
+    let page = send(s, "GET", "/timeds?limit=1", "p", Json::Null)
+        .await
+        .json();
     let cursor = page["nextCursor"].as_str().unwrap();
-    assert_eq!(send(s, "GET", &format!("/timeds?limit=1&cursor={cursor}"), "o", Json::Null).await.code(), (400, "invalid_cursor"));
+    assert_eq!(
+        send(
+            s,
+            "GET",
+            &format!("/timeds?limit=1&cursor={cursor}"),
+            "o",
+            Json::Null
+        )
+        .await
+        .code(),
+        (400, "invalid_cursor")
+    );
     s.advance(1000);
     assert_eq!(seen("").await, ["a", "d"]);
 }
 
-/// The application sees what is closed, and nothing behind what is deleted, unless it asks for that.
+/// The application sees what is closed, and nothing behind what is deleted, unless it asks for
+/// that.
 async fn the_application_ignores_conditions_but_not_deletion(s: &Server) {
     family(s).await;
-    let (children, parents) = (s.running().adapter::<Child>().unwrap(), s.running().adapter::<Parent>().unwrap());
+    let (children, parents) = (
+        s.running().adapter::<Child>().unwrap(),
+        s.running().adapter::<Parent>().unwrap(),
+    );
     let cx = Cx::system("test").at(s.now());
     assert!(children.get(&cx, "c001").await.unwrap().is_some());
     assert!(children.get(&cx, "c000").await.unwrap().is_none());
@@ -279,6 +564,9 @@ async fn the_application_ignores_conditions_but_not_deletion(s: &Server) {
     assert_eq!(refused.details()[0].code, "reference");
     let stranger = Cx::actor(Actor::user("stranger")).at(s.now());
     assert!(children.get(&stranger, "c001").await.unwrap().is_none());
-    assert!(children.purge(&cx, "c000").await.is_ok(), "what retention removes is behind what is deleted");
+    assert!(
+        children.purge(&cx, "c000").await.is_ok(),
+        "what retention removes is behind what is deleted"
+    );
     assert!(parents.get(&stranger, "own").await.unwrap().is_none());
 }

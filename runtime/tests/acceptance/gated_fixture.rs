@@ -110,10 +110,23 @@ async fn tally_memory(call: MemoryCall<Child>) -> Result<String> {
 }
 
 async fn tally<S: SqlStore>(call: CustomCall<Child, S>) -> Result<String> {
-    let seen = call.sql("SELECT count(*) AS n FROM {visible}").rows().await?;
-    let changed = call.sql("UPDATE {table} SET views = views WHERE {guard} AND views < $1").bind(1_i64).execute().await?;
+    let seen = call
+        .sql("SELECT count(*) AS n FROM {visible}")
+        .rows()
+        .await?;
+    let changed = call
+        .sql("UPDATE {table} SET views = views WHERE {guard} AND views < $1")
+        .bind(1_i64)
+        .execute()
+        .await?;
     let seen = seen[0].get::<i64>("n")?.to_string();
-    if seen == changed.to_string() { Ok(seen) } else { Err(Error::internal("the guard says one thing here, and another there")) }
+    if seen == changed.to_string() {
+        Ok(seen)
+    } else {
+        Err(Error::internal(
+            "the guard says one thing here, and another there",
+        ))
+    }
 }
 
 /// Seen through a child, and so through its parent.
@@ -176,8 +189,8 @@ pub static SEEN: Package = package!(
         entity(
             Child,
             [
-                STATS, BY_SLUG, BY_TITLE, SLUG_TAKEN, FIND, PUBLISH, BUMP, RETITLE, MOVE, TAG, MEMBERS, SET_ALL, CLEAR, TAKE, ENSURE, FEED,
-                TALLY
+                STATS, BY_SLUG, BY_TITLE, SLUG_TAKEN, FIND, PUBLISH, BUMP, RETITLE, MOVE, TAG,
+                MEMBERS, SET_ALL, CLEAR, TAKE, ENSURE, FEED, TALLY
             ]
         ),
         entity(Remark, []),

@@ -23,10 +23,21 @@ pub enum Role {
 
 /// Notes in which order it is reached, and what it saw.
 async fn outer(call: RouteCall<'_>, next: Next<'_>) -> Result<Response> {
-    let seen = format!("{} {} as {}", call.name, call.path, call.actor().and_then(|a| a.id.clone()).unwrap_or("nobody".to_owned()));
+    let seen = format!(
+        "{} {} as {}",
+        call.name,
+        call.path,
+        call.actor()
+            .and_then(|a| a.id.clone())
+            .unwrap_or("nobody".to_owned())
+    );
     let mut response = next.await?;
-    response.headers_mut().append("x-seen", HeaderValue::try_from(seen).unwrap());
-    response.headers_mut().append("x-order", HeaderValue::from_static("outer"));
+    response
+        .headers_mut()
+        .append("x-seen", HeaderValue::try_from(seen).unwrap());
+    response
+        .headers_mut()
+        .append("x-order", HeaderValue::from_static("outer"));
     Ok(response)
 }
 
@@ -35,7 +46,12 @@ mod inner {
 
     /// Refuses, answers itself, or lets the call go on.
     pub async fn gate(call: RouteCall<'_>, next: Next<'_>) -> Result<Response> {
-        match call.parts.headers.get("x-wish").and_then(|v| v.to_str().ok()) {
+        match call
+            .parts
+            .headers
+            .get("x-wish")
+            .and_then(|v| v.to_str().ok())
+        {
             Some("refuse") => Err(Error::new(Code::Other(403, "not_today"), "Not today")),
             Some("answer") => Ok(Response::new("answered".into())),
             Some("panic") => panic!("a middleware of a user"),
@@ -46,7 +62,9 @@ mod inner {
             },
             _ => {
                 let mut response = next.await?;
-                response.headers_mut().append("x-order", HeaderValue::from_static("inner"));
+                response
+                    .headers_mut()
+                    .append("x-order", HeaderValue::from_static("inner"));
                 Ok(response)
             }
         }
@@ -83,7 +101,10 @@ async fn knock(body: String) -> String {
     format!("{body}!")
 }
 
-static DOORS: Package = package!(name = "gates", entities = [entity(Door, [RENAME, BY_SLUG, knock])]);
+static DOORS: Package = package!(
+    name = "gates",
+    entities = [entity(Door, [RENAME, BY_SLUG, knock])]
+);
 
 cases!(&crate::gates::DOORS, crate::gates::keeper =>
     guards_are_asked_in_order, middleware_stands_around, names_of_auth, roles_of_an_enum, what_is_missing, documented,
@@ -120,12 +141,23 @@ impl Plugin for Keeper {
                 "require_plan",
                 NamedCheck::guard(|call| match call.argument {
                     Some(GuardArg::Text(plan)) if call.actor.has_any_role(&[plan]) => Ok(()),
-                    _ => Err(Error::new(Code::Other(403, "plan_required"), "Not in your plan")),
+                    _ => Err(Error::new(
+                        Code::Other(403, "plan_required"),
+                        "Not in your plan",
+                    )),
                 }),
             )?;
-            registrar.middleware("counted", Middleware::new(|call, next| Box::pin(counted(call, next))))?;
-            let twice = registrar.named("require_mfa", needs("mfa", "mfa_required")).unwrap_err();
-            assert!(format!("{twice:?}").contains("two plugins register `require_mfa`"), "{twice:?}");
+            registrar.middleware(
+                "counted",
+                Middleware::new(|call, next| Box::pin(counted(call, next))),
+            )?;
+            let twice = registrar
+                .named("require_mfa", needs("mfa", "mfa_required"))
+                .unwrap_err();
+            assert!(
+                format!("{twice:?}").contains("two plugins register `require_mfa`"),
+                "{twice:?}"
+            );
             Ok(())
         })
     }
@@ -133,21 +165,38 @@ impl Plugin for Keeper {
 
 async fn counted(_: RouteCall<'_>, next: Next<'_>) -> Result<Response> {
     let mut response = next.await?;
-    response.headers_mut().append("x-order", HeaderValue::from_static("counted"));
+    response
+        .headers_mut()
+        .append("x-order", HeaderValue::from_static("counted"));
     Ok(response)
 }
 
 /// The role `stepped-1772600767` says when.
 fn stepped_up(call: &GuardCall<'_>) -> Result<()> {
-    let at = call.actor.roles.iter().find_map(|role| role.strip_prefix("stepped-")?.parse::<i64>().ok());
+    let at = call
+        .actor
+        .roles
+        .iter()
+        .find_map(|role| role.strip_prefix("stepped-")?.parse::<i64>().ok());
     match (at, call.argument) {
-        (Some(at), Some(GuardArg::Int(seconds))) if call.now.millis() / 1000 - at <= seconds => Ok(()),
-        _ => Err(Error::new(Code::Other(403, "step_up_required"), "Confirm that it is you")),
+        (Some(at), Some(GuardArg::Int(seconds))) if call.now.millis() / 1000 - at <= seconds => {
+            Ok(())
+        }
+        _ => Err(Error::new(
+            Code::Other(403, "step_up_required"),
+            "Confirm that it is you",
+        )),
     }
 }
 
 async fn door(s: &Server, name: &str) -> Json {
-    made(s, &s.token("robot", &["service"]), "/doors", json!({"id": name, "slug": name})).await
+    made(
+        s,
+        &s.token("robot", &["service"]),
+        "/doors",
+        json!({"id": name, "slug": name}),
+    )
+    .await
 }
 
 async fn guards_are_asked_in_order(s: &Server) {
@@ -161,73 +210,237 @@ async fn guards_are_asked_in_order(s: &Server) {
         (&["mfa", &stepped, "free"], (403, "plan_required")),
     ] {
         // Before anything is read.
-        let reply = s.raw("PATCH", "/doors/none?x=1", &[("authorization", &s.token("ann", roles))], "{").await;
+        let reply = s
+            .raw(
+                "PATCH",
+                "/doors/none?x=1",
+                &[("authorization", &s.token("ann", roles))],
+                "{",
+            )
+            .await;
         assert_eq!(reply.code(), expected, "{roles:?}");
     }
-    assert_eq!(s.raw("PATCH", "/doors/none?x=1", &[], "{").await.code(), (401, "unauthorized"), "after auth");
+    assert_eq!(
+        s.raw("PATCH", "/doors/none?x=1", &[], "{").await.code(),
+        (401, "unauthorized"),
+        "after auth"
+    );
     let token = s.token("ann", &["mfa", &stepped, "pro"]);
     let path = format!("/doors/{}", id(&door));
-    assert_eq!(call(s, &token, "PATCH", &path, json!({"slug": "back"})).await.json()["slug"], "back");
+    assert_eq!(
+        call(s, &token, "PATCH", &path, json!({"slug": "back"}))
+            .await
+            .json()["slug"],
+        "back"
+    );
     s.advance(301_000);
-    assert_eq!(call(s, &token, "PATCH", &path, json!({"slug": "side"})).await.code(), (403, "step_up_required"));
-    assert_eq!(call(s, &s.token("ann", &[]), "PATCH", &format!("{path}/rename"), json!({"slug": "x"})).await.code(), (403, "mfa_required"));
-    let renamed = call(s, &s.token("ann", &["mfa"]), "PATCH", &format!("{path}/rename"), json!({"slug": "x"})).await;
-    assert_eq!((renamed.status, renamed.header("x-order").as_str()), (200, "counted"));
+    assert_eq!(
+        call(s, &token, "PATCH", &path, json!({"slug": "side"}))
+            .await
+            .code(),
+        (403, "step_up_required")
+    );
+    assert_eq!(
+        call(
+            s,
+            &s.token("ann", &[]),
+            "PATCH",
+            &format!("{path}/rename"),
+            json!({"slug": "x"})
+        )
+        .await
+        .code(),
+        (403, "mfa_required")
+    );
+    let renamed = call(
+        s,
+        &s.token("ann", &["mfa"]),
+        "PATCH",
+        &format!("{path}/rename"),
+        json!({"slug": "x"}),
+    )
+    .await;
+    assert_eq!(
+        (renamed.status, renamed.header("x-order").as_str()),
+        (200, "counted")
+    );
 }
 
 async fn middleware_stands_around(s: &Server) {
     door(s, "front").await;
     let order = |reply: &crate::server::Reply| -> Vec<String> {
-        reply.headers.get_all("x-order").iter().map(|v| v.to_str().unwrap().to_owned()).collect()
+        reply
+            .headers
+            .get_all("x-order")
+            .iter()
+            .map(|v| v.to_str().unwrap().to_owned())
+            .collect()
     };
     let reply = s.get("/doors/front").await;
-    assert_eq!((reply.status, order(&reply)), (200, vec!["counted".to_owned(), "inner".to_owned(), "outer".to_owned()]));
+    assert_eq!(
+        (reply.status, order(&reply)),
+        (
+            200,
+            vec!["counted".to_owned(), "inner".to_owned(), "outer".to_owned()]
+        )
+    );
     assert_eq!(reply.header("x-seen"), "get /doors/{id} as nobody");
-    let wish = |wish: &'static str, path: &'static str| async move { s.raw("GET", path, &[("x-wish", wish)], "").await };
+    let wish = |wish: &'static str, path: &'static str| async move {
+        s.raw("GET", path, &[("x-wish", wish)], "").await
+    };
     let refused = wish("refuse", "/doors/front").await;
-    assert_eq!((refused.code(), order(&refused)), ((403, "not_today"), vec![]));
+    assert_eq!(
+        (refused.code(), order(&refused)),
+        ((403, "not_today"), vec![])
+    );
     assert_eq!(refused.json()["requestId"], refused.header("x-request-id"));
     let answered = wish("answer", "/doors/front").await;
-    assert_eq!((&answered.body[..], order(&answered)), (&b"answered"[..], vec!["outer".to_owned()]));
+    assert_eq!(
+        (&answered.body[..], order(&answered)),
+        (&b"answered"[..], vec!["outer".to_owned()])
+    );
     assert_eq!(&wish("soften", "/doors/none").await.body[..], b"none");
     assert_eq!(wish("soften", "/doors/front").await.json()["id"], "front");
-    assert_eq!(wish("panic", "/doors/front").await.code(), (500, "internal"));
+    assert_eq!(
+        wish("panic", "/doors/front").await.code(),
+        (500, "internal")
+    );
     assert_eq!(s.get("/doors/front").await.status, 200);
     assert_eq!(s.get("/doors/none").await.code(), (404, "not_found"));
     // HEAD as GET.
     let head = s.raw("HEAD", "/doors/front", &[], "").await;
-    assert_eq!((head.status, head.body.len(), order(&head).len()), (200, 0, 3));
+    assert_eq!(
+        (head.status, head.body.len(), order(&head).len()),
+        (200, 0, 3)
+    );
     // It runs behind auth and roles.
-    let reply = s.raw("DELETE", "/doors/front", &[("authorization", &s.token("u", &[]))], "").await;
-    assert_eq!((reply.code(), reply.header("x-seen").as_str()), ((403, "forbidden"), ""));
-    let reply = s.raw("POST", "/doors/knock", &[("authorization", &s.token("u", &["partner"]))], "hello").await;
+    let reply = s
+        .raw(
+            "DELETE",
+            "/doors/front",
+            &[("authorization", &s.token("u", &[]))],
+            "",
+        )
+        .await;
+    assert_eq!(
+        (reply.code(), reply.header("x-seen").as_str()),
+        ((403, "forbidden"), "")
+    );
+    let reply = s
+        .raw(
+            "POST",
+            "/doors/knock",
+            &[("authorization", &s.token("u", &["partner"]))],
+            "hello",
+        )
+        .await;
     assert_eq!((reply.status, &reply.body[..]), (200, &b"hello!"[..]));
     assert_eq!(reply.header("x-seen"), "knock /doors/knock as u");
 }
 
 async fn names_of_auth(s: &Server) {
-    let create = |token: String| async move { call(s, &token, "POST", "/doors", json!({"id": "a", "slug": "a"})).await };
+    let create = |token: String| async move {
+        call(s, &token, "POST", "/doors", json!({"id": "a", "slug": "a"})).await
+    };
     assert_eq!(create(String::new()).await.code(), (401, "unauthorized"));
-    assert_eq!(create(s.token("u", &[])).await.code(), (403, "not_a_service"));
+    assert_eq!(
+        create(s.token("u", &[])).await.code(),
+        (403, "not_a_service")
+    );
     assert_eq!(create(s.token("robot", &["service"])).await.status, 201);
-    assert_eq!(s.raw("POST", "/doors/knock", &[("authorization", &s.token("u", &[]))], "x").await.code(), (403, "not_a_partner"));
+    assert_eq!(
+        s.raw(
+            "POST",
+            "/doors/knock",
+            &[("authorization", &s.token("u", &[]))],
+            "x"
+        )
+        .await
+        .code(),
+        (403, "not_a_partner")
+    );
 }
 
 async fn roles_of_an_enum(s: &Server) {
     for name in ["a", "b"] {
         door(s, name).await;
     }
-    assert_eq!(call(s, &s.token("u", &["chief_editor"]), "DELETE", "/doors/a", Json::Null).await.code(), (403, "forbidden"));
-    assert_eq!(call(s, &s.token("u", &[Role::ChiefEditor.as_str()]), "DELETE", "/doors/a", Json::Null).await.status, 204);
-    assert_eq!(call(s, &s.token("u", &["admin"]), "DELETE", "/doors/b", Json::Null).await.status, 204);
-    assert_eq!(call(s, &s.token("u", &["chief-editor"]), "GET", "/doors/by-slug/a", Json::Null).await.code(), (403, "forbidden"));
-    assert_eq!(call(s, &s.token("u", &["admin"]), "GET", "/doors/by-slug/a", Json::Null).await.status, 200);
+    assert_eq!(
+        call(
+            s,
+            &s.token("u", &["chief_editor"]),
+            "DELETE",
+            "/doors/a",
+            Json::Null
+        )
+        .await
+        .code(),
+        (403, "forbidden")
+    );
+    assert_eq!(
+        call(
+            s,
+            &s.token("u", &[Role::ChiefEditor.as_str()]),
+            "DELETE",
+            "/doors/a",
+            Json::Null
+        )
+        .await
+        .status,
+        204
+    );
+    assert_eq!(
+        call(
+            s,
+            &s.token("u", &["admin"]),
+            "DELETE",
+            "/doors/b",
+            Json::Null
+        )
+        .await
+        .status,
+        204
+    );
+    assert_eq!(
+        call(
+            s,
+            &s.token("u", &["chief-editor"]),
+            "GET",
+            "/doors/by-slug/a",
+            Json::Null
+        )
+        .await
+        .code(),
+        (403, "forbidden")
+    );
+    assert_eq!(
+        call(
+            s,
+            &s.token("u", &["admin"]),
+            "GET",
+            "/doors/by-slug/a",
+            Json::Null
+        )
+        .await
+        .status,
+        200
+    );
     assert_eq!(Actor::user("u").with_roles([Role::Admin]).roles, ["admin"]);
 }
 
 async fn what_is_missing(s: &Server) {
-    let config = Config::new().signing_secret(SECRET).port(0).database("memory:");
-    let text = App::new(config.clone()).plugin(JwtAuth::new()).package(&DOORS).start().await.err().unwrap().to_string();
+    let config = Config::new()
+        .signing_secret(SECRET)
+        .port(0)
+        .database("memory:");
+    let text = App::new(config.clone())
+        .plugin(JwtAuth::new())
+        .package(&DOORS)
+        .start()
+        .await
+        .err()
+        .unwrap()
+        .to_string();
     for part in [
         "route `create` of `Door` (",
         "needs auth `bearer`, but no plugin registers it",
@@ -249,15 +462,28 @@ async fn what_is_missing(s: &Server) {
         fn setup_post<'a>(&'a self, cx: &'a mut PostCx) -> BoxFuture<'a, Result<()>> {
             Box::pin(async {
                 cx.registrar().roles(["admins"]);
-                cx.registrar().named("bearer", NamedCheck::guard(|_| Ok(())))?;
-                cx.registrar().named("partners", NamedCheck::actor(|_| Ok(())))?;
-                cx.registrar().named("require_mfa", NamedCheck::actor(|_| Ok(())))?;
-                cx.registrar().named("require_step_up", NamedCheck::actor(|_| Ok(())))?;
-                cx.registrar().named("require_plan", NamedCheck::guard(|_| Ok(())))
+                cx.registrar()
+                    .named("bearer", NamedCheck::guard(|_| Ok(())))?;
+                cx.registrar()
+                    .named("partners", NamedCheck::actor(|_| Ok(())))?;
+                cx.registrar()
+                    .named("require_mfa", NamedCheck::actor(|_| Ok(())))?;
+                cx.registrar()
+                    .named("require_step_up", NamedCheck::actor(|_| Ok(())))?;
+                cx.registrar()
+                    .named("require_plan", NamedCheck::guard(|_| Ok(())))
             })
         }
     }
-    let text = App::new(config.clone()).plugin(JwtAuth::new()).plugin(Confused).package(&DOORS).start().await.err().unwrap().to_string();
+    let text = App::new(config.clone())
+        .plugin(JwtAuth::new())
+        .plugin(Confused)
+        .package(&DOORS)
+        .start()
+        .await
+        .err()
+        .unwrap()
+        .to_string();
     for part in [
         "needs auth `bearer`, which is a guard: write it in `guards(..)`",
         "needs auth `partner`, but no plugin registers it; did you mean `partners`?",
@@ -267,7 +493,10 @@ async fn what_is_missing(s: &Server) {
     ] {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }
-    assert!(!text.contains("require_mfa") && !text.contains("require_plan"), "{text}");
+    assert!(
+        !text.contains("require_mfa") && !text.contains("require_plan"),
+        "{text}"
+    );
     assert_eq!(text.matches("needs role `admin`").count(), 1, "{text}");
     // Somebody who knows of no role at all, and where one would be listed.
     struct Roleless;
@@ -282,9 +511,18 @@ async fn what_is_missing(s: &Server) {
             })
         }
     }
-    let text = App::new(config).plugin(JwtAuth::new()).plugin(Roleless).package(&DOORS).start().await.err().unwrap().to_string();
+    let text = App::new(config)
+        .plugin(JwtAuth::new())
+        .plugin(Roleless)
+        .package(&DOORS)
+        .start()
+        .await
+        .err()
+        .unwrap()
+        .to_string();
     for role in ["admin", "chief-editor"] {
-        let part = format!("needs role `{role}`, which no plugin declares: list it in `staff.roles`\n");
+        let part =
+            format!("needs role `{role}`, which no plugin declares: list it in `staff.roles`\n");
         assert!(text.contains(&part), "{part} is not in\n{text}");
     }
     // Arguments that guards do not take, and a name that the settings leave without a meaning.
@@ -296,22 +534,44 @@ async fn what_is_missing(s: &Server) {
         fn setup_post<'a>(&'a self, cx: &'a mut PostCx) -> BoxFuture<'a, Result<()>> {
             Box::pin(async {
                 let any = || NamedCheck::guard(|_| Ok(()));
-                cx.registrar().named("bearer", NamedCheck::unset("which nobody could pass: set `programs`"))?;
-                cx.registrar().named("partner", NamedCheck::actor(|_| Ok(())))?;
-                let some = |argument: Option<GuardArg>| argument.map(drop).ok_or_else(|| "one".to_owned());
+                cx.registrar().named(
+                    "bearer",
+                    NamedCheck::unset("which nobody could pass: set `programs`"),
+                )?;
+                cx.registrar()
+                    .named("partner", NamedCheck::actor(|_| Ok(())))?;
+                let some =
+                    |argument: Option<GuardArg>| argument.map(drop).ok_or_else(|| "one".to_owned());
                 cx.registrar().named("require_mfa", any().taking(some))?;
-                let most = |argument| if argument == Some(GuardArg::Int(60)) { Ok(()) } else { Err("seconds up to 60".to_owned()) };
-                cx.registrar().named("require_step_up", any().taking(most))?;
+                let most = |argument| {
+                    if argument == Some(GuardArg::Int(60)) {
+                        Ok(())
+                    } else {
+                        Err("seconds up to 60".to_owned())
+                    }
+                };
+                cx.registrar()
+                    .named("require_step_up", any().taking(most))?;
                 let plans = |argument| match argument {
                     Some(GuardArg::Text("free")) => Ok(()),
                     _ => Err("a plan: \"free\"".to_owned()),
                 };
                 cx.registrar().named("require_plan", any().taking(plans))?;
-                cx.registrar().middleware("counted", Middleware::new(|call, next| Box::pin(counted(call, next))))
+                cx.registrar().middleware(
+                    "counted",
+                    Middleware::new(|call, next| Box::pin(counted(call, next))),
+                )
             })
         }
     }
-    let app = App::new(Config::new().signing_secret(SECRET).port(0).database("memory:")).plugin(JwtAuth::new()).plugin(Strict);
+    let app = App::new(
+        Config::new()
+            .signing_secret(SECRET)
+            .port(0)
+            .database("memory:"),
+    )
+    .plugin(JwtAuth::new())
+    .plugin(Strict);
     let text = app.package(&DOORS).start().await.err().unwrap().to_string();
     for part in [
         "route `create` of `Door` (",
@@ -336,5 +596,8 @@ async fn documented(s: &Server) {
     assert!(update["responses"]["403"].is_object());
     let delete = &document["paths"]["/doors/{id}"]["delete"];
     assert_eq!(delete["x-linchpin-roles"], json!(["admin", "chief-editor"]));
-    assert_eq!(document["paths"]["/doors"]["post"]["security"], json!([{"bearer": []}]));
+    assert_eq!(
+        document["paths"]["/doors"]["post"]["security"],
+        json!([{"bearer": []}])
+    );
 }

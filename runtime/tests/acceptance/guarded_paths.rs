@@ -1,4 +1,5 @@
-//! Guards by path, and middleware of a package: what stands before routes whatever their own policy says.
+//! Guards by path, and middleware of a package: what stands before routes whatever their own policy
+//! says.
 
 #![allow(missing_docs)] // test entities
 
@@ -56,18 +57,30 @@ async fn stamped(call: RouteCall<'_>, next: Next<'_>) -> Result<Response> {
         return Err(Error::forbidden());
     }
     let mut response = next.await?;
-    response.headers_mut().append("x-stamp", HeaderValue::from_static("package"));
+    response
+        .headers_mut()
+        .append("x-stamp", HeaderValue::from_static("package"));
     Ok(response)
 }
 
 /// Stands around the list of lines, and around whatever shows them.
 async fn counted(call: RouteCall<'_>, next: Next<'_>) -> Result<Response> {
-    match call.parts.headers.get("x-wish").and_then(|v| v.to_str().ok()) {
-        Some("refuse") => Err(Error::new(linchpin::Code::Other(403, "not_today"), "Not today")),
+    match call
+        .parts
+        .headers
+        .get("x-wish")
+        .and_then(|v| v.to_str().ok())
+    {
+        Some("refuse") => Err(Error::new(
+            linchpin::Code::Other(403, "not_today"),
+            "Not today",
+        )),
         Some("answer") => Ok(Response::new("answered".into())),
         _ => {
             let mut response = next.await?;
-            response.headers_mut().append("x-stamp", HeaderValue::from_static("lines"));
+            response
+                .headers_mut()
+                .append("x-stamp", HeaderValue::from_static("lines"));
             Ok(response)
         }
     }
@@ -89,7 +102,10 @@ fn guarded(app: App) -> App {
     app.plugin(Pages)
         .guard("/reports/{*rest}", require_role(["admin", "auditor"]))
         .guard("/inside/{*rest}", require_role(["admin"]))
-        .guard("/inside/vault", RouteGuard::with("require_step_up", GuardArg::Int(300)))
+        .guard(
+            "/inside/vault",
+            RouteGuard::with("require_step_up", GuardArg::Int(300)),
+        )
         .guard("/reports/lines/{*rest}", RouteGuard::named("require_mfa"))
 }
 
@@ -106,7 +122,13 @@ impl Plugin for Pages {
         Box::pin(async {
             cx.route("/inside/page", get(async || "page"));
             cx.route("/inside/vault", any(async || "vault"));
-            cx.nest("/site", axum::Router::new().route("/{*rest}", get(async |uri: axum::http::Uri| uri.path().to_owned())));
+            cx.nest(
+                "/site",
+                axum::Router::new().route(
+                    "/{*rest}",
+                    get(async |uri: axum::http::Uri| uri.path().to_owned()),
+                ),
+            );
             cx.merge(axum::Router::new().route("/{tenant}/page", get(async || "anybody's")));
             Ok(())
         })
@@ -117,13 +139,36 @@ impl Plugin for Pages {
             let has = |call: &GuardCall<'_>, role: &str| call.actor.has_any_role(&[role]);
             cx.registrar().named(
                 "bearer",
-                NamedCheck::actor(|actor| if actor.has_any_role(&["service"]) { Ok(()) } else { Err(Error::forbidden()) }),
+                NamedCheck::actor(|actor| {
+                    if actor.has_any_role(&["service"]) {
+                        Ok(())
+                    } else {
+                        Err(Error::forbidden())
+                    }
+                }),
             )?;
+            cx.registrar().named(
+                "require_mfa",
+                NamedCheck::guard(move |call| {
+                    if has(call, "mfa") {
+                        Ok(())
+                    } else {
+                        Err(Error::forbidden())
+                    }
+                }),
+            )?;
+            let stepped = |call: &GuardCall<'_>| {
+                call.argument == Some(GuardArg::Int(300)) && call.actor.has_any_role(&["stepped"])
+            };
+            let check = move |call: &GuardCall<'_>| {
+                if stepped(call) {
+                    Ok(())
+                } else {
+                    Err(Error::forbidden())
+                }
+            };
             cx.registrar()
-                .named("require_mfa", NamedCheck::guard(move |call| if has(call, "mfa") { Ok(()) } else { Err(Error::forbidden()) }))?;
-            let stepped = |call: &GuardCall<'_>| call.argument == Some(GuardArg::Int(300)) && call.actor.has_any_role(&["stepped"]);
-            let check = move |call: &GuardCall<'_>| if stepped(call) { Ok(()) } else { Err(Error::forbidden()) };
-            cx.registrar().named("require_step_up", NamedCheck::guard(check))
+                .named("require_step_up", NamedCheck::guard(check))
         })
     }
 }
@@ -142,7 +187,12 @@ async fn guards_by_path_protect_every_route(s: &Server) {
     }
     for (method, path, body, expected) in [
         ("GET", "/reports/reports", "", 200),
-        ("POST", "/reports/reports", r#"{"id": "c", "slug": "c"}"#, 201),
+        (
+            "POST",
+            "/reports/reports",
+            r#"{"id": "c", "slug": "c"}"#,
+            201,
+        ),
         ("GET", "/reports/reports/a", "", 200),
         ("HEAD", "/reports/reports/a", "", 200),
         ("POST", "/reports/reports/a/view", "{}", 200),
@@ -153,80 +203,264 @@ async fn guards_by_path_protect_every_route(s: &Server) {
         ("POST", "/reports/reports", "{", 400),
         ("GET", "/reports/reports/none?x=1", "", 400),
     ] {
-        assert_eq!(ask(s, None, method, path, body).await.status, 401, "{method} {path}");
-        assert_eq!(ask(s, Some(&["user"]), method, path, body).await.status, 403, "{method} {path}");
-        assert_eq!(ask(s, Some(&["admin"]), method, path, body).await.status, expected, "{method} {path}");
+        assert_eq!(
+            ask(s, None, method, path, body).await.status,
+            401,
+            "{method} {path}"
+        );
+        assert_eq!(
+            ask(s, Some(&["user"]), method, path, body).await.status,
+            403,
+            "{method} {path}"
+        );
+        assert_eq!(
+            ask(s, Some(&["admin"]), method, path, body).await.status,
+            expected,
+            "{method} {path}"
+        );
     }
     let refused = ask(s, None, "GET", "/reports/reports", "").await;
-    assert_eq!((refused.code(), refused.header("www-authenticate").as_str()), ((401, "unauthorized"), "Bearer"));
+    assert_eq!(
+        (refused.code(), refused.header("www-authenticate").as_str()),
+        ((401, "unauthorized"), "Bearer")
+    );
     // The policy of the route applies after the guard.
-    assert_eq!(ask(s, Some(&["admin"]), "DELETE", "/reports/reports/b", "").await.code(), (403, "forbidden"));
-    assert_eq!(ask(s, Some(&["auditor"]), "DELETE", "/reports/reports/b", "").await.status, 204);
-    assert_eq!(ask(s, Some(&["admin"]), "PATCH", "/reports/reports/a", r#"{"slug": "x"}"#).await.code(), (403, "forbidden"));
-    assert_eq!(ask(s, Some(&["service"]), "PATCH", "/reports/reports/a", r#"{"slug": "x"}"#).await.code(), (403, "forbidden"));
-    assert_eq!(ask(s, Some(&["service", "admin"]), "PATCH", "/reports/reports/a", r#"{"slug": "x"}"#).await.status, 200);
+    assert_eq!(
+        ask(s, Some(&["admin"]), "DELETE", "/reports/reports/b", "")
+            .await
+            .code(),
+        (403, "forbidden")
+    );
+    assert_eq!(
+        ask(s, Some(&["auditor"]), "DELETE", "/reports/reports/b", "")
+            .await
+            .status,
+        204
+    );
+    assert_eq!(
+        ask(
+            s,
+            Some(&["admin"]),
+            "PATCH",
+            "/reports/reports/a",
+            r#"{"slug": "x"}"#
+        )
+        .await
+        .code(),
+        (403, "forbidden")
+    );
+    assert_eq!(
+        ask(
+            s,
+            Some(&["service"]),
+            "PATCH",
+            "/reports/reports/a",
+            r#"{"slug": "x"}"#
+        )
+        .await
+        .code(),
+        (403, "forbidden")
+    );
+    assert_eq!(
+        ask(
+            s,
+            Some(&["service", "admin"]),
+            "PATCH",
+            "/reports/reports/a",
+            r#"{"slug": "x"}"#
+        )
+        .await
+        .status,
+        200
+    );
     // Its answers are not for caches, though its own policy is open.
-    assert_eq!(ask(s, Some(&["admin"]), "GET", "/reports/reports/a", "").await.header("cache-control"), "no-store");
+    assert_eq!(
+        ask(s, Some(&["admin"]), "GET", "/reports/reports/a", "")
+            .await
+            .header("cache-control"),
+        "no-store"
+    );
     assert_eq!(s.get("/health/ready").await.status, 200);
 }
 
 async fn percent_signs_hide_nothing(s: &Server) {
-    made(s, &s.token("root", &["admin"]), "/reports/reports", json!({"id": "a", "slug": "a-b"})).await;
-    for path in ["/%72eports/reports/a", "/reports/%72eports/a", "/repo%72ts/reports/by%2Dslug/a%2Db", "/reports/reports/by-slug/a%2db"] {
+    made(
+        s,
+        &s.token("root", &["admin"]),
+        "/reports/reports",
+        json!({"id": "a", "slug": "a-b"}),
+    )
+    .await;
+    for path in [
+        "/%72eports/reports/a",
+        "/reports/%72eports/a",
+        "/repo%72ts/reports/by%2Dslug/a%2Db",
+        "/reports/reports/by-slug/a%2db",
+    ] {
         assert_eq!(ask(s, None, "GET", path, "").await.status, 401, "{path}");
         let reply = ask(s, Some(&["admin"]), "GET", path, "").await;
-        assert_eq!((reply.status, reply.json()["id"].as_str()), (200, Some("a")), "{path}");
+        assert_eq!(
+            (reply.status, reply.json()["id"].as_str()),
+            (200, Some("a")),
+            "{path}"
+        );
     }
     // One segment with a slash in it is no two.
-    assert_eq!(ask(s, Some(&["admin"]), "GET", "/reports%2Freports/a", "").await.status, 404);
-    for path in ["/inside%2Fpage", "/%69nside/page", "/inside/%70age", "/site/..%2Finside%2Fpage", "/site/%2e%2e/inside/page"] {
+    assert_eq!(
+        ask(s, Some(&["admin"]), "GET", "/reports%2Freports/a", "")
+            .await
+            .status,
+        404
+    );
+    for path in [
+        "/inside%2Fpage",
+        "/%69nside/page",
+        "/inside/%70age",
+        "/site/..%2Finside%2Fpage",
+        "/site/%2e%2e/inside/page",
+    ] {
         assert_eq!(ask(s, None, "GET", path, "").await.status, 401, "{path}");
     }
 }
 
 async fn plugins_are_guarded_too(s: &Server) {
     for path in ["/inside/page", "/inside/nothing"] {
-        assert_eq!(ask(s, None, "GET", path, "").await.code(), (401, "unauthorized"), "{path}");
-        assert_eq!(ask(s, Some(&["user"]), "GET", path, "").await.code(), (403, "forbidden"), "{path}");
+        assert_eq!(
+            ask(s, None, "GET", path, "").await.code(),
+            (401, "unauthorized"),
+            "{path}"
+        );
+        assert_eq!(
+            ask(s, Some(&["user"]), "GET", path, "").await.code(),
+            (403, "forbidden"),
+            "{path}"
+        );
     }
     let page = ask(s, Some(&["admin"]), "GET", "/inside/page", "").await;
-    assert_eq!((page.status, &page.body[..], page.header("cache-control").as_str()), (200, &b"page"[..], "no-store"));
-    assert_eq!(ask(s, Some(&["admin"]), "GET", "/inside/nothing", "").await.status, 404);
+    assert_eq!(
+        (
+            page.status,
+            &page.body[..],
+            page.header("cache-control").as_str()
+        ),
+        (200, &b"page"[..], "no-store")
+    );
+    assert_eq!(
+        ask(s, Some(&["admin"]), "GET", "/inside/nothing", "")
+            .await
+            .status,
+        404
+    );
     // The parameter of a merged route reaches the guarded path.
     assert_eq!(ask(s, None, "GET", "/reports/page", "").await.status, 401);
-    assert_eq!(&ask(s, None, "GET", "/shop/page", "").await.body[..], b"anybody's");
-    assert_eq!(ask(s, None, "GET", "/site/x/y", "").await.header("cache-control"), "");
+    assert_eq!(
+        &ask(s, None, "GET", "/shop/page", "").await.body[..],
+        b"anybody's"
+    );
+    assert_eq!(
+        ask(s, None, "GET", "/site/x/y", "")
+            .await
+            .header("cache-control"),
+        ""
+    );
     // A handler of any method is not reached by the question before a request.
-    let question =
-        s.raw("OPTIONS", "/inside/vault", &[("origin", "https://a.example"), ("access-control-request-method", "PUT")], "").await;
+    let question = s
+        .raw(
+            "OPTIONS",
+            "/inside/vault",
+            &[
+                ("origin", "https://a.example"),
+                ("access-control-request-method", "PUT"),
+            ],
+            "",
+        )
+        .await;
     assert_eq!((question.status, question.body.len()), (204, 0));
     assert!(question.header("allow").contains("PUT"), "{question:?}");
     // A bad credential is none.
-    assert_eq!(s.raw("GET", "/inside/page", &[("authorization", "Bearer x")], "").await.code(), (401, "unauthorized"));
+    assert_eq!(
+        s.raw("GET", "/inside/page", &[("authorization", "Bearer x")], "")
+            .await
+            .code(),
+        (401, "unauthorized")
+    );
 }
 
 async fn guards_with_arguments(s: &Server) {
-    assert_eq!(ask(s, Some(&["admin"]), "GET", "/inside/vault", "").await.status, 403);
-    assert_eq!(ask(s, Some(&["stepped"]), "GET", "/inside/vault", "").await.status, 403, "in the order in which they were added");
-    assert_eq!(&ask(s, Some(&["admin", "stepped"]), "GET", "/inside/vault", "").await.body[..], b"vault");
+    assert_eq!(
+        ask(s, Some(&["admin"]), "GET", "/inside/vault", "")
+            .await
+            .status,
+        403
+    );
+    assert_eq!(
+        ask(s, Some(&["stepped"]), "GET", "/inside/vault", "")
+            .await
+            .status,
+        403,
+        "in the order in which they were added"
+    );
+    assert_eq!(
+        &ask(s, Some(&["admin", "stepped"]), "GET", "/inside/vault", "")
+            .await
+            .body[..],
+        b"vault"
+    );
 }
 
 async fn includes_are_guarded(s: &Server) {
-    made(s, &s.token("root", &["admin"]), "/reports/reports", json!({"id": "a", "slug": "a"})).await;
-    made(s, &s.token("root", &["admin", "mfa"]), "/reports/lines", json!({"id": "l", "reportId": "a"})).await;
+    made(
+        s,
+        &s.token("root", &["admin"]),
+        "/reports/reports",
+        json!({"id": "a", "slug": "a"}),
+    )
+    .await;
+    made(
+        s,
+        &s.token("root", &["admin", "mfa"]),
+        "/reports/lines",
+        json!({"id": "l", "reportId": "a"}),
+    )
+    .await;
     let path = "/reports/reports/a?include=lines";
-    assert_eq!(ask(s, Some(&["admin"]), "GET", path, "").await.code(), (403, "forbidden"));
+    assert_eq!(
+        ask(s, Some(&["admin"]), "GET", path, "").await.code(),
+        (403, "forbidden")
+    );
     let reply = ask(s, Some(&["admin", "mfa"]), "GET", path, "").await;
     assert_eq!(reply.json()["lines"]["items"][0]["id"], "l");
     let stamps: Vec<_> = reply.headers.get_all("x-stamp").iter().collect();
-    assert_eq!(stamps, ["package"], "the middleware of the package is asked once; what the list's does to the answer is of no effect");
+    assert_eq!(
+        stamps,
+        ["package"],
+        "the middleware of the package is asked once; what the list's does to the answer is of no effect"
+    );
     // The middleware of the list of lines decides for whatever shows them.
     let token = s.token("root", &["admin", "mfa"]);
-    let wish = async |wish: &'static str| s.raw("GET", path, &[("authorization", &token), ("x-wish", wish)], "").await;
+    let wish = async |wish: &'static str| {
+        s.raw(
+            "GET",
+            path,
+            &[("authorization", &token), ("x-wish", wish)],
+            "",
+        )
+        .await
+    };
     assert_eq!(wish("refuse").await.code(), (403, "not_today"));
     assert_eq!(wish("answer").await.code(), (403, "forbidden"));
     assert_eq!(wish("other").await.status, 200);
-    assert_eq!(s.raw("GET", "/reports/reports/a", &[("authorization", &token), ("x-wish", "refuse")], "").await.status, 200);
+    assert_eq!(
+        s.raw(
+            "GET",
+            "/reports/reports/a",
+            &[("authorization", &token), ("x-wish", "refuse")],
+            ""
+        )
+        .await
+        .status,
+        200
+    );
 }
 
 async fn a_package_has_middleware(s: &Server) {
@@ -234,32 +468,74 @@ async fn a_package_has_middleware(s: &Server) {
     let stamps = async |path: &str| -> Vec<String> {
         let reply = call(s, &token, "GET", path, Json::Null).await;
         assert_eq!(reply.status, 200, "{reply:?}");
-        reply.headers.get_all("x-stamp").iter().map(|v| v.to_str().unwrap().to_owned()).collect()
+        reply
+            .headers
+            .get_all("x-stamp")
+            .iter()
+            .map(|v| v.to_str().unwrap().to_owned())
+            .collect()
     };
     assert_eq!(stamps("/reports/reports").await, ["package"]);
     assert_eq!(stamps("/reports/reports/feed").await, ["package"]);
     assert_eq!(stamps("/reports/reports/by-slug/none").await, ["package"]);
-    assert_eq!(stamps("/reports/lines").await, ["lines", "package"], "outside of the route's own");
-    let refused = s.raw("GET", "/reports/reports", &[("authorization", &token), ("x-refuse-package", "1")], "").await;
+    assert_eq!(
+        stamps("/reports/lines").await,
+        ["lines", "package"],
+        "outside of the route's own"
+    );
+    let refused = s
+        .raw(
+            "GET",
+            "/reports/reports",
+            &[("authorization", &token), ("x-refuse-package", "1")],
+            "",
+        )
+        .await;
     assert_eq!(refused.code(), (403, "forbidden"));
-    assert_eq!(s.raw("GET", "/reports/reports", &[("x-refuse-package", "1")], "").await.status, 401, "behind guards");
+    assert_eq!(
+        s.raw("GET", "/reports/reports", &[("x-refuse-package", "1")], "")
+            .await
+            .status,
+        401,
+        "behind guards"
+    );
 }
 
 async fn documented(s: &Server) {
     let first = s.get("/openapi.json").await;
     let document = first.json();
     let list = &document["paths"]["/reports/reports"]["get"];
-    assert_eq!(list["x-linchpin-guards"], json!([{"name": "require_role", "argument": ["admin", "auditor"], "path": "/reports/{*rest}"}]));
+    assert_eq!(
+        list["x-linchpin-guards"],
+        json!([{"name": "require_role", "argument": ["admin", "auditor"], "path": "/reports/{*rest}"}])
+    );
     assert_eq!(list["security"], json!([{"userAuth": []}]));
     assert!(list["responses"]["401"].is_object() && list["responses"]["403"].is_object());
     let lines = &document["paths"]["/reports/lines"]["get"]["x-linchpin-guards"];
-    assert_eq!(lines[1], json!({"name": "require_mfa", "path": "/reports/lines/{*rest}"}));
+    assert_eq!(
+        lines[1],
+        json!({"name": "require_mfa", "path": "/reports/lines/{*rest}"})
+    );
 }
 
 async fn patterns_that_match_nothing(s: &Server) {
-    let app =
-        || App::new(Config::new().signing_secret(SECRET).port(0).database("memory:")).plugin(JwtAuth::new()).plugin(Pages).package(&HOUSE);
-    let text = async |app: App| app.start().await.err().map_or_else(String::new, |error| error.to_string());
+    let app = || {
+        App::new(
+            Config::new()
+                .signing_secret(SECRET)
+                .port(0)
+                .database("memory:"),
+        )
+        .plugin(JwtAuth::new())
+        .plugin(Pages)
+        .package(&HOUSE)
+    };
+    let text = async |app: App| {
+        app.start()
+            .await
+            .err()
+            .map_or_else(String::new, |error| error.to_string())
+    };
     let said = text(
         app()
             .guard("/report/{*rest}", require_role(["admin"]))
@@ -268,14 +544,33 @@ async fn patterns_that_match_nothing(s: &Server) {
             .guard("/health/ready", require_role(["admin"])),
     )
     .await;
-    assert!(said.contains("guard of `/report/{*rest}`: no route matches") && said.contains("guard of `/inside/pages`"), "{said}");
-    assert!(!said.contains("/site") && !said.contains("/health"), "{said}");
-    let said = text(app().guard("reports", require_role(["admin"])).guard("/{*rest}/x", require_role(["admin"]))).await;
-    assert!(said.contains("guard of `reports`: a pattern begins with `/`") && said.contains("`{*rest}` stands at the end"), "{said}");
+    assert!(
+        said.contains("guard of `/report/{*rest}`: no route matches")
+            && said.contains("guard of `/inside/pages`"),
+        "{said}"
+    );
+    assert!(
+        !said.contains("/site") && !said.contains("/health"),
+        "{said}"
+    );
+    let said = text(
+        app()
+            .guard("reports", require_role(["admin"]))
+            .guard("/{*rest}/x", require_role(["admin"])),
+    )
+    .await;
+    assert!(
+        said.contains("guard of `reports`: a pattern begins with `/`")
+            && said.contains("`{*rest}` stands at the end"),
+        "{said}"
+    );
     let said = text(
         app()
             .guard("/reports/{*rest}", RouteGuard::named("require_mfaa"))
-            .guard("/reports/{*rest}", RouteGuard::with("bearer", GuardArg::Int(1)))
+            .guard(
+                "/reports/{*rest}",
+                RouteGuard::with("bearer", GuardArg::Int(1)),
+            )
             .guard("/reports/{*rest}", require_role(Vec::<String>::new())),
     )
     .await;

@@ -1,4 +1,5 @@
-//! Transitions of fields that clients are not to read: a refusal tells nothing of what is there (2.3, 4.3).
+//! Transitions of fields that clients are not to read: a refusal tells nothing of what is there
+//! (2.3, 4.3).
 
 #![allow(missing_docs)] // test entities
 
@@ -37,7 +38,10 @@ pub const UNSEAL: Operation<Letter>;
 #[operation(kind = "transition", field = delicate, from = Stage::Sealed, to = Stage::Opened)]
 pub const READ: Operation<Letter>;
 
-pub static LETTERS: Package = package!(name = "letters", entities = [entity(Letter, [SHOW, UNSEAL, READ])]);
+pub static LETTERS: Package = package!(
+    name = "letters",
+    entities = [entity(Letter, [SHOW, UNSEAL, READ])]
+);
 
 cases!(&crate::hidden_states::LETTERS => hidden_states);
 
@@ -50,6 +54,10 @@ async fn hidden_states(s: &Server) {
         assert_eq!(refused.code(), (400, "invalid_transition"), "{operation}");
         let text = refused.json().to_string().to_lowercase();
         let secrets = ["opened", "sealed", "unknown", "current", "expected"];
-        assert_eq!(secrets.iter().any(|secret| text.contains(secret)), told, "{operation}: {text}");
+        assert_eq!(
+            secrets.iter().any(|secret| text.contains(secret)),
+            told,
+            "{operation}: {text}"
+        );
     }
 }

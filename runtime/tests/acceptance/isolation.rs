@@ -1,9 +1,11 @@
-//! The isolation sweep: whatever an actor asks about somebody else's records, the answer is that for records nobody has.
+//! The isolation sweep: whatever an actor asks about somebody else's records, the answer is that
+//! for records nobody has.
 //!
-//! It is made from the routes an app mounts and the parameters they declare, so a route added later is swept without anyone
-//! remembering. Each probe is sent twice: once with what the victim's record holds, once with values of the same shape that
-//! no record holds. After the names of both are made equal, so must the answers be, byte for byte; and the victim's records
-//! must be as before.
+//! It is made from the routes an app mounts and the parameters they declare, so a route added later
+//! is swept without anyone remembering. Each probe is sent twice: once with what the victim's
+//! record holds, once with values of the same shape that no record holds. After the names of both
+//! are made equal, so must the answers be, byte for byte; and the victim's records must be as
+//! before.
 
 mod answers;
 mod crossing;
@@ -38,27 +40,52 @@ const OF_OWNERS: &[&str] = &["/tasks"];
 const OF_THE_PUBLIC: &[&str] = &["/sheets"];
 const BEHIND_GATES: &[&str] = &["/slips"];
 
-/// A kind that nothing sweeps is one that may tell: whichever the stores are compared over is called here by a stranger, too.
+/// A kind that nothing sweeps is one that may tell: whichever the stores are compared over is
+/// called here by a stranger, too.
 #[test]
 fn every_kind_is_swept() {
     let of = |paths: &[&str]| -> BTreeSet<&str> {
-        let entities = SEEN.entities.iter().filter(|entry| paths.contains(&&*format!("/{}", entry.desc.path)));
+        let entities = SEEN
+            .entities
+            .iter()
+            .filter(|entry| paths.contains(&&*format!("/{}", entry.desc.path)));
         let routed = |spec: &&OpSpec| !spec.routes.is_empty() && spec.unscoped.is_none();
-        entities.flat_map(EntityEntry::mounted).filter(routed).map(|spec| spec.kind.name()).collect()
+        entities
+            .flat_map(EntityEntry::mounted)
+            .filter(routed)
+            .map(|spec| spec.kind.name())
+            .collect()
     };
     let kind = regex::Regex::new("kind = \"([A-Za-z_]+)\"").unwrap();
     let mut compared = BTreeSet::new();
-    for file in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conformance/fixture")).unwrap() {
+    for file in
+        std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conformance/fixture"))
+            .unwrap()
+    {
         let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
         compared.extend(kind.captures_iter(&text).map(|found| found[1].to_owned()));
     }
     assert!(compared.len() >= 18, "{compared:?}");
     let swept = [OF_TENANTS, OF_OWNERS, BEHIND_GATES].map(of);
-    let missing =
-        |swept: &BTreeSet<&str>| -> Vec<String> { compared.iter().filter(|kind| !swept.contains(kind.as_str())).cloned().collect() };
-    assert_eq!(missing(&swept.iter().flatten().copied().collect()), Vec::<String>::new(), "no sweep calls them");
-    // Of tenants all; what else decides who sees a record is asked where it could be forgotten, in statements of a form of their own.
-    assert_eq!(missing(&swept[0]), Vec::<String>::new(), "no route of a tenant's entity");
+    let missing = |swept: &BTreeSet<&str>| -> Vec<String> {
+        compared
+            .iter()
+            .filter(|kind| !swept.contains(kind.as_str()))
+            .cloned()
+            .collect()
+    };
+    assert_eq!(
+        missing(&swept.iter().flatten().copied().collect()),
+        Vec::<String>::new(),
+        "no sweep calls them"
+    );
+    // Of tenants all; what else decides who sees a record is asked where it could be forgotten, in
+    // statements of a form of their own.
+    assert_eq!(
+        missing(&swept[0]),
+        Vec::<String>::new(),
+        "no route of a tenant's entity"
+    );
     for others in &swept[1..] {
         for kind in ["derive", "computed_aggregate", "custom", "batch", "consume"] {
             assert!(others.contains(kind), "{kind} is not in {others:?}");
@@ -75,28 +102,83 @@ struct Sweep {
 
 async fn other_tenants_do_not_exist(s: &Server) {
     // With a role, so that what needs one is more than refused.
-    let (asking, victim) = (s.token_of("eve", "t1", &["admin"]), s.token_of("bob", "t2", &["admin"]));
-    run(s, &Sweep { asking, victim, paths: OF_TENANTS }, 2).await;
+    let (asking, victim) = (
+        s.token_of("eve", "t1", &["admin"]),
+        s.token_of("bob", "t2", &["admin"]),
+    );
+    run(
+        s,
+        &Sweep {
+            asking,
+            victim,
+            paths: OF_TENANTS,
+        },
+        2,
+    )
+    .await;
 }
 
 /// An entity whose tenant is a hidden number.
 async fn other_numbered_tenants_do_not_exist(s: &Server) {
-    run(s, &Sweep { asking: s.token_in("eve", "1"), victim: s.token_in("bob", "2"), paths: OF_NUMBERED_TENANTS }, 1).await;
+    run(
+        s,
+        &Sweep {
+            asking: s.token_in("eve", "1"),
+            victim: s.token_in("bob", "2"),
+            paths: OF_NUMBERED_TENANTS,
+        },
+        1,
+    )
+    .await;
 }
 
 async fn other_owners_do_not_exist(s: &Server) {
-    run(s, &Sweep { asking: s.token("eve", &[]), victim: s.token("bob", &[]), paths: OF_OWNERS }, 1).await;
+    run(
+        s,
+        &Sweep {
+            asking: s.token("eve", &[]),
+            victim: s.token("bob", &[]),
+            paths: OF_OWNERS,
+        },
+        1,
+    )
+    .await;
 }
 
 async fn records_of_tenants_do_not_exist_for_the_public(s: &Server) {
-    run(s, &Sweep { asking: String::new(), victim: s.token_in("bob", "t2"), paths: OF_THE_PUBLIC }, 1).await;
+    run(
+        s,
+        &Sweep {
+            asking: String::new(),
+            victim: s.token_in("bob", "t2"),
+            paths: OF_THE_PUBLIC,
+        },
+        1,
+    )
+    .await;
 }
 
 /// Nothing in the record says whose it is: what it names does.
 async fn records_behind_gates_do_not_exist(s: &Server) {
-    let sweep = Sweep { asking: s.token("eve", &[]), victim: s.token("bob", &[]), paths: BEHIND_GATES };
+    let sweep = Sweep {
+        asking: s.token("eve", &[]),
+        victim: s.token("bob", &[]),
+        paths: BEHIND_GATES,
+    };
     for (token, vault) in [(&sweep.asking, OWN), (&sweep.victim, THEIRS)] {
-        assert_eq!(request(s, token, "POST", "/vaults", &[], Some(&json!({"id": vault}))).await.status, 201);
+        assert_eq!(
+            request(
+                s,
+                token,
+                "POST",
+                "/vaults",
+                &[],
+                Some(&json!({"id": vault}))
+            )
+            .await
+            .status,
+            201
+        );
     }
     run(s, &sweep, 1).await;
 }
@@ -110,13 +192,32 @@ type Known = Map<String, Json>;
 
 async fn run(s: &Server, sweep: &Sweep, entities: usize) {
     let mounted = endpoints(&SEEN, "/", s.running().adapters());
-    let on = |e: &&Endpoint| sweep.paths.iter().any(|p| e.path == *p || e.path.starts_with(&format!("{p}/")));
-    let swept: Vec<&Endpoint> = mounted.iter().filter(on).filter(|e| !is_lifted(e)).collect();
-    assert_eq!(swept.iter().filter(|e| matches!(e.action, Action::Create)).count(), entities);
+    let on = |e: &&Endpoint| {
+        sweep
+            .paths
+            .iter()
+            .any(|p| e.path == *p || e.path.starts_with(&format!("{p}/")))
+    };
+    let swept: Vec<&Endpoint> = mounted
+        .iter()
+        .filter(on)
+        .filter(|e| !is_lifted(e))
+        .collect();
+    assert_eq!(
+        swept
+            .iter()
+            .filter(|e| matches!(e.action, Action::Create))
+            .count(),
+        entities
+    );
     let (mut reached, mut replayed, mut included, mut derived) = (BTreeSet::new(), 0, 0, 0);
     for endpoint in &swept {
         let desc = endpoint.table.as_ref().unwrap().desc;
-        let base = sweep.paths.iter().find(|p| endpoint.path.starts_with(**p)).unwrap();
+        let base = sweep
+            .paths
+            .iter()
+            .find(|p| endpoint.path.starts_with(**p))
+            .unwrap();
         // Of their own each, so that no probe meets what an earlier one has left behind.
         let theirs = victim(s, sweep, base, desc, 0).await;
         let second = victim(s, sweep, base, desc, 1).await;
@@ -124,7 +225,12 @@ async fn run(s: &Server, sweep: &Sweep, entities: usize) {
         if is_of_deleted(endpoint) {
             for record in [&theirs, &second] {
                 let path = format!("{base}/{}", record["id"].as_str().unwrap());
-                assert_eq!(request(s, &sweep.victim, "DELETE", &path, &[], None).await.status, 204);
+                assert_eq!(
+                    request(s, &sweep.victim, "DELETE", &path, &[], None)
+                        .await
+                        .status,
+                    204
+                );
             }
         }
         let before = dump(s, desc).await;
@@ -135,22 +241,49 @@ async fn run(s: &Server, sweep: &Sweep, entities: usize) {
             let real_answer = send(s, sweep, &real).await;
             clean(s, sweep, base, desc).await;
             let none_answer = send(s, sweep, &none).await;
-            let (real_text, none_text) = (plain(&real_answer, &theirs, &cursor), plain(&none_answer, &nobodys, &forged(&cursor)));
-            assert_eq!(real_text, none_text, "{} {} tells {real:?} from {none:?}", endpoint.method.as_str(), endpoint.path);
+            let (real_text, none_text) = (
+                plain(&real_answer, &theirs, &cursor),
+                plain(&none_answer, &nobodys, &forged(&cursor)),
+            );
+            assert_eq!(
+                real_text,
+                none_text,
+                "{} {} tells {real:?} from {none:?}",
+                endpoint.method.as_str(),
+                endpoint.path
+            );
             assert!(real_answer.status < 500, "{real:?} {real_answer:?}");
-            assert_eq!(dump(s, desc).await, before, "{real:?} changed what is not the caller's");
+            assert_eq!(
+                dump(s, desc).await,
+                before,
+                "{real:?} changed what is not the caller's"
+            );
             reached.insert(format!("{} {}", endpoint.method.as_str(), endpoint.path));
         }
-        let route = Swept { s, sweep, endpoint, desc, base };
+        let route = Swept {
+            s,
+            sweep,
+            endpoint,
+            desc,
+            base,
+        };
         replayed += usize::from(crossing::answers_are_not_replayed(route).await);
         included += usize::from(crossing::included_records_are_ones_own(route).await);
         derived += usize::from(crossing::derived_records_are_ones_own(route).await);
     }
     // Of those that declare it there is at least one, so that this says something.
-    let related = swept.iter().any(|e| e.includes() && !sweep.asking.is_empty());
+    let related = swept
+        .iter()
+        .any(|e| e.includes() && !sweep.asking.is_empty());
     let repeats = swept.iter().any(|e| e.policy.idempotency.is_some());
-    assert!((!repeats || replayed >= entities) && (!related || (included >= 2 && derived >= 1)), "{replayed} {included} {derived}");
-    let all: BTreeSet<String> = swept.iter().map(|e| format!("{} {}", e.method.as_str(), e.path)).collect();
+    assert!(
+        (!repeats || replayed >= entities) && (!related || (included >= 2 && derived >= 1)),
+        "{replayed} {included} {derived}"
+    );
+    let all: BTreeSet<String> = swept
+        .iter()
+        .map(|e| format!("{} {}", e.method.as_str(), e.path))
+        .collect();
     assert_eq!(reached, all, "every route was probed");
 }
 

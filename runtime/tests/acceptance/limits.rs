@@ -83,22 +83,41 @@ pub struct Lenient {
     pub id: String,
 }
 
-static COUNTED: Package = package!(name = "counted", entities = [entity(Strict, []), entity(Lenient, [])]);
+static COUNTED: Package = package!(
+    name = "counted",
+    entities = [entity(Strict, []), entity(Lenient, [])]
+);
 
 static NOTES: Package = package!(
     name = "limits",
-    entities = [entity(Note, [BODY_OF, TITLED, PUT_NOTE]), entity(Topic, [TOPIC_OF]), entity(Thread, []), entity(Gate, [])]
+    entities = [
+        entity(Note, [BODY_OF, TITLED, PUT_NOTE]),
+        entity(Topic, [TOPIC_OF]),
+        entity(Thread, []),
+        entity(Gate, [])
+    ]
 );
 
 cases!(&crate::limits::NOTES => calls_beyond_the_rate_limit_are_refused, what_is_included_is_counted, both_forms_are_one_route, one_address_is_one_caller, windows_slide_and_callers_are_told_apart, long_sort_values_page, inputs_are_narrowed, outputs_are_narrowed, documented);
 
 async fn what_is_included_is_counted(s: &Server) {
     assert_eq!(s.post("/topics", json!({"id": "t"})).await.status, 201);
-    assert_eq!(s.post("/threads", json!({"id": "h", "topicId": "t"})).await.status, 201);
+    assert_eq!(
+        s.post("/threads", json!({"id": "h", "topicId": "t"}))
+            .await
+            .status,
+        201
+    );
     assert_eq!(s.get("/threads/h?include=topic").await.status, 200);
     assert_eq!(s.get("/topics/t").await.status, 200);
-    assert_eq!(s.get("/threads/h?include=topic").await.code(), (429, "rate_limited"));
-    assert_eq!(s.get("/threads?include=topic").await.code(), (429, "rate_limited"));
+    assert_eq!(
+        s.get("/threads/h?include=topic").await.code(),
+        (429, "rate_limited")
+    );
+    assert_eq!(
+        s.get("/threads?include=topic").await.code(),
+        (429, "rate_limited")
+    );
     assert_eq!(s.get("/topics/t").await.code(), (429, "rate_limited"));
     assert_eq!(s.get("/threads/h").await.status, 200);
 }
@@ -107,14 +126,26 @@ async fn both_forms_are_one_route(s: &Server) {
     assert_eq!(s.get("/topics/topic-of/t").await.status, 200);
     assert_eq!(s.get("/topics/topic-of?named=t").await.status, 200);
     assert_eq!(s.get("/topics/topic-of/t").await.status, 200);
-    assert_eq!(s.get("/topics/topic-of/t").await.code(), (429, "rate_limited"));
-    assert_eq!(s.get("/topics/topic-of?named=t").await.code(), (429, "rate_limited"));
+    assert_eq!(
+        s.get("/topics/topic-of/t").await.code(),
+        (429, "rate_limited")
+    );
+    assert_eq!(
+        s.get("/topics/topic-of?named=t").await.code(),
+        (429, "rate_limited")
+    );
 }
 
 async fn one_address_is_one_caller(s: &Server) {
     for (who, expected) in [("ann", 200), ("bob", 200), ("cem", 429), ("ann", 429)] {
         let bearer = s.token(who, &[]);
-        assert_eq!(s.raw("GET", "/gates", &[("authorization", bearer.as_str())], "").await.status, expected, "{who}");
+        assert_eq!(
+            s.raw("GET", "/gates", &[("authorization", bearer.as_str())], "")
+                .await
+                .status,
+            expected,
+            "{who}"
+        );
     }
     assert_eq!(s.get("/gates").await.code(), (429, "rate_limited"));
 }
@@ -131,9 +162,19 @@ async fn calls_beyond_the_rate_limit_are_refused(s: &Server) {
     assert_eq!(sixth.code(), (429, "rate_limited"));
     assert_eq!(sixth.header("retry-after"), "60");
     // Bad input counts like any other call, and a refused one is not looked at.
-    assert_eq!(s.raw("POST", "/notes?x=1", &[], "{").await.code(), (429, "rate_limited"));
+    assert_eq!(
+        s.raw("POST", "/notes?x=1", &[], "{").await.code(),
+        (429, "rate_limited")
+    );
     assert_eq!(s.get("/notes").await.status, 200);
-    assert_eq!(s.get("/notes").await.json()["items"].as_array().unwrap().len(), 5, "the sixth has changed nothing");
+    assert_eq!(
+        s.get("/notes").await.json()["items"]
+            .as_array()
+            .unwrap()
+            .len(),
+        5,
+        "the sixth has changed nothing"
+    );
 }
 
 /// A cursor that would not fit into an address holds the key of the record instead.
@@ -147,22 +188,46 @@ async fn long_sort_values_page(s: &Server) {
         let page = s.get(&format!("/notes?limit=2{cursor}")).await;
         assert_eq!(page.status, 200, "{cursor}");
         let page = page.json();
-        seen.extend(page["items"].as_array().unwrap().iter().map(|note| note["slug"].as_str().unwrap().to_owned()));
-        let Some(next) = page["nextCursor"].as_str() else { break };
+        seen.extend(
+            page["items"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|note| note["slug"].as_str().unwrap().to_owned()),
+        );
+        let Some(next) = page["nextCursor"].as_str() else {
+            break;
+        };
         assert!(next.len() <= 2048, "{}", next.len());
         cursor = format!("&cursor={next}");
     }
     assert_eq!(seen, ["0", "1", "2", "3", "4"]);
-    // The record is another one, or gone, and with it what the cursor stood for: from its new title on, records would be skipped.
+    // The record is another one, or gone, and with it what the cursor stood for: from its new title
+    // on, records would be skipped.
     let bearer = s.token("alice", &[]);
     for method in ["PATCH", "DELETE"] {
         let page = s.get("/notes?limit=1").await.json();
         let id = page["items"][0]["id"].as_str().unwrap();
-        let headers = [("authorization", bearer.as_str()), ("if-match", "\"1\""), ("content-type", "application/json")];
-        let body = if method == "PATCH" { json!({ "title": "ü".repeat(2000) }).to_string() } else { String::new() };
-        let changed = s.raw(method, &format!("/notes/{id}"), &headers, &body).await;
+        let headers = [
+            ("authorization", bearer.as_str()),
+            ("if-match", "\"1\""),
+            ("content-type", "application/json"),
+        ];
+        let body = if method == "PATCH" {
+            json!({ "title": "ü".repeat(2000) }).to_string()
+        } else {
+            String::new()
+        };
+        let changed = s
+            .raw(method, &format!("/notes/{id}"), &headers, &body)
+            .await;
         assert!([200, 204].contains(&changed.status), "{changed:?}");
-        let next = s.get(&format!("/notes?limit=1&cursor={}", page["nextCursor"].as_str().unwrap())).await;
+        let next = s
+            .get(&format!(
+                "/notes?limit=1&cursor={}",
+                page["nextCursor"].as_str().unwrap()
+            ))
+            .await;
         assert_eq!(next.code(), (400, "invalid_cursor"), "{method}");
     }
 }
@@ -180,29 +245,67 @@ async fn windows_slide_and_callers_are_told_apart(s: &Server) {
 
     let (alice, bob) = (s.token("alice", &[]), s.token("bob", &[]));
     let delete = |who: Option<String>| async move {
-        let headers: Vec<(&str, &str)> = who.iter().map(|who| ("authorization", who.as_str())).collect();
+        let headers: Vec<(&str, &str)> = who
+            .iter()
+            .map(|who| ("authorization", who.as_str()))
+            .collect();
         s.raw("DELETE", "/notes/none", &headers, "").await.status
     };
     // Before `auth`: whoever guesses is counted, too.
     assert_eq!([delete(None).await, delete(None).await], [401, 429]);
-    assert_eq!([delete(Some(alice.clone())).await, delete(Some(alice)).await, delete(Some(bob)).await], [428, 429, 428]);
+    assert_eq!(
+        [
+            delete(Some(alice.clone())).await,
+            delete(Some(alice)).await,
+            delete(Some(bob)).await
+        ],
+        [428, 429, 428]
+    );
 }
 
 async fn inputs_are_narrowed(s: &Server) {
-    let reply = s.post("/notes", json!({"slug": "a", "title": "t", "body": 7, "id": "x", "nonsense": 1})).await;
+    let reply = s
+        .post(
+            "/notes",
+            json!({"slug": "a", "title": "t", "body": 7, "id": "x", "nonsense": 1}),
+        )
+        .await;
     let found = reply.json();
-    let found: Vec<_> = found["details"].as_array().unwrap().iter().map(|d| (d["path"].as_str(), d["code"].as_str())).collect();
+    let found: Vec<_> = found["details"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|d| (d["path"].as_str(), d["code"].as_str()))
+        .collect();
     let unknown = |path| (Some(path), Some("unknown_field"));
     assert_eq!(found, [unknown("body"), unknown("id"), unknown("nonsense")]);
-    let id = create(s, "a").await.json()["id"].as_str().unwrap().to_owned();
+    let id = create(s, "a").await.json()["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let patch = |body: &'static str| {
         let path = format!("/notes/{id}");
-        async move { s.raw("PATCH", &path, &[("content-type", "application/json"), ("if-match", "\"1\"")], body).await }
+        async move {
+            s.raw(
+                "PATCH",
+                &path,
+                &[("content-type", "application/json"), ("if-match", "\"1\"")],
+                body,
+            )
+            .await
+        }
     };
-    patch(r#"{"body":"b"}"#).await.problem("unknown_field", "body");
-    patch(r#"{"slug":"b"}"#).await.problem("unknown_field", "slug");
+    patch(r#"{"body":"b"}"#)
+        .await
+        .problem("unknown_field", "body");
+    patch(r#"{"slug":"b"}"#)
+        .await
+        .problem("unknown_field", "slug");
     let changed = patch(r#"{"title":"new"}"#).await;
-    assert_eq!((changed.status, changed.header("etag")), (200, "\"2\"".to_owned()));
+    assert_eq!(
+        (changed.status, changed.header("etag")),
+        (200, "\"2\"".to_owned())
+    );
     assert_eq!(changed.json(), json!({"title": "new"}));
 }
 
@@ -210,20 +313,34 @@ async fn outputs_are_narrowed(s: &Server) {
     let created = create(s, "a").await;
     let id = created.json()["id"].as_str().unwrap().to_owned();
     assert_eq!(created.json(), json!({"id": id, "slug": "a"}));
-    assert_eq!((created.header("etag"), created.header("location")), ("\"1\"".to_owned(), format!("/notes/{id}")));
+    assert_eq!(
+        (created.header("etag"), created.header("location")),
+        ("\"1\"".to_owned(), format!("/notes/{id}"))
+    );
     assert_eq!(create(s, "b").await.status, 201);
     // Pages go on even where the answer lacks the sort key or the primary key.
     let first = s.get("/notes?limit=1").await.json();
     assert_eq!(first["items"], json!([{"id": id, "slug": "a"}]));
     assert_eq!(s.walk("/notes?limit=1").await.len(), 2);
-    assert_eq!(s.walk("/notes/titled?title=t&limit=1").await, [json!({"slug": "a"}), json!({"slug": "b"})]);
-    assert_eq!(s.get("/notes/body-of?slug=a").await.json(), json!({"body": null}));
-    let put = s.post("/notes/put-note", json!({"slug": "c", "title": "t"})).await;
+    assert_eq!(
+        s.walk("/notes/titled?title=t&limit=1").await,
+        [json!({"slug": "a"}), json!({"slug": "b"})]
+    );
+    assert_eq!(
+        s.get("/notes/body-of?slug=a").await.json(),
+        json!({"body": null})
+    );
+    let put = s
+        .post("/notes/put-note", json!({"slug": "c", "title": "t"}))
+        .await;
     assert_eq!((put.status, put.json()), (201, json!({"slug": "c"})));
     assert!(put.header("location").starts_with("/notes/"));
     // A route without an `output` answers all of it.
     let all = s.get(&format!("/notes/{id}")).await;
-    assert_eq!(all.json(), json!({"id": id, "slug": "a", "title": "t", "body": null, "version": 1}));
+    assert_eq!(
+        all.json(),
+        json!({"id": id, "slug": "a", "title": "t", "body": null, "version": 1})
+    );
     assert_eq!(all.header("deprecation"), "true");
     assert_eq!(s.get("/notes/none").await.header("deprecation"), "true");
     assert!(!s.get("/notes").await.headers.contains_key("deprecation"));
@@ -231,13 +348,32 @@ async fn outputs_are_narrowed(s: &Server) {
 
 async fn documented(s: &Server) {
     let document = s.get("/openapi.json").await.json();
-    let (list, create) = (&document["paths"]["/notes"]["get"], &document["paths"]["/notes"]["post"]);
-    assert_eq!((&list["summary"], &list["tags"]), (&json!("Notes, in short"), &json!(["notes"])));
-    assert_eq!(list["responses"]["200"]["content"]["application/json"]["schema"]["$ref"], "#/components/schemas/NoteListRecordPage");
-    assert_eq!(create["requestBody"]["content"]["application/json"]["schema"]["$ref"], "#/components/schemas/NoteCreateInput");
+    let (list, create) = (
+        &document["paths"]["/notes"]["get"],
+        &document["paths"]["/notes"]["post"],
+    );
+    assert_eq!(
+        (&list["summary"], &list["tags"]),
+        (&json!("Notes, in short"), &json!(["notes"]))
+    );
+    assert_eq!(
+        list["responses"]["200"]["content"]["application/json"]["schema"]["$ref"],
+        "#/components/schemas/NoteListRecordPage"
+    );
+    assert_eq!(
+        create["requestBody"]["content"]["application/json"]["schema"]["$ref"],
+        "#/components/schemas/NoteCreateInput"
+    );
     assert!(create["responses"]["429"].is_object() && list["responses"]["429"].is_null());
     let schemas = &document["components"]["schemas"];
-    let members = |name: &str| schemas[name]["properties"].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    let members = |name: &str| {
+        schemas[name]["properties"]
+            .as_object()
+            .unwrap()
+            .keys()
+            .cloned()
+            .collect::<Vec<_>>()
+    };
     assert_eq!(members("NoteListRecord"), ["id", "slug"]);
     assert_eq!(members("NoteCreateInput"), ["slug", "title"]);
     assert_eq!(members("NoteBodyOfRecord"), ["body"]);
@@ -250,18 +386,29 @@ struct Unsteady(std::sync::atomic::AtomicUsize);
 
 impl RateStore for Unsteady {
     fn count(&self, _: &RateKey<'_>, _: RateLimit, _: Timestamp) -> RateReply {
-        let lost = self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed).is_multiple_of(2);
-        let verdict = if lost { Err(linchpin::Error::unavailable("the counters do not answer")) } else { Ok(RateVerdict::Admitted) };
+        let lost = self
+            .0
+            .fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+            .is_multiple_of(2);
+        let verdict = if lost {
+            Err(linchpin::Error::unavailable("the counters do not answer"))
+        } else {
+            Ok(RateVerdict::Admitted)
+        };
         RateReply::Later(Box::pin(std::future::ready(verdict)))
     }
 }
 
-/// A store of the app's own counts in place of the process; when it cannot, the call is refused, or passes where that was chosen.
+/// A store of the app's own counts in place of the process; when it cannot, the call is refused, or
+/// passes where that was chosen.
 #[tokio::test]
 async fn counters_out_of_reach() {
     let s = Server::memory_with(&COUNTED, |app| app.rate_store(Unsteady::default())).await;
     let lost = s.get("/stricts").await;
-    assert_eq!((lost.code(), lost.header("retry-after").is_empty()), ((503, "unavailable"), false));
+    assert_eq!(
+        (lost.code(), lost.header("retry-after").is_empty()),
+        ((503, "unavailable"), false)
+    );
     assert_eq!(s.get("/stricts").await.status, 200);
     for _ in 0..4 {
         assert_eq!(s.get("/lenients").await.status, 200);

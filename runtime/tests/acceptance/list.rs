@@ -29,9 +29,18 @@ cases!(
 
 async fn seed(s: &Server, n: usize) {
     for i in 0..n {
-        let category = if i % 3 == 0 { json!(null) } else { json!(format!("c{}", i % 3)) };
+        let category = if i % 3 == 0 {
+            json!(null)
+        } else {
+            json!(format!("c{}", i % 3))
+        };
         let title = format!("t{}", i / 2);
-        let reply = s.post("/posts", json!({"slug": format!("s{i}"), "title": title, "category": category})).await;
+        let reply = s
+            .post(
+                "/posts",
+                json!({"slug": format!("s{i}"), "title": title, "category": category}),
+            )
+            .await;
         assert_eq!(reply.status, 201);
     }
 }
@@ -50,7 +59,10 @@ async fn ties_are_broken_by_the_key(s: &Server) {
     for dir in ["asc", "desc"] {
         let seen = s.walk(&format!("/posts?sort=title&sortDir={dir}")).await;
         assert_eq!(seen.len(), 7);
-        let keys: Vec<_> = seen.iter().map(|r| (r["title"].to_string(), r["id"].to_string())).collect();
+        let keys: Vec<_> = seen
+            .iter()
+            .map(|r| (r["title"].to_string(), r["id"].to_string()))
+            .collect();
         let mut sorted = keys.clone();
         sorted.sort();
         if dir == "desc" {
@@ -63,7 +75,13 @@ async fn ties_are_broken_by_the_key(s: &Server) {
 async fn a_limit_above_the_maximum_counts_as_the_maximum(s: &Server) {
     seed(s, 7).await;
     let reply = s.get("/posts?limit=99").await;
-    assert_eq!((reply.status, reply.json()["items"].as_array().unwrap().len()), (200, 3));
+    assert_eq!(
+        (
+            reply.status,
+            reply.json()["items"].as_array().unwrap().len()
+        ),
+        (200, 3)
+    );
 }
 
 async fn an_invalid_limit_is_refused(s: &Server) {
@@ -86,24 +104,46 @@ async fn sort_dir_reverses_the_default_order(s: &Server) {
 
 async fn a_changed_cursor_is_refused(s: &Server) {
     seed(s, 5).await;
-    assert_eq!(s.get("/posts?cursor=@@@@").await.code(), (400, "invalid_cursor"));
-    let cursor = s.get("/posts").await.json()["nextCursor"].as_str().unwrap().to_owned();
+    assert_eq!(
+        s.get("/posts?cursor=@@@@").await.code(),
+        (400, "invalid_cursor")
+    );
+    let cursor = s.get("/posts").await.json()["nextCursor"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     for at in [0, 5, cursor.len() / 2, cursor.len() - 1] {
         let mut forged = cursor.clone().into_bytes();
         forged[at] = if forged[at] == b'x' { b'y' } else { b'x' };
         let forged = String::from_utf8(forged).unwrap();
-        assert_eq!(s.get(&format!("/posts?cursor={forged}")).await.code(), (400, "invalid_cursor"));
+        assert_eq!(
+            s.get(&format!("/posts?cursor={forged}")).await.code(),
+            (400, "invalid_cursor")
+        );
     }
 }
 
 async fn a_deleted_record_leaves_no_gap_in_later_pages(s: &Server) {
     seed(s, 5).await;
     let page = s.get("/posts").await.json();
-    let first: Vec<String> = page["items"].as_array().unwrap().iter().map(|r| r["id"].as_str().unwrap().to_owned()).collect();
+    let first: Vec<String> = page["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|r| r["id"].as_str().unwrap().to_owned())
+        .collect();
     assert_eq!(s.delete(&format!("/posts/{}", first[1])).await.status, 204);
-    let rest = s.walk(&format!("/posts?cursor={}", page["nextCursor"].as_str().unwrap())).await;
+    let rest = s
+        .walk(&format!(
+            "/posts?cursor={}",
+            page["nextCursor"].as_str().unwrap()
+        ))
+        .await;
     assert_eq!(rest.len(), 3);
-    assert!(rest.iter().all(|r| !first.contains(&r["id"].as_str().unwrap().to_owned())));
+    assert!(
+        rest.iter()
+            .all(|r| !first.contains(&r["id"].as_str().unwrap().to_owned()))
+    );
 }
 
 async fn new_records_cause_no_duplicates_in_later_pages(s: &Server) {
@@ -114,51 +154,96 @@ async fn new_records_cause_no_duplicates_in_later_pages(s: &Server) {
     for slug in ["a", "e", "i", "z"] {
         s.post("/posts", json!({"slug": slug, "title": slug})).await;
     }
-    let mut seen: Vec<String> = page["items"].as_array().unwrap().iter().map(|r| r["slug"].as_str().unwrap().to_owned()).collect();
-    let rest = s.walk(&format!("/posts?sort=title&cursor={}", page["nextCursor"].as_str().unwrap())).await;
+    let mut seen: Vec<String> = page["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|r| r["slug"].as_str().unwrap().to_owned())
+        .collect();
+    let rest = s
+        .walk(&format!(
+            "/posts?sort=title&cursor={}",
+            page["nextCursor"].as_str().unwrap()
+        ))
+        .await;
     seen.extend(rest.iter().map(|r| r["slug"].as_str().unwrap().to_owned()));
     for slug in ["d", "f", "h", "j", "l"] {
-        assert_eq!(seen.iter().filter(|s| *s == slug).count(), 1, "{slug} in {seen:?}");
+        assert_eq!(
+            seen.iter().filter(|s| *s == slug).count(),
+            1,
+            "{slug} in {seen:?}"
+        );
     }
 }
 
 async fn filters_apply_before_the_page_is_cut(s: &Server) {
     seed(s, 3).await;
     let first = s.get("/posts").await.json()["items"][0].clone();
-    s.raw("POST", &format!("{}/publish", s.path(&first)), &[], "").await;
+    s.raw("POST", &format!("{}/publish", s.path(&first)), &[], "")
+        .await;
     let page = s.get("/posts?status=published&limit=1").await.json();
     assert_eq!(page["items"].as_array().unwrap().len(), 1);
-    assert_eq!((&page["items"][0]["status"], &page["hasMore"]), (&json!("published"), &json!(false)));
+    assert_eq!(
+        (&page["items"][0]["status"], &page["hasMore"]),
+        (&json!("published"), &json!(false))
+    );
     // Two of three: there is more behind the first, and nothing behind the second.
     let second = s.get("/posts").await.json()["items"][1].clone();
-    s.raw("POST", &format!("{}/publish", s.path(&second)), &[], "").await;
+    s.raw("POST", &format!("{}/publish", s.path(&second)), &[], "")
+        .await;
     let page = s.get("/posts?status=published&limit=1").await.json();
-    assert_eq!((page["items"].as_array().unwrap().len(), &page["hasMore"]), (1, &json!(true)));
-    let rest = s.get(&format!("/posts?status=published&limit=1&cursor={}", page["nextCursor"].as_str().unwrap())).await.json();
-    assert_eq!((&rest["items"][0]["id"], &rest["items"][0]["status"]), (&second["id"], &json!("published")));
-    assert_eq!((&rest["hasMore"], &rest["nextCursor"]), (&json!(false), &Json::Null));
+    assert_eq!(
+        (page["items"].as_array().unwrap().len(), &page["hasMore"]),
+        (1, &json!(true))
+    );
+    let rest = s
+        .get(&format!(
+            "/posts?status=published&limit=1&cursor={}",
+            page["nextCursor"].as_str().unwrap()
+        ))
+        .await
+        .json();
+    assert_eq!(
+        (&rest["items"][0]["id"], &rest["items"][0]["status"]),
+        (&second["id"], &json!("published"))
+    );
+    assert_eq!(
+        (&rest["hasMore"], &rest["nextCursor"]),
+        (&json!(false), &Json::Null)
+    );
 }
 
 async fn unknown_parameters_are_refused_together(s: &Server) {
     let reply = s.get("/posts?unknown=1&other=2&limit=0").await;
     assert_eq!(reply.code(), (400, "unknown_parameter"));
-    let expected = ["query:other", "query:unknown"].map(|p| (p.to_owned(), "unknown_parameter".to_owned()));
+    let expected =
+        ["query:other", "query:unknown"].map(|p| (p.to_owned(), "unknown_parameter".to_owned()));
     assert_eq!(reply.problems(), expected);
 }
 
 async fn a_filter_value_of_another_type_is_refused(s: &Server) {
-    s.get("/posts?status=zzz").await.problem("enum", "query:status");
-    assert_eq!(s.get("/posts?live=yes").await.code(), (400, "validation_failed"));
+    s.get("/posts?status=zzz")
+        .await
+        .problem("enum", "query:status");
+    assert_eq!(
+        s.get("/posts?live=yes").await.code(),
+        (400, "validation_failed")
+    );
 }
 
 async fn contains_ignores_case_and_has_no_wildcards(s: &Server) {
-    s.post("/posts", json!({"slug": "a", "title": "Alpha"})).await;
-    s.post("/posts", json!({"slug": "b", "title": "Beta"})).await;
+    s.post("/posts", json!({"slug": "a", "title": "Alpha"}))
+        .await;
+    s.post("/posts", json!({"slug": "b", "title": "Beta"}))
+        .await;
     let page = s.get("/posts?title[contains]=ALP").await.json();
     assert_eq!(page["items"].as_array().unwrap().len(), 1);
     assert_eq!(page["items"][0]["slug"], "a");
     assert_eq!(s.get("/posts?title[contains]=").await.status, 400);
-    assert_eq!(s.get("/posts?title[contains]=%25").await.json()["items"], json!([]));
+    assert_eq!(
+        s.get("/posts?title[contains]=%25").await.json()["items"],
+        json!([])
+    );
 }
 
 async fn in_and_nin_take_lists(s: &Server) {
@@ -166,23 +251,44 @@ async fn in_and_nin_take_lists(s: &Server) {
         s.create(slug).await;
     }
     let slugs = |records: Vec<serde_json::Value>| {
-        let mut list: Vec<String> = records.iter().map(|r| r["slug"].as_str().unwrap().to_owned()).collect();
+        let mut list: Vec<String> = records
+            .iter()
+            .map(|r| r["slug"].as_str().unwrap().to_owned())
+            .collect();
         list.sort();
         list
     };
     assert_eq!(slugs(s.walk("/posts?slug[in]=a,b").await), ["a", "b"]);
     assert_eq!(slugs(s.walk("/posts?slug[nin]=a").await), ["b", "c", "d,e"]);
     assert_eq!(slugs(s.walk("/posts?slug[in]=d%5C,e").await), ["d,e"]);
-    assert_eq!(slugs(s.walk("/posts?slug[in]=a&slug[in]=c").await), ["a", "c"]);
+    assert_eq!(
+        slugs(s.walk("/posts?slug[in]=a&slug[in]=c").await),
+        ["a", "c"]
+    );
     let many = vec!["x"; 101].join(",");
-    s.get(&format!("/posts?slug[in]={many}")).await.problem("too_many", "query:slug[in]");
+    s.get(&format!("/posts?slug[in]={many}"))
+        .await
+        .problem("too_many", "query:slug[in]");
 }
 
 async fn ne_matches_missing_values(s: &Server) {
     s.post("/posts", json!({"slug": "n", "title": "N"})).await;
-    s.post("/posts", json!({"slug": "x", "title": "X", "category": "x"})).await;
-    s.post("/posts", json!({"slug": "y", "title": "Y", "category": "y"})).await;
-    let mut slugs: Vec<String> = s.walk("/posts?category[ne]=x").await.iter().map(|r| r["slug"].as_str().unwrap().to_owned()).collect();
+    s.post(
+        "/posts",
+        json!({"slug": "x", "title": "X", "category": "x"}),
+    )
+    .await;
+    s.post(
+        "/posts",
+        json!({"slug": "y", "title": "Y", "category": "y"}),
+    )
+    .await;
+    let mut slugs: Vec<String> = s
+        .walk("/posts?category[ne]=x")
+        .await
+        .iter()
+        .map(|r| r["slug"].as_str().unwrap().to_owned())
+        .collect();
     slugs.sort();
     assert_eq!(slugs, ["n", "y"]);
     let only = s.walk("/posts?category[null]=true").await;
@@ -192,12 +298,19 @@ async fn ne_matches_missing_values(s: &Server) {
 
 async fn hidden_and_json_fields_are_no_parameters(s: &Server) {
     for name in ["secret", "pin", "secret[ne]", "meta"] {
-        assert_eq!(s.get(&format!("/posts?{name}=s")).await.code(), (400, "unknown_parameter"), "{name}");
+        assert_eq!(
+            s.get(&format!("/posts?{name}=s")).await.code(),
+            (400, "unknown_parameter"),
+            "{name}"
+        );
     }
 }
 
 async fn an_empty_list_is_an_empty_page(s: &Server) {
-    assert_eq!(s.get("/posts").await.json(), json!({"items": [], "nextCursor": null, "hasMore": false}));
+    assert_eq!(
+        s.get("/posts").await.json(),
+        json!({"items": [], "nextCursor": null, "hasMore": false})
+    );
 }
 
 async fn null_is_the_smallest_value(s: &Server) {
@@ -213,15 +326,37 @@ async fn null_is_the_smallest_value(s: &Server) {
 
 async fn a_cursor_belongs_to_its_filters(s: &Server) {
     seed(s, 5).await;
-    let cursor = s.get("/posts?status=draft").await.json()["nextCursor"].as_str().unwrap().to_owned();
-    assert_eq!(s.get(&format!("/posts?status=published&cursor={cursor}")).await.code(), (400, "invalid_cursor"));
-    assert_eq!(s.get(&format!("/posts?cursor={cursor}")).await.code(), (400, "invalid_cursor"));
-    assert_eq!(s.get(&format!("/posts?status=draft&limit=1&cursor={cursor}")).await.status, 200);
+    let cursor = s.get("/posts?status=draft").await.json()["nextCursor"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert_eq!(
+        s.get(&format!("/posts?status=published&cursor={cursor}"))
+            .await
+            .code(),
+        (400, "invalid_cursor")
+    );
+    assert_eq!(
+        s.get(&format!("/posts?cursor={cursor}")).await.code(),
+        (400, "invalid_cursor")
+    );
+    assert_eq!(
+        s.get(&format!("/posts?status=draft&limit=1&cursor={cursor}"))
+            .await
+            .status,
+        200
+    );
 }
 
-/// What is refused names what may be meant, as the compiler does; never what nobody may know, and not for whatever length.
+/// What is refused names what may be meant, as the compiler does; never what nobody may know, and
+/// not for whatever length.
 async fn hints(s: &Server) {
-    let message = |reply: crate::server::Reply| reply.json()["details"][0]["message"].as_str().unwrap_or_default().to_owned();
+    let message = |reply: crate::server::Reply| {
+        reply.json()["details"][0]["message"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
     for (path, hint) in [
         ("/posts?catgory=x", "; did you mean `category`?"),
         ("/posts?titel[contains]=x", "; did you mean `title`?"),
@@ -232,17 +367,39 @@ async fn hints(s: &Server) {
     ] {
         let reply = s.get(path).await;
         assert_eq!(reply.code(), (400, "unknown_parameter"), "{path}");
-        assert_eq!(message(reply), format!("is not a parameter of this route{hint}"), "{path}");
+        assert_eq!(
+            message(reply),
+            format!("is not a parameter of this route{hint}"),
+            "{path}"
+        );
     }
-    for (member, hint) in [("titel", "; did you mean `title`?"), ("secret", ""), ("creatdAt", "")] {
-        let reply = s.post("/posts", json!({"slug": "a", "title": "T", member: "x"})).await;
-        assert_eq!((reply.code(), message(reply)), ((400, "validation_failed"), format!("is not a field{hint}")), "{member}");
+    for (member, hint) in [
+        ("titel", "; did you mean `title`?"),
+        ("secret", ""),
+        ("creatdAt", ""),
+    ] {
+        let reply = s
+            .post("/posts", json!({"slug": "a", "title": "T", member: "x"}))
+            .await;
+        assert_eq!(
+            (reply.code(), message(reply)),
+            ((400, "validation_failed"), format!("is not a field{hint}")),
+            "{member}"
+        );
     }
     // Many and long ones are told, without being compared.
     let long = format!("/posts?{}=1", "titlf".repeat(40));
-    assert_eq!(message(s.get(&long).await), "is not a parameter of this route");
+    assert_eq!(
+        message(s.get(&long).await),
+        "is not a parameter of this route"
+    );
     let many: Vec<String> = (0..200).map(|n| format!("titl{n:03}=1")).collect();
     let reply = s.get(&format!("/posts?{}", many.join("&"))).await.json();
-    let hinted = reply["details"].as_array().unwrap().iter().filter(|d| d["message"].as_str().unwrap().contains("did you mean")).count();
+    let hinted = reply["details"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|d| d["message"].as_str().unwrap().contains("did you mean"))
+        .count();
     assert!(hinted <= 8, "{hinted}");
 }

@@ -1,4 +1,5 @@
-//! `method` and `path` of generated routes and of collection methods. The default routes are then not mounted.
+//! `method` and `path` of generated routes and of collection methods. The default routes are then
+//! not mounted.
 
 #![allow(missing_docs)] // a fixture
 
@@ -84,8 +85,15 @@ pub struct Slip {
     pub id: String,
 }
 
-pub static MOVED: Package =
-    package!(name = "moved", mount = "/shop", entities = [entity(Book, [LEAVES, KEEP]), entity(Line, []), entity(Slip, [])],);
+pub static MOVED: Package = package!(
+    name = "moved",
+    mount = "/shop",
+    entities = [
+        entity(Book, [LEAVES, KEEP]),
+        entity(Line, []),
+        entity(Slip, [])
+    ],
+);
 
 /// Hears of everything, so that there is something to tell.
 struct Hears;
@@ -107,42 +115,119 @@ cases!(&super::MOVED, super::heard =>
 const JSON: (&str, &str) = ("content-type", "application/json");
 
 async fn made(s: &Server, id: &str) {
-    let reply = s.raw("PUT", "/shop/books/new", &[JSON], &json!({ "id": id, "title": format!("title {id}") }).to_string()).await;
+    let reply = s
+        .raw(
+            "PUT",
+            "/shop/books/new",
+            &[JSON],
+            &json!({ "id": id, "title": format!("title {id}") }).to_string(),
+        )
+        .await;
     assert_eq!(reply.status, 201, "{:?}", reply.body);
 }
 
 async fn every_route_is_where_it_says(s: &Server) {
     made(s, "a").await;
     assert_eq!(s.get("/shop/books/a/card").await.json()["title"], "title a");
-    let changed = s.raw("PUT", "/shop/books/a/card", &[JSON, ("if-match", "\"1\"")], r#"{"title":"other"}"#).await;
-    assert_eq!((changed.status, changed.header("etag")), (200, "\"2\"".to_owned()));
-    assert!(!changed.header("x-event-id").is_empty(), "a change tells of itself, whatever its method");
-    assert_eq!(s.raw("PUT", "/shop/books/a/card", &[JSON, ("if-match", "\"1\"")], "{\"year\":1}").await.status, 412);
-    assert_eq!(s.raw("GET", "/shop/books/a/card", &[("if-none-match", "\"2\"")], "").await.status, 304);
+    let changed = s
+        .raw(
+            "PUT",
+            "/shop/books/a/card",
+            &[JSON, ("if-match", "\"1\"")],
+            r#"{"title":"other"}"#,
+        )
+        .await;
+    assert_eq!(
+        (changed.status, changed.header("etag")),
+        (200, "\"2\"".to_owned())
+    );
+    assert!(
+        !changed.header("x-event-id").is_empty(),
+        "a change tells of itself, whatever its method"
+    );
+    assert_eq!(
+        s.raw(
+            "PUT",
+            "/shop/books/a/card",
+            &[JSON, ("if-match", "\"1\"")],
+            "{\"year\":1}"
+        )
+        .await
+        .status,
+        412
+    );
+    assert_eq!(
+        s.raw(
+            "GET",
+            "/shop/books/a/card",
+            &[("if-none-match", "\"2\"")],
+            ""
+        )
+        .await
+        .status,
+        304
+    );
     // What a removal takes is nothing, also by POST.
-    let taken = s.raw("POST", "/shop/books/gone/a", &[JSON], r#"{"title":"x"}"#).await;
+    let taken = s
+        .raw("POST", "/shop/books/gone/a", &[JSON], r#"{"title":"x"}"#)
+        .await;
     assert_eq!(taken.code(), (400, "validation_failed"));
     let gone = s.raw("POST", "/shop/books/gone/a", &[], "").await;
     assert_eq!(gone.status, 204);
     assert!(!gone.header("x-event-id").is_empty());
-    assert_eq!(s.raw("POST", "/shop/books/gone/a", &[], "").await.status, 404);
+    assert_eq!(
+        s.raw("POST", "/shop/books/gone/a", &[], "").await.status,
+        404
+    );
     // The defaults are not mounted, nor are other methods where the routes are.
-    for (method, path) in [("GET", "/shop/books"), ("POST", "/shop/books"), ("GET", "/shop/books/a"), ("DELETE", "/shop/books/a")] {
-        assert_eq!(s.raw(method, path, &[], "").await.status, 404, "{method} {path}");
+    for (method, path) in [
+        ("GET", "/shop/books"),
+        ("POST", "/shop/books"),
+        ("GET", "/shop/books/a"),
+        ("DELETE", "/shop/books/a"),
+    ] {
+        assert_eq!(
+            s.raw(method, path, &[], "").await.status,
+            404,
+            "{method} {path}"
+        );
     }
     let refused = s.raw("PATCH", "/shop/books/a/card", &[JSON], "{}").await;
-    assert_eq!((refused.status, refused.header("allow")), (405, "GET, HEAD, PUT, OPTIONS".to_owned()));
+    assert_eq!(
+        (refused.status, refused.header("allow")),
+        (405, "GET, HEAD, PUT, OPTIONS".to_owned())
+    );
 }
 
 async fn the_location_follows_get(s: &Server) {
-    let created = s.raw("PUT", "/shop/books/new", &[JSON], r#"{"id":"a b","title":"t"}"#).await;
-    assert_eq!((created.status, created.header("location")), (201, "/shop/books/a%20b/card".to_owned()));
+    let created = s
+        .raw(
+            "PUT",
+            "/shop/books/new",
+            &[JSON],
+            r#"{"id":"a b","title":"t"}"#,
+        )
+        .await;
+    assert_eq!(
+        (created.status, created.header("location")),
+        (201, "/shop/books/a%20b/card".to_owned())
+    );
     assert_eq!(s.get(&created.header("location")).await.json()["id"], "a b");
-    let kept = s.raw("POST", "/shop/books/keep", &[JSON], r#"{"title":"u","year":7}"#).await;
+    let kept = s
+        .raw(
+            "POST",
+            "/shop/books/keep",
+            &[JSON],
+            r#"{"title":"u","year":7}"#,
+        )
+        .await;
     assert_eq!(kept.status, 201, "{:?}", kept.body);
     assert_eq!(s.get(&kept.header("location")).await.json()["year"], 7);
     let boxed = s.raw("POST", "/shop/slips/in/the/box", &[JSON], "{}").await;
-    assert_eq!(boxed.header("location"), format!("/shop/slips/{}", boxed.json()["id"].as_str().unwrap()));
+    assert_eq!(
+        boxed.header("location"),
+        format!("/shop/slips/{}", boxed.json()["id"].as_str().unwrap())
+    );
 }
 
 async fn pages_and_heads_follow_the_path(s: &Server) {
@@ -151,9 +236,18 @@ async fn pages_and_heads_follow_the_path(s: &Server) {
     }
     let first = s.get("/shop/books/all/of-them").await.json();
     let cursor = first["nextCursor"].as_str().unwrap();
-    let second = s.get(&format!("/shop/books/all/of-them?cursor={cursor}")).await.json();
-    assert_eq!((&second["items"][0]["id"], &second["hasMore"]), (&json!("c"), &json!(false)));
-    assert_eq!(s.get("/shop/books/all/of-them?year[gt]=2000").await.json()["items"], json!([]));
+    let second = s
+        .get(&format!("/shop/books/all/of-them?cursor={cursor}"))
+        .await
+        .json();
+    assert_eq!(
+        (&second["items"][0]["id"], &second["hasMore"]),
+        (&json!("c"), &json!(false))
+    );
+    assert_eq!(
+        s.get("/shop/books/all/of-them?year[gt]=2000").await.json()["items"],
+        json!([])
+    );
     for path in ["/shop/books/all/of-them", "/shop/books/a/card"] {
         let head = s.raw("HEAD", path, &[], "").await;
         assert_eq!((head.status, head.body.len()), (200, 0), "{path}");
@@ -161,9 +255,17 @@ async fn pages_and_heads_follow_the_path(s: &Server) {
 }
 
 async fn ids_that_are_segments_are_refused(s: &Server) {
-    // `POST /books/gone/{id}` and `GET /books/{id}/card`: what stands beside an id anywhere cannot be one.
+    // `POST /books/gone/{id}` and `GET /books/{id}/card`: what stands beside an id anywhere cannot
+    // be one.
     for id in ["new", "all", "gone", "leaves", "keep"] {
-        let reply = s.raw("PUT", "/shop/books/new", &[JSON], &json!({ "id": id, "title": id }).to_string()).await;
+        let reply = s
+            .raw(
+                "PUT",
+                "/shop/books/new",
+                &[JSON],
+                &json!({ "id": id, "title": id }).to_string(),
+            )
+            .await;
         reply.problem("reserved", "id");
     }
     made(s, "of").await;
@@ -172,26 +274,78 @@ async fn ids_that_are_segments_are_refused(s: &Server) {
 
 async fn a_collection_is_where_it_says(s: &Server) {
     made(s, "a").await;
-    let added = s.raw("PUT", "/shop/books/leaves/of/a", &[JSON], r#"{"text":"one"}"#).await;
+    let added = s
+        .raw(
+            "PUT",
+            "/shop/books/leaves/of/a",
+            &[JSON],
+            r#"{"text":"one"}"#,
+        )
+        .await;
     assert_eq!(added.status, 201, "{:?}", added.body);
     let leaf = added.json()["id"].as_str().unwrap().to_owned();
-    let changed = s.raw("PATCH", &format!("/shop/books/a/leaves/{leaf}"), &[JSON], r#"{"text":"two"}"#).await;
-    assert_eq!((changed.status, &changed.json()["text"]), (200, &json!("two")));
-    assert_eq!(s.get("/shop/books/leaves/of/a").await.json(), json!([{ "id": leaf, "text": "two" }]));
-    let torn = s.raw("POST", &format!("/shop/books/leaves/{leaf}/torn/out/of/a"), &[], "").await;
+    let changed = s
+        .raw(
+            "PATCH",
+            &format!("/shop/books/a/leaves/{leaf}"),
+            &[JSON],
+            r#"{"text":"two"}"#,
+        )
+        .await;
+    assert_eq!(
+        (changed.status, &changed.json()["text"]),
+        (200, &json!("two"))
+    );
+    assert_eq!(
+        s.get("/shop/books/leaves/of/a").await.json(),
+        json!([{ "id": leaf, "text": "two" }])
+    );
+    let torn = s
+        .raw(
+            "POST",
+            &format!("/shop/books/leaves/{leaf}/torn/out/of/a"),
+            &[],
+            "",
+        )
+        .await;
     assert_eq!(torn.status, 204, "{:?}", torn.body);
     assert!(!torn.header("x-event-id").is_empty());
     // What says nothing stays where it is, and the defaults of the others are gone.
-    assert_eq!(s.raw("PUT", "/shop/books/a/leaves-set", &[JSON], "[]").await.status, 200);
+    assert_eq!(
+        s.raw("PUT", "/shop/books/a/leaves-set", &[JSON], "[]")
+            .await
+            .status,
+        200
+    );
     assert_eq!(s.get("/shop/books/a/leaves-list").await.status, 404);
-    assert_eq!(s.raw("DELETE", &format!("/shop/books/a/leaves-remove/{leaf}"), &[], "").await.status, 404);
+    assert_eq!(
+        s.raw(
+            "DELETE",
+            &format!("/shop/books/a/leaves-remove/{leaf}"),
+            &[],
+            ""
+        )
+        .await
+        .status,
+        404
+    );
 }
 
 async fn parents_stay_before_the_path(s: &Server) {
-    let created = s.raw("POST", "/shop/sheets/s%201/lines/added", &[JSON], r#"{"text":"x"}"#).await;
+    let created = s
+        .raw(
+            "POST",
+            "/shop/sheets/s%201/lines/added",
+            &[JSON],
+            r#"{"text":"x"}"#,
+        )
+        .await;
     assert_eq!(created.status, 201, "{:?}", created.body);
     let (id, at) = (created.json()["id"].clone(), created.header("location"));
-    assert_eq!(at, format!("/shop/sheets/s%201/lines/one/{}", id.as_str().unwrap()));
+    assert_eq!(
+        at,
+        format!("/shop/sheets/s%201/lines/one/{}", id.as_str().unwrap())
+    );
     assert_eq!(s.get(&at).await.json()["id"], id);
     assert_eq!(s.get(&at.replace("s%201", "s2")).await.status, 404);
 }
@@ -207,7 +361,11 @@ async fn the_document_follows(s: &Server) {
         ("/shop/books/{id}/card", "put", "book_update"),
         ("/shop/books/gone/{id}", "post", "book_delete"),
         ("/shop/books/leaves/of/{id}", "put", "book_leavesAdd"),
-        ("/shop/books/leaves/{itemId}/torn/out/of/{id}", "post", "book_leavesRemove_byPath"),
+        (
+            "/shop/books/leaves/{itemId}/torn/out/of/{id}",
+            "post",
+            "book_leavesRemove_byPath",
+        ),
     ] {
         assert_eq!(id(path, method), name, "{method} {path}");
     }
@@ -215,9 +373,21 @@ async fn the_document_follows(s: &Server) {
     let create = &paths["/shop/books/new"]["put"];
     assert_eq!(
         (&create["summary"], &create["description"]),
-        (&json!("Creates a record of Book."), &json!("Takes a book in.\n\nIts title is its own."))
+        (
+            &json!("Creates a record of Book."),
+            &json!("Takes a book in.\n\nIts title is its own.")
+        )
     );
-    assert_eq!(paths["/shop/books/leaves/of/{id}"]["put"]["description"], "Binds a leaf in.");
-    assert_eq!(paths["/shop/books/leaves/of/{id}"]["get"]["description"], serde_json::Value::Null);
-    assert_eq!(paths["/shop/books/gone/{id}"]["post"]["parameters"][0]["name"], "id");
+    assert_eq!(
+        paths["/shop/books/leaves/of/{id}"]["put"]["description"],
+        "Binds a leaf in."
+    );
+    assert_eq!(
+        paths["/shop/books/leaves/of/{id}"]["get"]["description"],
+        serde_json::Value::Null
+    );
+    assert_eq!(
+        paths["/shop/books/gone/{id}"]["post"]["parameters"][0]["name"],
+        "id"
+    );
 }

@@ -156,7 +156,12 @@ pub struct Coin {
 pub static LOTS: Package = package!(
     name = "lots",
     entities = [
-        entity(Lot, [ADD, RECOUNT, CLOSE, CHANGE_ALL, NEARLY, PUT, SUM, WEIGH, REPRICE, RENUMBER]),
+        entity(
+            Lot,
+            [
+                ADD, RECOUNT, CLOSE, CHANGE_ALL, NEARLY, PUT, SUM, WEIGH, REPRICE, RENUMBER
+            ]
+        ),
         entity(Sale, [MOVE_ALL]),
         entity(Coin)
     ],
@@ -177,22 +182,46 @@ async fn lot(s: &Server, id: &str) -> Json {
 }
 
 async fn computed_fields(s: &Server) {
-    s.post("/lots", json!({"id": "a", "price": MOST, "pieces": 2})).await.problem("range", "worth");
-    s.post("/lots", json!({"id": "a", "price": -MOST, "pieces": 2})).await.problem("range", "worth");
+    s.post("/lots", json!({"id": "a", "price": MOST, "pieces": 2}))
+        .await
+        .problem("range", "worth");
+    s.post("/lots", json!({"id": "a", "price": -MOST, "pieces": 2}))
+        .await
+        .problem("range", "worth");
     // A double that is none.
-    s.post("/lots", json!({"id": "a", "each": 1e308, "pieces": 100})).await.problem("range", "weight");
+    s.post("/lots", json!({"id": "a", "each": 1e308, "pieces": 100}))
+        .await
+        .problem("range", "weight");
     // Nobody is told that there is a private field.
     let refused = s.post("/lots", json!({"id": "a", "price": -GREAT})).await;
     refused.problem("range", "");
-    assert!(!String::from_utf8_lossy(&refused.body).contains("secret"), "{refused:?}");
+    assert!(
+        !String::from_utf8_lossy(&refused.body).contains("secret"),
+        "{refused:?}"
+    );
     assert_eq!(s.get("/lots").await.json()["items"], json!([]));
     // The greatest and the least are held.
-    assert_eq!(made(s, "/lots", json!({"id": "a", "price": MOST})).await["worth"], json!(MOST));
-    assert_eq!(made(s, "/lots", json!({"id": "b", "price": MOST, "pieces": -1})).await["worth"], json!(-MOST));
+    assert_eq!(
+        made(s, "/lots", json!({"id": "a", "price": MOST})).await["worth"],
+        json!(MOST)
+    );
+    assert_eq!(
+        made(s, "/lots", json!({"id": "b", "price": MOST, "pieces": -1})).await["worth"],
+        json!(-MOST)
+    );
     let before = lot(s, "a").await;
-    s.patch("/lots/a", json!({"pieces": 2})).await.problem("range", "worth");
-    s.patch("/lots/a", json!({"price": GREAT, "pieces": -3})).await.problem("range", "worth");
-    s.patch("/lots/a", json!({"each": -1e308, "price": 1, "pieces": 1000})).await.problem("range", "weight");
+    s.patch("/lots/a", json!({"pieces": 2}))
+        .await
+        .problem("range", "worth");
+    s.patch("/lots/a", json!({"price": GREAT, "pieces": -3}))
+        .await
+        .problem("range", "worth");
+    s.patch(
+        "/lots/a",
+        json!({"each": -1e308, "price": 1, "pieces": 1000}),
+    )
+    .await
+    .problem("range", "weight");
     assert_eq!(lot(s, "a").await, before, "neither a value nor the version");
 }
 
@@ -201,17 +230,35 @@ async fn computed_by_operations(s: &Server) {
     let before = lot(s, "a").await;
     let refused = |reply: Reply| reply.problem("range", "worth");
     refused(s.post("/lots/a/add", json!({})).await);
-    refused(s.raw_json("PATCH", "/lots/a/recount", json!({"pieces": 2})).await);
+    refused(
+        s.raw_json("PATCH", "/lots/a/recount", json!({"pieces": 2}))
+            .await,
+    );
     refused(s.post("/lots/a/close", json!({"pieces": 2})).await);
-    refused(s.post("/lots/put", json!({"code": "A", "pieces": 2, "key": "x"})).await);
-    refused(s.post("/lots/put", json!({"code": "B", "price": GREAT, "pieces": 2, "key": "x"})).await);
+    refused(
+        s.post("/lots/put", json!({"code": "A", "pieces": 2, "key": "x"}))
+            .await,
+    );
+    refused(
+        s.post(
+            "/lots/put",
+            json!({"code": "B", "price": GREAT, "pieces": 2, "key": "x"}),
+        )
+        .await,
+    );
     assert_eq!(lot(s, "a").await, before);
     assert_eq!(s.get("/lots/x").await.status, 404);
     made(s, "/coins", json!({"lotId": "b", "amount": GREAT})).await;
     made(s, "/lots", json!({"id": "b", "pieces": 2})).await;
     refused(s.post("/lots/reprice", json!({"id": "b"})).await);
-    assert_eq!((&lot(s, "b").await["price"], &lot(s, "b").await["version"]), (&json!(1), &json!(1)));
-    assert_eq!(s.post("/lots/a/close", json!({"pieces": 1})).await.status, 200);
+    assert_eq!(
+        (&lot(s, "b").await["price"], &lot(s, "b").await["version"]),
+        (&json!(1), &json!(1))
+    );
+    assert_eq!(
+        s.post("/lots/a/close", json!({"pieces": 1})).await.status,
+        200
+    );
 }
 
 async fn computed_of_many(s: &Server) {
@@ -220,44 +267,93 @@ async fn computed_of_many(s: &Server) {
     }
     let before = s.get("/lots").await.json();
     // One of them would be beyond: all stay.
-    s.post("/lots/change-all", json!({"least": 1, "pieces": 2})).await.problem("range", "worth");
+    s.post("/lots/change-all", json!({"least": 1, "pieces": 2}))
+        .await
+        .problem("range", "worth");
     assert_eq!(s.get("/lots").await.json(), before);
-    assert_eq!(s.post("/lots/change-all", json!({"least": 1, "pieces": 1})).await.json(), json!(4));
+    assert_eq!(
+        s.post("/lots/change-all", json!({"least": 1, "pieces": 1}))
+            .await
+            .json(),
+        json!(4)
+    );
 }
 
 async fn computed_in_code(s: &Server) {
     let (lots, cx) = (s.running().adapter::<Lot>().unwrap(), Cx::system("a test"));
     made(s, "/lots", json!({"id": "a", "price": GREAT})).await;
     let refused = lots.add(&cx, "a").await.unwrap_err();
-    assert_eq!((refused.code(), refused.details()[0].path.as_str()), (Code::ValidationFailed, "worth"));
+    assert_eq!(
+        (refused.code(), refused.details()[0].path.as_str()),
+        (Code::ValidationFailed, "worth")
+    );
     // What a transaction did beside it stays its own matter.
     cx.transaction(async |cx| {
-        assert_eq!(lots.add(cx, "a").await.unwrap_err().code(), Code::ValidationFailed);
-        lots.update(cx, "a", LotPatch { price: Some(3), ..LotPatch::default() }, None).await
+        assert_eq!(
+            lots.add(cx, "a").await.unwrap_err().code(),
+            Code::ValidationFailed
+        );
+        lots.update(
+            cx,
+            "a",
+            LotPatch {
+                price: Some(3),
+                ..LotPatch::default()
+            },
+            None,
+        )
+        .await
     })
     .await
     .unwrap();
-    assert_eq!((&lot(s, "a").await["worth"], &lot(s, "a").await["pieces"]), (&json!(3), &json!(1)));
+    assert_eq!(
+        (&lot(s, "a").await["worth"], &lot(s, "a").await["pieces"]),
+        (&json!(3), &json!(1))
+    );
 }
 
 async fn counters(s: &Server) {
     made(s, "/lots", json!({"id": "a"})).await;
     made(s, "/lots", json!({"id": "b"})).await;
     made(s, "/coins", json!({"lotId": "a", "amount": MOST - 1})).await;
-    assert_eq!(s.post("/lots/nearly", json!({"id": "a"})).await.json()["sales"], json!(MOST - 1));
+    assert_eq!(
+        s.post("/lots/nearly", json!({"id": "a"})).await.json()["sales"],
+        json!(MOST - 1)
+    );
     made(s, "/sales", json!({"id": "1", "lotId": "a"})).await;
     made(s, "/sales", json!({"id": "2", "lotId": "b", "large": true})).await;
     assert_eq!(lot(s, "a").await["sales"], json!(MOST));
-    s.post("/sales", json!({"id": "3", "lotId": "a"})).await.problem("range", "lotId");
-    s.patch("/sales/2", json!({"lotId": "a"})).await.problem("range", "lotId");
-    s.post("/sales/move-all", json!({"large": true, "lot": "a"})).await.problem("range", "lotId");
+    s.post("/sales", json!({"id": "3", "lotId": "a"}))
+        .await
+        .problem("range", "lotId");
+    s.patch("/sales/2", json!({"lotId": "a"}))
+        .await
+        .problem("range", "lotId");
+    s.post("/sales/move-all", json!({"large": true, "lot": "a"}))
+        .await
+        .problem("range", "lotId");
     // None of it has happened.
-    assert_eq!(s.get("/sales").await.json()["items"].as_array().unwrap().len(), 2);
+    assert_eq!(
+        s.get("/sales").await.json()["items"]
+            .as_array()
+            .unwrap()
+            .len(),
+        2
+    );
     assert_eq!(s.get("/sales/2").await.json()["lotId"], "b");
-    assert_eq!((&lot(s, "a").await["sales"], &lot(s, "a").await["large"]), (&json!(MOST), &json!(0)));
-    assert_eq!((&lot(s, "b").await["sales"], &lot(s, "b").await["large"]), (&json!(1), &json!(1)));
+    assert_eq!(
+        (&lot(s, "a").await["sales"], &lot(s, "a").await["large"]),
+        (&json!(MOST), &json!(0))
+    );
+    assert_eq!(
+        (&lot(s, "b").await["sales"], &lot(s, "b").await["large"]),
+        (&json!(1), &json!(1))
+    );
     // Another number of the same record has room, and where one goes there is room for one.
-    assert_eq!(s.patch("/sales/1", json!({"large": true})).await.status, 200);
+    assert_eq!(
+        s.patch("/sales/1", json!({"large": true})).await.status,
+        200
+    );
     assert_eq!(s.delete("/sales/1").await.status, 204);
     assert_eq!(s.patch("/sales/2", json!({"lotId": "a"})).await.status, 200);
     assert_eq!(lot(s, "a").await["sales"], json!(MOST));
@@ -267,17 +363,37 @@ async fn counters(s: &Server) {
 
 async fn sums(s: &Server) {
     made(s, "/lots", json!({"id": "a"})).await;
-    made(s, "/coins", json!({"lotId": "a", "amount": MOST, "ratio": 1e308})).await;
+    made(
+        s,
+        "/coins",
+        json!({"lotId": "a", "amount": MOST, "ratio": 1e308}),
+    )
+    .await;
     for (route, member) in [("sum", "sum"), ("weigh", "all"), ("reprice", "price")] {
         let reply = s.post(&format!("/lots/{route}"), json!({"id": "a"})).await;
         assert_eq!(reply.status, 200, "{reply:?}");
         assert!(!reply.json()[member].is_null());
     }
-    assert_eq!(s.post("/lots/renumber", json!({"id": "a"})).await.json()["numbers"]["total"], json!(MOST));
+    assert_eq!(
+        s.post("/lots/renumber", json!({"id": "a"})).await.json()["numbers"]["total"],
+        json!(MOST)
+    );
     let before = lot(s, "a").await;
-    made(s, "/coins", json!({"lotId": "a", "amount": 1, "ratio": 1e308})).await;
-    for (route, member) in [("sum", "sum"), ("weigh", "all"), ("reprice", "price"), ("renumber", "numbers")] {
-        s.post(&format!("/lots/{route}"), json!({"id": "a"})).await.problem("range", member);
+    made(
+        s,
+        "/coins",
+        json!({"lotId": "a", "amount": 1, "ratio": 1e308}),
+    )
+    .await;
+    for (route, member) in [
+        ("sum", "sum"),
+        ("weigh", "all"),
+        ("reprice", "price"),
+        ("renumber", "numbers"),
+    ] {
+        s.post(&format!("/lots/{route}"), json!({"id": "a"}))
+            .await
+            .problem("range", member);
     }
     assert_eq!(lot(s, "a").await, before);
 }
@@ -288,15 +404,30 @@ async fn sums_beyond_stores(s: &Server) {
     let (coins, cx) = (s.running().adapter::<Coin>().unwrap(), Cx::system("a test"));
     cx.transaction(async |cx| {
         for _ in 0..1025 {
-            coins.create(cx, CoinCreate { lot_id: "a".to_owned(), amount: Some(MOST), ratio: None }).await?;
+            coins
+                .create(
+                    cx,
+                    CoinCreate {
+                        lot_id: "a".to_owned(),
+                        amount: Some(MOST),
+                        ratio: None,
+                    },
+                )
+                .await?;
         }
         Ok(())
     })
     .await
     .unwrap();
     let before = lot(s, "a").await;
-    for (route, member) in [("sum", "sum"), ("reprice", "price"), ("renumber", "numbers")] {
-        s.post(&format!("/lots/{route}"), json!({"id": "a"})).await.problem("range", member);
+    for (route, member) in [
+        ("sum", "sum"),
+        ("reprice", "price"),
+        ("renumber", "numbers"),
+    ] {
+        s.post(&format!("/lots/{route}"), json!({"id": "a"}))
+            .await
+            .problem("range", member);
     }
     assert_eq!(lot(s, "a").await, before);
 }

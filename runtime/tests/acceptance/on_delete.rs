@@ -16,7 +16,10 @@ mod restored;
 mod told;
 
 use in_use::{many_in_use, records_in_use};
-use keys::{keys_and_tenants, keys_name_records, keys_of_deleted_records, keys_of_operations, keys_of_patches};
+use keys::{
+    keys_and_tenants, keys_name_records, keys_of_deleted_records, keys_of_operations,
+    keys_of_patches,
+};
 use many::{children_against_deletions, restricted_children_against_deletions};
 
 #[entity(routes(auth = none))]
@@ -167,10 +170,19 @@ async fn restricted(s: &Server) {
     post(s, "/memos", json!({"id": "m", "authorId": "ann"})).await;
     let refused = s.delete("/people/ann").await;
     assert_eq!(refused.code(), (409, "conflict"), "{refused:?}");
-    assert_eq!(refused.problems(), [("id".to_owned(), "referenced".to_owned())]);
+    assert_eq!(
+        refused.problems(),
+        [("id".to_owned(), "referenced".to_owned())]
+    );
     // Nothing else has followed either.
     assert_eq!(get(s, "/people/ann").await["id"], "ann");
-    assert_eq!((&get(s, "/memos/m").await["authorId"], &get(s, "/memos/m").await["version"]), (&json!("ann"), &json!(1)));
+    assert_eq!(
+        (
+            &get(s, "/memos/m").await["authorId"],
+            &get(s, "/memos/m").await["version"]
+        ),
+        (&json!("ann"), &json!(1))
+    );
     assert_eq!(s.delete("/people/bob").await.status, 204);
     assert_eq!(s.delete("/desks/d").await.status, 204);
     assert_eq!(s.delete("/people/ann").await.status, 204);
@@ -184,8 +196,21 @@ async fn forgotten(s: &Server) {
     }
     assert_eq!(s.delete("/people/ann").await.status, 204);
     let memos = get(s, "/memos").await;
-    let told: Vec<(&Json, &Json)> = memos["items"].as_array().unwrap().iter().map(|m| (&m["authorId"], &m["version"])).collect();
-    assert_eq!(told, [(&Json::Null, &json!(2)), (&json!("bob"), &json!(1)), (&Json::Null, &json!(2))], "it counts as a change");
+    let told: Vec<(&Json, &Json)> = memos["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|m| (&m["authorId"], &m["version"]))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (&Json::Null, &json!(2)),
+            (&json!("bob"), &json!(1)),
+            (&Json::Null, &json!(2))
+        ],
+        "it counts as a change"
+    );
 }
 
 async fn cascades(s: &Server) {
@@ -194,12 +219,27 @@ async fn cascades(s: &Server) {
         post(s, "/projects", json!({"id": project, "leadId": lead})).await;
     }
     for n in 0..6 {
-        post(s, "/tickets", json!({"id": n.to_string(), "projectId": format!("p{}", n % 3 + 1)})).await;
+        post(
+            s,
+            "/tickets",
+            json!({"id": n.to_string(), "projectId": format!("p{}", n % 3 + 1)}),
+        )
+        .await;
     }
     assert_eq!(s.delete("/people/ann").await.status, 204);
-    let left: Vec<Json> = s.walk("/projects").await.into_iter().map(|p| p["id"].clone()).collect();
+    let left: Vec<Json> = s
+        .walk("/projects")
+        .await
+        .into_iter()
+        .map(|p| p["id"].clone())
+        .collect();
     assert_eq!(left, [json!("p3")]);
-    let left: Vec<Json> = s.walk("/tickets").await.into_iter().map(|p| p["id"].clone()).collect();
+    let left: Vec<Json> = s
+        .walk("/tickets")
+        .await
+        .into_iter()
+        .map(|p| p["id"].clone())
+        .collect();
     assert_eq!(left, [json!("2"), json!("5")]);
 }
 
@@ -210,11 +250,39 @@ async fn cascades_in_chunks(s: &Server) {
     let memos = s.running().adapter::<Memo>().unwrap();
     let cx = Cx::actor(Actor::user("clerk"));
     cx.transaction(async |cx| {
-        nodes.create(cx, NodeCreate { id: "root".to_owned(), parent_id: None, twin_id: None }).await?;
+        nodes
+            .create(
+                cx,
+                NodeCreate {
+                    id: "root".to_owned(),
+                    parent_id: None,
+                    twin_id: None,
+                },
+            )
+            .await?;
         for n in 0..1205 {
-            nodes.create(cx, NodeCreate { id: format!("n{n:04}"), parent_id: Some("root".to_owned()), twin_id: None }).await?;
+            nodes
+                .create(
+                    cx,
+                    NodeCreate {
+                        id: format!("n{n:04}"),
+                        parent_id: Some("root".to_owned()),
+                        twin_id: None,
+                    },
+                )
+                .await?;
             if n < 1000 {
-                memos.create(cx, MemoCreate { id: format!("m{n:04}"), author_id: Some("ann".to_owned()), done: None, text: None }).await?;
+                memos
+                    .create(
+                        cx,
+                        MemoCreate {
+                            id: format!("m{n:04}"),
+                            author_id: Some("ann".to_owned()),
+                            done: None,
+                            text: None,
+                        },
+                    )
+                    .await?;
             }
         }
         Ok(())
@@ -224,18 +292,38 @@ async fn cascades_in_chunks(s: &Server) {
     assert_eq!(s.delete("/nodes/root").await.status, 204);
     assert_eq!(count(s, "/nodes").await, 0);
     assert_eq!(s.delete("/people/ann").await.status, 204);
-    assert!(s.walk("/memos?limit=200").await.iter().all(|memo| memo["authorId"].is_null() && memo["version"] == 2));
+    assert!(
+        s.walk("/memos?limit=200")
+            .await
+            .iter()
+            .all(|memo| memo["authorId"].is_null() && memo["version"] == 2)
+    );
 }
 
 async fn trees_and_rings(s: &Server) {
-    for (id, parent, twin) in
-        [("a", None, None), ("b", Some("a"), None), ("c", Some("b"), Some("a")), ("d", None, Some("c")), ("e", None, None)]
-    {
-        post(s, "/nodes", json!({"id": id, "parentId": parent, "twinId": twin})).await;
+    for (id, parent, twin) in [
+        ("a", None, None),
+        ("b", Some("a"), None),
+        ("c", Some("b"), Some("a")),
+        ("d", None, Some("c")),
+        ("e", None, None),
+    ] {
+        post(
+            s,
+            "/nodes",
+            json!({"id": id, "parentId": parent, "twinId": twin}),
+        )
+        .await;
     }
     // The ring: a → d → c → a, and e its own twin.
-    assert_eq!(s.patch("/nodes/a", json!({"twinId": "d"})).await.status, 200);
-    assert_eq!(s.patch("/nodes/e", json!({"twinId": "e"})).await.status, 200);
+    assert_eq!(
+        s.patch("/nodes/a", json!({"twinId": "d"})).await.status,
+        200
+    );
+    assert_eq!(
+        s.patch("/nodes/e", json!({"twinId": "e"})).await.status,
+        200
+    );
     assert_eq!(s.delete("/nodes/e").await.status, 204);
     assert_eq!(count(s, "/nodes").await, 4);
     assert_eq!(s.delete("/nodes/b").await.status, 204);
@@ -248,7 +336,16 @@ async fn chains(s: &Server) {
         .transaction(async |cx| {
             for n in 0..300_usize {
                 let parent_id = n.checked_sub(1).map(|n| format!("n{n}"));
-                nodes.create(cx, NodeCreate { id: format!("n{n}"), parent_id, twin_id: None }).await?;
+                nodes
+                    .create(
+                        cx,
+                        NodeCreate {
+                            id: format!("n{n}"),
+                            parent_id,
+                            twin_id: None,
+                        },
+                    )
+                    .await?;
             }
             Ok(())
         })
@@ -261,20 +358,61 @@ async fn chains(s: &Server) {
 async fn batches_and_consumes(s: &Server) {
     for (id, name) in [("a", "x"), ("b", "x"), ("c", "y"), ("d", "z"), ("e", "z")] {
         post(s, "/people", json!({"id": id, "name": name})).await;
-        post(s, "/projects", json!({"id": format!("p{id}"), "leadId": id})).await;
+        post(
+            s,
+            "/projects",
+            json!({"id": format!("p{id}"), "leadId": id}),
+        )
+        .await;
         post(s, "/memos", json!({"id": format!("m{id}"), "authorId": id})).await;
     }
     post(s, "/desks", json!({"id": "d", "personId": "e"})).await;
-    assert_eq!(s.post("/people/dismiss", json!({"name": "x"})).await.json(), json!(2));
+    assert_eq!(
+        s.post("/people/dismiss", json!({"name": "x"})).await.json(),
+        json!(2)
+    );
     assert_eq!(count(s, "/projects").await, 3);
-    assert!(get(s, "/memos/ma").await["authorId"].is_null() && get(s, "/memos/mc").await["authorId"] == "c");
-    assert_eq!(s.post("/people/take", json!({"name": "y"})).await.json(), json!(true));
-    assert_eq!((s.get("/projects/pc").await.status, s.get("/projects/pd").await.status), (404, 200));
+    assert!(
+        get(s, "/memos/ma").await["authorId"].is_null()
+            && get(s, "/memos/mc").await["authorId"] == "c"
+    );
+    assert_eq!(
+        s.post("/people/take", json!({"name": "y"})).await.json(),
+        json!(true)
+    );
+    assert_eq!(
+        (
+            s.get("/projects/pc").await.status,
+            s.get("/projects/pd").await.status
+        ),
+        (404, 200)
+    );
     // One that is kept keeps all.
-    assert_eq!(s.post("/people/dismiss", json!({"name": "z"})).await.problems(), [("id".to_owned(), "referenced".to_owned())]);
-    assert_eq!((s.get("/people/d").await.status, s.get("/projects/pd").await.status), (200, 200));
-    assert_eq!(s.post("/people/dismiss", json!({"name": "nobody"})).await.json(), json!(0));
-    assert_eq!(s.post("/people/take", json!({"name": "nobody"})).await.json(), json!(false));
+    assert_eq!(
+        s.post("/people/dismiss", json!({"name": "z"}))
+            .await
+            .problems(),
+        [("id".to_owned(), "referenced".to_owned())]
+    );
+    assert_eq!(
+        (
+            s.get("/people/d").await.status,
+            s.get("/projects/pd").await.status
+        ),
+        (200, 200)
+    );
+    assert_eq!(
+        s.post("/people/dismiss", json!({"name": "nobody"}))
+            .await
+            .json(),
+        json!(0)
+    );
+    assert_eq!(
+        s.post("/people/take", json!({"name": "nobody"}))
+            .await
+            .json(),
+        json!(false)
+    );
 }
 
 async fn marks(s: &Server) {
@@ -283,9 +421,18 @@ async fn marks(s: &Server) {
     post(s, "/tickets", json!({"id": "1", "projectId": "p"})).await;
     assert_eq!(s.delete("/people/ann").await.status, 204);
     // The project is marked, its key is taken for good; the ticket is gone.
-    assert_eq!(s.post("/projects", json!({"id": "p"})).await.code(), (409, "conflict"));
+    assert_eq!(
+        s.post("/projects", json!({"id": "p"})).await.code(),
+        (409, "conflict")
+    );
     let projects = s.running().adapter::<Project>().unwrap();
-    let all = projects.list(&Cx::system("look").at(s.now()), ProjectListQuery::new().include_deleted()).await.unwrap();
+    let all = projects
+        .list(
+            &Cx::system("look").at(s.now()),
+            ProjectListQuery::new().include_deleted(),
+        )
+        .await
+        .unwrap();
     assert!(all.items.len() == 1 && all.items[0].deleted_at.is_some());
     assert_eq!(s.get("/tickets/1").await.status, 404);
     // A marked one is nobody's child any more: a new lead with the old name may go.
@@ -305,18 +452,43 @@ async fn purges(s: &Server) {
 async fn whosever_they_are(s: &Server) {
     let (ann, bob) = (s.token_in("ann", "t1"), s.token_in("bob", "t1"));
     let send = async |token: &str, method: &str, path: &str, body: &str| {
-        let headers = [("authorization", token), ("content-type", "application/json")];
-        s.raw(method, path, &headers[..if body.is_empty() { 1 } else { 2 }], body).await.status
+        let headers = [
+            ("authorization", token),
+            ("content-type", "application/json"),
+        ];
+        s.raw(
+            method,
+            path,
+            &headers[..if body.is_empty() { 1 } else { 2 }],
+            body,
+        )
+        .await
+        .status
     };
     assert_eq!(send(&ann, "POST", "/cases", r#"{"id":"c"}"#).await, 201);
-    assert_eq!(send(&ann, "POST", "/findings", r#"{"caseId":"c"}"#).await, 201);
-    assert_eq!(send(&bob, "POST", "/findings", r#"{"caseId":"c"}"#).await, 201);
+    assert_eq!(
+        send(&ann, "POST", "/findings", r#"{"caseId":"c"}"#).await,
+        201
+    );
+    assert_eq!(
+        send(&bob, "POST", "/findings", r#"{"caseId":"c"}"#).await,
+        201
+    );
     assert_eq!(send(&ann, "DELETE", "/cases/c", "").await, 204);
     let findings = s.running().adapter::<Finding>().unwrap();
-    assert_eq!(findings.list(&Cx::system("look"), FindingListQuery::new()).await.unwrap().items.len(), 0);
+    assert_eq!(
+        findings
+            .list(&Cx::system("look"), FindingListQuery::new())
+            .await
+            .unwrap()
+            .items
+            .len(),
+        0
+    );
 }
 
-/// A refused deletion has been done in part: none of the transaction lasts, whatever its author makes of the error.
+/// A refused deletion has been done in part: none of the transaction lasts, whatever its author
+/// makes of the error.
 async fn within_a_transaction(s: &Server) {
     people(s, &["ann", "bob"]).await;
     post(s, "/desks", json!({"id": "d", "personId": "ann"})).await;
@@ -331,13 +503,37 @@ async fn within_a_transaction(s: &Server) {
         })
         .await;
     assert_eq!(outcome.map_err(|e| e.code()), Err(Code::Conflict));
-    assert_eq!((s.get("/people/ann").await.status, s.get("/people/bob").await.status), (200, 200));
+    assert_eq!(
+        (
+            s.get("/people/ann").await.status,
+            s.get("/people/bob").await.status
+        ),
+        (200, 200)
+    );
     // A missing key has done nothing: the transaction goes on.
     let desks = s.running().adapter::<Desk>().unwrap();
-    let desk = |id: &str, person: &str| DeskCreate { id: id.to_owned(), person_id: person.to_owned() };
+    let desk = |id: &str, person: &str| DeskCreate {
+        id: id.to_owned(),
+        person_id: person.to_owned(),
+    };
     cx.transaction(async |cx| {
-        assert_eq!(desks.create(cx, desk("e", "zoe")).await.map(|_| ()).map_err(|e| e.code()), Err(Code::ValidationFailed));
-        people.create(cx, PersonCreate { id: "zoe".to_owned(), name: None }).await?;
+        assert_eq!(
+            desks
+                .create(cx, desk("e", "zoe"))
+                .await
+                .map(|_| ())
+                .map_err(|e| e.code()),
+            Err(Code::ValidationFailed)
+        );
+        people
+            .create(
+                cx,
+                PersonCreate {
+                    id: "zoe".to_owned(),
+                    name: None,
+                },
+            )
+            .await?;
         desks.create(cx, desk("e", "zoe")).await
     })
     .await
@@ -354,7 +550,10 @@ mod many_transactions {
     use crate::server::{Server, postgres_server};
 
     async fn server() -> Server {
-        let options = PostgresOptions { transactions: 12, ..PostgresOptions::new(postgres_server::fresh_url()) };
+        let options = PostgresOptions {
+            transactions: 12,
+            ..PostgresOptions::new(postgres_server::fresh_url())
+        };
         let store = Arc::new(PostgresStore::open(options).unwrap());
         Server::memory_with(&super::OFFICE, |app| app.store(store)).await
     }

@@ -47,14 +47,21 @@ pub const ENSURE: Operation<Hook>;
 pub const INVITE: Operation<Hook>;
 
 #[allow(clippy::unused_async)] // handlers are
-async fn invite<S: CustomStore>(call: CustomCall<Hook, S>, id: String, silent: Option<bool>) -> Result<String> {
+async fn invite<S: CustomStore>(
+    call: CustomCall<Hook, S>,
+    id: String,
+    silent: Option<bool>,
+) -> Result<String> {
     if silent.is_none() {
         call.cx().answer_once("token", 77_i64)?;
     }
     Ok(id)
 }
 
-pub static HOOKS: Package = package!(name = "hooks", entities = [entity(Hook, [ROTATE, ENSURE, INVITE])]);
+pub static HOOKS: Package = package!(
+    name = "hooks",
+    entities = [entity(Hook, [ROTATE, ENSURE, INVITE])]
+);
 
 /// No generator, so that tests know it: a secret of the hook's name.
 fn secret(name: &str) -> String {
@@ -62,7 +69,9 @@ fn secret(name: &str) -> String {
 }
 
 async fn created(mut call: OverrideCall) -> Result<Outcome> {
-    let Inputs::Create(mut draft) = std::mem::replace(&mut call.inputs, Inputs::Get(linchpin::Value::Null)) else {
+    let Inputs::Create(mut draft) =
+        std::mem::replace(&mut call.inputs, Inputs::Get(linchpin::Value::Null))
+    else {
         return Err(Error::internal("no draft"));
     };
     let name = draft.get(hook::name)?.unwrap_or_default();
@@ -72,7 +81,9 @@ async fn created(mut call: OverrideCall) -> Result<Outcome> {
         return Err(Error::new(Code::Conflict, "is refused"));
     }
     draft.set(hook::hash, Some(format!("#{}", name.len())));
-    Ok(Outcome::Record(call.table.create(&call.cx, draft, &call.form).await?.0))
+    Ok(Outcome::Record(
+        call.table.create(&call.cx, draft, &call.form).await?.0,
+    ))
 }
 
 async fn rotated(call: OverrideCall) -> Result<Outcome> {
@@ -89,21 +100,43 @@ async fn rotated(call: OverrideCall) -> Result<Outcome> {
 async fn ensured(call: OverrideCall) -> Result<Outcome> {
     let (name, hooks) = (call.arg::<String>(0)?, call.adapter::<Hook>()?);
     call.cx.answer_once("secret", secret(&name))?;
-    let hook = hooks.create(&call.cx, HookCreate { name, note: None, hash: None }).await?;
-    let Outcome::Record(mut rows) = call.record(hook.id).await? else { return Err(Error::internal("no record")) };
+    let hook = hooks
+        .create(
+            &call.cx,
+            HookCreate {
+                name,
+                note: None,
+                hash: None,
+            },
+        )
+        .await?;
+    let Outcome::Record(mut rows) = call.record(hook.id).await? else {
+        return Err(Error::internal("no record"));
+    };
     rows.created = true;
     Ok(Outcome::Upserted(rows))
 }
 
 fn changed(app: App) -> App {
-    app.override_route::<Hook, _, _>(Route::Create, created).override_operation(ROTATE, rotated).override_operation(ENSURE, ensured)
+    app.override_route::<Hook, _, _>(Route::Create, created)
+        .override_operation(ROTATE, rotated)
+        .override_operation(ENSURE, ensured)
 }
 
 cases!(&crate::once::HOOKS, super::changed => output_once_is_returned_once, of_operations, what_is_not_said, said_of_once);
 
 async fn send(s: &Server, path: &str, key: &str, body: &Json) -> Reply {
-    let headers = [("content-type", "application/json"), ("idempotency-key", key)];
-    s.raw("POST", path, &headers[..if key.is_empty() { 1 } else { 2 }], &body.to_string()).await
+    let headers = [
+        ("content-type", "application/json"),
+        ("idempotency-key", key),
+    ];
+    s.raw(
+        "POST",
+        path,
+        &headers[..if key.is_empty() { 1 } else { 2 }],
+        &body.to_string(),
+    )
+    .await
 }
 
 /// A record without what is given once.
@@ -116,15 +149,30 @@ fn without(mut record: Json, members: &[&str]) -> Json {
 
 async fn output_once_is_returned_once(s: &Server) {
     let first = send(s, "/hooks", "k", &json!({"name": "a"})).await;
-    assert_eq!((first.status, first.header("cache-control")), (201, "no-store".to_owned()));
+    assert_eq!(
+        (first.status, first.header("cache-control")),
+        (201, "no-store".to_owned())
+    );
     let record = first.json();
-    assert_eq!((&record["secret"], &record["validUntil"]), (&json!(secret("a")), &Json::Null));
+    assert_eq!(
+        (&record["secret"], &record["validUntil"]),
+        (&json!(secret("a")), &Json::Null)
+    );
     assert!(record.get("hash").is_none());
-    assert_eq!((first.header("etag"), first.header("idempotency-replayed")), ("\"1\"".to_owned(), String::new()));
+    assert_eq!(
+        (first.header("etag"), first.header("idempotency-replayed")),
+        ("\"1\"".to_owned(), String::new())
+    );
     // The same call again: the same answer, but for what was given once.
     let again = send(s, "/hooks", "k", &json!({"name": "a"})).await;
-    assert_eq!((again.status, again.header("idempotency-replayed")), (201, "true".to_owned()));
-    assert_eq!(again.json(), without(record.clone(), &["secret", "validUntil"]));
+    assert_eq!(
+        (again.status, again.header("idempotency-replayed")),
+        (201, "true".to_owned())
+    );
+    assert_eq!(
+        again.json(),
+        without(record.clone(), &["secret", "validUntil"])
+    );
     for name in ["location", "etag", "x-event-id"] {
         assert_eq!(again.header(name), first.header(name), "{name}");
     }
@@ -133,13 +181,26 @@ async fn output_once_is_returned_once(s: &Server) {
     assert_eq!(s.get("/hooks").await.json()["items"], json!([again.json()]));
     // Without a key, and where the call fails.
     let plain = send(s, "/hooks", "", &json!({"name": "b"})).await;
-    assert_eq!((plain.status, &plain.json()["secret"]), (201, &json!(secret("b"))));
+    assert_eq!(
+        (plain.status, &plain.json()["secret"]),
+        (201, &json!(secret("b")))
+    );
     let refused = send(s, "/hooks", "r", &json!({"name": "refused"})).await;
     assert_eq!(refused.code(), (409, "conflict"));
-    assert_eq!(send(s, "/hooks", "r", &json!({"name": "refused"})).await.json()["code"], "conflict");
+    assert_eq!(
+        send(s, "/hooks", "r", &json!({"name": "refused"}))
+            .await
+            .json()["code"],
+        "conflict"
+    );
     let taken = send(s, "/hooks", "t", &json!({"name": "a"})).await;
-    assert_eq!((taken.code(), taken.json().get("secret")), ((409, "conflict"), None));
-    send(s, "/hooks", "", &json!({"name": "c", "secret": "mine"})).await.problem("unknown_field", "secret");
+    assert_eq!(
+        (taken.code(), taken.json().get("secret")),
+        ((409, "conflict"), None)
+    );
+    send(s, "/hooks", "", &json!({"name": "c", "secret": "mine"}))
+        .await
+        .problem("unknown_field", "secret");
     // Nothing of it is written down anywhere.
     if let Some(file) = s.file() {
         for entry in std::fs::read_dir(file.parent().unwrap()).unwrap() {
@@ -150,64 +211,150 @@ async fn output_once_is_returned_once(s: &Server) {
 }
 
 async fn of_operations(s: &Server) {
-    let hook = without(send(s, "/hooks", "", &json!({"name": "a"})).await.json(), &["secret", "validUntil"]);
+    let hook = without(
+        send(s, "/hooks", "", &json!({"name": "a"})).await.json(),
+        &["secret", "validUntil"],
+    );
     let path = format!("/hooks/{}", hook["id"].as_str().unwrap());
     let rotate = async |key: &str, body: Json| {
-        let headers = [("content-type", "application/json"), ("idempotency-key", key)];
-        s.raw("PATCH", &format!("{path}/rotate"), &headers, &body.to_string()).await
+        let headers = [
+            ("content-type", "application/json"),
+            ("idempotency-key", key),
+        ];
+        s.raw(
+            "PATCH",
+            &format!("{path}/rotate"),
+            &headers,
+            &body.to_string(),
+        )
+        .await
     };
     let first = rotate("k", json!({})).await;
-    assert_eq!((first.status, &first.json()["secret"]), (200, &json!(secret("again"))));
+    assert_eq!(
+        (first.status, &first.json()["secret"]),
+        (200, &json!(secret("again")))
+    );
     assert_eq!(rotate("k", json!({})).await.json(), hook);
     // Beside the record of an upsert, not within it.
     let ensured = send(s, "/hooks/ensure", "", &json!({"name": "e"})).await;
     let answer = ensured.json();
-    assert_eq!((ensured.status, &answer["secret"], &answer["created"]), (201, &json!(secret("e")), &json!(true)));
+    assert_eq!(
+        (ensured.status, &answer["secret"], &answer["created"]),
+        (201, &json!(secret("e")), &json!(true))
+    );
     assert!(answer["entity"].get("secret").is_none());
     let invited = send(s, &format!("{path}/invite"), "", &json!({})).await;
-    assert_eq!((invited.status, &invited.json()["token"], &invited.json()["name"]), (200, &json!(77), &json!("a")));
+    assert_eq!(
+        (
+            invited.status,
+            &invited.json()["token"],
+            &invited.json()["name"]
+        ),
+        (200, &json!(77), &json!("a"))
+    );
     // In code there is no such answer.
     let hooks = s.running().adapter::<Hook>().unwrap();
     let id = hook["id"].as_str().unwrap();
-    assert_eq!(hooks.invite(&Cx::system("test"), id.to_owned(), None::<bool>).await.unwrap().name, "a");
+    assert_eq!(
+        hooks
+            .invite(&Cx::system("test"), id.to_owned(), None::<bool>)
+            .await
+            .unwrap()
+            .name,
+        "a"
+    );
 }
 
 async fn what_is_not_said(s: &Server) {
     let hook = send(s, "/hooks", "", &json!({"name": "a"})).await.json();
     let path = format!("/hooks/{}", hook["id"].as_str().unwrap());
     for (wish, key) in [("silent", "a"), ("mistyped", "b"), ("misnamed", "c")] {
-        let headers = [("content-type", "application/json"), ("idempotency-key", key)];
-        let reply = s.raw("PATCH", &format!("{path}/rotate"), &headers, &json!({"name": wish}).to_string()).await;
+        let headers = [
+            ("content-type", "application/json"),
+            ("idempotency-key", key),
+        ];
+        let reply = s
+            .raw(
+                "PATCH",
+                &format!("{path}/rotate"),
+                &headers,
+                &json!({"name": wish}).to_string(),
+            )
+            .await;
         assert_eq!(reply.code(), (500, "internal"), "{wish}");
-        assert!(!String::from_utf8_lossy(&reply.body).contains("secret"), "{wish}");
+        assert!(
+            !String::from_utf8_lossy(&reply.body).contains("secret"),
+            "{wish}"
+        );
     }
-    assert_eq!(send(s, &format!("{path}/invite"), "", &json!({"silent": true})).await.code(), (500, "internal"));
+    assert_eq!(
+        send(s, &format!("{path}/invite"), "", &json!({"silent": true}))
+            .await
+            .code(),
+        (500, "internal")
+    );
 }
 
 async fn said_of_once(s: &Server) {
     let document = s.get("/openapi.json").await.json();
     let schema = |path: &str, method: &str, status: &str| {
-        let of = &document["paths"][path][method]["responses"][status]["content"]["application/json"]["schema"]["$ref"];
+        let of = &document["paths"][path][method]["responses"][status]["content"]["application/json"]
+            ["schema"]["$ref"];
         document["components"]["schemas"][of.as_str().unwrap().rsplit('/').next().unwrap()].clone()
     };
     let created = schema("/hooks", "post", "201");
-    assert_eq!((&created["properties"]["secret"]["type"], &created["properties"]["secret"]["readOnly"]), (&json!("string"), &json!(true)));
-    assert_eq!(created["properties"]["validUntil"]["type"], json!(["string", "null"]));
+    assert_eq!(
+        (
+            &created["properties"]["secret"]["type"],
+            &created["properties"]["secret"]["readOnly"]
+        ),
+        (&json!("string"), &json!(true))
+    );
+    assert_eq!(
+        created["properties"]["validUntil"]["type"],
+        json!(["string", "null"])
+    );
     // A repetition has none.
-    assert!(!created["required"].as_array().unwrap().contains(&json!("secret")));
+    assert!(
+        !created["required"]
+            .as_array()
+            .unwrap()
+            .contains(&json!("secret"))
+    );
     let ensured = schema("/hooks/ensure", "post", "201");
-    assert!(ensured["required"].as_array().unwrap().contains(&json!("secret")), "{ensured}");
+    assert!(
+        ensured["required"]
+            .as_array()
+            .unwrap()
+            .contains(&json!("secret")),
+        "{ensured}"
+    );
     let read = schema("/hooks/{id}", "get", "200");
     assert!(read["properties"].get("secret").is_none());
-    assert!(schema("/hooks/{id}", "patch", "200")["properties"].get("secret").is_none());
+    assert!(
+        schema("/hooks/{id}", "patch", "200")["properties"]
+            .get("secret")
+            .is_none()
+    );
 }
 
 /// A declaration that nobody keeps is told before anything is opened.
 #[tokio::test]
 async fn somebody_has_to_say_it() {
-    let config = Config::new().signing_secret(crate::server::SECRET).port(0).database("memory:");
-    let app = App::new(config).plugin(JwtAuth::new()).package(&HOOKS).override_operation(ROTATE, rotated);
+    let config = Config::new()
+        .signing_secret(crate::server::SECRET)
+        .port(0)
+        .database("memory:");
+    let app = App::new(config)
+        .plugin(JwtAuth::new())
+        .package(&HOOKS)
+        .override_operation(ROTATE, rotated);
     let text = app.start().await.unwrap_err().to_string();
     assert!(text.contains("`create` of `Hook` answers `secret`, `valid_until` once, and no code says it: override the route"), "{text}");
-    assert!(text.contains("`ensure` of `Hook`") && !text.contains("`rotate`") && !text.contains("`invite`"), "{text}");
+    assert!(
+        text.contains("`ensure` of `Hook`")
+            && !text.contains("`rotate`")
+            && !text.contains("`invite`"),
+        "{text}"
+    );
 }

@@ -1,4 +1,5 @@
-//! Every pair of options of an entity, under writes that meet at one record: each is answered, and nothing is lost.
+//! Every pair of options of an entity, under writes that meet at one record: each is answered, and
+//! nothing is lost.
 //!
 //! One entity has all of the options; the others are made from it by taking options away.
 
@@ -33,7 +34,11 @@ pub struct Shelf {
 }
 
 fn sound(thing: &Thing) -> Result<(), Problem> {
-    if thing.points >= 0 { Ok(()) } else { Err(Problem::new("points", "check", "must not be negative")) }
+    if thing.points >= 0 {
+        Ok(())
+    } else {
+        Err(Problem::new("points", "check", "must not be negative"))
+    }
 }
 
 fn label(thing: &Thing) -> String {
@@ -103,35 +108,83 @@ pub const RENAME_ALL: Operation<Thing>;
 #[operation(kind = "upsert", match(id), set(title, tags, shelf_id))]
 pub const PUT: Operation<Thing>;
 
-static THINGS: Package =
-    package!(name = "things", entities = [entity(Shelf, []), entity(Thing, [UP, UNTAG, TAG, RENAME, PUBLISH, RENAME_ALL, PUT])]);
+static THINGS: Package = package!(
+    name = "things",
+    entities = [
+        entity(Shelf, []),
+        entity(Thing, [UP, UNTAG, TAG, RENAME, PUBLISH, RENAME_ALL, PUT])
+    ]
+);
 
 /// Takes an option away.
 type Without = fn(EntityDesc) -> EntityDesc;
 
 /// An option, and how an entity looks without it.
 const OPTIONS: [(&str, Without); 14] = [
-    ("check", |desc| EntityDesc { check: None, ..desc }),
+    ("check", |desc| EntityDesc {
+        check: None,
+        ..desc
+    }),
     ("computed", |desc| {
         let empty = DefaultDesc::Literal(|| Value::Text(String::new()));
         let fields = desc.fields.iter().map(|field| match field.computed {
-            Some(_) => FieldDesc { computed: None, default: empty, ..*field },
+            Some(_) => FieldDesc {
+                computed: None,
+                default: empty,
+                ..*field
+            },
             None => *field,
         });
-        EntityDesc { fields: Vec::leak(fields.collect()), ..desc }
+        EntityDesc {
+            fields: Vec::leak(fields.collect()),
+            ..desc
+        }
     }),
-    ("version", |desc| EntityDesc { version: None, ..desc }),
-    ("soft_delete", |desc| EntityDesc { soft_delete: None, ..desc }),
+    ("version", |desc| EntityDesc {
+        version: None,
+        ..desc
+    }),
+    ("soft_delete", |desc| EntityDesc {
+        soft_delete: None,
+        ..desc
+    }),
     ("ttl", |desc| EntityDesc { ttl: None, ..desc }),
-    ("tenant", |desc| EntityDesc { tenant: None, ..desc }),
+    ("tenant", |desc| EntityDesc {
+        tenant: None,
+        ..desc
+    }),
     ("scope", |desc| EntityDesc { scope: &[], ..desc }),
-    ("visible", |desc| EntityDesc { visible: None, ..desc }),
+    ("visible", |desc| EntityDesc {
+        visible: None,
+        ..desc
+    }),
     ("gate", |desc| EntityDesc { gates: &[], ..desc }),
-    ("on_delete", |desc| EntityDesc { relations: &[], ..desc }),
-    ("counter", |desc| EntityDesc { summaries: &[], ..desc }),
-    ("unique", |desc| EntityDesc { uniques: &[], ..desc }),
-    ("audit", |desc| EntityDesc { routes: desc.routes.map(|route| linchpin::http::PolicyDesc { audit: None, ..route }), ..desc }),
-    ("event", |desc| EntityDesc { routes: desc.routes.map(|route| linchpin::http::PolicyDesc { event: None, ..route }), ..desc }),
+    ("on_delete", |desc| EntityDesc {
+        relations: &[],
+        ..desc
+    }),
+    ("counter", |desc| EntityDesc {
+        summaries: &[],
+        ..desc
+    }),
+    ("unique", |desc| EntityDesc {
+        uniques: &[],
+        ..desc
+    }),
+    ("audit", |desc| EntityDesc {
+        routes: desc.routes.map(|route| linchpin::http::PolicyDesc {
+            audit: None,
+            ..route
+        }),
+        ..desc
+    }),
+    ("event", |desc| EntityDesc {
+        routes: desc.routes.map(|route| linchpin::http::PolicyDesc {
+            event: None,
+            ..route
+        }),
+        ..desc
+    }),
 ];
 
 /// The same, where nothing is taken away.
@@ -141,7 +194,10 @@ fn copy(desc: &EntityDesc) -> EntityDesc {
 
 /// An entity with some of the options, and its operations.
 fn entry(number: usize, kept: &[usize], operations: &'static [&'static OpSpec]) -> EntityEntry {
-    let gone = OPTIONS.iter().enumerate().filter(|(at, _)| !kept.contains(at));
+    let gone = OPTIONS
+        .iter()
+        .enumerate()
+        .filter(|(at, _)| !kept.contains(at));
     let desc = gone.fold(copy(Thing::DESC), |desc, (_, (_, without))| without(desc));
     let name = |text: String| &*String::leak(text);
     let desc = EntityDesc {
@@ -150,30 +206,51 @@ fn entry(number: usize, kept: &[usize], operations: &'static [&'static OpSpec]) 
         storage_name: name(format!("things_{number}")),
         ..desc
     };
-    EntityEntry { desc: Box::leak(Box::new(desc)), operations, routes: &[] }
+    EntityEntry {
+        desc: Box::leak(Box::new(desc)),
+        operations,
+        routes: &[],
+    }
 }
 
 /// Each option, each pair of them, and all of them.
 fn kept() -> Vec<Vec<usize>> {
     let one = (0..OPTIONS.len()).map(|a| vec![a]);
     let two = (0..OPTIONS.len()).flat_map(|a| (a + 1..OPTIONS.len()).map(move |b| vec![a, b]));
-    one.chain(two).chain([(0..OPTIONS.len()).collect()]).collect()
+    one.chain(two)
+        .chain([(0..OPTIONS.len()).collect()])
+        .collect()
 }
 
 fn package() -> &'static Package {
     static PACKAGE: OnceLock<Package> = OnceLock::new();
     PACKAGE.get_or_init(|| {
-        let [shelf, thing] = THINGS.entities else { panic!("two entities") };
-        let things = kept().into_iter().enumerate().map(|(number, kept)| entry(number, &kept, thing.operations));
-        Package { entities: Vec::leak(std::iter::once(*shelf).chain(things).collect()), ..THINGS }
+        let [shelf, thing] = THINGS.entities else {
+            panic!("two entities")
+        };
+        let things = kept()
+            .into_iter()
+            .enumerate()
+            .map(|(number, kept)| entry(number, &kept, thing.operations));
+        Package {
+            entities: Vec::leak(std::iter::once(*shelf).chain(things).collect()),
+            ..THINGS
+        }
     })
 }
 
 async fn send(s: &Server, key: Option<&str>, (method, path, body): (&str, String, Json)) -> Reply {
     let token = s.token_in("ann", "t1");
-    let mut headers = vec![("authorization", &*token), ("content-type", "application/json")];
+    let mut headers = vec![
+        ("authorization", &*token),
+        ("content-type", "application/json"),
+    ];
     headers.extend(key.map(|key| ("idempotency-key", key)));
-    let text = if body.is_null() { String::new() } else { body.to_string() };
+    let text = if body.is_null() {
+        String::new()
+    } else {
+        body.to_string()
+    };
     s.raw(method, &path, &headers, &text).await
 }
 
@@ -181,7 +258,12 @@ async fn send(s: &Server, key: Option<&str>, (method, path, body): (&str, String
 async fn meet(s: &Server, number: usize, names: &str) {
     let at = |rest: &str| format!("/things-{number}{rest}");
     let shelf = format!("s{number}");
-    let made = send(s, None, ("POST", "/shelves".to_owned(), json!({"id": shelf}))).await;
+    let made = send(
+        s,
+        None,
+        ("POST", "/shelves".to_owned(), json!({"id": shelf})),
+    )
+    .await;
     assert_eq!(made.status, 201, "{made:?}");
     for id in ["a", "b"] {
         let body = json!({"id": id, "slug": id, "shelfId": shelf, "tags": ["x", "y", "z", "w"]});
@@ -191,37 +273,85 @@ async fn meet(s: &Server, number: usize, names: &str) {
     let mut calls = Vec::new();
     for i in 0..3 {
         calls.extend([
-            (false, ("PATCH", at("/a"), json!({"title": format!("t{i}")}))),
+            (
+                false,
+                ("PATCH", at("/a"), json!({"title": format!("t{i}")})),
+            ),
             (true, ("PATCH", at("/a"), json!({"title": format!("k{i}")}))),
             (false, ("PATCH", at("/a"), json!({"slug": "b"}))),
             (false, ("PATCH", at("/b"), json!({"slug": "a"}))),
-            (false, ("PATCH", at("/b"), json!({"shelfId": shelf, "title": format!("s{i}")}))),
+            (
+                false,
+                (
+                    "PATCH",
+                    at("/b"),
+                    json!({"shelfId": shelf, "title": format!("s{i}")}),
+                ),
+            ),
             (false, ("POST", at("/a/up"), json!({}))),
-            (false, ("DELETE", at(&format!("/a/untag?tag={}", ["x", "y", "z"][i])), Json::Null)),
-            (false, ("POST", at("/b/tag"), json!({"tag": format!("n{i}")}))),
-            (false, ("PATCH", at("/b/rename"), json!({"title": format!("r{i}")}))),
+            (
+                false,
+                (
+                    "DELETE",
+                    at(&format!("/a/untag?tag={}", ["x", "y", "z"][i])),
+                    Json::Null,
+                ),
+            ),
+            (
+                false,
+                ("POST", at("/b/tag"), json!({"tag": format!("n{i}")})),
+            ),
+            (
+                false,
+                ("PATCH", at("/b/rename"), json!({"title": format!("r{i}")})),
+            ),
             (false, ("POST", at("/a/publish"), json!({}))),
-            (false, ("POST", at("/rename-all"), json!({"title": format!("l{i}")}))),
-            (false, ("POST", at("/put"), json!({"id": "c", "title": format!("p{i}"), "tags": ["x"], "shelfId": shelf}))),
+            (
+                false,
+                ("POST", at("/rename-all"), json!({"title": format!("l{i}")})),
+            ),
+            (
+                false,
+                (
+                    "POST",
+                    at("/put"),
+                    json!({"id": "c", "title": format!("p{i}"), "tags": ["x"], "shelfId": shelf}),
+                ),
+            ),
         ]);
     }
-    let all = join_all(calls.into_iter().enumerate().map(async |(i, (keyed, call))| {
-        let key = keyed.then(|| format!("{number}-{i}"));
-        let what = format!("{} {} {}", call.0, call.1, call.2);
-        (what, send(s, key.as_deref(), call).await)
-    }));
+    let all = join_all(
+        calls
+            .into_iter()
+            .enumerate()
+            .map(async |(i, (keyed, call))| {
+                let key = keyed.then(|| format!("{number}-{i}"));
+                let what = format!("{} {} {}", call.0, call.1, call.2);
+                (what, send(s, key.as_deref(), call).await)
+            }),
+    );
     for (what, reply) in all.await {
         // Two may want one value, or change one record too often.
         let fine = reply.status < 300 || reply.status == 409;
         assert!(fine, "{names}: {what}: {reply:?}");
     }
     let record = send(s, None, ("GET", at("/a"), Json::Null)).await.json();
-    assert_eq!((&record["points"], &record["tags"]), (&json!(3), &json!(["w"])), "{names}");
+    assert_eq!(
+        (&record["points"], &record["tags"]),
+        (&json!(3), &json!(["w"])),
+        "{names}"
+    );
     if names.contains("computed") {
-        assert_eq!(record["label"], format!("{}/3", record["title"].as_str().unwrap()), "{names}");
+        assert_eq!(
+            record["label"],
+            format!("{}/3", record["title"].as_str().unwrap()),
+            "{names}"
+        );
     }
     if names.contains("counter") {
-        let shelf = send(s, None, ("GET", format!("/shelves/{shelf}"), Json::Null)).await.json();
+        let shelf = send(s, None, ("GET", format!("/shelves/{shelf}"), Json::Null))
+            .await
+            .json();
         assert_eq!(shelf["things"], 3, "{names}");
     }
 }

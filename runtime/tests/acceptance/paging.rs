@@ -58,8 +58,14 @@ pub struct Attempt {
     pub id: i64,
 }
 
-pub static WEBHOOKS: Package =
-    package!(name = "webhooks", entities = [entity(Delivery, [OF_ENDPOINT, FEW, BY_OUTCOME]), entity(Endpoint, []), entity(Attempt, [])],);
+pub static WEBHOOKS: Package = package!(
+    name = "webhooks",
+    entities = [
+        entity(Delivery, [OF_ENDPOINT, FEW, BY_OUTCOME]),
+        entity(Endpoint, []),
+        entity(Attempt, [])
+    ],
+);
 
 cases!(&crate::paging::WEBHOOKS => pages_have_numbers, bounds, lookups, by_cursor, smaller, only_where_asked_for, in_code);
 
@@ -67,27 +73,37 @@ async fn seed(s: &Server, n: usize) {
     for i in 0..n {
         // Ties in the sort.
         let sent_at = format!("2026-01-01T00:00:{:02}Z", i / 2);
-        let body =
-            json!({"id": format!("d{i:03}"), "endpointId": "e", "outcome": if i % 5 == 0 { "failed" } else { "sent" }, "sentAt": sent_at});
+        let body = json!({"id": format!("d{i:03}"), "endpointId": "e", "outcome": if i % 5 == 0 { "failed" } else { "sent" }, "sentAt": sent_at});
         assert_eq!(s.post("/deliveries", body).await.status, 201);
     }
 }
 
 fn ids(page: &Json) -> Vec<String> {
-    page["items"].as_array().unwrap().iter().map(|item| item["id"].as_str().unwrap().to_owned()).collect()
+    page["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| item["id"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 /// What the numbers of so many records are, the latest first.
 fn latest(n: usize, range: std::ops::Range<usize>) -> Vec<String> {
     let mut all: Vec<usize> = (0..n).collect();
     all.sort_by_key(|i| (std::cmp::Reverse(i / 2), std::cmp::Reverse(*i)));
-    all[range.start.min(n)..range.end.min(n)].iter().map(|i| format!("d{i:03}")).collect()
+    all[range.start.min(n)..range.end.min(n)]
+        .iter()
+        .map(|i| format!("d{i:03}"))
+        .collect()
 }
 
 fn page_of(reply: &Reply) -> (Vec<String>, bool) {
     assert_eq!(reply.status, 200, "{reply:?}");
     let page = reply.json();
-    assert_eq!(page.as_object().unwrap().keys().collect::<Vec<_>>(), ["hasMore", "items", "nextCursor"]);
+    assert_eq!(
+        page.as_object().unwrap().keys().collect::<Vec<_>>(),
+        ["hasMore", "items", "nextCursor"]
+    );
     let more = page["hasMore"].as_bool().unwrap();
     assert_eq!(more, page["nextCursor"].is_string());
     (ids(&page), more)
@@ -95,18 +111,48 @@ fn page_of(reply: &Reply) -> (Vec<String>, bool) {
 
 async fn pages_have_numbers(s: &Server) {
     seed(s, 45).await;
-    assert_eq!(page_of(&s.get("/deliveries?page=2&pageSize=20").await), (latest(45, 20..40), true));
-    assert_eq!(page_of(&s.get("/deliveries").await), (latest(45, 0..20), true));
-    assert_eq!(page_of(&s.get("/deliveries?page=3").await), (latest(45, 40..45), false));
+    assert_eq!(
+        page_of(&s.get("/deliveries?page=2&pageSize=20").await),
+        (latest(45, 20..40), true)
+    );
+    assert_eq!(
+        page_of(&s.get("/deliveries").await),
+        (latest(45, 0..20), true)
+    );
+    assert_eq!(
+        page_of(&s.get("/deliveries?page=3").await),
+        (latest(45, 40..45), false)
+    );
     // Past the end.
-    assert_eq!(page_of(&s.get("/deliveries?page=4").await), (Vec::new(), false));
-    assert_eq!(page_of(&s.get("/deliveries?page=500&pageSize=20").await), (Vec::new(), false));
-    s.get("/deliveries?page=0").await.problem("range", "query:page");
-    let cursor = s.get("/deliveries").await.json()["nextCursor"].as_str().unwrap().to_owned();
-    s.get(&format!("/deliveries?page=2&cursor={cursor}")).await.problem("not_allowed", "query:page");
+    assert_eq!(
+        page_of(&s.get("/deliveries?page=4").await),
+        (Vec::new(), false)
+    );
+    assert_eq!(
+        page_of(&s.get("/deliveries?page=500&pageSize=20").await),
+        (Vec::new(), false)
+    );
+    s.get("/deliveries?page=0")
+        .await
+        .problem("range", "query:page");
+    let cursor = s.get("/deliveries").await.json()["nextCursor"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    s.get(&format!("/deliveries?page=2&cursor={cursor}"))
+        .await
+        .problem("not_allowed", "query:page");
     // It filters and sorts like other lists.
-    let failed = s.get("/deliveries?page=2&pageSize=4&outcome=failed&sortDir=asc").await;
-    assert_eq!(page_of(&failed), (["d020", "d025", "d030", "d035"].map(str::to_owned).to_vec(), true));
+    let failed = s
+        .get("/deliveries?page=2&pageSize=4&outcome=failed&sortDir=asc")
+        .await;
+    assert_eq!(
+        page_of(&failed),
+        (
+            ["d020", "d025", "d030", "d035"].map(str::to_owned).to_vec(),
+            true
+        )
+    );
 }
 
 async fn bounds(s: &Server) {
@@ -124,33 +170,81 @@ async fn bounds(s: &Server) {
         ("page=101&pageSize=1000", "range", "page"),
         ("page=99999999999999999999&pageSize=1", "range", "page"),
     ] {
-        s.get(&format!("/deliveries?{query}")).await.problem(code, &format!("query:{at}"));
-        s.get(&format!("/deliveries/of-endpoint/e?{query}")).await.problem(code, &format!("query:{at}"));
+        s.get(&format!("/deliveries?{query}"))
+            .await
+            .problem(code, &format!("query:{at}"));
+        s.get(&format!("/deliveries/of-endpoint/e?{query}"))
+            .await
+            .problem(code, &format!("query:{at}"));
     }
-    for query in ["page=100&pageSize=1000", "page=10000&pageSize=1", "page=1&pageSize=99999999999999999999"] {
-        assert_eq!(s.get(&format!("/deliveries?{query}")).await.status, 200, "{query}");
+    for query in [
+        "page=100&pageSize=1000",
+        "page=10000&pageSize=1",
+        "page=1&pageSize=99999999999999999999",
+    ] {
+        assert_eq!(
+            s.get(&format!("/deliveries?{query}")).await.status,
+            200,
+            "{query}"
+        );
     }
     // Both are told at once, and a number twice is one too many.
-    assert_eq!(s.get("/deliveries?page=0&pageSize=x").await.problems().len(), 2);
-    s.get("/deliveries?page=1&page=2").await.problem("duplicate", "query:page");
+    assert_eq!(
+        s.get("/deliveries?page=0&pageSize=x")
+            .await
+            .problems()
+            .len(),
+        2
+    );
+    s.get("/deliveries?page=1&page=2")
+        .await
+        .problem("duplicate", "query:page");
     // `limit` is another way to ask.
-    assert_eq!(s.get("/deliveries?limit=2").await.code(), (400, "unknown_parameter"));
-    assert_eq!(s.get("/deliveries/of-endpoint/e?limit=2").await.code(), (400, "unknown_parameter"));
+    assert_eq!(
+        s.get("/deliveries?limit=2").await.code(),
+        (400, "unknown_parameter")
+    );
+    assert_eq!(
+        s.get("/deliveries/of-endpoint/e?limit=2").await.code(),
+        (400, "unknown_parameter")
+    );
 }
 
 async fn lookups(s: &Server) {
     seed(s, 45).await;
-    assert_eq!(page_of(&s.get("/deliveries/of-endpoint?endpointId=e&page=2").await), (latest(45, 20..40), true));
-    assert_eq!(page_of(&s.get("/deliveries/of-endpoint/e?page=3&pageSize=20").await), (latest(45, 40..45), false));
-    assert_eq!(page_of(&s.get("/deliveries/of-endpoint/nobody").await), (Vec::new(), false));
+    assert_eq!(
+        page_of(&s.get("/deliveries/of-endpoint?endpointId=e&page=2").await),
+        (latest(45, 20..40), true)
+    );
+    assert_eq!(
+        page_of(&s.get("/deliveries/of-endpoint/e?page=3&pageSize=20").await),
+        (latest(45, 40..45), false)
+    );
+    assert_eq!(
+        page_of(&s.get("/deliveries/of-endpoint/nobody").await),
+        (Vec::new(), false)
+    );
     // Members of the body where there is no query; its own bound holds as well.
     let few = |body: Json| s.post("/deliveries/few", body);
-    assert_eq!(page_of(&few(json!({"endpointId": "e", "page": 2, "pageSize": 100})).await), (latest(45, 4..8), true));
-    few(json!({"endpointId": "e", "page": 0})).await.problem("range", "page");
-    few(json!({"endpointId": "e", "page": "2"})).await.problem("type", "page");
-    few(json!({"endpointId": "e", "page": 2501, "pageSize": 4})).await.problem("range", "page");
-    few(json!({"endpointId": "e", "page": 1, "cursor": "x"})).await.problem("not_allowed", "page");
-    few(json!({"endpointId": "e", "limit": 1})).await.problem("unknown_field", "limit");
+    assert_eq!(
+        page_of(&few(json!({"endpointId": "e", "page": 2, "pageSize": 100})).await),
+        (latest(45, 4..8), true)
+    );
+    few(json!({"endpointId": "e", "page": 0}))
+        .await
+        .problem("range", "page");
+    few(json!({"endpointId": "e", "page": "2"}))
+        .await
+        .problem("type", "page");
+    few(json!({"endpointId": "e", "page": 2501, "pageSize": 4}))
+        .await
+        .problem("range", "page");
+    few(json!({"endpointId": "e", "page": 1, "cursor": "x"}))
+        .await
+        .problem("not_allowed", "page");
+    few(json!({"endpointId": "e", "limit": 1}))
+        .await
+        .problem("unknown_field", "limit");
 }
 
 /// A cursor goes on behind any page, by what it holds and not by a number.
@@ -160,62 +254,168 @@ async fn by_cursor(s: &Server) {
     let cursor = second["nextCursor"].as_str().unwrap();
     // Newer ones come in front meanwhile.
     for i in 0..7 {
-        let body = json!({"id": format!("new{i}"), "endpointId": "e", "sentAt": "2027-01-01T00:00:00Z"});
+        let body =
+            json!({"id": format!("new{i}"), "endpointId": "e", "sentAt": "2027-01-01T00:00:00Z"});
         assert_eq!(s.post("/deliveries", body).await.status, 201);
     }
-    assert_eq!(page_of(&s.get(&format!("/deliveries?cursor={cursor}&pageSize=5")).await), (latest(45, 20..25), true));
-    let rest = s.walk(&format!("/deliveries?pageSize=9&cursor={cursor}")).await;
-    assert_eq!(rest.iter().map(|d| d["id"].as_str().unwrap().to_owned()).collect::<Vec<_>>(), latest(45, 20..45));
-    assert_eq!(s.get(&format!("/deliveries?cursor={cursor}&outcome=sent")).await.code(), (400, "invalid_cursor"));
-    assert_eq!(s.get(&format!("/deliveries/of-endpoint/e?cursor={cursor}")).await.code(), (400, "invalid_cursor"));
+    assert_eq!(
+        page_of(
+            &s.get(&format!("/deliveries?cursor={cursor}&pageSize=5"))
+                .await
+        ),
+        (latest(45, 20..25), true)
+    );
+    let rest = s
+        .walk(&format!("/deliveries?pageSize=9&cursor={cursor}"))
+        .await;
+    assert_eq!(
+        rest.iter()
+            .map(|d| d["id"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>(),
+        latest(45, 20..45)
+    );
+    assert_eq!(
+        s.get(&format!("/deliveries?cursor={cursor}&outcome=sent"))
+            .await
+            .code(),
+        (400, "invalid_cursor")
+    );
+    assert_eq!(
+        s.get(&format!("/deliveries/of-endpoint/e?cursor={cursor}"))
+            .await
+            .code(),
+        (400, "invalid_cursor")
+    );
 }
 
 /// An entity's own bound on pages is never exceeded.
 async fn smaller(s: &Server) {
     for id in 1..=12 {
-        assert_eq!(s.post("/attempts", json!({"id": id.to_string()})).await.status, 201);
+        assert_eq!(
+            s.post("/attempts", json!({"id": id.to_string()}))
+                .await
+                .status,
+            201
+        );
     }
     let numbers = |reply: Reply| {
-        reply.json()["items"].as_array().unwrap().iter().map(|i| i["id"].as_str().unwrap().parse::<i64>().unwrap()).collect::<Vec<_>>()
+        reply.json()["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|i| i["id"].as_str().unwrap().parse::<i64>().unwrap())
+            .collect::<Vec<_>>()
     };
     assert_eq!(numbers(s.get("/attempts?page=2").await), [6, 7, 8, 9, 10]);
-    assert_eq!(numbers(s.get("/attempts?page=2&pageSize=7").await), [6, 7, 8, 9, 10]);
-    assert_eq!(numbers(s.get("/attempts?page=6&pageSize=2").await), [11, 12]);
+    assert_eq!(
+        numbers(s.get("/attempts?page=2&pageSize=7").await),
+        [6, 7, 8, 9, 10]
+    );
+    assert_eq!(
+        numbers(s.get("/attempts?page=6&pageSize=2").await),
+        [11, 12]
+    );
     assert_eq!(s.get("/attempts?page=2000").await.status, 200);
-    s.get("/attempts?page=2001").await.problem("range", "query:page");
+    s.get("/attempts?page=2001")
+        .await
+        .problem("range", "query:page");
 }
 
 async fn only_where_asked_for(s: &Server) {
-    for path in
-        ["/endpoints?page=1", "/endpoints?pageSize=2", "/deliveries/by-outcome/sent?page=1", "/deliveries/by-outcome/sent?pageSize=1"]
-    {
-        assert_eq!(s.get(path).await.code(), (400, "unknown_parameter"), "{path}");
+    for path in [
+        "/endpoints?page=1",
+        "/endpoints?pageSize=2",
+        "/deliveries/by-outcome/sent?page=1",
+        "/deliveries/by-outcome/sent?pageSize=1",
+    ] {
+        assert_eq!(
+            s.get(path).await.code(),
+            (400, "unknown_parameter"),
+            "{path}"
+        );
     }
     let document = s.get("/openapi.json").await.json();
     let named = |path: &str, method: &str| -> Vec<String> {
-        let parameters = document["paths"][path][method]["parameters"].as_array().unwrap_or_else(|| panic!("{path}: {document}"));
-        parameters.iter().filter(|p| p["in"] == "query").map(|p| p["name"].as_str().unwrap().to_owned()).collect()
+        let parameters = document["paths"][path][method]["parameters"]
+            .as_array()
+            .unwrap_or_else(|| panic!("{path}: {document}"));
+        parameters
+            .iter()
+            .filter(|p| p["in"] == "query")
+            .map(|p| p["name"].as_str().unwrap().to_owned())
+            .collect()
     };
     assert_eq!(named("/endpoints", "get")[..2], ["limit", "cursor"]);
-    assert_eq!(named("/deliveries", "get")[..3], ["page", "pageSize", "cursor"]);
-    assert_eq!(named("/deliveries/of-endpoint", "get"), ["endpointId", "page", "pageSize", "cursor"]);
+    assert_eq!(
+        named("/deliveries", "get")[..3],
+        ["page", "pageSize", "cursor"]
+    );
+    assert_eq!(
+        named("/deliveries/of-endpoint", "get"),
+        ["endpointId", "page", "pageSize", "cursor"]
+    );
 }
 
 async fn in_code(s: &Server) {
     seed(s, 45).await;
-    let (deliveries, endpoints) = (s.running().adapter::<Delivery>().unwrap(), s.running().adapter::<Endpoint>().unwrap());
+    let (deliveries, endpoints) = (
+        s.running().adapter::<Delivery>().unwrap(),
+        s.running().adapter::<Endpoint>().unwrap(),
+    );
     let cx = Cx::system("test");
     let names = |page: Page<Delivery>| page.items.into_iter().map(|d| d.id).collect::<Vec<_>>();
-    assert_eq!(names(deliveries.list(&cx, ListQuery::new().page(3)).await.unwrap()), latest(45, 40..45));
-    let asked = || ListQuery::new().page(2).limit(10).sort(delivery::sent_at, Direction::Desc);
-    assert_eq!(names(deliveries.list(&cx, asked()).await.unwrap()), latest(45, 10..20));
-    let page = PageArgs { page: Some(2), ..PageArgs::default() };
-    assert_eq!(names(deliveries.of_endpoint(&cx, "e".to_owned(), page.clone()).await.unwrap()), latest(45, 20..40));
-    let refused = |error: Error| error.details().iter().map(|p| (p.path.clone(), p.code)).collect::<Vec<_>>();
-    let too_far = deliveries.list(&cx, ListQuery::new().page(1000)).await.unwrap_err();
+    assert_eq!(
+        names(
+            deliveries
+                .list(&cx, ListQuery::new().page(3))
+                .await
+                .unwrap()
+        ),
+        latest(45, 40..45)
+    );
+    let asked = || {
+        ListQuery::new()
+            .page(2)
+            .limit(10)
+            .sort(delivery::sent_at, Direction::Desc)
+    };
+    assert_eq!(
+        names(deliveries.list(&cx, asked()).await.unwrap()),
+        latest(45, 10..20)
+    );
+    let page = PageArgs {
+        page: Some(2),
+        ..PageArgs::default()
+    };
+    assert_eq!(
+        names(
+            deliveries
+                .of_endpoint(&cx, "e".to_owned(), page.clone())
+                .await
+                .unwrap()
+        ),
+        latest(45, 20..40)
+    );
+    let refused = |error: Error| {
+        error
+            .details()
+            .iter()
+            .map(|p| (p.path.clone(), p.code))
+            .collect::<Vec<_>>()
+    };
+    let too_far = deliveries
+        .list(&cx, ListQuery::new().page(1000))
+        .await
+        .unwrap_err();
     assert_eq!(refused(too_far), [("query:page".to_owned(), "range")]);
-    let unasked = endpoints.list(&cx, ListQuery::new().page(1)).await.unwrap_err();
+    let unasked = endpoints
+        .list(&cx, ListQuery::new().page(1))
+        .await
+        .unwrap_err();
     assert_eq!(refused(unasked), [("query:page".to_owned(), "not_allowed")]);
-    let unasked = deliveries.by_outcome(&cx, Outcome::Sent, page).await.unwrap_err();
+    let unasked = deliveries
+        .by_outcome(&cx, Outcome::Sent, page)
+        .await
+        .unwrap_err();
     assert_eq!(refused(unasked), [("query:page".to_owned(), "not_allowed")]);
 }

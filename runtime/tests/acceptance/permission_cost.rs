@@ -16,11 +16,34 @@ async fn statements() {
     let ran = Arc::new(AtomicUsize::new(0));
     let store = Around::new(Arc::new(Memory::new()), Arc::clone(&ran));
     let s = Server::memory_with(&WORK, |app| judged(app).store(Arc::new(store))).await;
-    let (ann, bob, writer) = (s.token("ann", &[]), s.token("bob", &[]), s.token("w", &["paper.write", "write@c1"]));
-    let paper = made(&s, &ann, "/papers", json!({"slug": "a", "title": "T", "authorId": "ann"})).await;
-    let thread = made(&s, &ann, "/threads", json!({"slug": "a", "title": "T", "authorId": "ann", "containerId": "c1"})).await;
-    assert_eq!(ran.load(Ordering::SeqCst), 2, "one for each that is created");
-    let (paper, thread) = (format!("/papers/{}", id(&paper)), format!("/threads/{}", id(&thread)));
+    let (ann, bob, writer) = (
+        s.token("ann", &[]),
+        s.token("bob", &[]),
+        s.token("w", &["paper.write", "write@c1"]),
+    );
+    let paper = made(
+        &s,
+        &ann,
+        "/papers",
+        json!({"slug": "a", "title": "T", "authorId": "ann"}),
+    )
+    .await;
+    let thread = made(
+        &s,
+        &ann,
+        "/threads",
+        json!({"slug": "a", "title": "T", "authorId": "ann", "containerId": "c1"}),
+    )
+    .await;
+    assert_eq!(
+        ran.load(Ordering::SeqCst),
+        2,
+        "one for each that is created"
+    );
+    let (paper, thread) = (
+        format!("/papers/{}", id(&paper)),
+        format!("/threads/{}", id(&thread)),
+    );
     let title = || json!({"title": "new"});
     for (token, method, path, body, status, statements) in [
         (&ann, "GET", "/papers", Json::Null, 200, 1),
@@ -37,15 +60,33 @@ async fn statements() {
         // 403 or 404: one more says, behind the one that says why nothing was changed.
         (&bob, "PATCH", &paper, title(), 403, 3),
         (&bob, "DELETE", &paper, Json::Null, 403, 0),
-        (&bob, "POST", "/papers", json!({"slug": "b", "title": "T", "authorId": "ann"}), 403, 0),
+        (
+            &bob,
+            "POST",
+            "/papers",
+            json!({"slug": "b", "title": "T", "authorId": "ann"}),
+            403,
+            0,
+        ),
         // The record says of which resource it is.
         (&writer, "PATCH", &thread, title(), 200, 2),
         (&bob, "PATCH", &thread, title(), 403, 1),
-        (&writer, "GET", "/threads/of-container?container=c1", Json::Null, 200, 1),
+        (
+            &writer,
+            "GET",
+            "/threads/of-container?container=c1",
+            Json::Null,
+            200,
+            1,
+        ),
         (&bob, "GET", "/threads", Json::Null, 200, 1),
     ] {
         let before = ran.load(Ordering::SeqCst);
         let reply = call(&s, token, method, path, body).await;
-        assert_eq!((reply.status, ran.load(Ordering::SeqCst) - before), (status, statements), "{method} {path}");
+        assert_eq!(
+            (reply.status, ran.load(Ordering::SeqCst) - before),
+            (status, statements),
+            "{method} {path}"
+        );
     }
 }

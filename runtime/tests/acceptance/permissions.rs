@@ -14,11 +14,15 @@ mod by_resource;
 mod judge;
 mod many;
 
-use by_resource::{a_record_that_moves_meanwhile, lists_of_a_resource, moved_records, resources, resources_in_the_path};
+use by_resource::{
+    a_record_that_moves_meanwhile, lists_of_a_resource, moved_records, resources,
+    resources_in_the_path,
+};
 use judge::BY_SLUG_IN_CODE;
 pub use judge::{Judge, judged};
 use many::{
-    cursors_belong_to_a_grant, derived_lists, included_records, lists_hold_what_is_ones_own, many_records, upserts, what_is_created,
+    cursors_belong_to_a_grant, derived_lists, included_records, lists_hold_what_is_ones_own,
+    many_records, upserts, what_is_created,
 };
 
 #[derive(FieldEnum, Clone, Copy, Debug, PartialEq)]
@@ -107,7 +111,11 @@ pub struct Rule {
 }
 
 fn lawful(rule: &Rule) -> std::result::Result<(), Problem> {
-    if rule.title.is_empty() { Err(Problem::new("title", "check", "must not be empty")) } else { Ok(()) }
+    if rule.title.is_empty() {
+        Err(Problem::new("title", "check", "must not be empty"))
+    } else {
+        Ok(())
+    }
 }
 
 #[operation(kind = "upsert", match(slug), set(title, author_id))]
@@ -200,7 +208,17 @@ pub static WORK: Package = package!(
             ]
         ),
         entity(Rule, [LAY_DOWN]),
-        entity(Thread, [POST, MOVE_TO, OF_CONTAINER, PUT_THREAD, MOVE_ALL, BY_SLUG_IN_CODE]),
+        entity(
+            Thread,
+            [
+                POST,
+                MOVE_TO,
+                OF_CONTAINER,
+                PUT_THREAD,
+                MOVE_ALL,
+                BY_SLUG_IN_CODE
+            ]
+        ),
         entity(Leaf, []),
         entity(Desk, []),
     ]
@@ -215,7 +233,13 @@ cases!(&crate::permissions::WORK, crate::permissions::judged =>
 
 async fn paper(s: &Server, author: &str, slug: &str) -> Json {
     let token = s.token(author, &[]);
-    made(s, &token, "/papers", json!({"slug": slug, "title": "T", "authorId": author})).await
+    made(
+        s,
+        &token,
+        "/papers",
+        json!({"slug": slug, "title": "T", "authorId": author}),
+    )
+    .await
 }
 
 async fn thread(s: &Server, author: &str, slug: &str, container: Option<&str>) -> Json {
@@ -227,13 +251,26 @@ async fn thread(s: &Server, author: &str, slug: &str, container: Option<&str>) -
 /// The record as it is stored, whoever may read it.
 async fn stored(s: &Server, record: &Json) -> Json {
     let token = s.token("root", &["paper.read"]);
-    call(s, &token, "GET", &format!("/papers/{}", id(record)), Json::Null).await.json()
+    call(
+        s,
+        &token,
+        "GET",
+        &format!("/papers/{}", id(record)),
+        Json::Null,
+    )
+    .await
+    .json()
 }
 
 async fn start_up_reports_permissions_without_an_evaluator(s: &Server) {
     // The store does not matter to it; a second app tells.
-    let config = Config::new().signing_secret(SECRET).port(0).database("memory:");
-    let app = App::new(config.clone()).plugin(JwtAuth::new()).package(&WORK);
+    let config = Config::new()
+        .signing_secret(SECRET)
+        .port(0)
+        .database("memory:");
+    let app = App::new(config.clone())
+        .plugin(JwtAuth::new())
+        .package(&WORK);
     let text = app.start().await.err().unwrap().to_string();
     for part in [
         "route `create` of `Paper` (",
@@ -264,10 +301,21 @@ async fn start_up_reports_permissions_without_an_evaluator(s: &Server) {
             Box::pin(async { cx.registrar().set_evaluator(Few) })
         }
     }
-    let app = App::new(config).plugin(JwtAuth::new()).plugin(Knows).package(&WORK);
+    let app = App::new(config)
+        .plugin(JwtAuth::new())
+        .plugin(Knows)
+        .package(&WORK);
     let text = app.start().await.err().unwrap().to_string();
-    assert!(text.contains("needs permission `paper.moderate`, which the permission evaluator does not know"), "{text}");
-    assert!(!text.contains("`paper.write`") && !text.contains("`Thread`"), "{text}");
+    assert!(
+        text.contains(
+            "needs permission `paper.moderate`, which the permission evaluator does not know"
+        ),
+        "{text}"
+    );
+    assert!(
+        !text.contains("`paper.write`") && !text.contains("`Thread`"),
+        "{text}"
+    );
     assert_eq!(s.get("/health/ready").await.status, 200);
 }
 
@@ -281,17 +329,27 @@ async fn permissions_allow_deny_and_abstain(s: &Server) {
         (&["broken"], (503, "unavailable")),
     ] {
         let owner = s.token("ann", roles);
-        for (method, below, body) in
-            [("PATCH", "", json!({"title": "mine"})), ("DELETE", "", Json::Null), ("POST", "/post", Json::Null), ("GET", "", Json::Null)]
-        {
+        for (method, below, body) in [
+            ("PATCH", "", json!({"title": "mine"})),
+            ("DELETE", "", Json::Null),
+            ("POST", "/post", Json::Null),
+            ("GET", "", Json::Null),
+        ] {
             let reply = call(s, &owner, method, &format!("{path}{below}"), body).await;
             assert_eq!(reply.code(), code, "{method} {below} as {roles:?}");
-            assert_eq!(reply.header("retry-after"), if code.0 == 503 { "1" } else { "" });
+            assert_eq!(
+                reply.header("retry-after"),
+                if code.0 == 503 { "1" } else { "" }
+            );
         }
     }
     // Of another container it says nothing.
     let owner = s.token("ann", &["-write@c2"]);
-    assert_eq!(call(s, &owner, "GET", &path, Json::Null).await.json(), record, "unchanged");
+    assert_eq!(
+        call(s, &owner, "GET", &path, Json::Null).await.json(),
+        record,
+        "unchanged"
+    );
 }
 
 async fn a_record_of_somebody_else(s: &Server) {
@@ -304,44 +362,154 @@ async fn a_record_of_somebody_else(s: &Server) {
             ("POST", format!("/papers/{id}/send"), Json::Null),
             ("POST", format!("/papers/{id}/replaced"), Json::Null),
             ("POST", format!("/papers/{id}/view"), Json::Null),
-            ("PATCH", format!("/papers/{id}/retitle"), json!({"title": "mine"})),
+            (
+                "PATCH",
+                format!("/papers/{id}/retitle"),
+                json!({"title": "mine"}),
+            ),
             ("POST", format!("/papers/{id}/tag"), json!({"tag": "mine"})),
             ("GET", format!("/papers/{id}/remarks-list"), Json::Null),
-            ("POST", format!("/papers/{id}/remarks-add"), json!({"id": "r", "text": "x"})),
-            ("DELETE", format!("/papers/{id}/remarks-remove/r"), Json::Null),
+            (
+                "POST",
+                format!("/papers/{id}/remarks-add"),
+                json!({"id": "r", "text": "x"}),
+            ),
+            (
+                "DELETE",
+                format!("/papers/{id}/remarks-remove/r"),
+                Json::Null,
+            ),
         ]
     };
     for (method, path, body) in calls(id(&record)) {
-        assert_eq!(call(s, &bob, method, &path, body).await.code(), (403, "forbidden"), "{method} {path}");
+        assert_eq!(
+            call(s, &bob, method, &path, body).await.code(),
+            (403, "forbidden"),
+            "{method} {path}"
+        );
     }
-    assert_eq!(call(s, &bob, "POST", &format!("/papers/{}/sent", id(&record)), Json::Null).await.code(), (403, "forbidden"));
-    let renamed = call(s, &bob, "PATCH", "/papers/rename", json!({"slug": "one", "title": "mine"})).await;
+    assert_eq!(
+        call(
+            s,
+            &bob,
+            "POST",
+            &format!("/papers/{}/sent", id(&record)),
+            Json::Null
+        )
+        .await
+        .code(),
+        (403, "forbidden")
+    );
+    let renamed = call(
+        s,
+        &bob,
+        "PATCH",
+        "/papers/rename",
+        json!({"slug": "one", "title": "mine"}),
+    )
+    .await;
     assert_eq!(renamed.code(), (403, "forbidden"), "matched by a unique");
     assert_eq!(stored(s, &record).await, record, "unchanged");
     // What is not there is not there for anybody, and bad input comes first.
     for (method, path, body) in calls("none") {
-        assert_eq!(call(s, &bob, method, &path, body).await.code(), (404, "not_found"), "{method} {path}");
+        assert_eq!(
+            call(s, &bob, method, &path, body).await.code(),
+            (404, "not_found"),
+            "{method} {path}"
+        );
     }
-    assert_eq!(call(s, &bob, "PATCH", "/papers/rename", json!({"slug": "none", "title": "x"})).await.code(), (404, "not_found"));
-    call(s, &bob, "PATCH", "/papers/rename", json!({"title": "x"})).await.problem("required", "slug");
-    call(s, &bob, "PATCH", &format!("/papers/{}", id(&record)), json!({"title": 1})).await.problem("type", "title");
+    assert_eq!(
+        call(
+            s,
+            &bob,
+            "PATCH",
+            "/papers/rename",
+            json!({"slug": "none", "title": "x"})
+        )
+        .await
+        .code(),
+        (404, "not_found")
+    );
+    call(s, &bob, "PATCH", "/papers/rename", json!({"title": "x"}))
+        .await
+        .problem("required", "slug");
+    call(
+        s,
+        &bob,
+        "PATCH",
+        &format!("/papers/{}", id(&record)),
+        json!({"title": 1}),
+    )
+    .await
+    .problem("type", "title");
     // The author and whoever holds either grant.
-    let (writer, moderator) = (s.token("w", &["paper.write"]), s.token("m", &["paper.moderate"]));
+    let (writer, moderator) = (
+        s.token("w", &["paper.write"]),
+        s.token("m", &["paper.moderate"]),
+    );
     for (token, title) in [(&ann, "a"), (&writer, "w"), (&moderator, "m")] {
         let path = format!("/papers/{}", id(&record));
         let reply = call(s, token, "PATCH", &path, json!({"title": title})).await;
         assert_eq!((reply.status, &reply.json()["title"]), (200, &json!(title)));
-        assert_eq!(call(s, token, "POST", &format!("{path}/replaced"), Json::Null).await.json()["title"], "replaced");
-        assert_eq!(call(s, token, "PATCH", &format!("{path}/retitle"), json!({"title": "T"})).await.status, 200);
-        assert_eq!(call(s, token, "PATCH", "/papers/rename", json!({"slug": "one", "title": "T"})).await.status, 200);
+        assert_eq!(
+            call(s, token, "POST", &format!("{path}/replaced"), Json::Null)
+                .await
+                .json()["title"],
+            "replaced"
+        );
+        assert_eq!(
+            call(
+                s,
+                token,
+                "PATCH",
+                &format!("{path}/retitle"),
+                json!({"title": "T"})
+            )
+            .await
+            .status,
+            200
+        );
+        assert_eq!(
+            call(
+                s,
+                token,
+                "PATCH",
+                "/papers/rename",
+                json!({"slug": "one", "title": "T"})
+            )
+            .await
+            .status,
+            200
+        );
     }
     // An item that is not there is no reason to say that the record is somebody else's.
     let item = format!("/papers/{}/remarks-remove/none", id(&record));
-    assert_eq!(call(s, &ann, "DELETE", &item, Json::Null).await.code(), (404, "not_found"));
+    assert_eq!(
+        call(s, &ann, "DELETE", &item, Json::Null).await.code(),
+        (404, "not_found")
+    );
     // Who gives a record away has it no more.
-    let away = call(s, &ann, "PATCH", &format!("/papers/{}", id(&record)), json!({"authorId": "bob"})).await;
+    let away = call(
+        s,
+        &ann,
+        "PATCH",
+        &format!("/papers/{}", id(&record)),
+        json!({"authorId": "bob"}),
+    )
+    .await;
     assert_eq!(away.json()["authorId"], "bob");
-    assert_eq!(call(s, &ann, "PATCH", &format!("/papers/{}", id(&record)), json!({"title": "x"})).await.code(), (403, "forbidden"));
+    assert_eq!(
+        call(
+            s,
+            &ann,
+            "PATCH",
+            &format!("/papers/{}", id(&record)),
+            json!({"title": "x"})
+        )
+        .await
+        .code(),
+        (403, "forbidden")
+    );
 }
 
 async fn hidden_records(s: &Server) {
@@ -352,19 +520,58 @@ async fn hidden_records(s: &Server) {
         json["requestId"].take();
         (reply.status, json)
     };
-    let theirs = text(call(s, &bob, "GET", &format!("/papers/{}", id(&record)), Json::Null).await);
+    let theirs = text(
+        call(
+            s,
+            &bob,
+            "GET",
+            &format!("/papers/{}", id(&record)),
+            Json::Null,
+        )
+        .await,
+    );
     let none = text(call(s, &bob, "GET", "/papers/none", Json::Null).await);
     assert_eq!(theirs, none);
     assert_eq!(theirs.0, 404);
     let denied = s.token("ann", &["-paper.read"]);
-    assert_eq!(call(s, &denied, "GET", &format!("/papers/{}", id(&record)), Json::Null).await.code(), (404, "not_found"));
+    assert_eq!(
+        call(
+            s,
+            &denied,
+            "GET",
+            &format!("/papers/{}", id(&record)),
+            Json::Null
+        )
+        .await
+        .code(),
+        (404, "not_found")
+    );
     let ann = s.token("ann", &[]);
-    assert_eq!(call(s, &ann, "GET", &format!("/papers/{}", id(&record)), Json::Null).await.json(), record);
+    assert_eq!(
+        call(
+            s,
+            &ann,
+            "GET",
+            &format!("/papers/{}", id(&record)),
+            Json::Null
+        )
+        .await
+        .json(),
+        record
+    );
 }
 
 async fn functions_need_a_grant(s: &Server) {
-    let run =
-        |roles: &'static [&'static str]| async move { call(s, &s.token("ann", roles), "GET", "/papers/own-function", Json::Null).await };
+    let run = |roles: &'static [&'static str]| async move {
+        call(
+            s,
+            &s.token("ann", roles),
+            "GET",
+            "/papers/own-function",
+            Json::Null,
+        )
+        .await
+    };
     assert_eq!(run(&[]).await.code(), (403, "forbidden"));
     assert_eq!(&run(&["paper.moderate"]).await.body[..], b"ran");
 }
@@ -374,25 +581,65 @@ async fn actions_alone(s: &Server) {
     let path = format!("/papers/{}", id(&record));
     // Nothing of the record matters, so nothing of it is told: not even whether there is one.
     for path in [&path, "/papers/none"] {
-        assert_eq!(call(s, &s.token("ann", &[]), "DELETE", path, Json::Null).await.code(), (403, "forbidden"), "{path}");
-        let garbage = s.raw("DELETE", &format!("{path}?x=1"), &[("authorization", &s.token("ann", &[]))], "{").await;
-        assert_eq!(garbage.code(), (403, "forbidden"), "before anything is read");
+        assert_eq!(
+            call(s, &s.token("ann", &[]), "DELETE", path, Json::Null)
+                .await
+                .code(),
+            (403, "forbidden"),
+            "{path}"
+        );
+        let garbage = s
+            .raw(
+                "DELETE",
+                &format!("{path}?x=1"),
+                &[("authorization", &s.token("ann", &[]))],
+                "{",
+            )
+            .await;
+        assert_eq!(
+            garbage.code(),
+            (403, "forbidden"),
+            "before anything is read"
+        );
     }
     let admin = s.token("x", &["paper.delete"]);
-    assert_eq!(call(s, &admin, "DELETE", "/papers/none", Json::Null).await.code(), (404, "not_found"));
-    assert_eq!(call(s, &admin, "DELETE", &path, Json::Null).await.status, 204);
-    assert_eq!(s.raw("DELETE", &path, &[], "").await.code(), (401, "unauthorized"));
+    assert_eq!(
+        call(s, &admin, "DELETE", "/papers/none", Json::Null)
+            .await
+            .code(),
+        (404, "not_found")
+    );
+    assert_eq!(
+        call(s, &admin, "DELETE", &path, Json::Null).await.status,
+        204
+    );
+    assert_eq!(
+        s.raw("DELETE", &path, &[], "").await.code(),
+        (401, "unauthorized")
+    );
 }
 
 async fn the_document(s: &Server) {
     let document = s.get("/openapi.json").await.json();
     let route = |path: &str, method: &str| document["paths"][path][method].clone();
     let update = route("/papers/{id}", "patch");
-    assert_eq!(update["x-linchpin-permission"], json!({"requires": "paper.write", "or": ["paper.moderate"], "ownerField": "authorId"}));
+    assert_eq!(
+        update["x-linchpin-permission"],
+        json!({"requires": "paper.write", "or": ["paper.moderate"], "ownerField": "authorId"})
+    );
     assert!(update["responses"]["403"].is_object() && update["responses"]["503"].is_object());
     let get = route("/papers/{id}", "get");
-    assert_eq!(get["x-linchpin-permission"], json!({"requires": "paper.read", "ownerField": "authorId", "hide": true}));
-    assert!(get["responses"]["404"].is_object() && get["responses"]["403"].is_null(), "{get}");
+    assert_eq!(
+        get["x-linchpin-permission"],
+        json!({"requires": "paper.read", "ownerField": "authorId", "hide": true})
+    );
+    assert!(
+        get["responses"]["404"].is_object() && get["responses"]["403"].is_null(),
+        "{get}"
+    );
     assert!(route("/papers/rename", "patch")["responses"]["404"].is_object());
-    assert_eq!(route("/threads", "post")["x-linchpin-permission"]["resource"], "containerId");
+    assert_eq!(
+        route("/threads", "post")["x-linchpin-permission"]["resource"],
+        "containerId"
+    );
 }

@@ -9,20 +9,31 @@ use crate::tenancy::call;
 const ROWS: usize = 20_000;
 
 /// Loads what logs plans into each connection of an app, and only there.
-const LOGGED: &str = "%20-c%20session_preload_libraries%3Dauto_explain%20-c%20auto_explain.log_min_duration%3D0";
+const LOGGED: &str =
+    "%20-c%20session_preload_libraries%3Dauto_explain%20-c%20auto_explain.log_min_duration%3D0";
 
 /// A server whose log has plans, a package on it, and these rows.
-async fn filled(package: &'static linchpin::prelude::Package, rows: &[&str]) -> (database::Server, String, Server) {
-    let engine = tokio::task::spawn_blocking(database::Server::start).await.unwrap();
+async fn filled(
+    package: &'static linchpin::prelude::Package,
+    rows: &[&str],
+) -> (database::Server, String, Server) {
+    let engine = tokio::task::spawn_blocking(database::Server::start)
+        .await
+        .unwrap();
     let url = database::fresh_schema(&engine.url());
     let app = Server::at(package, format!("{url}{LOGGED}")).await;
     for insert in rows {
-        database::execute(&url, &format!("INSERT INTO {insert} FROM generate_series(1, {ROWS}) n; ANALYZE")).unwrap();
+        database::execute(
+            &url,
+            &format!("INSERT INTO {insert} FROM generate_series(1, {ROWS}) n; ANALYZE"),
+        )
+        .unwrap();
     }
     (engine, url, app)
 }
 
-/// Every statement of these reads goes by an index, also once the server has made a plan for all arguments.
+/// Every statement of these reads goes by an index, also once the server has made a plan for all
+/// arguments.
 async fn reads(engine: &database::Server, app: &Server, token: &str, paths: &[&str]) {
     for path in paths {
         for _ in 0..7 {
@@ -30,10 +41,19 @@ async fn reads(engine: &database::Server, app: &Server, token: &str, paths: &[&s
             let reply = call(app, token, "GET", path, Json::Null).await;
             assert_eq!(reply.status, 200, "{path} {reply:?}");
             let found = reply.json();
-            assert!(found["items"].as_array().is_none_or(|items| !items.is_empty()) && !found.is_null(), "{path} finds nothing: {found}");
+            assert!(
+                found["items"]
+                    .as_array()
+                    .is_none_or(|items| !items.is_empty())
+                    && !found.is_null(),
+                "{path} finds nothing: {found}"
+            );
             let log = engine.log().split_off(before);
             assert!(log.contains("plan:"), "{path} left no plan: {log}");
-            assert!(log.contains("Index") && !log.contains("Seq Scan"), "{path}: {log}");
+            assert!(
+                log.contains("Index") && !log.contains("Seq Scan"),
+                "{path}: {log}"
+            );
         }
     }
 }
@@ -85,7 +105,11 @@ async fn of_somebody_and_of_a_tenant() {
     .await;
     // A statement without an index is detected; otherwise this test could not fail.
     let before = engine.log().len();
-    database::execute(&format!("{url}{LOGGED}"), "SELECT 1 FROM tasks WHERE views = 7").unwrap();
+    database::execute(
+        &format!("{url}{LOGGED}"),
+        "SELECT 1 FROM tasks WHERE views = 7",
+    )
+    .unwrap();
     assert!(engine.log().split_off(before).contains("Seq Scan on tasks"));
 }
 

@@ -17,15 +17,40 @@ cases!(
     the_openapi_document_is_complete_and_stable
 );
 
-/// Asks every route of a package below a path as nobody: 401, whatever else may be wrong. Answers the routes.
-pub async fn strangers_are_refused(s: &Server, package: &'static Package, below: &str) -> Vec<String> {
+/// Asks every route of a package below a path as nobody: 401, whatever else may be wrong. Answers
+/// the routes.
+pub async fn strangers_are_refused(
+    s: &Server,
+    package: &'static Package,
+    below: &str,
+) -> Vec<String> {
     let document = s.get("/openapi.json").await.json();
     let of = |path: &str| path == below || path.starts_with(&format!("{below}/"));
     let mut swept = Vec::new();
     // Every route that the app itself lists, so that one added later is swept as well.
-    for (path, methods) in document["paths"].as_object().unwrap().iter().filter(|(path, _)| of(path)) {
-        let at = path.split('/').map(|segment| if segment.starts_with('{') { "x" } else { segment }).collect::<Vec<_>>().join("/");
-        for method in methods.as_object().unwrap().keys().filter(|key| *key != "parameters") {
+    for (path, methods) in document["paths"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .filter(|(path, _)| of(path))
+    {
+        let at = path
+            .split('/')
+            .map(|segment| {
+                if segment.starts_with('{') {
+                    "x"
+                } else {
+                    segment
+                }
+            })
+            .collect::<Vec<_>>()
+            .join("/");
+        for method in methods
+            .as_object()
+            .unwrap()
+            .keys()
+            .filter(|key| *key != "parameters")
+        {
             let method = method.to_uppercase();
             // Even what could not be read: who may not call learns nothing else.
             let reply = s.raw(&method, &format!("{at}?nonsense=1"), &[], "{").await;
@@ -36,7 +61,10 @@ pub async fn strangers_are_refused(s: &Server, package: &'static Package, below:
             swept.push(format!("{method} {path}"));
         }
     }
-    for endpoint in endpoints(package, "/", s.running().adapters()).iter().filter(|e| of(&e.path)) {
+    for endpoint in endpoints(package, "/", s.running().adapters())
+        .iter()
+        .filter(|e| of(&e.path))
+    {
         let route = format!("{} {}", endpoint.method.as_str(), endpoint.path);
         assert!(swept.contains(&route), "{route} is not in {swept:?}");
     }
@@ -58,17 +86,40 @@ async fn every_closed_route_refuses_anonymous_callers(s: &Server) {
         "POST /secrets/{id}/peek",
         "GET /secrets/feed",
     ] {
-        assert!(swept.iter().any(|s| s == expected), "{expected} is not in {swept:?}");
+        assert!(
+            swept.iter().any(|s| s == expected),
+            "{expected} is not in {swept:?}"
+        );
     }
 }
 
 async fn a_route_with_roles_refuses_other_users(s: &Server) {
     let (user, admin) = (s.token("alice", &[]), s.token("root", &["admin"]));
-    let created = s.raw("POST", "/reports", &[("authorization", &user), ("content-type", "application/json")], r#"{"name":"n"}"#).await;
+    let created = s
+        .raw(
+            "POST",
+            "/reports",
+            &[
+                ("authorization", &user),
+                ("content-type", "application/json"),
+            ],
+            r#"{"name":"n"}"#,
+        )
+        .await;
     assert_eq!(created.status, 201);
     let path = format!("/reports/{}", created.json()["id"].as_str().unwrap());
-    assert_eq!(s.raw("DELETE", &path, &[("authorization", &user)], "").await.code(), (403, "forbidden"));
-    assert_eq!(s.raw("DELETE", &path, &[("authorization", &admin)], "").await.status, 204);
+    assert_eq!(
+        s.raw("DELETE", &path, &[("authorization", &user)], "")
+            .await
+            .code(),
+        (403, "forbidden")
+    );
+    assert_eq!(
+        s.raw("DELETE", &path, &[("authorization", &admin)], "")
+            .await
+            .status,
+        204
+    );
 }
 
 async fn a_static_route_wins_over_a_parameter(s: &Server) {
@@ -77,32 +128,74 @@ async fn a_static_route_wins_over_a_parameter(s: &Server) {
 }
 
 async fn if_match_is_required_and_checked(s: &Server) {
-    let created = s.post("/documents", json!({"id": "d", "kind": "k", "title": "one"})).await;
+    let created = s
+        .post(
+            "/documents",
+            json!({"id": "d", "kind": "k", "title": "one"}),
+        )
+        .await;
     assert_eq!(created.header("etag"), "\"1\"");
     assert_eq!(created.json()["version"], 1);
     let patch = |tag: Option<&'static str>| {
         let mut headers = vec![("content-type", "application/json")];
         headers.extend(tag.map(|t| ("if-match", t)));
-        async move { s.raw("PATCH", "/documents/d", &headers, r#"{"title":"two"}"#).await }
+        async move {
+            s.raw("PATCH", "/documents/d", &headers, r#"{"title":"two"}"#)
+                .await
+        }
     };
     assert_eq!(patch(None).await.code(), (428, "precondition_required"));
-    assert_eq!(patch(Some("\"7\"")).await.code(), (412, "precondition_failed"));
+    assert_eq!(
+        patch(Some("\"7\"")).await.code(),
+        (412, "precondition_failed")
+    );
     for bad in ["*", "W/\"1\"", "1", "\"1\", \"2\"", "\"01\"", "\"x\""] {
         patch(Some(bad)).await.problem("format", "header:If-Match");
     }
     let reply = patch(Some("\"1\"")).await;
-    assert_eq!((reply.status, reply.header("etag")), (200, "\"2\"".to_owned()));
-    assert_eq!(s.raw("GET", "/documents/d", &[("if-none-match", "\"2\"")], "").await.status, 304);
+    assert_eq!(
+        (reply.status, reply.header("etag")),
+        (200, "\"2\"".to_owned())
+    );
+    assert_eq!(
+        s.raw("GET", "/documents/d", &[("if-none-match", "\"2\"")], "")
+            .await
+            .status,
+        304
+    );
     assert_eq!(s.raw("DELETE", "/documents/d", &[], "").await.status, 428);
-    assert_eq!(s.raw("DELETE", "/documents/d", &[("if-match", "\"1\"")], "").await.status, 412);
-    assert_eq!(s.raw("DELETE", "/documents/d", &[("if-match", "\"2\"")], "").await.status, 204);
-    assert_eq!(s.raw("DELETE", "/documents/d", &[("if-match", "\"2\"")], "").await.status, 404);
+    assert_eq!(
+        s.raw("DELETE", "/documents/d", &[("if-match", "\"1\"")], "")
+            .await
+            .status,
+        412
+    );
+    assert_eq!(
+        s.raw("DELETE", "/documents/d", &[("if-match", "\"2\"")], "")
+            .await
+            .status,
+        204
+    );
+    assert_eq!(
+        s.raw("DELETE", "/documents/d", &[("if-match", "\"2\"")], "")
+            .await
+            .status,
+        404
+    );
 }
 
 async fn concurrent_updates_of_one_version_succeed_once(s: &Server) {
-    s.post("/documents", json!({"id": "d", "kind": "k", "title": "one"})).await;
+    s.post(
+        "/documents",
+        json!({"id": "d", "kind": "k", "title": "one"}),
+    )
+    .await;
     let headers = [("content-type", "application/json"), ("if-match", "\"1\"")];
-    let replies = s.parallel(2, |_| s.raw("PATCH", "/documents/d", &headers, r#"{"title":"two"}"#)).await;
+    let replies = s
+        .parallel(2, |_| {
+            s.raw("PATCH", "/documents/d", &headers, r#"{"title":"two"}"#)
+        })
+        .await;
     let mut statuses: Vec<_> = replies.iter().map(|r| r.status).collect();
     statuses.sort_unstable();
     assert_eq!(statuses, [200, 412]);
@@ -116,21 +209,40 @@ async fn the_openapi_document_is_complete_and_stable(s: &Server) {
     assert_eq!(document["openapi"], "3.1.0");
     let mounted = endpoints(&crate::fixture::BLOG, "/", s.running().adapters());
     let (within, schemas) = within_itself(&document);
-    let faults = [against_meta_schema(&document), within, against_routes(&document, &mounted)].concat();
+    let faults = [
+        against_meta_schema(&document),
+        within,
+        against_routes(&document, &mounted),
+    ]
+    .concat();
     assert!(faults.is_empty(), "{faults:#?}");
-    assert!(mounted.len() > 50 && schemas > 50, "{} routes, {schemas} schemas", mounted.len());
+    assert!(
+        mounted.len() > 50 && schemas > 50,
+        "{} routes, {schemas} schemas",
+        mounted.len()
+    );
     // The checks can fail.
     assert_eq!(against_routes(&document, &mounted[1..]).len(), 1);
     assert!(document["paths"]["/counters/{id}"]["delete"].is_null());
-    assert!(!String::from_utf8_lossy(&first.body).contains("\"secret\""), "a private field is nowhere");
+    assert!(
+        !String::from_utf8_lossy(&first.body).contains("\"secret\""),
+        "a private field is nowhere"
+    );
 }
 
 /// The document has the same bytes for the same build, at every start and on every store.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_document_is_the_same_on_every_start_and_store() {
-    for package in [&crate::fixture::BLOG, &crate::permissions::WORK, &crate::extensions::CLUBS] {
+    for package in [
+        &crate::fixture::BLOG,
+        &crate::permissions::WORK,
+        &crate::extensions::CLUBS,
+    ] {
         let with = |app: linchpin::App| app.plugin(crate::permissions::Judge);
-        let mut servers = vec![Server::memory_with(package, with).await, Server::memory_with(package, with).await];
+        let mut servers = vec![
+            Server::memory_with(package, with).await,
+            Server::memory_with(package, with).await,
+        ];
         servers.push(Server::sqlite_with(package, with).await);
         #[cfg(feature = "postgres")]
         servers.push(Server::postgres_with(package, with).await);
@@ -140,6 +252,10 @@ async fn the_document_is_the_same_on_every_start_and_store() {
             server.stop().await;
         }
         assert!(documents[0].len() > 10_000, "{}", documents[0].len());
-        assert!(documents.windows(2).all(|two| two[0] == two[1]), "{}", package.name);
+        assert!(
+            documents.windows(2).all(|two| two[0] == two[1]),
+            "{}",
+            package.name
+        );
     }
 }

@@ -16,12 +16,13 @@ mod following;
 mod untrusted;
 
 use following::{
-    an_index_goes_on_where_it_stopped, batches_of_many_records, every_mutation_is_followed, expiry_and_soft_deletion_are_followed,
-    rebuilding,
+    an_index_goes_on_where_it_stopped, batches_of_many_records, every_mutation_is_followed,
+    expiry_and_soft_deletion_are_followed, rebuilding,
 };
 use untrusted::{
-    a_liar_is_told_apart_by_nothing, an_index_behind_the_store_shows_nothing_wrong, failures_are_503, hostile_texts,
-    others_records_are_never_shown, pages_stay_whole_when_hits_are_dropped, what_a_provider_babbles_is_bounded,
+    a_liar_is_told_apart_by_nothing, an_index_behind_the_store_shows_nothing_wrong,
+    failures_are_503, hostile_texts, others_records_are_never_shown,
+    pages_stay_whole_when_hits_are_dropped, what_a_provider_babbles_is_bounded,
 };
 
 struct Library {
@@ -120,7 +121,10 @@ cases!(
 impl Library {
     /// Waits until the index of an entity is as expected.
     async fn until(&self, index: &str, expected: &[(&str, &str)]) {
-        let expected: BTreeMap<String, String> = expected.iter().map(|(id, text)| ((*id).to_owned(), (*text).to_owned())).collect();
+        let expected: BTreeMap<String, String> = expected
+            .iter()
+            .map(|(id, text)| ((*id).to_owned(), (*text).to_owned()))
+            .collect();
         self.settled(index, |found| *found == expected).await;
     }
 
@@ -130,64 +134,129 @@ impl Library {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         });
-        assert!(waited.await.is_ok(), "the index does not follow: {:?}", self.words.indexed(index));
+        assert!(
+            waited.await.is_ok(),
+            "the index does not follow: {:?}",
+            self.words.indexed(index)
+        );
     }
 
     async fn paper(&self, id: &str, title: &str, body: &str) {
-        let reply = self.s.post("/papers", json!({"id": id, "slug": id, "title": title, "body": body})).await;
+        let reply = self
+            .s
+            .post(
+                "/papers",
+                json!({"id": id, "slug": id, "title": title, "body": body}),
+            )
+            .await;
         assert_eq!(reply.status, 201, "{reply:?}");
     }
 
     /// Records of a tenant, made one after another.
     async fn secrets(&self, team: &str, ids: impl Iterator<Item = String>, text: &str) {
         let secrets = self.s.running().adapter::<Secret>().unwrap();
-        let actor = linchpin::Actor { tenant_id: Some(team.to_owned()), ..linchpin::Actor::user("seed") };
+        let actor = linchpin::Actor {
+            tenant_id: Some(team.to_owned()),
+            ..linchpin::Actor::user("seed")
+        };
         let cx = linchpin::Cx::new(actor.into(), self.s.now(), "".into());
         for id in ids {
-            let input = crate::provider_fixture::SecretCreate { id: Some(id), slug: None, text: text.to_owned() };
+            let input = crate::provider_fixture::SecretCreate {
+                id: Some(id),
+                slug: None,
+                text: text.to_owned(),
+            };
             secrets.create(&cx, input).await.unwrap();
         }
     }
 
-    async fn as_of(&self, team: &str, method: &str, path: &str, body: &str) -> crate::server::Reply {
+    async fn as_of(
+        &self,
+        team: &str,
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> crate::server::Reply {
         let token = self.s.token_in("ann", team);
-        self.s.raw(method, path, &[("authorization", &token), ("content-type", "application/json")], body).await
+        self.s
+            .raw(
+                method,
+                path,
+                &[
+                    ("authorization", &token),
+                    ("content-type", "application/json"),
+                ],
+                body,
+            )
+            .await
     }
 
     async fn hunt(&self, team: &str, path: &str) -> Json {
         let token = self.s.token_in("ann", team);
-        let reply = self.s.raw("GET", path, &[("authorization", &token)], "").await;
+        let reply = self
+            .s
+            .raw("GET", path, &[("authorization", &token)], "")
+            .await;
         assert_eq!(reply.status, 200, "{reply:?}");
         reply.json()
     }
 }
 
 fn ids(list: &Json) -> Vec<&str> {
-    list.as_array().unwrap().iter().map(|record| record["id"].as_str().unwrap()).collect()
+    list.as_array()
+        .unwrap()
+        .iter()
+        .map(|record| record["id"].as_str().unwrap())
+        .collect()
 }
 
 async fn search_finds_text_in_its_fields(l: Library) {
     l.paper("a", "Needle doc", "").await;
     l.paper("b", "5000", "").await;
     l.paper("c", "50% off", "").await;
-    l.until("papers", &[("a", "Needle doc|"), ("b", "5000|"), ("c", "50% off|")]).await;
+    l.until(
+        "papers",
+        &[("a", "Needle doc|"), ("b", "5000|"), ("c", "50% off|")],
+    )
+    .await;
     let before = l.words.queries.load(Ordering::SeqCst);
     let found = l.s.get("/papers/find?q=needle").await.json();
     assert_eq!(ids(&found), ["a"]);
-    assert_eq!(found[0], l.s.get("/papers/a").await.json(), "a whole record");
+    assert_eq!(
+        found[0],
+        l.s.get("/papers/a").await.json(),
+        "a whole record"
+    );
     assert_eq!(ids(&l.s.get("/papers/find?q=50%25").await.json()), ["c"]);
     assert_eq!(l.words.queries.load(Ordering::SeqCst), before + 2);
-    assert_eq!(ids(&l.s.get("/papers/find-here?q=needle").await.json()), ["a"]);
-    assert_eq!(l.words.queries.load(Ordering::SeqCst), before + 2, "the store has searched");
+    assert_eq!(
+        ids(&l.s.get("/papers/find-here?q=needle").await.json()),
+        ["a"]
+    );
+    assert_eq!(
+        l.words.queries.load(Ordering::SeqCst),
+        before + 2,
+        "the store has searched"
+    );
 }
 
 async fn search_requires_a_text(l: Library) {
     for route in ["find", "find-page"] {
-        l.s.get(&format!("/papers/{route}")).await.problem("required", "query:q");
-        l.s.get(&format!("/papers/{route}?q=%20%09%C2%A0")).await.problem("empty", "query:q");
-        l.s.get(&format!("/papers/{route}?q={}", "x".repeat(513))).await.problem("max_length", "query:q");
-        l.s.get(&format!("/papers/{route}?q=a%00")).await.problem("format", "query:q");
-        l.s.get(&format!("/papers/{route}?q=a&limit=0")).await.problem("range", "query:limit");
+        l.s.get(&format!("/papers/{route}"))
+            .await
+            .problem("required", "query:q");
+        l.s.get(&format!("/papers/{route}?q=%20%09%C2%A0"))
+            .await
+            .problem("empty", "query:q");
+        l.s.get(&format!("/papers/{route}?q={}", "x".repeat(513)))
+            .await
+            .problem("max_length", "query:q");
+        l.s.get(&format!("/papers/{route}?q=a%00"))
+            .await
+            .problem("format", "query:q");
+        l.s.get(&format!("/papers/{route}?q=a&limit=0"))
+            .await
+            .problem("range", "query:limit");
     }
     assert_eq!(l.words.queries.load(Ordering::SeqCst), 0);
 }
@@ -198,10 +267,16 @@ async fn search_pages_through_its_hits(l: Library) {
     }
     l.settled("papers", |found| found.len() == 7).await;
     let page = l.s.get("/papers/find-page?q=word&limit=1").await.json();
-    assert_eq!((ids(&page["items"]), &page["hasMore"]), (vec!["p0"], &json!(true)));
+    assert_eq!(
+        (ids(&page["items"]), &page["hasMore"]),
+        (vec!["p0"], &json!(true))
+    );
     let cursor = page["nextCursor"].as_str().unwrap();
     assert_eq!(page.as_object().unwrap().len(), 3);
-    let next = l.s.get(&format!("/papers/find-page?q=word&limit=3&cursor={cursor}")).await.json();
+    let next =
+        l.s.get(&format!("/papers/find-page?q=word&limit=3&cursor={cursor}"))
+            .await
+            .json();
     assert_eq!(ids(&next["items"]), ["p1", "p2", "p3"]);
     // A cursor belongs to its text and its route, and cannot be made up.
     for wrong in [
@@ -210,21 +285,45 @@ async fn search_pages_through_its_hits(l: Library) {
         format!("/papers/find-page?q=word&cursor={}", &cursor[1..]),
         "/papers/find-page?q=word&cursor=@@@".to_owned(),
     ] {
-        assert_eq!(l.s.get(&wrong).await.code(), (400, "invalid_cursor"), "{wrong}");
+        assert_eq!(
+            l.s.get(&wrong).await.code(),
+            (400, "invalid_cursor"),
+            "{wrong}"
+        );
     }
     let all: Vec<String> = (0..7).map(|n| format!("p{n}")).collect();
     for limit in 1..5 {
-        let walked = l.s.walk(&format!("/papers/find-page?q=word&limit={limit}")).await;
-        assert_eq!(walked.iter().map(|p| p["id"].as_str().unwrap().to_owned()).collect::<Vec<_>>(), all);
+        let walked =
+            l.s.walk(&format!("/papers/find-page?q=word&limit={limit}"))
+                .await;
+        assert_eq!(
+            walked
+                .iter()
+                .map(|p| p["id"].as_str().unwrap().to_owned())
+                .collect::<Vec<_>>(),
+            all
+        );
     }
     // The whole of it, to the bound of the entity.
     assert_eq!(ids(&l.s.get("/papers/find?q=word").await.json()).len(), 4);
-    assert_eq!(ids(&l.s.get("/papers/find?q=word&limit=99").await.json()).len(), 4);
-    assert_eq!(ids(&l.s.get("/papers/find-page?q=word").await.json()["items"]).len(), 2);
-    assert_eq!(l.s.get("/papers/find?q=word&cursor=x").await.code(), (400, "unknown_parameter"));
+    assert_eq!(
+        ids(&l.s.get("/papers/find?q=word&limit=99").await.json()).len(),
+        4
+    );
+    assert_eq!(
+        ids(&l.s.get("/papers/find-page?q=word").await.json()["items"]).len(),
+        2
+    );
+    assert_eq!(
+        l.s.get("/papers/find?q=word&cursor=x").await.code(),
+        (400, "unknown_parameter")
+    );
     // A record that goes between two pages moves nobody.
     l.s.delete("/papers/p0").await;
-    let next = l.s.get(&format!("/papers/find-page?q=word&limit=2&cursor={cursor}")).await.json();
+    let next =
+        l.s.get(&format!("/papers/find-page?q=word&limit=2&cursor={cursor}"))
+            .await
+            .json();
     assert_eq!(ids(&next["items"]), ["p1", "p2"]);
 }
 
@@ -234,13 +333,26 @@ async fn best_first(l: Library) {
     l.paper("c", "word", "word word").await;
     l.paper("d", "none", "none").await;
     l.settled("papers", |found| found.len() == 4).await;
-    assert_eq!(ids(&l.s.get("/papers/find?q=WORD").await.json()), ["c", "a", "b"], "a title counts twice");
-    assert_eq!(ids(&l.s.get("/papers/find-body?q=word").await.json()), ["a", "c"], "only the operation's fields");
+    assert_eq!(
+        ids(&l.s.get("/papers/find?q=WORD").await.json()),
+        ["c", "a", "b"],
+        "a title counts twice"
+    );
+    assert_eq!(
+        ids(&l.s.get("/papers/find-body?q=word").await.json()),
+        ["a", "c"],
+        "only the operation's fields"
+    );
 }
 
 async fn the_store_stands_in(l: Library) {
     for id in 1..=5 {
-        assert_eq!(l.s.post("/leaves", json!({"id": id.to_string(), "name": "a leaf"})).await.status, 201);
+        assert_eq!(
+            l.s.post("/leaves", json!({"id": id.to_string(), "name": "a leaf"}))
+                .await
+                .status,
+            201
+        );
     }
     l.settled("leaves", |found| found.len() == 5).await;
     let page = l.s.get("/leaves/seek?q=leaf").await.json();
@@ -251,37 +363,95 @@ async fn the_store_stands_in(l: Library) {
     let page = l.s.get("/leaves/seek?q=leaf").await.json();
     assert_eq!(ids(&page["items"]), ["1", "2"]);
     let stored = page["nextCursor"].as_str().unwrap();
-    assert_eq!(ids(&l.s.get(&format!("/leaves/seek?q=leaf&cursor={stored}")).await.json()["items"]), ["3", "4"]);
+    assert_eq!(
+        ids(&l
+            .s
+            .get(&format!("/leaves/seek?q=leaf&cursor={stored}"))
+            .await
+            .json()["items"]),
+        ["3", "4"]
+    );
     assert_eq!(l.s.walk("/leaves/seek?q=leaf").await.len(), 5);
     // Pages of one order are not continued in another.
-    assert_eq!(l.s.get(&format!("/leaves/seek?q=leaf&cursor={provided}")).await.code(), (503, "unavailable"));
+    assert_eq!(
+        l.s.get(&format!("/leaves/seek?q=leaf&cursor={provided}"))
+            .await
+            .code(),
+        (503, "unavailable")
+    );
     l.words.mood(Mood::Honest);
-    assert_eq!(ids(&l.s.get(&format!("/leaves/seek?q=leaf&cursor={provided}")).await.json()["items"]), ["3", "4"]);
-    assert_eq!(ids(&l.s.get(&format!("/leaves/seek?q=leaf&cursor={stored}")).await.json()["items"]), ["3", "4"]);
+    assert_eq!(
+        ids(&l
+            .s
+            .get(&format!("/leaves/seek?q=leaf&cursor={provided}"))
+            .await
+            .json()["items"]),
+        ["3", "4"]
+    );
+    assert_eq!(
+        ids(&l
+            .s
+            .get(&format!("/leaves/seek?q=leaf&cursor={stored}"))
+            .await
+            .json()["items"]),
+        ["3", "4"]
+    );
     for wrong in ["x", &provided[2..]] {
-        assert_eq!(l.s.get(&format!("/leaves/seek?q=leaf&cursor={wrong}")).await.code(), (400, "invalid_cursor"));
+        assert_eq!(
+            l.s.get(&format!("/leaves/seek?q=leaf&cursor={wrong}"))
+                .await
+                .code(),
+            (400, "invalid_cursor")
+        );
     }
     // Ids that are not written as ids are nobody's.
-    l.words.mood(Mood::Says(["03", "+4", "4", "99", "x"].map(str::to_owned).to_vec()));
-    assert_eq!(ids(&l.s.get("/leaves/seek?q=leaf").await.json()["items"]), ["4"]);
+    l.words.mood(Mood::Says(
+        ["03", "+4", "4", "99", "x"].map(str::to_owned).to_vec(),
+    ));
+    assert_eq!(
+        ids(&l.s.get("/leaves/seek?q=leaf").await.json()["items"]),
+        ["4"]
+    );
 }
 
 async fn a_filter_holds(l: Library) {
     for n in 0..9 {
         let stage = if n % 3 == 0 { "published" } else { "draft" };
-        let reply = l.s.post("/papers", json!({"id": format!("p{n}"), "title": "word", "stage": stage})).await;
+        let reply =
+            l.s.post(
+                "/papers",
+                json!({"id": format!("p{n}"), "title": "word", "stage": stage}),
+            )
+            .await;
         assert_eq!(reply.status, 201, "{reply:?}");
     }
     l.settled("papers", |found| found.len() == 9).await;
-    let page = l.s.get("/papers/find-in?q=word&stage=published&limit=2").await.json();
+    let page =
+        l.s.get("/papers/find-in?q=word&stage=published&limit=2")
+            .await
+            .json();
     assert_eq!(ids(&page["items"]), ["p0", "p3"]);
     let cursor = page["nextCursor"].as_str().unwrap();
-    let next = l.s.get(&format!("/papers/find-in?q=word&stage=published&limit=2&cursor={cursor}")).await.json();
-    assert_eq!((ids(&next["items"]), &next["nextCursor"]), (vec!["p6"], &Json::Null));
-    let other = l.s.get(&format!("/papers/find-in?q=word&stage=draft&limit=2&cursor={cursor}")).await;
+    let next =
+        l.s.get(&format!(
+            "/papers/find-in?q=word&stage=published&limit=2&cursor={cursor}"
+        ))
+        .await
+        .json();
+    assert_eq!(
+        (ids(&next["items"]), &next["nextCursor"]),
+        (vec!["p6"], &Json::Null)
+    );
+    let other =
+        l.s.get(&format!(
+            "/papers/find-in?q=word&stage=draft&limit=2&cursor={cursor}"
+        ))
+        .await;
     assert_eq!(other.code(), (400, "invalid_cursor"));
     assert_eq!(l.s.walk("/papers/find-in?q=word&limit=2").await.len(), 9);
-    l.s.get("/papers/find-in?q=word&stage=zzz").await.problem("enum", "query:stage");
+    l.s.get("/papers/find-in?q=word&stage=zzz")
+        .await
+        .problem("enum", "query:stage");
 }
 
 async fn in_code(l: Library) {
@@ -290,12 +460,27 @@ async fn in_code(l: Library) {
     let papers = l.s.running().adapter::<Paper>().unwrap();
     let cx = linchpin::Cx::system("a test");
     let page = || linchpin::entity::PageArgs::default();
-    assert_eq!(papers.find(&cx, "word", page()).await.unwrap()[0].title, "word");
-    assert_eq!(papers.find_page(&cx, "Word", page()).await.unwrap().items.len(), 1);
-    assert_eq!(papers.find(&cx, " ", page()).await.unwrap_err().code(), linchpin::Code::ValidationFailed);
+    assert_eq!(
+        papers.find(&cx, "word", page()).await.unwrap()[0].title,
+        "word"
+    );
+    assert_eq!(
+        papers
+            .find_page(&cx, "Word", page())
+            .await
+            .unwrap()
+            .items
+            .len(),
+        1
+    );
+    assert_eq!(
+        papers.find(&cx, " ", page()).await.unwrap_err().code(),
+        linchpin::Code::ValidationFailed
+    );
     // The application itself sees every tenant's.
     l.secrets("red", ["r".to_owned()].into_iter(), "word").await;
-    l.secrets("blue", ["b".to_owned()].into_iter(), "word").await;
+    l.secrets("blue", ["b".to_owned()].into_iter(), "word")
+        .await;
     l.settled("secrets", |found| found.len() == 2).await;
     let secrets = l.s.running().adapter::<Secret>().unwrap();
     let cx = linchpin::Cx::system("a test").at(l.s.now());
@@ -319,17 +504,39 @@ mod lasting {
 #[tokio::test]
 async fn a_provider_that_nobody_registers_stops_the_start() {
     let app = || {
-        let config = Config::new().signing_secret(crate::server::SECRET).port(0).database("memory:");
+        let config = Config::new()
+            .signing_secret(crate::server::SECRET)
+            .port(0)
+            .database("memory:");
         App::new(config).plugin(JwtAuth::new()).package(&LIBRARY)
     };
-    let error = app().search_provider("word", Words::default()).start().await.unwrap_err().to_string();
-    for wanted in ["entity `Paper`", "entity `Secret`", "entity `Leaf`", "operation `find`", "operation `hunt_page`", "did you mean `word`"]
-    {
+    let error = app()
+        .search_provider("word", Words::default())
+        .start()
+        .await
+        .unwrap_err()
+        .to_string();
+    for wanted in [
+        "entity `Paper`",
+        "entity `Secret`",
+        "entity `Leaf`",
+        "operation `find`",
+        "operation `hunt_page`",
+        "did you mean `word`",
+    ] {
         assert!(error.contains(wanted), "{wanted} in {error}");
     }
     assert!(!error.contains("find_here"), "{error}");
-    let error = app().search_provider("words", Words::default()).search_provider("words", Words::default()).start().await.unwrap_err();
-    assert_eq!(error.to_string(), "two search providers are named `words`: each needs a name of its own");
+    let error = app()
+        .search_provider("words", Words::default())
+        .search_provider("words", Words::default())
+        .start()
+        .await
+        .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "two search providers are named `words`: each needs a name of its own"
+    );
 }
 
 /// Hands on what it is told.
@@ -339,9 +546,14 @@ struct Told {
 }
 
 impl linchpin::EventSink for Told {
-    fn publish<'a>(&'a self, events: &'a [linchpin::EntityEvent]) -> linchpin::BoxFuture<'a, linchpin::Result<()>> {
+    fn publish<'a>(
+        &'a self,
+        events: &'a [linchpin::EntityEvent],
+    ) -> linchpin::BoxFuture<'a, linchpin::Result<()>> {
         for event in events.iter().filter(|event| event.record_id.is_none()) {
-            let _ = self.out.send((event.name.clone(), event.keys.len(), event.payload.clone()));
+            let _ = self
+                .out
+                .send((event.name.clone(), event.keys.len(), event.payload.clone()));
         }
         Box::pin(async { Ok(()) })
     }
@@ -359,8 +571,20 @@ async fn keys_of_batches_are_for_those_who_need_them() {
         let (more_out, mut records) = tokio::sync::mpsc::unbounded_channel();
         let more = |app: App| {
             app.search_provider("words", Words::default())
-                .event_sink("plain", Told { out, records: false })
-                .event_sink("records", Told { out: more_out, records: true })
+                .event_sink(
+                    "plain",
+                    Told {
+                        out,
+                        records: false,
+                    },
+                )
+                .event_sink(
+                    "records",
+                    Told {
+                        out: more_out,
+                        records: true,
+                    },
+                )
         };
         let s = on.start(more).await;
         let papers = s.running().adapter::<Paper>().unwrap();
@@ -368,39 +592,95 @@ async fn keys_of_batches_are_for_those_who_need_them() {
         let made = cx.transaction(async |cx| {
             for n in 0..1203 {
                 let (id, title) = (Some(format!("p{n:04}")), "old".to_owned());
-                papers.create(cx, PaperCreate { id, slug: None, title, body: None, stage: None, rank: None }).await?;
+                papers
+                    .create(
+                        cx,
+                        PaperCreate {
+                            id,
+                            slug: None,
+                            title,
+                            body: None,
+                            stage: None,
+                            rank: None,
+                        },
+                    )
+                    .await?;
             }
             Ok(())
         });
         made.await.unwrap();
         for rank in [0, 1, 0] {
-            s.post("/papers/rename-all", json!({"rank": rank, "title": "new"})).await;
+            s.post("/papers/rename-all", json!({"rank": rank, "title": "new"}))
+                .await;
         }
         // An expired record that stands in the way is told to those who need records alone.
         let token = s.token_in("ann", "red");
-        let headers = [("authorization", token.as_str()), ("content-type", "application/json")];
+        let headers = [
+            ("authorization", token.as_str()),
+            ("content-type", "application/json"),
+        ];
         for _ in 0..2 {
-            let reply = s.raw("POST", "/secrets", &headers, "{\"slug\":\"s\",\"text\":\"t\"}").await;
+            let reply = s
+                .raw(
+                    "POST",
+                    "/secrets",
+                    &headers,
+                    "{\"slug\":\"s\",\"text\":\"t\"}",
+                )
+                .await;
             assert_eq!(reply.status, 201, "{reply:?}");
             s.advance(3_600_001);
         }
         s.post("/papers/clear", json!({"rank": 0})).await;
         let count = json!({"count": 1203});
         let mut told = Vec::new();
-        while told.last().is_none_or(|(name, ..): &(String, usize, Json)| name != "papers.clear") {
-            told.push(tokio::time::timeout(Duration::from_secs(30), plain.recv()).await.expect("told in time").unwrap());
+        while told
+            .last()
+            .is_none_or(|(name, ..): &(String, usize, Json)| name != "papers.clear")
+        {
+            told.push(
+                tokio::time::timeout(Duration::from_secs(30), plain.recv())
+                    .await
+                    .expect("told in time")
+                    .unwrap(),
+            );
         }
         let event = |name: &str, keys: usize| (name.to_owned(), keys, count.clone());
-        assert_eq!(told, [event("papers.rename-all", 0), event("papers.rename-all", 0), event("papers.clear", 0)]);
+        assert_eq!(
+            told,
+            [
+                event("papers.rename-all", 0),
+                event("papers.rename-all", 0),
+                event("papers.clear", 0)
+            ]
+        );
         let mut told = Vec::new();
-        while told.iter().map(|(name, keys, _): &(String, usize, Json)| if name == "papers.clear" { *keys } else { 0 }).sum::<usize>()
+        while told
+            .iter()
+            .map(
+                |(name, keys, _): &(String, usize, Json)| {
+                    if name == "papers.clear" { *keys } else { 0 }
+                },
+            )
+            .sum::<usize>()
             < 1203
         {
-            told.push(tokio::time::timeout(Duration::from_secs(30), records.recv()).await.expect("told in time").unwrap());
+            told.push(
+                tokio::time::timeout(Duration::from_secs(30), records.recv())
+                    .await
+                    .expect("told in time")
+                    .unwrap(),
+            );
         }
         let chunks = |name: &str| [500, 500, 203].map(|keys| event(name, keys)).to_vec();
         let expired = ("secrets.expired".to_owned(), 1, json!({"count": 1}));
-        let expected = [chunks("papers.rename-all"), chunks("papers.rename-all"), vec![expired], chunks("papers.clear")].concat();
+        let expected = [
+            chunks("papers.rename-all"),
+            chunks("papers.rename-all"),
+            vec![expired],
+            chunks("papers.clear"),
+        ]
+        .concat();
         assert_eq!(told, expected);
     }
 }

@@ -53,37 +53,77 @@ impl Words {
     /// The indexed texts of an entity, by id.
     pub fn indexed(&self, index: &str) -> BTreeMap<String, String> {
         let indexes = self.indexes.lock().unwrap();
-        let documents = indexes.get(index).into_iter().flat_map(|kept| &kept.documents);
-        documents.map(|(id, (_, document))| (id.clone(), document.texts.join("|"))).collect()
+        let documents = indexes
+            .get(index)
+            .into_iter()
+            .flat_map(|kept| &kept.documents);
+        documents
+            .map(|(id, (_, document))| (id.clone(), document.texts.join("|")))
+            .collect()
     }
 
     /// Puts something into an index behind everybody's back.
     pub fn plant(&self, index: &str, id: &str, text: &str) {
-        let document = Document { id: id.to_owned(), texts: vec![text.to_owned(); 2], owners: vec![None; 4] };
-        self.indexes.lock().unwrap().entry(index.to_owned()).or_default().documents.insert(id.to_owned(), (0, document));
+        let document = Document {
+            id: id.to_owned(),
+            texts: vec![text.to_owned(); 2],
+            owners: vec![None; 4],
+        };
+        self.indexes
+            .lock()
+            .unwrap()
+            .entry(index.to_owned())
+            .or_default()
+            .documents
+            .insert(id.to_owned(), (0, document));
     }
 
     /// Takes something out of an index behind everybody's back.
     pub fn lose(&self, index: &str, id: &str) {
-        self.indexes.lock().unwrap().entry(index.to_owned()).or_default().documents.remove(id);
+        self.indexes
+            .lock()
+            .unwrap()
+            .entry(index.to_owned())
+            .or_default()
+            .documents
+            .remove(id);
     }
 
     fn answer(&self, index: &SearchIndex, query: &SearchQuery<'_>) -> Vec<Hit> {
         let (text, indexes) = (query.text.to_lowercase(), self.indexes.lock().unwrap());
-        let owned = |document: &Document| query.owners.iter().all(|(at, owner)| document.owners[*at] == *owner);
-        let score = |document: &Document| -> f64 {
-            let hits = |at: &usize| document.texts[*at].to_lowercase().matches(&text).count() as f64;
-            query.fields.iter().map(|at| hits(at) * f64::from(index.fields[*at].weight)).sum()
+        let owned = |document: &Document| {
+            query
+                .owners
+                .iter()
+                .all(|(at, owner)| document.owners[*at] == *owner)
         };
-        let documents = indexes.get(index.name).into_iter().flat_map(|kept| kept.documents.values());
+        let score = |document: &Document| -> f64 {
+            let hits =
+                |at: &usize| document.texts[*at].to_lowercase().matches(&text).count() as f64;
+            query
+                .fields
+                .iter()
+                .map(|at| hits(at) * f64::from(index.fields[*at].weight))
+                .sum()
+        };
+        let documents = indexes
+            .get(index.name)
+            .into_iter()
+            .flat_map(|kept| kept.documents.values());
         let mut hits: Vec<Hit> = documents
             .filter(|(_, document)| owned(document))
-            .map(|(_, document)| Hit { id: document.id.clone(), score: score(document) })
+            .map(|(_, document)| Hit {
+                id: document.id.clone(),
+                score: score(document),
+            })
             .filter(|hit| hit.score > 0.0)
             .collect();
         hits.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.id.cmp(&b.id)));
         let behind = |hit: &Hit| {
-            query.after.is_none_or(|after| hit.score < after.score || (hit.score.total_cmp(&after.score).is_eq() && hit.id > after.id))
+            query.after.is_none_or(|after| {
+                hit.score < after.score
+                    || (hit.score.total_cmp(&after.score).is_eq() && hit.id > after.id)
+            })
         };
         hits.into_iter().filter(behind).take(query.limit).collect()
     }
@@ -94,10 +134,19 @@ impl SearchProvider for Words {
         let mut indexes = self.indexes.lock().unwrap();
         let kept = indexes.entry(index.name.to_owned()).or_default();
         let complete = kept.complete;
-        Box::pin(async move { Ok(Opened { complete, ..Opened::default() }) })
+        Box::pin(async move {
+            Ok(Opened {
+                complete,
+                ..Opened::default()
+            })
+        })
     }
 
-    fn apply<'a>(&'a self, index: &'a SearchIndex, changes: Vec<Change>) -> BoxFuture<'a, Result<()>> {
+    fn apply<'a>(
+        &'a self,
+        index: &'a SearchIndex,
+        changes: Vec<Change>,
+    ) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             if *self.full.lock().unwrap() {
                 return Err(linchpin::Error::internal("the disk is full"));
@@ -107,8 +156,12 @@ impl SearchProvider for Words {
             for change in changes {
                 match change {
                     Change::Put(document) => {
-                        assert_eq!((document.texts.len(), document.owners.len()), (index.fields.len(), index.owners.len()));
-                        kept.documents.insert(document.id.clone(), (kept.generation, document));
+                        assert_eq!(
+                            (document.texts.len(), document.owners.len()),
+                            (index.fields.len(), index.owners.len())
+                        );
+                        kept.documents
+                            .insert(document.id.clone(), (kept.generation, document));
                     }
                     Change::Remove(id) => drop(kept.documents.remove(&id)),
                 }
@@ -137,10 +190,21 @@ impl SearchProvider for Words {
         })
     }
 
-    fn query<'a>(&'a self, index: &'a SearchIndex, query: &'a SearchQuery<'a>) -> BoxFuture<'a, Result<Vec<Hit>>> {
+    fn query<'a>(
+        &'a self,
+        index: &'a SearchIndex,
+        query: &'a SearchQuery<'a>,
+    ) -> BoxFuture<'a, Result<Vec<Hit>>> {
         let asked = self.queries.fetch_add(1, Ordering::SeqCst);
         let mood = self.mood.lock().unwrap().clone();
-        let hits = |ids: &[String]| ids.iter().map(|id| Hit { id: id.clone(), score: 1.0 }).collect();
+        let hits = |ids: &[String]| {
+            ids.iter()
+                .map(|id| Hit {
+                    id: id.clone(),
+                    score: 1.0,
+                })
+                .collect()
+        };
         let answer = match mood {
             Mood::Honest => Ok(self.answer(index, query)),
             Mood::Fails => Err(linchpin::Error::internal("out of order")),
@@ -148,10 +212,19 @@ impl SearchProvider for Words {
             Mood::Hangs => return Box::pin(std::future::pending()),
             Mood::Says(ids) => Ok(hits(&ids)),
             Mood::Lists(ids) => {
-                let from = query.after.map_or(0, |after| ids.iter().position(|id| *id == after.id).map_or(ids.len(), |at| at + 1));
+                let from = query.after.map_or(0, |after| {
+                    ids.iter()
+                        .position(|id| *id == after.id)
+                        .map_or(ids.len(), |at| at + 1)
+                });
                 Ok(hits(&ids[from..ids.len().min(from + query.limit)]))
             }
-            Mood::Babbles => Ok((0..query.limit + 7).map(|n| Hit { id: format!("nobody-{asked}-{n}"), score: f64::NAN }).collect()),
+            Mood::Babbles => Ok((0..query.limit + 7)
+                .map(|n| Hit {
+                    id: format!("nobody-{asked}-{n}"),
+                    score: f64::NAN,
+                })
+                .collect()),
         };
         Box::pin(async move { answer })
     }
@@ -261,7 +334,13 @@ pub const SEEK: Operation<Leaf>;
 pub static LIBRARY: Package = package!(
     name = "library",
     entities = [
-        entity(Paper, [FIND, FIND_PAGE, FIND_BODY, FIND_HERE, FIND_IN, PUBLISH, RETITLE, ENSURE, RENAME_ALL, CLEAR, TAKE]),
+        entity(
+            Paper,
+            [
+                FIND, FIND_PAGE, FIND_BODY, FIND_HERE, FIND_IN, PUBLISH, RETITLE, ENSURE,
+                RENAME_ALL, CLEAR, TAKE
+            ]
+        ),
         entity(Secret, [HUNT, HUNT_PAGE]),
         entity(Leaf, [SEEK]),
     ]

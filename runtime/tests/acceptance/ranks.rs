@@ -64,7 +64,10 @@ pub const ENSURE: Operation<Ban>;
 pub const NOTE: Operation<Ban>;
 
 #[allow(clippy::unused_async)] // what an operation runs is async
-async fn note<S: linchpin::operation::CustomStore>(_: CustomCall<Ban, S>, _: String) -> Result<String> {
+async fn note<S: linchpin::operation::CustomStore>(
+    _: CustomCall<Ban, S>,
+    _: String,
+) -> Result<String> {
     Ok("noted".to_owned())
 }
 
@@ -84,8 +87,13 @@ pub struct Warning {
     pub text: String,
 }
 
-pub static MODERATION: Package =
-    package!(name = "moderation", entities = [entity(Ban, [LIFT, STRIKE, MOVE_TO, ENSURE, NOTE]), entity(Warning, [])]);
+pub static MODERATION: Package = package!(
+    name = "moderation",
+    entities = [
+        entity(Ban, [LIFT, STRIKE, MOVE_TO, ENSURE, NOTE]),
+        entity(Warning, [])
+    ]
+);
 
 struct Staff;
 
@@ -103,7 +111,9 @@ impl Evaluator for Staff {
     fn decide<'a>(&'a self, request: AccessRequest<'a>) -> BoxFuture<'a, Result<Decision>> {
         let decision = match request.actor {
             actor if actor.has_any_role(&["muted"]) => Decision::Deny,
-            actor if actor.has_any_role(&["admin", "owner", "mod"]) && request.action != "rule" => Decision::Allow,
+            actor if actor.has_any_role(&["admin", "owner", "mod"]) && request.action != "rule" => {
+                Decision::Allow
+            }
             _ => Decision::Abstain,
         };
         Box::pin(async { Ok(decision) })
@@ -112,16 +122,35 @@ impl Evaluator for Staff {
     fn rank<'a>(&'a self, request: RankRequest<'a>) -> BoxFuture<'a, Result<Decision>> {
         Box::pin(async move {
             let RankRequest { access, target } = request;
-            assert!(access.action == "ban" || access.action == "warn", "the action that was granted");
+            assert!(
+                access.action == "ban" || access.action == "warn",
+                "the action that was granted"
+            );
             if target == "broken" {
                 return Err(Error::internal("the ranks are not to be had"));
             }
             if access.actor.id.as_deref() == Some(target) {
-                return Ok(Decision::DenyWith(Error::new(Code::Forbidden, "not oneself")));
+                return Ok(Decision::DenyWith(Error::new(
+                    Code::Forbidden,
+                    "not oneself",
+                )));
             }
-            let own = access.actor.roles.iter().map(|role| level(role)).max().unwrap_or_default();
-            let lenient = access.resource.and_then(|resource| resource.as_text()) == Some("lenient");
-            Ok(if own > level(target) || (lenient && own == level(target)) { Decision::Allow } else { Decision::Deny })
+            let own = access
+                .actor
+                .roles
+                .iter()
+                .map(|role| level(role))
+                .max()
+                .unwrap_or_default();
+            let lenient =
+                access.resource.and_then(|resource| resource.as_text()) == Some("lenient");
+            Ok(
+                if own > level(target) || (lenient && own == level(target)) {
+                    Decision::Allow
+                } else {
+                    Decision::Deny
+                },
+            )
         })
     }
 
@@ -161,28 +190,79 @@ fn ban(id: &str, container: &str, user: &str) -> Json {
 }
 
 async fn created(s: &Server) {
-    assert_eq!(asked(s, MOD, "POST", "/bans", ban("a", "c", "member")).await.status, 201);
-    for (who, user) in [(MOD, "owner-9"), (MOD, "mod-2"), (NOBODY, "member-2"), (("m", &["mod", "muted"][..]), "member-2")] {
-        assert_eq!(asked(s, who, "POST", "/bans", ban("b", "c", user)).await.code(), (403, "forbidden"), "{who:?} {user}");
+    assert_eq!(
+        asked(s, MOD, "POST", "/bans", ban("a", "c", "member"))
+            .await
+            .status,
+        201
+    );
+    for (who, user) in [
+        (MOD, "owner-9"),
+        (MOD, "mod-2"),
+        (NOBODY, "member-2"),
+        (("m", &["mod", "muted"][..]), "member-2"),
+    ] {
+        assert_eq!(
+            asked(s, who, "POST", "/bans", ban("b", "c", user))
+                .await
+                .code(),
+            (403, "forbidden"),
+            "{who:?} {user}"
+        );
     }
     let oneself = asked(s, MOD, "POST", "/bans", ban("b", "c", "mod-1")).await;
-    assert_eq!((oneself.status, &oneself.json()["error"]), (403, &json!("not oneself")));
+    assert_eq!(
+        (oneself.status, &oneself.json()["error"]),
+        (403, &json!("not oneself"))
+    );
     // The hook knows where.
-    assert_eq!(asked(s, MOD, "POST", "/bans", ban("b", "lenient", "mod-2")).await.status, 201);
-    assert_eq!(asked(s, OWNER, "POST", "/bans", ban("c", "c", "mod-2")).await.status, 201);
+    assert_eq!(
+        asked(s, MOD, "POST", "/bans", ban("b", "lenient", "mod-2"))
+            .await
+            .status,
+        201
+    );
+    assert_eq!(
+        asked(s, OWNER, "POST", "/bans", ban("c", "c", "mod-2"))
+            .await
+            .status,
+        201
+    );
     // No answer is no permission.
-    assert_eq!(asked(s, OWNER, "POST", "/bans", ban("d", "c", "broken")).await.code(), (503, "unavailable"));
+    assert_eq!(
+        asked(s, OWNER, "POST", "/bans", ban("d", "c", "broken"))
+            .await
+            .code(),
+        (503, "unavailable")
+    );
     // Bad input is told first, as everywhere.
-    asked(s, MOD, "POST", "/bans", json!({"id": "d", "containerId": "x".repeat(51), "userId": "owner-9"}))
-        .await
-        .problem("max_length", "containerId");
-    assert_eq!(s.get("/bans").await.json()["items"].as_array().unwrap().len(), 3);
+    asked(
+        s,
+        MOD,
+        "POST",
+        "/bans",
+        json!({"id": "d", "containerId": "x".repeat(51), "userId": "owner-9"}),
+    )
+    .await
+    .problem("max_length", "containerId");
+    assert_eq!(
+        s.get("/bans").await.json()["items"]
+            .as_array()
+            .unwrap()
+            .len(),
+        3
+    );
 }
 
 /// Routes on one record look at it first: 404, then 403; nothing of a refused call is written.
 async fn changed(s: &Server) {
     for (id, user) in [("low", "member"), ("high", "mod-7")] {
-        assert_eq!(asked(s, OWNER, "POST", "/bans", ban(id, "c", user)).await.status, 201);
+        assert_eq!(
+            asked(s, OWNER, "POST", "/bans", ban(id, "c", user))
+                .await
+                .status,
+            201
+        );
     }
     let before = s.get("/bans/high").await.json();
     for (method, path, body) in [
@@ -192,58 +272,224 @@ async fn changed(s: &Server) {
         ("PATCH", "/move-to", json!({"userId": "member-5"})),
         ("POST", "/note", Json::Null),
     ] {
-        assert_eq!(asked(s, MOD, method, &format!("/bans/high{path}"), body.clone()).await.code(), (403, "forbidden"), "{method} {path}");
-        assert_eq!(asked(s, MOD, method, &format!("/bans/none{path}"), body.clone()).await.code(), (404, "not_found"), "{method} {path}");
+        assert_eq!(
+            asked(s, MOD, method, &format!("/bans/high{path}"), body.clone())
+                .await
+                .code(),
+            (403, "forbidden"),
+            "{method} {path}"
+        );
+        assert_eq!(
+            asked(s, MOD, method, &format!("/bans/none{path}"), body.clone())
+                .await
+                .code(),
+            (404, "not_found"),
+            "{method} {path}"
+        );
         assert_eq!(s.get("/bans/high").await.json(), before, "{method} {path}");
         let done = asked(s, MOD, method, &format!("/bans/low{path}"), body).await;
         assert_eq!(done.status, 200, "{method} {path} {done:?}");
     }
     // Hidden: as if there were none.
-    assert_eq!(asked(s, MOD, "DELETE", "/bans/high", Json::Null).await.code(), (404, "not_found"));
-    assert_eq!(asked(s, OWNER, "DELETE", "/bans/high", Json::Null).await.status, 204);
+    assert_eq!(
+        asked(s, MOD, "DELETE", "/bans/high", Json::Null)
+            .await
+            .code(),
+        (404, "not_found")
+    );
+    assert_eq!(
+        asked(s, OWNER, "DELETE", "/bans/high", Json::Null)
+            .await
+            .status,
+        204
+    );
 }
 
 /// The new target of a record is compared too.
 async fn moved(s: &Server) {
-    assert_eq!(asked(s, MOD, "POST", "/bans", ban("a", "c", "member")).await.status, 201);
+    assert_eq!(
+        asked(s, MOD, "POST", "/bans", ban("a", "c", "member"))
+            .await
+            .status,
+        201
+    );
     for (method, path) in [("PATCH", "/bans/a"), ("PATCH", "/bans/a/move-to")] {
-        assert_eq!(asked(s, MOD, method, path, json!({"userId": "owner-2"})).await.code(), (403, "forbidden"), "{path}");
+        assert_eq!(
+            asked(s, MOD, method, path, json!({"userId": "owner-2"}))
+                .await
+                .code(),
+            (403, "forbidden"),
+            "{path}"
+        );
         assert_eq!(s.get("/bans/a").await.json()["userId"], "member", "{path}");
-        assert_eq!(asked(s, MOD, method, path, json!({"userId": "member"})).await.status, 200, "{path}: as it is");
+        assert_eq!(
+            asked(s, MOD, method, path, json!({"userId": "member"}))
+                .await
+                .status,
+            200,
+            "{path}: as it is"
+        );
     }
-    assert_eq!(asked(s, MOD, "PATCH", "/bans/a", json!({"userId": "mod-2", "containerId": "lenient"})).await.status, 200);
-    assert_eq!(asked(s, MOD, "PATCH", "/bans/a", json!({"containerId": "c"})).await.code(), (403, "forbidden"), "there it is too much");
+    assert_eq!(
+        asked(
+            s,
+            MOD,
+            "PATCH",
+            "/bans/a",
+            json!({"userId": "mod-2", "containerId": "lenient"})
+        )
+        .await
+        .status,
+        200
+    );
+    assert_eq!(
+        asked(s, MOD, "PATCH", "/bans/a", json!({"containerId": "c"}))
+            .await
+            .code(),
+        (403, "forbidden"),
+        "there it is too much"
+    );
 }
 
 async fn upserted(s: &Server) {
     let body = |user: &str| json!({"containerId": "c", "userId": user, "reason": "r"});
-    assert_eq!(asked(s, MOD, "POST", "/bans/ensure", body("mod-2")).await.code(), (403, "forbidden"));
-    assert_eq!(asked(s, MOD, "POST", "/bans/ensure", body("member")).await.status, 201);
-    assert_eq!(asked(s, MOD, "POST", "/bans/ensure", body("member")).await.status, 200);
-    assert_eq!(asked(s, OWNER, "POST", "/bans/ensure", body("mod-2")).await.status, 201);
-    assert_eq!(asked(s, MOD, "POST", "/bans/ensure", body("mod-2")).await.code(), (403, "forbidden"));
+    assert_eq!(
+        asked(s, MOD, "POST", "/bans/ensure", body("mod-2"))
+            .await
+            .code(),
+        (403, "forbidden")
+    );
+    assert_eq!(
+        asked(s, MOD, "POST", "/bans/ensure", body("member"))
+            .await
+            .status,
+        201
+    );
+    assert_eq!(
+        asked(s, MOD, "POST", "/bans/ensure", body("member"))
+            .await
+            .status,
+        200
+    );
+    assert_eq!(
+        asked(s, OWNER, "POST", "/bans/ensure", body("mod-2"))
+            .await
+            .status,
+        201
+    );
+    assert_eq!(
+        asked(s, MOD, "POST", "/bans/ensure", body("mod-2"))
+            .await
+            .code(),
+        (403, "forbidden")
+    );
 }
 
 /// Own records need no rank: it restricts grants only.
 async fn owners(s: &Server) {
-    let own = asked(s, ("owner-5", &[]), "POST", "/bans", ban("own", "c", "owner-5")).await;
-    assert_eq!((own.status, &own.json()["issuedBy"]), (201, &json!("owner-5")));
-    assert_eq!(asked(s, ("owner-5", &[]), "PATCH", "/bans/own", json!({"reason": "mine"})).await.status, 200);
-    assert_eq!(asked(s, NOBODY, "PATCH", "/bans/own", json!({"reason": "theirs"})).await.code(), (403, "forbidden"));
+    let own = asked(
+        s,
+        ("owner-5", &[]),
+        "POST",
+        "/bans",
+        ban("own", "c", "owner-5"),
+    )
+    .await;
+    assert_eq!(
+        (own.status, &own.json()["issuedBy"]),
+        (201, &json!("owner-5"))
+    );
+    assert_eq!(
+        asked(
+            s,
+            ("owner-5", &[]),
+            "PATCH",
+            "/bans/own",
+            json!({"reason": "mine"})
+        )
+        .await
+        .status,
+        200
+    );
+    assert_eq!(
+        asked(s, NOBODY, "PATCH", "/bans/own", json!({"reason": "theirs"}))
+            .await
+            .code(),
+        (403, "forbidden")
+    );
     // A caller with a grant is compared, even for a record that they created.
-    assert_eq!(asked(s, ("owner-5", &["mod"]), "PATCH", "/bans/own", json!({"reason": "mine"})).await.status, 403);
+    assert_eq!(
+        asked(
+            s,
+            ("owner-5", &["mod"]),
+            "PATCH",
+            "/bans/own",
+            json!({"reason": "mine"})
+        )
+        .await
+        .status,
+        403
+    );
 }
 
 async fn below_a_path(s: &Server) {
     let at = "/containers/c/warnings";
     let warning = |id: &str, about: Json| json!({"id": id, "about": about, "text": "t"});
-    assert_eq!(asked(s, MOD, "POST", at, warning("a", json!("member"))).await.status, 201);
-    assert_eq!(asked(s, MOD, "POST", at, warning("b", json!("owner-1"))).await.code(), (403, "forbidden"));
-    assert_eq!(asked(s, MOD, "POST", "/containers/lenient/warnings", warning("c", json!("mod-2"))).await.status, 201);
-    assert_eq!(asked(s, MOD, "POST", at, warning("d", Json::Null)).await.status, 201, "about nobody");
-    assert_eq!(asked(s, MOD, "PATCH", &format!("{at}/a"), json!({"about": "owner-1"})).await.code(), (403, "forbidden"));
-    assert_eq!(asked(s, MOD, "PATCH", &format!("{at}/a"), json!({"text": "u"})).await.status, 200);
-    assert_eq!(asked(s, NOBODY, "PATCH", &format!("{at}/a"), json!({"text": "u"})).await.code(), (403, "forbidden"));
+    assert_eq!(
+        asked(s, MOD, "POST", at, warning("a", json!("member")))
+            .await
+            .status,
+        201
+    );
+    assert_eq!(
+        asked(s, MOD, "POST", at, warning("b", json!("owner-1")))
+            .await
+            .code(),
+        (403, "forbidden")
+    );
+    assert_eq!(
+        asked(
+            s,
+            MOD,
+            "POST",
+            "/containers/lenient/warnings",
+            warning("c", json!("mod-2"))
+        )
+        .await
+        .status,
+        201
+    );
+    assert_eq!(
+        asked(s, MOD, "POST", at, warning("d", Json::Null))
+            .await
+            .status,
+        201,
+        "about nobody"
+    );
+    assert_eq!(
+        asked(
+            s,
+            MOD,
+            "PATCH",
+            &format!("{at}/a"),
+            json!({"about": "owner-1"})
+        )
+        .await
+        .code(),
+        (403, "forbidden")
+    );
+    assert_eq!(
+        asked(s, MOD, "PATCH", &format!("{at}/a"), json!({"text": "u"}))
+            .await
+            .status,
+        200
+    );
+    assert_eq!(
+        asked(s, NOBODY, "PATCH", &format!("{at}/a"), json!({"text": "u"}))
+            .await
+            .code(),
+        (403, "forbidden")
+    );
 }
 
 async fn documented(s: &Server) {
@@ -261,8 +507,20 @@ async fn somebody_compares() {
             Box::pin(async { Ok(Decision::Allow) })
         }
     }
-    let config = || Config::new().port(0).database("memory:").signing_secret(crate::server::SECRET);
-    let app = App::new(config()).plugin(JwtAuth::new()).package(&MODERATION).plugin(Judge(|| Plain));
+    let config = || {
+        Config::new()
+            .port(0)
+            .database("memory:")
+            .signing_secret(crate::server::SECRET)
+    };
+    let app = App::new(config())
+        .plugin(JwtAuth::new())
+        .package(&MODERATION)
+        .plugin(Judge(|| Plain));
     let refused = app.start().await.unwrap_err().to_string();
-    assert!(refused.contains("route `create` of `Ban`") && refused.contains("compares the caller with `user_id`"), "{refused}");
+    assert!(
+        refused.contains("route `create` of `Ban`")
+            && refused.contains("compares the caller with `user_id`"),
+        "{refused}"
+    );
 }

@@ -1,5 +1,5 @@
-//! What a handler's condition sees is what the caller may see, whatever limits that: expiry, marks of deletion, scopes, records behind
-//! others, tenants that are numbers.
+//! What a handler's condition sees is what the caller may see, whatever limits that: expiry, marks
+//! of deletion, scopes, records behind others, tenants that are numbers.
 
 #![allow(missing_docs, dead_code)] // a fixture
 #![allow(clippy::unused_async)] // functions of custom operations are async by their signature
@@ -83,7 +83,8 @@ macro_rules! everything {
             Ok(match wide {
                 0 => call.records("TRUE OR id IS NULL"),
                 1 => call.records("TRUE").order_by("id").limit(50),
-                // Twelve values, in no order, some twice: those of the guard and of the limit stand behind them.
+                // Twelve values, in no order, some twice: those of the guard and of the limit stand
+                // behind them.
                 _ => call
                     .records("($12 = 12 AND $1 = 1 AND $11 = 11 AND $10=$2+8 AND $3+$4 = 7 AND $6-$5 = $8-$7 AND $9=9) OR $12 = $1")
                     .bind(1).bind(2).bind(3).bind(4).bind(5).bind(6).bind(7).bind(8).bind(9).bind(10).bind(11).bind(12)
@@ -98,23 +99,53 @@ everything! {
     BILLS, Bill, bills_memory, bills;
 }
 
-pub static HOUSE: Package = package!(name = "records_house", entities = [entity(Room, []), entity(Talk, [TALKS]), entity(Bill, [BILLS])],);
+pub static HOUSE: Package = package!(
+    name = "records_house",
+    entities = [
+        entity(Room, []),
+        entity(Talk, [TALKS]),
+        entity(Bill, [BILLS])
+    ],
+);
 
 cases!(&crate::records_guarded::HOUSE => behind_others, of_a_number);
 
-async fn by(s: &Server, token: Option<&str>, method: &str, path: &str, body: &serde_json::Value) -> Reply {
+async fn by(
+    s: &Server,
+    token: Option<&str>,
+    method: &str,
+    path: &str,
+    body: &serde_json::Value,
+) -> Reply {
     let mut headers = vec![("content-type", "application/json")];
     headers.extend(token.map(|token| ("authorization", token)));
-    let body = if body.is_null() { String::new() } else { body.to_string() };
+    let body = if body.is_null() {
+        String::new()
+    } else {
+        body.to_string()
+    };
     s.raw(method, path, &headers, &body).await
 }
 
 async fn ids(s: &Server, token: Option<&str>, path: &str) -> Vec<Vec<String>> {
     let mut out = Vec::new();
     for wide in 0..3 {
-        let reply = by(s, token, "GET", &format!("{path}?wide={wide}"), &json!(null)).await;
+        let reply = by(
+            s,
+            token,
+            "GET",
+            &format!("{path}?wide={wide}"),
+            &json!(null),
+        )
+        .await;
         assert_eq!(reply.status, 200, "{wide} {reply:?}");
-        let mut found: Vec<String> = reply.json().as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap().to_owned()).collect();
+        let mut found: Vec<String> = reply
+            .json()
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| one["id"].as_str().unwrap().to_owned())
+            .collect();
         found.sort();
         out.push(found);
     }
@@ -122,7 +153,10 @@ async fn ids(s: &Server, token: Option<&str>, path: &str) -> Vec<Vec<String>> {
 }
 
 async fn behind_others(s: &Server) {
-    for room in [json!({"id": "open"}), json!({"id": "shut", "open": false, "ownerId": "ada"})] {
+    for room in [
+        json!({"id": "open"}),
+        json!({"id": "shut", "open": false, "ownerId": "ada"}),
+    ] {
         assert_eq!(s.post("/rooms", room).await.status, 201);
     }
     let ada = s.token("ada", &[]);
@@ -135,27 +169,63 @@ async fn behind_others(s: &Server) {
         ("f", "open", json!({})),
     ] {
         let mut body = json!({"id": id, "roomId": room});
-        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
         let made = by(s, Some(&ada), "POST", "/talks", &body).await;
         assert_eq!(made.status, 201, "{made:?}");
     }
-    assert_eq!(by(s, Some(&ada), "DELETE", "/talks/f", &json!(null)).await.status, 204);
-    assert_eq!(ids(s, None, "/talks/talks").await, vec![vec!["a", "d", "e"]; 3]);
-    assert_eq!(ids(s, Some(&ada), "/talks/talks").await, vec![vec!["a", "b", "c", "d", "e"]; 3]);
+    assert_eq!(
+        by(s, Some(&ada), "DELETE", "/talks/f", &json!(null))
+            .await
+            .status,
+        204
+    );
+    assert_eq!(
+        ids(s, None, "/talks/talks").await,
+        vec![vec!["a", "d", "e"]; 3]
+    );
+    assert_eq!(
+        ids(s, Some(&ada), "/talks/talks").await,
+        vec![vec!["a", "b", "c", "d", "e"]; 3]
+    );
     s.advance(10_000);
     assert_eq!(ids(s, None, "/talks/talks").await, vec![vec!["a", "e"]; 3]);
 }
 
 async fn of_a_number(s: &Server) {
     for (owner, tenant, id) in [("ada", "1", "a"), ("bob", "1", "b"), ("ada", "2", "c")] {
-        let made = by(s, Some(&s.token_in(owner, tenant)), "POST", "/bills", &json!({"id": id})).await;
+        let made = by(
+            s,
+            Some(&s.token_in(owner, tenant)),
+            "POST",
+            "/bills",
+            &json!({"id": id}),
+        )
+        .await;
         assert_eq!(made.status, 201, "{made:?}");
     }
-    assert_eq!(ids(s, Some(&s.token_in("ada", "1")), "/bills/bills").await, vec![vec!["a"]; 3]);
-    assert_eq!(ids(s, Some(&s.token_in("ada", "2")), "/bills/bills").await, vec![vec!["c"]; 3]);
-    assert_eq!(ids(s, Some(&s.token_in("eve", "1")), "/bills/bills").await, vec![Vec::<String>::new(); 3]);
+    assert_eq!(
+        ids(s, Some(&s.token_in("ada", "1")), "/bills/bills").await,
+        vec![vec!["a"]; 3]
+    );
+    assert_eq!(
+        ids(s, Some(&s.token_in("ada", "2")), "/bills/bills").await,
+        vec![vec!["c"]; 3]
+    );
+    assert_eq!(
+        ids(s, Some(&s.token_in("eve", "1")), "/bills/bills").await,
+        vec![Vec::<String>::new(); 3]
+    );
     for tenant in ["x", "1 OR 1", ""] {
-        let reply = by(s, Some(&s.token_in("ada", tenant)), "GET", "/bills/bills?wide=0", &json!(null)).await;
+        let reply = by(
+            s,
+            Some(&s.token_in("ada", tenant)),
+            "GET",
+            "/bills/bills?wide=0",
+            &json!(null),
+        )
+        .await;
         assert!(matches!(reply.status, 401 | 403), "{tenant}: {reply:?}");
     }
 }

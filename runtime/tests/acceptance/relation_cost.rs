@@ -1,4 +1,5 @@
-//! What an `include` costs: one further statement per path, whatever the page holds. A store that counts stands before each.
+//! What an `include` costs: one further statement per path, whatever the page holds. A store that
+//! counts stands before each.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,8 +18,14 @@ async fn cost(store: Arc<dyn Store>) {
     for n in 0..50 {
         for (path, body) in [
             ("/writers", json!({"id": format!("w{n}"), "name": "Ada"})),
-            ("/essays", json!({"id": format!("e{n}"), "title": "On notes", "writerId": format!("w{}", n % 20)})),
-            ("/remarks", json!({"id": format!("r{n}"), "essayId": format!("e{}", n % 10), "writerId": format!("w{n}")})),
+            (
+                "/essays",
+                json!({"id": format!("e{n}"), "title": "On notes", "writerId": format!("w{}", n % 20)}),
+            ),
+            (
+                "/remarks",
+                json!({"id": format!("r{n}"), "essayId": format!("e{}", n % 10), "writerId": format!("w{n}")}),
+            ),
         ] {
             assert_eq!(s.post(path, body).await.status, 201);
         }
@@ -31,7 +38,10 @@ async fn cost(store: Arc<dyn Store>) {
         ("/essays?limit=50&include=writer,remarks", 3),
         // What leads to a path is a path.
         ("/essays?limit=50&include=remarks.writer", 3),
-        ("/essays?limit=50&include=writer,remarks,remarks.writer,remarks.essay", 5),
+        (
+            "/essays?limit=50&include=writer,remarks,remarks.writer,remarks.essay",
+            5,
+        ),
         ("/essays/e1?include=writer,remarks", 3),
         ("/essays/by-writer?writerId=w1&include=writer", 2),
         ("/essays/find?q=notes&include=remarks.writer", 3),
@@ -41,12 +51,28 @@ async fn cost(store: Arc<dyn Store>) {
     ] {
         let before = statements.load(Ordering::SeqCst);
         let reply = s.get(path).await;
-        assert!(reply.status == 200 || path.contains("nothing"), "{path} {reply:?}");
-        assert_eq!(statements.load(Ordering::SeqCst) - before, expected, "{path}");
+        assert!(
+            reply.status == 200 || path.contains("nothing"),
+            "{path} {reply:?}"
+        );
+        assert_eq!(
+            statements.load(Ordering::SeqCst) - before,
+            expected,
+            "{path}"
+        );
     }
-    let page = s.get("/essays?limit=50&include=writer,remarks").await.json();
-    let whole = |item: &serde_json::Value| item["writer"]["name"] == "Ada" && item["remarks"]["items"].is_array();
-    assert!(page["items"].as_array().is_some_and(|items| items.len() == 50 && items.iter().all(whole)));
+    let page = s
+        .get("/essays?limit=50&include=writer,remarks")
+        .await
+        .json();
+    let whole = |item: &serde_json::Value| {
+        item["writer"]["name"] == "Ada" && item["remarks"]["items"].is_array()
+    };
+    assert!(
+        page["items"]
+            .as_array()
+            .is_some_and(|items| items.len() == 50 && items.iter().all(whole))
+    );
 }
 
 mod memory {
@@ -73,7 +99,10 @@ mod postgres {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn cost() {
-        let store = PostgresStore::open(PostgresOptions::new(crate::server::postgres_server::fresh_url())).unwrap();
+        let store = PostgresStore::open(PostgresOptions::new(
+            crate::server::postgres_server::fresh_url(),
+        ))
+        .unwrap();
         super::cost(std::sync::Arc::new(store)).await;
     }
 }

@@ -43,7 +43,10 @@ pub struct Note {
     pub folder_id: String,
 }
 
-pub static FOLDERS: Package = package!(name = "folders", entities = [entity(Folder, []), entity(Paper, []), entity(Note, [])]);
+pub static FOLDERS: Package = package!(
+    name = "folders",
+    entities = [entity(Folder, []), entity(Paper, []), entity(Note, [])]
+);
 
 /// Grants `read` to readers.
 struct Readers;
@@ -61,7 +64,13 @@ impl Plugin for Readers {
 impl Evaluator for Readers {
     fn decide<'a>(&'a self, request: AccessRequest<'a>) -> BoxFuture<'a, Result<Decision>> {
         let reads = request.actor.roles.iter().any(|role| role == "reader");
-        Box::pin(async move { Ok(if reads { Decision::Allow } else { Decision::Abstain }) })
+        Box::pin(async move {
+            Ok(if reads {
+                Decision::Allow
+            } else {
+                Decision::Abstain
+            })
+        })
     }
 }
 
@@ -70,29 +79,72 @@ crate::cases!(&crate::relation_permissions::FOLDERS, |app| app.plugin(crate::rel
 async fn asked(s: &Server) {
     for (path, body) in [
         ("/folders", json!({"id": "f"})),
-        ("/papers", json!({"id": "a", "folderId": "f", "ownerId": "ann"})),
-        ("/papers", json!({"id": "b", "folderId": "f", "ownerId": "bob", "answerToId": "a"})),
-        ("/papers", json!({"id": "c", "folderId": "f", "ownerId": "ann", "answerToId": "b"})),
+        (
+            "/papers",
+            json!({"id": "a", "folderId": "f", "ownerId": "ann"}),
+        ),
+        (
+            "/papers",
+            json!({"id": "b", "folderId": "f", "ownerId": "bob", "answerToId": "a"}),
+        ),
+        (
+            "/papers",
+            json!({"id": "c", "folderId": "f", "ownerId": "ann", "answerToId": "b"}),
+        ),
         ("/notes", json!({"id": "n", "folderId": "f"})),
     ] {
         assert_eq!(s.post(path, body).await.status, 201, "{path}");
     }
-    let get = async |token: &str, path: &str| s.raw("GET", path, &[("authorization", token)], "").await;
+    let get =
+        async |token: &str, path: &str| s.raw("GET", path, &[("authorization", token)], "").await;
     let ids = |page: &Json| -> Vec<String> {
-        page["items"].as_array().unwrap().iter().map(|item| item["id"].as_str().unwrap().to_owned()).collect()
+        page["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|item| item["id"].as_str().unwrap().to_owned())
+            .collect()
     };
     let (reader, ann) = (s.token("eve", &["reader"]), s.token("ann", &[]));
-    assert_eq!(ids(&get(&reader, "/folders/f?include=papers").await.json()["papers"]), ["a", "b", "c"]);
-    assert_eq!(ids(&get(&ann, "/folders/f?include=papers").await.json()["papers"]), ["a", "c"]);
+    assert_eq!(
+        ids(&get(&reader, "/folders/f?include=papers").await.json()["papers"]),
+        ["a", "b", "c"]
+    );
+    assert_eq!(
+        ids(&get(&ann, "/folders/f?include=papers").await.json()["papers"]),
+        ["a", "c"]
+    );
     assert_eq!(s.get("/folders/f?include=papers").await.status, 401);
     assert_eq!(get(&reader, "/folders/f?include=notes").await.status, 200);
-    assert_eq!(get(&ann, "/folders/f?include=notes").await.code(), (403, "forbidden"));
-    assert_eq!(get(&ann, "/folders?include=papers,notes").await.code(), (403, "forbidden"));
+    assert_eq!(
+        get(&ann, "/folders/f?include=notes").await.code(),
+        (403, "forbidden")
+    );
+    assert_eq!(
+        get(&ann, "/folders?include=papers,notes").await.code(),
+        (403, "forbidden")
+    );
     // A restriction on the listed papers does not apply to their related records, nor the reverse.
     let own = get(&ann, "/papers?include=answerTo,folder").await.json();
     assert_eq!(ids(&own), ["a", "c"]);
-    assert_eq!((&own["items"][1]["answerTo"], &own["items"][1]["folder"]["id"]), (&Json::Null, &json!("f")), "b is bob's");
+    assert_eq!(
+        (
+            &own["items"][1]["answerTo"],
+            &own["items"][1]["folder"]["id"]
+        ),
+        (&Json::Null, &json!("f")),
+        "b is bob's"
+    );
     let all = get(&reader, "/papers?include=answerTo.folder").await.json();
-    assert_eq!((&all["items"][2]["answerTo"]["id"], &all["items"][2]["answerTo"]["folder"]["id"]), (&json!("b"), &json!("f")));
-    assert_eq!(ids(&get(&ann, "/folders/f?include=papers.answerTo").await.json()["papers"]), ["a", "c"]);
+    assert_eq!(
+        (
+            &all["items"][2]["answerTo"]["id"],
+            &all["items"][2]["answerTo"]["folder"]["id"]
+        ),
+        (&json!("b"), &json!("f"))
+    );
+    assert_eq!(
+        ids(&get(&ann, "/folders/f?include=papers.answerTo").await.json()["papers"]),
+        ["a", "c"]
+    );
 }

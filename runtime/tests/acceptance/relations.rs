@@ -137,14 +137,34 @@ async fn post(s: &Server, path: &str, body: Json) {
 
 /// Two writers, two essays, five remarks on the first.
 async fn filled(s: &Server) {
-    post(s, "/writers", json!({"id": "w1", "name": "Ada", "city": "London", "pin": "1234"})).await;
+    post(
+        s,
+        "/writers",
+        json!({"id": "w1", "name": "Ada", "city": "London", "pin": "1234"}),
+    )
+    .await;
     post(s, "/writers", json!({"id": "w2", "name": "Bob \"B\""})).await;
     post(s, "/editors", json!({"id": "7", "name": "Eve"})).await;
-    post(s, "/essays", json!({"id": "e1", "title": "On notes", "writerId": "w1", "editorId": 7})).await;
-    post(s, "/essays", json!({"id": "e2", "title": "On engines", "writerId": null})).await;
+    post(
+        s,
+        "/essays",
+        json!({"id": "e1", "title": "On notes", "writerId": "w1", "editorId": 7}),
+    )
+    .await;
+    post(
+        s,
+        "/essays",
+        json!({"id": "e2", "title": "On engines", "writerId": null}),
+    )
+    .await;
     for n in 0..5 {
         let writer = if n % 2 == 0 { json!("w1") } else { json!("w2") };
-        post(s, "/remarks", json!({"id": format!("r{n}"), "essayId": "e1", "writerId": writer, "rank": n / 2})).await;
+        post(
+            s,
+            "/remarks",
+            json!({"id": format!("r{n}"), "essayId": "e1", "writerId": writer, "rank": n / 2}),
+        )
+        .await;
     }
 }
 
@@ -163,38 +183,91 @@ async fn one(s: &Server) {
     });
     assert_eq!(essay, expected);
     let head = s.raw("HEAD", "/essays/e1?include=writer", &[], "").await;
-    assert_eq!((head.status, head.header("content-length")), (200, essay.to_string().len().to_string()));
+    assert_eq!(
+        (head.status, head.header("content-length")),
+        (200, essay.to_string().len().to_string())
+    );
 }
 
 async fn one_on_every_read(s: &Server) {
     filled(s).await;
     let ada = json!({"id": "w1", "name": "Ada"});
     let page = read(s, "/essays?include=writer").await;
-    assert_eq!((&page["items"][0]["writer"], &page["items"][1]["writer"]), (&ada, &Json::Null));
-    assert_eq!((&page["nextCursor"], &page["hasMore"]), (&Json::Null, &json!(false)));
-    assert_eq!(read(s, "/essays/by-title?title=On%20notes&include=writer").await["writer"], ada);
-    assert_eq!(read(s, "/essays/by-title/On%20notes?include=writer").await["writer"], ada);
-    assert_eq!(read(s, "/essays/by-title?title=none&include=writer").await, Json::Null);
-    assert_eq!(read(s, "/essays/by-writer?writerId=w1&include=writer").await["items"][0]["writer"], ada);
-    assert_eq!(read(s, "/essays/find?q=notes&include=writer").await[0]["writer"], ada);
-    assert_eq!(read(s, "/essays/find?q=nothing&include=writer").await, json!([]));
-    assert_eq!(read(s, "/essays/browse?q=NOTES&include=writer").await["items"][0]["writer"], ada);
+    assert_eq!(
+        (&page["items"][0]["writer"], &page["items"][1]["writer"]),
+        (&ada, &Json::Null)
+    );
+    assert_eq!(
+        (&page["nextCursor"], &page["hasMore"]),
+        (&Json::Null, &json!(false))
+    );
+    assert_eq!(
+        read(s, "/essays/by-title?title=On%20notes&include=writer").await["writer"],
+        ada
+    );
+    assert_eq!(
+        read(s, "/essays/by-title/On%20notes?include=writer").await["writer"],
+        ada
+    );
+    assert_eq!(
+        read(s, "/essays/by-title?title=none&include=writer").await,
+        Json::Null
+    );
+    assert_eq!(
+        read(s, "/essays/by-writer?writerId=w1&include=writer").await["items"][0]["writer"],
+        ada
+    );
+    assert_eq!(
+        read(s, "/essays/find?q=notes&include=writer").await[0]["writer"],
+        ada
+    );
+    assert_eq!(
+        read(s, "/essays/find?q=nothing&include=writer").await,
+        json!([])
+    );
+    assert_eq!(
+        read(s, "/essays/browse?q=NOTES&include=writer").await["items"][0]["writer"],
+        ada
+    );
 }
 
 async fn one_that_is_not_there(s: &Server) {
     filled(s).await;
-    post(s, "/essays", json!({"id": "e3", "title": "Of nobody", "writerId": "nobody"})).await;
-    assert_eq!(read(s, "/essays/e3?include=writer").await["writer"], Json::Null);
+    post(
+        s,
+        "/essays",
+        json!({"id": "e3", "title": "Of nobody", "writerId": "nobody"}),
+    )
+    .await;
+    assert_eq!(
+        read(s, "/essays/e3?include=writer").await["writer"],
+        Json::Null
+    );
     assert_eq!(s.delete("/writers/w1").await.status, 204);
     let essay = read(s, "/essays/e1?include=writer,remarks.writer").await;
-    assert_eq!((&essay["writer"], &essay["writerId"]), (&Json::Null, &json!("w1")));
-    let writers: Vec<&Json> = essay["remarks"]["items"].as_array().unwrap().iter().map(|r| &r["writer"]).collect();
-    assert_eq!(writers, [&Json::Null, &json!({"id": "w2", "name": "Bob \"B\""})]);
+    assert_eq!(
+        (&essay["writer"], &essay["writerId"]),
+        (&Json::Null, &json!("w1"))
+    );
+    let writers: Vec<&Json> = essay["remarks"]["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|r| &r["writer"])
+        .collect();
+    assert_eq!(
+        writers,
+        [&Json::Null, &json!({"id": "w2", "name": "Bob \"B\""})]
+    );
 }
 
 async fn hidden_and_narrowed(s: &Server) {
     filled(s).await;
-    for path in ["/essays/e1?include=writer,remarks.writer", "/essays?include=remarks.writer,writer", "/remarks?include=essay.writer"] {
+    for path in [
+        "/essays/e1?include=writer,remarks.writer",
+        "/essays?include=remarks.writer,writer",
+        "/remarks?include=essay.writer",
+    ] {
         let text = read(s, path).await.to_string();
         for hidden in ["secret", "pin", "1234", "city", "London", "deletedAt"] {
             assert!(!text.contains(hidden), "{hidden} in {text}");
@@ -207,14 +280,22 @@ async fn many(s: &Server) {
     filled(s).await;
     let essay = read(s, "/essays/e1?include=remarks").await;
     let remarks = &essay["remarks"];
-    let ids: Vec<&str> = remarks["items"].as_array().unwrap().iter().map(|r| r["id"].as_str().unwrap()).collect();
+    let ids: Vec<&str> = remarks["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|r| r["id"].as_str().unwrap())
+        .collect();
     // The order of their own list: greatest rank first, then greatest id.
     assert_eq!(ids, ["r4", "r3"]);
     assert_eq!(remarks["hasMore"], json!(true));
     assert!(remarks["nextCursor"].is_string());
     assert_eq!(remarks.as_object().unwrap().len(), 3);
     let empty = json!({"items": [], "nextCursor": null, "hasMore": false});
-    assert_eq!(read(s, "/essays/e2?include=remarks").await["remarks"], empty);
+    assert_eq!(
+        read(s, "/essays/e2?include=remarks").await["remarks"],
+        empty
+    );
     let all = read(s, "/essays?include=remarks").await;
     assert_eq!(all["items"][0]["remarks"]["items"], remarks["items"]);
     assert_eq!(all["items"][1]["remarks"], empty);
@@ -222,18 +303,34 @@ async fn many(s: &Server) {
 
 async fn many_go_on(s: &Server) {
     filled(s).await;
-    post(s, "/remarks", json!({"id": "other", "essayId": "e2", "rank": 1})).await;
+    post(
+        s,
+        "/remarks",
+        json!({"id": "other", "essayId": "e2", "rank": 1}),
+    )
+    .await;
     let shown = read(s, "/essays/e1?include=remarks").await["remarks"].clone();
     let mut seen: Vec<Json> = shown["items"].as_array().unwrap().clone();
     let cursor = shown["nextCursor"].as_str().unwrap();
-    let rest = s.walk(&format!("/remarks?essayId=e1&limit=2&cursor={cursor}")).await;
+    let rest = s
+        .walk(&format!("/remarks?essayId=e1&limit=2&cursor={cursor}"))
+        .await;
     assert_eq!(rest.len(), 3);
     seen.extend(rest);
     assert_eq!(seen, s.walk("/remarks?essayId=e1").await);
     // It continues there and nowhere else.
-    for path in ["/remarks?essayId=e2", "/remarks", "/remarks?essayId=e1&sort=id", "/essays"] {
+    for path in [
+        "/remarks?essayId=e2",
+        "/remarks",
+        "/remarks?essayId=e1&sort=id",
+        "/essays",
+    ] {
         let join = if path.contains('?') { '&' } else { '?' };
-        assert_eq!(s.get(&format!("{path}{join}cursor={cursor}")).await.code(), (400, "invalid_cursor"), "{path}");
+        assert_eq!(
+            s.get(&format!("{path}{join}cursor={cursor}")).await.code(),
+            (400, "invalid_cursor"),
+            "{path}"
+        );
     }
 }
 
@@ -245,18 +342,41 @@ async fn two_deep(s: &Server) {
     assert_eq!(first["essay"]["title"], "On notes");
     assert_eq!(first["essay"].get("remarks"), None);
     // A path includes the relations that lead to it, in any order.
-    let named = read(s, "/essays/e1?include=remarks,writer,remarks.essay,remarks.writer").await;
+    let named = read(
+        s,
+        "/essays/e1?include=remarks,writer,remarks.essay,remarks.writer",
+    )
+    .await;
     assert_eq!(named["remarks"]["items"][0]["writer"], first["writer"]);
-    assert_eq!(read(s, "/remarks/r0?include=essay.remarks").await["essay"]["remarks"]["items"][0]["id"], "r4");
+    assert_eq!(
+        read(s, "/remarks/r0?include=essay.remarks").await["essay"]["remarks"]["items"][0]["id"],
+        "r4"
+    );
 }
 
 async fn itself(s: &Server) {
     filled(s).await;
-    post(s, "/remarks", json!({"id": "a1", "essayId": "e1", "parentId": "r0"})).await;
-    post(s, "/remarks", json!({"id": "a2", "essayId": "e1", "parentId": "r0"})).await;
+    post(
+        s,
+        "/remarks",
+        json!({"id": "a1", "essayId": "e1", "parentId": "r0"}),
+    )
+    .await;
+    post(
+        s,
+        "/remarks",
+        json!({"id": "a2", "essayId": "e1", "parentId": "r0"}),
+    )
+    .await;
     let remark = read(s, "/remarks/r0?include=answers.parent,parent").await;
     assert_eq!(remark["parent"], Json::Null);
-    assert_eq!((&remark["answers"]["items"][0]["id"], &remark["answers"]["hasMore"]), (&json!("a2"), &json!(true)));
+    assert_eq!(
+        (
+            &remark["answers"]["items"][0]["id"],
+            &remark["answers"]["hasMore"]
+        ),
+        (&json!("a2"), &json!(true))
+    );
     assert_eq!(remark["answers"]["items"][0]["parent"]["id"], "r0");
 }
 
@@ -270,19 +390,48 @@ async fn below_its_parent(s: &Server) {
     assert_eq!(shown["items"], json!([{"id": "p0", "essayId": "e1"}]));
     let cursor = shown["nextCursor"].as_str().unwrap();
     let rest = s.walk(&format!("/essays/e1/leaves?cursor={cursor}")).await;
-    assert_eq!(rest.iter().map(|r| r["id"].as_str().unwrap()).collect::<Vec<_>>(), ["p1", "p2"]);
-    assert_eq!(s.get(&format!("/essays/e2/leaves?cursor={cursor}")).await.code(), (400, "invalid_cursor"));
+    assert_eq!(
+        rest.iter()
+            .map(|r| r["id"].as_str().unwrap())
+            .collect::<Vec<_>>(),
+        ["p1", "p2"]
+    );
+    assert_eq!(
+        s.get(&format!("/essays/e2/leaves?cursor={cursor}"))
+            .await
+            .code(),
+        (400, "invalid_cursor")
+    );
 }
 
 async fn names(s: &Server) {
     filled(s).await;
-    let unknown = ["nobody", "writer,nobody", "writer.nobody", "remarks.nobody", "Writer", "writer_id", "writer ,remarks"];
-    for route in ["/essays/e1", "/essays", "/essays/by-title?title=x", "/essays/find?q=x"] {
+    let unknown = [
+        "nobody",
+        "writer,nobody",
+        "writer.nobody",
+        "remarks.nobody",
+        "Writer",
+        "writer_id",
+        "writer ,remarks",
+    ];
+    for route in [
+        "/essays/e1",
+        "/essays",
+        "/essays/by-title?title=x",
+        "/essays/find?q=x",
+    ] {
         let join = if route.contains('?') { '&' } else { '?' };
         for path in unknown {
-            let reply = s.get(&format!("{route}{join}include={}", path.replace(' ', "+"))).await;
+            let reply = s
+                .get(&format!("{route}{join}include={}", path.replace(' ', "+")))
+                .await;
             assert_eq!(reply.code(), (400, "unknown_parameter"), "{route} {path}");
-            assert_eq!(reply.problems(), [("query:include".to_owned(), "unknown_parameter".to_owned())], "{route} {path}");
+            assert_eq!(
+                reply.problems(),
+                [("query:include".to_owned(), "unknown_parameter".to_owned())],
+                "{route} {path}"
+            );
         }
         for (text, code) in [
             ("", "empty"),
@@ -294,64 +443,188 @@ async fn names(s: &Server) {
             ("remarks.parent.parent", "too_many"),
             ("%ff", "format"),
         ] {
-            s.get(&format!("{route}{join}include={text}")).await.problem(code, "query:include");
+            s.get(&format!("{route}{join}include={text}"))
+                .await
+                .problem(code, "query:include");
         }
-        s.get(&format!("{route}{join}include=writer&include=remarks")).await.problem("duplicate", "query:include");
+        s.get(&format!("{route}{join}include=writer&include=remarks"))
+            .await
+            .problem("duplicate", "query:include");
         let eight = "writer,editor,remarks,pages,remarks.essay,remarks.writer,remarks.parent,remarks.answers";
-        s.get(&format!("{route}{join}include={eight},writer")).await.problem("duplicate", "query:include");
+        s.get(&format!("{route}{join}include={eight},writer"))
+            .await
+            .problem("duplicate", "query:include");
         let nine = format!("{eight},editor.x");
-        assert_eq!(s.get(&format!("{route}{join}include={nine}")).await.code(), (400, "unknown_parameter"));
+        assert_eq!(
+            s.get(&format!("{route}{join}include={nine}")).await.code(),
+            (400, "unknown_parameter")
+        );
     }
     let nine = "essay,writer,parent,answers,essay.writer,essay.editor,essay.remarks,essay.pages,parent.essay";
-    s.get(&format!("/remarks?include={nine}")).await.problem("too_many", "query:include");
+    s.get(&format!("/remarks?include={nine}"))
+        .await
+        .problem("too_many", "query:include");
     // All unknown ones are told together.
     let reply = s.get("/essays?nonsense=1&include=nobody").await;
     let paths: Vec<String> = reply.problems().into_iter().map(|(path, _)| path).collect();
     assert_eq!(paths, ["query:include", "query:nonsense"]);
     // Entities without relations, and routes that write, refuse `include`.
-    for (method, path) in [("GET", "/writers?include=essays"), ("DELETE", "/essays/e1?include=writer")] {
-        assert_eq!(s.raw(method, path, &[], "").await.code(), (400, "unknown_parameter"), "{path}");
+    for (method, path) in [
+        ("GET", "/writers?include=essays"),
+        ("DELETE", "/essays/e1?include=writer"),
+    ] {
+        assert_eq!(
+            s.raw(method, path, &[], "").await.code(),
+            (400, "unknown_parameter"),
+            "{path}"
+        );
     }
-    assert_eq!(s.post("/essays?include=writer", json!({"id": "x", "title": "x"})).await.code(), (400, "unknown_parameter"));
-    assert_eq!(s.patch("/essays/e1?include=writer", json!({"title": "x"})).await.code(), (400, "unknown_parameter"));
+    assert_eq!(
+        s.post("/essays?include=writer", json!({"id": "x", "title": "x"}))
+            .await
+            .code(),
+        (400, "unknown_parameter")
+    );
+    assert_eq!(
+        s.patch("/essays/e1?include=writer", json!({"title": "x"}))
+            .await
+            .code(),
+        (400, "unknown_parameter")
+    );
 }
 
 async fn closed_targets(s: &Server) {
     filled(s).await;
     let admin = s.token("root", &["admin"]);
     let user = s.token("joe", &["user"]);
-    for path in ["/essays/e1?include=editor", "/essays?include=writer,editor", "/remarks?include=essay.editor"] {
+    for path in [
+        "/essays/e1?include=editor",
+        "/essays?include=writer,editor",
+        "/remarks?include=essay.editor",
+    ] {
         assert_eq!(s.get(path).await.code(), (401, "unauthorized"), "{path}");
-        assert_eq!(s.raw("GET", path, &[("authorization", &user)], "").await.code(), (403, "forbidden"), "{path}");
-        assert_eq!(s.raw("GET", path, &[("authorization", &admin)], "").await.status, 200, "{path}");
+        assert_eq!(
+            s.raw("GET", path, &[("authorization", &user)], "")
+                .await
+                .code(),
+            (403, "forbidden"),
+            "{path}"
+        );
+        assert_eq!(
+            s.raw("GET", path, &[("authorization", &admin)], "")
+                .await
+                .status,
+            200,
+            "{path}"
+        );
     }
     // Also where nothing would be shown.
     assert_eq!(s.get("/essays/e2?include=editor").await.status, 401);
-    let essay = s.raw("GET", "/essays/e1?include=editor", &[("authorization", &admin)], "").await.json();
-    assert_eq!((&essay["editor"], &essay["editorId"]), (&json!({"id": "7", "name": "Eve"}), &json!(7)));
+    let essay = s
+        .raw(
+            "GET",
+            "/essays/e1?include=editor",
+            &[("authorization", &admin)],
+            "",
+        )
+        .await
+        .json();
+    assert_eq!(
+        (&essay["editor"], &essay["editorId"]),
+        (&json!({"id": "7", "name": "Eve"}), &json!(7))
+    );
 }
 
 async fn tenants(s: &Server) {
     let (ann, bob) = (s.token_in("ann", "t1"), s.token_in("bob", "t2"));
     let call = async |token: &str, method: &str, path: &str, body: Json| {
-        let text = if body.is_null() { String::new() } else { body.to_string() };
-        let headers = [("authorization", token), ("content-type", "application/json")];
-        s.raw(method, path, &headers[..if text.is_empty() { 1 } else { 2 }], &text).await
+        let text = if body.is_null() {
+            String::new()
+        } else {
+            body.to_string()
+        };
+        let headers = [
+            ("authorization", token),
+            ("content-type", "application/json"),
+        ];
+        s.raw(
+            method,
+            path,
+            &headers[..if text.is_empty() { 1 } else { 2 }],
+            &text,
+        )
+        .await
     };
-    assert_eq!(call(&bob, "POST", "/clients", json!({"id": "theirs", "name": "B"})).await.status, 201);
-    assert_eq!(call(&ann, "POST", "/clients", json!({"id": "own", "name": "A"})).await.status, 201);
+    assert_eq!(
+        call(
+            &bob,
+            "POST",
+            "/clients",
+            json!({"id": "theirs", "name": "B"})
+        )
+        .await
+        .status,
+        201
+    );
+    assert_eq!(
+        call(&ann, "POST", "/clients", json!({"id": "own", "name": "A"}))
+            .await
+            .status,
+        201
+    );
     for (id, client) in [("d1", "theirs"), ("d2", "absent"), ("d3", "own")] {
-        assert_eq!(call(&ann, "POST", "/deals", json!({"id": id, "clientId": client})).await.status, 201);
+        assert_eq!(
+            call(
+                &ann,
+                "POST",
+                "/deals",
+                json!({"id": id, "clientId": client})
+            )
+            .await
+            .status,
+            201
+        );
     }
-    let deal = async |id: &str| call(&ann, "GET", &format!("/deals/{id}?include=client"), Json::Null).await.json();
+    let deal = async |id: &str| {
+        call(
+            &ann,
+            "GET",
+            &format!("/deals/{id}?include=client"),
+            Json::Null,
+        )
+        .await
+        .json()
+    };
     let (theirs, absent, own) = (deal("d1").await, deal("d2").await, deal("d3").await);
     assert_eq!(theirs["client"], Json::Null);
-    let told = |deal: &Json| deal.to_string().replace("theirs", "X").replace("absent", "X").replace("d1", "D").replace("d2", "D");
-    assert_eq!(told(&theirs), told(&absent), "a stranger's client and none are one");
+    let told = |deal: &Json| {
+        deal.to_string()
+            .replace("theirs", "X")
+            .replace("absent", "X")
+            .replace("d1", "D")
+            .replace("d2", "D")
+    };
+    assert_eq!(
+        told(&theirs),
+        told(&absent),
+        "a stranger's client and none are one"
+    );
     assert_eq!(own["client"]["name"], "A");
     // Nor do strangers' deals show on a client.
-    assert_eq!(call(&bob, "POST", "/deals", json!({"id": "d4", "clientId": "own"})).await.status, 201);
-    let client = call(&ann, "GET", "/clients/own?include=deals", Json::Null).await.json();
+    assert_eq!(
+        call(
+            &bob,
+            "POST",
+            "/deals",
+            json!({"id": "d4", "clientId": "own"})
+        )
+        .await
+        .status,
+        201
+    );
+    let client = call(&ann, "GET", "/clients/own?include=deals", Json::Null)
+        .await
+        .json();
     assert_eq!(client["deals"]["items"].as_array().unwrap().len(), 1);
     assert_eq!(client["deals"]["items"][0]["id"], "d3");
 }
@@ -359,19 +632,64 @@ async fn tenants(s: &Server) {
 async fn owners(s: &Server) {
     let (ann, cid) = (s.token_in("ann", "t1"), s.token_in("cid", "t1"));
     let json_type = ("content-type", "application/json");
-    let send =
-        async |token: &str, path: &str, body: Json| s.raw("POST", path, &[("authorization", token), json_type], &body.to_string()).await;
-    assert_eq!(send(&ann, "/clients", json!({"id": "c", "name": "C"})).await.status, 201);
-    assert_eq!(send(&ann, "/deals", json!({"id": "a1", "clientId": "c"})).await.status, 201);
-    assert_eq!(send(&cid, "/deals", json!({"id": "c1", "clientId": "c"})).await.status, 201);
+    let send = async |token: &str, path: &str, body: Json| {
+        s.raw(
+            "POST",
+            path,
+            &[("authorization", token), json_type],
+            &body.to_string(),
+        )
+        .await
+    };
+    assert_eq!(
+        send(&ann, "/clients", json!({"id": "c", "name": "C"}))
+            .await
+            .status,
+        201
+    );
+    assert_eq!(
+        send(&ann, "/deals", json!({"id": "a1", "clientId": "c"}))
+            .await
+            .status,
+        201
+    );
+    assert_eq!(
+        send(&cid, "/deals", json!({"id": "c1", "clientId": "c"}))
+            .await
+            .status,
+        201
+    );
     for (token, own) in [(&ann, "a1"), (&cid, "c1")] {
-        let page = s.raw("GET", "/clients?include=deals", &[("authorization", token)], "").await.json();
-        let deals: Vec<&str> = page["items"][0]["deals"]["items"].as_array().unwrap().iter().map(|d| d["id"].as_str().unwrap()).collect();
+        let page = s
+            .raw(
+                "GET",
+                "/clients?include=deals",
+                &[("authorization", token)],
+                "",
+            )
+            .await
+            .json();
+        let deals: Vec<&str> = page["items"][0]["deals"]["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|d| d["id"].as_str().unwrap())
+            .collect();
         assert_eq!(deals, [own]);
     }
     // Without a tenant, or without a name.
     let nobody = s.token("zoe", &[]);
-    assert_eq!(s.raw("GET", "/clients?include=deals", &[("authorization", &nobody)], "").await.status, 403);
+    assert_eq!(
+        s.raw(
+            "GET",
+            "/clients?include=deals",
+            &[("authorization", &nobody)],
+            ""
+        )
+        .await
+        .status,
+        403
+    );
     assert_eq!(s.get("/clients?include=deals").await.status, 401);
 }
 
@@ -379,11 +697,23 @@ async fn pages_go_on_with_and_without(s: &Server) {
     filled(s).await;
     let first = read(s, "/essays?limit=1&include=writer").await;
     let cursor = first["nextCursor"].as_str().unwrap();
-    let with = read(s, &format!("/essays?limit=1&include=remarks&cursor={cursor}")).await;
+    let with = read(
+        s,
+        &format!("/essays?limit=1&include=remarks&cursor={cursor}"),
+    )
+    .await;
     let without = read(s, &format!("/essays?cursor={cursor}")).await;
-    assert_eq!((&with["items"][0]["id"], &without["items"][0]["id"]), (&json!("e2"), &json!("e2")));
+    assert_eq!(
+        (&with["items"][0]["id"], &without["items"][0]["id"]),
+        (&json!("e2"), &json!("e2"))
+    );
     assert_eq!(with["items"][0]["remarks"]["hasMore"], json!(false));
-    assert_eq!(s.walk("/essays?limit=1&include=writer,remarks.writer").await.len(), 2);
+    assert_eq!(
+        s.walk("/essays?limit=1&include=writer,remarks.writer")
+            .await
+            .len(),
+        2
+    );
 }
 
 async fn versions_are_of_the_record(s: &Server) {
@@ -393,25 +723,67 @@ async fn versions_are_of_the_record(s: &Server) {
     assert_eq!(s.raw("GET", "/essays/e1", &same, "").await.status, 304);
     let with = s.raw("GET", "/essays/e1?include=writer", &same, "").await;
     assert_eq!((with.status, with.header("etag")), (200, tag.clone()));
-    assert_eq!(s.patch("/writers/w1", json!({"name": "Ada L."})).await.status, 200);
-    assert_eq!(s.raw("GET", "/essays/e1?include=writer", &same, "").await.json()["writer"]["name"], "Ada L.");
+    assert_eq!(
+        s.patch("/writers/w1", json!({"name": "Ada L."}))
+            .await
+            .status,
+        200
+    );
+    assert_eq!(
+        s.raw("GET", "/essays/e1?include=writer", &same, "")
+            .await
+            .json()["writer"]["name"],
+        "Ada L."
+    );
 }
 
 async fn from_code(s: &Server) {
     filled(s).await;
-    let (essays, remarks) = (s.running().adapter::<Essay>().unwrap(), s.running().adapter::<Remark>().unwrap());
+    let (essays, remarks) = (
+        s.running().adapter::<Essay>().unwrap(),
+        s.running().adapter::<Remark>().unwrap(),
+    );
     let cx = Cx::actor(Actor::user("clerk"));
-    let writers =
-        essays.related(&cx, Essay::WRITER, [Some("w2".to_owned()), None, Some("w1".to_owned()), Some("x".to_owned())]).await.unwrap();
-    let names: Vec<Option<&str>> = writers.iter().map(|w| w.as_ref().map(|w| w.name.as_str())).collect();
+    let writers = essays
+        .related(
+            &cx,
+            Essay::WRITER,
+            [
+                Some("w2".to_owned()),
+                None,
+                Some("w1".to_owned()),
+                Some("x".to_owned()),
+            ],
+        )
+        .await
+        .unwrap();
+    let names: Vec<Option<&str>> = writers
+        .iter()
+        .map(|w| w.as_ref().map(|w| w.name.as_str()))
+        .collect();
     assert_eq!(names, [Some("Bob \"B\""), None, Some("Ada"), None]);
-    let pages: Vec<Page<Remark>> = essays.related_pages(&cx, Essay::REMARKS, ["e2", "e1", "e1"]).await.unwrap();
-    assert_eq!(pages.iter().map(|p| p.items.len()).collect::<Vec<_>>(), [0, 2, 2]);
+    let pages: Vec<Page<Remark>> = essays
+        .related_pages(&cx, Essay::REMARKS, ["e2", "e1", "e1"])
+        .await
+        .unwrap();
+    assert_eq!(
+        pages.iter().map(|p| p.items.len()).collect::<Vec<_>>(),
+        [0, 2, 2]
+    );
     assert_eq!(pages[1].next_cursor, pages[2].next_cursor);
     assert!(pages[1].has_more && !pages[0].has_more);
     let editors = essays.related(&cx, Essay::EDITOR, [7, 8]).await.unwrap();
-    assert_eq!(editors.iter().map(|e| e.as_ref().map(|e| e.id)).collect::<Vec<_>>(), [Some(7), None]);
-    let parents = remarks.related(&cx, Remark::PARENT, [None::<String>]).await.unwrap();
+    assert_eq!(
+        editors
+            .iter()
+            .map(|e| e.as_ref().map(|e| e.id))
+            .collect::<Vec<_>>(),
+        [Some(7), None]
+    );
+    let parents = remarks
+        .related(&cx, Remark::PARENT, [None::<String>])
+        .await
+        .unwrap();
     assert!(parents[0].is_none());
 }
 
@@ -420,21 +792,47 @@ async fn described(s: &Server) {
     filled(s).await;
     let document = read(s, "/openapi.json").await;
     let parameter = |path: &str| {
-        let all = document["paths"][path]["get"]["parameters"].as_array().cloned().unwrap_or_default();
+        let all = document["paths"][path]["get"]["parameters"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
         all.into_iter().find(|p| p["name"] == "include")
     };
-    for path in ["/essays", "/essays/{id}", "/essays/by-title", "/essays/by-writer/{writerId}", "/essays/find"] {
-        let paths = parameter(path).unwrap_or_else(|| panic!("{path}"))["schema"]["items"]["enum"].clone();
-        assert!(["writer", "editor", "remarks", "remarks.writer"].iter().all(|p| paths.as_array().unwrap().contains(&json!(p))), "{paths}");
+    for path in [
+        "/essays",
+        "/essays/{id}",
+        "/essays/by-title",
+        "/essays/by-writer/{writerId}",
+        "/essays/find",
+    ] {
+        let paths =
+            parameter(path).unwrap_or_else(|| panic!("{path}"))["schema"]["items"]["enum"].clone();
+        assert!(
+            ["writer", "editor", "remarks", "remarks.writer"]
+                .iter()
+                .all(|p| paths.as_array().unwrap().contains(&json!(p))),
+            "{paths}"
+        );
     }
-    assert!(parameter("/writers").is_none() && document["paths"]["/essays"]["post"]["parameters"].is_null());
-    assert!(document["paths"]["/essays"]["get"]["responses"].get("401").is_some(), "an editor asks for a user");
+    assert!(
+        parameter("/writers").is_none()
+            && document["paths"]["/essays"]["post"]["parameters"].is_null()
+    );
+    assert!(
+        document["paths"]["/essays"]["get"]["responses"]
+            .get("401")
+            .is_some(),
+        "an editor asks for a user"
+    );
     let schema = |name: &str| {
         let mut schema = json!({"$ref": format!("#/components/schemas/{name}"), "components": document["components"]});
         schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
         jsonschema::validator_for(&schema).unwrap()
     };
-    let essay = document["paths"]["/essays/{id}"]["get"]["responses"]["200"]["content"]["application/json"]["schema"]["$ref"].clone();
+    let essay =
+        document["paths"]["/essays/{id}"]["get"]["responses"]["200"]["content"]["application/json"]
+            ["schema"]["$ref"]
+            .clone();
     let essay = schema(essay.as_str().unwrap().rsplit('/').next().unwrap());
     let mut answer = read(s, "/essays/e1?include=writer,remarks.writer").await;
     assert!(essay.is_valid(&answer), "{answer}");

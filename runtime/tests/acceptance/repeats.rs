@@ -41,7 +41,10 @@ pub const CLEAR: Operation<Order>;
 #[operation(kind = "lookup", fields(number = param(number)), returns = "one", route(method = "POST"))]
 pub const BY_NUMBER: Operation<Order>;
 
-pub static SHOP: Package = package!(name = "shop", entities = [entity(Order, [ADD_FIVE, CLEAR, BY_NUMBER, act])]);
+pub static SHOP: Package = package!(
+    name = "shop",
+    entities = [entity(Order, [ADD_FIVE, CLEAR, BY_NUMBER, act])]
+);
 
 cases!(&crate::repeats::SHOP =>
     repeated_idempotent_calls_have_one_effect,
@@ -67,7 +70,16 @@ fn key(name: &str) -> String {
 }
 
 async fn send(s: &Server, method: &str, path: &str, key: &str, body: &Json) -> Reply {
-    s.raw(method, path, &[("content-type", "application/json"), ("idempotency-key", key)], &body.to_string()).await
+    s.raw(
+        method,
+        path,
+        &[
+            ("content-type", "application/json"),
+            ("idempotency-key", key),
+        ],
+        &body.to_string(),
+    )
+    .await
 }
 
 async fn post(s: &Server, key: &str, body: &Json) -> Reply {
@@ -105,26 +117,59 @@ async fn repeated_idempotent_calls_have_one_effect(s: &Server) {
     assert_eq!(count(s).await, 1);
     // Another body, even one that would do the same.
     for other in [r#"{"number":"two"}"#.to_owned(), format!("{body} ")] {
-        let reply = s.raw("POST", "/orders", &[("content-type", "application/json"), ("idempotency-key", "k-1")], &other).await;
+        let reply = s
+            .raw(
+                "POST",
+                "/orders",
+                &[
+                    ("content-type", "application/json"),
+                    ("idempotency-key", "k-1"),
+                ],
+                &other,
+            )
+            .await;
         assert_eq!(reply.code(), (409, "idempotency_conflict"));
         assert!(!reply.headers.contains_key("retry-after") && !replayed(&reply));
     }
     // Without a key, and under another: calls of their own.
-    assert_eq!(s.post("/orders", json!({"number": "two"})).await.status, 201);
-    assert_eq!(post(s, "k-2", &json!({"number": "three"})).await.status, 201);
+    assert_eq!(
+        s.post("/orders", json!({"number": "two"})).await.status,
+        201
+    );
+    assert_eq!(
+        post(s, "k-2", &json!({"number": "three"})).await.status,
+        201
+    );
     assert_eq!(count(s).await, 3);
     // A call without a response stores nothing.
     assert!(!String::from_utf8_lossy(&first.body).contains("4111"));
     if let Some(file) = s.file() {
         use base64::Engine;
         let file = rusqlite::Connection::open(file).unwrap();
-        let mut rows = file.prepare("SELECT body, headers, id, fingerprint FROM linchpin_idempotency").unwrap();
-        let rows: Vec<[String; 4]> =
-            rows.query_map([], |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?])).unwrap().map(Result::unwrap).collect();
+        let mut rows = file
+            .prepare("SELECT body, headers, id, fingerprint FROM linchpin_idempotency")
+            .unwrap();
+        let rows: Vec<[String; 4]> = rows
+            .query_map([], |row| {
+                Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?])
+            })
+            .unwrap()
+            .map(Result::unwrap)
+            .collect();
         assert_eq!(rows.len(), 2);
         for [body, rest @ ..] in rows {
-            let body = String::from_utf8(base64::engine::general_purpose::STANDARD.decode(body).unwrap()).unwrap();
-            assert!(body.contains("number") && !body.contains("4111") && !rest.concat().contains("4111"), "{body} {rest:?}");
+            let body = String::from_utf8(
+                base64::engine::general_purpose::STANDARD
+                    .decode(body)
+                    .unwrap(),
+            )
+            .unwrap();
+            assert!(
+                body.contains("number")
+                    && !body.contains("4111")
+                    && !rest.concat().contains("4111"),
+                "{body} {rest:?}"
+            );
         }
     }
 }
@@ -132,13 +177,19 @@ async fn repeated_idempotent_calls_have_one_effect(s: &Server) {
 async fn concurrent_idempotent_calls_have_one_effect(s: &Server) {
     let body = json!({"number": "one"});
     let replies = s.parallel(2, |_| post(s, "k", &body)).await;
-    let first: Vec<&Reply> = replies.iter().filter(|r| r.status == 201 && !replayed(r)).collect();
+    let first: Vec<&Reply> = replies
+        .iter()
+        .filter(|r| r.status == 201 && !replayed(r))
+        .collect();
     assert_eq!(first.len(), 1, "{replies:?}");
     for other in replies.iter().filter(|r| !std::ptr::eq(*r, first[0])) {
         if other.status == 201 {
             same(first[0], other);
         } else {
-            assert_eq!((other.code(), &*other.header("retry-after")), ((409, "idempotency_in_progress"), "1"));
+            assert_eq!(
+                (other.code(), &*other.header("retry-after")),
+                ((409, "idempotency_in_progress"), "1")
+            );
         }
     }
     assert_eq!(count(s).await, 1);
@@ -148,8 +199,19 @@ async fn many_at_once(s: &Server) {
     for round in 0..10 {
         let (key, body) = (key("round"), json!({"number": format!("n{round}")}));
         let replies = s.parallel(12, |_| post(s, &key, &body)).await;
-        assert_eq!(replies.iter().filter(|r| r.status == 201 && !replayed(r)).count(), 1, "{replies:?}");
-        assert!(replies.iter().all(|r| r.status == 201 || r.code() == (409, "idempotency_in_progress")));
+        assert_eq!(
+            replies
+                .iter()
+                .filter(|r| r.status == 201 && !replayed(r))
+                .count(),
+            1,
+            "{replies:?}"
+        );
+        assert!(
+            replies
+                .iter()
+                .all(|r| r.status == 201 || r.code() == (409, "idempotency_in_progress"))
+        );
         assert!(replayed(&post(s, &key, &body).await));
         assert_eq!(count(s).await, round + 1);
     }
@@ -163,25 +225,79 @@ async fn refusals_are_answers_too(s: &Server) {
     s.post("/orders", taken.clone()).await;
     let conflict = post(s, "taken", &taken).await;
     assert_eq!(conflict.code(), (409, "conflict"));
-    let id = s.walk("/orders").await[0]["id"].as_str().unwrap().to_owned();
+    let id = s.walk("/orders").await[0]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     // The value is free now, and the answer is the same.
-    s.patch(&format!("/orders/{id}"), json!({"number": "two"})).await;
+    s.patch(&format!("/orders/{id}"), json!({"number": "two"}))
+        .await;
     same(&conflict, &post(s, "taken", &taken).await);
-    let missing = send(s, "PATCH", "/orders/nobody", "missing", &json!({"amount": 1})).await;
+    let missing = send(
+        s,
+        "PATCH",
+        "/orders/nobody",
+        "missing",
+        &json!({"amount": 1}),
+    )
+    .await;
     assert_eq!(missing.code(), (404, "not_found"));
-    same(&missing, &send(s, "PATCH", "/orders/nobody", "missing", &json!({"amount": 1})).await);
+    same(
+        &missing,
+        &send(
+            s,
+            "PATCH",
+            "/orders/nobody",
+            "missing",
+            &json!({"amount": 1}),
+        )
+        .await,
+    );
     // Broken JSON is an answer, too.
-    let broken = s.raw("POST", "/orders", &[("content-type", "application/json"), ("idempotency-key", "broken")], "{").await;
+    let broken = s
+        .raw(
+            "POST",
+            "/orders",
+            &[
+                ("content-type", "application/json"),
+                ("idempotency-key", "broken"),
+            ],
+            "{",
+        )
+        .await;
     assert_eq!(broken.code(), (400, "malformed_json"));
-    same(&broken, &s.raw("POST", "/orders", &[("content-type", "application/json"), ("idempotency-key", "broken")], "{").await);
+    same(
+        &broken,
+        &s.raw(
+            "POST",
+            "/orders",
+            &[
+                ("content-type", "application/json"),
+                ("idempotency-key", "broken"),
+            ],
+            "{",
+        )
+        .await,
+    );
 }
 
 async fn what_may_pass_is_tried_again(s: &Server) {
-    let id = s.post("/orders", json!({"number": "one"})).await.json()["id"].as_str().unwrap().to_owned();
+    let id = s.post("/orders", json!({"number": "one"})).await.json()["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let path = format!("/orders/{id}");
     // Refused before the key is looked at.
     let user = s.token("root", &[]);
-    let delete = async |token: &str| s.raw("DELETE", &path, &[("authorization", token), ("idempotency-key", "d")], "").await;
+    let delete = async |token: &str| {
+        s.raw(
+            "DELETE",
+            &path,
+            &[("authorization", token), ("idempotency-key", "d")],
+            "",
+        )
+        .await
+    };
     assert_eq!(delete(&user).await.code(), (403, "forbidden"));
     let admin = s.token("root", &["admin"]);
     let gone = delete(&admin).await;
@@ -194,7 +310,10 @@ async fn what_may_pass_is_tried_again(s: &Server) {
         let failed = send(s, "POST", "/orders/act", &key, &body).await;
         assert_eq!(failed.status, status);
         let again = send(s, "POST", "/orders/act", &key, &body).await;
-        assert_eq!((again.status, again.json(), replayed(&again)), (200, json!({"times": 2}), false));
+        assert_eq!(
+            (again.status, again.json(), replayed(&again)),
+            (200, json!({"times": 2}), false)
+        );
         same(&again, &send(s, "POST", "/orders/act", &key, &body).await);
     }
 }
@@ -204,24 +323,74 @@ async fn keys_are_read_strictly(s: &Server) {
     let json = ("content-type", "application/json");
     let longest = "k".repeat(255);
     let too_long = "k".repeat(256);
-    for (key, code) in [("", "min_length"), (&*too_long, "max_length"), ("a b", "format"), ("clé", "format"), ("a\tb", "format")] {
-        let reply = s.raw("POST", "/orders", &[json, ("idempotency-key", key)], &body).await;
+    for (key, code) in [
+        ("", "min_length"),
+        (&*too_long, "max_length"),
+        ("a b", "format"),
+        ("clé", "format"),
+        ("a\tb", "format"),
+    ] {
+        let reply = s
+            .raw("POST", "/orders", &[json, ("idempotency-key", key)], &body)
+            .await;
         reply.problem(code, "header:Idempotency-Key");
     }
-    let twice = s.raw("POST", "/orders", &[json, ("idempotency-key", "a"), ("idempotency-key", "a")], &body).await;
+    let twice = s
+        .raw(
+            "POST",
+            "/orders",
+            &[json, ("idempotency-key", "a"), ("idempotency-key", "a")],
+            &body,
+        )
+        .await;
     twice.problem("duplicate", "header:Idempotency-Key");
     assert_eq!(count(s).await, 0);
-    assert_eq!(s.raw("POST", "/orders", &[json, ("idempotency-key", &longest)], &body).await.status, 201);
-    assert!(replayed(&s.raw("POST", "/orders", &[json, ("idempotency-key", &longest)], &body).await));
+    assert_eq!(
+        s.raw(
+            "POST",
+            "/orders",
+            &[json, ("idempotency-key", &longest)],
+            &body
+        )
+        .await
+        .status,
+        201
+    );
+    assert!(replayed(
+        &s.raw(
+            "POST",
+            "/orders",
+            &[json, ("idempotency-key", &longest)],
+            &body
+        )
+        .await
+    ));
 }
 
 async fn routes_that_do_not_ask_for_it_ignore_it(s: &Server) {
     s.post("/orders", json!({"number": "one"})).await;
     // Reads have no use for it, whatever it looks like.
-    for (method, path, body) in [("GET", "/orders", ""), ("POST", "/orders/by-number", r#"{"number":"one"}"#)] {
+    for (method, path, body) in [
+        ("GET", "/orders", ""),
+        ("POST", "/orders/by-number", r#"{"number":"one"}"#),
+    ] {
         for key in ["a", "a b", ""] {
-            let reply = s.raw(method, path, &[("content-type", "application/json"), ("idempotency-key", key)], body).await;
-            assert_eq!((reply.status, replayed(&reply)), (200, false), "{method} {path} {key}");
+            let reply = s
+                .raw(
+                    method,
+                    path,
+                    &[
+                        ("content-type", "application/json"),
+                        ("idempotency-key", key),
+                    ],
+                    body,
+                )
+                .await;
+            assert_eq!(
+                (reply.status, replayed(&reply)),
+                (200, false),
+                "{method} {path} {key}"
+            );
         }
     }
 }
@@ -230,8 +399,14 @@ async fn callers_are_told_apart(s: &Server) {
     let (a, b) = (s.token("a", &[]), s.token("b", &[]));
     let (red, blue) = (s.token_in("a", "red"), s.token_in("a", "blue"));
     let mut seen = Vec::new();
-    for (n, token) in [None, Some(&a), Some(&b), Some(&red), Some(&blue)].into_iter().enumerate() {
-        let mut headers = vec![("content-type", "application/json"), ("idempotency-key", "same")];
+    for (n, token) in [None, Some(&a), Some(&b), Some(&red), Some(&blue)]
+        .into_iter()
+        .enumerate()
+    {
+        let mut headers = vec![
+            ("content-type", "application/json"),
+            ("idempotency-key", "same"),
+        ];
         headers.extend(token.map(|token| ("authorization", token.as_str())));
         let body = json!({"number": format!("n{n}")}).to_string();
         let reply = s.raw("POST", "/orders", &headers, &body).await;
@@ -244,14 +419,23 @@ async fn callers_are_told_apart(s: &Server) {
     assert_eq!((seen.len(), count(s).await), (5, 5));
     // Each route has keys of its own.
     let cleared = send(s, "POST", "/orders/clear", "same", &json!({"amount": 0})).await;
-    assert_eq!((cleared.status, cleared.json(), replayed(&cleared)), (200, json!(5), false));
-    same(&cleared, &send(s, "POST", "/orders/clear", "same", &json!({"amount": 0})).await);
+    assert_eq!(
+        (cleared.status, cleared.json(), replayed(&cleared)),
+        (200, json!(5), false)
+    );
+    same(
+        &cleared,
+        &send(s, "POST", "/orders/clear", "same", &json!({"amount": 0})).await,
+    );
 }
 
 async fn everything_asked_for_counts(s: &Server) {
-    let ids: Vec<String> = futures_util::future::join_all(
-        ["one", "two"].map(|n| async move { s.post("/orders", json!({"number": n})).await.json()["id"].as_str().unwrap().to_owned() }),
-    )
+    let ids: Vec<String> = futures_util::future::join_all(["one", "two"].map(|n| async move {
+        s.post("/orders", json!({"number": n})).await.json()["id"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    }))
     .await;
     let body = r#"{"amount":1}"#;
     let patch = async |path: &str, kind: &str, tag: Option<&str>, body: &str| {
@@ -277,12 +461,20 @@ async fn everything_asked_for_counts(s: &Server) {
 }
 
 async fn a_required_key(s: &Server) {
-    let id = s.post("/orders", json!({"number": "one"})).await.json()["id"].as_str().unwrap().to_owned();
+    let id = s.post("/orders", json!({"number": "one"})).await.json()["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let path = format!("/orders/{id}/add-five");
-    s.raw("POST", &path, &[], "").await.problem("required", "header:Idempotency-Key");
+    s.raw("POST", &path, &[], "")
+        .await
+        .problem("required", "header:Idempotency-Key");
     let first = s.raw("POST", &path, &[("idempotency-key", "k")], "").await;
     assert_eq!((first.status, &first.json()["amount"]), (200, &json!(5)));
-    same(&first, &s.raw("POST", &path, &[("idempotency-key", "k")], "").await);
+    same(
+        &first,
+        &s.raw("POST", &path, &[("idempotency-key", "k")], "").await,
+    );
     assert_eq!(s.get(&format!("/orders/{id}")).await.json()["amount"], 5);
 }
 
@@ -301,20 +493,39 @@ async fn documented(s: &Server) {
     let create = &document["paths"]["/orders"]["post"];
     let header = |operation: &Json| {
         let all = operation["parameters"].as_array().into_iter().flatten();
-        all.filter(|p| p["name"] == "Idempotency-Key").cloned().collect::<Vec<_>>()
+        all.filter(|p| p["name"] == "Idempotency-Key")
+            .cloned()
+            .collect::<Vec<_>>()
     };
     assert_eq!(header(create).len(), 1);
     assert_eq!(header(create)[0]["required"], false);
-    assert_eq!(header(&document["paths"]["/orders/{id}/add-five"]["post"])[0]["required"], true);
+    assert_eq!(
+        header(&document["paths"]["/orders/{id}/add-five"]["post"])[0]["required"],
+        true
+    );
     assert!(header(&document["paths"]["/orders"]["get"]).is_empty());
     assert!(header(&document["paths"]["/orders/by-number"]["post"]).is_empty());
     assert!(create["responses"]["201"]["headers"]["Idempotency-Replayed"].is_object());
     assert_eq!(create["x-linchpin-event"], "shop.order");
-    let conflict = create["responses"]["409"]["$ref"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
+    let conflict = create["responses"]["409"]["$ref"]
+        .as_str()
+        .unwrap()
+        .rsplit('/')
+        .next()
+        .unwrap()
+        .to_owned();
     let conflict = &document["components"]["responses"][&conflict];
     assert!(conflict["headers"]["Retry-After"].is_object());
-    let codes = &conflict["content"]["application/json"]["schema"]["allOf"][1]["properties"]["code"]["enum"];
-    assert_eq!(*codes, json!(["conflict", "idempotency_conflict", "idempotency_in_progress"]));
+    let codes = &conflict["content"]["application/json"]["schema"]["allOf"][1]["properties"]["code"]
+        ["enum"];
+    assert_eq!(
+        *codes,
+        json!([
+            "conflict",
+            "idempotency_conflict",
+            "idempotency_in_progress"
+        ])
+    );
 }
 
 /// Keys are in the store: another process, or the same one after a restart, knows them.

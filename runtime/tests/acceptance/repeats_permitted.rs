@@ -47,7 +47,10 @@ pub struct Grant {
     pub id: String,
 }
 
-pub static PURSES: Package = package!(name = "purses", entities = [entity(Purse, [EARN]), entity(Grant, [])]);
+pub static PURSES: Package = package!(
+    name = "purses",
+    entities = [entity(Purse, [EARN]), entity(Grant, [])]
+);
 
 /// Holds the first call of "slow" back until the test lets it go.
 #[derive(Default)]
@@ -71,7 +74,11 @@ impl Evaluator for Granted {
                 self.hold.free.notified().await;
             }
             let granted = self.grants.get(&Cx::system("who may pay"), id).await?;
-            Ok(if granted.is_some() { Decision::Allow } else { Decision::Abstain })
+            Ok(if granted.is_some() {
+                Decision::Allow
+            } else {
+                Decision::Abstain
+            })
         })
     }
 }
@@ -100,7 +107,11 @@ cases!(&crate::repeats_permitted::PURSES, crate::repeats_permitted::granting => 
 
 async fn send(s: &Server, who: &str, method: &str, path: &str, key: &str, body: &str) -> Reply {
     let token = s.token(who, &[]);
-    let headers = [("authorization", token.as_str()), ("content-type", "application/json"), ("idempotency-key", key)];
+    let headers = [
+        ("authorization", token.as_str()),
+        ("content-type", "application/json"),
+        ("idempotency-key", key),
+    ];
     s.raw(method, path, &headers, body).await
 }
 
@@ -112,7 +123,12 @@ async fn coins(s: &Server) -> i64 {
 async fn prepare(s: &Server, granted: &str) {
     s.post("/grants", json!({"id": granted})).await;
     let body = json!({"id": "p", "ownerId": "owner"}).to_string();
-    assert_eq!(send(s, "owner", "POST", "/purses", "made", &body).await.status, 201);
+    assert_eq!(
+        send(s, "owner", "POST", "/purses", "made", &body)
+            .await
+            .status,
+        201
+    );
 }
 
 async fn repeated(s: &Server) {
@@ -122,25 +138,55 @@ async fn repeated(s: &Server) {
         let first = send(s, who, "POST", "/purses/p/earn", "earn", "").await;
         let again = send(s, who, "POST", "/purses/p/earn", "earn", "").await;
         assert_eq!((first.status, &first.body), (200, &again.body), "{first:?}");
-        assert_eq!((again.header("idempotency-replayed"), coins(s).await), ("true".to_owned(), before + 5));
+        assert_eq!(
+            (again.header("idempotency-replayed"), coins(s).await),
+            ("true".to_owned(), before + 5)
+        );
     }
     let changed = send(s, "paid", "PATCH", "/purses/p", "patch", r#"{"coins": 1}"#).await;
     assert_eq!((changed.status, coins(s).await), (200, 1));
-    assert_eq!(send(s, "paid", "DELETE", "/purses/p", "gone", "").await.status, 204);
-    assert_eq!(send(s, "paid", "DELETE", "/purses/p", "gone", "").await.status, 204, "replayed");
+    assert_eq!(
+        send(s, "paid", "DELETE", "/purses/p", "gone", "")
+            .await
+            .status,
+        204
+    );
+    assert_eq!(
+        send(s, "paid", "DELETE", "/purses/p", "gone", "")
+            .await
+            .status,
+        204,
+        "replayed"
+    );
 }
 
 /// A refusal frees the key.
 async fn refused(s: &Server) {
     prepare(s, "paid").await;
-    assert_eq!(send(s, "stranger", "POST", "/purses/p/earn", "k", "").await.code(), (403, "forbidden"));
+    assert_eq!(
+        send(s, "stranger", "POST", "/purses/p/earn", "k", "")
+            .await
+            .code(),
+        (403, "forbidden")
+    );
     s.post("/grants", json!({"id": "stranger"})).await;
-    assert_eq!(send(s, "stranger", "POST", "/purses/p/earn", "k", "").await.status, 200);
-    assert_eq!(send(s, "stranger", "POST", "/purses/none/earn", "n", "").await.code(), (404, "not_found"));
+    assert_eq!(
+        send(s, "stranger", "POST", "/purses/p/earn", "k", "")
+            .await
+            .status,
+        200
+    );
+    assert_eq!(
+        send(s, "stranger", "POST", "/purses/none/earn", "n", "")
+            .await
+            .code(),
+        (404, "not_found")
+    );
     assert_eq!(coins(s).await, 5);
 }
 
-/// A call that is so slow that another takes its key over has no effect beside it: what it does is undone with its answer.
+/// A call that is so slow that another takes its key over has no effect beside it: what it does is
+/// undone with its answer.
 async fn overtaken(s: &Server) {
     prepare(s, "slow").await;
     let hold = s.running().adapters().provided::<Arc<Hold>>().unwrap();
@@ -153,7 +199,10 @@ async fn overtaken(s: &Server) {
         reply
     };
     let (first, second) = tokio::join!(send(s, "slow", "POST", "/purses/p/earn", "k", ""), second);
-    assert_eq!((second.status, second.json()["coins"].as_i64()), (200, Some(5)));
+    assert_eq!(
+        (second.status, second.json()["coins"].as_i64()),
+        (200, Some(5))
+    );
     assert_eq!(first.code(), (409, "idempotency_in_progress"));
     assert_eq!(coins(s).await, 5);
 }

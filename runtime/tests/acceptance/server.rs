@@ -1,4 +1,5 @@
-//! A fresh app on a free port, and a small client that reads answers the way the cases talk about them.
+//! A fresh app on a free port, and a small client that reads answers the way the cases talk about
+//! them.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -70,12 +71,16 @@ impl Server {
         Self::start(package, postgres_server::fresh_url(), None, more).await
     }
 
-    /// On a server that works on several transactions of one process at a time, as on those of several processes.
+    /// On a server that works on several transactions of one process at a time, as on those of
+    /// several processes.
     #[cfg(feature = "postgres")]
     #[allow(dead_code)] // the acceptance cases use it
     pub async fn postgres_at_once(package: &'static Package) -> Self {
         use linchpin::store::postgres::{PostgresOptions, PostgresStore};
-        let options = PostgresOptions { transactions: 12, ..PostgresOptions::new(postgres_server::fresh_url()) };
+        let options = PostgresOptions {
+            transactions: 12,
+            ..PostgresOptions::new(postgres_server::fresh_url())
+        };
         let store = Arc::new(PostgresStore::open(options).unwrap());
         Self::memory_with(package, |app| app.store(store)).await
     }
@@ -83,7 +88,11 @@ impl Server {
     /// On a database of the caller's, with more than the package in the app.
     #[cfg(feature = "postgres")]
     #[allow(dead_code)] // the tests of one store use it
-    pub async fn at_with(package: &'static Package, url: String, more: impl FnOnce(App) -> App) -> Self {
+    pub async fn at_with(
+        package: &'static Package,
+        url: String,
+        more: impl FnOnce(App) -> App,
+    ) -> Self {
         Self::start(package, url, None, more).await
     }
 
@@ -93,16 +102,38 @@ impl Server {
         Self::start(package, url, None, |app| app).await
     }
 
-    async fn start(package: &'static Package, url: String, folder: Option<tempfile::TempDir>, more: impl FnOnce(App) -> App) -> Self {
-        let clock = Arc::new(AtomicI64::new(Timestamp::parse("2026-03-04T05:06:07.008Z").unwrap().millis()));
+    async fn start(
+        package: &'static Package,
+        url: String,
+        folder: Option<tempfile::TempDir>,
+        more: impl FnOnce(App) -> App,
+    ) -> Self {
+        let clock = Arc::new(AtomicI64::new(
+            Timestamp::parse("2026-03-04T05:06:07.008Z")
+                .unwrap()
+                .millis(),
+        ));
         let reading = Arc::clone(&clock);
-        let config = Config::new().signing_secret(SECRET).port(0).database(url.clone()).docs(true);
-        let app =
-            App::new(config).plugin(JwtAuth::new()).package(package).clock(move || Timestamp::from_millis(reading.load(Ordering::SeqCst)));
+        let config = Config::new()
+            .signing_secret(SECRET)
+            .port(0)
+            .database(url.clone())
+            .docs(true);
+        let app = App::new(config)
+            .plugin(JwtAuth::new())
+            .package(package)
+            .clock(move || Timestamp::from_millis(reading.load(Ordering::SeqCst)));
         let running = more(app).start().await.unwrap();
         let address = running.address();
         let client = Client::builder(TokioExecutor::new()).build(HttpConnector::new());
-        Self { address, client, clock, running, folder, url }
+        Self {
+            address,
+            client,
+            clock,
+            running,
+            folder,
+            url,
+        }
     }
 
     /// Stops the app as a signal would.
@@ -118,7 +149,9 @@ impl Server {
 
     /// The file of the database, when the store has one.
     pub fn file(&self) -> Option<std::path::PathBuf> {
-        self.folder.as_ref().map(|folder| folder.path().join("test.db"))
+        self.folder
+            .as_ref()
+            .map(|folder| folder.path().join("test.db"))
     }
 
     /// Where its records are, as configured.
@@ -137,7 +170,10 @@ impl Server {
         let seconds = self.clock.load(Ordering::SeqCst) / 1000;
         let claims = json!({"sub": subject, "roles": roles, "exp": seconds + 3600});
         let key = jsonwebtoken::EncodingKey::from_secret(SECRET.as_bytes());
-        format!("Bearer {}", jsonwebtoken::encode(&jsonwebtoken::Header::default(), &claims, &key).unwrap())
+        format!(
+            "Bearer {}",
+            jsonwebtoken::encode(&jsonwebtoken::Header::default(), &claims, &key).unwrap()
+        )
     }
 
     /// `Bearer …` for a subject of a tenant.
@@ -148,9 +184,13 @@ impl Server {
     /// `Bearer …` for a subject of a tenant with roles.
     pub fn token_of(&self, subject: &str, tenant: &str, roles: &[&str]) -> String {
         let seconds = self.clock.load(Ordering::SeqCst) / 1000;
-        let claims = json!({"sub": subject, "roles": roles, "tenant": tenant, "exp": seconds + 1_000_000});
+        let claims =
+            json!({"sub": subject, "roles": roles, "tenant": tenant, "exp": seconds + 1_000_000});
         let key = jsonwebtoken::EncodingKey::from_secret(SECRET.as_bytes());
-        format!("Bearer {}", jsonwebtoken::encode(&jsonwebtoken::Header::default(), &claims, &key).unwrap())
+        format!(
+            "Bearer {}",
+            jsonwebtoken::encode(&jsonwebtoken::Header::default(), &claims, &key).unwrap()
+        )
     }
 
     /// The application clock.
@@ -158,17 +198,34 @@ impl Server {
         Timestamp::from_millis(self.clock.load(Ordering::SeqCst))
     }
 
-    pub async fn raw(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Reply {
+    pub async fn raw(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Reply {
         // Brackets are not URI characters, but people type them, and the client library insists.
-        let path = path.replace('[', "%5B").replace(']', "%5D").replace('@', "%40");
-        let mut request = axum::http::Request::builder().method(method).uri(format!("http://{}{path}", self.address));
+        let path = path
+            .replace('[', "%5B")
+            .replace(']', "%5D")
+            .replace('@', "%40");
+        let mut request = axum::http::Request::builder()
+            .method(method)
+            .uri(format!("http://{}{path}", self.address));
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let request = request.body(Full::new(Bytes::copy_from_slice(body.as_bytes()))).unwrap();
+        let request = request
+            .body(Full::new(Bytes::copy_from_slice(body.as_bytes())))
+            .unwrap();
         let (parts, body) = self.client.request(request).await.unwrap().into_parts();
         let body = body.collect().await.unwrap().to_bytes();
-        Reply { status: parts.status.as_u16(), headers: parts.headers, body }
+        Reply {
+            status: parts.status.as_u16(),
+            headers: parts.headers,
+            body,
+        }
     }
 
     pub async fn get(&self, path: &str) -> Reply {
@@ -180,20 +237,40 @@ impl Server {
     }
 
     pub async fn post(&self, path: &str, body: Json) -> Reply {
-        self.raw("POST", path, &[("content-type", "application/json")], &body.to_string()).await
+        self.raw(
+            "POST",
+            path,
+            &[("content-type", "application/json")],
+            &body.to_string(),
+        )
+        .await
     }
 
     pub async fn raw_json(&self, method: &str, path: &str, body: Json) -> Reply {
-        self.raw(method, path, &[("content-type", "application/json")], &body.to_string()).await
+        self.raw(
+            method,
+            path,
+            &[("content-type", "application/json")],
+            &body.to_string(),
+        )
+        .await
     }
 
     pub async fn patch(&self, path: &str, body: Json) -> Reply {
-        self.raw("PATCH", path, &[("content-type", "application/json")], &body.to_string()).await
+        self.raw(
+            "PATCH",
+            path,
+            &[("content-type", "application/json")],
+            &body.to_string(),
+        )
+        .await
     }
 
     /// A post with this slug, as answered.
     pub async fn create(&self, slug: &str) -> Json {
-        let reply = self.post("/posts", json!({"slug": slug, "title": "A title"})).await;
+        let reply = self
+            .post("/posts", json!({"slug": slug, "title": "A title"}))
+            .await;
         assert_eq!(reply.status, 201, "{reply:?}");
         reply.json()
     }
@@ -206,22 +283,37 @@ impl Server {
 
     /// All records of a list, page after page.
     pub async fn walk(&self, path: &str) -> Vec<Json> {
-        let (base, mut query) = path.split_once('?').map_or((path, String::new()), |(b, q)| (b, q.to_owned()));
+        let (base, mut query) = path
+            .split_once('?')
+            .map_or((path, String::new()), |(b, q)| (b, q.to_owned()));
         let mut seen = Vec::new();
         loop {
             let reply = self.get(&format!("{base}?{query}")).await;
             assert_eq!(reply.status, 200, "{base}?{query} {reply:?}");
             let page = reply.json();
             seen.extend(page["items"].as_array().unwrap().iter().cloned());
-            let Some(cursor) = page["nextCursor"].as_str() else { return seen };
+            let Some(cursor) = page["nextCursor"].as_str() else {
+                return seen;
+            };
             assert!(seen.len() < 500_000, "the walk does not end");
-            let kept: Vec<&str> = query.split('&').filter(|p| !p.is_empty() && !p.starts_with("cursor=")).collect();
-            query = [kept.join("&"), format!("cursor={cursor}")].into_iter().filter(|p| !p.is_empty()).collect::<Vec<_>>().join("&");
+            let kept: Vec<&str> = query
+                .split('&')
+                .filter(|p| !p.is_empty() && !p.starts_with("cursor="))
+                .collect();
+            query = [kept.join("&"), format!("cursor={cursor}")]
+                .into_iter()
+                .filter(|p| !p.is_empty())
+                .collect::<Vec<_>>()
+                .join("&");
         }
     }
 
     /// Runs `n` requests at once.
-    pub async fn parallel<F: Future>(&self, n: usize, request: impl Fn(usize) -> F) -> Vec<F::Output> {
+    pub async fn parallel<F: Future>(
+        &self,
+        n: usize,
+        request: impl Fn(usize) -> F,
+    ) -> Vec<F::Output> {
         futures_util::future::join_all((0..n).map(request)).await
     }
 }
@@ -232,7 +324,11 @@ impl Reply {
     }
 
     pub fn header(&self, name: &str) -> String {
-        self.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or_default().to_owned()
+        self.headers
+            .get(name)
+            .and_then(|v| v.to_str().ok())
+            .unwrap_or_default()
+            .to_owned()
     }
 
     /// Status and stable code of an error.
@@ -245,12 +341,22 @@ impl Reply {
     /// Path and code of each detail, in order.
     pub fn problems(&self) -> Vec<(String, String)> {
         let text = |d: &Json, key: &str| d[key].as_str().unwrap_or_default().to_owned();
-        self.json()["details"].as_array().into_iter().flatten().map(|d| (text(d, "path"), text(d, "code"))).collect()
+        self.json()["details"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|d| (text(d, "path"), text(d, "code")))
+            .collect()
     }
 
     /// Asserts 400 `validation_failed` with this detail.
     pub fn problem(&self, code: &str, path: &str) {
         assert_eq!(self.code(), (400, "validation_failed"), "{self:?}");
-        assert!(self.problems().contains(&(path.to_owned(), code.to_owned())), "no {code} at {path} in {:?}", self.problems());
+        assert!(
+            self.problems()
+                .contains(&(path.to_owned(), code.to_owned())),
+            "no {code} at {path} in {:?}",
+            self.problems()
+        );
     }
 }

@@ -73,7 +73,10 @@ pub const UNTIL: Operation<Topic>;
 #[operation(kind = "lookup", fields(container_id = param(container_id)), returns = "many")]
 pub const PLAIN: Operation<Topic>;
 
-pub static BOARD: Package = package!(name = "board", entities = [entity(Topic, [OF_CONTAINER, PAGES, UNTIL, PLAIN])]);
+pub static BOARD: Package = package!(
+    name = "board",
+    entities = [entity(Topic, [OF_CONTAINER, PAGES, UNTIL, PLAIN])]
+);
 
 cases!(&crate::sorts::BOARD => a_lookup_offers_named_sorts, nulls_and_ties, the_first_page_s_clock, a_caller_s_instant, default_of_several, from_the_body, in_code, described);
 
@@ -103,7 +106,8 @@ async fn seed(s: &Server) -> Vec<Json> {
     all
 }
 
-/// Their ids in an order: null is the smallest, and the key breaks ties in the direction of the last field.
+/// Their ids in an order: null is the smallest, and the key breaks ties in the direction of the
+/// last field.
 fn ordered(topics: &[Json], keys: &[(&str, bool)]) -> Vec<String> {
     let last = keys.last().unwrap().1;
     let mut all: Vec<&Json> = topics.iter().collect();
@@ -117,18 +121,31 @@ fn ordered(topics: &[Json], keys: &[(&str, bool)]) -> Vec<String> {
     all.sort_by(|a, b| {
         let by = |(key, desc): &(&str, bool)| {
             let ascending = value(a, key).cmp(&value(b, key));
-            if *desc { ascending.reverse() } else { ascending }
+            if *desc {
+                ascending.reverse()
+            } else {
+                ascending
+            }
         };
-        keys.iter().chain(&[("id", last)]).map(by).find(|o| o.is_ne()).unwrap()
+        keys.iter()
+            .chain(&[("id", last)])
+            .map(by)
+            .find(|o| o.is_ne())
+            .unwrap()
     });
-    all.iter().map(|topic| topic["id"].as_str().unwrap().to_owned()).collect()
+    all.iter()
+        .map(|topic| topic["id"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 const NEW: &[(&str, bool)] = &[("pinned", true), ("publishedAt", true)];
 const TOP: &[(&str, bool)] = &[("score", true), ("title", false)];
 
 fn ids(items: &[Json]) -> Vec<String> {
-    items.iter().map(|item| item["id"].as_str().unwrap().to_owned()).collect()
+    items
+        .iter()
+        .map(|item| item["id"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 async fn a_lookup_offers_named_sorts(s: &Server) {
@@ -136,21 +153,58 @@ async fn a_lookup_offers_named_sorts(s: &Server) {
     for (sort, keys) in [("new", NEW), ("top", TOP), ("byTitle", &[("title", false)])] {
         let path = format!("/topics/of-container/c?sort={sort}");
         assert_eq!(ids(&s.walk(&path).await), ordered(&topics, keys), "{sort}");
-        assert_eq!(ids(&s.walk(&format!("{path}&limit=5")).await), ordered(&topics, keys), "{sort}");
+        assert_eq!(
+            ids(&s.walk(&format!("{path}&limit=5")).await),
+            ordered(&topics, keys),
+            "{sort}"
+        );
     }
     // Without a name it is the first.
-    assert_eq!(ids(&s.walk("/topics/of-container?containerId=c").await), ordered(&topics, NEW));
+    assert_eq!(
+        ids(&s.walk("/topics/of-container?containerId=c").await),
+        ordered(&topics, NEW)
+    );
     for wrong in ["zzz", "", "New", "title", "top,new"] {
-        s.get(&format!("/topics/of-container/c?sort={wrong}")).await.problem("enum", "query:sort");
+        s.get(&format!("/topics/of-container/c?sort={wrong}"))
+            .await
+            .problem("enum", "query:sort");
     }
-    s.get("/topics/of-container/c?sort=new&sort=top").await.problem("duplicate", "query:sort");
-    assert_eq!(s.get("/topics/of-container/c?sortDir=asc").await.code(), (400, "unknown_parameter"));
-    assert_eq!(s.get("/topics/plain/c?sort=new").await.code(), (400, "unknown_parameter"));
-    let cursor = s.get("/topics/of-container/c?sort=new").await.json()["nextCursor"].as_str().unwrap().to_owned();
-    assert_eq!(s.get(&format!("/topics/of-container/c?sort=top&cursor={cursor}")).await.code(), (400, "invalid_cursor"));
-    assert_eq!(s.get(&format!("/topics/of-container/elsewhere?sort=new&cursor={cursor}")).await.code(), (400, "invalid_cursor"));
+    s.get("/topics/of-container/c?sort=new&sort=top")
+        .await
+        .problem("duplicate", "query:sort");
+    assert_eq!(
+        s.get("/topics/of-container/c?sortDir=asc").await.code(),
+        (400, "unknown_parameter")
+    );
+    assert_eq!(
+        s.get("/topics/plain/c?sort=new").await.code(),
+        (400, "unknown_parameter")
+    );
+    let cursor = s.get("/topics/of-container/c?sort=new").await.json()["nextCursor"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert_eq!(
+        s.get(&format!("/topics/of-container/c?sort=top&cursor={cursor}"))
+            .await
+            .code(),
+        (400, "invalid_cursor")
+    );
+    assert_eq!(
+        s.get(&format!(
+            "/topics/of-container/elsewhere?sort=new&cursor={cursor}"
+        ))
+        .await
+        .code(),
+        (400, "invalid_cursor")
+    );
     // The first is the first, named or not.
-    assert_eq!(s.get(&format!("/topics/of-container/c?cursor={cursor}")).await.status, 200);
+    assert_eq!(
+        s.get(&format!("/topics/of-container/c?cursor={cursor}"))
+            .await
+            .status,
+        200
+    );
 }
 
 /// From every position, nulls among them, the rest of the walk is the rest of the order.
@@ -160,10 +214,21 @@ async fn nulls_and_ties(s: &Server) {
         let all = ordered(&topics, keys);
         let mut cursor = String::new();
         for (n, id) in all.iter().enumerate() {
-            let page = s.get(&format!("/topics/of-container/c?sort={sort}&limit=1{cursor}")).await.json();
-            assert_eq!(ids(page["items"].as_array().unwrap()), std::slice::from_ref(id), "{sort} {n}");
+            let page = s
+                .get(&format!(
+                    "/topics/of-container/c?sort={sort}&limit=1{cursor}"
+                ))
+                .await
+                .json();
+            assert_eq!(
+                ids(page["items"].as_array().unwrap()),
+                std::slice::from_ref(id),
+                "{sort} {n}"
+            );
             assert_eq!(page["hasMore"], n + 1 < all.len());
-            cursor = page["nextCursor"].as_str().map_or_else(String::new, |cursor| format!("&cursor={cursor}"));
+            cursor = page["nextCursor"]
+                .as_str()
+                .map_or_else(String::new, |cursor| format!("&cursor={cursor}"));
         }
     }
 }
@@ -194,12 +259,23 @@ async fn a_caller_s_instant(s: &Server) {
     let topics = seed(s).await;
     let adapter = s.running().adapter::<Topic>().unwrap();
     let start = s.now();
-    for until in [start, Timestamp::from_millis(start.millis() + 1), Timestamp::from_millis(start.millis() + 2)] {
+    for until in [
+        start,
+        Timestamp::from_millis(start.millis() + 1),
+        Timestamp::from_millis(start.millis() + 2),
+    ] {
         let (mut cursor, mut seen, mut clock) = (None, Vec::new(), start);
         loop {
-            let page = PageArgs { limit: Some(15), cursor, ..PageArgs::default() };
+            let page = PageArgs {
+                limit: Some(15),
+                cursor,
+                ..PageArgs::default()
+            };
             let cx = Cx::system("test").at(clock);
-            let page = adapter.until(&cx, "c".to_owned(), until, page).await.unwrap();
+            let page = adapter
+                .until(&cx, "c".to_owned(), until, page)
+                .await
+                .unwrap();
             seen.extend(page.items.into_iter().map(|topic| topic.id));
             clock = Timestamp::from_millis(clock.millis() + 1);
             cursor = page.next_cursor;
@@ -216,34 +292,77 @@ async fn default_of_several(s: &Server) {
     for other in ["x", "y"] {
         topics.push(json!({"id": other, "pinned": true, "title": "first"}));
     }
-    let (forth, back): (&[_], &[_]) = (&[("pinned", true), ("title", false)], &[("pinned", false), ("title", true)]);
-    assert_eq!(ids(&s.walk("/topics?limit=4").await), ordered(&topics, forth));
+    let (forth, back): (&[_], &[_]) = (
+        &[("pinned", true), ("title", false)],
+        &[("pinned", false), ("title", true)],
+    );
+    assert_eq!(
+        ids(&s.walk("/topics?limit=4").await),
+        ordered(&topics, forth)
+    );
     // A direction alone is that of the first field, and the others turn with it.
-    assert_eq!(ids(&s.walk("/topics?sortDir=desc").await), ordered(&topics, forth));
-    assert_eq!(ids(&s.walk("/topics?sortDir=asc").await), ordered(&topics, back));
-    assert_eq!(ids(&s.walk("/topics?sort=pinned&limit=7").await), ordered(&topics, back));
-    assert_eq!(ids(&s.walk("/topics?sort=id&sortDir=desc&limit=9").await), {
-        let mut all = ids(&topics);
-        all.sort();
-        all.reverse();
-        all
-    });
+    assert_eq!(
+        ids(&s.walk("/topics?sortDir=desc").await),
+        ordered(&topics, forth)
+    );
+    assert_eq!(
+        ids(&s.walk("/topics?sortDir=asc").await),
+        ordered(&topics, back)
+    );
+    assert_eq!(
+        ids(&s.walk("/topics?sort=pinned&limit=7").await),
+        ordered(&topics, back)
+    );
+    assert_eq!(
+        ids(&s.walk("/topics?sort=id&sortDir=desc&limit=9").await),
+        {
+            let mut all = ids(&topics);
+            all.sort();
+            all.reverse();
+            all
+        }
+    );
     // A lookup without an order of its own has it too.
-    assert_eq!(ids(&s.walk("/topics/plain/c?limit=5").await), ordered(&topics[..36], forth));
+    assert_eq!(
+        ids(&s.walk("/topics/plain/c?limit=5").await),
+        ordered(&topics[..36], forth)
+    );
 }
 
 async fn from_the_body(s: &Server) {
     let topics = seed(s).await;
     let ask = |body: Json| s.post("/topics/pages", body);
-    let second = ask(json!({"containerId": "c", "sort": "new", "page": 2, "pageSize": 10})).await.json();
-    assert_eq!(ids(second["items"].as_array().unwrap()), ordered(&topics, NEW)[10..20]);
-    let next = ask(json!({"containerId": "c", "sort": "new", "pageSize": 3, "cursor": second["nextCursor"]})).await.json();
-    assert_eq!(ids(next["items"].as_array().unwrap()), ordered(&topics, NEW)[20..23]);
-    let first = ask(json!({"containerId": "c", "pageSize": 40})).await.json();
-    assert_eq!(ids(first["items"].as_array().unwrap()), ordered(&topics, &[("title", false)]));
-    ask(json!({"containerId": "c", "sort": "zzz"})).await.problem("enum", "sort");
-    ask(json!({"containerId": "c", "sort": 1})).await.problem("type", "sort");
-    let other = ask(json!({"containerId": "c", "sort": "byTitle", "cursor": second["nextCursor"]})).await;
+    let second = ask(json!({"containerId": "c", "sort": "new", "page": 2, "pageSize": 10}))
+        .await
+        .json();
+    assert_eq!(
+        ids(second["items"].as_array().unwrap()),
+        ordered(&topics, NEW)[10..20]
+    );
+    let next = ask(
+        json!({"containerId": "c", "sort": "new", "pageSize": 3, "cursor": second["nextCursor"]}),
+    )
+    .await
+    .json();
+    assert_eq!(
+        ids(next["items"].as_array().unwrap()),
+        ordered(&topics, NEW)[20..23]
+    );
+    let first = ask(json!({"containerId": "c", "pageSize": 40}))
+        .await
+        .json();
+    assert_eq!(
+        ids(first["items"].as_array().unwrap()),
+        ordered(&topics, &[("title", false)])
+    );
+    ask(json!({"containerId": "c", "sort": "zzz"}))
+        .await
+        .problem("enum", "sort");
+    ask(json!({"containerId": "c", "sort": 1}))
+        .await
+        .problem("type", "sort");
+    let other =
+        ask(json!({"containerId": "c", "sort": "byTitle", "cursor": second["nextCursor"]})).await;
     assert_eq!(other.code(), (400, "invalid_cursor"));
 }
 
@@ -252,23 +371,64 @@ async fn in_code(s: &Server) {
     let adapter = s.running().adapter::<Topic>().unwrap();
     let cx = Cx::system("test");
     let names = |page: Page<Topic>| page.items.into_iter().map(|t| t.id).collect::<Vec<_>>();
-    let by = |sort: &str| PageArgs { limit: Some(50), sort: Some(sort.to_owned()), ..PageArgs::default() };
-    assert_eq!(names(adapter.of_container(&cx, "c".to_owned(), by("top")).await.unwrap()), ordered(&topics, TOP));
-    let refused = |error: Error| error.details().iter().map(|p| (p.path.clone(), p.code)).collect::<Vec<_>>();
-    let unknown = adapter.of_container(&cx, "c".to_owned(), by("zzz")).await.unwrap_err();
+    let by = |sort: &str| PageArgs {
+        limit: Some(50),
+        sort: Some(sort.to_owned()),
+        ..PageArgs::default()
+    };
+    assert_eq!(
+        names(
+            adapter
+                .of_container(&cx, "c".to_owned(), by("top"))
+                .await
+                .unwrap()
+        ),
+        ordered(&topics, TOP)
+    );
+    let refused = |error: Error| {
+        error
+            .details()
+            .iter()
+            .map(|p| (p.path.clone(), p.code))
+            .collect::<Vec<_>>()
+    };
+    let unknown = adapter
+        .of_container(&cx, "c".to_owned(), by("zzz"))
+        .await
+        .unwrap_err();
     assert_eq!(refused(unknown), [("query:sort".to_owned(), "enum")]);
-    let plain = adapter.plain(&cx, "c".to_owned(), by("top")).await.unwrap_err();
+    let plain = adapter
+        .plain(&cx, "c".to_owned(), by("top"))
+        .await
+        .unwrap_err();
     assert_eq!(refused(plain), [("query:sort".to_owned(), "not_allowed")]);
-    let several = adapter.list(&cx, ListQuery::new().sort(topic::pinned, Direction::Desc).limit(50)).await.unwrap();
+    let several = adapter
+        .list(
+            &cx,
+            ListQuery::new()
+                .sort(topic::pinned, Direction::Desc)
+                .limit(50),
+        )
+        .await
+        .unwrap();
     assert_eq!(several.items.len(), 38);
 }
 
 async fn described(s: &Server) {
     let document = s.get("/openapi.json").await.json();
-    let parameters = document["paths"]["/topics/of-container"]["get"]["parameters"].as_array().unwrap().clone();
+    let parameters = document["paths"]["/topics/of-container"]["get"]["parameters"]
+        .as_array()
+        .unwrap()
+        .clone();
     let sort = parameters.iter().find(|p| p["name"] == "sort").unwrap();
-    assert_eq!(sort["schema"], json!({"type": "string", "enum": ["new", "top", "byTitle"], "default": "new"}));
-    let list = document["paths"]["/topics"]["get"]["parameters"].as_array().unwrap().clone();
+    assert_eq!(
+        sort["schema"],
+        json!({"type": "string", "enum": ["new", "top", "byTitle"], "default": "new"})
+    );
+    let list = document["paths"]["/topics"]["get"]["parameters"]
+        .as_array()
+        .unwrap()
+        .clone();
     let sort = list.iter().find(|p| p["name"] == "sort").unwrap();
     assert_eq!(sort["description"], "Without it: pinned desc, title asc.");
 }

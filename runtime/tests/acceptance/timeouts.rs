@@ -29,7 +29,9 @@ async fn a_write_that_waits(s: &Server) {
     // The first caller leaves, so that only the timeout stops the second.
     let over = AtomicBool::new(false);
     let held = cx.transaction(async |cx| {
-        moments.create(cx, MomentCreate { id: "m".to_owned() }).await?;
+        moments
+            .create(cx, MomentCreate { id: "m".to_owned() })
+            .await?;
         tokio::time::sleep(Duration::from_millis(900)).await;
         over.store(true, Ordering::SeqCst);
         Err::<(), _>(linchpin::Error::not_found())
@@ -42,8 +44,12 @@ async fn a_write_that_waits(s: &Server) {
     let (held, (asked, was_over)) = tokio::join!(held, asked);
     assert!(held.is_err());
     assert_eq!(asked.code(), (504, "timeout"));
-    assert!(!was_over, "it is answered while the first still stands in its way");
-    // A write that has not begun is dropped. PostgreSQL finishes a write that was sent, as docs/decisions.md says.
+    assert!(
+        !was_over,
+        "it is answered while the first still stands in its way"
+    );
+    // A write that has not begun is dropped. PostgreSQL finishes a write that was sent, as
+    // docs/decisions.md says.
     if !s.url.starts_with("postgres") {
         tokio::time::sleep(Duration::from_millis(200)).await;
         assert_eq!(s.get("/moments/m").await.status, 404);

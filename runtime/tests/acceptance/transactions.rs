@@ -41,7 +41,13 @@ pub const ACCENTED: Operation<Entry>;
 #[operation(kind = "consume", filter = (number == param(number)), returns = "boolean")]
 pub const TEAR: Operation<Entry>;
 
-pub static BANK: Package = package!(name = "bank", entities = [entity(Account, [TAKE, GIVE]), entity(Entry, [ACCENTED, TEAR])]);
+pub static BANK: Package = package!(
+    name = "bank",
+    entities = [
+        entity(Account, [TAKE, GIVE]),
+        entity(Entry, [ACCENTED, TEAR])
+    ]
+);
 
 cases!(&super::BANK => together, undone_together, undone_and_let_go, dropped, refused_and_going_on, sees_itself, transfers, ended, nested, reads_alone);
 
@@ -53,12 +59,21 @@ struct Bank {
 
 fn bank(s: &Server) -> Bank {
     let app = s.running();
-    Bank { accounts: app.adapter::<Account>().unwrap(), entries: app.adapter::<Entry>().unwrap(), cx: Cx::actor(Actor::user("clerk")) }
+    Bank {
+        accounts: app.adapter::<Account>().unwrap(),
+        entries: app.adapter::<Entry>().unwrap(),
+        cx: Cx::actor(Actor::user("clerk")),
+    }
 }
 
 async fn accounts(s: &Server) -> Bank {
     for id in ["a", "b"] {
-        assert_eq!(s.post("/accounts", json!({"id": id, "balance": 100})).await.status, 201);
+        assert_eq!(
+            s.post("/accounts", json!({"id": id, "balance": 100}))
+                .await
+                .status,
+            201
+        );
     }
     bank(s)
 }
@@ -68,11 +83,16 @@ fn changed_my_mind() -> linchpin::Error {
 }
 
 fn entry(number: i64) -> EntryCreate {
-    EntryCreate { number, text: "é".to_owned() }
+    EntryCreate {
+        number,
+        text: "é".to_owned(),
+    }
 }
 
 async fn balance(s: &Server, id: &str) -> i64 {
-    s.get(&format!("/accounts/{id}")).await.json()["balance"].as_i64().unwrap()
+    s.get(&format!("/accounts/{id}")).await.json()["balance"]
+        .as_i64()
+        .unwrap()
 }
 
 async fn together(s: &Server) {
@@ -87,11 +107,15 @@ async fn together(s: &Server) {
     assert_eq!(s.walk("/entries").await.len(), 1);
 }
 
-// After a rolled-back transaction no lock remains: a consume skips records that another transaction holds.
+// After a rolled-back transaction no lock remains: a consume skips records that another transaction
+// holds.
 async fn undone_and_let_go(s: &Server) {
     let bank = bank(s);
     for number in 0..20 {
-        let entry = EntryCreate { number, text: String::new() };
+        let entry = EntryCreate {
+            number,
+            text: String::new(),
+        };
         bank.entries.create(&bank.cx, entry).await.unwrap();
         let failed: Result<()> = bank
             .cx
@@ -101,7 +125,10 @@ async fn undone_and_let_go(s: &Server) {
             })
             .await;
         assert!(failed.is_err());
-        assert!(bank.entries.tear(&bank.cx, number).await.unwrap(), "{number}");
+        assert!(
+            bank.entries.tear(&bank.cx, number).await.unwrap(),
+            "{number}"
+        );
     }
 }
 
@@ -130,8 +157,16 @@ async fn dropped(s: &Server) {
         std::future::pending::<()>().await;
         Ok(())
     });
-    assert!(tokio::time::timeout(Duration::from_millis(100), work).await.is_err());
-    assert_eq!(s.post("/accounts/b/give", json!({})).await.status, 200, "others write again");
+    assert!(
+        tokio::time::timeout(Duration::from_millis(100), work)
+            .await
+            .is_err()
+    );
+    assert_eq!(
+        s.post("/accounts/b/give", json!({})).await.status,
+        200,
+        "others write again"
+    );
     assert_eq!(balance(s, "a").await, 100);
 }
 
@@ -152,9 +187,23 @@ async fn sees_itself(s: &Server) {
     let outcome = bank.cx.transaction(async |cx| {
         let made = bank.entries.create(cx, entry(7)).await?;
         // By key, by a filter that needs a function of ours, and in a list.
-        assert_eq!(bank.entries.get(cx, made.id.clone()).await?.map(|e| e.number), Some(7));
-        assert_eq!(bank.entries.accented(cx, 7).await?.map(|e| e.id), Some(made.id));
-        Ok(bank.entries.list(cx, EntryListQuery::default()).await?.items.len())
+        assert_eq!(
+            bank.entries
+                .get(cx, made.id.clone())
+                .await?
+                .map(|e| e.number),
+            Some(7)
+        );
+        assert_eq!(
+            bank.entries.accented(cx, 7).await?.map(|e| e.id),
+            Some(made.id)
+        );
+        Ok(bank
+            .entries
+            .list(cx, EntryListQuery::default())
+            .await?
+            .items
+            .len())
     });
     assert_eq!(outcome.await.unwrap(), 1);
 }
@@ -163,14 +212,22 @@ async fn transfers(s: &Server) {
     let bank = accounts(s).await;
     let one = |i: usize| {
         let bank = &bank;
-        let (from, to) = if i.is_multiple_of(2) { ("a", "b") } else { ("b", "a") };
+        let (from, to) = if i.is_multiple_of(2) {
+            ("a", "b")
+        } else {
+            ("b", "a")
+        };
         async move {
             bank.cx
                 .transaction(async |cx| {
                     bank.accounts.take(cx, from).await?;
                     tokio::task::yield_now().await;
                     bank.accounts.give(cx, to).await?;
-                    if i.is_multiple_of(5) { Err(changed_my_mind()) } else { Ok(()) }
+                    if i.is_multiple_of(5) {
+                        Err(changed_my_mind())
+                    } else {
+                        Ok(())
+                    }
                 })
                 .await
         }
@@ -183,8 +240,15 @@ async fn transfers(s: &Server) {
 // A context that outlives its transaction is refused: what it would do could never be undone.
 async fn ended(s: &Server) {
     let bank = accounts(s).await;
-    let kept = bank.cx.transaction(async |cx| Ok(cx.clone())).await.unwrap();
-    assert_eq!(bank.accounts.take(&kept, "a").await.unwrap_err().code(), linchpin::Code::Internal);
+    let kept = bank
+        .cx
+        .transaction(async |cx| Ok(cx.clone()))
+        .await
+        .unwrap();
+    assert_eq!(
+        bank.accounts.take(&kept, "a").await.unwrap_err().code(),
+        linchpin::Code::Internal
+    );
     assert_eq!(balance(s, "a").await, 100);
 }
 
@@ -193,7 +257,8 @@ async fn nested(s: &Server) {
     let outcome: linchpin::Result<()> = bank
         .cx
         .transaction(async |cx| {
-            cx.transaction(async |cx| bank.accounts.take(cx, "a").await).await?;
+            cx.transaction(async |cx| bank.accounts.take(cx, "a").await)
+                .await?;
             Err(changed_my_mind())
         })
         .await;
@@ -204,6 +269,17 @@ async fn nested(s: &Server) {
 // A handler is spawned by the server: the future must be able to move between threads.
 async fn reads_alone(s: &Server) {
     let bank = accounts(s).await;
-    let work = async move { bank.cx.transaction(async |cx| bank.accounts.get(cx, "a").await).await };
-    assert_eq!(tokio::spawn(work).await.unwrap().unwrap().map(|a| a.balance), Some(100));
+    let work = async move {
+        bank.cx
+            .transaction(async |cx| bank.accounts.get(cx, "a").await)
+            .await
+    };
+    assert_eq!(
+        tokio::spawn(work)
+            .await
+            .unwrap()
+            .unwrap()
+            .map(|a| a.balance),
+        Some(100)
+    );
 }

@@ -1,4 +1,5 @@
-//! Records without a list, or a route of their own, that others show: what would stand before that route is asked all the same.
+//! Records without a list, or a route of their own, that others show: what would stand before that
+//! route is asked all the same.
 
 #![allow(missing_docs, dead_code)] // a fixture
 
@@ -55,37 +56,76 @@ async fn office(call: RouteCall<'_>, next: Next<'_>) -> Result<Response> {
     }
 }
 
-static OUTER: Package = package!(name = "outer", mount = "/o", entities = [entity(Open, [VAULTS, CHESTS]), entity(Vault, [])]);
-static INNER: Package = package!(name = "inner", mount = "/i", entities = [entity(Chest, [])], middleware = [office]);
+static OUTER: Package = package!(
+    name = "outer",
+    mount = "/o",
+    entities = [entity(Open, [VAULTS, CHESTS]), entity(Vault, [])]
+);
+static INNER: Package = package!(
+    name = "inner",
+    mount = "/i",
+    entities = [entity(Chest, [])],
+    middleware = [office]
+);
 
 fn kept(app: App) -> App {
     let insider = || require_role(["insider"]);
-    app.package(&INNER).guard("/o/inside/{*rest}", insider()).guard("/i/chests/inside/put", insider())
+    app.package(&INNER)
+        .guard("/o/inside/{*rest}", insider())
+        .guard("/i/chests/inside/put", insider())
 }
 
 cases!(&crate::unlisted::OUTER, crate::unlisted::kept => guards_of_the_app, middleware_of_the_package);
 
 async fn ask(s: &Server, roles: Option<&[&str]>, office: bool, path: &str) -> Reply {
     let token = roles.map(|roles| s.token("someone", roles));
-    let mut headers: Vec<_> = token.as_deref().map(|token| ("authorization", token)).into_iter().collect();
+    let mut headers: Vec<_> = token
+        .as_deref()
+        .map(|token| ("authorization", token))
+        .into_iter()
+        .collect();
     headers.extend(office.then_some(("x-office", "yes")));
     s.raw("GET", path, &headers, "").await
 }
 
 async fn guards_of_the_app(s: &Server) {
     assert_eq!(s.post("/o/open", json!({ "id": "a" })).await.status, 201);
-    for path in ["/o/open/vaults", "/o/open/a?include=vault", "/o/open?include=vault"] {
-        assert_eq!(ask(s, None, false, path).await.code(), (401, "unauthorized"), "{path}");
-        assert_eq!(ask(s, Some(&[]), false, path).await.code(), (403, "forbidden"), "{path}");
+    for path in [
+        "/o/open/vaults",
+        "/o/open/a?include=vault",
+        "/o/open?include=vault",
+    ] {
+        assert_eq!(
+            ask(s, None, false, path).await.code(),
+            (401, "unauthorized"),
+            "{path}"
+        );
+        assert_eq!(
+            ask(s, Some(&[]), false, path).await.code(),
+            (403, "forbidden"),
+            "{path}"
+        );
         let reply = ask(s, Some(&["insider"]), false, path).await;
-        assert_eq!((reply.status, reply.header("cache-control").as_str()), (200, "no-store"), "{path}");
+        assert_eq!(
+            (reply.status, reply.header("cache-control").as_str()),
+            (200, "no-store"),
+            "{path}"
+        );
     }
 }
 
 async fn middleware_of_the_package(s: &Server) {
     assert_eq!(s.post("/o/open", json!({ "id": "a" })).await.status, 201);
-    for path in ["/o/open/chests", "/o/open/a?include=chest", "/o/open?include=chest"] {
-        assert_eq!(ask(s, Some(&["insider"]), false, path).await.code(), (403, "not_here"), "{path}");
+    for path in [
+        "/o/open/chests",
+        "/o/open/a?include=chest",
+        "/o/open?include=chest",
+    ] {
+        assert_eq!(
+            ask(s, Some(&["insider"]), false, path).await.code(),
+            (403, "not_here"),
+            "{path}"
+        );
         // The guard before another of its routes is not before this one.
         assert_eq!(ask(s, None, true, path).await.status, 200, "{path}");
     }

@@ -25,7 +25,13 @@ struct Cut {
 }
 
 impl Watch for Arc<Cut> {
-    fn run<'a>(&'a self, store: &'a dyn Store, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
+    fn run<'a>(
+        &'a self,
+        store: &'a dyn Store,
+        statement: &'a Arc<Statement>,
+        args: Vec<Value>,
+        rows: Rows,
+    ) -> Reply<'a> {
         if self.off.load(Ordering::SeqCst) {
             return Reply::Ready(Err(Error::unavailable(CAUSE)));
         }
@@ -35,10 +41,17 @@ impl Watch for Arc<Cut> {
 
 /// Status, `Retry-After` and text of an answer.
 async fn get(service: &HttpService, path: &str) -> (u16, bool, String) {
-    let Ok(response) = service.clone().call(Request::get(path).body(Body::empty()).unwrap()).await;
+    let Ok(response) = service
+        .clone()
+        .call(Request::get(path).body(Body::empty()).unwrap())
+        .await;
     let (parts, body) = response.into_parts();
     let body = body.collect().await.unwrap().to_bytes();
-    (parts.status.as_u16(), parts.headers.contains_key("retry-after"), String::from_utf8(body.to_vec()).unwrap())
+    (
+        parts.status.as_u16(),
+        parts.headers.contains_key("retry-after"),
+        String::from_utf8(body.to_vec()).unwrap(),
+    )
 }
 
 async fn an_unreachable_store_is_unavailable(store: Arc<dyn Store>) {
@@ -48,24 +61,46 @@ async fn an_unreachable_store_is_unavailable(store: Arc<dyn Store>) {
     store.install(&[post]).await.unwrap();
     let key = CursorKey::derive(&["a secret of at least thirty-two bytes"]);
     let adapters = Adapters::new([Arc::new(Table::new(post, store, key).unwrap())]);
-    let service = service(endpoints(&BLOG, BLOG.mount, &adapters), HttpState::new(adapters)).unwrap();
+    let service = service(
+        endpoints(&BLOG, BLOG.mount, &adapters),
+        HttpState::new(adapters),
+    )
+    .unwrap();
 
     assert_eq!(get(&service, "/posts").await.0, 200);
     cut.off.store(true, Ordering::SeqCst);
-    for path in ["/posts", "/posts/x", "/posts/by-slug?slug=a", "/posts/slug-taken?slug=a"] {
+    for path in [
+        "/posts",
+        "/posts/x",
+        "/posts/by-slug?slug=a",
+        "/posts/slug-taken?slug=a",
+    ] {
         let (status, retry, text) = get(&service, path).await;
         assert_eq!((status, retry), (503, true), "{path} {text}");
-        assert_eq!(serde_json::from_str::<Json>(&text).unwrap()["code"], "unavailable");
-        assert!(!text.contains("10.1.2.3") && !text.contains("hunter2"), "no internals: {text}");
+        assert_eq!(
+            serde_json::from_str::<Json>(&text).unwrap()["code"],
+            "unavailable"
+        );
+        assert!(
+            !text.contains("10.1.2.3") && !text.contains("hunter2"),
+            "no internals: {text}"
+        );
     }
     cut.off.store(false, Ordering::SeqCst);
-    assert_eq!(get(&service, "/posts").await.0, 200, "it goes on when the store is back");
+    assert_eq!(
+        get(&service, "/posts").await.0,
+        200,
+        "it goes on when the store is back"
+    );
 }
 
 mod memory {
     #[tokio::test]
     async fn an_unreachable_store_is_unavailable() {
-        super::an_unreachable_store_is_unavailable(std::sync::Arc::new(linchpin::store::memory::Memory::new())).await;
+        super::an_unreachable_store_is_unavailable(std::sync::Arc::new(
+            linchpin::store::memory::Memory::new(),
+        ))
+        .await;
     }
 }
 
@@ -86,7 +121,10 @@ mod postgres {
 
     #[tokio::test]
     async fn an_unreachable_store_is_unavailable() {
-        let store = PostgresStore::open(PostgresOptions::new(crate::server::postgres_server::fresh_url())).unwrap();
+        let store = PostgresStore::open(PostgresOptions::new(
+            crate::server::postgres_server::fresh_url(),
+        ))
+        .unwrap();
         super::an_unreachable_store_is_unavailable(std::sync::Arc::new(store)).await;
     }
 }

@@ -46,7 +46,10 @@ async fn shown<S: CustomStore>(_: CustomCall<Badge, S>, key: String) -> linchpin
     Ok(key)
 }
 
-static GATE: Package = package!(name = "gate", entities = [entity(Badge, [OF_DEVICE, PUT_ON, ISSUE, SHOWN])]);
+static GATE: Package = package!(
+    name = "gate",
+    entities = [entity(Badge, [OF_DEVICE, PUT_ON, ISSUE, SHOWN])]
+);
 
 cases!(&super::GATE => requests_and_code);
 
@@ -57,25 +60,72 @@ const OTHER: &str = "0193E7A0-0000-7000-8000-00000000000C";
 async fn requests_and_code(s: &Server) {
     let small = str::to_ascii_lowercase;
     let (badges, cx) = (s.running().adapter::<Badge>().unwrap(), Cx::system("test"));
-    let new = BadgeCreate { id: ID.to_owned(), device: DEVICE.to_owned(), doors: Some(vec![OTHER.to_owned()]) };
+    let new = BadgeCreate {
+        id: ID.to_owned(),
+        device: DEVICE.to_owned(),
+        doors: Some(vec![OTHER.to_owned()]),
+    };
     let made = badges.create(&cx, new).await.unwrap();
-    assert_eq!((made.id, made.device, made.doors), (small(ID), small(DEVICE), vec![small(OTHER)]));
+    assert_eq!(
+        (made.id, made.device, made.doors),
+        (small(ID), small(DEVICE), vec![small(OTHER)])
+    );
     // However it is named.
     assert!(badges.get(&cx, ID).await.unwrap().is_some());
     assert!(badges.of_device(&cx, DEVICE).await.unwrap().is_some());
     let query = BadgeListQuery::new().filter(badge::device.eq(DEVICE.to_owned()));
     assert_eq!(badges.list(&cx, query).await.unwrap().items.len(), 1);
-    assert_eq!(badges.put_on(&cx, ID, OTHER).await.unwrap().device, small(OTHER));
-    assert_eq!(s.get(&format!("/badges/shown?key={ID}")).await.json()["id"], small(ID));
-    let patch = BadgePatch { device: Some(DEVICE.to_owned()), ..Default::default() };
-    assert_eq!(badges.update(&cx, ID, patch, None).await.unwrap().device, small(DEVICE));
-    let again = badges.issue(&cx, DEVICE, [OTHER, ID].map(str::to_owned).to_vec()).await.unwrap();
-    assert_eq!((again.id, again.doors), (small(ID), vec![small(OTHER), small(ID)]));
-    let taken = badges.create(&cx, BadgeCreate { id: OTHER.to_owned(), device: DEVICE.to_owned(), doors: None }).await.unwrap_err();
+    assert_eq!(
+        badges.put_on(&cx, ID, OTHER).await.unwrap().device,
+        small(OTHER)
+    );
+    assert_eq!(
+        s.get(&format!("/badges/shown?key={ID}")).await.json()["id"],
+        small(ID)
+    );
+    let patch = BadgePatch {
+        device: Some(DEVICE.to_owned()),
+        ..Default::default()
+    };
+    assert_eq!(
+        badges.update(&cx, ID, patch, None).await.unwrap().device,
+        small(DEVICE)
+    );
+    let again = badges
+        .issue(&cx, DEVICE, [OTHER, ID].map(str::to_owned).to_vec())
+        .await
+        .unwrap();
+    assert_eq!(
+        (again.id, again.doors),
+        (small(ID), vec![small(OTHER), small(ID)])
+    );
+    let taken = badges
+        .create(
+            &cx,
+            BadgeCreate {
+                id: OTHER.to_owned(),
+                device: DEVICE.to_owned(),
+                doors: None,
+            },
+        )
+        .await
+        .unwrap_err();
     assert_eq!(taken.code(), linchpin::Code::Conflict);
     badges.delete(&cx, ID, None).await.unwrap();
-    assert_eq!(s.post("/badges", json!({"id": ID, "device": DEVICE, "doors": []})).await.json()["id"], small(ID));
+    assert_eq!(
+        s.post("/badges", json!({"id": ID, "device": DEVICE, "doors": []}))
+            .await
+            .json()["id"],
+        small(ID)
+    );
     // Invalid uuids are refused in both cases.
-    let wrong = BadgeCreate { id: OTHER.to_owned(), device: "0193E7A".to_owned(), doors: None };
-    assert_eq!(badges.create(&cx, wrong).await.unwrap_err().code(), linchpin::Code::ValidationFailed);
+    let wrong = BadgeCreate {
+        id: OTHER.to_owned(),
+        device: "0193E7A".to_owned(),
+        doors: None,
+    };
+    assert_eq!(
+        badges.create(&cx, wrong).await.unwrap_err().code(),
+        linchpin::Code::ValidationFailed
+    );
 }

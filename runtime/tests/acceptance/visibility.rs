@@ -25,27 +25,44 @@ async fn a_soft_deleted_record_is_hidden(s: &Server) {
     let path = note(s, "a").await;
     assert_eq!(s.delete(&path).await.status, 204);
     assert_eq!(s.get(&path).await.code(), (404, "not_found"));
-    assert_eq!(s.get("/notes").await.json(), json!({"items": [], "nextCursor": null, "hasMore": false}));
+    assert_eq!(
+        s.get("/notes").await.json(),
+        json!({"items": [], "nextCursor": null, "hasMore": false})
+    );
     assert_eq!(s.patch(&path, json!({"title": "x"})).await.status, 404);
     assert_eq!(s.patch(&path, json!({})).await.status, 404);
     assert_eq!(s.delete(&path).await.status, 404);
     // It is still stored.
     let notes = s.running().adapter::<Note>().unwrap();
     let system = Cx::system("look").at(s.now());
-    let all = notes.list(&system, ListQuery::new().include_deleted()).await.unwrap();
-    assert_eq!((all.items.len(), all.items[0].deleted_at), (1, Some(s.now())));
+    let all = notes
+        .list(&system, ListQuery::new().include_deleted())
+        .await
+        .unwrap();
+    assert_eq!(
+        (all.items.len(), all.items[0].deleted_at),
+        (1, Some(s.now()))
+    );
 }
 
 async fn a_soft_deleted_record_frees_its_unique_values(s: &Server) {
     let path = note(s, "a").await;
-    assert_eq!(s.post("/notes", json!({"slug": "a", "title": "T"})).await.code(), (409, "conflict"));
+    assert_eq!(
+        s.post("/notes", json!({"slug": "a", "title": "T"}))
+            .await
+            .code(),
+        (409, "conflict")
+    );
     assert_eq!(s.delete(&path).await.status, 204);
     let again = note(s, "a").await;
     assert_ne!(path, again);
     assert_eq!(s.delete(&again).await.status, 204);
     note(s, "a").await;
     let refused = s.post("/notes", json!({"slug": "a", "title": "T"})).await;
-    assert_eq!(refused.problems(), [("slug".to_owned(), "unique".to_owned())]);
+    assert_eq!(
+        refused.problems(),
+        [("slug".to_owned(), "unique".to_owned())]
+    );
 }
 
 async fn lookups_hide_deleted_records(s: &Server) {
@@ -56,35 +73,83 @@ async fn lookups_hide_deleted_records(s: &Server) {
         let reply = s.get(form).await;
         assert_eq!((reply.status, reply.json()), (200, Json::Null));
     }
-    assert_eq!(s.get("/notes/by-title?title=T").await.json()["items"], json!([]));
-    assert_eq!(s.get("/notes/slug-taken?slug=a").await.json(), json!({"exists": false}));
-    assert_eq!(s.raw("HEAD", "/notes/slug-taken/a", &[], "").await.status, 404);
+    assert_eq!(
+        s.get("/notes/by-title?title=T").await.json()["items"],
+        json!([])
+    );
+    assert_eq!(
+        s.get("/notes/slug-taken?slug=a").await.json(),
+        json!({"exists": false})
+    );
+    assert_eq!(
+        s.raw("HEAD", "/notes/slug-taken/a", &[], "").await.status,
+        404
+    );
 }
 
 async fn deleted_records_are_missing_everywhere(s: &Server) {
     let path = note(s, "a").await;
     s.delete(&path).await;
-    assert_eq!(s.post(&format!("{path}/bump"), json!({})).await.code(), (404, "not_found"));
-    assert_eq!(s.post("/notes/take", json!({"slug": "a"})).await.json(), Json::Null);
-    assert_eq!(s.post("/notes/clear", json!({"title": "T"})).await.json(), json!(0));
+    assert_eq!(
+        s.post(&format!("{path}/bump"), json!({})).await.code(),
+        (404, "not_found")
+    );
+    assert_eq!(
+        s.post("/notes/take", json!({"slug": "a"})).await.json(),
+        Json::Null
+    );
+    assert_eq!(
+        s.post("/notes/clear", json!({"title": "T"})).await.json(),
+        json!(0)
+    );
     // No query parameter reaches them.
-    assert_eq!(s.get("/notes?includeDeleted=true").await.code(), (400, "unknown_parameter"));
+    assert_eq!(
+        s.get("/notes?includeDeleted=true").await.code(),
+        (400, "unknown_parameter")
+    );
     // Deleting by batch and by consume marks as well.
     let kept = note(s, "b").await;
-    assert_eq!(s.post("/notes/clear", json!({"title": "T"})).await.json(), json!(1));
+    assert_eq!(
+        s.post("/notes/clear", json!({"title": "T"})).await.json(),
+        json!(1)
+    );
     assert_eq!(s.get(&kept).await.status, 404);
     let taken = note(s, "c").await;
-    assert_eq!(s.post("/notes/take", json!({"slug": "c"})).await.json()["slug"], "c");
-    assert_eq!(s.post("/notes/take", json!({"slug": "c"})).await.json(), Json::Null);
+    assert_eq!(
+        s.post("/notes/take", json!({"slug": "c"})).await.json()["slug"],
+        "c"
+    );
+    assert_eq!(
+        s.post("/notes/take", json!({"slug": "c"})).await.json(),
+        Json::Null
+    );
     assert_eq!(s.get(&taken).await.status, 404);
     let notes = s.running().adapter::<Note>().unwrap();
     let all = ListQuery::new().include_deleted().limit(3);
-    assert_eq!(notes.list(&Cx::system("count"), all).await.unwrap().items.len(), 3);
+    assert_eq!(
+        notes
+            .list(&Cx::system("count"), all)
+            .await
+            .unwrap()
+            .items
+            .len(),
+        3
+    );
     // An upsert makes a new record beside a deleted one, and changes a live one.
-    let ensured = s.post("/notes/ensure", json!({"slug": "a", "title": "again"})).await;
-    assert_eq!((ensured.status, &ensured.json()["created"]), (201, &json!(true)));
-    let ensured = s.post("/notes/ensure", json!({"slug": "a", "title": "more"})).await;
-    assert_eq!((ensured.status, &ensured.json()["created"]), (200, &json!(false)));
+    let ensured = s
+        .post("/notes/ensure", json!({"slug": "a", "title": "again"}))
+        .await;
+    assert_eq!(
+        (ensured.status, &ensured.json()["created"]),
+        (201, &json!(true))
+    );
+    let ensured = s
+        .post("/notes/ensure", json!({"slug": "a", "title": "more"}))
+        .await;
+    assert_eq!(
+        (ensured.status, &ensured.json()["created"]),
+        (200, &json!(false))
+    );
     assert_ne!(format!("/notes/{}", id(&ensured.json()["entity"])), path);
     // Pages are full in spite of what has been deleted between their records.
     for slug in ["p", "q", "r", "t"] {
@@ -99,52 +164,134 @@ async fn deleting_is_a_change(s: &Server) {
     let record = made(s, "", "/flaggeds", json!({"name": "n"})).await;
     let path = format!("/flaggeds/{}", id(&record));
     assert_eq!(s.delete(&path).await.code(), (428, "precondition_required"));
-    assert_eq!(s.raw("DELETE", &path, &[("if-match", "\"2\"")], "").await.code(), (412, "precondition_failed"));
-    assert_eq!(s.raw("DELETE", &path, &[("if-match", "\"1\"")], "").await.status, 204);
-    assert_eq!(s.raw("DELETE", &path, &[("if-match", "\"2\"")], "").await.code(), (404, "not_found"));
+    assert_eq!(
+        s.raw("DELETE", &path, &[("if-match", "\"2\"")], "")
+            .await
+            .code(),
+        (412, "precondition_failed")
+    );
+    assert_eq!(
+        s.raw("DELETE", &path, &[("if-match", "\"1\"")], "")
+            .await
+            .status,
+        204
+    );
+    assert_eq!(
+        s.raw("DELETE", &path, &[("if-match", "\"2\"")], "")
+            .await
+            .code(),
+        (404, "not_found")
+    );
     let records = s.running().adapter::<Flagged>().unwrap();
-    let all = records.list(&Cx::system("look"), ListQuery::new().include_deleted()).await.unwrap();
-    assert_eq!((all.items[0].version, all.items[0].status), (2, Status::Gone));
+    let all = records
+        .list(&Cx::system("look"), ListQuery::new().include_deleted())
+        .await
+        .unwrap();
+    assert_eq!(
+        (all.items[0].version, all.items[0].status),
+        (2, Status::Gone)
+    );
     let path = note(s, "a").await;
     s.advance(50);
     s.delete(&path).await;
     let notes = s.running().adapter::<Note>().unwrap();
-    let all = notes.list(&Cx::system("look"), ListQuery::new().include_deleted()).await.unwrap();
+    let all = notes
+        .list(&Cx::system("look"), ListQuery::new().include_deleted())
+        .await
+        .unwrap();
     assert_eq!(all.items[0].updated_at, s.now());
 }
 
 async fn the_mark_is_not_for_clients(s: &Server) {
-    s.post("/flaggeds", json!({"name": "n", "status": "gone"})).await.problem("not_allowed", "status");
+    s.post("/flaggeds", json!({"name": "n", "status": "gone"}))
+        .await
+        .problem("not_allowed", "status");
     let record = made(s, "", "/flaggeds", json!({"name": "n"})).await;
     let path = format!("/flaggeds/{}", id(&record));
     let tag = [("content-type", "application/json"), ("if-match", "\"1\"")];
-    s.raw("PATCH", &path, &tag, r#"{"status":"gone"}"#).await.problem("not_allowed", "status");
-    s.raw_json("PATCH", &format!("{path}/restate"), json!({"status": "gone"})).await.problem("not_allowed", "status");
-    s.post("/flaggeds/restate-all", json!({"name": "n", "status": "gone"})).await.problem("not_allowed", "status");
-    s.post("/flaggeds/declare", json!({"name": "n", "status": "gone"})).await.problem("not_allowed", "status");
-    s.post("/flaggeds/declare", json!({"name": "new", "status": "gone"})).await.problem("not_allowed", "status");
+    s.raw("PATCH", &path, &tag, r#"{"status":"gone"}"#)
+        .await
+        .problem("not_allowed", "status");
+    s.raw_json(
+        "PATCH",
+        &format!("{path}/restate"),
+        json!({"status": "gone"}),
+    )
+    .await
+    .problem("not_allowed", "status");
+    s.post(
+        "/flaggeds/restate-all",
+        json!({"name": "n", "status": "gone"}),
+    )
+    .await
+    .problem("not_allowed", "status");
+    s.post("/flaggeds/declare", json!({"name": "n", "status": "gone"}))
+        .await
+        .problem("not_allowed", "status");
+    s.post(
+        "/flaggeds/declare",
+        json!({"name": "new", "status": "gone"}),
+    )
+    .await
+    .problem("not_allowed", "status");
     assert_eq!(s.get(&path).await.json()["status"], "draft");
-    assert_eq!(s.raw("PATCH", &path, &tag, r#"{"status":"live"}"#).await.status, 200);
+    assert_eq!(
+        s.raw("PATCH", &path, &tag, r#"{"status":"live"}"#)
+            .await
+            .status,
+        200
+    );
     // The date is the server's.
     let note = note(s, "a").await;
-    s.post("/notes", json!({"slug": "b", "title": "T", "deletedAt": null})).await.problem("read_only", "deletedAt");
-    s.patch(&note, json!({"deletedAt": "2026-01-01T00:00:00Z"})).await.problem("read_only", "deletedAt");
+    s.post(
+        "/notes",
+        json!({"slug": "b", "title": "T", "deletedAt": null}),
+    )
+    .await
+    .problem("read_only", "deletedAt");
+    s.patch(&note, json!({"deletedAt": "2026-01-01T00:00:00Z"}))
+        .await
+        .problem("read_only", "deletedAt");
 }
 
 async fn a_key_stays_reserved(s: &Server) {
     let sessions = s.running().adapter::<Session>().unwrap();
     made(s, "", "/sessions", json!({"id": "x", "code": "1"})).await;
-    assert_eq!(s.post("/sessions", json!({"id": "x", "code": "2"})).await.problems(), [("id".to_owned(), "unique".to_owned())]);
+    assert_eq!(
+        s.post("/sessions", json!({"id": "x", "code": "2"}))
+            .await
+            .problems(),
+        [("id".to_owned(), "unique".to_owned())]
+    );
     // Of a deleted record, too; only purging frees it.
     let notes = s.running().adapter::<Note>().unwrap();
     let system = Cx::system("test").at(s.now());
-    let made = notes.create(&system, NoteCreate { slug: "a".into(), title: "T".into(), views: None }).await.unwrap();
+    let made = notes
+        .create(
+            &system,
+            NoteCreate {
+                slug: "a".into(),
+                title: "T".into(),
+                views: None,
+            },
+        )
+        .await
+        .unwrap();
     notes.delete(&system, &*made.id, None).await.unwrap();
     notes.purge(&system, &*made.id).await.unwrap();
-    assert_eq!(notes.purge(&system, &*made.id).await.unwrap_err().code(), linchpin::Code::NotFound);
+    assert_eq!(
+        notes.purge(&system, &*made.id).await.unwrap_err().code(),
+        linchpin::Code::NotFound
+    );
     let actor = Cx::actor(Actor::user("u"));
-    assert_eq!(notes.purge(&actor, &*made.id).await.unwrap_err().code(), linchpin::Code::Forbidden);
-    assert_eq!(sessions.purge(&Cx::system("test"), "x").await.ok(), Some(()));
+    assert_eq!(
+        notes.purge(&actor, &*made.id).await.unwrap_err().code(),
+        linchpin::Code::Forbidden
+    );
+    assert_eq!(
+        sessions.purge(&Cx::system("test"), "x").await.ok(),
+        Some(())
+    );
 }
 
 async fn deleted_records_are_for_the_application(s: &Server) {
@@ -153,24 +300,64 @@ async fn deleted_records_are_for_the_application(s: &Server) {
     let notes = s.running().adapter::<Note>().unwrap();
     let query = || ListQuery::new();
     let system = Cx::system("test");
-    assert_eq!(notes.list(&system, query()).await.unwrap().items.len(), 1, "not by itself");
-    let first = notes.list(&system, query().include_deleted().limit(1)).await.unwrap();
+    assert_eq!(
+        notes.list(&system, query()).await.unwrap().items.len(),
+        1,
+        "not by itself"
+    );
+    let first = notes
+        .list(&system, query().include_deleted().limit(1))
+        .await
+        .unwrap();
     let cursor = first.next_cursor.unwrap();
-    assert_eq!(notes.list(&system, query().include_deleted().limit(1).cursor(&cursor)).await.unwrap().items.len(), 1);
+    assert_eq!(
+        notes
+            .list(&system, query().include_deleted().limit(1).cursor(&cursor))
+            .await
+            .unwrap()
+            .items
+            .len(),
+        1
+    );
     // A cursor over deleted records is none over the others.
-    assert_eq!(notes.list(&system, query().limit(1).cursor(&cursor)).await.unwrap_err().code(), linchpin::Code::InvalidCursor);
+    assert_eq!(
+        notes
+            .list(&system, query().limit(1).cursor(&cursor))
+            .await
+            .unwrap_err()
+            .code(),
+        linchpin::Code::InvalidCursor
+    );
     let actor = Cx::actor(Actor::user("u"));
-    assert_eq!(notes.list(&actor, query().include_deleted()).await.unwrap_err().code(), linchpin::Code::Forbidden);
+    assert_eq!(
+        notes
+            .list(&actor, query().include_deleted())
+            .await
+            .unwrap_err()
+            .code(),
+        linchpin::Code::Forbidden
+    );
 }
 
 async fn a_record_expires_after_its_ttl(s: &Server) {
     made(s, "", "/sessions", json!({"id": "x", "code": "1"})).await;
     s.advance(500);
-    assert_eq!(s.patch("/sessions/x", json!({"note": "n"})).await.status, 200);
+    assert_eq!(
+        s.patch("/sessions/x", json!({"note": "n"})).await.status,
+        200
+    );
     s.advance(999);
-    assert_eq!(s.get("/sessions/x").await.status, 200, "visible for one more second");
+    assert_eq!(
+        s.get("/sessions/x").await.status,
+        200,
+        "visible for one more second"
+    );
     s.advance(1);
-    assert_eq!(s.get("/sessions/x").await.code(), (404, "not_found"), "expiry <= now");
+    assert_eq!(
+        s.get("/sessions/x").await.code(),
+        (404, "not_found"),
+        "expiry <= now"
+    );
     s.advance(2000);
     assert_eq!(s.get("/sessions/x").await.status, 404);
 }
@@ -178,11 +365,29 @@ async fn a_record_expires_after_its_ttl(s: &Server) {
 async fn expired_records_are_missing_everywhere(s: &Server) {
     made(s, "", "/sessions", json!({"id": "x", "code": "1"})).await;
     made(s, "", "/invites", json!({"code": "never"})).await;
-    made(s, "", "/invites", json!({"code": "soon", "expiresAt": s.now().to_string()})).await;
+    made(
+        s,
+        "",
+        "/invites",
+        json!({"code": "soon", "expiresAt": s.now().to_string()}),
+    )
+    .await;
     // Expired at the very instant.
-    assert_eq!(s.get("/invites").await.json()["items"].as_array().unwrap().len(), 1);
-    assert_eq!(s.get("/invites/code-taken?code=soon").await.json(), json!({"exists": false}));
-    assert_eq!(s.get("/invites/code-taken?code=never").await.json(), json!({"exists": true}));
+    assert_eq!(
+        s.get("/invites").await.json()["items"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
+    assert_eq!(
+        s.get("/invites/code-taken?code=soon").await.json(),
+        json!({"exists": false})
+    );
+    assert_eq!(
+        s.get("/invites/code-taken?code=never").await.json(),
+        json!({"exists": true})
+    );
     s.advance(1000);
     for (method, path, body) in [
         ("GET", "/sessions/x", Json::Null),
@@ -191,14 +396,26 @@ async fn expired_records_are_missing_everywhere(s: &Server) {
         ("DELETE", "/sessions/x", Json::Null),
         ("POST", "/sessions/x/hit", Json::Null),
     ] {
-        assert_eq!(call(s, "", method, path, body).await.code(), (404, "not_found"), "{method} {path}");
+        assert_eq!(
+            call(s, "", method, path, body).await.code(),
+            (404, "not_found"),
+            "{method} {path}"
+        );
     }
     assert_eq!(s.get("/sessions").await.json()["items"], json!([]));
     // The hidden expiry is nowhere.
     let live = s.post("/sessions", json!({"id": "y", "code": "2"})).await;
     assert!(!String::from_utf8_lossy(&live.body).contains("xpiry"));
-    s.post("/sessions", json!({"id": "z", "code": "3", "linchpin_expiry": null})).await.problem("unknown_field", "linchpin_expiry");
-    assert_eq!(s.get("/sessions?linchpin_expiry=1").await.code(), (400, "unknown_parameter"));
+    s.post(
+        "/sessions",
+        json!({"id": "z", "code": "3", "linchpin_expiry": null}),
+    )
+    .await
+    .problem("unknown_field", "linchpin_expiry");
+    assert_eq!(
+        s.get("/sessions?linchpin_expiry=1").await.code(),
+        (400, "unknown_parameter")
+    );
 }
 
 async fn expired_records_never_block(s: &Server) {
@@ -208,16 +425,38 @@ async fn expired_records_never_block(s: &Server) {
     // The key, a unique, and both at once.
     made(s, "", "/sessions", json!({"id": "x", "code": "2"})).await;
     made(s, "", "/sessions", json!({"id": "y", "code": "3"})).await;
-    assert_eq!(s.post("/sessions", json!({"id": "z", "code": "2"})).await.code(), (409, "conflict"), "a live one does");
+    assert_eq!(
+        s.post("/sessions", json!({"id": "z", "code": "2"}))
+            .await
+            .code(),
+        (409, "conflict"),
+        "a live one does"
+    );
     made(s, "", "/sessions", json!({"id": "old", "code": "4"})).await;
     s.advance(900);
-    assert_eq!(s.patch("/sessions/x", json!({"note": "kept"})).await.status, 200);
+    assert_eq!(
+        s.patch("/sessions/x", json!({"note": "kept"})).await.status,
+        200
+    );
     s.advance(200);
     // By a change, and by an upsert.
-    assert_eq!(s.patch("/sessions/x", json!({"code": "4"})).await.status, 200);
-    let login = s.post("/sessions/login", json!({"code": "3", "note": "n", "id": "y"})).await;
+    assert_eq!(
+        s.patch("/sessions/x", json!({"code": "4"})).await.status,
+        200
+    );
+    let login = s
+        .post(
+            "/sessions/login",
+            json!({"code": "3", "note": "n", "id": "y"}),
+        )
+        .await;
     assert_eq!((login.status, &login.json()["hits"]), (201, &json!(0)));
-    let login = s.post("/sessions/login", json!({"code": "3", "note": "m", "id": "other"})).await;
+    let login = s
+        .post(
+            "/sessions/login",
+            json!({"code": "3", "note": "m", "id": "other"}),
+        )
+        .await;
     assert_eq!((login.status, &login.json()["id"]), (200, &json!("y")));
 }
 
@@ -225,7 +464,12 @@ async fn expired_records_never_block_a_transaction(s: &Server) {
     made(s, "", "/sessions", json!({"id": "x", "code": "1"})).await;
     s.advance(1000);
     let sessions = s.running().adapter::<Session>().unwrap();
-    let input = |id: &str, code: &str| SessionCreate { id: id.into(), code: code.into(), hits: None, note: None };
+    let input = |id: &str, code: &str| SessionCreate {
+        id: id.into(),
+        code: code.into(),
+        hits: None,
+        note: None,
+    };
     let cx = Cx::system("test").at(s.now());
     cx.transaction(async |cx| {
         sessions.create(cx, input("y", "1")).await?;
@@ -242,7 +486,13 @@ async fn expired_records_never_block_a_transaction(s: &Server) {
     });
     assert_eq!(undone.await.unwrap_err().code(), linchpin::Code::Conflict);
     assert_eq!(s.get("/sessions/z").await.status, 404);
-    assert_eq!(s.get("/sessions").await.json()["items"].as_array().unwrap().len(), 2);
+    assert_eq!(
+        s.get("/sessions").await.json()["items"]
+            .as_array()
+            .unwrap()
+            .len(),
+        2
+    );
 }
 
 async fn expiry_is_put_off_by_every_change(s: &Server) {
@@ -251,7 +501,15 @@ async fn expiry_is_put_off_by_every_change(s: &Server) {
         s.advance(900);
         assert_eq!(s.post("/sessions/x/hit", json!({})).await.status, 200);
         s.advance(900);
-        assert_eq!(s.post("/sessions/login", json!({"code": "1", "note": "n", "id": "q"})).await.status, 200);
+        assert_eq!(
+            s.post(
+                "/sessions/login",
+                json!({"code": "1", "note": "n", "id": "q"})
+            )
+            .await
+            .status,
+            200
+        );
     }
     // A call without a change does not delay expiry.
     s.advance(900);
@@ -291,7 +549,10 @@ async fn the_app_sweeps_by_itself() {
     let file = folder.path().join("sweep.db");
     let clock = Arc::new(AtomicI64::new(1_000_000));
     let reading = Arc::clone(&clock);
-    let config = Config::new().signing_secret(crate::server::SECRET).port(0).database(format!("sqlite:{}", file.display()));
+    let config = Config::new()
+        .signing_secret(crate::server::SECRET)
+        .port(0)
+        .database(format!("sqlite:{}", file.display()));
     let running = App::new(config)
         .plugin(JwtAuth::new())
         .package(&crate::visibility_fixture::SEEN)
@@ -302,14 +563,30 @@ async fn the_app_sweeps_by_itself() {
         .unwrap();
     let sessions = running.adapter::<Session>().unwrap();
     let cx = |at: i64| Cx::system("test").at(Timestamp::from_millis(at));
-    let input = |id: &str| SessionCreate { id: id.into(), code: id.into(), hits: None, note: None };
+    let input = |id: &str| SessionCreate {
+        id: id.into(),
+        code: id.into(),
+        hits: None,
+        note: None,
+    };
     sessions.create(&cx(1_000_000), input("old")).await.unwrap();
-    sessions.create(&cx(1_000_900), input("young")).await.unwrap();
-    sessions.create(&cx(999_000), input("expired")).await.unwrap();
+    sessions
+        .create(&cx(1_000_900), input("young"))
+        .await
+        .unwrap();
+    sessions
+        .create(&cx(999_000), input("expired"))
+        .await
+        .unwrap();
     let stored = || -> Vec<String> {
         let connection = rusqlite::Connection::open(&file).unwrap();
-        let mut all = connection.prepare("SELECT id FROM sessions ORDER BY id").unwrap();
-        all.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+        let mut all = connection
+            .prepare("SELECT id FROM sessions ORDER BY id")
+            .unwrap();
+        all.query_map([], |row| row.get(0))
+            .unwrap()
+            .map(Result::unwrap)
+            .collect()
     };
     let swept = async |gone: &str| {
         for _ in 0..200 {

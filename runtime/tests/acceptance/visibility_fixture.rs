@@ -167,7 +167,8 @@ pub struct Line {
     pub note: String,
 }
 
-/// Everything at once: a tenant's, versioned, deleted softly, with a serial number that no other tenant may have.
+/// Everything at once: a tenant's, versioned, deleted softly, with a serial number that no other
+/// tenant may have.
 #[entity(
     tenant(tenant_id),
     soft_delete(deleted_at),
@@ -357,7 +358,10 @@ pub struct Visit {
 pub static SEEN: Package = package!(
     name = "seen",
     entities = [
-        entity(Note, [BY_SLUG, BY_TITLE, SLUG_TAKEN, BUMP, ENSURE, CLEAR, TAKE]),
+        entity(
+            Note,
+            [BY_SLUG, BY_TITLE, SLUG_TAKEN, BUMP, ENSURE, CLEAR, TAKE]
+        ),
         entity(Flagged, [RESTATE, RESTATE_ALL, DECLARE]),
         entity(Session, [HIT, LOGIN]),
         entity(Invite, [CODE_TAKEN]),

@@ -1,4 +1,5 @@
-//! For the isolation sweep: records that are seen by way of others, and kinds that reach records by other ways than a list or a key.
+//! For the isolation sweep: records that are seen by way of others, and kinds that reach records by
+//! other ways than a list or a key.
 #![allow(missing_docs, dead_code)] // a fixture, which is called over HTTP alone
 
 use linchpin::entity::Entity;
@@ -77,7 +78,8 @@ pub const SLIP_FEED: Operation<Slip>;
 #[operation(kind = "derive", source(Sheet, where = (slug == param(slug))), merge = "first", route(auth = none))]
 pub const SHEET_FEED: Operation<Sheet>;
 
-/// The number is written to a record that the call names, or to the caller's own, which it does not name.
+/// The number is written to a record that the call names, or to the caller's own, which it does not
+/// name.
 macro_rules! recounts {
     ($($name:ident $entity:ident ($($target:tt)*) $($atomic:ident)?),* $(,)?) => {$(
         #[operation(
@@ -129,7 +131,8 @@ macro_rules! functions {
         )]
         pub const $tally: Operation<$entity>;
 
-        /// Names the record that it is asked for, whoever asks: it is shown to those alone who may see it.
+        /// Names the record that it is asked for, whoever asks: it is shown to those alone who may
+        /// see it.
         #[operation(
             kind = "custom",
             http(method = "GET"),
@@ -143,18 +146,34 @@ macro_rules! functions {
 functions!(Task TASK_TALLY TASK_PEEK, Account ACCOUNT_TALLY ACCOUNT_PEEK, Slip SLIP_TALLY SLIP_PEEK);
 
 async fn tally_memory<E: Named>(call: MemoryCall<E>, slug: String) -> Result<i64> {
-    let seen = call.visible().await?.iter().filter(|record| record.slug() == slug).count();
+    let seen = call
+        .visible()
+        .await?
+        .iter()
+        .filter(|record| record.slug() == slug)
+        .count();
     Ok(i64::try_from(seen).unwrap_or_default())
 }
 
 /// Statements that name the guard: what they see is what they change.
 async fn tally<E: Named, S: SqlStore>(call: CustomCall<E, S>, slug: String) -> Result<i64> {
-    let seen = call.sql("SELECT count(*) AS n FROM {visible} WHERE slug = $1").bind(slug.clone()).rows().await?[0].get::<i64>("n")?;
-    let changed = call.sql("UPDATE {table} SET views = views WHERE slug = $1 AND {guard}").bind(slug).execute().await?;
+    let seen = call
+        .sql("SELECT count(*) AS n FROM {visible} WHERE slug = $1")
+        .bind(slug.clone())
+        .rows()
+        .await?[0]
+        .get::<i64>("n")?;
+    let changed = call
+        .sql("UPDATE {table} SET views = views WHERE slug = $1 AND {guard}")
+        .bind(slug)
+        .execute()
+        .await?;
     if seen.to_string() == changed.to_string() {
         Ok(seen)
     } else {
-        Err(Error::internal("the guard says one thing here, and another there"))
+        Err(Error::internal(
+            "the guard says one thing here, and another there",
+        ))
     }
 }
 

@@ -12,24 +12,27 @@ use linchpin::prelude::*;
 use serde_json::{Value as Json, json};
 
 use self::array::{
-    arr_bounds, array_pull_removes_all_equal_values, array_push_adds_a_value_once, array_push_creates_an_optional_list,
-    array_push_of_a_context_value, array_push_without_dedupe_repeats_values, array_set_replaces_the_list, concurrent_pushes_all_arrive,
+    arr_bounds, array_pull_removes_all_equal_values, array_push_adds_a_value_once,
+    array_push_creates_an_optional_list, array_push_of_a_context_value,
+    array_push_without_dedupe_repeats_values, array_set_replaces_the_list,
+    concurrent_pushes_all_arrive,
 };
 use self::batch::{
-    a_batch_applies_every_condition, a_batch_deletes_all_matches, a_batch_updates_all_matches, a_batch_without_a_match_changes_nothing,
-    a_void_batch_returns_nothing, bat_unique,
+    a_batch_applies_every_condition, a_batch_deletes_all_matches, a_batch_updates_all_matches,
+    a_batch_without_a_match_changes_nothing, a_void_batch_returns_nothing, bat_unique,
 };
 use self::consume::{
-    concurrent_consumes_succeed_once, cons_in_use, cons_many, consume_ignores_expired_records, consume_may_return_a_boolean,
-    consume_returns_a_record_once, consume_takes_the_first_in_order,
+    concurrent_consumes_succeed_once, cons_in_use, cons_many, consume_ignores_expired_records,
+    consume_may_return_a_boolean, consume_returns_a_record_once, consume_takes_the_first_in_order,
 };
 use self::field_update::{
-    field_update_refuses_other_fields, field_update_validates_its_fields, field_update_writes_its_fields,
-    match_conditions_restrict_a_field_update, nullable_fields_may_be_cleared, partial_fields_may_be_omitted,
+    field_update_refuses_other_fields, field_update_validates_its_fields,
+    field_update_writes_its_fields, match_conditions_restrict_a_field_update,
+    nullable_fields_may_be_cleared, partial_fields_may_be_omitted,
 };
 use self::upsert::{
-    concurrent_upserts_create_once, ups_by_key, ups_checked, ups_other_unique, ups_out_of_reach, upsert_creates_then_updates,
-    upsert_keeps_omitted_fields,
+    concurrent_upserts_create_once, ups_by_key, ups_checked, ups_other_unique, ups_out_of_reach,
+    upsert_creates_then_updates, upsert_keeps_omitted_fields,
 };
 use crate::cases;
 use crate::fixture::Status;
@@ -121,7 +124,13 @@ pub const RESET: Operation<Article>;
 #[operation(kind = "batch", action = "update", filter = (category == param(category)), set(slug = param(slug)))]
 pub const RESLUG: Operation<Article>;
 
-#[operation(kind = "upsert", match(slug), set(title, category), on_create(score = 7), returns = "created")]
+#[operation(
+    kind = "upsert",
+    match(slug),
+    set(title, category),
+    on_create(score = 7),
+    returns = "created"
+)]
 pub const ENSURE: Operation<Article>;
 
 #[operation(kind = "upsert", match(slug), set(title), on_create(id = uuid()))]
@@ -161,7 +170,11 @@ pub struct Setting {
 }
 
 fn small(setting: &Setting) -> std::result::Result<(), Problem> {
-    if setting.low <= setting.high { Ok(()) } else { Err(Problem::new("low", "check", "must not exceed high")) }
+    if setting.low <= setting.high {
+        Ok(())
+    } else {
+        Err(Problem::new("low", "check", "must not exceed high"))
+    }
 }
 
 #[operation(kind = "upsert", match(id), set(low, high))]
@@ -179,7 +192,11 @@ pub struct Drawer {
 }
 
 fn tidy(drawer: &Drawer) -> std::result::Result<(), Problem> {
-    if drawer.label.is_empty() { Err(Problem::new("label", "check", "must say something")) } else { Ok(()) }
+    if drawer.label.is_empty() {
+        Err(Problem::new("label", "check", "must say something"))
+    } else {
+        Ok(())
+    }
 }
 
 #[operation(kind = "upsert", match(id), set(label))]
@@ -229,7 +246,10 @@ cases!(&super::WRITES =>
 
 async fn article(s: &Server, body: Json) -> String {
     let mut whole = json!({"slug": "a", "title": "A title"});
-    whole.as_object_mut().unwrap().extend(body.as_object().unwrap().clone());
+    whole
+        .as_object_mut()
+        .unwrap()
+        .extend(body.as_object().unwrap().clone());
     let reply = s.post("/articles", whole).await;
     assert_eq!(reply.status, 201, "{reply:?}");
     format!("/articles/{}", reply.json()["id"].as_str().unwrap())

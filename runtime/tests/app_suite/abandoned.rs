@@ -1,6 +1,7 @@
 //! Clients that leave before they are answered, and clients that only close their side.
 //!
-//! The clock stands still but for what waits for it: it shows how long something took, however busy the machine is.
+//! The clock stands still but for what waits for it: it shows how long something took, however busy
+//! the machine is.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,8 +31,8 @@ struct Signals {
     dropped: Arc<Notify>,
 }
 
-/// `/never` is never answered, `/late` after three seconds, `/parts` in four parts three seconds apart, `/begun` has an answer without
-/// an end.
+/// `/never` is never answered, `/late` after three seconds, `/parts` in four parts three seconds
+/// apart, `/begun` has an answer without an end.
 fn slow(signals: &Signals) -> impl Plugin + use<> {
     let signals = signals.clone();
     Routes(move |cx: &mut RoutesCx| {
@@ -59,7 +60,10 @@ fn slow(signals: &Signals) -> impl Plugin + use<> {
                         return None;
                     }
                     tokio::time::sleep(Duration::from_secs(3)).await;
-                    Some((Ok::<_, std::io::Error>(Bytes::from(format!("<{n}>"))), n + 1))
+                    Some((
+                        Ok::<_, std::io::Error>(Bytes::from(format!("<{n}>"))),
+                        n + 1,
+                    ))
                 }))
             }),
         );
@@ -84,7 +88,12 @@ async fn started(signals: &Signals) -> Running {
 
 async fn ask(app: &Running, path: &str) -> TcpStream {
     let mut stream = TcpStream::connect(app.address()).await.unwrap();
-    stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").as_bytes()).await.unwrap();
+    stream
+        .write_all(
+            format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").as_bytes(),
+        )
+        .await
+        .unwrap();
     stream
 }
 
@@ -107,7 +116,10 @@ async fn a_request_whose_client_has_left_is_dropped() {
             }
             signals.dropped.notified().await;
             let took = began.elapsed();
-            assert!(took < Duration::from_secs(8), "{path} was kept for {took:?}");
+            assert!(
+                took < Duration::from_secs(8),
+                "{path} was kept for {took:?}"
+            );
             drop(kept);
         }
     }
@@ -125,7 +137,11 @@ async fn a_client_whose_connection_breaks_is_known_to_have_left_at_once() {
     stream.set_zero_linger().unwrap();
     drop(stream);
     signals.dropped.notified().await;
-    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        began.elapsed()
+    );
     app.stop().await.unwrap();
 }
 
@@ -138,7 +154,10 @@ async fn a_client_that_closes_its_side_is_answered_as_long_as_the_answer_comes()
         stream.shutdown().await.unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
-        assert!(status(&answer) == "200" && answer.contains(expected), "{path}: {answer}");
+        assert!(
+            status(&answer) == "200" && answer.contains(expected),
+            "{path}: {answer}"
+        );
     }
     app.stop().await.unwrap();
 }
@@ -148,14 +167,29 @@ async fn a_client_that_waits_is_not_taken_for_one_that_left() {
     let signals = Signals::default();
     let app = started(&signals).await;
     // With and without something sent ahead of its turn.
-    for ahead in ["", "GET /health/live HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"] {
+    for ahead in [
+        "",
+        "GET /health/live HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n",
+    ] {
         let mut stream = TcpStream::connect(app.address()).await.unwrap();
-        stream.write_all(format!("GET /parts HTTP/1.1\r\nhost: a\r\n\r\n{ahead}").as_bytes()).await.unwrap();
+        stream
+            .write_all(format!("GET /parts HTTP/1.1\r\nhost: a\r\n\r\n{ahead}").as_bytes())
+            .await
+            .unwrap();
         // The answer has an end of its own, and so has the one after it.
         let answered = if ahead.is_empty() { 1 } else { 2 };
         let mut seen = Vec::new();
-        while !String::from_utf8_lossy(&seen).contains("<3>") || String::from_utf8_lossy(&seen).matches("HTTP/1.1 200").count() < answered {
-            assert!(stream.read_buf(&mut seen).await.unwrap() > 0, "closed: {}", String::from_utf8_lossy(&seen));
+        while !String::from_utf8_lossy(&seen).contains("<3>")
+            || String::from_utf8_lossy(&seen)
+                .matches("HTTP/1.1 200")
+                .count()
+                < answered
+        {
+            assert!(
+                stream.read_buf(&mut seen).await.unwrap() > 0,
+                "closed: {}",
+                String::from_utf8_lossy(&seen)
+            );
         }
     }
     app.stop().await.unwrap();

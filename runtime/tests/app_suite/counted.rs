@@ -47,7 +47,14 @@ pub struct Shelf {
     pub lists: i64,
 }
 
-static LISTS: Package = package!(name = "lists", entities = [entity(Checklist, [ADD_ONE]), entity(Entry, []), entity(Draft, [])]);
+static LISTS: Package = package!(
+    name = "lists",
+    entities = [
+        entity(Checklist, [ADD_ONE]),
+        entity(Entry, []),
+        entity(Draft, [])
+    ]
+);
 
 #[tokio::test]
 async fn numbers_of_others_are_nobodys_to_write() {

@@ -1,16 +1,25 @@
-//! Packages declared by hand, a plugin that writes down what happens to it, and a client that shows bytes.
+//! Packages declared by hand, a plugin that writes down what happens to it, and a client that shows
+//! bytes.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use linchpin::entity::{DefaultDesc, EntityDesc, FieldDesc, Flags, Kind, Pagination, SortDesc, SourceLine};
+use linchpin::entity::{
+    DefaultDesc, EntityDesc, FieldDesc, Flags, Kind, Pagination, SortDesc, SourceLine,
+};
 use linchpin::http::{AuthDesc, PolicyDesc};
-use linchpin::{App, BoxFuture, Config, EntityEntry, Error, MiddlewareCx, Package, Plugin, PostCx, Result, RoutesCx};
+use linchpin::{
+    App, BoxFuture, Config, EntityEntry, Error, MiddlewareCx, Package, Plugin, PostCx, Result,
+    RoutesCx,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-pub const PUBLIC: PolicyDesc = PolicyDesc { auth: Some(AuthDesc::None), ..PolicyDesc::INHERIT };
+pub const PUBLIC: PolicyDesc = PolicyDesc {
+    auth: Some(AuthDesc::None),
+    ..PolicyDesc::INHERIT
+};
 
 const TEXT: FieldDesc = FieldDesc::new("text", "text", "text", Kind::String, false);
 
@@ -21,13 +30,20 @@ pub const NOTE_BASE: EntityDesc = EntityDesc {
     storage_name: "notes",
     doc: "",
     fields: &[
-        FieldDesc { default: DefaultDesc::Uuid, flags: Flags::PRIMARY, ..FieldDesc::new("id", "id", "id", Kind::String, false) },
+        FieldDesc {
+            default: DefaultDesc::Uuid,
+            flags: Flags::PRIMARY,
+            ..FieldDesc::new("id", "id", "id", Kind::String, false)
+        },
         TEXT,
     ],
     primary: 0,
     indexes: &[],
     uniques: &[],
-    sort: &[SortDesc { field: 0, desc: false }],
+    sort: &[SortDesc {
+        field: 0,
+        desc: false,
+    }],
     pagination: Pagination::DEFAULT,
     version: None,
     check: None,
@@ -35,7 +51,10 @@ pub const NOTE_BASE: EntityDesc = EntityDesc {
     routes: [PolicyDesc::INHERIT; 5],
     stores: &[],
     rename_from: None,
-    at: SourceLine { file: "src/note.rs", line: 3 },
+    at: SourceLine {
+        file: "src/note.rs",
+        line: 3,
+    },
     ..EntityDesc::new("", "", "", &[])
 };
 
@@ -52,27 +71,69 @@ pub static SECRET: EntityDesc = EntityDesc {
         PolicyDesc::INHERIT,
         PolicyDesc::INHERIT,
         PolicyDesc::INHERIT,
-        PolicyDesc { roles: Some(&["admin"]), ..PolicyDesc::INHERIT },
+        PolicyDesc {
+            roles: Some(&["admin"]),
+            ..PolicyDesc::INHERIT
+        },
     ],
     ..NOTE_BASE
 };
 /// The same paths as `Note`, stored elsewhere.
-pub static TWIN: EntityDesc =
-    EntityDesc { name: "Twin", storage_name: "twins", at: SourceLine { file: "src/twin.rs", line: 9 }, ..NOTE_BASE };
+pub static TWIN: EntityDesc = EntityDesc {
+    name: "Twin",
+    storage_name: "twins",
+    at: SourceLine {
+        file: "src/twin.rs",
+        line: 9,
+    },
+    ..NOTE_BASE
+};
 
 pub const fn package(name: &'static str, entities: &'static [EntityEntry]) -> Package {
-    Package { name, version: "1.2.3", mount: "/", entities, dependencies: &[], middleware: &[], after_adapters: None }
+    Package {
+        name,
+        version: "1.2.3",
+        mount: "/",
+        entities,
+        dependencies: &[],
+        middleware: &[],
+        after_adapters: None,
+    }
 }
 
-pub static NOTES: Package = package("notes", &[EntityEntry { desc: &NOTE, operations: &[], routes: &[] }]);
-pub static SECRETS: Package = package("secrets", &[EntityEntry { desc: &SECRET, operations: &[], routes: &[] }]);
-pub static TWINS: Package = package("twins", &[EntityEntry { desc: &TWIN, operations: &[], routes: &[] }]);
+pub static NOTES: Package = package(
+    "notes",
+    &[EntityEntry {
+        desc: &NOTE,
+        operations: &[],
+        routes: &[],
+    }],
+);
+pub static SECRETS: Package = package(
+    "secrets",
+    &[EntityEntry {
+        desc: &SECRET,
+        operations: &[],
+        routes: &[],
+    }],
+);
+pub static TWINS: Package = package(
+    "twins",
+    &[EntityEntry {
+        desc: &TWIN,
+        operations: &[],
+        routes: &[],
+    }],
+);
 
 pub const KEY: &str = "a signing secret for tests of at least 32 bytes";
 
 /// A free port, nothing on disk.
 pub fn config() -> Config {
-    Config::new().port(0).database("memory:").signing_secret(KEY)
+    Config::new()
+        .port(0)
+        .database("memory:")
+        .signing_secret(KEY)
 }
 
 /// The text of a start-up that fails.
@@ -109,17 +170,31 @@ pub struct Recorder {
 
 impl Recorder {
     pub fn new(name: &'static str, needs: &'static [&'static str], diary: &Diary) -> Self {
-        Self { name, needs, fails_in: "", diary: diary.clone() }
+        Self {
+            name,
+            needs,
+            fails_in: "",
+            diary: diary.clone(),
+        }
     }
 
     pub fn failing(self, step: &'static str) -> Self {
-        Self { fails_in: step, ..self }
+        Self {
+            fails_in: step,
+            ..self
+        }
     }
 
     fn step(&self, step: &str) -> BoxFuture<'static, Result<()>> {
         self.diary.note(format!("{}.{step}", self.name));
         let failed = step == self.fails_in;
-        Box::pin(async move { if failed { Err(Error::internal("it would not")) } else { Ok(()) } })
+        Box::pin(async move {
+            if failed {
+                Err(Error::internal("it would not"))
+            } else {
+                Ok(())
+            }
+        })
     }
 }
 
@@ -170,11 +245,22 @@ pub fn notes() -> App {
 }
 
 /// Sends a request on a connection of its own; answers everything the server says.
-pub async fn exchange(address: SocketAddr, method: &str, path: &str, headers: &str, body: &str) -> String {
+pub async fn exchange(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &str,
+    body: &str,
+) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let length = body.len();
-    let head = format!("{method} {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n");
-    stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n"
+    );
+    stream
+        .write_all(format!("{head}{body}").as_bytes())
+        .await
+        .unwrap();
     rest(&mut stream).await
 }
 
@@ -187,12 +273,18 @@ pub const JSON: &str = "content-type: application/json\r\n";
 /// Everything until the server closes.
 pub async fn rest(stream: &mut TcpStream) -> String {
     let mut answer = Vec::new();
-    tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut answer)).await.unwrap().unwrap();
+    tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut answer))
+        .await
+        .unwrap()
+        .unwrap();
     String::from_utf8(answer).unwrap()
 }
 
 /// `200` of an answer.
 #[track_caller]
 pub fn status(answer: &str) -> &str {
-    answer.strip_prefix("HTTP/1.1 ").and_then(|a| a.get(..3)).unwrap_or_else(|| panic!("no answer: {answer:?}"))
+    answer
+        .strip_prefix("HTTP/1.1 ")
+        .and_then(|a| a.get(..3))
+        .unwrap_or_else(|| panic!("no answer: {answer:?}"))
 }

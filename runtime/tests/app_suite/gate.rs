@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use linchpin::entity::{EntityDesc, Gate, SourceLine, UniqueDesc, VersionDesc};
 use linchpin::filter::{Op, OperandSpec, SourceSpec};
-use linchpin::operation::{AssignSpec, Batch, ComputedAggregate, Increment, OpSpec, Output, Transition};
+use linchpin::operation::{
+    AssignSpec, Batch, ComputedAggregate, Increment, OpSpec, Output, Transition,
+};
 use linchpin::store::{Plan, Reply, Rows, Statement, Store};
 use linchpin::{App, EntityEntry, JwtAuth, Package, Result, StartupError, Value};
 
@@ -21,7 +23,9 @@ impl Store for Plain {
     }
 
     fn supports(&self, capability: &str) -> bool {
-        capability.starts_with("core.") || capability.starts_with("operation.") || self.0.contains(&capability)
+        capability.starts_with("core.")
+            || capability.starts_with("operation.")
+            || self.0.contains(&capability)
     }
 
     fn prepare(&self, _: &'static EntityDesc, _: Plan) -> Result<Arc<Statement>> {
@@ -44,7 +48,10 @@ impl Store for Plain {
         false
     }
 
-    fn install<'a>(&'a self, _: &'a [&'static EntityDesc]) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>> {
+    fn install<'a>(
+        &'a self,
+        _: &'a [&'static EntityDesc],
+    ) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>> {
         panic!("connected")
     }
 
@@ -61,41 +68,87 @@ static COUNTER: EntityDesc = EntityDesc {
     name: "Counter",
     storage_name: "counters",
     path: "counters",
-    uniques: &[UniqueDesc { fields: &[1], global: false }],
-    at: SourceLine { file: "src/counter.rs", line: 6 },
+    uniques: &[UniqueDesc {
+        fields: &[1],
+        global: false,
+    }],
+    at: SourceLine {
+        file: "src/counter.rs",
+        line: 6,
+    },
     ..NOTE_BASE
 };
 static REPORT: EntityDesc = EntityDesc {
     name: "Report",
     storage_name: "reports",
     path: "reports",
-    version: Some(VersionDesc { field: 1, required_on_write: false }),
-    at: SourceLine { file: "src/report.rs", line: 2 },
+    version: Some(VersionDesc {
+        field: 1,
+        required_on_write: false,
+    }),
+    at: SourceLine {
+        file: "src/report.rs",
+        line: 2,
+    },
     ..NOTE_BASE
 };
 
-const BY_ID: &[AssignSpec] = &[AssignSpec { field: 0, value: SourceSpec::Param(0) }];
+const BY_ID: &[AssignSpec] = &[AssignSpec {
+    field: 0,
+    value: SourceSpec::Param(0),
+}];
 static BUMP: OpSpec = OpSpec {
-    at: SourceLine { file: "src/counter.rs", line: 14 },
-    ..OpSpec::new("bump", &Increment { field: 1, by: linchpin::entity::Bound::Int(1), matches: BY_ID })
+    at: SourceLine {
+        file: "src/counter.rs",
+        line: 14,
+    },
+    ..OpSpec::new(
+        "bump",
+        &Increment {
+            field: 1,
+            by: linchpin::entity::Bound::Int(1),
+            matches: BY_ID,
+        },
+    )
 };
 static FILE: OpSpec = OpSpec {
-    at: SourceLine { file: "src/counter.rs", line: 20 },
+    at: SourceLine {
+        file: "src/counter.rs",
+        line: 20,
+    },
     ..OpSpec::new("file", &Transition::new(1, &[], &[|| Value::Null], BY_ID))
 };
 
 static COUNTERS: Package = package(
     "counters",
     &[
-        EntityEntry { desc: &REPORT, operations: &[], routes: &[] },
-        EntityEntry { desc: &COUNTER, operations: &[&FILE, &BUMP], routes: &[] },
+        EntityEntry {
+            desc: &REPORT,
+            operations: &[],
+            routes: &[],
+        },
+        EntityEntry {
+            desc: &COUNTER,
+            operations: &[&FILE, &BUMP],
+            routes: &[],
+        },
     ],
 );
 
 #[tokio::test]
 async fn start_up_lists_every_missing_capability_and_touches_nothing() {
-    let error = App::new(config()).plugin(JwtAuth::new()).package(&COUNTERS).store(Arc::new(Plain(&[]))).start().await.unwrap_err();
-    let stores = if cfg!(feature = "postgres") { "memory, sqlite or postgres" } else { "memory or sqlite" };
+    let error = App::new(config())
+        .plugin(JwtAuth::new())
+        .package(&COUNTERS)
+        .store(Arc::new(Plain(&[])))
+        .start()
+        .await
+        .unwrap_err();
+    let stores = if cfg!(feature = "postgres") {
+        "memory, sqlite or postgres"
+    } else {
+        "memory or sqlite"
+    };
     let expected = format!(
         "2 entities cannot run on their configured store\n\
          \n\
@@ -118,62 +171,164 @@ async fn start_up_lists_every_missing_capability_and_touches_nothing() {
            help: use {stores}\n"
     );
     assert_eq!(error.message(), expected);
-    let Some(StartupError::Capabilities(gaps)) = error.startup() else { panic!("{error:?}") };
-    let found: Vec<_> = gaps.iter().map(|gap| (gap.entity, gap.missing.len())).collect();
+    let Some(StartupError::Capabilities(gaps)) = error.startup() else {
+        panic!("{error:?}")
+    };
+    let found: Vec<_> = gaps
+        .iter()
+        .map(|gap| (gap.entity, gap.missing.len()))
+        .collect();
     assert_eq!(found, [("Counter", 3), ("Report", 1)]);
 }
 
 /// `atomic` needs more capabilities.
 #[tokio::test]
 async fn all_or_nothing_is_asked_for_by_name() {
-    const SAME: linchpin::filter::FilterSpec = linchpin::filter::FilterSpec::Cond(1, Op::Eq, OperandSpec::One(SourceSpec::Param(0)));
+    const SAME: linchpin::filter::FilterSpec =
+        linchpin::filter::FilterSpec::Cond(1, Op::Eq, OperandSpec::One(SourceSpec::Param(0)));
     const COUNT: &[Output] = &[Output::count("")];
     const fn at(line: u32, spec: OpSpec) -> OpSpec {
-        OpSpec { at: SourceLine { file: "src/tally.rs", line }, ..spec }
+        OpSpec {
+            at: SourceLine {
+                file: "src/tally.rs",
+                line,
+            },
+            ..spec
+        }
     }
-    static RECOUNT: OpSpec = at(4, OpSpec::new("recount", &ComputedAggregate::new(&TALLY, SAME, COUNT).into(1, BY_ID)));
-    static SETTLE: OpSpec = at(9, OpSpec::new("settle", &ComputedAggregate::new(&TALLY, SAME, COUNT).into(1, BY_ID).atomic()));
+    static RECOUNT: OpSpec = at(
+        4,
+        OpSpec::new(
+            "recount",
+            &ComputedAggregate::new(&TALLY, SAME, COUNT).into(1, BY_ID),
+        ),
+    );
+    static SETTLE: OpSpec = at(
+        9,
+        OpSpec::new(
+            "settle",
+            &ComputedAggregate::new(&TALLY, SAME, COUNT)
+                .into(1, BY_ID)
+                .atomic(),
+        ),
+    );
     static CLEAR: OpSpec = at(14, OpSpec::new("clear", &Batch::delete(SAME)));
     static SWEEP: OpSpec = at(19, OpSpec::new("sweep", &Batch::delete(SAME).atomic()));
-    static TALLIES: Package =
-        package("tallies", &[EntityEntry { desc: &TALLY, operations: &[&RECOUNT, &SETTLE, &CLEAR, &SWEEP], routes: &[] }]);
-    let start = async |granted| App::new(config()).plugin(JwtAuth::new()).package(&TALLIES).store(Arc::new(Plain(granted))).start().await;
+    static TALLIES: Package = package(
+        "tallies",
+        &[EntityEntry {
+            desc: &TALLY,
+            operations: &[&RECOUNT, &SETTLE, &CLEAR, &SWEEP],
+            routes: &[],
+        }],
+    );
+    let start = async |granted| {
+        App::new(config())
+            .plugin(JwtAuth::new())
+            .package(&TALLIES)
+            .store(Arc::new(Plain(granted)))
+            .start()
+            .await
+    };
     let gaps = |error: &linchpin::Error| -> Vec<(&str, String)> {
-        let Some(StartupError::Capabilities(gaps)) = error.startup() else { panic!("{error:?}") };
-        gaps.iter().flat_map(|gap| &gap.missing).map(|gap| (gap.capability, gap.required_by.clone())).collect()
+        let Some(StartupError::Capabilities(gaps)) = error.startup() else {
+            panic!("{error:?}")
+        };
+        gaps.iter()
+            .flat_map(|gap| &gap.missing)
+            .map(|gap| (gap.capability, gap.required_by.clone()))
+            .collect()
     };
     let expected = [
-        ("batch.atomic", "operation `sweep` (batch) at src/tally.rs:19".to_owned()),
-        ("computed.atomic", "operation `settle` (computed_aggregate) at src/tally.rs:9".to_owned()),
+        (
+            "batch.atomic",
+            "operation `sweep` (batch) at src/tally.rs:19".to_owned(),
+        ),
+        (
+            "computed.atomic",
+            "operation `settle` (computed_aggregate) at src/tally.rs:9".to_owned(),
+        ),
     ];
-    assert_eq!(gaps(&start(&["batch.write", "computed.write"]).await.unwrap_err()), expected);
+    assert_eq!(
+        gaps(&start(&["batch.write", "computed.write"]).await.unwrap_err()),
+        expected
+    );
     let all = gaps(&start(&[]).await.unwrap_err());
     let asked: Vec<&str> = all.iter().map(|(capability, _)| *capability).collect();
-    assert_eq!(asked, ["batch.atomic", "batch.write", "computed.atomic", "computed.write"]);
+    assert_eq!(
+        asked,
+        [
+            "batch.atomic",
+            "batch.write",
+            "computed.atomic",
+            "computed.write"
+        ]
+    );
 }
 
-static TALLY: EntityDesc = EntityDesc { name: "Tally", storage_name: "tallies", path: "tallies", ..NOTE_BASE };
+static TALLY: EntityDesc = EntityDesc {
+    name: "Tally",
+    storage_name: "tallies",
+    path: "tallies",
+    ..NOTE_BASE
+};
 
 static FILED: EntityDesc = EntityDesc {
     name: "Filed",
     storage_name: "filed",
     path: "filed",
     gates: &[Gate::new(1, &PLAIN)],
-    at: SourceLine { file: "src/filed.rs", line: 3 },
+    at: SourceLine {
+        file: "src/filed.rs",
+        line: 3,
+    },
     ..NOTE_BASE
 };
-static PLAIN: EntityDesc = EntityDesc { name: "Plain", storage_name: "plain", path: "plain", ..NOTE_BASE };
+static PLAIN: EntityDesc = EntityDesc {
+    name: "Plain",
+    storage_name: "plain",
+    path: "plain",
+    ..NOTE_BASE
+};
 
 /// EXT-03: what a statement cannot look through, and what it would lead to.
 #[tokio::test]
 async fn a_gate_needs_a_store_with_transactions_and_a_mounted_entity() {
     static BOTH: Package = package(
         "filing",
-        &[EntityEntry { desc: &FILED, operations: &[], routes: &[] }, EntityEntry { desc: &PLAIN, operations: &[], routes: &[] }],
+        &[
+            EntityEntry {
+                desc: &FILED,
+                operations: &[],
+                routes: &[],
+            },
+            EntityEntry {
+                desc: &PLAIN,
+                operations: &[],
+                routes: &[],
+            },
+        ],
     );
-    static ALONE: Package = package("filing", &[EntityEntry { desc: &FILED, operations: &[], routes: &[] }]);
-    let error = App::new(config()).plugin(JwtAuth::new()).package(&BOTH).store(Arc::new(Plain(&[]))).start().await.unwrap_err();
-    let stores = if cfg!(feature = "postgres") { "memory, sqlite or postgres" } else { "memory or sqlite" };
+    static ALONE: Package = package(
+        "filing",
+        &[EntityEntry {
+            desc: &FILED,
+            operations: &[],
+            routes: &[],
+        }],
+    );
+    let error = App::new(config())
+        .plugin(JwtAuth::new())
+        .package(&BOTH)
+        .store(Arc::new(Plain(&[])))
+        .start()
+        .await
+        .unwrap_err();
+    let stores = if cfg!(feature = "postgres") {
+        "memory, sqlite or postgres"
+    } else {
+        "memory or sqlite"
+    };
     let expected = format!(
         "1 entity cannot run on its configured store\n\
          \n\
@@ -184,18 +339,43 @@ async fn a_gate_needs_a_store_with_transactions_and_a_mounted_entity() {
            help: use {stores}\n"
     );
     assert_eq!(error.message(), expected);
-    let said = crate::fixture::refused(App::new(config()).plugin(JwtAuth::new()).package(&ALONE).start().await);
+    let said = crate::fixture::refused(
+        App::new(config())
+            .plugin(JwtAuth::new())
+            .package(&ALONE)
+            .start()
+            .await,
+    );
     let expected = "gate `text` of `Filed` (src/filed.rs:3) leads to `Plain`, which is in no package of this app";
     assert!(said.contains(expected), "{said}");
-    assert!(App::new(config()).plugin(JwtAuth::new()).package(&BOTH).start().await.is_ok());
+    assert!(
+        App::new(config())
+            .plugin(JwtAuth::new())
+            .package(&BOTH)
+            .start()
+            .await
+            .is_ok()
+    );
 }
 
 /// A store that is not compiled in lacks everything: that alone is said.
 #[cfg(not(feature = "postgres"))]
 #[tokio::test]
 async fn a_store_that_is_not_in_the_build_is_named() {
-    static COUNTERS: Package = package("counters", &[EntityEntry { desc: &COUNTER, operations: &[], routes: &[] }]);
+    static COUNTERS: Package = package(
+        "counters",
+        &[EntityEntry {
+            desc: &COUNTER,
+            operations: &[],
+            routes: &[],
+        }],
+    );
     let app = App::new(config().database("postgres://user:hush@host/db")).package(&COUNTERS);
     let said = crate::fixture::refused(app.start().await);
-    assert!(said.contains("no `postgres` feature") && !said.contains("missing") && !said.contains("hush"), "{said}");
+    assert!(
+        said.contains("no `postgres` feature")
+            && !said.contains("missing")
+            && !said.contains("hush"),
+        "{said}"
+    );
 }

@@ -4,14 +4,23 @@ use linchpin::App;
 
 use crate::fixture::{Diary, NOTES, Recorder, config, refused};
 
-const UP: &str = "b.middleware a.middleware c.middleware b.routes a.routes c.routes b.post a.post c.post";
+const UP: &str =
+    "b.middleware a.middleware c.middleware b.routes a.routes c.routes b.post a.post c.post";
 
 fn app(diary: &Diary, fails: (&str, &'static str)) -> App {
     let recorder = |name: &'static str, needs| {
         let recorder = Recorder::new(name, needs, diary);
-        if name == fails.0 { recorder.failing(fails.1) } else { recorder }
+        if name == fails.0 {
+            recorder.failing(fails.1)
+        } else {
+            recorder
+        }
     };
-    App::new(config()).package(&NOTES).plugin(recorder("a", &["b", "notes"])).plugin(recorder("b", &[])).plugin(recorder("c", &[]))
+    App::new(config())
+        .package(&NOTES)
+        .plugin(recorder("a", &["b", "notes"]))
+        .plugin(recorder("b", &[]))
+        .plugin(recorder("c", &[]))
 }
 
 #[tokio::test]
@@ -26,9 +35,18 @@ async fn dependencies_first_and_back_in_reverse() {
 #[tokio::test]
 async fn a_failing_step_undoes_the_earlier_ones() {
     for (step, seen) in [
-        ("middleware", "b.middleware a.middleware a.teardown b.teardown"),
-        ("routes", "b.middleware a.middleware c.middleware b.routes a.routes c.teardown a.teardown b.teardown"),
-        ("post", "b.middleware a.middleware c.middleware b.routes a.routes c.routes b.post a.post c.teardown a.teardown b.teardown"),
+        (
+            "middleware",
+            "b.middleware a.middleware a.teardown b.teardown",
+        ),
+        (
+            "routes",
+            "b.middleware a.middleware c.middleware b.routes a.routes c.teardown a.teardown b.teardown",
+        ),
+        (
+            "post",
+            "b.middleware a.middleware c.middleware b.routes a.routes c.routes b.post a.post c.teardown a.teardown b.teardown",
+        ),
     ] {
         let diary = Diary::default();
         let text = refused(app(&diary, ("a", step)).start().await);
@@ -63,6 +81,11 @@ async fn a_taken_port_undoes_everything() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let diary = Diary::default();
     let config = config().port(taken.local_addr().unwrap().port());
-    refused(App::new(config).plugin(Recorder::new("a", &[], &diary)).start().await);
+    refused(
+        App::new(config)
+            .plugin(Recorder::new("a", &[], &diary))
+            .start()
+            .await,
+    );
     assert_eq!(diary.read(), "a.middleware a.routes a.post a.teardown");
 }

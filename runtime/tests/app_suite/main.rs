@@ -1,5 +1,10 @@
 //! Applications from the outside: start-up, plugins, serving and stopping.
-#![allow(clippy::unwrap_used, clippy::unused_async, missing_docs, unreachable_pub)] // tests; plugins' methods are async
+#![allow(
+    clippy::unwrap_used,
+    clippy::unused_async,
+    missing_docs,
+    unreachable_pub
+)] // tests; plugins' methods are async
 
 mod abandoned;
 mod counted;

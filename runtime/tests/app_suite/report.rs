@@ -2,31 +2,52 @@
 
 use std::process::{Command, Output};
 
-use linchpin::entity::{DefaultDesc, EntityDesc, EnumDesc, FieldDesc, Flags, Kind, OnDelete, Relation, SourceLine};
+use linchpin::entity::{
+    DefaultDesc, EntityDesc, EnumDesc, FieldDesc, Flags, Kind, OnDelete, Relation, SourceLine,
+};
 use linchpin::filter::FilterSpec;
 use linchpin::operation::{AssignSpec, Batch, Method, OpSpec, RouteSpec, Seg, Transition};
-use linchpin::{Adapters, App, BoxFuture, Config, EntityEntry, JwtAuth, Package, Plugin, PostCx, Result, Value};
+use linchpin::{
+    Adapters, App, BoxFuture, Config, EntityEntry, JwtAuth, Package, Plugin, PostCx, Result, Value,
+};
 
 use crate::fixture::{NOTE_BASE, NOTES, TWINS, package};
 
-const STATES: EnumDesc = EnumDesc { name: "State", variants: &["open", "end", "half-way", "lost"] };
+const STATES: EnumDesc = EnumDesc {
+    name: "State",
+    variants: &["open", "end", "half-way", "lost"],
+};
 static JOB: EntityDesc = EntityDesc {
     name: "Job",
     path: "jobs",
     storage_name: "jobs",
     fields: &[
-        FieldDesc { default: DefaultDesc::Uuid, flags: Flags::PRIMARY, ..FieldDesc::new("id", "id", "id", Kind::String, false) },
+        FieldDesc {
+            default: DefaultDesc::Uuid,
+            flags: Flags::PRIMARY,
+            ..FieldDesc::new("id", "id", "id", Kind::String, false)
+        },
         FieldDesc {
             default: DefaultDesc::Literal(|| Value::Text("open".to_owned())),
             ..FieldDesc::new("state", "state", "state", Kind::Enum(&STATES), false)
         },
         FieldDesc::new("level", "level", "level", Kind::String, true),
     ],
-    at: SourceLine { file: "src/job.rs", line: 4 },
+    at: SourceLine {
+        file: "src/job.rs",
+        line: 4,
+    },
     ..NOTE_BASE
 };
-const BY_ID: &[AssignSpec] = &[AssignSpec { field: 0, value: linchpin::filter::SourceSpec::Param(0) }];
-const fn moving(field: usize, from: &'static [fn() -> Value], to: &'static [fn() -> Value]) -> Transition {
+const BY_ID: &[AssignSpec] = &[AssignSpec {
+    field: 0,
+    value: linchpin::filter::SourceSpec::Param(0),
+}];
+const fn moving(
+    field: usize,
+    from: &'static [fn() -> Value],
+    to: &'static [fn() -> Value],
+) -> Transition {
     Transition::new(field, from, to, BY_ID)
 }
 fn text(value: &str) -> Value {
@@ -34,12 +55,39 @@ fn text(value: &str) -> Value {
 }
 static STOP: OpSpec = OpSpec {
     unscoped: Some("anybody may stop a job"),
-    at: SourceLine { file: "src/job.rs", line: 9 },
-    ..OpSpec::new("stop", &moving(1, &[|| text("open"), || text("half-way")], &[|| text("end")]))
+    at: SourceLine {
+        file: "src/job.rs",
+        line: 9,
+    },
+    ..OpSpec::new(
+        "stop",
+        &moving(
+            1,
+            &[|| text("open"), || text("half-way")],
+            &[|| text("end")],
+        ),
+    )
 };
-static HALVE: OpSpec = OpSpec::new("halve", &moving(1, &[|| text("open")], &[|| text("half-way"), || text("lost")]));
-static RAISE: OpSpec = OpSpec::new("raise", &moving(2, &[|| text("a \"b\"; <c>")], &[|| text("b")]));
-static JOBS: Package = package("jobs", &[EntityEntry { desc: &JOB, operations: &[&STOP, &HALVE, &RAISE], routes: &[] }]);
+static HALVE: OpSpec = OpSpec::new(
+    "halve",
+    &moving(
+        1,
+        &[|| text("open")],
+        &[|| text("half-way"), || text("lost")],
+    ),
+);
+static RAISE: OpSpec = OpSpec::new(
+    "raise",
+    &moving(2, &[|| text("a \"b\"; <c>")], &[|| text("b")]),
+);
+static JOBS: Package = package(
+    "jobs",
+    &[EntityEntry {
+        desc: &JOB,
+        operations: &[&STOP, &HALVE, &RAISE],
+        routes: &[],
+    }],
+);
 
 /// Jobs with steps, which go with them.
 static STEP: EntityDesc = EntityDesc {
@@ -47,7 +95,11 @@ static STEP: EntityDesc = EntityDesc {
     path: "steps",
     storage_name: "steps",
     fields: &[
-        FieldDesc { default: DefaultDesc::Uuid, flags: Flags::PRIMARY, ..FieldDesc::new("id", "id", "id", Kind::String, false) },
+        FieldDesc {
+            default: DefaultDesc::Uuid,
+            flags: Flags::PRIMARY,
+            ..FieldDesc::new("id", "id", "id", Kind::String, false)
+        },
         FieldDesc::new("job_id", "jobId", "job_id", Kind::String, false),
     ],
     relations: &[Relation::belongs_to("job", "job", || &JOB, 1).on_delete(OnDelete::Cascade)],
@@ -58,15 +110,32 @@ const fn mounted(spec: OpSpec, routes: &'static [RouteSpec]) -> OpSpec {
 }
 static END: OpSpec = mounted(
     OpSpec::new("end", &moving(1, &[|| text("open")], &[|| text("end")])),
-    &[RouteSpec { method: Method::Post, segments: &[Seg::Param("id"), Seg::Lit("end")] }],
+    &[RouteSpec {
+        method: Method::Post,
+        segments: &[Seg::Param("id"), Seg::Lit("end")],
+    }],
 );
 static CLEAR: OpSpec = mounted(
     OpSpec::new("clear", &Batch::delete(FilterSpec::All(&[]))),
-    &[RouteSpec { method: Method::Post, segments: &[Seg::Lit("clear")] }],
+    &[RouteSpec {
+        method: Method::Post,
+        segments: &[Seg::Lit("clear")],
+    }],
 );
 static STEPS: Package = package(
     "steps",
-    &[EntityEntry { desc: &JOB, operations: &[&END, &CLEAR], routes: &[] }, EntityEntry { desc: &STEP, operations: &[], routes: &[] }],
+    &[
+        EntityEntry {
+            desc: &JOB,
+            operations: &[&END, &CLEAR],
+            routes: &[],
+        },
+        EntityEntry {
+            desc: &STEP,
+            operations: &[],
+            routes: &[],
+        },
+    ],
 );
 
 /// Adds a command over the app's adapters, and tells what it goes through.
@@ -97,10 +166,16 @@ impl Plugin for Extending {
 
     fn commands(&self) -> Vec<linchpin::Command> {
         let count = |adapters: Adapters, args: Vec<String>| async move {
-            let jobs = adapters.table("jobs").ok_or_else(|| linchpin::Error::internal("no jobs"))?;
+            let jobs = adapters
+                .table("jobs")
+                .ok_or_else(|| linchpin::Error::internal("no jobs"))?;
             Ok(format!("{} behind {}", args.len(), jobs.desc.name))
         };
-        vec![linchpin::Command::over("count", "counts what it is given", count)]
+        vec![linchpin::Command::over(
+            "count",
+            "counts what it is given",
+            count,
+        )]
     }
 }
 
@@ -108,18 +183,33 @@ impl Plugin for Extending {
 #[tokio::test]
 #[ignore = "a program for the tests below"]
 async fn program() {
-    let Ok(which) = std::env::var("REPORT_APP") else { return };
+    let Ok(which) = std::env::var("REPORT_APP") else {
+        return;
+    };
     let app = App::new(Config::from_env().unwrap());
     let app = match which.as_str() {
         "extended" => app.package(&JOBS).plugin(Extending).plugin(JwtAuth::new()),
-        "twice" => app.package(&JOBS).plugin(Extending).command("count", "counts again", |_, _| async { Ok(String::new()) }),
-        "jobs" => app.package(&JOBS).command("greet", "says hello", |adapters, args| async move {
-            adapters.table("jobs").map(|_| format!("hello {}", args.join("+"))).ok_or_else(|| linchpin::Error::internal("no jobs"))
-        }),
+        "twice" => {
+            app.package(&JOBS)
+                .plugin(Extending)
+                .command("count", "counts again", |_, _| async { Ok(String::new()) })
+        }
+        "jobs" => app
+            .package(&JOBS)
+            .command("greet", "says hello", |adapters, args| async move {
+                adapters
+                    .table("jobs")
+                    .map(|_| format!("hello {}", args.join("+")))
+                    .ok_or_else(|| linchpin::Error::internal("no jobs"))
+            }),
         "steps" => app.package(&STEPS),
         _ => app.package(&NOTES).package(&TWINS),
     };
-    let args: Vec<String> = std::env::var("REPORT_ARGS").unwrap().split(' ').map(str::to_owned).collect();
+    let args: Vec<String> = std::env::var("REPORT_ARGS")
+        .unwrap()
+        .split(' ')
+        .map(str::to_owned)
+        .collect();
     app.run_with(&args).await.unwrap();
     std::process::exit(0);
 }
@@ -127,17 +217,30 @@ async fn program() {
 /// Runs a command without a store that could be opened and without a secret.
 fn run(which: &str, args: &str, database: &str) -> (Output, String) {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--ignored", "--exact", "--nocapture", "--quiet", "report::program"]);
-    command.env("REPORT_APP", which).env("REPORT_ARGS", args).env("LINCHPIN_DATABASE_URL", database);
+    command.args([
+        "--ignored",
+        "--exact",
+        "--nocapture",
+        "--quiet",
+        "report::program",
+    ]);
+    command
+        .env("REPORT_APP", which)
+        .env("REPORT_ARGS", args)
+        .env("LINCHPIN_DATABASE_URL", database);
     if database == "memory:" {
         command.env("LINCHPIN_SIGNING_SECRET", crate::fixture::KEY);
     } else {
-        command.env("LINCHPIN_ENVIRONMENT", "production").env_remove("LINCHPIN_SIGNING_SECRET");
+        command
+            .env("LINCHPIN_ENVIRONMENT", "production")
+            .env_remove("LINCHPIN_SIGNING_SECRET");
     }
     let output = command.output().unwrap();
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     // The harness prints first.
-    let printed = printed.split_once("running 1 test\n").map_or(printed.clone(), |(_, after)| after.trim_end().to_owned());
+    let printed = printed
+        .split_once("running 1 test\n")
+        .map_or(printed.clone(), |(_, after)| after.trim_end().to_owned());
     (output, printed)
 }
 
@@ -150,15 +253,26 @@ fn plugins_add_commands() {
     assert!(output.status.success(), "{output:?}");
     assert_eq!(printed, "set up\ntorn down\n2 behind Job");
     let (_, help) = run("extended", "help", "memory:");
-    for line in ["  count    counts what it is given", "  token    mints a token: --sub NAME", "  serve    starts the app"] {
+    for line in [
+        "  count    counts what it is given",
+        "  token    mints a token: --sub NAME",
+        "  serve    starts the app",
+    ] {
         assert!(help.contains(line), "{help}");
     }
     let (_, token) = run("extended", "token --sub alice --role admin", "memory:");
     assert_eq!(token.split('.').count(), 3, "{token}");
     let (output, _) = run("extended", "cout", "memory:");
-    assert!(String::from_utf8_lossy(&output.stderr).contains("unknown command `cout`; did you mean `count`?"), "{output:?}");
+    assert!(
+        String::from_utf8_lossy(&output.stderr)
+            .contains("unknown command `cout`; did you mean `count`?"),
+        "{output:?}"
+    );
     let (output, _) = run("twice", "routes", "memory:");
-    assert!(String::from_utf8_lossy(&output.stderr).contains("two commands are named `count`"), "{output:?}");
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("two commands are named `count`"),
+        "{output:?}"
+    );
 }
 
 #[test]
@@ -166,7 +280,12 @@ fn routes_as_json() {
     let (output, printed) = run("jobs", "routes --json", NOWHERE);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let rows: Vec<serde_json::Value> = serde_json::from_str(&printed).unwrap();
-    let row = |method: &str, route: &str| rows.iter().find(|r| r["method"] == method && r["route"] == route).unwrap().clone();
+    let row = |method: &str, route: &str| {
+        rows.iter()
+            .find(|r| r["method"] == method && r["route"] == route)
+            .unwrap()
+            .clone()
+    };
     assert_eq!(
         row("DELETE", "delete"),
         serde_json::json!({
@@ -175,19 +294,34 @@ fn routes_as_json() {
             "scope": [], "unscoped": null, "events": ["jobs.deleted"], "statements": 2, "include": [], "once": [], "paging": null, "sorts": [], "source": "src/job.rs:4",
         })
     );
-    assert_eq!((row("GET", "list")["statements"].as_u64(), &row("GET", "list")["events"]), (Some(1), &serde_json::json!([])));
+    assert_eq!(
+        (
+            row("GET", "list")["statements"].as_u64(),
+            &row("GET", "list")["events"]
+        ),
+        (Some(1), &serde_json::json!([]))
+    );
     // An operation without routes is in no report of routes.
     assert_eq!(rows.len(), 5);
 }
 
-/// How many statements a deletion takes depends on what goes with it; others of the same kinds are counted.
+/// How many statements a deletion takes depends on what goes with it; others of the same kinds are
+/// counted.
 #[test]
 fn statements_where_records_go_along() {
     let (output, printed) = run("steps", "routes --json", NOWHERE);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let rows: Vec<serde_json::Value> = serde_json::from_str(&printed).unwrap();
-    let of_job = |route: &str| &rows.iter().find(|r| r["entity"] == "Job" && r["route"] == route).unwrap()["statements"];
-    assert_eq!([of_job("delete"), of_job("clear")], [&serde_json::Value::Null; 2]);
+    let of_job = |route: &str| {
+        &rows
+            .iter()
+            .find(|r| r["entity"] == "Job" && r["route"] == route)
+            .unwrap()["statements"]
+    };
+    assert_eq!(
+        [of_job("delete"), of_job("clear")],
+        [&serde_json::Value::Null; 2]
+    );
     assert_eq!(of_job("end").as_u64(), Some(2));
 }
 
@@ -195,11 +329,18 @@ fn statements_where_records_go_along() {
 fn mistakes_are_printed_behind_the_routes_they_concern() {
     let (output, printed) = run("twins", "routes", NOWHERE);
     assert_eq!(output.status.code(), Some(78), "{output:?}");
-    assert!(printed.contains("src/note.rs:3") && printed.contains("src/twin.rs:9"), "{printed}");
+    assert!(
+        printed.contains("src/note.rs:3") && printed.contains("src/twin.rs:9"),
+        "{printed}"
+    );
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(errors.contains("duplicate route GET /notes"), "{errors}");
     let (output, _) = run("jobs", "routes --jsn", NOWHERE);
-    assert!(String::from_utf8_lossy(&output.stderr).contains("takes `--json` and nothing else, not `--jsn`"), "{output:?}");
+    assert!(
+        String::from_utf8_lossy(&output.stderr)
+            .contains("takes `--json` and nothing else, not `--jsn`"),
+        "{output:?}"
+    );
 }
 
 #[test]
@@ -218,10 +359,18 @@ fn graphs_are_drawn_for_each_field() {
 #[test]
 fn commands_of_an_app_work_on_its_store() {
     let (output, printed) = run("jobs", "greet a b", "memory:");
-    assert_eq!((output.status.code(), printed.as_str()), (Some(0), "hello a+b"), "{output:?}");
+    assert_eq!(
+        (output.status.code(), printed.as_str()),
+        (Some(0), "hello a+b"),
+        "{output:?}"
+    );
     // Without a secret there is no app to work on.
     let (output, _) = run("jobs", "greet a b", NOWHERE);
     assert_eq!(output.status.code(), Some(78), "{output:?}");
     let (output, _) = run("jobs", "gret", NOWHERE);
-    assert!(String::from_utf8_lossy(&output.stderr).contains("unknown command `gret`; did you mean `greet`?"), "{output:?}");
+    assert!(
+        String::from_utf8_lossy(&output.stderr)
+            .contains("unknown command `gret`; did you mean `greet`?"),
+        "{output:?}"
+    );
 }

@@ -9,7 +9,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
-use crate::fixture::{Diary, JSON, NOTES, Recorder, Routes, config, exchange, get, notes, rest, status};
+use crate::fixture::{
+    Diary, JSON, NOTES, Recorder, Routes, config, exchange, get, notes, rest, status,
+};
 
 #[tokio::test]
 async fn health_and_documents() {
@@ -20,14 +22,21 @@ async fn health_and_documents() {
     }
     assert!(get(at, "/openapi.json", "").await.contains("\"/notes\""));
     app.stop().await.unwrap();
-    let app = App::new(config().docs(false)).package(&NOTES).start().await.unwrap();
+    let app = App::new(config().docs(false))
+        .package(&NOTES)
+        .start()
+        .await
+        .unwrap();
     assert_eq!(status(&get(app.address(), "/docs", "").await), "404");
     assert_eq!(status(&get(app.address(), "/health/live", "").await), "200");
     app.stop().await.unwrap();
 }
 
 /// A route that waits until it may answer, and says when it was reached.
-fn slow(reached: &Arc<Notify>, go_on: &Arc<Notify>) -> Routes<impl Fn(&mut RoutesCx) + Send + Sync + 'static> {
+fn slow(
+    reached: &Arc<Notify>,
+    go_on: &Arc<Notify>,
+) -> Routes<impl Fn(&mut RoutesCx) + Send + Sync + 'static> {
     let (reached, go_on) = (Arc::clone(reached), Arc::clone(go_on));
     Routes(move |cx: &mut RoutesCx| {
         let (reached, go_on) = (Arc::clone(&reached), Arc::clone(&go_on));
@@ -45,12 +54,23 @@ fn slow(reached: &Arc<Notify>, go_on: &Arc<Notify>) -> Routes<impl Fn(&mut Route
 
 #[tokio::test]
 async fn a_stop_finishes_what_was_accepted() {
-    let (reached, go_on, diary) = (Arc::new(Notify::new()), Arc::new(Notify::new()), Diary::default());
-    let app = notes().plugin(slow(&reached, &go_on)).plugin(Recorder::new("last", &[], &diary)).start().await.unwrap();
+    let (reached, go_on, diary) = (
+        Arc::new(Notify::new()),
+        Arc::new(Notify::new()),
+        Diary::default(),
+    );
+    let app = notes()
+        .plugin(slow(&reached, &go_on))
+        .plugin(Recorder::new("last", &[], &diary))
+        .start()
+        .await
+        .unwrap();
     let at = app.address();
     // A connection that idles does not hold the stop up.
     let mut idle = TcpStream::connect(at).await.unwrap();
-    idle.write_all(b"GET /notes HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+    idle.write_all(b"GET /notes HTTP/1.1\r\nhost: a\r\n\r\n")
+        .await
+        .unwrap();
     let mut first = [0; 12];
     idle.read_exact(&mut first).await.unwrap();
     assert_eq!(&first, b"HTTP/1.1 200");
@@ -67,10 +87,17 @@ async fn a_stop_finishes_what_was_accepted() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert!(!stop.is_finished());
-    assert_eq!(diary.read(), "", "nothing is torn down under a running request");
+    assert_eq!(
+        diary.read(),
+        "",
+        "nothing is torn down under a running request"
+    );
     go_on.notify_one();
     let answer = request.await.unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("finished"), "{answer}");
+    assert!(
+        answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("finished"),
+        "{answer}"
+    );
     stop.await.unwrap().unwrap();
     assert_eq!(diary.read(), "last.teardown");
     rest(&mut idle).await;
@@ -78,9 +105,18 @@ async fn a_stop_finishes_what_was_accepted() {
 
 #[tokio::test]
 async fn a_stop_cuts_what_takes_longer_than_the_grace() {
-    let (reached, go_on, diary) = (Arc::new(Notify::new()), Arc::new(Notify::new()), Diary::default());
+    let (reached, go_on, diary) = (
+        Arc::new(Notify::new()),
+        Arc::new(Notify::new()),
+        Diary::default(),
+    );
     let config = config().shutdown_grace(Duration::from_millis(200));
-    let app = App::new(config).plugin(slow(&reached, &go_on)).plugin(Recorder::new("last", &[], &diary)).start().await.unwrap();
+    let app = App::new(config)
+        .plugin(slow(&reached, &go_on))
+        .plugin(Recorder::new("last", &[], &diary))
+        .start()
+        .await
+        .unwrap();
     let at = app.address();
     let request = tokio::spawn(async move { get(at, "/slow", "").await });
     reached.notified().await;
@@ -93,9 +129,16 @@ async fn a_stop_cuts_what_takes_longer_than_the_grace() {
 #[tokio::test]
 async fn dropping_the_handle_stops_the_app() {
     let diary = Diary::default();
-    let app = notes().plugin(Recorder::new("last", &[], &diary)).start().await.unwrap();
+    let app = notes()
+        .plugin(Recorder::new("last", &[], &diary))
+        .start()
+        .await
+        .unwrap();
     let at = app.address();
-    assert_eq!(status(&exchange(at, "POST", "/notes", JSON, r#"{"text":"a"}"#).await), "201");
+    assert_eq!(
+        status(&exchange(at, "POST", "/notes", JSON, r#"{"text":"a"}"#).await),
+        "201"
+    );
     drop(app);
     let mut tries = 0;
     while !diary.read().ends_with("last.teardown") {
@@ -109,7 +152,9 @@ async fn dropping_the_handle_stops_the_app() {
 #[tokio::test]
 async fn unreadable_requests_are_answered() {
     let app = notes().start().await.unwrap();
-    let many: String = (0..200).map(|i| format!("x-{i}: y\r\n")).fold(String::new(), |all, one| all + &one);
+    let many: String = (0..200)
+        .map(|i| format!("x-{i}: y\r\n"))
+        .fold(String::new(), |all, one| all + &one);
     let long = format!("x: {}\r\n", "y".repeat(100_000));
     let head = "GET /notes HTTP/1.1\r\nhost: localhost\r\n";
     for (request, expected) in [
@@ -141,16 +186,35 @@ async fn an_unreadable_second_request_is_answered() {
     let mut stream = TcpStream::connect(app.address()).await.unwrap();
     let mut answer = vec![0; 4096];
     for (request, expected, code) in [
-        ("GET /notes HTTP/1.1\r\nhost: localhost\r\n\r\n", "200", "\"items\""),
-        ("GET /none HTTP/1.1\r\nhost: localhost\r\n\r\n", "404", "\"not_found\""),
-        ("GET /notes\u{1} HTTP/1.1\r\nhost: localhost\r\n\r\n", "400", "\"validation_failed\""),
+        (
+            "GET /notes HTTP/1.1\r\nhost: localhost\r\n\r\n",
+            "200",
+            "\"items\"",
+        ),
+        (
+            "GET /none HTTP/1.1\r\nhost: localhost\r\n\r\n",
+            "404",
+            "\"not_found\"",
+        ),
+        (
+            "GET /notes\u{1} HTTP/1.1\r\nhost: localhost\r\n\r\n",
+            "400",
+            "\"validation_failed\"",
+        ),
     ] {
         stream.write_all(request.as_bytes()).await.unwrap();
         let read = stream.read(&mut answer).await.unwrap();
         let answer = String::from_utf8_lossy(&answer[..read]);
-        assert!(status(&answer) == expected && answer.contains(code), "{answer}");
+        assert!(
+            status(&answer) == expected && answer.contains(code),
+            "{answer}"
+        );
     }
-    assert_eq!(stream.read(&mut answer).await.unwrap(), 0, "nothing after it is read");
+    assert_eq!(
+        stream.read(&mut answer).await.unwrap(),
+        0,
+        "nothing after it is read"
+    );
     app.stop().await.unwrap();
 }
 
@@ -159,12 +223,32 @@ async fn pages_of_named_origins_may_read_answers() {
     let config = config().cors(["https://app.example"], true);
     let app = App::new(config).package(&NOTES).start().await.unwrap();
     let preflight = "origin: https://app.example\r\naccess-control-request-method: POST\r\n";
-    let answer = exchange(app.address(), "OPTIONS", "/notes", preflight, "").await.to_lowercase();
-    assert!(answer.contains("access-control-allow-origin: https://app.example\r\n"), "{answer}");
-    assert!(answer.contains("access-control-allow-credentials: true"), "{answer}");
-    let missing = get(app.address(), "/notes/none", "origin: https://app.example\r\n").await.to_lowercase();
-    assert!(status(&missing.to_uppercase()) == "404" && missing.contains("access-control-allow-origin: https://app.example"), "{missing}");
-    let other = get(app.address(), "/notes", "origin: https://evil.example\r\n").await.to_lowercase();
+    let answer = exchange(app.address(), "OPTIONS", "/notes", preflight, "")
+        .await
+        .to_lowercase();
+    assert!(
+        answer.contains("access-control-allow-origin: https://app.example\r\n"),
+        "{answer}"
+    );
+    assert!(
+        answer.contains("access-control-allow-credentials: true"),
+        "{answer}"
+    );
+    let missing = get(
+        app.address(),
+        "/notes/none",
+        "origin: https://app.example\r\n",
+    )
+    .await
+    .to_lowercase();
+    assert!(
+        status(&missing.to_uppercase()) == "404"
+            && missing.contains("access-control-allow-origin: https://app.example"),
+        "{missing}"
+    );
+    let other = get(app.address(), "/notes", "origin: https://evil.example\r\n")
+        .await
+        .to_lowercase();
     assert!(!other.contains("access-control-allow-origin"), "{other}");
     app.stop().await.unwrap();
 }
@@ -177,16 +261,33 @@ impl Plugin for Pages {
         "pages"
     }
 
-    fn setup_middleware<'a>(&'a self, cx: &'a mut MiddlewareCx) -> BoxFuture<'a, linchpin::Result<()>> {
-        assert_eq!(cx.allowed_origins()[0].origins.len(), 2, "the app's own come first");
+    fn setup_middleware<'a>(
+        &'a self,
+        cx: &'a mut MiddlewareCx,
+    ) -> BoxFuture<'a, linchpin::Result<()>> {
+        assert_eq!(
+            cx.allowed_origins()[0].origins.len(),
+            2,
+            "the app's own come first"
+        );
         Box::pin(async { cx.allow_origins(self.0.iter().copied(), self.1) })
     }
 }
 
 #[tokio::test]
 async fn plugins_name_further_origins() {
-    let app = || App::new(config().cors(["https://app.example", "https://both.example"], false)).package(&NOTES);
-    let running = app().plugin(Pages(&["https://spa.example", "https://both.example"], true)).start().await.unwrap();
+    let app = || {
+        App::new(config().cors(["https://app.example", "https://both.example"], false))
+            .package(&NOTES)
+    };
+    let running = app()
+        .plugin(Pages(
+            &["https://spa.example", "https://both.example"],
+            true,
+        ))
+        .start()
+        .await
+        .unwrap();
     // Each may do what the lists say that it is in; nobody's cookies are let in by another's list.
     for (origin, read, cookies) in [
         ("https://app.example", true, false),
@@ -194,15 +295,37 @@ async fn plugins_name_further_origins() {
         ("https://both.example", true, true),
         ("https://evil.example", false, false),
     ] {
-        let answer = get(running.address(), "/notes", &format!("origin: {origin}\r\n")).await.to_lowercase();
-        assert_eq!(answer.contains(&format!("access-control-allow-origin: {origin}\r\n")), read, "{answer}");
-        assert_eq!(answer.contains("access-control-allow-credentials"), cookies, "{answer}");
+        let answer = get(
+            running.address(),
+            "/notes",
+            &format!("origin: {origin}\r\n"),
+        )
+        .await
+        .to_lowercase();
+        assert_eq!(
+            answer.contains(&format!("access-control-allow-origin: {origin}\r\n")),
+            read,
+            "{answer}"
+        );
+        assert_eq!(
+            answer.contains("access-control-allow-credentials"),
+            cookies,
+            "{answer}"
+        );
         assert!(answer.contains("vary: origin"), "{answer}");
     }
     running.stop().await.unwrap();
     for origin in ["*", "https://spa.example/", "spa.example"] {
-        let error = app().plugin(Pages(Box::leak(Box::new([origin])), true)).start().await.unwrap_err().to_string();
-        assert!(error.contains("plugin `pages` cannot start: an allowed origin must"), "{error}");
+        let error = app()
+            .plugin(Pages(Box::leak(Box::new([origin])), true))
+            .start()
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("plugin `pages` cannot start: an allowed origin must"),
+            "{error}"
+        );
     }
 }
 
@@ -210,14 +333,30 @@ async fn plugins_name_further_origins() {
 async fn the_document_carries_the_apps_own_title_and_version() {
     let plain = notes().start().await.unwrap();
     let answer = get(plain.address(), "/openapi.json", "").await;
-    assert!(answer.contains(r#""title":"notes""#) && answer.contains(r#""version":"1.2.3""#), "{}", &answer[..400]);
+    assert!(
+        answer.contains(r#""title":"notes""#) && answer.contains(r#""version":"1.2.3""#),
+        "{}",
+        &answer[..400]
+    );
     plain.stop().await.unwrap();
-    let named = notes().title("Notes of ours").version("9").start().await.unwrap();
+    let named = notes()
+        .title("Notes of ours")
+        .version("9")
+        .start()
+        .await
+        .unwrap();
     let answer = get(named.address(), "/openapi.json", "").await;
     assert!(answer.contains(r#""title":"Notes of ours""#) && answer.contains(r#""version":"9""#));
     named.stop().await.unwrap();
-    let closed = App::new(config().openapi(false)).package(&NOTES).start().await.unwrap();
-    assert_eq!(status(&get(closed.address(), "/openapi.json", "").await), "404");
+    let closed = App::new(config().openapi(false))
+        .package(&NOTES)
+        .start()
+        .await
+        .unwrap();
+    assert_eq!(
+        status(&get(closed.address(), "/openapi.json", "").await),
+        "404"
+    );
     closed.stop().await.unwrap();
 }
 
@@ -226,16 +365,26 @@ async fn a_request_names_one_host() {
     let app = notes().start().await.unwrap();
     for head in ["", "host: a\r\nhost: b\r\n"] {
         let mut stream = tokio::net::TcpStream::connect(app.address()).await.unwrap();
-        stream.write_all(format!("GET /notes HTTP/1.1\r\nconnection: close\r\n{head}\r\n").as_bytes()).await.unwrap();
+        stream
+            .write_all(format!("GET /notes HTTP/1.1\r\nconnection: close\r\n{head}\r\n").as_bytes())
+            .await
+            .unwrap();
         let answer = rest(&mut stream).await;
-        assert!(status(&answer) == "400" && answer.contains("header:Host"), "{answer}");
+        assert!(
+            status(&answer) == "400" && answer.contains("header:Host"),
+            "{answer}"
+        );
     }
     app.stop().await.unwrap();
 }
 
 #[tokio::test]
 async fn connections_beyond_the_limit_wait_their_turn() {
-    let app = App::new(config().max_connections(2)).package(&NOTES).start().await.unwrap();
+    let app = App::new(config().max_connections(2))
+        .package(&NOTES)
+        .start()
+        .await
+        .unwrap();
     let mut held = vec![served(app.address()).await, served(app.address()).await];
     let waiting = tokio::spawn({
         let address = app.address();
@@ -262,20 +411,29 @@ async fn served(at: std::net::SocketAddr) -> TcpStream {
 
 /// Asks on it, and waits for the head of the answer; what is left of the one before comes first.
 async fn serve(stream: &mut TcpStream) {
-    stream.write_all(b"GET /health/live HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+    stream
+        .write_all(b"GET /health/live HTTP/1.1\r\nhost: a\r\n\r\n")
+        .await
+        .unwrap();
     let mut seen = Vec::new();
     while !seen.windows(12).any(|part| part == b"HTTP/1.1 200") {
-        assert!(stream.read_buf(&mut seen).await.unwrap() > 0, "closed: {seen:?}");
+        assert!(
+            stream.read_buf(&mut seen).await.unwrap() > 0,
+            "closed: {seen:?}"
+        );
     }
 }
 
 #[tokio::test]
 async fn bodies_under_way_have_so_much_room_and_no_more() {
-    let app = App::new(config().bodies_mib(1)).package(&NOTES).start().await.unwrap();
+    let app = App::new(config().bodies_mib(1))
+        .package(&NOTES)
+        .start()
+        .await
+        .unwrap();
     let begun = async || {
         let mut stream = TcpStream::connect(app.address()).await.unwrap();
-        let head =
-            "POST /notes HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: 900000\r\n\r\n";
+        let head = "POST /notes HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: 900000\r\n\r\n";
         stream.write_all(head.as_bytes()).await.unwrap();
         stream
     };
@@ -294,7 +452,10 @@ async fn bodies_under_way_have_so_much_room_and_no_more() {
         }
     };
     assert_eq!(status(&answer), "503", "{answer}");
-    assert!(answer.contains("retry-after: 1") && answer.contains("\"unavailable\""), "{answer}");
+    assert!(
+        answer.contains("retry-after: 1") && answer.contains("\"unavailable\""),
+        "{answer}"
+    );
     // Accepted requests continue.
     first.write_all(&vec![b' '; 200_000]).await.unwrap();
     assert_eq!(status(&rest(&mut first).await), "400");
@@ -303,13 +464,22 @@ async fn bodies_under_way_have_so_much_room_and_no_more() {
 
 #[tokio::test]
 async fn an_address_has_no_more_connections_than_its_share() {
-    let app = App::new(config().connections_per_address(2)).package(&NOTES).start().await.unwrap();
+    let app = App::new(config().connections_per_address(2))
+        .package(&NOTES)
+        .start()
+        .await
+        .unwrap();
     let at = app.address();
     let mut held = vec![served(at).await, served(at).await];
     let mut third = TcpStream::connect(at).await.unwrap();
     let answer = rest(&mut third).await;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    assert!(head.starts_with("HTTP/1.1 503 ") && head.contains("retry-after: 1") && head.contains("connection: close"), "{answer}");
+    assert!(
+        head.starts_with("HTTP/1.1 503 ")
+            && head.contains("retry-after: 1")
+            && head.contains("connection: close"),
+        "{answer}"
+    );
     let body: serde_json::Value = serde_json::from_str(body).unwrap();
     assert_eq!(body["code"], "unavailable");
     // A closed connection makes room a moment later.
@@ -317,31 +487,49 @@ async fn an_address_has_no_more_connections_than_its_share() {
     loop {
         let mut stream = TcpStream::connect(at).await.unwrap();
         // Refused with a request unread, a connection may end without its answer.
-        drop(stream.write_all(b"GET /health/live HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await);
+        drop(
+            stream
+                .write_all(b"GET /health/live HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
+                .await,
+        );
         let mut answer = Vec::new();
         drop(stream.read_to_end(&mut answer).await);
         if answer.starts_with(b"HTTP/1.1 200") {
             break;
         }
-        assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 503"), "{answer:?}");
+        assert!(
+            answer.is_empty() || answer.starts_with(b"HTTP/1.1 503"),
+            "{answer:?}"
+        );
     }
     app.stop().await.unwrap();
 }
 
-/// The clock stands still but for what waits for it: whichever timeout is the first to come ends the silence.
+/// The clock stands still but for what waits for it: whichever timeout is the first to come ends
+/// the silence.
 #[tokio::test(start_paused = true)]
 async fn whoever_connects_and_says_nothing_is_cut_off_before_those_that_idle() {
     let app = notes().start().await.unwrap();
     let mut idle = served(app.address()).await;
-    let (mut silent, mut slow) = (TcpStream::connect(app.address()).await.unwrap(), TcpStream::connect(app.address()).await.unwrap());
-    slow.write_all(b"GET /health/live HTTP/1.1\r\nhos").await.unwrap();
-    // Of tokio's clock, which is paused here and goes on only when nobody has anything to do: exact, however busy the machine is.
+    let (mut silent, mut slow) = (
+        TcpStream::connect(app.address()).await.unwrap(),
+        TcpStream::connect(app.address()).await.unwrap(),
+    );
+    slow.write_all(b"GET /health/live HTTP/1.1\r\nhos")
+        .await
+        .unwrap();
+    // Of tokio's clock, which is paused here and goes on only when nobody has anything to do:
+    // exact, however busy the machine is.
     let began = tokio::time::Instant::now();
     assert_eq!(rest(&mut silent).await, "");
     assert_eq!(rest(&mut slow).await, "");
     let waited = began.elapsed();
     // Asked for something once, a connection may rest for longer.
     idle.read_to_end(&mut Vec::new()).await.unwrap();
-    assert!(waited.as_secs() < 12 && began.elapsed().as_secs() > 20, "{waited:?}, then {:?}", began.elapsed());
+    assert!(
+        waited.as_secs() < 12 && began.elapsed().as_secs() > 20,
+        "{waited:?}, then {:?}",
+        began.elapsed()
+    );
     app.stop().await.unwrap();
 }

@@ -3,7 +3,9 @@
 use linchpin::http::RouteAuth;
 use linchpin::{App, BoxFuture, Error, JwtAuth, MiddlewareCx, Package, Plugin, PostCx, Result};
 
-use crate::fixture::{Diary, NOTES, Recorder, Routes, SECRETS, TWIN, TWINS, config, notes, refused};
+use crate::fixture::{
+    Diary, NOTES, Recorder, Routes, SECRETS, TWIN, TWINS, config, notes, refused,
+};
 
 #[tokio::test]
 async fn names_are_unique_and_dependencies_present() {
@@ -28,37 +30,79 @@ async fn names_are_unique_and_dependencies_present() {
 #[tokio::test]
 async fn circles_are_refused() {
     let diary = Diary::default();
-    let app = App::new(config()).plugin(Recorder::new("a", &["b"], &diary)).plugin(Recorder::new("b", &["a"], &diary));
-    assert_eq!(refused(app.start().await), "plugins depend on each other in a circle: `a`, `b`");
+    let app = App::new(config())
+        .plugin(Recorder::new("a", &["b"], &diary))
+        .plugin(Recorder::new("b", &["a"], &diary));
+    assert_eq!(
+        refused(app.start().await),
+        "plugins depend on each other in a circle: `a`, `b`"
+    );
 }
 
 #[tokio::test]
 async fn routes_across_packages_are_compared() {
     let text = refused(notes().package(&TWINS).start().await);
     for method in ["GET", "POST", "PATCH", "DELETE"] {
-        assert!(text.contains(&format!("duplicate route {method} /notes")), "{method} in {text}");
+        assert!(
+            text.contains(&format!("duplicate route {method} /notes")),
+            "{method} in {text}"
+        );
     }
-    assert!(text.contains("src/note.rs:3") && text.contains("src/twin.rs:9"), "{text}");
+    assert!(
+        text.contains("src/note.rs:3") && text.contains("src/twin.rs:9"),
+        "{text}"
+    );
     // The same package below another mount is fine.
     static ELSEWHERE: Package = Package {
         version: "1.2.3",
         name: "elsewhere",
         mount: "/v2",
-        entities: &[linchpin::EntityEntry { desc: &TWIN, operations: &[], routes: &[] }],
+        entities: &[linchpin::EntityEntry {
+            desc: &TWIN,
+            operations: &[],
+            routes: &[],
+        }],
         dependencies: &["notes"],
         middleware: &[],
         after_adapters: None,
     };
-    notes().package(&ELSEWHERE).start().await.unwrap().stop().await.unwrap();
+    notes()
+        .package(&ELSEWHERE)
+        .start()
+        .await
+        .unwrap()
+        .stop()
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
 async fn closed_routes_need_somebody_who_opens_them() {
     let text = refused(App::new(config()).package(&SECRETS).start().await);
-    let line = text.lines().find(|line| line.contains("route `list` of `Secret` (src/note.rs:3)")).unwrap_or_default();
-    assert!(line.ends_with(": needs auth `userAuth`, but no plugin registers it") && text.matches("userAuth").count() == 1, "{text}");
-    assert!(text.contains("help: correct the name, or add the plugin that registers it: `linchpin_auth::Auth`"), "{text}");
-    App::new(config()).package(&SECRETS).plugin(JwtAuth::new()).start().await.unwrap().stop().await.unwrap();
+    let line = text
+        .lines()
+        .find(|line| line.contains("route `list` of `Secret` (src/note.rs:3)"))
+        .unwrap_or_default();
+    assert!(
+        line.ends_with(": needs auth `userAuth`, but no plugin registers it")
+            && text.matches("userAuth").count() == 1,
+        "{text}"
+    );
+    assert!(
+        text.contains(
+            "help: correct the name, or add the plugin that registers it: `linchpin_auth::Auth`"
+        ),
+        "{text}"
+    );
+    App::new(config())
+        .package(&SECRETS)
+        .plugin(JwtAuth::new())
+        .start()
+        .await
+        .unwrap()
+        .stop()
+        .await
+        .unwrap();
 }
 
 struct SecondAuth;
@@ -87,10 +131,22 @@ impl Plugin for Nosy {
 
 #[tokio::test]
 async fn an_app_has_one_answer_to_who_calls() {
-    let text = refused(notes().plugin(JwtAuth::new()).plugin(SecondAuth).start().await);
-    assert_eq!(text, "plugin `second-auth` cannot start: two plugins register route auth; keep one");
+    let text = refused(
+        notes()
+            .plugin(JwtAuth::new())
+            .plugin(SecondAuth)
+            .start()
+            .await,
+    );
+    assert_eq!(
+        text,
+        "plugin `second-auth` cannot start: two plugins register route auth; keep one"
+    );
     let text = refused(notes().plugin(JwtAuth::new()).plugin(Nosy).start().await);
-    assert_eq!(text, "plugin `nosy` cannot start: two plugins install an actor resolver; keep one");
+    assert_eq!(
+        text,
+        "plugin `nosy` cannot start: two plugins install an actor resolver; keep one"
+    );
 }
 
 #[tokio::test]
@@ -100,12 +156,21 @@ async fn routes_of_plugins_that_cannot_be_mounted_are_listed() {
         cx.route("no-slash", axum::routing::get(|| async { "" }));
     }));
     let text = refused(app.start().await);
-    assert!(text.contains("no-slash cannot be mounted: ") && text.contains("/health/live cannot be mounted: "), "{text}");
+    assert!(
+        text.contains("no-slash cannot be mounted: ")
+            && text.contains("/health/live cannot be mounted: "),
+        "{text}"
+    );
 }
 
 #[tokio::test]
 async fn a_hook_that_fails_stops_start_up() {
-    let text = refused(notes().after_adapters(|_| async { Err(Error::internal("no seed")) }).start().await);
+    let text = refused(
+        notes()
+            .after_adapters(|_| async { Err(Error::internal("no seed")) })
+            .start()
+            .await,
+    );
     assert_eq!(text, "an after_adapters hook failed: no seed");
 }
 
@@ -114,16 +179,27 @@ async fn a_taken_port_is_named() {
     let first = notes().start().await.unwrap();
     let port = first.address().port();
     let text = refused(App::new(config().port(port)).start().await);
-    assert!(text.starts_with(&format!("cannot listen on 127.0.0.1:{port}: ")), "{text}");
+    assert!(
+        text.starts_with(&format!("cannot listen on 127.0.0.1:{port}: ")),
+        "{text}"
+    );
     first.stop().await.unwrap();
 }
 
 #[tokio::test]
 async fn mistakes_of_code_in_the_config_are_reported_together() {
-    let config = config().signing_secret("short").database("mysql://u:hunter2@h/d");
+    let config = config()
+        .signing_secret("short")
+        .database("mysql://u:hunter2@h/d");
     let text = refused(App::new(config).start().await);
-    assert!(text.contains("security.signing.secret: must be at least 32 bytes, has 5"), "{text}");
-    assert!(text.contains("stores.default") && !text.contains("hunter2"), "{text}");
+    assert!(
+        text.contains("security.signing.secret: must be at least 32 bytes, has 5"),
+        "{text}"
+    );
+    assert!(
+        text.contains("stores.default") && !text.contains("hunter2"),
+        "{text}"
+    );
 }
 
 #[tokio::test]
@@ -139,12 +215,27 @@ async fn a_plugins_route_that_nobody_would_reach_is_refused() {
 
 #[tokio::test]
 async fn mistakes_of_the_configuration_are_told_together() {
-    let config = linchpin::Config::from_vars([("LINCHPIN_PORT".to_owned(), "x".to_owned()), ("LINCHPIN_PROT".to_owned(), "1".to_owned())]);
-    let config = config.unwrap().signing_secret("short").cors(["*", "https://a.example/"], true);
+    let config = linchpin::Config::from_vars([
+        ("LINCHPIN_PORT".to_owned(), "x".to_owned()),
+        ("LINCHPIN_PROT".to_owned(), "1".to_owned()),
+    ]);
+    let config = config
+        .unwrap()
+        .signing_secret("short")
+        .cors(["*", "https://a.example/"], true);
     let error = App::new(config).package(&NOTES).start().await.unwrap_err();
     let found: Vec<_> = error.details().iter().map(|p| p.path.as_str()).collect();
     let origins = "security.cors.origins";
-    assert_eq!(found, ["LINCHPIN_PORT", "LINCHPIN_PROT", "security.signing.secret", origins, origins]);
+    assert_eq!(
+        found,
+        [
+            "LINCHPIN_PORT",
+            "LINCHPIN_PROT",
+            "security.signing.secret",
+            origins,
+            origins
+        ]
+    );
 }
 
 linchpin::context! {
@@ -174,7 +265,8 @@ pub struct Poster {
 #[linchpin::operation(kind = "increment", field = raised, match(id = param(id), region = ctx(locale)))]
 pub const RAISE: linchpin::Operation<Poster>;
 
-static POSTERS: Package = linchpin::package!(name = "posters", entities = [entity(Poster, [RAISE])]);
+static POSTERS: Package =
+    linchpin::package!(name = "posters", entities = [entity(Poster, [RAISE])]);
 
 struct Context(fn(&mut MiddlewareCx) -> Result<()>);
 
@@ -211,7 +303,11 @@ async fn what_declarations_read_of_the_context_is_provided() {
             .start()
             .await,
     );
-    assert!(text.contains("reads `ctx(level)` as integer, but a plugin provides it as boolean") && !text.contains("locale"), "{text}");
+    assert!(
+        text.contains("reads `ctx(level)` as integer, but a plugin provides it as boolean")
+            && !text.contains("locale"),
+        "{text}"
+    );
     let text = refused(
         app()
             .plugin(Context(|cx| {
@@ -221,10 +317,20 @@ async fn what_declarations_read_of_the_context_is_provided() {
             .start()
             .await,
     );
-    assert!(text.contains("two plugins provide `ctx(level)`; keep one"), "{text}");
+    assert!(
+        text.contains("two plugins provide `ctx(level)`; keep one"),
+        "{text}"
+    );
     let whole = Context(|cx| {
         cx.provide(level, |_| Ok(None))?;
         cx.provide(locale, |_| Ok(None))
     });
-    app().plugin(whole).start().await.unwrap().stop().await.unwrap();
+    app()
+        .plugin(whole)
+        .start()
+        .await
+        .unwrap()
+        .stop()
+        .await
+        .unwrap();
 }

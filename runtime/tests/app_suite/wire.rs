@@ -21,7 +21,10 @@ async fn a_body_travels_in_one_way_only() {
         let head = "POST /notes HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-type: application/json\r\n";
         raw(&app, &format!("{head}{coding}\r\n{CHUNKED}")).await
     };
-    for good in ["transfer-encoding: chunked\r\n", "Transfer-Encoding: Chunked\r\n"] {
+    for good in [
+        "transfer-encoding: chunked\r\n",
+        "Transfer-Encoding: Chunked\r\n",
+    ] {
         let answer = send(good).await;
         assert_eq!(status(&answer), "201", "{answer}");
     }
@@ -33,33 +36,49 @@ async fn a_body_travels_in_one_way_only() {
         "transfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n",
     ] {
         let answer = send(bad).await;
-        assert!(status(&answer) == "400" && answer.contains("header:Transfer-Encoding"), "{bad}: {answer}");
+        assert!(
+            status(&answer) == "400" && answer.contains("header:Transfer-Encoding"),
+            "{bad}: {answer}"
+        );
     }
     app.stop().await.unwrap();
 }
 
-/// Chunks count, as RFC 9112 has it, and nothing is read after them: what a proxy that counts bytes would take for the next request
-/// is none.
+/// Chunks count, as RFC 9112 has it, and nothing is read after them: what a proxy that counts bytes
+/// would take for the next request is none.
 #[tokio::test]
 async fn nothing_is_read_after_a_body_of_two_lengths() {
     let app = notes().start().await.unwrap();
     let next = "GET /notes HTTP/1.1\r\nhost: a\r\n\r\n";
-    for lengths in ["content-length: 4\r\ntransfer-encoding: chunked\r\n", "transfer-encoding: chunked\r\ncontent-length: 4\r\n"] {
-        let answer = raw(&app, &format!("GET /notes HTTP/1.1\r\nhost: a\r\n{lengths}\r\n0\r\n\r\n{next}")).await;
+    for lengths in [
+        "content-length: 4\r\ntransfer-encoding: chunked\r\n",
+        "transfer-encoding: chunked\r\ncontent-length: 4\r\n",
+    ] {
+        let answer = raw(
+            &app,
+            &format!("GET /notes HTTP/1.1\r\nhost: a\r\n{lengths}\r\n0\r\n\r\n{next}"),
+        )
+        .await;
         assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{answer}");
     }
     app.stop().await.unwrap();
 }
 
-/// A client that sends nothing more may close its side of the connection; one that has not sent its whole body is told.
+/// A client that sends nothing more may close its side of the connection; one that has not sent its
+/// whole body is told.
 #[tokio::test]
 async fn a_client_that_closes_its_side_is_answered() {
     let app = notes().start().await.unwrap();
     let body = r#"{"text":"abc"}"#;
     let send = async |request: &str, length: usize| {
-        let head = format!("{request} HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n");
+        let head = format!(
+            "{request} HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+        );
         let mut stream = TcpStream::connect(app.address()).await.unwrap();
-        stream.write_all(format!("{head}{}", if length == 0 { "" } else { body }).as_bytes()).await.unwrap();
+        stream
+            .write_all(format!("{head}{}", if length == 0 { "" } else { body }).as_bytes())
+            .await
+            .unwrap();
         stream.shutdown().await.unwrap();
         rest(&mut stream).await
     };
@@ -79,11 +98,18 @@ async fn bodies_are_not_compressed() {
     let send = async |coding: &str| {
         let body = r#"{"text":"abc"}"#;
         let head = "POST /notes HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-type: application/json\r\n";
-        raw(&app, &format!("{head}{coding}content-length: {}\r\n\r\n{body}", body.len())).await
+        raw(
+            &app,
+            &format!("{head}{coding}content-length: {}\r\n\r\n{body}", body.len()),
+        )
+        .await
     };
     for coding in ["gzip", "br", "gzip, identity", "x"] {
         let answer = send(&format!("content-encoding: {coding}\r\n")).await;
-        assert!(status(&answer) == "415" && answer.contains("unsupported_media_type"), "{coding}: {answer}");
+        assert!(
+            status(&answer) == "415" && answer.contains("unsupported_media_type"),
+            "{coding}: {answer}"
+        );
     }
     assert_eq!(status(&send("content-encoding: identity\r\n").await), "201");
     app.stop().await.unwrap();
@@ -92,12 +118,35 @@ async fn bodies_are_not_compressed() {
 #[tokio::test]
 async fn a_host_is_one() {
     let app = notes().start().await.unwrap();
-    for host in ["", "a b", "a/b", "user@a", "a,b", "a?b", "a#b", "a:port", "a:1:2", "a:99999", "[::1", "a\\b", "<a>", "a%zz"] {
-        let answer = raw(&app, &format!("GET /notes HTTP/1.1\r\nconnection: close\r\nhost: {host}\r\n\r\n")).await;
-        assert!(status(&answer) == "400" && answer.contains("header:Host"), "{host}: {answer}");
+    for host in [
+        "", "a b", "a/b", "user@a", "a,b", "a?b", "a#b", "a:port", "a:1:2", "a:99999", "[::1",
+        "a\\b", "<a>", "a%zz",
+    ] {
+        let answer = raw(
+            &app,
+            &format!("GET /notes HTTP/1.1\r\nconnection: close\r\nhost: {host}\r\n\r\n"),
+        )
+        .await;
+        assert!(
+            status(&answer) == "400" && answer.contains("header:Host"),
+            "{host}: {answer}"
+        );
     }
-    for host in ["a", "a.example:8080", "127.0.0.1:1", "[::1]:80", "[::1]", "xn--a-b_c.d", "a:", "A%2db"] {
-        let answer = raw(&app, &format!("GET /notes HTTP/1.1\r\nconnection: close\r\nhost: {host}\r\n\r\n")).await;
+    for host in [
+        "a",
+        "a.example:8080",
+        "127.0.0.1:1",
+        "[::1]:80",
+        "[::1]",
+        "xn--a-b_c.d",
+        "a:",
+        "A%2db",
+    ] {
+        let answer = raw(
+            &app,
+            &format!("GET /notes HTTP/1.1\r\nconnection: close\r\nhost: {host}\r\n\r\n"),
+        )
+        .await;
         assert_eq!(status(&answer), "200", "{host}: {answer}");
     }
     app.stop().await.unwrap();
@@ -108,13 +157,20 @@ async fn what_follows_a_refused_tunnel_is_http_still() {
     let app = notes().start().await.unwrap();
     let mut stream = TcpStream::connect(app.address()).await.unwrap();
     let mut answer = vec![0; 4096];
-    for (request, code) in
-        [("CONNECT b:1 HTTP/1.1\r\nhost: b:1\r\n\r\n", "\"code\":"), ("GET /notes\u{1} HTTP/1.1\r\nhost: a\r\n\r\n", "\"requestId\":")]
-    {
+    for (request, code) in [
+        ("CONNECT b:1 HTTP/1.1\r\nhost: b:1\r\n\r\n", "\"code\":"),
+        (
+            "GET /notes\u{1} HTTP/1.1\r\nhost: a\r\n\r\n",
+            "\"requestId\":",
+        ),
+    ] {
         stream.write_all(request.as_bytes()).await.unwrap();
         let read = stream.read(&mut answer).await.unwrap();
         let answer = String::from_utf8_lossy(&answer[..read]);
-        assert!(status(&answer).starts_with('4') && answer.contains(code), "{request}: {answer}");
+        assert!(
+            status(&answer).starts_with('4') && answer.contains(code),
+            "{request}: {answer}"
+        );
     }
     app.stop().await.unwrap();
 }
@@ -122,23 +178,56 @@ async fn what_follows_a_refused_tunnel_is_http_still() {
 #[tokio::test]
 async fn the_server_itself_has_options() {
     let app = notes().start().await.unwrap();
-    let answer = raw(&app, "OPTIONS * HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await;
-    assert!(status(&answer) == "204" && answer.contains("allow: GET, HEAD, POST"), "{answer}");
-    assert_eq!(status(&raw(&app, "GET * HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await), "404");
+    let answer = raw(
+        &app,
+        "OPTIONS * HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n",
+    )
+    .await;
+    assert!(
+        status(&answer) == "204" && answer.contains("allow: GET, HEAD, POST"),
+        "{answer}"
+    );
+    assert_eq!(
+        status(
+            &raw(
+                &app,
+                "GET * HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"
+            )
+            .await
+        ),
+        "404"
+    );
     app.stop().await.unwrap();
 }
 
 #[tokio::test]
 async fn answers_are_what_they_say() {
     let app = notes().start().await.unwrap();
-    for path in ["/notes", "/notes/none", "/none", "/openapi.json", "/docs", "/health/live", "/notes?x=1"] {
+    for path in [
+        "/notes",
+        "/notes/none",
+        "/none",
+        "/openapi.json",
+        "/docs",
+        "/health/live",
+        "/notes?x=1",
+    ] {
         let answer = get(app.address(), path, "").await;
-        assert!(answer.contains("x-content-type-options: nosniff\r\n"), "{path}: {answer}");
+        assert!(
+            answer.contains("x-content-type-options: nosniff\r\n"),
+            "{path}: {answer}"
+        );
     }
     // Refused before any route is known, and before HTTP is.
-    for bytes in ["GET /notes HTTP/1.1\r\nconnection: close\r\n\r\n", "\u{16}\u{3}\u{1}\r\n\r\n"] {
+    for bytes in [
+        "GET /notes HTTP/1.1\r\nconnection: close\r\n\r\n",
+        "\u{16}\u{3}\u{1}\r\n\r\n",
+    ] {
         let answer = raw(&app, bytes).await;
-        assert!(status(&answer) == "400" && answer.contains("x-content-type-options: nosniff\r\n"), "{answer}");
+        assert!(
+            status(&answer) == "400" && answer.contains("x-content-type-options: nosniff\r\n"),
+            "{answer}"
+        );
     }
     app.stop().await.unwrap();
 }

@@ -7,7 +7,8 @@ use serde_json::Value as Json;
 pub struct Alike {
     /// By what the JSON says: `jsonb` keeps neither blanks nor the order of members.
     pub by_meaning: bool,
-    /// Doubles may differ by 1e-9 of themselves: sums depend on the order of records in their last digits.
+    /// Doubles may differ by 1e-9 of themselves: sums depend on the order of records in their last
+    /// digits.
     pub sums: bool,
 }
 
@@ -21,7 +22,11 @@ impl Alike {
         }
         // Lines before the body are headers, and lines of JSON else.
         let (one, other): (Vec<&str>, Vec<&str>) = (one.lines().collect(), other.lines().collect());
-        one.len() == other.len() && one.iter().zip(&other).all(|(one, other)| self.same_line(one, other))
+        one.len() == other.len()
+            && one
+                .iter()
+                .zip(&other)
+                .all(|(one, other)| self.same_line(one, other))
     }
 
     fn same_line(self, one: &str, other: &str) -> bool {
@@ -35,10 +40,16 @@ impl Alike {
 
     fn same_json(self, one: &Json, other: &Json) -> bool {
         match (one, other) {
-            (Json::Number(a), Json::Number(b)) if a != b => self.sums && (a.is_f64() || b.is_f64()) && near(a.as_f64(), b.as_f64()),
-            (Json::Array(a), Json::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| self.same_json(a, b)),
+            (Json::Number(a), Json::Number(b)) if a != b => {
+                self.sums && (a.is_f64() || b.is_f64()) && near(a.as_f64(), b.as_f64())
+            }
+            (Json::Array(a), Json::Array(b)) => {
+                a.len() == b.len() && a.iter().zip(b).all(|(a, b)| self.same_json(a, b))
+            }
             (Json::Object(a), Json::Object(b)) => {
-                a.len() == b.len() && a.iter().all(|(name, a)| b.get(name).is_some_and(|b| self.same_json(a, b)))
+                a.len() == b.len()
+                    && a.iter()
+                        .all(|(name, a)| b.get(name).is_some_and(|b| self.same_json(a, b)))
             }
             _ => one == other,
         }
@@ -46,16 +57,27 @@ impl Alike {
 }
 
 fn near(a: Option<f64>, b: Option<f64>) -> bool {
-    let (Some(a), Some(b)) = (a, b) else { return false };
+    let (Some(a), Some(b)) = (a, b) else {
+        return false;
+    };
     // What cancels out leaves the rounding of what was added.
     (a - b).abs() <= 1e-9 * a.abs().max(b.abs()) || (a - b).abs() <= 1e-12
 }
 
 #[test]
 fn doubles_alone_may_differ_and_only_where_they_are_sums() {
-    let sums = Alike { by_meaning: false, sums: true };
-    let exact = Alike { by_meaning: false, sums: false };
-    let meaning = Alike { by_meaning: true, sums: false };
+    let sums = Alike {
+        by_meaning: false,
+        sums: true,
+    };
+    let exact = Alike {
+        by_meaning: false,
+        sums: false,
+    };
+    let meaning = Alike {
+        by_meaning: true,
+        sums: false,
+    };
     assert!(sums.same("a: 1\n\n{\"s\":0.30000000000000004}", "a: 1\n\n{\"s\":0.3}"));
     assert!(!exact.same("{\"s\":0.30000000000000004}", "{\"s\":0.3}"));
     assert!(!sums.same("{\"s\":0.31}", "{\"s\":0.3}"));

@@ -1,5 +1,5 @@
-//! What the route report says a call costs, held against the statements that calls really send: over every route and kind of the
-//! fixture, on every store, whatever the calls hold.
+//! What the route report says a call costs, held against the statements that calls really send:
+//! over every route and kind of the fixture, on every store, whatever the calls hold.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::process::Command;
@@ -22,18 +22,27 @@ use super::generate;
 use super::sequence::{Call, What};
 use super::side::{Believer, Side};
 
-/// A store that counts the statements that reach it, within transactions and without. Those that claim a key and settle it are not
-/// the route's, and come when its answer has gone.
+/// A store that counts the statements that reach it, within transactions and without. Those that
+/// claim a key and settle it are not the route's, and come when its answer has gone.
 struct Counting(Arc<AtomicUsize>);
 
 impl Watch for Counting {
-    fn run<'a>(&'a self, store: &'a dyn Store, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
+    fn run<'a>(
+        &'a self,
+        store: &'a dyn Store,
+        statement: &'a Arc<Statement>,
+        args: Vec<Value>,
+        rows: Rows,
+    ) -> Reply<'a> {
         count(&self.0, statement);
         store.run(statement, args, rows)
     }
 
     fn begun(&self, transaction: Box<dyn Transaction>) -> Box<dyn Transaction> {
-        Box::new(Counted { transaction, sent: Arc::clone(&self.0) })
+        Box::new(Counted {
+            transaction,
+            sent: Arc::clone(&self.0),
+        })
     }
 }
 
@@ -49,14 +58,20 @@ fn count(sent: &AtomicUsize, statement: &Statement) {
     }
 }
 
-/// Whether the sweeper asks: it looks for what has expired once at the start, beside whatever is called first.
+/// Whether the sweeper asks: it looks for what has expired once at the start, beside whatever is
+/// called first.
 fn sweeps(statement: &Statement) -> bool {
     let expires = statement.entity.ttl.map(|ttl| ttl.field);
     matches!(&statement.plan, Plan::Select { filter: Filter::Cond { field, op: Op::Lte, .. }, .. } if expires == Some(*field))
 }
 
 impl Transaction for Counted {
-    fn run<'a>(&'a mut self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> BoxFuture<'a, Result<Rows>> {
+    fn run<'a>(
+        &'a mut self,
+        statement: &'a Arc<Statement>,
+        args: Vec<Value>,
+        rows: Rows,
+    ) -> BoxFuture<'a, Result<Rows>> {
         count(&self.sent, statement);
         self.transaction.run(statement, args, rows)
     }
@@ -84,29 +99,59 @@ async fn program() {
         Ok("sqlite") => "sqlite:nothing.db",
         _ => "memory:",
     };
-    let config = Config::new().signing_secret("a secret of at least thirty-two bytes").database(database);
-    App::new(config).plugin(Believer::new()).package(&ALL).run_with(&["routes", "--json"].map(str::to_owned)).await.unwrap();
+    let config = Config::new()
+        .signing_secret("a secret of at least thirty-two bytes")
+        .database(database);
+    App::new(config)
+        .plugin(Believer::new())
+        .package(&ALL)
+        .run_with(&["routes", "--json"].map(str::to_owned))
+        .await
+        .unwrap();
     std::process::exit(0);
 }
 
 /// Statements by method and path on a store; `None` where the report names no number.
 fn reported(store: &str) -> HashMap<(String, String), Option<usize>> {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--ignored", "--exact", "--nocapture", "--quiet", "costs::program"]).env("ROUTES_OF_THE_FIXTURE", store);
+    command
+        .args([
+            "--ignored",
+            "--exact",
+            "--nocapture",
+            "--quiet",
+            "costs::program",
+        ])
+        .env("ROUTES_OF_THE_FIXTURE", store);
     let output = command.output().unwrap();
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-    let rows = printed.lines().find(|line| line.starts_with('[')).unwrap_or_else(|| panic!("{output:?}"));
+    let rows = printed
+        .lines()
+        .find(|line| line.starts_with('['))
+        .unwrap_or_else(|| panic!("{output:?}"));
     let rows: Vec<Json> = serde_json::from_str(rows).unwrap();
     let text = |row: &Json, key: &str| row[key].as_str().unwrap().to_owned();
     rows.iter()
-        .map(|row| ((text(row, "method"), text(row, "path")), row["statements"].as_u64().map(|n| usize::try_from(n).unwrap())))
+        .map(|row| {
+            (
+                (text(row, "method"), text(row, "path")),
+                row["statements"]
+                    .as_u64()
+                    .map(|n| usize::try_from(n).unwrap()),
+            )
+        })
         .collect()
 }
 
 /// The paths that a call includes, and what leads to them.
 fn included(call: &Call) -> usize {
     let mut paths = BTreeSet::new();
-    for path in call.query.iter().filter(|(name, _)| name == "include").flat_map(|(_, value)| value.split(',')) {
+    for path in call
+        .query
+        .iter()
+        .filter(|(name, _)| name == "include")
+        .flat_map(|(_, value)| value.split(','))
+    {
         let mut so_far = String::new();
         for name in path.split('.') {
             so_far = format!("{so_far}.{name}");
@@ -116,10 +161,14 @@ fn included(call: &Call) -> usize {
     paths.len()
 }
 
-/// Repetitions, which the report leaves out and says so: expired records that stand in the way of a write are removed, and the write
-/// is sent again.
+/// Repetitions, which the report leaves out and says so: expired records that stand in the way of a
+/// write are removed, and the write is sent again.
 fn beside(call: &Call, desc: Option<&EntityDesc>) -> usize {
-    if call.method != "GET" && desc.is_some_and(|desc| desc.ttl.is_some()) { 2 } else { 0 }
+    if call.method != "GET" && desc.is_some_and(|desc| desc.ttl.is_some()) {
+        2
+    } else {
+        0
+    }
 }
 
 async fn held(store: Arc<dyn Store>, sequences: u64) {
@@ -135,8 +184,12 @@ async fn held(store: Arc<dyn Store>, sequences: u64) {
             side.advance(step.advance);
             let desc = match &step.what {
                 What::Call(call) => {
-                    let endpoint = routes.iter().find(|e| e.path == call.route && e.method.as_str() == call.method);
-                    let desc = endpoint.and_then(|e| e.table.as_ref()).map(|table| table.desc);
+                    let endpoint = routes
+                        .iter()
+                        .find(|e| e.path == call.route && e.method.as_str() == call.method);
+                    let desc = endpoint
+                        .and_then(|e| e.table.as_ref())
+                        .map(|table| table.desc);
                     let before = sent.load(Ordering::SeqCst);
                     let answer = side.call(step.actor, call, false).await;
                     let took = sent.load(Ordering::SeqCst) - before;
@@ -144,7 +197,9 @@ async fn held(store: Arc<dyn Store>, sequences: u64) {
                     if let Some(told) = reported.get(&route).copied().flatten() {
                         let allowed = told + included(call) + beside(call, desc);
                         if took > allowed {
-                            wrong.entry(route.clone()).or_insert_with(|| format!("{took} for {allowed}: {call:?}\n{answer:?}"));
+                            wrong.entry(route.clone()).or_insert_with(|| {
+                                format!("{took} for {allowed}: {call:?}\n{answer:?}")
+                            });
                         }
                         if included(call) + beside(call, desc) == 0 {
                             let known = most.entry(route).or_default();
@@ -166,11 +221,24 @@ async fn held(store: Arc<dyn Store>, sequences: u64) {
         }
     }
     side.stop().await;
-    assert!(wrong.is_empty(), "more statements than reported: {wrong:#?}");
+    assert!(
+        wrong.is_empty(),
+        "more statements than reported: {wrong:#?}"
+    );
     // A number that no call comes up to says nothing.
-    let idle = |route: &(String, String), took: &usize| reported[route].is_some_and(|told| *took < told);
-    let inflated: Vec<_> = most.iter().filter(|(route, took)| idle(route, took)).map(|(r, n)| (r, n, reported[r])).collect();
-    assert!(inflated.len() * 10 <= most.len(), "{} of {} routes never cost what is reported: {inflated:#?}", inflated.len(), most.len());
+    let idle =
+        |route: &(String, String), took: &usize| reported[route].is_some_and(|told| *took < told);
+    let inflated: Vec<_> = most
+        .iter()
+        .filter(|(route, took)| idle(route, took))
+        .map(|(r, n)| (r, n, reported[r]))
+        .collect();
+    assert!(
+        inflated.len() * 10 <= most.len(),
+        "{} of {} routes never cost what is reported: {inflated:#?}",
+        inflated.len(),
+        most.len()
+    );
     assert!(most.len() > 100, "{} routes", most.len());
 }
 

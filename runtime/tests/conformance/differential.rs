@@ -1,5 +1,5 @@
-//! Sequences of calls on the memory model and on a store: every answer equal, and after every write all that is stored and all
-//! that each actor sees.
+//! Sequences of calls on the memory model and on a store: every answer equal, and after every write
+//! all that is stored and all that each actor sees.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -43,9 +43,20 @@ pub struct Pair {
 impl Pair {
     pub async fn new(store: Arc<dyn Store>) -> Self {
         let by_meaning = store.name() == "postgres";
-        let (model, store) = (Side::new(Arc::new(Memory::new())).await, Side::new(store).await);
+        let (model, store) = (
+            Side::new(Arc::new(Memory::new())).await,
+            Side::new(store).await,
+        );
         let routes = store.routes();
-        Self { model, store, routes, by_meaning, seen: Seen::new(), compared: HashMap::new(), telling: false }
+        Self {
+            model,
+            store,
+            routes,
+            by_meaning,
+            seen: Seen::new(),
+            compared: HashMap::new(),
+            telling: false,
+        }
     }
 
     /// Stops both sides; what was seen.
@@ -66,13 +77,19 @@ impl Pair {
         self.store.reset().await;
         self.compared.clear();
         let told = |desc: &EntityDesc| TOLD.contains(&desc.storage_name);
-        self.telling = steps.iter().any(|step| self.written(&step.what).iter().any(|desc| told(desc)));
+        self.telling = steps
+            .iter()
+            .any(|step| self.written(&step.what).iter().any(|desc| told(desc)));
         for (at, step) in steps.iter().enumerate() {
-            self.step(step).await.map_err(|text| Difference { at, text })?;
+            self.step(step)
+                .await
+                .map_err(|text| Difference { at, text })?;
         }
         let at = steps.len().saturating_sub(1);
         for entry in ALL.entities {
-            self.contents(entry.desc).await.map_err(|text| Difference { at, text })?;
+            self.contents(entry.desc)
+                .await
+                .map_err(|text| Difference { at, text })?;
         }
         if !self.telling {
             return Ok(());
@@ -80,7 +97,10 @@ impl Pair {
         let (expected, found) = (self.model.told().await, self.store.told().await);
         self.telling = false;
         if expected != found {
-            return Err(Difference { at, text: format!("events\nmodel:\n{expected}\nstore:\n{found}") });
+            return Err(Difference {
+                at,
+                text: format!("events\nmodel:\n{expected}\nstore:\n{found}"),
+            });
         }
         Ok(())
     }
@@ -91,11 +111,18 @@ impl Pair {
         let (mut next, mut pages) = (false, 0);
         loop {
             let (expected, found) = match &step.what {
-                What::Call(call) => (self.model.call(step.actor, call, next).await, self.store.call(step.actor, call, next).await),
-                What::Filtered(asked) => {
-                    (self.model.filtered(step.actor, asked, next).await, self.store.filtered(step.actor, asked, next).await)
-                }
-                What::Code(code) => (self.model.act(&code.acts, code.end).await, self.store.act(&code.acts, code.end).await),
+                What::Call(call) => (
+                    self.model.call(step.actor, call, next).await,
+                    self.store.call(step.actor, call, next).await,
+                ),
+                What::Filtered(asked) => (
+                    self.model.filtered(step.actor, asked, next).await,
+                    self.store.filtered(step.actor, asked, next).await,
+                ),
+                What::Code(code) => (
+                    self.model.act(&code.acts, code.end).await,
+                    self.store.act(&code.acts, code.end).await,
+                ),
             };
             self.alike(&step.what).then_same(&expected, &found)?;
             if pages == 0 {
@@ -117,30 +144,51 @@ impl Pair {
     }
 
     fn endpoint(&self, call: &Call) -> Option<&Endpoint> {
-        self.routes.iter().find(|e| e.path == call.route && e.method.as_str() == call.method)
+        self.routes
+            .iter()
+            .find(|e| e.path == call.route && e.method.as_str() == call.method)
     }
 
     fn note(&mut self, what: &What, answer: &Answer) {
         let name = match what {
             What::Call(call) => {
-                let with = if call.query.iter().any(|(name, _)| name == "include") { " with include" } else { "" };
+                let with = if call.query.iter().any(|(name, _)| name == "include") {
+                    " with include"
+                } else {
+                    ""
+                };
                 format!("{} {}{with}", call.method, call.route)
             }
             What::Filtered(asked) => format!("filtered {}", asked.entity),
             What::Code(code) => format!("code, {:?}", code.end),
         };
-        let code = answer.text.split_once("\"code\":\"").and_then(|(_, rest)| rest.split('"').next()).unwrap_or_default();
-        let again = if answer.text.contains("idempotency-replayed: true") { " again" } else { "" };
-        let kind = if answer.status < 400 { format!("{}{again}", answer.status) } else { format!("{} {code}", answer.status) };
+        let code = answer
+            .text
+            .split_once("\"code\":\"")
+            .and_then(|(_, rest)| rest.split('"').next())
+            .unwrap_or_default();
+        let again = if answer.text.contains("idempotency-replayed: true") {
+            " again"
+        } else {
+            ""
+        };
+        let kind = if answer.status < 400 {
+            format!("{}{again}", answer.status)
+        } else {
+            format!("{} {code}", answer.status)
+        };
         *self.seen.entry(name).or_default().entry(kind).or_default() += 1;
     }
 
-    /// What a step may have changed: records of the entity that was called, and of those whose records follow.
+    /// What a step may have changed: records of the entity that was called, and of those whose
+    /// records follow.
     fn written(&self, what: &What) -> Vec<&'static EntityDesc> {
         match what {
-            What::Call(call) if call.method != "GET" => {
-                self.endpoint(call).and_then(|e| e.table.as_ref()).map(|t| affected(&[t.desc])).unwrap_or_default()
-            }
+            What::Call(call) if call.method != "GET" => self
+                .endpoint(call)
+                .and_then(|e| e.table.as_ref())
+                .map(|t| affected(&[t.desc]))
+                .unwrap_or_default(),
             What::Code(_) => affected(&[Person::DESC, Project::DESC, Job::DESC]),
             _ => Vec::new(),
         }
@@ -148,36 +196,64 @@ impl Pair {
 
     fn alike(&self, what: &What) -> Alike {
         let sums = match what {
-            What::Call(call) => self.endpoint(call).is_some_and(|endpoint| match endpoint.action {
-                Action::Operation(spec, _) if spec.kind.name() == "aggregate" => true,
-                _ => endpoint.table.as_ref().is_some_and(|t| holds_sums(t.desc)),
-            }),
+            What::Call(call) => self
+                .endpoint(call)
+                .is_some_and(|endpoint| match endpoint.action {
+                    Action::Operation(spec, _) if spec.kind.name() == "aggregate" => true,
+                    _ => endpoint.table.as_ref().is_some_and(|t| holds_sums(t.desc)),
+                }),
             What::Code(_) => false,
-            What::Filtered(asked) => ALL.entities.iter().any(|e| e.desc.storage_name == asked.entity && holds_sums(e.desc)),
+            What::Filtered(asked) => ALL
+                .entities
+                .iter()
+                .any(|e| e.desc.storage_name == asked.entity && holds_sums(e.desc)),
         };
-        Alike { by_meaning: self.by_meaning, sums }
+        Alike {
+            by_meaning: self.by_meaning,
+            sums,
+        }
     }
 
     /// All that is stored of an entity, and all that each actor sees of it.
     async fn contents(&mut self, desc: &'static EntityDesc) -> Result<(), String> {
-        let alike = Alike { by_meaning: self.by_meaning, sums: holds_sums(desc) };
-        let (expected, found) = (self.model.contents(desc).await, self.store.contents(desc).await);
+        let alike = Alike {
+            by_meaning: self.by_meaning,
+            sums: holds_sums(desc),
+        };
+        let (expected, found) = (
+            self.model.contents(desc).await,
+            self.store.contents(desc).await,
+        );
         if !alike.same(&expected, &found) {
-            return Err(format!("contents of {}\nmodel:\n{expected}\nstore:\n{found}", desc.name));
+            return Err(format!(
+                "contents of {}\nmodel:\n{expected}\nstore:\n{found}",
+                desc.name
+            ));
         }
         for (side, name) in [(&self.model, "model"), (&self.store, "store")] {
-            side.sound(desc).await.map_err(|text| format!("{name}: {text}\n{expected}"))?;
+            side.sound(desc)
+                .await
+                .map_err(|text| format!("{name}: {text}\n{expected}"))?;
         }
         // What anybody sees follows from what is there, and from the time where records expire.
-        let now = if desc.ttl.is_some() { self.model.now().millis() } else { 0 };
+        let now = if desc.ttl.is_some() {
+            self.model.now().millis()
+        } else {
+            0
+        };
         let known = (now, expected);
         if self.compared.get(desc.storage_name) == Some(&known) {
             return Ok(());
         }
         self.compared.insert(desc.storage_name, known);
         for (actor, view) in views(desc) {
-            let (expected, found) = (self.model.call(actor, &view, false).await, self.store.call(actor, &view, false).await);
-            alike.then_same(&expected, &found).map_err(|text| format!("what actor {actor} sees at {:?}: {text}", view.path))?;
+            let (expected, found) = (
+                self.model.call(actor, &view, false).await,
+                self.store.call(actor, &view, false).await,
+            );
+            alike
+                .then_same(&expected, &found)
+                .map_err(|text| format!("what actor {actor} sees at {:?}: {text}", view.path))?;
         }
         Ok(())
     }
@@ -190,15 +266,30 @@ fn affected(of: &[&'static EntityDesc]) -> Vec<&'static EntityDesc> {
     while let Some(named) = all.get(at).copied() {
         at += 1;
         for desc in ALL.entities.iter().map(|entry| entry.desc) {
-            let follows = desc.relations.iter().any(|r| r.enforced().is_some() && (r.target)().storage_name == named.storage_name);
-            if follows && all.iter().all(|known| known.storage_name != desc.storage_name) {
+            let follows = desc
+                .relations
+                .iter()
+                .any(|r| r.enforced().is_some() && (r.target)().storage_name == named.storage_name);
+            if follows
+                && all
+                    .iter()
+                    .all(|known| known.storage_name != desc.storage_name)
+            {
                 all.push(desc);
             }
         }
     }
     // What others keep of them.
-    for target in all.clone().iter().flat_map(|desc| desc.summaries).map(|summary| (summary.target)()) {
-        if all.iter().all(|known| known.storage_name != target.storage_name) {
+    for target in all
+        .clone()
+        .iter()
+        .flat_map(|desc| desc.summaries)
+        .map(|summary| (summary.target)())
+    {
+        if all
+            .iter()
+            .all(|known| known.storage_name != target.storage_name)
+        {
             all.push(target);
         }
     }
@@ -212,37 +303,67 @@ fn holds_sums(desc: &EntityDesc) -> bool {
 
 impl Alike {
     fn then_same(self, expected: &Answer, found: &Answer) -> Result<(), String> {
-        let same = expected.status == found.status && expected.more == found.more && self.same(&expected.text, &found.text);
+        let same = expected.status == found.status
+            && expected.more == found.more
+            && self.same(&expected.text, &found.text);
         // Two equal breakdowns are none the better.
         if same && expected.status < 500 {
             return Ok(());
         }
-        Err(format!("answers\nmodel: {} {}\nstore: {} {}", expected.status, expected.text, found.status, found.text))
+        Err(format!(
+            "answers\nmodel: {} {}\nstore: {} {}",
+            expected.status, expected.text, found.status, found.text
+        ))
     }
 }
 
 /// The whole list of an entity as each actor who may differ gets it.
 fn views(desc: &'static EntityDesc) -> Vec<(usize, Call)> {
-    let judged = [&desc.defaults].into_iter().chain(&desc.routes).any(|policy| policy.permission.is_some());
-    let by_actor =
-        judged || desc.tenant.is_some() || desc.scope.iter().any(|s| matches!(s.from, ScopeFrom::Ctx(_)) && s.apply_to.is_none());
+    let judged = [&desc.defaults]
+        .into_iter()
+        .chain(&desc.routes)
+        .any(|policy| policy.permission.is_some());
+    let by_actor = judged
+        || desc.tenant.is_some()
+        || desc
+            .scope
+            .iter()
+            .any(|s| matches!(s.from, ScopeFrom::Ctx(_)) && s.apply_to.is_none());
     let parents: Vec<Vec<&str>> = match desc.parent_path {
-        Some(_) => vec![vec!["teams", "1", "documents", "a"], vec!["teams", "1", "documents", "b%"], vec!["teams", "2", "documents", "a"]],
+        Some(_) => vec![
+            vec!["teams", "1", "documents", "a"],
+            vec!["teams", "1", "documents", "b%"],
+            vec!["teams", "2", "documents", "a"],
+        ],
         None => vec![Vec::new()],
     };
     let mut out = Vec::new();
     for parent in parents {
-        let path: Vec<String> = parent.iter().copied().chain([desc.path]).map(str::to_owned).collect();
-        let limit = if desc.paging == Paging::Limit { ("limit", "200") } else { ("pageSize", "100") };
+        let path: Vec<String> = parent
+            .iter()
+            .copied()
+            .chain([desc.path])
+            .map(str::to_owned)
+            .collect();
+        let limit = if desc.paging == Paging::Limit {
+            ("limit", "200")
+        } else {
+            ("pageSize", "100")
+        };
         let query = vec![(limit.0.to_owned(), limit.1.to_owned())];
-        let call = Call { method: "GET".to_owned(), path, query, ..Call::default() };
+        let call = Call {
+            method: "GET".to_owned(),
+            path,
+            query,
+            ..Call::default()
+        };
         out.extend((0..if by_actor { ACTORS.len() } else { 1 }).map(|actor| (actor, call.clone())));
     }
     out
 }
 
-/// Runs the stored sequences, then `count` random ones, on `per_core` times as many threads as there are cores. `make` gives each its store, and
-/// whatever must live as long.
+/// Runs the stored sequences, then `count` random ones, on `per_core` times as many threads as
+/// there are cores. `make` gives each its store, and whatever must live as long.
 ///
 /// # Errors
 /// The first difference, with the shortest sequence that shows it.
@@ -258,7 +379,10 @@ pub fn differences<T>(
     let outcome = Mutex::new(Ok(Seen::new()));
     let threads = std::thread::available_parallelism().map_or(2, std::num::NonZero::get) * per_core;
     let work = || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime");
         runtime.block_on(async {
             let (store, _kept) = make();
             let mut pair = Pair::new(store).await;
@@ -271,7 +395,10 @@ pub fn differences<T>(
                     Some((name, steps)) => (name.clone(), steps.clone()),
                     None => {
                         let seed = seed.wrapping_add(n - stored.len() as u64);
-                        (format!("seed {seed}"), generate::sequence(&pair.routes, seed))
+                        (
+                            format!("seed {seed}"),
+                            generate::sequence(&pair.routes, seed),
+                        )
                     }
                 };
                 let _told = Told(&name);
@@ -279,7 +406,11 @@ pub fn differences<T>(
                     stop.store(true, Ordering::SeqCst);
                     let (steps, last) = shrink::shortest(&mut pair, steps, first).await;
                     let json = serde_json::to_string_pretty(&steps).expect("JSON");
-                    *outcome.lock().expect("no panic") = Err(format!("{name}: {} steps\n{json}\n{}", steps.len(), last.text));
+                    *outcome.lock().expect("no panic") = Err(format!(
+                        "{name}: {} steps\n{json}\n{}",
+                        steps.len(),
+                        last.text
+                    ));
                 }
             }
             let seen = pair.stop().await;

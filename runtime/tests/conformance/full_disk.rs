@@ -1,7 +1,8 @@
 //! A disk that is really full: a small tmpfs under the SQLite file.
 //!
-//! Mounting takes privileges, so the test runs itself again in a mount namespace of its own, where it has them: as root at once, else
-//! within a user namespace. The mount goes with the process. Where the machine allows neither, the test fails and says so.
+//! Mounting takes privileges, so the test runs itself again in a mount namespace of its own, where
+//! it has them: as root at once, else within a user namespace. The mount goes with the process.
+//! Where the machine allows neither, the test fails and says so.
 
 use std::path::Path;
 use std::process::Command;
@@ -26,18 +27,37 @@ const MOUNTED: &str = "LINCHPIN_FULL_DISK";
 #[test]
 fn a_full_disk() {
     if let Some(folder) = std::env::var_os(MOUNTED) {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
         return runtime.block_on(on_a_small_disk(Path::new(&folder)));
     }
     let folder = tempfile::tempdir().unwrap();
     let root = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").unwrap()) == 0;
-    let namespace: &[&str] = if root { &["--mount"] } else { &["--user", "--map-root-user", "--mount"] };
+    let namespace: &[&str] = if root {
+        &["--mount"]
+    } else {
+        &["--user", "--map-root-user", "--mount"]
+    };
     let script = "mount -t tmpfs -o size=4m tmpfs \"$1\" || exit 77; shift; exec \"$@\"";
     let mut command = Command::new("unshare");
-    command.args(namespace).args(["sh", "-c", script, "sh"]).arg(folder.path()).arg(std::env::current_exe().unwrap());
-    let done = command.args(["--exact", "full_disk::a_full_disk", "--nocapture"]).env(MOUNTED, folder.path()).output();
+    command
+        .args(namespace)
+        .args(["sh", "-c", script, "sh"])
+        .arg(folder.path())
+        .arg(std::env::current_exe().unwrap());
+    let done = command
+        .args(["--exact", "full_disk::a_full_disk", "--nocapture"])
+        .env(MOUNTED, folder.path())
+        .output();
     let done = done.expect("`unshare` of util-linux is needed to mount a small disk");
-    let said = format!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    let said = format!(
+        "{}{}",
+        String::from_utf8_lossy(&done.stdout),
+        String::from_utf8_lossy(&done.stderr)
+    );
     assert!(
         done.status.code() != Some(77) && !said.contains("unshare failed"),
         "no disk of 4 MB can be mounted here: run as root, or allow user namespaces\n{said}"
@@ -45,12 +65,31 @@ fn a_full_disk() {
     assert!(done.status.success() && said.contains("1 passed"), "{said}");
 }
 
-async fn call(service: &HttpService, method: &str, path: &str, body: Option<Json>) -> (u16, bool, Json) {
-    let request = Request::builder().method(method).uri(path).header("content-type", "application/json");
-    let Ok(response) = service.clone().call(request.body(body.map_or_else(Body::empty, |b| Body::from(b.to_string()))).unwrap()).await;
+async fn call(
+    service: &HttpService,
+    method: &str,
+    path: &str,
+    body: Option<Json>,
+) -> (u16, bool, Json) {
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("content-type", "application/json");
+    let Ok(response) = service
+        .clone()
+        .call(
+            request
+                .body(body.map_or_else(Body::empty, |b| Body::from(b.to_string())))
+                .unwrap(),
+        )
+        .await;
     let (parts, body) = response.into_parts();
     let body = body.collect().await.unwrap().to_bytes();
-    (parts.status.as_u16(), parts.headers.contains_key("retry-after"), serde_json::from_slice(&body).unwrap_or(Json::Null))
+    (
+        parts.status.as_u16(),
+        parts.headers.contains_key("retry-after"),
+        serde_json::from_slice(&body).unwrap_or(Json::Null),
+    )
 }
 
 /// The size of a record that fills the disk within a few hundred.
@@ -61,7 +100,11 @@ fn large(n: usize) -> Json {
 /// What this process has written so far: bytes, and how often.
 fn written() -> (u64, u64) {
     let all = std::fs::read_to_string("/proc/self/io").unwrap();
-    let number = |name: &str| all.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok()).unwrap();
+    let number = |name: &str| {
+        all.lines()
+            .find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+            .unwrap()
+    };
     (number("wchar:"), number("syscw:"))
 }
 
@@ -74,7 +117,11 @@ async fn probes(store: &Arc<dyn Store>) -> (u64, u64, usize) {
             tokio::spawn(async move { store.ready().await.is_ok() })
         })
         .collect();
-    let ready = futures_util::future::join_all(asked).await.into_iter().filter(|ready| *ready.as_ref().unwrap()).count();
+    let ready = futures_util::future::join_all(asked)
+        .await
+        .into_iter()
+        .filter(|ready| *ready.as_ref().unwrap())
+        .count();
     let after = written();
     (after.0 - before.0, after.1 - before.1, ready)
 }
@@ -86,7 +133,10 @@ async fn on_a_small_disk(folder: &Path) {
     let store: Arc<dyn Store> = Arc::new(SqliteStore::open(SqliteOptions::new(&file)).unwrap());
     let (_, service) = app(&store, &Arc::new(AtomicI64::new(1_772_600_000_000))).await;
     let (bytes, _, ready) = probes(&store).await;
-    assert!(ready == 200 && bytes < 1 << 20, "{bytes} bytes were written to find {ready} of 200 times that there is room");
+    assert!(
+        ready == 200 && bytes < 1 << 20,
+        "{bytes} bytes were written to find {ready} of 200 times that there is room"
+    );
 
     // In groups, until nothing fits any more.
     let (mut stored, mut refused) = (Vec::new(), Vec::new());
@@ -95,12 +145,20 @@ async fn on_a_small_disk(folder: &Path) {
         assert!(n < 2000, "the disk does not fill up");
         let some: Vec<usize> = (n..n + 8).collect();
         n += 8;
-        let replies = futures_util::future::join_all(some.iter().map(|n| call(&service, "POST", "/samples", Some(large(*n))))).await;
+        let replies = futures_util::future::join_all(
+            some.iter()
+                .map(|n| call(&service, "POST", "/samples", Some(large(*n)))),
+        )
+        .await;
         for (n, (status, retry, body)) in some.into_iter().zip(replies) {
             if status == 201 {
                 stored.push((n, format!("/samples/{}", body["id"].as_str().unwrap())));
             } else {
-                assert_eq!((status, retry, &body["code"]), (503, true, &json!("unavailable")), "{body}");
+                assert_eq!(
+                    (status, retry, &body["code"]),
+                    (503, true, &json!("unavailable")),
+                    "{body}"
+                );
                 refused.push(n);
             }
         }
@@ -114,18 +172,38 @@ async fn on_a_small_disk(folder: &Path) {
         assert_eq!((status, &body["slug"]), (200, &json!(format!("s{n}"))));
     }
     for n in &refused {
-        assert_eq!(call(&service, "GET", &format!("/samples/slug-taken/s{n}"), None).await.2, json!({"exists": false}), "{n}");
+        assert_eq!(
+            call(&service, "GET", &format!("/samples/slug-taken/s{n}"), None)
+                .await
+                .2,
+            json!({"exists": false}),
+            "{n}"
+        );
     }
     assert_eq!(call(&service, "GET", "/samples?limit=5", None).await.0, 200);
 
     // The store says so, and leaves nothing behind that would take what room there is.
     tokio::time::sleep(Duration::from_millis(1100)).await;
     let (_, writes, ready) = probes(&store).await;
-    assert!(ready == 0 && writes < 100, "{writes} writes to find {ready} of 200 times that there is no room");
+    assert!(
+        ready == 0 && writes < 100,
+        "{writes} writes to find {ready} of 200 times that there is no room"
+    );
     let full = store.ready().await.unwrap_err();
-    let cause = std::error::Error::source(&full).map(ToString::to_string).unwrap_or_default();
-    assert!(full.code() == linchpin::Code::Unavailable && cause.contains("no room"), "{full}: {cause}");
-    assert_eq!(std::fs::read_dir(folder).unwrap().filter(|file| file.as_ref().unwrap().path().ends_with("test.db-room")).count(), 0);
+    let cause = std::error::Error::source(&full)
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    assert!(
+        full.code() == linchpin::Code::Unavailable && cause.contains("no room"),
+        "{full}: {cause}"
+    );
+    assert_eq!(
+        std::fs::read_dir(folder)
+            .unwrap()
+            .filter(|file| file.as_ref().unwrap().path().ends_with("test.db-room"))
+            .count(),
+        0
+    );
 
     // Room again, which is found within a second, and all goes on without a restart.
     std::fs::remove_file(&ballast).unwrap();
@@ -138,7 +216,14 @@ async fn on_a_small_disk(folder: &Path) {
     assert_eq!(call(&service, "DELETE", &stored[0].1, None).await.0, 204);
     store.close().await;
     let connection = rusqlite::Connection::open(&file).unwrap();
-    let sound: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
-    let count: i64 = connection.query_row("SELECT count(*) FROM diff_samples", [], |row| row.get(0)).unwrap();
-    assert_eq!((sound.as_str(), count), ("ok", i64::try_from(stored.len()).unwrap() + 9));
+    let sound: String = connection
+        .query_row("PRAGMA integrity_check", [], |row| row.get(0))
+        .unwrap();
+    let count: i64 = connection
+        .query_row("SELECT count(*) FROM diff_samples", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(
+        (sound.as_str(), count),
+        ("ok", i64::try_from(stored.len()).unwrap() + 9)
+    );
 }

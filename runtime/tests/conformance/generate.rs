@@ -1,5 +1,5 @@
-//! Random steps, made from the routes that are mounted and the parameters they declare: a route added later takes part without
-//! anyone remembering.
+//! Random steps, made from the routes that are mounted and the parameters they declare: a route
+//! added later takes part without anyone remembering.
 
 use linchpin::entity::{DefaultDesc, EntityDesc, FieldDesc, Flags, Kind, Link, Paging, Relation};
 use linchpin::http::{Action, Endpoint};
@@ -19,25 +19,46 @@ pub fn sequence(routes: &[Endpoint], seed: u64) -> Vec<Step> {
     let mut r = Random::new(seed);
     let steps = 50 + r.below(151);
     // Records meet when there are not too many places to be.
-    let owned: Vec<&'static EntityDesc> = routes.iter().filter_map(|e| e.table.as_ref()).map(|t| t.desc).collect();
+    let owned: Vec<&'static EntityDesc> = routes
+        .iter()
+        .filter_map(|e| e.table.as_ref())
+        .map(|t| t.desc)
+        .collect();
     let mut all = owned.clone();
     all.dedup_by_key(|desc| desc.storage_name);
     // Every entity has its turn, and those with many routes more of them.
-    let mut entities: Vec<&'static EntityDesc> =
-        (0..=r.below(2)).map(|_| if r.percent(50) { *r.one(&all) } else { *r.one(&owned) }).collect();
+    let mut entities: Vec<&'static EntityDesc> = (0..=r.below(2))
+        .map(|_| {
+            if r.percent(50) {
+                *r.one(&all)
+            } else {
+                *r.one(&owned)
+            }
+        })
+        .collect();
     // With those that their records name.
     for at in 0..entities.len() {
         for relation in entities[at].relations {
             let target = (relation.target)();
-            if entities.iter().all(|known| known.storage_name != target.storage_name) {
+            if entities
+                .iter()
+                .all(|known| known.storage_name != target.storage_name)
+            {
                 entities.push(target);
             }
         }
     }
     // With those that count them.
     for at in 0..entities.len() {
-        for target in entities[at].summaries.iter().map(|summary| (summary.target)()) {
-            if entities.iter().all(|known| known.storage_name != target.storage_name) {
+        for target in entities[at]
+            .summaries
+            .iter()
+            .map(|summary| (summary.target)())
+        {
+            if entities
+                .iter()
+                .all(|known| known.storage_name != target.storage_name)
+            {
                 entities.push(target);
             }
         }
@@ -46,7 +67,10 @@ pub fn sequence(routes: &[Endpoint], seed: u64) -> Vec<Step> {
     let mut at = 0;
     while let Some(desc) = entities.get(at).copied() {
         for gate in desc.gates {
-            if entities.iter().all(|known| known.storage_name != gate.target.storage_name) {
+            if entities
+                .iter()
+                .all(|known| known.storage_name != gate.target.storage_name)
+            {
                 entities.push(gate.target);
             }
         }
@@ -57,8 +81,16 @@ pub fn sequence(routes: &[Endpoint], seed: u64) -> Vec<Step> {
         let next = match out.last() {
             // The same once more, by the same caller or another.
             Some(last) if r.percent(if is_keyed(last) { 40 } else { 2 }) => {
-                let actor = if r.percent(80) { last.actor } else { r.below(ACTORS.len()) };
-                Step { advance: *r.one(&[0, 0, 0, 1, 61_000]), actor, what: last.what.clone() }
+                let actor = if r.percent(80) {
+                    last.actor
+                } else {
+                    r.below(ACTORS.len())
+                };
+                Step {
+                    advance: *r.one(&[0, 0, 0, 1, 61_000]),
+                    actor,
+                    what: last.what.clone(),
+                }
             }
             last => {
                 let before = last.map(|step| step.actor);
@@ -82,7 +114,12 @@ fn is_coded(desc: &EntityDesc) -> bool {
     ["diff_people", "diff_memos", "diff_projects", "diff_jobs"].contains(&desc.storage_name)
 }
 
-fn step(r: &mut Random, routes: &[Endpoint], entities: &[&'static EntityDesc], before: Option<usize>) -> Step {
+fn step(
+    r: &mut Random,
+    routes: &[Endpoint],
+    entities: &[&'static EntityDesc],
+    before: Option<usize>,
+) -> Step {
     let desc = *r.one(entities);
     let advance = match r.below(30) {
         0 => 12_000,
@@ -104,16 +141,39 @@ fn step(r: &mut Random, routes: &[Endpoint], entities: &[&'static EntityDesc], b
         }
         _ => What::Call(call(r, routes, desc)),
     };
-    Step { advance, actor, what }
+    Step {
+        advance,
+        actor,
+        what,
+    }
 }
 
 fn call(r: &mut Random, routes: &[Endpoint], desc: &'static EntityDesc) -> Call {
-    let own: Vec<&Endpoint> =
-        routes.iter().filter(|e| e.table.as_ref().is_some_and(|t| t.desc.storage_name == desc.storage_name)).collect();
+    let own: Vec<&Endpoint> = routes
+        .iter()
+        .filter(|e| {
+            e.table
+                .as_ref()
+                .is_some_and(|t| t.desc.storage_name == desc.storage_name)
+        })
+        .collect();
     // There must be something to work on.
-    let births = || own.iter().copied().filter(|e| matches!(e.action, Action::Create)).collect::<Vec<_>>();
-    let endpoint = if r.percent(15) { *r.one(&births()) } else { *r.one(&own) };
-    let mut call = Call { method: endpoint.method.as_str().to_owned(), route: endpoint.path.clone(), ..Call::default() };
+    let births = || {
+        own.iter()
+            .copied()
+            .filter(|e| matches!(e.action, Action::Create))
+            .collect::<Vec<_>>()
+    };
+    let endpoint = if r.percent(15) {
+        *r.one(&births())
+    } else {
+        *r.one(&own)
+    };
+    let mut call = Call {
+        method: endpoint.method.as_str().to_owned(),
+        route: endpoint.path.clone(),
+        ..Call::default()
+    };
     match endpoint.action {
         Action::Create => call.body = Some(birth(r, desc)),
         Action::Update => call.body = Some(change(r, desc)),
@@ -122,25 +182,42 @@ fn call(r: &mut Random, routes: &[Endpoint], desc: &'static EntityDesc) -> Call 
         _ => {}
     }
     call.path = path(r, endpoint, desc);
-    let by_id = matches!(endpoint.action, Action::Update | Action::Delete | Action::Operation(..) | Action::Get);
+    let by_id = matches!(
+        endpoint.action,
+        Action::Update | Action::Delete | Action::Operation(..) | Action::Get
+    );
     let tag = match desc.version {
         Some(version) if by_id && version.required_on_write => 70,
         Some(_) if by_id => 40,
         _ => 1,
     };
     if r.percent(tag) {
-        let name = if matches!(endpoint.action, Action::Get) { "if-none-match" } else { "if-match" };
-        let version = if r.percent(3) { "\"x\"".to_owned() } else { format!("\"{}\"", 1 + r.below(3)) };
+        let name = if matches!(endpoint.action, Action::Get) {
+            "if-none-match"
+        } else {
+            "if-match"
+        };
+        let version = if r.percent(3) {
+            "\"x\"".to_owned()
+        } else {
+            format!("\"{}\"", 1 + r.below(3))
+        };
         call.headers.push((name.to_owned(), version));
     }
     if endpoint.policy.idempotency.is_some() && r.percent(60) {
-        call.headers.push((IDEMPOTENCY.to_owned(), (*r.one(&["one", "one", "two", "three", "not visible"])).to_owned()));
+        call.headers.push((
+            IDEMPOTENCY.to_owned(),
+            (*r.one(&["one", "one", "two", "three", "not visible"])).to_owned(),
+        ));
     }
     if endpoint.includes() && r.percent(50) {
         call.query.push(("include".to_owned(), included(r, desc)));
     }
     if r.below(60) == 0 {
-        call.query.push(((*r.one(&["includeDeleted", "actor.id", "tenantId"])).to_owned(), "t2".to_owned()));
+        call.query.push((
+            (*r.one(&["includeDeleted", "actor.id", "tenantId"])).to_owned(),
+            "t2".to_owned(),
+        ));
     }
     call
 }
@@ -164,13 +241,26 @@ fn named(r: &mut Random, desc: &EntityDesc, field: &FieldDesc) -> Option<String>
     let position = desc.fields.iter().position(|f| f.wire == field.wire)?;
     let names = |relation: &&Relation| matches!(relation.link, Link::BelongsTo { key, .. } if key == position);
     let relation = desc.relations.iter().find(names)?;
-    Some(if r.percent(4) { "nobody".to_owned() } else { format!("<{}:{}>", (relation.target)().path, r.below(3)) })
+    Some(if r.percent(4) {
+        "nobody".to_owned()
+    } else {
+        format!("<{}:{}>", (relation.target)().path, r.below(3))
+    })
 }
 
 /// A record's key as a path holds it.
 fn key(r: &mut Random, desc: &EntityDesc) -> String {
     if r.percent(4) {
-        return (*r.one(&["none", "0", "01", "%", "..", "0193e7a0-0000-7000-8000-000000000000", "x y"])).to_owned();
+        return (*r.one(&[
+            "none",
+            "0",
+            "01",
+            "%",
+            "..",
+            "0193e7a0-0000-7000-8000-000000000000",
+            "x y",
+        ]))
+        .to_owned();
     }
     match desc.primary_field().kind {
         Kind::Integer => (1 + r.below(5)).to_string(),
@@ -187,14 +277,21 @@ fn path(r: &mut Random, endpoint: &Endpoint, desc: &'static EntityDesc) -> Vec<S
             continue;
         };
         let param = match endpoint.action {
-            Action::Operation(spec, _) => spec.params.iter().find(|p| p.name == name && p.place != Place::Id),
+            Action::Operation(spec, _) => spec
+                .params
+                .iter()
+                .find(|p| p.name == name && p.place != Place::Id),
             _ => None,
         };
         segments.push(match param {
             Some(param) => item_key(r, param, desc).unwrap_or_else(|| {
                 let text = query_text(r, param.field_of(desc)).unwrap_or_default();
                 // An empty segment matches nothing, and a client would take these two for steps.
-                if matches!(text.as_str(), "" | "." | "..") { "a".to_owned() } else { text }
+                if matches!(text.as_str(), "" | "." | "..") {
+                    "a".to_owned()
+                } else {
+                    text
+                }
             }),
             None if name == "id" => key(r, desc),
             // Of the parent path.
@@ -221,7 +318,12 @@ fn birth(r: &mut Random, desc: &'static EntityDesc) -> Json {
     for field in desc.fields {
         let present = match field {
             _ if hidden(field, desc) => 1,
-            _ if field.optional || field.default.is_some() || matches!(field.kind, Kind::StringArray | Kind::Items(_)) => 40,
+            _ if field.optional
+                || field.default.is_some()
+                || matches!(field.kind, Kind::StringArray | Kind::Items(_)) =>
+            {
+                40
+            }
             _ => 99,
         };
         if r.percent(present) {
@@ -240,11 +342,19 @@ fn written(r: &mut Random, desc: &EntityDesc, field: &FieldDesc) -> Json {
         return json!(key);
     }
     match field.kind {
-        Kind::String if field.wire == "authorId" && r.percent(95) => json!(*r.one(&["alice", "bob", "bob", "carol"])),
+        Kind::String if field.wire == "authorId" && r.percent(95) => {
+            json!(*r.one(&["alice", "bob", "bob", "carol"]))
+        }
         Kind::Integer if field.flags.has(Flags::PRIMARY) => json!((1 + r.below(5)).to_string()),
-        Kind::String if field.flags.has(Flags::PRIMARY) && r.percent(90) => json!(*r.one(&["k1", "k2", "k3", "é", "k 4"])),
-        Kind::String if field.wire == "containerId" && r.percent(90) => json!(*r.one(&["a", "b", "b", "c"])),
-        Kind::String if field.wire == "tallyId" && r.percent(95) => json!(*r.one(&["k1", "k2", "k3"])),
+        Kind::String if field.flags.has(Flags::PRIMARY) && r.percent(90) => {
+            json!(*r.one(&["k1", "k2", "k3", "é", "k 4"]))
+        }
+        Kind::String if field.wire == "containerId" && r.percent(90) => {
+            json!(*r.one(&["a", "b", "b", "c"]))
+        }
+        Kind::String if field.wire == "tallyId" && r.percent(95) => {
+            json!(*r.one(&["k1", "k2", "k3"]))
+        }
         Kind::String if field.wire == "accountId" => json!(format!("<accounts:{}>", r.below(3))),
         _ => value(r, field),
     }
@@ -257,16 +367,27 @@ fn hidden(field: &FieldDesc, desc: &EntityDesc) -> bool {
     !field.creatable()
         || desc.tenant.is_some_and(|t| of_guard(t.field))
         || desc.scope.iter().any(|s| of_guard(s.field))
-        || (desc.soft_delete.is_some_and(|s| of_guard(s.field())) && !matches!(field.kind, Kind::Enum(_)))
-        || desc.ttl.is_some_and(|t| t.after.is_some() && of_guard(t.field))
+        || (desc.soft_delete.is_some_and(|s| of_guard(s.field()))
+            && !matches!(field.kind, Kind::Enum(_)))
+        || desc
+            .ttl
+            .is_some_and(|t| t.after.is_some() && of_guard(t.field))
 }
 
 fn change(r: &mut Random, desc: &'static EntityDesc) -> Json {
     let mut body = Map::new();
     for field in desc.fields {
-        let present = if hidden(field, desc) || !field.updatable() { 1 } else { 18 };
+        let present = if hidden(field, desc) || !field.updatable() {
+            1
+        } else {
+            18
+        };
         if r.percent(present) {
-            let part = if field.flags.has(Flags::PRIMARY) { value(r, field) } else { written(r, desc, field) };
+            let part = if field.flags.has(Flags::PRIMARY) {
+                value(r, field)
+            } else {
+                written(r, desc, field)
+            };
             body.insert(field.wire.to_owned(), part);
         }
     }
@@ -275,22 +396,53 @@ fn change(r: &mut Random, desc: &'static EntityDesc) -> Json {
 
 fn list(r: &mut Random, desc: &'static EntityDesc, call: &mut Call) {
     let fields: Vec<&FieldDesc> = desc.fields.iter().filter(|f| f.readable()).collect();
-    let usable: Vec<&FieldDesc> = fields.iter().copied().filter(|f| f.flags.has(Flags::FILTERABLE.or(Flags::PRIMARY))).collect();
+    let usable: Vec<&FieldDesc> = fields
+        .iter()
+        .copied()
+        .filter(|f| f.flags.has(Flags::FILTERABLE.or(Flags::PRIMARY)))
+        .collect();
     for _ in 0..r.below(4) {
-        let field = if r.percent(4) { *r.one(&fields) } else { *r.one(&usable) };
+        let field = if r.percent(4) {
+            *r.one(&fields)
+        } else {
+            *r.one(&usable)
+        };
         let ops: &[&str] = match field.kind {
-            _ if r.percent(4) && !made(desc, field) => &["[contains]", "[has]", "[gt]", "[x]", "[null]"],
+            _ if r.percent(4) && !made(desc, field) => {
+                &["[contains]", "[has]", "[gt]", "[x]", "[null]"]
+            }
             Kind::StringArray => &["[has]", "[null]"],
             Kind::Boolean | Kind::Enum(_) => &["", "[ne]", "[null]"],
-            Kind::String if !made(desc, field) => &["", "[ne]", "[gt]", "[gte]", "[lt]", "[lte]", "[in]", "[nin]", "[contains]", "[null]"],
-            _ => &["", "[ne]", "[gt]", "[gte]", "[lt]", "[lte]", "[in]", "[nin]", "[null]"],
+            Kind::String if !made(desc, field) => &[
+                "",
+                "[ne]",
+                "[gt]",
+                "[gte]",
+                "[lt]",
+                "[lte]",
+                "[in]",
+                "[nin]",
+                "[contains]",
+                "[null]",
+            ],
+            _ => &[
+                "", "[ne]", "[gt]", "[gte]", "[lt]", "[lte]", "[in]", "[nin]", "[null]",
+            ],
         };
         let op = *r.one(ops);
         let value = match op {
             "[null]" => Some((*r.one(&["true", "false"])).to_owned()),
             "[in]" | "[nin]" => {
-                let listed: Vec<String> = (0..=r.below(3)).filter_map(|_| query_text(r, field)).collect();
-                Some(listed.iter().map(|text| text.replace('\\', "\\\\").replace(',', "\\,")).collect::<Vec<_>>().join(","))
+                let listed: Vec<String> = (0..=r.below(3))
+                    .filter_map(|_| query_text(r, field))
+                    .collect();
+                Some(
+                    listed
+                        .iter()
+                        .map(|text| text.replace('\\', "\\\\").replace(',', "\\,"))
+                        .collect::<Vec<_>>()
+                        .join(","),
+                )
             }
             "[has]" => Some(text(r)),
             "" | "[ne]" => named(r, desc, field).or_else(|| query_text(r, field)),
@@ -301,12 +453,23 @@ fn list(r: &mut Random, desc: &'static EntityDesc, call: &mut Call) {
         }
     }
     if r.percent(45) {
-        let sortable: Vec<&FieldDesc> = fields.iter().copied().filter(|f| f.flags.has(Flags::SORTABLE.or(Flags::PRIMARY))).collect();
-        let field = if r.percent(5) { *r.one(&fields) } else { *r.one(&sortable) };
+        let sortable: Vec<&FieldDesc> = fields
+            .iter()
+            .copied()
+            .filter(|f| f.flags.has(Flags::SORTABLE.or(Flags::PRIMARY)))
+            .collect();
+        let field = if r.percent(5) {
+            *r.one(&fields)
+        } else {
+            *r.one(&sortable)
+        };
         call.query.push(("sort".to_owned(), field.wire.to_owned()));
     }
     if r.percent(35) {
-        call.query.push(("sortDir".to_owned(), (*r.one(&["asc", "desc", "desc", "up"])).to_owned()));
+        call.query.push((
+            "sortDir".to_owned(),
+            (*r.one(&["asc", "desc", "desc", "up"])).to_owned(),
+        ));
     }
     call.query.extend(pages(r, desc.paging, &[]));
 }
@@ -317,15 +480,30 @@ fn pages(r: &mut Random, paging: Paging, sorts: &[NamedSort]) -> Vec<(String, St
     let mut out = Vec::new();
     let mut say = |name: &str, value: &str| out.push((name.to_owned(), value.to_owned()));
     if r.percent(60) {
-        let limit = if r.percent(5) { *r.one(&["0", "-1", "x", "100000"]) } else { *r.one(&["1", "2", "2", "3", "5"]) };
+        let limit = if r.percent(5) {
+            *r.one(&["0", "-1", "x", "100000"])
+        } else {
+            *r.one(&["1", "2", "2", "3", "5"])
+        };
         say(if numbered { "pageSize" } else { "limit" }, limit);
     }
     if numbered && r.percent(50) {
-        let page = if r.percent(5) { *r.one(&["0", "x", "10001"]) } else { *r.one(&["1", "2", "2", "3"]) };
+        let page = if r.percent(5) {
+            *r.one(&["0", "x", "10001"])
+        } else {
+            *r.one(&["1", "2", "2", "3"])
+        };
         say("page", page);
     }
     if !sorts.is_empty() && r.percent(70) {
-        say("sort", if r.percent(5) { "nothing" } else { r.one(sorts).name });
+        say(
+            "sort",
+            if r.percent(5) {
+                "nothing"
+            } else {
+                r.one(sorts).name
+            },
+        );
     }
     if r.percent(4) {
         say("cursor", "<cursor>");
@@ -346,7 +524,13 @@ fn query_text(r: &mut Random, field: &FieldDesc) -> Option<String> {
     }
 }
 
-fn operation(r: &mut Random, spec: &'static OpSpec, in_path: bool, desc: &'static EntityDesc, call: &mut Call) {
+fn operation(
+    r: &mut Random,
+    spec: &'static OpSpec,
+    in_path: bool,
+    desc: &'static EntityDesc,
+    call: &mut Call,
+) {
     let mut members = Map::new();
     let mut whole = None;
     for param in spec.params {
@@ -362,11 +546,16 @@ fn operation(r: &mut Random, spec: &'static OpSpec, in_path: bool, desc: &'stati
                     continue;
                 }
                 if param.list {
-                    let listed: Vec<String> = (0..=r.below(2)).filter_map(|_| query_text(r, field)).collect();
+                    let listed: Vec<String> = (0..=r.below(2))
+                        .filter_map(|_| query_text(r, field))
+                        .collect();
                     call.query.push((param.name.to_owned(), listed.join(",")));
                 } else if param.nullable && r.percent(15) {
-                    call.query.push((format!("{}[null]", param.name), "true".to_owned()));
-                } else if let Some(text) = reference(r, param, desc).or_else(|| query_text(r, field)) {
+                    call.query
+                        .push((format!("{}[null]", param.name), "true".to_owned()));
+                } else if let Some(text) =
+                    reference(r, param, desc).or_else(|| query_text(r, field))
+                {
                     call.query.push((param.name.to_owned(), text));
                 }
             }
@@ -376,7 +565,8 @@ fn operation(r: &mut Random, spec: &'static OpSpec, in_path: bool, desc: &'stati
             Place::Whole(Whole::Patch) => {
                 let mut part = item(r, field.kind.item_fields(), true);
                 if r.percent(95) {
-                    part.as_object_mut().map(|members| (members.remove("id"), members.remove("number")));
+                    part.as_object_mut()
+                        .map(|members| (members.remove("id"), members.remove("number")));
                 }
                 whole = Some(part);
             }
@@ -389,13 +579,21 @@ fn operation(r: &mut Random, spec: &'static OpSpec, in_path: bool, desc: &'stati
     let by_body = !matches!(call.method.as_str(), "GET");
     if by_body && spec.kind.paging() != Paging::Limit {
         // Whole numbers are numbers there.
-        let value = |text: String| text.parse::<i64>().map_or_else(|_| json!(text), |number| json!(number));
-        members.extend(pages(r, spec.kind.paging(), spec.kind.sorts()).into_iter().map(|(name, text)| (name, value(text))));
+        let value = |text: String| {
+            text.parse::<i64>()
+                .map_or_else(|_| json!(text), |number| json!(number))
+        };
+        members.extend(
+            pages(r, spec.kind.paging(), spec.kind.sorts())
+                .into_iter()
+                .map(|(name, text)| (name, value(text))),
+        );
     }
     if by_body && (whole.is_some() || !members.is_empty() || r.percent(20)) {
         call.body = Some(whole.unwrap_or(Json::Object(members)));
     } else if paged {
-        call.query.extend(pages(r, spec.kind.paging(), spec.kind.sorts()));
+        call.query
+            .extend(pages(r, spec.kind.paging(), spec.kind.sorts()));
     }
 }
 
@@ -407,7 +605,11 @@ fn reference(r: &mut Random, param: &ParamSpec, desc: &EntityDesc) -> Option<Str
     }
     match field.wire {
         "accountId" => Some(format!("<accounts:{}>", r.below(3))),
-        "id" if matches!(field.kind, Kind::String) => Some(format!("<{}:{}>", param.entity.unwrap_or(desc).path, r.below(4))),
+        "id" if matches!(field.kind, Kind::String) => Some(format!(
+            "<{}:{}>",
+            param.entity.unwrap_or(desc).path,
+            r.below(4)
+        )),
         _ => None,
     }
 }
@@ -418,7 +620,11 @@ fn argument(r: &mut Random, param: &ParamSpec, desc: &'static EntityDesc) -> Jso
         && r.percent(90)
     {
         // A key that a new record shall have is the client's own.
-        return if param.name == "key" { written(r, desc, field) } else { json!(text) };
+        return if param.name == "key" {
+            written(r, desc, field)
+        } else {
+            json!(text)
+        };
     }
     match field.kind {
         Kind::String if matches!(field.wire, "containerId" | "tallyId") => written(r, desc, field),
@@ -434,8 +640,12 @@ fn comparable(field: &FieldDesc) -> bool {
     !matches!(field.default, DefaultDesc::Cuid)
 }
 
-/// Whether its texts are made up, or name records by such, so that they hold other letters on each side.
+/// Whether its texts are made up, or name records by such, so that they hold other letters on each
+/// side.
 fn made(desc: &EntityDesc, field: &FieldDesc) -> bool {
     let own = |field: &FieldDesc| matches!(field.default, DefaultDesc::Cuid | DefaultDesc::Uuid);
-    own(field) || desc.gates.iter().any(|gate| desc.fields[gate.field].name == field.name && own(gate.target.primary_field()))
+    own(field)
+        || desc.gates.iter().any(|gate| {
+            desc.fields[gate.field].name == field.name && own(gate.target.primary_field())
+        })
 }

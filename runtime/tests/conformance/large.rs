@@ -15,7 +15,8 @@ use tower_service::Service;
 use super::around::{Around, Watch};
 use super::side::app;
 
-/// Counts what runs, and the rows that come back as such: neither a number of rows nor an answer of one.
+/// Counts what runs, and the rows that come back as such: neither a number of rows nor an answer of
+/// one.
 #[derive(Default)]
 struct Counting {
     statements: AtomicUsize,
@@ -25,17 +26,30 @@ struct Counting {
 impl Counting {
     /// Statements and rows since the last look.
     fn taken(&self) -> (usize, usize) {
-        (self.statements.swap(0, Ordering::SeqCst), self.fetched.swap(0, Ordering::SeqCst))
+        (
+            self.statements.swap(0, Ordering::SeqCst),
+            self.fetched.swap(0, Ordering::SeqCst),
+        )
     }
 }
 
 impl Watch for Arc<Counting> {
-    fn run<'a>(&'a self, store: &'a dyn Store, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
+    fn run<'a>(
+        &'a self,
+        store: &'a dyn Store,
+        statement: &'a Arc<Statement>,
+        args: Vec<Value>,
+        rows: Rows,
+    ) -> Reply<'a> {
         self.statements.fetch_add(1, Ordering::SeqCst);
         let reply = store.run(statement, args, rows);
         Reply::Later(Box::pin(async move {
             let rows = reply.await?;
-            let fetched = if rows.json.is_empty() { rows.records.len() } else { rows.count };
+            let fetched = if rows.json.is_empty() {
+                rows.records.len()
+            } else {
+                rows.count
+            };
             self.fetched.fetch_add(fetched, Ordering::SeqCst);
             Ok(rows)
         }))
@@ -47,15 +61,23 @@ impl Watch for Arc<Counting> {
 }
 
 async fn call(service: &HttpService, method: &str, path: &str, body: Json) -> (u16, Json) {
-    let request = Request::builder().method(method).uri(path).header("content-type", "application/json");
-    let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("content-type", "application/json");
+    let body = if body.is_null() {
+        Body::empty()
+    } else {
+        Body::from(body.to_string())
+    };
     let Ok(response) = service.clone().call(request.body(body).unwrap()).await;
     let status = response.status().as_u16();
     let body = response.into_body().collect().await.unwrap().to_bytes();
     (status, serde_json::from_slice(&body).unwrap_or(Json::Null))
 }
 
-/// A batch and an aggregate cost over 10,000 records what they cost over ten: the same statements, and no row more.
+/// A batch and an aggregate cost over 10,000 records what they cost over ten: the same statements,
+/// and no row more.
 async fn many_records_are_the_stores_affair(store: Arc<dyn Store>) {
     let counting = Arc::<Counting>::default();
     let store: Arc<dyn Store> = Arc::new(Around::new(store, Arc::clone(&counting)));
@@ -79,22 +101,37 @@ async fn many_records_are_the_stores_affair(store: Arc<dyn Store>) {
         assert_eq!((status, &stats["n"]), (200, &json!(records)), "{stats}");
         let numbers = counting.taken();
         let (status, groups) = call(&service, "GET", "/samples/by-category", Json::Null).await;
-        assert_eq!((status, groups.as_array().map(Vec::len)), (200, Some(3)), "{groups}");
+        assert_eq!(
+            (status, groups.as_array().map(Vec::len)),
+            (200, Some(3)),
+            "{groups}"
+        );
         let grouped = counting.taken();
         assert_eq!(grouped, (1, 3), "one row for each group");
-        let (status, closed) = call(&service, "POST", "/samples/freshen", json!({"least": 0})).await;
+        let (status, closed) =
+            call(&service, "POST", "/samples/freshen", json!({"least": 0})).await;
         assert_eq!((status, &closed), (200, &json!(records)), "{closed}");
         let batch = counting.taken();
-        assert_eq!(batch, (1, 0), "one statement, and the number alone comes back");
+        assert_eq!(
+            batch,
+            (1, 0),
+            "one statement, and the number alone comes back"
+        );
         costs.push((numbers, grouped, batch));
     }
-    assert_eq!(costs[0], costs[1], "the number of records is no affair of ours");
+    assert_eq!(
+        costs[0], costs[1],
+        "the number of records is no affair of ours"
+    );
 }
 
 mod memory {
     #[tokio::test]
     async fn many_records_are_the_stores_affair() {
-        super::many_records_are_the_stores_affair(std::sync::Arc::new(linchpin::store::memory::Memory::new())).await;
+        super::many_records_are_the_stores_affair(std::sync::Arc::new(
+            linchpin::store::memory::Memory::new(),
+        ))
+        .await;
     }
 }
 

@@ -3,7 +3,8 @@
 use linchpin::entity::{FieldDesc, Kind};
 use serde_json::{Map, Value as Json, json};
 
-/// A generator of its own, so that a seed means the same sequence on every machine and after every update: splitmix64.
+/// A generator of its own, so that a seed means the same sequence on every machine and after every
+/// update: splitmix64.
 pub struct Random(u64);
 
 impl Random {
@@ -115,7 +116,17 @@ fn integer(r: &mut Random) -> Json {
 
 fn number(r: &mut Random, wide: bool) -> Json {
     const NEAR: &[f64] = &[0.0, 0.5, -0.5, 0.1 + 0.2, 0.3, 2.0, -0.0, 1.25];
-    const FAR: &[f64] = &[1e300, -1e300, f64::MAX, f64::MIN, 5e-324, 1e17, 0.1, -0.0, 123_456_789.123_456_79];
+    const FAR: &[f64] = &[
+        1e300,
+        -1e300,
+        f64::MAX,
+        f64::MIN,
+        5e-324,
+        1e17,
+        0.1,
+        -0.0,
+        123_456_789.123_456_79,
+    ];
     json!(*r.one(if wide { FAR } else { NEAR }))
 }
 
@@ -135,7 +146,11 @@ fn any_json(r: &mut Random) -> Json {
 /// A value for a field: nearly always of its type, mostly within its rules.
 pub fn value(r: &mut Random, field: &FieldDesc) -> Json {
     let null = if field.optional { 15 } else { 1 };
-    if r.percent(null) { Json::Null } else { some_value(r, field) }
+    if r.percent(null) {
+        Json::Null
+    } else {
+        some_value(r, field)
+    }
 }
 
 /// The same, but not null.
@@ -145,14 +160,28 @@ pub fn some_value(r: &mut Random, field: &FieldDesc) -> Json {
     }
     match field.kind {
         Kind::String if field.rules.format == Some("email") => {
-            json!(*r.one(&["a@b.example", "ä@b.example", "a@b", "", "x y@b.example", "A@B.example"]))
+            json!(*r.one(&[
+                "a@b.example",
+                "ä@b.example",
+                "a@b",
+                "",
+                "x y@b.example",
+                "A@B.example"
+            ]))
         }
-        Kind::String if !field.rules.one_of.is_empty() && r.percent(90) => json!(*r.one(field.rules.one_of)),
+        Kind::String if !field.rules.one_of.is_empty() && r.percent(90) => {
+            json!(*r.one(field.rules.one_of))
+        }
         Kind::String => json!(text(r)),
         Kind::Integer => integer(r),
         Kind::Number => number(r, field.wire == "wide"),
         Kind::Boolean => json!(r.percent(50)),
-        Kind::Date if r.below(40) == 0 => json!(*r.one(&["2026-01-01", "2026-13-01T00:00:00Z", "2016-12-31T23:59:60Z", "now"])),
+        Kind::Date if r.below(40) == 0 => json!(*r.one(&[
+            "2026-01-01",
+            "2026-13-01T00:00:00Z",
+            "2016-12-31T23:59:60Z",
+            "now"
+        ])),
         Kind::Date => json!(*r.one(DATES)),
         Kind::Enum(_) if r.below(50) == 0 => json!("zzz"),
         Kind::Enum(desc) => json!(*r.one(desc.variants)),
@@ -180,7 +209,11 @@ pub fn item(r: &mut Random, fields: &[FieldDesc], part: bool) -> Json {
         };
         if r.percent(present) {
             // Numbers that tell items apart are few.
-            let value = if field.wire == "number" { json!(r.below(4)) } else { value(r, field) };
+            let value = if field.wire == "number" {
+                json!(r.below(4))
+            } else {
+                value(r, field)
+            };
             members.insert(field.wire.to_owned(), value);
         }
     }

@@ -1,7 +1,8 @@
-//! Many callers at once: of those with the same precondition exactly one wins, and whoever only adds loses nothing.
+//! Many callers at once: of those with the same precondition exactly one wins, and whoever only
+//! adds loses nothing.
 //!
-//! Each claim runs 40 rounds of 25 callers who start behind a barrier, and one of 200. What is asserted is who won, what the others
-//! were told, and what is there afterwards.
+//! Each claim runs 40 rounds of 25 callers who start behind a barrier, and one of 200. What is
+//! asserted is who won, what the others were told, and what is there afterwards.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,7 +28,9 @@ struct App(HttpService, Adapters);
 
 impl App {
     async fn on(store: &Arc<dyn Store>) -> Self {
-        let now = linchpin::Timestamp::parse("2026-03-04T05:06:07.008Z").unwrap().millis();
+        let now = linchpin::Timestamp::parse("2026-03-04T05:06:07.008Z")
+            .unwrap()
+            .millis();
         let (adapters, service) = app(store, &Arc::new(AtomicI64::new(now))).await;
         Self(service, adapters)
     }
@@ -37,13 +40,29 @@ impl App {
         self.call_with(method, path, tag, body).await
     }
 
-    async fn call_with(&self, method: &str, path: &str, header: Option<(&str, String)>, body: Json) -> Reply {
-        let mut request = Request::builder().method(method).uri(path).header("x-actor", 1);
+    async fn call_with(
+        &self,
+        method: &str,
+        path: &str,
+        header: Option<(&str, String)>,
+        body: Json,
+    ) -> Reply {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("x-actor", 1);
         if let Some((name, value)) = header {
             request = request.header(name, value);
         }
-        let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
-        let request = request.header("content-type", "application/json").body(body).unwrap();
+        let body = if body.is_null() {
+            Body::empty()
+        } else {
+            Body::from(body.to_string())
+        };
+        let request = request
+            .header("content-type", "application/json")
+            .body(body)
+            .unwrap();
         let Ok(response) = self.0.clone().call(request).await;
         let status = response.status().as_u16();
         let body = response.into_body().collect().await.unwrap().to_bytes();
@@ -77,8 +96,22 @@ impl App {
     }
 
     /// The same call under the same idempotency key.
-    async fn at_once_under(&self, callers: usize, method: &'static str, path: &str, key: &str, body: &Json) -> Vec<Reply> {
-        self.at_once_with(callers, method, path, Some(("idempotency-key", key.to_owned())), |_| body.clone()).await
+    async fn at_once_under(
+        &self,
+        callers: usize,
+        method: &'static str,
+        path: &str,
+        key: &str,
+        body: &Json,
+    ) -> Vec<Reply> {
+        self.at_once_with(
+            callers,
+            method,
+            path,
+            Some(("idempotency-key", key.to_owned())),
+            |_| body.clone(),
+        )
+        .await
     }
 
     async fn at_once_with(
@@ -91,7 +124,8 @@ impl App {
     ) -> Vec<Reply> {
         let barrier = Arc::new(Barrier::new(callers));
         let calls = (0..callers).map(|n| {
-            let (app, barrier, path, body) = (self.clone(), Arc::clone(&barrier), path.to_owned(), body(n));
+            let (app, barrier, path, body) =
+                (self.clone(), Arc::clone(&barrier), path.to_owned(), body(n));
             let header = header.clone();
             tokio::spawn(async move {
                 barrier.wait().await;
@@ -115,18 +149,34 @@ fn rounds() -> impl Iterator<Item = (usize, usize)> {
 /// One with this status; all others with that status and code.
 fn one_winner(replies: &[Reply], won: u16, lost: (u16, &str)) -> Json {
     let mut winners = replies.iter().filter(|(status, _)| *status == won);
-    let winner = winners.next().unwrap_or_else(|| panic!("nobody won: {replies:?}"));
+    let winner = winners
+        .next()
+        .unwrap_or_else(|| panic!("nobody won: {replies:?}"));
     assert_eq!(winners.count(), 0, "more than one won: {replies:?}");
     for (status, body) in replies.iter().filter(|(status, _)| *status != won) {
-        assert_eq!((*status, body["code"].as_str().unwrap_or_default()), lost, "{body}");
+        assert_eq!(
+            (*status, body["code"].as_str().unwrap_or_default()),
+            lost,
+            "{body}"
+        );
     }
     winner.1.clone()
 }
 
 async fn transition(app: App) {
     for (round, callers) in rounds() {
-        let path = app.birth("/samples", json!({"slug": format!("s{round}")})).await;
-        let replies = app.at_once(callers, "POST", &format!("{path}/publish"), None, |n| json!({"headline": format!("by {n}")})).await;
+        let path = app
+            .birth("/samples", json!({"slug": format!("s{round}")}))
+            .await;
+        let replies = app
+            .at_once(
+                callers,
+                "POST",
+                &format!("{path}/publish"),
+                None,
+                |n| json!({"headline": format!("by {n}")}),
+            )
+            .await;
         let winner = one_winner(&replies, 200, (400, "invalid_transition"));
         assert_eq!(app.get(&path).await, winner);
     }
@@ -137,14 +187,33 @@ async fn consume(app: App) {
         let category = format!("c{round}");
         let records = 1 + round % 10;
         for n in 0..records {
-            app.birth("/samples", json!({"slug": format!("s{round}-{n}"), "category": category})).await;
+            app.birth(
+                "/samples",
+                json!({"slug": format!("s{round}-{n}"), "category": category}),
+            )
+            .await;
         }
         let body = json!({"category": category, "code": "none"});
-        let replies = app.at_once(callers, "POST", "/samples/take", None, |_| body.clone()).await;
-        assert!(replies.iter().all(|(status, _)| *status == 200), "{replies:?}");
-        let taken: Vec<&str> = replies.iter().filter_map(|(_, record)| record["id"].as_str()).collect();
-        assert_eq!((taken.len(), taken.iter().collect::<BTreeSet<_>>().len()), (records, records), "{taken:?}");
-        assert_eq!(app.get(&format!("/samples?category={category}")).await["items"], json!([]));
+        let replies = app
+            .at_once(callers, "POST", "/samples/take", None, |_| body.clone())
+            .await;
+        assert!(
+            replies.iter().all(|(status, _)| *status == 200),
+            "{replies:?}"
+        );
+        let taken: Vec<&str> = replies
+            .iter()
+            .filter_map(|(_, record)| record["id"].as_str())
+            .collect();
+        assert_eq!(
+            (taken.len(), taken.iter().collect::<BTreeSet<_>>().len()),
+            (records, records),
+            "{taken:?}"
+        );
+        assert_eq!(
+            app.get(&format!("/samples?category={category}")).await["items"],
+            json!([])
+        );
     }
 }
 
@@ -152,32 +221,72 @@ async fn upsert(app: App) {
     for (round, callers) in rounds() {
         let slug = format!("s{round}");
         let body = |n: usize| json!({"slug": format!("s{round}"), "title": format!("by {n}"), "category": null, "views": 1});
-        let replies = app.at_once(callers, "POST", "/samples/ensure", None, body).await;
-        let created = replies.iter().filter(|(status, body)| *status == 201 && body["created"] == true).count();
-        let changed = replies.iter().filter(|(status, body)| *status == 200 && body["created"] == false).count();
+        let replies = app
+            .at_once(callers, "POST", "/samples/ensure", None, body)
+            .await;
+        let created = replies
+            .iter()
+            .filter(|(status, body)| *status == 201 && body["created"] == true)
+            .count();
+        let changed = replies
+            .iter()
+            .filter(|(status, body)| *status == 200 && body["created"] == false)
+            .count();
         assert_eq!((created, changed), (1, callers - 1), "{replies:?}");
-        assert_eq!(app.get(&format!("/samples?slug={slug}")).await["items"].as_array().unwrap().len(), 1);
-        let ids: BTreeSet<&str> = replies.iter().filter_map(|(_, body)| body["entity"]["id"].as_str()).collect();
+        assert_eq!(
+            app.get(&format!("/samples?slug={slug}")).await["items"]
+                .as_array()
+                .unwrap()
+                .len(),
+            1
+        );
+        let ids: BTreeSet<&str> = replies
+            .iter()
+            .filter_map(|(_, body)| body["entity"]["id"].as_str())
+            .collect();
         assert_eq!(ids.len(), 1, "{ids:?}");
     }
 }
 
 async fn increment(app: App) {
     for (round, callers) in rounds() {
-        let path = app.birth("/samples", json!({"slug": format!("s{round}")})).await;
-        let replies = app.at_once(callers, "POST", &format!("{path}/sink"), None, |_| Json::Null).await;
-        let seen: BTreeSet<i64> = replies.iter().filter_map(|(_, record)| record["big"].as_i64()).collect();
-        let steps: BTreeSet<i64> = (1..=callers).map(|n| -7 * i64::try_from(n).unwrap()).collect();
+        let path = app
+            .birth("/samples", json!({"slug": format!("s{round}")}))
+            .await;
+        let replies = app
+            .at_once(callers, "POST", &format!("{path}/sink"), None, |_| {
+                Json::Null
+            })
+            .await;
+        let seen: BTreeSet<i64> = replies
+            .iter()
+            .filter_map(|(_, record)| record["big"].as_i64())
+            .collect();
+        let steps: BTreeSet<i64> = (1..=callers)
+            .map(|n| -7 * i64::try_from(n).unwrap())
+            .collect();
         assert_eq!(seen, steps, "each sees a sum of its own");
-        assert_eq!(app.get(&path).await["big"], json!(-7 * i64::try_from(callers).unwrap()));
+        assert_eq!(
+            app.get(&path).await["big"],
+            json!(-7 * i64::try_from(callers).unwrap())
+        );
     }
 }
 
 async fn increment_up_to_a_bound(app: App) {
     for (round, callers) in rounds() {
         // Room for one more.
-        let path = app.birth("/samples", json!({"slug": format!("s{round}"), "views": 896})).await;
-        let replies = app.at_once(callers, "POST", &format!("{path}/view"), None, |_| Json::Null).await;
+        let path = app
+            .birth(
+                "/samples",
+                json!({"slug": format!("s{round}"), "views": 896}),
+            )
+            .await;
+        let replies = app
+            .at_once(callers, "POST", &format!("{path}/view"), None, |_| {
+                Json::Null
+            })
+            .await;
         let won = replies.iter().filter(|(status, _)| *status == 200).count();
         let views = app.get(&path).await["views"].as_i64().unwrap();
         assert_eq!(views, 896 + 3 * i64::try_from(won).unwrap(), "{replies:?}");
@@ -187,19 +296,60 @@ async fn increment_up_to_a_bound(app: App) {
 
 async fn array_push(app: App) {
     for (round, callers) in rounds() {
-        let path = app.birth("/samples", json!({"slug": format!("s{round}"), "tags": ["first"]})).await;
-        app.at_once(callers, "POST", &format!("{path}/tag"), None, |n| json!({"tag": format!("t{n}")})).await;
-        app.at_once(callers, "POST", &format!("{path}/tag"), None, |_| json!({"tag": "same"})).await;
+        let path = app
+            .birth(
+                "/samples",
+                json!({"slug": format!("s{round}"), "tags": ["first"]}),
+            )
+            .await;
+        app.at_once(
+            callers,
+            "POST",
+            &format!("{path}/tag"),
+            None,
+            |n| json!({"tag": format!("t{n}")}),
+        )
+        .await;
+        app.at_once(
+            callers,
+            "POST",
+            &format!("{path}/tag"),
+            None,
+            |_| json!({"tag": "same"}),
+        )
+        .await;
         let record = app.get(&path).await;
-        let tags: Vec<&str> = record["tags"].as_array().unwrap().iter().filter_map(Json::as_str).collect();
-        assert_eq!((tags.len(), tags.iter().collect::<BTreeSet<_>>().len()), (callers + 2, callers + 2), "{tags:?}");
+        let tags: Vec<&str> = record["tags"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(Json::as_str)
+            .collect();
+        assert_eq!(
+            (tags.len(), tags.iter().collect::<BTreeSet<_>>().len()),
+            (callers + 2, callers + 2),
+            "{tags:?}"
+        );
     }
 }
 
 async fn array_push_up_to_a_bound(app: App) {
     for (round, callers) in rounds() {
-        let path = app.birth("/samples", json!({"slug": format!("s{round}"), "few": ["a", "b"]})).await;
-        let replies = app.at_once(callers, "POST", &format!("{path}/add-few"), None, |n| json!({"tag": format!("t{n}")})).await;
+        let path = app
+            .birth(
+                "/samples",
+                json!({"slug": format!("s{round}"), "few": ["a", "b"]}),
+            )
+            .await;
+        let replies = app
+            .at_once(
+                callers,
+                "POST",
+                &format!("{path}/add-few"),
+                None,
+                |n| json!({"tag": format!("t{n}")}),
+            )
+            .await;
         let winner = one_winner(&replies, 200, (400, "validation_failed"));
         assert_eq!(app.get(&path).await, winner);
     }
@@ -208,12 +358,29 @@ async fn array_push_up_to_a_bound(app: App) {
 async fn collection(app: App) {
     for (round, callers) in rounds() {
         let lines = json!([{"id": "a", "note": "a"}, {"id": "b", "note": "b"}]);
-        let path = app.birth("/samples", json!({"slug": format!("s{round}")})).await;
+        let path = app
+            .birth("/samples", json!({"slug": format!("s{round}")}))
+            .await;
         for line in lines.as_array().unwrap() {
-            let (status, body) = app.call("POST", &format!("{path}/lines-add"), None, json!({"note": line["note"]})).await;
+            let (status, body) = app
+                .call(
+                    "POST",
+                    &format!("{path}/lines-add"),
+                    None,
+                    json!({"note": line["note"]}),
+                )
+                .await;
             assert_eq!(status, 201, "{body}");
         }
-        let replies = app.at_once(callers, "POST", &format!("{path}/lines-add"), None, |n| json!({"note": format!("n{n}")})).await;
+        let replies = app
+            .at_once(
+                callers,
+                "POST",
+                &format!("{path}/lines-add"),
+                None,
+                |n| json!({"note": format!("n{n}")}),
+            )
+            .await;
         let winner = one_winner(&replies, 201, (409, "collection_full"));
         let held = app.get(&path).await["lines"].clone();
         assert_eq!((held.as_array().unwrap().len(), &held[2]), (3, &winner));
@@ -227,59 +394,126 @@ async fn create(app: App) {
         let replies = app.at_once(callers, "POST", "/samples", None, body).await;
         let winner = one_winner(&replies, 201, (409, "conflict"));
         let refused = replies.iter().find(|(status, _)| *status == 409).unwrap();
-        assert_eq!((&refused.1["details"][0]["path"], &refused.1["details"][0]["code"]), (&json!("slug"), &json!("unique")));
-        assert_eq!(app.get(&format!("/samples?slug={slug}")).await["items"], json!([winner]));
+        assert_eq!(
+            (
+                &refused.1["details"][0]["path"],
+                &refused.1["details"][0]["code"]
+            ),
+            (&json!("slug"), &json!("unique"))
+        );
+        assert_eq!(
+            app.get(&format!("/samples?slug={slug}")).await["items"],
+            json!([winner])
+        );
     }
 }
 
 async fn version(app: App) {
     for (round, callers) in rounds() {
-        let path = app.birth("/accounts", json!({"slug": format!("s{round}")})).await;
-        let replies = app.at_once(callers, "PATCH", &path, Some(1), |n| json!({"title": format!("by {n}")})).await;
+        let path = app
+            .birth("/accounts", json!({"slug": format!("s{round}")}))
+            .await;
+        let replies = app
+            .at_once(
+                callers,
+                "PATCH",
+                &path,
+                Some(1),
+                |n| json!({"title": format!("by {n}")}),
+            )
+            .await;
         let winner = one_winner(&replies, 200, (412, "precondition_failed"));
         assert_eq!(app.get(&path).await, winner);
         // The same of an operation, and of a delete.
-        let replies = app.at_once(callers, "POST", &format!("{path}/count"), Some(2), |_| Json::Null).await;
+        let replies = app
+            .at_once(callers, "POST", &format!("{path}/count"), Some(2), |_| {
+                Json::Null
+            })
+            .await;
         one_winner(&replies, 200, (412, "precondition_failed"));
-        let replies = app.at_once(callers, "DELETE", &path, Some(3), |_| Json::Null).await;
+        let replies = app
+            .at_once(callers, "DELETE", &path, Some(3), |_| Json::Null)
+            .await;
         one_winner(&replies, 204, (404, "not_found"));
     }
 }
 
 async fn different_fields_survive(app: App) {
     for (round, callers) in rounds() {
-        let path = app.birth("/samples", json!({"slug": format!("s{round}")})).await;
-        let body = |n: usize| if n.is_multiple_of(2) { json!({"title": "even"}) } else { json!({"category": "odd"}) };
+        let path = app
+            .birth("/samples", json!({"slug": format!("s{round}")}))
+            .await;
+        let body = |n: usize| {
+            if n.is_multiple_of(2) {
+                json!({"title": "even"})
+            } else {
+                json!({"category": "odd"})
+            }
+        };
         let replies = app.at_once(callers, "PATCH", &path, None, body).await;
-        assert!(replies.iter().all(|(status, _)| *status == 200), "{replies:?}");
+        assert!(
+            replies.iter().all(|(status, _)| *status == 200),
+            "{replies:?}"
+        );
         let record = app.get(&path).await;
-        assert_eq!((&record["title"], &record["category"]), (&json!("even"), &json!("odd")));
+        assert_eq!(
+            (&record["title"], &record["category"]),
+            (&json!("even"), &json!("odd"))
+        );
     }
 }
 
-/// The same call under one idempotency key: one effect; whoever comes while it runs is told so, whoever comes later gets its answer.
+/// The same call under one idempotency key: one effect; whoever comes while it runs is told so,
+/// whoever comes later gets its answer.
 async fn idempotent(app: App) {
     for (round, callers) in rounds() {
         let key = format!("key-{round}");
         let body = json!({"number": format!("n{round}"), "amount": 1});
-        let replies = app.at_once_under(callers, "POST", "/orders", &key, &body).await;
-        let made: BTreeSet<String> = replies.iter().filter(|(status, _)| *status == 201).map(|(_, body)| body.to_string()).collect();
+        let replies = app
+            .at_once_under(callers, "POST", "/orders", &key, &body)
+            .await;
+        let made: BTreeSet<String> = replies
+            .iter()
+            .filter(|(status, _)| *status == 201)
+            .map(|(_, body)| body.to_string())
+            .collect();
         assert_eq!(made.len(), 1, "one answer: {replies:?}");
         for (status, body) in replies.iter().filter(|(status, _)| *status != 201) {
-            assert_eq!((*status, body["code"].as_str()), (409, Some("idempotency_in_progress")), "{body}");
+            assert_eq!(
+                (*status, body["code"].as_str()),
+                (409, Some("idempotency_in_progress")),
+                "{body}"
+            );
         }
         // Afterwards the answer is there for all.
         let again = app.at_once_under(2, "POST", "/orders", &key, &body).await;
-        assert!(again.iter().all(|(status, body)| *status == 201 && made.contains(&body.to_string())), "{again:?}");
-        assert_eq!(app.get(&format!("/orders?number=n{round}")).await["items"].as_array().unwrap().len(), 1);
+        assert!(
+            again
+                .iter()
+                .all(|(status, body)| *status == 201 && made.contains(&body.to_string())),
+            "{again:?}"
+        );
+        assert_eq!(
+            app.get(&format!("/orders?number=n{round}")).await["items"]
+                .as_array()
+                .unwrap()
+                .len(),
+            1
+        );
     }
 }
 
 async fn restore(app: App) {
     for (round, callers) in rounds() {
-        let path = app.birth("/projects", json!({"id": format!("p{round}")})).await;
+        let path = app
+            .birth("/projects", json!({"id": format!("p{round}")}))
+            .await;
         assert_eq!(app.call("DELETE", &path, None, Json::Null).await.0, 204);
-        let replies = app.at_once(callers, "POST", &format!("{path}/revive"), None, |_| Json::Null).await;
+        let replies = app
+            .at_once(callers, "POST", &format!("{path}/revive"), None, |_| {
+                Json::Null
+            })
+            .await;
         let winner = one_winner(&replies, 200, (404, "not_found"));
         assert_eq!(app.get(&path).await, winner);
     }
@@ -293,7 +527,11 @@ async fn claim(app: App) {
         let there = 2 * (1 + round % 10);
         for n in 0..there {
             let id = (round * 1000 + n).to_string();
-            app.birth("/jobs", json!({"id": id, "rank": 1, "dueAt": "2026-01-01T00:00:00Z"})).await;
+            app.birth(
+                "/jobs",
+                json!({"id": id, "rank": 1, "dueAt": "2026-01-01T00:00:00Z"}),
+            )
+            .await;
         }
         let barrier = Arc::new(Barrier::new(callers));
         let calls: Vec<_> = (0..callers)
@@ -301,7 +539,9 @@ async fn claim(app: App) {
                 let (jobs, barrier) = (jobs.clone(), Arc::clone(&barrier));
                 tokio::spawn(async move {
                     barrier.wait().await;
-                    jobs.claim(&linchpin::Cx::system("a worker").at(now), format!("w{n}")).await.unwrap()
+                    jobs.claim(&linchpin::Cx::system("a worker").at(now), format!("w{n}"))
+                        .await
+                        .unwrap()
                 })
             })
             .collect();
@@ -319,19 +559,28 @@ async fn claim(app: App) {
 /// A change that asks for a state, and takes the record out of it.
 async fn field_update(app: App) {
     for (round, callers) in rounds() {
-        let path = app.birth("/samples", json!({"slug": format!("s{round}")})).await;
+        let path = app
+            .birth("/samples", json!({"slug": format!("s{round}")}))
+            .await;
         let body = |n: usize| json!({"slug": format!("s{round}-{n}"), "state": "live"});
-        let replies = app.at_once(callers, "PATCH", &format!("{path}/decide"), None, body).await;
+        let replies = app
+            .at_once(callers, "PATCH", &format!("{path}/decide"), None, body)
+            .await;
         let winner = one_winner(&replies, 200, (404, "not_found"));
         assert_eq!(app.get(&path).await, winner);
     }
 }
 
-/// A walk sees every record that stays, once and in order, whatever comes and goes meanwhile, the last record of a page included.
+/// A walk sees every record that stays, once and in order, whatever comes and goes meanwhile, the
+/// last record of a page included.
 async fn walk(app: App) {
     let stable: Vec<String> = (0..30).map(|n| format!("stable{n:02}")).collect();
     for (rank, slug) in stable.iter().enumerate() {
-        app.birth("/samples", json!({"slug": slug, "rank": rank / 3, "category": "w"})).await;
+        app.birth(
+            "/samples",
+            json!({"slug": slug, "rank": rank / 3, "category": "w"}),
+        )
+        .await;
     }
     let done = Arc::new(AtomicBool::new(false));
     let barrier = Arc::new(Barrier::new(25));
@@ -359,11 +608,31 @@ async fn walk(app: App) {
         loop {
             let page = app.get(&path).await;
             let items = page["items"].as_array().unwrap();
-            seen.extend(items.iter().filter_map(|r| r["slug"].as_str()).filter(|s| s.starts_with("stable")).map(str::to_owned));
-            let Some(cursor) = page["nextCursor"].as_str() else { break };
-            assert!(seen.len() <= stable.len(), "the walk does not end: {seen:?}");
-            if let Some(last) = items.last().filter(|r| !r["slug"].as_str().unwrap().starts_with("stable")) {
-                app.call("DELETE", &format!("/samples/{}", last["id"].as_str().unwrap()), None, Json::Null).await;
+            seen.extend(
+                items
+                    .iter()
+                    .filter_map(|r| r["slug"].as_str())
+                    .filter(|s| s.starts_with("stable"))
+                    .map(str::to_owned),
+            );
+            let Some(cursor) = page["nextCursor"].as_str() else {
+                break;
+            };
+            assert!(
+                seen.len() <= stable.len(),
+                "the walk does not end: {seen:?}"
+            );
+            if let Some(last) = items
+                .last()
+                .filter(|r| !r["slug"].as_str().unwrap().starts_with("stable"))
+            {
+                app.call(
+                    "DELETE",
+                    &format!("/samples/{}", last["id"].as_str().unwrap()),
+                    None,
+                    Json::Null,
+                )
+                .await;
             }
             path = format!("{base}&cursor={cursor}");
         }

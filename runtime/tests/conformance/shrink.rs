@@ -8,7 +8,11 @@ use super::sequence::{Step, What};
 /// Most runs that are spent on it.
 const RUNS: usize = 4000;
 
-pub async fn shortest(pair: &mut Pair, mut steps: Vec<Step>, first: Difference) -> (Vec<Step>, Difference) {
+pub async fn shortest(
+    pair: &mut Pair,
+    mut steps: Vec<Step>,
+    first: Difference,
+) -> (Vec<Step>, Difference) {
     let mut runs = 0;
     let mut last = first;
     steps.truncate(last.at + 1);
@@ -21,7 +25,10 @@ pub async fn shortest(pair: &mut Pair, mut steps: Vec<Step>, first: Difference) 
             while from < steps.len() && runs < RUNS {
                 let mut fewer = steps.clone();
                 // Time passes all the same.
-                let passed: i64 = fewer.drain(from..(from + size).min(steps.len())).map(|step| step.advance).sum();
+                let passed: i64 = fewer
+                    .drain(from..(from + size).min(steps.len()))
+                    .map(|step| step.advance)
+                    .sum();
                 if let Some(behind) = fewer.get_mut(from) {
                     behind.advance += passed;
                 }
@@ -42,7 +49,9 @@ pub async fn shortest(pair: &mut Pair, mut steps: Vec<Step>, first: Difference) 
         for at in 0..steps.len() {
             let mut tried = 0;
             while runs < RUNS && at < steps.len() {
-                let Some(plain) = plainer(&steps[at]).into_iter().nth(tried) else { break };
+                let Some(plain) = plainer(&steps[at]).into_iter().nth(tried) else {
+                    break;
+                };
                 let mut other = steps.clone();
                 other[at] = plain;
                 runs += 1;
@@ -65,11 +74,19 @@ pub async fn shortest(pair: &mut Pair, mut steps: Vec<Step>, first: Difference) 
 fn plainer(step: &Step) -> Vec<Step> {
     let mut out = Vec::new();
     if step.advance != 0 {
-        out.push(Step { advance: 0, ..step.clone() });
+        out.push(Step {
+            advance: 0,
+            ..step.clone()
+        });
     }
     match &step.what {
         What::Call(call) => {
-            let mut with = |call| out.push(Step { what: What::Call(call), ..step.clone() });
+            let mut with = |call| {
+                out.push(Step {
+                    what: What::Call(call),
+                    ..step.clone()
+                })
+            };
             for i in 0..call.query.len() {
                 let mut less = call.clone();
                 less.query.remove(i);
@@ -81,23 +98,40 @@ fn plainer(step: &Step) -> Vec<Step> {
                 with(less);
             }
             for body in call.body.iter().flat_map(less) {
-                with(super::sequence::Call { body: Some(body), ..call.clone() });
+                with(super::sequence::Call {
+                    body: Some(body),
+                    ..call.clone()
+                });
             }
         }
         What::Code(code) => {
             for i in (0..code.acts.len()).filter(|_| code.acts.len() > 1) {
                 let mut less = code.clone();
                 less.acts.remove(i);
-                out.push(Step { what: What::Code(less), ..step.clone() });
+                out.push(Step {
+                    what: What::Code(less),
+                    ..step.clone()
+                });
             }
         }
         What::Filtered(asked) => {
-            let mut with = |asked| out.push(Step { what: What::Filtered(asked), ..step.clone() });
+            let mut with = |asked| {
+                out.push(Step {
+                    what: What::Filtered(asked),
+                    ..step.clone()
+                })
+            };
             if asked.sort.is_some() {
-                with(super::sequence::Filtered { sort: None, ..asked.clone() });
+                with(super::sequence::Filtered {
+                    sort: None,
+                    ..asked.clone()
+                });
             }
             for filter in smaller(&asked.filter) {
-                with(super::sequence::Filtered { filter, ..asked.clone() });
+                with(super::sequence::Filtered {
+                    filter,
+                    ..asked.clone()
+                });
             }
         }
     }
@@ -143,7 +177,10 @@ fn less(json: &Json) -> Vec<Json> {
 
 /// A filter's parts, and the filter without one of them; every one is a filter again.
 fn smaller(filter: &Json) -> Vec<Json> {
-    let Some((name, parts)) = ["$and", "$or"].iter().find_map(|name| Some((*name, filter.get(name)?.as_array()?))) else {
+    let Some((name, parts)) = ["$and", "$or"]
+        .iter()
+        .find_map(|name| Some((*name, filter.get(name)?.as_array()?)))
+    else {
         return Vec::new();
     };
     let mut out: Vec<Json> = parts.clone();

@@ -38,12 +38,22 @@ const START: &str = "2026-03-04T05:06:07.008Z";
 
 const SECRET: &str = "a secret of at least thirty-two bytes";
 
-/// The entities whose events are compared. Those of others are not recorded, as where nobody listens.
-pub const TOLD: [&str; 5] = ["diff_memos", "diff_projects", "diff_tickets", "diff_nodes", "diff_findings"];
+/// The entities whose events are compared. Those of others are not recorded, as where nobody
+/// listens.
+pub const TOLD: [&str; 5] = [
+    "diff_memos",
+    "diff_projects",
+    "diff_tickets",
+    "diff_nodes",
+    "diff_findings",
+];
 
 /// Every entity there is, that of the claims included.
 fn all() -> impl Iterator<Item = &'static EntityDesc> {
-    ALL.entities.iter().map(|entry| entry.desc).chain([Claims::entity()])
+    ALL.entities
+        .iter()
+        .map(|entry| entry.desc)
+        .chain([Claims::entity()])
 }
 
 /// What has been told, by entity.
@@ -82,37 +92,68 @@ impl Side {
         let hear = || {
             let told = Arc::clone(&told);
             move |event: EntityEvent| {
-                told.lock().entry(event.entity.clone().into_owned()).or_default().push(event);
+                told.lock()
+                    .entry(event.entity.clone().into_owned())
+                    .or_default()
+                    .push(event);
                 async { Ok(()) }
             }
         };
         let (memos, projects, tickets, nodes, findings) = (hear(), hear(), hear(), hear(), hear());
-        let running = App::new(Config::new().signing_secret(SECRET).port(0).openapi(false).database("memory:"))
-            .store(Arc::clone(&store))
-            .plugin(Believer::new())
-            .package(&ALL)
-            .clock(move || Timestamp::from_millis(reading.load(Ordering::SeqCst)))
-            .sweep_every(Duration::from_hours(24))
-            .on_event::<Memo, _, _>("memos", move |event| memos(event.into_inner()))
-            .on_event::<Project, _, _>("projects", move |event| projects(event.into_inner()))
-            .on_event::<Ticket, _, _>("tickets", move |event| tickets(event.into_inner()))
-            .on_event::<Node, _, _>("nodes", move |event| nodes(event.into_inner()))
-            .on_event::<Finding, _, _>("findings", move |event| findings(event.into_inner()))
-            .start()
-            .await
-            .unwrap_or_else(|e| panic!("{}: {e:?}", store.name()));
+        let running = App::new(
+            Config::new()
+                .signing_secret(SECRET)
+                .port(0)
+                .openapi(false)
+                .database("memory:"),
+        )
+        .store(Arc::clone(&store))
+        .plugin(Believer::new())
+        .package(&ALL)
+        .clock(move || Timestamp::from_millis(reading.load(Ordering::SeqCst)))
+        .sweep_every(Duration::from_hours(24))
+        .on_event::<Memo, _, _>("memos", move |event| memos(event.into_inner()))
+        .on_event::<Project, _, _>("projects", move |event| projects(event.into_inner()))
+        .on_event::<Ticket, _, _>("tickets", move |event| tickets(event.into_inner()))
+        .on_event::<Node, _, _>("nodes", move |event| nodes(event.into_inner()))
+        .on_event::<Finding, _, _>("findings", move |event| findings(event.into_inner()))
+        .start()
+        .await
+        .unwrap_or_else(|e| panic!("{}: {e:?}", store.name()));
         let service = running.service();
         let (names, known) = (HashMap::new(), HashMap::new());
         let whole = all().map(|desc| {
-            let by_key = vec![Order { field: desc.primary, desc: false }];
+            let by_key = vec![Order {
+                field: desc.primary,
+                desc: false,
+            }];
             let limit = Some(linchpin::filter::Source::Value(Value::Int(500)));
-            let read = Plan::Select { filter: Filter::TRUE, order: by_key, after: None, limit };
-            let remove = Plan::Delete { filter: Filter::TRUE, pick: None };
+            let read = Plan::Select {
+                filter: Filter::TRUE,
+                order: by_key,
+                after: None,
+                limit,
+            };
+            let remove = Plan::Delete {
+                filter: Filter::TRUE,
+                pick: None,
+            };
             let prepared = |plan| store.prepare(desc, plan).expect("a plan");
             (desc.storage_name, (prepared(read), prepared(remove)))
         });
         let whole = whole.collect();
-        let mut side = Self { store, running, service, clock, told, names, known, cursor: String::new(), ends: 0, whole };
+        let mut side = Self {
+            store,
+            running,
+            service,
+            clock,
+            told,
+            names,
+            known,
+            cursor: String::new(),
+            ends: 0,
+            whole,
+        };
         side.reset().await;
         side
     }
@@ -129,22 +170,34 @@ impl Side {
     pub async fn reset(&mut self) {
         for desc in all() {
             let (_, remove) = &self.whole[desc.storage_name];
-            self.store.run(remove, Vec::new(), Rows::count()).rows().await.expect("emptied");
+            self.store
+                .run(remove, Vec::new(), Rows::count())
+                .rows()
+                .await
+                .expect("emptied");
         }
-        self.clock.store(Timestamp::parse(START).expect("a date").millis(), Ordering::SeqCst);
+        self.clock.store(
+            Timestamp::parse(START).expect("a date").millis(),
+            Ordering::SeqCst,
+        );
         self.names.clear();
         self.known.clear();
         "bm90IGEgY3Vyc29y".clone_into(&mut self.cursor);
     }
 
-    /// Every event since the last look, by record and in its order: how those of several records follow each other is nobody's
-    /// promise. Each entity gets a last one, and those before it have come when it has.
+    /// Every event since the last look, by record and in its order: how those of several records
+    /// follow each other is nobody's promise. Each entity gets a last one, and those before it have
+    /// come when it has.
     pub async fn told(&mut self) -> String {
         self.ends += 1;
         let end = format!("end-{}", self.ends);
         act::mark(self.running.adapters(), &self.cx(), &end, self.ends).await;
         let all_in = |told: &HashMap<String, Vec<EntityEvent>>| {
-            TOLD.iter().all(|entity| told.get(*entity).is_some_and(|events| events.iter().any(|e| e.payload.to_string().contains(&end))))
+            TOLD.iter().all(|entity| {
+                told.get(*entity).is_some_and(|events| {
+                    events.iter().any(|e| e.payload.to_string().contains(&end))
+                })
+            })
         };
         let waited = tokio::time::timeout(Duration::from_secs(30), async {
             while !all_in(&self.told.lock()) {
@@ -153,12 +206,20 @@ impl Side {
         });
         let in_time = waited.await.is_ok();
         let told = std::mem::take(&mut *self.told.lock());
-        assert!(in_time, "{}: the last event does not come: {told:?}", self.store.name());
+        assert!(
+            in_time,
+            "{}: the last event does not come: {told:?}",
+            self.store.name()
+        );
         let mut out = String::new();
         for entity in TOLD {
             let mut ids = BTreeSet::new();
             let mut events: Vec<&EntityEvent> = told[entity].iter().collect();
-            events.sort_by_key(|e| self.names.get(e.record_id.as_deref().unwrap_or_default()).or(e.record_id.as_ref()));
+            events.sort_by_key(|e| {
+                self.names
+                    .get(e.record_id.as_deref().unwrap_or_default())
+                    .or(e.record_id.as_ref())
+            });
             for e in events {
                 if e.payload.to_string().contains("end-") {
                     continue;
@@ -188,9 +249,16 @@ impl Side {
 
     /// Calls from code, alone or together.
     pub async fn act(&mut self, acts: &[Act], end: End) -> Answer {
-        let filled: Vec<Act> = acts.iter().map(|act| act.filled(|text| self.filled(text))).collect();
+        let filled: Vec<Act> = acts
+            .iter()
+            .map(|act| act.filled(|text| self.filled(text)))
+            .collect();
         let text = act::run(self.running.adapters(), &self.cx(), &filled, end).await;
-        Answer { status: 200, text: self.named(text), more: false }
+        Answer {
+            status: 200,
+            text: self.named(text),
+            more: false,
+        }
     }
 
     /// The application itself, now.
@@ -214,15 +282,21 @@ impl Side {
             encode(&self.filled(segment), &mut path);
         }
         let after = next.then(|| ("cursor".to_owned(), "<cursor>".to_owned()));
-        let kept = call.query.iter().filter(|(name, _)| !next || (name != "cursor" && name != "page"));
+        let kept = call
+            .query
+            .iter()
+            .filter(|(name, _)| !next || (name != "cursor" && name != "page"));
         for (i, (name, value)) in kept.chain(&after).enumerate() {
             path.push(if i == 0 { '?' } else { '&' });
             encode(name, &mut path);
             path.push('=');
             encode_value(&self.filled(value), &mut path);
         }
-        let mut request =
-            Request::builder().method(call.method.as_str()).uri(path).header("x-actor", who).header("x-request-id", "conformance");
+        let mut request = Request::builder()
+            .method(call.method.as_str())
+            .uri(path)
+            .header("x-actor", who)
+            .header("x-request-id", "conformance");
         for (name, value) in &call.headers {
             request = request.header(name, value);
         }
@@ -238,32 +312,65 @@ impl Side {
         if body.is_some() {
             request = request.header("content-type", "application/json");
         }
-        let request = request.body(Body::from(body.unwrap_or_default())).expect("a request");
+        let request = request
+            .body(Body::from(body.unwrap_or_default()))
+            .expect("a request");
         let Ok(response) = self.service.clone().call(request).await;
         let (parts, body) = response.into_parts();
         let body = body.collect().await.expect("a body").to_bytes();
-        let mut headers: Vec<String> =
-            parts.headers.iter().map(|(n, v)| format!("{n}: {}\n", String::from_utf8_lossy(v.as_bytes()))).collect();
+        let mut headers: Vec<String> = parts
+            .headers
+            .iter()
+            .map(|(n, v)| format!("{n}: {}\n", String::from_utf8_lossy(v.as_bytes())))
+            .collect();
         headers.retain(|line| !line.starts_with("content-length:"));
         headers.sort();
         let body = String::from_utf8_lossy(&body).into_owned();
         let (body, more) = self.unsigned(body);
         let text = self.named(format!("{}\n{body}", headers.concat()));
-        Answer { status: parts.status.as_u16(), text, more }
+        Answer {
+            status: parts.status.as_u16(),
+            text,
+            more,
+        }
     }
 
     /// A page by the adapter.
     pub async fn filtered(&mut self, who: usize, asked: &Filtered, next: bool) -> Answer {
-        let table = Arc::clone(self.running.adapters().table(&asked.entity).expect("an entity of the fixture"));
-        let filter = Filter::from_json(&asked.filter, table.desc, &[]).unwrap_or_else(|e| panic!("{e}: {}", asked.filter));
-        let field = asked.sort.as_ref().map(|wire| table.desc.field_by_wire(wire).expect("a field"));
-        let direction = if asked.desc { Direction::Desc } else { Direction::Asc };
-        let page = PageArgs { limit: Some(asked.limit), cursor: next.then(|| self.cursor.clone()), ..PageArgs::default() };
-        let request = ListRequest { page, sort: field.map(|f| (f, direction)), filter: Some(filter), deleted: false };
+        let table = Arc::clone(
+            self.running
+                .adapters()
+                .table(&asked.entity)
+                .expect("an entity of the fixture"),
+        );
+        let filter = Filter::from_json(&asked.filter, table.desc, &[])
+            .unwrap_or_else(|e| panic!("{e}: {}", asked.filter));
+        let field = asked
+            .sort
+            .as_ref()
+            .map(|wire| table.desc.field_by_wire(wire).expect("a field"));
+        let direction = if asked.desc {
+            Direction::Desc
+        } else {
+            Direction::Asc
+        };
+        let page = PageArgs {
+            limit: Some(asked.limit),
+            cursor: next.then(|| self.cursor.clone()),
+            ..PageArgs::default()
+        };
+        let request = ListRequest {
+            page,
+            sort: field.map(|f| (f, direction)),
+            filter: Some(filter),
+            deleted: false,
+        };
         let mut cx = Cx::actor(actor(who)).at(self.now());
         if asked.entity == Comment::DESC.storage_name {
             // Where the parent path would say which document.
-            cx = cx.within(comment::team_id, 1).within(comment::doc_id, "a".to_owned());
+            cx = cx
+                .within(comment::team_id, 1)
+                .within(comment::doc_id, "a".to_owned());
         }
         let outcome = match table.admit(&cx, "list") {
             Ok(()) => table.list(&cx, request, &Form::Records).await,
@@ -273,10 +380,18 @@ impl Side {
             Ok(Outcome::Page { rows, next_cursor }) => {
                 let more = next_cursor.is_some();
                 self.cursor = next_cursor.unwrap_or_else(|| self.cursor.clone());
-                Answer { status: 200, text: self.named(records(table.desc, rows.records.iter())), more }
+                Answer {
+                    status: 200,
+                    text: self.named(records(table.desc, rows.records.iter())),
+                    more,
+                }
             }
             Ok(other) => panic!("{other:?}"),
-            Err(error) => Answer { status: 0, text: describe(&error), more: false },
+            Err(error) => Answer {
+                status: 0,
+                text: describe(&error),
+                more: false,
+            },
         }
     }
 }

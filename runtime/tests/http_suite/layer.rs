@@ -11,13 +11,24 @@ use crate::fixture::{blog, blog_with};
 #[tokio::test]
 async fn every_answer_has_a_request_id() {
     let app = blog().await;
-    for path in ["/posts", "/posts/none", "/nowhere", "/posts/export", "/plugin/hello", "/posts?x=1"] {
-        let echoed = app.send("GET", path, &[("x-request-id", "inbound-1")], "").await;
+    for path in [
+        "/posts",
+        "/posts/none",
+        "/nowhere",
+        "/posts/export",
+        "/plugin/hello",
+        "/posts?x=1",
+    ] {
+        let echoed = app
+            .send("GET", path, &[("x-request-id", "inbound-1")], "")
+            .await;
         assert_eq!(echoed.header("x-request-id"), "inbound-1", "{path}");
         if !echoed.status.is_success() {
             assert_eq!(echoed.json()["requestId"], "inbound-1", "{path}");
         }
-        let fresh = app.send("GET", path, &[("x-request-id", "not valid")], "").await;
+        let fresh = app
+            .send("GET", path, &[("x-request-id", "not valid")], "")
+            .await;
         assert_eq!(fresh.header("x-request-id").len(), 36, "{path}");
     }
 }
@@ -25,10 +36,21 @@ async fn every_answer_has_a_request_id() {
 #[tokio::test]
 async fn paths_are_exact() {
     let app = blog().await;
-    for path in ["/", "/posts/", "/Posts", "//posts", "/posts//publish", "/posts/a/b/c", "/posts/a/PUBLISH"] {
+    for path in [
+        "/",
+        "/posts/",
+        "/Posts",
+        "//posts",
+        "/posts//publish",
+        "/posts/a/b/c",
+        "/posts/a/PUBLISH",
+    ] {
         assert_eq!(app.get(path).await.summary(), "404 not_found", "{path}");
     }
-    assert_eq!(app.get("/nowhere").await.header("content-type"), "application/json");
+    assert_eq!(
+        app.get("/nowhere").await.header("content-type"),
+        "application/json"
+    );
 }
 
 #[tokio::test]
@@ -42,11 +64,25 @@ async fn other_methods_are_named() {
         ("GET", "/posts/x/publish", "POST, OPTIONS"),
     ] {
         let answer = app.send(method, path, &[], "").await;
-        assert_eq!((answer.summary().as_str(), answer.header("allow")), ("405 method_not_allowed", allow), "{method} {path}");
+        assert_eq!(
+            (answer.summary().as_str(), answer.header("allow")),
+            ("405 method_not_allowed", allow),
+            "{method} {path}"
+        );
         let options = app.send("OPTIONS", path, &[], "").await;
-        assert_eq!((options.status.as_u16(), options.header("allow"), options.body.len()), (204, allow, 0));
+        assert_eq!(
+            (
+                options.status.as_u16(),
+                options.header("allow"),
+                options.body.len()
+            ),
+            (204, allow, 0)
+        );
     }
-    assert_eq!(app.send("OPTIONS", "/nowhere", &[], "").await.summary(), "404 not_found");
+    assert_eq!(
+        app.send("OPTIONS", "/nowhere", &[], "").await.summary(),
+        "404 not_found"
+    );
 }
 
 #[tokio::test]
@@ -56,9 +92,17 @@ async fn head_is_get_without_body() {
     for path in ["/posts", "/posts/none", "/posts?x=1", "/nowhere"] {
         let (get, head) = (app.get(path).await, app.send("HEAD", path, &[], "").await);
         assert_eq!((head.status, head.body.len()), (get.status, 0), "{path}");
-        assert_eq!(head.header("content-type"), get.header("content-type"), "{path}");
+        assert_eq!(
+            head.header("content-type"),
+            get.header("content-type"),
+            "{path}"
+        );
         // Bodies of errors hold a request id of constant length.
-        assert_eq!(head.header("content-length"), get.body.len().to_string(), "{path}");
+        assert_eq!(
+            head.header("content-length"),
+            get.body.len().to_string(),
+            "{path}"
+        );
     }
 }
 
@@ -68,13 +112,21 @@ async fn long_queries_are_refused() {
     let query = |length: usize| format!("/posts?slug={}", "x".repeat(length - 5));
     assert_eq!(app.get(&query(8192)).await.summary(), "200");
     assert_eq!(app.get(&query(8193)).await.summary(), "414 uri_too_long");
-    assert_eq!(app.get(&format!("/nowhere?{}", "x".repeat(8193))).await.summary(), "414 uri_too_long");
+    assert_eq!(
+        app.get(&format!("/nowhere?{}", "x".repeat(8193)))
+            .await
+            .summary(),
+        "414 uri_too_long"
+    );
 }
 
 #[tokio::test]
 async fn slow_calls_time_out() {
     let app = blog_with(|endpoints, _| {
-        let get = endpoints.iter_mut().find(|e| e.path == "/posts/{id}" && e.name == "get").unwrap();
+        let get = endpoints
+            .iter_mut()
+            .find(|e| e.path == "/posts/{id}" && e.name == "get")
+            .unwrap();
         get.policy.timeout = Duration::from_millis(50);
         get.run = Some(Arc::new(|_| Box::pin(std::future::pending())));
     })
@@ -87,9 +139,14 @@ async fn slow_calls_time_out() {
 #[tokio::test]
 async fn panics_and_causes_stay_inside() {
     let app = blog_with(|endpoints, _| {
-        let get = endpoints.iter_mut().find(|e| e.path == "/posts/{id}" && e.name == "get").unwrap();
+        let get = endpoints
+            .iter_mut()
+            .find(|e| e.path == "/posts/{id}" && e.name == "get")
+            .unwrap();
         get.run = Some(Arc::new(|call| match call.inputs {
-            linchpin::http::Inputs::Get(linchpin::Value::Text(id)) if id == "panic" => panic!("the secret of {id}"),
+            linchpin::http::Inputs::Get(linchpin::Value::Text(id)) if id == "panic" => {
+                panic!("the secret of {id}")
+            }
             linchpin::http::Inputs::Get(linchpin::Value::Text(id)) if id == "down" => {
                 Box::pin(async { Err(Error::unavailable("the secret of the pool")) })
             }
@@ -97,14 +154,28 @@ async fn panics_and_causes_stay_inside() {
         }));
     })
     .await;
-    for (path, expected) in [("/posts/panic", "500 internal"), ("/posts/x", "500 internal"), ("/posts/down", "503 unavailable")] {
+    for (path, expected) in [
+        ("/posts/panic", "500 internal"),
+        ("/posts/x", "500 internal"),
+        ("/posts/down", "503 unavailable"),
+    ] {
         let answer = app.get(path).await;
         assert_eq!(answer.summary(), expected);
-        assert!(!String::from_utf8_lossy(&answer.body).contains("secret"), "{path}");
-        assert_eq!(answer.header("retry-after"), if path == "/posts/down" { "1" } else { "" });
+        assert!(
+            !String::from_utf8_lossy(&answer.body).contains("secret"),
+            "{path}"
+        );
+        assert_eq!(
+            answer.header("retry-after"),
+            if path == "/posts/down" { "1" } else { "" }
+        );
     }
     assert_eq!(app.get("/posts/x").await.json()["error"], "Internal error");
-    assert_eq!(app.get("/posts").await.summary(), "200", "the service lives on");
+    assert_eq!(
+        app.get("/posts").await.summary(),
+        "200",
+        "the service lives on"
+    );
 }
 
 /// Collects formatted events.
@@ -126,12 +197,24 @@ impl std::io::Write for Log {
 async fn one_event_per_request_without_values() {
     let log = Log::default();
     let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt().json().flatten_event(true).with_max_level(tracing::Level::TRACE);
-    // For the whole process, since tracing remembers per place whether anybody listens; other tests' events are left out below.
-    tracing::subscriber::set_global_default(subscriber.with_writer(move || writer.clone()).finish()).unwrap();
+    let subscriber = tracing_subscriber::fmt()
+        .json()
+        .flatten_event(true)
+        .with_max_level(tracing::Level::TRACE);
+    // For the whole process, since tracing remembers per place whether anybody listens; other
+    // tests' events are left out below.
+    tracing::subscriber::set_global_default(
+        subscriber.with_writer(move || writer.clone()).finish(),
+    )
+    .unwrap();
     let app = blog_with(|endpoints, _| {
-        let list = endpoints.iter_mut().find(|e| e.path == "/notes" && e.name == "list").unwrap();
-        list.run = Some(Arc::new(|_| Box::pin(async { Err(Error::internal(std::io::Error::other("disk full"))) })));
+        let list = endpoints
+            .iter_mut()
+            .find(|e| e.path == "/notes" && e.name == "list")
+            .unwrap();
+        list.run = Some(Arc::new(|_| {
+            Box::pin(async { Err(Error::internal(std::io::Error::other("disk full"))) })
+        }));
     })
     .await;
     let id = [("x-request-id", "the-request"), ("x-user", "token-value")];
@@ -140,8 +223,15 @@ async fn one_event_per_request_without_values() {
     app.send("GET", "/nowhere/path-value", &id, "").await;
     app.send("GET", "/notes", &id, "").await;
     let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-    let text = text.lines().filter(|l| l.contains("the-request")).collect::<Vec<_>>().join("\n");
-    let events: Vec<serde_json::Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let text = text
+        .lines()
+        .filter(|l| l.contains("the-request"))
+        .collect::<Vec<_>>()
+        .join("\n");
+    let events: Vec<serde_json::Value> = text
+        .lines()
+        .map(|l| serde_json::from_str(l).unwrap())
+        .collect();
     let seen: Vec<_> = events
         .iter()
         .map(|e| {
@@ -163,8 +253,16 @@ async fn one_event_per_request_without_values() {
             ("ERROR", "GET", "/notes", 500, "internal"),
         ]
     );
-    assert!(events[3]["cause"].as_str().unwrap().contains("disk full"), "{}", events[3]);
-    assert!(events.iter().all(|e| e["request_id"] == "the-request" && e["duration_us"].is_u64()));
+    assert!(
+        events[3]["cause"].as_str().unwrap().contains("disk full"),
+        "{}",
+        events[3]
+    );
+    assert!(
+        events
+            .iter()
+            .all(|e| e["request_id"] == "the-request" && e["duration_us"].is_u64())
+    );
     for value in ["query-value", "path-value", "token-value"] {
         assert!(!text.contains(value), "{value} in {text}");
     }
@@ -174,34 +272,75 @@ async fn one_event_per_request_without_values() {
 async fn other_origins_read_answers_only_where_configured() {
     const PAGE: (&str, &str) = ("origin", "https://app.example");
     let named = |answer: &crate::fixture::Answer| {
-        let names = answer.headers.keys().filter(|n| n.as_str().starts_with("access-control-"));
-        names.map(|n| format!("{n}={}", answer.header(n.as_str()))).collect::<Vec<_>>()
+        let names = answer
+            .headers
+            .keys()
+            .filter(|n| n.as_str().starts_with("access-control-"));
+        names
+            .map(|n| format!("{n}={}", answer.header(n.as_str())))
+            .collect::<Vec<_>>()
     };
     let closed = blog().await.send("GET", "/posts", &[PAGE], "").await;
     assert_eq!((named(&closed), closed.header("vary")), (vec![], ""));
 
     let app = blog_with(|_, state| {
-        state.cors = vec![linchpin::http::Cors { origins: vec!["https://app.example".to_owned()], credentials: false }];
+        state.cors = vec![linchpin::http::Cors {
+            origins: vec!["https://app.example".to_owned()],
+            credentials: false,
+        }];
     })
     .await;
     for path in ["/posts", "/posts/none", "/nowhere", "/notes"] {
         let answer = app.send("GET", path, &[PAGE], "").await;
-        assert_eq!(answer.header("access-control-allow-origin"), "https://app.example", "{path}");
-        assert!(answer.header("access-control-expose-headers").contains("etag"), "{path}");
-        assert!(answer.header("access-control-expose-headers").contains("www-authenticate"), "{path}");
+        assert_eq!(
+            answer.header("access-control-allow-origin"),
+            "https://app.example",
+            "{path}"
+        );
+        assert!(
+            answer
+                .header("access-control-expose-headers")
+                .contains("etag"),
+            "{path}"
+        );
+        assert!(
+            answer
+                .header("access-control-expose-headers")
+                .contains("www-authenticate"),
+            "{path}"
+        );
         assert_eq!(answer.header("vary"), "origin", "{path}");
     }
-    for origin in ["https://app.example.evil", "https://APP.example", "null", "http://app.example"] {
+    for origin in [
+        "https://app.example.evil",
+        "https://APP.example",
+        "null",
+        "http://app.example",
+    ] {
         let answer = app.send("GET", "/posts", &[("origin", origin)], "").await;
-        assert_eq!((named(&answer), answer.header("vary")), (vec![], "origin"), "{origin}");
+        assert_eq!(
+            (named(&answer), answer.header("vary")),
+            (vec![], "origin"),
+            "{origin}"
+        );
     }
     assert_eq!(named(&app.get("/posts").await), Vec::<String>::new());
 
-    let asks = [PAGE, ("access-control-request-method", "PATCH"), ("access-control-request-headers", "content-type, if-match")];
+    let asks = [
+        PAGE,
+        ("access-control-request-method", "PATCH"),
+        ("access-control-request-headers", "content-type, if-match"),
+    ];
     let preflight = app.send("OPTIONS", "/notes/a", &asks, "").await;
     assert_eq!(preflight.status, 204);
-    assert_eq!(preflight.header("access-control-allow-methods"), "GET, HEAD, PATCH, DELETE, OPTIONS");
-    assert_eq!(preflight.header("access-control-allow-headers"), "content-type, if-match");
+    assert_eq!(
+        preflight.header("access-control-allow-methods"),
+        "GET, HEAD, PATCH, DELETE, OPTIONS"
+    );
+    assert_eq!(
+        preflight.header("access-control-allow-headers"),
+        "content-type, if-match"
+    );
     assert_eq!(preflight.header("access-control-max-age"), "600");
     assert_eq!(preflight.header("access-control-allow-credentials"), "");
 }

@@ -7,9 +7,18 @@ use crate::fixture::{App, blog, slugs};
 async fn filled() -> App {
     let app = blog().await;
     for (slug, more) in [
-        ("a", json!({ "title": "Alpha", "score": 1, "category": "x", "live": true, "dueAt": "2026-01-01T00:00:00Z", "tags": ["red"] })),
-        ("b", json!({ "title": "Beta", "score": 2, "status": "published", "dueAt": "2026-01-02T00:00:00Z" })),
-        ("c,1", json!({ "title": "Gamma", "score": -3, "category": "y", "tags": ["red", "blue"] })),
+        (
+            "a",
+            json!({ "title": "Alpha", "score": 1, "category": "x", "live": true, "dueAt": "2026-01-01T00:00:00Z", "tags": ["red"] }),
+        ),
+        (
+            "b",
+            json!({ "title": "Beta", "score": 2, "status": "published", "dueAt": "2026-01-02T00:00:00Z" }),
+        ),
+        (
+            "c,1",
+            json!({ "title": "Gamma", "score": -3, "category": "y", "tags": ["red", "blue"] }),
+        ),
     ] {
         app.post(slug, more).await;
     }
@@ -25,22 +34,59 @@ async fn pages_walk_to_the_end() {
     let keys: Vec<&String> = page.as_object().unwrap().keys().collect();
     assert_eq!(keys.len(), 3, "{keys:?}");
     assert_eq!(page["hasMore"], true);
-    let next = app.get(&format!("/posts?cursor={}", page["nextCursor"].as_str().unwrap())).await;
+    let next = app
+        .get(&format!(
+            "/posts?cursor={}",
+            page["nextCursor"].as_str().unwrap()
+        ))
+        .await;
     assert_eq!(slugs(&next), ["c,1"]);
-    assert_eq!((&next.json()["nextCursor"], &next.json()["hasMore"]), (&Value::Null, &json!(false)));
+    assert_eq!(
+        (&next.json()["nextCursor"], &next.json()["hasMore"]),
+        (&Value::Null, &json!(false))
+    );
     assert_eq!(slugs(&app.get("/posts?limit=99").await), ["a", "b", "c,1"]);
-    assert_eq!(app.get("/posts?cursor=@@@@").await.summary(), "400 invalid_cursor");
-    assert_eq!(app.get("/posts?cursor=").await.summary(), "400 invalid_cursor");
+    assert_eq!(
+        app.get("/posts?cursor=@@@@").await.summary(),
+        "400 invalid_cursor"
+    );
+    assert_eq!(
+        app.get("/posts?cursor=").await.summary(),
+        "400 invalid_cursor"
+    );
 }
 
 #[tokio::test]
 async fn a_cursor_fits_the_same_conditions_in_any_order() {
     let app = filled().await;
-    let page = app.get("/posts?limit=1&score[gt]=-9&title[ne]=x").await.json();
+    let page = app
+        .get("/posts?limit=1&score[gt]=-9&title[ne]=x")
+        .await
+        .json();
     let cursor = page["nextCursor"].as_str().unwrap();
-    assert_eq!(slugs(&app.get(&format!("/posts?title[ne]=x&score[gt]=-9&cursor={cursor}&limit=2")).await), ["b", "c,1"]);
-    assert_eq!(app.get(&format!("/posts?title[ne]=x&cursor={cursor}")).await.summary(), "400 invalid_cursor");
-    assert_eq!(app.get(&format!("/posts?title[ne]=x&score[gt]=-9&sortDir=desc&cursor={cursor}")).await.summary(), "400 invalid_cursor");
+    assert_eq!(
+        slugs(
+            &app.get(&format!(
+                "/posts?title[ne]=x&score[gt]=-9&cursor={cursor}&limit=2"
+            ))
+            .await
+        ),
+        ["b", "c,1"]
+    );
+    assert_eq!(
+        app.get(&format!("/posts?title[ne]=x&cursor={cursor}"))
+            .await
+            .summary(),
+        "400 invalid_cursor"
+    );
+    assert_eq!(
+        app.get(&format!(
+            "/posts?title[ne]=x&score[gt]=-9&sortDir=desc&cursor={cursor}"
+        ))
+        .await
+        .summary(),
+        "400 invalid_cursor"
+    );
 }
 
 #[tokio::test]
@@ -52,10 +98,22 @@ async fn sorts() {
         ("sortDir=desc", ["c,1", "b", "a"]),
         ("sort=title&sortDir=asc", ["a", "b", "c,1"]),
     ] {
-        assert_eq!(slugs(&app.get(&format!("/posts?limit=3&{query}")).await), expected, "{query}");
+        assert_eq!(
+            slugs(&app.get(&format!("/posts?limit=3&{query}")).await),
+            expected,
+            "{query}"
+        );
     }
-    for (query, path) in [("sort=meta", "sort"), ("sort=secret", "sort"), ("sort=nope", "sort"), ("sortDir=up", "sortDir")] {
-        assert_eq!(app.get(&format!("/posts?{query}")).await.summary(), format!("400 validation_failed query:{path}=enum"));
+    for (query, path) in [
+        ("sort=meta", "sort"),
+        ("sort=secret", "sort"),
+        ("sort=nope", "sort"),
+        ("sortDir=up", "sortDir"),
+    ] {
+        assert_eq!(
+            app.get(&format!("/posts?{query}")).await.summary(),
+            format!("400 validation_failed query:{path}=enum")
+        );
     }
 }
 
@@ -86,14 +144,20 @@ async fn filters() {
         ("score[in]=1,-3", &["a", "c,1"]),
         ("score[nin]=1,-3", &["b"]),
         ("status[in]=published", &["b"]),
-        ("dueAt[in]=2026-01-01T00:00:00Z,2026-01-02T00:00:00.000Z", &["a", "b"]),
+        (
+            "dueAt[in]=2026-01-01T00:00:00Z,2026-01-02T00:00:00.000Z",
+            &["a", "b"],
+        ),
         ("title[contains]=ALP", &["a"]),
         ("tags[has]=red", &["a", "c,1"]),
         ("title[contains]=a&title[contains]=b", &[]),
     ] {
         let answer = app.get(&format!("/posts?limit=3&{query}")).await;
         if query.starts_with("title[contains]=a&") {
-            assert_eq!(answer.summary(), "400 validation_failed query:title[contains]=duplicate");
+            assert_eq!(
+                answer.summary(),
+                "400 validation_failed query:title[contains]=duplicate"
+            );
             continue;
         }
         assert_eq!(slugs(&answer), expected, "{query}");
@@ -104,7 +168,10 @@ async fn filters() {
 async fn unknown_parameters_are_all_named_before_values_are_looked_at() {
     let app = filled().await;
     for (query, expected) in [
-        ("nope=1&limit=0&secret=s&pin=p&nope=2", "query:nope=unknown_parameter query:pin=unknown_parameter query:secret=unknown_parameter"),
+        (
+            "nope=1&limit=0&secret=s&pin=p&nope=2",
+            "query:nope=unknown_parameter query:pin=unknown_parameter query:secret=unknown_parameter",
+        ),
         ("slug[eq]=a", "query:slug[eq]=unknown_parameter"),
         ("slug[in=a", "query:slug[in=unknown_parameter"),
         ("slug[]=a", "query:slug[]=unknown_parameter"),
@@ -112,10 +179,16 @@ async fn unknown_parameters_are_all_named_before_values_are_looked_at() {
         ("SLUG=a", "query:SLUG=unknown_parameter"),
         ("meta=1", "query:meta=unknown_parameter"),
         ("=1", "query:=unknown_parameter"),
-        ("due_at=2026-01-01T00:00:00Z", "query:due_at=unknown_parameter"),
+        (
+            "due_at=2026-01-01T00:00:00Z",
+            "query:due_at=unknown_parameter",
+        ),
         ("actor.id=me", "query:actor.id=unknown_parameter"),
     ] {
-        assert_eq!(app.get(&format!("/posts?{query}")).await.summary(), format!("400 unknown_parameter {expected}"));
+        assert_eq!(
+            app.get(&format!("/posts?{query}")).await.summary(),
+            format!("400 unknown_parameter {expected}")
+        );
     }
 }
 
@@ -147,7 +220,11 @@ async fn values_are_refused_with_every_problem() {
         ("tags=red", "query:tags=not_allowed"),
         ("category[null]=1", "query:category[null]=type"),
     ] {
-        assert_eq!(app.get(&format!("/posts?{query}")).await.summary(), format!("400 validation_failed {expected}"), "{query}");
+        assert_eq!(
+            app.get(&format!("/posts?{query}")).await.summary(),
+            format!("400 validation_failed {expected}"),
+            "{query}"
+        );
     }
 }
 
@@ -156,12 +233,28 @@ async fn conditions_and_values_are_limited() {
     let app = filled().await;
     let values = |count: usize| format!("/posts?slug[in]={}", vec!["v"; count].join(","));
     assert_eq!(app.get(&values(100)).await.summary(), "200");
-    assert_eq!(app.get(&values(101)).await.summary(), "400 validation_failed query:slug[in]=too_many");
+    assert_eq!(
+        app.get(&values(101)).await.summary(),
+        "400 validation_failed query:slug[in]=too_many"
+    );
     let appended = format!("{}&slug[in]=w", values(100));
-    assert_eq!(app.get(&appended).await.summary(), "400 validation_failed query:slug[in]=too_many");
+    assert_eq!(
+        app.get(&appended).await.summary(),
+        "400 validation_failed query:slug[in]=too_many"
+    );
     let operators = ["", "[ne]", "[gt]", "[gte]", "[lt]", "[lte]", "[contains]"];
     let all = ["slug", "title", "category"].map(|f| operators.map(|o| format!("{f}{o}=v")));
     let all: Vec<String> = all.into_iter().flatten().collect();
-    assert_eq!(app.get(&format!("/posts?{}", all[..20].join("&"))).await.summary(), "200");
-    assert_eq!(app.get(&format!("/posts?{}", all.join("&"))).await.summary(), "400 validation_failed query:category[contains]=too_many");
+    assert_eq!(
+        app.get(&format!("/posts?{}", all[..20].join("&")))
+            .await
+            .summary(),
+        "200"
+    );
+    assert_eq!(
+        app.get(&format!("/posts?{}", all.join("&")))
+            .await
+            .summary(),
+        "400 validation_failed query:category[contains]=too_many"
+    );
 }

@@ -1,7 +1,13 @@
-//! HTTP, from the outside, over the store in memory: requests into the service of an application, answers out of it.
+//! HTTP, from the outside, over the store in memory: requests into the service of an application,
+//! answers out of it.
 //!
 //! `http_sqlite.rs` runs the same over the embedded store.
-#![allow(clippy::unwrap_used, clippy::format_push_string, missing_docs, unreachable_pub)] // tests
+#![allow(
+    clippy::unwrap_used,
+    clippy::format_push_string,
+    missing_docs,
+    unreachable_pub
+)] // tests
 
 mod codes;
 mod crud;

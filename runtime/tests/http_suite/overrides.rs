@@ -9,7 +9,10 @@ use serde_json::json;
 use crate::fixture::{blog_with, slugs};
 
 fn named<'a>(endpoints: &'a mut [Endpoint], path: &str, name: &str) -> &'a mut Endpoint {
-    endpoints.iter_mut().find(|e| e.path == path && e.name == name).unwrap()
+    endpoints
+        .iter_mut()
+        .find(|e| e.path == path && e.name == name)
+        .unwrap()
 }
 
 #[tokio::test]
@@ -17,19 +20,35 @@ async fn create_may_be_replaced() {
     let app = blog_with(|endpoints, _| {
         named(endpoints, "/posts", "create").run = Some(Arc::new(|mut call| {
             Box::pin(async move {
-                let Inputs::Create(draft) = &mut call.inputs else { unreachable!() };
+                let Inputs::Create(draft) = &mut call.inputs else {
+                    unreachable!()
+                };
                 draft.values[4] = Some(linchpin::Value::Text("set by the override".into()));
-                let Inputs::Create(draft) = call.inputs else { unreachable!() };
-                Ok(Outcome::Record(call.table.create(&call.cx, draft, &call.form).await?.0))
+                let Inputs::Create(draft) = call.inputs else {
+                    unreachable!()
+                };
+                Ok(Outcome::Record(
+                    call.table.create(&call.cx, draft, &call.form).await?.0,
+                ))
             })
         }));
     })
     .await;
-    let answer = app.json("POST", "/posts", json!({ "slug": "a", "title": "A" })).await;
-    assert_eq!((answer.summary().as_str(), &answer.json()["category"]), ("201", &json!("set by the override")));
-    assert_eq!(answer.header("location"), format!("/posts/{}", answer.json()["id"].as_str().unwrap()));
+    let answer = app
+        .json("POST", "/posts", json!({ "slug": "a", "title": "A" }))
+        .await;
     assert_eq!(
-        app.json("POST", "/posts", json!({ "x": 1 })).await.summary(),
+        (answer.summary().as_str(), &answer.json()["category"]),
+        ("201", &json!("set by the override"))
+    );
+    assert_eq!(
+        answer.header("location"),
+        format!("/posts/{}", answer.json()["id"].as_str().unwrap())
+    );
+    assert_eq!(
+        app.json("POST", "/posts", json!({ "x": 1 }))
+            .await
+            .summary(),
         "400 validation_failed slug=required title=required x=unknown_field"
     );
 }
@@ -37,20 +56,37 @@ async fn create_may_be_replaced() {
 #[tokio::test]
 async fn an_override_never_sees_invalid_input() {
     let app = blog_with(|endpoints, _| {
-        for (path, name) in
-            [("/posts", "create"), ("/posts/{id}", "update"), ("/posts/{id}", "delete"), ("/posts/slug-taken", "slug_taken")]
-        {
+        for (path, name) in [
+            ("/posts", "create"),
+            ("/posts/{id}", "update"),
+            ("/posts/{id}", "delete"),
+            ("/posts/slug-taken", "slug_taken"),
+        ] {
             named(endpoints, path, name).run = Some(Arc::new(|_| panic!("called")));
         }
     })
     .await;
     for (method, path, body, expected) in [
-        ("POST", "/posts", json!({ "title": "" }), "slug=required title=min_length"),
-        ("PATCH", "/posts/x", json!({ "title": null, "slug": 1 }), "slug=type title=null_not_allowed"),
+        (
+            "POST",
+            "/posts",
+            json!({ "title": "" }),
+            "slug=required title=min_length",
+        ),
+        (
+            "PATCH",
+            "/posts/x",
+            json!({ "title": null, "slug": 1 }),
+            "slug=type title=null_not_allowed",
+        ),
         ("DELETE", "/posts/x", json!({ "x": 1 }), "x=unknown_field"),
         ("GET", "/posts/slug-taken", json!({}), "query:slug=required"),
     ] {
-        assert_eq!(app.json(method, path, body).await.summary(), format!("400 validation_failed {expected}"), "{method} {path}");
+        assert_eq!(
+            app.json(method, path, body).await.summary(),
+            format!("400 validation_failed {expected}"),
+            "{method} {path}"
+        );
     }
 }
 
@@ -59,7 +95,9 @@ async fn what_an_override_read_as_values_is_projected() {
     let app = blog_with(|endpoints, _| {
         named(endpoints, "/posts", "list").run = Some(Arc::new(|call| {
             Box::pin(async move {
-                let Inputs::List(request) = call.inputs else { unreachable!() };
+                let Inputs::List(request) = call.inputs else {
+                    unreachable!()
+                };
                 call.table.list(&call.cx, request, &Form::Records).await
             })
         }));
@@ -70,7 +108,10 @@ async fn what_an_override_read_as_values_is_projected() {
     let answer = app.get("/posts").await;
     assert_eq!(slugs(&answer), ["a", "b"]);
     assert!(answer.json()["items"][0].get("pin").is_none());
-    assert_eq!(app.get("/posts?limit=0").await.summary(), "400 validation_failed query:limit=range");
+    assert_eq!(
+        app.get("/posts?limit=0").await.summary(),
+        "400 validation_failed query:limit=range"
+    );
 }
 
 #[tokio::test]
@@ -78,14 +119,28 @@ async fn operations_may_be_replaced_and_wrong_shapes_are_our_fault() {
     let app = blog_with(|endpoints, _| {
         named(endpoints, "/posts/slug-taken", "slug_taken").run = Some(Arc::new(|call| {
             Box::pin(async move {
-                let Inputs::Operation(args, ..) = call.inputs else { unreachable!() };
-                Ok(Outcome::Boolean(args[0] == Some(linchpin::Value::Text("odd".into()))))
+                let Inputs::Operation(args, ..) = call.inputs else {
+                    unreachable!()
+                };
+                Ok(Outcome::Boolean(
+                    args[0] == Some(linchpin::Value::Text("odd".into())),
+                ))
             })
         }));
-        named(endpoints, "/posts/by-slug", "by_slug").run = Some(Arc::new(|_| Box::pin(async { Ok(Outcome::Boolean(true)) })));
+        named(endpoints, "/posts/by-slug", "by_slug").run =
+            Some(Arc::new(|_| Box::pin(async { Ok(Outcome::Boolean(true)) })));
     })
     .await;
-    assert_eq!(app.get("/posts/slug-taken?slug=odd").await.json(), json!({ "exists": true }));
-    assert_eq!(app.get("/posts/slug-taken?slug=even").await.json(), json!({ "exists": false }));
-    assert_eq!(app.get("/posts/by-slug?slug=a").await.summary(), "500 internal");
+    assert_eq!(
+        app.get("/posts/slug-taken?slug=odd").await.json(),
+        json!({ "exists": true })
+    );
+    assert_eq!(
+        app.get("/posts/slug-taken?slug=even").await.json(),
+        json!({ "exists": false })
+    );
+    assert_eq!(
+        app.get("/posts/by-slug?slug=a").await.summary(),
+        "500 internal"
+    );
 }

@@ -14,7 +14,9 @@ async fn refused(change: impl FnOnce(&mut Vec<linchpin::http::Endpoint>)) -> Str
     change(&mut mounted);
     match service(mounted, HttpState::new(adapters)) {
         Ok(_) => "accepted".to_owned(),
-        Err(error) => std::error::Error::source(&error).map_or_else(String::new, ToString::to_string),
+        Err(error) => {
+            std::error::Error::source(&error).map_or_else(String::new, ToString::to_string)
+        }
     }
 }
 
@@ -26,7 +28,12 @@ async fn a_sound_table_is_accepted() {
 #[tokio::test]
 async fn names_without_a_check_are_refused() {
     let text = refused(|all| all[0].policy.auth = AuthDesc::Named("nobody")).await;
-    assert!(text.contains("POST /posts") && text.contains("`nobody`") && text.contains("tests/fixture.rs:1"), "{text}");
+    assert!(
+        text.contains("POST /posts")
+            && text.contains("`nobody`")
+            && text.contains("tests/fixture.rs:1"),
+        "{text}"
+    );
 }
 
 #[tokio::test]
@@ -38,7 +45,12 @@ async fn duplicates_are_refused_and_both_named() {
         all.push(twin);
     })
     .await;
-    assert!(text.contains("duplicate route GET /posts/{other}") && text.contains("get") && text.contains("twin"), "{text}");
+    assert!(
+        text.contains("duplicate route GET /posts/{other}")
+            && text.contains("get")
+            && text.contains("twin"),
+        "{text}"
+    );
 }
 
 #[tokio::test]
@@ -46,6 +58,9 @@ async fn a_mount_prefixes_every_path() {
     let (store, _folder) = crate::fresh();
     let adapters = adapters(&store).await;
     let all = endpoints(&BLOG, "/api//v1/", &adapters);
-    assert!(all.iter().all(|e| e.path.starts_with("/api/v1/")), "{all:?}");
+    assert!(
+        all.iter().all(|e| e.path.starts_with("/api/v1/")),
+        "{all:?}"
+    );
     assert!(all.iter().any(|e| e.path == "/api/v1/posts/{id}/publish"));
 }

@@ -9,9 +9,14 @@ use linchpin::http::{AuthDesc, PolicyDesc};
 use linchpin::resource::{CursorKey, Table};
 use linchpin::store::memory::Memory;
 
-static STATUS: EnumDesc = EnumDesc { name: "Status", variants: &["draft", "published", "archived"] };
-static MEMBER: &[FieldDesc] =
-    &[FieldDesc::new("id", "id", "id", Kind::String, false), FieldDesc::new("name", "name", "name", Kind::String, true)];
+static STATUS: EnumDesc = EnumDesc {
+    name: "Status",
+    variants: &["draft", "published", "archived"],
+};
+static MEMBER: &[FieldDesc] = &[
+    FieldDesc::new("id", "id", "id", Kind::String, false),
+    FieldDesc::new("name", "name", "name", Kind::String, true),
+];
 
 const fn field(name: &'static str, wire: &'static str, kind: Kind, optional: bool) -> FieldDesc {
     FieldDesc::new(name, wire, name, kind, optional)
@@ -26,28 +31,73 @@ const fn flags(flags: Flags, field: FieldDesc) -> FieldDesc {
 }
 
 static FIELDS: [FieldDesc; 20] = [
-    FieldDesc { default: DefaultDesc::Uuid, ..flags(Flags::PRIMARY, field("id", "id", Kind::String, false)) },
+    FieldDesc {
+        default: DefaultDesc::Uuid,
+        ..flags(Flags::PRIMARY, field("id", "id", Kind::String, false))
+    },
     FieldDesc {
         doc: "The readable part of its address.",
-        ..flags(Flags::FILTERABLE, rules(&Rules { format: Some("slug"), ..Rules::NONE }, field("slug", "slug", Kind::String, false)))
+        ..flags(
+            Flags::FILTERABLE,
+            rules(
+                &Rules {
+                    format: Some("slug"),
+                    ..Rules::NONE
+                },
+                field("slug", "slug", Kind::String, false),
+            ),
+        )
     },
     flags(
         Flags::FILTERABLE.or(Flags::SORTABLE),
-        rules(&Rules { length: (Some(1), Some(200)), ..Rules::NONE }, field("title", "title", Kind::String, false)),
+        rules(
+            &Rules {
+                length: (Some(1), Some(200)),
+                ..Rules::NONE
+            },
+            field("title", "title", Kind::String, false),
+        ),
     ),
-    rules(&Rules { format: Some("email"), ..Rules::NONE }, field("email", "email", Kind::String, true)),
+    rules(
+        &Rules {
+            format: Some("email"),
+            ..Rules::NONE
+        },
+        field("email", "email", Kind::String, true),
+    ),
     FieldDesc {
         default: DefaultDesc::Literal(|| Value::Text("draft".to_owned())),
-        ..flags(Flags::FILTERABLE, field("status", "status", Kind::Enum(&STATUS), false))
+        ..flags(
+            Flags::FILTERABLE,
+            field("status", "status", Kind::Enum(&STATUS), false),
+        )
     },
-    flags(Flags::FILTERABLE, field("category", "category", Kind::Enum(&STATUS), true)),
-    rules(&Rules { range: (Some(Bound::Int(0)), Some(Bound::Int(100))), ..Rules::NONE }, field("score", "score", Kind::Integer, true)),
-    rules(&Rules { range: (None, Some(Bound::Float(0.5))), ..Rules::NONE }, field("ratio", "ratio", Kind::Number, true)),
+    flags(
+        Flags::FILTERABLE,
+        field("category", "category", Kind::Enum(&STATUS), true),
+    ),
+    rules(
+        &Rules {
+            range: (Some(Bound::Int(0)), Some(Bound::Int(100))),
+            ..Rules::NONE
+        },
+        field("score", "score", Kind::Integer, true),
+    ),
+    rules(
+        &Rules {
+            range: (None, Some(Bound::Float(0.5))),
+            ..Rules::NONE
+        },
+        field("ratio", "ratio", Kind::Number, true),
+    ),
     rules(
         &Rules {
             items: (None, Some(10)),
             unique_items: true,
-            each: Some(&Rules { length: (Some(1), Some(64)), ..Rules::NONE }),
+            each: Some(&Rules {
+                length: (Some(1), Some(64)),
+                ..Rules::NONE
+            }),
             ..Rules::NONE
         },
         field("tags", "tags", Kind::StringArray, true),
@@ -55,22 +105,58 @@ static FIELDS: [FieldDesc; 20] = [
     field("meta", "meta", Kind::Json, true),
     FieldDesc {
         default: DefaultDesc::Literal(|| Value::Bool(false)),
-        ..flags(Flags::FILTERABLE, field("live", "live", Kind::Boolean, false))
+        ..flags(
+            Flags::FILTERABLE,
+            field("live", "live", Kind::Boolean, false),
+        )
     },
-    flags(Flags::IMMUTABLE.or(Flags::FILTERABLE), field("owner_id", "ownerId", Kind::String, true)),
-    flags(Flags::PRIVATE, field("secret_note", "secretNote", Kind::String, true)),
+    flags(
+        Flags::IMMUTABLE.or(Flags::FILTERABLE),
+        field("owner_id", "ownerId", Kind::String, true),
+    ),
+    flags(
+        Flags::PRIVATE,
+        field("secret_note", "secretNote", Kind::String, true),
+    ),
     FieldDesc {
         default: DefaultDesc::Literal(|| Value::Text("hush-hush".to_owned())),
-        ..flags(Flags::WRITE_ONLY.or(Flags::SENSITIVE), field("pin", "pin", Kind::String, true))
+        ..flags(
+            Flags::WRITE_ONLY.or(Flags::SENSITIVE),
+            field("pin", "pin", Kind::String, true),
+        )
     },
     flags(
         Flags::FILTERABLE.or(Flags::SORTABLE),
-        rules(&Rules { range: (Some(Bound::Int(0)), None), ..Rules::NONE }, field("due_at", "dueAt", Kind::Date, true)),
+        rules(
+            &Rules {
+                range: (Some(Bound::Int(0)), None),
+                ..Rules::NONE
+            },
+            field("due_at", "dueAt", Kind::Date, true),
+        ),
     ),
-    rules(&Rules { pattern: Some("[a-z]+|[0-9]+"), ..Rules::NONE }, field("code", "code", Kind::String, true)),
-    rules(&Rules { one_of: &["a", "b"], ..Rules::NONE }, field("grade", "grade", Kind::String, true)),
+    rules(
+        &Rules {
+            pattern: Some("[a-z]+|[0-9]+"),
+            ..Rules::NONE
+        },
+        field("code", "code", Kind::String, true),
+    ),
+    rules(
+        &Rules {
+            one_of: &["a", "b"],
+            ..Rules::NONE
+        },
+        field("grade", "grade", Kind::String, true),
+    ),
     field("members", "members", Kind::Items(MEMBER), false),
-    FieldDesc { default: DefaultDesc::Now, ..flags(Flags::SORTABLE, field("created_at", "createdAt", Kind::Date, false)) },
+    FieldDesc {
+        default: DefaultDesc::Now,
+        ..flags(
+            Flags::SORTABLE,
+            field("created_at", "createdAt", Kind::Date, false),
+        )
+    },
     version_field("version", "version", "version"),
 ];
 
@@ -83,27 +169,58 @@ const POST: EntityDesc = EntityDesc {
     fields: &FIELDS,
     primary: 0,
     indexes: &[],
-    uniques: &[UniqueDesc { fields: &[1], global: false }],
-    sort: &[SortDesc { field: 18, desc: true }],
-    pagination: Pagination { default_limit: 2, max_limit: 3, unbounded_lookup: true },
-    version: Some(VersionDesc { field: 19, required_on_write: true }),
+    uniques: &[UniqueDesc {
+        fields: &[1],
+        global: false,
+    }],
+    sort: &[SortDesc {
+        field: 18,
+        desc: true,
+    }],
+    pagination: Pagination {
+        default_limit: 2,
+        max_limit: 3,
+        unbounded_lookup: true,
+    },
+    version: Some(VersionDesc {
+        field: 19,
+        required_on_write: true,
+    }),
     check: None,
-    defaults: PolicyDesc { auth: Some(AuthDesc::None), ..PolicyDesc::INHERIT },
+    defaults: PolicyDesc {
+        auth: Some(AuthDesc::None),
+        ..PolicyDesc::INHERIT
+    },
     routes: [
-        PolicyDesc { auth: Some(AuthDesc::Named("userAuth")), ..PolicyDesc::INHERIT },
+        PolicyDesc {
+            auth: Some(AuthDesc::Named("userAuth")),
+            ..PolicyDesc::INHERIT
+        },
         PolicyDesc::INHERIT,
         PolicyDesc::INHERIT,
         PolicyDesc::INHERIT,
-        PolicyDesc { auth: Some(AuthDesc::Named("userAuth")), roles: Some(&["admin"]), ..PolicyDesc::INHERIT },
+        PolicyDesc {
+            auth: Some(AuthDesc::Named("userAuth")),
+            roles: Some(&["admin"]),
+            ..PolicyDesc::INHERIT
+        },
     ],
     stores: &[],
     rename_from: None,
-    at: SourceLine { file: file!(), line: line!() },
+    at: SourceLine {
+        file: file!(),
+        line: line!(),
+    },
     ..EntityDesc::new("", "", "", &[])
 };
 static BLOG_POST: EntityDesc = POST;
 /// Another entity of the same name.
-static NEWS_POST: EntityDesc = EntityDesc { namespace: Some("news"), path: "news/posts", storage_name: "news_posts", ..POST };
+static NEWS_POST: EntityDesc = EntityDesc {
+    namespace: Some("news"),
+    path: "news/posts",
+    storage_name: "news_posts",
+    ..POST
+};
 /// An entity that wants the name of the error body, with a number for its key.
 static ERROR: EntityDesc = EntityDesc {
     name: "Error",
@@ -111,9 +228,15 @@ static ERROR: EntityDesc = EntityDesc {
     path: "errors",
     storage_name: "errors",
     doc: "",
-    fields: &[flags(Flags::PRIMARY, field("id", "id", Kind::Integer, false))],
+    fields: &[flags(
+        Flags::PRIMARY,
+        field("id", "id", Kind::Integer, false),
+    )],
     uniques: &[],
-    sort: &[SortDesc { field: 0, desc: false }],
+    sort: &[SortDesc {
+        field: 0,
+        desc: false,
+    }],
     version: None,
     ..POST
 };
@@ -129,7 +252,10 @@ static ID: ParamSpec = ParamSpec {
     element: false,
     default: None,
 };
-static BY_ID: &[AssignSpec] = &[AssignSpec { field: 0, value: SourceSpec::Param(0) }];
+static BY_ID: &[AssignSpec] = &[AssignSpec {
+    field: 0,
+    value: SourceSpec::Param(0),
+}];
 const OPERATION: OpSpec = OpSpec {
     parts: &[],
     unscoped: None,
@@ -150,20 +276,44 @@ const OPERATION: OpSpec = OpSpec {
             default: None,
         },
     ],
-    routes: &[RouteSpec { method: Method::Post, segments: &[Seg::Param("id"), Seg::Lit("publish")] }],
-    policy: PolicyDesc { auth: Some(AuthDesc::Named("userAuth")), roles: Some(&["editor", "admin"]), ..PolicyDesc::INHERIT },
+    routes: &[RouteSpec {
+        method: Method::Post,
+        segments: &[Seg::Param("id"), Seg::Lit("publish")],
+    }],
+    policy: PolicyDesc {
+        auth: Some(AuthDesc::Named("userAuth")),
+        roles: Some(&["editor", "admin"]),
+        ..PolicyDesc::INHERIT
+    },
     doc: "Publishes.\n\nOnly drafts can be.",
-    at: SourceLine { file: file!(), line: line!() },
+    at: SourceLine {
+        file: file!(),
+        line: line!(),
+    },
 };
-static PUBLISH_KIND: Transition =
-    Transition::new(4, &[|| Value::Text("draft".to_owned())], &[|| Value::Text("published".to_owned())], BY_ID)
-        .set(&[AssignSpec { field: 14, value: SourceSpec::Param(1) }]);
+static PUBLISH_KIND: Transition = Transition::new(
+    4,
+    &[|| Value::Text("draft".to_owned())],
+    &[|| Value::Text("published".to_owned())],
+    BY_ID,
+)
+.set(&[AssignSpec {
+    field: 14,
+    value: SourceSpec::Param(1),
+}]);
 static PUBLISH: OpSpec = OPERATION;
 static BUMP: OpSpec = OpSpec {
     name: "bump",
-    kind: &Increment { field: 6, by: Bound::Int(1), matches: BY_ID },
+    kind: &Increment {
+        field: 6,
+        by: Bound::Int(1),
+        matches: BY_ID,
+    },
     params: &[ID],
-    routes: &[RouteSpec { method: Method::Post, segments: &[Seg::Param("id"), Seg::Lit("bump")] }],
+    routes: &[RouteSpec {
+        method: Method::Post,
+        segments: &[Seg::Param("id"), Seg::Lit("bump")],
+    }],
     ..OPERATION
 };
 static SLUG: ParamSpec = ParamSpec {
@@ -191,9 +341,16 @@ static OWNER: ParamSpec = ParamSpec {
 static BY_SLUG: OpSpec = OpSpec {
     name: "by_slug",
     kind: &Lookup {
-        fields: &[AssignSpec { field: 1, value: SourceSpec::Param(0) }],
+        fields: &[AssignSpec {
+            field: 1,
+            value: SourceSpec::Param(0),
+        }],
         // Names a private field: the document must not.
-        filter: Some(FilterSpec::Cond(12, Op::Eq, OperandSpec::One(SourceSpec::Literal(|| Value::Null)))),
+        filter: Some(FilterSpec::Cond(
+            12,
+            Op::Eq,
+            OperandSpec::One(SourceSpec::Literal(|| Value::Null)),
+        )),
         many: false,
         paginate: false,
         sort: None,
@@ -204,8 +361,14 @@ static BY_SLUG: OpSpec = OpSpec {
     },
     params: &[SLUG],
     routes: &[
-        RouteSpec { method: Method::Get, segments: &[Seg::Lit("by-slug")] },
-        RouteSpec { method: Method::Get, segments: &[Seg::Lit("by-slug"), Seg::Param("slug")] },
+        RouteSpec {
+            method: Method::Get,
+            segments: &[Seg::Lit("by-slug")],
+        },
+        RouteSpec {
+            method: Method::Get,
+            segments: &[Seg::Lit("by-slug"), Seg::Param("slug")],
+        },
     ],
     policy: PolicyDesc::INHERIT,
     ..OPERATION
@@ -213,8 +376,15 @@ static BY_SLUG: OpSpec = OpSpec {
 static BY_OWNER: OpSpec = OpSpec {
     name: "by_owner",
     kind: &Lookup {
-        fields: &[AssignSpec { field: 11, value: SourceSpec::Param(0) }],
-        filter: Some(FilterSpec::Cond(4, Op::In, OperandSpec::One(SourceSpec::Param(1)))),
+        fields: &[AssignSpec {
+            field: 11,
+            value: SourceSpec::Param(0),
+        }],
+        filter: Some(FilterSpec::Cond(
+            4,
+            Op::In,
+            OperandSpec::One(SourceSpec::Param(1)),
+        )),
         many: true,
         paginate: true,
         sort: None,
@@ -238,31 +408,64 @@ static BY_OWNER: OpSpec = OpSpec {
         },
     ],
     routes: &[
-        RouteSpec { method: Method::Get, segments: &[Seg::Lit("by-owner")] },
-        RouteSpec { method: Method::Get, segments: &[Seg::Lit("by-owner"), Seg::Param("owner")] },
+        RouteSpec {
+            method: Method::Get,
+            segments: &[Seg::Lit("by-owner")],
+        },
+        RouteSpec {
+            method: Method::Get,
+            segments: &[Seg::Lit("by-owner"), Seg::Param("owner")],
+        },
     ],
     policy: PolicyDesc::INHERIT,
     ..OPERATION
 };
 static SLUG_TAKEN: OpSpec = OpSpec {
     name: "slug_taken",
-    kind: &Exists { fields: &[AssignSpec { field: 1, value: SourceSpec::Param(0) }], check: &[] },
-    params: &[ParamSpec { required: true, ..SLUG }],
+    kind: &Exists {
+        fields: &[AssignSpec {
+            field: 1,
+            value: SourceSpec::Param(0),
+        }],
+        check: &[],
+    },
+    params: &[ParamSpec {
+        required: true,
+        ..SLUG
+    }],
     routes: &[
-        RouteSpec { method: Method::Get, segments: &[Seg::Lit("slug-taken")] },
-        RouteSpec { method: Method::Get, segments: &[Seg::Lit("slug-taken"), Seg::Param("slug")] },
+        RouteSpec {
+            method: Method::Get,
+            segments: &[Seg::Lit("slug-taken")],
+        },
+        RouteSpec {
+            method: Method::Get,
+            segments: &[Seg::Lit("slug-taken"), Seg::Param("slug")],
+        },
     ],
     policy: PolicyDesc::INHERIT,
     ..OPERATION
 };
 static FEED: ExtraRouteSpec = ExtraRouteSpec {
     name: "feed",
-    route: RouteSpec { method: Method::Put, segments: &[Seg::Param("slug")] },
-    policy: PolicyDesc { auth: Some(AuthDesc::Named("partner")), ..PolicyDesc::INHERIT },
-    handler: const { &((|_| Box::pin(async { axum::response::IntoResponse::into_response(()) })) as linchpin::http::ExtraHandler) },
+    route: RouteSpec {
+        method: Method::Put,
+        segments: &[Seg::Param("slug")],
+    },
+    policy: PolicyDesc {
+        auth: Some(AuthDesc::Named("partner")),
+        ..PolicyDesc::INHERIT
+    },
+    handler: const {
+        &((|_| Box::pin(async { axum::response::IntoResponse::into_response(()) }))
+            as linchpin::http::ExtraHandler)
+    },
     contents: &linchpin::http::Contents::NONE,
     doc: "Feeds.",
-    at: SourceLine { file: file!(), line: line!() },
+    at: SourceLine {
+        file: file!(),
+        line: line!(),
+    },
 };
 
 /// The fixture's package.
@@ -271,9 +474,21 @@ pub(crate) static PACKAGE: Package = Package {
     name: "blog",
     mount: "/",
     entities: &[
-        EntityEntry { desc: &BLOG_POST, operations: &[&PUBLISH, &BUMP, &BY_SLUG, &BY_OWNER, &SLUG_TAKEN], routes: &[FEED] },
-        EntityEntry { desc: &NEWS_POST, operations: &[&PUBLISH], routes: &[] },
-        EntityEntry { desc: &ERROR, operations: &[], routes: &[] },
+        EntityEntry {
+            desc: &BLOG_POST,
+            operations: &[&PUBLISH, &BUMP, &BY_SLUG, &BY_OWNER, &SLUG_TAKEN],
+            routes: &[FEED],
+        },
+        EntityEntry {
+            desc: &NEWS_POST,
+            operations: &[&PUBLISH],
+            routes: &[],
+        },
+        EntityEntry {
+            desc: &ERROR,
+            operations: &[],
+            routes: &[],
+        },
     ],
     dependencies: &[],
     middleware: &[],
@@ -289,6 +504,10 @@ pub(crate) fn endpoints() -> Vec<linchpin::http::Endpoint> {
 pub(crate) fn adapters() -> linchpin::Adapters {
     let store = Arc::new(Memory::new());
     let key = || CursorKey::derive(&["a secret of the fixture, long enough"]);
-    let tables = PACKAGE.entities.iter().map(|e| Table::new(e.desc, Arc::clone(&store) as _, key()).map(Arc::new).expect("a table"));
+    let tables = PACKAGE.entities.iter().map(|e| {
+        Table::new(e.desc, Arc::clone(&store) as _, key())
+            .map(Arc::new)
+            .expect("a table")
+    });
     linchpin::Adapters::new(tables)
 }

@@ -1,4 +1,5 @@
-//! A help desk: a versioned entity, operations on their own routes and on redefined ones, functions of the user.
+//! A help desk: a versioned entity, operations on their own routes and on redefined ones, functions
+//! of the user.
 #![allow(missing_docs)] // a fixture
 
 use axum::Json;
@@ -118,7 +119,8 @@ pub struct CopyBody {
     category: String,
 }
 
-/// Makes copies of a ticket: path parameters, the query, a body, the context, and the adapter, all in one.
+/// Makes copies of a ticket: path parameters, the query, a body, the context, and the adapter, all
+/// in one.
 #[route(entity = Ticket, method = "POST", path = "{id}/copies/{count}", max_body = "64B")]
 async fn copies(
     tickets: TicketAdapter,
@@ -132,7 +134,17 @@ async fn copies(
     let mut made = Vec::new();
     for n in 0..count {
         let copy = create(&format!("{prefix}-{n}-of-{}", ticket.slug));
-        made.push(tickets.create(&cx, TicketCreate { category: Some(body.category.clone()), ..copy }).await?);
+        made.push(
+            tickets
+                .create(
+                    &cx,
+                    TicketCreate {
+                        category: Some(body.category.clone()),
+                        ..copy
+                    },
+                )
+                .await?,
+        );
     }
     Ok((StatusCode::CREATED, Json(made)))
 }
@@ -190,7 +202,9 @@ pub fn create(slug: &str) -> TicketCreate {
 /// The path of a new ticket with these members besides its slug.
 pub async fn ticket(s: &Server, slug: &str, more: serde_json::Value) -> String {
     let mut body = serde_json::json!({ "slug": slug });
-    body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    body.as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
     let reply = s.post("/tickets", body).await;
     assert_eq!(reply.status, 201, "{reply:?}");
     format!("/tickets/{}", reply.json()["id"].as_str().unwrap())
@@ -204,5 +218,10 @@ pub async fn call(s: &Server, path: &str) -> Reply {
 /// The slugs of a page.
 pub fn slugs(reply: &Reply) -> Vec<String> {
     assert_eq!(reply.status, 200, "{reply:?}");
-    reply.json()["items"].as_array().unwrap().iter().map(|item| item["slug"].as_str().unwrap().to_owned()).collect()
+    reply.json()["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| item["slug"].as_str().unwrap().to_owned())
+        .collect()
 }

@@ -1,4 +1,5 @@
-//! `increment` over HTTP: added in the store, within the field's bounds and what every client can hold.
+//! `increment` over HTTP: added in the store, within the field's bounds and what every client can
+//! hold.
 
 use serde_json::json;
 
@@ -23,11 +24,17 @@ async fn parallel_calls_add_up(s: &Server) {
     let replies = s.parallel(60, |_| call(s, &url)).await;
     assert!(replies.iter().all(|r| r.status == 200));
     // Every call saw another sum: none was lost, none counted twice.
-    let mut sums: Vec<i64> = replies.iter().map(|r| r.json()["hits"].as_i64().unwrap()).collect();
+    let mut sums: Vec<i64> = replies
+        .iter()
+        .map(|r| r.json()["hits"].as_i64().unwrap())
+        .collect();
     sums.sort_unstable();
     assert_eq!(sums, (-19..=40).collect::<Vec<_>>());
     let record = s.get(&path).await.json();
-    assert_eq!((&record["hits"], &record["version"]), (&json!(40), &json!(61)));
+    assert_eq!(
+        (&record["hits"], &record["version"]),
+        (&json!(40), &json!(61))
+    );
 }
 
 async fn bounds_hold_under_concurrency(s: &Server) {
@@ -45,11 +52,18 @@ async fn bounds_hold_under_concurrency(s: &Server) {
 async fn nothing_goes_in(s: &Server) {
     let path = ticket(s, "a", json!({})).await;
     let url = format!("{path}/hit");
-    for body in [json!({ "by": 1000 }), json!({ "hits": 5 }), json!({ "id": "x" })] {
+    for body in [
+        json!({ "by": 1000 }),
+        json!({ "hits": 5 }),
+        json!({ "id": "x" }),
+    ] {
         let name = body.as_object().unwrap().keys().next().unwrap().clone();
         s.post(&url, body).await.problem("unknown_field", &name);
     }
-    assert_eq!(call(s, &format!("{url}?by=1000")).await.code(), (400, "unknown_parameter"));
+    assert_eq!(
+        call(s, &format!("{url}?by=1000")).await.code(),
+        (400, "unknown_parameter")
+    );
     assert_eq!(s.get(&path).await.json()["hits"], 0);
     assert_eq!(s.post(&url, json!({})).await.json()["hits"], 1);
     assert_eq!(s.get(&url).await.code(), (405, "method_not_allowed"));
@@ -62,8 +76,14 @@ async fn beyond_safe_integers(s: &Server) {
     call(s, &url).await.problem("range", "hits");
     assert_eq!(s.get(&path).await.json()["hits"], SAFE);
 
-    // The greatest step: it fits from zero and below, and can never overflow the store's own integers.
-    for (slug, from, fits) in [("b", 0, true), ("c", 1, false), ("d", -SAFE, true), ("e", SAFE, false)] {
+    // The greatest step: it fits from zero and below, and can never overflow the store's own
+    // integers.
+    for (slug, from, fits) in [
+        ("b", 0, true),
+        ("c", 1, false),
+        ("d", -SAFE, true),
+        ("e", SAFE, false),
+    ] {
         let path = ticket(s, slug, json!({ "hits": from })).await;
         let reply = call(s, &format!("{path}/leap")).await;
         if fits {
@@ -77,24 +97,56 @@ async fn beyond_safe_integers(s: &Server) {
 
 async fn numbers_and_null(s: &Server) {
     let path = ticket(s, "a", json!({ "weight": 0.5 })).await;
-    assert_eq!(s.raw("PATCH", &format!("{path}/weight"), &[], "").await.json()["weight"], 0.75);
+    assert_eq!(
+        s.raw("PATCH", &format!("{path}/weight"), &[], "")
+            .await
+            .json()["weight"],
+        0.75
+    );
     assert_eq!(s.get(&path).await.json()["votes"], json!(null));
     // Null counts as 0.
-    assert_eq!(call(s, &format!("{path}/downvote")).await.json()["votes"], -1);
-    assert_eq!(call(s, &format!("{path}/downvote")).await.json()["votes"], -2);
+    assert_eq!(
+        call(s, &format!("{path}/downvote")).await.json()["votes"],
+        -1
+    );
+    assert_eq!(
+        call(s, &format!("{path}/downvote")).await.json()["votes"],
+        -2
+    );
     // A sum too great for a float to notice the step is no error, and stays finite.
     let path = ticket(s, "b", json!({ "weight": f64::MAX })).await;
     let reply = s.raw("PATCH", &format!("{path}/weight"), &[], "").await;
-    assert!(reply.status == 400 || reply.json()["weight"] == json!(f64::MAX), "{reply:?}");
+    assert!(
+        reply.status == 400 || reply.json()["weight"] == json!(f64::MAX),
+        "{reply:?}"
+    );
 }
 
 async fn a_refusal_changes_nothing(s: &Server) {
     let path = ticket(s, "a", json!({ "stock": 7 })).await;
     let before = s.get(&path).await.json();
     s.advance(1000);
-    call(s, &format!("{path}/restock")).await.problem("range", "stock");
-    assert_eq!(s.get(&path).await.json(), before, "neither the version nor updatedAt");
-    s.raw("PATCH", &path, &[("content-type", "application/json"), ("if-match", "\"1\"")], r#"{"stock":6}"#).await;
-    assert_eq!(call(s, &format!("{path}/restock")).await.json()["stock"], 10);
-    assert_eq!(call(s, "/tickets/nope/restock").await.code(), (404, "not_found"));
+    call(s, &format!("{path}/restock"))
+        .await
+        .problem("range", "stock");
+    assert_eq!(
+        s.get(&path).await.json(),
+        before,
+        "neither the version nor updatedAt"
+    );
+    s.raw(
+        "PATCH",
+        &path,
+        &[("content-type", "application/json"), ("if-match", "\"1\"")],
+        r#"{"stock":6}"#,
+    )
+    .await;
+    assert_eq!(
+        call(s, &format!("{path}/restock")).await.json()["stock"],
+        10
+    );
+    assert_eq!(
+        call(s, "/tickets/nope/restock").await.code(),
+        (404, "not_found")
+    );
 }

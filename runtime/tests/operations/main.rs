@@ -1,4 +1,5 @@
-//! Operations as the macros declare them, over a real socket and from code, on every store of this build.
+//! Operations as the macros declare them, over a real socket and from code, on every store of this
+//! build.
 
 #![allow(clippy::unwrap_used)] // in a test, stopping is the report
 

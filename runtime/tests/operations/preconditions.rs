@@ -17,13 +17,22 @@ cases!(
     reads_ignore_it,
 );
 
-const OPERATIONS: [(&str, &str); 4] = [("POST", "close"), ("POST", "hit"), ("POST", "restock"), ("PATCH", "weight")];
+const OPERATIONS: [(&str, &str); 4] = [
+    ("POST", "close"),
+    ("POST", "hit"),
+    ("POST", "restock"),
+    ("PATCH", "weight"),
+];
 
 async fn never_required(s: &Server) {
     let path = ticket(s, "a", json!({})).await;
     for (version, (method, name)) in (2..).zip(OPERATIONS) {
         let reply = s.raw(method, &format!("{path}/{name}"), &[], "").await;
-        assert_eq!((reply.status, reply.header("etag")), (200, format!("\"{version}\"")), "{name}: {reply:?}");
+        assert_eq!(
+            (reply.status, reply.header("etag")),
+            (200, format!("\"{version}\"")),
+            "{name}: {reply:?}"
+        );
         assert_eq!(reply.json()["version"], version, "{name}");
     }
 }
@@ -37,21 +46,53 @@ async fn honoured_when_sent(s: &Server) {
             assert_eq!(reply.code(), (412, "precondition_failed"), "{name} {stale}");
         }
         let untouched = s.get(&path).await.json();
-        assert_eq!((&untouched["version"], &untouched["hits"], &untouched["state"]), (&json!(1), &json!(0), &json!("open")), "{name}");
+        assert_eq!(
+            (
+                &untouched["version"],
+                &untouched["hits"],
+                &untouched["state"]
+            ),
+            (&json!(1), &json!(0), &json!("open")),
+            "{name}"
+        );
         let reply = s.raw(method, &url, &[("if-match", "\"1\"")], "").await;
-        assert_eq!((reply.status, reply.header("etag")), (200, "\"2\"".to_owned()), "{name}: {reply:?}");
+        assert_eq!(
+            (reply.status, reply.header("etag")),
+            (200, "\"2\"".to_owned()),
+            "{name}: {reply:?}"
+        );
     }
 }
 
 async fn garbage_is_refused(s: &Server) {
     let path = ticket(s, "a", json!({})).await;
     for (method, name) in OPERATIONS {
-        for bad in ["*", "W/\"1\"", "1", "\"1\", \"2\"", "\"1\",", "\"01\"", "\"x\"", "\"\"", "\"-1\"", "\"9223372036854775808\""] {
-            let reply = s.raw(method, &format!("{path}/{name}"), &[("if-match", bad)], "").await;
+        for bad in [
+            "*",
+            "W/\"1\"",
+            "1",
+            "\"1\", \"2\"",
+            "\"1\",",
+            "\"01\"",
+            "\"x\"",
+            "\"\"",
+            "\"-1\"",
+            "\"9223372036854775808\"",
+        ] {
+            let reply = s
+                .raw(method, &format!("{path}/{name}"), &[("if-match", bad)], "")
+                .await;
             reply.problem("format", "header:If-Match");
         }
         // Two headers are a list as well.
-        let reply = s.raw(method, &format!("{path}/{name}"), &[("if-match", "\"1\""), ("if-match", "\"1\"")], "").await;
+        let reply = s
+            .raw(
+                method,
+                &format!("{path}/{name}"),
+                &[("if-match", "\"1\""), ("if-match", "\"1\"")],
+                "",
+            )
+            .await;
         reply.problem("format", "header:If-Match");
     }
     assert_eq!(s.get(&path).await.json()["version"], 1);
@@ -59,24 +100,57 @@ async fn garbage_is_refused(s: &Server) {
 
 async fn order_of_checks(s: &Server) {
     // The record first, then the tag, then the state: what nobody can see has no version.
-    assert_eq!(s.raw("POST", "/tickets/nope/close", &[("if-match", "\"1\"")], "").await.code(), (404, "not_found"));
+    assert_eq!(
+        s.raw("POST", "/tickets/nope/close", &[("if-match", "\"1\"")], "")
+            .await
+            .code(),
+        (404, "not_found")
+    );
     let path = ticket(s, "a", json!({ "state": "closed", "stock": 10 })).await;
     let stale = [("if-match", "\"7\"")];
-    assert_eq!(s.raw("POST", &format!("{path}/close"), &stale, "").await.code(), (412, "precondition_failed"));
-    assert_eq!(s.raw("POST", &format!("{path}/restock"), &stale, "").await.code(), (412, "precondition_failed"));
+    assert_eq!(
+        s.raw("POST", &format!("{path}/close"), &stale, "")
+            .await
+            .code(),
+        (412, "precondition_failed")
+    );
+    assert_eq!(
+        s.raw("POST", &format!("{path}/restock"), &stale, "")
+            .await
+            .code(),
+        (412, "precondition_failed")
+    );
     let fresh = [("if-match", "\"1\"")];
-    assert_eq!(s.raw("POST", &format!("{path}/close"), &fresh, "").await.code(), (400, "invalid_transition"));
-    s.raw("POST", &format!("{path}/restock"), &fresh, "").await.problem("range", "stock");
+    assert_eq!(
+        s.raw("POST", &format!("{path}/close"), &fresh, "")
+            .await
+            .code(),
+        (400, "invalid_transition")
+    );
+    s.raw("POST", &format!("{path}/restock"), &fresh, "")
+        .await
+        .problem("range", "stock");
     // A tag that cannot be read and a body that is wrong are told together.
     let headers = [("if-match", "*"), ("content-type", "application/json")];
-    let reply = s.raw("POST", &format!("{path}/close"), &headers, r#"{"bogus":1}"#).await;
-    assert_eq!(reply.problems(), [("bogus", "unknown_field"), ("header:If-Match", "format")].map(|(p, c)| (p.to_owned(), c.to_owned())));
+    let reply = s
+        .raw("POST", &format!("{path}/close"), &headers, r#"{"bogus":1}"#)
+        .await;
+    assert_eq!(
+        reply.problems(),
+        [("bogus", "unknown_field"), ("header:If-Match", "format")]
+            .map(|(p, c)| (p.to_owned(), c.to_owned()))
+    );
 }
 
 async fn boolean_answers_too(s: &Server) {
     let path = ticket(s, "a", json!({ "state": "closed" })).await;
     let url = format!("{path}/state/open");
-    assert_eq!(s.raw("PUT", &url, &[("if-match", "\"4\"")], "").await.code(), (412, "precondition_failed"));
+    assert_eq!(
+        s.raw("PUT", &url, &[("if-match", "\"4\"")], "")
+            .await
+            .code(),
+        (412, "precondition_failed")
+    );
     let reply = s.raw("PUT", &url, &[("if-match", "\"1\"")], "").await;
     assert_eq!((reply.status, reply.json()), (200, json!(true)));
     assert_eq!(s.get(&path).await.json()["version"], 2);
@@ -85,16 +159,31 @@ async fn boolean_answers_too(s: &Server) {
 async fn named_by_another_unique(s: &Server) {
     let path = ticket(s, "a b", json!({})).await;
     let url = "/tickets/by-name/a%20b/close";
-    assert_eq!(s.raw("POST", url, &[("if-match", "\"3\"")], "").await.code(), (412, "precondition_failed"));
-    assert_eq!(s.raw("POST", url, &[("if-match", "\"1\"")], "").await.status, 200);
+    assert_eq!(
+        s.raw("POST", url, &[("if-match", "\"3\"")], "")
+            .await
+            .code(),
+        (412, "precondition_failed")
+    );
+    assert_eq!(
+        s.raw("POST", url, &[("if-match", "\"1\"")], "")
+            .await
+            .status,
+        200
+    );
     assert_eq!(s.get(&path).await.json()["state"], "closed");
-    assert_eq!(call(s, "/tickets/by-name/zzz/close").await.code(), (404, "not_found"));
+    assert_eq!(
+        call(s, "/tickets/by-name/zzz/close").await.code(),
+        (404, "not_found")
+    );
 }
 
 async fn one_of_two_wins(s: &Server) {
     let path = ticket(s, "a", json!({})).await;
     let url = format!("{path}/hit");
-    let replies = s.parallel(10, |_| s.raw("POST", &url, &[("if-match", "\"1\"")], "")).await;
+    let replies = s
+        .parallel(10, |_| s.raw("POST", &url, &[("if-match", "\"1\"")], ""))
+        .await;
     let won = replies.iter().filter(|r| r.status == 200).count();
     let lost = replies.iter().filter(|r| r.status == 412).count();
     assert_eq!((won, lost), (1, 9));
@@ -104,6 +193,16 @@ async fn one_of_two_wins(s: &Server) {
 async fn reads_ignore_it(s: &Server) {
     ticket(s, "a", json!({ "category": "c" })).await;
     let headers = [("if-match", "*"), ("content-type", "application/json")];
-    assert_eq!(s.raw("POST", "/tickets/search", &headers, r#"{"category":"c"}"#).await.status, 200);
-    assert_eq!(s.raw("POST", "/tickets/taken", &headers, r#"{"slug":"a"}"#).await.status, 200);
+    assert_eq!(
+        s.raw("POST", "/tickets/search", &headers, r#"{"category":"c"}"#)
+            .await
+            .status,
+        200
+    );
+    assert_eq!(
+        s.raw("POST", "/tickets/taken", &headers, r#"{"slug":"a"}"#)
+            .await
+            .status,
+        200
+    );
 }

@@ -1,5 +1,5 @@
-//! Operations on another method or path: in other methods than GET, parameters, `limit` and `cursor` are
-//! members of the body.
+//! Operations on another method or path: in other methods than GET, parameters, `limit` and
+//! `cursor` are members of the body.
 
 use serde_json::json;
 
@@ -23,30 +23,53 @@ cases!(
 async fn lookup_as_post(s: &Server) {
     let path = ticket(s, "a", json!({})).await;
     let record = s.get(&path).await.json();
-    assert_eq!(s.post("/tickets/find", json!({ "slug": "a" })).await.json(), record);
+    assert_eq!(
+        s.post("/tickets/find", json!({ "slug": "a" })).await.json(),
+        record
+    );
     let none = s.post("/tickets/find", json!({ "slug": "z" })).await;
     assert_eq!((none.status, &none.body[..]), (200, &b"null"[..]));
     // An omitted parameter drops its condition, as in a query; an empty body omits them all.
     assert_eq!(s.post("/tickets/find", json!({})).await.json(), record);
     assert_eq!(call(s, "/tickets/find").await.json(), record);
 
-    s.post("/tickets/find", json!({ "slug": 1 })).await.problem("type", "slug");
-    s.post("/tickets/find", json!({ "slug": null })).await.problem("null_not_allowed", "slug");
-    s.post("/tickets/find", json!({ "slug": "a", "x": 1 })).await.problem("unknown_field", "x");
-    s.post("/tickets/find", json!({ "limit": 1 })).await.problem("unknown_field", "limit");
+    s.post("/tickets/find", json!({ "slug": 1 }))
+        .await
+        .problem("type", "slug");
+    s.post("/tickets/find", json!({ "slug": null }))
+        .await
+        .problem("null_not_allowed", "slug");
+    s.post("/tickets/find", json!({ "slug": "a", "x": 1 }))
+        .await
+        .problem("unknown_field", "x");
+    s.post("/tickets/find", json!({ "limit": 1 }))
+        .await
+        .problem("unknown_field", "limit");
     assert_eq!(s.post("/tickets/find", json!([])).await.status, 400);
-    assert_eq!(s.post("/tickets/find?slug=a", json!({})).await.code(), (400, "unknown_parameter"));
-    assert_eq!(s.raw("POST", "/tickets/find", &[], "{}").await.code(), (415, "unsupported_media_type"));
+    assert_eq!(
+        s.post("/tickets/find?slug=a", json!({})).await.code(),
+        (400, "unknown_parameter")
+    );
+    assert_eq!(
+        s.raw("POST", "/tickets/find", &[], "{}").await.code(),
+        (415, "unsupported_media_type")
+    );
 }
 
 async fn own_routes_are_gone(s: &Server) {
     ticket(s, "a", json!({})).await;
     // The static path is the operation's alone, whatever the method, and there is no path form.
     let reply = s.get("/tickets/find").await;
-    assert_eq!((reply.code(), reply.header("allow")), ((405, "method_not_allowed"), "POST, OPTIONS".to_owned()));
+    assert_eq!(
+        (reply.code(), reply.header("allow")),
+        ((405, "method_not_allowed"), "POST, OPTIONS".to_owned())
+    );
     assert_eq!(s.get("/tickets/find/a").await.code(), (404, "not_found"));
     assert_eq!(s.post("/tickets/reopen", json!({})).await.status, 405);
-    assert_eq!(call(s, "/tickets/x/reopen").await.code(), (404, "not_found"));
+    assert_eq!(
+        call(s, "/tickets/x/reopen").await.code(),
+        (404, "not_found")
+    );
 }
 
 async fn pages_in_the_body(s: &Server) {
@@ -58,20 +81,57 @@ async fn pages_in_the_body(s: &Server) {
     assert_eq!(slugs(&first), ["a", "b"]);
     let cursor = first.json()["nextCursor"].clone();
     assert!(cursor.is_string());
-    let second = s.post("/tickets/search", json!({ "category": "x", "cursor": cursor, "limit": 3 })).await;
+    let second = s
+        .post(
+            "/tickets/search",
+            json!({ "category": "x", "cursor": cursor, "limit": 3 }),
+        )
+        .await;
     assert_eq!(slugs(&second), ["c", "d", "e"]);
-    assert_eq!((&second.json()["hasMore"], &second.json()["nextCursor"]), (&json!(false), &json!(null)));
-    assert_eq!(slugs(&s.post("/tickets/search", json!({ "category": "x", "limit": 99 })).await), ["a", "b", "c"]);
-    assert_eq!(slugs(&s.post("/tickets/search", json!({ "category": null })).await), ["f"]);
+    assert_eq!(
+        (&second.json()["hasMore"], &second.json()["nextCursor"]),
+        (&json!(false), &json!(null))
+    );
+    assert_eq!(
+        slugs(
+            &s.post("/tickets/search", json!({ "category": "x", "limit": 99 }))
+                .await
+        ),
+        ["a", "b", "c"]
+    );
+    assert_eq!(
+        slugs(&s.post("/tickets/search", json!({ "category": null })).await),
+        ["f"]
+    );
 
     let search = |body| s.post("/tickets/search", body);
-    assert_eq!(search(json!({ "category": "y", "cursor": cursor })).await.code(), (400, "invalid_cursor"));
-    assert_eq!(search(json!({ "category": "x", "cursor": "@@@@" })).await.code(), (400, "invalid_cursor"));
-    search(json!({ "category": "x", "limit": 0 })).await.problem("range", "limit");
-    search(json!({ "category": "x", "limit": -1 })).await.problem("range", "limit");
-    search(json!({ "category": "x", "limit": "2" })).await.problem("type", "limit");
-    search(json!({ "category": "x", "limit": 1.5 })).await.problem("type", "limit");
-    search(json!({ "category": "x", "cursor": 5 })).await.problem("type", "cursor");
+    assert_eq!(
+        search(json!({ "category": "y", "cursor": cursor }))
+            .await
+            .code(),
+        (400, "invalid_cursor")
+    );
+    assert_eq!(
+        search(json!({ "category": "x", "cursor": "@@@@" }))
+            .await
+            .code(),
+        (400, "invalid_cursor")
+    );
+    search(json!({ "category": "x", "limit": 0 }))
+        .await
+        .problem("range", "limit");
+    search(json!({ "category": "x", "limit": -1 }))
+        .await
+        .problem("range", "limit");
+    search(json!({ "category": "x", "limit": "2" }))
+        .await
+        .problem("type", "limit");
+    search(json!({ "category": "x", "limit": 1.5 }))
+        .await
+        .problem("type", "limit");
+    search(json!({ "category": "x", "cursor": 5 }))
+        .await
+        .problem("type", "cursor");
     for query in ["limit=1", "cursor=x", "category=x"] {
         let reply = s.post(&format!("/tickets/search?{query}"), json!({})).await;
         assert_eq!(reply.code(), (400, "unknown_parameter"), "{query}");
@@ -80,19 +140,42 @@ async fn pages_in_the_body(s: &Server) {
 
 async fn segments_and_body(s: &Server) {
     for (slug, state) in [("a", "open"), ("b", "closed"), ("c", "open")] {
-        ticket(s, slug, json!({ "category": "x/y", "state": state, "dueAt": "2026-01-01T00:00:00Z" })).await;
+        ticket(
+            s,
+            slug,
+            json!({ "category": "x/y", "state": state, "dueAt": "2026-01-01T00:00:00Z" }),
+        )
+        .await;
     }
     let of = |body| s.post("/tickets/of/x%2Fy", body);
     assert_eq!(slugs(&of(json!({ "state": "open" })).await), ["a", "c"]);
-    assert_eq!(slugs(&of(json!({ "state": "open", "slugs": ["c", "b"] })).await), ["c"]);
-    assert_eq!(slugs(&of(json!({ "due": "2025-12-31T00:00:00Z" })).await), [""; 0]);
-    assert_eq!(slugs(&of(json!({ "due": "2026-01-01T01:00:00+01:00", "limit": 2 })).await), ["a", "b"]);
+    assert_eq!(
+        slugs(&of(json!({ "state": "open", "slugs": ["c", "b"] })).await),
+        ["c"]
+    );
+    assert_eq!(
+        slugs(&of(json!({ "due": "2025-12-31T00:00:00Z" })).await),
+        [""; 0]
+    );
+    assert_eq!(
+        slugs(&of(json!({ "due": "2026-01-01T01:00:00+01:00", "limit": 2 })).await),
+        ["a", "b"]
+    );
     of(json!({ "state": "zzz" })).await.problem("enum", "state");
     of(json!({ "slugs": "a" })).await.problem("type", "slugs");
-    of(json!({ "slugs": ["a", 1] })).await.problem("type", "slugs[1]");
-    of(json!({ "due": "tomorrow" })).await.problem("format", "due");
-    of(json!({ "category": "x" })).await.problem("unknown_field", "category");
-    assert_eq!(s.get("/tickets/of/x").await.code(), (405, "method_not_allowed"));
+    of(json!({ "slugs": ["a", 1] }))
+        .await
+        .problem("type", "slugs[1]");
+    of(json!({ "due": "tomorrow" }))
+        .await
+        .problem("format", "due");
+    of(json!({ "category": "x" }))
+        .await
+        .problem("unknown_field", "category");
+    assert_eq!(
+        s.get("/tickets/of/x").await.code(),
+        (405, "method_not_allowed")
+    );
 }
 
 async fn a_path_with_the_rest_in_the_query(s: &Server) {
@@ -102,10 +185,18 @@ async fn a_path_with_the_rest_in_the_query(s: &Server) {
     assert_eq!(slugs(&s.get("/tickets/in/x/all").await), ["a", "b"]);
     assert_eq!(slugs(&s.get("/tickets/in/x/all?state=closed").await), ["b"]);
     assert_eq!(slugs(&s.get("/tickets/in/y/all").await), [""; 0]);
-    s.get("/tickets/in/x/all?state=zzz").await.problem("enum", "query:state");
-    assert_eq!(s.get("/tickets/in/x/all?category=x").await.code(), (400, "unknown_parameter"));
+    s.get("/tickets/in/x/all?state=zzz")
+        .await
+        .problem("enum", "query:state");
+    assert_eq!(
+        s.get("/tickets/in/x/all?category=x").await.code(),
+        (400, "unknown_parameter")
+    );
     assert_eq!(s.get("/tickets/within").await.status, 404);
-    assert_eq!(s.raw("HEAD", "/tickets/in/x/all", &[], "").await.status, 200);
+    assert_eq!(
+        s.raw("HEAD", "/tickets/in/x/all", &[], "").await.status,
+        200
+    );
 }
 
 async fn a_list_in_the_query(s: &Server) {
@@ -120,18 +211,40 @@ async fn a_list_in_the_query(s: &Server) {
         ("slugs=One%2C+two&slugs=b", &["One, two", "b"]),
         ("slugs=a%2Cb", &[]),
     ] {
-        assert_eq!(slugs(&s.get(&format!("/tickets/among?{query}")).await), found, "{query}");
+        assert_eq!(
+            slugs(&s.get(&format!("/tickets/among?{query}")).await),
+            found,
+            "{query}"
+        );
     }
-    s.get("/tickets/among?slugs=a&slugs=%ff").await.problem("format", "query:slugs");
-    s.get("/tickets/among?slugs=a&state=open&state=open").await.problem("duplicate", "query:state");
+    s.get("/tickets/among?slugs=a&slugs=%ff")
+        .await
+        .problem("format", "query:slugs");
+    s.get("/tickets/among?slugs=a&state=open&state=open")
+        .await
+        .problem("duplicate", "query:state");
 }
 
 async fn exists_as_post(s: &Server) {
     ticket(s, "a", json!({})).await;
-    assert_eq!(s.post("/tickets/taken", json!({ "slug": "a" })).await.json(), json!({ "exists": true }));
-    assert_eq!(s.post("/tickets/taken", json!({ "slug": "z" })).await.json(), json!({ "exists": false }));
-    s.post("/tickets/taken", json!({})).await.problem("required", "slug");
-    s.post("/tickets/taken", json!({ "slug": null })).await.problem("null_not_allowed", "slug");
+    assert_eq!(
+        s.post("/tickets/taken", json!({ "slug": "a" }))
+            .await
+            .json(),
+        json!({ "exists": true })
+    );
+    assert_eq!(
+        s.post("/tickets/taken", json!({ "slug": "z" }))
+            .await
+            .json(),
+        json!({ "exists": false })
+    );
+    s.post("/tickets/taken", json!({}))
+        .await
+        .problem("required", "slug");
+    s.post("/tickets/taken", json!({ "slug": null }))
+        .await
+        .problem("null_not_allowed", "slug");
     // HEAD goes with GET.
     assert_eq!(s.raw("HEAD", "/tickets/taken", &[], "").await.status, 405);
 }
@@ -140,15 +253,28 @@ async fn transition_as_put(s: &Server) {
     let path = ticket(s, "a", json!({ "state": "closed" })).await;
     let url = format!("{path}/state/open");
     let wrong = call(s, &url).await;
-    assert_eq!((wrong.code(), wrong.header("allow")), ((405, "method_not_allowed"), "PUT, OPTIONS".to_owned()));
+    assert_eq!(
+        (wrong.code(), wrong.header("allow")),
+        ((405, "method_not_allowed"), "PUT, OPTIONS".to_owned())
+    );
     assert_eq!(s.raw("PUT", &url, &[], "").await.json(), json!(true));
-    assert_eq!(s.raw("PUT", &url, &[], "").await.code(), (400, "invalid_transition"));
-    assert_eq!(s.raw("PUT", "/tickets/nope/state/open", &[], "").await.code(), (404, "not_found"));
+    assert_eq!(
+        s.raw("PUT", &url, &[], "").await.code(),
+        (400, "invalid_transition")
+    );
+    assert_eq!(
+        s.raw("PUT", "/tickets/nope/state/open", &[], "")
+            .await
+            .code(),
+        (404, "not_found")
+    );
 }
 
 async fn strict_parameters(s: &Server) {
     ticket(s, "a", json!({})).await;
-    s.get("/tickets/strict").await.problem("required", "query:slug");
+    s.get("/tickets/strict")
+        .await
+        .problem("required", "query:slug");
     assert_eq!(s.get("/tickets/strict?slug=a").await.json()["slug"], "a");
     assert_eq!(s.get("/tickets/strict/a").await.json()["slug"], "a");
 }
@@ -167,18 +293,38 @@ async fn openapi_tells_the_same(s: &Server) {
         ("/tickets/by-name/{slug}/close", "post"),
         ("/tickets/{id}/copies/{count}", "post"),
     ] {
-        let methods: Vec<_> = paths[path].as_object().unwrap_or_else(|| panic!("{path}")).keys().filter(|k| *k != "parameters").collect();
+        let methods: Vec<_> = paths[path]
+            .as_object()
+            .unwrap_or_else(|| panic!("{path}"))
+            .keys()
+            .filter(|k| *k != "parameters")
+            .collect();
         assert_eq!(methods, [method], "{path}");
     }
-    for gone in ["/tickets/find/{slug}", "/tickets/within", "/tickets/{id}/reopen", "/tickets/{id}/load"] {
+    for gone in [
+        "/tickets/find/{slug}",
+        "/tickets/within",
+        "/tickets/{id}/reopen",
+        "/tickets/{id}/load",
+    ] {
         assert!(!paths.contains_key(gone), "{gone}");
     }
-    let schema = paths["/tickets/search"]["post"]["requestBody"]["content"]["application/json"]["schema"].clone();
+    let schema =
+        paths["/tickets/search"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+            .clone();
     let schema = match schema["$ref"].as_str() {
-        Some(name) => document.pointer(name.trim_start_matches('#')).unwrap().clone(),
+        Some(name) => document
+            .pointer(name.trim_start_matches('#'))
+            .unwrap()
+            .clone(),
         None => schema,
     };
-    let members: Vec<_> = schema["properties"].as_object().unwrap().keys().cloned().collect();
+    let members: Vec<_> = schema["properties"]
+        .as_object()
+        .unwrap()
+        .keys()
+        .cloned()
+        .collect();
     assert_eq!(members, ["category", "cursor", "limit"]);
     assert_eq!(schema["additionalProperties"], json!(false));
 }

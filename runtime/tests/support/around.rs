@@ -1,4 +1,5 @@
-//! A store around another: whatever it is asked goes there, past somebody who counts, waits or refuses.
+//! A store around another: whatever it is asked goes there, past somebody who counts, waits or
+//! refuses.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,7 +12,13 @@ use linchpin::{BoxFuture, Result, Value};
 /// The observer between.
 pub trait Watch: Send + Sync + 'static {
     /// A statement outside of transactions.
-    fn run<'a>(&'a self, store: &'a dyn Store, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a>;
+    fn run<'a>(
+        &'a self,
+        store: &'a dyn Store,
+        statement: &'a Arc<Statement>,
+        args: Vec<Value>,
+        rows: Rows,
+    ) -> Reply<'a>;
 
     /// A transaction, as the caller shall have it.
     fn begun(&self, transaction: Box<dyn Transaction>) -> Box<dyn Transaction> {
@@ -21,7 +28,13 @@ pub trait Watch: Send + Sync + 'static {
 
 /// Counts every statement outside of transactions.
 impl Watch for Arc<AtomicUsize> {
-    fn run<'a>(&'a self, store: &'a dyn Store, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
+    fn run<'a>(
+        &'a self,
+        store: &'a dyn Store,
+        statement: &'a Arc<Statement>,
+        args: Vec<Value>,
+        rows: Rows,
+    ) -> Reply<'a> {
         self.fetch_add(1, Ordering::SeqCst);
         store.run(statement, args, rows)
     }
@@ -83,7 +96,10 @@ impl<W: Watch> Store for Around<W> {
         self.store.outbox()
     }
 
-    fn install<'a>(&'a self, entities: &'a [&'static EntityDesc]) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>> {
+    fn install<'a>(
+        &'a self,
+        entities: &'a [&'static EntityDesc],
+    ) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>> {
         self.store.install(entities)
     }
 

@@ -1,4 +1,5 @@
-//! Errors of an OpenAPI document: against the meta-schema, within itself, and against the mounted routes.
+//! Errors of an OpenAPI document: against the meta-schema, within itself, and against the mounted
+//! routes.
 
 use std::collections::BTreeSet;
 
@@ -9,9 +10,18 @@ use serde_json::Value as Json;
 fn walk(value: &Json, path: &str, visit: &mut impl FnMut(&str, &Json)) {
     visit(path, value);
     match value {
-        Json::Array(list) => list.iter().enumerate().for_each(|(i, v)| walk(v, &format!("{path}/{i}"), visit)),
+        Json::Array(list) => list
+            .iter()
+            .enumerate()
+            .for_each(|(i, v)| walk(v, &format!("{path}/{i}"), visit)),
         Json::Object(map) => {
-            map.iter().for_each(|(k, v)| walk(v, &format!("{path}/{}", k.replace('~', "~0").replace('/', "~1")), visit));
+            map.iter().for_each(|(k, v)| {
+                walk(
+                    v,
+                    &format!("{path}/{}", k.replace('~', "~0").replace('/', "~1")),
+                    visit,
+                )
+            });
         }
         _ => {}
     }
@@ -19,9 +29,13 @@ fn walk(value: &Json, path: &str, visit: &mut impl FnMut(&str, &Json)) {
 
 /// Violations of OpenAPI 3.1.
 pub fn against_meta_schema(document: &Json) -> Vec<String> {
-    let meta: Json = serde_json::from_str(include_str!("../openapi/oas-3.1-2022-10-07.json")).expect("the meta-schema is JSON");
+    let meta: Json = serde_json::from_str(include_str!("../openapi/oas-3.1-2022-10-07.json"))
+        .expect("the meta-schema is JSON");
     let validator = jsonschema::validator_for(&meta).expect("the meta-schema compiles");
-    validator.iter_errors(document).map(|e| format!("{}: {e}", e.instance_path())).collect()
+    validator
+        .iter_errors(document)
+        .map(|e| format!("{}: {e}", e.instance_path()))
+        .collect()
 }
 
 /// The schemas that are none and the references that lead nowhere, and how many schemas there are.
@@ -29,12 +43,16 @@ pub fn within_itself(document: &Json) -> (Vec<String>, usize) {
     let (mut faults, mut schemas) = (Vec::new(), 0);
     walk(document, "", &mut |path, value| {
         if let Some(target) = value.get("$ref").and_then(Json::as_str) {
-            let found = target.strip_prefix('#').is_some_and(|pointer| document.pointer(pointer).is_some());
+            let found = target
+                .strip_prefix('#')
+                .is_some_and(|pointer| document.pointer(pointer).is_some());
             if !found {
                 faults.push(format!("{path}: {target} leads nowhere"));
             }
         }
-        let component = path.strip_prefix("/components/schemas/").is_some_and(|rest| !rest.contains('/'));
+        let component = path
+            .strip_prefix("/components/schemas/")
+            .is_some_and(|rest| !rest.contains('/'));
         if component || path.ends_with("/schema") {
             schemas += 1;
             if let Err(error) = jsonschema::draft202012::meta::validate(value) {
@@ -45,17 +63,44 @@ pub fn within_itself(document: &Json) -> (Vec<String>, usize) {
     (faults, schemas)
 }
 
-/// The routes that it lacks, or holds without there being any, whatever their parameters are called.
+/// The routes that it lacks, or holds without there being any, whatever their parameters are
+/// called.
 pub fn against_routes(document: &Json, endpoints: &[Endpoint]) -> Vec<String> {
     let shape = |method: &str, path: &str| {
-        let segments: Vec<&str> = path.split('/').map(|segment| if segment.starts_with('{') { "{}" } else { segment }).collect();
+        let segments: Vec<&str> = path
+            .split('/')
+            .map(|segment| {
+                if segment.starts_with('{') {
+                    "{}"
+                } else {
+                    segment
+                }
+            })
+            .collect();
         format!("{} {}", method.to_ascii_uppercase(), segments.join("/"))
     };
-    let mounted: BTreeSet<String> = endpoints.iter().map(|e| shape(e.method.as_str(), &e.path)).collect();
+    let mounted: BTreeSet<String> = endpoints
+        .iter()
+        .map(|e| shape(e.method.as_str(), &e.path))
+        .collect();
     let paths = document["paths"].as_object().expect("paths");
-    let said = paths.iter().flat_map(|(path, item)| item.as_object().expect("an item").keys().map(|method| shape(method, path)));
+    let said = paths.iter().flat_map(|(path, item)| {
+        item.as_object()
+            .expect("an item")
+            .keys()
+            .map(|method| shape(method, path))
+    });
     // HEAD stands where a route answers it otherwise than GET.
-    let said: BTreeSet<String> = said.filter(|route| !route.starts_with("HEAD ") && !route.starts_with("PARAMETERS ")).collect();
-    let missing = mounted.difference(&said).map(|route| format!("{route} is missing"));
-    missing.chain(said.difference(&mounted).map(|route| format!("{route} is no route"))).collect()
+    let said: BTreeSet<String> = said
+        .filter(|route| !route.starts_with("HEAD ") && !route.starts_with("PARAMETERS "))
+        .collect();
+    let missing = mounted
+        .difference(&said)
+        .map(|route| format!("{route} is missing"));
+    missing
+        .chain(
+            said.difference(&mounted)
+                .map(|route| format!("{route} is no route")),
+        )
+        .collect()
 }

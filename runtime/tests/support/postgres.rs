@@ -1,6 +1,7 @@
 //! A `PostgreSQL` server for the tests of one binary, with a schema for each that asks.
 //!
-//! `LINCHPIN_TEST_POSTGRES` names another server, of any engine that speaks the protocol. A server that is missing fails.
+//! `LINCHPIN_TEST_POSTGRES` names another server, of any engine that speaks the protocol. A server
+//! that is missing fails.
 #![allow(dead_code, clippy::expect_used, clippy::unwrap_used)] // each binary uses its part of it; tests stop where something is wrong
 
 mod programs;
@@ -13,7 +14,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// A server of our own. It ends with this process, however that ends: the shell that watches over it reads our end of a pipe.
+/// A server of our own. It ends with this process, however that ends: the shell that watches over
+/// it reads our end of a pipe.
 pub struct Server {
     port: u16,
     folder: PathBuf,
@@ -23,13 +25,27 @@ pub struct Server {
 impl Server {
     /// Makes a data folder and starts a server on it.
     pub fn start() -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port").port();
-        let folder = tempfile::Builder::new().prefix("linchpin-pg").tempdir().expect("a folder").keep();
+        let port = TcpListener::bind("127.0.0.1:0")
+            .and_then(|l| l.local_addr())
+            .expect("a free port")
+            .port();
+        let folder = tempfile::Builder::new()
+            .prefix("linchpin-pg")
+            .tempdir()
+            .expect("a folder")
+            .keep();
         let bin = programs::folder()
             .expect("PostgreSQL is not installed: `apt-get install postgresql`, or name a server in LINCHPIN_TEST_POSTGRES");
-        let user: String = programs::before().iter().flat_map(|word| [word, " "]).collect();
+        let user: String = programs::before()
+            .iter()
+            .flat_map(|word| [word, " "])
+            .collect();
         if programs::is_root() {
-            let done = Command::new("chown").arg(programs::NOBODY).arg(&folder).status().expect("chown");
+            let done = Command::new("chown")
+                .arg(programs::NOBODY)
+                .arg(&folder)
+                .status()
+                .expect("chown");
             assert!(done.success(), "the folder cannot be given away");
         }
         let (bin, data) = (bin.display(), folder.display());
@@ -54,8 +70,18 @@ END
             done
             kill -QUIT $pid; wait $pid; rm -rf {data}"
         );
-        let shell = Command::new("sh").arg("-c").arg(script).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        let server = Self { port, folder, shell: shell.expect("a shell") };
+        let shell = Command::new("sh")
+            .arg("-c")
+            .arg(script)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        let server = Self {
+            port,
+            folder,
+            shell: shell.expect("a shell"),
+        };
         server.wait();
         server
     }
@@ -63,20 +89,34 @@ END
     fn wait(&self) {
         let end = Instant::now() + Duration::from_mins(1);
         while execute(&self.url(), "SELECT 1").is_err() {
-            let log = || ["initdb", "log"].map(|f| std::fs::read_to_string(self.folder.join(f)).unwrap_or_default()).join("\n");
-            assert!(Instant::now() < end, "PostgreSQL does not start:\n{}", log());
+            let log = || {
+                ["initdb", "log"]
+                    .map(|f| std::fs::read_to_string(self.folder.join(f)).unwrap_or_default())
+                    .join("\n")
+            };
+            assert!(
+                Instant::now() < end,
+                "PostgreSQL does not start:\n{}",
+                log()
+            );
             std::thread::sleep(Duration::from_millis(50));
         }
     }
 
     fn say(&mut self, word: &str) {
-        self.shell.stdin.as_mut().expect("a pipe").write_all(format!("{word}\n").as_bytes()).expect("the shell listens");
+        self.shell
+            .stdin
+            .as_mut()
+            .expect("a pipe")
+            .write_all(format!("{word}\n").as_bytes())
+            .expect("the shell listens");
     }
 
     /// Ends the server at once, as a crash does.
     pub fn kill(&mut self) {
         self.say("kill");
-        // The shell gets to it in its own time; nobody may take what is about to go for what is started next.
+        // The shell gets to it in its own time; nobody may take what is about to go for what is
+        // started next.
         let end = Instant::now() + Duration::from_mins(1);
         while std::net::TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
             assert!(Instant::now() < end, "the server does not end");
@@ -97,11 +137,18 @@ END
         for (name, text) in [("server.crt", certificate), ("server.key", key)] {
             let file = data.join(name);
             std::fs::write(&file, text).expect("written");
-            std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("permissions");
-            let (user, group) = (std::os::unix::fs::MetadataExt::uid(&owner), std::os::unix::fs::MetadataExt::gid(&owner));
+            std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600))
+                .expect("permissions");
+            let (user, group) = (
+                std::os::unix::fs::MetadataExt::uid(&owner),
+                std::os::unix::fs::MetadataExt::gid(&owner),
+            );
             std::os::unix::fs::chown(&file, Some(user), Some(group)).expect("given away");
         }
-        let mut settings = std::fs::OpenOptions::new().append(true).open(data.join("postgresql.conf")).expect("settings");
+        let mut settings = std::fs::OpenOptions::new()
+            .append(true)
+            .open(data.join("postgresql.conf"))
+            .expect("settings");
         settings.write_all(b"ssl = on\n").expect("written");
     }
 
@@ -109,7 +156,11 @@ END
     pub fn ask_for_password(&self, user: &str) {
         let file = self.folder.join("data/pg_hba.conf");
         let rules = std::fs::read_to_string(&file).expect("rules");
-        std::fs::write(&file, format!("host all {user} 127.0.0.1/32 scram-sha-256\n{rules}")).expect("written");
+        std::fs::write(
+            &file,
+            format!("host all {user} 127.0.0.1/32 scram-sha-256\n{rules}"),
+        )
+        .expect("written");
         execute(&self.url(), "SELECT pg_reload_conf()").expect("read again");
     }
 
@@ -127,14 +178,19 @@ END
 /// The URL of a new, empty schema on this binary's server.
 pub fn fresh_url() -> String {
     static SERVER: OnceLock<Server> = OnceLock::new();
-    let base = std::env::var("LINCHPIN_TEST_POSTGRES").unwrap_or_else(|_| SERVER.get_or_init(Server::start).url());
+    let base = std::env::var("LINCHPIN_TEST_POSTGRES")
+        .unwrap_or_else(|_| SERVER.get_or_init(Server::start).url());
     fresh_schema(&base)
 }
 
 /// The URL of a new, empty schema on a server.
 pub fn fresh_schema(base: &str) -> String {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
-    let schema = format!("linchpin_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let schema = format!(
+        "linchpin_{}_{}",
+        std::process::id(),
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    );
     execute(base, &format!("CREATE SCHEMA {schema}")).expect("a schema");
     let joint = if base.contains('?') { '&' } else { '?' };
     format!("{base}{joint}options=-c%20search_path%3D{schema}")
@@ -148,19 +204,37 @@ pub fn execute(url: &str, sql: &str) -> Result<(), tokio_postgres::Error> {
 /// The first two columns of what SQL answers.
 pub fn rows<T>(url: &str, sql: &str, read: impl Fn(String, String) -> T) -> Vec<T> {
     let text = |row: &tokio_postgres::SimpleQueryRow, i| row.get(i).unwrap_or_default().to_owned();
-    query(url, sql).expect("rows").iter().map(|row| read(text(row, 0), text(row, 1))).collect()
+    query(url, sql)
+        .expect("rows")
+        .iter()
+        .map(|row| read(text(row, 0), text(row, 1)))
+        .collect()
 }
 
-fn query(url: &str, sql: &str) -> Result<Vec<tokio_postgres::SimpleQueryRow>, tokio_postgres::Error> {
+fn query(
+    url: &str,
+    sql: &str,
+) -> Result<Vec<tokio_postgres::SimpleQueryRow>, tokio_postgres::Error> {
     let run = async {
         let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await?;
         let driven = tokio::spawn(connection);
         let answer = client.simple_query(sql).await?;
         drop(client);
         drop(driven.await);
-        let rows = answer.into_iter().filter_map(|m| if let tokio_postgres::SimpleQueryMessage::Row(row) = m { Some(row) } else { None });
+        let rows = answer.into_iter().filter_map(|m| {
+            if let tokio_postgres::SimpleQueryMessage::Row(row) = m {
+                Some(row)
+            } else {
+                None
+            }
+        });
         Ok(rows.collect())
     };
-    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime = || {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime")
+    };
     std::thread::scope(|s| s.spawn(|| runtime().block_on(run)).join()).expect("no panic")
 }

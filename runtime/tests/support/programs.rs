@@ -1,19 +1,33 @@
-//! The programs of `PostgreSQL`, for whoever starts a server of its own: tests with one that forgets, benchmarks with one that does not.
+//! The programs of `PostgreSQL`, for whoever starts a server of its own: tests with one that
+//! forgets, benchmarks with one that does not.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 /// The prefix of a server program started by root, because it refuses to run as root.
-const AS_NOBODY: &[&str] = &["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"];
+const AS_NOBODY: &[&str] = &[
+    "setpriv",
+    "--reuid=nobody",
+    "--regid=nogroup",
+    "--clear-groups",
+];
 /// That user.
 pub const NOBODY: &str = "nobody:nogroup";
 
-/// The folder of `initdb` and its like: that of the newest version which Debian has installed, or one of the search path.
+/// The folder of `initdb` and its like: that of the newest version which Debian has installed, or
+/// one of the search path.
 pub fn folder() -> Option<PathBuf> {
-    let debian = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten().map(|entry| entry.path().join("bin"));
+    let debian = std::fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path().join("bin"));
     let has_programs = |folder: &PathBuf| folder.join("initdb").exists();
     let path = std::env::var_os("PATH").unwrap_or_default();
-    debian.filter(has_programs).max().or_else(|| std::env::split_paths(&path).find(has_programs))
+    debian
+        .filter(has_programs)
+        .max()
+        .or_else(|| std::env::split_paths(&path).find(has_programs))
 }
 
 /// Whether this process is root's, so that folders of the server have to be given away.

@@ -26,7 +26,9 @@ struct Ranked {
 
 impl Ord for Ranked {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.score.total_cmp(&other.score).then_with(|| other.id.cmp(&self.id))
+        self.score
+            .total_cmp(&other.score)
+            .then_with(|| other.id.cmp(&self.id))
     }
 }
 
@@ -71,7 +73,12 @@ impl Collector for Best<'_> {
             }
             _ => None,
         };
-        Ok(Segment { limit: self.limit, ids, after, best: BinaryHeap::new() })
+        Ok(Segment {
+            limit: self.limit,
+            ids,
+            after,
+            best: BinaryHeap::new(),
+        })
     }
 
     fn requires_scoring(&self) -> bool {
@@ -79,7 +86,10 @@ impl Collector for Best<'_> {
     }
 
     fn merge_fruits(&self, segments: Vec<tantivy::Result<Vec<Hit>>>) -> tantivy::Result<Vec<Hit>> {
-        let mut hits = segments.into_iter().collect::<tantivy::Result<Vec<_>>>()?.concat();
+        let mut hits = segments
+            .into_iter()
+            .collect::<tantivy::Result<Vec<_>>>()?
+            .concat();
         hits.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.id.cmp(&b.id)));
         hits.truncate(self.limit);
         Ok(hits)
@@ -90,32 +100,47 @@ impl SegmentCollector for Segment {
     type Fruit = tantivy::Result<Vec<Hit>>;
 
     fn collect(&mut self, doc: DocId, score: Score) {
-        let Some(id) = self.ids.as_ref().and_then(|ids| ids.ords().first(doc)) else { return };
-        let behind = self.after.is_none_or(|(last, first_id)| match score.total_cmp(&last) {
-            Ordering::Less => true,
-            Ordering::Equal => id >= first_id,
-            Ordering::Greater => false,
-        });
+        let Some(id) = self.ids.as_ref().and_then(|ids| ids.ords().first(doc)) else {
+            return;
+        };
+        let behind = self
+            .after
+            .is_none_or(|(last, first_id)| match score.total_cmp(&last) {
+                Ordering::Less => true,
+                Ordering::Equal => id >= first_id,
+                Ordering::Greater => false,
+            });
         if !behind {
             return;
         }
         let ranked = Ranked { score, id };
         if self.best.len() < self.limit {
             self.best.push(Reverse(ranked));
-        } else if self.best.peek().is_some_and(|Reverse(worst)| ranked > *worst) {
+        } else if self
+            .best
+            .peek()
+            .is_some_and(|Reverse(worst)| ranked > *worst)
+        {
             self.best.pop();
             self.best.push(Reverse(ranked));
         }
     }
 
     fn harvest(self) -> Self::Fruit {
-        let Some(ids) = self.ids else { return Ok(Vec::new()) };
+        let Some(ids) = self.ids else {
+            return Ok(Vec::new());
+        };
         let hit = |Reverse(ranked): Reverse<Ranked>| {
             let mut id = String::new();
             if !ids.ord_to_str(ranked.id, &mut id)? {
-                return Err(TantivyError::InternalError("an id is not in its own dictionary".to_owned()));
+                return Err(TantivyError::InternalError(
+                    "an id is not in its own dictionary".to_owned(),
+                ));
             }
-            Ok(Hit { id, score: f64::from(ranked.score) })
+            Ok(Hit {
+                id,
+                score: f64::from(ranked.score),
+            })
         };
         self.best.into_iter().map(hit).collect()
     }

@@ -1,6 +1,7 @@
 //! One index: its files, its writer, and what it knows of itself.
 //!
-//! What it knows travels with each commit, so that it is never ahead of the documents nor behind them.
+//! What it knows travels with each commit, so that it is never ahead of the documents nor behind
+//! them.
 
 use std::fs::{File, TryLockError};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,7 +15,9 @@ use linchpin::{Code, Error, Result, Uuid};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tantivy::query::InvertedIndexRangeQuery;
-use tantivy::schema::{FAST, Field, INDEXED, IndexRecordOption, STRING, Schema, TextFieldIndexing, TextOptions};
+use tantivy::schema::{
+    FAST, Field, INDEXED, IndexRecordOption, STRING, Schema, TextFieldIndexing, TextOptions,
+};
 use tantivy::{Index, IndexReader, IndexWriter, ReloadPolicy, TantivyDocument, TantivyError, Term};
 
 use crate::best::{Best, ID};
@@ -22,7 +25,8 @@ use crate::words::{self, ANALYZER};
 
 /// Memory of a writer: one thread, twice the least that tantivy takes.
 const BUDGET: usize = 30_000_000;
-/// How long an index is waited for that another process is just making, and the pause between two looks.
+/// How long an index is waited for that another process is just making, and the pause between two
+/// looks.
 const MAKING: (Duration, Duration) = (Duration::from_secs(10), Duration::from_millis(50));
 /// Marks a folder as ours, so that nothing else is ever removed.
 const MARK: &str = "linchpin-search-index";
@@ -34,7 +38,8 @@ pub(crate) struct Shelf {
     fields: Fields,
     state: Mutex<State>,
     writer: Mutex<Writer>,
-    /// Whether it has begun to be made anew since it was opened: what was there before goes on answering then.
+    /// Whether it has begun to be made anew since it was opened: what was there before goes on
+    /// answering then.
     begun: AtomicBool,
     /// Where it is; nowhere when it is in memory.
     place: Option<Place>,
@@ -45,14 +50,19 @@ pub(crate) struct Shelf {
 struct Place {
     folder: PathBuf,
     lock: PathBuf,
-    /// Held by the process that keeps the index, and given up with it. The others look into the folder.
+    /// Held by the process that keeps the index, and given up with it. The others look into the
+    /// folder.
     held: Arc<Mutex<Option<File>>>,
 }
 
 impl Place {
     fn of(folder: &Path, index: &SearchIndex) -> Self {
         let below = |kind: &str| folder.join(format!("{}.{kind}", index.name));
-        Self { folder: below("index"), lock: below("lock"), held: Arc::default() }
+        Self {
+            folder: below("index"),
+            lock: below("lock"),
+            held: Arc::default(),
+        }
     }
 
     /// Whether this process keeps the index, from now on if no other one does.
@@ -73,7 +83,9 @@ impl Place {
         let folder = self.folder.display();
         Error::new(
             Code::Conflict,
-            format!("another process keeps the index in `{folder}`, which {why}; stop that process, or give this one a folder of its own"),
+            format!(
+                "another process keeps the index in `{folder}`, which {why}; stop that process, or give this one a folder of its own"
+            ),
         )
     }
 }
@@ -84,7 +96,9 @@ struct Writer(Option<IndexWriter>);
 
 impl std::fmt::Debug for Shelf {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shelf").field("state", &*self.state.lock()).finish_non_exhaustive()
+        f.debug_struct("Shelf")
+            .field("state", &*self.state.lock())
+            .finish_non_exhaustive()
     }
 }
 
@@ -111,13 +125,19 @@ struct Fields {
 impl Fields {
     fn new(index: &SearchIndex) -> (Schema, Self) {
         let mut schema = Schema::builder();
-        let words = TextFieldIndexing::default().set_tokenizer(ANALYZER).set_index_option(IndexRecordOption::WithFreqs);
+        let words = TextFieldIndexing::default()
+            .set_tokenizer(ANALYZER)
+            .set_index_option(IndexRecordOption::WithFreqs);
         let words = TextOptions::default().set_indexing_options(words);
         let fields = Self {
             id: schema.add_text_field(ID, STRING | FAST),
             generation: schema.add_u64_field("generation", INDEXED),
-            texts: (0..index.fields.len()).map(|n| schema.add_text_field(&format!("text{n}"), words.clone())).collect(),
-            owners: (0..index.owners.len()).map(|n| schema.add_text_field(&format!("owner{n}"), STRING)).collect(),
+            texts: (0..index.fields.len())
+                .map(|n| schema.add_text_field(&format!("text{n}"), words.clone()))
+                .collect(),
+            owners: (0..index.owners.len())
+                .map(|n| schema.add_text_field(&format!("owner{n}"), STRING))
+                .collect(),
         };
         (schema.build(), fields)
     }
@@ -148,12 +168,13 @@ fn layout(index: &SearchIndex) -> String {
 }
 
 impl Shelf {
-    /// Opens the index of an entity below a folder, or in memory; an empty one in place of one that cannot be used. One that another
-    /// process keeps is looked into.
+    /// Opens the index of an entity below a folder, or in memory; an empty one in place of one that
+    /// cannot be used. One that another process keeps is looked into.
     pub(crate) fn open(folder: Option<&Path>, index: &SearchIndex) -> Result<Self> {
         let Some(folder) = folder else {
             let (schema, _) = Fields::new(index);
-            return Self::with(Index::create_in_ram(schema), index, None).map_err(|error| internal(&error));
+            return Self::with(Index::create_in_ram(schema), index, None)
+                .map_err(|error| internal(&error));
         };
         std::fs::create_dir_all(folder).map_err(|error| cannot("make", folder, &error))?;
         let place = Place::of(folder, index);
@@ -162,13 +183,23 @@ impl Shelf {
             if place.take()? {
                 return Self::keep(place, index);
             }
-            // Damage is the affair of the process that keeps it; this one may see files come and go.
-            let found = catch_unwind(AssertUnwindSafe(|| Self::known(&place.folder, index, &place))).unwrap_or(Ok(Found::Nothing));
+            // Damage is the affair of the process that keeps it; this one may see files come and
+            // go.
+            let found = catch_unwind(AssertUnwindSafe(|| {
+                Self::known(&place.folder, index, &place)
+            }))
+            .unwrap_or(Ok(Found::Nothing));
             match found {
                 Ok(Found::Index(shelf)) => return Ok(*shelf),
-                Ok(Found::Other) => return Err(place.elsewhere("has other fields than it has here")),
-                Ok(Found::Nothing) | Err(_) if began.elapsed() < MAKING.0 => std::thread::sleep(MAKING.1),
-                Ok(Found::Nothing) | Err(_) => return Err(place.elsewhere("is damaged, or not made yet")),
+                Ok(Found::Other) => {
+                    return Err(place.elsewhere("has other fields than it has here"));
+                }
+                Ok(Found::Nothing) | Err(_) if began.elapsed() < MAKING.0 => {
+                    std::thread::sleep(MAKING.1)
+                }
+                Ok(Found::Nothing) | Err(_) => {
+                    return Err(place.elsewhere("is damaged, or not made yet"));
+                }
             }
         }
     }
@@ -181,11 +212,16 @@ impl Shelf {
             let old = catch_unwind(AssertUnwindSafe(|| Self::existing(&folder, index, &place)));
             match old {
                 Ok(Ok(Some(opened))) => return Ok(opened),
-                Ok(Ok(None)) => tracing::info!(entity = index.entity, "the fields of the search index have changed: it is made anew"),
+                Ok(Ok(None)) => tracing::info!(
+                    entity = index.entity,
+                    "the fields of the search index have changed: it is made anew"
+                ),
                 Ok(Err(error)) => {
                     tracing::warn!(entity = index.entity, %error, folder = %folder.display(), "the search index is damaged: it is made anew");
                 }
-                Err(_) => tracing::warn!(entity = index.entity, folder = %folder.display(), "the search index is damaged: it is made anew"),
+                Err(_) => {
+                    tracing::warn!(entity = index.entity, folder = %folder.display(), "the search index is damaged: it is made anew")
+                }
             }
             std::fs::remove_dir_all(&folder).map_err(|error| cannot("remove", &folder, &error))?;
         } else if std::fs::read_dir(&folder).is_ok_and(|mut entries| entries.next().is_some()) {
@@ -195,15 +231,22 @@ impl Shelf {
         std::fs::create_dir_all(&folder).map_err(|error| cannot("make", &folder, &error))?;
         File::create(folder.join(MARK)).map_err(|error| cannot("write into", &folder, &error))?;
         let (schema, _) = Fields::new(index);
-        let made = Index::create_in_dir(&folder, schema).and_then(|made| Self::with(made, index, Some(place)));
+        let made = Index::create_in_dir(&folder, schema)
+            .and_then(|made| Self::with(made, index, Some(place)));
         made.map_err(|error| cannot("make an index in", &folder, &error))
     }
 
     /// The index in a folder, if it is whole; `None` when its documents hold something else.
-    fn existing(folder: &Path, index: &SearchIndex, place: &Place) -> tantivy::Result<Option<Self>> {
+    fn existing(
+        folder: &Path,
+        index: &SearchIndex,
+        place: &Place,
+    ) -> tantivy::Result<Option<Self>> {
         let damaged = Index::open_in_dir(folder)?.validate_checksum()?;
         if !damaged.is_empty() {
-            return Err(TantivyError::InternalError(format!("the checksums of {damaged:?} are wrong")));
+            return Err(TantivyError::InternalError(format!(
+                "the checksums of {damaged:?} are wrong"
+            )));
         }
         Ok(match Self::known(folder, index, place)? {
             Found::Index(shelf) => Some(*shelf),
@@ -214,7 +257,9 @@ impl Shelf {
     /// The index in a folder as it is.
     fn known(folder: &Path, index: &SearchIndex, place: &Place) -> tantivy::Result<Found> {
         let old = Index::open_in_dir(folder)?;
-        let Some(state) = state(&old)? else { return Ok(Found::Nothing) };
+        let Some(state) = state(&old)? else {
+            return Ok(Found::Nothing);
+        };
         let (schema, _) = Fields::new(index);
         if state.layout != layout(index) || old.schema() != schema {
             return Ok(Found::Other);
@@ -225,18 +270,39 @@ impl Shelf {
     fn with(index: Index, of: &SearchIndex, place: Option<Place>) -> tantivy::Result<Self> {
         index.tokenizers().register(ANALYZER, words::analyzer());
         let (_, fields) = Fields::new(of);
-        let reader = index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into()?;
+        let reader = index
+            .reader_builder()
+            .reload_policy(ReloadPolicy::Manual)
+            .try_into()?;
         let known = state(&index)?;
-        let fresh = || State { layout: layout(of), copy: Uuid::new_v7().to_string(), generation: 0, complete: false };
+        let fresh = || State {
+            layout: layout(of),
+            copy: Uuid::new_v7().to_string(),
+            generation: 0,
+            complete: false,
+        };
         let state = Mutex::new(known.unwrap_or_else(fresh));
-        Ok(Self { index, reader, fields, state, writer: Mutex::default(), begun: AtomicBool::new(false), place })
+        Ok(Self {
+            index,
+            reader,
+            fields,
+            state,
+            writer: Mutex::default(),
+            begun: AtomicBool::new(false),
+            place,
+        })
     }
 
     pub(crate) fn opened(&self) -> Opened {
         let state = self.state.lock();
-        // What is in memory is nobody else's, and is made anew at every start: it needs no name of its own.
+        // What is in memory is nobody else's, and is made anew at every start: it needs no name of
+        // its own.
         let copy = self.place.as_ref().map(|_| state.copy.clone());
-        Opened { complete: state.complete, copy, elsewhere: self.elsewhere().is_some() }
+        Opened {
+            complete: state.complete,
+            copy,
+            elsewhere: self.elsewhere().is_some(),
+        }
     }
 
     /// Where it is when another process keeps it.
@@ -251,7 +317,8 @@ impl Shelf {
                 let taken = Self::keep(place.clone(), index)?;
                 let mut state = taken.state.lock();
                 if state.generation == 0 {
-                    // Made anew. This process is told of changes under the name of the one before it.
+                    // Made anew. This process is told of changes under the name of the one before
+                    // it.
                     state.copy.clone_from(&self.state.lock().copy);
                 }
                 drop(state);
@@ -280,22 +347,44 @@ impl Shelf {
 
     pub(crate) fn begin(&self) -> Result<()> {
         let state = self.state.lock().clone();
-        self.commit(State { generation: state.generation + 1, complete: false, ..state }, |_, _| Ok(()))?;
+        self.commit(
+            State {
+                generation: state.generation + 1,
+                complete: false,
+                ..state
+            },
+            |_, _| Ok(()),
+        )?;
         self.begun.store(true, Ordering::Release);
         Ok(())
     }
 
     pub(crate) fn finish(&self) -> Result<()> {
         let state = self.state.lock().clone();
-        self.commit(State { complete: true, ..state }, |writer, state| {
-            let term = |generation| Term::from_field_u64(self.fields.generation, generation);
-            let earlier = (std::ops::Bound::Included(term(0)), std::ops::Bound::Excluded(term(state.generation)));
-            writer.delete_query(Box::new(InvertedIndexRangeQuery::new(earlier.0, earlier.1))).map(drop)
-        })
+        self.commit(
+            State {
+                complete: true,
+                ..state
+            },
+            |writer, state| {
+                let term = |generation| Term::from_field_u64(self.fields.generation, generation);
+                let earlier = (
+                    std::ops::Bound::Included(term(0)),
+                    std::ops::Bound::Excluded(term(state.generation)),
+                );
+                writer
+                    .delete_query(Box::new(InvertedIndexRangeQuery::new(earlier.0, earlier.1)))
+                    .map(drop)
+            },
+        )
     }
 
     /// Makes changes last, together with what the index knows of itself then.
-    fn commit(&self, state: State, change: impl FnOnce(&mut IndexWriter, &State) -> tantivy::Result<()>) -> Result<()> {
+    fn commit(
+        &self,
+        state: State,
+        change: impl FnOnce(&mut IndexWriter, &State) -> tantivy::Result<()>,
+    ) -> Result<()> {
         if let Some(place) = self.elsewhere() {
             return Err(place.elsewhere("is written by that one alone"));
         }
@@ -304,7 +393,9 @@ impl Shelf {
             if writer.0.is_none() {
                 writer.0 = Some(self.index.writer_with_num_threads(1, BUDGET)?);
             }
-            let Some(open) = &mut writer.0 else { return Ok(()) };
+            let Some(open) = &mut writer.0 else {
+                return Ok(());
+            };
             change(open, &state)?;
             let mut prepared = open.prepare_commit()?;
             prepared.set_payload(&serde_json::to_string(&state)?);
@@ -332,28 +423,48 @@ impl Shelf {
         after: Option<&Hit>,
         limit: usize,
     ) -> Result<Vec<Hit>> {
-        let fields: Vec<(Field, f32)> = fields.iter().filter_map(|(at, weight)| Some((*self.fields.texts.get(*at)?, *weight))).collect();
-        let Some(words) = words::words(text).filter(|_| limit > 0 && !fields.is_empty()) else { return Ok(Vec::new()) };
-        let owner =
-            |(at, owner): &(usize, Option<String>)| Some(Term::from_field_text(*self.fields.owners.get(*at)?, &owned(owner.as_deref())));
+        let fields: Vec<(Field, f32)> = fields
+            .iter()
+            .filter_map(|(at, weight)| Some((*self.fields.texts.get(*at)?, *weight)))
+            .collect();
+        let Some(words) = words::words(text).filter(|_| limit > 0 && !fields.is_empty()) else {
+            return Ok(Vec::new());
+        };
+        let owner = |(at, owner): &(usize, Option<String>)| {
+            Some(Term::from_field_text(
+                *self.fields.owners.get(*at)?,
+                &owned(owner.as_deref()),
+            ))
+        };
         let query = words::query(&words, &fields, owners.iter().filter_map(owner).collect());
         if let Some(place) = self.elsewhere() {
             // The other process has gone on meanwhile.
             self.reader.reload().map_err(|error| internal(&error))?;
-            if !state(&self.index).map_err(|error| internal(&error))?.is_some_and(|state| state.complete) {
-                return Err(Error::unavailable(format!("another process is still making the index in `{}`", place.folder.display())));
+            if !state(&self.index)
+                .map_err(|error| internal(&error))?
+                .is_some_and(|state| state.complete)
+            {
+                return Err(Error::unavailable(format!(
+                    "another process is still making the index in `{}`",
+                    place.folder.display()
+                )));
             }
         } else if !self.state.lock().complete && !self.begun.load(Ordering::Acquire) {
             // Taken over a moment ago from a process that had not finished it.
             return Err(Error::unavailable("the index has not been made yet"));
         }
-        self.reader.searcher().search(&query, &Best { limit, after }).map_err(|error| internal(&error))
+        self.reader
+            .searcher()
+            .search(&query, &Best { limit, after })
+            .map_err(|error| internal(&error))
     }
 
     /// Ends what works in the background, and leaves the index to others.
     pub(crate) fn close(&self) -> Result<()> {
         let ended = match self.writer.lock().0.take() {
-            Some(writer) => writer.wait_merging_threads().map_err(|error| internal(&error)),
+            Some(writer) => writer
+                .wait_merging_threads()
+                .map_err(|error| internal(&error)),
             None => Ok(()),
         };
         if let Some(place) = &self.place {
@@ -374,12 +485,20 @@ enum Found {
 
 /// What an index says of itself; nothing before its first commit.
 fn state(index: &Index) -> tantivy::Result<Option<State>> {
-    Ok(index.load_metas()?.payload.and_then(|text| serde_json::from_str(&text).ok()))
+    Ok(index
+        .load_metas()?
+        .payload
+        .and_then(|text| serde_json::from_str(&text).ok()))
 }
 
 /// The right to keep an index, which ends with the process; `None` when another one has it.
 fn lock(path: &Path) -> Result<Option<File>> {
-    let file = File::options().create(true).truncate(false).write(true).open(path).map_err(|error| cannot("lock", path, &error))?;
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(path)
+        .map_err(|error| cannot("lock", path, &error))?;
     match file.try_lock() {
         Ok(()) => Ok(Some(file)),
         Err(TryLockError::WouldBlock) => Ok(None),

@@ -4,9 +4,13 @@ use std::collections::HashSet;
 use std::ops::Bound;
 
 use tantivy::Term;
-use tantivy::query::{BooleanQuery, BoostQuery, ConstScoreQuery, InvertedIndexRangeQuery, Occur, Query, TermQuery};
+use tantivy::query::{
+    BooleanQuery, BoostQuery, ConstScoreQuery, InvertedIndexRangeQuery, Occur, Query, TermQuery,
+};
 use tantivy::schema::{Field, IndexRecordOption};
-use tantivy::tokenizer::{AsciiFoldingFilter, LowerCaser, RemoveLongFilter, SimpleTokenizer, TextAnalyzer};
+use tantivy::tokenizer::{
+    AsciiFoldingFilter, LowerCaser, RemoveLongFilter, SimpleTokenizer, TextAnalyzer,
+};
 
 /// The name of the analyzer in the schema. Another way of cutting texts needs another name.
 pub(crate) const ANALYZER: &str = "linchpin_words_1";
@@ -29,7 +33,8 @@ pub(crate) fn analyzer() -> TextAnalyzer {
 pub(crate) struct Words {
     /// Each once.
     whole: Vec<String>,
-    /// The last word, of which the rest may be missing; `None` when it is one of the others as well.
+    /// The last word, of which the rest may be missing; `None` when it is one of the others as
+    /// well.
     beginning: Option<String>,
 }
 
@@ -47,25 +52,38 @@ pub(crate) fn words(text: &str) -> Option<Words> {
         return None;
     }
     let mut words: Vec<String> = Vec::new();
-    analyzer().token_stream(text).process(&mut |token| words.push(token.text.clone()));
+    analyzer()
+        .token_stream(text)
+        .process(&mut |token| words.push(token.text.clone()));
     let last = words.pop()?;
     let mut seen = HashSet::new();
     words.retain(|word| seen.insert(word.clone()));
     let beginning = (!seen.contains(&last)).then_some(last);
-    Some(Words { whole: words, beginning })
+    Some(Words {
+        whole: words,
+        beginning,
+    })
 }
 
 /// Records with every word in one of the fields, the last one also as a beginning.
 pub(crate) fn query(words: &Words, fields: &[(Field, f32)], owners: Vec<Term>) -> Box<dyn Query> {
-    let mut all: Vec<(Occur, Box<dyn Query>)> = Vec::with_capacity(words.whole.len() + 1 + owners.len());
+    let mut all: Vec<(Occur, Box<dyn Query>)> =
+        Vec::with_capacity(words.whole.len() + 1 + owners.len());
     let whole = words.whole.iter().map(|word| (word, false));
     for (word, may_begin) in whole.chain(words.beginning.iter().map(|word| (word, true))) {
         let mut places: Vec<(Occur, Box<dyn Query>)> = Vec::new();
         for (field, weight) in fields {
-            let whole = TermQuery::new(Term::from_field_text(*field, word), IndexRecordOption::WithFreqs);
-            places.push((Occur::Should, Box::new(BoostQuery::new(Box::new(whole), *weight))));
+            let whole = TermQuery::new(
+                Term::from_field_text(*field, word),
+                IndexRecordOption::WithFreqs,
+            );
+            places.push((
+                Occur::Should,
+                Box::new(BoostQuery::new(Box::new(whole), *weight)),
+            ));
             if may_begin {
-                let beginning = ConstScoreQuery::new(Box::new(begins(*field, word)), BEGINNING * weight);
+                let beginning =
+                    ConstScoreQuery::new(Box::new(begins(*field, word)), BEGINNING * weight);
                 places.push((Occur::Should, Box::new(beginning)));
             }
         }
@@ -73,14 +91,20 @@ pub(crate) fn query(words: &Words, fields: &[(Field, f32)], owners: Vec<Term>) -
     }
     for owner in owners {
         let owned = TermQuery::new(owner, IndexRecordOption::Basic);
-        all.push((Occur::Must, Box::new(ConstScoreQuery::new(Box::new(owned), 0.0))));
+        all.push((
+            Occur::Must,
+            Box::new(ConstScoreQuery::new(Box::new(owned), 0.0)),
+        ));
     }
     Box::new(BooleanQuery::new(all))
 }
 
 /// Words that begin so. No character comes behind the last one of Unicode.
 fn begins(field: Field, word: &str) -> InvertedIndexRangeQuery {
-    let (first, last) = (Term::from_field_text(field, word), Term::from_field_text(field, &format!("{word}{}", char::MAX)));
+    let (first, last) = (
+        Term::from_field_text(field, word),
+        Term::from_field_text(field, &format!("{word}{}", char::MAX)),
+    );
     InvertedIndexRangeQuery::new(Bound::Included(first), Bound::Included(last))
 }
 
@@ -91,17 +115,39 @@ mod tests {
     #[test]
     fn texts_are_cut_into_words() {
         let cut = |text| {
-            let Words { mut whole, beginning } = words(text).unwrap_or(Words { whole: Vec::new(), beginning: None });
+            let Words {
+                mut whole,
+                beginning,
+            } = words(text).unwrap_or(Words {
+                whole: Vec::new(),
+                beginning: None,
+            });
             whole.extend(beginning.map(|word| format!("{word}…")));
             whole
         };
-        assert_eq!(cut("Crème Brûlée, CAFÉ-au-lait!"), ["creme", "brulee", "cafe", "au", "lait…"]);
+        assert_eq!(
+            cut("Crème Brûlée, CAFÉ-au-lait!"),
+            ["creme", "brulee", "cafe", "au", "lait…"]
+        );
         assert_eq!(cut("Straße ΟΔΟΣ 2nd"), ["strasse", "οδοσ", "2nd…"]);
         assert_eq!(cut("a b a c"), ["a", "b", "c…"], "each once");
-        assert_eq!(cut("a b a"), ["a", "b"], "a whole word is its own beginning");
-        assert_eq!(cut("title:x AND NOT \"y z\"~3^9 [a TO b] *"), ["title", "x", "and", "not", "y", "z", "3", "9", "a", "to", "b…"]);
+        assert_eq!(
+            cut("a b a"),
+            ["a", "b"],
+            "a whole word is its own beginning"
+        );
+        assert_eq!(
+            cut("title:x AND NOT \"y z\"~3^9 [a TO b] *"),
+            [
+                "title", "x", "and", "not", "y", "z", "3", "9", "a", "to", "b…"
+            ]
+        );
         assert_eq!(words("%% -- \"\" ()"), None);
-        assert_eq!(words(&format!("a {} b", "x".repeat(128))), None, "no text has such a word");
+        assert_eq!(
+            words(&format!("a {} b", "x".repeat(128))),
+            None,
+            "no text has such a word"
+        );
         assert!(words(&format!("a {} b", "x".repeat(127))).is_some());
     }
 }

@@ -20,33 +20,73 @@ const WORDS: &str = "LINCHPIN_TEST_SHARED_WORDS";
 /// Runs this test program as another process of the app.
 fn other(name: &str, folder: &Path, words: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", name, "--ignored", "--nocapture", "--test-threads", "1"]).env(FOLDER, folder).env(WORDS, words);
+    command
+        .args([
+            "--exact",
+            name,
+            "--ignored",
+            "--nocapture",
+            "--test-threads",
+            "1",
+        ])
+        .env(FOLDER, folder)
+        .env(WORDS, words);
     command
 }
 
 /// Runs a command of the app in a process of its own.
 async fn run(folder: &Path, words: &'static str) -> Output {
     let mut command = other("a_command", folder, words);
-    tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
+    tokio::task::spawn_blocking(move || command.output().unwrap())
+        .await
+        .unwrap()
 }
 
 fn said(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "the program that other tests run"]
 async fn a_command() {
-    let (Ok(folder), Ok(words)) = (std::env::var(FOLDER), std::env::var(WORDS)) else { return };
+    let (Ok(folder), Ok(words)) = (std::env::var(FOLDER), std::env::var(WORDS)) else {
+        return;
+    };
     let folder = Path::new(&folder);
-    let app = app(folder, "test.db").search_provider("tantivy", Tantivy::in_folder(folder.join("search")));
+    let app = app(folder, "test.db")
+        .search_provider("tantivy", Tantivy::in_folder(folder.join("search")));
     // Writes a record, and prints what it finds.
-    let app = app.command("write", "write <id> <word>: writes an article, and looks for others", |adapters, args| async move {
-        let (articles, cx) = (adapters.get::<Article>()?, Cx::system("a command"));
-        articles.create(&cx, ArticleCreate { id: args[0].clone(), title: args[1].clone(), body: String::new() }).await?;
-        let found = articles.find(&cx, args[1].as_str(), PageArgs::default()).await?;
-        Ok(format!("found {:?}", found.into_iter().map(|article| article.id).collect::<Vec<_>>()))
-    });
+    let app = app.command(
+        "write",
+        "write <id> <word>: writes an article, and looks for others",
+        |adapters, args| async move {
+            let (articles, cx) = (adapters.get::<Article>()?, Cx::system("a command"));
+            articles
+                .create(
+                    &cx,
+                    ArticleCreate {
+                        id: args[0].clone(),
+                        title: args[1].clone(),
+                        body: String::new(),
+                    },
+                )
+                .await?;
+            let found = articles
+                .find(&cx, args[1].as_str(), PageArgs::default())
+                .await?;
+            Ok(format!(
+                "found {:?}",
+                found
+                    .into_iter()
+                    .map(|article| article.id)
+                    .collect::<Vec<_>>()
+            ))
+        },
+    );
     // Goes on until it is told to end.
     let waits = folder.to_owned();
     let app = app.command("wait", "wait: waits for the file `end`", move |_, _| {
@@ -67,7 +107,9 @@ async fn a_command() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "the program that another test runs and kills"]
 async fn a_server() {
-    let Ok(folder) = std::env::var(FOLDER) else { return };
+    let Ok(folder) = std::env::var(FOLDER) else {
+        return;
+    };
     let _running = try_start(Path::new(&folder), "test.db").await.unwrap();
     println!("it serves");
     std::future::pending::<()>().await;
@@ -79,9 +121,15 @@ struct Server(Child);
 impl Server {
     fn start(folder: &Path) -> Self {
         use std::io::BufRead;
-        let mut child = other("a_server", folder, "").stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut child = other("a_server", folder, "")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
         let lines = std::io::BufReader::new(child.stdout.take().unwrap()).lines();
-        let serves = lines.map_while(Result::ok).any(|line| line.contains("it serves"));
+        let serves = lines
+            .map_while(Result::ok)
+            .any(|line| line.contains("it serves"));
         assert!(serves, "the other server did not start");
         Self(child)
     }
@@ -102,20 +150,37 @@ async fn commands_run_beside_a_server() {
     eventually(async || l.find("lamp").await == ["a"]).await;
     // It finds what the server has indexed, and the server finds what it has written.
     let output = run(folder.path(), "write b lamp").await;
-    assert!(output.status.success() && said(&output).contains("found [\"a\"]"), "{}", said(&output));
+    assert!(
+        output.status.success() && said(&output).contains("found [\"a\"]"),
+        "{}",
+        said(&output)
+    );
     eventually(async || l.find("lamp").await == ["a", "b"]).await;
     // The index is the server's to make anew.
     let output = run(folder.path(), "search rebuild Article").await;
     let text = said(&output);
-    assert!(!output.status.success() && text.contains("another process keeps the search index of `Article`: stop it first"), "{text}");
+    assert!(
+        !output.status.success()
+            && text.contains("another process keeps the search index of `Article`: stop it first"),
+        "{text}"
+    );
     l.article("c", "lamp", "").await;
     eventually(async || l.find("lamp").await.len() == 3).await;
     l.stop().await;
-    // Alone, a command keeps the index for as long as it runs; what it has written is found by then, or after the next start.
+    // Alone, a command keeps the index for as long as it runs; what it has written is found by
+    // then, or after the next start.
     let output = run(folder.path(), "write d lamp").await;
-    assert!(output.status.success() && said(&output).contains("found [\"a\", \"b\", \"c\""), "{}", said(&output));
+    assert!(
+        output.status.success() && said(&output).contains("found [\"a\", \"b\", \"c\""),
+        "{}",
+        said(&output)
+    );
     let output = run(folder.path(), "search rebuild Article").await;
-    assert!(output.status.success() && said(&output).contains("Article: 4 records indexed"), "{}", said(&output));
+    assert!(
+        output.status.success() && said(&output).contains("Article: 4 records indexed"),
+        "{}",
+        said(&output)
+    );
     let l = start(folder.path()).await;
     eventually(async || l.find("lamp").await.len() == 4).await;
     l.stop().await;
@@ -125,7 +190,11 @@ async fn commands_run_beside_a_server() {
 async fn a_server_is_found_up_to_date_beside_a_command_that_keeps_the_index() {
     for command_first in [true, false] {
         let folder = tempfile::tempdir().unwrap();
-        let before = if command_first { None } else { Some(start(folder.path()).await) };
+        let before = if command_first {
+            None
+        } else {
+            Some(start(folder.path()).await)
+        };
         let mut command = other("a_command", folder.path(), "wait").spawn().unwrap();
         eventually(async || folder.path().join("waits").exists()).await;
         if let Some(before) = before {
@@ -135,17 +204,36 @@ async fn a_server_is_found_up_to_date_beside_a_command_that_keeps_the_index() {
             tokio::time::sleep(Duration::from_millis(1_500)).await;
         }
         let l = start(folder.path()).await;
-        let refused = l.running.adapters().rebuild_search::<Article>().await.unwrap_err().to_string();
+        let refused = l
+            .running
+            .adapters()
+            .rebuild_search::<Article>()
+            .await
+            .unwrap_err()
+            .to_string();
         assert!(refused.contains("another process keeps"), "{refused}");
         l.article("b", "lamp", "").await;
-        let expected = if command_first { vec!["b"] } else { vec!["a", "b"] };
+        let expected = if command_first {
+            vec!["b"]
+        } else {
+            vec!["a", "b"]
+        };
         eventually(async || l.find("lamp").await == expected).await;
         std::fs::write(folder.path().join("end"), "").unwrap();
-        tokio::task::spawn_blocking(move || assert!(command.wait().unwrap().success())).await.unwrap();
+        tokio::task::spawn_blocking(move || assert!(command.wait().unwrap().success()))
+            .await
+            .unwrap();
         // From here on the server keeps it.
         l.article("c", "lamp", "").await;
         eventually(async || l.find("lamp").await.len() == expected.len() + 1).await;
-        eventually(async || l.running.adapters().rebuild_search::<Article>().await.is_ok()).await;
+        eventually(async || {
+            l.running
+                .adapters()
+                .rebuild_search::<Article>()
+                .await
+                .is_ok()
+        })
+        .await;
         l.stop().await;
     }
 }
@@ -154,21 +242,48 @@ async fn a_server_is_found_up_to_date_beside_a_command_that_keeps_the_index() {
 async fn what_is_made_anew_at_a_take_over_is_whole_before_it_is_searched() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_owned();
-    let first = tokio::task::spawn_blocking(move || Server::start(&path)).await.unwrap();
+    let first = tokio::task::spawn_blocking(move || Server::start(&path))
+        .await
+        .unwrap();
     let l = start(folder.path()).await;
-    let (articles, cx) = (l.running.adapters().get::<Article>().unwrap(), Cx::system("a test"));
+    let (articles, cx) = (
+        l.running.adapters().get::<Article>().unwrap(),
+        Cx::system("a test"),
+    );
     for n in 0..1_500 {
-        let (id, title) = (format!("n{n:04}"), if n == 1_499 { "last lamp" } else { "chair" });
-        articles.create(&cx, ArticleCreate { id, title: title.to_owned(), body: String::new() }).await.unwrap();
+        let (id, title) = (
+            format!("n{n:04}"),
+            if n == 1_499 { "last lamp" } else { "chair" },
+        );
+        articles
+            .create(
+                &cx,
+                ArticleCreate {
+                    id,
+                    title: title.to_owned(),
+                    body: String::new(),
+                },
+            )
+            .await
+            .unwrap();
     }
     eventually(async || l.find("lamp").await == ["n1499"]).await;
     drop(first);
     std::fs::remove_dir_all(folder.path().join("search/articles.index")).unwrap();
     let began = Instant::now();
     // Until it is whole, an answer says so.
-    while l.running.adapters().rebuild_search::<Article>().await.is_err() {
+    while l
+        .running
+        .adapters()
+        .rebuild_search::<Article>()
+        .await
+        .is_err()
+    {
         let found = articles.find(&cx, "lamp", PageArgs::default()).await;
-        assert!(found.is_err() || found.is_ok_and(|found| found.len() == 1), "an answer without the last record");
+        assert!(
+            found.is_err() || found.is_ok_and(|found| found.len() == 1),
+            "an answer without the last record"
+        );
         assert!(began.elapsed() < Duration::from_secs(30));
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
@@ -183,21 +298,43 @@ async fn what_is_made_anew_at_a_take_over_is_whole_before_it_is_searched() {
 async fn a_second_server_searches_what_the_first_one_keeps_and_takes_its_place() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_owned();
-    let first = tokio::task::spawn_blocking(move || Server::start(&path)).await.unwrap();
+    let first = tokio::task::spawn_blocking(move || Server::start(&path))
+        .await
+        .unwrap();
     let l = start(folder.path()).await;
     for n in 0..3 {
         l.article(&format!("n{n}"), "lamp", "").await;
     }
     eventually(async || l.find("lamp").await.len() == 3).await;
-    let refused = l.running.adapters().rebuild_search::<Article>().await.unwrap_err().to_string();
-    assert!(refused.contains("another process keeps the search index of `Article`"), "{refused}");
+    let refused = l
+        .running
+        .adapters()
+        .rebuild_search::<Article>()
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        refused.contains("another process keeps the search index of `Article`"),
+        "{refused}"
+    );
     // It is killed: what it was not told of any more is not lost.
     drop(first);
     l.article("after", "lamp", "").await;
     let began = Instant::now();
     eventually(async || l.find("lamp").await.len() == 4).await;
-    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
-    assert_eq!(l.running.adapters().rebuild_search::<Article>().await.unwrap(), 4);
+    assert!(
+        began.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        began.elapsed()
+    );
+    assert_eq!(
+        l.running
+            .adapters()
+            .rebuild_search::<Article>()
+            .await
+            .unwrap(),
+        4
+    );
     l.stop().await;
 }
 
@@ -205,12 +342,28 @@ async fn a_second_server_searches_what_the_first_one_keeps_and_takes_its_place()
 async fn an_app_with_another_database_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let l = start(folder.path()).await;
-    let error = try_start(folder.path(), "other.db").await.unwrap_err().to_string();
-    assert!(error.contains("search provider `tantivy` cannot open the index of `Article`"), "{error}");
-    assert!(error.contains("another process keeps it, for another database; give each an index of its own"), "{error}");
+    let error = try_start(folder.path(), "other.db")
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("search provider `tantivy` cannot open the index of `Article`"),
+        "{error}"
+    );
+    assert!(
+        error.contains(
+            "another process keeps it, for another database; give each an index of its own"
+        ),
+        "{error}"
+    );
     // The one that was refused has taken nothing with it.
     l.article("a", "still here", "").await;
     eventually(async || l.find("still").await == ["a"]).await;
     l.stop().await;
-    try_start(folder.path(), "other.db").await.unwrap().stop().await.unwrap();
+    try_start(folder.path(), "other.db")
+        .await
+        .unwrap()
+        .stop()
+        .await
+        .unwrap();
 }

@@ -30,7 +30,17 @@ fn any_id() -> impl Strategy<Value = Value> {
 }
 
 fn any_member() -> impl Strategy<Value = String> {
-    const POOL: &[&str] = &["null", "true", "0.1", "1e300", "9007199254740991", "\"é'\\\"\"", "[1,{\"x\":null}]", "{\"b\":1}", "\"\""];
+    const POOL: &[&str] = &[
+        "null",
+        "true",
+        "0.1",
+        "1e300",
+        "9007199254740991",
+        "\"é'\\\"\"",
+        "[1,{\"x\":null}]",
+        "{\"b\":1}",
+        "\"\"",
+    ];
     proptest::sample::select(POOL).prop_map(str::to_owned)
 }
 
@@ -45,34 +55,89 @@ fn any_change() -> impl Strategy<Value = Change> {
 }
 
 fn plan(change: &Change) -> (Plan, Vec<Value>) {
-    let arg = |index| Source::Arg { index, nullable: false };
-    let item = |held| Filter::Item { field: META, key: "id", value: arg(1), held };
+    let arg = |index| Source::Arg {
+        index,
+        nullable: false,
+    };
+    let item = |held| Filter::Item {
+        field: META,
+        key: "id",
+        value: arg(1),
+        held,
+    };
     let mut args = vec![Value::Text("k1".to_owned())];
     let (guard, value) = match change {
         Change::Add(id, note, bound) => {
             let mut text = Vec::new();
-            linchpin_core::json::write_object(vec![("id", id.clone()), ("note", Value::Json(note.clone()))], &mut text);
-            args.extend([id.clone(), Value::Json(String::from_utf8(text).unwrap_or_default())]);
-            let within = bound.map(|n| Filter::cond(META, Op::Shorter, Operand::One(Source::Value(Value::Int(n)))));
-            (item(false).and(within.unwrap_or(Filter::TRUE)), AssignValue::AddItem(arg(2)))
+            linchpin_core::json::write_object(
+                vec![("id", id.clone()), ("note", Value::Json(note.clone()))],
+                &mut text,
+            );
+            args.extend([
+                id.clone(),
+                Value::Json(String::from_utf8(text).unwrap_or_default()),
+            ]);
+            let within = bound.map(|n| {
+                Filter::cond(
+                    META,
+                    Op::Shorter,
+                    Operand::One(Source::Value(Value::Int(n))),
+                )
+            });
+            (
+                item(false).and(within.unwrap_or(Filter::TRUE)),
+                AssignValue::AddItem(arg(2)),
+            )
         }
         Change::Remove(id, bound) => {
             args.push(id.clone());
-            let within = bound.map(|n| Filter::cond(META, Op::Longer, Operand::One(Source::Value(Value::Int(n)))));
-            (item(true).and(within.unwrap_or(Filter::TRUE)), AssignValue::RemoveItem { key: "id", id: arg(1) })
+            let within = bound.map(|n| {
+                Filter::cond(META, Op::Longer, Operand::One(Source::Value(Value::Int(n))))
+            });
+            (
+                item(true).and(within.unwrap_or(Filter::TRUE)),
+                AssignValue::RemoveItem {
+                    key: "id",
+                    id: arg(1),
+                },
+            )
         }
         Change::Patch(id, members) => {
             args.push(id.clone());
             args.extend(members.iter().map(|(_, text)| Value::Json(text.clone())));
-            let members = members.iter().enumerate().map(|(i, (name, _))| (*name, arg(2 + i))).collect();
-            (item(true), AssignValue::ChangeItem { key: "id", id: arg(1), members })
+            let members = members
+                .iter()
+                .enumerate()
+                .map(|(i, (name, _))| (*name, arg(2 + i)))
+                .collect();
+            (
+                item(true),
+                AssignValue::ChangeItem {
+                    key: "id",
+                    id: arg(1),
+                    members,
+                },
+            )
         }
         Change::Clear => {
             args.push(Value::Null);
-            (Filter::TRUE, AssignValue::Set(Source::Arg { index: 1, nullable: true }))
+            (
+                Filter::TRUE,
+                AssignValue::Set(Source::Arg {
+                    index: 1,
+                    nullable: true,
+                }),
+            )
         }
     };
-    (Plan::Update { filter: Filter::eq_arg(0, 0).and(guard), set: vec![Assign { field: META, value }], pick: None }, args)
+    (
+        Plan::Update {
+            filter: Filter::eq_arg(0, 0).and(guard),
+            set: vec![Assign { field: META, value }],
+            pick: None,
+        },
+        args,
+    )
 }
 
 /// Runs random sequences on fresh stores and on the memory store.
@@ -80,14 +145,22 @@ fn plan(change: &Change) -> (Plan, Vec<Value>) {
 /// # Panics
 /// When the store and the model differ.
 pub fn items_agree_with_memory<T>(sequences: u32, make: impl Fn() -> (Arc<dyn Store>, T)) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let config = Config { cases: sequences, failure_persistence: None, ..Config::default() };
-    let outcome = TestRunner::new(config).run(&proptest::collection::vec(any_change(), 1..25), |changes| {
-        let (store, _kept) = make();
-        let outcome = runtime.block_on(run(&*store, &changes));
-        runtime.block_on(store.close());
-        outcome
-    });
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let config = Config {
+        cases: sequences,
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let outcome =
+        TestRunner::new(config).run(&proptest::collection::vec(any_change(), 1..25), |changes| {
+            let (store, _kept) = make();
+            let outcome = runtime.block_on(run(&*store, &changes));
+            runtime.block_on(store.close());
+            outcome
+        });
     if let Err(difference) = outcome {
         panic!("{difference}");
     }
@@ -95,17 +168,27 @@ pub fn items_agree_with_memory<T>(sequences: u32, make: impl Fn() -> (Arc<dyn St
 
 async fn run(store: &dyn Store, changes: &[Change]) -> Result<(), TestCaseError> {
     let model = Memory::new();
-    store.install(&[&THING]).await.map_err(|e| TestCaseError::fail(format!("install: {e:?}")))?;
+    store
+        .install(&[&THING])
+        .await
+        .map_err(|e| TestCaseError::fail(format!("install: {e:?}")))?;
     let mut record = vec![Value::Null; THING.fields.len()];
     record[0] = Value::Text("k1".to_owned());
     record[7] = Value::Text("draft".to_owned());
     for store in [&model as &dyn Store, store] {
-        execute(store, Plan::Insert, record.clone()).await.map_err(TestCaseError::fail)?;
+        execute(store, Plan::Insert, record.clone())
+            .await
+            .map_err(TestCaseError::fail)?;
     }
     for change in changes {
         let (plan, args) = plan(change);
         let expected = execute(&model, plan.clone(), args.clone()).await;
-        prop_assert_eq!(parsed(execute(store, plan, args).await), parsed(expected), "{:?}", change);
+        prop_assert_eq!(
+            parsed(execute(store, plan, args).await),
+            parsed(expected),
+            "{:?}",
+            change
+        );
     }
     Ok(())
 }

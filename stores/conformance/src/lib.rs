@@ -1,8 +1,9 @@
-//! What every store must agree on: random statements run on a store and on the memory store, and answers must be equal.
+//! What every store must agree on: random statements run on a store and on the memory store, and
+//! answers must be equal.
 //!
-//! A store's own tests call [`agrees_with_memory`]. Sequences hold inserts, updates, deletes, tests of existence and walks
-//! through pages, over fields of every type, with values from a nasty pool. After each write the whole contents are
-//! compared. Failing sequences shrink.
+//! A store's own tests call [`agrees_with_memory`]. Sequences hold inserts, updates, deletes, tests
+//! of existence and walks through pages, over fields of every type, with values from a nasty pool.
+//! After each write the whole contents are compared. Failing sequences shrink.
 
 mod generate;
 mod items;
@@ -17,18 +18,32 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use linchpin_core::Value;
-use linchpin_core::entity::{EntityDesc, EnumDesc, FieldDesc, Flags, IndexDesc, Kind, SortDesc, UniqueDesc};
+use linchpin_core::entity::{
+    EntityDesc, EnumDesc, FieldDesc, Flags, IndexDesc, Kind, SortDesc, UniqueDesc,
+};
 use linchpin_core::filter::{Filter, Source};
 use linchpin_core::store::{After, Assign, Compute, Group, Order, Pick, Plan, Rows, Store};
 use linchpin_core::validate::list_value;
 use linchpin_memory::Memory;
 
-static STATUS: EnumDesc = EnumDesc { name: "Status", variants: &["draft", "published", "gone"] };
+static STATUS: EnumDesc = EnumDesc {
+    name: "Status",
+    variants: &["draft", "published", "gone"],
+};
 
 static FIELDS: [FieldDesc; 10] = [
-    FieldDesc { flags: Flags::PRIMARY, ..FieldDesc::new("id", "id", "id", Kind::String, false) },
-    FieldDesc { flags: Flags::FILTERABLE, ..FieldDesc::new("slug", "slug", "slug", Kind::String, true) },
-    FieldDesc { flags: Flags::FILTERABLE, ..FieldDesc::new("title", "title", "order", Kind::String, true) },
+    FieldDesc {
+        flags: Flags::PRIMARY,
+        ..FieldDesc::new("id", "id", "id", Kind::String, false)
+    },
+    FieldDesc {
+        flags: Flags::FILTERABLE,
+        ..FieldDesc::new("slug", "slug", "slug", Kind::String, true)
+    },
+    FieldDesc {
+        flags: Flags::FILTERABLE,
+        ..FieldDesc::new("title", "title", "order", Kind::String, true)
+    },
     FieldDesc::new("rank", "rankNumber", "rank", Kind::Integer, true),
     FieldDesc::new("ratio", "ratio", "ratio", Kind::Number, true),
     FieldDesc::new("live", "live", "live", Kind::Boolean, true),
@@ -45,15 +60,37 @@ const META: usize = 9;
 /// An entity over the fields of every type, with these uniques.
 pub const fn entity(name: &'static str, uniques: &'static [UniqueDesc]) -> EntityDesc {
     EntityDesc {
-        indexes: &[IndexDesc { fields: &[SortDesc { field: 3, desc: true }, SortDesc { field: 2, desc: false }] }],
+        indexes: &[IndexDesc {
+            fields: &[
+                SortDesc {
+                    field: 3,
+                    desc: true,
+                },
+                SortDesc {
+                    field: 2,
+                    desc: false,
+                },
+            ],
+        }],
         uniques,
         ..EntityDesc::new(name, "things", "conformance_things", &FIELDS)
     }
 }
 
 /// A field of every type; `slug` is unique, and so are rank and status together.
-pub static THING: EntityDesc =
-    entity("Thing", &[UniqueDesc { fields: &[1], global: false }, UniqueDesc { fields: &[3, STATUS_FIELD], global: false }]);
+pub static THING: EntityDesc = entity(
+    "Thing",
+    &[
+        UniqueDesc {
+            fields: &[1],
+            global: false,
+        },
+        UniqueDesc {
+            fields: &[3, STATUS_FIELD],
+            global: false,
+        },
+    ],
+);
 
 /// One call.
 #[derive(Clone, Debug)]
@@ -61,14 +98,23 @@ enum Step {
     Insert(Vec<Value>),
     Update(Filter, Vec<Assign>, Option<Pick>, Vec<Value>),
     Delete(Filter, Option<Pick>, Vec<Value>),
-    /// The keys, what an existing record must satisfy, what is written to it; the record and further arguments.
+    /// The keys, what an existing record must satisfy, what is written to it; the record and
+    /// further arguments.
     Upsert(Vec<usize>, Filter, Vec<Assign>, Vec<Value>),
     Exists(Filter, Vec<Value>),
     /// The same for a record that stays until the transaction has ended.
     Hold(Filter, Vec<Value>),
     Lock(Filter, Option<Pick>, Vec<Value>),
-    /// The first records of each of some values of a field, at most so many; without a number for the key.
-    Related(Filter, Vec<Value>, usize, Vec<Value>, Vec<Order>, Option<i64>),
+    /// The first records of each of some values of a field, at most so many; without a number for
+    /// the key.
+    Related(
+        Filter,
+        Vec<Value>,
+        usize,
+        Vec<Value>,
+        Vec<Order>,
+        Option<i64>,
+    ),
     Aggregate(Filter, Vec<Group>, Vec<Compute>, Vec<Value>),
     /// All pages of a size, in an order.
     Walk(Filter, Vec<Value>, Vec<Order>, i64),
@@ -76,8 +122,8 @@ enum Step {
 
 /// Runs random sequences on fresh stores and on the memory store.
 ///
-/// `make` opens an empty store that has [`THING`] installed or will get it installed here; what comes with it is dropped
-/// after the sequence (a temporary folder, say).
+/// `make` opens an empty store that has [`THING`] installed or will get it installed here; what
+/// comes with it is dropped after the sequence (a temporary folder, say).
 ///
 /// # Panics
 /// When the store and the model differ; the text holds the shortest sequence found.
@@ -87,22 +133,38 @@ pub fn agrees_with_memory<T>(sequences: u32, make: impl Fn() -> (Arc<dyn Store>,
     }
 }
 
-fn first_difference<T>(sequences: u32, make: impl Fn() -> (Arc<dyn Store>, T)) -> Result<(), String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
-    let config = Config { cases: sequences, failure_persistence: None, ..Config::default() };
-    let outcome = TestRunner::new(config).run(&proptest::collection::vec(generate::any_step(), 1..40), |steps| {
-        let (store, _kept) = make();
-        let outcome = runtime.block_on(run(&*store, steps));
-        runtime.block_on(store.close());
-        outcome
-    });
+fn first_difference<T>(
+    sequences: u32,
+    make: impl Fn() -> (Arc<dyn Store>, T),
+) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| e.to_string())?;
+    let config = Config {
+        cases: sequences,
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let outcome = TestRunner::new(config).run(
+        &proptest::collection::vec(generate::any_step(), 1..40),
+        |steps| {
+            let (store, _kept) = make();
+            let outcome = runtime.block_on(run(&*store, steps));
+            runtime.block_on(store.close());
+            outcome
+        },
+    );
     outcome.map_err(|e| e.to_string())
 }
 
 async fn run(store: &dyn Store, steps: Vec<Step>) -> Result<(), TestCaseError> {
     let model = Memory::new();
     let entities = [&THING];
-    store.install(&entities).await.map_err(|e| TestCaseError::fail(format!("install: {e:?}")))?;
+    store
+        .install(&entities)
+        .await
+        .map_err(|e| TestCaseError::fail(format!("install: {e:?}")))?;
     for step in steps {
         let label = format!("{step:?}");
         if let Step::Walk(filter, args, order, size) = &step {
@@ -110,11 +172,28 @@ async fn run(store: &dyn Store, steps: Vec<Step>) -> Result<(), TestCaseError> {
             continue;
         }
         let (expected, found) = (call(&model, &step).await, call(store, &step).await);
-        prop_assert_eq!(comparable(store, found), comparable(store, expected), "{}", label);
-        if !matches!(step, Step::Exists(..) | Step::Hold(..) | Step::Lock(..) | Step::Related(..) | Step::Aggregate(..)) {
+        prop_assert_eq!(
+            comparable(store, found),
+            comparable(store, expected),
+            "{}",
+            label
+        );
+        if !matches!(
+            step,
+            Step::Exists(..)
+                | Step::Hold(..)
+                | Step::Lock(..)
+                | Step::Related(..)
+                | Step::Aggregate(..)
+        ) {
             let contents = |store| select(store, Filter::TRUE, Vec::new(), by_key(), None, None);
             let (expected, found) = (contents(&model).await, contents(store).await);
-            prop_assert_eq!(comparable(store, found), comparable(store, expected), "contents after {}", label);
+            prop_assert_eq!(
+                comparable(store, found),
+                comparable(store, expected),
+                "contents after {}",
+                label
+            );
         }
     }
     Ok(())
@@ -128,30 +207,62 @@ pub async fn refuses_once_closed(store: &dyn Store) {
     let text = |t: &str| Value::Text(t.to_owned());
     let mut record = vec![Value::Null; FIELDS.len()];
     (record[0], record[STATUS_FIELD]) = (text("k"), text("draft"));
-    let whole = Plan::Select { filter: Filter::TRUE, order: self::by_key(), after: None, limit: None };
+    let whole = Plan::Select {
+        filter: Filter::TRUE,
+        order: self::by_key(),
+        after: None,
+        limit: None,
+    };
     let calls = [
         (prepare(Plan::Insert), record),
         (prepare(Plan::Exists { filter: by_key() }), vec![text("k")]),
-        (prepare(Plan::Exists { filter: Filter::eq_arg(2, 0) }), vec![text("x")]),
+        (
+            prepare(Plan::Exists {
+                filter: Filter::eq_arg(2, 0),
+            }),
+            vec![text("x")],
+        ),
         (prepare(whole), Vec::new()),
-        (prepare(Plan::Delete { filter: by_key(), pick: None }), vec![text("k")]),
+        (
+            prepare(Plan::Delete {
+                filter: by_key(),
+                pick: None,
+            }),
+            vec![text("k")],
+        ),
     ];
     for (statement, args) in &calls {
-        store.run(statement, args.clone(), Rows::count()).rows().await.expect("it is open");
+        store
+            .run(statement, args.clone(), Rows::count())
+            .rows()
+            .await
+            .expect("it is open");
     }
     store.ready().await.expect("it is open");
     for _ in 0..2 {
         store.close().await;
         for (statement, args) in &calls {
-            let refused = store.run(statement, args.clone(), Rows::count()).rows().await.map(|rows| rows.count);
-            assert_eq!(refused.map_err(|e| e.code()), Err(linchpin_core::Code::Unavailable), "{:?}", statement.plan);
+            let refused = store
+                .run(statement, args.clone(), Rows::count())
+                .rows()
+                .await
+                .map(|rows| rows.count);
+            assert_eq!(
+                refused.map_err(|e| e.code()),
+                Err(linchpin_core::Code::Unavailable),
+                "{:?}",
+                statement.plan
+            );
         }
         assert!(store.ready().await.is_err());
     }
 }
 
 fn by_key() -> Vec<Order> {
-    vec![Order { field: 0, desc: false }]
+    vec![Order {
+        field: 0,
+        desc: false,
+    }]
 }
 
 /// Records, or the code and details of the error.
@@ -164,43 +275,106 @@ async fn call(store: &dyn Store, step: &Step) -> Answer {
         Step::Delete(filter, pick, args) => (Plan::Delete { filter, pick }, args),
         Step::Upsert(keys, guard, set, args) => (Plan::Upsert { keys, guard, set }, args),
         Step::Exists(filter, args) => {
-            let statement = store.prepare(&THING, Plan::Exists { filter }).map_err(|e| describe(&e))?;
-            let rows = store.run(&statement, args, Rows::count()).rows().await.map_err(|e| describe(&e))?;
+            let statement = store
+                .prepare(&THING, Plan::Exists { filter })
+                .map_err(|e| describe(&e))?;
+            let rows = store
+                .run(&statement, args, Rows::count())
+                .rows()
+                .await
+                .map_err(|e| describe(&e))?;
             return Ok(vec![Vec::new(); rows.count]);
         }
         Step::Hold(filter, args) => {
-            let statement = store.prepare(&THING, Plan::Hold { filter }).map_err(|e| describe(&e))?;
+            let statement = store
+                .prepare(&THING, Plan::Hold { filter })
+                .map_err(|e| describe(&e))?;
             let mut transaction = store.begin().await.map_err(|e| describe(&e))?;
-            let rows = transaction.run(&statement, args, Rows::count()).await.map_err(|e| describe(&e))?;
+            let rows = transaction
+                .run(&statement, args, Rows::count())
+                .await
+                .map_err(|e| describe(&e))?;
             transaction.commit().await.map_err(|e| describe(&e))?;
             return Ok(vec![Vec::new(); rows.count]);
         }
         Step::Lock(filter, pick, args) => {
-            let statement = store.prepare(&THING, Plan::Lock { filter, pick }).map_err(|e| describe(&e))?;
+            let statement = store
+                .prepare(&THING, Plan::Lock { filter, pick })
+                .map_err(|e| describe(&e))?;
             let mut transaction = store.begin().await.map_err(|e| describe(&e))?;
-            let rows = transaction.run(&statement, args, Rows::records(&THING)).await.map_err(|e| describe(&e))?;
+            let rows = transaction
+                .run(&statement, args, Rows::records(&THING))
+                .await
+                .map_err(|e| describe(&e))?;
             transaction.commit().await.map_err(|e| describe(&e))?;
             // By key: the order of the answer is part of it.
-            return Ok(rows.records.into_iter().map(|record| record.into_vec().into_iter().enumerate().map(same_form).collect()).collect());
+            return Ok(rows
+                .records
+                .into_iter()
+                .map(|record| {
+                    record
+                        .into_vec()
+                        .into_iter()
+                        .enumerate()
+                        .map(same_form)
+                        .collect()
+                })
+                .collect());
         }
         Step::Related(filter, mut args, field, values, order, limit) => {
             args.push(list_value(&values));
             let values = args.len() - 1;
             let limit = limit.map(|limit| {
                 args.push(Value::Int(limit));
-                Source::Arg { index: args.len() - 1, nullable: false }
+                Source::Arg {
+                    index: args.len() - 1,
+                    nullable: false,
+                }
             });
             // The order of the answer is part of it.
-            return execute(store, Plan::Related { filter, field, values, order, limit }, args).await;
+            return execute(
+                store,
+                Plan::Related {
+                    filter,
+                    field,
+                    values,
+                    order,
+                    limit,
+                },
+                args,
+            )
+            .await;
         }
         Step::Aggregate(filter, groups, compute, args) => {
             let width = groups.len() + compute.len();
-            let plan = Plan::Aggregate { filter, groups, by_value: Vec::new(), compute, limit: 1000 };
+            let plan = Plan::Aggregate {
+                filter,
+                groups,
+                by_value: Vec::new(),
+                compute,
+                limit: 1000,
+            };
             let statement = store.prepare(&THING, plan).map_err(|e| describe(&e))?;
-            let rows = store.run(&statement, args, Rows::values(width)).rows().await.map_err(|e| describe(&e))?;
-            return Ok(rows.records.into_iter().map(|row| row.into_vec().into_iter().map(rounded).collect()).collect());
+            let rows = store
+                .run(&statement, args, Rows::values(width))
+                .rows()
+                .await
+                .map_err(|e| describe(&e))?;
+            return Ok(rows
+                .records
+                .into_iter()
+                .map(|row| row.into_vec().into_iter().map(rounded).collect())
+                .collect());
         }
-        Step::Walk(filter, args, order, _) => (Plan::Select { filter, order, after: None, limit: None }, args),
+        Step::Walk(filter, args, order, _) => (
+            Plan::Select {
+                filter,
+                order,
+                after: None,
+                limit: None,
+            },
+            args,
+        ),
     };
     let mut records = execute(store, plan, args).await?;
     // Statements that change several records return them in no particular order.
@@ -216,15 +390,36 @@ async fn select(
     after: Option<After>,
     limit: Option<Source>,
 ) -> Answer {
-    execute(store, Plan::Select { filter, order, after, limit }, args).await
+    execute(
+        store,
+        Plan::Select {
+            filter,
+            order,
+            after,
+            limit,
+        },
+        args,
+    )
+    .await
 }
 
 async fn execute(store: &dyn Store, plan: Plan, args: Vec<Value>) -> Answer {
     let statement = store.prepare(&THING, plan).map_err(|e| describe(&e))?;
     let upserts = matches!(statement.plan, Plan::Upsert { .. });
-    let rows = store.run(&statement, args, Rows::records(&THING)).rows().await.map_err(|e| describe(&e))?;
+    let rows = store
+        .run(&statement, args, Rows::records(&THING))
+        .rows()
+        .await
+        .map_err(|e| describe(&e))?;
     let created = upserts.then_some(vec![Value::Bool(rows.created)]);
-    let records = rows.records.into_iter().map(|record| record.into_vec().into_iter().enumerate().map(same_form).collect());
+    let records = rows.records.into_iter().map(|record| {
+        record
+            .into_vec()
+            .into_iter()
+            .enumerate()
+            .map(same_form)
+            .collect()
+    });
     Ok(records.chain(created).collect())
 }
 
@@ -239,26 +434,39 @@ fn rounded(value: Value) -> Value {
 /// Stores hand out string arrays as lists or as JSON text.
 fn same_form((field, value): (usize, Value)) -> Value {
     match value {
-        Value::Json(text) if field == TAGS => serde_json::from_str(&text).map_or(Value::Json(text), Value::Strings),
+        Value::Json(text) if field == TAGS => {
+            serde_json::from_str(&text).map_or(Value::Json(text), Value::Strings)
+        }
         value => value,
     }
 }
 
-/// An answer as it can be compared: `jsonb` of Postgres keeps what JSON means, not how it was spelled (blanks, the order of an
-/// object's members), so its answers and the model's are brought into one spelling. Every other store must agree to the byte.
+/// An answer as it can be compared: `jsonb` of Postgres keeps what JSON means, not how it was
+/// spelled (blanks, the order of an object's members), so its answers and the model's are brought
+/// into one spelling. Every other store must agree to the byte.
 fn comparable(store: &dyn Store, answer: Answer) -> Answer {
     if store.name() != "postgres" {
         return answer;
     }
     let respelled = |value| match value {
-        Value::Json(text) => serde_json::from_str::<serde_json::Value>(&text).map_or(Value::Json(text), |v| Value::Json(v.to_string())),
+        Value::Json(text) => serde_json::from_str::<serde_json::Value>(&text)
+            .map_or(Value::Json(text), |v| Value::Json(v.to_string())),
         value => value,
     };
-    answer.map(|records| records.into_iter().map(|record| record.into_iter().map(respelled).collect()).collect())
+    answer.map(|records| {
+        records
+            .into_iter()
+            .map(|record| record.into_iter().map(respelled).collect())
+            .collect()
+    })
 }
 
 fn describe(error: &linchpin_core::Error) -> String {
-    let details: Vec<String> = error.details().iter().map(|p| format!("{} {}", p.path, p.code)).collect();
+    let details: Vec<String> = error
+        .details()
+        .iter()
+        .map(|p| format!("{} {}", p.path, p.code))
+        .collect();
     match error.code() {
         // Causes are for the log and differ; they stand here so that a failure can be understood.
         linchpin_core::Code::Internal => format!("{error:?}"),
@@ -266,7 +474,8 @@ fn describe(error: &linchpin_core::Error) -> String {
     }
 }
 
-/// Reads all pages from both; each page must be equal, and together they must be the unpaged answer.
+/// Reads all pages from both; each page must be equal, and together they must be the unpaged
+/// answer.
 async fn walk(
     model: &dyn Store,
     store: &dyn Store,
@@ -276,8 +485,24 @@ async fn walk(
     size: i64,
     label: &str,
 ) -> Result<(), TestCaseError> {
-    let whole = select(model, filter.clone(), args.to_vec(), order.to_vec(), None, None).await;
-    let unpaged = select(store, filter.clone(), args.to_vec(), order.to_vec(), None, None).await;
+    let whole = select(
+        model,
+        filter.clone(),
+        args.to_vec(),
+        order.to_vec(),
+        None,
+        None,
+    )
+    .await;
+    let unpaged = select(
+        store,
+        filter.clone(),
+        args.to_vec(),
+        order.to_vec(),
+        None,
+        None,
+    )
+    .await;
     let whole = comparable(store, whole);
     prop_assert_eq!(&comparable(store, unpaged), &whole, "unpaged: {}", label);
     let whole = whole.unwrap_or_default();
@@ -290,28 +515,56 @@ async fn walk(
                 args.push(value);
                 args.len() - 1
             };
-            After::Keys(values.into_iter().map(|value| (!value.is_null()).then(|| slot(value))).collect())
+            After::Keys(
+                values
+                    .into_iter()
+                    .map(|value| (!value.is_null()).then(|| slot(value)))
+                    .collect(),
+            )
         });
         args.push(Value::Int(size));
-        let limit = Some(Source::Arg { index: args.len() - 1, nullable: false });
+        let limit = Some(Source::Arg {
+            index: args.len() - 1,
+            nullable: false,
+        });
         let page = select(store, filter.clone(), args, order.to_vec(), position, limit).await;
         let page = page.map_err(|e| TestCaseError::fail(format!("page: {label}: {e}")))?;
-        prop_assert!(page.len() as i64 <= size, "a page of {} for {}: {}", page.len(), size, label);
+        prop_assert!(
+            page.len() as i64 <= size,
+            "a page of {} for {}: {}",
+            page.len(),
+            size,
+            label
+        );
         let Some(last) = page.last() else { break };
         after = Some(order.iter().map(|o| last[o.field].clone()).collect());
         walked.extend(page);
     }
-    prop_assert_eq!(comparable(store, Ok(walked)), Ok(whole.clone()), "paged: {}", label);
+    prop_assert_eq!(
+        comparable(store, Ok(walked)),
+        Ok(whole.clone()),
+        "paged: {}",
+        label
+    );
     // The same by number, and one page past the end.
     let size = usize::try_from(size).map_err(|e| TestCaseError::fail(e.to_string()))?;
     for skipped in (0..=whole.len()).step_by(size) {
         let mut args = args.to_vec();
         args.extend([Value::Int(size as i64), Value::Int(skipped as i64)]);
-        let limit = Some(Source::Arg { index: args.len() - 2, nullable: false });
+        let limit = Some(Source::Arg {
+            index: args.len() - 2,
+            nullable: false,
+        });
         let behind = Some(After::Count(args.len() - 1));
         let page = select(store, filter.clone(), args, order.to_vec(), behind, limit).await;
         let expected = &whole[skipped..whole.len().min(skipped + size)];
-        prop_assert_eq!(comparable(store, page), Ok(expected.to_vec()), "behind {} records: {}", skipped, label);
+        prop_assert_eq!(
+            comparable(store, page),
+            Ok(expected.to_vec()),
+            "behind {} records: {}",
+            skipped,
+            label
+        );
     }
     Ok(())
 }

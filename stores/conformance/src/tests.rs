@@ -38,16 +38,28 @@ impl Store for Faulty {
     fn alone(&self) -> bool {
         self.0.alone()
     }
-    fn prepare(&self, entity: &'static EntityDesc, plan: Plan) -> linchpin_core::Result<Arc<Statement>> {
+    fn prepare(
+        &self,
+        entity: &'static EntityDesc,
+        plan: Plan,
+    ) -> linchpin_core::Result<Arc<Statement>> {
         self.0.prepare(entity, self.1(plan))
     }
     fn run<'a>(&'a self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
         self.0.run(statement, args, rows)
     }
-    fn begin(&self) -> linchpin_core::BoxFuture<'_, linchpin_core::Result<Box<dyn linchpin_core::store::Transaction>>> {
+    fn begin(
+        &self,
+    ) -> linchpin_core::BoxFuture<
+        '_,
+        linchpin_core::Result<Box<dyn linchpin_core::store::Transaction>>,
+    > {
         self.0.begin()
     }
-    fn install<'a>(&'a self, entities: &'a [&'static EntityDesc]) -> Pin<Box<dyn Future<Output = linchpin_core::Result<()>> + Send + 'a>> {
+    fn install<'a>(
+        &'a self,
+        entities: &'a [&'static EntityDesc],
+    ) -> Pin<Box<dyn Future<Output = linchpin_core::Result<()>> + Send + 'a>> {
         self.0.install(entities)
     }
     fn ready(&self) -> Pin<Box<dyn Future<Output = linchpin_core::Result<()>> + Send + '_>> {
@@ -62,14 +74,26 @@ fn replace(filter: Filter, from: Op, to: Op) -> Filter {
     match filter {
         Filter::All(list) => Filter::All(list.into_iter().map(|f| replace(f, from, to)).collect()),
         Filter::Any(list) => Filter::Any(list.into_iter().map(|f| replace(f, from, to)).collect()),
-        Filter::Cond { field, op, value } => Filter::cond(field, if op == from { to } else { op }, value),
+        Filter::Cond { field, op, value } => {
+            Filter::cond(field, if op == from { to } else { op }, value)
+        }
         other @ (Filter::Item { .. } | Filter::Linked(_) | Filter::Given(_)) => other,
     }
 }
 
 fn in_selects(plan: Plan, change: impl Fn(Filter) -> Filter) -> Plan {
     match plan {
-        Plan::Select { filter, order, after, limit } => Plan::Select { filter: change(filter), order, after, limit },
+        Plan::Select {
+            filter,
+            order,
+            after,
+            limit,
+        } => Plan::Select {
+            filter: change(filter),
+            order,
+            after,
+            limit,
+        },
         plan => plan,
     }
 }
@@ -77,33 +101,75 @@ fn in_selects(plan: Plan, change: impl Fn(Filter) -> Filter) -> Plan {
 #[test]
 fn faults_are_found() {
     let faults: [(&str, Fault); 17] = [
-        ("gte as gt", |plan| in_selects(plan, |f| replace(f, Op::Gte, Op::Gt))),
-        ("contains as equality", |plan| in_selects(plan, |f| replace(f, Op::Contains, Op::Eq))),
+        ("gte as gt", |plan| {
+            in_selects(plan, |f| replace(f, Op::Gte, Op::Gt))
+        }),
+        ("contains as equality", |plan| {
+            in_selects(plan, |f| replace(f, Op::Contains, Op::Eq))
+        }),
         ("nin that forgets null", |plan| {
             in_selects(plan, |f| match f {
-                Filter::Cond { field, op: Op::Nin, value } => {
-                    Filter::cond(field, Op::Nin, value).and(Filter::cond(field, Op::Ne, Operand::One(Source::Value(Value::Null))))
-                }
+                Filter::Cond {
+                    field,
+                    op: Op::Nin,
+                    value,
+                } => Filter::cond(field, Op::Nin, value).and(Filter::cond(
+                    field,
+                    Op::Ne,
+                    Operand::One(Source::Value(Value::Null)),
+                )),
                 f => f,
             })
         }),
         ("a page that starts over", |plan| match plan {
-            Plan::Select { filter, order, limit, .. } => Plan::Select { filter, order, after: None, limit },
+            Plan::Select {
+                filter,
+                order,
+                limit,
+                ..
+            } => Plan::Select {
+                filter,
+                order,
+                after: None,
+                limit,
+            },
             plan => plan,
         }),
         ("a page by number that starts over", |plan| match plan {
-            Plan::Select { filter, order, after: Some(After::Count(_)), limit } => Plan::Select { filter, order, after: None, limit },
+            Plan::Select {
+                filter,
+                order,
+                after: Some(After::Count(_)),
+                limit,
+            } => Plan::Select {
+                filter,
+                order,
+                after: None,
+                limit,
+            },
             plan => plan,
         }),
         ("one direction for all keys", |plan| match plan {
-            Plan::Select { filter, order, after, limit } => {
+            Plan::Select {
+                filter,
+                order,
+                after,
+                limit,
+            } => {
                 let desc = order.first().is_some_and(|first| first.desc);
-                Plan::Select { filter, order: order.into_iter().map(|o| Order { desc, ..o }).collect(), after, limit }
+                Plan::Select {
+                    filter,
+                    order: order.into_iter().map(|o| Order { desc, ..o }).collect(),
+                    after,
+                    limit,
+                }
             }
             plan => plan,
         }),
         ("a hold on nothing", |plan| match plan {
-            Plan::Hold { .. } => Plan::Hold { filter: Filter::Any(Vec::new()) },
+            Plan::Hold { .. } => Plan::Hold {
+                filter: Filter::Any(Vec::new()),
+            },
             plan => plan,
         }),
         ("a lock on all that match", |plan| match plan {
@@ -111,26 +177,75 @@ fn faults_are_found() {
             plan => plan,
         }),
         ("a limit for all values together", |plan| match plan {
-            Plan::Related { filter, field, values, limit: Some(limit), .. } => {
-                let order = vec![Order { field, desc: false }, Order { field: 0, desc: false }];
-                let held = Filter::cond(field, Op::In, Operand::One(Source::Arg { index: values, nullable: false }));
-                Plan::Select { filter: filter.and(held), order, after: None, limit: Some(limit) }
+            Plan::Related {
+                filter,
+                field,
+                values,
+                limit: Some(limit),
+                ..
+            } => {
+                let order = vec![
+                    Order { field, desc: false },
+                    Order {
+                        field: 0,
+                        desc: false,
+                    },
+                ];
+                let held = Filter::cond(
+                    field,
+                    Op::In,
+                    Operand::One(Source::Arg {
+                        index: values,
+                        nullable: false,
+                    }),
+                );
+                Plan::Select {
+                    filter: filter.and(held),
+                    order,
+                    after: None,
+                    limit: Some(limit),
+                }
             }
             plan => plan,
         }),
         ("the last records of each value", |plan| match plan {
-            Plan::Related { filter, field, values, order, limit } => {
-                let order = order.into_iter().map(|o| Order { desc: !o.desc, ..o }).collect();
-                Plan::Related { filter, field, values, order, limit }
+            Plan::Related {
+                filter,
+                field,
+                values,
+                order,
+                limit,
+            } => {
+                let order = order
+                    .into_iter()
+                    .map(|o| Order { desc: !o.desc, ..o })
+                    .collect();
+                Plan::Related {
+                    filter,
+                    field,
+                    values,
+                    order,
+                    limit,
+                }
             }
             plan => plan,
         }),
         ("ties in the wrong order", |plan| match plan {
-            Plan::Select { filter, mut order, after, limit } => {
+            Plan::Select {
+                filter,
+                mut order,
+                after,
+                limit,
+            } => {
                 if let [_, .., tie] = &mut order[..] {
                     tie.desc = !tie.desc;
                 }
-                Plan::Select { filter, order, after, limit }
+                Plan::Select {
+                    filter,
+                    order,
+                    after,
+                    limit,
+                }
             }
             plan => plan,
         }),
@@ -141,7 +256,10 @@ fn faults_are_found() {
                 set: set
                     .into_iter()
                     .map(|a| match a.value {
-                        AssignValue::Add(source) => Assign { value: AssignValue::Set(source), ..a },
+                        AssignValue::Add(source) => Assign {
+                            value: AssignValue::Set(source),
+                            ..a
+                        },
                         _ => a,
                     })
                     .collect(),
@@ -149,35 +267,82 @@ fn faults_are_found() {
             plan => plan,
         }),
         ("an upsert that ignores its guard", |plan| match plan {
-            Plan::Upsert { keys, set, .. } => Plan::Upsert { keys, guard: Filter::TRUE, set },
+            Plan::Upsert { keys, set, .. } => Plan::Upsert {
+                keys,
+                guard: Filter::TRUE,
+                set,
+            },
             plan => plan,
         }),
         ("a push that forgets to look", |plan| match plan {
             Plan::Update { filter, set, pick } => {
                 let blind = |a: Assign| match a.value {
-                    AssignValue::Push { value, .. } => Assign { value: AssignValue::Push { value, dedupe: false }, ..a },
+                    AssignValue::Push { value, .. } => Assign {
+                        value: AssignValue::Push {
+                            value,
+                            dedupe: false,
+                        },
+                        ..a
+                    },
                     _ => a,
                 };
-                Plan::Update { filter, set: set.into_iter().map(blind).collect(), pick }
+                Plan::Update {
+                    filter,
+                    set: set.into_iter().map(blind).collect(),
+                    pick,
+                }
             }
             plan => plan,
         }),
         ("weeks that begin as days do", |plan| match plan {
-            Plan::Aggregate { filter, mut groups, by_value, compute, limit } => {
-                for group in groups.iter_mut().filter(|group| group.truncate == Some(Truncate::Week)) {
+            Plan::Aggregate {
+                filter,
+                mut groups,
+                by_value,
+                compute,
+                limit,
+            } => {
+                for group in groups
+                    .iter_mut()
+                    .filter(|group| group.truncate == Some(Truncate::Week))
+                {
                     group.truncate = Some(Truncate::Day);
                 }
-                Plan::Aggregate { filter, groups, by_value, compute, limit }
+                Plan::Aggregate {
+                    filter,
+                    groups,
+                    by_value,
+                    compute,
+                    limit,
+                }
             }
             plan => plan,
         }),
-        ("an aggregate over all records of a group", |plan| match plan {
-            Plan::Aggregate { filter, groups, by_value, compute, limit } => {
-                let all = |compute: Compute| Compute { filter: Filter::TRUE, ..compute };
-                Plan::Aggregate { filter, groups, by_value, compute: compute.into_iter().map(all).collect(), limit }
-            }
-            plan => plan,
-        }),
+        (
+            "an aggregate over all records of a group",
+            |plan| match plan {
+                Plan::Aggregate {
+                    filter,
+                    groups,
+                    by_value,
+                    compute,
+                    limit,
+                } => {
+                    let all = |compute: Compute| Compute {
+                        filter: Filter::TRUE,
+                        ..compute
+                    };
+                    Plan::Aggregate {
+                        filter,
+                        groups,
+                        by_value,
+                        compute: compute.into_iter().map(all).collect(),
+                        limit,
+                    }
+                }
+                plan => plan,
+            },
+        ),
         ("a delete that takes all", |plan| match plan {
             Plan::Delete { filter, .. } => Plan::Delete { filter, pick: None },
             plan => plan,
@@ -185,7 +350,9 @@ fn faults_are_found() {
     ];
     for (name, fault) in faults {
         // As many as it takes: the rarest fault escapes 2,000 of them now and then.
-        let outcome = first_difference(20_000, || (Arc::new(Faulty(Memory::new(), fault)) as Arc<dyn Store>, ()));
+        let outcome = first_difference(20_000, || {
+            (Arc::new(Faulty(Memory::new(), fault)) as Arc<dyn Store>, ())
+        });
         assert!(outcome.is_err(), "{name} was not found");
     }
 }

@@ -10,7 +10,11 @@ use linchpin_core::{Error, Problem, Result, Value};
 
 /// A sum that a whole number does not hold.
 fn beyond() -> Error {
-    Error::invalid(Problem::new("", "range", "a sum is beyond the range of whole numbers"))
+    Error::invalid(Problem::new(
+        "",
+        "range",
+        "a sum is beyond the range of whole numbers",
+    ))
 }
 
 /// The groups of some records, in the order of their keys.
@@ -27,7 +31,12 @@ impl<'a> Groups<'a> {
         if groups.is_empty() {
             found.insert(Vec::new(), vec![Sum::default(); compute.len()]);
         }
-        Self { by: groups, compute, args, found }
+        Self {
+            by: groups,
+            compute,
+            args,
+            found,
+        }
     }
 
     /// Counts a record in.
@@ -37,7 +46,10 @@ impl<'a> Groups<'a> {
             (value, _) => value.clone(),
         };
         let keys = self.by.iter().map(|group| Key(key(group))).collect();
-        let sums = self.found.entry(keys).or_insert_with(|| vec![Sum::default(); self.compute.len()]);
+        let sums = self
+            .found
+            .entry(keys)
+            .or_insert_with(|| vec![Sum::default(); self.compute.len()]);
         for (compute, sum) in self.compute.iter().zip(sums) {
             if matches(&compute.filter, record, self.args) {
                 match compute.function {
@@ -54,8 +66,15 @@ impl<'a> Groups<'a> {
         let whole = |c: &Compute| matches!(c.kind(entity), linchpin_core::entity::Kind::Integer);
         let wholes: Vec<bool> = compute.iter().map(whole).collect();
         self.found.into_iter().map(move |(keys, sums)| {
-            let computed = compute.iter().zip(&wholes).zip(sums).map(|((compute, whole), sum)| sum.value(compute.function, *whole));
-            keys.into_iter().map(|Key(value)| Ok(value)).chain(computed).collect()
+            let computed = compute
+                .iter()
+                .zip(&wholes)
+                .zip(sums)
+                .map(|((compute, whole), sum)| sum.value(compute.function, *whole));
+            keys.into_iter()
+                .map(|Key(value)| Ok(value))
+                .chain(computed)
+                .collect()
         })
     }
 }
@@ -83,12 +102,20 @@ impl Sum {
             Value::Float(f) => {
                 // As Neumaier: the order of values does not matter much.
                 let sum = self.double + f;
-                self.lost += if self.double.abs() >= f.abs() { (self.double - sum) + f } else { (f - sum) + self.double };
+                self.lost += if self.double.abs() >= f.abs() {
+                    (self.double - sum) + f
+                } else {
+                    (f - sum) + self.double
+                };
                 self.double = sum;
             }
             _ => {}
         }
-        let against = |other: &Option<Value>| other.as_ref().map(|other| compare(value.as_ref(), other.as_ref()));
+        let against = |other: &Option<Value>| {
+            other
+                .as_ref()
+                .map(|other| compare(value.as_ref(), other.as_ref()))
+        };
         if against(&self.least).is_none_or(std::cmp::Ordering::is_lt) {
             self.least = Some(value.clone());
         }

@@ -1,7 +1,8 @@
 //! The in-memory store: the model of all others.
 //!
-//! It says what each [`Plan`](linchpin_core::store::Plan) means, in the plainest way, and shares no code with the translators of other
-//! stores. One lock per table makes every statement atomic. Nothing survives the process.
+//! It says what each [`Plan`](linchpin_core::store::Plan) means, in the plainest way, and shares no
+//! code with the translators of other stores. One lock per table makes every statement atomic.
+//! Nothing survives the process.
 
 mod aggregate;
 mod others;
@@ -42,7 +43,11 @@ impl Memory {
     }
 
     fn open(&self) -> Result<()> {
-        if self.closed.load(Ordering::Acquire) { Err(Error::unavailable("the store is closed")) } else { Ok(()) }
+        if self.closed.load(Ordering::Acquire) {
+            Err(Error::unavailable("the store is closed"))
+        } else {
+            Ok(())
+        }
     }
 
     /// The table of an entity, made on first use.
@@ -51,30 +56,80 @@ impl Memory {
             return Arc::clone(table);
         }
         let mut tables = self.tables.write();
-        Arc::clone(tables.entry(entity.storage_name).or_insert_with(|| Arc::new(Table::new(entity, Arc::clone(&self.outbox)))))
+        Arc::clone(
+            tables
+                .entry(entity.storage_name)
+                .or_insert_with(|| Arc::new(Table::new(entity, Arc::clone(&self.outbox)))),
+        )
     }
 
     fn answer(statement: &Statement, args: Vec<Value>, mut rows: Rows) -> Result<Rows> {
         let Native { table, others } = native_of(statement)?;
         let own = table.entity().storage_name;
-        let (before, after) = others.split_at(others.partition_point(|other| other.entity().storage_name < own));
+        let (before, after) =
+            others.split_at(others.partition_point(|other| other.entity().storage_name < own));
         let mut held: Vec<Held<'_>> = before.iter().map(Held::of).collect();
         if statement.plan.reads() {
             let data = table.read();
             held.extend(after.iter().map(Held::of));
             let view = (&*data, &held[..]);
             match &statement.plan {
-                Plan::Select { filter, order, after, limit } => {
-                    table.select(view, filter, order, after.as_ref(), limit.as_ref(), &args, &mut rows)?;
+                Plan::Select {
+                    filter,
+                    order,
+                    after,
+                    limit,
+                } => {
+                    table.select(
+                        view,
+                        filter,
+                        order,
+                        after.as_ref(),
+                        limit.as_ref(),
+                        &args,
+                        &mut rows,
+                    )?;
                 }
-                Plan::Related { filter, field, values, order, limit } => {
-                    table.related(view, filter, (*field, *values), order, limit.as_ref(), &args, &mut rows)?;
+                Plan::Related {
+                    filter,
+                    field,
+                    values,
+                    order,
+                    limit,
+                } => {
+                    table.related(
+                        view,
+                        filter,
+                        (*field, *values),
+                        order,
+                        limit.as_ref(),
+                        &args,
+                        &mut rows,
+                    )?;
                 }
                 // A transaction is alone with the store.
-                Plan::Exists { filter } | Plan::Hold { filter } => table.exists(view, filter, &args, &mut rows),
-                Plan::Lock { filter, pick } => table.those(view, filter, pick.as_ref(), &args, &mut rows),
-                Plan::Aggregate { filter, groups, by_value, compute, limit } => {
-                    table.aggregate(view, filter, (groups, by_value), compute, *limit, &args, &mut rows)?;
+                Plan::Exists { filter } | Plan::Hold { filter } => {
+                    table.exists(view, filter, &args, &mut rows)
+                }
+                Plan::Lock { filter, pick } => {
+                    table.those(view, filter, pick.as_ref(), &args, &mut rows)
+                }
+                Plan::Aggregate {
+                    filter,
+                    groups,
+                    by_value,
+                    compute,
+                    limit,
+                } => {
+                    table.aggregate(
+                        view,
+                        filter,
+                        (groups, by_value),
+                        compute,
+                        *limit,
+                        &args,
+                        &mut rows,
+                    )?;
                 }
                 // It is not prepared.
                 Plan::Chosen { .. } => {}
@@ -87,9 +142,15 @@ impl Memory {
         let change = (&mut *data, &held[..]);
         match &statement.plan {
             Plan::Insert => table.insert(change.0, args, &mut rows)?,
-            Plan::Update { filter, set, pick } => table.update(change, (filter, pick.as_ref()), set, &args, &mut rows)?,
-            Plan::Delete { filter, pick } => table.delete(change, filter, pick.as_ref(), &args, &mut rows),
-            Plan::Upsert { keys, guard, set } => table.upsert(change, keys, (guard, set), &args, &mut rows)?,
+            Plan::Update { filter, set, pick } => {
+                table.update(change, (filter, pick.as_ref()), set, &args, &mut rows)?
+            }
+            Plan::Delete { filter, pick } => {
+                table.delete(change, filter, pick.as_ref(), &args, &mut rows)
+            }
+            Plan::Upsert { keys, guard, set } => {
+                table.upsert(change, keys, (guard, set), &args, &mut rows)?
+            }
             Plan::Select { .. }
             | Plan::Related { .. }
             | Plan::Chosen { .. }
@@ -110,7 +171,10 @@ struct Native {
 
 /// The tables of a statement that this store has prepared.
 fn native_of(statement: &Statement) -> Result<&Native> {
-    statement.native.downcast_ref().ok_or_else(|| Error::internal("the statement was prepared by another store"))
+    statement
+        .native
+        .downcast_ref()
+        .ok_or_else(|| Error::internal("the statement was prepared by another store"))
 }
 
 impl Store for Memory {
@@ -138,18 +202,32 @@ impl Store for Memory {
         if matches!(plan, Plan::Chosen { .. }) {
             return Err(Error::internal("the memory store takes no SQL"));
         }
-        let others = others::looked_at(entity, &plan).into_iter().map(|other| self.table(other)).collect();
-        let native = Native { table: self.table(entity), others };
-        Ok(Arc::new(Statement { entity, plan, native: Box::new(native) }))
+        let others = others::looked_at(entity, &plan)
+            .into_iter()
+            .map(|other| self.table(other))
+            .collect();
+        let native = Native {
+            table: self.table(entity),
+            others,
+        };
+        Ok(Arc::new(Statement {
+            entity,
+            plan,
+            native: Box::new(native),
+        }))
     }
 
     fn run<'a>(&'a self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
         if let Ok(_open) = self.gate.try_read() {
-            return Reply::Ready(self.open().and_then(|()| Self::answer(statement, args, rows)));
+            return Reply::Ready(
+                self.open()
+                    .and_then(|()| Self::answer(statement, args, rows)),
+            );
         }
         Reply::Later(Box::pin(async move {
             let _open = self.gate.read().await;
-            self.open().and_then(|()| Self::answer(statement, args, rows))
+            self.open()
+                .and_then(|()| Self::answer(statement, args, rows))
         }))
     }
 
@@ -157,7 +235,10 @@ impl Store for Memory {
         Box::pin(async move {
             let alone = Arc::clone(&self.gate).write_owned().await;
             self.open()?;
-            Ok(Box::new(transaction::Alone::new(alone, Arc::clone(&self.outbox))) as Box<dyn Transaction>)
+            Ok(
+                Box::new(transaction::Alone::new(alone, Arc::clone(&self.outbox)))
+                    as Box<dyn Transaction>,
+            )
         })
     }
 
@@ -165,7 +246,10 @@ impl Store for Memory {
         Some(&*self.outbox)
     }
 
-    fn install<'a>(&'a self, entities: &'a [&'static EntityDesc]) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>> {
+    fn install<'a>(
+        &'a self,
+        entities: &'a [&'static EntityDesc],
+    ) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>> {
         Box::pin(async move {
             for entity in entities {
                 self.table(entity);

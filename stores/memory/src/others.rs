@@ -1,4 +1,5 @@
-//! Conditions on records of other tables, as a statement sees them while it holds all of those tables.
+//! Conditions on records of other tables, as a statement sees them while it holds all of those
+//! tables.
 
 use std::sync::Arc;
 
@@ -19,7 +20,10 @@ pub(super) struct Held<'a> {
 
 impl<'a> Held<'a> {
     pub(super) fn of(table: &'a Arc<Table>) -> Self {
-        Self { entity: table.entity(), data: table.read() }
+        Self {
+            entity: table.entity(),
+            data: table.read(),
+        }
     }
 }
 
@@ -40,23 +44,31 @@ impl Sight<'_> {
         if of.storage_name == self.own.storage_name {
             return Some(self.data);
         }
-        self.others.iter().find(|held| held.entity.storage_name == of.storage_name).map(|held| &*held.data)
+        self.others
+            .iter()
+            .find(|held| held.entity.storage_name == of.storage_name)
+            .map(|held| &*held.data)
     }
 }
 
 impl Others for Sight<'_> {
     fn any(&self, linked: &Linked, value: ValueRef<'_>, args: &[Value]) -> bool {
-        let Some(data) = self.data(linked.of) else { return false };
+        let Some(data) = self.data(linked.of) else {
+            return false;
+        };
         let holds = |record: &Record| self.matches(&linked.filter, record, args);
         if linked.at == linked.of.primary {
             return data.records.get(&Key(value.to_owned())).is_some_and(holds);
         }
-        data.records.values().any(|record| compare(record[linked.at].as_ref(), value).is_eq() && holds(record))
+        data.records
+            .values()
+            .any(|record| compare(record[linked.at].as_ref(), value).is_eq() && holds(record))
     }
 }
 
-/// The other entities whose records the conditions of a plan look at, by the names of their tables: whoever holds several tables takes
-/// them in this order, so that nobody waits for somebody who waits for him.
+/// The other entities whose records the conditions of a plan look at, by the names of their tables:
+/// whoever holds several tables takes them in this order, so that nobody waits for somebody who
+/// waits for him.
 pub(super) fn looked_at(entity: &EntityDesc, plan: &Plan) -> Vec<&'static EntityDesc> {
     fn note(filter: &Filter, found: &mut Vec<&'static EntityDesc>) {
         match filter {

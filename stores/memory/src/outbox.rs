@@ -9,7 +9,8 @@ use linchpin_core::event::Entry;
 use linchpin_core::store::Outbox;
 use linchpin_core::{Result, Timestamp};
 
-/// Events that may wait. Beyond that the oldest is given up: a consumer that takes nothing must not take all memory.
+/// Events that may wait. Beyond that the oldest is given up: a consumer that takes nothing must not
+/// take all memory.
 const ROOM: usize = 1 << 16;
 
 /// What waits, in the order of changes.
@@ -31,7 +32,9 @@ impl State {
         for entry in entries {
             if self.entries.len() == ROOM {
                 self.entries.pop_front();
-                tracing::error!("{ROOM} events wait in memory, and the oldest was given up: a consumer is failing");
+                tracing::error!(
+                    "{ROOM} events wait in memory, and the oldest was given up: a consumer is failing"
+                );
             }
             self.last += 1;
             self.entries.push_back((self.last, entry));
@@ -85,7 +88,12 @@ impl Outbox for Queue {
         Box::pin(std::future::ready(Ok(known)))
     }
 
-    fn waiting<'a>(&'a self, consumer: &'a str, given: &'a [i64], limit: usize) -> BoxFuture<'a, Result<Vec<(i64, Entry)>>> {
+    fn waiting<'a>(
+        &'a self,
+        consumer: &'a str,
+        given: &'a [i64],
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<(i64, Entry)>>> {
         let state = self.0.lock();
         let settled = state.settled.get(consumer).copied().unwrap_or(state.last);
         let after = given.last().copied().unwrap_or_default().max(settled);
@@ -106,7 +114,12 @@ impl Outbox for Queue {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn prune<'a>(&'a self, _: &'a [&'a str], _: Timestamp, _: usize) -> BoxFuture<'a, Result<usize>> {
+    fn prune<'a>(
+        &'a self,
+        _: &'a [&'a str],
+        _: Timestamp,
+        _: usize,
+    ) -> BoxFuture<'a, Result<usize>> {
         Box::pin(std::future::ready(Ok(0)))
     }
 }
@@ -119,11 +132,23 @@ mod tests {
     use linchpin_core::Uuid;
 
     fn entry() -> Entry {
-        Entry { id: Uuid::new_v7(), entity: Cow::Borrowed("notes"), record: None, at: Timestamp::default(), event: String::new() }
+        Entry {
+            id: Uuid::new_v7(),
+            entity: Cow::Borrowed("notes"),
+            record: None,
+            at: Timestamp::default(),
+            event: String::new(),
+        }
     }
 
     async fn places(queue: &Queue, consumer: &str, given: &[i64], limit: usize) -> Vec<i64> {
-        queue.waiting(consumer, given, limit).await.unwrap_or_default().iter().map(|(seq, _)| *seq).collect()
+        queue
+            .waiting(consumer, given, limit)
+            .await
+            .unwrap_or_default()
+            .iter()
+            .map(|(seq, _)| *seq)
+            .collect()
     }
 
     #[tokio::test]
@@ -132,7 +157,11 @@ mod tests {
         queue.append(vec![entry()]);
         queue.open(&["a", "b"]).await.expect("open");
         queue.append((0..5).map(|_| entry()).collect());
-        assert_eq!(places(&queue, "a", &[], 3).await, [2, 3, 4], "what was there before a consumer is not for it");
+        assert_eq!(
+            places(&queue, "a", &[], 3).await,
+            [2, 3, 4],
+            "what was there before a consumer is not for it"
+        );
         assert_eq!(places(&queue, "a", &[2, 3], 9).await, [4, 5, 6]);
         queue.settle("a", &[2, 3, 4]).await.expect("settled");
         assert_eq!(places(&queue, "a", &[], 9).await, [5, 6]);

@@ -22,15 +22,29 @@ pub(super) struct Alone {
 impl Alone {
     pub(super) fn new(gate: OwnedRwLockWriteGuard<()>, outbox: Arc<Queue>) -> Self {
         outbox.hold();
-        Self { _gate: gate, before: Vec::new(), outbox }
+        Self {
+            _gate: gate,
+            before: Vec::new(),
+            outbox,
+        }
     }
 }
 
 impl Transaction for Alone {
-    fn run<'a>(&'a mut self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> BoxFuture<'a, Result<Rows>> {
+    fn run<'a>(
+        &'a mut self,
+        statement: &'a Arc<Statement>,
+        args: Vec<Value>,
+        rows: Rows,
+    ) -> BoxFuture<'a, Result<Rows>> {
         Box::pin(async move {
             let table = &native_of(statement)?.table;
-            if !statement.plan.reads() && !self.before.iter().any(|(saved, _)| Arc::ptr_eq(saved, table)) {
+            if !statement.plan.reads()
+                && !self
+                    .before
+                    .iter()
+                    .any(|(saved, _)| Arc::ptr_eq(saved, table))
+            {
                 self.before.push((Arc::clone(table), table.save()));
             }
             Memory::answer(statement, args, rows)

@@ -11,22 +11,46 @@ use linchpin_core::store::{Compute, Function, Group, Row, Truncate};
 use linchpin_core::{Error, Result, ValueRef};
 
 impl Renderer<'_> {
-    pub(super) fn aggregate(&mut self, filter: &Filter, groups: &[Group], compute: &[Compute], limit: u32) -> Result<String> {
-        let mut columns = groups.iter().map(|group| self.group(*group)).collect::<Result<Vec<_>>>()?;
+    pub(super) fn aggregate(
+        &mut self,
+        filter: &Filter,
+        groups: &[Group],
+        compute: &[Compute],
+        limit: u32,
+    ) -> Result<String> {
+        let mut columns = groups
+            .iter()
+            .map(|group| self.group(*group))
+            .collect::<Result<Vec<_>>>()?;
         for compute in compute {
             columns.push(self.computed(compute)?);
         }
         let (table, condition) = (quote(self.entity.storage_name), self.filter(filter)?);
         let keys: Vec<String> = (1..=groups.len()).map(|n| n.to_string()).collect();
-        let order: Vec<String> = keys.iter().map(|key| format!("{key} NULLS FIRST")).collect();
-        let grouped =
-            if groups.is_empty() { String::new() } else { format!(" GROUP BY {} ORDER BY {}", keys.join(", "), order.join(", ")) };
-        Ok(format!("SELECT {} FROM {table} WHERE {condition}{grouped} LIMIT {limit}", columns.join(", ")))
+        let order: Vec<String> = keys
+            .iter()
+            .map(|key| format!("{key} NULLS FIRST"))
+            .collect();
+        let grouped = if groups.is_empty() {
+            String::new()
+        } else {
+            format!(
+                " GROUP BY {} ORDER BY {}",
+                keys.join(", "),
+                order.join(", ")
+            )
+        };
+        Ok(format!(
+            "SELECT {} FROM {table} WHERE {condition}{grouped} LIMIT {limit}",
+            columns.join(", ")
+        ))
     }
 
-    /// The same, and each group divided by the values of further fields: one statement, so all of it is of one instant.
+    /// The same, and each group divided by the values of further fields: one statement, so all of
+    /// it is of one instant.
     ///
-    /// No field is a key as well, and none stands there twice: the server could not tell which part a row is of.
+    /// No field is a key as well, and none stands there twice: the server could not tell which part
+    /// a row is of.
     pub(super) fn divided(
         &mut self,
         filter: &Filter,
@@ -38,37 +62,76 @@ impl Renderer<'_> {
         if by_value.is_empty() {
             return self.aggregate(filter, groups, compute, limit);
         }
-        let keys = groups.iter().map(|group| self.group(*group)).collect::<Result<Vec<_>>>()?;
-        let values = by_value.iter().map(|field| self.column(*field)).collect::<Result<Vec<_>>>()?;
-        let part = values.iter().enumerate().map(|(at, value)| format!(" WHEN GROUPING({value}) = 0 THEN {}", at + 1));
-        let mut columns = vec![format!("(CASE{} ELSE 0 END)::bigint", part.collect::<String>())];
+        let keys = groups
+            .iter()
+            .map(|group| self.group(*group))
+            .collect::<Result<Vec<_>>>()?;
+        let values = by_value
+            .iter()
+            .map(|field| self.column(*field))
+            .collect::<Result<Vec<_>>>()?;
+        let part = values
+            .iter()
+            .enumerate()
+            .map(|(at, value)| format!(" WHEN GROUPING({value}) = 0 THEN {}", at + 1));
+        let mut columns = vec![format!(
+            "(CASE{} ELSE 0 END)::bigint",
+            part.collect::<String>()
+        )];
         columns.extend(keys.iter().chain(&values).cloned());
         for compute in compute {
             columns.push(self.computed(compute)?);
         }
-        let set = |value: Option<&String>| format!("({})", keys.iter().chain(value).cloned().collect::<Vec<_>>().join(", "));
-        let sets: Vec<String> = std::iter::once(None).chain(values.iter().map(Some)).map(set).collect();
-        let order: Vec<String> = (1..=1 + keys.len() + values.len()).map(|n| format!("{n} NULLS FIRST")).collect();
+        let set = |value: Option<&String>| {
+            format!(
+                "({})",
+                keys.iter()
+                    .chain(value)
+                    .cloned()
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            )
+        };
+        let sets: Vec<String> = std::iter::once(None)
+            .chain(values.iter().map(Some))
+            .map(set)
+            .collect();
+        let order: Vec<String> = (1..=1 + keys.len() + values.len())
+            .map(|n| format!("{n} NULLS FIRST"))
+            .collect();
         let (table, condition) = (quote(self.entity.storage_name), self.filter(filter)?);
         let (columns, sets, order) = (columns.join(", "), sets.join(", "), order.join(", "));
-        Ok(format!("SELECT {columns} FROM {table} WHERE {condition} GROUP BY GROUPING SETS ({sets}) ORDER BY {order} LIMIT {limit}"))
+        Ok(format!(
+            "SELECT {columns} FROM {table} WHERE {condition} GROUP BY GROUPING SETS ({sets}) ORDER BY {order} LIMIT {limit}"
+        ))
     }
 
     fn computed(&mut self, compute: &Compute) -> Result<String> {
-        let Compute { function, field, filter } = compute;
+        let Compute {
+            function,
+            field,
+            filter,
+        } = compute;
         let kind = compute.kind(self.entity);
         let of = match function {
             Function::Count => "*".to_owned(),
             _ => self.column(*field)?,
         };
-        let only = if *filter == Filter::TRUE { String::new() } else { format!(" FILTER (WHERE {})", self.filter(filter)?) };
+        let only = if *filter == Filter::TRUE {
+            String::new()
+        } else {
+            format!(" FILTER (WHERE {})", self.filter(filter)?)
+        };
         Ok(match (function, kind) {
             (Function::Count, _) => format!("COUNT({of}){only}"),
             // A sum of BIGINT is a NUMERIC, which holds any; beyond BIGINT the cast is an error.
             (Function::Sum, Kind::Integer) => format!("COALESCE(SUM({of}){only}, 0)::bigint"),
             (Function::Sum, _) => format!("COALESCE(SUM({of}){only}, 0)"),
             // AVG of doubles squares them on the way, which can overflow.
-            (Function::Avg, _) => quotient(&format!("SUM({of}){only}::double precision"), &format!("COUNT({of}){only}")),
+            (Function::Avg, _) => quotient(
+                &format!("SUM({of}){only}::double precision"),
+                &format!("COUNT({of}){only}"),
+            ),
             (Function::Min, Kind::Boolean) => format!("bool_and({of}){only}"),
             (Function::Max, Kind::Boolean) => format!("bool_or({of}){only}"),
             (Function::Min, _) => format!("MIN({of}){only}"),
@@ -78,7 +141,9 @@ impl Renderer<'_> {
 
     fn group(&self, Group { field, truncate }: Group) -> Result<String> {
         let column = self.column(field)?;
-        let Some(truncate) = truncate else { return Ok(column) };
+        let Some(truncate) = truncate else {
+            return Ok(column);
+        };
         let period = match truncate {
             Truncate::Year => "year",
             Truncate::Month => "month",
@@ -100,8 +165,17 @@ pub(super) struct Computed<'a> {
 }
 
 impl<'a> Computed<'a> {
-    pub(super) fn new(row: &'a tokio_postgres::Row, entity: &'static EntityDesc, kinds: &'a [Kind]) -> Self {
-        Self { row, entity, kinds, fault: Cell::new(false) }
+    pub(super) fn new(
+        row: &'a tokio_postgres::Row,
+        entity: &'static EntityDesc,
+        kinds: &'a [Kind],
+    ) -> Self {
+        Self {
+            row,
+            entity,
+            kinds,
+            fault: Cell::new(false),
+        }
     }
 
     /// Whether everything in it is what its column holds.
@@ -111,13 +185,17 @@ impl<'a> Computed<'a> {
     pub(super) fn sound(&self) -> Result<()> {
         if self.fault.get() {
             let table = self.entity.storage_name;
-            return Err(Error::internal(format!("{table} holds what no field holds; something else has written to the database")));
+            return Err(Error::internal(format!(
+                "{table} holds what no field holds; something else has written to the database"
+            )));
         }
         Ok(())
     }
 
     fn read(&self, column: usize) -> Option<ValueRef<'_>> {
-        let Some(Raw(bytes)) = self.row.try_get::<_, Option<Raw<'_>>>(column).ok()? else { return Some(ValueRef::Null) };
+        let Some(Raw(bytes)) = self.row.try_get::<_, Option<Raw<'_>>>(column).ok()? else {
+            return Some(ValueRef::Null);
+        };
         Some(match *self.kinds.get(column)? {
             Kind::String | Kind::Enum(_) => ValueRef::Text(std::str::from_utf8(bytes).ok()?),
             Kind::Boolean => ValueRef::Bool(bytes != [0]),
@@ -138,8 +216,9 @@ impl Row for Computed<'_> {
     }
 }
 
-/// A sum over a count, null where nothing was counted. The server refuses a quotient that rounds to zero, which elsewhere is zero:
-/// that is so where the sum is at most half as many smallest doubles as were counted.
+/// A sum over a count, null where nothing was counted. The server refuses a quotient that rounds to
+/// zero, which elsewhere is zero: that is so where the sum is at most half as many smallest doubles
+/// as were counted.
 fn quotient(sum: &str, count: &str) -> String {
     let zero = format!("abs({sum}) / '5e-324'::double precision <= {count} / 2.0");
     format!(

@@ -25,9 +25,14 @@ impl<'a> Bound<'a> {
     fn of(bind: &'a Bind, args: &'a [Value]) -> Result<Self> {
         let value = match &bind.value {
             Ok(value) => value,
-            Err(slot) => args.get(*slot).ok_or_else(|| Error::internal("a statement lacks an argument"))?,
+            Err(slot) => args
+                .get(*slot)
+                .ok_or_else(|| Error::internal("a statement lacks an argument"))?,
         };
-        Ok(Self { value, form: bind.form })
+        Ok(Self {
+            value,
+            form: bind.form,
+        })
     }
 }
 
@@ -49,7 +54,11 @@ pub(super) enum Gathered<'a> {
 pub(super) fn gathered<'a>(binds: &'a [Bind], calls: &[&'a [Value]]) -> Result<Vec<Gathered<'a>>> {
     let value = |bind: &'a Bind| match &bind.value {
         Ok(_) => Bound::of(bind, &[]).map(Gathered::Common),
-        Err(_) => calls.iter().map(|args| Bound::of(bind, args)).collect::<Result<_>>().map(Gathered::Each),
+        Err(_) => calls
+            .iter()
+            .map(|args| Bound::of(bind, args))
+            .collect::<Result<_>>()
+            .map(Gathered::Each),
     };
     binds.iter().map(value).collect()
 }
@@ -79,7 +88,9 @@ impl ToSql for Bound<'_> {
             Value::Null => Ok(IsNull::Yes),
             Value::Bool(b) => b.to_sql(kind, out),
             Value::Int(i) if *kind == Type::FLOAT8 => (*i as f64).to_sql(kind, out),
-            Value::Int(i) if *kind == Type::JSONB => Ok(jsonb(itoa::Buffer::new().format(*i).as_bytes(), out)),
+            Value::Int(i) if *kind == Type::JSONB => {
+                Ok(jsonb(itoa::Buffer::new().format(*i).as_bytes(), out))
+            }
             Value::Int(i) => i.to_sql(kind, out),
             Value::Float(f) => f.to_sql(kind, out),
             Value::Text(text) if *kind == Type::JSONB => {
@@ -113,7 +124,14 @@ impl ToSql for Bound<'_> {
 }
 
 fn is_list(kind: &Type) -> bool {
-    matches!(*kind, Type::TEXT_ARRAY | Type::INT8_ARRAY | Type::FLOAT8_ARRAY | Type::BOOL_ARRAY | Type::TIMESTAMPTZ_ARRAY)
+    matches!(
+        *kind,
+        Type::TEXT_ARRAY
+            | Type::INT8_ARRAY
+            | Type::FLOAT8_ARRAY
+            | Type::BOOL_ARRAY
+            | Type::TIMESTAMPTZ_ARRAY
+    )
 }
 
 /// Version 1 and the text.
@@ -132,7 +150,10 @@ fn list(text: &str, kind: &Type, out: &mut BytesMut) -> Sent {
         Type::BOOL_ARRAY => serde_json::from_str::<Vec<bool>>(text)?.to_sql(kind, out),
         Type::TIMESTAMPTZ_ARRAY => {
             let dates = serde_json::from_str::<Vec<i64>>(text)?;
-            let dates: Vec<Moment> = dates.into_iter().map(|ms| Moment::from(Timestamp::from_millis(ms))).collect();
+            let dates: Vec<Moment> = dates
+                .into_iter()
+                .map(|ms| Moment::from(Timestamp::from_millis(ms)))
+                .collect();
             dates.to_sql(kind, out)
         }
         _ => Err("a list where no list is expected".into()),
@@ -170,5 +191,7 @@ pub(super) fn micros(date: Timestamp) -> i64 {
 /// The instant of a TIMESTAMPTZ, if it is one of the years 1 to 9999.
 pub(super) fn date(micros: i64) -> Option<Timestamp> {
     let millis = micros.checked_add(EPOCH)?.div_euclid(1000);
-    (Timestamp::MIN.millis()..=Timestamp::MAX.millis()).contains(&millis).then(|| Timestamp::from_millis(millis))
+    (Timestamp::MIN.millis()..=Timestamp::MAX.millis())
+        .contains(&millis)
+        .then(|| Timestamp::from_millis(millis))
 }

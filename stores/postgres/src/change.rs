@@ -16,7 +16,11 @@ impl Renderer<'_> {
     pub(super) fn insert(&mut self) -> Result<String> {
         let record = self.record()?;
         let chosen = matches!(self.entity.primary_field().kind, Kind::Integer);
-        let key = if chosen { format!(" RETURNING {}", self.name(self.entity.primary)?) } else { String::new() };
+        let key = if chosen {
+            format!(" RETURNING {}", self.name(self.entity.primary)?)
+        } else {
+            String::new()
+        };
         Ok(format!("{record}{key}"))
     }
 
@@ -25,7 +29,8 @@ impl Renderer<'_> {
         let mut names = Vec::new();
         let mut values = Vec::new();
         for field in 0..self.entity.fields.len() {
-            let integer_key = field == self.entity.primary && matches!(self.entity.primary_field().kind, Kind::Integer);
+            let integer_key = field == self.entity.primary
+                && matches!(self.entity.primary_field().kind, Kind::Integer);
             // Without a value, the table's sequence gives the key.
             if integer_key && self.slot_is_null(field) {
                 continue;
@@ -34,13 +39,22 @@ impl Renderer<'_> {
             let kind = self.kind(field);
             values.push(self.parameter(Err(field), kind));
         }
-        Ok(format!("INSERT INTO {} ({}) VALUES ({})", quote(self.entity.storage_name), names.join(", "), values.join(", ")))
+        Ok(format!(
+            "INSERT INTO {} ({}) VALUES ({})",
+            quote(self.entity.storage_name),
+            names.join(", "),
+            values.join(", ")
+        ))
     }
 
     pub(super) fn assignments(&mut self, set: &[Assign]) -> Result<String> {
         let mut parts = Vec::with_capacity(set.len());
         for Assign { field, value } in set {
-            parts.push(format!("{} = {}", self.name(*field)?, self.assigned(*field, value)?));
+            parts.push(format!(
+                "{} = {}",
+                self.name(*field)?,
+                self.assigned(*field, value)?
+            ));
         }
         Ok(parts.join(", "))
     }
@@ -52,69 +66,153 @@ impl Renderer<'_> {
         Ok(match value {
             AssignValue::Figure(_) => format!("{FIGURE}.{FIGURE}"),
             AssignValue::Set(source) => self.source(source, kind)?,
-            AssignValue::Add(source) => format!("COALESCE({column}, 0) + {}", self.source(source, kind)?),
+            AssignValue::Add(source) => {
+                format!("COALESCE({column}, 0) + {}", self.source(source, kind)?)
+            }
             AssignValue::Push { value, dedupe } => {
                 let value = self.source(value, Type::TEXT)?;
                 let longer = format!("array_append({texts}, {value})");
-                if *dedupe { format!("CASE WHEN {texts} @> ARRAY[{value}] THEN {texts} ELSE {longer} END") } else { longer }
+                if *dedupe {
+                    format!("CASE WHEN {texts} @> ARRAY[{value}] THEN {texts} ELSE {longer} END")
+                } else {
+                    longer
+                }
             }
-            AssignValue::Pull(source) => format!("array_remove({texts}, {})", self.source(source, Type::TEXT)?),
-            AssignValue::AddItem(source) => format!("{items} || jsonb_build_array({})", self.source(source, Type::JSONB)?),
+            AssignValue::Pull(source) => format!(
+                "array_remove({texts}, {})",
+                self.source(source, Type::TEXT)?
+            ),
+            AssignValue::AddItem(source) => format!(
+                "{items} || jsonb_build_array({})",
+                self.source(source, Type::JSONB)?
+            ),
             AssignValue::RemoveItem { key, id } => {
-                let others = format!("WHERE e.v -> {} IS DISTINCT FROM {}", literal(key), self.source(id, Type::JSONB)?);
+                let others = format!(
+                    "WHERE e.v -> {} IS DISTINCT FROM {}",
+                    literal(key),
+                    self.source(id, Type::JSONB)?
+                );
                 rebuilt("e.v", &items, &others)
             }
             AssignValue::ChangeItem { key, id, members } => {
-                let own = format!("e.v -> {} = {}", literal(key), self.source(id, Type::JSONB)?);
+                let own = format!(
+                    "e.v -> {} = {}",
+                    literal(key),
+                    self.source(id, Type::JSONB)?
+                );
                 let mut changed = Vec::with_capacity(members.len());
                 for (name, source) in members {
-                    changed.push(format!("{}, {}", literal(name), self.source(source, Type::JSONB)?));
+                    changed.push(format!(
+                        "{}, {}",
+                        literal(name),
+                        self.source(source, Type::JSONB)?
+                    ));
                 }
-                rebuilt(&format!("CASE WHEN {own} THEN e.v || jsonb_build_object({}) ELSE e.v END", changed.join(", ")), &items, "")
+                rebuilt(
+                    &format!(
+                        "CASE WHEN {own} THEN e.v || jsonb_build_object({}) ELSE e.v END",
+                        changed.join(", ")
+                    ),
+                    &items,
+                    "",
+                )
             }
         })
     }
 
-    /// What stands before, within and at the end of an update that writes a number over other records.
+    /// What stands before, within and at the end of an update that writes a number over other
+    /// records.
     pub(super) fn figure(&mut self, set: &[Assign]) -> Result<Option<[String; 3]>> {
-        let Some((field, figure)) = set.iter().find_map(|a| Some((a.field, a.value.figure()?))) else { return Ok(None) };
+        let Some((field, figure)) = set.iter().find_map(|a| Some((a.field, a.value.figure()?)))
+        else {
+            return Ok(None);
+        };
         let select = self.over(figure.source, quote(figure.source.storage_name), |r| {
-            r.aggregate(&figure.filter, &[], std::slice::from_ref(&figure.compute), 1)
+            r.aggregate(
+                &figure.filter,
+                &[],
+                std::slice::from_ref(&figure.compute),
+                1,
+            )
         });
         let with = format!("WITH {FIGURE}({FIGURE}) AS MATERIALIZED ({}) ", select?);
         let (kind, (least, most)) = (self.kind(field), &figure.within);
         let mut bound = |value: &Value| self.source(&Source::Value(value.clone()), kind.clone());
-        let within = format!("{FIGURE}.{FIGURE} BETWEEN {} AND {}", bound(least)?, bound(most)?);
-        let null = if figure.optional { format!("{FIGURE}.{FIGURE} IS NULL OR ") } else { String::new() };
-        Ok(Some([with, format!(" FROM {FIGURE}"), format!(" AND ({null}{within})")]))
+        let within = format!(
+            "{FIGURE}.{FIGURE} BETWEEN {} AND {}",
+            bound(least)?,
+            bound(most)?
+        );
+        let null = if figure.optional {
+            format!("{FIGURE}.{FIGURE} IS NULL OR ")
+        } else {
+            String::new()
+        };
+        Ok(Some([
+            with,
+            format!(" FROM {FIGURE}"),
+            format!(" AND ({null}{within})"),
+        ]))
     }
 
-    pub(super) fn upsert(&mut self, keys: &[usize], guard: &Filter, set: &[Assign]) -> Result<String> {
+    pub(super) fn upsert(
+        &mut self,
+        keys: &[usize],
+        guard: &Filter,
+        set: &[Assign],
+    ) -> Result<String> {
         let record = self.record()?;
         let target = self.target(keys)?;
-        let first = *keys.first().ok_or_else(|| Error::internal("an upsert without keys"))?;
+        let first = *keys
+            .first()
+            .ok_or_else(|| Error::internal("an upsert without keys"))?;
         // Without an assignment the statement would return nothing.
-        let set = if set.is_empty() { format!("{} = {}", self.name(first)?, self.column(first)?) } else { self.assignments(set)? };
+        let set = if set.is_empty() {
+            format!("{} = {}", self.name(first)?, self.column(first)?)
+        } else {
+            self.assignments(set)?
+        };
         let guard = self.filter(guard)?;
         // A row that this statement made has never been locked or replaced by anybody.
-        Ok(format!("{record} ON CONFLICT {target} DO UPDATE SET {set} WHERE {guard} RETURNING {}, (xmax = 0)", self.columns()))
+        Ok(format!(
+            "{record} ON CONFLICT {target} DO UPDATE SET {set} WHERE {guard} RETURNING {}, (xmax = 0)",
+            self.columns()
+        ))
     }
 
     /// The unique index an upsert meets existing records by.
     fn target(&mut self, keys: &[usize]) -> Result<String> {
         let names = |r: &Self, fields: &[usize]| -> Result<String> {
-            Ok(fields.iter().map(|f| r.name(*f)).collect::<Result<Vec<_>>>()?.join(", "))
+            Ok(fields
+                .iter()
+                .map(|f| r.name(*f))
+                .collect::<Result<Vec<_>>>()?
+                .join(", "))
         };
         for index in layout::apart(self.entity, keys) {
-            // Of the two indexes of a unique with an optional tenant, the one that this record stands in.
-            let tenant = self.entity.tenant.map(|t| t.field).filter(|t| self.entity.fields[*t].optional && !keys.contains(t));
+            // Of the two indexes of a unique with an optional tenant, the one that this record
+            // stands in.
+            let tenant = self
+                .entity
+                .tenant
+                .map(|t| t.field)
+                .filter(|t| self.entity.fields[*t].optional && !keys.contains(t));
             let without = match tenant {
-                Some(tenant) if index.null == Some(tenant) || index.keys.iter().any(|k| k.field == tenant) => self.slot_is_null(tenant),
+                Some(tenant)
+                    if index.null == Some(tenant)
+                        || index.keys.iter().any(|k| k.field == tenant) =>
+                {
+                    self.slot_is_null(tenant)
+                }
                 _ => index.null.is_some(),
             };
             if without == index.null.is_some() {
                 let fields: Vec<usize> = index.keys.iter().map(|k| k.field).collect();
-                return Ok(format!("({}){}", names(self, &fields)?, only(self.entity, &index)));
+                return Ok(format!(
+                    "({}){}",
+                    names(self, &fields)?,
+                    only(self.entity, &index)
+                ));
             }
         }
         Ok(format!("({})", names(self, keys)?))
@@ -122,27 +220,48 @@ impl Renderer<'_> {
 
     /// The condition of a write: what matches, or the first of it in an order.
     ///
-    /// As an array, the choice is made once; within `IN` it could be made again for every row. A record that was waited for is looked
-    /// at again, and when it does not match any more, the next one takes its place.
+    /// As an array, the choice is made once; within `IN` it could be made again for every row. A
+    /// record that was waited for is looked at again, and when it does not match any more, the next
+    /// one takes its place.
     pub(super) fn picked(&mut self, filter: &Filter, pick: Option<&Pick>) -> Result<String> {
         let condition = self.filter(filter)?;
-        let Some(pick) = pick else { return Ok(condition) };
-        let (table, key) = (quote(self.entity.storage_name), self.column(self.entity.primary)?);
+        let Some(pick) = pick else {
+            return Ok(condition);
+        };
+        let (table, key) = (
+            quote(self.entity.storage_name),
+            self.column(self.entity.primary)?,
+        );
         let order = self.order(&pick.order)?;
         let skip = if pick.waits { "" } else { " SKIP LOCKED" };
-        let chosen = format!("SELECT {key} FROM {table} WHERE {condition} ORDER BY {order} LIMIT {} FOR UPDATE{skip}", pick.limit);
+        let chosen = format!(
+            "SELECT {key} FROM {table} WHERE {condition} ORDER BY {order} LIMIT {} FOR UPDATE{skip}",
+            pick.limit
+        );
         Ok(format!("{key} = ANY(ARRAY({chosen}))"))
     }
 
     pub(super) fn order(&self, order: &[Order]) -> Result<String> {
         let optional = |o: &Order| self.entity.fields.get(o.field).is_some_and(|f| f.optional);
-        let key = |o: &Order| Ok(format!("{} {}", self.name(o.field)?, direction(optional(o), o.desc)));
-        Ok(order.iter().map(key).collect::<Result<Vec<_>>>()?.join(", "))
+        let key = |o: &Order| {
+            Ok(format!(
+                "{} {}",
+                self.name(o.field)?,
+                direction(optional(o), o.desc)
+            ))
+        };
+        Ok(order
+            .iter()
+            .map(key)
+            .collect::<Result<Vec<_>>>()?
+            .join(", "))
     }
 }
 
 /// A list of items made anew, in its order.
 fn rebuilt(item: &str, items: &str, condition: &str) -> String {
     let elements = format!("jsonb_array_elements({items}) WITH ORDINALITY AS e(v, n)");
-    format!("(SELECT COALESCE(jsonb_agg({item} ORDER BY e.n), '[]'::jsonb) FROM {elements} {condition})")
+    format!(
+        "(SELECT COALESCE(jsonb_agg({item} ORDER BY e.n), '[]'::jsonb) FROM {elements} {condition})"
+    )
 }

@@ -1,4 +1,5 @@
-//! A channel of the server: short texts from one process to all that listen, lost where nobody does.
+//! A channel of the server: short texts from one process to all that listen, lost where nobody
+//! does.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -15,8 +16,8 @@ const LONGEST: usize = 7000;
 /// Longest name of anything on the server.
 const NAME: usize = 63;
 
-/// Texts from one process to all that listen (`LISTEN` and `NOTIFY`). It keeps nothing: what is sent while nobody listens is lost, and so
-/// it is for hints, never for what must arrive.
+/// Texts from one process to all that listen (`LISTEN` and `NOTIFY`). It keeps nothing: what is
+/// sent while nobody listens is lost, and so it is for hints, never for what must arrive.
 pub struct Channel {
     connector: Connector,
     name: String,
@@ -33,14 +34,25 @@ impl Channel {
     /// A channel of a name. Nothing is connected before it is used.
     ///
     /// # Errors
-    /// When the options or the name are not valid: a name has lower-case letters, digits and underscores.
+    /// When the options or the name are not valid: a name has lower-case letters, digits and
+    /// underscores.
     pub fn new(options: &PostgresOptions, name: &str) -> Result<Self> {
-        let valid =
-            !name.is_empty() && name.len() <= NAME && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+        let valid = !name.is_empty()
+            && name.len() <= NAME
+            && name
+                .bytes()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
         if !valid {
-            return Err(Error::new(Code::Internal, format!("`{name}` cannot be the name of a channel")));
+            return Err(Error::new(
+                Code::Internal,
+                format!("`{name}` cannot be the name of a channel"),
+            ));
         }
-        Ok(Self { connector: Connector::new(options)?, name: name.to_owned(), sender: Mutex::new(None) })
+        Ok(Self {
+            connector: Connector::new(options)?,
+            name: name.to_owned(),
+            sender: Mutex::new(None),
+        })
     }
 
     /// Sends a text, over one connection that stays.
@@ -56,7 +68,11 @@ impl Channel {
             Some(client) => client,
             None => self.patiently(self.connect()).await?,
         };
-        let sent = async { client.execute("SELECT pg_notify($1, $2)", &[&self.name, &text]).await };
+        let sent = async {
+            client
+                .execute("SELECT pg_notify($1, $2)", &[&self.name, &text])
+                .await
+        };
         self.patiently(sent).await?;
         // Kept only when it is of use: what failed or was left is connected anew.
         *sender = Some(client);
@@ -70,7 +86,9 @@ impl Channel {
     pub async fn listen(&self, heard: &(dyn Fn(&str) + Send + Sync)) -> Result<()> {
         let (client, mut connection) = self.patiently(self.connector.connect_to_listen()).await?;
         let asked = async move {
-            let listening = client.batch_execute(&format!("LISTEN \"{}\"", self.name)).await;
+            let listening = client
+                .batch_execute(&format!("LISTEN \"{}\"", self.name))
+                .await;
             (client, listening)
         };
         let mut asked = std::pin::pin!(asked);
@@ -87,10 +105,16 @@ impl Channel {
                     }
                 }
                 match connection.poll_message(cx) {
-                    Poll::Ready(Some(Ok(AsyncMessage::Notification(sent)))) => heard(sent.payload()),
+                    Poll::Ready(Some(Ok(AsyncMessage::Notification(sent)))) => {
+                        heard(sent.payload())
+                    }
                     Poll::Ready(Some(Ok(_))) => {}
-                    Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(Error::unavailable(error))),
-                    Poll::Ready(None) => return Poll::Ready(Err(Error::unavailable("the connection has ended"))),
+                    Poll::Ready(Some(Err(error))) => {
+                        return Poll::Ready(Err(Error::unavailable(error)));
+                    }
+                    Poll::Ready(None) => {
+                        return Poll::Ready(Err(Error::unavailable("the connection has ended")));
+                    }
                     Poll::Pending => return Poll::Pending,
                 }
             }
@@ -104,10 +128,16 @@ impl Channel {
         Ok(client)
     }
 
-    async fn patiently<T>(&self, work: impl Future<Output = std::result::Result<T, tokio_postgres::Error>>) -> Result<T> {
+    async fn patiently<T>(
+        &self,
+        work: impl Future<Output = std::result::Result<T, tokio_postgres::Error>>,
+    ) -> Result<T> {
         match tokio::time::timeout(self.connector.patience, work).await {
             Ok(done) => done.map_err(Error::unavailable),
-            Err(_) => Err(Error::unavailable(format!("no answer within {:?}", self.connector.patience))),
+            Err(_) => Err(Error::unavailable(format!(
+                "no answer within {:?}",
+                self.connector.patience
+            ))),
         }
     }
 }

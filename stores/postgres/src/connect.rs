@@ -24,10 +24,12 @@ use linchpin_core::{Code, Error, Result};
 const HASTE: Duration = Duration::from_millis(50);
 
 /// What drives a connection; it ends with the connection.
-pub(super) type Driver = Pin<Box<dyn Future<Output = std::result::Result<(), tokio_postgres::Error>> + Send>>;
+pub(super) type Driver =
+    Pin<Box<dyn Future<Output = std::result::Result<(), tokio_postgres::Error>> + Send>>;
 
 /// A connection that nobody drives yet.
-pub(super) type Listening = tokio_postgres::Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
+pub(super) type Listening =
+    tokio_postgres::Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
 
 /// How connections are made.
 pub(super) struct Connector {
@@ -38,7 +40,10 @@ pub(super) struct Connector {
 }
 
 fn invalid(what: impl std::fmt::Display) -> Error {
-    Error::new(Code::Internal, format!("the database URL is not valid: {what}"))
+    Error::new(
+        Code::Internal,
+        format!("the database URL is not valid: {what}"),
+    )
 }
 
 impl Connector {
@@ -56,71 +61,138 @@ impl Connector {
         url.set_query(None);
         if !others.is_empty() {
             // Spaces as %20: a plus is a plus here.
-            let pairs: Vec<String> = others.iter().map(|(k, v)| format!("{}={}", escaped(k), escaped(v))).collect();
+            let pairs: Vec<String> = others
+                .iter()
+                .map(|(k, v)| format!("{}={}", escaped(k), escaped(v)))
+                .collect();
             url.set_query(Some(&pairs.join("&")));
         }
-        let mut config: tokio_postgres::Config = url.as_str().parse().map_err(|e: tokio_postgres::Error| {
-            // The source names the parameter, never the password.
-            invalid(std::error::Error::source(&e).map_or_else(|| e.to_string(), ToString::to_string))
-        })?;
+        let mut config: tokio_postgres::Config =
+            url.as_str().parse().map_err(|e: tokio_postgres::Error| {
+                // The source names the parameter, never the password.
+                invalid(
+                    std::error::Error::source(&e)
+                        .map_or_else(|| e.to_string(), ToString::to_string),
+                )
+            })?;
         let (ssl, trust) = match mode.as_str() {
             "disable" => (SslMode::Disable, Trust::Anything),
             "prefer" => (SslMode::Prefer, Trust::Anything),
             "require" => (SslMode::Require, Trust::Anything),
             "verify-full" => (SslMode::Require, Trust::Verified),
-            _ => return Err(invalid("sslmode must be disable, prefer, require or verify-full")),
+            _ => {
+                return Err(invalid(
+                    "sslmode must be disable, prefer, require or verify-full",
+                ));
+            }
         };
-        config.ssl_mode(ssl).connect_timeout(options.connect_timeout).application_name("linchpin");
+        config
+            .ssl_mode(ssl)
+            .connect_timeout(options.connect_timeout)
+            .application_name("linchpin");
         config.keepalives_idle(Duration::from_secs(30));
         let millis = options.statement_timeout.as_millis();
-        let commit = if options.synchronous_commit { "on" } else { "off" };
+        let commit = if options.synchronous_commit {
+            "on"
+        } else {
+            "off"
+        };
         let settings = format!(
             "SET statement_timeout = {millis}; SET standard_conforming_strings = on; SET synchronous_commit = {commit}; \
              SET client_encoding = 'UTF8'; SET timezone = 'UTC'; SET default_transaction_isolation = 'read committed'"
         );
-        Ok(Self { config, tls: MakeRustlsConnect::new(tls(trust, roots.as_deref())?), settings, patience: options.connect_timeout })
+        Ok(Self {
+            config,
+            tls: MakeRustlsConnect::new(tls(trust, roots.as_deref())?),
+            settings,
+            patience: options.connect_timeout,
+        })
     }
 
-    /// The same way, for reads that an index covers: the server plans each once, for any arguments, and follows the index whatever it
-    /// believes of a table that it has not looked at yet. An engine that lacks such a setting goes on without.
+    /// The same way, for reads that an index covers: the server plans each once, for any arguments,
+    /// and follows the index whatever it believes of a table that it has not looked at yet. An
+    /// engine that lacks such a setting goes on without.
     pub(super) fn indexed(&self) -> Self {
-        let off = ["enable_seqscan", "enable_bitmapscan", "enable_sort", "enable_incremental_sort", "jit"];
-        let set = [("plan_cache_mode", "force_generic_plan"), ("max_parallel_workers_per_gather", "0")];
-        let set: Vec<String> =
-            off.into_iter().map(|name| (name, "off")).chain(set).map(|(name, value)| format!("('{name}', '{value}')")).collect();
+        let off = [
+            "enable_seqscan",
+            "enable_bitmapscan",
+            "enable_sort",
+            "enable_incremental_sort",
+            "jit",
+        ];
+        let set = [
+            ("plan_cache_mode", "force_generic_plan"),
+            ("max_parallel_workers_per_gather", "0"),
+        ];
+        let set: Vec<String> = off
+            .into_iter()
+            .map(|name| (name, "off"))
+            .chain(set)
+            .map(|(name, value)| format!("('{name}', '{value}')"))
+            .collect();
         let settings = format!(
             "{}; SELECT set_config(name, value, false) FROM (VALUES {}) AS wanted(name, value) JOIN pg_settings USING (name)",
             self.settings,
             set.join(", ")
         );
-        Self { config: self.config.clone(), tls: self.tls.clone(), settings, patience: self.patience }
+        Self {
+            config: self.config.clone(),
+            tls: self.tls.clone(),
+            settings,
+            patience: self.patience,
+        }
     }
 
     /// The same way, for statements that the server ends after another time.
     pub(super) fn limited(&self, to: Duration) -> Self {
-        let settings = format!("{}; SET statement_timeout = {}", self.settings, to.as_millis());
-        Self { config: self.config.clone(), tls: self.tls.clone(), settings, patience: self.patience }
+        let settings = format!(
+            "{}; SET statement_timeout = {}",
+            self.settings,
+            to.as_millis()
+        );
+        Self {
+            config: self.config.clone(),
+            tls: self.tls.clone(),
+            settings,
+            patience: self.patience,
+        }
     }
 
     /// The same way, for statements that wait for others' locks for a moment only.
     pub(super) fn hasty(&self) -> Self {
-        let settings = format!("{}; SET lock_timeout = {}", self.settings, HASTE.as_millis());
-        Self { config: self.config.clone(), tls: self.tls.clone(), settings, patience: self.patience }
+        let settings = format!(
+            "{}; SET lock_timeout = {}",
+            self.settings,
+            HASTE.as_millis()
+        );
+        Self {
+            config: self.config.clone(),
+            tls: self.tls.clone(),
+            settings,
+            patience: self.patience,
+        }
     }
 
     /// A connection without its settings, and what drives it.
-    pub(super) async fn connect(&self) -> std::result::Result<(tokio_postgres::Client, Driver), tokio_postgres::Error> {
+    pub(super) async fn connect(
+        &self,
+    ) -> std::result::Result<(tokio_postgres::Client, Driver), tokio_postgres::Error> {
         let (client, connection) = self.config.connect(self.tls.clone()).await?;
         Ok((client, Box::pin(connection)))
     }
 
     /// Asks the server to end what a connection is doing.
-    pub(super) async fn cancel(&self, client: &tokio_postgres::Client) -> std::result::Result<(), tokio_postgres::Error> {
+    pub(super) async fn cancel(
+        &self,
+        client: &tokio_postgres::Client,
+    ) -> std::result::Result<(), tokio_postgres::Error> {
         client.cancel_token().cancel_query(self.tls.clone()).await
     }
 
     /// A connection that is polled for what the server tells unasked.
-    pub(super) async fn connect_to_listen(&self) -> std::result::Result<(tokio_postgres::Client, Listening), tokio_postgres::Error> {
+    pub(super) async fn connect_to_listen(
+        &self,
+    ) -> std::result::Result<(tokio_postgres::Client, Listening), tokio_postgres::Error> {
         self.config.connect(self.tls.clone()).await
     }
 
@@ -133,7 +205,13 @@ impl Connector {
             let (client, connection) = self.connect().await?;
             let driven = tokio::spawn(connection);
             let rows = client.simple_query("SHOW transaction_read_only").await?;
-            let value = rows.iter().find_map(|m| if let SimpleQueryMessage::Row(row) = m { row.get(0) } else { None });
+            let value = rows.iter().find_map(|m| {
+                if let SimpleQueryMessage::Row(row) = m {
+                    row.get(0)
+                } else {
+                    None
+                }
+            });
             let writable = value == Some("off");
             drop(client);
             // Ended before the lanes connect: a server may have few places.
@@ -153,11 +231,19 @@ impl Connector {
     fn server(&self) -> String {
         let ports = self.config.get_ports();
         let host = |(i, host): (usize, &Host)| match host {
-            Host::Tcp(name) => format!("{name}:{}", ports.get(i).or(ports.first()).unwrap_or(&5432)),
+            Host::Tcp(name) => {
+                format!("{name}:{}", ports.get(i).or(ports.first()).unwrap_or(&5432))
+            }
             #[cfg(unix)]
             Host::Unix(path) => path.display().to_string(),
         };
-        let hosts: Vec<String> = self.config.get_hosts().iter().enumerate().map(host).collect();
+        let hosts: Vec<String> = self
+            .config
+            .get_hosts()
+            .iter()
+            .enumerate()
+            .map(host)
+            .collect();
         format!("the database server {}", hosts.join(", "))
     }
 
@@ -166,20 +252,32 @@ impl Connector {
         let cause = Causes(error);
         match error.code() {
             Some(code) if *code == SqlState::INVALID_PASSWORD => {
-                format!("it refuses the user `{}`: the password is wrong", named(self.config.get_user()))
+                format!(
+                    "it refuses the user `{}`: the password is wrong",
+                    named(self.config.get_user())
+                )
             }
             Some(code) if *code == SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
-                format!("it refuses the user `{}`: {cause}", named(self.config.get_user()))
+                format!(
+                    "it refuses the user `{}`: {cause}",
+                    named(self.config.get_user())
+                )
             }
             Some(code) if *code == SqlState::INVALID_CATALOG_NAME => {
-                format!("there is no database `{}`", named(self.config.get_dbname().or(self.config.get_user())))
+                format!(
+                    "there is no database `{}`",
+                    named(self.config.get_dbname().or(self.config.get_user()))
+                )
             }
             _ => cause.to_string(),
         }
     }
 
     /// Makes the settings of a connection.
-    pub(super) async fn prepare(&self, client: &tokio_postgres::Client) -> std::result::Result<(), tokio_postgres::Error> {
+    pub(super) async fn prepare(
+        &self,
+        client: &tokio_postgres::Client,
+    ) -> std::result::Result<(), tokio_postgres::Error> {
         client.batch_execute(&self.settings).await
     }
 
@@ -196,7 +294,8 @@ fn escaped(text: &str) -> String {
 /// Which certificates are accepted.
 #[derive(Clone, Copy)]
 enum Trust {
-    /// Any: the connection is encrypted, nobody knows for whom. As the server's own tools take these modes.
+    /// Any: the connection is encrypted, nobody knows for whom. As the server's own tools take
+    /// these modes.
     Anything,
     /// Those of the host, signed by a known authority.
     Verified,
@@ -204,12 +303,17 @@ enum Trust {
 
 fn tls(trust: Trust, roots: Option<&str>) -> Result<ClientConfig> {
     let provider = Arc::new(aws_lc_rs::default_provider());
-    let builder =
-        ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions().map_err(Error::internal)?;
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(Error::internal)?;
     let config = match (trust, roots) {
         // A named authority is there to be used, as the server's own tools have it.
-        (Trust::Verified, _) | (Trust::Anything, Some(_)) => builder.with_root_certificates(authorities(roots)?),
-        (Trust::Anything, None) => builder.dangerous().with_custom_certificate_verifier(Arc::new(Unverified(provider))),
+        (Trust::Verified, _) | (Trust::Anything, Some(_)) => {
+            builder.with_root_certificates(authorities(roots)?)
+        }
+        (Trust::Anything, None) => builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Unverified(provider))),
     };
     Ok(config.with_no_client_auth())
 }
@@ -222,9 +326,15 @@ fn authorities(file: Option<&str>) -> Result<RootCertStore> {
     };
     let wrong = |e: &dyn std::fmt::Display| invalid(format!("sslrootcert {file}: {e}"));
     for certificate in CertificateDer::pem_file_iter(file).map_err(|e| wrong(&e))? {
-        store.add(certificate.map_err(|e| wrong(&e))?).map_err(|e| wrong(&e))?;
+        store
+            .add(certificate.map_err(|e| wrong(&e))?)
+            .map_err(|e| wrong(&e))?;
     }
-    if store.is_empty() { Err(wrong(&"holds no certificate")) } else { Ok(store) }
+    if store.is_empty() {
+        Err(wrong(&"holds no certificate"))
+    } else {
+        Ok(store)
+    }
 }
 
 /// Accepts every certificate, and still checks that the server has its key.
@@ -249,7 +359,12 @@ impl ServerCertVerifier for Unverified {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+        verify_tls12_signature(
+            message,
+            certificate,
+            signed,
+            &self.0.signature_verification_algorithms,
+        )
     }
 
     fn verify_tls13_signature(
@@ -258,7 +373,12 @@ impl ServerCertVerifier for Unverified {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+        verify_tls13_signature(
+            message,
+            certificate,
+            signed,
+            &self.0.signature_verification_algorithms,
+        )
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

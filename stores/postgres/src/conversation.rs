@@ -1,4 +1,5 @@
-//! Statements of the user's own on the pool: the guard as text, values in, rows out, errors in the framework's terms.
+//! Statements of the user's own on the pool: the guard as text, values in, rows out, errors in the
+//! framework's terms.
 
 use sqlx::encode::IsNull;
 use sqlx::error::BoxDynError;
@@ -16,10 +17,16 @@ use linchpin_core::{Code, Error, Result, Timestamp, Value};
 ///
 /// # Errors
 /// When the condition cannot stand in a text of the user's.
-pub fn condition(entity: &'static EntityDesc, filter: &Filter, before: usize) -> Result<(String, Vec<(Value, Kind)>)> {
+pub fn condition(
+    entity: &'static EntityDesc,
+    filter: &Filter,
+    before: usize,
+) -> Result<(String, Vec<(Value, Kind)>)> {
     let (text, binds) = render::condition(entity, filter, before)?;
     let value = |bind: render::Bind| match (bind.value, bind.form) {
-        (Ok(Value::Text(text)), render::Form::Folded) => Ok((Value::Text(fold(&text)), Kind::String)),
+        (Ok(Value::Text(text)), render::Form::Folded) => {
+            Ok((Value::Text(fold(&text)), Kind::String))
+        }
         // Null is said in words, so the kind does not matter.
         (Ok(value), _) => Ok((value, Kind::String)),
         (Err(_), _) => Err(Error::internal("a guard lacks a value")),
@@ -41,7 +48,10 @@ impl Type<Postgres> for Instant {
 }
 
 impl Encode<'_, Postgres> for Instant {
-    fn encode_by_ref(&self, out: &mut PgArgumentBuffer) -> std::result::Result<IsNull, BoxDynError> {
+    fn encode_by_ref(
+        &self,
+        out: &mut PgArgumentBuffer,
+    ) -> std::result::Result<IsNull, BoxDynError> {
         out.extend_from_slice(&bind::micros(self.0).to_be_bytes());
         Ok(IsNull::No)
     }
@@ -57,7 +67,10 @@ impl Type<Postgres> for Jsonb {
 }
 
 impl Encode<'_, Postgres> for Jsonb {
-    fn encode_by_ref(&self, out: &mut PgArgumentBuffer) -> std::result::Result<IsNull, BoxDynError> {
+    fn encode_by_ref(
+        &self,
+        out: &mut PgArgumentBuffer,
+    ) -> std::result::Result<IsNull, BoxDynError> {
         // The version of the form, and the text.
         out.extend_from_slice(&[1]);
         out.extend_from_slice(self.0.as_bytes());
@@ -109,22 +122,44 @@ pub fn read(row: &PgRow, column: &str, kind: Kind) -> Result<Value> {
         Kind::String | Kind::Enum(_) => row.try_get(column).map(Value::Text),
         Kind::Boolean => row.try_get(column).map(Value::Bool),
         // A number that SQL made may be narrower than the field's.
-        Kind::Integer if found == Some(Oid(23)) => row.try_get::<i32, _>(column).map(|n| Value::Int(n.into())),
+        Kind::Integer if found == Some(Oid(23)) => {
+            row.try_get::<i32, _>(column).map(|n| Value::Int(n.into()))
+        }
         Kind::Integer => row.try_get(column).map(Value::Int),
-        Kind::Number if found == Some(Oid(700)) => row.try_get::<f32, _>(column).map(|n| Value::Float(n.into())),
+        Kind::Number if found == Some(Oid(700)) => row
+            .try_get::<f32, _>(column)
+            .map(|n| Value::Float(n.into())),
         Kind::Number => row.try_get(column).map(Value::Float),
         Kind::StringArray => row.try_get(column).map(Value::Strings),
         Kind::Date if found == Some(TIMESTAMPTZ) => {
-            let bytes = raw.as_bytes().map_err(Error::internal)?.try_into().map_err(Error::internal)?;
+            let bytes = raw
+                .as_bytes()
+                .map_err(Error::internal)?
+                .try_into()
+                .map_err(Error::internal)?;
             let date = bind::date(i64::from_be_bytes(bytes));
-            return date.map(Value::Date).ok_or_else(|| Error::internal(format!("column `{column}` holds a date beyond the year 9999")));
+            return date.map(Value::Date).ok_or_else(|| {
+                Error::internal(format!(
+                    "column `{column}` holds a date beyond the year 9999"
+                ))
+            });
         }
         Kind::Json | Kind::Items(_) if found == Some(JSONB) => {
             let bytes = raw.as_bytes().map_err(Error::internal)?;
-            let text = bytes.split_first().map_or(&[][..], |(_, text)| text).to_vec();
-            return String::from_utf8(text).map(Value::Json).map_err(Error::internal);
+            let text = bytes
+                .split_first()
+                .map_or(&[][..], |(_, text)| text)
+                .to_vec();
+            return String::from_utf8(text)
+                .map(Value::Json)
+                .map_err(Error::internal);
         }
-        Kind::Date | Kind::Json | Kind::Items(_) => return Err(Error::internal(format!("column `{column}` is no {}", kind.name()))),
+        Kind::Date | Kind::Json | Kind::Items(_) => {
+            return Err(Error::internal(format!(
+                "column `{column}` is no {}",
+                kind.name()
+            )));
+        }
     };
     value.map_err(Error::internal)
 }
@@ -132,10 +167,16 @@ pub fn read(row: &PgRow, column: &str, kind: Kind) -> Result<Value> {
 /// What went wrong, in the framework's terms.
 pub fn failed(entity: &EntityDesc, failure: sqlx::Error) -> Error {
     let sqlx::Error::Database(db) = &failure else {
-        return if linchpin_sql::is_passing(&failure) { Error::unavailable(failure) } else { Error::internal(failure) };
+        return if linchpin_sql::is_passing(&failure) {
+            Error::unavailable(failure)
+        } else {
+            Error::internal(failure)
+        };
     };
     if db.is_unique_violation()
-        && let Some(fields) = db.constraint().and_then(|name| error::violated(entity, name))
+        && let Some(fields) = db
+            .constraint()
+            .and_then(|name| error::violated(entity, name))
     {
         return Error::unique(fields);
     }
@@ -143,7 +184,14 @@ pub fn failed(entity: &EntityDesc, failure: sqlx::Error) -> Error {
     if state == "57014" {
         return Error::new(Code::Timeout, "The database took too long");
     }
-    // By class: connection, rollback (serialization, deadlock), resources, operator intervention, system.
-    let passing = ["08", "40", "53", "57", "58"].iter().any(|class| state.starts_with(class));
-    if passing { Error::unavailable(failure) } else { Error::internal(failure) }
+    // By class: connection, rollback (serialization, deadlock), resources, operator intervention,
+    // system.
+    let passing = ["08", "40", "53", "57", "58"]
+        .iter()
+        .any(|class| state.starts_with(class));
+    if passing {
+        Error::unavailable(failure)
+    } else {
+        Error::internal(failure)
+    }
 }

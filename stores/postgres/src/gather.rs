@@ -1,9 +1,11 @@
 //! Reads of one record that many ask for at a time: together, in one statement.
 //!
-//! The first callers run the statement themselves, as many as there are connections. Those that come meanwhile are answered together:
-//! one group after the other, beside it as many as there are connections when enough wait, and one more whenever the last has begun a
-//! moment ago, so that a long way to the server costs nobody a second one. What a statement costs the server beside its row is paid
-//! once for a group. Groups are tasks of their own: nobody waits for a caller that has stopped asking for its answer.
+//! The first callers run the statement themselves, as many as there are connections. Those that
+//! come meanwhile are answered together: one group after the other, beside it as many as there are
+//! connections when enough wait, and one more whenever the last has begun a moment ago, so that a
+//! long way to the server costs nobody a second one. What a statement costs the server beside its
+//! row is paid once for a group. Groups are tasks of their own: nobody waits for a caller that has
+//! stopped asking for its answer.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,9 +27,11 @@ use linchpin_core::{Error, Result, Value};
 
 /// Most calls of a group.
 const MOST: usize = 64;
-/// So many are worth a group beside one that is under way: fewer wait for its end, and cost the server one statement less.
+/// So many are worth a group beside one that is under way: fewer wait for its end, and cost the
+/// server one statement less.
 const ENOUGH: usize = 12;
-/// After which time a group begins though others are under way: longer than it takes a server at hand to answer one.
+/// After which time a group begins though others are under way: longer than it takes a server at
+/// hand to answer one.
 const PACE: Duration = Duration::from_micros(300);
 
 /// The calls of a statement that can be answered together.
@@ -116,9 +120,19 @@ impl Gather {
     /// # Errors
     /// As for [`render::render`].
     pub(super) fn new(entity: &'static EntityDesc, plan: &Plan) -> Result<Option<Self>> {
-        let Some(rendered) = render::gathered(entity, plan)? else { return Ok(None) };
-        let kinds = rendered.binds.iter().map(|bind| bind.kind.clone()).collect();
-        let number = if matches!(plan, Plan::Exists { .. }) { 0 } else { entity.fields.len() };
+        let Some(rendered) = render::gathered(entity, plan)? else {
+            return Ok(None);
+        };
+        let kinds = rendered
+            .binds
+            .iter()
+            .map(|bind| bind.kind.clone())
+            .collect();
+        let number = if matches!(plan, Plan::Exists { .. }) {
+            0
+        } else {
+            entity.fields.len()
+        };
         let state = State {
             waiting: Vec::new(),
             alone: 0,
@@ -129,11 +143,23 @@ impl Gather {
             #[cfg(test)]
             asked: 0,
         };
-        Ok(Some(Self { sql: Sql::new(rendered.sql), binds: rendered.binds, kinds, number, state: Mutex::new(state) }))
+        Ok(Some(Self {
+            sql: Sql::new(rendered.sql),
+            binds: rendered.binds,
+            kinds,
+            number,
+            state: Mutex::new(state),
+        }))
     }
 
     /// Runs by itself while few do; otherwise with others.
-    pub(super) fn join(&self, lane: &Arc<Lane>, statement: &Arc<Statement>, patience: Duration, asked: Asked) -> Joined<'_> {
+    pub(super) fn join(
+        &self,
+        lane: &Arc<Lane>,
+        statement: &Arc<Statement>,
+        patience: Duration,
+        asked: Asked,
+    ) -> Joined<'_> {
         let mut state = self.state.lock();
         if state.unfit {
             return Joined::Now(None, asked);
@@ -145,13 +171,21 @@ impl Gather {
         let (answer, answered) = oneshot::channel();
         state.waiting.push(Call { asked, answer });
         let now = Instant::now();
-        let most = if state.waiting.len() < ENOUGH { 1 } else { lane.connections() };
+        let most = if state.waiting.len() < ENOUGH {
+            1
+        } else {
+            lane.connections()
+        };
         if state.groups < most || now.duration_since(state.began) >= state.pace {
             state.groups += 1;
             state.began = now;
             let calls = state.next();
             drop(state);
-            let turn = Turn { lane: Arc::clone(lane), statement: Arc::clone(statement), patience };
+            let turn = Turn {
+                lane: Arc::clone(lane),
+                statement: Arc::clone(statement),
+                patience,
+            };
             drop(tokio::spawn(serve(turn, calls)));
         }
         Joined::Later(answered)
@@ -160,7 +194,11 @@ impl Gather {
     /// The calls of the next group; when there are none, or groups enough, one has ended.
     fn next_or_end(&self, most: usize) -> Vec<Call> {
         let mut state = self.state.lock();
-        let calls = if state.groups > most { Vec::new() } else { state.next() };
+        let calls = if state.groups > most {
+            Vec::new()
+        } else {
+            state.next()
+        };
         if calls.is_empty() {
             state.groups -= 1;
         } else {
@@ -195,41 +233,71 @@ impl Gather {
     }
 
     /// Asks for all calls at once; rows, and the call that each answers, from 1.
-    async fn ask(&self, live: &Live, calls: &[Call]) -> std::result::Result<Vec<(i64, tokio_postgres::Row)>, Failure> {
-        let prepared = self.sql.prepared(live, &self.kinds).await.map_err(Failure::Unsent)?;
+    async fn ask(
+        &self,
+        live: &Live,
+        calls: &[Call],
+    ) -> std::result::Result<Vec<(i64, tokio_postgres::Row)>, Failure> {
+        let prepared = self
+            .sql
+            .prepared(live, &self.kinds)
+            .await
+            .map_err(Failure::Unsent)?;
         #[cfg(test)]
         {
             self.state.lock().asked += 1;
         }
         let args: Vec<&[Value]> = calls.iter().map(|call| &*call.asked.args).collect();
         let values = bind::gathered(&self.binds, &args).map_err(Failure::Own)?;
-        let rows = live.client.query_raw(&prepared, values).await.map_err(Failure::Server)?;
-        let numbered = rows.and_then(|row| std::future::ready(row.try_get(self.number).map(|number| (number, row))));
+        let rows = live
+            .client
+            .query_raw(&prepared, values)
+            .await
+            .map_err(Failure::Server)?;
+        let numbered = rows.and_then(|row| {
+            std::future::ready(row.try_get(self.number).map(|number| (number, row)))
+        });
         numbered.try_collect().await.map_err(Failure::Server)
     }
 
-    /// Answers calls by one statement, or leaves each to itself when that fails: another call may be the cause.
+    /// Answers calls by one statement, or leaves each to itself when that fails: another call may
+    /// be the cause.
     async fn answer(&self, turn: &Turn, mut calls: Vec<Call>) {
-        let Ok(place) = turn.lane.place().await else { return calls.into_iter().for_each(Call::alone) };
+        let Ok(place) = turn.lane.place().await else {
+            return calls.into_iter().for_each(Call::alone);
+        };
         let live = Arc::clone(&place.live);
         let found = match tokio::time::timeout(turn.patience, self.ask(&live, &calls)).await {
             Ok(Ok(found)) => found,
-            Ok(Err(Failure::Unsent(failure) | Failure::Server(failure))) if error::is_ended(&failure) => {
-                return calls.into_iter().for_each(|call| call.end(Err(error::ended())));
+            Ok(Err(Failure::Unsent(failure) | Failure::Server(failure)))
+                if error::is_ended(&failure) =>
+            {
+                return calls
+                    .into_iter()
+                    .for_each(|call| call.end(Err(error::ended())));
             }
             Ok(Err(failure)) => {
-                self.state.lock().unfit |= matches!(failure, Failure::Unsent(e) if error::is_unreadable(&e));
+                self.state.lock().unfit |=
+                    matches!(failure, Failure::Unsent(e) if error::is_unreadable(&e));
                 return calls.into_iter().for_each(Call::alone);
             }
             Err(_) => {
                 place.abandon();
-                return calls.into_iter().for_each(|call| call.end(Err(Error::unavailable("the database does not answer"))));
+                return calls.into_iter().for_each(|call| {
+                    call.end(Err(Error::unavailable("the database does not answer")))
+                });
             }
         };
         let mut sound: Vec<Result<()>> = calls.iter().map(|_| Ok(())).collect();
         for (number, row) in &found {
-            let at = usize::try_from(*number).ok().and_then(|number| number.checked_sub(1));
-            let Some((call, sound)) = at.and_then(|at| Some((calls.get_mut(at)?, sound.get_mut(at)?))) else { continue };
+            let at = usize::try_from(*number)
+                .ok()
+                .and_then(|number| number.checked_sub(1));
+            let Some((call, sound)) =
+                at.and_then(|at| Some((calls.get_mut(at)?, sound.get_mut(at)?)))
+            else {
+                continue;
+            };
             if self.number == 0 {
                 call.asked.rows.push::<[Value]>(&[]);
             } else {
@@ -272,13 +340,20 @@ fn of(statement: &Statement) -> Option<&Gather> {
 impl Drop for Turn {
     // However a group has ended, those who wait are not left alone.
     fn drop(&mut self) {
-        let Some(gather) = of(&self.statement) else { return };
+        let Some(gather) = of(&self.statement) else {
+            return;
+        };
         let calls = gather.next_or_end(self.lane.connections());
         if calls.is_empty() {
             return;
         }
-        let next = Self { lane: Arc::clone(&self.lane), statement: Arc::clone(&self.statement), patience: self.patience };
-        // A runtime that shuts down drops what it is given: those who wait hear that nobody answers.
+        let next = Self {
+            lane: Arc::clone(&self.lane),
+            statement: Arc::clone(&self.statement),
+            patience: self.patience,
+        };
+        // A runtime that shuts down drops what it is given: those who wait hear that nobody
+        // answers.
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn(serve(next, calls))),
             Err(_) => drop((calls, next)),

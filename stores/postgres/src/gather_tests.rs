@@ -18,9 +18,15 @@ async fn store(count: usize) -> Arc<PostgresStore> {
         let mut record = vec![Value::Null; THING.fields.len()];
         (record[0], record[7]) = (key(i), Value::Text("draft".to_owned()));
         (record[3], record[4]) = (Value::Int(i as i64), Value::Float(i as f64 / 2.0));
-        (record[5], record[6]) = (Value::Bool(i % 2 == 0), Value::Date(Timestamp::from_millis(i as i64)));
+        (record[5], record[6]) = (
+            Value::Bool(i % 2 == 0),
+            Value::Date(Timestamp::from_millis(i as i64)),
+        );
         record[8] = Value::Strings(vec![format!("tag {i}")]);
-        store.run(&insert, record, Rows::count()).await.expect("inserted");
+        store
+            .run(&insert, record, Rows::count())
+            .await
+            .expect("inserted");
     }
     store
 }
@@ -30,7 +36,12 @@ fn key(i: usize) -> Value {
 }
 
 fn by_key(filter: Filter) -> Plan {
-    Plan::Select { filter: Filter::eq_arg(0, 0).and(filter), order: Vec::new(), after: None, limit: None }
+    Plan::Select {
+        filter: Filter::eq_arg(0, 0).and(filter),
+        order: Vec::new(),
+        after: None,
+        limit: None,
+    }
 }
 
 async fn until(seen: impl Fn() -> bool) {
@@ -40,14 +51,31 @@ async fn until(seen: impl Fn() -> bool) {
 }
 
 /// Holds every read up, lets one begin, starts the calls, and lets go when all of them wait.
-async fn at_once(store: &Arc<PostgresStore>, plan: Plan, rows: &Rows, calls: Vec<Vec<Value>>) -> Vec<Result<Rows>> {
+async fn at_once(
+    store: &Arc<PostgresStore>,
+    plan: Plan,
+    rows: &Rows,
+    calls: Vec<Vec<Value>>,
+) -> Vec<Result<Rows>> {
     let statement = store.prepare(&THING, plan).expect("a plan");
-    let gather = Native::of(&statement).expect("of this store").gather.as_ref().expect("a statement of one record");
+    let gather = Native::of(&statement)
+        .expect("of this store")
+        .gather
+        .as_ref()
+        .expect("a statement of one record");
     gather.unpaced();
     let mut other = store.pool().begin().await.expect("a transaction");
-    sqlx::query("LOCK TABLE conformance_things").execute(&mut *other).await.expect("locked");
+    sqlx::query("LOCK TABLE conformance_things")
+        .execute(&mut *other)
+        .await
+        .expect("locked");
     let start = |args: &Vec<Value>| {
-        let (store, statement, args, rows) = (Arc::clone(store), Arc::clone(&statement), args.clone(), rows.clone());
+        let (store, statement, args, rows) = (
+            Arc::clone(store),
+            Arc::clone(&statement),
+            args.clone(),
+            rows.clone(),
+        );
         tokio::spawn(async move { store.run(&statement, args, rows).await })
     };
     // One runs by itself, one is a group of its own; all others wait.
@@ -58,11 +86,18 @@ async fn at_once(store: &Arc<PostgresStore>, plan: Plan, rows: &Rows, calls: Vec
     let others: Vec<_> = calls[2..].iter().map(start).collect();
     until(|| gather.waiting() == calls.len() - 2).await;
     other.rollback().await.expect("undone");
-    let mut answers = vec![first.await.expect("no panic"), second.await.expect("no panic")];
+    let mut answers = vec![
+        first.await.expect("no panic"),
+        second.await.expect("no panic"),
+    ];
     for call in others {
         answers.push(call.await.expect("no panic"));
     }
-    assert_eq!((gather.waiting(), gather.asked()), (0, 1 + (calls.len() - 2).div_ceil(64)), "statements for all that waited");
+    assert_eq!(
+        (gather.waiting(), gather.asked()),
+        (0, 1 + (calls.len() - 2).div_ceil(64)),
+        "statements for all that waited"
+    );
     until(|| gather.under_way() == (0, 0)).await;
     answers
 }
@@ -71,15 +106,24 @@ async fn at_once(store: &Arc<PostgresStore>, plan: Plan, rows: &Rows, calls: Vec
 async fn each_of_many_calls_gets_its_own_record() {
     let store = store(150).await;
     // Every second key is nobody's, and one is asked for twice.
-    let calls: Vec<Vec<Value>> = (0..200).map(|i| vec![key(if i == 7 { 8 } else { i * 2 })]).collect();
+    let calls: Vec<Vec<Value>> = (0..200)
+        .map(|i| vec![key(if i == 7 { 8 } else { i * 2 })])
+        .collect();
     let json = Rows::json(&Arc::new(Projection::of(&THING, |_, _| true)));
     let alone = store.prepare(&THING, by_key(Filter::TRUE)).expect("a plan");
     let together = at_once(&store, by_key(Filter::TRUE), &json, calls.clone()).await;
     let mut found = 0;
     for (call, rows) in calls.into_iter().zip(together) {
         let rows = rows.expect("an answer");
-        let own = store.run(&alone, call.clone(), json.clone()).await.expect("an answer");
-        assert_eq!((rows.count, String::from_utf8_lossy(&rows.json)), (own.count, String::from_utf8_lossy(&own.json)), "{call:?}");
+        let own = store
+            .run(&alone, call.clone(), json.clone())
+            .await
+            .expect("an answer");
+        assert_eq!(
+            (rows.count, String::from_utf8_lossy(&rows.json)),
+            (own.count, String::from_utf8_lossy(&own.json)),
+            "{call:?}"
+        );
         found += rows.count;
     }
     assert_eq!(found, 75);
@@ -89,23 +133,50 @@ async fn each_of_many_calls_gets_its_own_record() {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_condition_is_that_of_the_call() {
     let store = store(40).await;
-    let arg = |index| Operand::One(Source::Arg { index, nullable: false });
+    let arg = |index| {
+        Operand::One(Source::Arg {
+            index,
+            nullable: false,
+        })
+    };
     let filter = Filter::cond(3, Op::Gte, arg(1))
         .and(Filter::cond(4, Op::Lt, arg(2)))
         .and(Filter::cond(5, Op::Eq, arg(3)))
         .and(Filter::cond(6, Op::Lte, arg(4)))
-        .and(Filter::cond(7, Op::Ne, Operand::One(Source::Value(Value::Text("gone".to_owned())))));
+        .and(Filter::cond(
+            7,
+            Op::Ne,
+            Operand::One(Source::Value(Value::Text("gone".to_owned()))),
+        ));
     let calls: Vec<Vec<Value>> = (0..40)
         .map(|i| {
             let whole = i as i64;
-            let args = [key(i), Value::Int(whole), Value::Float(whole as f64), Value::Bool(true), Value::Date(Timestamp::from_millis(20))];
+            let args = [
+                key(i),
+                Value::Int(whole),
+                Value::Float(whole as f64),
+                Value::Bool(true),
+                Value::Date(Timestamp::from_millis(20)),
+            ];
             args.to_vec()
         })
         .collect();
     // Of even numbers up to 20, but for 0, whose half is not below it.
-    let answers = at_once(&store, Plan::Exists { filter: Filter::eq_arg(0, 0).and(filter) }, &Rows::count(), calls).await;
+    let answers = at_once(
+        &store,
+        Plan::Exists {
+            filter: Filter::eq_arg(0, 0).and(filter),
+        },
+        &Rows::count(),
+        calls,
+    )
+    .await;
     for (i, rows) in answers.into_iter().enumerate() {
-        assert_eq!(rows.expect("an answer").count, usize::from(i % 2 == 0 && (1..=20).contains(&i)), "{i}");
+        assert_eq!(
+            rows.expect("an answer").count,
+            usize::from(i % 2 == 0 && (1..=20).contains(&i)),
+            "{i}"
+        );
     }
     store.close().await;
 }
@@ -130,13 +201,24 @@ async fn a_call_that_fails_fails_alone() {
 async fn who_leaves_takes_nobody_along() {
     let store = store(4).await;
     let statement = store.prepare(&THING, by_key(Filter::TRUE)).expect("a plan");
-    let gather = Native::of(&statement).expect("of this store").gather.as_ref().expect("a statement of one record");
+    let gather = Native::of(&statement)
+        .expect("of this store")
+        .gather
+        .as_ref()
+        .expect("a statement of one record");
     gather.unpaced();
     let mut other = store.pool().begin().await.expect("a transaction");
-    sqlx::query("LOCK TABLE conformance_things").execute(&mut *other).await.expect("locked");
+    sqlx::query("LOCK TABLE conformance_things")
+        .execute(&mut *other)
+        .await
+        .expect("locked");
     let start = |i: usize| {
         let (store, statement) = (Arc::clone(&store), Arc::clone(&statement));
-        tokio::spawn(async move { store.run(&statement, vec![key(i)], Rows::records(&THING)).await })
+        tokio::spawn(async move {
+            store
+                .run(&statement, vec![key(i)], Rows::records(&THING))
+                .await
+        })
     };
     let first = start(0);
     until(|| gather.under_way() == (1, 0)).await;
@@ -152,8 +234,18 @@ async fn who_leaves_takes_nobody_along() {
         assert!(call.await.is_err());
     }
     other.rollback().await.expect("undone");
-    assert_eq!(stayed.await.expect("no panic").expect("an answer").records[0][0], key(2));
-    assert_eq!(start(3).await.expect("no panic").expect("an answer").records[0][0], key(3));
+    assert_eq!(
+        stayed.await.expect("no panic").expect("an answer").records[0][0],
+        key(2)
+    );
+    assert_eq!(
+        start(3)
+            .await
+            .expect("no panic")
+            .expect("an answer")
+            .records[0][0],
+        key(3)
+    );
     until(|| gather.under_way() == (0, 0)).await;
     store.close().await;
 }
@@ -162,7 +254,11 @@ async fn who_leaves_takes_nobody_along() {
 async fn nobody_waits_for_who_does_not_ask_for_its_answer() {
     let store = store(4).await;
     let statement = store.prepare(&THING, by_key(Filter::TRUE)).expect("a plan");
-    let gather = Native::of(&statement).expect("of this store").gather.as_ref().expect("a statement of one record");
+    let gather = Native::of(&statement)
+        .expect("of this store")
+        .gather
+        .as_ref()
+        .expect("a statement of one record");
     let read = |i: usize| store.run(&statement, vec![key(i)], Rows::records(&THING));
     // Begun, and then left where it is.
     let mut idle = Box::pin(async { read(0).await });
@@ -187,10 +283,17 @@ async fn nobody_waits_for_who_does_not_ask_for_its_answer() {
 async fn who_waits_counts_among_what_is_under_way() {
     let store = store(2).await;
     let statement = store.prepare(&THING, by_key(Filter::TRUE)).expect("a plan");
-    let gather = Native::of(&statement).expect("of this store").gather.as_ref().expect("a statement of one record");
+    let gather = Native::of(&statement)
+        .expect("of this store")
+        .gather
+        .as_ref()
+        .expect("a statement of one record");
     gather.unpaced();
     let mut other = store.pool().begin().await.expect("a transaction");
-    sqlx::query("LOCK TABLE conformance_things").execute(&mut *other).await.expect("locked");
+    sqlx::query("LOCK TABLE conformance_things")
+        .execute(&mut *other)
+        .await
+        .expect("locked");
     let start = || {
         let (store, statement) = (Arc::clone(&store), Arc::clone(&statement));
         tokio::spawn(async move { store.run(&statement, vec![key(1)], Rows::count()).await })
@@ -206,7 +309,8 @@ async fn who_waits_counts_among_what_is_under_way() {
         call.abort();
         drop(call.await);
     }
-    // They are gone, and what they asked for is not: only the one that ran by itself has given its place back.
+    // They are gone, and what they asked for is not: only the one that ran by itself has given its
+    // place back.
     assert_eq!(free - store.reads.free(), 11);
     other.rollback().await.expect("undone");
     until(|| gather.under_way() == (0, 0) && store.reads.free() == free).await;

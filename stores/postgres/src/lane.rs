@@ -1,4 +1,5 @@
-//! The fast lane: a few connections without checkout; statements of many callers follow each other on each of them.
+//! The fast lane: a few connections without checkout; statements of many callers follow each other
+//! on each of them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -25,7 +26,10 @@ pub(super) struct Live {
 impl Live {
     pub(super) fn new(client: tokio_postgres::Client) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        Self { client, id: NEXT.fetch_add(1, Ordering::Relaxed) }
+        Self {
+            client,
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+        }
     }
 }
 
@@ -77,7 +81,12 @@ impl Lane {
         let (stop, stopped) = watch::channel(false);
         let slots: Vec<Arc<Slot>> = (0..connections.max(1)).map(|_| Arc::default()).collect();
         for slot in &slots {
-            let (slot, connector, made_by, mut stopped) = (Arc::clone(slot), Arc::clone(connector), Arc::clone(&made_by), stopped.clone());
+            let (slot, connector, made_by, mut stopped) = (
+                Arc::clone(slot),
+                Arc::clone(connector),
+                Arc::clone(&made_by),
+                stopped.clone(),
+            );
             tokio::spawn(async move {
                 tokio::select! {
                     () = maintain(&slot, &connector, &made_by) => {}
@@ -87,7 +96,14 @@ impl Lane {
                 *slot.live.write() = None;
             });
         }
-        Self { slots, permits: Arc::new(Semaphore::new(capacity)), capacity, made, patience: connector.patience, stop }
+        Self {
+            slots,
+            permits: Arc::new(Semaphore::new(capacity)),
+            capacity,
+            made,
+            patience: connector.patience,
+            stop,
+        }
     }
 
     /// How many connections it has when none is lost.
@@ -97,10 +113,14 @@ impl Lane {
 
     /// A place among what is under way.
     pub(super) fn admit(&self) -> Result<OwnedSemaphorePermit> {
-        Arc::clone(&self.permits).try_acquire_owned().map_err(|e| match e {
-            tokio::sync::TryAcquireError::Closed => closed(),
-            tokio::sync::TryAcquireError::NoPermits => Error::unavailable("too many statements are under way"),
-        })
+        Arc::clone(&self.permits)
+            .try_acquire_owned()
+            .map_err(|e| match e {
+                tokio::sync::TryAcquireError::Closed => closed(),
+                tokio::sync::TryAcquireError::NoPermits => {
+                    Error::unavailable("too many statements are under way")
+                }
+            })
     }
 
     /// A connection; at once, but before the first has been made.
@@ -112,18 +132,24 @@ impl Lane {
             let mut made = self.made.clone();
             drop(tokio::time::timeout(self.patience, made.wait_for(|n| *n > 0)).await);
         }
-        self.at_once().ok_or_else(|| Error::unavailable("the database cannot be reached"))
+        self.at_once()
+            .ok_or_else(|| Error::unavailable("the database cannot be reached"))
     }
 
     /// The least busy connection, when there is one now.
     pub(super) fn at_once(&self) -> Option<Place> {
         let slots = self.slots.iter().filter_map(|slot| {
             let live = slot.live.read();
-            live.as_ref().filter(|l| !l.client.is_closed()).map(|l| (slot, Arc::clone(l)))
+            live.as_ref()
+                .filter(|l| !l.client.is_closed())
+                .map(|l| (slot, Arc::clone(l)))
         });
         let (slot, live) = slots.min_by_key(|(slot, _)| slot.waiting.load(Ordering::Relaxed))?;
         slot.waiting.fetch_add(1, Ordering::Relaxed);
-        Some(Place { slot: Arc::clone(slot), live })
+        Some(Place {
+            slot: Arc::clone(slot),
+            live,
+        })
     }
 
     /// How many more statements may be under way.
@@ -135,7 +161,10 @@ impl Lane {
     /// How many connections there are.
     #[cfg(test)]
     pub(super) fn connected(&self) -> usize {
-        self.slots.iter().filter(|slot| slot.live.read().is_some()).count()
+        self.slots
+            .iter()
+            .filter(|slot| slot.live.read().is_some())
+            .count()
     }
 
     /// Takes nothing more, waits for what is under way, and disconnects.
@@ -158,7 +187,8 @@ async fn maintain(slot: &Slot, connector: &Connector, made: &watch::Sender<usize
         match connector.connect().await {
             Ok((client, connection)) => {
                 let live = Arc::new(Live::new(client));
-                // The settings need the connection to be driven; it is published once they are made.
+                // The settings need the connection to be driven; it is published once they are
+                // made.
                 let driven = tokio::spawn(connection);
                 if let Err(error) = connector.prepare(&live.client).await {
                     tracing::warn!(%error, "a new connection to the database was lost");

@@ -39,7 +39,11 @@ impl Native {
             plain: Arc::new(Text::new(rendered)),
             decisive,
             others: Mutex::new(Vec::new()),
-            gather: if matches!(span, Span::One) { Gather::new(entity, plan)? } else { None },
+            gather: if matches!(span, Span::One) {
+                Gather::new(entity, plan)?
+            } else {
+                None
+            },
             span,
             tries: Tries::default(),
         })
@@ -47,7 +51,10 @@ impl Native {
 
     /// The native form of a statement this store has prepared.
     pub(super) fn of(statement: &Statement) -> Result<&Self> {
-        statement.native.downcast_ref().ok_or_else(|| Error::internal("the statement was prepared by another store"))
+        statement
+            .native
+            .downcast_ref()
+            .ok_or_else(|| Error::internal("the statement was prepared by another store"))
     }
 
     /// Whether a call has no nulls among the arguments that matter.
@@ -60,12 +67,21 @@ impl Native {
         if self.is_plain(args) {
             return Ok(Arc::clone(&self.plain));
         }
-        let nulls: Vec<usize> = self.decisive.iter().copied().filter(|slot| is_null(args, *slot)).collect();
+        let nulls: Vec<usize> = self
+            .decisive
+            .iter()
+            .copied()
+            .filter(|slot| is_null(args, *slot))
+            .collect();
         let mut others = self.others.lock();
         if let Some((_, text)) = others.iter().find(|(of, _)| *of == nulls) {
             return Ok(Arc::clone(text));
         }
-        let text = Arc::new(Text::new(render::render(statement.entity, &statement.plan, &nulls)?));
+        let text = Arc::new(Text::new(render::render(
+            statement.entity,
+            &statement.plan,
+            &nulls,
+        )?));
         if others.len() == KEPT {
             others.remove(0);
         }
@@ -95,7 +111,10 @@ pub(super) struct Sql {
 
 impl Sql {
     pub(super) fn new(text: String) -> Self {
-        Self { text, prepared: Mutex::new(Vec::new()) }
+        Self {
+            text,
+            prepared: Mutex::new(Vec::new()),
+        }
     }
 
     /// What a connection has prepared of it; prepared now when it has not.
@@ -123,7 +142,12 @@ impl Sql {
 impl Text {
     fn new(rendered: render::Rendered) -> Self {
         let kinds = rendered.binds.iter().map(|b| b.kind.clone()).collect();
-        Self { binds: rendered.binds, rows: Sql::new(rendered.sql), counting: rendered.counting.map(Sql::new), kinds }
+        Self {
+            binds: rendered.binds,
+            rows: Sql::new(rendered.sql),
+            counting: rendered.counting.map(Sql::new),
+            kinds,
+        }
     }
 
     pub(super) fn can_count(&self) -> bool {
@@ -136,6 +160,11 @@ impl Text {
         live: &Live,
         counting: bool,
     ) -> std::result::Result<tokio_postgres::Statement, tokio_postgres::Error> {
-        self.counting.as_ref().filter(|_| counting).unwrap_or(&self.rows).prepared(live, &self.kinds).await
+        self.counting
+            .as_ref()
+            .filter(|_| counting)
+            .unwrap_or(&self.rows)
+            .prepared(live, &self.kinds)
+            .await
     }
 }

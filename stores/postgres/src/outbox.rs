@@ -1,13 +1,15 @@
 //! The outbox on the server: events are rows, written by the transaction of what they tell.
 //!
-//! Transactions are committed in another order than they take numbers, so no single number can say what a consumer has had:
-//! behind one that was moved past a transaction still open, its events would be lost. A consumer has had a *set* of numbers
-//! instead, kept as ranges, and is given what is there and not in the set. Nothing waits for anything: an event is given as
-//! soon as it is committed. Two transactions that change one record take their numbers while they hold that record, so
-//! events of a record are in order in every look, and from one to the next.
+//! Transactions are committed in another order than they take numbers, so no single number can say
+//! what a consumer has had: behind one that was moved past a transaction still open, its events
+//! would be lost. A consumer has had a *set* of numbers instead, kept as ranges, and is given what
+//! is there and not in the set. Nothing waits for anything: an event is given as soon as it is
+//! committed. Two transactions that change one record take their numbers while they hold that
+//! record, so events of a record are in order in every look, and from one to the next.
 //!
-//! What was undone leaves holes in the set. A hole is closed once nobody can fill it any more: every transaction that was
-//! open when a higher number had been seen has ended, and no row is there.
+//! What was undone leaves holes in the set. A hole is closed once nobody can fill it any more:
+//! every transaction that was open when a higher number had been seen has ended, and no row is
+//! there.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -32,7 +34,8 @@ use linchpin_core::{Code, Error, Result, Timestamp, Uuid};
 const TABLES: [&str; 2] = [
     "CREATE TABLE IF NOT EXISTS linchpin_outbox (seq BIGINT GENERATED ALWAYS AS IDENTITY (CACHE 1) PRIMARY KEY, id UUID NOT NULL, \
      entity TEXT NOT NULL, record TEXT, at TIMESTAMPTZ(3) NOT NULL, event JSON NOT NULL)",
-    // `mark` is a number that was seen, and `since` a transaction that began later than all who took smaller ones.
+    // `mark` is a number that was seen, and `since` a transaction that began later than all who
+    // took smaller ones.
     "CREATE TABLE IF NOT EXISTS linchpin_consumers (name TEXT PRIMARY KEY, had INT8MULTIRANGE NOT NULL, mark BIGINT, since XID8)",
 ];
 const JOIN: &str = "INSERT INTO linchpin_consumers (name, had) \
@@ -46,8 +49,8 @@ const WAITING: &str = "WITH had AS (SELECT had + $2::text::int8multirange AS had
      FROM had CROSS JOIN LATERAL unnest('{[1,)}'::int8multirange - had.had) AS hole CROSS JOIN LATERAL \
      (SELECT * FROM linchpin_outbox WHERE seq >= lower(hole) AND seq < coalesce(upper(hole), 9223372036854775807) ORDER BY seq LIMIT $3) AS e \
      ORDER BY e.seq LIMIT $3";
-/// Whoever takes a number has changed a record before, and with that has become a transaction with an id: all that took
-/// numbers up to the mark are older than the transaction that notes it.
+/// Whoever takes a number has changed a record before, and with that has become a transaction with
+/// an id: all that took numbers up to the mark are older than the transaction that notes it.
 const SETTLE: &str = "WITH c AS (SELECT had + $2::text::int8multirange AS had, \
        CASE WHEN since <= pg_snapshot_xmin(pg_current_snapshot()) THEN mark END AS final, mark IS NULL AS unmarked \
        FROM linchpin_consumers WHERE name = $1 FOR UPDATE), \
@@ -65,10 +68,12 @@ const PRUNE: &str = "WITH had AS (SELECT range_intersect_agg(had) AS had, count(
      gone AS (DELETE FROM linchpin_outbox USING had, old WHERE linchpin_outbox.seq = old.seq AND old.at < $2 AND old.seq <@ had.had \
        AND had.known = cardinality($1) RETURNING 1) \
      SELECT count(*) FROM gone";
-/// One process at a time delivers to a consumer. The lock is the connection's: whoever is gone has given it up.
+/// One process at a time delivers to a consumer. The lock is the connection's: whoever is gone has
+/// given it up.
 const LEAD: &str = "SELECT pg_try_advisory_lock(('linchpin_outbox'::regclass::oid::bigint - 2147483648)::int, hashtext($1))";
 /// Soon noticed when the way to this process breaks: another one takes over then.
-const SETTINGS: &str = "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3";
+const SETTINGS: &str =
+    "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3";
 
 type Done = std::result::Result<(), tokio_postgres::Error>;
 
@@ -85,11 +90,25 @@ impl Default for Recorder {
 }
 
 impl Recorder {
-    /// Writes events within the transaction of a connection, in their order, and then says `end`. The last events and the end
-    /// travel together: in a transaction that has failed the end fails as well, or undoes it.
-    pub(super) async fn write_and(&self, live: &Live, entries: &[Entry], end: &str) -> (Done, Done) {
-        const KINDS: [Type; 5] = [Type::TEXT_ARRAY, Type::TEXT_ARRAY, Type::TEXT_ARRAY, Type::TIMESTAMPTZ_ARRAY, Type::TEXT_ARRAY];
-        let Some(last) = entries.chunks(CHUNK).next_back() else { return (Ok(()), live.client.batch_execute(end).await) };
+    /// Writes events within the transaction of a connection, in their order, and then says `end`.
+    /// The last events and the end travel together: in a transaction that has failed the end fails
+    /// as well, or undoes it.
+    pub(super) async fn write_and(
+        &self,
+        live: &Live,
+        entries: &[Entry],
+        end: &str,
+    ) -> (Done, Done) {
+        const KINDS: [Type; 5] = [
+            Type::TEXT_ARRAY,
+            Type::TEXT_ARRAY,
+            Type::TEXT_ARRAY,
+            Type::TIMESTAMPTZ_ARRAY,
+            Type::TEXT_ARRAY,
+        ];
+        let Some(last) = entries.chunks(CHUNK).next_back() else {
+            return (Ok(()), live.client.batch_execute(end).await);
+        };
         // Nothing may be said before the events are: whatever has to be waited for comes first.
         let insert = match self.0.prepared(live, &KINDS).await {
             Ok(insert) => insert,
@@ -137,7 +156,11 @@ struct Held {
 
 impl Courier {
     pub(super) fn new(connector: &Arc<Connector>, patience: Duration) -> Self {
-        Self { connector: Arc::clone(connector), state: Mutex::new(State::Apart), patience }
+        Self {
+            connector: Arc::clone(connector),
+            state: Mutex::new(State::Apart),
+            patience,
+        }
     }
 
     /// Gives up the connection and its locks; there is none from then on.
@@ -162,7 +185,10 @@ impl Courier {
                 Ok(client)
             };
             let client = self.patiently(connect).await?;
-            *state = State::Connected(Held { live: Arc::new(Live::new(client)), leads: HashSet::new() });
+            *state = State::Connected(Held {
+                live: Arc::new(Live::new(client)),
+                leads: HashSet::new(),
+            });
         }
         match state {
             State::Connected(held) => Ok(held),
@@ -176,12 +202,19 @@ impl Courier {
         let held = self.connection(&mut state).await?;
         if !held.leads.contains(consumer) {
             let values: [(&(dyn ToSql + Sync), Type); 1] = [(&consumer, Type::TEXT)];
-            let rows = self.patiently(held.live.client.query_typed(LEAD, &values)).await;
-            let leads = rows.and_then(|rows| rows.first().map_or(Ok(false), |row| row.try_get(0).map_err(Error::internal)));
+            let rows = self
+                .patiently(held.live.client.query_typed(LEAD, &values))
+                .await;
+            let leads = rows.and_then(|rows| {
+                rows.first()
+                    .map_or(Ok(false), |row| row.try_get(0).map_err(Error::internal))
+            });
             if !leads.inspect_err(|_| *state = State::Apart)? {
                 return Ok(None);
             }
-            let State::Connected(held) = &mut *state else { return Err(closed()) };
+            let State::Connected(held) = &mut *state else {
+                return Err(closed());
+            };
             held.leads.insert(consumer.to_owned());
             return Ok(Some(Arc::clone(&held.live)));
         }
@@ -190,12 +223,22 @@ impl Courier {
 
     /// The connection, for what any process may do.
     async fn any(&self) -> Result<Arc<Live>> {
-        Ok(Arc::clone(&self.connection(&mut *self.state.lock().await).await?.live))
+        Ok(Arc::clone(
+            &self.connection(&mut *self.state.lock().await).await?.live,
+        ))
     }
 
-    async fn run(&self, live: &Live, sql: &str, values: &[(&(dyn ToSql + Sync), Type)]) -> Result<Vec<tokio_postgres::Row>> {
+    async fn run(
+        &self,
+        live: &Live,
+        sql: &str,
+        values: &[(&(dyn ToSql + Sync), Type)],
+    ) -> Result<Vec<tokio_postgres::Row>> {
         let outcome = self.patiently(live.client.query_typed(sql, values)).await;
-        if outcome.as_ref().is_err_and(|error| error.code() == Code::Unavailable) {
+        if outcome
+            .as_ref()
+            .is_err_and(|error| error.code() == Code::Unavailable)
+        {
             let mut state = self.state.lock().await;
             if matches!(&*state, State::Connected(held) if held.live.id == live.id) {
                 // Broken or silent; its locks go with it.
@@ -205,7 +248,10 @@ impl Courier {
         outcome
     }
 
-    async fn patiently<T>(&self, work: impl Future<Output = std::result::Result<T, tokio_postgres::Error>>) -> Result<T> {
+    async fn patiently<T>(
+        &self,
+        work: impl Future<Output = std::result::Result<T, tokio_postgres::Error>>,
+    ) -> Result<T> {
         match tokio::time::timeout(self.patience, work).await {
             Ok(outcome) => outcome.map_err(error::plain),
             Err(_) => Err(Error::unavailable("the database does not answer")),
@@ -224,14 +270,22 @@ fn set(numbers: &[i64]) -> String {
             _ => ranges.push((number, number)),
         }
     }
-    let ranges: Vec<String> = ranges.iter().map(|(from, to)| format!("[{from},{to}]")).collect();
+    let ranges: Vec<String> = ranges
+        .iter()
+        .map(|(from, to)| format!("[{from},{to}]"))
+        .collect();
     format!("{{{}}}", ranges.join(","))
 }
 
-fn entry(row: &tokio_postgres::Row) -> std::result::Result<(i64, Entry), Box<dyn std::error::Error + Send + Sync>> {
+fn entry(
+    row: &tokio_postgres::Row,
+) -> std::result::Result<(i64, Entry), Box<dyn std::error::Error + Send + Sync>> {
     let id: String = row.try_get(1)?;
     let at: Raw<'_> = row.try_get(4)?;
-    let at = <[u8; 8]>::try_from(at.0).ok().map(i64::from_be_bytes).and_then(bind::date);
+    let at = <[u8; 8]>::try_from(at.0)
+        .ok()
+        .map(i64::from_be_bytes)
+        .and_then(bind::date);
     let entry = Entry {
         id: Uuid::parse(&id).ok_or("an event without an id")?,
         entity: Cow::Owned(row.try_get(2)?),
@@ -253,11 +307,23 @@ impl Outbox for PostgresStore {
                     sqlx::query(table).execute(&mut *transaction).await?;
                 }
                 for consumer in consumers {
-                    sqlx::query(JOIN).bind(*consumer).execute(&mut *transaction).await?;
+                    sqlx::query(JOIN)
+                        .bind(*consumer)
+                        .execute(&mut *transaction)
+                        .await?;
                 }
                 // Tables of these names and another shape are somebody else's.
-                sqlx::query(WAITING).bind("").bind("{}").bind(0_i64).fetch_all(&mut *transaction).await?;
-                sqlx::query(SETTLE).bind("").bind("{}").execute(&mut *transaction).await?;
+                sqlx::query(WAITING)
+                    .bind("")
+                    .bind("{}")
+                    .bind(0_i64)
+                    .fetch_all(&mut *transaction)
+                    .await?;
+                sqlx::query(SETTLE)
+                    .bind("")
+                    .bind("{}")
+                    .execute(&mut *transaction)
+                    .await?;
                 transaction.commit().await
             };
             open.await.map_err(|error| {
@@ -272,19 +338,35 @@ impl Outbox for PostgresStore {
 
     fn knows<'a>(&'a self, consumer: &'a str) -> BoxFuture<'a, Result<bool>> {
         Box::pin(async move {
-            let found = sqlx::query("SELECT 1 FROM linchpin_consumers WHERE name = $1").bind(consumer).fetch_optional(&self.pool).await;
+            let found = sqlx::query("SELECT 1 FROM linchpin_consumers WHERE name = $1")
+                .bind(consumer)
+                .fetch_optional(&self.pool)
+                .await;
             found.map(|row| row.is_some()).map_err(Error::unavailable)
         })
     }
 
-    fn waiting<'a>(&'a self, consumer: &'a str, given: &'a [i64], limit: usize) -> BoxFuture<'a, Result<Vec<(i64, Entry)>>> {
+    fn waiting<'a>(
+        &'a self,
+        consumer: &'a str,
+        given: &'a [i64],
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<(i64, Entry)>>> {
         Box::pin(async move {
             // Another process delivers.
-            let Some(live) = self.courier.lead(consumer).await? else { return Ok(Vec::new()) };
+            let Some(live) = self.courier.lead(consumer).await? else {
+                return Ok(Vec::new());
+            };
             let (given, limit) = (set(given), i64::try_from(limit).unwrap_or(i64::MAX));
-            let values: [(&(dyn ToSql + Sync), Type); 3] = [(&consumer, Type::TEXT), (&given, Type::TEXT), (&limit, Type::INT8)];
+            let values: [(&(dyn ToSql + Sync), Type); 3] = [
+                (&consumer, Type::TEXT),
+                (&given, Type::TEXT),
+                (&limit, Type::INT8),
+            ];
             let rows = self.courier.run(&live, WAITING, &values).await?;
-            rows.iter().map(|row| entry(row).map_err(Error::internal)).collect()
+            rows.iter()
+                .map(|row| entry(row).map_err(Error::internal))
+                .collect()
         })
     }
 
@@ -293,18 +375,39 @@ impl Outbox for PostgresStore {
             // Also when it is another process that delivers by now: what was had was had.
             let live = self.courier.any().await?;
             let given = set(given);
-            self.courier.run(&live, SETTLE, &[(&consumer, Type::TEXT), (&given, Type::TEXT)]).await.map(drop)
+            self.courier
+                .run(
+                    &live,
+                    SETTLE,
+                    &[(&consumer, Type::TEXT), (&given, Type::TEXT)],
+                )
+                .await
+                .map(drop)
         })
     }
 
-    fn prune<'a>(&'a self, consumers: &'a [&'a str], before: Timestamp, limit: usize) -> BoxFuture<'a, Result<usize>> {
+    fn prune<'a>(
+        &'a self,
+        consumers: &'a [&'a str],
+        before: Timestamp,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<usize>> {
         Box::pin(async move {
             let live = self.courier.any().await?;
-            let (before, limit) = (bind::Moment::from(before), i64::try_from(limit).unwrap_or(i64::MAX));
-            let values: [(&(dyn ToSql + Sync), Type); 3] =
-                [(&consumers, Type::TEXT_ARRAY), (&before, Type::TIMESTAMPTZ), (&limit, Type::INT8)];
+            let (before, limit) = (
+                bind::Moment::from(before),
+                i64::try_from(limit).unwrap_or(i64::MAX),
+            );
+            let values: [(&(dyn ToSql + Sync), Type); 3] = [
+                (&consumers, Type::TEXT_ARRAY),
+                (&before, Type::TIMESTAMPTZ),
+                (&limit, Type::INT8),
+            ];
             let rows = self.courier.run(&live, PRUNE, &values).await?;
-            let removed: i64 = rows.first().map_or(Ok(0), |row| row.try_get(0)).map_err(Error::internal)?;
+            let removed: i64 = rows
+                .first()
+                .map_or(Ok(0), |row| row.try_get(0))
+                .map_err(Error::internal)?;
             Ok(usize::try_from(removed).unwrap_or_default())
         })
     }

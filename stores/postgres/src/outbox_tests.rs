@@ -1,4 +1,5 @@
-//! The outbox: what commits in another order than it was numbered, what was undone, and who delivers.
+//! The outbox: what commits in another order than it was numbered, what was undone, and who
+//! delivers.
 
 use super::tests::server;
 use super::*;
@@ -29,8 +30,16 @@ impl Fixture {
     async fn new() -> Self {
         let url = server::fresh_url();
         let store = PostgresStore::open(PostgresOptions::new(url.clone())).expect("opened");
-        sqlx::query("CREATE TABLE records (id TEXT PRIMARY KEY)").execute(store.pool()).await.expect("a table");
-        store.outbox().expect("an outbox").open(&["a", "b"]).await.expect("an outbox");
+        sqlx::query("CREATE TABLE records (id TEXT PRIMARY KEY)")
+            .execute(store.pool())
+            .await
+            .expect("a table");
+        store
+            .outbox()
+            .expect("an outbox")
+            .open(&["a", "b"])
+            .await
+            .expect("an outbox");
         Self { url, store }
     }
 
@@ -46,24 +55,44 @@ impl Fixture {
     }
 
     async fn waiting(&self, consumer: &str, given: &[i64], limit: usize) -> Vec<i64> {
-        let waiting = self.store.outbox().expect("an outbox").waiting(consumer, given, limit).await;
-        waiting.expect("an answer").iter().map(|(seq, _)| *seq).collect()
+        let waiting = self
+            .store
+            .outbox()
+            .expect("an outbox")
+            .waiting(consumer, given, limit)
+            .await;
+        waiting
+            .expect("an answer")
+            .iter()
+            .map(|(seq, _)| *seq)
+            .collect()
     }
 
     async fn settle(&self, consumer: &str, given: &[i64]) {
-        self.store.outbox().expect("an outbox").settle(consumer, given).await.expect("settled");
+        self.store
+            .outbox()
+            .expect("an outbox")
+            .settle(consumer, given)
+            .await
+            .expect("settled");
     }
 
     async fn had(&self, consumer: &str) -> String {
-        let had = sqlx::query_scalar("SELECT had::text FROM linchpin_consumers WHERE name = $1").bind(consumer);
+        let had = sqlx::query_scalar("SELECT had::text FROM linchpin_consumers WHERE name = $1")
+            .bind(consumer);
         had.fetch_one(self.store.pool()).await.expect("a consumer")
     }
 
-    /// Settles nothing, again and again, until the set is this one: other tests' transactions on the server may still be open.
+    /// Settles nothing, again and again, until the set is this one: other tests' transactions on
+    /// the server may still be open.
     async fn comes_to(&self, consumer: &str, set: &str) {
         let end = tokio::time::Instant::now() + Duration::from_secs(20);
         while self.had(consumer).await != set {
-            assert!(tokio::time::Instant::now() < end, "{} is not {set}", self.had(consumer).await);
+            assert!(
+                tokio::time::Instant::now() < end,
+                "{} is not {set}",
+                self.had(consumer).await
+            );
             self.settle(consumer, &[]).await;
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -83,7 +112,10 @@ async fn what_commits_late_is_given_all_the_same() {
     // However often it is settled: the hole stays open as long as somebody can fill it.
     for _ in 0..5 {
         fixture.settle("a", &[second]).await;
-        assert_eq!(fixture.had("a").await, format!("{{[{second},{})}}", second + 1));
+        assert_eq!(
+            fixture.had("a").await,
+            format!("{{[{second},{})}}", second + 1)
+        );
     }
     let third = fixture.committed("after").await;
     fixture.settle("a", &[third]).await;
@@ -95,8 +127,15 @@ async fn what_commits_late_is_given_all_the_same() {
         assert_eq!(fixture.waiting("a", &[], 9).await, [first]);
     }
     fixture.settle("a", &[first]).await;
-    assert_eq!(fixture.had("a").await, format!("{{[{first},{})}}", third + 1));
-    assert_eq!(fixture.waiting("b", &[], 9).await, [first, second, third], "each consumer has a set of its own");
+    assert_eq!(
+        fixture.had("a").await,
+        format!("{{[{first},{})}}", third + 1)
+    );
+    assert_eq!(
+        fixture.waiting("b", &[], 9).await,
+        [first, second, third],
+        "each consumer has a set of its own"
+    );
     assert_eq!(fixture.waiting("b", &[first], 1).await, [second]);
     fixture.store.close().await;
 }
@@ -113,7 +152,9 @@ async fn what_was_undone_leaves_no_hole() {
     }
     assert_eq!(fixture.waiting("a", &[], 9).await, given);
     fixture.settle("a", &given).await;
-    fixture.comes_to("a", &format!("{{[1,{})}}", given[2] + 1)).await;
+    fixture
+        .comes_to("a", &format!("{{[1,{})}}", given[2] + 1))
+        .await;
     assert!(fixture.waiting("a", &[], 9).await.is_empty());
     fixture.store.close().await;
 }
@@ -125,19 +166,35 @@ async fn events_of_a_record_are_in_order_whoever_began_first() {
     let mut early = fixture.begin().await;
     leave(&mut early, "other").await;
     let mut late = fixture.begin().await;
-    let change = "INSERT INTO records (id) VALUES ('one') ON CONFLICT (id) DO UPDATE SET id = excluded.id";
-    sqlx::query(change).execute(&mut *late).await.expect("changed");
+    let change =
+        "INSERT INTO records (id) VALUES ('one') ON CONFLICT (id) DO UPDATE SET id = excluded.id";
+    sqlx::query(change)
+        .execute(&mut *late)
+        .await
+        .expect("changed");
     let first = leave(&mut late, "one").await;
-    let waits: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut *early).await.expect("a number");
+    let waits: i32 = sqlx::query_scalar("SELECT pg_backend_pid()")
+        .fetch_one(&mut *early)
+        .await
+        .expect("a number");
     let blocked = tokio::spawn(async move {
-        sqlx::query(change).execute(&mut *early).await.expect("changed, once the record is free");
+        sqlx::query(change)
+            .execute(&mut *early)
+            .await
+            .expect("changed, once the record is free");
         let second = leave(&mut early, "one").await;
         early.commit().await.expect("committed");
         second
     });
     // Until it waits for the end of the other one.
     let held_up = "SELECT count(*) FROM pg_locks WHERE pid = $1 AND NOT granted";
-    while sqlx::query_scalar::<_, i64>(held_up).bind(waits).fetch_one(&mut *late).await.expect("counted") == 0 {
+    while sqlx::query_scalar::<_, i64>(held_up)
+        .bind(waits)
+        .fetch_one(&mut *late)
+        .await
+        .expect("counted")
+        == 0
+    {
         tokio::task::yield_now().await;
     }
     late.commit().await.expect("committed");
@@ -154,9 +211,19 @@ async fn one_process_delivers_and_the_next_goes_on() {
     assert_eq!(fixture.waiting("a", &[], 9).await, [one]);
     let other = PostgresStore::open(PostgresOptions::new(fixture.url.clone())).expect("opened");
     let outbox = other.outbox().expect("an outbox");
-    assert!(outbox.waiting("a", &[], 9).await.expect("an answer").is_empty(), "another one delivers");
+    assert!(
+        outbox
+            .waiting("a", &[], 9)
+            .await
+            .expect("an answer")
+            .is_empty(),
+        "another one delivers"
+    );
     // To the other consumer nobody delivers yet.
-    assert_eq!(outbox.waiting("b", &[], 9).await.expect("an answer").len(), 1);
+    assert_eq!(
+        outbox.waiting("b", &[], 9).await.expect("an answer").len(),
+        1
+    );
     assert!(fixture.waiting("b", &[], 9).await.is_empty());
     fixture.settle("a", &[one]).await;
     let two = fixture.committed("two").await;
@@ -188,12 +255,33 @@ async fn delivered_events_are_removed_when_all_have_had_them() {
     let later = Timestamp::parse("2999-01-01T00:00:00Z").expect("an instant");
     let earlier = Timestamp::parse("2000-01-01T00:00:00Z").expect("an instant");
     fixture.settle("a", &all).await;
-    assert_eq!(outbox.prune(&["a", "b"], later, 9).await.expect("looked"), 0, "one has not had them");
+    assert_eq!(
+        outbox.prune(&["a", "b"], later, 9).await.expect("looked"),
+        0,
+        "one has not had them"
+    );
     fixture.settle("b", &all[..2]).await;
-    assert_eq!(outbox.prune(&["a", "b"], earlier, 9).await.expect("looked"), 0, "too young");
-    assert_eq!(outbox.prune(&["a", "b", "nobody"], later, 9).await.expect("looked"), 0, "who is not known has had nothing");
-    assert_eq!(outbox.prune(&["a", "b"], later, 1).await.expect("looked"), 1);
-    assert_eq!(outbox.prune(&["a", "b"], later, 9).await.expect("looked"), 1);
+    assert_eq!(
+        outbox.prune(&["a", "b"], earlier, 9).await.expect("looked"),
+        0,
+        "too young"
+    );
+    assert_eq!(
+        outbox
+            .prune(&["a", "b", "nobody"], later, 9)
+            .await
+            .expect("looked"),
+        0,
+        "who is not known has had nothing"
+    );
+    assert_eq!(
+        outbox.prune(&["a", "b"], later, 1).await.expect("looked"),
+        1
+    );
+    assert_eq!(
+        outbox.prune(&["a", "b"], later, 9).await.expect("looked"),
+        1
+    );
     assert_eq!(fixture.waiting("b", &[], 9).await, all[2..]);
     // A new consumer begins with what is written from now on.
     outbox.open(&["a", "new"]).await.expect("opened again");
@@ -206,8 +294,17 @@ async fn delivered_events_are_removed_when_all_have_had_them() {
 #[tokio::test(flavor = "multi_thread")]
 async fn tables_of_somebody_else_are_refused() {
     let store = PostgresStore::open(PostgresOptions::new(server::fresh_url())).expect("opened");
-    sqlx::query("CREATE TABLE linchpin_outbox (seq TEXT)").execute(store.pool()).await.expect("a table");
-    let error = store.outbox().expect("an outbox").open(&["a"]).await.expect_err("another shape").to_string();
+    sqlx::query("CREATE TABLE linchpin_outbox (seq TEXT)")
+        .execute(store.pool())
+        .await
+        .expect("a table");
+    let error = store
+        .outbox()
+        .expect("an outbox")
+        .open(&["a"])
+        .await
+        .expect_err("another shape")
+        .to_string();
     assert!(error.contains("linchpin_outbox"), "{error}");
     store.close().await;
 }

@@ -16,19 +16,36 @@ impl Renderer<'_> {
         order: &[Order],
         limit: Option<&Source>,
     ) -> Result<String> {
-        let (table, columns, column) = (quote(self.entity.storage_name), self.columns(), self.column(field)?);
-        let kind =
-            self.entity.fields.get(field).map(|f| f.kind).ok_or_else(|| Error::internal("a plan names a field that does not exist"))?;
+        let (table, columns, column) = (
+            quote(self.entity.storage_name),
+            self.columns(),
+            self.column(field)?,
+        );
+        let kind = self
+            .entity
+            .fields
+            .get(field)
+            .map(|f| f.kind)
+            .ok_or_else(|| Error::internal("a plan names a field that does not exist"))?;
         let values = self.parameter(Err(slot), list_of(kind)?);
         let condition = self.filter(filter)?;
-        let all: Vec<Order> = std::iter::once(Order { field, desc: false }).chain(order.iter().copied()).collect();
+        let all: Vec<Order> = std::iter::once(Order { field, desc: false })
+            .chain(order.iter().copied())
+            .collect();
         let all = self.order(&all)?;
         let Some(limit) = limit else {
-            return Ok(format!("SELECT {columns} FROM {table} WHERE {column} = ANY({values}) AND {condition} ORDER BY {all}"));
+            return Ok(format!(
+                "SELECT {columns} FROM {table} WHERE {column} = ANY({values}) AND {condition} ORDER BY {all}"
+            ));
         };
         let limit = self.source(limit, Type::INT8)?;
-        let first = if order.is_empty() { String::new() } else { format!(" ORDER BY {}", self.order(order)?) };
-        // A join with the first few of each value: what lies behind them is never read, however many there are.
+        let first = if order.is_empty() {
+            String::new()
+        } else {
+            format!(" ORDER BY {}", self.order(order)?)
+        };
+        // A join with the first few of each value: what lies behind them is never read, however
+        // many there are.
         Ok(format!(
             "SELECT {columns} FROM (SELECT DISTINCT unnest({values})) AS linchpin_values(linchpin_value) CROSS JOIN LATERAL \
              (SELECT * FROM {table} WHERE {column} = linchpin_values.linchpin_value AND {condition}{first} LIMIT {limit}) AS {table} \

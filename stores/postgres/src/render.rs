@@ -1,7 +1,8 @@
 //! Plans to SQL text.
 //!
-//! A statement has one text per set of arguments that are null: `f = $1` reads an index and `f IS NULL` does too, while
-//! `f IS NOT DISTINCT FROM $1` does not. [`Native`](super::native::Native) keeps the texts.
+//! A statement has one text per set of arguments that are null: `f = $1` reads an index and
+//! `f IS NULL` does too, while `f IS NOT DISTINCT FROM $1` does not.
+//! [`Native`](super::native::Native) keeps the texts.
 
 use tokio_postgres::types::Type;
 
@@ -43,62 +44,147 @@ pub(super) struct Rendered {
 ///
 /// # Errors
 /// When the plan holds a source that should have become an argument.
-pub(super) fn render(entity: &'static EntityDesc, plan: &Plan, nulls: &[usize]) -> Result<Rendered> {
+pub(super) fn render(
+    entity: &'static EntityDesc,
+    plan: &Plan,
+    nulls: &[usize],
+) -> Result<Rendered> {
     let mut r = Renderer::new(entity, nulls, 0);
     let table = quote(entity.storage_name);
     let columns = r.columns();
     let (sql, counting) = match plan {
         Plan::Insert => (r.insert()?, None),
-        Plan::Select { filter, order, after, limit } => (r.select(filter, order, after.as_ref(), limit.as_ref())?, None),
-        Plan::Related { filter, field, values, order, limit } => (r.related(filter, (*field, *values), order, limit.as_ref())?, None),
-        Plan::Chosen { filter, words, order, limit } => (r.chosen(filter, words, order, limit.as_ref())?, None),
-        Plan::Exists { filter } => (format!("SELECT 1 FROM {table} WHERE {} LIMIT 1", r.filter(filter)?), None),
+        Plan::Select {
+            filter,
+            order,
+            after,
+            limit,
+        } => (
+            r.select(filter, order, after.as_ref(), limit.as_ref())?,
+            None,
+        ),
+        Plan::Related {
+            filter,
+            field,
+            values,
+            order,
+            limit,
+        } => (
+            r.related(filter, (*field, *values), order, limit.as_ref())?,
+            None,
+        ),
+        Plan::Chosen {
+            filter,
+            words,
+            order,
+            limit,
+        } => (r.chosen(filter, words, order, limit.as_ref())?, None),
+        Plan::Exists { filter } => (
+            format!("SELECT 1 FROM {table} WHERE {} LIMIT 1", r.filter(filter)?),
+            None,
+        ),
         Plan::Hold { filter } => {
             // A mark is an update of no key: the weaker lock would let it pass.
-            let lock = if entity.soft_delete.is_some() { "FOR SHARE" } else { "FOR KEY SHARE" };
-            (format!("SELECT 1 FROM {table} WHERE {} LIMIT 1 {lock}", r.filter(filter)?), None)
+            let lock = if entity.soft_delete.is_some() {
+                "FOR SHARE"
+            } else {
+                "FOR KEY SHARE"
+            };
+            (
+                format!(
+                    "SELECT 1 FROM {table} WHERE {} LIMIT 1 {lock}",
+                    r.filter(filter)?
+                ),
+                None,
+            )
         }
         Plan::Lock { filter, pick } => {
             let key = r.column(entity.primary)?;
-            (format!("SELECT {columns} FROM {table} WHERE {} ORDER BY {key} FOR UPDATE", r.picked(filter, pick.as_ref())?), None)
+            (
+                format!(
+                    "SELECT {columns} FROM {table} WHERE {} ORDER BY {key} FOR UPDATE",
+                    r.picked(filter, pick.as_ref())?
+                ),
+                None,
+            )
         }
-        Plan::Aggregate { filter, groups, by_value, compute, limit } => (r.divided(filter, groups, by_value, compute, *limit)?, None),
+        Plan::Aggregate {
+            filter,
+            groups,
+            by_value,
+            compute,
+            limit,
+        } => (r.divided(filter, groups, by_value, compute, *limit)?, None),
         Plan::Update { filter, set, pick } => {
             let [with, from, within] = r.figure(set)?.unwrap_or_default();
             let set = r.assignments(set)?;
-            let plain = format!("{with}UPDATE {table} SET {set}{from} WHERE {}{within}", r.picked(filter, pick.as_ref())?);
+            let plain = format!(
+                "{with}UPDATE {table} SET {set}{from} WHERE {}{within}",
+                r.picked(filter, pick.as_ref())?
+            );
             (format!("{plain} RETURNING {columns}"), Some(plain))
         }
         Plan::Delete { filter, pick } => {
-            let plain = format!("DELETE FROM {table} WHERE {}", r.picked(filter, pick.as_ref())?);
+            let plain = format!(
+                "DELETE FROM {table} WHERE {}",
+                r.picked(filter, pick.as_ref())?
+            );
             (format!("{plain} RETURNING {columns}"), Some(plain))
         }
         Plan::Upsert { keys, guard, set } => (r.upsert(keys, guard, set)?, None),
     };
-    Ok(Rendered { sql, counting, binds: r.binds, decisive: r.decisive })
+    Ok(Rendered {
+        sql,
+        counting,
+        binds: r.binds,
+        decisive: r.decisive,
+    })
 }
 
-/// Renders a read of one record for many calls at once: a parameter holds a list, with a value of each call, and a row ends with the
-/// number of the call that it answers, from 1. `None` when the plan, or one of its values, cannot be asked for so.
+/// Renders a read of one record for many calls at once: a parameter holds a list, with a value of
+/// each call, and a row ends with the number of the call that it answers, from 1. `None` when the
+/// plan, or one of its values, cannot be asked for so.
 ///
 /// # Errors
 /// As for [`render`].
 pub(super) fn gathered(entity: &'static EntityDesc, plan: &Plan) -> Result<Option<Rendered>> {
     let (filter, answer) = match plan {
-        Plan::Select { filter, order, after: None, limit: None } if order.is_empty() => (filter, "r.*, "),
+        Plan::Select {
+            filter,
+            order,
+            after: None,
+            limit: None,
+        } if order.is_empty() => (filter, "r.*, "),
         Plan::Exists { filter } => (filter, ""),
         _ => return Ok(None),
     };
-    let mut r = Renderer { gathers: true, ..Renderer::new(entity, &[], 0) };
-    let (columns, table) = (if answer.is_empty() { "1".to_owned() } else { r.columns() }, quote(entity.storage_name));
+    let mut r = Renderer {
+        gathers: true,
+        ..Renderer::new(entity, &[], 0)
+    };
+    let (columns, table) = (
+        if answer.is_empty() {
+            "1".to_owned()
+        } else {
+            r.columns()
+        },
+        quote(entity.storage_name),
+    );
     let condition = r.filter(filter)?;
-    let lists: Vec<usize> = (0..r.binds.len()).filter(|at| r.binds[*at].value.is_err()).collect();
-    if lists.is_empty() || r.binds.iter().any(|bind| bind.value.is_err() && array_of(&bind.kind).is_none()) {
+    let lists: Vec<usize> = (0..r.binds.len())
+        .filter(|at| r.binds[*at].value.is_err())
+        .collect();
+    if lists.is_empty()
+        || r.binds
+            .iter()
+            .any(|bind| bind.value.is_err() && array_of(&bind.kind).is_none())
+    {
         return Ok(None);
     }
     let calls: Vec<String> = lists.iter().map(|at| format!("${}", at + 1)).collect();
     let names: Vec<String> = lists.iter().map(|at| call_value(at + 1)).collect();
-    // The limit says nothing new, but keeps the server from reading the table in another way than one call would.
+    // The limit says nothing new, but keeps the server from reading the table in another way than
+    // one call would.
     let sql = format!(
         "SELECT {answer}{CALLS}.n FROM unnest({}) WITH ORDINALITY AS {CALLS}({}, n) CROSS JOIN LATERAL \
          (SELECT {columns} FROM {table} WHERE {condition} LIMIT 1) AS r",
@@ -108,10 +194,16 @@ pub(super) fn gathered(entity: &'static EntityDesc, plan: &Plan) -> Result<Optio
     for bind in r.binds.iter_mut().filter(|bind| bind.value.is_err()) {
         bind.kind = array_of(&bind.kind).unwrap_or(Type::UNKNOWN);
     }
-    Ok(Some(Rendered { sql, counting: None, binds: r.binds, decisive: r.decisive }))
+    Ok(Some(Rendered {
+        sql,
+        counting: None,
+        binds: r.binds,
+        decisive: r.decisive,
+    }))
 }
 
-/// The calls that one statement answers; no table is called so, since an entity's name has no blanks.
+/// The calls that one statement answers; no table is called so, since an entity's name has no
+/// blanks.
 const CALLS: &str = "\"linchpin calls\"";
 
 /// What the value of a call is called where many are asked at once.
@@ -131,11 +223,16 @@ fn array_of(kind: &Type) -> Option<Type> {
     })
 }
 
-/// A condition with values in place, for a text of the user's that has parameters `$1` to `$before` already.
+/// A condition with values in place, for a text of the user's that has parameters `$1` to `$before`
+/// already.
 ///
 /// # Errors
 /// When the filter holds an argument.
-pub(super) fn condition(entity: &'static EntityDesc, filter: &Filter, before: usize) -> Result<(String, Vec<Bind>)> {
+pub(super) fn condition(
+    entity: &'static EntityDesc,
+    filter: &Filter,
+    before: usize,
+) -> Result<(String, Vec<Bind>)> {
     let mut r = Renderer::new(entity, &[], before);
     Ok((r.filter(filter)?, r.binds))
 }
@@ -171,7 +268,14 @@ pub(super) fn live(entity: &EntityDesc) -> Option<String> {
                 Value::Text(text) => literal(&text),
                 _ => "''".to_owned(),
             };
-            format!("{column} {} {mark}", if field.optional { "IS DISTINCT FROM" } else { "<>" })
+            format!(
+                "{column} {} {mark}",
+                if field.optional {
+                    "IS DISTINCT FROM"
+                } else {
+                    "<>"
+                }
+            )
         }
     })
 }
@@ -179,13 +283,19 @@ pub(super) fn live(entity: &EntityDesc) -> Option<String> {
 /// Which records an index holds, when not all.
 pub(super) fn only(entity: &EntityDesc, index: &StoredIndex) -> String {
     let live = index.live.then(|| live(entity)).flatten();
-    let null = index.null.map(|field| format!("{} IS NULL", quote(entity.fields[field].column)));
+    let null = index
+        .null
+        .map(|field| format!("{} IS NULL", quote(entity.fields[field].column)));
     let conditions: Vec<String> = live.into_iter().chain(null).collect();
-    if conditions.is_empty() { String::new() } else { format!(" WHERE {}", conditions.join(" AND ")) }
+    if conditions.is_empty() {
+        String::new()
+    } else {
+        format!(" WHERE {}", conditions.join(" AND "))
+    }
 }
 
-/// A key of an index or an order. Null is the smallest value; where there is none, nothing is said, so that the index of
-/// the primary key serves as well.
+/// A key of an index or an order. Null is the smallest value; where there is none, nothing is said,
+/// so that the index of the primary key serves as well.
 pub(super) fn direction(optional: bool, desc: bool) -> &'static str {
     match (optional, desc) {
         (false, false) => "ASC",
@@ -200,7 +310,8 @@ pub(super) fn quote(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// A text that is fixed in a declaration. Backslashes are plain: the store turns `standard_conforming_strings` on.
+/// A text that is fixed in a declaration. Backslashes are plain: the store turns
+/// `standard_conforming_strings` on.
 pub(super) fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
@@ -222,14 +333,31 @@ pub(super) struct Renderer<'a> {
 
 impl<'a> Renderer<'a> {
     fn new(entity: &'static EntityDesc, nulls: &'a [usize], before: usize) -> Self {
-        Self { entity, scope: quote(entity.storage_name), links: 0, nulls, before, gathers: false, binds: Vec::new(), decisive: Vec::new() }
+        Self {
+            entity,
+            scope: quote(entity.storage_name),
+            links: 0,
+            nulls,
+            before,
+            gathers: false,
+            binds: Vec::new(),
+            decisive: Vec::new(),
+        }
     }
 }
 
 impl Renderer<'_> {
     /// Renders a part over the columns of another table, by the name it has there.
-    pub(super) fn over<T>(&mut self, entity: &'static EntityDesc, scope: String, part: impl FnOnce(&mut Self) -> T) -> T {
-        let outer = (std::mem::replace(&mut self.entity, entity), std::mem::replace(&mut self.scope, scope));
+    pub(super) fn over<T>(
+        &mut self,
+        entity: &'static EntityDesc,
+        scope: String,
+        part: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        let outer = (
+            std::mem::replace(&mut self.entity, entity),
+            std::mem::replace(&mut self.scope, scope),
+        );
         let rendered = part(self);
         (self.entity, self.scope) = outer;
         rendered
@@ -239,7 +367,10 @@ impl Renderer<'_> {
     fn linked(&mut self, linked: &Linked) -> Result<String> {
         let own = self.column(linked.field)?;
         self.links += 1;
-        let (table, alias) = (quote(linked.of.storage_name), quote(&format!("linchpin {}", self.links)));
+        let (table, alias) = (
+            quote(linked.of.storage_name),
+            quote(&format!("linchpin {}", self.links)),
+        );
         self.over(linked.of, alias.clone(), |r| {
             Ok(format!(
                 "EXISTS (SELECT 1 FROM {table} AS {alias} WHERE {} = {own} AND {})",
@@ -251,24 +382,41 @@ impl Renderer<'_> {
 
     pub(super) fn columns(&self) -> String {
         let table = quote(self.entity.storage_name);
-        self.entity.fields.iter().map(|f| format!("{table}.{}", quote(f.column))).collect::<Vec<_>>().join(", ")
+        self.entity
+            .fields
+            .iter()
+            .map(|f| format!("{table}.{}", quote(f.column)))
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 
     /// The bare name of a column.
     pub(super) fn name(&self, field: usize) -> Result<String> {
-        self.entity.fields.get(field).map(|f| quote(f.column)).ok_or_else(|| Error::internal("a plan names a field that does not exist"))
+        self.entity
+            .fields
+            .get(field)
+            .map(|f| quote(f.column))
+            .ok_or_else(|| Error::internal("a plan names a field that does not exist"))
     }
 
-    /// A column of the stored record; with its table, since an upsert knows the proposed record's as well.
+    /// A column of the stored record; with its table, since an upsert knows the proposed record's
+    /// as well.
     pub(super) fn column(&self, field: usize) -> Result<String> {
         Ok(format!("{}.{}", self.scope, self.name(field)?))
     }
 
     pub(super) fn kind(&self, field: usize) -> Type {
-        self.entity.fields.get(field).map_or(Type::TEXT, |f| type_of(f.kind))
+        self.entity
+            .fields
+            .get(field)
+            .map_or(Type::TEXT, |f| type_of(f.kind))
     }
 
-    pub(super) fn parameter(&mut self, value: std::result::Result<Value, usize>, kind: Type) -> String {
+    pub(super) fn parameter(
+        &mut self,
+        value: std::result::Result<Value, usize>,
+        kind: Type,
+    ) -> String {
         self.bind(value, kind, Form::Plain)
     }
 
@@ -276,7 +424,11 @@ impl Renderer<'_> {
         let of_call = self.gathers && value.is_err();
         self.binds.push(Bind { value, kind, form });
         let parameter = self.before + self.binds.len();
-        if of_call { format!("{CALLS}.{}", call_value(parameter)) } else { format!("${parameter}") }
+        if of_call {
+            format!("{CALLS}.{}", call_value(parameter))
+        } else {
+            format!("${parameter}")
+        }
     }
 
     pub(super) fn source(&mut self, source: &Source, kind: Type) -> Result<String> {
@@ -287,7 +439,9 @@ impl Renderer<'_> {
         match source {
             Source::Value(value) => Ok(self.bind(Ok(value.clone()), kind, form)),
             Source::Arg { index, .. } => Ok(self.bind(Err(*index), kind, form)),
-            other => Err(Error::internal(format!("a plan holds {other:?} instead of an argument"))),
+            other => Err(Error::internal(format!(
+                "a plan holds {other:?} instead of an argument"
+            ))),
         }
     }
 
@@ -302,7 +456,10 @@ impl Renderer<'_> {
     fn is_null(&mut self, source: &Source) -> bool {
         match source {
             Source::Value(value) => value.is_null(),
-            Source::Arg { index, nullable: true } => self.slot_is_null(*index),
+            Source::Arg {
+                index,
+                nullable: true,
+            } => self.slot_is_null(*index),
             _ => false,
         }
     }
@@ -324,7 +481,12 @@ impl Renderer<'_> {
             // In the words of the partial indexes, so that they are seen to serve.
             Filter::Cond { .. } if layout::is_live(self.entity, filter) => Ok(self.live()),
             Filter::Cond { field, op, value } => self.condition(*field, *op, value),
-            Filter::Item { field, key, value, held } => {
+            Filter::Item {
+                field,
+                key,
+                value,
+                held,
+            } => {
                 let (column, key) = (self.column(*field)?, literal(key));
                 let value = self.source(value, Type::JSONB)?;
                 let there = format!(
@@ -334,22 +496,31 @@ impl Renderer<'_> {
             }
             Filter::Linked(linked) => self.linked(linked),
             // A text of its own for calls without the value.
-            Filter::Given(source) => Ok(if self.lacks(source) { "FALSE" } else { "TRUE" }.to_owned()),
+            Filter::Given(source) => {
+                Ok(if self.lacks(source) { "FALSE" } else { "TRUE" }.to_owned())
+            }
         }
     }
 
     /// The condition of live records, with the table named.
     fn live(&self) -> String {
-        live(self.entity).map_or_else(|| "TRUE".to_owned(), |text| format!("{}.{text}", self.scope))
+        live(self.entity).map_or_else(
+            || "TRUE".to_owned(),
+            |text| format!("{}.{text}", self.scope),
+        )
     }
 
     fn join(&mut self, list: &[Filter], with: &str) -> Result<String> {
         let parts: Vec<String> = list.iter().map(|f| self.filter(f)).collect::<Result<_>>()?;
-        Ok(if parts.len() == 1 { parts.concat() } else { format!("({})", parts.join(with)) })
+        Ok(if parts.len() == 1 {
+            parts.concat()
+        } else {
+            format!("({})", parts.join(with))
+        })
     }
 
-    // Two-valued: a comparison with null is false (NULL counts as false, and nothing here is ever negated), `$ne` and `$nin`
-    // are true for null.
+    // Two-valued: a comparison with null is false (NULL counts as false, and nothing here is ever
+    // negated), `$ne` and `$nin` are true for null.
     fn condition(&mut self, field: usize, op: Op, value: &Operand) -> Result<String> {
         let column = self.column(field)?;
         let (desc, kind) = (&self.entity.fields[field], self.kind(field));
@@ -361,15 +532,23 @@ impl Renderer<'_> {
             Op::Eq if self.is_null(one) => format!("{column} IS NULL"),
             Op::Eq => format!("{column} = {}", self.source(one, kind)?),
             Op::Ne if self.is_null(one) => format!("{column} IS NOT NULL"),
-            Op::Ne if desc.optional => format!("{column} IS DISTINCT FROM {}", self.source(one, kind)?),
+            Op::Ne if desc.optional => {
+                format!("{column} IS DISTINCT FROM {}", self.source(one, kind)?)
+            }
             Op::Ne => format!("{column} <> {}", self.source(one, kind)?),
             Op::Gt => format!("{column} > {}", self.source(one, kind)?),
             Op::Gte => format!("{column} >= {}", self.source(one, kind)?),
             Op::Lt => format!("{column} < {}", self.source(one, kind)?),
             Op::Lte => format!("{column} <= {}", self.source(one, kind)?),
             Op::In => format!("{column} = ANY({})", self.source(one, list_of(desc.kind)?)?),
-            Op::Nin => format!("({column} IS NULL OR {column} <> ALL({}))", self.source(one, list_of(desc.kind)?)?),
-            Op::Contains => format!("strpos({FOLD}({column}), {}) > 0", self.source_as(one, Type::TEXT, Form::Folded)?),
+            Op::Nin => format!(
+                "({column} IS NULL OR {column} <> ALL({}))",
+                self.source(one, list_of(desc.kind)?)?
+            ),
+            Op::Contains => format!(
+                "strpos({FOLD}({column}), {}) > 0",
+                self.source_as(one, Type::TEXT, Form::Folded)?
+            ),
             Op::Shorter | Op::Longer => {
                 let length = match desc.kind {
                     Kind::StringArray => format!("COALESCE(cardinality({column}), 0)"),
@@ -401,12 +580,17 @@ impl Renderer<'_> {
             (Op::In, Some(values), true) => format!("({column} IN ({values}) OR {column} IS NULL)"),
             (Op::Nin, None, false) => "TRUE".to_owned(),
             (Op::Nin, None, true) => format!("{column} IS NOT NULL"),
-            (Op::Nin, Some(values), false) => format!("({column} NOT IN ({values}) OR {column} IS NULL)"),
-            (Op::Nin, Some(values), true) => format!("({column} NOT IN ({values}) AND {column} IS NOT NULL)"),
+            (Op::Nin, Some(values), false) => {
+                format!("({column} NOT IN ({values}) OR {column} IS NULL)")
+            }
+            (Op::Nin, Some(values), true) => {
+                format!("({column} NOT IN ({values}) AND {column} IS NOT NULL)")
+            }
             _ => return Err(Error::internal("only $in and $nin take lists")),
         })
     }
 }
 
-/// The function that folds case as [`fold`](linchpin_core::filter::eval::fold) does; `install` makes it.
+/// The function that folds case as [`fold`](linchpin_core::filter::eval::fold) does; `install`
+/// makes it.
 pub(super) const FOLD: &str = "linchpin_fold";

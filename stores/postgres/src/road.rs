@@ -7,8 +7,8 @@ use parking_lot::Mutex;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 
-/// How long others wait for one that has begun. Long enough for one that only writes, and short enough that one that waits for something
-/// else keeps nobody: those that follow run beside it.
+/// How long others wait for one that has begun. Long enough for one that only writes, and short
+/// enough that one that waits for something else keeps nobody: those that follow run beside it.
 const TURN: Duration = Duration::from_millis(100);
 
 /// Where one waits until the one before has ended, waits itself, or takes long.

@@ -13,8 +13,8 @@ use linchpin_core::{Error, Result, ValueRef};
 
 /// The columns of an entity, in field order.
 ///
-/// A database can be written by others. What could not have been written here is noted while the row is read, and
-/// [`PgRow::sound`] makes an error of it.
+/// A database can be written by others. What could not have been written here is noted while the
+/// row is read, and [`PgRow::sound`] makes an error of it.
 pub(super) struct PgRow<'a> {
     row: &'a tokio_postgres::Row,
     entity: &'static EntityDesc,
@@ -27,7 +27,10 @@ pub(super) struct PgRow<'a> {
 pub(super) struct Raw<'a>(pub(super) &'a [u8]);
 
 impl<'a> FromSql<'a> for Raw<'a> {
-    fn from_sql(_: &Type, raw: &'a [u8]) -> std::result::Result<Self, Box<dyn StdError + Sync + Send>> {
+    fn from_sql(
+        _: &Type,
+        raw: &'a [u8],
+    ) -> std::result::Result<Self, Box<dyn StdError + Sync + Send>> {
         Ok(Self(raw))
     }
 
@@ -38,9 +41,19 @@ impl<'a> FromSql<'a> for Raw<'a> {
 
 impl<'a> PgRow<'a> {
     pub(super) fn new(row: &'a tokio_postgres::Row, entity: &'static EntityDesc) -> Self {
-        let listed = entity.fields.iter().any(|f| matches!(f.kind, Kind::StringArray));
-        let lists = (0..if listed { entity.fields.len() } else { 0 }).map(|_| OnceCell::new()).collect();
-        Self { row, entity, lists, fault: Cell::new(None) }
+        let listed = entity
+            .fields
+            .iter()
+            .any(|f| matches!(f.kind, Kind::StringArray));
+        let lists = (0..if listed { entity.fields.len() } else { 0 })
+            .map(|_| OnceCell::new())
+            .collect();
+        Self {
+            row,
+            entity,
+            lists,
+            fault: Cell::new(None),
+        }
     }
 
     /// Whether everything that was read of the row is a value of its field.
@@ -48,9 +61,14 @@ impl<'a> PgRow<'a> {
     /// # Errors
     /// `internal`; the cause names the column and what is wrong, never the value.
     pub(super) fn sound(&self) -> Result<()> {
-        let Some((field, what)) = self.fault.take() else { return Ok(()) };
+        let Some((field, what)) = self.fault.take() else {
+            return Ok(());
+        };
         let column = self.entity.fields.get(field).map_or("?", |f| f.column);
-        Err(Error::internal(format!("{}.{column} {what}; something else has written to the database", self.entity.storage_name)))
+        Err(Error::internal(format!(
+            "{}.{column} {what}; something else has written to the database",
+            self.entity.storage_name
+        )))
     }
 
     #[cold]
@@ -60,15 +78,27 @@ impl<'a> PgRow<'a> {
     }
 
     fn list(&self, field: usize, bytes: &[u8]) -> ValueRef<'_> {
-        let Some(place) = self.lists.get(field) else { return self.fault(field, "was not read") };
+        let Some(place) = self.lists.get(field) else {
+            return self.fault(field, "was not read");
+        };
         let text = place.get_or_init(|| strings(bytes).unwrap_or_default());
-        if text.is_empty() { self.fault(field, "is not a plain list of texts") } else { ValueRef::Json(text) }
+        if text.is_empty() {
+            self.fault(field, "is not a plain list of texts")
+        } else {
+            ValueRef::Json(text)
+        }
     }
 }
 
 /// A TEXT[] of one dimension without nulls, as JSON.
 fn strings(bytes: &[u8]) -> Option<String> {
-    let number = |at: usize| bytes.get(at..at + 4)?.try_into().ok().map(i32::from_be_bytes);
+    let number = |at: usize| {
+        bytes
+            .get(at..at + 4)?
+            .try_into()
+            .ok()
+            .map(i32::from_be_bytes)
+    };
     let mut out = vec![b'['];
     let count = match number(0)? {
         0 => 0,
@@ -91,11 +121,18 @@ fn strings(bytes: &[u8]) -> Option<String> {
 
 impl Row for PgRow<'_> {
     fn value(&self, field: usize) -> ValueRef<'_> {
-        let (Ok(value), Some(desc)) = (self.row.try_get::<_, Option<Raw<'_>>>(field), self.entity.fields.get(field)) else {
+        let (Ok(value), Some(desc)) = (
+            self.row.try_get::<_, Option<Raw<'_>>>(field),
+            self.entity.fields.get(field),
+        ) else {
             return self.fault(field, "was not read");
         };
         let Some(Raw(bytes)) = value else {
-            return if desc.optional { ValueRef::Null } else { self.fault(field, "is null") };
+            return if desc.optional {
+                ValueRef::Null
+            } else {
+                self.fault(field, "is null")
+            };
         };
         match desc.kind {
             Kind::String => match std::str::from_utf8(bytes) {
@@ -118,13 +155,21 @@ impl Row for PgRow<'_> {
                 Ok(f) if f.is_finite() => ValueRef::Float(f),
                 _ => self.fault(field, "is not finite"),
             },
-            Kind::Date => match bytes.try_into().ok().map(i64::from_be_bytes).and_then(bind::date) {
+            Kind::Date => match bytes
+                .try_into()
+                .ok()
+                .map(i64::from_be_bytes)
+                .and_then(bind::date)
+            {
                 Some(date) => ValueRef::Date(date),
                 None => self.fault(field, "is not within the years 1 to 9999"),
             },
             Kind::StringArray => self.list(field, bytes),
             // Version 1 and the text.
-            Kind::Json | Kind::Items(_) => match bytes.split_first().map(|(version, text)| (version, std::str::from_utf8(text))) {
+            Kind::Json | Kind::Items(_) => match bytes
+                .split_first()
+                .map(|(version, text)| (version, std::str::from_utf8(text)))
+            {
                 Some((1, Ok(text))) => ValueRef::Json(text),
                 _ => self.fault(field, "is in an unknown form of JSONB"),
             },

@@ -33,8 +33,15 @@ impl Failure {
 }
 
 /// Runs a statement and collects its rows.
-pub(super) async fn run(live: &Live, statement: &Statement, args: &[Value], rows: &mut Rows) -> std::result::Result<(), Failure> {
-    let text = Native::of(statement).and_then(|n| n.text(statement, args)).map_err(Failure::Own)?;
+pub(super) async fn run(
+    live: &Live,
+    statement: &Statement,
+    args: &[Value],
+    rows: &mut Rows,
+) -> std::result::Result<(), Failure> {
+    let text = Native::of(statement)
+        .and_then(|n| n.text(statement, args))
+        .map_err(Failure::Own)?;
     match attempt(live, statement, &text, args, rows).await {
         Err(Failure::Server(error)) if chosen_key_taken(statement, args, &error) => {
             // Somebody gave records keys that the sequence had not reached yet.
@@ -46,12 +53,20 @@ pub(super) async fn run(live: &Live, statement: &Statement, args: &[Value], rows
 }
 
 /// Runs a statement within a transaction, in which nothing can be repaired when it fails.
-pub(super) async fn run_within(live: &Live, statement: &Statement, args: &[Value], rows: &mut Rows) -> std::result::Result<(), Failure> {
-    let text = Native::of(statement).and_then(|n| n.text(statement, args)).map_err(Failure::Own)?;
+pub(super) async fn run_within(
+    live: &Live,
+    statement: &Statement,
+    args: &[Value],
+    rows: &mut Rows,
+) -> std::result::Result<(), Failure> {
+    let text = Native::of(statement)
+        .and_then(|n| n.text(statement, args))
+        .map_err(Failure::Own)?;
     attempt(live, statement, &text, args, rows).await
 }
 
-/// Whether a failed statement is worth another try once [`repair`] has been done, outside of what the failure has spoilt.
+/// Whether a failed statement is worth another try once [`repair`] has been done, outside of what
+/// the failure has spoilt.
 pub(super) fn repairable(statement: &Statement, args: &[Value], failure: &Failure) -> bool {
     matches!(failure, Failure::Server(error) if chosen_key_taken(statement, args, error))
 }
@@ -61,23 +76,49 @@ pub(super) async fn repair(live: &Live, statement: &Statement) -> bool {
     advance(live, statement).await.is_ok()
 }
 
-async fn attempt(live: &Live, statement: &Statement, text: &Text, args: &[Value], rows: &mut Rows) -> std::result::Result<(), Failure> {
+async fn attempt(
+    live: &Live,
+    statement: &Statement,
+    text: &Text,
+    args: &[Value],
+    rows: &mut Rows,
+) -> std::result::Result<(), Failure> {
     let entity = statement.entity;
     let counting = rows.only_counts() && text.can_count();
-    let prepared =
-        text.prepared(live, counting).await.map_err(|e| if error::is_lost(&e) { Failure::Unsent(e) } else { Failure::Server(e) })?;
+    let prepared = text.prepared(live, counting).await.map_err(|e| {
+        if error::is_lost(&e) {
+            Failure::Unsent(e)
+        } else {
+            Failure::Server(e)
+        }
+    })?;
     let values = bind::bound(&text.binds, args).map_err(Failure::Own)?;
     if counting {
-        let changed = live.client.execute_raw(&prepared, values).await.map_err(Failure::Server)?;
+        let changed = live
+            .client
+            .execute_raw(&prepared, values)
+            .await
+            .map_err(Failure::Server)?;
         rows.count += usize::try_from(changed).unwrap_or(usize::MAX);
         return Ok(());
     }
-    let mut found = pin!(live.client.query_raw(&prepared, values).await.map_err(Failure::Server)?);
-    // Read to the end, also beyond what is wanted: a write is done when the server has said so behind its rows.
+    let mut found = pin!(
+        live.client
+            .query_raw(&prepared, values)
+            .await
+            .map_err(Failure::Server)?
+    );
+    // Read to the end, also beyond what is wanted: a write is done when the server has said so
+    // behind its rows.
     let mut wanted = true;
     let mut sound = Ok(());
     let kinds = match &statement.plan {
-        Plan::Aggregate { groups, by_value, compute, .. } => aggregate_kinds(entity, groups, by_value, compute),
+        Plan::Aggregate {
+            groups,
+            by_value,
+            compute,
+            ..
+        } => aggregate_kinds(entity, groups, by_value, compute),
         _ => Box::default(),
     };
     while let Some(row) = found.try_next().await.map_err(Failure::Server)? {
@@ -122,7 +163,12 @@ async fn attempt(live: &Live, statement: &Statement, text: &Text, args: &[Value]
 }
 
 /// A key the store chose is news to the caller.
-fn insert(row: &tokio_postgres::Row, statement: &Statement, args: &[Value], rows: &mut Rows) -> Result<()> {
+fn insert(
+    row: &tokio_postgres::Row,
+    statement: &Statement,
+    args: &[Value],
+    rows: &mut Rows,
+) -> Result<()> {
     let primary = statement.entity.primary;
     if args.get(primary).is_some_and(Value::is_null) {
         let mut record = args.to_vec();
@@ -141,9 +187,19 @@ fn chosen_key_taken(statement: &Statement, args: &[Value], error: &tokio_postgre
 }
 
 /// Puts a table's sequence behind the greatest key.
-async fn advance(live: &Live, statement: &Statement) -> std::result::Result<(), tokio_postgres::Error> {
-    let (table, key) = (render::quote(statement.entity.storage_name), statement.entity.primary_field().column);
-    let sequence = format!("pg_get_serial_sequence({}, {})", render::literal(&table), render::literal(key));
+async fn advance(
+    live: &Live,
+    statement: &Statement,
+) -> std::result::Result<(), tokio_postgres::Error> {
+    let (table, key) = (
+        render::quote(statement.entity.storage_name),
+        statement.entity.primary_field().column,
+    );
+    let sequence = format!(
+        "pg_get_serial_sequence({}, {})",
+        render::literal(&table),
+        render::literal(key)
+    );
     let column = render::quote(key);
     live.client
         .batch_execute(&format!("SELECT setval({sequence}, GREATEST(nextval({sequence}), (SELECT max({column}) FROM {table})))"))

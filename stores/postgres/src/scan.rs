@@ -1,4 +1,5 @@
-//! Reads that may take long: each has a connection to itself while it runs, and ends with whoever asked for it.
+//! Reads that may take long: each has a connection to itself while it runs, and ends with whoever
+//! asked for it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,8 @@ use linchpin_sql::places;
 /// How long ending a statement may take; after that its connection is given up.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A read that runs. When it is dropped before its end, its place is free once the server is through with it.
+/// A read that runs. When it is dropped before its end, its place is free once the server is
+/// through with it.
 pub(super) struct Scan<'a> {
     /// The way to have the server end it.
     connector: Option<&'a Arc<Connector>>,
@@ -19,13 +21,23 @@ pub(super) struct Scan<'a> {
 
 impl<'a> Scan<'a> {
     /// One that the server is asked to end.
-    pub(super) fn new(connector: &'a Arc<Connector>, connection: Place, place: places::Place) -> Self {
-        Self { connector: Some(connector), held: Some((connection, place)) }
+    pub(super) fn new(
+        connector: &'a Arc<Connector>,
+        connection: Place,
+        place: places::Place,
+    ) -> Self {
+        Self {
+            connector: Some(connector),
+            held: Some((connection, place)),
+        }
     }
 
     /// One that the server ends of itself before anybody could ask it to.
     pub(super) fn brief(connection: Place, place: places::Place) -> Self {
-        Self { connector: None, held: Some((connection, place)) }
+        Self {
+            connector: None,
+            held: Some((connection, place)),
+        }
     }
 
     /// The server does not answer: the connection is given up for everybody.
@@ -43,9 +55,13 @@ impl<'a> Scan<'a> {
 
 impl Drop for Scan<'_> {
     fn drop(&mut self) {
-        let Some((connection, place)) = self.held.take() else { return };
+        let Some((connection, place)) = self.held.take() else {
+            return;
+        };
         // Without a runtime the process ends, and with it the connection.
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
         let connector = self.connector.map(Arc::clone);
         runtime.spawn(async move {
             let end = async {

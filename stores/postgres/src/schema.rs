@@ -1,7 +1,7 @@
 //! Tables, indexes and the folding function: created on first start, compared ever after.
 //!
-//! The server writes definitions in its own words. So what is declared is made once more as a temporary table, undone at
-//! once, and the server describes both.
+//! The server writes definitions in its own words. So what is declared is made once more as a
+//! temporary table, undone at once, and the server describes both.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -14,10 +14,12 @@ use linchpin_core::filter::eval::fold;
 use linchpin_core::store::layout;
 use linchpin_core::{Code, Error, Result};
 
-/// Held while tables of a schema are made: several processes of one app start at once. An index of a large table takes its
-/// time, for those who wait as well.
-const ALONE: [&str; 2] =
-    ["SET LOCAL statement_timeout = '10min'", "SELECT pg_advisory_xact_lock(1818848867, hashtext(coalesce(current_schema(), '')))"];
+/// Held while tables of a schema are made: several processes of one app start at once. An index of
+/// a large table takes its time, for those who wait as well.
+const ALONE: [&str; 2] = [
+    "SET LOCAL statement_timeout = '10min'",
+    "SELECT pg_advisory_xact_lock(1818848867, hashtext(coalesce(current_schema(), '')))",
+];
 
 /// Creates what is missing and compares what is there. When anything differs, nothing is changed.
 pub(super) async fn install(pool: &PgPool, entities: &[&'static EntityDesc]) -> Result<()> {
@@ -25,18 +27,33 @@ pub(super) async fn install(pool: &PgPool, entities: &[&'static EntityDesc]) -> 
     let mut transaction = connection.begin().await.map_err(Error::unavailable)?;
     alone(&mut transaction).await.map_err(Error::unavailable)?;
     let mut differences = Vec::new();
-    let encoding: String = sqlx::query_scalar("SHOW server_encoding").fetch_one(&mut *transaction).await.map_err(Error::unavailable)?;
+    let encoding: String = sqlx::query_scalar("SHOW server_encoding")
+        .fetch_one(&mut *transaction)
+        .await
+        .map_err(Error::unavailable)?;
     if encoding != "UTF8" {
-        differences.push(format!("  the database keeps texts as {encoding}, expected UTF8"));
+        differences.push(format!(
+            "  the database keeps texts as {encoding}, expected UTF8"
+        ));
     }
     let mut missing = Vec::new();
     for entity in entities {
-        match compare(&mut transaction, entity).await.map_err(Error::unavailable)? {
-            None => match earlier(&mut transaction, entity).await.map_err(Error::unavailable)? {
+        match compare(&mut transaction, entity)
+            .await
+            .map_err(Error::unavailable)?
+        {
+            None => match earlier(&mut transaction, entity)
+                .await
+                .map_err(Error::unavailable)?
+            {
                 None => missing.push(*entity),
                 Some(what) => differences.push(format!("  table {}: {what}", entity.storage_name)),
             },
-            Some(found) => differences.extend(found.into_iter().map(|what| format!("  table {}: {what}", entity.storage_name))),
+            Some(found) => differences.extend(
+                found
+                    .into_iter()
+                    .map(|what| format!("  table {}: {what}", entity.storage_name)),
+            ),
         }
     }
     if !differences.is_empty() {
@@ -49,17 +66,28 @@ pub(super) async fn install(pool: &PgPool, entities: &[&'static EntityDesc]) -> 
     folding(&mut transaction).await.map_err(Error::internal)?;
     for entity in missing {
         for sql in declare(entity, false) {
-            execute(&mut transaction, &sql).await.map_err(Error::internal)?;
+            execute(&mut transaction, &sql)
+                .await
+                .map_err(Error::internal)?;
         }
     }
     transaction.commit().await.map_err(Error::unavailable)
 }
 
-/// What is there under the name that an entity's table had before. An empty table beside it would look like lost records.
-async fn earlier(connection: &mut PgConnection, entity: &EntityDesc) -> sqlx::Result<Option<String>> {
-    let Some(name) = entity.rename_from else { return Ok(None) };
+/// What is there under the name that an entity's table had before. An empty table beside it would
+/// look like lost records.
+async fn earlier(
+    connection: &mut PgConnection,
+    entity: &EntityDesc,
+) -> sqlx::Result<Option<String>> {
+    let Some(name) = entity.rename_from else {
+        return Ok(None);
+    };
     let found = "SELECT EXISTS (SELECT FROM pg_class WHERE relname = $1 AND relnamespace = current_schema()::regnamespace)";
-    let there: bool = sqlx::query_scalar(found).bind(name).fetch_one(connection).await?;
+    let there: bool = sqlx::query_scalar(found)
+        .bind(name)
+        .fetch_one(connection)
+        .await?;
     Ok(there.then(|| format!("missing, but {name}, its earlier name, is there")))
 }
 
@@ -73,11 +101,17 @@ pub(super) async fn alone(connection: &mut PgConnection) -> sqlx::Result<()> {
 
 /// Runs a text made of quoted names and fixed words only.
 async fn execute(connection: &mut PgConnection, sql: &str) -> sqlx::Result<()> {
-    sqlx::query(AssertSqlSafe(sql)).execute(connection).await.map(drop)
+    sqlx::query(AssertSqlSafe(sql))
+        .execute(connection)
+        .await
+        .map(drop)
 }
 
 /// Every difference of an entity's table; `None` when there is no such table.
-async fn compare(connection: &mut PgConnection, entity: &EntityDesc) -> sqlx::Result<Option<Vec<String>>> {
+async fn compare(
+    connection: &mut PgConnection,
+    entity: &EntityDesc,
+) -> sqlx::Result<Option<Vec<String>>> {
     let name = quote(entity.storage_name);
     let table: Option<String> = sqlx::query_scalar(
         "SELECT CASE c.relkind WHEN 'r' THEN 'table' WHEN 'p' THEN 'table' WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' \
@@ -90,9 +124,15 @@ async fn compare(connection: &mut PgConnection, entity: &EntityDesc) -> sqlx::Re
     match table.as_deref() {
         None => return Ok(None),
         Some("table") => {}
-        Some(other) => return Ok(Some(vec![format!("expected a table, found a {other} of that name")])),
+        Some(other) => {
+            return Ok(Some(vec![format!(
+                "expected a table, found a {other} of that name"
+            )]));
+        }
     }
-    let schema: String = sqlx::query_scalar("SELECT quote_ident(current_schema())").fetch_one(&mut *connection).await?;
+    let schema: String = sqlx::query_scalar("SELECT quote_ident(current_schema())")
+        .fetch_one(&mut *connection)
+        .await?;
     let have = describe(connection, &format!("{schema}.{name}")).await?;
     let mut model = connection.begin().await?;
     for sql in declare(entity, true) {
@@ -108,20 +148,30 @@ fn differences(want: &BTreeMap<String, String>, have: &BTreeMap<String, String>)
     for (name, text) in want {
         match have.get(name) {
             None => all.push(format!("{name} missing: {text}")),
-            Some(found) if found != text => all.push(format!("expected {name} {text}\n    found {found}")),
+            Some(found) if found != text => {
+                all.push(format!("expected {name} {text}\n    found {found}"))
+            }
             Some(_) => {}
         }
     }
-    // An index that somebody added for speed does no harm; a unique one changes what may be written.
-    let harmless = |name: &str, text: &str| name.starts_with("index ") && !text.starts_with("UNIQUE");
-    for (name, text) in have.iter().filter(|(name, text)| !want.contains_key(*name) && !harmless(name, text)) {
+    // An index that somebody added for speed does no harm; a unique one changes what may be
+    // written.
+    let harmless =
+        |name: &str, text: &str| name.starts_with("index ") && !text.starts_with("UNIQUE");
+    for (name, text) in have
+        .iter()
+        .filter(|(name, text)| !want.contains_key(*name) && !harmless(name, text))
+    {
         all.push(format!("{name} not declared: {text}"));
     }
     all
 }
 
 /// The columns, constraints, indexes and triggers of a table, in the server's words.
-async fn describe(connection: &mut PgConnection, table: &str) -> sqlx::Result<BTreeMap<String, String>> {
+async fn describe(
+    connection: &mut PgConnection,
+    table: &str,
+) -> sqlx::Result<BTreeMap<String, String>> {
     const PARTS: &str = "
         SELECT 'column ' || quote_ident(a.attname), format_type(a.atttypid, a.atttypmod)
             || COALESCE(' COLLATE ' || quote_ident(c.collname), '')
@@ -145,26 +195,53 @@ async fn describe(connection: &mut PgConnection, table: &str) -> sqlx::Result<BT
         SELECT 'trigger ' || quote_ident(tgname), pg_get_triggerdef(oid)
         FROM pg_trigger WHERE tgrelid = $1::regclass AND NOT tgisinternal";
     let rows = sqlx::query(PARTS).bind(table).fetch_all(connection).await?;
-    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+    rows.iter()
+        .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
+        .collect()
 }
 
 /// The statements that make an entity's table; as a temporary one, to be described.
 fn declare(entity: &EntityDesc, temporary: bool) -> Vec<String> {
     let table = quote(entity.storage_name);
-    let mut columns: Vec<String> = entity.fields.iter().enumerate().map(|(i, f)| column(f, i == entity.primary)).collect();
-    columns.push(format!("CONSTRAINT {} PRIMARY KEY ({})", quote(&key_name(entity)), quote(entity.primary_field().column)));
-    let kind = if temporary { "TEMPORARY TABLE" } else { "TABLE" };
-    let mut all = vec![format!("CREATE {kind} {table} (\n  {}\n)", columns.join(",\n  "))];
-    // The server checks them in the order they were made: the first unique declared is the first one reported.
+    let mut columns: Vec<String> = entity
+        .fields
+        .iter()
+        .enumerate()
+        .map(|(i, f)| column(f, i == entity.primary))
+        .collect();
+    columns.push(format!(
+        "CONSTRAINT {} PRIMARY KEY ({})",
+        quote(&key_name(entity)),
+        quote(entity.primary_field().column)
+    ));
+    let kind = if temporary {
+        "TEMPORARY TABLE"
+    } else {
+        "TABLE"
+    };
+    let mut all = vec![format!(
+        "CREATE {kind} {table} (\n  {}\n)",
+        columns.join(",\n  ")
+    )];
+    // The server checks them in the order they were made: the first unique declared is the first
+    // one reported.
     for index in layout::indexes(entity) {
         let key = |k: &linchpin_core::entity::SortDesc| {
             let field = &entity.fields[k.field];
-            format!("{} {}", quote(field.column), direction(field.optional, k.desc))
+            format!(
+                "{} {}",
+                quote(field.column),
+                direction(field.optional, k.desc)
+            )
         };
         let keys: Vec<String> = index.keys.iter().map(key).collect();
         let unique = if index.unique { "UNIQUE " } else { "" };
         let name = quote(&index.name(entity));
-        all.push(format!("CREATE {unique}INDEX {name} ON {table} ({}){}", keys.join(", "), only(entity, &index)));
+        all.push(format!(
+            "CREATE {unique}INDEX {name} ON {table} ({}){}",
+            keys.join(", "),
+            only(entity, &index)
+        ));
     }
     all
 }
@@ -201,12 +278,19 @@ pub(super) fn key_name(entity: &EntityDesc) -> String {
 async fn folding(connection: &mut PgConnection) -> sqlx::Result<()> {
     let body = folding_body();
     let text = "SELECT prosrc FROM pg_proc WHERE proname = $1 AND pronamespace = current_schema()::regnamespace AND NOT proisstrict";
-    let found: Option<String> = sqlx::query_scalar(text).bind(FOLD).fetch_optional(&mut *connection).await?;
+    let found: Option<String> = sqlx::query_scalar(text)
+        .bind(FOLD)
+        .fetch_optional(&mut *connection)
+        .await?;
     if found.as_deref() == Some(body) {
         return Ok(());
     }
-    // Not STRICT: then the server puts the body in place of the call, which is ten times as fast. Of a null it makes a null.
-    let sql = format!("CREATE OR REPLACE FUNCTION {FOLD}(text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS {}", literal(body));
+    // Not STRICT: then the server puts the body in place of the call, which is ten times as fast.
+    // Of a null it makes a null.
+    let sql = format!(
+        "CREATE OR REPLACE FUNCTION {FOLD}(text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS {}",
+        literal(body)
+    );
     execute(connection, &sql).await
 }
 
@@ -225,7 +309,8 @@ fn fold_all() -> String {
             to.push_str(&one);
         }
     }
-    // Most texts are ASCII, for which the server is fast; one character becomes one character in the others too.
+    // Most texts are ASCII, for which the server is fast; one character becomes one character in
+    // the others too.
     format!(
         "SELECT CASE WHEN octet_length($1) = char_length($1) THEN lower($1 COLLATE \"C\") ELSE translate($1, {}, {}) END",
         literal(&from),

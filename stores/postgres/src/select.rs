@@ -11,13 +11,22 @@ use linchpin_sql::words::{Dialect, embedded};
 
 impl Renderer<'_> {
     /// The records of a filter in an order, from a position.
-    pub(super) fn select(&mut self, filter: &Filter, order: &[Order], after: Option<&After>, limit: Option<&Source>) -> Result<String> {
+    pub(super) fn select(
+        &mut self,
+        filter: &Filter,
+        order: &[Order],
+        after: Option<&After>,
+        limit: Option<&Source>,
+    ) -> Result<String> {
         let (table, columns) = (quote(self.entity.storage_name), self.columns());
         let condition = self.filter(filter)?;
         let behind = match after {
             None | Some(After::Count(_)) => vec![None],
             Some(After::Keys(keys)) if order.is_empty() || order.len() != keys.len() => {
-                return Err(Error::internal(format!("a position of {} keys does not fit its order", keys.len())));
+                return Err(Error::internal(format!(
+                    "a position of {} keys does not fit its order",
+                    keys.len()
+                )));
             }
             Some(After::Keys(keys)) => self.behind(order, keys)?.into_iter().map(Some).collect(),
         };
@@ -29,21 +38,40 @@ impl Renderer<'_> {
             tail.push_str(&format!(" LIMIT {}", self.source(limit, Type::INT8)?));
         }
         if let Some(After::Count(slot)) = after {
-            tail.push_str(&format!(" OFFSET {}", self.parameter(Err(*slot), Type::INT8)));
+            tail.push_str(&format!(
+                " OFFSET {}",
+                self.parameter(Err(*slot), Type::INT8)
+            ));
         }
         let one = |behind: &Option<String>| {
-            let behind = behind.as_ref().map_or(String::new(), |b| format!(" AND {b}"));
+            let behind = behind
+                .as_ref()
+                .map_or(String::new(), |b| format!(" AND {b}"));
             format!("SELECT {columns} FROM {table} WHERE {condition}{behind}{tail}")
         };
         Ok(match &behind[..] {
             [part] => one(part),
-            // Each part is a stretch of the index of at most a page; a page of them is put in order.
-            parts => format!("{}{tail}", parts.iter().map(|p| format!("({})", one(p))).collect::<Vec<_>>().join(" UNION ALL ")),
+            // Each part is a stretch of the index of at most a page; a page of them is put in
+            // order.
+            parts => format!(
+                "{}{tail}",
+                parts
+                    .iter()
+                    .map(|p| format!("({})", one(p)))
+                    .collect::<Vec<_>>()
+                    .join(" UNION ALL ")
+            ),
         })
     }
 
     /// The records of a filter that words of somebody's own choose among.
-    pub(super) fn chosen(&mut self, filter: &Filter, words: &Words, order: &[Order], limit: Option<&Source>) -> Result<String> {
+    pub(super) fn chosen(
+        &mut self,
+        filter: &Filter,
+        words: &Words,
+        order: &[Order],
+        limit: Option<&Source>,
+    ) -> Result<String> {
         let (condition, mut by) = embedded(words, self.entity, Dialect::Postgres)?;
         // Theirs are the first parameters.
         for (slot, kind) in words.kinds.iter().enumerate() {
@@ -55,22 +83,38 @@ impl Renderer<'_> {
             by.push_str(", ");
         }
         by.push_str(&self.order(order)?);
-        let limit = limit.map(|l| self.source(l, Type::INT8)).transpose()?.map_or(String::new(), |l| format!(" LIMIT {l}"));
-        Ok(format!("SELECT {columns} FROM {table} WHERE {filter} AND ({condition}) ORDER BY {by}{limit}"))
+        let limit = limit
+            .map(|l| self.source(l, Type::INT8))
+            .transpose()?
+            .map_or(String::new(), |l| format!(" LIMIT {l}"));
+        Ok(format!(
+            "SELECT {columns} FROM {table} WHERE {filter} AND ({condition}) ORDER BY {by}{limit}"
+        ))
     }
 
     /// The conditions of the records behind a position; no record satisfies two of them.
     fn behind(&mut self, order: &[Order], keys: &[Option<usize>]) -> Result<Vec<String>> {
         let entity = self.entity;
         let optional = |o: &Order| entity.fields.get(o.field).is_some_and(|f| f.optional);
-        let parts: Vec<String> =
-            stretches(order, keys, optional, true).iter().map(|stretch| self.stretch(order, keys, stretch)).collect::<Result<_>>()?;
+        let parts: Vec<String> = stretches(order, keys, optional, true)
+            .iter()
+            .map(|stretch| self.stretch(order, keys, stretch))
+            .collect::<Result<_>>()?;
         // Nothing is smaller than null.
-        Ok(if parts.is_empty() { vec!["FALSE".to_owned()] } else { parts })
+        Ok(if parts.is_empty() {
+            vec!["FALSE".to_owned()]
+        } else {
+            parts
+        })
     }
 
     /// A stretch behind a position: one seek, however deep.
-    fn stretch(&mut self, order: &[Order], keys: &[Option<usize>], stretch: &Stretch) -> Result<String> {
+    fn stretch(
+        &mut self,
+        order: &[Order],
+        keys: &[Option<usize>],
+        stretch: &Stretch,
+    ) -> Result<String> {
         let mut conditions = Vec::with_capacity(stretch.equal + 1);
         for (key, slot) in order[..stretch.equal].iter().zip(keys) {
             let (column, kind) = (self.column(key.field)?, self.kind(key.field));
@@ -93,14 +137,26 @@ impl Renderer<'_> {
 
     /// `(a, b) > ($1, $2)`.
     fn row_behind(&mut self, order: &[Order], keys: &[Option<usize>]) -> Result<String> {
-        let than = if order.first().is_some_and(|o| o.desc) { "<" } else { ">" };
-        let columns: Vec<String> = order.iter().map(|o| self.column(o.field)).collect::<Result<_>>()?;
+        let than = if order.first().is_some_and(|o| o.desc) {
+            "<"
+        } else {
+            ">"
+        };
+        let columns: Vec<String> = order
+            .iter()
+            .map(|o| self.column(o.field))
+            .collect::<Result<_>>()?;
         let mut values = Vec::with_capacity(keys.len());
         for (order, key) in order.iter().zip(keys) {
-            let slot = key.ok_or_else(|| Error::internal("a position holds a null among values"))?;
+            let slot =
+                key.ok_or_else(|| Error::internal("a position holds a null among values"))?;
             let kind = self.kind(order.field);
             values.push(self.parameter(Err(slot), kind));
         }
-        Ok(format!("({}) {than} ({})", columns.join(", "), values.join(", ")))
+        Ok(format!(
+            "({}) {than} ({})",
+            columns.join(", "),
+            values.join(", ")
+        ))
     }
 }

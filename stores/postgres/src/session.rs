@@ -1,10 +1,11 @@
-//! Transactions: each on a connection of its own for as long as it lasts. Writes that leave events are short ones, and so are those
-//! that have given way to somebody's lock.
+//! Transactions: each on a connection of its own for as long as it lasts. Writes that leave events
+//! are short ones, and so are those that have given way to somebody's lock.
 //!
-//! What somebody else holds is waited for with care. A transaction of the framework's waits for a moment, gives way, and is begun
-//! again. One of the user's is given once and waits for as long as it takes; so only one of these begins at a time, as long as the one
-//! before neither ends, nor waits, nor takes long: two that take the same in another order would end each other. A share of the
-//! connections is kept from all who may wait for long.
+//! What somebody else holds is waited for with care. A transaction of the framework's waits for a
+//! moment, gives way, and is begun again. One of the user's is given once and waits for as long as
+//! it takes; so only one of these begins at a time, as long as the one before neither ends, nor
+//! waits, nor takes long: two that take the same in another order would end each other. A share of
+//! the connections is kept from all who may wait for long.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,10 +23,12 @@ use linchpin_core::event::Entry;
 use linchpin_core::store::{Patience, Plan, Rows, Statement, Transaction};
 use linchpin_core::{Error, Result, Value};
 
-/// The server undoes a transaction that is silent for too long: others wait for what it holds. And who waits for a lock is held up.
+/// The server undoes a transaction that is silent for too long: others wait for what it holds. And
+/// who waits for a lock is held up.
 const SETTINGS: &str = "SET idle_in_transaction_session_timeout = '5s'; SET lock_timeout = '100ms'";
 
-/// Waits for a while. Less than the second after which the server looks for who waits for whom: of several that do, ours gives way.
+/// Waits for a while. Less than the second after which the server looks for who waits for whom: of
+/// several that do, ours gives way.
 const LONG: &str = "BEGIN; SET LOCAL lock_timeout = '500ms'";
 
 /// Waits for as long as a statement may take.
@@ -77,7 +80,12 @@ impl Sessions {
         // One that was idle may have broken meanwhile: nothing is lost by trying the next.
         loop {
             let (conversation, fresh) = self.take(patience).await?;
-            match conversation.live()?.client.batch_execute(conversation.beginning()).await {
+            match conversation
+                .live()?
+                .client
+                .batch_execute(conversation.beginning())
+                .await
+            {
                 Ok(()) => return Ok(conversation),
                 Err(error) if fresh => return Err(Error::unavailable(error)),
                 Err(_) => {}
@@ -87,13 +95,30 @@ impl Sessions {
 
     /// A connection before the beginning of its transaction, and whether it is a new one.
     async fn take(self: &Arc<Self>, patience: Patience) -> Result<(Conversation, bool)> {
-        let wait = if patience == Patience::Long { self.wait } else { self.connector.patience };
-        let entered = async {
-            let way = if patience == Patience::Once { Some(self.road.enter().await?) } else { None };
-            let long = if patience == Patience::Brief { None } else { Some(Arc::clone(&self.long).acquire_owned().await?) };
-            Ok::<_, tokio::sync::AcquireError>((way, [long, Some(Arc::clone(&self.places).acquire_owned().await?)]))
+        let wait = if patience == Patience::Long {
+            self.wait
+        } else {
+            self.connector.patience
         };
-        let entered = tokio::time::timeout(wait, entered).await.map_err(|_| Error::unavailable("too many transactions are under way"))?;
+        let entered = async {
+            let way = if patience == Patience::Once {
+                Some(self.road.enter().await?)
+            } else {
+                None
+            };
+            let long = if patience == Patience::Brief {
+                None
+            } else {
+                Some(Arc::clone(&self.long).acquire_owned().await?)
+            };
+            Ok::<_, tokio::sync::AcquireError>((
+                way,
+                [long, Some(Arc::clone(&self.places).acquire_owned().await?)],
+            ))
+        };
+        let entered = tokio::time::timeout(wait, entered)
+            .await
+            .map_err(|_| Error::unavailable("too many transactions are under way"))?;
         let (way, places) = entered.map_err(|_| closed())?;
         let idle = {
             let mut idle = self.idle.lock();
@@ -106,7 +131,18 @@ impl Sessions {
             None => self.connect().await.map_err(Error::unavailable)?,
         };
         let sessions = Arc::clone(self);
-        Ok((Conversation { live: Some(live), places, way, sessions, patience, repeats: 0, lost: false }, fresh))
+        Ok((
+            Conversation {
+                live: Some(live),
+                places,
+                way,
+                sessions,
+                patience,
+                repeats: 0,
+                lost: false,
+            },
+            fresh,
+        ))
     }
 
     async fn connect(&self) -> std::result::Result<Live, tokio_postgres::Error> {
@@ -117,9 +153,15 @@ impl Sessions {
         Ok(Live::new(client))
     }
 
-    /// Runs a write and writes its events, both or neither. In two turns: its beginning travels along with the statement,
-    /// and its end along with the events.
-    pub(super) async fn write(self: &Arc<Self>, patience: Patience, statement: &Statement, args: &[Value], rows: &mut Rows) -> Written {
+    /// Runs a write and writes its events, both or neither. In two turns: its beginning travels
+    /// along with the statement, and its end along with the events.
+    pub(super) async fn write(
+        self: &Arc<Self>,
+        patience: Patience,
+        statement: &Statement,
+        args: &[Value],
+        rows: &mut Rows,
+    ) -> Written {
         let before = rows.clone();
         let (conversation, _) = match self.take(patience).await {
             Ok(taken) => taken,
@@ -170,10 +212,18 @@ pub(super) struct Conversation {
 
 impl Conversation {
     fn live(&self) -> Result<&Live> {
-        self.live.as_ref().filter(|_| !self.lost).ok_or_else(|| Error::unavailable("the transaction was undone"))
+        self.live
+            .as_ref()
+            .filter(|_| !self.lost)
+            .ok_or_else(|| Error::unavailable("the transaction was undone"))
     }
 
-    async fn perform(&mut self, statement: &Statement, args: &[Value], mut rows: Rows) -> Result<Rows> {
+    async fn perform(
+        &mut self,
+        statement: &Statement,
+        args: &[Value],
+        mut rows: Rows,
+    ) -> Result<Rows> {
         self.repeats = 0;
         let live = self.live()?;
         // What fails here ends the transaction; one that is given once goes on when it has waited.
@@ -181,7 +231,9 @@ impl Conversation {
         if statement.plan.reads() && !(holds && self.patience == Patience::Once) {
             let outcome = run::run_within(live, statement, args, &mut rows).await;
             self.lost = matches!(outcome, Err(Failure::Unsent(_) | Failure::Server(_)));
-            return outcome.map(|()| rows).map_err(|failure| failure.into_error(statement));
+            return outcome
+                .map(|()| rows)
+                .map_err(|failure| failure.into_error(statement));
         }
         let mut taken = rows.clone();
         let (mut outcome, mut kept) = self.apart(live, statement, args, &mut taken).await;
@@ -199,12 +251,18 @@ impl Conversation {
             tracing::debug!(error = %e, "a statement of a transaction was undone in favour of another one");
         }
         self.lost = !kept;
-        outcome.map(|()| taken).map_err(|failure| failure.into_error(statement))
+        outcome
+            .map(|()| taken)
+            .map_err(|failure| failure.into_error(statement))
     }
 
     /// How it begins.
     fn beginning(&self) -> &'static str {
-        if self.patience == Patience::Long { LONG } else { "BEGIN" }
+        if self.patience == Patience::Long {
+            LONG
+        } else {
+            "BEGIN"
+        }
     }
 
     /// Whether a statement that failed, and was undone, is run again; sees to what it needs then.
@@ -227,7 +285,8 @@ impl Conversation {
         again
     }
 
-    /// From now on statements wait for as long as it takes, and others of the user's begin meanwhile.
+    /// From now on statements wait for as long as it takes, and others of the user's begin
+    /// meanwhile.
     async fn wait(&mut self) -> Result<()> {
         self.way = None;
         let set = self.live()?.client.batch_execute(WAIT).await;
@@ -237,13 +296,23 @@ impl Conversation {
     }
 
     /// Runs a write that can be undone alone, with its events; and whether the transaction goes on.
-    async fn apart(&self, live: &Live, statement: &Statement, args: &[Value], rows: &mut Rows) -> (std::result::Result<(), Failure>, bool) {
+    async fn apart(
+        &self,
+        live: &Live,
+        statement: &Statement,
+        args: &[Value],
+        rows: &mut Rows,
+    ) -> (std::result::Result<(), Failure>, bool) {
         let (begun, mut outcome) = tokio::join!(biased; live.client.batch_execute(SAVEPOINT), run::run_within(live, statement, args, rows));
         if let Err(error) = begun {
             return (Err(Failure::Server(error)), false);
         }
         if outcome.is_ok() && rows.is_recorded() {
-            let (recorded, released) = self.sessions.recorder.write_and(live, &rows.entries(), RELEASE).await;
+            let (recorded, released) = self
+                .sessions
+                .recorder
+                .write_and(live, &rows.entries(), RELEASE)
+                .await;
             outcome = recorded.map_err(Failure::Server);
             if outcome.is_ok() {
                 return (outcome, released.is_ok());
@@ -257,10 +326,14 @@ impl Conversation {
     }
 
     /// Begins and runs the first statement.
-    async fn start(&self, statement: &Statement, args: &[Value], rows: &mut Rows) -> std::result::Result<(), Failure> {
+    async fn start(
+        &self,
+        statement: &Statement,
+        args: &[Value],
+        rows: &mut Rows,
+    ) -> std::result::Result<(), Failure> {
         let live = self.live().map_err(Failure::Own)?;
-        let (begun, outcome) =
-            tokio::join!(biased; live.client.batch_execute(self.beginning()), run::run_within(live, statement, args, rows));
+        let (begun, outcome) = tokio::join!(biased; live.client.batch_execute(self.beginning()), run::run_within(live, statement, args, rows));
         begun.map_err(Failure::Unsent)?;
         outcome
     }
@@ -271,10 +344,19 @@ impl Conversation {
             Ok(live) => live,
             Err(error) => return Written::Failed(Failure::Own(error)),
         };
-        let (recorded, committed) = self.sessions.recorder.write_and(live, entries, "COMMIT").await;
+        let (recorded, committed) = self
+            .sessions
+            .recorder
+            .write_and(live, entries, "COMMIT")
+            .await;
         if let Err(error) = recorded {
-            // A server that refuses the events undoes the rest. One that is gone may have committed all of it before.
-            return if error.code().is_some() { Written::Failed(Failure::Server(error)) } else { Written::Unknown(error) };
+            // A server that refuses the events undoes the rest. One that is gone may have committed
+            // all of it before.
+            return if error.code().is_some() {
+                Written::Failed(Failure::Server(error))
+            } else {
+                Written::Unknown(error)
+            };
         }
         if let Err(error) = committed {
             return Written::Unknown(error);
@@ -292,7 +374,12 @@ impl Conversation {
 }
 
 impl Transaction for Conversation {
-    fn run<'a>(&'a mut self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> BoxFuture<'a, Result<Rows>> {
+    fn run<'a>(
+        &'a mut self,
+        statement: &'a Arc<Statement>,
+        args: Vec<Value>,
+        rows: Rows,
+    ) -> BoxFuture<'a, Result<Rows>> {
         Box::pin(async move { self.perform(statement, &args, rows).await })
     }
 
@@ -301,7 +388,11 @@ impl Transaction for Conversation {
             if self.patience == Patience::Once {
                 self.wait().await?;
             }
-            let taken = self.live()?.client.execute("SELECT pg_advisory_xact_lock($1)", &[&turn]).await;
+            let taken = self
+                .live()?
+                .client
+                .execute("SELECT pg_advisory_xact_lock($1)", &[&turn])
+                .await;
             self.lost |= taken.is_err();
             taken.map(|_| ()).map_err(error::plain)
         })
@@ -309,7 +400,11 @@ impl Transaction for Conversation {
 
     fn commit(mut self: Box<Self>) -> BoxFuture<'static, Result<()>> {
         Box::pin(async move {
-            self.live()?.client.batch_execute("COMMIT").await.map_err(Error::unavailable)?;
+            self.live()?
+                .client
+                .batch_execute("COMMIT")
+                .await
+                .map_err(Error::unavailable)?;
             self.keep();
             Ok(())
         })
@@ -318,7 +413,11 @@ impl Transaction for Conversation {
     fn rollback(mut self: Box<Self>) -> BoxFuture<'static, ()> {
         Box::pin(async move {
             let Some(live) = &self.live else { return };
-            let undone = tokio::time::timeout(self.sessions.connector.patience, live.client.batch_execute("ROLLBACK")).await;
+            let undone = tokio::time::timeout(
+                self.sessions.connector.patience,
+                live.client.batch_execute("ROLLBACK"),
+            )
+            .await;
             match undone {
                 Ok(Ok(())) => self.keep(),
                 // The server undoes it when the connection ends.
@@ -330,13 +429,17 @@ impl Transaction for Conversation {
 
 impl Drop for Conversation {
     fn drop(&mut self) {
-        let (Some(live), places) = (self.live.take(), std::mem::take(&mut self.places)) else { return };
+        let (Some(live), places) = (self.live.take(), std::mem::take(&mut self.places)) else {
+            return;
+        };
         let (sessions, patience) = (Arc::clone(&self.sessions), self.sessions.connector.patience);
         // Without a runtime the connection ends here, and the server undoes what was open.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
                 // A server that does not answer undoes it when the connection ends.
-                if let Ok(Ok(())) = tokio::time::timeout(patience, live.client.batch_execute("ROLLBACK")).await {
+                if let Ok(Ok(())) =
+                    tokio::time::timeout(patience, live.client.batch_execute("ROLLBACK")).await
+                {
                     sessions.idle.lock().push(live);
                 }
                 drop(places);

@@ -1,7 +1,9 @@
 //! The store against the model, and what only it can get wrong.
 
 use super::*;
-use linchpin_conformance::{THING, agrees_with_memory, entity, items_agree_with_memory, refuses_once_closed};
+use linchpin_conformance::{
+    THING, agrees_with_memory, entity, items_agree_with_memory, refuses_once_closed,
+};
 use linchpin_core::filter::{Filter, Source};
 use linchpin_core::store::Order;
 
@@ -11,12 +13,18 @@ pub(super) mod server;
 fn fresh() -> (Arc<dyn Store>, ()) {
     let mut options = PostgresOptions::new(server::fresh_url());
     (options.readers, options.scans, options.writers) = (1, 1, 1);
-    (Arc::new(PostgresStore::open(options).expect("a URL that can be used")), ())
+    (
+        Arc::new(PostgresStore::open(options).expect("a URL that can be used")),
+        (),
+    )
 }
 
 #[test]
 fn agrees_with_the_memory_store() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
     let _entered = runtime.enter();
     agrees_with_memory(100, fresh);
     items_agree_with_memory(40, fresh);
@@ -36,7 +44,11 @@ async fn it_folds_as_the_framework_does() {
     // In parts: a statement has only so much time.
     for part in all.chunks(0x1_0000) {
         let part: String = part.iter().collect();
-        let folded: String = sqlx::query_scalar("SELECT linchpin_fold($1)").bind(&part).fetch_one(store.pool()).await.expect("folded");
+        let folded: String = sqlx::query_scalar("SELECT linchpin_fold($1)")
+            .bind(&part)
+            .fetch_one(store.pool())
+            .await
+            .expect("folded");
         assert!(folded == linchpin_core::filter::eval::fold(&part));
     }
     store.close().await;
@@ -55,7 +67,11 @@ async fn a_table_that_differs_is_refused_with_every_difference() {
     ] {
         sqlx::query(sql).execute(store.pool()).await.expect(sql);
     }
-    let text = store.install(&[&THING]).await.expect_err("it differs").to_string();
+    let text = store
+        .install(&[&THING])
+        .await
+        .expect_err("it differs")
+        .to_string();
     for part in [
         "table conformance_things: expected column ratio double precision\n    found real",
         "column due_at missing: timestamp(3) with time zone",
@@ -75,19 +91,45 @@ async fn a_full_lane_refuses_at_once() {
     options.in_flight = 1;
     let store = PostgresStore::open(options).expect("opened");
     store.install(&[&THING]).await.expect("installed");
-    let exists = store.prepare(&THING, Plan::Exists { filter: Filter::eq_arg(0, 0) }).expect("a plan");
+    let exists = store
+        .prepare(
+            &THING,
+            Plan::Exists {
+                filter: Filter::eq_arg(0, 0),
+            },
+        )
+        .expect("a plan");
     let find = || store.run(&exists, vec![Value::Text("k".to_owned())], Rows::count());
     let held = store.reads.admit().expect("a place");
     let refused = find().await.expect_err("full");
-    assert_eq!((refused.code(), refused.retry_after_seconds()), (linchpin_core::Code::Unavailable, Some(1)));
+    assert_eq!(
+        (refused.code(), refused.retry_after_seconds()),
+        (linchpin_core::Code::Unavailable, Some(1))
+    );
     // What may take long has connections of its own.
-    let scan = store.prepare(&THING, Plan::Exists { filter: Filter::eq_arg(2, 0) }).expect("a plan");
-    let scan = || store.run(&scan, vec![Value::Text("no such".to_owned())], Rows::count());
+    let scan = store
+        .prepare(
+            &THING,
+            Plan::Exists {
+                filter: Filter::eq_arg(2, 0),
+            },
+        )
+        .expect("a plan");
+    let scan = || {
+        store.run(
+            &scan,
+            vec![Value::Text("no such".to_owned())],
+            Rows::count(),
+        )
+    };
     scan().await.expect("a place apart");
     drop(held);
     find().await.expect("a place again");
     let held = store.scans.admit().expect("a place");
-    assert_eq!(scan().await.map(|rows| rows.count).map_err(|e| e.code()), Err(linchpin_core::Code::Unavailable));
+    assert_eq!(
+        scan().await.map(|rows| rows.count).map_err(|e| e.code()),
+        Err(linchpin_core::Code::Unavailable)
+    );
     find().await.expect("a place apart");
     drop(held);
     store.close().await;
@@ -102,17 +144,43 @@ async fn a_statement_that_takes_too_long_is_ended_by_the_server() {
     let mut record = vec![Value::Null; THING.fields.len()];
     (record[0], record[7]) = (Value::Text("k".to_owned()), Value::Text("draft".to_owned()));
     let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
-    let exists = store.prepare(&THING, Plan::Exists { filter: Filter::eq_arg(0, 0) }).expect("a plan");
+    let exists = store
+        .prepare(
+            &THING,
+            Plan::Exists {
+                filter: Filter::eq_arg(0, 0),
+            },
+        )
+        .expect("a plan");
     let mut other = store.pool().begin().await.expect("a transaction");
-    sqlx::query("LOCK TABLE conformance_things").execute(&mut *other).await.expect("locked");
-    let refused = store.run(&insert, record.clone(), Rows::count()).await.expect_err("it waits for the lock");
+    sqlx::query("LOCK TABLE conformance_things")
+        .execute(&mut *other)
+        .await
+        .expect("locked");
+    let refused = store
+        .run(&insert, record.clone(), Rows::count())
+        .await
+        .expect_err("it waits for the lock");
     assert_eq!(refused.code(), linchpin_core::Code::Timeout, "{refused:?}");
-    let refused = store.run(&exists, vec![Value::Text("k".to_owned())], Rows::count()).await.expect_err("it waits for the lock");
+    let refused = store
+        .run(&exists, vec![Value::Text("k".to_owned())], Rows::count())
+        .await
+        .expect_err("it waits for the lock");
     assert_eq!(refused.code(), linchpin_core::Code::Timeout, "{refused:?}");
     other.rollback().await.expect("undone");
     // The connections go on, and what was ended has not happened.
-    assert_eq!(store.run(&exists, vec![Value::Text("k".to_owned())], Rows::count()).await.expect("an answer").count, 0);
-    store.run(&insert, record, Rows::count()).await.expect("inserted");
+    assert_eq!(
+        store
+            .run(&exists, vec![Value::Text("k".to_owned())], Rows::count())
+            .await
+            .expect("an answer")
+            .count,
+        0
+    );
+    store
+        .run(&insert, record, Rows::count())
+        .await
+        .expect("inserted");
     store.close().await;
 }
 
@@ -120,21 +188,77 @@ async fn a_statement_that_takes_too_long_is_ended_by_the_server() {
 async fn what_an_index_covers_is_read_by_it_whatever_the_server_believes() {
     let store = PostgresStore::open(PostgresOptions::new(server::fresh_url())).expect("opened");
     store.install(&[&THING]).await.expect("installed");
-    let (client, connection) = store.connector.indexed().connect().await.expect("a connection");
+    let (client, connection) = store
+        .connector
+        .indexed()
+        .connect()
+        .await
+        .expect("a connection");
     tokio::spawn(connection);
-    store.connector.indexed().prepare(&client).await.expect("its settings");
-    let order = vec![Order { field: 3, desc: true }, Order { field: 2, desc: false }, Order { field: 0, desc: false }];
-    let arg = |index| Source::Arg { index, nullable: false };
+    store
+        .connector
+        .indexed()
+        .prepare(&client)
+        .await
+        .expect("its settings");
+    let order = vec![
+        Order {
+            field: 3,
+            desc: true,
+        },
+        Order {
+            field: 2,
+            desc: false,
+        },
+        Order {
+            field: 0,
+            desc: false,
+        },
+    ];
+    let arg = |index| Source::Arg {
+        index,
+        nullable: false,
+    };
     let of_rank = Filter::eq_arg(3, 1);
     let plans = [
-        (Plan::Select { filter: Filter::TRUE, order: order.clone(), after: None, limit: Some(arg(0)) }, "(bigint)", "(21)"),
-        (Plan::Select { filter: of_rank, order, after: None, limit: Some(arg(0)) }, "(bigint, bigint)", "(7, 21)"),
-        (Plan::Select { filter: Filter::eq_arg(0, 0), order: Vec::new(), after: None, limit: None }, "(text)", "('k')"),
+        (
+            Plan::Select {
+                filter: Filter::TRUE,
+                order: order.clone(),
+                after: None,
+                limit: Some(arg(0)),
+            },
+            "(bigint)",
+            "(21)",
+        ),
+        (
+            Plan::Select {
+                filter: of_rank,
+                order,
+                after: None,
+                limit: Some(arg(0)),
+            },
+            "(bigint, bigint)",
+            "(7, 21)",
+        ),
+        (
+            Plan::Select {
+                filter: Filter::eq_arg(0, 0),
+                order: Vec::new(),
+                after: None,
+                limit: None,
+            },
+            "(text)",
+            "('k')",
+        ),
     ];
     for (n, (plan, kinds, values)) in plans.into_iter().enumerate() {
         assert!(!matches!(Span::of(&THING, &plan), Span::Any), "{plan:?}");
         let sql = render::render(&THING, &plan, &[]).expect("a text").sql;
-        client.batch_execute(&format!("PREPARE plan_{n}{kinds} AS {sql}")).await.expect("prepared");
+        client
+            .batch_execute(&format!("PREPARE plan_{n}{kinds} AS {sql}"))
+            .await
+            .expect("prepared");
         // A table of which nothing is known, and in which there is nothing.
         let plan: Vec<String> = client
             .query(&format!("EXPLAIN EXECUTE plan_{n}{values}"), &[])
@@ -145,7 +269,10 @@ async fn what_an_index_covers_is_read_by_it_whatever_the_server_believes() {
             .collect();
         let plan = plan.join("\n");
         assert!(
-            plan.contains("Index") && !plan.contains("Seq Scan") && !plan.contains("Sort") && !plan.contains("Bitmap"),
+            plan.contains("Index")
+                && !plan.contains("Seq Scan")
+                && !plan.contains("Sort")
+                && !plan.contains("Bitmap"),
             "{sql}\n{plan}"
         );
     }
@@ -155,38 +282,74 @@ async fn what_an_index_covers_is_read_by_it_whatever_the_server_believes() {
 /// How many statements on a table wait for somebody's lock.
 async fn waiting(store: &PostgresStore, table: &str) -> i64 {
     let held_up = "SELECT count(*) FROM pg_locks JOIN pg_class ON pg_class.oid = relation WHERE relname = $1 AND NOT granted";
-    sqlx::query_scalar(held_up).bind(table).fetch_one(store.pool()).await.expect("counted")
+    sqlx::query_scalar(held_up)
+        .bind(table)
+        .fetch_one(store.pool())
+        .await
+        .expect("counted")
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_caller_leaves_a_place_to_others() {
-    static OTHER: EntityDesc = EntityDesc { storage_name: "conformance_others", ..entity("Other", &[]) };
+    static OTHER: EntityDesc = EntityDesc {
+        storage_name: "conformance_others",
+        ..entity("Other", &[])
+    };
     let mut options = PostgresOptions::new(server::fresh_url());
     (options.scans, options.in_flight) = (2, 8);
     let store = Arc::new(PostgresStore::open(options).expect("opened"));
     store.install(&[&THING, &OTHER]).await.expect("installed");
     // No index covers the title.
-    let endless = store.prepare(&THING, Plan::Exists { filter: Filter::eq_arg(2, 0) }).expect("a plan");
-    let brief = store.prepare(&OTHER, Plan::Exists { filter: Filter::eq_arg(2, 0) }).expect("a plan");
+    let endless = store
+        .prepare(
+            &THING,
+            Plan::Exists {
+                filter: Filter::eq_arg(2, 0),
+            },
+        )
+        .expect("a plan");
+    let brief = store
+        .prepare(
+            &OTHER,
+            Plan::Exists {
+                filter: Filter::eq_arg(2, 0),
+            },
+        )
+        .expect("a plan");
     assert!(store.may_take_long(&endless));
     let read = |statement: &Arc<Statement>, name: &str| {
         let (store, statement) = (Arc::clone(&store), Arc::clone(statement));
         let mut rows = Rows::count();
         rows.caller = caller(name);
-        async move { store.run(&statement, vec![Value::Text("x".to_owned())], rows).await.map(|rows| rows.count).map_err(|e| e.code()) }
+        async move {
+            store
+                .run(&statement, vec![Value::Text("x".to_owned())], rows)
+                .await
+                .map(|rows| rows.count)
+                .map_err(|e| e.code())
+        }
     };
     let mut other = store.pool().begin().await.expect("a transaction");
-    sqlx::query("LOCK TABLE conformance_things").execute(&mut *other).await.expect("locked");
-    let greedy: Vec<_> = (0..3).map(|_| tokio::spawn(read(&endless, "greedy"))).collect();
+    sqlx::query("LOCK TABLE conformance_things")
+        .execute(&mut *other)
+        .await
+        .expect("locked");
+    let greedy: Vec<_> = (0..3)
+        .map(|_| tokio::spawn(read(&endless, "greedy")))
+        .collect();
     // One of them runs, the others wait for it; their caller has no more to wait with.
     while waiting(&store, "conformance_things").await == 0 || store.places.queue_left() > 6 {
         tokio::task::yield_now().await;
     }
     assert_eq!(waiting(&store, "conformance_things").await, 1);
     Native::of(&brief).expect("of this store").tries.never();
-    assert_eq!(read(&brief, "greedy").await, Err(linchpin_core::Code::Unavailable));
+    assert_eq!(
+        read(&brief, "greedy").await,
+        Err(linchpin_core::Code::Unavailable)
+    );
     assert_eq!(read(&brief, "modest").await, Ok(0));
-    // Who goes away takes the statement along, and the place is free although nobody has let go of the table.
+    // Who goes away takes the statement along, and the place is free although nobody has let go of
+    // the table.
     for read in &greedy {
         read.abort();
     }
@@ -201,18 +364,41 @@ async fn one_caller_leaves_a_place_to_others() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_short_read_waits_for_no_long_ones() {
-    static OTHER: EntityDesc = EntityDesc { storage_name: "conformance_others", ..entity("Other", &[]) };
+    static OTHER: EntityDesc = EntityDesc {
+        storage_name: "conformance_others",
+        ..entity("Other", &[])
+    };
     let mut options = PostgresOptions::new(server::fresh_url());
     options.scans = 2;
     let store = Arc::new(PostgresStore::open(options).expect("opened"));
     store.install(&[&THING, &OTHER]).await.expect("installed");
-    let endless = store.prepare(&THING, Plan::Exists { filter: Filter::eq_arg(2, 0) }).expect("a plan");
-    let brief = store.prepare(&OTHER, Plan::Exists { filter: Filter::eq_arg(2, 0) }).expect("a plan");
+    let endless = store
+        .prepare(
+            &THING,
+            Plan::Exists {
+                filter: Filter::eq_arg(2, 0),
+            },
+        )
+        .expect("a plan");
+    let brief = store
+        .prepare(
+            &OTHER,
+            Plan::Exists {
+                filter: Filter::eq_arg(2, 0),
+            },
+        )
+        .expect("a plan");
     let read = |statement: &Arc<Statement>, name: &str| {
         let (store, statement) = (Arc::clone(&store), Arc::clone(statement));
         let mut rows = Rows::count();
         rows.caller = caller(name);
-        async move { store.run(&statement, vec![Value::Text("x".to_owned())], rows).await.map(|rows| rows.count).map_err(|e| e.code()) }
+        async move {
+            store
+                .run(&statement, vec![Value::Text("x".to_owned())], rows)
+                .await
+                .map(|rows| rows.count)
+                .map_err(|e| e.code())
+        }
     };
     // The connections for tries are made with the first one.
     assert_eq!(read(&brief, "modest").await, Ok(0));
@@ -220,8 +406,14 @@ async fn a_short_read_waits_for_no_long_ones() {
         tokio::task::yield_now().await;
     }
     let mut other = store.pool().begin().await.expect("a transaction");
-    sqlx::query("LOCK TABLE conformance_things").execute(&mut *other).await.expect("locked");
-    let long: Vec<_> = ["one", "another"].into_iter().map(|name| tokio::spawn(read(&endless, name))).collect();
+    sqlx::query("LOCK TABLE conformance_things")
+        .execute(&mut *other)
+        .await
+        .expect("locked");
+    let long: Vec<_> = ["one", "another"]
+        .into_iter()
+        .map(|name| tokio::spawn(read(&endless, name)))
+        .collect();
     while waiting(&store, "conformance_things").await < 2 || store.places.callers() < 2 {
         tokio::task::yield_now().await;
     }
@@ -230,7 +422,10 @@ async fn a_short_read_waits_for_no_long_ones() {
         assert_eq!(read(&brief, "modest").await, Ok(0));
     }
     // Once by each of the two, whose experience may be one: there are only so many cells.
-    assert_eq!(Native::of(&endless).expect("of this store").tries.missed(), 2);
+    assert_eq!(
+        Native::of(&endless).expect("of this store").tries.missed(),
+        2
+    );
     other.rollback().await.expect("undone");
     for read in long {
         assert_eq!(read.await.expect("not aborted"), Ok(0));
@@ -244,19 +439,35 @@ async fn who_leaves_a_try_leaves_its_place_when_the_server_is_through() {
     options.scans = 2;
     let store = Arc::new(PostgresStore::open(options).expect("opened"));
     store.install(&[&THING]).await.expect("installed");
-    let endless = store.prepare(&THING, Plan::Exists { filter: Filter::eq_arg(2, 0) }).expect("a plan");
+    let endless = store
+        .prepare(
+            &THING,
+            Plan::Exists {
+                filter: Filter::eq_arg(2, 0),
+            },
+        )
+        .expect("a plan");
     let read = || {
         let (store, statement) = (Arc::clone(&store), Arc::clone(&endless));
         let mut rows = Rows::count();
         rows.caller = caller("one");
-        async move { store.run(&statement, vec![Value::Text("x".to_owned())], rows).await.map(|rows| rows.count).map_err(|e| e.code()) }
+        async move {
+            store
+                .run(&statement, vec![Value::Text("x".to_owned())], rows)
+                .await
+                .map(|rows| rows.count)
+                .map_err(|e| e.code())
+        }
     };
     assert_eq!(read().await, Ok(0));
     while store.brief.connected() < 2 {
         tokio::task::yield_now().await;
     }
     let mut other = store.pool().begin().await.expect("a transaction");
-    sqlx::query("LOCK TABLE conformance_things").execute(&mut *other).await.expect("locked");
+    sqlx::query("LOCK TABLE conformance_things")
+        .execute(&mut *other)
+        .await
+        .expect("locked");
     let asked = tokio::spawn(read());
     while waiting(&store, "conformance_things").await == 0 {
         tokio::task::yield_now().await;
@@ -266,7 +477,10 @@ async fn who_leaves_a_try_leaves_its_place_when_the_server_is_through() {
     // The server ends a try after a moment, and only then the place is free.
     let held = store.brief.callers();
     let waits = waiting(&store, "conformance_things").await;
-    assert!(held >= usize::try_from(waits).unwrap_or_default(), "{waits} tries wait on the server, {held} places are taken");
+    assert!(
+        held >= usize::try_from(waits).unwrap_or_default(),
+        "{waits} tries wait on the server, {held} places are taken"
+    );
     while store.brief.callers() > 0 {
         tokio::task::yield_now().await;
     }
@@ -278,6 +492,8 @@ async fn who_leaves_a_try_leaves_its_place_when_the_server_is_through() {
 
 /// The number that tells callers apart.
 fn caller(name: &str) -> Option<std::num::NonZeroU64> {
-    let number = name.bytes().fold(7_u64, |all, byte| all * 31 + u64::from(byte));
+    let number = name
+        .bytes()
+        .fold(7_u64, |all, byte| all * 31 + u64::from(byte));
     std::num::NonZeroU64::new(number | 1)
 }

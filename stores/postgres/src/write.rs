@@ -1,4 +1,5 @@
-//! Writes: among others on a connection as long as nobody stands in their way, else on one of their own.
+//! Writes: among others on a connection as long as nobody stands in their way, else on one of their
+//! own.
 
 use std::time::Instant;
 
@@ -11,16 +12,34 @@ use linchpin_sql::queues::{self, Attempts};
 impl PostgresStore {
     /// Runs a write.
     ///
-    /// Whatever follows it on its connection waits with it. So it waits there for a moment only, and longer where it waits alone. It
-    /// never waits for long while it holds something: others that want that, and hold what it wants, would wait for each other.
-    pub(super) async fn write(&self, statement: &std::sync::Arc<Statement>, args: &[Value], rows: Rows) -> Result<Rows> {
-        let (of, began) = ((std::ptr::from_ref(self).addr(), statement.entity.storage_name), Instant::now());
-        let mut attempts = Attempts::new(queues::queue(statement), of, queues::record(statement, args));
+    /// Whatever follows it on its connection waits with it. So it waits there for a moment only,
+    /// and longer where it waits alone. It never waits for long while it holds something: others
+    /// that want that, and hold what it wants, would wait for each other.
+    pub(super) async fn write(
+        &self,
+        statement: &std::sync::Arc<Statement>,
+        args: &[Value],
+        rows: Rows,
+    ) -> Result<Rows> {
+        let (of, began) = (
+            (
+                std::ptr::from_ref(self).addr(),
+                statement.entity.storage_name,
+            ),
+            Instant::now(),
+        );
+        let mut attempts = Attempts::new(
+            queues::queue(statement),
+            of,
+            queues::record(statement, args),
+        );
         let mut lost = 0;
         loop {
             let patience = self.in_time(began, attempts.begin()).await?;
             let done = if attempts.count() == 0 && lost == 0 && !rows.is_recorded() {
-                self.send(&self.writes, None, statement, args, rows.clone()).await.map_err(Ended::from)
+                self.send(&self.writes, None, statement, args, rows.clone())
+                    .await
+                    .map_err(Ended::from)
             } else {
                 self.record(patience, statement, args, rows.clone()).await
             };
@@ -44,20 +63,38 @@ impl PostgresStore {
         if self.time.is_zero() {
             return Ok(wait.await);
         }
-        tokio::time::timeout(self.time.saturating_sub(began.elapsed()), wait).await.map_err(|_| error::ended())
+        tokio::time::timeout(self.time.saturating_sub(began.elapsed()), wait)
+            .await
+            .map_err(|_| error::ended())
     }
 
     /// Runs a write as a transaction of its own, with the events that it leaves.
-    async fn record(&self, patience: Patience, statement: &Statement, args: &[Value], rows: Rows) -> Result<Rows, Ended> {
+    async fn record(
+        &self,
+        patience: Patience,
+        statement: &Statement,
+        args: &[Value],
+        rows: Rows,
+    ) -> Result<Rows, Ended> {
         // Refused at once while there is no way to the server.
         drop(self.writes.place().await.map_err(Ended::For)?);
         let mut taken = rows;
-        let written = tokio::time::timeout(self.patience, self.recorded.write(patience, statement, args, &mut taken)).await;
+        let written = tokio::time::timeout(
+            self.patience,
+            self.recorded.write(patience, statement, args, &mut taken),
+        )
+        .await;
         let failure = match written {
             Ok(Written::Committed) => return Ok(taken),
             Ok(Written::Failed(failure)) => failure,
-            Ok(Written::Unknown(error)) => return Err(Ended::For(error::of(statement.entity, error))),
-            Err(_) => return Err(Ended::For(Error::unavailable("the database does not answer"))),
+            Ok(Written::Unknown(error)) => {
+                return Err(Ended::For(error::of(statement.entity, error)));
+            }
+            Err(_) => {
+                return Err(Ended::For(Error::unavailable(
+                    "the database does not answer",
+                )));
+            }
         };
         // Nothing has been committed: it can be run again, whatever happened to the connection.
         let lost = match &failure {
@@ -66,7 +103,11 @@ impl PostgresStore {
             Failure::Own(_) => false,
         };
         let error = failure.into_error(statement);
-        Err(if lost { Ended::Lost(error) } else { error.into() })
+        Err(if lost {
+            Ended::Lost(error)
+        } else {
+            error.into()
+        })
     }
 }
 
@@ -82,6 +123,10 @@ enum Ended {
 
 impl From<Error> for Ended {
     fn from(error: Error) -> Self {
-        if error.is_overtaken() { Self::HeldUp } else { Self::For(error) }
+        if error.is_overtaken() {
+            Self::HeldUp
+        } else {
+            Self::For(error)
+        }
     }
 }

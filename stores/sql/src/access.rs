@@ -1,8 +1,9 @@
 //! How far a read can reach: decided once per statement, from what is declared.
 //!
-//! A read that an index covers looks at no more rows than it answers, whatever the table holds, so it may run on the thread
-//! that asks, or among others on one connection. Everything else may scan and belongs apart. The tests of the embedded store hold
-//! each verdict against what SQLite really does with such a statement.
+//! A read that an index covers looks at no more rows than it answers, whatever the table holds, so
+//! it may run on the thread that asks, or among others on one connection. Everything else may scan
+//! and belongs apart. The tests of the embedded store hold each verdict against what SQLite really
+//! does with such a statement.
 
 use linchpin_core::entity::EntityDesc;
 use linchpin_core::filter::{Filter, Op, Operand, Source};
@@ -77,14 +78,30 @@ impl<'a> Fact<'a> {
     pub fn of(filter: &'a Filter) -> Self {
         match filter {
             Filter::Any(list) if list.is_empty() => Self::Never,
-            Filter::Cond { field, op, value: Operand::One(value) } => {
+            Filter::Cond {
+                field,
+                op,
+                value: Operand::One(value),
+            } => {
                 let field = *field;
                 let null = matches!(value, Source::Value(Value::Null));
                 match op {
-                    Op::Eq if null => Self::Pin { field, value: None, certain: false },
-                    Op::Eq => Self::Pin { field, value: Some(value), certain: !matches!(value, Source::Arg { nullable: true, .. }) },
+                    Op::Eq if null => Self::Pin {
+                        field,
+                        value: None,
+                        certain: false,
+                    },
+                    Op::Eq => Self::Pin {
+                        field,
+                        value: Some(value),
+                        certain: !matches!(value, Source::Arg { nullable: true, .. }),
+                    },
                     Op::Ne if null => Self::Present { field },
-                    Op::Gt | Op::Gte | Op::Lt | Op::Lte => Self::Range { field, op: *op, value },
+                    Op::Gt | Op::Gte | Op::Lt | Op::Lte => Self::Range {
+                        field,
+                        op: *op,
+                        value,
+                    },
                     _ => Self::Rest,
                 }
             }
@@ -108,15 +125,21 @@ impl<'a> Fact<'a> {
     /// Whether another fact says it already: a range holds for no null.
     pub fn implied(&self, facts: &[Self]) -> bool {
         match self {
-            Self::Present { field } => facts.iter().any(|f| matches!(f, Self::Range { field: at, .. } if at == field)),
+            Self::Present { field } => facts
+                .iter()
+                .any(|f| matches!(f, Self::Range { field: at, .. } if at == field)),
             _ => false,
         }
     }
 }
 
-/// How many leading keys of an order have one value in all records that match, and so order nothing.
+/// How many leading keys of an order have one value in all records that match, and so order
+/// nothing.
 pub fn settled(facts: &[Fact<'_>], order: &[Order]) -> usize {
-    let pinned = order.iter().take_while(|key| facts.iter().any(|f| f.pins(key.field))).count();
+    let pinned = order
+        .iter()
+        .take_while(|key| facts.iter().any(|f| f.pins(key.field)))
+        .count();
     // An order that is settled as a whole keeps its last key.
     pinned.min(order.len().saturating_sub(1))
 }
@@ -133,14 +156,21 @@ pub fn reach(entity: &EntityDesc, filter: &Filter, order: &[Order]) -> Reach {
         return Reach::One;
     }
     if names_one(entity, &facts, live) {
-        return if by_key(filter) { Reach::One } else { Reach::Scan };
+        return if by_key(filter) {
+            Reach::One
+        } else {
+            Reach::Scan
+        };
     }
     let settled = settled(&facts, order);
     let order = &order[settled..];
-    paths(entity).find(|path| path.covers(&facts, live, order)).map_or(Reach::Scan, |path| Reach::Page(path.way))
+    paths(entity)
+        .find(|path| path.covers(&facts, live, order))
+        .map_or(Reach::Scan, |path| Reach::Page(path.way))
 }
 
-/// Whether all other records that a condition looks at are found by their keys: as many as it has links, then.
+/// Whether all other records that a condition looks at are found by their keys: as many as it has
+/// links, then.
 fn by_key(filter: &Filter) -> bool {
     match filter {
         Filter::All(list) | Filter::Any(list) => list.iter().all(by_key),
@@ -151,10 +181,16 @@ fn by_key(filter: &Filter) -> bool {
 
 /// The key of the one record that a condition can hold for.
 pub fn key_of<'a>(entity: &EntityDesc, filter: &'a Filter) -> Option<&'a Source> {
-    conjuncts(filter).into_iter().find_map(|f| match Fact::of(f) {
-        Fact::Pin { field, value: Some(value), .. } if field == entity.primary => Some(value),
-        _ => None,
-    })
+    conjuncts(filter)
+        .into_iter()
+        .find_map(|f| match Fact::of(f) {
+            Fact::Pin {
+                field,
+                value: Some(value),
+                ..
+            } if field == entity.primary => Some(value),
+            _ => None,
+        })
 }
 
 /// Whether the primary key or all fields of a unique have a value.
@@ -163,9 +199,16 @@ fn names_one(entity: &EntityDesc, facts: &[Fact<'_>], live: bool) -> bool {
         let optional = entity.fields.get(at).is_none_or(|f| f.optional);
         facts.iter().any(|f| matches!(f, Fact::Pin { field, value: Some(_), certain } if *field == at && (*certain || !optional)))
     };
-    let null = |at: usize| facts.iter().any(|f| matches!(f, Fact::Pin { field, value: None, .. } if *field == at));
+    let null = |at: usize| {
+        facts
+            .iter()
+            .any(|f| matches!(f, Fact::Pin { field, value: None, .. } if *field == at))
+    };
     let unique = |index: &StoredIndex| {
-        index.unique && (live || !index.live) && index.null.is_none_or(null) && index.keys.iter().all(|k| named(k.field))
+        index.unique
+            && (live || !index.live)
+            && index.null.is_none_or(null)
+            && index.keys.iter().all(|k| named(k.field))
     };
     named(entity.primary) || layout::indexes(entity).iter().any(unique)
 }
@@ -184,7 +227,13 @@ struct Path {
 
 /// The primary key, the uniques and the indexes of an entity.
 fn paths(entity: &EntityDesc) -> impl Iterator<Item = Path> {
-    let primary = Path { keys: vec![(entity.primary, false)], distinct: true, live: false, null: None, way: Way::Key };
+    let primary = Path {
+        keys: vec![(entity.primary, false)],
+        distinct: true,
+        live: false,
+        null: None,
+        way: Way::Key,
+    };
     let indexes = layout::indexes(entity).into_iter().map(move |index| Path {
         // Nulls are kept apart in a unique: there may be any number of them.
         distinct: !index.unique || index.keys.iter().all(|k| !entity.fields[k.field].optional),
@@ -199,7 +248,8 @@ fn paths(entity: &EntityDesc) -> impl Iterator<Item = Path> {
 impl Path {
     /// Whether the records that match lie next to each other and in this order.
     fn covers(&self, facts: &[Fact<'_>], live: bool, order: &[Order]) -> bool {
-        // Records that are deleted lie between those of an index that holds all; where only live ones are, all must be meant.
+        // Records that are deleted lie between those of an index that holds all; where only live
+        // ones are, all must be meant.
         if self.live != live {
             return false;
         }
@@ -212,13 +262,25 @@ impl Path {
             }
         }
         let facts = &facts[..];
-        let pinned = self.keys.iter().take_while(|(field, _)| facts.iter().any(|f| f.pins(*field))).count();
+        let pinned = self
+            .keys
+            .iter()
+            .take_while(|(field, _)| facts.iter().any(|f| f.pins(*field)))
+            .count();
         let (mut pins, mut from, mut to) = (0, 0, 0);
         let next = self.keys.get(pinned).map(|(field, _)| *field);
         for fact in facts {
             match fact {
-                Fact::Pin { field, .. } if self.keys[..pinned].iter().any(|(at, _)| at == field) => pins += 1,
-                Fact::Range { op: Op::Gt | Op::Gte, field, .. } if next == Some(*field) => from += 1,
+                Fact::Pin { field, .. }
+                    if self.keys[..pinned].iter().any(|(at, _)| at == field) =>
+                {
+                    pins += 1
+                }
+                Fact::Range {
+                    op: Op::Gt | Op::Gte,
+                    field,
+                    ..
+                } if next == Some(*field) => from += 1,
                 Fact::Range { field, .. } if next == Some(*field) => to += 1,
                 Fact::Present { .. } if next.is_some_and(|at| fact.bounds(at)) => from += 1,
                 _ => return false,
@@ -232,7 +294,9 @@ impl Path {
         let mut flipped = None;
         for want in order {
             match keys.next() {
-                Some((field, desc)) if *field == want.field && *flipped.get_or_insert(*desc != want.desc) == (*desc != want.desc) => {}
+                Some((field, desc))
+                    if *field == want.field
+                        && *flipped.get_or_insert(*desc != want.desc) == (*desc != want.desc) => {}
                 Some(_) => return false,
                 None => return self.distinct,
             }
@@ -263,17 +327,35 @@ impl Span {
     /// The span of a plan.
     pub fn of(entity: &EntityDesc, plan: &Plan) -> Self {
         match plan {
-            Plan::Select { filter, order, after, limit } => match (reach(entity, filter, order), limit) {
+            Plan::Select {
+                filter,
+                order,
+                after,
+                limit,
+            } => match (reach(entity, filter, order), limit) {
                 (Reach::One, _) => Self::One,
                 // What it passes over, it reads.
                 _ if matches!(after, Some(After::Count(_))) => Self::Any,
                 (Reach::Page(_), Some(limit)) => Self::Limited(limit.clone()),
                 _ => Self::Any,
             },
-            Plan::Related { filter, field, values, order, limit } => {
-                match reach(entity, &filter.clone().and(Filter::eq_arg(*field, *values)), order) {
+            Plan::Related {
+                filter,
+                field,
+                values,
+                order,
+                limit,
+            } => {
+                match reach(
+                    entity,
+                    &filter.clone().and(Filter::eq_arg(*field, *values)),
+                    order,
+                ) {
                     Reach::Scan => Self::Any,
-                    Reach::One | Reach::Page(_) => Self::Keyed { values: *values, limit: limit.clone() },
+                    Reach::One | Reach::Page(_) => Self::Keyed {
+                        values: *values,
+                        limit: limit.clone(),
+                    },
                 }
             }
             Plan::Exists { filter } | Plan::Hold { filter } => match reach(entity, filter, &[]) {
@@ -282,9 +364,12 @@ impl Span {
             },
             // What words of somebody's own look at nobody can tell.
             Plan::Chosen { .. } => Self::Any,
-            Plan::Insert | Plan::Lock { .. } | Plan::Aggregate { .. } | Plan::Update { .. } | Plan::Delete { .. } | Plan::Upsert { .. } => {
-                Self::Any
-            }
+            Plan::Insert
+            | Plan::Lock { .. }
+            | Plan::Aggregate { .. }
+            | Plan::Update { .. }
+            | Plan::Delete { .. }
+            | Plan::Upsert { .. } => Self::Any,
         }
     }
 
@@ -314,7 +399,9 @@ pub fn keyed(values: usize, limit: Option<&Source>, args: &[Value]) -> Result<i6
         _ => return Err(Error::internal("a statement lacks its values")),
     };
     let each = limit.map_or(Ok(1), |limit| rows(limit, args))?;
-    Ok(i64::try_from(count).unwrap_or(i64::MAX).saturating_mul(each))
+    Ok(i64::try_from(count)
+        .unwrap_or(i64::MAX)
+        .saturating_mul(each))
 }
 
 /// The number of rows a limit allows.

@@ -1,11 +1,13 @@
 //! Behind a position: the records of an order that follow a record, as stretches of an index.
 //!
-//! `(a, b) > (x, y)` is one seek as long as all keys run in one direction and hold no null. Where they do not, what follows falls
-//! into several stretches, nearest first: each of them is one seek again, and none shares a record with another.
+//! `(a, b) > (x, y)` is one seek as long as all keys run in one direction and hold no null. Where
+//! they do not, what follows falls into several stretches, nearest first: each of them is one seek
+//! again, and none shares a record with another.
 
 use linchpin_core::store::Order;
 
-/// Some of the records behind a position: their first keys equal the position's, and what comes next in the order is beyond it.
+/// Some of the records behind a position: their first keys equal the position's, and what comes
+/// next in the order is beyond it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Stretch {
     /// So many keys have the position's values.
@@ -17,7 +19,8 @@ pub struct Stretch {
 /// How keys lie behind a position.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next {
-    /// So many keys, all in one direction and none of them null, are beyond the position's, compared one after the other.
+    /// So many keys, all in one direction and none of them null, are beyond the position's,
+    /// compared one after the other.
     Beyond(usize),
     /// The key is null, the smallest value of all.
     Null,
@@ -29,29 +32,51 @@ pub enum Next {
 
 /// The stretches behind a position, nearest first; none when nothing can follow.
 ///
-/// `keys` are the position's values, `None` for a null. `optional` says which fields may hold null in the records at hand, `rows`
-/// whether several keys are compared at once.
-pub fn stretches(order: &[Order], keys: &[Option<usize>], optional: impl Fn(&Order) -> bool, rows: bool) -> Vec<Stretch> {
+/// `keys` are the position's values, `None` for a null. `optional` says which fields may hold null
+/// in the records at hand, `rows` whether several keys are compared at once.
+pub fn stretches(
+    order: &[Order],
+    keys: &[Option<usize>],
+    optional: impl Fn(&Order) -> bool,
+    rows: bool,
+) -> Vec<Stretch> {
     let mut all = Vec::new();
     let mut end = order.len().min(keys.len());
     // Where no record holds a null, none shares it with the position.
-    let alone = order[..end].iter().zip(keys).position(|(key, value)| value.is_none() && !optional(key));
+    let alone = order[..end]
+        .iter()
+        .zip(keys)
+        .position(|(key, value)| value.is_none() && !optional(key));
     while let Some(last) = end.checked_sub(1) {
         let desc = order[last].desc;
         let mut start = last;
         if keys[last].is_none() {
             // Nothing is smaller than null.
             if !desc {
-                all.push(Stretch { equal: last, next: if optional(&order[last]) { Next::Present } else { Next::All } });
+                all.push(Stretch {
+                    equal: last,
+                    next: if optional(&order[last]) {
+                        Next::Present
+                    } else {
+                        Next::All
+                    },
+                });
             }
         } else {
-            let joins = |i: usize| keys[i].is_some() && order[i].desc == desc && !optional(&order[i + 1]);
+            let joins =
+                |i: usize| keys[i].is_some() && order[i].desc == desc && !optional(&order[i + 1]);
             while rows && start > 0 && joins(start - 1) {
                 start -= 1;
             }
-            all.push(Stretch { equal: start, next: Next::Beyond(end - start) });
+            all.push(Stretch {
+                equal: start,
+                next: Next::Beyond(end - start),
+            });
             if desc && optional(&order[start]) {
-                all.push(Stretch { equal: start, next: Next::Null });
+                all.push(Stretch {
+                    equal: start,
+                    next: Next::Null,
+                });
             }
         }
         end = start;
@@ -65,22 +90,33 @@ mod tests {
     use super::{Next, Stretch, stretches};
     use linchpin_core::store::Order;
 
-    /// Directions as signs, `?` behind those of keys that may be null; the position's values, `0` for a null.
+    /// Directions as signs, `?` behind those of keys that may be null; the position's values, `0`
+    /// for a null.
     fn shape(order: &str, keys: &str, rows: bool) -> Vec<Stretch> {
         let mut fields = Vec::new();
         let mut optional = Vec::new();
         for c in order.chars() {
             match c {
                 '?' => optional.push(fields.len() - 1),
-                c => fields.push(Order { field: fields.len(), desc: c == '-' }),
+                c => fields.push(Order {
+                    field: fields.len(),
+                    desc: c == '-',
+                }),
             }
         }
-        let keys: Vec<Option<usize>> = keys.chars().enumerate().map(|(i, c)| (c != '0').then_some(i)).collect();
+        let keys: Vec<Option<usize>> = keys
+            .chars()
+            .enumerate()
+            .map(|(i, c)| (c != '0').then_some(i))
+            .collect();
         stretches(&fields, &keys, |o| optional.contains(&o.field), rows)
     }
 
     fn beyond(equal: usize, keys: usize) -> Stretch {
-        Stretch { equal, next: Next::Beyond(keys) }
+        Stretch {
+            equal,
+            next: Next::Beyond(keys),
+        }
     }
 
     #[test]
@@ -89,12 +125,36 @@ mod tests {
         assert_eq!(shape("--", "11", false), [beyond(1, 1), beyond(0, 1)]);
         // Nulls of the first key alone stand before all others, or behind them.
         assert_eq!(shape("+?+", "11", true), [beyond(0, 2)]);
-        assert_eq!(shape("-?-", "11", true), [beyond(0, 2), Stretch { equal: 0, next: Next::Null }]);
-        assert_eq!(shape("+?+", "01", true), [beyond(1, 1), Stretch { equal: 0, next: Next::Present }]);
+        assert_eq!(
+            shape("-?-", "11", true),
+            [
+                beyond(0, 2),
+                Stretch {
+                    equal: 0,
+                    next: Next::Null
+                }
+            ]
+        );
+        assert_eq!(
+            shape("+?+", "01", true),
+            [
+                beyond(1, 1),
+                Stretch {
+                    equal: 0,
+                    next: Next::Present
+                }
+            ]
+        );
         assert_eq!(shape("-?-", "01", true), [beyond(1, 1)]);
         assert_eq!(shape("-?", "0", true), []);
         // A position at a null that no record holds.
-        assert_eq!(shape("++", "01", true), [Stretch { equal: 0, next: Next::All }]);
+        assert_eq!(
+            shape("++", "01", true),
+            [Stretch {
+                equal: 0,
+                next: Next::All
+            }]
+        );
         assert_eq!(shape("--", "01", true), []);
     }
 
@@ -107,9 +167,25 @@ mod tests {
 
     #[test]
     fn nulls_behind_the_first_key_have_stretches_of_their_own() {
-        let null = |equal| Stretch { equal, next: Next::Null };
-        assert_eq!(shape("--?-", "111", true), [beyond(1, 2), null(1), beyond(0, 1)]);
+        let null = |equal| Stretch {
+            equal,
+            next: Next::Null,
+        };
+        assert_eq!(
+            shape("--?-", "111", true),
+            [beyond(1, 2), null(1), beyond(0, 1)]
+        );
         assert_eq!(shape("--?-", "101", true), [beyond(2, 1), beyond(0, 1)]);
-        assert_eq!(shape("++?+", "101", true), [beyond(2, 1), Stretch { equal: 1, next: Next::Present }, beyond(0, 1)]);
+        assert_eq!(
+            shape("++?+", "101", true),
+            [
+                beyond(2, 1),
+                Stretch {
+                    equal: 1,
+                    next: Next::Present
+                },
+                beyond(0, 1)
+            ]
+        );
     }
 }

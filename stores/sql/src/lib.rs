@@ -1,5 +1,6 @@
-//! What the SQL stores share: how far a statement can reach, keyset pages, placeholders, embedded conditions, and retries of
-//! statements that met others ([`queues`], which the runtime uses for every store).
+//! What the SQL stores share: how far a statement can reach, keyset pages, placeholders, embedded
+//! conditions, and retries of statements that met others ([`queues`], which the runtime uses for
+//! every store).
 
 pub mod access;
 pub mod keyset;
@@ -12,6 +13,10 @@ pub mod words;
 pub fn is_passing(error: &sqlx::Error) -> bool {
     matches!(
         error,
-        sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::WorkerCrashed
+        sqlx::Error::Io(_)
+            | sqlx::Error::Tls(_)
+            | sqlx::Error::PoolTimedOut
+            | sqlx::Error::PoolClosed
+            | sqlx::Error::WorkerCrashed
     )
 }

@@ -1,7 +1,8 @@
 //! Places for reads that may take long: one runs at a time in each.
 //!
-//! Who finds all of them taken waits for a bounded time in a bounded queue and is told to come back. No caller has all places:
-//! somebody who asks for one slow page after the other slows down nobody but those who do the same.
+//! Who finds all of them taken waits for a bounded time in a bounded queue and is told to come
+//! back. No caller has all places: somebody who asks for one slow page after the other slows down
+//! nobody but those who do the same.
 
 use std::collections::HashMap;
 use std::num::NonZeroU64;
@@ -31,8 +32,17 @@ impl Places {
     /// So many places, and so many that wait for one.
     pub fn new(size: usize, queue: usize) -> Self {
         let size = size.max(1);
-        let shares = Shares { places: size.saturating_sub(1).max(1), queue: (queue / 4).max(1), callers: Mutex::default() };
-        Self { size, all: Arc::new(Semaphore::new(size)), shares: Arc::new(shares), queue: AtomicUsize::new(queue) }
+        let shares = Shares {
+            places: size.saturating_sub(1).max(1),
+            queue: (queue / 4).max(1),
+            callers: Mutex::default(),
+        };
+        Self {
+            size,
+            all: Arc::new(Semaphore::new(size)),
+            shares: Arc::new(shares),
+            queue: AtomicUsize::new(queue),
+        }
     }
 
     /// A place, and before it one of the caller's own.
@@ -43,13 +53,22 @@ impl Places {
         let share = caller.map(|caller| self.shares.of(caller)).transpose()?;
         let own = |share: &Share| Arc::clone(&share.places);
         let at_once = || {
-            let of_caller = share.as_ref().map(|share| own(share).try_acquire_owned()).transpose().ok()?;
+            let of_caller = share
+                .as_ref()
+                .map(|share| own(share).try_acquire_owned())
+                .transpose()
+                .ok()?;
             Some((of_caller, Arc::clone(&self.all).try_acquire_owned().ok()?))
         };
         if let Some((of_caller, place)) = at_once() {
-            return Ok(Place { _of_all: place, _of_caller: of_caller, _share: share });
+            return Ok(Place {
+                _of_all: place,
+                _of_caller: of_caller,
+                _share: share,
+            });
         }
-        let _waiting = Waiting::enter(&self.queue).ok_or_else(|| Error::unavailable("too many long reads wait"))?;
+        let _waiting = Waiting::enter(&self.queue)
+            .ok_or_else(|| Error::unavailable("too many long reads wait"))?;
         let in_turn = async {
             let of_caller = match &share {
                 Some(share) => Some(own(share).acquire_owned().await?),
@@ -58,17 +77,27 @@ impl Places {
             Ok::<_, AcquireError>((of_caller, Arc::clone(&self.all).acquire_owned().await?))
         };
         match tokio::time::timeout(PATIENCE, in_turn).await {
-            Ok(Ok((of_caller, place))) => Ok(Place { _of_all: place, _of_caller: of_caller, _share: share }),
+            Ok(Ok((of_caller, place))) => Ok(Place {
+                _of_all: place,
+                _of_caller: of_caller,
+                _share: share,
+            }),
             Ok(Err(_)) => Err(Error::unavailable("the store is closed")),
-            Err(_) => Err(Error::unavailable("no place for a long read became free in time")),
+            Err(_) => Err(Error::unavailable(
+                "no place for a long read became free in time",
+            )),
         }
     }
 
     /// Waits until accepted reads have ended, for a while; nothing is taken after.
     pub async fn close(&self, patience: Duration) {
-        // All places at once are free when nobody reads any more; whoever waits already is served before.
+        // All places at once are free when nobody reads any more; whoever waits already is served
+        // before.
         let all = u32::try_from(self.size).unwrap_or(u32::MAX);
-        if tokio::time::timeout(patience, self.all.acquire_many(all)).await.is_err() {
+        if tokio::time::timeout(patience, self.all.acquire_many(all))
+            .await
+            .is_err()
+        {
             tracing::warn!("long reads were still running when the store was closed");
         }
         self.all.close();
@@ -118,12 +147,18 @@ impl Shares {
     /// One more read of a caller.
     fn of(self: &Arc<Self>, caller: NonZeroU64) -> Result<Share> {
         let mut callers = self.callers.lock();
-        let (places, reads) = callers.entry(caller).or_insert_with(|| (Arc::new(Semaphore::new(self.places)), 0));
+        let (places, reads) = callers
+            .entry(caller)
+            .or_insert_with(|| (Arc::new(Semaphore::new(self.places)), 0));
         if *reads >= self.places + self.queue {
             return Err(Error::unavailable("too many long reads of one caller"));
         }
         *reads += 1;
-        Ok(Share { places: Arc::clone(places), caller, shares: Arc::clone(self) })
+        Ok(Share {
+            places: Arc::clone(places),
+            caller,
+            shares: Arc::clone(self),
+        })
     }
 }
 
@@ -151,7 +186,11 @@ struct Waiting<'a>(&'a AtomicUsize);
 
 impl<'a> Waiting<'a> {
     fn enter(left: &'a AtomicUsize) -> Option<Self> {
-        left.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| left.checked_sub(1)).ok().map(|_| Self(left))
+        left.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| {
+            left.checked_sub(1)
+        })
+        .ok()
+        .map(|_| Self(left))
     }
 }
 

@@ -1,7 +1,8 @@
 //! Queues of this process for statements that would get into each other's way.
 //!
-//! Two statements that each write several things that the other wants wait for each other until somebody ends one of them: two
-//! records that exchange their values of a unique, say. Of those on one entity that have met others only one runs at a time.
+//! Two statements that each write several things that the other wants wait for each other until
+//! somebody ends one of them: two records that exchange their values of a unique, say. Of those on
+//! one entity that have met others only one runs at a time.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
@@ -19,7 +20,8 @@ use linchpin_core::store::{Patience, Plan, Statement};
 const BESIDE: usize = 6;
 /// The longest pause of one that keeps others waiting while it runs.
 const LONGEST: Duration = Duration::from_secs(1);
-/// It pauses for so many times as long as it took, so that others have the queue for most of the time.
+/// It pauses for so many times as long as it took, so that others have the queue for most of the
+/// time.
 const REST: u32 = 4;
 
 /// When a statement waits in the queue of its entity.
@@ -63,15 +65,20 @@ struct Interest {
 impl Drop for Interest {
     fn drop(&mut self) {
         let mut all = ALL.lock();
-        // While nobody else comes or goes: of two that leave together the later one finds itself alone.
+        // While nobody else comes or goes: of two that leave together the later one finds itself
+        // alone.
         self.queue = None;
-        if all.get(&self.key).is_some_and(|queue| Arc::strong_count(queue) == 1) {
+        if all
+            .get(&self.key)
+            .is_some_and(|queue| Arc::strong_count(queue) == 1)
+        {
             all.remove(&self.key);
         }
     }
 }
 
-/// The first place of a queue. Dropped in this order: nobody holds a queue that is in nobody's interest.
+/// The first place of a queue. Dropped in this order: nobody holds a queue that is in nobody's
+/// interest.
 pub struct Place {
     _first: OwnedMutexGuard<()>,
     _interest: Interest,
@@ -81,8 +88,14 @@ pub struct Place {
 pub async fn first(of: impl Hash) -> Place {
     let key = KEYS.hash_one(of);
     let queue = Arc::clone(ALL.lock().entry(key).or_default());
-    let interest = Interest { key, queue: Some(Arc::clone(&queue)) };
-    Place { _first: queue.lock_owned().await, _interest: interest }
+    let interest = Interest {
+        key,
+        queue: Some(Arc::clone(&queue)),
+    };
+    Place {
+        _first: queue.lock_owned().await,
+        _interest: interest,
+    }
 }
 
 /// Whether nobody is in a queue.
@@ -92,8 +105,8 @@ pub fn is_free(of: impl Hash) -> bool {
 
 /// The attempts of one write, each of which may be held up by others.
 ///
-/// Where it queues, those of one record have a queue of their own before that: if somebody holds the record, one of them meets him,
-/// and not each in its turn.
+/// Where it queues, those of one record have a queue of their own before that: if somebody holds
+/// the record, one of them meets him, and not each in its turn.
 pub struct Attempts {
     queue: Queue,
     /// Where the entity is, and what it is called.
@@ -110,7 +123,15 @@ pub struct Attempts {
 impl Attempts {
     /// Of a write to the entity `of`, and to one `record` of it where that is known.
     pub fn new(queue: Queue, of: (usize, &'static str), record: Option<Key>) -> Self {
-        Self { queue, of, record, count: 0, began: Instant::now(), own: None, turn: None }
+        Self {
+            queue,
+            of,
+            record,
+            count: 0,
+            began: Instant::now(),
+            own: None,
+            turn: None,
+        }
     }
 
     /// How many there have been.
@@ -126,7 +147,11 @@ impl Attempts {
     pub async fn begin(&mut self) -> Patience {
         self.began = Instant::now();
         if !self.is_queued() {
-            return if self.count == 0 { Patience::Brief } else { Patience::Long };
+            return if self.count == 0 {
+                Patience::Brief
+            } else {
+                Patience::Long
+            };
         }
         if let (None, Some(record)) = (&self.own, self.record) {
             self.own = Some(first((self.of, record)).await);
@@ -149,7 +174,9 @@ impl Attempts {
         let random = RandomState::new().hash_one(self.count);
         let pause = if self.is_queued() {
             // What it waited for the queue counts: the more there are, the less often each comes.
-            let rest = (self.began.elapsed() * REST).max(Duration::from_millis(4 << exponent)).min(LONGEST);
+            let rest = (self.began.elapsed() * REST)
+                .max(Duration::from_millis(4 << exponent))
+                .min(LONGEST);
             rest * (768 + u32::try_from(random % 256).unwrap_or_default()) / 1024
         } else {
             Duration::from_micros(random % (1000 << exponent))
@@ -159,14 +186,26 @@ impl Attempts {
     }
 }
 
-/// When it waits in the queue of its entity. One that writes a unique of records that are there may meet another one that has what
-/// it wants, and wants what it has. Two that take some records which nobody else is at would leave each other fewer.
+/// When it waits in the queue of its entity. One that writes a unique of records that are there may
+/// meet another one that has what it wants, and wants what it has. Two that take some records which
+/// nobody else is at would leave each other fewer.
 pub fn queue(statement: &Statement) -> Queue {
     let one = |filter: &Filter| pinned(filter, statement.entity.primary).is_some();
     match &statement.plan {
-        Plan::Update { pick: Some(pick), .. } | Plan::Delete { pick: Some(pick), .. } if !pick.waits && pick.limit > 1 => Queue::Always,
+        Plan::Update {
+            pick: Some(pick), ..
+        }
+        | Plan::Delete {
+            pick: Some(pick), ..
+        } if !pick.waits && pick.limit > 1 => Queue::Always,
         Plan::Update { set, .. } | Plan::Upsert { set, .. }
-            if set.iter().any(|assign| statement.entity.uniques.iter().any(|unique| unique.fields.contains(&assign.field))) =>
+            if set.iter().any(|assign| {
+                statement
+                    .entity
+                    .uniques
+                    .iter()
+                    .any(|unique| unique.fields.contains(&assign.field))
+            }) =>
         {
             Queue::Soon
         }
@@ -183,12 +222,16 @@ pub fn record(statement: &Statement, args: &[Value]) -> Option<Key> {
         other => other.as_text().hash(&mut hasher),
     };
     match &statement.plan {
-        Plan::Update { filter, .. } | Plan::Delete { filter, .. } => match pinned(filter, statement.entity.primary)? {
-            Source::Arg { index, .. } => hash(args.get(*index)?),
-            Source::Value(value) => hash(value),
-            _ => return None,
-        },
-        Plan::Upsert { keys, .. } => keys.iter().try_for_each(|key| args.get(*key).map(&mut hash))?,
+        Plan::Update { filter, .. } | Plan::Delete { filter, .. } => {
+            match pinned(filter, statement.entity.primary)? {
+                Source::Arg { index, .. } => hash(args.get(*index)?),
+                Source::Value(value) => hash(value),
+                _ => return None,
+            }
+        }
+        Plan::Upsert { keys, .. } => keys
+            .iter()
+            .try_for_each(|key| args.get(*key).map(&mut hash))?,
         _ => return None,
     }
     Some(hasher.finish())
@@ -198,7 +241,11 @@ pub fn record(statement: &Statement, args: &[Value]) -> Option<Key> {
 fn pinned(filter: &Filter, field: usize) -> Option<&Source> {
     match filter {
         Filter::All(parts) => parts.iter().find_map(|part| pinned(part, field)),
-        Filter::Cond { field: of, op: Op::Eq, value: Operand::One(source) } if *of == field => Some(source),
+        Filter::Cond {
+            field: of,
+            op: Op::Eq,
+            value: Operand::One(source),
+        } if *of == field => Some(source),
         _ => None,
     }
 }
@@ -211,7 +258,9 @@ mod tests {
     use super::*;
 
     fn waits<F: Future>(future: Pin<&mut F>) -> bool {
-        future.poll(&mut Context::from_waker(Waker::noop())).is_pending()
+        future
+            .poll(&mut Context::from_waker(Waker::noop()))
+            .is_pending()
     }
 
     #[tokio::test]
@@ -234,7 +283,10 @@ mod tests {
 
     #[tokio::test]
     async fn one_of_a_record_waits_among_those_of_its_entity() {
-        let attempts = |record| Attempts { count: 1, ..Attempts::new(Queue::Soon, (1, "tests"), Some(record)) };
+        let attempts = |record| Attempts {
+            count: 1,
+            ..Attempts::new(Queue::Soon, (1, "tests"), Some(record))
+        };
         let (mut met, mut same, mut other) = (attempts(1), attempts(1), attempts(2));
         met.begin().await;
         assert!(met.own.is_some() && met.turn.is_some());
@@ -258,6 +310,10 @@ mod tests {
             attempts.pause().await;
             assert!(before.elapsed() <= LONGEST);
         }
-        assert!(began.elapsed() > Duration::from_secs(5), "{:?}", began.elapsed());
+        assert!(
+            began.elapsed() > Duration::from_secs(5),
+            "{:?}",
+            began.elapsed()
+        );
     }
 }

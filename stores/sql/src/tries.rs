@@ -1,13 +1,15 @@
-//! What is known of a read that could look at any number of rows and mostly looks at few: whether it is worth a short try.
+//! What is known of a read that could look at any number of rows and mostly looks at few: whether
+//! it is worth a short try.
 //!
-//! Each caller has an experience of its own with a statement. Somebody for whom a list takes long, since little of it is theirs,
-//! changes nothing for those to whom it answers at once.
+//! Each caller has an experience of its own with a statement. Somebody for whom a list takes long,
+//! since little of it is theirs, changes nothing for those to whom it answers at once.
 
 use std::num::NonZeroU64;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// How many runs are not begun as a try after the first that was given up; twice as many after the next, and so on.
+/// How many runs are not begun as a try after the first that was given up; twice as many after the
+/// next, and so on.
 const FIRST: u32 = 16;
 const DOUBLINGS: u32 = 8;
 
@@ -28,16 +30,24 @@ struct Cell {
 
 /// Where the experience of a caller is kept; the application's own calls have theirs as well.
 fn at(caller: Option<NonZeroU64>) -> usize {
-    // Callers are hashes already, of which the last bit says nothing: it keeps them from being zero.
+    // Callers are hashes already, of which the last bit says nothing: it keeps them from being
+    // zero.
     usize::try_from((caller.map_or(0, NonZeroU64::get) >> 1) % CELLS as u64).unwrap_or_default()
 }
 
 impl Tries {
     /// Whether the caller's next run is worth a try.
     pub fn due(&self, caller: Option<NonZeroU64>) -> bool {
-        let Some(cells) = self.0.get() else { return true };
+        let Some(cells) = self.0.get() else {
+            return true;
+        };
         // Two that see the last one at a time begin both; no harm is done.
-        cells[at(caller)].skip.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_err()
+        cells[at(caller)]
+            .skip
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                left.checked_sub(1)
+            })
+            .is_err()
     }
 
     /// A try ended in time.
@@ -55,7 +65,8 @@ impl Tries {
     }
 
     fn cells(&self) -> &[Cell; CELLS] {
-        self.0.get_or_init(|| Box::new(std::array::from_fn(|_| Cell::default())))
+        self.0
+            .get_or_init(|| Box::new(std::array::from_fn(|_| Cell::default())))
     }
 
     /// No run is tried: for tests of what comes instead.
@@ -69,7 +80,10 @@ impl Tries {
     /// How often it was given up by all callers, since it last ended in time for each.
     #[doc(hidden)]
     pub fn missed(&self) -> u32 {
-        self.cells().iter().map(|cell| cell.missed.load(Ordering::Relaxed)).sum()
+        self.cells()
+            .iter()
+            .map(|cell| cell.missed.load(Ordering::Relaxed))
+            .sum()
     }
 }
 

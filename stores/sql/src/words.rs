@@ -1,8 +1,8 @@
 //! Words of a developer's own within a statement of ours: a condition, an order.
 //!
-//! They are static text, and values never are part of it. They still must not end where we do not, or what stands behind them,
-//! the guard above all, would be left out: so a text is read token by token as the database would, and refused where it does
-//! anything but stand within parentheses.
+//! They are static text, and values never are part of it. They still must not end where we do not,
+//! or what stands behind them, the guard above all, would be left out: so a text is read token by
+//! token as the database would, and refused where it does anything but stand within parentheses.
 
 use linchpin_core::entity::EntityDesc;
 use linchpin_core::store::Words;
@@ -24,15 +24,26 @@ pub enum Dialect {
 pub fn embedded(words: &Words, entity: &EntityDesc, dialect: Dialect) -> Result<(String, String)> {
     let mut named = vec![false; words.kinds.len()];
     let mut read = |text: &'static str| {
-        embed(text, dialect, &mut named)
-            .map_err(|why| Error::internal(format!("the words `{text}` of a handler of `{}` {why}", entity.name)))
+        embed(text, dialect, &mut named).map_err(|why| {
+            Error::internal(format!(
+                "the words `{text}` of a handler of `{}` {why}",
+                entity.name
+            ))
+        })
     };
     if words.condition.trim().is_empty() {
-        return Err(Error::internal(format!("a handler of `{}` asks for records without a condition", entity.name)));
+        return Err(Error::internal(format!(
+            "a handler of `{}` asks for records without a condition",
+            entity.name
+        )));
     }
     let texts = (read(words.condition)?, read(words.order)?);
     match named.iter().position(|named| !named) {
-        Some(at) => Err(Error::internal(format!("the words of a handler of `{}` do not name `${}`", entity.name, at + 1))),
+        Some(at) => Err(Error::internal(format!(
+            "the words of a handler of `{}` do not name `${}`",
+            entity.name,
+            at + 1
+        ))),
         None => Ok(texts),
     }
 }
@@ -50,17 +61,23 @@ fn embed(text: &'static str, dialect: Dialect, named: &mut [bool]) -> Refused<St
     let (mut rest, mut before) = (text, ' ');
     while let Some(c) = rest.chars().next() {
         // What a quote or a dollar begins depends on what is right before.
-        let within_word = before.is_alphanumeric() || !before.is_ascii() || matches!(before, '_' | '$');
+        let within_word =
+            before.is_alphanumeric() || !before.is_ascii() || matches!(before, '_' | '$');
         let taken = match c {
             // E'\'' ends elsewhere than it seems to, and so do others of the kind.
             '\'' | '"' if within_word || before == '&' => {
-                return Err("have a quote right behind a letter, a digit or `&`: put a space between");
+                return Err(
+                    "have a quote right behind a letter, a digit or `&`: put a space between",
+                );
             }
             '\'' | '"' => quoted(rest, c)?,
             '$' if within_word => return Err("have a `$` within a name"),
             '$' => {
                 let digits = rest[1..].bytes().take_while(u8::is_ascii_digit).count();
-                let place = rest[1..=digits].parse::<usize>().ok().and_then(|number| named.get_mut(number.checked_sub(1)?));
+                let place = rest[1..=digits]
+                    .parse::<usize>()
+                    .ok()
+                    .and_then(|number| named.get_mut(number.checked_sub(1)?));
                 *place.ok_or("have a `$` that begins no parameter with a value")? = true;
                 out.push(dialect.mark());
                 out.push_str(&rest[1..=digits]);
@@ -75,7 +92,11 @@ fn embed(text: &'static str, dialect: Dialect, named: &mut [bool]) -> Refused<St
         out.push_str(&rest[..taken]);
         (rest, before) = (&rest[taken..], c);
     }
-    if open.is_empty() { Ok(out) } else { Err("open what they do not close") }
+    if open.is_empty() {
+        Ok(out)
+    } else {
+        Err("open what they do not close")
+    }
 }
 
 /// How many bytes a quoted text or name takes; within it a doubled quote is one.
@@ -115,8 +136,12 @@ impl Dialect {
             (_, '\0') => Err("hold a NUL"),
             (_, ';') => Err("hold a `;`"),
             ('-', '-') | ('/', '*') => Err("hold a comment"),
-            (_, '{' | '}' | '`' | '\\') => Err("hold a `{`, a backtick or a backslash outside of quotes"),
-            (_, c) if self.own().contains(&c) => Err("hold a bracket or a parameter that is not `$1`, `$2` and so on"),
+            (_, '{' | '}' | '`' | '\\') => {
+                Err("hold a `{`, a backtick or a backslash outside of quotes")
+            }
+            (_, c) if self.own().contains(&c) => {
+                Err("hold a bracket or a parameter that is not `$1`, `$2` and so on")
+            }
             (_, '(') => {
                 open.push(')');
                 Ok(())
@@ -136,7 +161,8 @@ mod tests {
     use super::*;
 
     fn both(text: &'static str, values: usize) -> [Refused<String>; 2] {
-        [Dialect::Sqlite, Dialect::Postgres].map(|dialect| embed(text, dialect, &mut vec![false; values]))
+        [Dialect::Sqlite, Dialect::Postgres]
+            .map(|dialect| embed(text, dialect, &mut vec![false; values]))
     }
 
     #[test]
@@ -148,12 +174,22 @@ mod tests {
             ("a IN (SELECT b FROM c WHERE d = '--;/*')", 0),
             ("", 0),
         ] {
-            assert_eq!(both(text, values), [Ok(text.to_owned()), Ok(text.to_owned())], "{text}");
+            assert_eq!(
+                both(text, values),
+                [Ok(text.to_owned()), Ok(text.to_owned())],
+                "{text}"
+            );
         }
-        assert_eq!(both("a=$1 AND($2>b OR a<>$1)", 2), ["a=?1 AND(?2>b OR a<>?1)", "a=$1 AND($2>b OR a<>$1)"].map(|t| Ok(t.to_owned())));
+        assert_eq!(
+            both("a=$1 AND($2>b OR a<>$1)", 2),
+            ["a=?1 AND(?2>b OR a<>?1)", "a=$1 AND($2>b OR a<>$1)"].map(|t| Ok(t.to_owned()))
+        );
         assert_eq!(both("$12 = $2", 12)[0], Ok("?12 = ?2".to_owned()));
         // What only one of them reads as it stands.
-        for text in ["a @> ARRAY['x'] AND b::text ~ '^[a-z]+$' AND c ? 'd'", "tags[1] = 'a' AND b #>> '{c,d}' = 'e'"] {
+        for text in [
+            "a @> ARRAY['x'] AND b::text ~ '^[a-z]+$' AND c ? 'd'",
+            "tags[1] = 'a' AND b #>> '{c,d}' = 'e'",
+        ] {
             assert!(matches!(both(text, 0), [Err(_), Ok(_)]), "{text}");
         }
     }
@@ -186,10 +222,20 @@ mod tests {
             ("a = '\0'", "NUL"),
         ] {
             for refused in both(text, 1) {
-                assert!(refused.as_ref().is_err_and(|error| error.contains(why)), "{text}: {refused:?}");
+                assert!(
+                    refused.as_ref().is_err_and(|error| error.contains(why)),
+                    "{text}: {refused:?}"
+                );
             }
         }
-        for text in ["[a)] = ')'", "a = ?", "a = ?2", "a = :b", "a = @b", "a = #b"] {
+        for text in [
+            "[a)] = ')'",
+            "a = ?",
+            "a = ?2",
+            "a = :b",
+            "a = @b",
+            "a = #b",
+        ] {
             assert!(both(text, 1)[0].is_err(), "{text}");
         }
         assert!(both("a[1) = ']'", 0)[1].is_err());

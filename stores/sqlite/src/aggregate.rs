@@ -11,19 +11,36 @@ use linchpin_core::store::{Compute, Function, Group, Row, Truncate};
 use linchpin_core::{Error, Result, Timestamp, ValueRef};
 
 impl Renderer {
-    pub(super) fn aggregate(&mut self, filter: &Filter, groups: &[Group], compute: &[Compute], limit: u32) -> Result<String> {
-        let mut columns = groups.iter().map(|group| self.group(*group)).collect::<Result<Vec<_>>>()?;
+    pub(super) fn aggregate(
+        &mut self,
+        filter: &Filter,
+        groups: &[Group],
+        compute: &[Compute],
+        limit: u32,
+    ) -> Result<String> {
+        let mut columns = groups
+            .iter()
+            .map(|group| self.group(*group))
+            .collect::<Result<Vec<_>>>()?;
         for compute in compute {
             columns.push(self.computed(compute)?);
         }
         let (table, condition) = (quote(self.entity.storage_name), self.filter(filter)?);
         let keys: Vec<String> = (1..=groups.len()).map(|n| n.to_string()).collect();
         let keys = keys.join(", ");
-        let grouped = if groups.is_empty() { String::new() } else { format!(" GROUP BY {keys} ORDER BY {keys}") };
-        Ok(format!("SELECT {} FROM {table} WHERE {condition}{grouped} LIMIT {limit}", columns.join(", ")))
+        let grouped = if groups.is_empty() {
+            String::new()
+        } else {
+            format!(" GROUP BY {keys} ORDER BY {keys}")
+        };
+        Ok(format!(
+            "SELECT {} FROM {table} WHERE {condition}{grouped} LIMIT {limit}",
+            columns.join(", ")
+        ))
     }
 
-    /// The same, and each group divided by the values of further fields: one statement, so all of it is of one instant.
+    /// The same, and each group divided by the values of further fields: one statement, so all of
+    /// it is of one instant.
     pub(super) fn divided(
         &mut self,
         filter: &Filter,
@@ -43,27 +60,60 @@ impl Renderer {
                 columns.push(self.group(*group)?);
             }
             for (at, field) in by_value.iter().enumerate() {
-                columns.push(if at + 1 == part { self.column(*field)? } else { "NULL".to_owned() });
+                columns.push(if at + 1 == part {
+                    self.column(*field)?
+                } else {
+                    "NULL".to_owned()
+                });
             }
             for compute in compute {
                 columns.push(self.computed(compute)?);
             }
-            // By their places: the keys stand behind the number of the part, the values behind the keys.
+            // By their places: the keys stand behind the number of the part, the values behind the
+            // keys.
             let value = (part > 0).then_some(1 + groups.len() + part);
-            let keys: Vec<String> = (2..2 + groups.len()).chain(value).map(|n| n.to_string()).collect();
-            let grouped = if keys.is_empty() { String::new() } else { format!(" GROUP BY {}", keys.join(", ")) };
-            parts.push(format!("SELECT {} FROM {table} WHERE {}{grouped}", columns.join(", "), self.filter(filter)?));
+            let keys: Vec<String> = (2..2 + groups.len())
+                .chain(value)
+                .map(|n| n.to_string())
+                .collect();
+            let grouped = if keys.is_empty() {
+                String::new()
+            } else {
+                format!(" GROUP BY {}", keys.join(", "))
+            };
+            parts.push(format!(
+                "SELECT {} FROM {table} WHERE {}{grouped}",
+                columns.join(", "),
+                self.filter(filter)?
+            ));
         }
-        let order: Vec<String> = (1..=1 + groups.len() + by_value.len()).map(|n| n.to_string()).collect();
-        Ok(format!("{} ORDER BY {} LIMIT {limit}", parts.join(" UNION ALL "), order.join(", ")))
+        let order: Vec<String> = (1..=1 + groups.len() + by_value.len())
+            .map(|n| n.to_string())
+            .collect();
+        Ok(format!(
+            "{} ORDER BY {} LIMIT {limit}",
+            parts.join(" UNION ALL "),
+            order.join(", ")
+        ))
     }
 
-    fn computed(&mut self, Compute { function, field, filter }: &Compute) -> Result<String> {
+    fn computed(
+        &mut self,
+        Compute {
+            function,
+            field,
+            filter,
+        }: &Compute,
+    ) -> Result<String> {
         let of = match function {
             Function::Count => "*".to_owned(),
             _ => self.column(*field)?,
         };
-        let only = if *filter == Filter::TRUE { String::new() } else { format!(" FILTER (WHERE {})", self.filter(filter)?) };
+        let only = if *filter == Filter::TRUE {
+            String::new()
+        } else {
+            format!(" FILTER (WHERE {})", self.filter(filter)?)
+        };
         Ok(match function {
             Function::Count => format!("COUNT({of}){only}"),
             Function::Sum => format!("COALESCE(SUM({of}){only}, 0)"),
@@ -76,11 +126,20 @@ impl Renderer {
     /// A key: dates are milliseconds since 1970, which was before most of them and after some.
     fn group(&self, Group { field, truncate }: Group) -> Result<String> {
         let column = self.column(field)?;
-        let Some(truncate) = truncate else { return Ok(column) };
+        let Some(truncate) = truncate else {
+            return Ok(column);
+        };
         // `%` keeps the sign of the dividend.
-        let within = |millis: i64, from: i64| format!("((({column} - {from}) % {millis}) + {millis}) % {millis}");
+        let within = |millis: i64, from: i64| {
+            format!("((({column} - {from}) % {millis}) + {millis}) % {millis}")
+        };
         let floor = |millis: i64, from: i64| format!("{column} - {}", within(millis, from));
-        let start = |of: &str| format!("unixepoch(({}) / 1000, 'unixepoch', 'start of {of}') * 1000", floor(86_400_000, 0));
+        let start = |of: &str| {
+            format!(
+                "unixepoch(({}) / 1000, 'unixepoch', 'start of {of}') * 1000",
+                floor(86_400_000, 0)
+            )
+        };
         Ok(match truncate {
             Truncate::Year => start("year"),
             Truncate::Month => start("month"),
@@ -101,7 +160,11 @@ pub(super) struct Computed<'a, 's> {
 
 impl<'a, 's> Computed<'a, 's> {
     pub(super) fn new(row: &'a rusqlite::Row<'s>, columns: &'a [Kind]) -> Self {
-        Self { row, columns, fault: Cell::new(false) }
+        Self {
+            row,
+            columns,
+            fault: Cell::new(false),
+        }
     }
 
     /// Whether everything in it is what its column holds.
@@ -111,7 +174,9 @@ impl<'a, 's> Computed<'a, 's> {
     pub(super) fn sound(&self, entity: &EntityDesc) -> Result<()> {
         if self.fault.get() {
             let table = entity.storage_name;
-            return Err(Error::internal(format!("{table} holds what no field holds; something else has written to the database")));
+            return Err(Error::internal(format!(
+                "{table} holds what no field holds; something else has written to the database"
+            )));
         }
         Ok(())
     }

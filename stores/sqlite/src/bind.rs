@@ -22,21 +22,31 @@ impl ToSql for Bound<'_> {
                 let mut json = Vec::new();
                 linchpin_core::json::write_value(self.0.as_ref(), &mut json);
                 // What was written is JSON made of valid strings.
-                ToSqlOutput::Owned(rusqlite::types::Value::Text(String::from_utf8_lossy(&json).into_owned()))
+                ToSqlOutput::Owned(rusqlite::types::Value::Text(
+                    String::from_utf8_lossy(&json).into_owned(),
+                ))
             }
         })
     }
 }
 
 /// Fills every parameter of a statement.
-pub(super) fn bind(statement: &mut rusqlite::CachedStatement<'_>, binds: &[Bind], args: &[Value]) -> Result<rusqlite::Result<()>> {
+pub(super) fn bind(
+    statement: &mut rusqlite::CachedStatement<'_>,
+    binds: &[Bind],
+    args: &[Value],
+) -> Result<rusqlite::Result<()>> {
     for (index, bind) in binds.iter().enumerate() {
         let value = match &bind.value {
             Ok(value) => value,
-            Err(slot) => args.get(*slot).ok_or_else(|| Error::internal("a statement lacks an argument"))?,
+            Err(slot) => args
+                .get(*slot)
+                .ok_or_else(|| Error::internal("a statement lacks an argument"))?,
         };
         let done = match (bind.form, value) {
-            (Form::Folded, Value::Text(text)) => statement.raw_bind_parameter(index + 1, fold(text)),
+            (Form::Folded, Value::Text(text)) => {
+                statement.raw_bind_parameter(index + 1, fold(text))
+            }
             _ => statement.raw_bind_parameter(index + 1, Bound(value)),
         };
         if done.is_err() {

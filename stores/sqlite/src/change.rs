@@ -16,32 +16,53 @@ impl Renderer {
             let list = format!("COALESCE({column}, '[]')");
             let new = match value {
                 AssignValue::Set(source) => self.source(source, Form::Plain)?,
-                AssignValue::Add(source) => format!("COALESCE({column}, 0) + {}", self.source(source, Form::Plain)?),
+                AssignValue::Add(source) => format!(
+                    "COALESCE({column}, 0) + {}",
+                    self.source(source, Form::Plain)?
+                ),
                 AssignValue::Push { value, dedupe } => {
                     let value = self.source(value, Form::Plain)?;
                     let longer = format!("json_insert({list}, '$[#]', {value})");
-                    let has = format!("EXISTS (SELECT 1 FROM json_each({list}) WHERE value = {value})");
-                    if *dedupe { format!("CASE WHEN {has} THEN {list} ELSE {longer} END") } else { longer }
+                    let has =
+                        format!("EXISTS (SELECT 1 FROM json_each({list}) WHERE value = {value})");
+                    if *dedupe {
+                        format!("CASE WHEN {has} THEN {list} ELSE {longer} END")
+                    } else {
+                        longer
+                    }
                 }
-                AssignValue::AddItem(source) => format!("json_insert({list}, '$[#]', json({}))", self.source(source, Form::Plain)?),
+                AssignValue::AddItem(source) => format!(
+                    "json_insert({list}, '$[#]', json({}))",
+                    self.source(source, Form::Plain)?
+                ),
                 AssignValue::RemoveItem { key, id } => {
                     let (member, id) = (member(key), self.source(id, Form::Plain)?);
-                    let others = format!("FROM json_each({list}) WHERE json_extract(value, {member}) IS NOT {id}");
+                    let others = format!(
+                        "FROM json_each({list}) WHERE json_extract(value, {member}) IS NOT {id}"
+                    );
                     format!("(SELECT json_group_array(json(value) ORDER BY key) {others})")
                 }
                 AssignValue::ChangeItem { key, id, members } => {
                     let (own, id) = (member(key), self.source(id, Form::Plain)?);
                     let mut changed = String::from("json_set(value");
                     for (name, source) in members {
-                        changed.push_str(&format!(", {}, json({})", member(name), self.source(source, Form::Plain)?));
+                        changed.push_str(&format!(
+                            ", {}, json({})",
+                            member(name),
+                            self.source(source, Form::Plain)?
+                        ));
                     }
-                    let item = format!("CASE WHEN json_extract(value, {own}) = {id} THEN {changed}) ELSE json(value) END");
+                    let item = format!(
+                        "CASE WHEN json_extract(value, {own}) = {id} THEN {changed}) ELSE json(value) END"
+                    );
                     format!("(SELECT json_group_array({item} ORDER BY key) FROM json_each({list}))")
                 }
                 AssignValue::Figure(_) => format!("{FIGURE}.{FIGURE}"),
                 AssignValue::Pull(source) => {
                     let value = self.source(source, Form::Plain)?;
-                    format!("(SELECT json_group_array(value ORDER BY key) FROM json_each({list}) WHERE value <> {value})")
+                    format!(
+                        "(SELECT json_group_array(value ORDER BY key) FROM json_each({list}) WHERE value <> {value})"
+                    )
                 }
             };
             parts.push(format!("{column} = {new}"));
@@ -49,52 +70,119 @@ impl Renderer {
         Ok(parts.join(", "))
     }
 
-    /// What stands before, within and at the end of an update that writes a number over other records.
+    /// What stands before, within and at the end of an update that writes a number over other
+    /// records.
     pub(super) fn figure(&mut self, set: &[Assign]) -> Result<Option<[String; 3]>> {
-        let Some(figure) = set.iter().find_map(|a| a.value.figure()) else { return Ok(None) };
+        let Some(figure) = set.iter().find_map(|a| a.value.figure()) else {
+            return Ok(None);
+        };
         let select = self.over(figure.source, quote(figure.source.storage_name), |r| {
-            r.aggregate(&figure.filter, &[], std::slice::from_ref(&figure.compute), 1)
+            r.aggregate(
+                &figure.filter,
+                &[],
+                std::slice::from_ref(&figure.compute),
+                1,
+            )
         });
         let with = format!("WITH {FIGURE}({FIGURE}) AS ({}) ", select?);
         let (least, most) = &figure.within;
         let mut bound = |value: &Value| self.source(&Source::Value(value.clone()), Form::Plain);
-        let within = format!("{FIGURE}.{FIGURE} BETWEEN {} AND {}", bound(least)?, bound(most)?);
-        let null = if figure.optional { format!("{FIGURE}.{FIGURE} IS NULL OR ") } else { String::new() };
-        Ok(Some([with, format!(" FROM {FIGURE}"), format!(" AND ({null}{within})")]))
+        let within = format!(
+            "{FIGURE}.{FIGURE} BETWEEN {} AND {}",
+            bound(least)?,
+            bound(most)?
+        );
+        let null = if figure.optional {
+            format!("{FIGURE}.{FIGURE} IS NULL OR ")
+        } else {
+            String::new()
+        };
+        Ok(Some([
+            with,
+            format!(" FROM {FIGURE}"),
+            format!(" AND ({null}{within})"),
+        ]))
     }
 
-    pub(super) fn upsert(&mut self, keys: &[usize], guard: &Filter, set: &[Assign]) -> Result<String> {
+    pub(super) fn upsert(
+        &mut self,
+        keys: &[usize],
+        guard: &Filter,
+        set: &[Assign],
+    ) -> Result<String> {
         let (table, columns) = (quote(self.entity.storage_name), self.columns());
-        let values: Vec<String> = (0..self.entity.fields.len()).map(|i| self.parameter(Err(i), Form::Plain)).collect();
-        let first = self.column(*keys.first().ok_or_else(|| Error::internal("an upsert without keys"))?)?;
+        let values: Vec<String> = (0..self.entity.fields.len())
+            .map(|i| self.parameter(Err(i), Form::Plain))
+            .collect();
+        let first = self.column(
+            *keys
+                .first()
+                .ok_or_else(|| Error::internal("an upsert without keys"))?,
+        )?;
         // Without an assignment the statement would return nothing.
-        let set = if set.is_empty() { format!("{first} = {first}") } else { self.assignments(set)? };
+        let set = if set.is_empty() {
+            format!("{first} = {first}")
+        } else {
+            self.assignments(set)?
+        };
         let guard = self.filter(guard)?;
-        let own: Vec<String> = keys.iter().map(|k| self.column(*k)).collect::<Result<_>>()?;
+        let own: Vec<String> = keys
+            .iter()
+            .map(|k| self.column(*k))
+            .collect::<Result<_>>()?;
         let mut targets = vec![format!("({})", own.join(", "))];
         let indexes = layout::apart(self.entity, keys);
         if !indexes.is_empty() {
             targets.clear();
         }
         for index in &indexes {
-            let keys: Vec<String> = index.keys.iter().map(|k| self.column(k.field)).collect::<Result<_>>()?;
+            let keys: Vec<String> = index
+                .keys
+                .iter()
+                .map(|k| self.column(k.field))
+                .collect::<Result<_>>()?;
             targets.push(format!("({}){}", keys.join(", "), only(self.entity, index)));
         }
-        let conflicts: Vec<String> = targets.iter().map(|t| format!("ON CONFLICT {t} DO UPDATE SET {set} WHERE {guard}")).collect();
-        Ok(format!("INSERT INTO {table} ({columns}) VALUES ({}) {} RETURNING {columns}", values.join(", "), conflicts.join(" ")))
+        let conflicts: Vec<String> = targets
+            .iter()
+            .map(|t| format!("ON CONFLICT {t} DO UPDATE SET {set} WHERE {guard}"))
+            .collect();
+        Ok(format!(
+            "INSERT INTO {table} ({columns}) VALUES ({}) {} RETURNING {columns}",
+            values.join(", "),
+            conflicts.join(" ")
+        ))
     }
 
     /// The condition of a write: what matches, or the first of it in an order.
     pub(super) fn picked(&mut self, filter: &Filter, pick: Option<&Pick>) -> Result<String> {
         let condition = self.filter(filter)?;
-        let Some(pick) = pick else { return Ok(condition) };
-        let (table, key) = (quote(self.entity.storage_name), self.column(self.entity.primary)?);
+        let Some(pick) = pick else {
+            return Ok(condition);
+        };
+        let (table, key) = (
+            quote(self.entity.storage_name),
+            self.column(self.entity.primary)?,
+        );
         let order = self.order(&pick.order)?;
-        Ok(format!("{key} IN (SELECT {key} FROM {table} WHERE {condition} ORDER BY {order} LIMIT {})", pick.limit))
+        Ok(format!(
+            "{key} IN (SELECT {key} FROM {table} WHERE {condition} ORDER BY {order} LIMIT {})",
+            pick.limit
+        ))
     }
 
     pub(super) fn order(&self, order: &[Order]) -> Result<String> {
-        let key = |o: &Order| Ok(format!("{} {}", self.column(o.field)?, if o.desc { "DESC" } else { "ASC" }));
-        Ok(order.iter().map(key).collect::<Result<Vec<_>>>()?.join(", "))
+        let key = |o: &Order| {
+            Ok(format!(
+                "{} {}",
+                self.column(o.field)?,
+                if o.desc { "DESC" } else { "ASC" }
+            ))
+        };
+        Ok(order
+            .iter()
+            .map(key)
+            .collect::<Result<Vec<_>>>()?
+            .join(", "))
     }
 }

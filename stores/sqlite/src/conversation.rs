@@ -1,4 +1,5 @@
-//! Statements of the user's own on the pool: the guard as text, values in, rows out, errors in the framework's terms.
+//! Statements of the user's own on the pool: the guard as text, values in, rows out, errors in the
+//! framework's terms.
 
 use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use sqlx::{Arguments, Row as _, ValueRef as _};
@@ -13,10 +14,16 @@ use linchpin_core::{Error, Result, Timestamp, Value};
 ///
 /// # Errors
 /// When the condition cannot stand in a text of the user's.
-pub fn condition(entity: &'static EntityDesc, filter: &Filter, before: usize) -> Result<(String, Vec<(Value, Kind)>)> {
+pub fn condition(
+    entity: &'static EntityDesc,
+    filter: &Filter,
+    before: usize,
+) -> Result<(String, Vec<(Value, Kind)>)> {
     let (text, binds) = render::condition(entity, filter, before)?;
     let value = |bind: render::Bind| match (bind.value, bind.form) {
-        (Ok(Value::Text(text)), render::Form::Folded) => Ok((Value::Text(fold(&text)), Kind::String)),
+        (Ok(Value::Text(text)), render::Form::Folded) => {
+            Ok((Value::Text(fold(&text)), Kind::String))
+        }
         // Null is said in words, so the kind does not matter.
         (Ok(value), _) => Ok((value, Kind::String)),
         (Err(_), _) => Err(Error::internal("a guard lacks a value")),
@@ -38,7 +45,9 @@ pub fn arguments(values: Vec<(Value, Kind)>) -> Result<SqliteArguments> {
             Value::Float(f) => arguments.add(f),
             Value::Text(text) | Value::Json(text) => arguments.add(text),
             Value::Date(date) => arguments.add(date.millis()),
-            Value::Strings(list) => arguments.add(serde_json::to_string(&list).map_err(Error::internal)?),
+            Value::Strings(list) => {
+                arguments.add(serde_json::to_string(&list).map_err(Error::internal)?)
+            }
         };
         added.map_err(Error::internal)?;
     }
@@ -58,11 +67,15 @@ pub fn read(row: &SqliteRow, column: &str, kind: Kind) -> Result<Value> {
         Kind::Boolean => row.try_get::<i64, _>(column).map(|n| Value::Bool(n != 0)),
         Kind::Integer => row.try_get(column).map(Value::Int),
         Kind::Number => row.try_get(column).map(Value::Float),
-        Kind::Date => row.try_get(column).map(|millis| Value::Date(Timestamp::from_millis(millis))),
+        Kind::Date => row
+            .try_get(column)
+            .map(|millis| Value::Date(Timestamp::from_millis(millis))),
         Kind::Json | Kind::Items(_) => row.try_get(column).map(Value::Json),
         Kind::StringArray => {
             let text: String = row.try_get(column).map_err(Error::internal)?;
-            return serde_json::from_str(&text).map(Value::Strings).map_err(Error::internal);
+            return serde_json::from_str(&text)
+                .map(Value::Strings)
+                .map_err(Error::internal);
         }
     };
     value.map_err(Error::internal)
@@ -71,15 +84,23 @@ pub fn read(row: &SqliteRow, column: &str, kind: Kind) -> Result<Value> {
 /// What went wrong, in the framework's terms.
 pub fn failed(entity: &EntityDesc, failure: sqlx::Error) -> Error {
     let sqlx::Error::Database(db) = &failure else {
-        return if linchpin_sql::is_passing(&failure) { Error::unavailable(failure) } else { Error::internal(failure) };
+        return if linchpin_sql::is_passing(&failure) {
+            Error::unavailable(failure)
+        } else {
+            Error::internal(failure)
+        };
     };
     if db.is_unique_violation()
         && let Some(fields) = error::violated(entity, db.message())
     {
         return Error::unique(fields);
     }
-    // Extended codes; the low byte is the plain one: busy, locked, read-only, I/O, full, cannot open.
-    let plain = db.code().and_then(|code| code.parse::<u32>().ok()).map(|code| code & 0xff);
+    // Extended codes; the low byte is the plain one: busy, locked, read-only, I/O, full, cannot
+    // open.
+    let plain = db
+        .code()
+        .and_then(|code| code.parse::<u32>().ok())
+        .map(|code| code & 0xff);
     match plain {
         Some(5 | 6 | 8 | 10 | 13 | 14) => Error::unavailable(failure),
         _ => Error::internal(failure),

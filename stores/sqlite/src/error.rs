@@ -7,16 +7,20 @@ use linchpin_core::{Error, Problem};
 
 /// An error of a statement on `entity`.
 pub(super) fn of(entity: &EntityDesc, error: rusqlite::Error) -> Error {
-    let rusqlite::Error::SqliteFailure(failure, message) = &error else { return Error::internal(error) };
+    let rusqlite::Error::SqliteFailure(failure, message) = &error else {
+        return Error::internal(error);
+    };
     match failure.code {
-        ErrorCode::ConstraintViolation => match message.as_deref().and_then(|m| violated(entity, m)) {
-            Some(fields) => Error::unique(fields),
-            None => Error::internal(error),
-        },
-        // What SUM says of whole numbers.
-        ErrorCode::Unknown if message.as_deref() == Some("integer overflow") => {
-            Error::invalid(Problem::new("", "range", "a sum is beyond the range of whole numbers"))
+        ErrorCode::ConstraintViolation => {
+            match message.as_deref().and_then(|m| violated(entity, m)) {
+                Some(fields) => Error::unique(fields),
+                None => Error::internal(error),
+            }
         }
+        // What SUM says of whole numbers.
+        ErrorCode::Unknown if message.as_deref() == Some("integer overflow") => Error::invalid(
+            Problem::new("", "range", "a sum is beyond the range of whole numbers"),
+        ),
         ErrorCode::DiskFull
         | ErrorCode::DatabaseBusy
         | ErrorCode::DatabaseLocked
@@ -30,7 +34,10 @@ pub(super) fn of(entity: &EntityDesc, error: rusqlite::Error) -> Error {
 
 /// Whether somebody else holds the lock.
 pub(super) fn is_busy(error: &Error) -> bool {
-    matches!(code(error), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+    matches!(
+        code(error),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
+    )
 }
 
 /// Whether the statement was told to end.
@@ -47,17 +54,32 @@ fn code(error: &Error) -> Option<ErrorCode> {
 pub(super) fn violated(entity: &EntityDesc, message: &str) -> Option<Vec<&'static str>> {
     let columns = message.strip_prefix("UNIQUE constraint failed: ")?;
     let wire = |column: &str| {
-        let column = column.strip_prefix(entity.storage_name)?.strip_prefix('.')?;
-        entity.fields.iter().find(|f| f.column == column).map(|f| f.wire)
+        let column = column
+            .strip_prefix(entity.storage_name)?
+            .strip_prefix('.')?;
+        entity
+            .fields
+            .iter()
+            .find(|f| f.column == column)
+            .map(|f| f.wire)
     };
     let fields: Vec<&str> = columns.split(", ").map(wire).collect::<Option<_>>()?;
     let declared = |fields: &[&str]| {
-        let wires = |u: &linchpin_core::entity::UniqueDesc| u.fields.iter().map(|f| entity.fields[*f].wire).collect::<Vec<_>>();
+        let wires = |u: &linchpin_core::entity::UniqueDesc| {
+            u.fields
+                .iter()
+                .map(|f| entity.fields[*f].wire)
+                .collect::<Vec<_>>()
+        };
         entity.uniques.iter().any(|u| wires(u) == fields)
     };
     // The tenant that the index begins with is none of the constraint's fields.
     match (entity.tenant, fields.split_first()) {
-        (Some(tenant), Some((first, rest))) if entity.fields[tenant.field].wire == *first && declared(rest) && !declared(&fields) => {
+        (Some(tenant), Some((first, rest)))
+            if entity.fields[tenant.field].wire == *first
+                && declared(rest)
+                && !declared(&fields) =>
+        {
             Some(rest.to_vec())
         }
         _ => Some(fields),

@@ -1,7 +1,8 @@
-//! The file of the store: what can be said of it before it is trusted, and whether it is still there.
+//! The file of the store: what can be said of it before it is trusted, and whether it is still
+//! there.
 //!
-//! It is looked at by name only. Opening it besides SQLite, and closing it again, would drop the locks that connections of
-//! this process hold on it.
+//! It is looked at by name only. Opening it besides SQLite, and closing it again, would drop the
+//! locks that connections of this process hold on it.
 
 use std::path::{Path, PathBuf};
 
@@ -14,37 +15,57 @@ use linchpin_core::{Error, Result};
 const ROOM: usize = 256 << 10;
 
 fn refused(path: &Path, why: impl std::fmt::Display) -> Error {
-    Error::unavailable(format!("cannot open the database {}: {why}", path.display()))
+    Error::unavailable(format!(
+        "cannot open the database {}: {why}",
+        path.display()
+    ))
 }
 
-/// Opens the connection that writes; makes the file when there is none, and changes nothing in one that is there.
+/// Opens the connection that writes; makes the file when there is none, and changes nothing in one
+/// that is there.
 ///
 /// # Errors
 /// When it cannot serve as a database, in one sentence that names it.
 pub(super) fn open(path: &Path, durability: Durability) -> Result<Connection> {
     // SQLite would read these names as something other than a file.
-    if path.as_os_str().is_empty() || path.starts_with(":memory:") || path.as_os_str().as_encoded_bytes().starts_with(b"file:") {
+    if path.as_os_str().is_empty()
+        || path.starts_with(":memory:")
+        || path.as_os_str().as_encoded_bytes().starts_with(b"file:")
+    {
         return Err(refused(path, "it must be the name of a file"));
     }
     if path.is_dir() {
         return Err(refused(path, "it is a folder"));
     }
-    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty())
+    if let Some(folder) = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
         && !folder.is_dir()
     {
-        return Err(refused(path, format_args!("there is no folder {}", folder.display())));
+        return Err(refused(
+            path,
+            format_args!("there is no folder {}", folder.display()),
+        ));
     }
     create(path).map_err(|error| refused(path, error))?;
     connect(path, durability).map_err(|error| match error.sqlite_error_code() {
-        Some(ErrorCode::NotADatabase) => refused(path, "it is not a SQLite database, or one of a newer format"),
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => refused(path, "another process has locked it"),
-        Some(ErrorCode::ReadOnly) => refused(path, "it is read-only, or of a newer format that may only be read"),
+        Some(ErrorCode::NotADatabase) => refused(
+            path,
+            "it is not a SQLite database, or one of a newer format",
+        ),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            refused(path, "another process has locked it")
+        }
+        Some(ErrorCode::ReadOnly) => refused(
+            path,
+            "it is read-only, or of a newer format that may only be read",
+        ),
         _ => refused(path, error),
     })
 }
 
-/// Makes the file if there is none, for its owner alone: it holds what clients may not read. SQLite gives the files beside it
-/// the same mode.
+/// Makes the file if there is none, for its owner alone: it holds what clients may not read. SQLite
+/// gives the files beside it the same mode.
 fn create(path: &Path) -> std::io::Result<()> {
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create_new(true);
@@ -57,14 +78,19 @@ fn create(path: &Path) -> std::io::Result<()> {
 }
 
 fn connect(path: &Path, durability: Durability) -> rusqlite::Result<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY)?;
     // The first look into the file.
     connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
     // SQLite opens what it may not write without a word.
     if connection.is_readonly("main")? {
-        return Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY), None));
+        return Err(rusqlite::Error::SqliteFailure(
+            rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY),
+            None,
+        ));
     }
     let synchronous = match durability {
         Durability::Full => "FULL",
@@ -92,7 +118,8 @@ impl Identity {
         })
     }
 
-    /// Whether the name still leads to the file: writes to one that was deleted or replaced would be lost.
+    /// Whether the name still leads to the file: writes to one that was deleted or replaced would
+    /// be lost.
     pub(super) fn check(&self) -> Result<()> {
         #[cfg(unix)]
         let there = number(&self.path).is_ok_and(|number| number == self.number);
@@ -102,14 +129,18 @@ impl Identity {
         if there {
             return Ok(());
         }
-        Err(Error::unavailable(format!("the database {} was deleted or replaced while it was open", self.path.display())))
+        Err(Error::unavailable(format!(
+            "the database {} was deleted or replaced while it was open",
+            self.path.display()
+        )))
     }
 
-    /// Whether the disk has room for what is written next: a file beside the database says so, which goes again at once.
+    /// Whether the disk has room for what is written next: a file beside the database says so,
+    /// which goes again at once.
     ///
     /// # Errors
-    /// A sentence when the disk is full, the quota is used up, or the disk can be read only. What else goes wrong with that file is no
-    /// matter of the database.
+    /// A sentence when the disk is full, the quota is used up, or the disk can be read only. What
+    /// else goes wrong with that file is no matter of the database.
     pub(super) fn room(&self) -> std::result::Result<(), String> {
         use std::io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
         let mut beside = self.path.clone().into_os_string();
@@ -119,8 +150,16 @@ impl Identity {
         // It is no harm if it stays, and the next one writes over it.
         drop(std::fs::remove_file(&beside));
         match written {
-            Err(error) if matches!(error.kind(), StorageFull | QuotaExceeded | ReadOnlyFilesystem) => {
-                Err(format!("no room for the database {}: {error}", self.path.display()))
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    StorageFull | QuotaExceeded | ReadOnlyFilesystem
+                ) =>
+            {
+                Err(format!(
+                    "no room for the database {}: {error}",
+                    self.path.display()
+                ))
             }
             _ => Ok(()),
         }

@@ -1,4 +1,5 @@
-//! What the world does to a file: it vanishes, its disk is full, others lock it and write into it what we never would.
+//! What the world does to a file: it vanishes, its disk is full, others lock it and write into it
+//! what we never would.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -24,7 +25,12 @@ fn text(value: &str) -> Value {
 /// The code and the cause of a refusal.
 fn refusal(outcome: Result<Rows>) -> (Code, String) {
     let error = outcome.expect_err("a refusal");
-    (error.code(), std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default())
+    (
+        error.code(),
+        std::error::Error::source(&error)
+            .map(ToString::to_string)
+            .unwrap_or_default(),
+    )
 }
 
 /// Puts a record.
@@ -34,8 +40,17 @@ async fn insert(store: &SqliteStore, id: &str) -> Result<Rows> {
 }
 
 async fn is_there(store: &SqliteStore, id: &str) -> Result<bool> {
-    let exists = store.prepare(&THING, Plan::Exists { filter: Filter::eq_arg(0, 0) })?;
-    Ok(store.run(&exists, vec![text(id)], Rows::count()).await?.count == 1)
+    let exists = store.prepare(
+        &THING,
+        Plan::Exists {
+            filter: Filter::eq_arg(0, 0),
+        },
+    )?;
+    Ok(store
+        .run(&exists, vec![text(id)], Rows::count())
+        .await?
+        .count
+        == 1)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -69,12 +84,18 @@ async fn a_file_that_vanishes_refuses_writes_and_still_answers_reads() {
             assert_eq!(writer.await.expect("no panic"), Some(Code::Unavailable));
         }
         let (code, cause) = refusal(insert(&store, "after").await);
-        assert!(code == Code::Unavailable && cause.contains("test.db was deleted or replaced"), "{cause}");
+        assert!(
+            code == Code::Unavailable && cause.contains("test.db was deleted or replaced"),
+            "{cause}"
+        );
         assert!(store.ready().await.is_err());
         assert!(is_there(&store, "before").await.expect("reads go on"));
         store.close().await;
         if replaced {
-            assert_eq!(std::fs::read(path(&folder)).expect("bytes"), b"something else");
+            assert_eq!(
+                std::fs::read(path(&folder)).expect("bytes"),
+                b"something else"
+            );
         }
     }
 }
@@ -86,7 +107,9 @@ async fn small(folder: &tempfile::TempDir, pages: u32) -> SqliteStore {
     let store = open(folder);
     store.install(&[&THING]).await.expect("installed");
     store.close().await;
-    connection.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(())).expect("limited");
+    connection
+        .query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()))
+        .expect("limited");
     SqliteStore::start(connection, options).expect("started")
 }
 
@@ -120,7 +143,11 @@ async fn a_full_disk_refuses_writes_and_nothing_is_lost() {
             }
         }
     }
-    assert!(refused > 100 && !stored.is_empty(), "{refused} refused, {} stored", stored.len());
+    assert!(
+        refused > 100 && !stored.is_empty(),
+        "{refused} refused, {} stored",
+        stored.len()
+    );
     // A group needs more room than a write alone, which may still fit.
     let mut alone = 0;
     let (code, cause) = loop {
@@ -131,26 +158,59 @@ async fn a_full_disk_refuses_writes_and_nothing_is_lost() {
         }
         alone += 1;
     };
-    assert!(code == Code::Unavailable && cause.contains("full"), "{cause}");
+    assert!(
+        code == Code::Unavailable && cause.contains("full"),
+        "{cause}"
+    );
     // Reads go on, and what was refused is not there.
     for id in &stored {
         assert!(is_there(&store, id).await.expect("reads go on"), "{id}");
     }
-    assert!(!is_there(&store, &format!("alone-{alone}")).await.expect("reads go on"));
+    assert!(
+        !is_there(&store, &format!("alone-{alone}"))
+            .await
+            .expect("reads go on")
+    );
     // Room again, and all goes on.
-    let delete = store.prepare(&THING, Plan::Delete { filter: Filter::eq_arg(0, 0), pick: None }).expect("a plan");
+    let delete = store
+        .prepare(
+            &THING,
+            Plan::Delete {
+                filter: Filter::eq_arg(0, 0),
+                pick: None,
+            },
+        )
+        .expect("a plan");
     for id in stored.drain(..3) {
-        assert_eq!(store.run(&delete, vec![text(&id)], Rows::count()).await.map(|r| r.count).ok(), Some(1));
+        assert_eq!(
+            store
+                .run(&delete, vec![text(&id)], Rows::count())
+                .await
+                .map(|r| r.count)
+                .ok(),
+            Some(1)
+        );
     }
-    store.run(&put, large("later"), Rows::count()).await.expect("there is room");
+    store
+        .run(&put, large("later"), Rows::count())
+        .await
+        .expect("there is room");
     store.close().await;
     let connection = Connection::open(path(&folder)).expect("the file");
-    let sound: String = connection.query_row("PRAGMA integrity_check", [], |r| r.get(0)).expect("an answer");
-    let count: i64 = connection.query_row("SELECT count(*) FROM conformance_things", [], |r| r.get(0)).expect("a number");
-    assert_eq!((sound.as_str(), count), ("ok", i64::try_from(stored.len()).expect("few") + 1));
+    let sound: String = connection
+        .query_row("PRAGMA integrity_check", [], |r| r.get(0))
+        .expect("an answer");
+    let count: i64 = connection
+        .query_row("SELECT count(*) FROM conformance_things", [], |r| r.get(0))
+        .expect("a number");
+    assert_eq!(
+        (sound.as_str(), count),
+        ("ok", i64::try_from(stored.len()).expect("few") + 1)
+    );
 }
 
-/// Whether a writer that waits for the lock may give up: set once all writes of a round are in the queue.
+/// Whether a writer that waits for the lock may give up: set once all writes of a round are in the
+/// queue.
 static ENQUEUED: AtomicBool = AtomicBool::new(false);
 /// How often it has given up.
 static GIVEN_UP: AtomicUsize = AtomicUsize::new(0);
@@ -187,15 +247,24 @@ async fn a_lock_held_elsewhere_is_waited_for_once() {
         ENQUEUED.store(true, Ordering::SeqCst);
         for reply in replies {
             let (code, cause) = refusal(reply.await);
-            assert!(code == Code::Unavailable && cause.contains("locked"), "{cause}");
+            assert!(
+                code == Code::Unavailable && cause.contains("locked"),
+                "{cause}"
+            );
         }
         // A thousand writes are four groups and more; they do not wait one after the other.
-        assert_eq!(GIVEN_UP.load(Ordering::SeqCst) - before, 1, "waits for {many} writes");
+        assert_eq!(
+            GIVEN_UP.load(Ordering::SeqCst) - before,
+            1,
+            "waits for {many} writes"
+        );
         ENQUEUED.store(false, Ordering::SeqCst);
         // Readers do not wait for writers.
         assert!(!is_there(&store, "x").await.expect("an answer"));
         other.execute_batch("ROLLBACK").expect("free");
-        insert(&store, &format!("after-{round}")).await.expect("the lock is free");
+        insert(&store, &format!("after-{round}"))
+            .await
+            .expect("the lock is free");
     }
     // One that is given back in time goes unnoticed.
     other.execute_batch("BEGIN IMMEDIATE").expect("the lock");
@@ -212,13 +281,45 @@ async fn values_that_could_not_have_been_written_here_are_an_error() {
     let store = open(&folder);
     store.install(&[&THING]).await.expect("installed");
     let other = Connection::open(path(&folder)).expect("the file");
-    other.execute_batch("PRAGMA ignore_check_constraints = 1").expect("set");
-    let get = Plan::Select { filter: Filter::eq_arg(0, 0), order: Vec::new(), after: None, limit: None };
+    other
+        .execute_batch("PRAGMA ignore_check_constraints = 1")
+        .expect("set");
+    let get = Plan::Select {
+        filter: Filter::eq_arg(0, 0),
+        order: Vec::new(),
+        after: None,
+        limit: None,
+    };
     let get = store.prepare(&THING, get).expect("a plan");
-    let order = vec![Order { field: 0, desc: false }];
-    let all = store.prepare(&THING, Plan::Select { filter: Filter::TRUE, order, after: None, limit: None }).expect("a plan");
-    let set = vec![Assign { field: 1, value: AssignValue::Set(linchpin_core::filter::Source::Value(Value::Null)) }];
-    let update = store.prepare(&THING, Plan::Update { filter: Filter::eq_arg(0, 0), set, pick: None }).expect("a plan");
+    let order = vec![Order {
+        field: 0,
+        desc: false,
+    }];
+    let all = store
+        .prepare(
+            &THING,
+            Plan::Select {
+                filter: Filter::TRUE,
+                order,
+                after: None,
+                limit: None,
+            },
+        )
+        .expect("a plan");
+    let set = vec![Assign {
+        field: 1,
+        value: AssignValue::Set(linchpin_core::filter::Source::Value(Value::Null)),
+    }];
+    let update = store
+        .prepare(
+            &THING,
+            Plan::Update {
+                filter: Filter::eq_arg(0, 0),
+                set,
+                pick: None,
+            },
+        )
+        .expect("a plan");
     let json = Arc::new(Projection::readable(&THING));
 
     let cases = [
@@ -226,8 +327,16 @@ async fn values_that_could_not_have_been_written_here_are_an_error() {
         ("rank", "-9223372036854775808", "is beyond 2^53 - 1"),
         ("ratio", "9e999", "is infinite"),
         ("live", "2", "is neither 0 nor 1"),
-        ("due_at", "253402300800000", "is not within the years 1 to 9999"),
-        ("due_at", "-9223372036854775808", "is not within the years 1 to 9999"),
+        (
+            "due_at",
+            "253402300800000",
+            "is not within the years 1 to 9999",
+        ),
+        (
+            "due_at",
+            "-9223372036854775808",
+            "is not within the years 1 to 9999",
+        ),
         ("slug", "'a' || char(0) || 'b'", "holds a NUL"),
         ("slug", "CAST(x'ff41' AS TEXT)", "is not UTF-8"),
         ("status", "'lost'", "is no variant of its enum"),
@@ -242,24 +351,46 @@ async fn values_that_could_not_have_been_written_here_are_an_error() {
     for (column, value, what) in cases {
         insert(&store, "good").await.expect("stored");
         insert(&store, "odd").await.expect("stored");
-        let changed = other.execute(&format!("UPDATE conformance_things SET {column} = {value} WHERE id = 'odd'"), []);
+        let changed = other.execute(
+            &format!("UPDATE conformance_things SET {column} = {value} WHERE id = 'odd'"),
+            [],
+        );
         assert_eq!(changed, Ok(1), "{column} {value}");
         let expected = format!("conformance_things.{column} of the record \"odd\" {what}");
         for rows in [Rows::json(&json), Rows::records(&THING)] {
             let (code, cause) = refusal(store.run(&get, vec![text("odd")], rows).await);
-            assert!(code == Code::Internal && cause.starts_with(&expected), "{column} {value}: {cause}");
+            assert!(
+                code == Code::Internal && cause.starts_with(&expected),
+                "{column} {value}: {cause}"
+            );
         }
         for rows in [Rows::json(&json), Rows::records(&THING)] {
-            assert_eq!(refusal(store.run(&all, Vec::new(), rows).await).0, Code::Internal, "{column} {value}");
+            assert_eq!(
+                refusal(store.run(&all, Vec::new(), rows).await).0,
+                Code::Internal,
+                "{column} {value}"
+            );
         }
         if column != "slug" {
-            let (code, cause) = refusal(store.run(&update, vec![text("odd")], Rows::json(&json)).await);
-            assert!(code == Code::Internal && cause.starts_with(&expected), "{column} {value}: {cause}");
+            let (code, cause) = refusal(
+                store
+                    .run(&update, vec![text("odd")], Rows::json(&json))
+                    .await,
+            );
+            assert!(
+                code == Code::Internal && cause.starts_with(&expected),
+                "{column} {value}: {cause}"
+            );
         }
         // The others are as they were.
-        let good = store.run(&get, vec![text("good")], Rows::json(&json)).await.expect("a record");
+        let good = store
+            .run(&get, vec![text("good")], Rows::json(&json))
+            .await
+            .expect("a record");
         assert!(serde_json::from_slice::<serde_json::Value>(&good.json).is_ok());
-        other.execute("DELETE FROM conformance_things", []).expect("emptied");
+        other
+            .execute("DELETE FROM conformance_things", [])
+            .expect("emptied");
     }
     store.close().await;
 }
@@ -278,10 +409,16 @@ async fn a_damaged_file_is_an_error() {
     bytes[4096..].fill(0xa5);
     std::fs::write(path(&folder), &bytes).expect("written");
     let store = open(&folder);
-    store.install(&[&THING]).await.expect("the schema can be read");
+    store
+        .install(&[&THING])
+        .await
+        .expect("the schema can be read");
     for id in ["k1", "new"] {
         let (code, cause) = refusal(insert(&store, id).await);
-        assert!(code == Code::Internal && cause.contains("malformed"), "{cause}");
+        assert!(
+            code == Code::Internal && cause.contains("malformed"),
+            "{cause}"
+        );
         let error = is_there(&store, id).await.expect_err("a refusal");
         assert_eq!(error.code(), Code::Internal, "{error:?}");
     }

@@ -39,7 +39,11 @@ impl Rendered {
     ///
     /// # Errors
     /// When an argument is missing; within, the database's own.
-    pub fn bind(&self, statement: &mut rusqlite::CachedStatement<'_>, args: &[Value]) -> Result<rusqlite::Result<()>> {
+    pub fn bind(
+        &self,
+        statement: &mut rusqlite::CachedStatement<'_>,
+        args: &[Value],
+    ) -> Result<rusqlite::Result<()>> {
         bind::bind(statement, &self.0.binds, args)
     }
 }

@@ -1,8 +1,8 @@
 //! The embedded store: one SQLite file, in two lanes.
 //!
-//! The fast lane runs generated statements: reads inline on a connection of the calling thread, writes on one writer thread
-//! that groups commits. The conversation lane is a small `sqlx` pool on the same file, for schema set-up, inspection and
-//! whatever is a conversation with the database.
+//! The fast lane runs generated statements: reads inline on a connection of the calling thread,
+//! writes on one writer thread that groups commits. The conversation lane is a small `sqlx` pool on
+//! the same file, for schema set-up, inspection and whatever is a conversation with the database.
 
 #[cfg(test)]
 mod access_tests;
@@ -59,7 +59,8 @@ pub enum Durability {
     /// When it is on disk (`synchronous=FULL`).
     #[default]
     Full,
-    /// When the operating system has it (`synchronous=NORMAL`): a power failure may take back the last moments.
+    /// When the operating system has it (`synchronous=NORMAL`): a power failure may take back the
+    /// last moments.
     Normal,
 }
 
@@ -72,18 +73,27 @@ pub struct SqliteOptions {
     pub durability: Durability,
     /// Writes that may wait; one more is refused with 503.
     pub queue: usize,
-    /// Long reads at a time. Reads that an index covers do not count: they run on the thread that asks.
+    /// Long reads at a time. Reads that an index covers do not count: they run on the thread that
+    /// asks.
     pub scans: usize,
     /// Long reads that may wait; one more is refused with 503.
     pub scan_queue: usize,
 }
 
 impl SqliteOptions {
-    /// A file with full durability, queues of 4096 writes and 256 long reads, and one long read at a time per core and one more (3 to 8):
-    /// no caller has all of these places, so one alone may keep every core busy, and another still finds one free.
+    /// A file with full durability, queues of 4096 writes and 256 long reads, and one long read at
+    /// a time per core and one more (3 to 8): no caller has all of these places, so one alone may
+    /// keep every core busy, and another still finds one free.
     pub fn new(path: impl AsRef<Path>) -> Self {
-        let scans = std::thread::available_parallelism().map_or(3, |cores| (cores.get() + 1).clamp(3, 8));
-        Self { path: path.as_ref().to_owned(), durability: Durability::Full, queue: 4096, scans, scan_queue: 256 }
+        let scans =
+            std::thread::available_parallelism().map_or(3, |cores| (cores.get() + 1).clamp(3, 8));
+        Self {
+            path: path.as_ref().to_owned(),
+            durability: Durability::Full,
+            queue: 4096,
+            scans,
+            scan_queue: 256,
+        }
     }
 }
 
@@ -98,7 +108,9 @@ pub struct SqliteStore {
 
 impl std::fmt::Debug for SqliteStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SqliteStore").field("readers", &self.readers).finish_non_exhaustive()
+        f.debug_struct("SqliteStore")
+            .field("readers", &self.readers)
+            .finish_non_exhaustive()
     }
 }
 
@@ -119,11 +131,24 @@ impl SqliteStore {
             Durability::Full => SqliteSynchronous::Full,
             Durability::Normal => SqliteSynchronous::Normal,
         };
-        let connect = SqliteConnectOptions::new().filename(&path).synchronous(synchronous).busy_timeout(BUSY);
-        let pool = SqlitePoolOptions::new().max_connections(4).min_connections(0).test_before_acquire(false).connect_lazy_with(connect);
-        let writer = writer::Writer::start(connection, file, options.queue).map_err(Error::unavailable)?;
+        let connect = SqliteConnectOptions::new()
+            .filename(&path)
+            .synchronous(synchronous)
+            .busy_timeout(BUSY);
+        let pool = SqlitePoolOptions::new()
+            .max_connections(4)
+            .min_connections(0)
+            .test_before_acquire(false)
+            .connect_lazy_with(connect);
+        let writer =
+            writer::Writer::start(connection, file, options.queue).map_err(Error::unavailable)?;
         let scans = pool::Pool::new(path.clone(), options.scans, options.scan_queue);
-        Ok(Self { readers: reader::Readers::new(path, scans), writer, pool, closed: tokio::sync::OnceCell::new() })
+        Ok(Self {
+            readers: reader::Readers::new(path, scans),
+            writer,
+            pool,
+            closed: tokio::sync::OnceCell::new(),
+        })
     }
 
     /// Takes nothing more, ends what was accepted and puts everything into the file.
@@ -132,16 +157,24 @@ impl SqliteStore {
         self.writer.refuse();
         self.readers.pool.close(PATIENCE).await;
         let connection = self.writer.close().await;
-        if tokio::time::timeout(PATIENCE, self.pool.close()).await.is_err() {
+        if tokio::time::timeout(PATIENCE, self.pool.close())
+            .await
+            .is_err()
+        {
             tracing::warn!("a connection of the pool was still in use when the store was closed");
         }
         // Last, when nobody can write behind it.
         let Some(connection) = connection else { return };
-        let checkpoint = move || connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        let checkpoint =
+            move || connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
         match tokio::task::spawn_blocking(checkpoint).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(%error, "the log was not written back when the store was closed"),
-            Err(error) => tracing::warn!(%error, "the log was not written back when the store was closed"),
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "the log was not written back when the store was closed")
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the log was not written back when the store was closed")
+            }
         }
     }
 
@@ -157,7 +190,10 @@ fn closed() -> Error {
 
 /// The native form of a statement this store has prepared.
 fn native(statement: &Statement) -> Result<&Native> {
-    statement.native.downcast_ref().ok_or_else(|| Error::internal("the statement was prepared by another store"))
+    statement
+        .native
+        .downcast_ref()
+        .ok_or_else(|| Error::internal("the statement was prepared by another store"))
 }
 
 impl Store for SqliteStore {
@@ -180,11 +216,17 @@ impl Store for SqliteStore {
 
     fn prepare(&self, entity: &'static EntityDesc, plan: Plan) -> Result<Arc<Statement>> {
         let native = Box::new(render::render(entity, &plan)?);
-        Ok(Arc::new(Statement { entity, plan, native }))
+        Ok(Arc::new(Statement {
+            entity,
+            plan,
+            native,
+        }))
     }
 
     fn may_take_long(&self, statement: &Statement) -> bool {
-        native(statement).is_ok_and(|native| matches!(native.runs, render::Runs::Apart | render::Runs::Limited(_)))
+        native(statement).is_ok_and(|native| {
+            matches!(native.runs, render::Runs::Apart | render::Runs::Limited(_))
+        })
     }
 
     fn run<'a>(&'a self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {

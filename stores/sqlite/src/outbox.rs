@@ -1,6 +1,7 @@
 //! The outbox in the file: events are rows, written by the transaction of what they tell.
 //!
-//! All writes go through one thread, so rows are numbered in the order of commits, and what a consumer has had is one number.
+//! All writes go through one thread, so rows are numbered in the order of commits, and what a
+//! consumer has had is one number.
 
 use std::borrow::Cow;
 
@@ -20,7 +21,8 @@ const TABLES: [&str; 2] = [
      at INTEGER NOT NULL, event TEXT NOT NULL) STRICT",
     "CREATE TABLE IF NOT EXISTS linchpin_consumers (name TEXT PRIMARY KEY, seq INTEGER NOT NULL) STRICT, WITHOUT ROWID",
 ];
-const INSERT: &str = "INSERT INTO linchpin_outbox (id, entity, record, at, event) VALUES (?, ?, ?, ?, ?)";
+const INSERT: &str =
+    "INSERT INTO linchpin_outbox (id, entity, record, at, event) VALUES (?, ?, ?, ?, ?)";
 const JOIN: &str = "INSERT INTO linchpin_consumers (name, seq) VALUES (?, (SELECT coalesce(max(seq), 0) FROM linchpin_outbox)) \
      ON CONFLICT (name) DO NOTHING";
 const WAITING: &str = "SELECT seq, id, entity, record, at, event FROM linchpin_outbox \
@@ -30,8 +32,8 @@ const SETTLED: &str = "SELECT seq FROM linchpin_consumers WHERE name = ?";
 const PRUNE: &str = "DELETE FROM linchpin_outbox WHERE at < ?1 AND seq < (SELECT max(seq) FROM linchpin_outbox) AND seq <= ?2 \
      AND seq IN (SELECT seq FROM linchpin_outbox ORDER BY seq LIMIT ?3)";
 
-/// Writes the events of a statement that has run, in its transaction. When that fails, the transaction is undone as a whole:
-/// what happened without its event must not last.
+/// Writes the events of a statement that has run, in its transaction. When that fails, the
+/// transaction is undone as a whole: what happened without its event must not last.
 pub(super) fn record(connection: &Connection, rows: &mut Rows) -> Result<()> {
     if !rows.is_recorded() {
         return Ok(());
@@ -44,7 +46,13 @@ pub(super) fn record(connection: &Connection, rows: &mut Rows) -> Result<()> {
     let write = || {
         let mut insert = connection.prepare_cached(INSERT)?;
         for entry in &entries {
-            insert.execute(params![entry.id.as_str(), entry.entity, entry.record, entry.at.millis(), entry.event])?;
+            insert.execute(params![
+                entry.id.as_str(),
+                entry.entity,
+                entry.record,
+                entry.at.millis(),
+                entry.event
+            ])?;
         }
         Ok(())
     };
@@ -60,23 +68,43 @@ pub(super) fn record(connection: &Connection, rows: &mut Rows) -> Result<()> {
 /// What the writer thread does for the outbox besides.
 #[derive(Debug)]
 pub(super) enum Chore {
-    Settle { consumer: String, seq: i64 },
-    Prune { consumers: Vec<String>, before: Timestamp, limit: usize },
+    Settle {
+        consumer: String,
+        seq: i64,
+    },
+    Prune {
+        consumers: Vec<String>,
+        before: Timestamp,
+        limit: usize,
+    },
 }
 
 impl Chore {
     /// Does it; the number of rows.
     pub(super) fn run(&self, connection: &Connection) -> Result<usize> {
         let run = || match self {
-            Self::Settle { consumer, seq } => connection.prepare_cached(SETTLE)?.execute(params![seq, consumer]),
-            Self::Prune { consumers, before, limit } => {
+            Self::Settle { consumer, seq } => connection
+                .prepare_cached(SETTLE)?
+                .execute(params![seq, consumer]),
+            Self::Prune {
+                consumers,
+                before,
+                limit,
+            } => {
                 let mut least = i64::MAX;
                 for consumer in consumers {
-                    let settled = connection.prepare_cached(SETTLED)?.query_row([consumer], |row| row.get(0)).optional()?;
+                    let settled = connection
+                        .prepare_cached(SETTLED)?
+                        .query_row([consumer], |row| row.get(0))
+                        .optional()?;
                     // Whoever is not known has had nothing.
                     least = least.min(settled.unwrap_or(0));
                 }
-                connection.prepare_cached(PRUNE)?.execute(params![before.millis(), least, i64::try_from(*limit).unwrap_or(i64::MAX)])
+                connection.prepare_cached(PRUNE)?.execute(params![
+                    before.millis(),
+                    least,
+                    i64::try_from(*limit).unwrap_or(i64::MAX)
+                ])
             }
         };
         run().map_err(Error::unavailable)
@@ -87,7 +115,10 @@ impl SqliteStore {
     async fn chore(&self, chore: Chore) -> Result<usize> {
         let (answer, answered) = oneshot::channel();
         self.writer.chore(chore, answer)?;
-        answered.await.unwrap_or_else(|_| Err(super::closed())).map(|rows| rows.count)
+        answered
+            .await
+            .unwrap_or_else(|_| Err(super::closed()))
+            .map(|rows| rows.count)
     }
 }
 
@@ -96,39 +127,66 @@ impl Outbox for SqliteStore {
         Box::pin(async move {
             let open = async {
                 let mut connection = self.pool.acquire().await?;
-                let mut transaction = sqlx::Connection::begin_with(&mut *connection, "BEGIN IMMEDIATE").await?;
+                let mut transaction =
+                    sqlx::Connection::begin_with(&mut *connection, "BEGIN IMMEDIATE").await?;
                 for table in TABLES {
                     sqlx::query(table).execute(&mut *transaction).await?;
                 }
                 for consumer in consumers {
-                    sqlx::query(JOIN).bind(*consumer).execute(&mut *transaction).await?;
+                    sqlx::query(JOIN)
+                        .bind(*consumer)
+                        .execute(&mut *transaction)
+                        .await?;
                 }
                 // A table of this name and another shape is somebody else's.
-                sqlx::query(WAITING).bind(0_i64).bind("").bind(0_i64).fetch_all(&mut *transaction).await?;
+                sqlx::query(WAITING)
+                    .bind(0_i64)
+                    .bind("")
+                    .bind(0_i64)
+                    .fetch_all(&mut *transaction)
+                    .await?;
                 transaction.commit().await
             };
-            open.await
-                .map_err(|error| Error::unavailable(format!("the tables linchpin_outbox and linchpin_consumers cannot be used: {error}")))
+            open.await.map_err(|error| {
+                Error::unavailable(format!(
+                    "the tables linchpin_outbox and linchpin_consumers cannot be used: {error}"
+                ))
+            })
         })
     }
 
     fn knows<'a>(&'a self, consumer: &'a str) -> BoxFuture<'a, Result<bool>> {
         Box::pin(async move {
-            let found = sqlx::query(SETTLED).bind(consumer).fetch_optional(&self.pool).await;
+            let found = sqlx::query(SETTLED)
+                .bind(consumer)
+                .fetch_optional(&self.pool)
+                .await;
             found.map(|row| row.is_some()).map_err(Error::unavailable)
         })
     }
 
-    fn waiting<'a>(&'a self, consumer: &'a str, given: &'a [i64], limit: usize) -> BoxFuture<'a, Result<Vec<(i64, Entry)>>> {
+    fn waiting<'a>(
+        &'a self,
+        consumer: &'a str,
+        given: &'a [i64],
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<(i64, Entry)>>> {
         Box::pin(async move {
             let after = given.last().copied().unwrap_or_default();
             let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-            let rows =
-                sqlx::query(WAITING).bind(after).bind(consumer).bind(limit).fetch_all(&self.pool).await.map_err(Error::unavailable)?;
+            let rows = sqlx::query(WAITING)
+                .bind(after)
+                .bind(consumer)
+                .bind(limit)
+                .fetch_all(&self.pool)
+                .await
+                .map_err(Error::unavailable)?;
             let read = |row: &sqlx::sqlite::SqliteRow| {
                 let id: String = row.try_get(1)?;
                 let entry = Entry {
-                    id: Uuid::parse(&id).ok_or_else(|| sqlx::Error::Decode(format!("`{id}` is no event's id").into()))?,
+                    id: Uuid::parse(&id).ok_or_else(|| {
+                        sqlx::Error::Decode(format!("`{id}` is no event's id").into())
+                    })?,
                     entity: Cow::Owned(row.try_get(2)?),
                     record: row.try_get(3)?,
                     at: Timestamp::from_millis(row.try_get(4)?),
@@ -136,19 +194,38 @@ impl Outbox for SqliteStore {
                 };
                 Ok((row.try_get(0)?, entry))
             };
-            rows.iter().map(read).collect::<sqlx::Result<_>>().map_err(Error::internal)
+            rows.iter()
+                .map(read)
+                .collect::<sqlx::Result<_>>()
+                .map_err(Error::internal)
         })
     }
 
     fn settle<'a>(&'a self, consumer: &'a str, given: &'a [i64]) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            let Some(seq) = given.last().copied() else { return Ok(()) };
-            self.chore(Chore::Settle { consumer: consumer.to_owned(), seq }).await.map(drop)
+            let Some(seq) = given.last().copied() else {
+                return Ok(());
+            };
+            self.chore(Chore::Settle {
+                consumer: consumer.to_owned(),
+                seq,
+            })
+            .await
+            .map(drop)
         })
     }
 
-    fn prune<'a>(&'a self, consumers: &'a [&'a str], before: Timestamp, limit: usize) -> BoxFuture<'a, Result<usize>> {
+    fn prune<'a>(
+        &'a self,
+        consumers: &'a [&'a str],
+        before: Timestamp,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<usize>> {
         let consumers = consumers.iter().map(ToString::to_string).collect();
-        Box::pin(self.chore(Chore::Prune { consumers, before, limit }))
+        Box::pin(self.chore(Chore::Prune {
+            consumers,
+            before,
+            limit,
+        }))
     }
 }

@@ -1,5 +1,5 @@
-//! Reads that may take long: a few at a time, apart from the threads that serve requests. A caller that goes away takes its
-//! statement with it.
+//! Reads that may take long: a few at a time, apart from the threads that serve requests. A caller
+//! that goes away takes its statement with it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,11 +25,21 @@ pub(super) struct Pool {
 
 impl Pool {
     pub(super) fn new(path: PathBuf, size: usize, queue: usize) -> Self {
-        Self { path, places: Places::new(size, queue), idle: Mutex::default(), closed: AtomicBool::new(false) }
+        Self {
+            path,
+            places: Places::new(size, queue),
+            idle: Mutex::default(),
+            closed: AtomicBool::new(false),
+        }
     }
 
     /// Runs a read on a thread of its own.
-    pub(super) async fn run(self: Arc<Self>, statement: Arc<Statement>, args: Vec<Value>, rows: Rows) -> Result<Rows> {
+    pub(super) async fn run(
+        self: Arc<Self>,
+        statement: Arc<Statement>,
+        args: Vec<Value>,
+        rows: Rows,
+    ) -> Result<Rows> {
         let place = self.places.take(rows.caller).await?;
         let job = Arc::new(Job::default());
         let _caller = Caller(Arc::clone(&job));
@@ -39,7 +49,9 @@ impl Pool {
             let _place = place;
             let connection = pool.connection()?;
             let outcome = if job.begin(connection.get_interrupt_handle()) {
-                native(&statement).and_then(|native| reader::read(&connection, statement.entity, native, &args, rows))
+                native(&statement).and_then(|native| {
+                    reader::read(&connection, statement.entity, native, &args, rows)
+                })
             } else {
                 Err(Error::unavailable("the caller has gone"))
             };
@@ -47,12 +59,17 @@ impl Pool {
             pool.keep(connection);
             outcome
         };
-        tokio::task::spawn_blocking(work).await.map_err(Error::internal)?
+        tokio::task::spawn_blocking(work)
+            .await
+            .map_err(Error::internal)?
     }
 
     fn connection(&self) -> Result<Connection> {
         let idle = self.idle.lock().pop();
-        idle.map_or_else(|| reader::connect(&self.path, BUSY).map_err(Error::unavailable), Ok)
+        idle.map_or_else(
+            || reader::connect(&self.path, BUSY).map_err(Error::unavailable),
+            Ok,
+        )
     }
 
     fn keep(&self, connection: Connection) {

@@ -1,7 +1,8 @@
 //! Reads: inline, on a connection of the calling thread.
 //!
-//! A short read is shorter than a hop to another thread. What may look at any number of rows goes to the [`Pool`] instead, so
-//! that it cannot hold up the workers; it is [begun here](super::short) when it was short the last time.
+//! A short read is shorter than a hop to another thread. What may look at any number of rows goes
+//! to the [`Pool`] instead, so that it cannot hold up the workers; it is [begun here](super::short)
+//! when it was short the last time.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -28,7 +29,8 @@ use linchpin_sql::access;
 const CACHED: usize = 512;
 /// Rows that are still read inline; each takes less than a microsecond.
 const INLINE: i64 = 500;
-/// How long an inline read waits for a lock. WAL readers meet one only while another process recovers the file.
+/// How long an inline read waits for a lock. WAL readers meet one only while another process
+/// recovers the file.
 const INLINE_BUSY: Duration = Duration::from_millis(50);
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -49,26 +51,45 @@ pub(super) struct Readers {
 
 impl std::fmt::Debug for Readers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Readers").field("path", &self.path).finish_non_exhaustive()
+        f.debug_struct("Readers")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
     }
 }
 
 impl Readers {
     pub(super) fn new(path: PathBuf, pool: Pool) -> Self {
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        Self { id, path, alive: Arc::new(()), closed: AtomicBool::new(false), pool: Arc::new(pool) }
+        Self {
+            id,
+            path,
+            alive: Arc::new(()),
+            closed: AtomicBool::new(false),
+            pool: Arc::new(pool),
+        }
     }
 
     /// Reads here and now when that is short, else on another thread.
-    pub(super) fn run<'a>(&'a self, statement: &'a Arc<Statement>, native: &Native, args: Vec<Value>, rows: Rows) -> Reply<'a> {
+    pub(super) fn run<'a>(
+        &'a self,
+        statement: &'a Arc<Statement>,
+        native: &Native,
+        args: Vec<Value>,
+        rows: Rows,
+    ) -> Reply<'a> {
         let inline = match &native.runs {
             Runs::Inline => Ok(true),
             Runs::Limited(limit) => access::rows(limit, &args).map(|rows| rows <= INLINE),
-            Runs::Keyed { values, limit } => access::keyed(*values, limit.as_ref(), &args).map(|rows| rows <= INLINE),
+            Runs::Keyed { values, limit } => {
+                access::keyed(*values, limit.as_ref(), &args).map(|rows| rows <= INLINE)
+            }
             Runs::Apart | Runs::Writer => Ok(false),
         };
         match inline {
-            Ok(true) => Reply::Ready(self.with(|connection| read(connection, statement.entity, native, &args, rows)).flatten()),
+            Ok(true) => Reply::Ready(
+                self.with(|connection| read(connection, statement.entity, native, &args, rows))
+                    .flatten(),
+            ),
             Ok(false) if self.closed.load(Ordering::Acquire) => Reply::Ready(Err(super::closed())),
             Ok(false) if matches!(native.runs, Runs::Apart) && native.tries.due(rows.caller) => {
                 let begun = self.with(|connection| {
@@ -86,12 +107,25 @@ impl Readers {
         }
     }
 
-    fn apart<'a>(&'a self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
-        Reply::Later(Box::pin(Arc::clone(&self.pool).run(Arc::clone(statement), args, rows)))
+    fn apart<'a>(
+        &'a self,
+        statement: &'a Arc<Statement>,
+        args: Vec<Value>,
+        rows: Rows,
+    ) -> Reply<'a> {
+        Reply::Later(Box::pin(Arc::clone(&self.pool).run(
+            Arc::clone(statement),
+            args,
+            rows,
+        )))
     }
 
     pub(super) fn ping(&self) -> Result<()> {
-        self.with(|c| c.query_row("SELECT 1", [], |_| Ok(())).map_err(Error::unavailable)).flatten()
+        self.with(|c| {
+            c.query_row("SELECT 1", [], |_| Ok(()))
+                .map_err(Error::unavailable)
+        })
+        .flatten()
     }
 
     /// Takes nothing more.
@@ -128,21 +162,31 @@ pub(super) fn connect(path: &Path, busy: Duration) -> rusqlite::Result<Connectio
 /// What every connection of the fast lane has.
 pub(super) fn prepare(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_prepared_statement_cache_capacity(CACHED);
-    // Plans must not depend on bound values: SQLite would parse and plan a statement anew whenever a value of `LIMIT ?` or of a
-    // range is bound, which is a third of a list of twenty.
+    // Plans must not depend on bound values: SQLite would parse and plan a statement anew whenever
+    // a value of `LIMIT ?` or of a range is bound, which is a third of a list of twenty.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-    let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC | FunctionFlags::SQLITE_INNOCUOUS;
+    let flags = FunctionFlags::SQLITE_UTF8
+        | FunctionFlags::SQLITE_DETERMINISTIC
+        | FunctionFlags::SQLITE_INNOCUOUS;
     connection.create_scalar_function("linchpin_contains", 2, flags, |cx| {
         let text = |i| match cx.get_raw(i) {
             rusqlite::types::ValueRef::Text(text) => std::str::from_utf8(text).ok(),
             _ => None,
         };
-        Ok(text(0).zip(text(1)).map(|(text, folded)| contains_folded(text, folded)))
+        Ok(text(0)
+            .zip(text(1))
+            .map(|(text, folded)| contains_folded(text, folded)))
     })
 }
 
 /// Runs a read and collects its rows.
-pub(super) fn read(connection: &Connection, entity: &'static EntityDesc, native: &Native, args: &[Value], mut rows: Rows) -> Result<Rows> {
+pub(super) fn read(
+    connection: &Connection,
+    entity: &'static EntityDesc,
+    native: &Native,
+    args: &[Value],
+    mut rows: Rows,
+) -> Result<Rows> {
     let failed = |e| error::of(entity, e);
     let mut statement = connection.prepare_cached(&native.sql).map_err(failed)?;
     bind::bind(&mut statement, &native.binds, args)?.map_err(failed)?;

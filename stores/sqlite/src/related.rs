@@ -7,7 +7,8 @@ use linchpin_core::store::Order;
 use linchpin_sql::access::{self, Reach};
 
 impl Renderer {
-    /// For each of the values in a slot, the first records that hold it in a field; and where the statement runs.
+    /// For each of the values in a slot, the first records that hold it in a field; and where the
+    /// statement runs.
     pub(super) fn related(
         &mut self,
         filter: &Filter,
@@ -15,28 +16,57 @@ impl Renderer {
         order: &[Order],
         limit: Option<&Source>,
     ) -> Result<(String, Runs)> {
-        let (table, columns, column) = (quote(self.entity.storage_name), self.columns(), self.column(field)?);
+        let (table, columns, column) = (
+            quote(self.entity.storage_name),
+            self.columns(),
+            self.column(field)?,
+        );
         let runs = |reach: &Reach| match reach {
-            Reach::One | Reach::Page(_) => Runs::Keyed { values: slot, limit: limit.cloned() },
+            Reach::One | Reach::Page(_) => Runs::Keyed {
+                values: slot,
+                limit: limit.cloned(),
+            },
             Reach::Scan => Runs::Apart,
         };
         // One value at a time is what an index has to cover.
-        let reach = access::reach(self.entity, &filter.clone().and(Filter::eq_arg(field, slot)), order);
+        let reach = access::reach(
+            self.entity,
+            &filter.clone().and(Filter::eq_arg(field, slot)),
+            order,
+        );
         let values = self.parameter(Err(slot), Form::Plain);
         let condition = self.filter(filter)?;
-        let all: Vec<Order> = std::iter::once(Order { field, desc: false }).chain(order.iter().copied()).collect();
+        let all: Vec<Order> = std::iter::once(Order { field, desc: false })
+            .chain(order.iter().copied())
+            .collect();
         let all = self.order(&all)?;
         let Some(limit) = limit else {
-            let runs = if field == self.entity.primary { runs(&reach) } else { Runs::Apart };
+            let runs = if field == self.entity.primary {
+                runs(&reach)
+            } else {
+                Runs::Apart
+            };
             let sql = format!(
                 "SELECT {columns} FROM {table} WHERE {column} IN (SELECT value FROM json_each({values})) AND {condition} ORDER BY {all}"
             );
             return Ok((sql, runs));
         };
-        let way = if let Reach::Page(way) = &reach { named(self.entity, way) } else { String::new() };
-        let (key, limit) = (self.column(self.entity.primary)?, self.source(limit, Form::Plain)?);
-        let first = if order.is_empty() { String::new() } else { format!(" ORDER BY {}", self.order(order)?) };
-        // A join with the first few of each value: what lies behind them is never read, however many there are.
+        let way = if let Reach::Page(way) = &reach {
+            named(self.entity, way)
+        } else {
+            String::new()
+        };
+        let (key, limit) = (
+            self.column(self.entity.primary)?,
+            self.source(limit, Form::Plain)?,
+        );
+        let first = if order.is_empty() {
+            String::new()
+        } else {
+            format!(" ORDER BY {}", self.order(order)?)
+        };
+        // A join with the first few of each value: what lies behind them is never read, however
+        // many there are.
         let sql = format!(
             "SELECT {columns} FROM (SELECT DISTINCT value AS linchpin_value FROM json_each({values})) AS linchpin_values \
              CROSS JOIN {table} WHERE {key} IN (SELECT {key} FROM {table}{way} \

@@ -29,8 +29,8 @@ pub(super) struct Native {
 
 /// A read by key of a record that has just been written.
 ///
-/// For `RETURNING` SQLite makes a table of its own, which costs more than finding the record once more. It takes the place of it only
-/// where nobody else can write between the two.
+/// For `RETURNING` SQLite makes a table of its own, which costs more than finding the record once
+/// more. It takes the place of it only where nobody else can write between the two.
 #[derive(Debug)]
 pub(super) struct Again {
     pub(super) sql: Box<str>,
@@ -46,8 +46,12 @@ pub(super) enum Runs {
     Inline,
     /// On the caller's thread if the limit is small: it looks at that many rows at most.
     Limited(Source),
-    /// On the caller's thread if the values in a slot are few: it looks at so many rows of each at most, or one.
-    Keyed { values: usize, limit: Option<Source> },
+    /// On the caller's thread if the values in a slot are few: it looks at so many rows of each at
+    /// most, or one.
+    Keyed {
+        values: usize,
+        limit: Option<Source>,
+    },
     /// On a thread for long reads, unless it turns out to be short.
     Apart,
 }
@@ -78,25 +82,62 @@ pub(super) fn render(entity: &'static EntityDesc, plan: &Plan) -> Result<Native>
     let columns = r.columns();
     let (sql, counting, runs) = match plan {
         Plan::Insert => {
-            let values: Vec<String> = (0..entity.fields.len()).map(|i| r.parameter(Err(i), Form::Plain)).collect();
-            (format!("INSERT INTO {table} ({columns}) VALUES ({})", values.join(", ")), None, Runs::Writer)
+            let values: Vec<String> = (0..entity.fields.len())
+                .map(|i| r.parameter(Err(i), Form::Plain))
+                .collect();
+            (
+                format!(
+                    "INSERT INTO {table} ({columns}) VALUES ({})",
+                    values.join(", ")
+                ),
+                None,
+                Runs::Writer,
+            )
         }
-        Plan::Select { filter, order, after, limit } => {
+        Plan::Select {
+            filter,
+            order,
+            after,
+            limit,
+        } => {
             let reach = access::reach(entity, filter, order);
             let (way, runs) = match (reach, limit) {
                 (Reach::One, _) => (String::new(), Runs::Inline),
                 // What it passes over, it reads.
-                (Reach::Page(way), Some(_)) if matches!(after, Some(After::Count(_))) => (named(entity, &way), Runs::Apart),
-                (Reach::Page(way), Some(limit)) => (named(entity, &way), Runs::Limited(limit.clone())),
+                (Reach::Page(way), Some(_)) if matches!(after, Some(After::Count(_))) => {
+                    (named(entity, &way), Runs::Apart)
+                }
+                (Reach::Page(way), Some(limit)) => {
+                    (named(entity, &way), Runs::Limited(limit.clone()))
+                }
                 _ => (String::new(), Runs::Apart),
             };
-            (r.select(&way, filter, order, after.as_ref(), limit.as_ref())?, None, runs)
+            (
+                r.select(&way, filter, order, after.as_ref(), limit.as_ref())?,
+                None,
+                runs,
+            )
         }
-        Plan::Related { filter, field, values, order, limit } => {
+        Plan::Related {
+            filter,
+            field,
+            values,
+            order,
+            limit,
+        } => {
             let (sql, runs) = r.related(filter, (*field, *values), order, limit.as_ref())?;
             (sql, None, runs)
         }
-        Plan::Chosen { filter, words, order, limit } => (r.chosen(filter, words, order, limit.as_ref())?, None, Runs::Apart),
+        Plan::Chosen {
+            filter,
+            words,
+            order,
+            limit,
+        } => (
+            r.chosen(filter, words, order, limit.as_ref())?,
+            None,
+            Runs::Apart,
+        ),
         // A transaction is the only one that writes.
         Plan::Exists { filter } | Plan::Hold { filter } => {
             let (way, runs) = match access::reach(entity, filter, &[]) {
@@ -104,16 +145,40 @@ pub(super) fn render(entity: &'static EntityDesc, plan: &Plan) -> Result<Native>
                 Reach::Page(way) => (named(entity, &way), Runs::Inline),
                 Reach::Scan => (String::new(), Runs::Apart),
             };
-            (format!("SELECT 1 FROM {table}{way} WHERE {} LIMIT 1", r.filter(filter)?), None, runs)
+            (
+                format!(
+                    "SELECT 1 FROM {table}{way} WHERE {} LIMIT 1",
+                    r.filter(filter)?
+                ),
+                None,
+                runs,
+            )
         }
         // A transaction is the only one that writes.
         Plan::Lock { filter, pick } => {
             let key = r.column(entity.primary)?;
-            (format!("SELECT {columns} FROM {table} WHERE {} ORDER BY {key}", r.picked(filter, pick.as_ref())?), None, Runs::Apart)
+            (
+                format!(
+                    "SELECT {columns} FROM {table} WHERE {} ORDER BY {key}",
+                    r.picked(filter, pick.as_ref())?
+                ),
+                None,
+                Runs::Apart,
+            )
         }
-        Plan::Aggregate { filter, groups, by_value, compute, limit } => {
+        Plan::Aggregate {
+            filter,
+            groups,
+            by_value,
+            compute,
+            limit,
+        } => {
             own = Some(aggregate_kinds(entity, groups, by_value, compute));
-            (r.divided(filter, groups, by_value, compute, *limit)?, None, Runs::Apart)
+            (
+                r.divided(filter, groups, by_value, compute, *limit)?,
+                None,
+                Runs::Apart,
+            )
         }
         Plan::Update { filter, set, pick } => {
             let [with, from, within] = r.figure(set)?.unwrap_or_default();
@@ -125,24 +190,59 @@ pub(super) fn render(entity: &'static EntityDesc, plan: &Plan) -> Result<Native>
                 let value = match key {
                     Source::Arg { index, .. } => Err(*index),
                     Source::Value(value) => Ok(value.clone()),
-                    other => return Err(Error::internal(format!("a plan holds {other:?} instead of an argument"))),
+                    other => {
+                        return Err(Error::internal(format!(
+                            "a plan holds {other:?} instead of an argument"
+                        )));
+                    }
                 };
                 let sql = format!("SELECT {columns} FROM {table} WHERE {column} = ?");
-                again = Some(Again { sql: sql.into(), key: Bind { value, form: Form::Plain } });
+                again = Some(Again {
+                    sql: sql.into(),
+                    key: Bind {
+                        value,
+                        form: Form::Plain,
+                    },
+                });
             }
-            (format!("{plain} RETURNING {columns}"), Some(plain), Runs::Writer)
+            (
+                format!("{plain} RETURNING {columns}"),
+                Some(plain),
+                Runs::Writer,
+            )
         }
         Plan::Delete { filter, pick } => {
-            let plain = format!("DELETE FROM {table} WHERE {}", r.picked(filter, pick.as_ref())?);
-            (format!("{plain} RETURNING {columns}"), Some(plain), Runs::Writer)
+            let plain = format!(
+                "DELETE FROM {table} WHERE {}",
+                r.picked(filter, pick.as_ref())?
+            );
+            (
+                format!("{plain} RETURNING {columns}"),
+                Some(plain),
+                Runs::Writer,
+            )
         }
         Plan::Upsert { keys, guard, set } => {
-            meets = Some(Box::new(render(entity, &Plan::Exists { filter: layout::met(entity, keys) })?));
+            meets = Some(Box::new(render(
+                entity,
+                &Plan::Exists {
+                    filter: layout::met(entity, keys),
+                },
+            )?));
             (r.upsert(keys, guard, set)?, None, Runs::Writer)
         }
     };
     let counting = counting.map(Into::into);
-    Ok(Native { sql: sql.into(), counting, again, meets, binds: r.binds.into(), runs, tries: Tries::default(), columns: own })
+    Ok(Native {
+        sql: sql.into(),
+        counting,
+        again,
+        meets,
+        binds: r.binds.into(),
+        runs,
+        tries: Tries::default(),
+        columns: own,
+    })
 }
 
 /// How a statement names a way into the table: `INDEXED BY ..`.
@@ -153,15 +253,23 @@ pub(super) fn named(entity: &EntityDesc, way: &Way) -> String {
         (Way::Index(index), _) => format!(" INDEXED BY {}", quote(&index.name(entity))),
         // The key is the row's number, and the table lies in its order.
         (Way::Key, Kind::Integer) => " NOT INDEXED".to_owned(),
-        (Way::Key, _) => format!(" INDEXED BY {}", quote(&format!("sqlite_autoindex_{}_1", entity.storage_name))),
+        (Way::Key, _) => format!(
+            " INDEXED BY {}",
+            quote(&format!("sqlite_autoindex_{}_1", entity.storage_name))
+        ),
     }
 }
 
-/// A condition with values in place, for a text of the user's that has parameters `$1` to `$before` already.
+/// A condition with values in place, for a text of the user's that has parameters `$1` to `$before`
+/// already.
 ///
 /// # Errors
 /// When the filter holds an argument.
-pub(super) fn condition(entity: &'static EntityDesc, filter: &Filter, before: usize) -> Result<(String, Vec<Bind>)> {
+pub(super) fn condition(
+    entity: &'static EntityDesc,
+    filter: &Filter,
+    before: usize,
+) -> Result<(String, Vec<Bind>)> {
     let mut r = Renderer::new(entity, '$', before);
     Ok((r.filter(filter)?, r.binds))
 }
@@ -179,7 +287,10 @@ pub(super) fn live(entity: &EntityDesc) -> Option<String> {
                 Value::Text(text) => text.replace('\'', "''"),
                 _ => String::new(),
             };
-            format!("{column} {} '{mark}'", if field.optional { "IS NOT" } else { "<>" })
+            format!(
+                "{column} {} '{mark}'",
+                if field.optional { "IS NOT" } else { "<>" }
+            )
         }
     })
 }
@@ -187,9 +298,15 @@ pub(super) fn live(entity: &EntityDesc) -> Option<String> {
 /// Which records an index holds, when not all.
 pub(super) fn only(entity: &EntityDesc, index: &StoredIndex) -> String {
     let live = index.live.then(|| live(entity)).flatten();
-    let null = index.null.map(|field| format!("{} IS NULL", quote(entity.fields[field].column)));
+    let null = index
+        .null
+        .map(|field| format!("{} IS NULL", quote(entity.fields[field].column)));
     let conditions: Vec<String> = live.into_iter().chain(null).collect();
-    if conditions.is_empty() { String::new() } else { format!(" WHERE {}", conditions.join(" AND ")) }
+    if conditions.is_empty() {
+        String::new()
+    } else {
+        format!(" WHERE {}", conditions.join(" AND "))
+    }
 }
 
 /// A name in SQL; doubling the quotes makes every name legal.
@@ -217,38 +334,72 @@ pub(super) struct Renderer {
 
 impl Renderer {
     fn new(entity: &'static EntityDesc, mark: char, before: usize) -> Self {
-        Self { entity, scope: quote(entity.storage_name), links: 0, mark, before, binds: Vec::new() }
+        Self {
+            entity,
+            scope: quote(entity.storage_name),
+            links: 0,
+            mark,
+            before,
+            binds: Vec::new(),
+        }
     }
 
     /// Renders a part over the columns of another table, by the name it has there.
-    pub(super) fn over<T>(&mut self, entity: &'static EntityDesc, scope: String, part: impl FnOnce(&mut Self) -> T) -> T {
-        let outer = (std::mem::replace(&mut self.entity, entity), std::mem::replace(&mut self.scope, scope));
+    pub(super) fn over<T>(
+        &mut self,
+        entity: &'static EntityDesc,
+        scope: String,
+        part: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        let outer = (
+            std::mem::replace(&mut self.entity, entity),
+            std::mem::replace(&mut self.scope, scope),
+        );
         let rendered = part(self);
         (self.entity, self.scope) = outer;
         rendered
     }
 
-    /// Whether a record of another table belongs to this one: looked up for each row, by its key, so that a page reads no more of the
-    /// other table than it has rows.
+    /// Whether a record of another table belongs to this one: looked up for each row, by its key,
+    /// so that a page reads no more of the other table than it has rows.
     fn linked(&mut self, linked: &Linked) -> Result<String> {
         let own = format!("{}.{}", self.scope, self.column(linked.field)?);
         self.links += 1;
-        let (table, alias) = (quote(linked.of.storage_name), quote(&format!("linchpin {}", self.links)));
+        let (table, alias) = (
+            quote(linked.of.storage_name),
+            quote(&format!("linchpin {}", self.links)),
+        );
         self.over(linked.of, alias.clone(), |r| {
             let at = r.column(linked.at)?;
-            Ok(format!("EXISTS (SELECT 1 FROM {table} AS {alias} WHERE {alias}.{at} = {own} AND {})", r.filter(&linked.filter)?))
+            Ok(format!(
+                "EXISTS (SELECT 1 FROM {table} AS {alias} WHERE {alias}.{at} = {own} AND {})",
+                r.filter(&linked.filter)?
+            ))
         })
     }
 
     pub(super) fn columns(&self) -> String {
-        self.entity.fields.iter().map(|f| quote(f.column)).collect::<Vec<_>>().join(", ")
+        self.entity
+            .fields
+            .iter()
+            .map(|f| quote(f.column))
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 
     pub(super) fn column(&self, field: usize) -> Result<String> {
-        self.entity.fields.get(field).map(|f| quote(f.column)).ok_or_else(|| Error::internal("a plan names a field that does not exist"))
+        self.entity
+            .fields
+            .get(field)
+            .map(|f| quote(f.column))
+            .ok_or_else(|| Error::internal("a plan names a field that does not exist"))
     }
 
-    pub(super) fn parameter(&mut self, value: std::result::Result<Value, usize>, form: Form) -> String {
+    pub(super) fn parameter(
+        &mut self,
+        value: std::result::Result<Value, usize>,
+        form: Form,
+    ) -> String {
         self.binds.push(Bind { value, form });
         format!("{}{}", self.mark, self.before + self.binds.len())
     }
@@ -257,7 +408,9 @@ impl Renderer {
         match source {
             Source::Value(value) => Ok(self.parameter(Ok(value.clone()), form)),
             Source::Arg { index, .. } => Ok(self.parameter(Err(*index), form)),
-            other => Err(Error::internal(format!("a plan holds {other:?} instead of an argument"))),
+            other => Err(Error::internal(format!(
+                "a plan holds {other:?} instead of an argument"
+            ))),
         }
     }
 
@@ -268,27 +421,41 @@ impl Renderer {
             Filter::All(list) => self.join(list, " AND "),
             Filter::Any(list) => self.join(list, " OR "),
             // In the words of the partial indexes, or SQLite would not see that they serve.
-            Filter::Cond { .. } if layout::is_live(self.entity, filter) => Ok(live(self.entity).unwrap_or_default()),
+            Filter::Cond { .. } if layout::is_live(self.entity, filter) => {
+                Ok(live(self.entity).unwrap_or_default())
+            }
             Filter::Cond { field, op, value } => self.condition(*field, *op, value),
-            Filter::Item { field, key, value, held } => {
+            Filter::Item {
+                field,
+                key,
+                value,
+                held,
+            } => {
                 let (column, member) = (self.column(*field)?, member(key));
                 let value = self.source(value, Form::Plain)?;
-                let there =
-                    format!("EXISTS (SELECT 1 FROM json_each(COALESCE({column}, '[]')) WHERE json_extract(value, {member}) = {value})");
+                let there = format!(
+                    "EXISTS (SELECT 1 FROM json_each(COALESCE({column}, '[]')) WHERE json_extract(value, {member}) = {value})"
+                );
                 Ok(if *held { there } else { format!("NOT {there}") })
             }
             Filter::Linked(linked) => self.linked(linked),
-            Filter::Given(source) => Ok(format!("{} IS NOT NULL", self.source(source, Form::Plain)?)),
+            Filter::Given(source) => {
+                Ok(format!("{} IS NOT NULL", self.source(source, Form::Plain)?))
+            }
         }
     }
 
     fn join(&mut self, list: &[Filter], with: &str) -> Result<String> {
         let parts: Vec<String> = list.iter().map(|f| self.filter(f)).collect::<Result<_>>()?;
-        Ok(if parts.len() == 1 { parts.concat() } else { format!("({})", parts.join(with)) })
+        Ok(if parts.len() == 1 {
+            parts.concat()
+        } else {
+            format!("({})", parts.join(with))
+        })
     }
 
-    // Two-valued: a comparison with null is false (NULL counts as false, and nothing here is ever negated), `$ne` and `$nin`
-    // are true for null.
+    // Two-valued: a comparison with null is false (NULL counts as false, and nothing here is ever
+    // negated), `$ne` and `$nin` are true for null.
     fn condition(&mut self, field: usize, op: Op, value: &Operand) -> Result<String> {
         let column = self.column(field)?;
         let optional = self.entity.fields[field].optional;
@@ -303,20 +470,40 @@ impl Renderer {
             Op::Eq if nullable => format!("{column} IS {}", self.source(one, Form::Plain)?),
             Op::Eq => format!("{column} = {}", self.source(one, Form::Plain)?),
             Op::Ne if null => format!("{column} IS NOT NULL"),
-            Op::Ne if nullable || optional => format!("{column} IS NOT {}", self.source(one, Form::Plain)?),
+            Op::Ne if nullable || optional => {
+                format!("{column} IS NOT {}", self.source(one, Form::Plain)?)
+            }
             Op::Ne => format!("{column} <> {}", self.source(one, Form::Plain)?),
             Op::Gt => format!("{column} > {}", self.source(one, Form::Plain)?),
             Op::Gte => format!("{column} >= {}", self.source(one, Form::Plain)?),
             Op::Lt => format!("{column} < {}", self.source(one, Form::Plain)?),
             Op::Lte => format!("{column} <= {}", self.source(one, Form::Plain)?),
-            Op::In => format!("{column} IN (SELECT value FROM json_each({}))", self.source(one, Form::Plain)?),
+            Op::In => format!(
+                "{column} IN (SELECT value FROM json_each({}))",
+                self.source(one, Form::Plain)?
+            ),
             Op::Nin => {
-                format!("({column} IS NULL OR {column} NOT IN (SELECT value FROM json_each({})))", self.source(one, Form::Plain)?)
+                format!(
+                    "({column} IS NULL OR {column} NOT IN (SELECT value FROM json_each({})))",
+                    self.source(one, Form::Plain)?
+                )
             }
-            Op::Contains => format!("linchpin_contains({column}, {})", self.source(one, Form::Folded)?),
-            Op::Shorter => format!("json_array_length(COALESCE({column}, '[]')) < {}", self.source(one, Form::Plain)?),
-            Op::Longer => format!("json_array_length(COALESCE({column}, '[]')) > {}", self.source(one, Form::Plain)?),
-            Op::Has => format!("EXISTS (SELECT 1 FROM json_each({column}) WHERE value = {})", self.source(one, Form::Plain)?),
+            Op::Contains => format!(
+                "linchpin_contains({column}, {})",
+                self.source(one, Form::Folded)?
+            ),
+            Op::Shorter => format!(
+                "json_array_length(COALESCE({column}, '[]')) < {}",
+                self.source(one, Form::Plain)?
+            ),
+            Op::Longer => format!(
+                "json_array_length(COALESCE({column}, '[]')) > {}",
+                self.source(one, Form::Plain)?
+            ),
+            Op::Has => format!(
+                "EXISTS (SELECT 1 FROM json_each({column}) WHERE value = {})",
+                self.source(one, Form::Plain)?
+            ),
         })
     }
 
@@ -329,13 +516,27 @@ impl Renderer {
         if list.is_empty() {
             return Ok(empty.to_owned());
         }
-        let certain = |s: &Source| matches!(s, Source::Value(v) if !v.is_null()) || matches!(s, Source::Arg { nullable: false, .. });
+        let certain = |s: &Source| {
+            matches!(s, Source::Value(v) if !v.is_null())
+                || matches!(
+                    s,
+                    Source::Arg {
+                        nullable: false,
+                        ..
+                    }
+                )
+        };
         if op == Op::In && list.iter().all(certain) {
-            let values: Vec<String> = list.iter().map(|s| self.source(s, Form::Plain)).collect::<Result<_>>()?;
+            let values: Vec<String> = list
+                .iter()
+                .map(|s| self.source(s, Form::Plain))
+                .collect::<Result<_>>()?;
             return Ok(format!("{column} IN ({})", values.join(", ")));
         }
-        let parts: Vec<String> =
-            list.iter().map(|s| Ok(format!("{column} {each} {}", self.source(s, Form::Plain)?))).collect::<Result<_>>()?;
+        let parts: Vec<String> = list
+            .iter()
+            .map(|s| Ok(format!("{column} {each} {}", self.source(s, Form::Plain)?)))
+            .collect::<Result<_>>()?;
         Ok(format!("({})", parts.join(with)))
     }
 }

@@ -11,8 +11,8 @@ use linchpin_core::{Error, Result, Timestamp, ValueRef};
 
 /// The columns of an entity, in field order.
 ///
-/// A file can be written by others. What could not have been written here is noted while the row is read, and
-/// [`SqliteRow::sound`] makes an error of it.
+/// A file can be written by others. What could not have been written here is noted while the row is
+/// read, and [`SqliteRow::sound`] makes an error of it.
 pub(super) struct SqliteRow<'a, 's> {
     row: &'a rusqlite::Row<'s>,
     entity: &'static EntityDesc,
@@ -28,7 +28,11 @@ struct Fault {
 
 impl<'a, 's> SqliteRow<'a, 's> {
     pub(super) fn new(row: &'a rusqlite::Row<'s>, entity: &'static EntityDesc) -> Self {
-        Self { row, entity, fault: Cell::new(None) }
+        Self {
+            row,
+            entity,
+            fault: Cell::new(None),
+        }
     }
 
     /// Whether everything that was read of the row is a value of its field.
@@ -36,7 +40,9 @@ impl<'a, 's> SqliteRow<'a, 's> {
     /// # Errors
     /// `internal`; the cause names the column, the record and what is wrong, never the value.
     pub(super) fn sound(&self) -> Result<()> {
-        self.fault.take().map_or(Ok(()), |fault| Err(self.error(fault)))
+        self.fault
+            .take()
+            .map_or(Ok(()), |fault| Err(self.error(fault)))
     }
 
     #[cold]
@@ -50,7 +56,10 @@ impl<'a, 's> SqliteRow<'a, 's> {
             _ => String::new(),
         };
         let column = entity.fields.get(field).map_or("?", |f| f.column);
-        Error::internal(format!("{}.{column}{record} {what}; something else has written to the database", entity.storage_name))
+        Error::internal(format!(
+            "{}.{column}{record} {what}; something else has written to the database",
+            entity.storage_name
+        ))
     }
 
     #[cold]
@@ -61,7 +70,8 @@ impl<'a, 's> SqliteRow<'a, 's> {
     }
 }
 
-/// Whether a byte is zero. Eight at a time and without leaving early: it is asked of every text that is read.
+/// Whether a byte is zero. Eight at a time and without leaving early: it is asked of every text
+/// that is read.
 fn holds_nul(bytes: &[u8]) -> bool {
     const ONES: u64 = u64::MAX / 0xff;
     let zeros = |chunk: &[u8; 8]| {
@@ -71,7 +81,14 @@ fn holds_nul(bytes: &[u8]) -> bool {
     };
     match bytes.last_chunk::<8>() {
         // The last eight cover what the chunks leave over.
-        Some(last) => bytes.as_chunks::<8>().0.iter().fold(zeros(last), |found, chunk| found | zeros(chunk)) != 0,
+        Some(last) => {
+            bytes
+                .as_chunks::<8>()
+                .0
+                .iter()
+                .fold(zeros(last), |found, chunk| found | zeros(chunk))
+                != 0
+        }
         None => bytes.contains(&0),
     }
 }
@@ -83,7 +100,8 @@ fn is_json(text: &str) -> bool {
 
 impl Row for SqliteRow<'_, '_> {
     fn value(&self, field: usize) -> ValueRef<'_> {
-        let (Ok(value), Some(desc)) = (self.row.get_ref(field), self.entity.fields.get(field)) else {
+        let (Ok(value), Some(desc)) = (self.row.get_ref(field), self.entity.fields.get(field))
+        else {
             return self.fault(field, "was not read");
         };
         match (value, desc.kind) {
@@ -91,16 +109,30 @@ impl Row for SqliteRow<'_, '_> {
                 (Err(_), _) => self.fault(field, "is not UTF-8"),
                 (Ok(_), Kind::String) if holds_nul(bytes) => self.fault(field, "holds a NUL"),
                 (Ok(text), Kind::String) => ValueRef::Text(text),
-                (Ok(text), Kind::Enum(desc)) if desc.variants.contains(&text) => ValueRef::Text(text),
+                (Ok(text), Kind::Enum(desc)) if desc.variants.contains(&text) => {
+                    ValueRef::Text(text)
+                }
                 (Ok(_), Kind::Enum(_)) => self.fault(field, "is no variant of its enum"),
-                (Ok(text), Kind::StringArray | Kind::Items(_)) if !text.starts_with('[') => self.fault(field, "is not a JSON array"),
-                (Ok(text), Kind::StringArray | Kind::Items(_) | Kind::Json) if is_json(text) => ValueRef::Json(text),
-                (Ok(_), Kind::StringArray | Kind::Items(_) | Kind::Json) => self.fault(field, "is not JSON"),
-                (Ok(_), Kind::Boolean | Kind::Integer | Kind::Number | Kind::Date) => self.fault(field, "is text"),
+                (Ok(text), Kind::StringArray | Kind::Items(_)) if !text.starts_with('[') => {
+                    self.fault(field, "is not a JSON array")
+                }
+                (Ok(text), Kind::StringArray | Kind::Items(_) | Kind::Json) if is_json(text) => {
+                    ValueRef::Json(text)
+                }
+                (Ok(_), Kind::StringArray | Kind::Items(_) | Kind::Json) => {
+                    self.fault(field, "is not JSON")
+                }
+                (Ok(_), Kind::Boolean | Kind::Integer | Kind::Number | Kind::Date) => {
+                    self.fault(field, "is text")
+                }
             },
-            (Sql::Integer(i), Kind::Integer) if (-MAX_INTEGER..=MAX_INTEGER).contains(&i) => ValueRef::Int(i),
+            (Sql::Integer(i), Kind::Integer) if (-MAX_INTEGER..=MAX_INTEGER).contains(&i) => {
+                ValueRef::Int(i)
+            }
             (Sql::Integer(_), Kind::Integer) => self.fault(field, "is beyond 2^53 - 1"),
-            (Sql::Integer(i), Kind::Date) if (Timestamp::MIN.millis()..=Timestamp::MAX.millis()).contains(&i) => {
+            (Sql::Integer(i), Kind::Date)
+                if (Timestamp::MIN.millis()..=Timestamp::MAX.millis()).contains(&i) =>
+            {
                 ValueRef::Date(Timestamp::from_millis(i))
             }
             (Sql::Integer(_), Kind::Date) => self.fault(field, "is not within the years 1 to 9999"),
@@ -111,7 +143,9 @@ impl Row for SqliteRow<'_, '_> {
             (Sql::Real(_), Kind::Number) => self.fault(field, "is infinite"),
             (Sql::Null, _) if desc.optional => ValueRef::Null,
             (Sql::Null, _) => self.fault(field, "is null"),
-            (Sql::Integer(_) | Sql::Real(_) | Sql::Blob(_), _) => self.fault(field, "has another type"),
+            (Sql::Integer(_) | Sql::Real(_) | Sql::Blob(_), _) => {
+                self.fault(field, "has another type")
+            }
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Pages to SQL: an order, a position and a limit, in a form that reads a stretch of an index and nothing else.
+//! Pages to SQL: an order, a position and a limit, in a form that reads a stretch of an index and
+//! nothing else.
 
 use std::fmt::Write;
 
@@ -20,9 +21,18 @@ struct Conditions<'a> {
 impl Conditions<'_> {
     /// All of them but one, and further ones.
     fn but(&self, left_out: Option<usize>, further: &[String]) -> String {
-        let own = self.texts.iter().enumerate().filter(|(i, _)| Some(*i) != left_out).map(|(_, text)| text);
+        let own = self
+            .texts
+            .iter()
+            .enumerate()
+            .filter(|(i, _)| Some(*i) != left_out)
+            .map(|(_, text)| text);
         let all: Vec<&str> = own.chain(further).map(String::as_str).collect();
-        if all.is_empty() { "1".to_owned() } else { all.join(" AND ") }
+        if all.is_empty() {
+            "1".to_owned()
+        } else {
+            all.join(" AND ")
+        }
     }
 }
 
@@ -41,9 +51,17 @@ impl Renderer {
         let found = conjuncts(filter);
         let facts: Vec<Fact<'_>> = found.iter().map(|f| Fact::of(f)).collect();
         // Two conditions for one end of a stretch would let SQLite choose the wrong one.
-        let needed: Vec<usize> = (0..facts.len()).filter(|i| !facts[*i].implied(&facts)).collect();
-        let texts = needed.iter().map(|i| self.filter(found[*i])).collect::<Result<_>>()?;
-        let conditions = Conditions { facts: needed.iter().map(|i| facts[*i]).collect(), texts };
+        let needed: Vec<usize> = (0..facts.len())
+            .filter(|i| !facts[*i].implied(&facts))
+            .collect();
+        let texts = needed
+            .iter()
+            .map(|i| self.filter(found[*i]))
+            .collect::<Result<_>>()?;
+        let conditions = Conditions {
+            facts: needed.iter().map(|i| facts[*i]).collect(),
+            texts,
+        };
         let settled = settled(&conditions.facts, order);
 
         let mut tail = String::new();
@@ -54,7 +72,10 @@ impl Renderer {
         let parts = match after {
             None => vec![conditions.but(None, &[])],
             Some(After::Keys(keys)) if order.is_empty() || order.len() != keys.len() => {
-                return Err(Error::internal(format!("a position of {} keys does not fit its order", keys.len())));
+                return Err(Error::internal(format!(
+                    "a position of {} keys does not fit its order",
+                    keys.len()
+                )));
             }
             Some(After::Keys(keys)) => self.behind(&conditions, order, keys, settled)?,
             Some(After::Count(_)) => vec![conditions.but(None, &[])],
@@ -64,21 +85,35 @@ impl Renderer {
         if let Some(After::Count(slot)) = after {
             // There is no offset without a limit; a negative one is none.
             let all = if limit.is_empty() { " LIMIT -1" } else { "" };
-            limit = format!("{limit}{all} OFFSET {}", self.parameter(Err(*slot), Form::Plain));
+            limit = format!(
+                "{limit}{all} OFFSET {}",
+                self.parameter(Err(*slot), Form::Plain)
+            );
         }
-        let one = |part: &str| format!("SELECT {columns} FROM {table}{way} WHERE {part}{tail}{limit}");
+        let one =
+            |part: &str| format!("SELECT {columns} FROM {table}{way} WHERE {part}{tail}{limit}");
         Ok(match &parts[..] {
             [part] => one(part),
-            // Each part is a stretch of the index, read in order; together they are one scan from where the page begins.
+            // Each part is a stretch of the index, read in order; together they are one scan from
+            // where the page begins.
             parts => {
-                let parts: Vec<String> = parts.iter().map(|p| format!("SELECT * FROM ({})", one(p))).collect();
+                let parts: Vec<String> = parts
+                    .iter()
+                    .map(|p| format!("SELECT * FROM ({})", one(p)))
+                    .collect();
                 format!("{}{limit}", parts.join(" UNION ALL "))
             }
         })
     }
 
     /// The records of a filter that words of somebody's own choose among.
-    pub(super) fn chosen(&mut self, filter: &Filter, words: &Words, order: &[Order], limit: Option<&Source>) -> Result<String> {
+    pub(super) fn chosen(
+        &mut self,
+        filter: &Filter,
+        words: &Words,
+        order: &[Order],
+        limit: Option<&Source>,
+    ) -> Result<String> {
         let (condition, mut by) = embedded(words, self.entity, Dialect::Sqlite)?;
         // Theirs are the first parameters.
         for slot in 0..words.kinds.len() {
@@ -90,14 +125,27 @@ impl Renderer {
             by.push_str(", ");
         }
         by.push_str(&self.order(order)?);
-        let limit = limit.map(|l| self.source(l, Form::Plain)).transpose()?.map_or(String::new(), |l| format!(" LIMIT {l}"));
-        Ok(format!("SELECT {columns} FROM {table} WHERE {filter} AND ({condition}) ORDER BY {by}{limit}"))
+        let limit = limit
+            .map(|l| self.source(l, Form::Plain))
+            .transpose()?
+            .map_or(String::new(), |l| format!(" LIMIT {l}"));
+        Ok(format!(
+            "SELECT {columns} FROM {table} WHERE {filter} AND ({condition}) ORDER BY {by}{limit}"
+        ))
     }
 
-    /// The conditions of the records behind a position; their results follow each other in the order.
-    fn behind(&mut self, conditions: &Conditions<'_>, order: &[Order], keys: &[Option<usize>], settled: usize) -> Result<Vec<String>> {
+    /// The conditions of the records behind a position; their results follow each other in the
+    /// order.
+    fn behind(
+        &mut self,
+        conditions: &Conditions<'_>,
+        order: &[Order],
+        keys: &[Option<usize>],
+        settled: usize,
+    ) -> Result<Vec<String>> {
         let mut parts = Vec::new();
-        // Settled keys are compared as values, once: either the position shares them, or all records are on one side of it.
+        // Settled keys are compared as values, once: either the position shares them, or all
+        // records are on one side of it.
         let mut same: Vec<String> = Vec::new();
         for (key, slot) in order[..settled].iter().zip(keys) {
             let (equal, beyond) = self.against_pin(conditions, *key, *slot)?;
@@ -111,19 +159,37 @@ impl Renderer {
         };
         let (order, keys) = (&order[settled..], &keys[settled..]);
         let (first, desc) = (order[0].field, order[0].desc);
-        let position = |wanted: &dyn Fn(&Fact<'_>) -> bool| conditions.facts.iter().position(wanted);
+        let position =
+            |wanted: &dyn Fn(&Fact<'_>) -> bool| conditions.facts.iter().position(wanted);
         // A range on a key, or that it is not null, leaves no nulls to be read.
-        let bounded = |at: usize| position(&|fact| matches!(fact, Fact::Range { field, .. } | Fact::Present { field } if *field == at));
+        let bounded = |at: usize| {
+            position(
+                &|fact| matches!(fact, Fact::Range { field, .. } | Fact::Present { field } if *field == at),
+            )
+        };
         let entity = self.entity;
-        let optional = |key: &Order| entity.fields.get(key.field).is_some_and(|f| f.optional) && bounded(key.field).is_none();
-        // SQLite does not seek by a row value that holds the row's number, which is what a whole primary key is.
-        let numbered = order.iter().any(|o| o.field == entity.primary) && matches!(entity.primary_field().kind, Kind::Integer);
+        let optional = |key: &Order| {
+            entity.fields.get(key.field).is_some_and(|f| f.optional) && bounded(key.field).is_none()
+        };
+        // SQLite does not seek by a row value that holds the row's number, which is what a whole
+        // primary key is.
+        let numbered = order.iter().any(|o| o.field == entity.primary)
+            && matches!(entity.primary_field().kind, Kind::Integer);
         let stretches = stretches(order, keys, optional, !numbered);
-        let stretches: Vec<Vec<String>> = stretches.iter().map(|stretch| self.stretch(order, keys, stretch)).collect::<Result<_>>()?;
-        match (keys[0], position(&|fact| fact.begins(first, desc)).map(|i| (i, conditions.facts[i]))) {
+        let stretches: Vec<Vec<String>> = stretches
+            .iter()
+            .map(|stretch| self.stretch(order, keys, stretch))
+            .collect::<Result<_>>()?;
+        match (
+            keys[0],
+            position(&|fact| fact.begins(first, desc)).map(|i| (i, conditions.facts[i])),
+        ) {
             // The page begins at the position or at the bound, whichever is further.
             (Some(slot), Some((bound, Fact::Range { op, value, .. }))) => {
-                let (at, limit) = (self.parameter(Err(slot), Form::Plain), self.source(value, Form::Plain)?);
+                let (at, limit) = (
+                    self.parameter(Err(slot), Form::Plain),
+                    self.source(value, Form::Plain)?,
+                );
                 let (within, before) = match op {
                     Op::Gt => (">", "<="),
                     Op::Gte => (">=", "<"),
@@ -131,13 +197,18 @@ impl Renderer {
                     _ => ("<=", ">"),
                 };
                 for stretch in stretches {
-                    part(Some(bound), &[&stretch[..], &[format!("{at} {within} {limit}")]].concat());
+                    part(
+                        Some(bound),
+                        &[&stretch[..], &[format!("{at} {within} {limit}")]].concat(),
+                    );
                 }
                 part(None, &[format!("{at} {before} {limit}")]);
             }
             (slot, _) => {
                 // That the first key is not null, the position says too.
-                let present = slot.and_then(|_| position(&|fact| matches!(fact, Fact::Present { field } if *field == first)));
+                let present = slot.and_then(|_| {
+                    position(&|fact| matches!(fact, Fact::Present { field } if *field == first))
+                });
                 for stretch in &stretches {
                     part(present, stretch);
                 }
@@ -149,28 +220,50 @@ impl Renderer {
         Ok(parts)
     }
 
-    /// Whether a pinned value equals the position's, and whether it is behind it; `None` when that cannot be.
-    fn against_pin(&mut self, conditions: &Conditions<'_>, key: Order, slot: Option<usize>) -> Result<(Option<String>, Option<String>)> {
+    /// Whether a pinned value equals the position's, and whether it is behind it; `None` when that
+    /// cannot be.
+    fn against_pin(
+        &mut self,
+        conditions: &Conditions<'_>,
+        key: Order,
+        slot: Option<usize>,
+    ) -> Result<(Option<String>, Option<String>)> {
         let pinned = conditions.facts.iter().find_map(|f| match f {
             Fact::Pin { field, value, .. } if *field == key.field => Some(*value),
             _ => None,
         });
-        let pinned = pinned.flatten().map(|value| self.source(value, Form::Plain)).transpose()?;
+        let pinned = pinned
+            .flatten()
+            .map(|value| self.source(value, Form::Plain))
+            .transpose()?;
         let position = slot.map(|slot| self.parameter(Err(slot), Form::Plain));
         Ok(match (pinned, position, key.desc) {
             (None, None, _) => (None, None),
             // Null is the smallest value.
             (None, Some(_), false) => (Some("0".to_owned()), None),
             (None, Some(_), true) => (Some("0".to_owned()), Some("1".to_owned())),
-            (Some(pin), None, false) => (Some(format!("{pin} IS NULL")), Some(format!("{pin} IS NOT NULL"))),
+            (Some(pin), None, false) => (
+                Some(format!("{pin} IS NULL")),
+                Some(format!("{pin} IS NOT NULL")),
+            ),
             (Some(pin), None, true) => (Some(format!("{pin} IS NULL")), None),
-            (Some(pin), Some(at), false) => (Some(format!("{pin} = {at}")), Some(format!("{pin} > {at}"))),
-            (Some(pin), Some(at), true) => (Some(format!("{pin} = {at}")), Some(format!("({pin} < {at} OR {pin} IS NULL)"))),
+            (Some(pin), Some(at), false) => {
+                (Some(format!("{pin} = {at}")), Some(format!("{pin} > {at}")))
+            }
+            (Some(pin), Some(at), true) => (
+                Some(format!("{pin} = {at}")),
+                Some(format!("({pin} < {at} OR {pin} IS NULL)")),
+            ),
         })
     }
 
     /// A stretch behind a position, as conditions that are one seek together.
-    fn stretch(&mut self, order: &[Order], keys: &[Option<usize>], stretch: &Stretch) -> Result<Vec<String>> {
+    fn stretch(
+        &mut self,
+        order: &[Order],
+        keys: &[Option<usize>],
+        stretch: &Stretch,
+    ) -> Result<Vec<String>> {
         let mut conditions = Vec::with_capacity(stretch.equal + 1);
         for (key, slot) in order[..stretch.equal].iter().zip(keys) {
             let column = self.column(key.field)?;
@@ -187,10 +280,17 @@ impl Renderer {
             Next::Beyond(count) => {
                 let than = if order[stretch.equal].desc { "<" } else { ">" };
                 let run = stretch.equal..stretch.equal + count;
-                let columns: Vec<String> = order[run.clone()].iter().map(|o| self.column(o.field)).collect::<Result<_>>()?;
-                let slot = |key: &Option<usize>| key.ok_or_else(|| Error::internal("a position holds a null among values"));
-                let values: Vec<String> =
-                    keys[run].iter().map(|k| Ok(self.parameter(Err(slot(k)?), Form::Plain))).collect::<Result<_>>()?;
+                let columns: Vec<String> = order[run.clone()]
+                    .iter()
+                    .map(|o| self.column(o.field))
+                    .collect::<Result<_>>()?;
+                let slot = |key: &Option<usize>| {
+                    key.ok_or_else(|| Error::internal("a position holds a null among values"))
+                };
+                let values: Vec<String> = keys[run]
+                    .iter()
+                    .map(|k| Ok(self.parameter(Err(slot(k)?), Form::Plain)))
+                    .collect::<Result<_>>()?;
                 match (&columns[..], &values[..]) {
                     ([column], [value]) => format!("{column} {than} {value}"),
                     _ => format!("({}) {than} ({})", columns.join(", "), values.join(", ")),

@@ -1,7 +1,8 @@
 //! Transactions: for a while the writer thread works for one caller alone.
 //!
-//! A file has one writer at a time, and it is this thread; a second connection that waits for the lock could only be slower.
-//! Statements of a transaction are those of the fast lane, so that both mean the same.
+//! A file has one writer at a time, and it is this thread; a second connection that waits for the
+//! lock could only be slower. Statements of a transaction are those of the fast lane, so that both
+//! mean the same.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -51,7 +52,11 @@ pub(super) struct Conversation {
 pub(super) fn open() -> (Session, Conversation, oneshot::Receiver<Result<()>>) {
     let (opened, begun) = oneshot::channel();
     let (sender, commands) = mpsc::channel();
-    (Session { opened, commands }, Conversation { commands: sender }, begun)
+    (
+        Session { opened, commands },
+        Conversation { commands: sender },
+        begun,
+    )
 }
 
 impl Session {
@@ -82,9 +87,15 @@ fn converse(connection: &Connection, commands: &mpsc::Receiver<Command>) {
         let patience = SILENCE.min(end.saturating_duration_since(Instant::now()));
         match commands.recv_timeout(patience) {
             Ok(Command::Run(run)) => {
-                let Run { statement, args, rows, answer } = *run;
+                let Run {
+                    statement,
+                    args,
+                    rows,
+                    answer,
+                } = *run;
                 let (outcome, panicked) = perform(connection, &statement, args, rows);
-                // A full disk or a failing one has ended the whole transaction, not just the statement.
+                // A full disk or a failing one has ended the whole transaction, not just the
+                // statement.
                 let lost = panicked || connection.is_autocommit();
                 drop(answer.send(outcome));
                 if lost {
@@ -92,11 +103,19 @@ fn converse(connection: &Connection, commands: &mpsc::Receiver<Command>) {
                 }
             }
             Ok(Command::Commit(answer)) => {
-                drop(answer.send(connection.execute_batch("COMMIT").map_err(Error::unavailable)));
+                drop(
+                    answer.send(
+                        connection
+                            .execute_batch("COMMIT")
+                            .map_err(Error::unavailable),
+                    ),
+                );
                 return;
             }
             Err(RecvTimeoutError::Timeout) => {
-                tracing::warn!("a transaction took too long and was undone: others were waiting to write");
+                tracing::warn!(
+                    "a transaction took too long and was undone: others were waiting to write"
+                );
                 return;
             }
             // The caller has gone.
@@ -105,16 +124,31 @@ fn converse(connection: &Connection, commands: &mpsc::Receiver<Command>) {
     }
 }
 
-fn perform(connection: &Connection, statement: &Arc<Statement>, args: Vec<Value>, rows: Rows) -> (Result<Rows>, bool) {
+fn perform(
+    connection: &Connection,
+    statement: &Arc<Statement>,
+    args: Vec<Value>,
+    rows: Rows,
+) -> (Result<Rows>, bool) {
     match native(statement) {
-        Ok(native) if !matches!(native.runs, Runs::Writer) => (reader::read(connection, statement.entity, native, &args, rows), false),
+        Ok(native) if !matches!(native.runs, Runs::Writer) => (
+            reader::read(connection, statement.entity, native, &args, rows),
+            false,
+        ),
         _ => writer::run(connection, statement, args, rows),
     }
 }
 
 impl Conversation {
-    async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<Result<T>>) -> Command) -> Result<T> {
-        let lost = || Error::unavailable("the transaction was undone: it took too long, or the store was closed");
+    async fn ask<T>(
+        &self,
+        command: impl FnOnce(oneshot::Sender<Result<T>>) -> Command,
+    ) -> Result<T> {
+        let lost = || {
+            Error::unavailable(
+                "the transaction was undone: it took too long, or the store was closed",
+            )
+        };
         let (answer, answered) = oneshot::channel();
         self.commands.send(command(answer)).map_err(|_| lost())?;
         answered.await.unwrap_or_else(|_| Err(lost()))
@@ -122,9 +156,21 @@ impl Conversation {
 }
 
 impl Transaction for Conversation {
-    fn run<'a>(&'a mut self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> BoxFuture<'a, Result<Rows>> {
+    fn run<'a>(
+        &'a mut self,
+        statement: &'a Arc<Statement>,
+        args: Vec<Value>,
+        rows: Rows,
+    ) -> BoxFuture<'a, Result<Rows>> {
         let statement = Arc::clone(statement);
-        Box::pin(self.ask(|answer| Command::Run(Box::new(Run { statement, args, rows, answer }))))
+        Box::pin(self.ask(|answer| {
+            Command::Run(Box::new(Run {
+                statement,
+                args,
+                rows,
+                answer,
+            }))
+        }))
     }
 
     fn commit(self: Box<Self>) -> BoxFuture<'static, Result<()>> {

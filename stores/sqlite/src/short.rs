@@ -1,8 +1,9 @@
-//! Reads that could look at any number of rows and mostly look at few: a filter without an index on a small table, numbers over
-//! the records of one owner.
+//! Reads that could look at any number of rows and mostly look at few: a filter without an index on
+//! a small table, numbers over the records of one owner.
 //!
-//! A hop to another thread costs more than such a read. So it is begun on the thread that asks, and given up after some steps of
-//! SQLite's machine; then it runs apart, from its beginning, and so do that caller's next runs of the statement, without being begun here.
+//! A hop to another thread costs more than such a read. So it is begun on the thread that asks, and
+//! given up after some steps of SQLite's machine; then it runs apart, from its beginning, and so do
+//! that caller's next runs of the statement, without being begun here.
 
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};

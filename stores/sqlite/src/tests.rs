@@ -8,7 +8,8 @@ use linchpin_core::filter::{Filter, Source};
 use linchpin_core::store::Order;
 
 pub(super) fn open(folder: &tempfile::TempDir) -> SqliteStore {
-    SqliteStore::open(SqliteOptions::new(folder.path().join("test.db"))).expect("a fresh file opens")
+    SqliteStore::open(SqliteOptions::new(folder.path().join("test.db")))
+        .expect("a fresh file opens")
 }
 
 fn fresh() -> (Arc<dyn Store>, tempfile::TempDir) {
@@ -21,7 +22,10 @@ fn fresh() -> (Arc<dyn Store>, tempfile::TempDir) {
 
 #[test]
 fn agrees_with_the_memory_store() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
     let _entered = runtime.enter();
     agrees_with_memory(100, fresh);
     items_agree_with_memory(60, fresh);
@@ -36,15 +40,23 @@ async fn durable_by_default() {
         let store = SqliteStore::open(options).expect("a fresh file opens");
         store.install(&[&THING]).await.expect("installed");
         let connection = file::open(&folder.path().join("test.db"), durability).expect("opened");
-        let synchronous: i64 = connection.query_row("PRAGMA synchronous", [], |r| r.get(0)).expect("a number");
-        let mode: String = connection.query_row("PRAGMA journal_mode", [], |r| r.get(0)).expect("a mode");
+        let synchronous: i64 = connection
+            .query_row("PRAGMA synchronous", [], |r| r.get(0))
+            .expect("a number");
+        let mode: String = connection
+            .query_row("PRAGMA journal_mode", [], |r| r.get(0))
+            .expect("a mode");
         assert_eq!((synchronous, mode.as_str()), (expected, "wal"));
         store.close().await;
     }
 }
 
 pub(super) fn thing(id: &str, slug: &str) -> Vec<Value> {
-    let mut values: Vec<Value> = THING.fields.iter().map(|f| sample(f.kind, f.optional)).collect();
+    let mut values: Vec<Value> = THING
+        .fields
+        .iter()
+        .map(|f| sample(f.kind, f.optional))
+        .collect();
     values[0] = Value::Text(id.to_owned());
     values[1] = Value::Text(slug.to_owned());
     values
@@ -71,9 +83,14 @@ async fn a_refused_write_leaves_the_others_of_its_group() {
     let store = open(&folder);
     store.install(&[&THING]).await.expect("installed");
     let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
-    // Queued without waiting, so that the writer finds many at once: every third one repeats a slug.
+    // Queued without waiting, so that the writer finds many at once: every third one repeats a
+    // slug.
     let replies = (0..60).map(|i| {
-        let slug = if i % 3 == 2 { "s0".to_owned() } else { format!("s{i}") };
+        let slug = if i % 3 == 2 {
+            "s0".to_owned()
+        } else {
+            format!("s{i}")
+        };
         store.run(&insert, thing(&format!("k{i:02}"), &slug), Rows::count())
     });
     let replies: Vec<_> = replies.collect();
@@ -82,14 +99,35 @@ async fn a_refused_write_leaves_the_others_of_its_group() {
         match reply.await {
             Ok(_) => assert_ne!(i % 3, 2, "{i}"),
             Err(error) => {
-                assert_eq!((i % 3, error.code()), (2, linchpin_core::Code::Conflict), "{error:?}");
+                assert_eq!(
+                    (i % 3, error.code()),
+                    (2, linchpin_core::Code::Conflict),
+                    "{error:?}"
+                );
                 refused += 1;
             }
         }
     }
     assert_eq!(refused, 20);
-    let all = store.prepare(&THING, Plan::Select { filter: Filter::TRUE, order: Vec::new(), after: None, limit: None }).expect("a plan");
-    assert_eq!(store.run(&all, Vec::new(), Rows::count()).await.map(|r| r.count).ok(), Some(40));
+    let all = store
+        .prepare(
+            &THING,
+            Plan::Select {
+                filter: Filter::TRUE,
+                order: Vec::new(),
+                after: None,
+                limit: None,
+            },
+        )
+        .expect("a plan");
+    assert_eq!(
+        store
+            .run(&all, Vec::new(), Rows::count())
+            .await
+            .map(|r| r.count)
+            .ok(),
+        Some(40)
+    );
     store.close().await;
 }
 
@@ -101,14 +139,24 @@ async fn a_full_queue_refuses_at_once() {
     let store = SqliteStore::open(options).expect("a fresh file opens");
     store.install(&[&THING]).await.expect("installed");
     let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
-    // Another process holds the lock, so the writer waits with what it has taken, a group at most, and the queue fills.
+    // Another process holds the lock, so the writer waits with what it has taken, a group at most,
+    // and the queue fills.
     let other = rusqlite::Connection::open(folder.path().join("test.db")).expect("the file");
     other.execute_batch("BEGIN IMMEDIATE").expect("the lock");
     let mut taken = Vec::new();
     let mut refused = 0;
     for i in 0..300 {
-        match store.run(&insert, thing(&format!("k{i}"), &format!("s{i}")), Rows::count()) {
-            Reply::Ready(Err(e)) if e.code() == linchpin_core::Code::Unavailable && e.retry_after_seconds() == Some(1) => refused += 1,
+        match store.run(
+            &insert,
+            thing(&format!("k{i}"), &format!("s{i}")),
+            Rows::count(),
+        ) {
+            Reply::Ready(Err(e))
+                if e.code() == linchpin_core::Code::Unavailable
+                    && e.retry_after_seconds() == Some(1) =>
+            {
+                refused += 1
+            }
             reply => taken.push(reply),
         }
     }
@@ -128,13 +176,28 @@ async fn long_reads_wait_in_a_bounded_queue() {
     let store = Arc::new(SqliteStore::open(options).expect("a fresh file opens"));
     store.install(&[&THING]).await.expect("installed");
     let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
-    store.run(&insert, thing("k", "s"), Rows::count()).await.expect("stored");
+    store
+        .run(&insert, thing("k", "s"), Rows::count())
+        .await
+        .expect("stored");
     // No index covers the title.
     let scan = scan(&store);
-    let by_key = store.prepare(&THING, Plan::Exists { filter: Filter::eq_arg(0, 0) }).expect("a plan");
+    let by_key = store
+        .prepare(
+            &THING,
+            Plan::Exists {
+                filter: Filter::eq_arg(0, 0),
+            },
+        )
+        .expect("a plan");
     let read = || {
         let (store, scan) = (Arc::clone(&store), Arc::clone(&scan));
-        async move { store.run(&scan, vec![Value::Text("x".to_owned())], Rows::count()).await.map(|r| r.count) }
+        async move {
+            store
+                .run(&scan, vec![Value::Text("x".to_owned())], Rows::count())
+                .await
+                .map(|r| r.count)
+        }
     };
     let places = store.readers.pool.places.occupy().await;
     let waiting: Vec<_> = (0..2).map(|_| tokio::spawn(read())).collect();
@@ -142,13 +205,22 @@ async fn long_reads_wait_in_a_bounded_queue() {
         tokio::task::yield_now().await;
     }
     let refused = read().await.expect_err("the queue is full");
-    assert_eq!((refused.code(), refused.retry_after_seconds()), (linchpin_core::Code::Unavailable, Some(1)));
+    assert_eq!(
+        (refused.code(), refused.retry_after_seconds()),
+        (linchpin_core::Code::Unavailable, Some(1))
+    );
     // Short reads do not wait for long ones.
-    let Reply::Ready(found) = store.run(&by_key, vec![Value::Text("k".to_owned())], Rows::count()) else { panic!("not inline") };
+    let Reply::Ready(found) = store.run(&by_key, vec![Value::Text("k".to_owned())], Rows::count())
+    else {
+        panic!("not inline")
+    };
     assert_eq!(found.map(|r| r.count).ok(), Some(1));
     // A caller that leaves gives its place in the queue back.
     let mut waiting = waiting.into_iter();
-    let (left, stays) = (waiting.next().expect("one"), waiting.next().expect("another"));
+    let (left, stays) = (
+        waiting.next().expect("one"),
+        waiting.next().expect("another"),
+    );
     left.abort();
     assert!(left.await.is_err());
     assert_eq!(store.readers.pool.places.queue_left(), 1);
@@ -160,7 +232,14 @@ async fn long_reads_wait_in_a_bounded_queue() {
 
 /// A read without an index that is not begun on the caller's thread, though the table is small.
 fn scan(store: &SqliteStore) -> Arc<Statement> {
-    let scan = store.prepare(&THING, Plan::Exists { filter: Filter::eq_arg(2, 0) }).expect("a plan");
+    let scan = store
+        .prepare(
+            &THING,
+            Plan::Exists {
+                filter: Filter::eq_arg(2, 0),
+            },
+        )
+        .expect("a plan");
     native(&scan).expect("of this store").tries.never();
     scan
 }
@@ -177,8 +256,14 @@ fn endless() -> Arc<Statement> {
         tries: linchpin_sql::tries::Tries::default(),
         columns: None,
     };
-    let plan = Plan::Exists { filter: Filter::TRUE };
-    Arc::new(Statement { entity: &THING, plan, native: Box::new(native) })
+    let plan = Plan::Exists {
+        filter: Filter::TRUE,
+    };
+    Arc::new(Statement {
+        entity: &THING,
+        plan,
+        native: Box::new(native),
+    })
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -191,10 +276,18 @@ async fn a_long_read_ends_with_its_caller() {
     let endless = endless();
     for _ in 0..3 {
         let read = store.run(&endless, Vec::new(), Rows::count());
-        assert!(tokio::time::timeout(Duration::from_millis(100), read).await.is_err(), "it ended by itself");
-        // Its place is free again: the only one, so a read that was not stopped would have this one refused.
+        assert!(
+            tokio::time::timeout(Duration::from_millis(100), read)
+                .await
+                .is_err(),
+            "it ended by itself"
+        );
+        // Its place is free again: the only one, so a read that was not stopped would have this one
+        // refused.
         let scan = scan(&store);
-        let found = store.run(&scan, vec![Value::Text("x".to_owned())], Rows::count()).await;
+        let found = store
+            .run(&scan, vec![Value::Text("x".to_owned())], Rows::count())
+            .await;
         assert_eq!(found.map(|r| r.count).ok(), Some(0));
     }
     store.close().await;
@@ -215,12 +308,22 @@ async fn one_caller_leaves_a_place_to_others() {
         rows
     };
     let read = |name| store.run(&scan, vec![Value::Text("x".to_owned())], of(name));
-    let mut greedy: Vec<_> = (0..3).map(|_| store.run(&endless, Vec::new(), of("greedy"))).collect();
+    let mut greedy: Vec<_> = (0..3)
+        .map(|_| store.run(&endless, Vec::new(), of("greedy")))
+        .collect();
     for read in &mut greedy {
-        assert!(tokio::time::timeout(Duration::from_millis(50), read).await.is_err(), "it ended by itself");
+        assert!(
+            tokio::time::timeout(Duration::from_millis(50), read)
+                .await
+                .is_err(),
+            "it ended by itself"
+        );
     }
     // One place and a queue of two are the caller's own: that is full, and the other place is free.
-    assert_eq!(read("greedy").await.map_err(|e| e.code()).map(|r| r.count), Err(linchpin_core::Code::Unavailable));
+    assert_eq!(
+        read("greedy").await.map_err(|e| e.code()).map(|r| r.count),
+        Err(linchpin_core::Code::Unavailable)
+    );
     assert_eq!(read("modest").await.map(|r| r.count).ok(), Some(0));
     drop(greedy);
     assert_eq!(read("greedy").await.map(|r| r.count).ok(), Some(0));
@@ -237,15 +340,39 @@ async fn a_scan_of_few_records_is_read_inline() {
     let store = open(&folder);
     store.install(&[&THING]).await.expect("installed");
     let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
-    let scan = store.prepare(&THING, Plan::Exists { filter: Filter::eq_arg(2, 0) }).expect("a plan");
-    let read = || store.run(&scan, vec![Value::Text("no such".to_owned())], Rows::count());
-    store.run(&insert, thing("k", "s"), Rows::count()).await.expect("inserted");
+    let scan = store
+        .prepare(
+            &THING,
+            Plan::Exists {
+                filter: Filter::eq_arg(2, 0),
+            },
+        )
+        .expect("a plan");
+    let read = || {
+        store.run(
+            &scan,
+            vec![Value::Text("no such".to_owned())],
+            Rows::count(),
+        )
+    };
+    store
+        .run(&insert, thing("k", "s"), Rows::count())
+        .await
+        .expect("inserted");
     for _ in 0..3 {
         assert!(matches!(read(), Reply::Ready(Ok(rows)) if rows.count == 0));
     }
     for some in 0..10 {
         let some = some * 500..(some + 1) * 500;
-        let inserts: Vec<_> = some.map(|i| store.run(&insert, thing(&format!("k{i}"), &format!("s{i}")), Rows::count())).collect();
+        let inserts: Vec<_> = some
+            .map(|i| {
+                store.run(
+                    &insert,
+                    thing(&format!("k{i}"), &format!("s{i}")),
+                    Rows::count(),
+                )
+            })
+            .collect();
         for inserted in inserts {
             inserted.await.expect("inserted");
         }
@@ -264,9 +391,26 @@ async fn a_scan_of_few_records_is_read_inline() {
     }
     assert_eq!(begun, [0, 17, 50]);
     // Whatever was begun here has left the connection as it was.
-    let long = store.prepare(&THING, Plan::Select { filter: Filter::TRUE, order: Vec::new(), after: None, limit: None }).expect("a plan");
+    let long = store
+        .prepare(
+            &THING,
+            Plan::Select {
+                filter: Filter::TRUE,
+                order: Vec::new(),
+                after: None,
+                limit: None,
+            },
+        )
+        .expect("a plan");
     native(&long).expect("of this store").tries.never();
-    assert_eq!(store.run(&long, Vec::new(), Rows::count()).await.expect("rows").count, 5001);
+    assert_eq!(
+        store
+            .run(&long, Vec::new(), Rows::count())
+            .await
+            .expect("rows")
+            .count,
+        5001
+    );
     store.close().await;
 }
 
@@ -277,9 +421,15 @@ async fn large_pages_are_read_apart() {
     store.install(&[&THING]).await.expect("installed");
     let plan = Plan::Select {
         filter: Filter::TRUE,
-        order: vec![Order { field: 0, desc: false }],
+        order: vec![Order {
+            field: 0,
+            desc: false,
+        }],
         after: None,
-        limit: Some(Source::Arg { index: 0, nullable: false }),
+        limit: Some(Source::Arg {
+            index: 0,
+            nullable: false,
+        }),
     };
     let page = store.prepare(&THING, plan).expect("a plan");
     for (limit, inline) in [(1, true), (500, true), (501, false), (i64::MAX, false)] {
@@ -287,7 +437,10 @@ async fn large_pages_are_read_apart() {
         assert_eq!(matches!(reply, Reply::Ready(_)), inline, "{limit}");
         reply.await.expect("a page");
     }
-    assert!(store.run(&page, Vec::new(), Rows::count()).await.is_err(), "a limit is missing");
+    assert!(
+        store.run(&page, Vec::new(), Rows::count()).await.is_err(),
+        "a limit is missing"
+    );
     store.close().await;
 }
 
@@ -304,11 +457,26 @@ async fn closing_refuses_what_comes_and_ends_what_was_accepted() {
     let store = Arc::new(open(&folder));
     store.install(&[&THING]).await.expect("installed");
     let insert = store.prepare(&THING, Plan::Insert).expect("a plan");
-    let by_key = store.prepare(&THING, Plan::Exists { filter: Filter::eq_arg(0, 0) }).expect("a plan");
+    let by_key = store
+        .prepare(
+            &THING,
+            Plan::Exists {
+                filter: Filter::eq_arg(0, 0),
+            },
+        )
+        .expect("a plan");
     let scan = scan(&store);
     let text = |t: &str| vec![Value::Text(t.to_owned())];
     // Accepted and not yet done, with the store closed from two sides meanwhile.
-    let writes: Vec<_> = (0..600).map(|i| store.run(&insert, thing(&format!("k{i}"), &format!("s{i}")), Rows::count())).collect();
+    let writes: Vec<_> = (0..600)
+        .map(|i| {
+            store.run(
+                &insert,
+                thing(&format!("k{i}"), &format!("s{i}")),
+                Rows::count(),
+            )
+        })
+        .collect();
     let closing = || {
         let store = Arc::clone(&store);
         tokio::spawn(async move { store.close().await })
@@ -323,18 +491,29 @@ async fn closing_refuses_what_comes_and_ends_what_was_accepted() {
     // Nothing is left outside the file.
     let log = std::fs::metadata(folder.path().join("test.db-wal")).map_or(0, |m| m.len());
     assert_eq!(log, 0, "the log was not written back");
-    for (statement, args) in [(&insert, thing("late", "late")), (&by_key, text("k1")), (&scan, text("x"))] {
-        let refused = store.run(statement, args, Rows::count()).await.expect_err("the store is closed");
+    for (statement, args) in [
+        (&insert, thing("late", "late")),
+        (&by_key, text("k1")),
+        (&scan, text("x")),
+    ] {
+        let refused = store
+            .run(statement, args, Rows::count())
+            .await
+            .expect_err("the store is closed");
         assert_eq!(refused.code(), linchpin_core::Code::Unavailable);
     }
     assert!(store.ready().await.is_err());
     let alone = rusqlite::Connection::open(&path).expect("the file");
-    let count: i64 = alone.query_row("SELECT count(*) FROM conformance_things", [], |r| r.get(0)).expect("a number");
+    let count: i64 = alone
+        .query_row("SELECT count(*) FROM conformance_things", [], |r| r.get(0))
+        .expect("a number");
     assert_eq!(count, 600);
 }
 
 /// The number that tells callers apart.
 fn caller(name: &str) -> Option<std::num::NonZeroU64> {
-    let number = name.bytes().fold(7_u64, |all, byte| all * 31 + u64::from(byte));
+    let number = name
+        .bytes()
+        .fold(7_u64, |all, byte| all * 31 + u64::from(byte));
     std::num::NonZeroU64::new(number | 1)
 }

@@ -12,12 +12,20 @@ use linchpin_core::{Error, Result, Value};
 /// Runs a write and collects what it returns; the number of changed rows when only that is wanted.
 ///
 /// The caller holds the write lock, or nothing: then the write is a transaction of its own.
-pub(super) fn write(connection: &Connection, statement: &Statement, args: &mut [Value], rows: Rows) -> Result<Rows> {
+pub(super) fn write(
+    connection: &Connection,
+    statement: &Statement,
+    args: &mut [Value],
+    rows: Rows,
+) -> Result<Rows> {
     let primary = statement.entity.primary;
-    // A key the server makes is new; one that a client proposes may be that of the record that is there.
+    // A key the server makes is new; one that a client proposes may be that of the record that is
+    // there.
     let field = statement.entity.primary_field();
     let made = field.default.is_generated() && !field.flags.has(Flags::CLIENT_SET);
-    let told_by_key = |keys: &[usize]| made && !keys.contains(&primary) && args.get(primary).is_some_and(|key| !key.is_null());
+    let told_by_key = |keys: &[usize]| {
+        made && !keys.contains(&primary) && args.get(primary).is_some_and(|key| !key.is_null())
+    };
     let looks = matches!(&statement.plan, Plan::Upsert { keys, .. } if !told_by_key(keys));
     if !looks && !rows.is_recorded() {
         return write_one(connection, statement, args, rows, None);
@@ -25,22 +33,44 @@ pub(super) fn write(connection: &Connection, statement: &Statement, args: &mut [
     let alone = connection.is_autocommit();
     let failed = |e| error::of(statement.entity, e);
     if alone {
-        connection.execute_batch("BEGIN IMMEDIATE").map_err(failed)?;
+        connection
+            .execute_batch("BEGIN IMMEDIATE")
+            .map_err(failed)?;
     }
-    let outcome = if looks { upsert_by_key(connection, statement, args, rows) } else { write_one(connection, statement, args, rows, None) };
-    // What could not be recorded has been undone already; what cannot be committed, the caller undoes.
+    let outcome = if looks {
+        upsert_by_key(connection, statement, args, rows)
+    } else {
+        write_one(connection, statement, args, rows, None)
+    };
+    // What could not be recorded has been undone already; what cannot be committed, the caller
+    // undoes.
     if alone && !connection.is_autocommit() {
-        connection.execute_batch(if outcome.is_ok() { "COMMIT" } else { "ROLLBACK" }).map_err(failed)?;
+        connection
+            .execute_batch(if outcome.is_ok() {
+                "COMMIT"
+            } else {
+                "ROLLBACK"
+            })
+            .map_err(failed)?;
     }
     outcome
 }
 
-/// An upsert whose outcome its own row cannot tell: the key is what it matches by, or the store chooses it.
+/// An upsert whose outcome its own row cannot tell: the key is what it matches by, or the store
+/// chooses it.
 ///
 /// Nobody else writes between the look and the statement.
-fn upsert_by_key(connection: &Connection, statement: &Statement, args: &mut [Value], rows: Rows) -> Result<Rows> {
+fn upsert_by_key(
+    connection: &Connection,
+    statement: &Statement,
+    args: &mut [Value],
+    rows: Rows,
+) -> Result<Rows> {
     let failed = |e| error::of(statement.entity, e);
-    let meets = native(statement)?.meets.as_ref().ok_or_else(|| Error::internal("an upsert that does not know what it meets"))?;
+    let meets = native(statement)?
+        .meets
+        .as_ref()
+        .ok_or_else(|| Error::internal("an upsert that does not know what it meets"))?;
     let there = {
         let mut look = connection.prepare_cached(&meets.sql).map_err(failed)?;
         bind::bind(&mut look, &meets.binds, args)?.map_err(failed)?;
@@ -51,23 +81,38 @@ fn upsert_by_key(connection: &Connection, statement: &Statement, args: &mut [Val
 }
 
 /// `there` tells of an upsert whether the record exists, where that is known.
-fn write_one(connection: &Connection, statement: &Statement, args: &mut [Value], mut rows: Rows, there: Option<bool>) -> Result<Rows> {
+fn write_one(
+    connection: &Connection,
+    statement: &Statement,
+    args: &mut [Value],
+    mut rows: Rows,
+    there: Option<bool>,
+) -> Result<Rows> {
     let entity = statement.entity;
     let native = native(statement)?;
     let failed = |e| error::of(entity, e);
-    let counting = rows.only_counts().then_some(native.counting.as_deref()).flatten();
+    let counting = rows
+        .only_counts()
+        .then_some(native.counting.as_deref())
+        .flatten();
     if let (None, Some(plain), Some(again)) = (counting, &native.counting, &native.again)
         && !connection.is_autocommit()
     {
         return write_and_read(connection, entity, (plain, native, again), args, rows);
     }
-    let mut prepared = connection.prepare_cached(counting.unwrap_or(&native.sql)).map_err(failed)?;
+    let mut prepared = connection
+        .prepare_cached(counting.unwrap_or(&native.sql))
+        .map_err(failed)?;
     bind::bind(&mut prepared, &native.binds, args)?.map_err(failed)?;
     if counting.is_some() || matches!(statement.plan, Plan::Insert) {
         let changed = match prepared.raw_execute() {
             Ok(changed) => changed,
-            // SQLite looks at the key last; a record that exists is a conflict of its key before anything else.
-            Err(_) if matches!(statement.plan, Plan::Insert) && key_taken(connection, entity, args) => {
+            // SQLite looks at the key last; a record that exists is a conflict of its key before
+            // anything else.
+            Err(_)
+                if matches!(statement.plan, Plan::Insert)
+                    && key_taken(connection, entity, args) =>
+            {
                 return Err(Error::unique([entity.primary_field().wire]));
             }
             Err(error) => return Err(failed(error)),
@@ -94,7 +139,10 @@ fn write_one(connection: &Connection, statement: &Statement, args: &mut [Value],
     while let Some(row) = found.next().map_err(failed)? {
         let row = SqliteRow::new(row, entity);
         if let Plan::Upsert { .. } = &statement.plan {
-            let new = || args.get(entity.primary).is_some_and(|key| row.value(entity.primary) == key.as_ref());
+            let new = || {
+                args.get(entity.primary)
+                    .is_some_and(|key| row.value(entity.primary) == key.as_ref())
+            };
             rows.created = there.map_or_else(new, |there| !there);
         }
         rows.push(&row);
@@ -105,7 +153,8 @@ fn write_one(connection: &Connection, statement: &Statement, args: &mut [Value],
     sound.map(|()| rows)
 }
 
-/// Writes one record by its key and reads it: nobody else writes between the two, for they are in one transaction.
+/// Writes one record by its key and reads it: nobody else writes between the two, for they are in
+/// one transaction.
 fn write_and_read(
     connection: &Connection,
     entity: &'static EntityDesc,
@@ -124,7 +173,10 @@ fn write_and_read(
         let mut read = connection.prepare_cached(&again.sql).map_err(failed)?;
         bind::bind(&mut read, std::slice::from_ref(&again.key), args)?.map_err(failed)?;
         let mut found = read.raw_query();
-        let row = found.next().map_err(failed)?.ok_or_else(|| Error::internal("a record that was written is not there"))?;
+        let row = found
+            .next()
+            .map_err(failed)?
+            .ok_or_else(|| Error::internal("a record that was written is not there"))?;
         let row = SqliteRow::new(row, entity);
         rows.push(&row);
         Ok::<_, Error>(row.sound())
@@ -132,7 +184,8 @@ fn write_and_read(
     let sound = match read() {
         Ok(sound) => sound,
         Err(error) => {
-            // It is written, and nobody can be told what: whoever holds the transaction sees that it is gone.
+            // It is written, and nobody can be told what: whoever holds the transaction sees that
+            // it is gone.
             drop(connection.execute_batch("ROLLBACK"));
             return Err(error);
         }
@@ -144,7 +197,13 @@ fn write_and_read(
 
 /// Whether a record with this key is there; only asked once an insert has failed.
 fn key_taken(connection: &Connection, entity: &EntityDesc, args: &[Value]) -> bool {
-    let sql = format!("SELECT 1 FROM {} WHERE {} = ?", render::quote(entity.storage_name), render::quote(entity.primary_field().column));
-    let found = connection.prepare_cached(&sql).and_then(|mut s| s.exists([args.get(entity.primary).map(bind::Bound)]));
+    let sql = format!(
+        "SELECT 1 FROM {} WHERE {} = ?",
+        render::quote(entity.storage_name),
+        render::quote(entity.primary_field().column)
+    );
+    let found = connection
+        .prepare_cached(&sql)
+        .and_then(|mut s| s.exists([args.get(entity.primary).map(bind::Bound)]));
     found.unwrap_or(false)
 }

@@ -1,7 +1,7 @@
 //! Writes: one thread, one connection, commits in groups.
 //!
-//! The thread takes whatever waits and runs it in one transaction, so that one wait for the disk serves all. A statement
-//! that fails undoes itself alone; answers leave after the commit.
+//! The thread takes whatever waits and runs it in one transaction, so that one wait for the disk
+//! serves all. A statement that fails undoes itself alone; answers leave after the commit.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -47,7 +47,11 @@ impl Job {
 }
 
 enum Work {
-    Statement { statement: Arc<Statement>, args: Vec<Value>, rows: Rows },
+    Statement {
+        statement: Arc<Statement>,
+        args: Vec<Value>,
+        rows: Rows,
+    },
     Chore(Chore),
 }
 
@@ -55,7 +59,11 @@ impl Work {
     /// Does it; tells whether it panicked.
     fn run(self, connection: &Connection) -> (Result<Rows>, bool) {
         match self {
-            Self::Statement { statement, args, rows } => run(connection, &statement, args, rows),
+            Self::Statement {
+                statement,
+                args,
+                rows,
+            } => run(connection, &statement, args, rows),
             Self::Chore(chore) => {
                 let mut rows = Rows::count();
                 let outcome = chore.run(connection).map(|count| {
@@ -78,27 +86,54 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn start(connection: Connection, file: Identity, queue: usize) -> std::io::Result<Self> {
+    pub(super) fn start(
+        connection: Connection,
+        file: Identity,
+        queue: usize,
+    ) -> std::io::Result<Self> {
         let (sender, receiver) = mpsc::channel(queue.max(1));
         let file = Arc::new(file);
         let watched = Arc::clone(&file);
-        let thread =
-            std::thread::Builder::new().name("linchpin-sqlite-writer".to_owned()).spawn(move || work(connection, &watched, receiver))?;
-        Ok(Self { queue: RwLock::new(Some(sender)), thread: Mutex::new(Some(thread)), file, room: Arc::default() })
+        let thread = std::thread::Builder::new()
+            .name("linchpin-sqlite-writer".to_owned())
+            .spawn(move || work(connection, &watched, receiver))?;
+        Ok(Self {
+            queue: RwLock::new(Some(sender)),
+            thread: Mutex::new(Some(thread)),
+            file,
+            room: Arc::default(),
+        })
     }
 
-    pub(super) fn run<'a>(&self, statement: Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
+    pub(super) fn run<'a>(
+        &self,
+        statement: Arc<Statement>,
+        args: Vec<Value>,
+        rows: Rows,
+    ) -> Reply<'a> {
         let (answer, answered) = oneshot::channel();
-        let job = Job { work: Work::Statement { statement, args, rows }, answer };
+        let job = Job {
+            work: Work::Statement {
+                statement,
+                args,
+                rows,
+            },
+            answer,
+        };
         match self.send(Request::Write(job)) {
-            Ok(()) => Reply::Later(Box::pin(async { answered.await.unwrap_or_else(|_| Err(closed())) })),
+            Ok(()) => Reply::Later(Box::pin(async {
+                answered.await.unwrap_or_else(|_| Err(closed()))
+            })),
             Err(error) => Reply::Ready(Err(error)),
         }
     }
 
     /// Does something for the outbox, in the transaction of the writes around it.
     pub(super) fn chore(&self, chore: Chore, answer: oneshot::Sender<Result<Rows>>) -> Result<()> {
-        self.send(Request::Write(Job { work: Work::Chore(chore), answer }))
+        self.send(Request::Write(Job {
+            work: Work::Chore(chore),
+            answer,
+        }))
     }
 
     /// Waits for its turn and begins a transaction.
@@ -111,7 +146,9 @@ impl Writer {
 
     fn send(&self, request: Request) -> Result<()> {
         match &*self.queue.read() {
-            Some(queue) => queue.try_send(request).map_err(|e| Error::unavailable(format!("the write was not accepted: {e}"))),
+            Some(queue) => queue
+                .try_send(request)
+                .map_err(|e| Error::unavailable(format!("the write was not accepted: {e}"))),
             None => Err(closed()),
         }
     }
@@ -124,7 +161,10 @@ impl Writer {
         }
         // Anybody may ask; the disk is asked once in a while, by one of them.
         let mut room = Arc::clone(&self.room).lock_owned().await;
-        if room.as_ref().is_none_or(|(asked, _)| asked.elapsed() >= ROOM_HOLDS) {
+        if room
+            .as_ref()
+            .is_none_or(|(asked, _)| asked.elapsed() >= ROOM_HOLDS)
+        {
             let file = Arc::clone(&self.file);
             // To the end, also when whoever asked has gone: the next one finds the answer.
             let ask = move || {
@@ -132,7 +172,9 @@ impl Writer {
                 *room = Some((Instant::now(), refused));
                 room
             };
-            room = tokio::task::spawn_blocking(ask).await.map_err(Error::internal)?;
+            room = tokio::task::spawn_blocking(ask)
+                .await
+                .map_err(Error::internal)?;
         }
         let refused = room.as_ref().and_then(|(_, refused)| refused.clone());
         refused.map_or(Ok(()), |why| Err(Error::unavailable(why)))
@@ -143,12 +185,16 @@ impl Writer {
         self.queue.write().take();
     }
 
-    /// Finishes what waits, ends the thread and hands over its connection; `None` when that has been done.
+    /// Finishes what waits, ends the thread and hands over its connection; `None` when that has
+    /// been done.
     pub(super) async fn close(&self) -> Option<Connection> {
         self.refuse();
         let thread = self.thread.lock().take()?;
         // The thread ends by itself once the queue is empty; an error means that it was lost.
-        tokio::task::spawn_blocking(move || thread.join()).await.ok()?.ok()
+        tokio::task::spawn_blocking(move || thread.join())
+            .await
+            .ok()?
+            .ok()
     }
 }
 
@@ -165,7 +211,11 @@ fn work(connection: Connection, file: &Identity, mut queue: mpsc::Receiver<Reque
                 // What came before it goes first.
                 Request::Session(asked) => session = Some(asked),
             }
-            next = if session.is_some() || group.len() == GROUP { None } else { queue.try_recv().ok() };
+            next = if session.is_some() || group.len() == GROUP {
+                None
+            } else {
+                queue.try_recv().ok()
+            };
         }
         if let Err(error) = file.check() {
             refuse(group.drain(..), &cause(&error));
@@ -195,13 +245,16 @@ fn work(connection: Connection, file: &Identity, mut queue: mpsc::Receiver<Reque
     connection
 }
 
-/// Every write that has waited for a lock which another process would not give up. Each waiting for it anew would add up.
+/// Every write that has waited for a lock which another process would not give up. Each waiting for
+/// it anew would add up.
 fn waiting(queue: &mut mpsc::Receiver<Request>) -> Vec<Job> {
     let mut jobs = Vec::new();
     while let Ok(request) = queue.try_recv() {
         match request {
             Request::Write(job) => jobs.push(job),
-            Request::Session(session) => session.refuse(Error::unavailable("the database is locked by another process")),
+            Request::Session(session) => session.refuse(Error::unavailable(
+                "the database is locked by another process",
+            )),
         }
     }
     jobs
@@ -217,7 +270,10 @@ fn cause(error: &Error) -> String {
 
 /// Runs a group in one transaction.
 fn commit(connection: &Connection, group: &mut Vec<Job>, queue: &mut mpsc::Receiver<Request>) {
-    if let Err(error) = connection.execute_batch("BEGIN IMMEDIATE").map_err(Error::unavailable) {
+    if let Err(error) = connection
+        .execute_batch("BEGIN IMMEDIATE")
+        .map_err(Error::unavailable)
+    {
         if error::is_busy(&error) {
             group.extend(waiting(queue));
         }
@@ -245,7 +301,9 @@ fn commit(connection: &Connection, group: &mut Vec<Job>, queue: &mut mpsc::Recei
         done.push((job.answer, outcome));
     }
     let committed = match lost {
-        None => connection.execute_batch("COMMIT").map_err(|e| e.to_string()),
+        None => connection
+            .execute_batch("COMMIT")
+            .map_err(|e| e.to_string()),
         Some(text) => Err(text),
     };
     if committed.is_err() && !connection.is_autocommit() {
@@ -255,7 +313,9 @@ fn commit(connection: &Connection, group: &mut Vec<Job>, queue: &mut mpsc::Recei
     for (answer, outcome) in done {
         // All of them: a refusal, too, may rest on a write of the group that is now undone.
         let outcome = match &committed {
-            Err(text) => Err(Error::unavailable(format!("the group of writes was not committed: {text}"))),
+            Err(text) => Err(Error::unavailable(format!(
+                "the group of writes was not committed: {text}"
+            ))),
             Ok(()) => outcome,
         };
         finish(answer, outcome);
@@ -263,7 +323,12 @@ fn commit(connection: &Connection, group: &mut Vec<Job>, queue: &mut mpsc::Recei
 }
 
 /// Runs one write; tells whether it panicked.
-pub(super) fn run(connection: &Connection, statement: &Statement, mut args: Vec<Value>, rows: Rows) -> (Result<Rows>, bool) {
+pub(super) fn run(
+    connection: &Connection,
+    statement: &Statement,
+    mut args: Vec<Value>,
+    rows: Rows,
+) -> (Result<Rows>, bool) {
     let work = || write::write(connection, statement, &mut args, rows);
     // A panic must not take the only writer with it.
     match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {

@@ -1,7 +1,8 @@
 //! `cargo xtask bench --cold`: the first build of a newcomer, from an empty target folder.
 //!
-//! The quickstart and a plain app (axum, sqlx and jsonwebtoken, in `benches/cold`) are built one after the other, in the same run and
-//! with the same versions of what they share, each with the profile that its users have. Downloads come first and do not count.
+//! The quickstart and a plain app (axum, sqlx and jsonwebtoken, in `benches/cold`) are built one
+//! after the other, in the same run and with the same versions of what they share, each with the
+//! profile that its users have. Downloads come first and do not count.
 
 use std::fs;
 use std::path::Path;
@@ -24,13 +25,18 @@ struct Cost {
 
 /// Builds both and prints the table; fails when the quickstart takes too long.
 pub(super) fn run(into_readme: bool) -> Result<(), String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().map_err(|e| e.to_string())?;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("..")
+        .canonicalize()
+        .map_err(|e| e.to_string())?;
     let folder = target().join("bench-cold");
     let _ = fs::remove_dir_all(&folder);
     let app = folder.join("app");
     let copy = |from: &str, to: &str| {
         let file = app.join(to);
-        fs::create_dir_all(file.parent().unwrap_or(&app)).and_then(|()| fs::copy(root.join(from), file)).map_err(|e| e.to_string())
+        fs::create_dir_all(file.parent().unwrap_or(&app))
+            .and_then(|()| fs::copy(root.join(from), file))
+            .map_err(|e| e.to_string())
     };
     copy("benches/cold/Cargo.toml", "Cargo.toml")?;
     copy("benches/cold/main.rs", "src/main.rs")?;
@@ -55,7 +61,9 @@ pub(super) fn run(into_readme: bool) -> Result<(), String> {
         write("cold start", &table)?;
     }
     if seconds > MOST {
-        return Err(format!("the first build of the quickstart takes {seconds:.2} times as long as that of the plain app"));
+        return Err(format!(
+            "the first build of the quickstart takes {seconds:.2} times as long as that of the plain app"
+        ));
     }
     Ok(())
 }
@@ -67,17 +75,27 @@ fn both(root: &Path, app: &Path, folder: &Path) -> Result<(Cost, Cost), String> 
     run_to_end(cargo(root, folder).args(["fetch", "--quiet", "--locked", "--target", &host]))?;
     let plain = timed(cargo(app, &folder.join("plain")).args(["build", "--quiet", "--offline"]))?;
     println!("plain: {:.1} s", plain.seconds);
-    let quickstart = timed(cargo(root, &folder.join("quickstart")).args(["build", "--quiet", "--offline", "-p", "quickstart"]))?;
+    let quickstart = timed(cargo(root, &folder.join("quickstart")).args([
+        "build",
+        "--quiet",
+        "--offline",
+        "-p",
+        "quickstart",
+    ]))?;
     println!("quickstart: {:.1} s", quickstart.seconds);
     Ok((plain, quickstart))
 }
 
 /// The target that is built for without `--target`.
 fn host() -> Result<String, String> {
-    let out = Command::new("rustc").arg("-vV").output().map_err(|e| format!("rustc: {e}"))?;
+    let out = Command::new("rustc")
+        .arg("-vV")
+        .output()
+        .map_err(|e| format!("rustc: {e}"))?;
     let text = String::from_utf8_lossy(&out.stdout);
     let host = text.lines().find_map(|line| line.strip_prefix("host: "));
-    host.map(str::to_owned).ok_or_else(|| "rustc does not say its host".to_owned())
+    host.map(str::to_owned)
+        .ok_or_else(|| "rustc does not say its host".to_owned())
 }
 
 /// Cargo as a newcomer runs it: nothing of the surroundings changes what is built.
@@ -93,19 +111,32 @@ fn cargo(here: &Path, target: &Path) -> Command {
 fn timed(command: &mut Command) -> Result<Cost, String> {
     let (before, started) = (children_cpu(), Instant::now());
     run_to_end(command)?;
-    Ok(Cost { seconds: started.elapsed().as_secs_f64(), cpu: children_cpu() - before })
+    Ok(Cost {
+        seconds: started.elapsed().as_secs_f64(),
+        cpu: children_cpu() - before,
+    })
 }
 
-/// CPU seconds of all child processes that have ended, with theirs; 0 where the system has no `/proc`.
+/// CPU seconds of all child processes that have ended, with theirs; 0 where the system has no
+/// `/proc`.
 fn children_cpu() -> f64 {
-    fs::read_to_string("/proc/self/stat").ok().and_then(|stat| of_children(&stat)).unwrap_or_default()
+    fs::read_to_string("/proc/self/stat")
+        .ok()
+        .and_then(|stat| of_children(&stat))
+        .unwrap_or_default()
 }
 
-/// `cutime` and `cstime` of `/proc/<pid>/stat`: the 16th and 17th field, in hundredths of a second. The second field is a name in
-/// parentheses, which may hold spaces.
+/// `cutime` and `cstime` of `/proc/<pid>/stat`: the 16th and 17th field, in hundredths of a second.
+/// The second field is a name in parentheses, which may hold spaces.
 fn of_children(stat: &str) -> Option<f64> {
     let (_, rest) = stat.rsplit_once(')')?;
-    let ticks: Vec<f64> = rest.split_whitespace().skip(13).take(2).map(str::parse).collect::<Result<_, _>>().ok()?;
+    let ticks: Vec<f64> = rest
+        .split_whitespace()
+        .skip(13)
+        .take(2)
+        .map(str::parse)
+        .collect::<Result<_, _>>()
+        .ok()?;
     (ticks.len() == 2).then(|| ticks.iter().sum::<f64>() / 100.0)
 }
 

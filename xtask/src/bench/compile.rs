@@ -1,8 +1,9 @@
 //! `cargo xtask bench --compile`: what entities cost to compile.
 //!
-//! Apps of 1, 20 and 100 entities (eight fields, an enum, three operations each) are generated and compiled with their
-//! dependencies built; the slope between the smallest and the greatest is what one entity costs. A last app of 50 entities
-//! with six operations each tells how long one waits after touching a file.
+//! Apps of 1, 20 and 100 entities (eight fields, an enum, three operations each) are generated and
+//! compiled with their dependencies built; the slope between the smallest and the greatest is what
+//! one entity costs. A last app of 50 entities with six operations each tells how long one waits
+//! after touching a file.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -34,7 +35,11 @@ pub(super) fn run(into_readme: bool) -> Result<(), String> {
             check.push(timed(&app, "check", false)?);
             build.push(timed(&app, "build", false)?);
         }
-        println!("{size} entities: check {:.2} s, build {:.2} s", median(&mut check.clone()), median(&mut build.clone()));
+        println!(
+            "{size} entities: check {:.2} s, build {:.2} s",
+            median(&mut check.clone()),
+            median(&mut build.clone())
+        );
         rows.push((size, median(&mut check), median(&mut build)));
     }
     let touched = generate(&folder, "app50", 50, 6)?;
@@ -46,28 +51,51 @@ pub(super) fn run(into_readme: bool) -> Result<(), String> {
     }
     let after = median(&mut after);
     let (check, build) = (slope(&rows, |r| r.1), slope(&rows, |r| r.2));
-    let mut out = format!("Medians of {ROUNDS}, dependencies built, the app crate only, without incremental compilation.\n\n");
-    out.push_str("| entities (8 fields, 3 operations) | `cargo check` | `cargo build` |\n|---|---|---|\n");
+    let mut out = format!(
+        "Medians of {ROUNDS}, dependencies built, the app crate only, without incremental compilation.\n\n"
+    );
+    out.push_str(
+        "| entities (8 fields, 3 operations) | `cargo check` | `cargo build` |\n|---|---|---|\n",
+    );
     for (size, check, build) in &rows {
         // Writing to a String cannot fail.
         let _ = writeln!(out, "| {size} | {check:.2} s | {build:.2} s |");
     }
-    let _ = writeln!(out, "| per entity | {check:.1} ms (at most {CHECK}) | {build:.1} ms (at most {BUILD}) |");
-    let _ =
-        write!(out, "\nOne file of 50 entities with 6 operations each touched, incremental `cargo check`: {after:.2} s (at most {TOUCH}).");
+    let _ = writeln!(
+        out,
+        "| per entity | {check:.1} ms (at most {CHECK}) | {build:.1} ms (at most {BUILD}) |"
+    );
+    let _ = write!(
+        out,
+        "\nOne file of 50 entities with 6 operations each touched, incremental `cargo check`: {after:.2} s (at most {TOUCH})."
+    );
     println!("{out}");
     if into_readme {
         write("compile time", &out)?;
     }
-    let over = [("check", check, CHECK), ("build", build, BUILD), ("touch", after, TOUCH)];
-    let over: Vec<&str> = over.iter().filter(|(_, seen, most)| seen > most).map(|(name, ..)| *name).collect();
-    if over.is_empty() { Ok(()) } else { Err(format!("compile time over budget: {}", over.join(", "))) }
+    let over = [
+        ("check", check, CHECK),
+        ("build", build, BUILD),
+        ("touch", after, TOUCH),
+    ];
+    let over: Vec<&str> = over
+        .iter()
+        .filter(|(_, seen, most)| seen > most)
+        .map(|(name, ..)| *name)
+        .collect();
+    if over.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("compile time over budget: {}", over.join(", ")))
+    }
 }
 
 /// Milliseconds that one entity adds, between the smallest and the greatest app.
 fn slope(rows: &[(usize, f64, f64)], of: impl Fn(&(usize, f64, f64)) -> f64) -> f64 {
     match (rows.first(), rows.last()) {
-        (Some(first), Some(last)) if last.0 > first.0 => (of(last) - of(first)) * 1000.0 / (last.0 - first.0) as f64,
+        (Some(first), Some(last)) if last.0 > first.0 => {
+            (of(last) - of(first)) * 1000.0 / (last.0 - first.0) as f64
+        }
         _ => 0.0,
     }
 }
@@ -94,26 +122,52 @@ fn touch(app: &Path, round: usize) -> Result<(), String> {
     let file = app.join("src/entity0.rs");
     let text = fs::read_to_string(&file).map_err(|e| e.to_string())?;
     let (_, rest) = text.split_once('\n').unwrap_or_default();
-    fs::write(&file, format!("//! Changed in round {round} at {:?}.\n{rest}", std::time::SystemTime::now())).map_err(|e| e.to_string())
+    fs::write(
+        &file,
+        format!(
+            "//! Changed in round {round} at {:?}.\n{rest}",
+            std::time::SystemTime::now()
+        ),
+    )
+    .map_err(|e| e.to_string())
 }
 
 fn cargo(app: &Path, what: &str, incremental: bool) -> Result<(), String> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args([what, "--quiet", "--offline"]).current_dir(app);
+    command
+        .args([what, "--quiet", "--offline"])
+        .current_dir(app);
     command.env("CARGO_TARGET_DIR", target().join("bench-compile/target"));
     command.env("CARGO_INCREMENTAL", if incremental { "1" } else { "0" });
-    let done = command.stdout(Stdio::null()).status().map_err(|e| e.to_string())?;
-    if done.success() { Ok(()) } else { Err(format!("{} does not compile", app.display())) }
+    let done = command
+        .stdout(Stdio::null())
+        .status()
+        .map_err(|e| e.to_string())?;
+    if done.success() {
+        Ok(())
+    } else {
+        Err(format!("{} does not compile", app.display()))
+    }
 }
 
 /// Writes an app; answers its folder.
-fn generate(folder: &Path, name: &str, entities: usize, operations: usize) -> Result<PathBuf, String> {
+fn generate(
+    folder: &Path,
+    name: &str,
+    entities: usize,
+    operations: usize,
+) -> Result<PathBuf, String> {
     let app = folder.join(name);
     let put = |path: &str, text: &str| -> Result<(), String> {
         let file = app.join(path);
-        fs::create_dir_all(file.parent().unwrap_or(&app)).and_then(|()| fs::write(&file, text)).map_err(|e| e.to_string())
+        fs::create_dir_all(file.parent().unwrap_or(&app))
+            .and_then(|()| fs::write(&file, text))
+            .map_err(|e| e.to_string())
     };
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().map_err(|e| e.to_string())?;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("..")
+        .canonicalize()
+        .map_err(|e| e.to_string())?;
     put(
         "Cargo.toml",
         &format!(
@@ -127,9 +181,17 @@ fn generate(folder: &Path, name: &str, entities: usize, operations: usize) -> Re
     let (mut modules, mut entries) = (String::new(), String::new());
     for i in 0..entities {
         put(&format!("src/entity{i}.rs"), &entity(i, operations))?;
-        let consts: Vec<String> = OPERATIONS.iter().take(operations).map(|(name, _)| format!("entity{i}::{name}")).collect();
+        let consts: Vec<String> = OPERATIONS
+            .iter()
+            .take(operations)
+            .map(|(name, _)| format!("entity{i}::{name}"))
+            .collect();
         let _ = writeln!(modules, "mod entity{i};");
-        let _ = writeln!(entries, "        entity(entity{i}::Entity{i}, [{}]),", consts.join(", "));
+        let _ = writeln!(
+            entries,
+            "        entity(entity{i}::Entity{i}, [{}]),",
+            consts.join(", ")
+        );
     }
     let main = format!(
         "use linchpin::prelude::*;\n\n{modules}\nstatic APP: Package = package!(\n    name = \"app\",\n    entities = [\n{entries}    ],\n);\n\n\
@@ -140,24 +202,40 @@ fn generate(folder: &Path, name: &str, entities: usize, operations: usize) -> Re
 }
 
 const OPERATIONS: [(&str, &str); 6] = [
-    ("PUBLISH", "kind = \"transition\", field = status, from = Status::Draft, to = Status::Live, set(due_at = now())"),
-    ("BY_SLUG", "kind = \"lookup\", fields(slug = param(slug)), returns = \"one\""),
+    (
+        "PUBLISH",
+        "kind = \"transition\", field = status, from = Status::Draft, to = Status::Live, set(due_at = now())",
+    ),
+    (
+        "BY_SLUG",
+        "kind = \"lookup\", fields(slug = param(slug)), returns = \"one\"",
+    ),
     ("VIEW", "kind = \"increment\", field = views"),
-    ("SLUG_TAKEN", "kind = \"exists\", fields(slug = param(slug))"),
+    (
+        "SLUG_TAKEN",
+        "kind = \"exists\", fields(slug = param(slug))",
+    ),
     ("RETITLE", "kind = \"field_update\", set(title)"),
-    ("SWEEP", "kind = \"batch\", action = \"delete\", filter = (status == Status::Gone && due_at < now())"),
+    (
+        "SWEEP",
+        "kind = \"batch\", action = \"delete\", filter = (status == Status::Gone && due_at < now())",
+    ),
 ];
 
 fn entity(i: usize, operations: usize) -> String {
     let mut out = format!(
         "//! Entity {i}.\nuse linchpin::prelude::*;\n\n#[derive(Clone, Copy, Debug, PartialEq, FieldEnum)]\npub enum Status {{\n    Draft,\n    Live,\n    Gone,\n}}\n\n\
-         /// One of many.\n#[entity(unique(slug), index(author_id, created_at), sort = desc(created_at))]\n#[derive(Clone, Debug)]\npub struct Entity{i} {{\n    \
+         /// One of many.\n#[entity(unique(slug), index(author_id, created_at), sort =
+         /// desc(created_at))]\n#[derive(Clone, Debug)]\npub struct Entity{i} {{\n \
          #[field(primary, default = uuid)]\n    pub id: String,\n    #[field(length = 1..=200)]\n    pub title: String,\n    pub slug: String,\n    \
          pub author_id: String,\n    #[field(default = Status::Draft)]\n    pub status: Status,\n    #[field(default = 0)]\n    pub views: i64,\n    \
          pub due_at: Option<Timestamp>,\n    #[field(default = now)]\n    pub created_at: Timestamp,\n}}\n"
     );
     for (name, args) in OPERATIONS.iter().take(operations) {
-        let _ = write!(out, "\n#[operation({args})]\npub const {name}: Operation<Entity{i}>;\n");
+        let _ = write!(
+            out,
+            "\n#[operation({args})]\npub const {name}: Operation<Entity{i}>;\n"
+        );
     }
     out
 }

@@ -1,7 +1,8 @@
 //! `cargo xtask bench --instructions`: instructions per request, counted by callgrind.
 //!
-//! In need of no quiet machine, so it can gate. Each number is a difference: a server that answered `MORE` requests against one
-//! that answered `FEW`, over 32 connections as under the other loads. Starting, stopping and warming up fall out.
+//! In need of no quiet machine, so it can gate. Each number is a difference: a server that answered
+//! `MORE` requests against one that answered `FEW`, over 32 connections as under the other loads.
+//! Starting, stopping and warming up fall out.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -14,8 +15,8 @@ use super::{SERVERS, write};
 
 const FEW: u64 = 1_000;
 const MORE: u64 = 5_000;
-/// How often a load is counted that seems to be over its budget. How requests meet in a read or a wake-up is chance, more so on a busy
-/// machine; work that a change adds is in each count.
+/// How often a load is counted that seems to be over its budget. How requests meet in a read or a
+/// wake-up is chance, more so on a busy machine; work that a change adds is in each count.
 const COUNTS: usize = 3;
 
 /// Load, what it is called, most instructions of the generated server.
@@ -37,11 +38,19 @@ pub(super) fn run(into_readme: bool) -> Result<(), String> {
     let bin = build(&[], false)?;
     let loads: Vec<&str> = LOADS.iter().map(|(load, ..)| *load).collect();
     let (counts, told) = in_folder(|folder| {
-        let counts = SERVERS.iter().map(|server| count(&bin, folder, server, &loads, false)).collect::<Result<Vec<_>, _>>()?;
+        let counts = SERVERS
+            .iter()
+            .map(|server| count(&bin, folder, server, &loads, false))
+            .collect::<Result<Vec<_>, _>>()?;
         Ok((counts, count(&bin, folder, "generated", &[TOLD], true)?))
     })?;
     let mut table = table(&counts);
-    let silent = LOADS.iter().position(|(load, ..)| *load == TOLD).and_then(|at| counts[2].get(at)).copied().unwrap_or(0);
+    let silent = LOADS
+        .iter()
+        .position(|(load, ..)| *load == TOLD)
+        .and_then(|at| counts[2].get(at))
+        .copied()
+        .unwrap_or(0);
     if let Some(told) = told.first() {
         // Writing to a String cannot fail.
         let _ = write!(table, "\n\n{}", outbox(silent, *told));
@@ -50,17 +59,26 @@ pub(super) fn run(into_readme: bool) -> Result<(), String> {
     if into_readme {
         write("instructions", &table)?;
     }
-    over_budget(LOADS.iter().zip(&counts[2]).filter_map(|((_, name, most), count)| Some((*name, *count, (*most)?))))
+    over_budget(
+        LOADS
+            .iter()
+            .zip(&counts[2])
+            .filter_map(|((_, name, most), count)| Some((*name, *count, (*most)?))),
+    )
 }
 
 /// The generated server alone, for the loads that have a budget: part of `cargo xtask test`.
 ///
-/// The server is the one of a release, with link-time optimization over everything: with less it counts more. The driver is not counted,
-/// so that it comes from the build of the tests, and one optimized link is left.
+/// The server is the one of a release, with link-time optimization over everything: with less it
+/// counts more. The driver is not counted, so that it comes from the build of the tests, and one
+/// optimized link is left.
 pub(crate) fn gate() -> Result<(), String> {
     valgrind()?;
     let (server, driver) = (build(&["bench-generated"], false)?, build_driver()?);
-    let gated: Vec<_> = LOADS.iter().filter_map(|(load, name, most)| Some((*load, *name, (*most)?))).collect();
+    let gated: Vec<_> = LOADS
+        .iter()
+        .filter_map(|(load, name, most)| Some((*load, *name, (*most)?)))
+        .collect();
     let loads: Vec<&str> = gated.iter().map(|(load, ..)| *load).collect();
     let counts = crate::steps::timed("instructions", || {
         in_folder(|folder| {
@@ -83,7 +101,12 @@ pub(crate) fn gate() -> Result<(), String> {
     for ((_, name, most), count) in gated.iter().zip(&counts) {
         println!("xtask: {name}: {count} instructions per request, at most {most}");
     }
-    over_budget(gated.iter().zip(&counts).map(|((_, name, most), count)| (*name, *count, *most)))
+    over_budget(
+        gated
+            .iter()
+            .zip(&counts)
+            .map(|((_, name, most), count)| (*name, *count, *most)),
+    )
 }
 
 /// The cost of a listener.
@@ -96,13 +119,28 @@ fn outbox(silent: u64, told: u64) -> String {
 }
 
 fn over_budget<'a>(counted: impl Iterator<Item = (&'a str, u64, u64)>) -> Result<(), String> {
-    let over: Vec<String> =
-        counted.filter(|(_, count, most)| count > most).map(|(name, count, most)| format!("{name} {count} (at most {most})")).collect();
-    if over.is_empty() { Ok(()) } else { Err(format!("instructions per request over budget: {}", over.join(", "))) }
+    let over: Vec<String> = counted
+        .filter(|(_, count, most)| count > most)
+        .map(|(name, count, most)| format!("{name} {count} (at most {most})"))
+        .collect();
+    if over.is_empty() {
+        Ok(())
+    } else {
+        Err(format!(
+            "instructions per request over budget: {}",
+            over.join(", ")
+        ))
+    }
 }
 
 /// Instructions per request of one server under each load.
-fn count(bin: &Path, folder: &Path, server: &str, loads: &[&str], events: bool) -> Result<Vec<u64>, String> {
+fn count(
+    bin: &Path,
+    folder: &Path,
+    server: &str,
+    loads: &[&str],
+    events: bool,
+) -> Result<Vec<u64>, String> {
     let database = Database::Sqlite(folder.to_owned());
     if !folder.join("seed.db").exists() {
         database.seed(bin)?;
@@ -111,25 +149,42 @@ fn count(bin: &Path, folder: &Path, server: &str, loads: &[&str], events: bool) 
         let few = total(bin, folder, &database, (server, events), load, FEW)?;
         let more = total(bin, folder, &database, (server, events), load, MORE)?;
         let listening = if events { " with events" } else { "" };
-        println!("{server:<10} {load:<8} {:>9}{listening}", more.saturating_sub(few) / (MORE - FEW));
+        println!(
+            "{server:<10} {load:<8} {:>9}{listening}",
+            more.saturating_sub(few) / (MORE - FEW)
+        );
         Ok(more.saturating_sub(few) / (MORE - FEW))
     };
     loads.iter().map(one).collect()
 }
 
 /// All instructions of a server that answers this many requests.
-fn total(bin: &Path, folder: &Path, database: &Database, (server, events): (&str, bool), load: &str, requests: u64) -> Result<u64, String> {
+fn total(
+    bin: &Path,
+    folder: &Path,
+    database: &Database,
+    (server, events): (&str, bool),
+    load: &str,
+    requests: u64,
+) -> Result<u64, String> {
     let url = database.fresh(server)?;
     let out = folder.join("callgrind.out");
     let _ = fs::remove_file(&out);
     let mut command = Command::new("valgrind");
-    command.args(["--tool=callgrind", "--quiet"]).arg(format!("--callgrind-out-file={}", out.display()));
+    command
+        .args(["--tool=callgrind", "--quiet"])
+        .arg(format!("--callgrind-out-file={}", out.display()));
     command.arg(bin.join(format!("bench-{server}")));
     if events {
         command.env("BENCH_EVENTS", "1");
     }
     let running = Server::start(command, &url)?;
-    run_to_end(Command::new(bin.join("bench-driver")).args(["count", &running.port.to_string(), load, &requests.to_string()]))?;
+    run_to_end(Command::new(bin.join("bench-driver")).args([
+        "count",
+        &running.port.to_string(),
+        load,
+        &requests.to_string(),
+    ]))?;
     running.stop()?;
     let text = fs::read_to_string(&out).map_err(|e| format!("callgrind left no counts: {e}"))?;
     summary(&text).ok_or_else(|| "callgrind's counts cannot be read".to_owned())
@@ -137,19 +192,35 @@ fn total(bin: &Path, folder: &Path, database: &Database, (server, events): (&str
 
 /// The sum in callgrind's output: `totals: 123` at its end, or `summary: 123` in its head.
 fn summary(text: &str) -> Option<u64> {
-    let of = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.split_whitespace().next()?.parse().ok());
+    let of = |key: &str| {
+        text.lines().find_map(|line| {
+            line.strip_prefix(key)?
+                .split_whitespace()
+                .next()?
+                .parse()
+                .ok()
+        })
+    };
     of("totals:").or_else(|| of("summary:"))
 }
 
 fn table(counts: &[Vec<u64>]) -> String {
-    let mut out = String::from("Instructions per request, 32 connections, `synchronous=FULL`, a JWT on every request.\n\n");
+    let mut out = String::from(
+        "Instructions per request, 32 connections, `synchronous=FULL`, a JWT on every request.\n\n",
+    );
     out.push_str("| | plain | limit | generated | at most | vs plain | vs limit |\n|---|---|---|---|---|---|---|\n");
     for (i, (_, name, most)) in LOADS.iter().enumerate() {
-        let [plain, limit, generated] = [0, 1, 2].map(|s: usize| counts.get(s).and_then(|c| c.get(i)).copied().unwrap_or(0));
+        let [plain, limit, generated] =
+            [0, 1, 2].map(|s: usize| counts.get(s).and_then(|c| c.get(i)).copied().unwrap_or(0));
         let most = most.map_or(String::new(), |m| m.to_string());
         let ratio = |of: u64| generated as f64 / of.max(1) as f64;
         // Writing to a String cannot fail.
-        let _ = writeln!(out, "| {name} | {plain} | {limit} | {generated} | {most} | {:.2} | {:.2} |", ratio(plain), ratio(limit));
+        let _ = writeln!(
+            out,
+            "| {name} | {plain} | {limit} | {generated} | {most} | {:.2} | {:.2} |",
+            ratio(plain),
+            ratio(limit)
+        );
     }
     out.truncate(out.trim_end().len());
     out
@@ -157,7 +228,12 @@ fn table(counts: &[Vec<u64>]) -> String {
 
 /// Makes sure that valgrind is there: installs it where that is possible.
 fn valgrind() -> Result<(), String> {
-    let there = || Command::new("valgrind").arg("--version").output().is_ok_and(|out| out.status.success());
+    let there = || {
+        Command::new("valgrind")
+            .arg("--version")
+            .output()
+            .is_ok_and(|out| out.status.success())
+    };
     if there() {
         return Ok(());
     }
@@ -173,7 +249,10 @@ fn valgrind() -> Result<(), String> {
 mod tests {
     #[test]
     fn counts_are_found_where_callgrind_puts_them() {
-        assert_eq!(super::summary("version: 1\nsummary: 12\nfn=(1) main\n1 5\n\ntotals: 17\n"), Some(17));
+        assert_eq!(
+            super::summary("version: 1\nsummary: 12\nfn=(1) main\n1 5\n\ntotals: 17\n"),
+            Some(17)
+        );
         assert_eq!(super::summary("version: 1\nsummary: 12\n"), Some(12));
         assert_eq!(super::summary("events: Ir\n"), None);
     }
@@ -187,7 +266,11 @@ mod tests {
     #[test]
     fn a_budget_is_a_most() {
         assert!(super::over_budget([("get", 36_000, 36_000)].into_iter()).is_ok());
-        let error = super::over_budget([("get", 36_001, 36_000), ("list", 1, 2)].into_iter()).unwrap_err();
-        assert!(error.contains("get 36001") && !error.contains("list"), "{error}");
+        let error =
+            super::over_budget([("get", 36_001, 36_000), ("list", 1, 2)].into_iter()).unwrap_err();
+        assert!(
+            error.contains("get 36001") && !error.contains("list"),
+            "{error}"
+        );
     }
 }

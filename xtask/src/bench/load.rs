@@ -59,38 +59,77 @@ struct Plan {
     seconds: f64,
 }
 
-/// Builds, seeds, measures in turns, prints the table; `--kinds`, `--postgres`, `--only get,list`, `--rounds N`, `--seconds S`, `--write`.
+/// Builds, seeds, measures in turns, prints the table; `--kinds`, `--postgres`, `--only get,list`,
+/// `--rounds N`, `--seconds S`, `--write`.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let option = |name: &str, default: f64| {
         let at = args.iter().position(|a| a == name);
-        at.and_then(|i| args.get(i + 1)).map_or(Ok(default), |v| v.parse().map_err(|_| format!("{name} needs a number")))
+        at.and_then(|i| args.get(i + 1)).map_or(Ok(default), |v| {
+            v.parse().map_err(|_| format!("{name} needs a number"))
+        })
     };
     let asked = |name: &str| args.iter().any(|a| a == name);
     let postgres = asked("--postgres");
     let (name, mut loads, servers) = match (postgres, asked("--kinds")) {
-        (true, _) => ("postgres", [POSTS.as_slice(), &KINDS].concat(), vec!["plain-postgres", "generated"]),
+        (true, _) => (
+            "postgres",
+            [POSTS.as_slice(), &KINDS].concat(),
+            vec!["plain-postgres", "generated"],
+        ),
         (false, true) => ("kinds", KINDS.to_vec(), vec!["plain", "generated"]),
         (false, false) => ("table", POSTS.to_vec(), SERVERS.to_vec()),
     };
     if let Some(at) = args.iter().position(|a| a == "--only") {
-        let only: Vec<&str> = args.get(at + 1).map_or("", String::as_str).split(',').collect();
-        let all = loads.iter().map(|(load, _)| *load).collect::<Vec<_>>().join(", ");
+        let only: Vec<&str> = args
+            .get(at + 1)
+            .map_or("", String::as_str)
+            .split(',')
+            .collect();
+        let all = loads
+            .iter()
+            .map(|(load, _)| *load)
+            .collect::<Vec<_>>()
+            .join(", ");
         loads.retain(|(load, _)| only.contains(load));
         if loads.len() != only.len() || asked("--write") {
-            return Err(format!("--only takes some of {all}, separated by commas, and goes without --write"));
+            return Err(format!(
+                "--only takes some of {all}, separated by commas, and goes without --write"
+            ));
         }
     }
-    let durability = if postgres { "Postgres as it is shipped" } else { "`synchronous=FULL`" };
-    let (rounds, seconds) = ((option("--rounds", 5.0)? as usize).max(1), option("--seconds", 3.0)?);
-    let plan = Plan { name, loads, servers, durability, rounds, seconds };
+    let durability = if postgres {
+        "Postgres as it is shipped"
+    } else {
+        "`synchronous=FULL`"
+    };
+    let (rounds, seconds) = (
+        (option("--rounds", 5.0)? as usize).max(1),
+        option("--seconds", 3.0)?,
+    );
+    let plan = Plan {
+        name,
+        loads,
+        servers,
+        durability,
+        rounds,
+        seconds,
+    };
     let bin = build(&[], postgres)?;
     let table = in_folder(|folder| {
-        let database = if postgres { Database::Postgres(Cluster::start(folder)?) } else { Database::Sqlite(folder.to_owned()) };
+        let database = if postgres {
+            Database::Postgres(Cluster::start(folder)?)
+        } else {
+            Database::Sqlite(folder.to_owned())
+        };
         let (rest, seen) = plan.measure(&bin, &database)?;
         Ok(plan.table(&rest, &seen))
     })?;
     println!("{table}");
-    if asked("--write") { write(plan.name, &table) } else { Ok(()) }
+    if asked("--write") {
+        write(plan.name, &table)
+    } else {
+        Ok(())
+    }
 }
 
 /// Per load and server what its rounds showed.
@@ -101,15 +140,28 @@ impl Plan {
     fn measure(&self, bin: &Path, database: &Database) -> Result<(Vec<f64>, Table), String> {
         database.seed(bin)?;
         let mut rest = vec![0.0; self.servers.len()];
-        let mut seen: Table = self.loads.iter().map(|_| self.servers.iter().map(|_| Vec::new()).collect()).collect();
+        let mut seen: Table = self
+            .loads
+            .iter()
+            .map(|_| self.servers.iter().map(|_| Vec::new()).collect())
+            .collect();
         for round in 0..self.rounds {
             for (at, (load, _)) in self.loads.iter().enumerate() {
                 // Turn by turn, so that whatever else the machine does meets all alike.
                 for (s, server) in self.servers.iter().enumerate() {
-                    let running = Server::start(Command::new(bin.join(format!("bench-{server}"))), &database.fresh(server)?)?;
+                    let running = Server::start(
+                        Command::new(bin.join(format!("bench-{server}"))),
+                        &database.fresh(server)?,
+                    )?;
                     rest[s] = running.rss_mb();
-                    let one = self.load(bin, &running, load, round * 100 + at).map_err(|e| format!("{server}, {load}: {e}"))?;
-                    println!("round {} {load:<12} {server:<15} {:>9.0}/s", round + 1, one.per_second);
+                    let one = self
+                        .load(bin, &running, load, round * 100 + at)
+                        .map_err(|e| format!("{server}, {load}: {e}"))?;
+                    println!(
+                        "round {} {load:<12} {server:<15} {:>9.0}/s",
+                        round + 1,
+                        one.per_second
+                    );
                     seen[at][s].push(one);
                 }
             }
@@ -120,7 +172,13 @@ impl Plan {
     fn load(&self, bin: &Path, running: &Server, load: &str, salt: usize) -> Result<Seen, String> {
         let cpu = running.cpu_seconds();
         let out = Command::new(bin.join("bench-driver"))
-            .args(["load", &running.port.to_string(), load, &self.seconds.to_string(), &salt.to_string()])
+            .args([
+                "load",
+                &running.port.to_string(),
+                load,
+                &self.seconds.to_string(),
+                &salt.to_string(),
+            ])
             .stderr(Stdio::inherit())
             .output()
             .map_err(|e| e.to_string())?;
@@ -141,29 +199,69 @@ impl Plan {
 
     /// The generated server is the last; all others are what it is held against.
     fn table(&self, rest: &[f64], seen: &Table) -> String {
-        let Self { rounds, seconds, durability, .. } = self;
-        let names: Vec<&str> = self.servers.iter().map(|name| name.trim_end_matches("-postgres")).collect();
+        let Self {
+            rounds,
+            seconds,
+            durability,
+            ..
+        } = self;
+        let names: Vec<&str> = self
+            .servers
+            .iter()
+            .map(|name| name.trim_end_matches("-postgres"))
+            .collect();
         let others = &names[..names.len() - 1];
-        let mut out = format!("Medians of {rounds} rounds of {seconds} s, 32 connections, {durability}, a JWT on every request.\n\n| |");
+        let mut out = format!(
+            "Medians of {rounds} rounds of {seconds} s, 32 connections, {durability}, a JWT on every request.\n\n| |"
+        );
         let mut columns: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         columns.extend(others.iter().map(|name| format!("vs {name}")));
         columns.extend(names.iter().map(|name| format!("p50 / p99 ms ({name})")));
         columns.push(format!("CPU µs/request ({})", names.join(", ")));
         columns.push("MB under load".to_owned());
         // Writing to a String cannot fail.
-        let _ = writeln!(out, " {} |\n|{}", columns.join(" | "), "---|".repeat(columns.len() + 1));
+        let _ = writeln!(
+            out,
+            " {} |\n|{}",
+            columns.join(" | "),
+            "---|".repeat(columns.len() + 1)
+        );
         for ((_, name), servers) in self.loads.iter().zip(seen) {
-            let per_second: Vec<f64> = servers.iter().map(|s| median(s, |x| x.per_second)).collect();
+            let per_second: Vec<f64> = servers
+                .iter()
+                .map(|s| median(s, |x| x.per_second))
+                .collect();
             let ours = per_second.last().copied().unwrap_or(0.0);
             let mut cells: Vec<String> = per_second.iter().map(|n| format!("{n:.0}/s")).collect();
-            cells.extend(per_second.iter().take(others.len()).map(|n| format!("{:.2}x", ours / n.max(1.0))));
-            cells.extend(servers.iter().map(|s| format!("{:.2} / {:.2}", median(s, |x| x.p50) / 1e3, median(s, |x| x.p99) / 1e3)));
-            let all = |of: fn(&Seen) -> f64| servers.iter().map(|s| format!("{:.0}", median(s, of))).collect::<Vec<_>>().join(", ");
+            cells.extend(
+                per_second
+                    .iter()
+                    .take(others.len())
+                    .map(|n| format!("{:.2}x", ours / n.max(1.0))),
+            );
+            cells.extend(servers.iter().map(|s| {
+                format!(
+                    "{:.2} / {:.2}",
+                    median(s, |x| x.p50) / 1e3,
+                    median(s, |x| x.p99) / 1e3
+                )
+            }));
+            let all = |of: fn(&Seen) -> f64| {
+                servers
+                    .iter()
+                    .map(|s| format!("{:.0}", median(s, of)))
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            };
             cells.push(all(|x| x.cpu_micros));
             cells.push(all(|x| x.rss_mb));
             let _ = writeln!(out, "| {name} | {} |", cells.join(" | "));
         }
-        let rest: Vec<String> = names.iter().zip(rest).map(|(name, mb)| format!("{name} {mb:.0} MB")).collect();
+        let rest: Vec<String> = names
+            .iter()
+            .zip(rest)
+            .map(|(name, mb)| format!("{name} {mb:.0} MB"))
+            .collect();
         let _ = write!(out, "\nMemory at rest: {}.", rest.join(", "));
         out
     }

@@ -1,5 +1,5 @@
-//! `cargo xtask bench`: the generated server beside two hand-written ones, in one run; what it costs in instructions and in
-//! compile time.
+//! `cargo xtask bench`: the generated server beside two hand-written ones, in one run; what it
+//! costs in instructions and in compile time.
 
 mod cold;
 mod compile;
@@ -31,11 +31,22 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     } else if asked("--cold") {
         cold::run(asked("--write"))
     } else if asked("--auth") {
-        measured("authentication", &["--features", "auth", "--bin", "bench-auth"], asked("--write"))
+        measured(
+            "authentication",
+            &["--features", "auth", "--bin", "bench-auth"],
+            asked("--write"),
+        )
     } else if asked("--large") && asked("--postgres") {
         server::in_folder(|folder| {
             let cluster = Cluster::start(folder)?;
-            let bin = ["--features", "postgres", "--bin", "bench-large", "--", &cluster.url("postgres")];
+            let bin = [
+                "--features",
+                "postgres",
+                "--bin",
+                "bench-large",
+                "--",
+                &cluster.url("postgres"),
+            ];
             measured("large tables on Postgres", &bin, asked("--write"))
         })
     } else if asked("--large") {
@@ -45,14 +56,23 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     }
 }
 
-/// A program that measures and prints by itself: what it prints is shown as it comes, and kept where that is asked for, also when a
-/// bound does not hold.
+/// A program that measures and prints by itself: what it prints is shown as it comes, and kept
+/// where that is asked for, also when a bound does not hold.
 fn measured(name: &str, bin: &[&str], keep: bool) -> Result<(), String> {
     let told = |e: std::io::Error| format!("{name}: {e}");
     let mut cargo = crate::cargo(&["run", "--release", "--package", "linchpin-benches"]);
-    let mut child = cargo.args(bin).stdout(Stdio::piped()).spawn().map_err(told)?;
+    let mut child = cargo
+        .args(bin)
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(told)?;
     let mut kept = String::new();
-    for line in child.stdout.take().into_iter().flat_map(|out| BufReader::new(out).lines()) {
+    for line in child
+        .stdout
+        .take()
+        .into_iter()
+        .flat_map(|out| BufReader::new(out).lines())
+    {
         let line = line.map_err(told)?;
         println!("{line}");
         kept.push_str(&line);
@@ -61,20 +81,39 @@ fn measured(name: &str, bin: &[&str], keep: bool) -> Result<(), String> {
     let status = child.wait().map_err(told)?;
     if keep {
         // Its headings lie below the one of the section.
-        write(name, &format!("One run.\n\n{}", kept.trim().replace("## ", "### ")))?;
+        write(
+            name,
+            &format!("One run.\n\n{}", kept.trim().replace("## ", "### ")),
+        )?;
     }
-    if status.success() { Ok(()) } else { Err(format!("{name} failed ({status})")) }
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("{name} failed ({status})"))
+    }
 }
 
 /// Puts a table between its markers in `benches/README.md`.
 fn write(name: &str, table: &str) -> Result<(), String> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../benches/README.md");
     let text = fs::read_to_string(&file).map_err(|e| e.to_string())?;
-    let (start, end) = (format!("<!-- {name} -->\n"), format!("<!-- end of {name} -->"));
-    let parts = text.split_once(&start).and_then(|(head, rest)| Some((head, rest.split_once(&end)?.1)));
+    let (start, end) = (
+        format!("<!-- {name} -->\n"),
+        format!("<!-- end of {name} -->"),
+    );
+    let parts = text
+        .split_once(&start)
+        .and_then(|(head, rest)| Some((head, rest.split_once(&end)?.1)));
     let (head, tail) = parts.ok_or("benches/README.md lacks its markers")?;
     let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = cpu.lines().find_map(|l| l.strip_prefix("model name")).map_or("", |l| l.trim_start_matches([' ', '\t', ':']));
+    let model = cpu
+        .lines()
+        .find_map(|l| l.strip_prefix("model name"))
+        .map_or("", |l| l.trim_start_matches([' ', '\t', ':']));
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    fs::write(&file, format!("{head}{start}{cores} cores, {model}. {table}\n{end}{tail}")).map_err(|e| e.to_string())
+    fs::write(
+        &file,
+        format!("{head}{start}{cores} cores, {model}. {table}\n{end}{tail}"),
+    )
+    .map_err(|e| e.to_string())
 }

@@ -21,10 +21,23 @@ pub(super) fn build(only: &[&str], postgres: bool) -> Result<PathBuf, String> {
     Ok(target().join("release"))
 }
 
-/// Builds the driver as the tests are built, which have compiled all of its dependencies, and answers the folder that it is in.
+/// Builds the driver as the tests are built, which have compiled all of its dependencies, and
+/// answers the folder that it is in.
 pub(super) fn build_driver() -> Result<PathBuf, String> {
-    let workspace = ["build", "--workspace", "--exclude", crate::test::SEARCH, "--bin", "bench-driver"];
-    crate::step("build of the driver", crate::cargo(&workspace).args(crate::FEATURES).args(crate::AS_TESTS))?;
+    let workspace = [
+        "build",
+        "--workspace",
+        "--exclude",
+        crate::test::SEARCH,
+        "--bin",
+        "bench-driver",
+    ];
+    crate::step(
+        "build of the driver",
+        crate::cargo(&workspace)
+            .args(crate::FEATURES)
+            .args(crate::AS_TESTS),
+    )?;
     Ok(target().join("debug"))
 }
 
@@ -58,9 +71,13 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts a server, or a tool that runs one, with a port and the URL of its database as its last arguments.
+    /// Starts a server, or a tool that runs one, with a port and the URL of its database as its
+    /// last arguments.
     pub(super) fn start(mut command: Command, url: &str) -> Result<Self, String> {
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).map_err(|e| e.to_string())?.port();
+        let port = TcpListener::bind("127.0.0.1:0")
+            .and_then(|l| l.local_addr())
+            .map_err(|e| e.to_string())?
+            .port();
         let child = command
             .arg(port.to_string())
             .arg(url)
@@ -82,9 +99,16 @@ impl Server {
     /// Asks it to end, as an operator would, and waits.
     pub(super) fn stop(mut self) -> Result<(), String> {
         let pid = self.child.id().to_string();
-        let asked = Command::new("kill").args(["-TERM", &pid]).status().map_err(|e| e.to_string())?;
+        let asked = Command::new("kill")
+            .args(["-TERM", &pid])
+            .status()
+            .map_err(|e| e.to_string())?;
         let ended = self.child.wait().map_err(|e| e.to_string())?;
-        if asked.success() { Ok(()) } else { Err(format!("the server ended by itself: {ended}")) }
+        if asked.success() {
+            Ok(())
+        } else {
+            Err(format!("the server ended by itself: {ended}"))
+        }
     }
 
     fn proc(&self, name: &str) -> String {
@@ -94,15 +118,32 @@ impl Server {
     /// Resident memory.
     pub(super) fn rss_mb(&self) -> f64 {
         let status = self.proc("status");
-        let line = status.lines().find(|l| l.starts_with("VmRSS:")).unwrap_or_default();
-        line.split_whitespace().nth(1).and_then(|n| n.parse::<f64>().ok()).unwrap_or(0.0) / 1024.0
+        let line = status
+            .lines()
+            .find(|l| l.starts_with("VmRSS:"))
+            .unwrap_or_default();
+        line.split_whitespace()
+            .nth(1)
+            .and_then(|n| n.parse::<f64>().ok())
+            .unwrap_or(0.0)
+            / 1024.0
     }
 
     /// Time on a processor so far.
     pub(super) fn cpu_seconds(&self) -> f64 {
         let stat = self.proc("stat");
-        let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
-        let ticks = |i: usize| fields.get(i).and_then(|n| n.parse::<f64>().ok()).unwrap_or(0.0);
+        let fields: Vec<&str> = stat
+            .rsplit(") ")
+            .next()
+            .unwrap_or_default()
+            .split(' ')
+            .collect();
+        let ticks = |i: usize| {
+            fields
+                .get(i)
+                .and_then(|n| n.parse::<f64>().ok())
+                .unwrap_or(0.0)
+        };
         // utime and stime, in hundredths of a second on every Linux.
         (ticks(11) + ticks(12)) / 100.0
     }

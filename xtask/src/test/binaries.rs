@@ -22,16 +22,33 @@ pub(crate) struct Binary {
     pub(crate) is_test: bool,
 }
 
-/// Compiles every test of the workspace. All packages are selected, as another selection unifies features in another way, and compiles
-/// the dependencies anew.
+/// Compiles every test of the workspace. All packages are selected, as another selection unifies
+/// features in another way, and compiles the dependencies anew.
 pub(crate) fn build(without: &[&str]) -> Result<Vec<Binary>, String> {
-    let mut command = cargo(&["test", "--workspace", "--exclude", SEARCH, "--all-targets", "--no-run"]);
-    command.args(FEATURES).arg("--message-format=json-render-diagnostics").env_remove("RUSTFLAGS");
+    let mut command = cargo(&[
+        "test",
+        "--workspace",
+        "--exclude",
+        SEARCH,
+        "--all-targets",
+        "--no-run",
+    ]);
+    command
+        .args(FEATURES)
+        .arg("--message-format=json-render-diagnostics")
+        .env_remove("RUSTFLAGS");
     for package in without {
         command.args(["--exclude", package]);
     }
-    let mut child = command.stdout(Stdio::piped()).spawn().map_err(|e| format!("cargo could not be started: {e}"))?;
-    let lines = child.stdout.take().into_iter().flat_map(|out| BufReader::new(out).lines());
+    let mut child = command
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|e| format!("cargo could not be started: {e}"))?;
+    let lines = child
+        .stdout
+        .take()
+        .into_iter()
+        .flat_map(|out| BufReader::new(out).lines());
     let (mut built, mut artifacts) = (Vec::new(), 0_usize);
     for line in lines {
         let line = line.map_err(|e| format!("the messages of cargo cannot be read: {e}"))?;
@@ -46,7 +63,10 @@ pub(crate) fn build(without: &[&str]) -> Result<Vec<Binary>, String> {
     let tests = built.iter().filter(|binary| binary.is_test).count();
     println!("xtask: {tests} test binaries");
     if tests == 0 || built.len() < artifacts {
-        return Err(format!("cargo names {artifacts} artifacts; {} of them were understood, {tests} are tests", built.len()));
+        return Err(format!(
+            "cargo names {artifacts} artifacts; {} of them were understood, {tests} are tests",
+            built.len()
+        ));
     }
     Ok(built)
 }
@@ -57,36 +77,73 @@ impl Binary {
         if !line.starts_with(r#"{"reason":"compiler-artifact""#) {
             return None;
         }
-        let folder = Path::new(text(line, r#""manifest_path":""#)?).parent()?.to_owned();
+        let folder = Path::new(text(line, r#""manifest_path":""#)?)
+            .parent()?
+            .to_owned();
         // The name of the target stands behind its types, before its source.
         let target = text(line, r#""name":""#)?.to_owned();
-        let is_test = line.split_once(r#""profile":{"#)?.1.split('}').next()?.contains(r#""test":true"#);
+        let is_test = line
+            .split_once(r#""profile":{"#)?
+            .1
+            .split('}')
+            .next()?
+            .contains(r#""test":true"#);
         let file = text(line, r#""executable":""#).or_else(|| text(line, r#""filenames":[""#))?;
-        Some(Self { folder, target, file: PathBuf::from(file), is_test: is_test && line.contains(r#""executable":""#) })
+        Some(Self {
+            folder,
+            target,
+            file: PathBuf::from(file),
+            is_test: is_test && line.contains(r#""executable":""#),
+        })
     }
 
-    /// Runs its tests, as cargo would: in the folder of the package. A snapshot that changed is a failure to review, never an update.
+    /// Runs its tests, as cargo would: in the folder of the package. A snapshot that changed is a
+    /// failure to review, never an update.
     pub(crate) fn run(&self) -> Result<(), String> {
-        let package = self.folder.file_name().unwrap_or_default().to_string_lossy();
+        let package = self
+            .folder
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy();
         let mut command = Command::new(&self.file);
-        command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder).env("CARGO_PKG_NAME", self.package());
-        command.env("INSTA_UPDATE", "no").env("CI", "true").env_remove("RUSTFLAGS");
+        command
+            .current_dir(&self.folder)
+            .env("CARGO_MANIFEST_DIR", &self.folder)
+            .env("CARGO_PKG_NAME", self.package());
+        command
+            .env("INSTA_UPDATE", "no")
+            .env("CI", "true")
+            .env_remove("RUSTFLAGS");
         step(&format!("test {package}: {}", self.target), command)
     }
 
     /// The name of its package, as its manifest says it.
     fn package(&self) -> String {
         let manifest = std::fs::read_to_string(self.folder.join("Cargo.toml")).unwrap_or_default();
-        text(&manifest, "\nname = \"").unwrap_or_default().to_owned()
+        text(&manifest, "\nname = \"")
+            .unwrap_or_default()
+            .to_owned()
     }
 
     /// The files that it was compiled from, as rustc wrote them down beside it.
     pub(crate) fn sources(&self, root: &Path) -> BTreeSet<PathBuf> {
         let name = self.file.file_stem().unwrap_or_default().to_string_lossy();
-        let name = if self.file.extension().is_some() { name.trim_start_matches("lib") } else { &name };
-        let list = std::fs::read_to_string(self.file.with_file_name(format!("{name}.d"))).unwrap_or_default();
-        let first = list.lines().next().and_then(|line| line.split_once(": ")).map_or("", |(_, files)| files);
-        first.split(' ').map(|file| plain(&root.join(file))).collect()
+        let name = if self.file.extension().is_some() {
+            name.trim_start_matches("lib")
+        } else {
+            &name
+        };
+        let list = std::fs::read_to_string(self.file.with_file_name(format!("{name}.d")))
+            .unwrap_or_default();
+        let first = list
+            .lines()
+            .next()
+            .and_then(|line| line.split_once(": "))
+            .map_or("", |(_, files)| files);
+        first
+            .split(' ')
+            .map(|file| plain(&root.join(file)))
+            .collect()
     }
 }
 
@@ -118,20 +175,37 @@ mod tests {
     fn a_test_binary_is_read_from_what_cargo_tells() {
         let read = Binary::read(ARTIFACT).unwrap();
         let (folder, file) = ("/w/runtime".into(), "/t/debug/deps/acceptance-01".into());
-        assert_eq!(read, Binary { folder, target: "acceptance".to_owned(), file, is_test: true });
-        assert_eq!(Binary::read(r#"{"reason":"build-finished","success":true}"#), None);
+        assert_eq!(
+            read,
+            Binary {
+                folder,
+                target: "acceptance".to_owned(),
+                file,
+                is_test: true
+            }
+        );
+        assert_eq!(
+            Binary::read(r#"{"reason":"build-finished","success":true}"#),
+            None
+        );
     }
 
     #[test]
     fn a_library_is_no_test() {
         let library = ARTIFACT
-            .replace(r#""executable":"/t/debug/deps/acceptance-01""#, r#""executable":null"#)
+            .replace(
+                r#""executable":"/t/debug/deps/acceptance-01""#,
+                r#""executable":null"#,
+            )
             .replace(r#"true,"test":true}"#, r#"true,"test":false}"#);
         assert!(!Binary::read(&library).unwrap().is_test);
     }
 
     #[test]
     fn paths_lose_their_detours() {
-        assert_eq!(plain(Path::new("/w/a/tests/../../b/./c.rs")), Path::new("/w/b/c.rs"));
+        assert_eq!(
+            plain(Path::new("/w/a/tests/../../b/./c.rs")),
+            Path::new("/w/b/c.rs")
+        );
     }
 }

@@ -1,7 +1,8 @@
 //! What the files that changed can have broken.
 //!
-//! The answer comes from three sources: the folders of packages, the packages that depend on them (`cargo tree`), and the list of sources
-//! that rustc writes beside each binary. A file that none of them knows can have broken everything.
+//! The answer comes from three sources: the folders of packages, the packages that depend on them
+//! (`cargo tree`), and the list of sources that rustc writes beside each binary. A file that none
+//! of them knows can have broken everything.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -51,21 +52,31 @@ struct Part {
 
 impl Affected {
     pub(crate) fn everything() -> Self {
-        Self { root: root(), packages: Packages::new(), some: None }
+        Self {
+            root: root(),
+            packages: Packages::new(),
+            some: None,
+        }
     }
 
-    /// What can depend on files that differ from a commit, or are not committed. Without a name it is the commit that this branch left
-    /// `origin/main` at, or `main` where there is no `origin`.
+    /// What can depend on files that differ from a commit, or are not committed. Without a name it
+    /// is the commit that this branch left `origin/main` at, or `main` where there is no `origin`.
     pub(crate) fn since(base: &str) -> Result<Self, String> {
         let root = root();
         let packages = packages()?;
         let some = judge(&root, &packages, &changes(&root, base)?);
-        Ok(Self { root, packages, some })
+        Ok(Self {
+            root,
+            packages,
+            some,
+        })
     }
 
     /// Whether the code of a package has to be checked.
     pub(crate) fn has(&self, package: &str) -> bool {
-        self.some.as_ref().is_none_or(|some| some.code.contains(package) || some.tests.contains(package))
+        self.some
+            .as_ref()
+            .is_none_or(|some| some.code.contains(package) || some.tests.contains(package))
     }
 
     /// Whether any code but that of tests changed.
@@ -75,36 +86,79 @@ impl Affected {
 
     /// Whether there is nothing to check.
     pub(crate) fn is_nothing(&self) -> bool {
-        self.some.as_ref().is_some_and(|some| some.code.is_empty() && some.tests.is_empty() && some.sources.is_empty())
+        self.some.as_ref().is_some_and(|some| {
+            some.code.is_empty() && some.tests.is_empty() && some.sources.is_empty()
+        })
     }
 
     /// The files of the test binaries that have to run.
     pub(crate) fn of(&self, built: &[Binary]) -> BTreeSet<PathBuf> {
         let tests = || built.iter().filter(|binary| binary.is_test);
-        let Some(some) = &self.some else { return tests().map(|binary| binary.file.clone()).collect() };
+        let Some(some) = &self.some else {
+            return tests().map(|binary| binary.file.clone()).collect();
+        };
         let touched = |binary: &Binary| !binary.sources(&self.root).is_disjoint(&some.sources);
         // A library may be compiled from a file of another package's tests.
-        let ours = |binary: &&Binary| self.packages.values().any(|package| package.folder == binary.folder);
-        let libraries = built.iter().filter(|binary| !binary.is_test).filter(ours).filter(|binary| touched(binary));
-        let through: BTreeSet<&String> = libraries.flat_map(|binary| self.dependents_of(&binary.folder)).collect();
-        let runs = |binary: &&Binary| {
-            let name = self.packages.iter().find(|(_, package)| package.folder == binary.folder).map(|(name, _)| name);
-            name.is_none_or(|name| some.code.contains(name) || some.tests.contains(name) || through.contains(name)) || touched(binary)
+        let ours = |binary: &&Binary| {
+            self.packages
+                .values()
+                .any(|package| package.folder == binary.folder)
         };
-        tests().filter(runs).map(|binary| binary.file.clone()).collect()
+        let libraries = built
+            .iter()
+            .filter(|binary| !binary.is_test)
+            .filter(ours)
+            .filter(|binary| touched(binary));
+        let through: BTreeSet<&String> = libraries
+            .flat_map(|binary| self.dependents_of(&binary.folder))
+            .collect();
+        let runs = |binary: &&Binary| {
+            let name = self
+                .packages
+                .iter()
+                .find(|(_, package)| package.folder == binary.folder)
+                .map(|(name, _)| name);
+            name.is_none_or(|name| {
+                some.code.contains(name) || some.tests.contains(name) || through.contains(name)
+            }) || touched(binary)
+        };
+        tests()
+            .filter(runs)
+            .map(|binary| binary.file.clone())
+            .collect()
     }
 
     fn dependents_of(&self, folder: &Path) -> impl Iterator<Item = &String> {
-        self.packages.values().filter(move |package| package.folder == folder).flat_map(|package| &package.dependents)
+        self.packages
+            .values()
+            .filter(move |package| package.folder == folder)
+            .flat_map(|package| &package.dependents)
     }
 }
 
 impl fmt::Display for Affected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(some) = &self.some else { return f.write_str("everything is checked") };
-        let list = |names: &BTreeSet<String>| names.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
-        write!(f, "code that may behave differently: [{}]; ", list(&some.code))?;
-        write!(f, "tests that read changed files: [{}]; {} changed sources of tests", list(&some.tests), some.sources.len())
+        let Some(some) = &self.some else {
+            return f.write_str("everything is checked");
+        };
+        let list = |names: &BTreeSet<String>| {
+            names
+                .iter()
+                .map(String::as_str)
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        write!(
+            f,
+            "code that may behave differently: [{}]; ",
+            list(&some.code)
+        )?;
+        write!(
+            f,
+            "tests that read changed files: [{}]; {} changed sources of tests",
+            list(&some.tests),
+            some.sources.len()
+        )
     }
 }
 
@@ -114,12 +168,18 @@ fn judge(root: &Path, packages: &Packages, changes: &[PathBuf]) -> Option<Part> 
     for file in changes {
         let path = plain(&root.join(file));
         let is_markdown = file.extension().is_some_and(|extension| extension == "md");
-        let owner =
-            packages.iter().filter(|(_, package)| path.starts_with(&package.folder)).max_by_key(|(_, p)| p.folder.as_os_str().len());
+        let owner = packages
+            .iter()
+            .filter(|(_, package)| path.starts_with(&package.folder))
+            .max_by_key(|(_, p)| p.folder.as_os_str().len());
         if is_markdown {
             let reads = |package: &&Package| package.folder.starts_with(root.join(READERS));
-            let readers = packages.iter().filter(|(_, package)| reads(package)).map(|(name, _)| name.clone());
-            some.tests.extend(readers.chain(owner.map(|(name, _)| name.clone())));
+            let readers = packages
+                .iter()
+                .filter(|(_, package)| reads(package))
+                .map(|(name, _)| name.clone());
+            some.tests
+                .extend(readers.chain(owner.map(|(name, _)| name.clone())));
             // Documentation of a crate may be a document.
             some.sources.insert(path);
             continue;
@@ -128,7 +188,8 @@ fn judge(root: &Path, packages: &Packages, changes: &[PathBuf]) -> Option<Part> 
             Some((name, package)) if path.starts_with(package.folder.join("tests")) => {
                 if path.exists() && path.extension().is_some_and(|extension| extension == "rs") {
                     some.sources.insert(path);
-                    // The cases of a compile-fail test are no sources of a binary, and the search provider is compiled apart.
+                    // The cases of a compile-fail test are no sources of a binary, and the search
+                    // provider is compiled apart.
                     if package.folder.ends_with("ui-tests") || name == SEARCH {
                         some.tests.insert(name.clone());
                     }
@@ -141,7 +202,8 @@ fn judge(root: &Path, packages: &Packages, changes: &[PathBuf]) -> Option<Part> 
                 some.code.extend(package.dependents.iter().cloned());
             }
             None if file.starts_with("snapshots") => drop(some.tests.insert(MACROS.to_owned())),
-            None if file.to_string_lossy().starts_with("LICENSE") || file.ends_with(".gitignore") => {}
+            None if file.to_string_lossy().starts_with("LICENSE")
+                || file.ends_with(".gitignore") => {}
             None => return None,
         }
     }
@@ -152,33 +214,66 @@ fn root() -> PathBuf {
     plain(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
 }
 
-/// The files that differ, relative to the root; those that are gone, and those that git does not know yet, among them.
+/// The files that differ, relative to the root; those that are gone, and those that git does not
+/// know yet, among them.
 fn changes(root: &Path, base: &str) -> Result<Vec<PathBuf>, String> {
     let git = |args: &[&str]| {
-        let out = Command::new("git").arg("-C").arg(root).args(args).output().map_err(|e| format!("git: {e}"))?;
+        let out = Command::new("git")
+            .arg("-C")
+            .arg(root)
+            .args(args)
+            .output()
+            .map_err(|e| format!("git: {e}"))?;
         let said = String::from_utf8_lossy(&out.stdout).into_owned();
-        if out.status.success() { Ok(said) } else { Err(String::from_utf8_lossy(&out.stderr).trim().to_owned()) }
+        if out.status.success() {
+            Ok(said)
+        } else {
+            Err(String::from_utf8_lossy(&out.stderr).trim().to_owned())
+        }
     };
     let exists = |name: &&str| git(&["rev-parse", "--verify", "--quiet", name]).is_ok();
-    let base = if base.is_empty() { ["origin/main", "main", "HEAD"].into_iter().find(exists).unwrap_or("HEAD") } else { base };
+    let base = if base.is_empty() {
+        ["origin/main", "main", "HEAD"]
+            .into_iter()
+            .find(exists)
+            .unwrap_or("HEAD")
+    } else {
+        base
+    };
     let left = git(&["merge-base", base, "HEAD"])?;
     let differ = git(&["diff", "--name-only", "--no-renames", left.trim()])?;
     let unknown = git(&["ls-files", "--others", "--exclude-standard"])?;
-    Ok(differ.lines().chain(unknown.lines()).map(PathBuf::from).collect())
+    Ok(differ
+        .lines()
+        .chain(unknown.lines())
+        .map(PathBuf::from)
+        .collect())
 }
 
 /// The packages of the workspace, each with those that depend on it.
 fn packages() -> Result<Packages, String> {
     let tree = |more: &[&str]| {
         let mut command = cargo(&["tree", "--workspace", "--prefix", "none", "--format", "{p}"]);
-        let out = command.args(FEATURES).args(more).output().map_err(|e| format!("cargo tree: {e}"))?;
+        let out = command
+            .args(FEATURES)
+            .args(more)
+            .output()
+            .map_err(|e| format!("cargo tree: {e}"))?;
         let said = String::from_utf8_lossy(&out.stdout).into_owned();
-        if out.status.success() { Ok(said) } else { Err(String::from_utf8_lossy(&out.stderr).trim().to_owned()) }
+        if out.status.success() {
+            Ok(said)
+        } else {
+            Err(String::from_utf8_lossy(&out.stderr).trim().to_owned())
+        }
     };
     let mut packages = Packages::new();
     for (name, folder) in tree(&["--depth", "0"])?.lines().filter_map(member) {
         let dependents = tree(&["--invert", &name, "--edges", "normal,build,dev"])?;
-        let dependents = dependents.lines().filter_map(member).map(|(name, _)| name).collect();
+        let dependents = dependents
+            .lines()
+            .filter_map(member)
+            .map(|(name, _)| name)
+            .collect();
         packages.insert(name, Package { folder, dependents });
     }
     Ok(packages)
@@ -187,7 +282,10 @@ fn packages() -> Result<Packages, String> {
 /// Name and folder of `linchpin-macros v0.1.0 (proc-macro) (/folder)`.
 fn member(line: &str) -> Option<(String, PathBuf)> {
     let folder = line.split_once("(/")?.1.split(')').next()?;
-    Some((line.split(' ').next()?.to_owned(), PathBuf::from(format!("/{folder}"))))
+    Some((
+        line.split(' ').next()?.to_owned(),
+        PathBuf::from(format!("/{folder}")),
+    ))
 }
 
 #[cfg(test)]
@@ -200,8 +298,17 @@ mod tests {
             dependents: dependents.iter().map(|name| (*name).to_owned()).collect(),
         };
         [
-            ("linchpin-macros", package("macros", &["linchpin-macros", "linchpin", "tasks", "ui-tests"])),
-            ("linchpin", package("runtime", &["linchpin", "tasks", "ui-tests"])),
+            (
+                "linchpin-macros",
+                package(
+                    "macros",
+                    &["linchpin-macros", "linchpin", "tasks", "ui-tests"],
+                ),
+            ),
+            (
+                "linchpin",
+                package("runtime", &["linchpin", "tasks", "ui-tests"]),
+            ),
             ("tasks", package("examples/tasks", &["tasks"])),
             ("ui-tests", package("ui-tests", &["ui-tests"])),
         ]
@@ -213,7 +320,10 @@ mod tests {
     fn judged(changes: &[&str]) -> Option<(Vec<String>, Vec<String>)> {
         let changes: Vec<PathBuf> = changes.iter().map(PathBuf::from).collect();
         let some = judge(Path::new("/w"), &workspace(), &changes)?;
-        Some((some.code.into_iter().collect(), some.tests.into_iter().collect()))
+        Some((
+            some.code.into_iter().collect(),
+            some.tests.into_iter().collect(),
+        ))
     }
 
     fn names(names: &[&str]) -> Vec<String> {
@@ -222,21 +332,39 @@ mod tests {
 
     #[test]
     fn code_reaches_its_dependents() {
-        assert_eq!(judged(&["runtime/src/lib.rs"]), Some((names(&["linchpin", "tasks", "ui-tests"]), vec![])));
-        assert_eq!(judged(&["examples/tasks/Cargo.toml"]), Some((names(&["tasks"]), vec![])));
+        assert_eq!(
+            judged(&["runtime/src/lib.rs"]),
+            Some((names(&["linchpin", "tasks", "ui-tests"]), vec![]))
+        );
+        assert_eq!(
+            judged(&["examples/tasks/Cargo.toml"]),
+            Some((names(&["tasks"]), vec![]))
+        );
     }
 
     #[test]
     fn a_file_of_tests_reaches_its_own_package_alone() {
         // It is not on disk: a file that is gone.
-        assert_eq!(judged(&["runtime/tests/acceptance/crud.rs"]), Some((vec![], names(&["linchpin"]))));
-        assert_eq!(judged(&["ui-tests/tests/fail/a.stderr"]), Some((vec![], names(&["ui-tests"]))));
+        assert_eq!(
+            judged(&["runtime/tests/acceptance/crud.rs"]),
+            Some((vec![], names(&["linchpin"])))
+        );
+        assert_eq!(
+            judged(&["ui-tests/tests/fail/a.stderr"]),
+            Some((vec![], names(&["ui-tests"])))
+        );
     }
 
     #[test]
     fn documents_and_snapshots_have_their_readers() {
-        assert_eq!(judged(&["docs/guide.md"]), Some((vec![], names(&["tasks"]))));
-        assert_eq!(judged(&["snapshots/entity.snap"]), Some((vec![], names(&["linchpin-macros"]))));
+        assert_eq!(
+            judged(&["docs/guide.md"]),
+            Some((vec![], names(&["tasks"])))
+        );
+        assert_eq!(
+            judged(&["snapshots/entity.snap"]),
+            Some((vec![], names(&["linchpin-macros"])))
+        );
     }
 
     #[test]
@@ -250,7 +378,10 @@ mod tests {
     #[test]
     fn a_member_is_read_from_a_line_of_the_tree() {
         let read = member("linchpin-macros v0.1.0 (proc-macro) (/w/macros) (*)");
-        assert_eq!(read, Some(("linchpin-macros".to_owned(), PathBuf::from("/w/macros"))));
+        assert_eq!(
+            read,
+            Some(("linchpin-macros".to_owned(), PathBuf::from("/w/macros")))
+        );
         assert_eq!(member("serde v1.0.0"), None);
     }
 }

@@ -12,18 +12,27 @@ use changed::Affected;
 /// The search provider: apart from the rest, which compiles no full-text engine.
 pub(crate) const SEARCH: &str = "linchpin-search-tantivy";
 
-/// Formatting, lints, every test (unit, black-box, compile-fail, snapshots, README), doc tests, `linchpin-core` for wasm32, expansion
-/// budgets, and the instructions of the generated server. A step that fails does not keep the others from running.
+/// Formatting, lints, every test (unit, black-box, compile-fail, snapshots, README), doc tests,
+/// `linchpin-core` for wasm32, expansion budgets, and the instructions of the generated server. A
+/// step that fails does not keep the others from running.
 ///
-/// `--fast` leaves some of it out. `--changed` leaves out what cannot depend on the files that differ from `origin/main` (or `main`,
-/// or from REF with `--changed=REF`) or are not committed.
+/// `--fast` leaves some of it out. `--changed` leaves out what cannot depend on the files that
+/// differ from `origin/main` (or `main`, or from REF with `--changed=REF`) or are not committed.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let known = |a: &&String| *a == "--fast" || *a == "--changed" || a.starts_with("--changed=");
     if let Some(unknown) = args.iter().skip(1).find(|a| !known(a)) {
-        return Err(format!("unknown option `{unknown}`; known: --fast, --changed, --changed=REF"));
+        return Err(format!(
+            "unknown option `{unknown}`; known: --fast, --changed, --changed=REF"
+        ));
     }
     let fast = args.iter().any(|a| a == "--fast");
-    let base = args.iter().find_map(|a| if a == "--changed" { Some("") } else { a.strip_prefix("--changed=") });
+    let base = args.iter().find_map(|a| {
+        if a == "--changed" {
+            Some("")
+        } else {
+            a.strip_prefix("--changed=")
+        }
+    });
     let affected = match base {
         Some(base) => Affected::since(base)?,
         None => Affected::everything(),
@@ -31,13 +40,27 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     println!("xtask: {affected}");
     let started = Instant::now();
     let mut failed = Vec::new();
-    let mut note = |done: Result<(), String>| failed.extend(done.err().inspect(|what| eprintln!("xtask: {what}")));
+    let mut note = |done: Result<(), String>| {
+        failed.extend(done.err().inspect(|what| eprintln!("xtask: {what}")))
+    };
     note(step("formatting", cargo(&["fmt", "--all", "--check"])));
     note(timed("layers", layers::run));
     if !affected.is_nothing() {
         if !fast {
-            let workspace = ["clippy", "--workspace", "--exclude", SEARCH, "--all-targets"];
-            note(step("lints", cargo(&workspace).args(FEATURES).args(AS_TESTS).args(["--", "-D", "warnings"])));
+            let workspace = [
+                "clippy",
+                "--workspace",
+                "--exclude",
+                SEARCH,
+                "--all-targets",
+            ];
+            note(step(
+                "lints",
+                cargo(&workspace)
+                    .args(FEATURES)
+                    .args(AS_TESTS)
+                    .args(["--", "-D", "warnings"]),
+            ));
         }
         if affected.has("linchpin") {
             fewer_features().into_iter().for_each(&mut note);
@@ -45,7 +68,11 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         if affected.has("linchpin-auth") {
             fewer_features_of_auth().into_iter().for_each(&mut note);
         }
-        note(timed("services", || postgres::install().and(peers::install()).and(wasm::install())));
+        note(timed("services", || {
+            postgres::install()
+                .and(peers::install())
+                .and(wasm::install())
+        }));
         if affected.has("linchpin-core") {
             note(wasm::check());
         }
@@ -70,27 +97,59 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         println!("xtask: all of it passed in {took} s");
         return Ok(());
     }
-    Err(format!("{} of the steps failed, after {took} s:\n  {}", failed.len(), failed.join("\n  ")))
+    Err(format!(
+        "{} of the steps failed, after {took} s:\n  {}",
+        failed.len(),
+        failed.join("\n  ")
+    ))
 }
 
 /// Declarations alone, the server without a store, and with one store alone: what others may build.
 fn fewer_features() -> Vec<Result<(), String>> {
     let with = |features: &&str| {
-        let bare = ["clippy", "-p", "linchpin", "--lib", "--example", "declarations", "--no-default-features", "--features", features];
-        step("fewer features", cargo(&bare).args(AS_TESTS).args(["--", "-D", "warnings"]))
+        let bare = [
+            "clippy",
+            "-p",
+            "linchpin",
+            "--lib",
+            "--example",
+            "declarations",
+            "--no-default-features",
+            "--features",
+            features,
+        ];
+        step(
+            "fewer features",
+            cargo(&bare).args(AS_TESTS).args(["--", "-D", "warnings"]),
+        )
     };
-    ["", "server", "sqlite", "postgres"].iter().map(with).collect()
+    ["", "server", "sqlite", "postgres"]
+        .iter()
+        .map(with)
+        .collect()
 }
 
 fn fewer_features_of_auth() -> Vec<Result<(), String>> {
     let with = |features: &&str| {
-        let bare = ["clippy", "-p", "linchpin-auth", "--lib", "--no-default-features", "--features", features];
-        step("fewer features of linchpin-auth", cargo(&bare).args(AS_TESTS).args(["--", "-D", "warnings"]))
+        let bare = [
+            "clippy",
+            "-p",
+            "linchpin-auth",
+            "--lib",
+            "--no-default-features",
+            "--features",
+            features,
+        ];
+        step(
+            "fewer features of linchpin-auth",
+            cargo(&bare).args(AS_TESTS).args(["--", "-D", "warnings"]),
+        )
     };
     AUTH_FEATURES.iter().map(with).collect()
 }
 
-/// Compiles all tests with one set of features, and runs the affected ones; each binary is a row of the table.
+/// Compiles all tests with one set of features, and runs the affected ones; each binary is a row of
+/// the table.
 fn tests(fast: bool, affected: &Affected) -> Vec<Result<(), String>> {
     let without: &[&str] = if fast { &["ui-tests"] } else { &[] };
     let built = match timed("compiling the tests", || binaries::build(without)) {
@@ -98,12 +157,22 @@ fn tests(fast: bool, affected: &Affected) -> Vec<Result<(), String>> {
         Err(what) => return vec![Err(what)],
     };
     let chosen = affected.of(&built);
-    built.iter().filter(|binary| chosen.contains(&binary.file)).map(binaries::Binary::run).collect()
+    built
+        .iter()
+        .filter(|binary| chosen.contains(&binary.file))
+        .map(binaries::Binary::run)
+        .collect()
 }
 
 /// Lints and tests of the search provider.
 pub(crate) fn search() -> Result<(), String> {
     let mut lints = cargo(&["clippy", "-p", SEARCH, "--all-targets"]);
-    step("lints of the search provider", lints.args(AS_TESTS).args(["--", "-D", "warnings"]))?;
-    step("tests of the search provider", &mut cargo(&["test", "-p", SEARCH, "--no-fail-fast"]))
+    step(
+        "lints of the search provider",
+        lints.args(AS_TESTS).args(["--", "-D", "warnings"]),
+    )?;
+    step(
+        "tests of the search provider",
+        &mut cargo(&["test", "-p", SEARCH, "--no-fail-fast"]),
+    )
 }

@@ -23,7 +23,9 @@ impl ByHand {
 
     #[cfg(feature = "postgres")]
     pub(crate) async fn postgres(url: &str) -> Outcome<Self> {
-        Ok(Self::Postgres(Box::new(postgres::ByHand::connect(url).await?)))
+        Ok(Self::Postgres(Box::new(
+            postgres::ByHand::connect(url).await?,
+        )))
     }
 
     /// Fills the table.
@@ -39,7 +41,8 @@ impl ByHand {
     pub(crate) async fn see(&self, batch: i64) -> Outcome<u64> {
         match self {
             Self::Sqlite(connection) => {
-                let mut update = connection.prepare_cached("UPDATE large_rows SET seen = ? WHERE batch = ?")?;
+                let mut update =
+                    connection.prepare_cached("UPDATE large_rows SET seen = ? WHERE batch = ?")?;
                 Ok(update.execute((true, batch))? as u64)
             }
             #[cfg(feature = "postgres")]
@@ -52,7 +55,9 @@ impl ByHand {
         match self {
             Self::Sqlite(connection) => {
                 let sql = "SELECT count(*), coalesce(sum(views), 0), avg(ratio), max(created_at) FROM large_rows";
-                Ok(connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
+                Ok(connection
+                    .prepare_cached(sql)?
+                    .query_row([], |row| row.get(0))?)
             }
             #[cfg(feature = "postgres")]
             Self::Postgres(one) => one.totals().await,
@@ -66,7 +71,10 @@ impl ByHand {
                 // Weeks begin on a Monday; the first day of 1970 was a Thursday.
                 let sql = "SELECT created_at - (created_at - 345600000) % 604800000 AS week, count(*), sum(views) FROM large_rows \
                            GROUP BY week ORDER BY week";
-                Ok(connection.prepare_cached(sql)?.query_map([], |row| row.get::<_, i64>(0))?.count())
+                Ok(connection
+                    .prepare_cached(sql)?
+                    .query_map([], |row| row.get::<_, i64>(0))?
+                    .count())
             }
             #[cfg(feature = "postgres")]
             Self::Postgres(one) => one.weeks().await,
@@ -80,8 +88,21 @@ fn seed(connection: &mut Connection) -> rusqlite::Result<()> {
         let mut insert = transaction
             .prepare("INSERT INTO large_rows (id, title, batch, views, ratio, seen, created_at) VALUES (?, ?, ?, ?, ?, 0, ?)")?;
         for n in 0..ROWS {
-            let values = (n, format!("The title of row {n}"), n / BATCH, n % 97, f64::from(i32::try_from(n % 1000).unwrap_or(0)) / 8.0);
-            insert.execute((values.0, values.1, values.2, values.3, values.4, START + n * APART))?;
+            let values = (
+                n,
+                format!("The title of row {n}"),
+                n / BATCH,
+                n % 97,
+                f64::from(i32::try_from(n % 1000).unwrap_or(0)) / 8.0,
+            );
+            insert.execute((
+                values.0,
+                values.1,
+                values.2,
+                values.3,
+                values.4,
+                START + n * APART,
+            ))?;
         }
     }
     transaction.commit()
@@ -104,12 +125,19 @@ mod postgres {
         pub(super) async fn connect(url: &str) -> Outcome<Self> {
             let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
             tokio::spawn(connection);
-            let see = client.prepare("UPDATE large_rows SET seen = $1 WHERE batch = $2").await?;
+            let see = client
+                .prepare("UPDATE large_rows SET seen = $1 WHERE batch = $2")
+                .await?;
             let totals =
                 client.prepare("SELECT count(*), coalesce(sum(views), 0)::bigint, avg(ratio), max(created_at) FROM large_rows").await?;
             let weeks = "SELECT date_trunc('week', created_at, 'UTC') AS week, count(*), sum(views)::bigint FROM large_rows GROUP BY week ORDER BY week";
             let weeks = client.prepare(weeks).await?;
-            Ok(Self { client, see, totals, weeks })
+            Ok(Self {
+                client,
+                see,
+                totals,
+                weeks,
+            })
         }
 
         pub(super) async fn seed(&self) -> Outcome<()> {
@@ -122,7 +150,10 @@ mod postgres {
             );
             self.client.batch_execute(&rows).await?;
             // As the server does by itself a minute later.
-            Ok(self.client.batch_execute("VACUUM ANALYZE large_rows").await?)
+            Ok(self
+                .client
+                .batch_execute("VACUUM ANALYZE large_rows")
+                .await?)
         }
 
         pub(super) async fn see(&self, batch: i64) -> Outcome<u64> {

@@ -1,8 +1,8 @@
-//! One million rows: lists deep in the table beside its first page, a batch of 10,000 and numbers over all of it beside the SQL a
-//! person would write, in one run on one database.
+//! One million rows: lists deep in the table beside its first page, a batch of 10,000 and numbers
+//! over all of it beside the SQL a person would write, in one run on one database.
 //!
-//! `cargo xtask bench --large` builds and runs it, on a file of SQLite's or, with `--postgres`, on a server of its own, whose URL is the
-//! argument. It ends with 1 when a bound does not hold.
+//! `cargo xtask bench --large` builds and runs it, on a file of SQLite's or, with `--postgres`, on
+//! a server of its own, whose URL is the argument. It ends with 1 when a bound does not hold.
 #![allow(missing_docs)] // a program
 
 mod by_hand;
@@ -45,7 +45,10 @@ pub const TOTALS: Operation<Row>;
 #[operation(kind = "aggregate", group_by = week(created_at), compute(n = count(), views = sum(views)))]
 pub const BY_WEEK: Operation<Row>;
 
-static ENTRY: Package = package!(name = "large", entities = [entity(Row, [SEE, TOTALS, BY_WEEK])]);
+static ENTRY: Package = package!(
+    name = "large",
+    entities = [entity(Row, [SEE, TOTALS, BY_WEEK])]
+);
 
 const ROWS: i64 = 1_000_000;
 /// Rows of one batch.
@@ -63,14 +66,19 @@ async fn main() -> Outcome<()> {
     let failed = match std::env::args().nth(1) {
         Some(url) => on_postgres(&url).await?,
         None => {
-            let folder = std::env::temp_dir().join(format!("linchpin-bench-large-{}", std::process::id()));
+            let folder =
+                std::env::temp_dir().join(format!("linchpin-bench-large-{}", std::process::id()));
             std::fs::create_dir(&folder)?;
             let outcome = on_sqlite(&folder.join("large.db")).await;
             std::fs::remove_dir_all(&folder)?;
             outcome?
         }
     };
-    if failed.is_empty() { Ok(()) } else { Err(format!("beyond the bound: {}", failed.join(", ")).into()) }
+    if failed.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("beyond the bound: {}", failed.join(", ")).into())
+    }
 }
 
 async fn on_sqlite(file: &std::path::Path) -> Outcome<Vec<&'static str>> {
@@ -106,19 +114,29 @@ async fn measure(store: Arc<dyn Store>, mut by_hand: ByHand) -> Outcome<Vec<&'st
     let mut failed = Vec::new();
     let mut check = |what: &'static str, one: Duration, other: Duration, bound: f64| {
         let ratio = one.as_secs_f64() / other.as_secs_f64();
-        println!("| {what} | {:.3} ms | {:.3} ms | {ratio:.2} | {bound:.1} |", one.as_secs_f64() * 1e3, other.as_secs_f64() * 1e3);
+        println!(
+            "| {what} | {:.3} ms | {:.3} ms | {ratio:.2} | {bound:.1} |",
+            one.as_secs_f64() * 1e3,
+            other.as_secs_f64() * 1e3
+        );
         if ratio > bound {
             failed.push(what);
         }
     };
     println!("| what | it | beside | ratio | bound |\n|---|---|---|---|---|");
 
-    // A cursor for page 40,000 is that of any walk there: the list is walked to it in the largest pages there are.
+    // A cursor for page 40,000 is that of any walk there: the list is walked to it in the largest
+    // pages there are.
     let deep = cursor_behind(&rows, &cx, ROWS - i64::from(PAGE)).await?;
     let list = async |cursor: Option<&str>| {
         let started = Instant::now();
         let query = ListQuery::<Row>::new().limit(PAGE);
-        let page = rows.list(&cx, cursor.map_or(query.clone(), |cursor| query.cursor(cursor))).await?;
+        let page = rows
+            .list(
+                &cx,
+                cursor.map_or(query.clone(), |cursor| query.cursor(cursor)),
+            )
+            .await?;
         assert_eq!(page.items.len(), 25);
         Ok::<Duration, linchpin::Error>(started.elapsed())
     };
@@ -127,7 +145,12 @@ async fn measure(store: Arc<dyn Store>, mut by_hand: ByHand) -> Outcome<Vec<&'st
         first.push(list(None).await?);
         last.push(list(Some(&deep)).await?);
     }
-    check("page 40,000 beside page 1", median(last), median(first), 1.3);
+    check(
+        "page 40,000 beside page 1",
+        median(last),
+        median(first),
+        1.3,
+    );
 
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for round in 0..40 {
@@ -140,7 +163,12 @@ async fn measure(store: Arc<dyn Store>, mut by_hand: ByHand) -> Outcome<Vec<&'st
         theirs.push(started.elapsed());
         assert_eq!(changed, 10_000);
     }
-    check("a batch of 10,000 beside hand-written SQL", median(ours), median(theirs), 1.1);
+    check(
+        "a batch of 10,000 beside hand-written SQL",
+        median(ours),
+        median(theirs),
+        1.1,
+    );
 
     let before = peak();
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
@@ -161,7 +189,12 @@ async fn measure(store: Arc<dyn Store>, mut by_hand: ByHand) -> Outcome<Vec<&'st
         by_weeks.push(started.elapsed());
         assert_eq!(found, by_hand);
     }
-    check("numbers over a million rows", median(ours), median(theirs), 1.1);
+    check(
+        "numbers over a million rows",
+        median(ours),
+        median(theirs),
+        1.1,
+    );
     check("the same by week", median(weeks), median(by_weeks), 1.1);
     let grown = peak().saturating_sub(before);
     println!("\nmost memory held grew by {grown} KiB over the aggregates");
@@ -174,12 +207,21 @@ async fn measure(store: Arc<dyn Store>, mut by_hand: ByHand) -> Outcome<Vec<&'st
 }
 
 /// The cursor behind this many rows.
-async fn cursor_behind(rows: &RowAdapter, cx: &Cx, wanted: i64) -> Result<String, Box<dyn std::error::Error>> {
+async fn cursor_behind(
+    rows: &RowAdapter,
+    cx: &Cx,
+    wanted: i64,
+) -> Result<String, Box<dyn std::error::Error>> {
     let (mut seen, mut cursor) = (0, None);
     loop {
         let limit = (wanted - seen).min(100);
         let query = ListQuery::new().limit(u32::try_from(limit)?);
-        let page = rows.list(cx, cursor.map_or(query.clone(), |cursor: String| query.cursor(cursor))).await?;
+        let page = rows
+            .list(
+                cx,
+                cursor.map_or(query.clone(), |cursor: String| query.cursor(cursor)),
+            )
+            .await?;
         seen += i64::try_from(page.items.len())?;
         let next = page.next_cursor.ok_or("the table is too small")?;
         if seen >= wanted {
@@ -197,6 +239,9 @@ fn median(mut times: Vec<Duration>) -> Duration {
 /// The most memory this process has held, in KiB.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))
+        .unwrap_or_default();
     line.trim().trim_end_matches(" kB").parse().unwrap_or(0)
 }

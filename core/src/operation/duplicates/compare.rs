@@ -3,7 +3,8 @@
 use crate::entity::EntityDesc;
 use crate::operation::{RouteSpec, Seg};
 
-/// The bytes of the segment of `path` that starts at `from` (slashes skipped), and where it ends; `None` behind the last.
+/// The bytes of the segment of `path` that starts at `from` (slashes skipped), and where it ends;
+/// `None` behind the last.
 const fn next_segment(path: &[u8], from: usize) -> Option<(usize, usize)> {
     let mut start = from;
     while start < path.len() && path[start] == b'/' {
@@ -13,7 +14,11 @@ const fn next_segment(path: &[u8], from: usize) -> Option<(usize, usize)> {
     while end < path.len() && path[end] != b'/' {
         end += 1;
     }
-    if start == end { None } else { Some((start, end)) }
+    if start == end {
+        None
+    } else {
+        Some((start, end))
+    }
 }
 
 const fn hex(byte: u8) -> Option<u8> {
@@ -49,7 +54,11 @@ pub(super) enum Piece<'a> {
 }
 
 const fn param(name: &[u8], from: usize, to: usize) -> Piece<'_> {
-    if from < to && name[from] == b'*' { Piece::Wildcard(name, from + 1, to) } else { Piece::Param(name, from, to) }
+    if from < to && name[from] == b'*' {
+        Piece::Wildcard(name, from + 1, to)
+    } else {
+        Piece::Param(name, from, to)
+    }
 }
 
 /// What stands before the routes of an entity: the parent path or the mount, and the entity's own.
@@ -76,7 +85,13 @@ pub(super) struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     pub(super) const fn new(base: Base<'a>, segments: &'a [Seg]) -> Self {
-        Self { base: base.0.as_bytes(), then: base.1.as_bytes(), at: 0, segments, index: 0 }
+        Self {
+            base: base.0.as_bytes(),
+            then: base.1.as_bytes(),
+            at: 0,
+            segments,
+            index: 0,
+        }
     }
 
     pub(super) const fn next(&mut self) -> Piece<'a> {
@@ -107,7 +122,10 @@ impl<'a> Walk<'a> {
     }
 }
 
-pub(super) const fn same_text(a: (&[u8], usize, usize, bool), b: (&[u8], usize, usize, bool)) -> bool {
+pub(super) const fn same_text(
+    a: (&[u8], usize, usize, bool),
+    b: (&[u8], usize, usize, bool),
+) -> bool {
     let (mut i, mut j) = (a.1, b.1);
     while i < a.2 && j < b.2 {
         let (x, next_i) = byte_at(a.0, i, a.3);
@@ -121,16 +139,25 @@ pub(super) const fn same_text(a: (&[u8], usize, usize, bool), b: (&[u8], usize, 
 }
 
 /// Whether two routes below two entity paths (mounts included, when they differ) are one.
-pub(super) const fn same(a: Base<'_>, a_route: &RouteSpec, b: Base<'_>, b_route: &RouteSpec) -> bool {
+pub(super) const fn same(
+    a: Base<'_>,
+    a_route: &RouteSpec,
+    b: Base<'_>,
+    b_route: &RouteSpec,
+) -> bool {
     if a_route.method as u8 != b_route.method as u8 {
         return false;
     }
-    let (mut a, mut b) = (Walk::new(a, a_route.segments), Walk::new(b, b_route.segments));
+    let (mut a, mut b) = (
+        Walk::new(a, a_route.segments),
+        Walk::new(b, b_route.segments),
+    );
     loop {
         match (a.next(), b.next()) {
             (Piece::End, Piece::End) => return true,
             (Piece::Param(..), Piece::Param(..)) | (Piece::Wildcard(..), Piece::Wildcard(..)) => {}
-            (Piece::Text(x, i, j, k), Piece::Text(y, l, m, n)) if same_text((x, i, j, k), (y, l, m, n)) => {}
+            (Piece::Text(x, i, j, k), Piece::Text(y, l, m, n))
+                if same_text((x, i, j, k), (y, l, m, n)) => {}
             _ => return false,
         }
     }
@@ -145,11 +172,22 @@ pub(super) const fn same_below(a: &RouteSpec, b: &RouteSpec) -> bool {
     while i < a.segments.len() {
         let one = match (a.segments[i], b.segments[i]) {
             (Seg::Lit(x), Seg::Lit(y)) => {
-                x.len() == y.len() && same_text((x.as_bytes(), 0, x.len(), false), (y.as_bytes(), 0, y.len(), false))
+                x.len() == y.len()
+                    && same_text(
+                        (x.as_bytes(), 0, x.len(), false),
+                        (y.as_bytes(), 0, y.len(), false),
+                    )
             }
             (Seg::Param(x), Seg::Param(y)) => {
-                let both = (param(x.as_bytes(), 0, x.len()), param(y.as_bytes(), 0, y.len()));
-                matches!(both, (Piece::Param(..), Piece::Param(..)) | (Piece::Wildcard(..), Piece::Wildcard(..)))
+                let both = (
+                    param(x.as_bytes(), 0, x.len()),
+                    param(y.as_bytes(), 0, y.len()),
+                );
+                matches!(
+                    both,
+                    (Piece::Param(..), Piece::Param(..))
+                        | (Piece::Wildcard(..), Piece::Wildcard(..))
+                )
             }
             _ => false,
         };
@@ -161,10 +199,12 @@ pub(super) const fn same_below(a: &RouteSpec, b: &RouteSpec) -> bool {
     true
 }
 
-/// A number for the first segment of an entity's path: paths with different ones have no route in common. 0 for paths that
-/// begin with a parameter or have no segment; they can meet any other.
+/// A number for the first segment of an entity's path: paths with different ones have no route in
+/// common. 0 for paths that begin with a parameter or have no segment; they can meet any other.
 pub(super) const fn beginning(base: Base<'_>) -> u64 {
-    let Piece::Text(text, from, to, encoded) = Walk::new(base, &[]).next() else { return 0 };
+    let Piece::Text(text, from, to, encoded) = Walk::new(base, &[]).next() else {
+        return 0;
+    };
     // FNV-1a.
     let (mut hash, mut at) = (0xcbf2_9ce4_8422_2325_u64, from);
     while at < to {

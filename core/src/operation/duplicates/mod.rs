@@ -1,8 +1,9 @@
 //! Duplicate routes: one comparison, used by const assertions of `package!` and by start-up.
 //!
-//! Two routes are one when method and normalised segments are equal: duplicate slashes collapse, static text is compared
-//! percent-decoded, every parameter is the same whatever its name, every wildcard too. HEAD shares the key space of GET. A
-//! static segment beside a parameter is no duplicate; it wins.
+//! Two routes are one when method and normalised segments are equal: duplicate slashes collapse,
+//! static text is compared percent-decoded, every parameter is the same whatever its name, every
+//! wildcard too. HEAD shares the key space of GET. A static segment beside a parameter is no
+//! duplicate; it wins.
 
 mod compare;
 pub mod sentence;
@@ -42,8 +43,12 @@ impl Declared {
     /// Its route at a position; a disabled one mounts none.
     const fn route(self, entity: &EntityDesc, index: usize) -> Option<RouteSpec> {
         match self {
-            Self::Crud(crud) if index == 0 && !entity.routes[crud].disabled => Some(entity.mounts[crud]),
-            Self::Operation(spec) if index < spec.routes.len() && !spec.policy.disabled => Some(spec.routes[index]),
+            Self::Crud(crud) if index == 0 && !entity.routes[crud].disabled => {
+                Some(entity.mounts[crud])
+            }
+            Self::Operation(spec) if index < spec.routes.len() && !spec.policy.disabled => {
+                Some(spec.routes[index])
+            }
             Self::Extra(spec) if index == 0 && !spec.policy.disabled => Some(spec.route),
             _ => None,
         }
@@ -66,12 +71,15 @@ impl Declared {
     }
 }
 
-// -- at compile time -------------------------------------------------------------------------------------------------------
+// -- at compile time
+// --------------------------------------------------------------------------
 
-/// Stops the build when a route of declaration `index` of `entry` (0–4 CRUD, then operations, then extra routes) is also one
-/// of an earlier declaration of the entity.
+/// Stops the build when a route of declaration `index` of `entry` (0–4 CRUD, then operations, then
+/// extra routes) is also one of an earlier declaration of the entity.
 pub const fn assert_unique(entry: &EntityEntry, index: usize) {
-    let Some(second) = Declared::at(entry, index) else { return };
+    let Some(second) = Declared::at(entry, index) else {
+        return;
+    };
     let mut r = 0;
     while let Some(route) = second.route(entry.desc, r) {
         let mut i = 0;
@@ -82,8 +90,21 @@ pub const fn assert_unique(entry: &EntityEntry, index: usize) {
             while let Some(other) = first.route(entry.desc, s) {
                 if same_below(&other, &route) {
                     let (entity, base) = (entry.desc.name, Base::of(entry.desc));
-                    let first = Mounted { entity, declared: first, base, route: &other };
-                    stop(&first, &Mounted { entity, declared: second, base, route: &route });
+                    let first = Mounted {
+                        entity,
+                        declared: first,
+                        base,
+                        route: &other,
+                    };
+                    stop(
+                        &first,
+                        &Mounted {
+                            entity,
+                            declared: second,
+                            base,
+                            route: &route,
+                        },
+                    );
                 }
                 s += 1;
             }
@@ -93,8 +114,12 @@ pub const fn assert_unique(entry: &EntityEntry, index: usize) {
     }
 }
 
-/// The first pair of declarations of two entities that have a route in common, each with how it writes the route.
-const fn clash(a: (Base<'_>, &EntityEntry), b: (Base<'_>, &EntityEntry)) -> Option<((RouteSpec, Declared), (RouteSpec, Declared))> {
+/// The first pair of declarations of two entities that have a route in common, each with how it
+/// writes the route.
+const fn clash(
+    a: (Base<'_>, &EntityEntry),
+    b: (Base<'_>, &EntityEntry),
+) -> Option<((RouteSpec, Declared), (RouteSpec, Declared))> {
     let mut i = 0;
     while let Some(first) = Declared::at(a.1, i) {
         let mut r = 0;
@@ -118,11 +143,16 @@ const fn clash(a: (Base<'_>, &EntityEntry), b: (Base<'_>, &EntityEntry)) -> Opti
 }
 
 const fn mounted<'a>(entry: &'a EntityEntry, one: &'a (RouteSpec, Declared)) -> Mounted<'a> {
-    Mounted { entity: entry.desc.name, declared: one.1, base: Base::of(entry.desc), route: &one.0 }
+    Mounted {
+        entity: entry.desc.name,
+        declared: one.1,
+        base: Base::of(entry.desc),
+        route: &one.0,
+    }
 }
 
-/// What tells at a glance which entities of a package cannot have a route in common: evaluating a comparison of all pairs
-/// of routes takes a compiler milliseconds per entity.
+/// What tells at a glance which entities of a package cannot have a route in common: evaluating a
+/// comparison of all pairs of routes takes a compiler milliseconds per entity.
 pub const fn beginnings<const N: usize>(entities: &[EntityEntry]) -> [u64; N] {
     let mut all = [0; N];
     let mut i = 0;
@@ -140,7 +170,10 @@ pub const fn assert_apart(entities: &[EntityEntry], beginnings: &[u64], index: u
     while i < index {
         let first = &entities[i];
         if may_meet(beginnings[i], beginnings[index])
-            && let Some((one, other)) = clash((Base::of(first.desc), first), (Base::of(second.desc), second))
+            && let Some((one, other)) = clash(
+                (Base::of(first.desc), first),
+                (Base::of(second.desc), second),
+            )
         {
             stop(&mounted(first, &one), &mounted(second, &other));
         }
@@ -148,7 +181,8 @@ pub const fn assert_apart(entities: &[EntityEntry], beginnings: &[u64], index: u
     }
 }
 
-/// Stops the build when two packages with one mount have a route in common. For packages an application lists statically:
+/// Stops the build when two packages with one mount have a route in common. For packages an
+/// application lists statically:
 ///
 /// ```text
 /// const _: () = linchpin::operation::assert_distinct_routes(&[&BLOG, &NEWS]);
@@ -175,9 +209,13 @@ const fn assert_packages_apart(a: &Package, b: &Package) {
         let mut j = 0;
         while j < b.entities.len() {
             let (first, second) = (&a.entities[i], &b.entities[j]);
-            if may_meet(beginning(Base::of(first.desc)), beginning(Base::of(second.desc)))
-                && let Some((one, other)) = clash((Base::of(first.desc), first), (Base::of(second.desc), second))
-            {
+            if may_meet(
+                beginning(Base::of(first.desc)),
+                beginning(Base::of(second.desc)),
+            ) && let Some((one, other)) = clash(
+                (Base::of(first.desc), first),
+                (Base::of(second.desc), second),
+            ) {
                 let (one, other) = (mounted(first, &one), mounted(second, &other));
                 let mut text = Sentence::new();
                 text.push("linchpin: duplicate route ");
@@ -199,7 +237,8 @@ const fn assert_packages_apart(a: &Package, b: &Package) {
     }
 }
 
-// -- at start-up -----------------------------------------------------------------------------------------------------------
+// -- at start-up
+// --------------------------------------------------------------------------
 
 /// Every duplicate among the routes of these packages, as sentences with both places in the source.
 pub fn find_duplicates(packages: &[&Package]) -> Vec<String> {
@@ -207,11 +246,22 @@ pub fn find_duplicates(packages: &[&Package]) -> Vec<String> {
     let mut found = Vec::new();
     for package in packages {
         for entry in package.entities {
-            let base = format!("{}/{}", package.mount, entry.desc.parent_path.unwrap_or_default());
+            let base = format!(
+                "{}/{}",
+                package.mount,
+                entry.desc.parent_path.unwrap_or_default()
+            );
             let base = (base, entry.desc.path);
             for declared in (0..).map_while(|i| Declared::at(entry, i)) {
                 for route in (0..).map_while(|r| declared.route(entry.desc, r)) {
-                    let first = seen.iter().find(|(other, taken, ..)| same(Base(&other.0, other.1), taken, Base(&base.0, base.1), &route));
+                    let first = seen.iter().find(|(other, taken, ..)| {
+                        same(
+                            Base(&other.0, other.1),
+                            taken,
+                            Base(&base.0, base.1),
+                            &route,
+                        )
+                    });
                     match first {
                         Some((at, taken, other, first)) => {
                             let second = placed(&base, &route, declared, entry);
@@ -226,8 +276,21 @@ pub fn find_duplicates(packages: &[&Package]) -> Vec<String> {
     found
 }
 
-fn placed<'a>(base: &'a (String, &'a str), route: &'a RouteSpec, declared: Declared, entry: &'a EntityEntry) -> (Mounted<'a>, SourceLine) {
-    (Mounted { entity: entry.desc.name, declared, base: Base(&base.0, base.1), route }, declared.line(entry.desc))
+fn placed<'a>(
+    base: &'a (String, &'a str),
+    route: &'a RouteSpec,
+    declared: Declared,
+    entry: &'a EntityEntry,
+) -> (Mounted<'a>, SourceLine) {
+    (
+        Mounted {
+            entity: entry.desc.name,
+            declared,
+            base: Base(&base.0, base.1),
+            route,
+        },
+        declared.line(entry.desc),
+    )
 }
 
 fn sentence(first: &(Mounted<'_>, SourceLine), second: &(Mounted<'_>, SourceLine)) -> String {
@@ -237,7 +300,8 @@ fn sentence(first: &(Mounted<'_>, SourceLine), second: &(Mounted<'_>, SourceLine
         text.text()
     };
     let route = text(&|text| text.push_route(second.0.base, second.0.route));
-    let [one, other] = [first, second].map(|(mounted, at)| format!("{} ({at})", text(&|text| text.push_mounted(mounted))));
+    let [one, other] = [first, second]
+        .map(|(mounted, at)| format!("{} ({at})", text(&|text| text.push_mounted(mounted))));
     let help = text(&|text| text.push_help(&first.0, &second.0)).replace("\nhelp: ", "; ");
     format!("duplicate route {route}: {one} and {other}{help}")
 }

@@ -13,7 +13,10 @@ pub struct Sentence {
 impl Sentence {
     #[doc(hidden)]
     pub const fn new() -> Self {
-        Self { bytes: [0; 1024], len: 0 }
+        Self {
+            bytes: [0; 1024],
+            len: 0,
+        }
     }
 
     /// What has been written so far, as far as it is text.
@@ -90,7 +93,11 @@ impl Sentence {
             Declared::Extra(_) => self.push("another `path` in the `#[route]` of "),
         }
         let generated = matches!(second.declared, Declared::Crud(_));
-        self.push(if generated { second.entity } else { second.declared.name().1 });
+        self.push(if generated {
+            second.entity
+        } else {
+            second.declared.name().1
+        });
         if let (Declared::Crud(_), false) = (first.declared, generated) {
             self.push("; or, in place of the generated one, `routes(");
             self.push(first.declared.name().1);

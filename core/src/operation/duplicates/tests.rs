@@ -3,34 +3,67 @@ use crate::operation::{Method, Seg};
 
 fn same_paths(a: (&str, &[Seg]), b: (&str, &[Seg])) -> bool {
     // Leaked in a test: descriptors are static.
-    let route = |segments: &[Seg]| RouteSpec { method: Method::Get, segments: segments.to_vec().leak() };
+    let route = |segments: &[Seg]| RouteSpec {
+        method: Method::Get,
+        segments: segments.to_vec().leak(),
+    };
     same(Base("", a.0), &route(a.1), Base("", b.0), &route(b.1))
 }
 
 #[test]
 fn parameter_names_do_not_count() {
-    assert!(same_paths(("posts", &[Seg::Param("id")]), ("posts", &[Seg::Param("slug")])));
-    assert!(!same_paths(("posts", &[Seg::Param("id")]), ("posts", &[Seg::Lit("stats")])));
-    assert!(!same_paths(("posts", &[Seg::Param("id")]), ("posts", &[Seg::Param("*rest")])));
-    assert!(same_paths(("posts", &[Seg::Param("*a")]), ("posts", &[Seg::Param("*b")])));
+    assert!(same_paths(
+        ("posts", &[Seg::Param("id")]),
+        ("posts", &[Seg::Param("slug")])
+    ));
+    assert!(!same_paths(
+        ("posts", &[Seg::Param("id")]),
+        ("posts", &[Seg::Lit("stats")])
+    ));
+    assert!(!same_paths(
+        ("posts", &[Seg::Param("id")]),
+        ("posts", &[Seg::Param("*rest")])
+    ));
+    assert!(same_paths(
+        ("posts", &[Seg::Param("*a")]),
+        ("posts", &[Seg::Param("*b")])
+    ));
 }
 
 #[test]
 fn slashes_collapse_and_text_is_decoded() {
-    assert!(same_paths(("/news//posts/", &[]), ("news", &[Seg::Lit("posts")])));
+    assert!(same_paths(
+        ("/news//posts/", &[]),
+        ("news", &[Seg::Lit("posts")])
+    ));
     assert!(same_paths(("caf%C3%A9", &[]), ("", &[Seg::Lit("café")])));
     assert!(same_paths(("a/{x}", &[]), ("a", &[Seg::Param("id")])));
     assert!(same_paths(("a/:x", &[]), ("a", &[Seg::Param("id")])));
     assert!(!same_paths(("Posts", &[]), ("posts", &[])), "case is kept");
     assert!(!same_paths(("posts", &[]), ("posts", &[Seg::Lit("a")])));
     // Text of a segment is decoded already.
-    assert!(!same_paths(("", &[Seg::Lit("a%20b")]), ("", &[Seg::Lit("a b")])));
+    assert!(!same_paths(
+        ("", &[Seg::Lit("a%20b")]),
+        ("", &[Seg::Lit("a b")])
+    ));
 }
 
 #[test]
 fn methods_count() {
-    let (get, post) = (RouteSpec { method: Method::Get, segments: &[] }, RouteSpec { method: Method::Post, segments: &[] });
-    assert!(same(Base("", "a"), &get, Base("", "a"), &get) && !same(Base("", "a"), &get, Base("", "a"), &post));
+    let (get, post) = (
+        RouteSpec {
+            method: Method::Get,
+            segments: &[],
+        },
+        RouteSpec {
+            method: Method::Post,
+            segments: &[],
+        },
+    );
+    assert!(
+        same(Base("", "a"), &get, Base("", "a"), &get)
+            && !same(Base("", "a"), &get, Base("", "a"), &post)
+    );
 }
 
 fn meet(a: Base<'_>, b: Base<'_>) -> bool {
@@ -61,7 +94,16 @@ fn routes_below_one_path_are_compared_alike() {
     ];
     for a in lists {
         for b in lists {
-            let (a, b) = (RouteSpec { method: Method::Get, segments: a }, RouteSpec { method: Method::Get, segments: b });
+            let (a, b) = (
+                RouteSpec {
+                    method: Method::Get,
+                    segments: a,
+                },
+                RouteSpec {
+                    method: Method::Get,
+                    segments: b,
+                },
+            );
             let whole = same(Base("", "x"), &a, Base("", "x"), &b);
             assert_eq!(same_below(&a, &b), whole, "{a:?} {b:?}");
         }

@@ -10,15 +10,24 @@ use linchpin::axum::routing::get;
 use linchpin::http::{ActorResolver, Inputs, Origin, OverrideCall, Resolution, RouteAuth};
 use linchpin::prelude::*;
 use linchpin::resource::Outcome;
-use linchpin::{AccessRequest, BoxFuture, Code, Decision, Evaluator, MiddlewareCx, Plugin, PostCx, Route, RoutesCx, Running, Value};
+use linchpin::{
+    AccessRequest, BoxFuture, Code, Decision, Evaluator, MiddlewareCx, Plugin, PostCx, Route,
+    RoutesCx, Running, Value,
+};
 
 use super::{Article, ArticleCreate, PRESS, State, ask};
 
 /// What is published stays.
 async fn keep_published(call: OverrideCall) -> Result<Outcome> {
-    let Inputs::Delete(Value::Text(id), version) = call.inputs else { return Err(Error::internal("not a delete")) };
+    let Inputs::Delete(Value::Text(id), version) = call.inputs else {
+        return Err(Error::internal("not a delete"));
+    };
     let articles = call.adapters.get::<Article>()?;
-    if articles.get(&call.cx, &id).await?.is_some_and(|article| article.state == State::Published) {
+    if articles
+        .get(&call.cx, &id)
+        .await?
+        .is_some_and(|article| article.state == State::Published)
+    {
         return Err(Error::new(Code::Conflict, "A published article stays"));
     }
     articles.delete(&call.cx, id, version).await?;
@@ -77,7 +86,9 @@ async fn polite(call: RouteCall<'_>, next: Next<'_>) -> Result<Response> {
         return Err(Error::forbidden());
     }
     let mut response = next.await?;
-    response.headers_mut().insert("x-thanks", HeaderValue::from_static("for the remark"));
+    response
+        .headers_mut()
+        .insert("x-thanks", HeaderValue::from_static("for the remark"));
     Ok(response)
 }
 
@@ -91,7 +102,10 @@ impl Plugin for Greeter {
 
     fn setup_routes<'a>(&'a self, cx: &'a mut RoutesCx) -> BoxFuture<'a, Result<()>> {
         Box::pin(async {
-            cx.route("/hello/{name}", get(|Path(name): Path<String>| async move { format!("Hello, {name}!") }));
+            cx.route(
+                "/hello/{name}",
+                get(|Path(name): Path<String>| async move { format!("Hello, {name}!") }),
+            );
             Ok(())
         })
     }
@@ -109,9 +123,18 @@ struct GatewayAuth;
 
 impl ActorResolver for GatewayAuth {
     fn resolve(&self, parts: &Parts, _: Origin<'_>) -> Resolution {
-        let header = |name| parts.headers.get(name).and_then(|value| value.to_str().ok());
+        let header = |name| {
+            parts
+                .headers
+                .get(name)
+                .and_then(|value| value.to_str().ok())
+        };
         let actor = match header("x-user") {
-            Some(user) => Actor::user(user).with_roles(header("x-roles").into_iter().flat_map(|roles| roles.split(','))),
+            Some(user) => Actor::user(user).with_roles(
+                header("x-roles")
+                    .into_iter()
+                    .flat_map(|roles| roles.split(',')),
+            ),
             None => Actor::anonymous(),
         };
         Resolution::Ready(Ok(Arc::new(actor)))
@@ -133,23 +156,32 @@ impl Plugin for GatewayAuth {
 }
 
 async fn extended() -> Result<Running> {
-    App::new(Config::new().port(0).database("memory:").signing_secret("only a test: 32 bytes or more of it"))
-        .package(&PRESS)
-        .package(&READERS)
-        .plugin(GatewayAuth)
-        .plugin(Greeter)
-        .plugin(House)
-        .override_route::<Article, _, _>(Route::Delete, keep_published)
-        .after_adapters(|adapters| async move {
-            let articles = adapters.get::<Article>()?;
-            let imprint = ArticleCreate { slug: "imprint".to_owned(), title: "Imprint".to_owned(), ..blank("the press") };
-            let cx = Cx::system("seed");
-            let imprint = articles.create(&cx, imprint).await?;
-            articles.publish(&cx, imprint.id).await?;
-            Ok(())
-        })
-        .start()
-        .await
+    App::new(
+        Config::new()
+            .port(0)
+            .database("memory:")
+            .signing_secret("only a test: 32 bytes or more of it"),
+    )
+    .package(&PRESS)
+    .package(&READERS)
+    .plugin(GatewayAuth)
+    .plugin(Greeter)
+    .plugin(House)
+    .override_route::<Article, _, _>(Route::Delete, keep_published)
+    .after_adapters(|adapters| async move {
+        let articles = adapters.get::<Article>()?;
+        let imprint = ArticleCreate {
+            slug: "imprint".to_owned(),
+            title: "Imprint".to_owned(),
+            ..blank("the press")
+        };
+        let cx = Cx::system("seed");
+        let imprint = articles.create(&cx, imprint).await?;
+        articles.publish(&cx, imprint.id).await?;
+        Ok(())
+    })
+    .start()
+    .await
 }
 
 /// An article of an author, with everything else left out.
@@ -169,41 +201,84 @@ fn blank(author: &str) -> ArticleCreate {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_guide_adds_is_served() {
     let app = extended().await.expect("the app starts");
-    let (at, articles) = (app.address(), app.adapter::<Article>().expect("the adapter"));
+    let (at, articles) = (
+        app.address(),
+        app.adapter::<Article>().expect("the adapter"),
+    );
     let cx = Cx::actor(Actor::user("alice"));
 
-    assert_eq!(ask(at, "GET", "/articles/titles/the%20press?limit=5", ""), (200, "Imprint\n".to_owned()));
-    assert_eq!(ask(at, "GET", "/articles/titles/nobody", ""), (200, String::new()));
+    assert_eq!(
+        ask(at, "GET", "/articles/titles/the%20press?limit=5", ""),
+        (200, "Imprint\n".to_owned())
+    );
+    assert_eq!(
+        ask(at, "GET", "/articles/titles/nobody", ""),
+        (200, String::new())
+    );
     assert_eq!(ask(at, "GET", "/articles/titles/x?limit=x", "").0, 400);
-    assert_eq!(ask(at, "GET", "/hello/you", ""), (200, "Hello, you!".to_owned()));
+    assert_eq!(
+        ask(at, "GET", "/hello/you", ""),
+        (200, "Hello, you!".to_owned())
+    );
 
-    let imprint = articles.by_slug(&cx, "imprint").await.expect("read").expect("the seed");
+    let imprint = articles
+        .by_slug(&cx, "imprint")
+        .await
+        .expect("read")
+        .expect("the seed");
     let path = format!("/articles/{}", imprint.id);
     let editor = "x-user: alice\r\nx-roles: editor\r\nif-match: \"2\"\r\n";
     assert_eq!(ask(at, "DELETE", &path, "").0, 401);
     assert_eq!(ask(at, "DELETE", &path, "x-user: bob\r\n").0, 403);
     let (status, body) = ask(at, "DELETE", &path, editor);
-    assert!(status == 409 && body.contains("A published article stays"), "{status} {body}");
-    let draft = ArticleCreate { slug: "draft".to_owned(), title: "Draft".to_owned(), ..blank("alice") };
+    assert!(
+        status == 409 && body.contains("A published article stays"),
+        "{status} {body}"
+    );
+    let draft = ArticleCreate {
+        slug: "draft".to_owned(),
+        title: "Draft".to_owned(),
+        ..blank("alice")
+    };
     let draft = articles.create(&cx, draft).await.expect("created");
     let path = format!("/articles/{}", draft.id);
-    assert_eq!(ask(at, "DELETE", &path, editor).0, 412, "the version still counts");
+    assert_eq!(
+        ask(at, "DELETE", &path, editor).0,
+        412,
+        "the version still counts"
+    );
     assert_eq!(ask(at, "DELETE", &path, &editor.replace('2', "1")).0, 204);
 
     let remark = |by: &str, agent: &str| {
         let body = r#"{"articleId":"a","authorId":"alice","text":"Well said"}"#;
         let length = body.len();
-        let headers = format!("x-user: {by}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n{agent}");
+        let headers = format!(
+            "x-user: {by}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n{agent}"
+        );
         ask(at, "POST", "/remarks", &format!("{headers}\r\n{body}"))
     };
     assert_eq!(remark("alice", "").0, 403, "the middleware refuses");
     assert_eq!(remark("bob", "user-agent: test\r\n").0, 403, "in her name");
-    assert_eq!(remark("alice", "user-agent: test\r\nx-roles: muted\r\n").0, 403);
+    assert_eq!(
+        remark("alice", "user-agent: test\r\nx-roles: muted\r\n").0,
+        403
+    );
     assert_eq!(remark("alice", "user-agent: test\r\n").0, 201);
-    let page = app.adapter::<Remark>().expect("the adapter").list(&cx, ListQuery::new()).await.expect("listed");
+    let page = app
+        .adapter::<Remark>()
+        .expect("the adapter")
+        .list(&cx, ListQuery::new())
+        .await
+        .expect("listed");
     let path = format!("/remarks/{}", page.items[0].id);
     assert_eq!(ask(at, "DELETE", &path, "x-user: bob\r\n").0, 403);
-    assert_eq!(ask(at, "DELETE", &path, "x-user: alice\r\nx-roles: muted\r\n").0, 403);
-    assert_eq!(ask(at, "DELETE", &path, "x-user: bob\r\nx-roles: moderator\r\n").0, 204);
+    assert_eq!(
+        ask(at, "DELETE", &path, "x-user: alice\r\nx-roles: muted\r\n").0,
+        403
+    );
+    assert_eq!(
+        ask(at, "DELETE", &path, "x-user: bob\r\nx-roles: moderator\r\n").0,
+        204
+    );
     app.stop().await.expect("it stops");
 }

@@ -25,13 +25,28 @@ pub struct Parcel {
     pub size: Size,
 }
 
-pub static POST_OFFICE: Package = package!(crate = framework::linchpin, name = "post-office", entities = [entity(Parcel)]);
+pub static POST_OFFICE: Package = package!(
+    crate = framework::linchpin,
+    name = "post-office",
+    entities = [entity(Parcel)]
+);
 
 #[tokio::test]
 async fn an_app_may_know_the_framework_alone() -> Result<()> {
-    let config = Config::new().port(0).database("memory:").signing_secret("only a test: 32 bytes or more of it");
+    let config = Config::new()
+        .port(0)
+        .database("memory:")
+        .signing_secret("only a test: 32 bytes or more of it");
     let app = App::new(config).package(&POST_OFFICE).start().await?;
-    let parcel = app.adapter::<Parcel>()?.create(&Cx::system("seed"), ParcelCreate { size: Some(Size::Large) }).await?;
+    let parcel = app
+        .adapter::<Parcel>()?
+        .create(
+            &Cx::system("seed"),
+            ParcelCreate {
+                size: Some(Size::Large),
+            },
+        )
+        .await?;
     assert!(matches!(parcel.size, Size::Large));
     app.stop().await
 }

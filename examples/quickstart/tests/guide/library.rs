@@ -45,38 +45,112 @@ pub struct Loan {
     pub reader_id: Option<String>,
 }
 
-async fn beside(books: BookAdapter, shelves: ShelfAdapter, cx: &Cx) -> Result<(Vec<Option<Shelf>>, Vec<Page<Book>>)> {
-    let shelf_of_each = books.related(cx, Book::SHELF, [Some("s1".to_owned()), None]).await?;
-    let first_books = shelves.related_pages(cx, Shelf::BOOKS, ["s1", "s2"]).await?;
+async fn beside(
+    books: BookAdapter,
+    shelves: ShelfAdapter,
+    cx: &Cx,
+) -> Result<(Vec<Option<Shelf>>, Vec<Page<Book>>)> {
+    let shelf_of_each = books
+        .related(cx, Book::SHELF, [Some("s1".to_owned()), None])
+        .await?;
+    let first_books = shelves
+        .related_pages(cx, Shelf::BOOKS, ["s1", "s2"])
+        .await?;
     Ok((shelf_of_each, first_books))
 }
 
-static LIBRARY: Package =
-    package!(name = "library", entities = [entity(Shelf, []), entity(Book, []), entity(Reader, []), entity(Loan, [])]);
+static LIBRARY: Package = package!(
+    name = "library",
+    entities = [
+        entity(Shelf, []),
+        entity(Book, []),
+        entity(Reader, []),
+        entity(Loan, [])
+    ]
+);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn relations_are_shown() {
-    let config = Config::new().port(0).database("memory:").signing_secret("only a test: 32 bytes or more of it");
-    let app = App::new(config).package(&LIBRARY).start().await.expect("the app starts");
-    let (books, shelves) = (app.adapter::<Book>().expect("books"), app.adapter::<Shelf>().expect("shelves"));
+    let config = Config::new()
+        .port(0)
+        .database("memory:")
+        .signing_secret("only a test: 32 bytes or more of it");
+    let app = App::new(config)
+        .package(&LIBRARY)
+        .start()
+        .await
+        .expect("the app starts");
+    let (books, shelves) = (
+        app.adapter::<Book>().expect("books"),
+        app.adapter::<Shelf>().expect("shelves"),
+    );
     let cx = Cx::system("seed");
-    shelves.create(&cx, ShelfCreate { id: "s1".to_owned(), label: "Poems".to_owned() }).await.expect("a shelf");
-    let book = BookCreate { id: "b1".to_owned(), title: "Odes".to_owned(), shelf_id: Some("s1".to_owned()) };
+    shelves
+        .create(
+            &cx,
+            ShelfCreate {
+                id: "s1".to_owned(),
+                label: "Poems".to_owned(),
+            },
+        )
+        .await
+        .expect("a shelf");
+    let book = BookCreate {
+        id: "b1".to_owned(),
+        title: "Odes".to_owned(),
+        shelf_id: Some("s1".to_owned()),
+    };
     books.create(&cx, book).await.expect("a book");
     let (status, body) = ask(app.address(), "GET", "/books?include=shelf", "");
-    assert!(status == 200 && body.contains(r#""shelf":{"id":"s1","label":"Poems"}"#), "{status} {body}");
+    assert!(
+        status == 200 && body.contains(r#""shelf":{"id":"s1","label":"Poems"}"#),
+        "{status} {body}"
+    );
     let (status, body) = ask(app.address(), "GET", "/shelves/s1?include=books", "");
-    assert!(status == 200 && body.contains(r#""books":{"items":[{"id":"b1","#), "{status} {body}");
+    assert!(
+        status == 200 && body.contains(r#""books":{"items":[{"id":"b1","#),
+        "{status} {body}"
+    );
     let loans = app.adapter::<Loan>().expect("loans");
-    let loan = |book: &str| LoanCreate { book_id: book.to_owned(), reader_id: None };
-    loans.create(&cx, loan("b2")).await.expect_err("there is no such book");
+    let loan = |book: &str| LoanCreate {
+        book_id: book.to_owned(),
+        reader_id: None,
+    };
+    loans
+        .create(&cx, loan("b2"))
+        .await
+        .expect_err("there is no such book");
     loans.create(&cx, loan("b1")).await.expect("a loan");
-    books.create(&cx, BookCreate { id: "b3".to_owned(), title: "Epics".to_owned(), shelf_id: None }).await.expect("a book");
+    books
+        .create(
+            &cx,
+            BookCreate {
+                id: "b3".to_owned(),
+                title: "Epics".to_owned(),
+                shelf_id: None,
+            },
+        )
+        .await
+        .expect("a book");
     loans.create(&cx, loan("b3")).await.expect("a loan");
     books.delete(&cx, "b3", None).await.expect("deleted");
-    assert_eq!(loans.list(&cx, LoanListQuery::new()).await.expect("loans").items.len(), 1);
+    assert_eq!(
+        loans
+            .list(&cx, LoanListQuery::new())
+            .await
+            .expect("loans")
+            .items
+            .len(),
+        1
+    );
     let (shelf_of_each, first_books) = beside(books, shelves, &cx).await.expect("related");
     assert!(shelf_of_each[0].is_some() && shelf_of_each[1].is_none());
-    assert_eq!(first_books.iter().map(|page| page.items.len()).collect::<Vec<_>>(), [1, 0]);
+    assert_eq!(
+        first_books
+            .iter()
+            .map(|page| page.items.len())
+            .collect::<Vec<_>>(),
+        [1, 0]
+    );
     app.stop().await.expect("it stops");
 }

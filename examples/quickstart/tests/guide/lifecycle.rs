@@ -40,8 +40,15 @@ pub struct Note {
 pub const SUBMIT: Operation<Note>;
 
 async fn held(call: ChooserCall<Note>) -> linchpin::Result<State> {
-    let author = call.adapter::<Author>()?.get(call.cx(), &*call.record().author_id).await?;
-    Ok(if author.is_some_and(|author| author.trusted) { State::Published } else { State::Review })
+    let author = call
+        .adapter::<Author>()?
+        .get(call.cx(), &*call.record().author_id)
+        .await?;
+    Ok(if author.is_some_and(|author| author.trusted) {
+        State::Published
+    } else {
+        State::Review
+    })
 }
 
 #[operation(kind = "restore", route(roles = ["admin"]))]
@@ -92,11 +99,15 @@ pub struct Hook {
 
 /// Shows the secret once, and keeps its hash alone.
 async fn with_secret(call: OverrideCall) -> Result<Outcome> {
-    let Inputs::Create(mut draft) = call.inputs else { return Err(Error::internal("not a create")) };
+    let Inputs::Create(mut draft) = call.inputs else {
+        return Err(Error::internal("not a create"));
+    };
     let secret = new_secret();
     draft.set(hook::hash, Some(hash_of(&secret)));
     call.cx.answer_once("secret", secret)?;
-    Ok(Outcome::Record(call.table.create(&call.cx, draft, &call.form).await?.0))
+    Ok(Outcome::Record(
+        call.table.create(&call.cx, draft, &call.form).await?.0,
+    ))
 }
 
 /// No generator of secrets: the guide leaves that open.
@@ -131,7 +142,15 @@ fn with_listeners(config: Config, warehouse: Warehouse) -> App {
             let id = event.payload["authorId"].as_str().unwrap_or_default();
             // An event may come twice: what was done the first time is left alone.
             if event.name == "notes.created" && authors.get(&cx, id).await?.is_none() {
-                authors.create(&cx, AuthorCreate { id: id.to_owned(), trusted: None }).await?;
+                authors
+                    .create(
+                        &cx,
+                        AuthorCreate {
+                            id: id.to_owned(),
+                            trusted: None,
+                        },
+                    )
+                    .await?;
             }
             Ok(())
         })
@@ -145,16 +164,26 @@ fn at(config: Config, now: Arc<AtomicI64>) -> App {
 
 static OFFICE: Package = package!(
     name = "office",
-    entities = [entity(Author, []), entity(Note, [SUBMIT, RESTORE, TRASH, WAITING]), entity(Job, [CLAIM]), entity(Hook, [])],
+    entities = [
+        entity(Author, []),
+        entity(Note, [SUBMIT, RESTORE, TRASH, WAITING]),
+        entity(Job, [CLAIM]),
+        entity(Hook, [])
+    ],
 );
 
 fn config() -> Config {
-    Config::new().port(0).database("memory:").signing_secret("only a test: 32 bytes or more of it")
+    Config::new()
+        .port(0)
+        .database("memory:")
+        .signing_secret("only a test: 32 bytes or more of it")
 }
 
 /// What all of the office needs.
 fn office(app: App) -> App {
-    app.plugin(Auth::new().roles(["admin", "editor"])).override_route::<Hook, _, _>(Route::Create, with_secret).package(&OFFICE)
+    app.plugin(Auth::new().roles(["admin", "editor"]))
+        .override_route::<Hook, _, _>(Route::Create, with_secret)
+        .package(&OFFICE)
 }
 
 #[tokio::test]
@@ -162,23 +191,55 @@ async fn what_is_deleted_is_found_and_comes_back() -> Result<()> {
     let app = office(App::new(config())).start().await?;
     let (authors, notes) = (app.adapter::<Author>()?, app.adapter::<Note>()?);
     let cx = Cx::actor(Actor::user("ann").with_roles(["admin"]));
-    authors.create(&cx, AuthorCreate { id: "ann".to_owned(), trusted: Some(true) }).await?;
-    let note = |author: &str| NoteCreate { author_id: author.to_owned(), state: None };
-    let (mine, other) = (notes.create(&cx, note("ann")).await?, notes.create(&cx, note("bob")).await?);
+    authors
+        .create(
+            &cx,
+            AuthorCreate {
+                id: "ann".to_owned(),
+                trusted: Some(true),
+            },
+        )
+        .await?;
+    let note = |author: &str| NoteCreate {
+        author_id: author.to_owned(),
+        state: None,
+    };
+    let (mine, other) = (
+        notes.create(&cx, note("ann")).await?,
+        notes.create(&cx, note("bob")).await?,
+    );
 
     assert_eq!(notes.submit(&cx, &mine.id).await?.state, State::Published);
     assert_eq!(notes.submit(&cx, &other.id).await?.state, State::Review);
     let waiting = notes.waiting(&cx, PageArgs::default()).await?.items;
-    assert_eq!(waiting.iter().map(|note| &note.id).collect::<Vec<_>>(), [&other.id]);
+    assert_eq!(
+        waiting.iter().map(|note| &note.id).collect::<Vec<_>>(),
+        [&other.id]
+    );
 
-    assert!(notes.trash(&cx, PageArgs::default()).await?.items.is_empty());
+    assert!(
+        notes
+            .trash(&cx, PageArgs::default())
+            .await?
+            .items
+            .is_empty()
+    );
     notes.delete(&cx, &mine.id, None).await?;
     let trash = notes.trash(&cx, PageArgs::default()).await?.items;
-    assert_eq!(trash.iter().map(|note| &note.id).collect::<Vec<_>>(), [&mine.id]);
+    assert_eq!(
+        trash.iter().map(|note| &note.id).collect::<Vec<_>>(),
+        [&mine.id]
+    );
     // Over HTTP it is for those that the declaration names.
     assert_eq!(Client::new(&app).get("/notes/trash").await?.status(), 401);
     notes.restore(&cx, &mine.id).await?;
-    assert!(notes.trash(&cx, PageArgs::default()).await?.items.is_empty());
+    assert!(
+        notes
+            .trash(&cx, PageArgs::default())
+            .await?
+            .items
+            .is_empty()
+    );
     app.stop().await
 }
 
@@ -186,26 +247,50 @@ async fn what_is_deleted_is_found_and_comes_back() -> Result<()> {
 async fn jobs_are_claimed_and_secrets_shown_once() -> Result<()> {
     let app = office(App::new(config())).start().await?;
     let (jobs, cx) = (app.adapter::<Job>()?, Cx::system("worker"));
-    jobs.create(&cx, JobCreate { due_at: Timestamp::from_millis(0), lease: None }).await?;
+    jobs.create(
+        &cx,
+        JobCreate {
+            due_at: Timestamp::from_millis(0),
+            lease: None,
+        },
+    )
+    .await?;
     assert_eq!((work(&jobs, &cx).await?, work(&jobs, &cx).await?), (1, 0));
 
     let client = Client::new(&app);
     let hook = client.post("/hooks", json!({})).await?.json()?;
     let path = format!("/hooks/{}", hook["id"].as_str().unwrap_or_default());
     assert!(hook["secret"].is_string());
-    assert_eq!(client.get(&path).await?.json()?, json!({ "id": hook["id"] }));
+    assert_eq!(
+        client.get(&path).await?.json()?,
+        json!({ "id": hook["id"] })
+    );
     app.stop().await
 }
 
 #[tokio::test]
 async fn listeners_are_told() -> Result<()> {
     let warehouse = Warehouse::default();
-    let app = office(with_listeners(config(), warehouse.clone())).package(&PRESS).start().await?;
-    let job = JobCreate { due_at: Timestamp::from_millis(0), lease: None };
+    let app = office(with_listeners(config(), warehouse.clone()))
+        .package(&PRESS)
+        .start()
+        .await?;
+    let job = JobCreate {
+        due_at: Timestamp::from_millis(0),
+        lease: None,
+    };
     let cx = Cx::system("seed");
     app.adapter::<Job>()?.create(&cx, job).await?;
     // What a listener does reaches the app's records.
-    app.adapter::<Note>()?.create(&cx, NoteCreate { author_id: "carl".to_owned(), state: None }).await?;
+    app.adapter::<Note>()?
+        .create(
+            &cx,
+            NoteCreate {
+                author_id: "carl".to_owned(),
+                state: None,
+            },
+        )
+        .await?;
     let authors = app.adapter::<Author>()?;
     let until = Instant::now() + Duration::from_secs(20);
     while authors.get(&cx, "carl").await?.is_none() {
@@ -215,7 +300,11 @@ async fn listeners_are_told() -> Result<()> {
     // Stopping delivers what waits.
     app.stop().await?;
     let told = warehouse.0.lock().expect("nobody panicked");
-    assert_eq!(told.iter().filter(|name| *name == "jobs.created").count(), 1, "{told:?}");
+    assert_eq!(
+        told.iter().filter(|name| *name == "jobs.created").count(),
+        1,
+        "{told:?}"
+    );
     Ok(())
 }
 
@@ -223,17 +312,30 @@ async fn listeners_are_told() -> Result<()> {
 async fn calls_from_code_are_at_the_instant_of_the_app() -> Result<()> {
     let now = Arc::new(AtomicI64::new(1_000));
     let app = office(at(config(), Arc::clone(&now))).start().await?;
-    let (jobs, worker, ann) = (app.adapter::<Job>()?, Cx::system("worker"), Cx::actor(Actor::user("ann")));
-    let due = |millis| JobCreate { due_at: Timestamp::from_millis(millis), lease: None };
+    let (jobs, worker, ann) = (
+        app.adapter::<Job>()?,
+        Cx::system("worker"),
+        Cx::actor(Actor::user("ann")),
+    );
+    let due = |millis| JobCreate {
+        due_at: Timestamp::from_millis(millis),
+        lease: None,
+    };
     for cx in [&worker, &ann] {
         jobs.create(cx, due(5_000)).await?;
     }
-    assert_eq!((work(&jobs, &worker).await?, app.adapters().now().millis()), (0, 1_000));
+    assert_eq!(
+        (work(&jobs, &worker).await?, app.adapters().now().millis()),
+        (0, 1_000)
+    );
 
     // The same contexts, later.
     now.store(6_000, Ordering::SeqCst);
     let claimed = jobs.claim(&ann).await?;
-    assert_eq!(claimed.iter().map(|job| job.lease).collect::<Vec<_>>(), [Some(Timestamp::from_millis(6_000)); 2]);
+    assert_eq!(
+        claimed.iter().map(|job| job.lease).collect::<Vec<_>>(),
+        [Some(Timestamp::from_millis(6_000)); 2]
+    );
 
     // A transaction is at one instant, and one that is said stands.
     let early = worker.clone().at(Timestamp::from_millis(10));
@@ -245,9 +347,18 @@ async fn calls_from_code_are_at_the_instant_of_the_app() -> Result<()> {
             Ok((first[0].lease, cx.now()))
         })
         .await?;
-    assert_eq!(leases, (Some(Timestamp::from_millis(6_000)), Timestamp::from_millis(6_000)));
+    assert_eq!(
+        leases,
+        (
+            Some(Timestamp::from_millis(6_000)),
+            Timestamp::from_millis(6_000)
+        )
+    );
     jobs.create(&early, due(10)).await?;
-    assert_eq!(jobs.claim(&early).await?[0].lease, Some(Timestamp::from_millis(10)));
+    assert_eq!(
+        jobs.claim(&early).await?[0].lease,
+        Some(Timestamp::from_millis(10))
+    );
     app.stop().await
 }
 
@@ -263,23 +374,73 @@ impl From<AuthorId> for String {
 #[tokio::test]
 async fn fields_are_compared_with_what_turns_into_their_type() -> Result<()> {
     let app = office(App::new(config())).start().await?;
-    let (jobs, notes, cx) = (app.adapter::<Job>()?, app.adapter::<Note>()?, Cx::system("test"));
+    let (jobs, notes, cx) = (
+        app.adapter::<Job>()?,
+        app.adapter::<Note>()?,
+        Cx::system("test"),
+    );
     for author in ["ann", "bob"] {
-        notes.create(&cx, NoteCreate { author_id: author.to_owned(), state: None }).await?;
+        notes
+            .create(
+                &cx,
+                NoteCreate {
+                    author_id: author.to_owned(),
+                    state: None,
+                },
+            )
+            .await?;
     }
-    let of = async |filter| Ok::<_, Error>(notes.list(&cx, ListQuery::new().filter(filter)).await?.items.len());
+    let of = async |filter| {
+        Ok::<_, Error>(
+            notes
+                .list(&cx, ListQuery::new().filter(filter))
+                .await?
+                .items
+                .len(),
+        )
+    };
     assert_eq!(of(note::author_id.eq("ann")).await?, 1);
     assert_eq!(of(note::author_id.eq(AuthorId("bob"))).await?, 1);
     let ann = "ann".to_owned();
     assert_eq!(of(note::author_id.ne(&ann)).await?, 1);
     assert_eq!(of(note::author_id.one_of(["ann", "bob"])).await?, 2);
-    assert_eq!(of(note::author_id.gt("ann").and(note::state.eq(State::Draft))).await?, 1);
+    assert_eq!(
+        of(note::author_id.gt("ann").and(note::state.eq(State::Draft))).await?,
+        1
+    );
     let hour = Timestamp::from_millis(3_600_000);
     for lease in [None, Some(hour)] {
-        jobs.create(&cx, JobCreate { due_at: hour, lease }).await?;
+        jobs.create(
+            &cx,
+            JobCreate {
+                due_at: hour,
+                lease,
+            },
+        )
+        .await?;
     }
-    let of = async |filter| Ok::<_, Error>(jobs.list(&cx, ListQuery::new().filter(filter)).await?.items.len());
-    assert_eq!((of(job::lease.eq(None)).await?, of(job::lease.eq(hour)).await?, of(job::lease.eq(Some(hour))).await?), (1, 1, 1));
-    assert_eq!((of(job::lease.none_of([hour])).await?, of(job::lease.ne(None)).await?), (1, 1));
+    let of = async |filter| {
+        Ok::<_, Error>(
+            jobs.list(&cx, ListQuery::new().filter(filter))
+                .await?
+                .items
+                .len(),
+        )
+    };
+    assert_eq!(
+        (
+            of(job::lease.eq(None)).await?,
+            of(job::lease.eq(hour)).await?,
+            of(job::lease.eq(Some(hour))).await?
+        ),
+        (1, 1, 1)
+    );
+    assert_eq!(
+        (
+            of(job::lease.none_of([hour])).await?,
+            of(job::lease.ne(None)).await?
+        ),
+        (1, 1)
+    );
     app.stop().await
 }

@@ -105,10 +105,22 @@ pub const READ: Operation<Article>;
 
 /// The titles of what an author has published, one a line: `GET /articles/titles/{author}?limit=5`.
 #[route(entity = Article, method = "GET", path = "titles/{author}", auth = none, timeout = "2s")]
-async fn titles(articles: ArticleAdapter, cx: Cx, Path(author): Path<String>, Query(query): Query<HashMap<String, u32>>) -> Result<String> {
-    let page = PageArgs { limit: query.get("limit").copied(), ..PageArgs::default() };
+async fn titles(
+    articles: ArticleAdapter,
+    cx: Cx,
+    Path(author): Path<String>,
+    Query(query): Query<HashMap<String, u32>>,
+) -> Result<String> {
+    let page = PageArgs {
+        limit: query.get("limit").copied(),
+        ..PageArgs::default()
+    };
     let page = articles.by_author(&cx, author, page).await?;
-    Ok(page.items.iter().map(|article| format!("{}\n", article.title)).collect())
+    Ok(page
+        .items
+        .iter()
+        .map(|article| format!("{}\n", article.title))
+        .collect())
 }
 
 /// The most read articles of an author.
@@ -121,27 +133,50 @@ async fn titles(articles: ArticleAdapter, cx: Cx, Path(author): Path<String>, Qu
 )]
 pub const POPULAR: Operation<Article>;
 
-async fn popular<S: SqlStore>(call: CustomCall<Article, S>, author: String) -> Result<Records<Article>> {
-    Ok(call.records("author_id = $1").bind(author).order_by("views DESC").limit(5))
+async fn popular<S: SqlStore>(
+    call: CustomCall<Article, S>,
+    author: String,
+) -> Result<Records<Article>> {
+    Ok(call
+        .records("author_id = $1")
+        .bind(author)
+        .order_by("views DESC")
+        .limit(5))
 }
 
 async fn popular_in_memory(call: MemoryCall<Article>, author: String) -> Result<Vec<String>> {
     let mut articles = call.visible().await?;
     articles.retain(|article| article.author_id == author);
     articles.sort_by_key(|article| -article.views);
-    Ok(articles.into_iter().take(5).map(|article| article.id).collect())
+    Ok(articles
+        .into_iter()
+        .take(5)
+        .map(|article| article.id)
+        .collect())
 }
 
 /// Articles and all that is done with them.
-pub static PRESS: Package =
-    package!(name = "press", entities = [entity(Article, [BY_SLUG, BY_AUTHOR, SLUG_TAKEN, PUBLISH, READ, POPULAR, titles])]);
+pub static PRESS: Package = package!(
+    name = "press",
+    entities = [entity(
+        Article,
+        [
+            BY_SLUG, BY_AUTHOR, SLUG_TAKEN, PUBLISH, READ, POPULAR, titles
+        ]
+    )]
+);
 
 async fn in_code() -> Result<()> {
-    let app = App::new(Config::new().port(0).database("memory:").signing_secret("only a test: 32 bytes or more of it"))
-        .plugin(Auth::new().roles(["editor"]))
-        .package(&PRESS)
-        .start()
-        .await?;
+    let app = App::new(
+        Config::new()
+            .port(0)
+            .database("memory:")
+            .signing_secret("only a test: 32 bytes or more of it"),
+    )
+    .plugin(Auth::new().roles(["editor"]))
+    .package(&PRESS)
+    .start()
+    .await?;
     let articles = app.adapter::<Article>()?;
     let cx = Cx::actor(Actor::user("alice"));
 
@@ -166,19 +201,34 @@ async fn in_code() -> Result<()> {
     assert!(published.published_at.is_some());
     assert!(articles.slug_taken(&cx, "hello").await?);
 
-    let hers = article::state.eq(State::Published).and(article::author_id.eq("alice"));
-    let query = ListQuery::new().filter(hers).sort(article::created_at, Direction::Asc).limit(10);
+    let hers = article::state
+        .eq(State::Published)
+        .and(article::author_id.eq("alice"));
+    let query = ListQuery::new()
+        .filter(hers)
+        .sort(article::created_at, Direction::Asc)
+        .limit(10);
     let page = articles.list(&cx, query).await?;
     assert_eq!(page.items.len(), 1);
 
     let taken = articles.publish(&cx, &article.id).await;
-    assert_eq!(taken.map_err(|error| error.code().as_str()).err(), Some("invalid_transition"));
+    assert_eq!(
+        taken.map_err(|error| error.code().as_str()).err(),
+        Some("invalid_transition")
+    );
     app.stop().await
 }
 
 async fn editors_publish() -> Result<()> {
-    let config = Config::new().port(0).database("memory:").signing_secret("only a test: 32 bytes or more of it");
-    let app = App::new(config).plugin(Auth::new().roles(["editor"])).package(&PRESS).start().await?;
+    let config = Config::new()
+        .port(0)
+        .database("memory:")
+        .signing_secret("only a test: 32 bytes or more of it");
+    let app = App::new(config)
+        .plugin(Auth::new().roles(["editor"]))
+        .package(&PRESS)
+        .start()
+        .await?;
     let accounts = app.adapters().provided::<AuthService>()?;
     let caller = async |new: NewUser| -> Result<Client> {
         let account = accounts.create_user(new).await?;
@@ -187,13 +237,30 @@ async fn editors_publish() -> Result<()> {
     let alice = caller(NewUser::new("alice@example.com")).await?;
     let editor = caller(NewUser::new("ed@example.com").roles(["editor"])).await?;
 
-    let written = alice.post("/articles", json!({"slug": "hello", "title": "Hello", "authorId": "alice"})).await?;
-    assert_eq!((written.status(), written.json()?["state"].as_str()), (201, Some("draft")));
-    let path = format!("/articles/{}/publish", written.json()?["id"].as_str().unwrap_or_default());
+    let written = alice
+        .post(
+            "/articles",
+            json!({"slug": "hello", "title": "Hello", "authorId": "alice"}),
+        )
+        .await?;
+    assert_eq!(
+        (written.status(), written.json()?["state"].as_str()),
+        (201, Some("draft"))
+    );
+    let path = format!(
+        "/articles/{}/publish",
+        written.json()?["id"].as_str().unwrap_or_default()
+    );
 
     assert_eq!(alice.post(&path, ()).await?.json()?["code"], "forbidden");
     assert_eq!(editor.post(&path, ()).await?.json()?["state"], "published");
-    assert_eq!(Client::new(&app).get("/articles/by-slug/hello").await?.status(), 200);
+    assert_eq!(
+        Client::new(&app)
+            .get("/articles/by-slug/hello")
+            .await?
+            .status(),
+        200
+    );
     app.stop().await
 }
 
@@ -210,9 +277,19 @@ async fn the_guide_does_what_it_says() {
 /// Status and body of an answer; headers are whole lines.
 fn ask(at: SocketAddr, method: &str, path: &str, headers: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(at).expect("the app listens");
-    write!(stream, "{method} {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n{headers}\r\n").expect("sent");
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n{headers}\r\n"
+    )
+    .expect("sent");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("answered");
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
-    (head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status"), body.to_owned())
+    (
+        head.split(' ')
+            .nth(1)
+            .and_then(|status| status.parse().ok())
+            .expect("a status"),
+        body.to_owned(),
+    )
 }

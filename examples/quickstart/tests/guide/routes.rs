@@ -51,13 +51,19 @@ async fn rate(
     axum::Json(opinion): axum::Json<Opinion>,
 ) -> Result<axum::Json<Rating>> {
     let picture = pictures.get(&cx, id).await?.ok_or_else(Error::not_found)?;
-    Ok(axum::Json(Rating { title: picture.title, stars: opinion.stars }))
+    Ok(axum::Json(Rating {
+        title: picture.title,
+        stars: opinion.stars,
+    }))
 }
 
 /// Enters a picture by a form.
 #[route(entity = Picture, method = "POST", path = "enter", auth = none)]
 async fn enter(pictures: PictureAdapter, cx: Cx, Form(entry): Form<Entry>) -> Result<String> {
-    Ok(pictures.create(&cx, PictureCreate { title: entry.title }).await?.id)
+    Ok(pictures
+        .create(&cx, PictureCreate { title: entry.title })
+        .await?
+        .id)
 }
 
 /// Takes files, and says how many bytes each has.
@@ -66,72 +72,175 @@ async fn upload(mut form: Multipart) -> Result<axum::Json<Vec<Rating>>> {
     let mut sizes = Vec::new();
     while let Some(part) = form.next_field().await? {
         let title = part.file_name().unwrap_or_default().to_owned();
-        sizes.push(Rating { title, stars: part.bytes().await?.len() as i64 });
+        sizes.push(Rating {
+            title,
+            stars: part.bytes().await?.len() as i64,
+        });
     }
     Ok(axum::Json(sizes))
 }
 
-static GALLERY: Package = package!(name = "gallery", entities = [entity(Picture, [rate, enter, upload])]);
+static GALLERY: Package = package!(
+    name = "gallery",
+    entities = [entity(Picture, [rate, enter, upload])]
+);
 
 async fn sent(client: &Client, path: &str, kind: &str, body: impl Into<Body>) -> Result<Answer> {
-    let request = Request::post(path).header("content-type", kind).body(body.into());
+    let request = Request::post(path)
+        .header("content-type", kind)
+        .body(body.into());
     client.call(request.map_err(Error::internal)?).await
 }
 
 #[tokio::test]
 async fn forms_and_files_are_read() -> Result<()> {
-    let config = Config::new().port(0).database("memory:").signing_secret("only a test: 32 bytes or more of it");
+    let config = Config::new()
+        .port(0)
+        .database("memory:")
+        .signing_secret("only a test: 32 bytes or more of it");
     let app = App::new(config).package(&GALLERY).start().await?;
     let client = Client::new(&app);
     const FORM: &str = "application/x-www-form-urlencoded";
-    let id = sent(&client, "/pictures/enter", FORM, "title=Blue%20horses").await?.text()?.to_owned();
-    let rated = client.post(&format!("/pictures/{id}/rate"), json!({ "stars": 4 })).await?;
+    let id = sent(&client, "/pictures/enter", FORM, "title=Blue%20horses")
+        .await?
+        .text()?
+        .to_owned();
+    let rated = client
+        .post(&format!("/pictures/{id}/rate"), json!({ "stars": 4 }))
+        .await?;
     assert_eq!(rated.json()?, json!({ "title": "Blue horses", "stars": 4 }));
     // Code writes what no client does.
-    let measured = PicturePatch { bytes: Some(9), ..PicturePatch::default() };
-    assert_eq!(app.adapter::<Picture>()?.update(&Cx::system("measure"), &*id, measured, None).await?.bytes, 9);
-    let refused = client.patch(&format!("/pictures/{id}"), json!({ "bytes": 1 })).await?.json()?;
+    let measured = PicturePatch {
+        bytes: Some(9),
+        ..PicturePatch::default()
+    };
+    assert_eq!(
+        app.adapter::<Picture>()?
+            .update(&Cx::system("measure"), &*id, measured, None)
+            .await?
+            .bytes,
+        9
+    );
+    let refused = client
+        .patch(&format!("/pictures/{id}"), json!({ "bytes": 1 }))
+        .await?
+        .json()?;
     assert_eq!(refused["details"][0]["code"], "read_only");
-    assert_eq!(sent(&client, "/pictures/enter", FORM, "name=x").await?.json()?["code"], "validation_failed");
-    assert_eq!(sent(&client, "/pictures/enter", "text/plain", "title=x").await?.status(), 415);
+    assert_eq!(
+        sent(&client, "/pictures/enter", FORM, "name=x")
+            .await?
+            .json()?["code"],
+        "validation_failed"
+    );
+    assert_eq!(
+        sent(&client, "/pictures/enter", "text/plain", "title=x")
+            .await?
+            .status(),
+        415
+    );
 
     let kind = "multipart/form-data; boundary=edge";
-    let part =
-        |name: &str, text: &str| format!("--edge\r\ncontent-disposition: form-data; name=\"file\"; filename=\"{name}\"\r\n\r\n{text}\r\n");
-    let files = format!("{}{}--edge--\r\n", part("a.txt", "four"), part("b.txt", "eight888"));
+    let part = |name: &str, text: &str| {
+        format!(
+            "--edge\r\ncontent-disposition: form-data; name=\"file\"; filename=\"{name}\"\r\n\r\n{text}\r\n"
+        )
+    };
+    let files = format!(
+        "{}{}--edge--\r\n",
+        part("a.txt", "four"),
+        part("b.txt", "eight888")
+    );
     let sizes = sent(&client, "/pictures/upload", kind, files).await?;
-    assert_eq!(sizes.json()?, json!([{ "title": "a.txt", "stars": 4 }, { "title": "b.txt", "stars": 8 }]));
-    let broken = sent(&client, "/pictures/upload", kind, part("a.txt", "never ends")).await?;
-    assert_eq!((broken.status(), broken.json()?["code"].as_str()), (400, Some("validation_failed")), "{broken:?}");
-    let large = sent(&client, "/pictures/upload", kind, part("a.txt", &"x".repeat(20_000))).await?;
-    assert_eq!((large.status(), large.json()?["code"].as_str()), (413, Some("body_too_large")), "{large:?}");
-    assert_eq!(sent(&client, "/pictures/upload", FORM, "title=x").await?.status(), 400, "no boundary");
+    assert_eq!(
+        sizes.json()?,
+        json!([{ "title": "a.txt", "stars": 4 }, { "title": "b.txt", "stars": 8 }])
+    );
+    let broken = sent(
+        &client,
+        "/pictures/upload",
+        kind,
+        part("a.txt", "never ends"),
+    )
+    .await?;
+    assert_eq!(
+        (broken.status(), broken.json()?["code"].as_str()),
+        (400, Some("validation_failed")),
+        "{broken:?}"
+    );
+    let large = sent(
+        &client,
+        "/pictures/upload",
+        kind,
+        part("a.txt", &"x".repeat(20_000)),
+    )
+    .await?;
+    assert_eq!(
+        (large.status(), large.json()?["code"].as_str()),
+        (413, Some("body_too_large")),
+        "{large:?}"
+    );
+    assert_eq!(
+        sent(&client, "/pictures/upload", FORM, "title=x")
+            .await?
+            .status(),
+        400,
+        "no boundary"
+    );
     app.stop().await
 }
 
 #[tokio::test]
 async fn the_document_shows_what_functions_take_and_answer() -> Result<()> {
-    let config = Config::new().port(0).database("memory:").signing_secret("only a test: 32 bytes or more of it");
+    let config = Config::new()
+        .port(0)
+        .database("memory:")
+        .signing_secret("only a test: 32 bytes or more of it");
     let app = App::new(config).package(&GALLERY).start().await?;
     let document = Client::new(&app).get("/openapi.json").await?.json()?;
     let route = |path: &str| document["paths"][path]["post"].clone();
     let named = |name: &str| json!({ "$ref": format!("#/components/schemas/{name}") });
-    let body = |path: &str, kind: &str| route(path)["requestBody"]["content"][kind]["schema"].clone();
-    let answer = |path: &str, kind: &str| route(path)["responses"]["200"]["content"][kind]["schema"].clone();
+    let body =
+        |path: &str, kind: &str| route(path)["requestBody"]["content"][kind]["schema"].clone();
+    let answer =
+        |path: &str, kind: &str| route(path)["responses"]["200"]["content"][kind]["schema"].clone();
 
-    assert_eq!(body("/pictures/{id}/rate", "application/json"), named("PictureRateInput"));
+    assert_eq!(
+        body("/pictures/{id}/rate", "application/json"),
+        named("PictureRateInput")
+    );
     let input = &document["components"]["schemas"]["PictureRateInput"];
-    assert_eq!((&input["required"], &input["properties"]["stars"]["maximum"]), (&json!(["stars"]), &json!(5)));
-    assert_eq!(answer("/pictures/{id}/rate", "application/json"), named("PictureRateOutput"));
+    assert_eq!(
+        (&input["required"], &input["properties"]["stars"]["maximum"]),
+        (&json!(["stars"]), &json!(5))
+    );
+    assert_eq!(
+        answer("/pictures/{id}/rate", "application/json"),
+        named("PictureRateOutput")
+    );
     let output = &document["components"]["schemas"]["PictureRateOutput"]["properties"];
     assert_eq!(output["title"]["type"], "string");
 
-    assert_eq!(body("/pictures/enter", "application/x-www-form-urlencoded"), json!({}));
-    assert_eq!(answer("/pictures/enter", "text/plain"), json!({ "type": "string" }));
+    assert_eq!(
+        body("/pictures/enter", "application/x-www-form-urlencoded"),
+        json!({})
+    );
+    assert_eq!(
+        answer("/pictures/enter", "text/plain"),
+        json!({ "type": "string" })
+    );
     assert_eq!(body("/pictures/upload", "multipart/form-data"), json!({}));
     let list = &document["components"]["schemas"]["PictureUploadOutput"];
-    assert_eq!((answer("/pictures/upload", "application/json"), &list["type"]), (named("PictureUploadOutput"), &json!("array")));
+    assert_eq!(
+        (
+            answer("/pictures/upload", "application/json"),
+            &list["type"]
+        ),
+        (named("PictureUploadOutput"), &json!("array"))
+    );
     // Whatever else they answer is theirs to say.
-    assert_ne!(route("/pictures/upload")["responses"]["default"], Json::Null);
+    assert_ne!(
+        route("/pictures/upload")["responses"]["default"],
+        Json::Null
+    );
     app.stop().await
 }

@@ -36,7 +36,9 @@ pub static WISHES: Package = package!(name = "wishes", entities = [entity(Wish, 
 
 /// The app, without its settings: a test gives it other ones.
 fn app(config: Config, auth: Auth) -> App {
-    App::new(config).plugin(auth.roles(["librarian"])).package(&WISHES)
+    App::new(config)
+        .plugin(auth.roles(["librarian"]))
+        .package(&WISHES)
 }
 
 #[allow(dead_code)] // here it is no program
@@ -55,7 +57,10 @@ mod tests {
 
     #[tokio::test]
     async fn everybody_has_wishes_of_their_own() -> Result<()> {
-        let config = Config::new().port(0).database("memory:").signing_secret("only a test: 32 bytes or more of it");
+        let config = Config::new()
+            .port(0)
+            .database("memory:")
+            .signing_secret("only a test: 32 bytes or more of it");
         let app = app(config, Auth::new()).start().await?;
         let accounts = app.adapters().provided::<AuthService>()?;
         let caller = async |new: NewUser| -> Result<Client> {
@@ -67,15 +72,33 @@ mod tests {
 
         let wish = ann.post("/wishes", json!({ "title": "Emma" })).await?;
         assert_eq!(wish.status(), 201, "{}", wish.text()?);
-        let path = format!("/wishes/{}", wish.json()?["id"].as_str().unwrap_or_default());
-        assert_eq!((ann.get(&path).await?.status(), bob.get(&path).await?.status()), (200, 404));
+        let path = format!(
+            "/wishes/{}",
+            wish.json()?["id"].as_str().unwrap_or_default()
+        );
+        assert_eq!(
+            (
+                ann.get(&path).await?.status(),
+                bob.get(&path).await?.status()
+            ),
+            (200, 404)
+        );
         assert_eq!(Client::new(&app).get("/wishes").await?.status(), 401);
 
-        assert_eq!(ann.post(&format!("{path}/finish"), ()).await?.json()?["read"], true);
-        assert_eq!(ann.post(&format!("{path}/finish"), ()).await?.json()?["code"], "invalid_transition");
+        assert_eq!(
+            ann.post(&format!("{path}/finish"), ()).await?.json()?["read"],
+            true
+        );
+        assert_eq!(
+            ann.post(&format!("{path}/finish"), ()).await?.json()?["code"],
+            "invalid_transition"
+        );
 
         assert_eq!(ann.get("/wishes/demand").await?.status(), 403);
-        assert_eq!(bob.get("/wishes/demand").await?.json()?, json!({ "wishes": 1, "read": 1 }));
+        assert_eq!(
+            bob.get("/wishes/demand").await?.json()?,
+            json!({ "wishes": 1, "read": 1 })
+        );
         app.stop().await
     }
 }

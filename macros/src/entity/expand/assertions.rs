@@ -14,14 +14,23 @@ use crate::expr::{CtxPath, at};
 /// Values of the context have the types of the fields they are for.
 fn provided(model: &EntityModel) -> TokenStream {
     let module = &model.generated.module;
-    let defaults = model.fields.iter().filter_map(|field| match &field.options.default {
-        Default::Ctx(CtxPath::Value(path), _) => Some((field, path)),
-        _ => None,
-    });
-    let scopes = model.visibility.scopes.iter().filter_map(|scope| match &scope.from {
-        visibility::From::Ctx(CtxPath::Value(path), _) => Some((&model.fields[scope.field], path)),
-        _ => None,
-    });
+    let defaults = model
+        .fields
+        .iter()
+        .filter_map(|field| match &field.options.default {
+            Default::Ctx(CtxPath::Value(path), _) => Some((field, path)),
+            _ => None,
+        });
+    let scopes = model
+        .visibility
+        .scopes
+        .iter()
+        .filter_map(|scope| match &scope.from {
+            visibility::From::Ctx(CtxPath::Value(path), _) => {
+                Some((&model.fields[scope.field], path))
+            }
+            _ => None,
+        });
     let check = |(field, path): (&Field, &syn::Path)| {
         let (ident, name) = (&field.ident, &field.name);
         let marker = at(quote!(#module::#ident), &path.to_token_stream());
@@ -45,7 +54,11 @@ pub(super) fn assertions(model: &EntityModel) -> TokenStream {
                 ident.set_span(at);
                 ident
             };
-            let (module, ident, kinds) = (at_span(module), at_span(&field.ident), Ident::new(kinds, at));
+            let (module, ident, kinds) = (
+                at_span(module),
+                at_span(&field.ident),
+                Ident::new(kinds, at),
+            );
             let message = format!("linchpin: {message}\nhelp: {help}");
             out.extend(quote_spanned!(at=> const _: () = __lp::expect::<#module::#ident>(__lp::#kinds, #message);));
         }
@@ -53,7 +66,13 @@ pub(super) fn assertions(model: &EntityModel) -> TokenStream {
     for field in &model.fields {
         let (name, text) = (&field.name, check::kind_text(field));
         if field.has(Flag::Primary) {
-            expect(field, field.ty.span(), "KEYS", format!("primary key `{name}` must be String or i64, found {text}"), "`String`");
+            expect(
+                field,
+                field.ty.span(),
+                "KEYS",
+                format!("primary key `{name}` must be String or i64, found {text}"),
+                "`String`",
+            );
         }
         match &field.options.default {
             Default::Uuid(word) | Default::Cuid(word) => {
@@ -62,7 +81,13 @@ pub(super) fn assertions(model: &EntityModel) -> TokenStream {
             }
             Default::Now(word) => {
                 let message = format!("default `now` needs a date field, `{name}` is {text}");
-                expect(field, word.span(), "DATES", message, "make it a `Timestamp`");
+                expect(
+                    field,
+                    word.span(),
+                    "DATES",
+                    message,
+                    "make it a `Timestamp`",
+                );
             }
             Default::Ctx(CtxPath::Claim(_) | CtxPath::Value(_), _) => {}
             Default::Ctx(_, value) => {
@@ -85,16 +110,34 @@ pub(super) fn assertions(model: &EntityModel) -> TokenStream {
                 _ => "number",
             };
             let message = format!("`{key}` on field `{name}` of type {text}");
-            expect(field, key.span(), kinds, message, &format!("as written, `{key}` is for {of} fields"));
+            expect(
+                field,
+                key.span(),
+                kinds,
+                message,
+                &format!("as written, `{key}` is for {of} fields"),
+            );
         }
         for flag in [Flag::Filterable, Flag::Sortable] {
             if let Some(at) = field.options.flag(flag) {
-                expect(field, at.span(), "SCALARS", format!("`{at}` on field `{name}` of type {text}"), "leave the option out");
+                expect(
+                    field,
+                    at.span(),
+                    "SCALARS",
+                    format!("`{at}` on field `{name}` of type {text}"),
+                    "leave the option out",
+                );
             }
         }
     }
     for (field, at) in check::unfillable(model) {
-        expect(field, at.span(), "LISTS", check::unfillable_text(field), &check::unfillable_help(field));
+        expect(
+            field,
+            at.span(),
+            "LISTS",
+            check::unfillable_text(field),
+            &check::unfillable_help(field),
+        );
     }
     for (field, at, kinds, message, help) in visibility::assertions(model) {
         expect(&model.fields[field], at, kinds, message, help);
@@ -102,18 +145,35 @@ pub(super) fn assertions(model: &EntityModel) -> TokenStream {
     for (field, at, message) in search::assertions(model) {
         expect(&model.fields[field], at, "TEXTS", message, "leave it out");
     }
-    let lists = model.indexes.iter().flat_map(|i| &i.places).chain(model.uniques.iter().flat_map(|u| &u.places)).chain(&model.sort);
+    let lists = model
+        .indexes
+        .iter()
+        .flat_map(|i| &i.places)
+        .chain(model.uniques.iter().flat_map(|u| &u.places))
+        .chain(&model.sort);
     for place in lists {
         let field = &model.fields[place.field];
-        let message = format!("`{}` of type {} cannot be indexed, unique or sorted by", field.name, check::kind_text(field));
-        expect(field, place.ident.span(), "SCALARS", message, "name a field whose values compare");
+        let message = format!(
+            "`{}` of type {} cannot be indexed, unique or sorted by",
+            field.name,
+            check::kind_text(field)
+        );
+        expect(
+            field,
+            place.ident.span(),
+            "SCALARS",
+            message,
+            "name a field whose values compare",
+        );
     }
     out.extend(provided(model));
     out.extend(relations::assertions(model));
     out.extend(gates::assertions(model));
     out.extend(summaries::assertions(model));
     // Literals have been checked; a const is known only now.
-    let mut consts = [&model.pagination.default, &model.pagination.max].into_iter().flatten();
+    let mut consts = [&model.pagination.default, &model.pagination.max]
+        .into_iter()
+        .flatten();
     if let Some(path) = consts.find(|limit| matches!(limit, syn::Expr::Path(_)))
         && let Some(limits) = pagination(model)
     {

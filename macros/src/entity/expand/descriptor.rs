@@ -11,26 +11,39 @@ use crate::expr::literal_of;
 
 pub(super) fn descriptor(model: &EntityModel) -> TokenStream {
     let (name, path, storage) = (&model.name, &model.path, &model.storage_name);
-    let fields = (0..model.fields.len()).map(|i| field_desc(model, i)).chain(visibility::expiry(model));
+    let fields = (0..model.fields.len())
+        .map(|i| field_desc(model, i))
+        .chain(visibility::expiry(model));
     let primary = model.number(model.primary.unwrap_or(0));
     let doc = (!model.doc.is_empty()).then(|| {
         let doc = &model.doc;
         quote!(doc: #doc,)
     });
-    let namespace = model.namespace.as_ref().map(|ns| quote!(namespace: __lp::Some(#ns),));
+    let namespace = model
+        .namespace
+        .as_ref()
+        .map(|ns| quote!(namespace: __lp::Some(#ns),));
     let indexes = (!model.indexes.is_empty()).then(|| {
-        let indexes = model.indexes.iter().filter(|i| !i.places.is_empty()).map(|index| {
-            let fields = index.places.iter().map(|place| sort_desc(model, place));
-            quote!(__lp::index(&[#(#fields),*]))
-        });
+        let indexes = model
+            .indexes
+            .iter()
+            .filter(|i| !i.places.is_empty())
+            .map(|index| {
+                let fields = index.places.iter().map(|place| sort_desc(model, place));
+                quote!(__lp::index(&[#(#fields),*]))
+            });
         quote!(indexes: &[#(#indexes),*],)
     });
     let uniques = (!model.uniques.is_empty()).then(|| {
-        let uniques = model.uniques.iter().filter(|u| !u.places.is_empty()).map(|unique| {
-            let fields = unique.places.iter().map(|place| model.number(place.field));
-            let global = unique.global;
-            quote!(__lp::unique(&[#(#fields),*], #global))
-        });
+        let uniques = model
+            .uniques
+            .iter()
+            .filter(|u| !u.places.is_empty())
+            .map(|unique| {
+                let fields = unique.places.iter().map(|place| model.number(place.field));
+                let global = unique.global;
+                quote!(__lp::unique(&[#(#fields),*], #global))
+            });
         quote!(uniques: &[#(#uniques),*],)
     });
     let sort = (!model.sort.is_empty()).then(|| {
@@ -38,7 +51,9 @@ pub(super) fn descriptor(model: &EntityModel) -> TokenStream {
         quote!(sort: &[#(#keys),*],)
     });
     let pagination = pagination(model).map(|limits| quote!(pagination: #limits,));
-    let paging = model.numbered.then(|| quote!(paging: __lp::Paging::NUMBER,));
+    let paging = model
+        .numbered
+        .then(|| quote!(paging: __lp::Paging::NUMBER,));
     let version = model.version.as_ref().map(|version| {
         let (field, required) = (model.number(version.field), version.required_on_write);
         quote!(version: __lp::Some(__lp::VersionDesc { field: #field, required_on_write: #required }),)
@@ -53,7 +68,10 @@ pub(super) fn descriptor(model: &EntityModel) -> TokenStream {
         quote!(defaults: #defaults,)
     });
     let routes = model.routes.iter().any(|r| !r.is_inherit()).then(|| {
-        let routes = model.routes.iter().map(|policy| policy.tokens(&ident.to_token_stream()));
+        let routes = model
+            .routes
+            .iter()
+            .map(|policy| policy.tokens(&ident.to_token_stream()));
         quote!(routes: [#(#routes),*],)
     });
     let mounts = mounts::descriptor(model);
@@ -67,7 +85,10 @@ pub(super) fn descriptor(model: &EntityModel) -> TokenStream {
     let summaries = summaries::descriptor(model);
     let search = search::descriptor(model);
     let poisoned = model.inert.then(|| quote!(poisoned: true,));
-    let rename = model.rename_from.as_ref().map(|old| quote!(rename_from: __lp::Some(#old),));
+    let rename = model
+        .rename_from
+        .as_ref()
+        .map(|old| quote!(rename_from: __lp::Some(#old),));
     quote! {
         static DESC: __lp::EntityDesc = __lp::EntityDesc {
             #doc #namespace #indexes #uniques #sort #pagination #paging #version #visibility #gates #relations #summaries #search
@@ -79,7 +100,11 @@ pub(super) fn descriptor(model: &EntityModel) -> TokenStream {
 
 fn sort_desc(model: &EntityModel, place: &Place) -> TokenStream {
     let field = model.number(place.field);
-    if place.desc { quote!(__lp::desc(#field)) } else { quote!(__lp::asc(#field)) }
+    if place.desc {
+        quote!(__lp::desc(#field))
+    } else {
+        quote!(__lp::asc(#field))
+    }
 }
 
 fn field_desc(model: &EntityModel, i: usize) -> TokenStream {
@@ -96,7 +121,8 @@ fn field_desc(model: &EntityModel, i: usize) -> TokenStream {
         (false, true) => flags.push(quote!(SORTABLE)),
         (false, false) => {}
     }
-    let options = field_tokens::options(field, &flags, &literal_of(field, &quote!(#module::#ident)));
+    let options =
+        field_tokens::options(field, &flags, &literal_of(field, &quote!(#module::#ident)));
     let computed = computed(model, field);
     quote!(__lp::field::<#module::#ident>(#name, #wire, #column) #options #computed)
 }
@@ -105,16 +131,25 @@ fn field_desc(model: &EntityModel, i: usize) -> TokenStream {
 fn computed(model: &EntityModel, field: &Field) -> Option<TokenStream> {
     let computed = field.options.computed.as_ref().filter(|_| !model.inert)?;
     let (module, ident, function) = (&model.generated.module, &field.ident, &computed.function);
-    let from = computed.from.iter().filter_map(|name| model.index_of(name)).map(|field| model.number(field));
+    let from = computed
+        .from
+        .iter()
+        .filter_map(|name| model.index_of(name))
+        .map(|field| model.number(field));
     let call = quote_spanned!(function.span()=> __lp::compute::<#module::#ident>(row, #function));
     Some(quote!(.computed(__lp::follows::<#module::#ident>(|row| #call, &[#(#from),*]))))
 }
 
 pub(super) fn pagination(model: &EntityModel) -> Option<TokenStream> {
     let args = &model.pagination;
-    let default = args.default.as_ref().map(|limit| quote!(default_limit: #limit,));
+    let default = args
+        .default
+        .as_ref()
+        .map(|limit| quote!(default_limit: #limit,));
     let max = args.max.as_ref().map(|limit| quote!(max_limit: #limit,));
-    let unbounded = args.unbounded_lookup.map(|unbounded| quote!(unbounded_lookup: #unbounded,));
+    let unbounded = args
+        .unbounded_lookup
+        .map(|unbounded| quote!(unbounded_lookup: #unbounded,));
     if default.is_none() && max.is_none() && unbounded.is_none() {
         return None;
     }

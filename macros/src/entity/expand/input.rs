@@ -15,7 +15,8 @@ pub(super) enum Input {
 }
 
 impl Input {
-    /// The fields it holds. Private ones are among them, and changes hold read-only ones: code sets them, HTTP does not.
+    /// The fields it holds. Private ones are among them, and changes hold read-only ones: code sets
+    /// them, HTTP does not.
     fn fields(self, model: &EntityModel) -> impl Iterator<Item = &Field> {
         model.fields.iter().filter(move |f| match self {
             // A read-only field begins with its default.
@@ -24,7 +25,8 @@ impl Input {
         })
     }
 
-    /// Whether a member is `Option` of the field's type: absent selects the default, or leaves the field unchanged.
+    /// Whether a member is `Option` of the field's type: absent selects the default, or leaves the
+    /// field unchanged.
     fn may_be_absent(self, field: &Field) -> bool {
         self == Self::Patch || field.has_default()
     }
@@ -34,24 +36,42 @@ pub(super) fn input(model: &EntityModel, input: Input) -> TokenStream {
     let vis = &model.vis;
     let (ident, doc, derive) = match input {
         Input::Create => (&model.generated.create, docs::create(&model.name), None),
-        Input::Patch => (&model.generated.patch, docs::patch(&model.name), Some(quote!(#[derive(::core::default::Default)]))),
+        Input::Patch => (
+            &model.generated.patch,
+            docs::patch(&model.name),
+            Some(quote!(#[derive(::core::default::Default)])),
+        ),
     };
     let lints = super::lints(model);
     let mut nested = false;
     let members: Vec<TokenStream> = input
         .fields(model)
         .map(|field| {
-            let (name, vis, ty, doc) = (&field.ident, &field.vis, &field.ty, docs::member(&field.name, &field.doc));
+            let (name, vis, ty, doc) = (
+                &field.ident,
+                &field.vis,
+                &field.ty,
+                docs::member(&field.name, &field.doc),
+            );
             let lints = lints::allowed(&field.attrs, []);
             let absent = input.may_be_absent(field);
             nested |= absent && field.optional;
-            let ty = if absent { quote!(::core::option::Option<#ty>) } else { quote!(#ty) };
+            let ty = if absent {
+                quote!(::core::option::Option<#ty>)
+            } else {
+                quote!(#ty)
+            };
             quote!(#[doc = #doc] #lints #vis #name: #ty,)
         })
         .collect();
-    // Requests fill them; an app need not. The outer option is presence, the inner one null: JSON merge has both.
-    // An app may leave its records to the routes and fill none of these; a member that can be null or left out is an option of an option.
-    let allow = if nested { quote!(#[allow(dead_code, clippy::option_option)]) } else { quote!(#[allow(dead_code)]) };
+    // Requests fill them; an app need not. The outer option is presence, the inner one null: JSON
+    // merge has both. An app may leave its records to the routes and fill none of these; a member
+    // that can be null or left out is an option of an option.
+    let allow = if nested {
+        quote!(#[allow(dead_code, clippy::option_option)])
+    } else {
+        quote!(#[allow(dead_code)])
+    };
     quote! {
         #[doc = #doc]
         #derive
@@ -63,16 +83,28 @@ pub(super) fn input(model: &EntityModel, input: Input) -> TokenStream {
 
 pub(super) fn input_impl(model: &EntityModel, input: Input) -> TokenStream {
     let module = &model.generated.module;
-    let ident = if input == Input::Create { &model.generated.create } else { &model.generated.patch };
+    let ident = if input == Input::Create {
+        &model.generated.create
+    } else {
+        &model.generated.patch
+    };
     let puts: Vec<TokenStream> = input
         .fields(model)
         .map(|field| {
             let name = &field.ident;
-            let value = if input.may_be_absent(field) { quote!(self.#name) } else { quote!(__lp::Some(self.#name)) };
+            let value = if input.may_be_absent(field) {
+                quote!(self.#name)
+            } else {
+                quote!(__lp::Some(self.#name))
+            };
             quote!(__lp::put::<#module::#name>(#value, set);)
         })
         .collect();
-    let set = if puts.is_empty() { quote!(_) } else { quote!(set) };
+    let set = if puts.is_empty() {
+        quote!(_)
+    } else {
+        quote!(set)
+    };
     quote! {
         impl __lp::Input for #ident {
             fn write(self, #set: &mut dyn ::core::ops::FnMut(usize, __lp::Value)) { #(#puts)* }

@@ -1,6 +1,8 @@
-//! The expansion of `#[entity]`: the struct, markers, inputs, adapter and one static descriptor. Infallible.
+//! The expansion of `#[entity]`: the struct, markers, inputs, adapter and one static descriptor.
+//! Infallible.
 //!
-//! Data and calls into the runtime, no logic: a body longer than a few lines is a missing function of `__private`.
+//! Data and calls into the runtime, no logic: a body longer than a few lines is a missing function
+//! of `__private`.
 
 mod assertions;
 mod descriptor;
@@ -29,7 +31,10 @@ pub(crate) fn expand(model: &EntityModel, hints: Hints) -> TokenStream {
     let fields = field_impls(model);
     let desc = descriptor::descriptor(model);
     let (links, entity) = (gates::links(model), entity_impl(model));
-    let inputs = [input::input_impl(model, Input::Create), input::input_impl(model, Input::Patch)];
+    let inputs = [
+        input::input_impl(model, Input::Create),
+        input::input_impl(model, Input::Patch),
+    ];
     let adapter = crate::SERVER.then(|| adapter_impls(model));
     let assertions = assertions::assertions(model);
     let consts = relations::consts(model);
@@ -62,21 +67,45 @@ pub(crate) fn expand(model: &EntityModel, hints: Hints) -> TokenStream {
 
 /// What generated items allow. A field on its way out is still read and written by them.
 fn lints(model: &EntityModel) -> TokenStream {
-    lints::allowed(&model.item.attrs, model.item.fields.iter().flat_map(|field| &field.attrs))
+    lints::allowed(
+        &model.item.attrs,
+        model.item.fields.iter().flat_map(|field| &field.attrs),
+    )
 }
 
 /// Fields of the entity where its options name them.
 fn named(model: &EntityModel) -> Vec<syn::Ident> {
     let indexes = model.indexes.iter().flat_map(|index| &index.places);
-    let places = indexes.chain(model.uniques.iter().flat_map(|unique| &unique.places)).chain(&model.sort).map(|place| &place.ident);
+    let places = indexes
+        .chain(model.uniques.iter().flat_map(|unique| &unique.places))
+        .chain(&model.sort)
+        .map(|place| &place.ident);
     let keys = model.relations.iter().filter_map(relations::Relation::key);
-    let computed = model.fields.iter().filter_map(|field| field.options.computed.as_ref()).flat_map(|computed| &computed.from);
-    let policies = model.routes.iter().chain([&model.defaults]).flat_map(Policy::named);
+    let computed = model
+        .fields
+        .iter()
+        .filter_map(|field| field.options.computed.as_ref())
+        .flat_map(|computed| &computed.from);
+    let policies = model
+        .routes
+        .iter()
+        .chain([&model.defaults])
+        .flat_map(Policy::named);
     let searched = model.search.iter().flat_map(Search::named);
-    let written = places.chain(model.visibility.named()).chain(keys).chain(computed).chain(policies).chain(searched).cloned();
-    let named = written.chain(model.gates.named()).chain(model.summaries.iter().flat_map(Summary::named));
+    let written = places
+        .chain(model.visibility.named())
+        .chain(keys)
+        .chain(computed)
+        .chain(policies)
+        .chain(searched)
+        .cloned();
+    let named = written
+        .chain(model.gates.named())
+        .chain(model.summaries.iter().flat_map(Summary::named));
     // An editor would say of the others what their option says already.
-    named.filter(|ident| model.index_of(ident).is_some()).collect()
+    named
+        .filter(|ident| model.index_of(ident).is_some())
+        .collect()
 }
 
 fn markers(model: &EntityModel) -> TokenStream {
@@ -84,7 +113,10 @@ fn markers(model: &EntityModel) -> TokenStream {
     let doc = docs::module(&model.name);
     let inner = from_inside(vis);
     let structs = model.fields.iter().map(|field| {
-        let (ident, doc) = (&field.ident, docs::marker(&model.name, &field.name, &field.doc));
+        let (ident, doc) = (
+            &field.ident,
+            docs::marker(&model.name, &field.name, &field.doc),
+        );
         quote! {
             #[doc = #doc]
             #inner struct #ident;
@@ -104,7 +136,12 @@ fn from_inside(vis: &Visibility) -> TokenStream {
         Visibility::Inherited => quote!(pub(super)),
         Visibility::Restricted(restricted) => {
             let path = &restricted.path;
-            match path.segments.first().map(|s| s.ident.to_string()).as_deref() {
+            match path
+                .segments
+                .first()
+                .map(|s| s.ident.to_string())
+                .as_deref()
+            {
                 Some("self") => quote!(pub(super)),
                 Some("super") => quote!(pub(in super::#path)),
                 _ => vis.to_token_stream(),
@@ -150,13 +187,24 @@ fn entity_impl(model: &EntityModel) -> TokenStream {
     let (ident, module, generated) = (&model.ident, &model.generated.module, &model.generated);
     let (adapter, create, patch) = (&generated.adapter, &generated.create, &generated.patch);
     // Without a key the declaration is wrong already; any type will do then.
-    let id = model.primary.map_or_else(|| quote!(::std::string::String), |i| model.fields[i].inner.to_token_stream());
+    let id = model.primary.map_or_else(
+        || quote!(::std::string::String),
+        |i| model.fields[i].inner.to_token_stream(),
+    );
     let members = model.fields.iter().map(|field| {
         let name = &field.ident;
         quote!(#name: __lp::read::<#module::#name>(row)?)
     });
-    let row = if model.fields.is_empty() { quote!(_) } else { quote!(row) };
-    let adapter = if crate::SERVER { quote!(#adapter) } else { quote!(()) };
+    let row = if model.fields.is_empty() {
+        quote!(_)
+    } else {
+        quote!(row)
+    };
+    let adapter = if crate::SERVER {
+        quote!(#adapter)
+    } else {
+        quote!(())
+    };
     let adapter = quote!(type Adapter = #adapter;);
     quote! {
         impl __lp::EntityParts for #ident {

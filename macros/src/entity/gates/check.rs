@@ -14,18 +14,35 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
         key(model, gate, d);
         if gate.is_tree(model) {
             tree(model, gate, d);
-            if gates.all[..i].iter().any(|other| other.field != gate.field && other.is_tree(model)) {
-                d.error(&gate.key, format!("records of `{}` are in a tree already", model.name)).help("keep one of the gates");
+            if gates.all[..i]
+                .iter()
+                .any(|other| other.field != gate.field && other.is_tree(model))
+            {
+                d.error(
+                    &gate.key,
+                    format!("records of `{}` are in a tree already", model.name),
+                )
+                .help("keep one of the gates");
             }
         } else {
             onto(model, gate, d);
         }
         if gates.all[..i].iter().any(|other| other.field == gate.field) {
-            d.error(&gate.key, format!("field `{}` is in two gates", model.fields[gate.field].name)).help("keep one of them");
+            d.error(
+                &gate.key,
+                format!("field `{}` is in two gates", model.fields[gate.field].name),
+            )
+            .help("keep one of them");
         }
         for store in model.lacking(TRANSACTION) {
-            d.error(&gate.word, format!("a gate looks at a second record in one statement, which `{}` does not", store.name))
-                .help(without(store, TRANSACTION, "do"));
+            d.error(
+                &gate.word,
+                format!(
+                    "a gate looks at a second record in one statement, which `{}` does not",
+                    store.name
+                ),
+            )
+            .help(without(store, TRANSACTION, "do"));
         }
     }
     if let Some(expr) = &gates.visible {
@@ -33,19 +50,40 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     }
     for (i, action) in gates.actions.iter().enumerate() {
         condition(model, &action.filter, "action", d);
-        if gates.actions[..i].iter().any(|other| other.name.value() == action.name.value()) {
-            d.error(&action.name, format!("action `{}` is declared twice", action.name.value())).help("join its conditions by `||`");
+        if gates.actions[..i]
+            .iter()
+            .any(|other| other.name.value() == action.name.value())
+        {
+            d.error(
+                &action.name,
+                format!("action `{}` is declared twice", action.name.value()),
+            )
+            .help("join its conditions by `||`");
         }
     }
 }
 
 fn key(model: &EntityModel, gate: &Gate, d: &mut Diagnostics) {
     let field = &model.fields[gate.field];
-    if !matches!(field.kind, Kind::String | Kind::Uuid | Kind::Integer | Kind::Other) {
-        d.error(&gate.key, format!("key `{}` is {}, ids are string or integer", field.name, kind_text(field)))
-            .help("a field of the other key's type");
+    if !matches!(
+        field.kind,
+        Kind::String | Kind::Uuid | Kind::Integer | Kind::Other
+    ) {
+        d.error(
+            &gate.key,
+            format!(
+                "key `{}` is {}, ids are string or integer",
+                field.name,
+                kind_text(field)
+            ),
+        )
+        .help("a field of the other key's type");
     } else if field.generated {
-        d.error(&gate.key, format!("`{}` counts versions: it is no key", field.name)).help("a field of its own");
+        d.error(
+            &gate.key,
+            format!("`{}` counts versions: it is no key", field.name),
+        )
+        .help("a field of its own");
     }
 }
 
@@ -57,7 +95,11 @@ fn onto(model: &EntityModel, gate: &Gate, d: &mut Diagnostics) {
             .help(format!("`pub {}: {}`", field.name, type_text(&field.inner)));
     }
     if let Some(depth) = &gate.depth {
-        d.error(depth, format!("`{shown}` is another entity: `depth` is for trees")).help("leave `depth` out");
+        d.error(
+            depth,
+            format!("`{shown}` is another entity: `depth` is for trees"),
+        )
+        .help("leave `depth` out");
     }
 }
 
@@ -71,19 +113,33 @@ fn tree(model: &EntityModel, gate: &Gate, d: &mut Diagnostics) {
         }
         Some(depth) => match options::as_int(depth) {
             Some(Ok(n)) if (1..=LINKS).contains(&n) => {}
-            Some(_) => d.error(depth, format!("depth is not within 1..={LINKS}")).help("`depth = 3`"),
-            None => d.error(depth, "depth needs a whole number").help("`depth = 3`"),
+            Some(_) => d
+                .error(depth, format!("depth is not within 1..={LINKS}"))
+                .help("`depth = 3`"),
+            None => d
+                .error(depth, "depth needs a whole number")
+                .help("`depth = 3`"),
         },
     }
     if !field.optional {
-        d.error(&gate.key, format!("a tree has roots, and `{}` is required", field.name)).help(format!(
+        d.error(
+            &gate.key,
+            format!("a tree has roots, and `{}` is required", field.name),
+        )
+        .help(format!(
             "`pub {}: Option<{}>`",
             field.name,
             type_text(&field.inner)
         ));
     }
     if !field.immutable() {
-        d.error(&gate.key, format!("records of `{entity}` could be moved below themselves: `{}` is not immutable", field.name))
-            .help("`#[field(immutable)]`");
+        d.error(
+            &gate.key,
+            format!(
+                "records of `{entity}` could be moved below themselves: `{}` is not immutable",
+                field.name
+            ),
+        )
+        .help("`#[field(immutable)]`");
     }
 }

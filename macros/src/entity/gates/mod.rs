@@ -1,5 +1,5 @@
-//! Who sees a record by conditions and through other records: `visible(..)`, `gate(..)` and `action(..)`, from their syntax to the
-//! descriptor.
+//! Who sees a record by conditions and through other records: `visible(..)`, `gate(..)` and
+//! `action(..)`, from their syntax to the descriptor.
 
 mod check;
 mod tokens;
@@ -91,7 +91,12 @@ impl Parse for Head {
                 }
             }
         }
-        Ok(Self { field, target, action, rest: input.parse()? })
+        Ok(Self {
+            field,
+            target,
+            action,
+            rest: input.parse()?,
+        })
     }
 }
 
@@ -108,7 +113,12 @@ impl Parse for Action {
 }
 
 impl GatesArgs {
-    pub(crate) fn read(gates: &[Opt], visible: Option<&Opt>, actions: &[Opt], d: &mut Diagnostics) -> Self {
+    pub(crate) fn read(
+        gates: &[Opt],
+        visible: Option<&Opt>,
+        actions: &[Opt],
+        d: &mut Diagnostics,
+    ) -> Self {
         Self {
             gates: gates.iter().filter_map(|opt| gate(opt, d)).collect(),
             visible: visible.and_then(|opt| self::visible(opt, d)),
@@ -120,10 +130,19 @@ impl GatesArgs {
 fn gate(opt: &Opt, d: &mut Diagnostics) -> Option<GateArgs> {
     const EXAMPLE: &str = "gate(container_id -> Container)";
     let list = opt.list(EXAMPLE, d)?;
-    let Head { field, target, action, rest } = match list.parse() {
+    let Head {
+        field,
+        target,
+        action,
+        rest,
+    } = match list.parse() {
         Ok(head) => head,
         Err(error) => {
-            d.error_at(error.span(), format!("`gate` leads from a field to an entity: {error}")).help(format!("`{EXAMPLE}`"));
+            d.error_at(
+                error.span(),
+                format!("`gate` leads from a field to an entity: {error}"),
+            )
+            .help(format!("`{EXAMPLE}`"));
             return None;
         }
     };
@@ -135,10 +154,17 @@ fn gate(opt: &Opt, d: &mut Diagnostics) -> Option<GateArgs> {
             depth = option.expr("depth = 3", d).cloned();
         } else {
             let name = option.name();
-            d.error(&option.key, format!("unknown gate option `{name}`")).suggest(&name, ["depth"]);
+            d.error(&option.key, format!("unknown gate option `{name}`"))
+                .suggest(&name, ["depth"]);
         }
     }
-    Some(GateArgs { word: opt.key.clone(), field, target, action, depth })
+    Some(GateArgs {
+        word: opt.key.clone(),
+        field,
+        target,
+        action,
+        depth,
+    })
 }
 
 fn visible(opt: &Opt, d: &mut Diagnostics) -> Option<Expr> {
@@ -148,8 +174,12 @@ fn visible(opt: &Opt, d: &mut Diagnostics) -> Option<Expr> {
     match (&first, all.next()) {
         // What could not be read has been reported.
         (None, _) if !opt.is_empty_list() => {}
-        (None, _) => d.error(&opt.key, "`visible` says nothing").help(format!("`{EXAMPLE}`")),
-        (Some(_), Some(second)) => d.error(&second, "`visible` takes one condition").help("join conditions by `&&` or `||`"),
+        (None, _) => d
+            .error(&opt.key, "`visible` says nothing")
+            .help(format!("`{EXAMPLE}`")),
+        (Some(_), Some(second)) => d
+            .error(&second, "`visible` takes one condition")
+            .help("join conditions by `&&` or `||`"),
         (Some(_), None) => return first,
     }
     None
@@ -160,12 +190,17 @@ fn action(opt: &Opt, d: &mut Diagnostics) -> Option<Action> {
     let action = match opt.list(EXAMPLE, d)?.parse::<Action>() {
         Ok(action) => action,
         Err(error) => {
-            d.error_at(error.span(), format!("`action` is a name and a condition: {error}")).help(format!("`{EXAMPLE}`"));
+            d.error_at(
+                error.span(),
+                format!("`action` is a name and a condition: {error}"),
+            )
+            .help(format!("`{EXAMPLE}`"));
             return None;
         }
     };
     if action.name.value().trim().is_empty() {
-        d.error(&action.name, "the action has no name").help(format!("`{EXAMPLE}`"));
+        d.error(&action.name, "the action has no name")
+            .help(format!("`{EXAMPLE}`"));
         return None;
     }
     Some(action)
@@ -184,21 +219,47 @@ impl Gates {
 
     /// The fields of all gates and conditions, as written.
     pub(crate) fn named(&self) -> impl Iterator<Item = Ident> {
-        let filters = self.visible.iter().chain(self.actions.iter().map(|action| &action.filter));
-        self.all.iter().map(|gate| gate.key.clone()).chain(filters.flat_map(Filter::named))
+        let filters = self
+            .visible
+            .iter()
+            .chain(self.actions.iter().map(|action| &action.filter));
+        self.all
+            .iter()
+            .map(|gate| gate.key.clone())
+            .chain(filters.flat_map(Filter::named))
     }
 
     /// Resolves what is written; what cannot be is reported and left out.
     pub(crate) fn resolve(args: GatesArgs, fields: &[Field], d: &mut Diagnostics) -> Self {
-        let gates = args.gates.into_iter().filter_map(|GateArgs { word, field: key, target, action, depth }| {
-            let name = key.unraw().to_string();
-            let found = fields.iter().position(|f| f.name == name);
-            if found.is_none() {
-                d.error(&key, format!("unknown field `{name}` in gate")).suggest(&name, fields.iter().map(|f| f.name.as_str()));
-            }
-            Some(Gate { word, key, field: found?, target, action, depth })
-        });
-        Self { all: gates.collect(), visible: args.visible, actions: args.actions }
+        let gates = args.gates.into_iter().filter_map(
+            |GateArgs {
+                 word,
+                 field: key,
+                 target,
+                 action,
+                 depth,
+             }| {
+                let name = key.unraw().to_string();
+                let found = fields.iter().position(|f| f.name == name);
+                if found.is_none() {
+                    d.error(&key, format!("unknown field `{name}` in gate"))
+                        .suggest(&name, fields.iter().map(|f| f.name.as_str()));
+                }
+                Some(Gate {
+                    word,
+                    key,
+                    field: found?,
+                    target,
+                    action,
+                    depth,
+                })
+            },
+        );
+        Self {
+            all: gates.collect(),
+            visible: args.visible,
+            actions: args.actions,
+        }
     }
 }
 
@@ -214,9 +275,14 @@ impl Gate {
     }
 }
 
-/// A condition of the entity itself: over its fields, the context, the call's instant and literals. With it come the checks that only
-/// rustc can make.
-fn condition(model: &EntityModel, expr: &Expr, what: &str, d: &mut Diagnostics) -> Option<(Resolved, Vec<TokenStream>)> {
+/// A condition of the entity itself: over its fields, the context, the call's instant and literals.
+/// With it come the checks that only rustc can make.
+fn condition(
+    model: &EntityModel,
+    expr: &Expr,
+    what: &str,
+    d: &mut Diagnostics,
+) -> Option<(Resolved, Vec<TokenStream>)> {
     let filter = Filter::parse(expr, d)?;
     let entity = Path::from(model.ident.clone());
     let mut scope = Scope::new(model, &entity, &[], d);
@@ -226,10 +292,19 @@ fn condition(model: &EntityModel, expr: &Expr, what: &str, d: &mut Diagnostics) 
         let text = format!("`{what}` always holds: it keeps nobody out");
         refuse_always(&mut scope, resolved, &[], TWO, expr, &text);
     }
-    let (params, asserts) = (std::mem::take(&mut scope.params), std::mem::take(&mut scope.asserts));
+    let (params, asserts) = (
+        std::mem::take(&mut scope.params),
+        std::mem::take(&mut scope.asserts),
+    );
     for param in params.iter() {
-        let message = format!("`{what}` holds for every call: it takes no parameter `{}`", param.name);
-        d.error(&param.ident, message).help("`ctx(..)`, `now()`, or a literal");
+        let message = format!(
+            "`{what}` holds for every call: it takes no parameter `{}`",
+            param.name
+        );
+        d.error(&param.ident, message)
+            .help("`ctx(..)`, `now()`, or a literal");
     }
-    resolved.filter(|_| params.iter().next().is_none()).map(|resolved| (resolved, asserts))
+    resolved
+        .filter(|_| params.iter().next().is_none())
+        .map(|resolved| (resolved, asserts))
 }

@@ -1,4 +1,5 @@
-//! Gates and conditions as members of the descriptor, and what only types decide. `__lp` is in scope.
+//! Gates and conditions as members of the descriptor, and what only types decide. `__lp` is in
+//! scope.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote, quote_spanned};
@@ -15,8 +16,11 @@ pub(crate) fn descriptor(model: &EntityModel) -> Option<TokenStream> {
         return None;
     }
     let of = &model.gates;
-    let visible =
-        of.visible.as_ref().and_then(|expr| resolved(model, expr, "visible")).map(|(filter, _)| quote!(visible: __lp::Some(#filter),));
+    let visible = of
+        .visible
+        .as_ref()
+        .and_then(|expr| resolved(model, expr, "visible"))
+        .map(|(filter, _)| quote!(visible: __lp::Some(#filter),));
     let gates = (!of.all.is_empty()).then(|| {
         let gates = of.all.iter().map(|gate| {
             let (field, target) = (model.number(gate.field), target(model, gate));
@@ -36,18 +40,28 @@ pub(crate) fn descriptor(model: &EntityModel) -> Option<TokenStream> {
     Some(quote!(#visible #gates #actions))
 }
 
-/// The other entity's descriptor, which is part of this one; a tree is the only circle that is meant.
+/// The other entity's descriptor, which is part of this one; a tree is the only circle that is
+/// meant.
 fn target(model: &EntityModel, gate: &Gate) -> TokenStream {
     let (own, target) = (&model.ident, &gate.target);
     if gate.is_tree(model) {
         return quote!(&DESC);
     }
-    at(quote!(__lp::target::<#target>(__lp::is_circle(<#own as __lp::Gated>::L8))), &target.to_token_stream())
+    at(
+        quote!(__lp::target::<#target>(__lp::is_circle(<#own as __lp::Gated>::L8))),
+        &target.to_token_stream(),
+    )
 }
 
 /// The entities that gates lead to, for the search of circles.
 pub(crate) fn links(model: &EntityModel) -> Option<TokenStream> {
-    let targets: Vec<_> = model.gates.all.iter().filter(|gate| !gate.is_tree(model)).map(|gate| &gate.target).collect();
+    let targets: Vec<_> = model
+        .gates
+        .all
+        .iter()
+        .filter(|gate| !gate.is_tree(model))
+        .map(|gate| &gate.target)
+        .collect();
     let own = &model.ident;
     (!targets.is_empty() && !model.inert).then(|| {
         quote! {
@@ -58,7 +72,11 @@ pub(crate) fn links(model: &EntityModel) -> Option<TokenStream> {
 }
 
 /// A condition that has been checked.
-fn resolved(model: &EntityModel, expr: &syn::Expr, what: &str) -> Option<(Resolved, Vec<TokenStream>)> {
+fn resolved(
+    model: &EntityModel,
+    expr: &syn::Expr,
+    what: &str,
+) -> Option<(Resolved, Vec<TokenStream>)> {
     let mut ignored = Diagnostics::new();
     let resolved = condition(model, expr, what, &mut ignored);
     ignored.ignore();
@@ -72,9 +90,20 @@ pub(crate) fn assertions(model: &EntityModel) -> TokenStream {
         let (field, span, shown) = (&model.fields[gate.field], gate.key.span(), gate.shown());
         let (module, ident, target) = (&model.generated.module, &field.ident, target(model, gate));
         let marker = at(quote!(#module::#ident), &gate.key.to_token_stream());
-        let (key, is) = (&field.name, if field.kind == Kind::Other { "another type".to_owned() } else { check::kind_text(field) });
-        let text = format!("linchpin: key `{key}` is {is}, `{shown}` has string ids\nhelp: make it a `String`");
-        let whole = format!("linchpin: key `{key}` is {is}, `{shown}` has integer ids\nhelp: make it an `i64`");
+        let (key, is) = (
+            &field.name,
+            if field.kind == Kind::Other {
+                "another type".to_owned()
+            } else {
+                check::kind_text(field)
+            },
+        );
+        let text = format!(
+            "linchpin: key `{key}` is {is}, `{shown}` has string ids\nhelp: make it a `String`"
+        );
+        let whole = format!(
+            "linchpin: key `{key}` is {is}, `{shown}` has integer ids\nhelp: make it an `i64`"
+        );
         out.extend(quote_spanned!(span=> const _: () = __lp::expect_relation::<#marker>(#target, #text, #whole);));
         if !gate.is_tree(model) {
             let (own, other, name) = (&model.ident, &gate.target, &model.name);
@@ -87,7 +116,9 @@ pub(crate) fn assertions(model: &EntityModel) -> TokenStream {
         }
         if let Some(action) = &gate.action {
             let name = action.value();
-            let message = format!("linchpin: `{shown}` declares no action `{name}`\nhelp: on `{shown}`, `action(\"{name}\", ..)`");
+            let message = format!(
+                "linchpin: `{shown}` declares no action `{name}`\nhelp: on `{shown}`, `action(\"{name}\", ..)`"
+            );
             out.extend(quote_spanned!(action.span()=> const _: () = __lp::expect_action(#target, #action, #message);));
         }
     }
@@ -97,11 +128,15 @@ pub(crate) fn assertions(model: &EntityModel) -> TokenStream {
             "linchpin: records of `{name}` are seen through more than 8 links\nhelp: a gate onto an entity nearer to the top, or a smaller \
              depth"
         );
-        out.extend(quote_spanned!(gate.word.span()=> const _: () = __lp::expect_links(&DESC, #message);));
+        out.extend(
+            quote_spanned!(gate.word.span()=> const _: () = __lp::expect_links(&DESC, #message);),
+        );
     }
     let visible = of.visible.iter().map(|expr| (expr, "visible"));
     for (expr, what) in visible.chain(of.actions.iter().map(|action| (&action.filter, "action"))) {
-        let asserts = resolved(model, expr, what).map(|(_, asserts)| asserts).unwrap_or_default();
+        let asserts = resolved(model, expr, what)
+            .map(|(_, asserts)| asserts)
+            .unwrap_or_default();
         out.extend(asserts);
     }
     out

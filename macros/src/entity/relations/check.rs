@@ -24,11 +24,21 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
         }
         on_delete(model, relation, d);
         max(relation, d);
-        let held = relation.on_delete.as_ref().filter(|(_, rule)| *rule != OnDelete::None);
+        let held = relation
+            .on_delete
+            .as_ref()
+            .filter(|(_, rule)| *rule != OnDelete::None);
         if let (Some(field), Some((at, _))) = (relation.field, held)
             && enforced.insert(field, relation).is_some()
         {
-            d.error(at, format!("what happens to `{}` is said by another relation already", relation.key)).help("keep one `on_delete`");
+            d.error(
+                at,
+                format!(
+                    "what happens to `{}` is said by another relation already",
+                    relation.key
+                ),
+            )
+            .help("keep one `on_delete`");
         }
     }
 }
@@ -40,56 +50,108 @@ fn names(model: &EntityModel, d: &mut Diagnostics) {
         let name = relation.name.unraw().to_string();
         let wire = names::camel(&name);
         if wire.is_empty() {
-            d.error(&relation.name, format!("relation `{name}` has no name on the wire")).help("use letters");
+            d.error(
+                &relation.name,
+                format!("relation `{name}` has no name on the wire"),
+            )
+            .help("use letters");
         } else if let Some(field) = model.fields.iter().find(|f| f.wire == wire) {
-            d.error(&relation.name, format!("relation `{name}` and field `{}` share wire name `{wire}`", field.name))
-                .help("a name of its own for the relation");
+            d.error(
+                &relation.name,
+                format!(
+                    "relation `{name}` and field `{}` share wire name `{wire}`",
+                    field.name
+                ),
+            )
+            .help("a name of its own for the relation");
         } else if let Some(first) = seen.insert(wire.clone(), name.clone()) {
-            d.error(&relation.name, format!("relations `{first}` and `{name}` share wire name `{wire}`")).help("rename one of them");
+            d.error(
+                &relation.name,
+                format!("relations `{first}` and `{name}` share wire name `{wire}`"),
+            )
+            .help("rename one of them");
         }
     }
 }
 
 fn key(relation: &Relation, field: &Field, d: &mut Diagnostics) {
     let (key, name) = (&relation.key, &field.name);
-    if !matches!(field.kind, Kind::String | Kind::Uuid | Kind::Integer | Kind::Other) {
-        d.error(key, format!("key `{name}` is {}, ids are string or integer", kind_text(field))).help("a field of the other key's type");
+    if !matches!(
+        field.kind,
+        Kind::String | Kind::Uuid | Kind::Integer | Kind::Other
+    ) {
+        d.error(
+            key,
+            format!(
+                "key `{name}` is {}, ids are string or integer",
+                kind_text(field)
+            ),
+        )
+        .help("a field of the other key's type");
     } else if field.generated {
-        d.error(key, format!("`{name}` counts versions: it is no key")).help("a field of its own");
+        d.error(key, format!("`{name}` counts versions: it is no key"))
+            .help("a field of its own");
     }
 }
 
 fn on_delete(model: &EntityModel, relation: &Relation, d: &mut Diagnostics) {
-    let (Some((at, rule)), Some(field)) = (&relation.on_delete, relation.field) else { return };
+    let (Some((at, rule)), Some(field)) = (&relation.on_delete, relation.field) else {
+        return;
+    };
     let field = &model.fields[field];
     if *rule == OnDelete::None {
         return;
     }
     if *rule == OnDelete::SetNull {
         if !field.optional {
-            d.error(at, format!("`set_null` needs an optional key, `{}` is required", field.name)).help(format!(
+            d.error(
+                at,
+                format!(
+                    "`set_null` needs an optional key, `{}` is required",
+                    field.name
+                ),
+            )
+            .help(format!(
                 "`pub {}: Option<{}>`",
                 field.name,
                 type_text(&field.inner)
             ));
         } else if field.is_callers() || field.has(Flag::Primary) {
-            d.error(at, format!("`{}` says whose the record is: it cannot become null", field.name)).help("`on_delete = \"cascade\"`");
+            d.error(
+                at,
+                format!(
+                    "`{}` says whose the record is: it cannot become null",
+                    field.name
+                ),
+            )
+            .help("`on_delete = \"cascade\"`");
         }
     }
     for store in model.lacking(TRANSACTION) {
-        d.error(at, format!("on_delete needs a transactional store, which `{}` is not", store.name)).help(without(
-            store,
-            TRANSACTION,
-            "are",
-        ));
+        d.error(
+            at,
+            format!(
+                "on_delete needs a transactional store, which `{}` is not",
+                store.name
+            ),
+        )
+        .help(without(store, TRANSACTION, "are"));
     }
 }
 
 fn max(relation: &Relation, d: &mut Diagnostics) {
-    let Some(max) = relation.max.as_ref().filter(|_| relation.side == Side::HasMany) else { return };
+    let Some(max) = relation
+        .max
+        .as_ref()
+        .filter(|_| relation.side == Side::HasMany)
+    else {
+        return;
+    };
     match options::as_int(max) {
         Some(Ok(n)) if (1..=MOST).contains(&n) => {}
-        Some(_) => d.error(max, format!("max is not within 1..={MOST}")).help("`max = 20`; `nextCursor` leads to the rest"),
+        Some(_) => d
+            .error(max, format!("max is not within 1..={MOST}"))
+            .help("`max = 20`; `nextCursor` leads to the rest"),
         None => d.error(max, "max needs a whole number").help("`max = 20`"),
     }
 }

@@ -1,4 +1,5 @@
-//! How records name those of other entities: `belongs_to` and `has_many`, from their syntax to the descriptor.
+//! How records name those of other entities: `belongs_to` and `has_many`, from their syntax to the
+//! descriptor.
 
 mod check;
 mod tokens;
@@ -85,7 +86,11 @@ impl Parse for Head {
         if !input.is_empty() {
             input.parse::<Token![,]>()?;
         }
-        Ok(Self { name, target, rest: input.parse()? })
+        Ok(Self {
+            name,
+            target,
+            rest: input.parse()?,
+        })
     }
 }
 
@@ -113,10 +118,20 @@ impl RelationArgs {
         let side = Side::BelongsTo;
         let (Head { name, target, .. }, rest) = head(opt, side, d)?;
         let keys: BelongsToKeys = options::table(options::read(rest, d), &[], d);
-        keys.rest.refuse("belongs_to", &["key", "on_delete"], &[], d);
+        keys.rest
+            .refuse("belongs_to", &["key", "on_delete"], &[], d);
         let key = key(opt, keys.key, side, &keys.rest, d);
-        let on_delete = keys.on_delete.and_then(|opt| opt.text("on_delete = \"set_null\"", d));
-        Some(Self { side, name, target, key, on_delete, max: None })
+        let on_delete = keys
+            .on_delete
+            .and_then(|opt| opt.text("on_delete = \"set_null\"", d));
+        Some(Self {
+            side,
+            name,
+            target,
+            key,
+            on_delete,
+            max: None,
+        })
     }
 
     /// `has_many(comments: Comment, key = post_id, max = 20)`.
@@ -127,7 +142,14 @@ impl RelationArgs {
         keys.rest.refuse("has_many", &["key", "max"], &[], d);
         let key = key(opt, keys.key, side, &keys.rest, d);
         let max = keys.max.and_then(|opt| opt.expr("max = 20", d).cloned());
-        Some(Self { side, name, target, key, on_delete: None, max })
+        Some(Self {
+            side,
+            name,
+            target,
+            key,
+            on_delete: None,
+            max,
+        })
     }
 }
 
@@ -140,7 +162,8 @@ fn head(opt: &Opt, side: Side, d: &mut Diagnostics) -> Option<(Head, List)> {
         }
         Err(error) => {
             let message = format!("`{}` begins with a name and an entity: {error}", opt.key);
-            d.error_at(error.span(), message).help(format!("`{}`", side.example()));
+            d.error_at(error.span(), message)
+                .help(format!("`{}`", side.example()));
             None
         }
     }
@@ -149,8 +172,13 @@ fn head(opt: &Opt, side: Side, d: &mut Diagnostics) -> Option<(Head, List)> {
 fn key(opt: &Opt, key: Option<Opt>, side: Side, rest: &Rest, d: &mut Diagnostics) -> Option<Ident> {
     let Some(key) = key else {
         // One that is misspelt has been reported.
-        if !rest.0.iter().any(|opt| crate::diagnostics::nearest(&opt.name(), ["key"]).is_some()) {
-            d.error(&opt.key, format!("`{}` needs `key`", opt.key)).help(format!("`{}`", side.example()));
+        if !rest
+            .0
+            .iter()
+            .any(|opt| crate::diagnostics::nearest(&opt.name(), ["key"]).is_some())
+        {
+            d.error(&opt.key, format!("`{}` needs `key`", opt.key))
+                .help(format!("`{}`", side.example()));
         }
         return None;
     };
@@ -159,8 +187,19 @@ fn key(opt: &Opt, key: Option<Opt>, side: Side, rest: &Rest, d: &mut Diagnostics
 
 impl Relation {
     /// Resolves what is written; what cannot be is reported and left out.
-    pub(crate) fn resolve(args: RelationArgs, fields: &[Field], d: &mut Diagnostics) -> Option<Self> {
-        let RelationArgs { side, name, target, key, on_delete, max } = args;
+    pub(crate) fn resolve(
+        args: RelationArgs,
+        fields: &[Field],
+        d: &mut Diagnostics,
+    ) -> Option<Self> {
+        let RelationArgs {
+            side,
+            name,
+            target,
+            key,
+            on_delete,
+            max,
+        } = args;
         let key = key?;
         let field = match side {
             Side::HasMany => None,
@@ -168,7 +207,8 @@ impl Relation {
                 let text = key.unraw().to_string();
                 let found = fields.iter().position(|f| f.name == text);
                 if found.is_none() {
-                    d.error(&key, format!("unknown field `{text}` in belongs_to")).suggest(&text, fields.iter().map(|f| f.name.as_str()));
+                    d.error(&key, format!("unknown field `{text}` in belongs_to"))
+                        .suggest(&text, fields.iter().map(|f| f.name.as_str()));
                     return None;
                 }
                 found
@@ -182,18 +222,31 @@ impl Relation {
                 "set_null" | "setNull" => OnDelete::SetNull,
                 "cascade" => OnDelete::Cascade,
                 _ => {
-                    d.error(&text, format!("unknown on_delete `{value}`")).suggest(&value, ON_DELETE);
+                    d.error(&text, format!("unknown on_delete `{value}`"))
+                        .suggest(&value, ON_DELETE);
                     return None;
                 }
             };
             Some((text, found))
         });
-        Some(Self { side, name, target, key, field, on_delete, max })
+        Some(Self {
+            side,
+            name,
+            target,
+            key,
+            field,
+            on_delete,
+            max,
+        })
     }
 
     /// Whether a field can only name a visible record.
     pub(crate) fn holds(&self, field: usize) -> bool {
-        self.field == Some(field) && self.on_delete.as_ref().is_some_and(|(_, rule)| *rule != OnDelete::None)
+        self.field == Some(field)
+            && self
+                .on_delete
+                .as_ref()
+                .is_some_and(|(_, rule)| *rule != OnDelete::None)
     }
 
     /// That field, as written.

@@ -1,4 +1,5 @@
-//! Relations as a member of the descriptor, as consts of the struct, and what only types decide. `__lp` is in scope.
+//! Relations as a member of the descriptor, as consts of the struct, and what only types decide.
+//! `__lp` is in scope.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -17,14 +18,23 @@ pub(crate) fn descriptor(model: &EntityModel) -> Option<TokenStream> {
     }
     let relations = model.relations.iter().map(|relation| {
         let (name, wire, target) = (name(relation), wire(relation), &relation.target);
-        let entity = at(quote!(<#target as __lp::Entity>::DESC), &target.to_token_stream());
+        let entity = at(
+            quote!(<#target as __lp::Entity>::DESC),
+            &target.to_token_stream(),
+        );
         match relation.side {
             Side::BelongsTo => {
                 let key = model.number(relation.field.unwrap_or_default());
                 let on_delete = match relation.on_delete {
-                    Some((_, OnDelete::Restrict)) => Some(quote!(.on_delete(__lp::OnDelete::Restrict))),
-                    Some((_, OnDelete::SetNull)) => Some(quote!(.on_delete(__lp::OnDelete::SetNull))),
-                    Some((_, OnDelete::Cascade)) => Some(quote!(.on_delete(__lp::OnDelete::Cascade))),
+                    Some((_, OnDelete::Restrict)) => {
+                        Some(quote!(.on_delete(__lp::OnDelete::Restrict)))
+                    }
+                    Some((_, OnDelete::SetNull)) => {
+                        Some(quote!(.on_delete(__lp::OnDelete::SetNull)))
+                    }
+                    Some((_, OnDelete::Cascade)) => {
+                        Some(quote!(.on_delete(__lp::OnDelete::Cascade)))
+                    }
                     Some((_, OnDelete::None)) | None => None,
                 };
                 quote!(__lp::Relation::belongs_to(#name, #wire, || #entity, #key) #on_delete)
@@ -79,12 +89,21 @@ pub(crate) fn assertions(model: &EntityModel) -> TokenStream {
                     Kind::Other => "another type".to_owned(),
                     _ => check::kind_text(field),
                 };
-                let text = format!("linchpin: key `{key}` is {is}, `{shown}` has string ids\nhelp: make it a `String`");
-                let whole = format!("linchpin: key `{key}` is {is}, `{shown}` has integer ids\nhelp: make it an `i64`");
+                let text = format!(
+                    "linchpin: key `{key}` is {is}, `{shown}` has string ids\nhelp: make it a `String`"
+                );
+                let whole = format!(
+                    "linchpin: key `{key}` is {is}, `{shown}` has integer ids\nhelp: make it an `i64`"
+                );
                 // Spelt as in the descriptor: what is no entity is one error, not two.
-                let target = at(quote!(<#target as __lp::Entity>::DESC), &target.to_token_stream());
+                let target = at(
+                    quote!(<#target as __lp::Entity>::DESC),
+                    &target.to_token_stream(),
+                );
                 out.extend(quote_spanned!(span=> const _: () = __lp::expect_relation::<#marker>(#target, #text, #whole);));
-                if let Some((rule, OnDelete::Restrict | OnDelete::SetNull | OnDelete::Cascade)) = &relation.on_delete {
+                if let Some((rule, OnDelete::Restrict | OnDelete::SetNull | OnDelete::Cascade)) =
+                    &relation.on_delete
+                {
                     let text = format!(
                         "linchpin: `{shown}` expires, and nothing follows from that: on_delete would not hold\n\
                          help: leave on_delete out, or take `ttl` off `{shown}`"
@@ -95,10 +114,12 @@ pub(crate) fn assertions(model: &EntityModel) -> TokenStream {
             (Side::HasMany, _) => {
                 let ident = &model.ident;
                 let own_name = &model.name;
-                let text =
-                    format!("linchpin: key `{key}` of `{shown}` is no string, `{own_name}` has string ids\nhelp: make it a `String`");
-                let whole =
-                    format!("linchpin: key `{key}` of `{shown}` is no integer, `{own_name}` has integer ids\nhelp: make it an `i64`");
+                let text = format!(
+                    "linchpin: key `{key}` of `{shown}` is no string, `{own_name}` has string ids\nhelp: make it a `String`"
+                );
+                let whole = format!(
+                    "linchpin: key `{key}` of `{shown}` is no integer, `{own_name}` has integer ids\nhelp: make it an `i64`"
+                );
                 let page = format!(
                     "linchpin: the list of `{shown}` does not filter by `{key}`: pages of `{}` could not go on\nhelp: on `{shown}`, \
                      `belongs_to(.., key = {key})`, or mark the field `filterable`",
@@ -109,8 +130,14 @@ pub(crate) fn assertions(model: &EntityModel) -> TokenStream {
                      `{}` could not go on\nhelp: name `{key}` in that `output`",
                     name(relation)
                 );
-                let own = at(quote!(<#ident as __lp::Entity>::DESC), &relation.key.to_token_stream());
-                let target = at(quote!(<#target as __lp::Entity>::DESC), &target.to_token_stream());
+                let own = at(
+                    quote!(<#ident as __lp::Entity>::DESC),
+                    &relation.key.to_token_stream(),
+                );
+                let target = at(
+                    quote!(<#target as __lp::Entity>::DESC),
+                    &target.to_token_stream(),
+                );
                 let words = quote!([#text, #whole, #page, #hidden]);
                 out.extend(quote_spanned!(span=> const _: () = __lp::expect_many(#target, #key, #own, #words);));
             }

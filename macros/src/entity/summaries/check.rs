@@ -11,8 +11,8 @@ use crate::entity::{EntityModel, Kind};
 use crate::expr::MAX_INTEGER;
 use crate::options;
 
-/// Codes of the framework that say something else than a refusal: each has one status everywhere. `conflict` and `collection_full` are
-/// none of them.
+/// Codes of the framework that say something else than a refusal: each has one status everywhere.
+/// `conflict` and `collection_full` are none of them.
 const TAKEN: [&str; 22] = [
     "malformed_json",
     "validation_failed",
@@ -41,10 +41,24 @@ const TAKEN: [&str; 22] = [
 /// Checks the summaries of an entity.
 pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     for (at, summary) in model.summaries.iter().enumerate() {
-        let (target, field) = (summary.target.to_token_stream().to_string().replace(' ', ""), summary.field.unraw().to_string());
-        let same = |other: &Summary| other.target.to_token_stream().to_string() == summary.target.to_token_stream().to_string();
-        if model.summaries[..at].iter().any(|other| same(other) && other.field.unraw() == summary.field.unraw()) {
-            d.error(&summary.field, format!("`{target}.{field}` counts already")).help("a field of its own for each");
+        let (target, field) = (
+            summary
+                .target
+                .to_token_stream()
+                .to_string()
+                .replace(' ', ""),
+            summary.field.unraw().to_string(),
+        );
+        let same = |other: &Summary| {
+            other.target.to_token_stream().to_string()
+                == summary.target.to_token_stream().to_string()
+        };
+        if model.summaries[..at]
+            .iter()
+            .any(|other| same(other) && other.field.unraw() == summary.field.unraw())
+        {
+            d.error(&summary.field, format!("`{target}.{field}` counts already"))
+                .help("a field of its own for each");
         }
         key(model, summary, d);
         if let Some(when) = &summary.when {
@@ -52,11 +66,14 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
         }
         least(summary, d);
         for store in model.lacking(TRANSACTION) {
-            d.error(&summary.word, format!("{} needs a transactional store, which `{}` is not", summary.word, store.name)).help(without(
-                store,
-                TRANSACTION,
-                "are",
-            ));
+            d.error(
+                &summary.word,
+                format!(
+                    "{} needs a transactional store, which `{}` is not",
+                    summary.word, store.name
+                ),
+            )
+            .help(without(store, TRANSACTION, "are"));
         }
     }
 }
@@ -64,10 +81,21 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
 fn key(model: &EntityModel, summary: &Summary, d: &mut Diagnostics) {
     let field = &model.fields[summary.by];
     let (key, name) = (&summary.key, &field.name);
-    if !matches!(field.kind, Kind::String | Kind::Uuid | Kind::Integer | Kind::Other) {
-        d.error(key, format!("`{name}` is {}, ids are string or integer", kind_text(field))).help("the field that names the other record");
+    if !matches!(
+        field.kind,
+        Kind::String | Kind::Uuid | Kind::Integer | Kind::Other
+    ) {
+        d.error(
+            key,
+            format!(
+                "`{name}` is {}, ids are string or integer",
+                kind_text(field)
+            ),
+        )
+        .help("the field that names the other record");
     } else if field.generated {
-        d.error(key, format!("`{name}` counts versions: it names no record")).help("the field that names the other record");
+        d.error(key, format!("`{name}` counts versions: it names no record"))
+            .help("the field that names the other record");
     }
 }
 
@@ -76,7 +104,11 @@ fn least(summary: &Summary, d: &mut Diagnostics) {
         match options::as_int(min) {
             Some(Ok(n)) if (0..=MAX_INTEGER).contains(&n) => {}
             _ => {
-                d.error(min, format!("min is a whole number within 0..={MAX_INTEGER}")).help("`min = 1`");
+                d.error(
+                    min,
+                    format!("min is a whole number within 0..={MAX_INTEGER}"),
+                )
+                .help("`min = 1`");
             }
         }
     }
@@ -84,10 +116,16 @@ fn least(summary: &Summary, d: &mut Diagnostics) {
     let text = code.value();
     let letters = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     if summary.min.is_none() {
-        d.error(code, "`code` tells of a change that `min` refuses").help("`min = 1, code = \"last_one\"`");
+        d.error(code, "`code` tells of a change that `min` refuses")
+            .help("`min = 1, code = \"last_one\"`");
     } else if !text.starts_with(|c: char| c.is_ascii_lowercase()) || !text.chars().all(letters) {
-        d.error(code, format!("`{text}` is no code")).help("lower-case letters, digits and `_`: `code = \"last_one\"`");
+        d.error(code, format!("`{text}` is no code"))
+            .help("lower-case letters, digits and `_`: `code = \"last_one\"`");
     } else if TAKEN.contains(&text.as_str()) {
-        d.error(code, format!("`{text}` has a status of its own, and a refusal is a 409")).help("a code of your own");
+        d.error(
+            code,
+            format!("`{text}` has a status of its own, and a refusal is a 409"),
+        )
+        .help("a code of your own");
     }
 }

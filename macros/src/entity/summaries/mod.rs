@@ -1,4 +1,5 @@
-//! What records of other entities keep of an entity's records: `counter(..)`, from its syntax to the descriptor.
+//! What records of other entities keep of an entity's records: `counter(..)`, from its syntax to
+//! the descriptor.
 
 mod check;
 mod tokens;
@@ -64,7 +65,11 @@ impl Parse for Head {
         if !input.is_empty() {
             input.parse::<Token![,]>()?;
         }
-        Ok(Self { target, field, rest: input.parse()? })
+        Ok(Self {
+            target,
+            field,
+            rest: input.parse()?,
+        })
     }
 }
 
@@ -80,27 +85,43 @@ struct Keys {
 }
 
 impl SummaryArgs {
-    /// `counter(Thread.reply_count, by = thread_id, when(status == Status::Live), min = 1, code = "last_one")`.
+    /// `counter(Thread.reply_count, by = thread_id, when(status == Status::Live), min = 1, code =
+    /// "last_one")`.
     pub(crate) fn counter(opt: &Opt, d: &mut Diagnostics) -> Option<Self> {
         let list = opt.list(EXAMPLE, d)?;
-        let Head { target, field, rest } = match list.parse() {
+        let Head {
+            target,
+            field,
+            rest,
+        } = match list.parse() {
             Ok(head) => head,
             Err(error) => {
-                d.error_at(error.span(), format!("`counter` begins with an entity and its field: {error}")).help(format!("`{EXAMPLE}`"));
+                d.error_at(
+                    error.span(),
+                    format!("`counter` begins with an entity and its field: {error}"),
+                )
+                .help(format!("`{EXAMPLE}`"));
                 return None;
             }
         };
         let keys: Keys = options::table(options::read(list.with(rest), d), &[], d);
-        keys.rest.refuse("counter", &["by", "when", "min", "code"], &[], d);
+        keys.rest
+            .refuse("counter", &["by", "when", "min", "code"], &[], d);
         // One that is misspelt has been reported.
-        let misspelt = keys.rest.0.iter().any(|opt| crate::diagnostics::nearest(&opt.name(), ["by"]).is_some());
+        let misspelt = keys
+            .rest
+            .0
+            .iter()
+            .any(|opt| crate::diagnostics::nearest(&opt.name(), ["by"]).is_some());
         if keys.by.is_none() && !misspelt {
-            d.error(&opt.key, "`counter` needs `by`").help(format!("`{EXAMPLE}`"));
+            d.error(&opt.key, "`counter` needs `by`")
+                .help(format!("`{EXAMPLE}`"));
         }
         let when = keys.when.and_then(|opt| {
             let list = opt.list("when(status == Status::Live)", d)?;
             if list.is_empty() {
-                d.error(&opt.key, "`when` is empty").help("leave it out: every record counts then");
+                d.error(&opt.key, "`when` is empty")
+                    .help("leave it out: every record counts then");
                 return None;
             }
             d.take(list.parse())
@@ -119,22 +140,45 @@ impl SummaryArgs {
 
 impl Summary {
     /// Resolves what is written; what cannot be is reported and left out.
-    pub(crate) fn resolve(args: SummaryArgs, fields: &[Field], d: &mut Diagnostics) -> Option<Self> {
-        let SummaryArgs { word, target, field, by, when, min, code } = args;
+    pub(crate) fn resolve(
+        args: SummaryArgs,
+        fields: &[Field],
+        d: &mut Diagnostics,
+    ) -> Option<Self> {
+        let SummaryArgs {
+            word,
+            target,
+            field,
+            by,
+            when,
+            min,
+            code,
+        } = args;
         let key = by?;
         let text = key.unraw().to_string();
         let Some(by) = fields.iter().position(|f| f.name == text) else {
-            d.error(&key, format!("unknown field `{text}` in {word}")).suggest(&text, fields.iter().map(|f| f.name.as_str()));
+            d.error(&key, format!("unknown field `{text}` in {word}"))
+                .suggest(&text, fields.iter().map(|f| f.name.as_str()));
             return None;
         };
         if is_computed(&fields[by]) {
             computed(&key, d);
             return None;
         }
-        Some(Self { word, target, field, key, by, when, min, code })
+        Some(Self {
+            word,
+            target,
+            field,
+            key,
+            by,
+            when,
+            min,
+            code,
+        })
     }
 
-    /// The field that holds the key of a record of the other entity, and those that decide whether a record counts, as written.
+    /// The field that holds the key of a record of the other entity, and those that decide whether
+    /// a record counts, as written.
     pub(crate) fn named(&self) -> impl Iterator<Item = Ident> {
         std::iter::once(self.key.clone()).chain(self.when.iter().flat_map(Filter::named))
     }
@@ -146,7 +190,11 @@ impl Summary {
 }
 
 /// Which records count, and what only rustc can check of it.
-fn counted(model: &EntityModel, expr: &Expr, d: &mut Diagnostics) -> Option<(Resolved, Vec<TokenStream>)> {
+fn counted(
+    model: &EntityModel,
+    expr: &Expr,
+    d: &mut Diagnostics,
+) -> Option<(Resolved, Vec<TokenStream>)> {
     let filter = Filter::parse(expr, d)?;
     let before = d.len();
     of_the_record(&filter, model, d);
@@ -167,24 +215,39 @@ fn is_computed(field: &Field) -> bool {
 
 /// Its value is worked out behind what counts.
 fn computed(field: &Ident, d: &mut Diagnostics) {
-    d.error(field, format!("`{}` is computed, and a counter goes by what is written", field.unraw())).help("the fields that it is made of");
+    d.error(
+        field,
+        format!(
+            "`{}` is computed, and a counter goes by what is written",
+            field.unraw()
+        ),
+    )
+    .help("the fields that it is made of");
 }
 
 /// Whether a record counts is a matter of the record: not of who calls, and not of the hour.
 fn of_the_record(filter: &Filter, model: &EntityModel, d: &mut Diagnostics) {
     if let Filter::Cond { field, .. } = filter
-        && model.fields.iter().any(|f| field.unraw() == f.name && is_computed(f))
+        && model
+            .fields
+            .iter()
+            .any(|f| field.unraw() == f.name && is_computed(f))
     {
         computed(field, d);
     }
     let mut judge = |source: &Source| {
         if !matches!(source, Source::Literal(_) | Source::Null(_)) {
-            d.error(&source.tokens(), "whether a record counts depends on the record alone")
-                .help("a literal, the path of a const, or `None`");
+            d.error(
+                &source.tokens(),
+                "whether a record counts depends on the record alone",
+            )
+            .help("a literal, the path of a const, or `None`");
         }
     };
     match filter {
-        Filter::All(list) | Filter::Any(list) => list.iter().for_each(|one| of_the_record(one, model, d)),
+        Filter::All(list) | Filter::Any(list) => {
+            list.iter().for_each(|one| of_the_record(one, model, d))
+        }
         Filter::Cond { operand, .. } => match operand {
             Operand::One(source) | Operand::ListOf(source) => judge(source),
             Operand::List(list) => list.iter().for_each(judge),

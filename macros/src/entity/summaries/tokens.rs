@@ -16,10 +16,17 @@ pub(crate) fn descriptor(model: &EntityModel) -> Option<TokenStream> {
         return None;
     }
     let summaries = model.summaries.iter().map(|summary| {
-        let (entity, field, by) = (entity(summary), summary.field.unraw().to_string(), model.number(summary.by));
+        let (entity, field, by) = (
+            entity(summary),
+            summary.field.unraw().to_string(),
+            model.number(summary.by),
+        );
         let when = resolved(model, summary).map(|(when, _)| quote!(.when(#when)));
         let least = summary.min.as_ref().map(|min| {
-            let code = summary.code.as_ref().map_or_else(|| quote!("conflict"), ToTokens::to_token_stream);
+            let code = summary
+                .code
+                .as_ref()
+                .map_or_else(|| quote!("conflict"), ToTokens::to_token_stream);
             quote!(.least(#min, #code))
         });
         quote!(__lp::Summary::count(|| #entity, #field, #by) #when #least)
@@ -29,23 +36,34 @@ pub(crate) fn descriptor(model: &EntityModel) -> Option<TokenStream> {
 
 fn entity(summary: &Summary) -> TokenStream {
     let target = &summary.target;
-    at(quote!(<#target as __lp::Entity>::DESC), &target.to_token_stream())
+    at(
+        quote!(<#target as __lp::Entity>::DESC),
+        &target.to_token_stream(),
+    )
 }
 
 /// What was checked before.
 fn resolved(model: &EntityModel, summary: &Summary) -> Option<(Resolved, Vec<TokenStream>)> {
     let mut d = Diagnostics::new();
-    let when = summary.when.as_ref().and_then(|when| counted(model, when, &mut d));
+    let when = summary
+        .when
+        .as_ref()
+        .and_then(|when| counted(model, when, &mut d));
     d.ignore();
     when
 }
 
-/// That the other entity has such a field for it, and that the key has the type of the other entity's ids.
+/// That the other entity has such a field for it, and that the key has the type of the other
+/// entity's ids.
 pub(crate) fn assertions(model: &EntityModel) -> TokenStream {
     let mut out = TokenStream::new();
     for summary in &model.summaries {
         let field = &model.fields[summary.by];
-        let (module, ident, key) = (&model.generated.module, &field.ident, summary.key.unraw().to_string());
+        let (module, ident, key) = (
+            &model.generated.module,
+            &field.ident,
+            summary.key.unraw().to_string(),
+        );
         let target = &summary.target;
         let shown = check::type_text(&syn::parse_quote!(#target));
         let marker = at(quote!(#module::#ident), &summary.key.to_token_stream());
@@ -53,17 +71,32 @@ pub(crate) fn assertions(model: &EntityModel) -> TokenStream {
             Kind::Other => "another type".to_owned(),
             _ => check::kind_text(field),
         };
-        let text = format!("linchpin: key `{key}` is {is}, `{shown}` has string ids\nhelp: make it a `String`");
-        let whole = format!("linchpin: key `{key}` is {is}, `{shown}` has integer ids\nhelp: make it an `i64`");
+        let text = format!(
+            "linchpin: key `{key}` is {is}, `{shown}` has string ids\nhelp: make it a `String`"
+        );
+        let whole = format!(
+            "linchpin: key `{key}` is {is}, `{shown}` has integer ids\nhelp: make it an `i64`"
+        );
         // Spelt as in the descriptor: what is no entity is one error, not two.
         let desc = entity(summary);
         out.extend(quote_spanned!(summary.key.span()=> const _: () = __lp::expect_relation::<#marker>(#desc, #text, #whole);));
         let (name, own) = (summary.field.unraw().to_string(), &model.ident);
-        let own = at(quote!(<#own as __lp::Entity>::DESC), &summary.field.to_token_stream());
+        let own = at(
+            quote!(<#own as __lp::Entity>::DESC),
+            &summary.field.to_token_stream(),
+        );
         // A key that must name a visible record cannot reach into what is somebody else's.
-        let held = model.gates.holds(summary.by) || model.relations.iter().any(|relation| relation.holds(summary.by));
+        let held = model.gates.holds(summary.by)
+            || model
+                .relations
+                .iter()
+                .any(|relation| relation.holds(summary.by));
         out.extend(quote_spanned!(summary.field.span()=> const _: () = __lp::expect_kept(#desc, #name, #own, #held);));
-        out.extend(resolved(model, summary).into_iter().flat_map(|(_, asserts)| asserts));
+        out.extend(
+            resolved(model, summary)
+                .into_iter()
+                .flat_map(|(_, asserts)| asserts),
+        );
     }
     out
 }

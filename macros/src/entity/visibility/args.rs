@@ -107,23 +107,34 @@ fn soft_delete(opt: &Opt, d: &mut Diagnostics) -> Option<SoftDeleteArgs> {
             OptValue::Unreadable => continue,
             OptValue::Flag => None,
             OptValue::Expr(_) if option.name() == "retain" => {
-                d.error(&option.key, "soft_delete option `retain` is not supported yet");
+                d.error(
+                    &option.key,
+                    "soft_delete option `retain` is not supported yet",
+                );
                 continue;
             }
             OptValue::Expr(value) => Some(value.clone()),
             OptValue::List(_) => {
-                d.error(&option.key, "`soft_delete` names a field").help(format!("`{EXAMPLE}` or `soft_delete(status = Status::Gone)`"));
+                d.error(&option.key, "`soft_delete` names a field")
+                    .help(format!(
+                        "`{EXAMPLE}` or `soft_delete(status = Status::Gone)`"
+                    ));
                 continue;
             }
         };
         if found.is_some() {
-            d.error(&option.key, "`soft_delete` names one field").help("keep one of them");
+            d.error(&option.key, "`soft_delete` names one field")
+                .help("keep one of them");
         } else {
-            found = Some(SoftDeleteArgs { field: option.key.clone(), value });
+            found = Some(SoftDeleteArgs {
+                field: option.key.clone(),
+                value,
+            });
         }
     }
     if found.is_none() && options.is_empty() {
-        d.error(&opt.key, "`soft_delete` names no field").help(format!("`{EXAMPLE}`"));
+        d.error(&opt.key, "`soft_delete` names no field")
+            .help(format!("`{EXAMPLE}`"));
     }
     found
 }
@@ -139,12 +150,20 @@ fn ttl(opt: &Opt, d: &mut Diagnostics) -> Option<TtlArgs> {
             if let Some(ident) = options::as_ident(value) {
                 return Some(TtlArgs::Field(ident.clone()));
             }
-            d.error(value, "`ttl` takes a duration or the name of a date field").help(format!("`{EXAMPLE}` or `ttl(expires_at)`"));
+            d.error(value, "`ttl` takes a duration or the name of a date field")
+                .help(format!("`{EXAMPLE}` or `ttl(expires_at)`"));
         }
         // What could not be read has been reported.
         [] if !opt.is_empty_list() => {}
-        [] => d.error(&opt.key, "`ttl` takes a duration or the name of a date field").help(format!("`{EXAMPLE}` or `ttl(expires_at)`")),
-        [_, second, ..] => d.error(second, "`ttl` takes one value").help(format!("`{EXAMPLE}` or `ttl(expires_at)`")),
+        [] => d
+            .error(
+                &opt.key,
+                "`ttl` takes a duration or the name of a date field",
+            )
+            .help(format!("`{EXAMPLE}` or `ttl(expires_at)`")),
+        [_, second, ..] => d
+            .error(second, "`ttl` takes one value")
+            .help(format!("`{EXAMPLE}` or `ttl(expires_at)`")),
     }
     None
 }
@@ -164,15 +183,23 @@ fn tenant(opt: &Opt, d: &mut Diagnostics) -> Option<TenantArgs> {
     }
     let mut fields = fields.into_iter();
     let Some(field) = fields.next() else {
-        d.error(&opt.key, "`tenant` names no field").help(format!("`{EXAMPLE}`"));
+        d.error(&opt.key, "`tenant` names no field")
+            .help(format!("`{EXAMPLE}`"));
         return None;
     };
     if let Some(second) = fields.next() {
         let name = second.to_string();
-        let problem = d.error(&second, format!("`tenant` names one field, and knows no `{name}`"));
+        let problem = d.error(
+            &second,
+            format!("`tenant` names one field, and knows no `{name}`"),
+        );
         problem.suggest(&name, ["optional", "anonymous_read"]);
     }
-    Some(TenantArgs { field, optional, anonymous_read })
+    Some(TenantArgs {
+        field,
+        optional,
+        anonymous_read,
+    })
 }
 
 fn scope(opt: &Opt, d: &mut Diagnostics) -> Option<ScopeArgs> {
@@ -186,43 +213,64 @@ fn scope(opt: &Opt, d: &mut Diagnostics) -> Option<ScopeArgs> {
     for option in options {
         match (option.name().as_str(), &option.value) {
             ("apply_to", _) => {
-                let routes = option.list("apply_to(get, list)", d).map(|list| options::each::<Ident>(list, d)).unwrap_or_default();
+                let routes = option
+                    .list("apply_to(get, list)", d)
+                    .map(|list| options::each::<Ident>(list, d))
+                    .unwrap_or_default();
                 if option.is_empty_list() {
                     d.error(&option.key, "`apply_to` names no route")
                         .help("`apply_to(get, list)`; without it the scope holds on every route");
                 } else {
-                    apply_to = Some(ApplyTo { key: option.key, routes });
+                    apply_to = Some(ApplyTo {
+                        key: option.key,
+                        routes,
+                    });
                 }
             }
             ("unscoped", _) => unscoped = reason(&option, d),
             (_, OptValue::Expr(value)) if bound.is_none() => {
                 let source = Source::parse(value, d)?;
                 if !matches!(source, Source::Ctx(..) | Source::Param(_)) {
-                    d.error(&source.tokens(), "a scope takes its value from the context or from `parent_path`")
-                        .help("`ctx(actor.id)`, or `param(doc_id)` of the parent path");
+                    d.error(
+                        &source.tokens(),
+                        "a scope takes its value from the context or from `parent_path`",
+                    )
+                    .help("`ctx(actor.id)`, or `param(doc_id)` of the parent path");
                     return None;
                 }
                 bound = Some((option.key.clone(), source));
             }
             (_, OptValue::Unreadable) => {}
             _ => {
-                let message = if bound.is_some() { "`scope` binds one field" } else { "`scope` binds a field to its value" };
-                d.error(&option.key, message).help(format!("`{EXAMPLE}`; `scope` can be repeated"));
+                let message = if bound.is_some() {
+                    "`scope` binds one field"
+                } else {
+                    "`scope` binds a field to its value"
+                };
+                d.error(&option.key, message)
+                    .help(format!("`{EXAMPLE}`; `scope` can be repeated"));
             }
         }
     }
     if bound.is_none() && !unread && (empty || apply_to.is_some()) {
-        d.error(&opt.key, "`scope` binds no field").help(format!("`{EXAMPLE}`"));
+        d.error(&opt.key, "`scope` binds no field")
+            .help(format!("`{EXAMPLE}`"));
     }
     let (field, from) = bound?;
-    Some(ScopeArgs { field, from, apply_to, unscoped })
+    Some(ScopeArgs {
+        field,
+        from,
+        apply_to,
+        unscoped,
+    })
 }
 
 /// Why data scope does not hold: a text for the people who read the route report.
 pub(crate) fn reason(opt: &Opt, d: &mut Diagnostics) -> Option<LitStr> {
     let text = opt.text("unscoped = \"moderators see everything\"", d)?;
     if text.value().trim().is_empty() {
-        d.error(&text, "`unscoped` gives no reason").help("`unscoped = \"moderators see everything\"`");
+        d.error(&text, "`unscoped` gives no reason")
+            .help("`unscoped = \"moderators see everything\"`");
         return None;
     }
     Some(text)

@@ -20,16 +20,28 @@ pub(crate) struct Visibility {
     pub(crate) tenant: Option<Tenant>,
     pub(crate) scopes: Vec<Scope>,
     pub(crate) parent: Option<ParentArgs>,
-    /// Whether something of it could not be read or resolved: what is missing here may well be meant.
+    /// Whether something of it could not be read or resolved: what is missing here may well be
+    /// meant.
     pub(crate) unsure: bool,
 }
 
 impl Visibility {
     /// The fields that options name, as written.
     pub(crate) fn named(&self) -> impl Iterator<Item = &Ident> {
-        let expiry = self.ttl.iter().filter_map(|ttl| if let Ttl::At(_, at) = ttl { Some(at) } else { None });
+        let expiry = self.ttl.iter().filter_map(|ttl| {
+            if let Ttl::At(_, at) = ttl {
+                Some(at)
+            } else {
+                None
+            }
+        });
         let tenant = self.tenant.iter().map(|tenant| &tenant.at);
-        self.soft_delete.iter().map(|mark| &mark.at).chain(expiry).chain(tenant).chain(self.scopes.iter().map(|scope| &scope.at))
+        self.soft_delete
+            .iter()
+            .map(|mark| &mark.at)
+            .chain(expiry)
+            .chain(tenant)
+            .chain(self.scopes.iter().map(|scope| &scope.at))
     }
 }
 
@@ -88,21 +100,29 @@ impl Visibility {
             let name = ident.unraw().to_string();
             let found = fields.iter().position(|f| f.name == name && !f.generated);
             if found.is_none() {
-                d.error(ident, format!("unknown {of} field `{name}`")).suggest(&name, fields.iter().map(|f| f.name.as_str()));
+                d.error(ident, format!("unknown {of} field `{name}`"))
+                    .suggest(&name, fields.iter().map(|f| f.name.as_str()));
             }
             found
         };
-        let soft_delete = args.soft_delete.and_then(|SoftDeleteArgs { field: at, value }| {
-            let field = find(&at, "soft_delete", fields, d)?;
-            Some(SoftDelete { field, at, value })
-        });
+        let soft_delete = args
+            .soft_delete
+            .and_then(|SoftDeleteArgs { field: at, value }| {
+                let field = find(&at, "soft_delete", fields, d)?;
+                Some(SoftDelete { field, at, value })
+            });
         let ttl = args.ttl.and_then(|ttl| match ttl {
             TtlArgs::After(millis) => Some(Ttl::After(millis)),
             TtlArgs::Field(at) => find(&at, "ttl", fields, d).map(|field| Ttl::At(field, at)),
         });
         let tenant = args.tenant.and_then(|tenant| {
             let field = find(&tenant.field, "tenant", fields, d)?;
-            Some(Tenant { field, at: tenant.field, optional: tenant.optional, anonymous_read: tenant.anonymous_read })
+            Some(Tenant {
+                field,
+                at: tenant.field,
+                optional: tenant.optional,
+                anonymous_read: tenant.anonymous_read,
+            })
         });
         let scopes = args.scopes.into_iter().filter_map(|scope| {
             let field = find(&scope.field, "scope", fields, d)?;
@@ -112,10 +132,19 @@ impl Visibility {
                 // The syntax has refused all others.
                 _ => return None,
             };
-            Some(Scope { field, at: scope.field, from, apply_to: scope.apply_to, unscoped: scope.unscoped })
+            Some(Scope {
+                field,
+                at: scope.field,
+                from,
+                apply_to: scope.apply_to,
+                unscoped: scope.unscoped,
+            })
         });
         let scopes: Vec<Scope> = scopes.collect();
-        if let Some(SoftDelete { field, value: None, .. }) = &soft_delete {
+        if let Some(SoftDelete {
+            field, value: None, ..
+        }) = &soft_delete
+        {
             fields[*field].owned = Some(MARK);
         }
         for scope in &scopes {
@@ -124,22 +153,39 @@ impl Visibility {
         if let Some(tenant) = &tenant {
             fields[tenant.field].owned = Some("is the tenant of the record");
         }
-        Self { soft_delete, ttl, tenant, scopes, parent: args.parent, unsure: args.unread || d.len() > before }
+        Self {
+            soft_delete,
+            ttl,
+            tenant,
+            scopes,
+            parent: args.parent,
+            unsure: args.unread || d.len() > before,
+        }
     }
 
     /// Whether there is nothing of the kind.
     pub(crate) fn is_empty(&self) -> bool {
-        self.soft_delete.is_none() && self.ttl.is_none() && self.tenant.is_none() && self.scopes.is_empty() && self.parent.is_none()
+        self.soft_delete.is_none()
+            && self.ttl.is_none()
+            && self.tenant.is_none()
+            && self.scopes.is_empty()
+            && self.parent.is_none()
     }
 
     /// Whether every statement of a caller names the field: the tenant, and what a scope is.
     pub(crate) fn pins(&self, field: usize) -> bool {
-        self.tenant.as_ref().is_some_and(|tenant| tenant.field == field) || self.scopes.iter().any(|scope| scope.field == field)
+        self.tenant
+            .as_ref()
+            .is_some_and(|tenant| tenant.field == field)
+            || self.scopes.iter().any(|scope| scope.field == field)
     }
 
     /// Whether the field says that a record is deleted, or when it expires.
     pub(crate) fn ends(&self, field: usize) -> bool {
-        self.soft_delete.as_ref().is_some_and(|mark| mark.field == field) || matches!(self.ttl, Some(Ttl::At(at, _)) if at == field)
+        self.soft_delete
+            .as_ref()
+            .is_some_and(|mark| mark.field == field)
+            || matches!(self.ttl, Some(Ttl::At(at, _)) if at == field)
     }
 
     /// The parameters of the parent path, as they stand on the wire.
@@ -151,11 +197,23 @@ impl Visibility {
         })
     }
 
-    /// Whether an expression is the value that marks deleted records of a field, as far as tokens tell.
+    /// Whether an expression is the value that marks deleted records of a field, as far as tokens
+    /// tell.
     pub(crate) fn marks_deleted(&self, field: usize, value: &Expr) -> bool {
-        let Some(SoftDelete { field: of, value: Some(mark), .. }) = &self.soft_delete else { return false };
+        let Some(SoftDelete {
+            field: of,
+            value: Some(mark),
+            ..
+        }) = &self.soft_delete
+        else {
+            return false;
+        };
         let last = |expr: &Expr| match expr {
-            Expr::Path(path) => path.path.segments.last().map(|segment| segment.ident.unraw().to_string()),
+            Expr::Path(path) => path
+                .path
+                .segments
+                .last()
+                .map(|segment| segment.ident.unraw().to_string()),
             _ => None,
         };
         *of == field && last(value).is_some() && last(value) == last(mark)
@@ -165,6 +223,11 @@ impl Visibility {
 impl Scope {
     /// Whether it holds on a route.
     pub(crate) fn holds_on(&self, route: &str) -> bool {
-        self.apply_to.as_ref().is_none_or(|apply| apply.routes.iter().any(|r| names::snake(&r.unraw().to_string()) == route))
+        self.apply_to.as_ref().is_none_or(|apply| {
+            apply
+                .routes
+                .iter()
+                .any(|r| names::snake(&r.unraw().to_string()) == route)
+        })
     }
 }

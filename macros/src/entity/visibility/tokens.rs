@@ -61,10 +61,16 @@ fn scope(model: &EntityModel, scope: &Scope) -> TokenStream {
         }
     };
     let apply_to = scope.apply_to.as_ref().map(|apply| {
-        let routes = apply.routes.iter().map(|route| names::snake(&route.unraw().to_string()));
+        let routes = apply
+            .routes
+            .iter()
+            .map(|route| names::snake(&route.unraw().to_string()));
         quote!(.apply_to(&[#(#routes),*]))
     });
-    let unscoped = scope.unscoped.as_ref().map(|reason| quote!(.unscoped(#reason)));
+    let unscoped = scope
+        .unscoped
+        .as_ref()
+        .map(|reason| quote!(.unscoped(#reason)));
     quote!(__lp::Scope::new(#field, #from) #apply_to #unscoped)
 }
 
@@ -80,7 +86,9 @@ pub(crate) fn parent_path(visibility: &Visibility) -> Option<String> {
 }
 
 /// What only types decide, as (position of the field, the word to point at, kinds, message, help).
-pub(crate) fn assertions(model: &EntityModel) -> Vec<(usize, proc_macro2::Span, &'static str, String, &'static str)> {
+pub(crate) fn assertions(
+    model: &EntityModel,
+) -> Vec<(usize, proc_macro2::Span, &'static str, String, &'static str)> {
     let visibility = &model.visibility;
     let name = |field: usize| &model.fields[field].name;
     let mut out = Vec::new();
@@ -90,14 +98,20 @@ pub(crate) fn assertions(model: &EntityModel) -> Vec<(usize, proc_macro2::Span, 
                 *field,
                 at.span(),
                 "DATES",
-                format!("soft_delete needs an optional date, which `{}` is not", name(*field)),
+                format!(
+                    "soft_delete needs an optional date, which `{}` is not",
+                    name(*field)
+                ),
                 "an `Option<Timestamp>` field",
             ),
             Some(_) => (
                 *field,
                 at.span(),
                 "ENUMS",
-                format!("soft_delete with a value needs an enum, which `{}` is not", name(*field)),
+                format!(
+                    "soft_delete with a value needs an enum, which `{}` is not",
+                    name(*field)
+                ),
                 "`soft_delete(deleted_at)` with an optional date",
             ),
         });
@@ -107,13 +121,30 @@ pub(crate) fn assertions(model: &EntityModel) -> Vec<(usize, proc_macro2::Span, 
             *field,
             at.span(),
             "DATES",
-            format!("ttl needs an optional date, which `{}` is not", name(*field)),
+            format!(
+                "ttl needs an optional date, which `{}` is not",
+                name(*field)
+            ),
             "an `Option<Timestamp>` field",
         ));
     }
-    let tenant = visibility.tenant.iter().map(|tenant| (tenant.field, &tenant.at, "tenant"));
-    for (field, at, what) in tenant.chain(visibility.scopes.iter().map(|scope| (scope.field, &scope.at, "scope"))) {
-        out.push((field, at.span(), "KEYS", format!("{what} field `{}` must be String or i64", name(field)), "`String`"));
+    let tenant = visibility
+        .tenant
+        .iter()
+        .map(|tenant| (tenant.field, &tenant.at, "tenant"));
+    for (field, at, what) in tenant.chain(
+        visibility
+            .scopes
+            .iter()
+            .map(|scope| (scope.field, &scope.at, "scope")),
+    ) {
+        out.push((
+            field,
+            at.span(),
+            "KEYS",
+            format!("{what} field `{}` must be String or i64", name(field)),
+            "`String`",
+        ));
     }
     out
 }

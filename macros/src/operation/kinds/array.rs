@@ -15,10 +15,18 @@ use crate::operation::path::Method;
 const OPTIONS: &[&str] = &["field", "value", "match", "dedupe"];
 const REQUIRED: &[&str] = &["field", "value"];
 
-pub(super) const PUSH: Kind = Kind::new(&kind::ARRAY_PUSH, OPTIONS, REQUIRED, |input, scope| model(Action::Push, input, scope));
-pub(super) const PULL: Kind =
-    Kind::new(&kind::ARRAY_PULL, &["field", "value", "match"], REQUIRED, |input, scope| model(Action::Pull, input, scope));
-pub(super) const SET: Kind = Kind::new(&kind::ARRAY_SET, OPTIONS, REQUIRED, |input, scope| model(Action::Set, input, scope));
+pub(super) const PUSH: Kind = Kind::new(&kind::ARRAY_PUSH, OPTIONS, REQUIRED, |input, scope| {
+    model(Action::Push, input, scope)
+});
+pub(super) const PULL: Kind = Kind::new(
+    &kind::ARRAY_PULL,
+    &["field", "value", "match"],
+    REQUIRED,
+    |input, scope| model(Action::Pull, input, scope),
+);
+pub(super) const SET: Kind = Kind::new(&kind::ARRAY_SET, OPTIONS, REQUIRED, |input, scope| {
+    model(Action::Set, input, scope)
+});
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Action {
@@ -44,42 +52,76 @@ fn model(action: Action, input: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn Ki
     let args = input.args;
     let matches = Matches::resolve(args, scope);
     let field = action.field(args, scope);
-    let read = field.as_ref().and_then(|(ident, field)| action.value(args, ident, *field, scope));
+    let read = field
+        .as_ref()
+        .and_then(|(ident, field)| action.value(args, ident, *field, scope));
     let repeats = args.get("dedupe").and_then(|opt| opt.boolean(scope.d)) == Some(false);
-    let number = scope.model.number(field.as_ref().map_or(0, |(_, field)| *field));
+    let number = scope
+        .model
+        .number(field.as_ref().map_or(0, |(_, field)| *field));
     let (value, given) = read.map_or((None, false), |(value, given)| (value, given));
-    Box::new(Array { action, matches, field, number, value, given, repeats })
+    Box::new(Array {
+        action,
+        matches,
+        field,
+        number,
+        value,
+        given,
+        repeats,
+    })
 }
 
 impl KindModel for Array {
     fn check(&self, input: &Input<'_>, scope: &mut Scope<'_>) {
         self.matches.check(input, scope);
-        let Some((ident, field)) = &self.field else { return };
+        let Some((ident, field)) = &self.field else {
+            return;
+        };
         let of = scope.at(*field);
         record::mutable(*field, ident, scope);
         if self.value.is_some() && self.given && of.server_owned() {
-            scope.d.error(ident, format!("`{}` is read-only: no client may supply it", of.name));
+            scope.d.error(
+                ident,
+                format!("`{}` is read-only: no client may supply it", of.name),
+            );
         }
         if let (true, Some(opt)) = (self.repeats, input.args.get("dedupe"))
             && of.options.rules.unique_items.is_some()
         {
-            let text = format!("`{}` has `unique_items`: its elements never repeat", of.name);
+            let text = format!(
+                "`{}` has `unique_items`: its elements never repeat",
+                of.name
+            );
             scope.d.error(&opt.key, text).help("leave `dedupe` out");
         }
     }
 
     fn plan(&self, _: &Scope<'_>) -> Option<Plan> {
         let (method, errors) = match self.action {
-            Action::Push => (Method::Post, "`not_found`; `validation_failed` for an element that breaks a rule or a list that is full."),
-            Action::Pull => (Method::Delete, "`not_found`; `validation_failed` when too few elements would be left."),
-            Action::Set => (Method::Put, "`not_found`; `validation_failed` for a list that breaks a rule."),
+            Action::Push => (
+                Method::Post,
+                "`not_found`; `validation_failed` for an element that breaks a rule or a list that is full.",
+            ),
+            Action::Pull => (
+                Method::Delete,
+                "`not_found`; `validation_failed` when too few elements would be left.",
+            ),
+            Action::Set => (
+                Method::Put,
+                "`not_found`; `validation_failed` for a list that breaks a rule.",
+            ),
         };
-        self.matches.is_complete().then(|| Plan::new(Shape::ById, method, Returns::Record, errors))
+        self.matches
+            .is_complete()
+            .then(|| Plan::new(Shape::ById, method, Returns::Record, errors))
     }
 
     fn expand(&self) -> TokenStream {
         let (field, matches) = (&self.number, self.matches.tokens());
-        let value = self.value.as_ref().map_or_else(|| quote!(__lp::NULL), ToTokens::to_token_stream);
+        let value = self
+            .value
+            .as_ref()
+            .map_or_else(|| quote!(__lp::NULL), ToTokens::to_token_stream);
         let repeats = self.repeats.then(|| quote!(.repeats()));
         let make = match self.action {
             Action::Push => quote!(push),
@@ -109,7 +151,12 @@ impl Action {
                 scope.needs(field, &ident, "TEXT_LISTS", self.name());
             }
             _ => {
-                let text = format!("{} needs a list of strings, `{}` is {}", self.name(), of.name, type_of(of));
+                let text = format!(
+                    "{} needs a list of strings, `{}` is {}",
+                    self.name(),
+                    of.name,
+                    type_of(of)
+                );
                 scope.d.error(&ident, text);
                 return None;
             }
@@ -118,17 +165,33 @@ impl Action {
     }
 
     /// The value, and whether it comes from the call.
-    fn value(self, args: &Args, ident: &Ident, field: usize, scope: &mut Scope<'_>) -> Option<(Option<Value>, bool)> {
-        let example = if self == Self::Set { "value = input(tags)" } else { "value = input(tag)" };
+    fn value(
+        self,
+        args: &Args,
+        ident: &Ident,
+        field: usize,
+        scope: &mut Scope<'_>,
+    ) -> Option<(Option<Value>, bool)> {
+        let example = if self == Self::Set {
+            "value = input(tags)"
+        } else {
+            "value = input(tag)"
+        };
         let expr = args.expr("value", example, scope.d)?;
         let source = Source::parse(expr, scope.d)?;
         let role = match self {
             Self::Push | Self::Pull => Role::Element,
-            Self::Set => Role::Body { required: true, nullable: false },
+            Self::Set => Role::Body {
+                required: true,
+                nullable: false,
+            },
         };
         if self == Self::Set && !matches!(source, Source::Param(_) | Source::Input(_)) {
             let at: TokenStream = source.tokens();
-            scope.d.error(&at, "array_set takes a list from the call").help(format!("`{example}`"));
+            scope
+                .d
+                .error(&at, "array_set takes a list from the call")
+                .help(format!("`{example}`"));
             return None;
         }
         // What is to go may be anything that has ever been there.

@@ -14,7 +14,16 @@ use crate::options::{OptValue, as_text};
 
 pub(super) const KIND: Kind = Kind::new(
     &kind::BATCH,
-    &["action", "filter", "set", "atomic", "returns", "limit", "sort", "optional_params"],
+    &[
+        "action",
+        "filter",
+        "set",
+        "atomic",
+        "returns",
+        "limit",
+        "sort",
+        "optional_params",
+    ],
     &["action", "filter"],
     model,
 );
@@ -63,18 +72,33 @@ fn model(input: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
 impl KindModel for Batch {
     fn check(&self, input: &Input<'_>, scope: &mut Scope<'_>) {
         let (args, name) = (input.args, input.name);
-        record::refuse_every_record(input, &format!("batch `{name}`"), self.filter.as_ref(), scope);
+        record::refuse_every_record(
+            input,
+            &format!("batch `{name}`"),
+            self.filter.as_ref(),
+            scope,
+        );
         record::written(&self.set, None, scope);
         self.optional.check(scope);
-        if let (Some(filter), Some(opt), true) = (&self.filter, args.get("filter"), args.get("optional_params").is_some()) {
+        if let (Some(filter), Some(opt), true) = (
+            &self.filter,
+            args.get("filter"),
+            args.get("optional_params").is_some(),
+        ) {
             self.optional.narrows(name, filter, &opt.key, scope);
         }
         match (self.delete, args.get("set"), args.get("action")) {
             (true, Some(opt), _) => {
-                scope.d.error(&opt.key, "`set` has no meaning with `action = \"delete\"`").help("leave it out");
+                scope
+                    .d
+                    .error(&opt.key, "`set` has no meaning with `action = \"delete\"`")
+                    .help("leave it out");
             }
             (false, None, Some(action)) => {
-                scope.d.error(&action.key, format!("batch `{name}` updates nothing")).help("`set(status = Status::Archived)`");
+                scope
+                    .d
+                    .error(&action.key, format!("batch `{name}` updates nothing"))
+                    .help("`set(status = Status::Archived)`");
             }
             _ => {}
         }
@@ -88,19 +112,30 @@ impl KindModel for Batch {
             "void" => (Shape::COLLECTION, Returns::Nothing),
             _ => (Shape::COLLECTION, Returns::Count),
         };
-        let errors = "`validation_failed`; `conflict` for a taken unique, and then nothing has changed.";
+        let errors =
+            "`validation_failed`; `conflict` for a taken unique, and then nothing has changed.";
         Some(Plan::new(shape, Method::Post, returns, errors))
     }
 
     fn expand(&self) -> TokenStream {
         let (filter, set) = (&self.filter, expr::assigns(&self.set));
-        let make = if self.delete { quote!(delete(#filter)) } else { quote!(update(#filter, #set)) };
+        let make = if self.delete {
+            quote!(delete(#filter))
+        } else {
+            quote!(update(#filter, #set))
+        };
         let nothing = (self.returns == "void").then(|| quote!(.void()));
         let atomic = self.atomic.then(|| quote!(.atomic()));
-        let claim = self.limit.filter(|_| self.returns == "records").map(|limit| {
-            let (limit, sort) = (Literal::u32_unsuffixed(limit), self.sort.as_ref().map(|sort| quote!(.sort(#sort))));
-            quote!(.claim(#limit) #sort)
-        });
+        let claim = self
+            .limit
+            .filter(|_| self.returns == "records")
+            .map(|limit| {
+                let (limit, sort) = (
+                    Literal::u32_unsuffixed(limit),
+                    self.sort.as_ref().map(|sort| quote!(.sort(#sort))),
+                );
+                quote!(.claim(#limit) #sort)
+            });
         quote!(__lp::Batch::#make #nothing #atomic #claim)
     }
 }
@@ -112,17 +147,35 @@ impl Batch {
         if self.returns != "records" {
             for option in ["limit", "sort"] {
                 if let Some(opt) = args.get(option) {
-                    scope.d.error(&opt.key, format!("`{option}` needs `returns = \"records\"`"));
+                    scope.d.error(
+                        &opt.key,
+                        format!("`{option}` needs `returns = \"records\"`"),
+                    );
                 }
             }
             return;
         }
         if let (true, Some(returns)) = (self.delete, args.get("returns")) {
-            scope.d.error(&returns.key, "`returns = \"records\"` needs `action = \"update\"`").help("kind `consume` takes a record out");
+            scope
+                .d
+                .error(
+                    &returns.key,
+                    "`returns = \"records\"` needs `action = \"update\"`",
+                )
+                .help("kind `consume` takes a record out");
         }
         if let (None, Some(returns)) = (args.get("limit"), args.get("returns")) {
-            scope.d.error(&returns.key, format!("batch `{name}` answers its records and needs a bound")).help("`limit = 100`");
+            scope
+                .d
+                .error(
+                    &returns.key,
+                    format!("batch `{name}` answers its records and needs a bound"),
+                )
+                .help("`limit = 100`");
         }
-        args.refuse_route(&format!("batch `{name}` answers its records: it is for code and has no route"), scope.d);
+        args.refuse_route(
+            &format!("batch `{name}` answers its records: it is for code and has no route"),
+            scope.d,
+        );
     }
 }

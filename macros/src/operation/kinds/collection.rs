@@ -15,8 +15,12 @@ use crate::operation::path::{Method, Moved, RouteArgs};
 use crate::options;
 use crate::policy;
 
-pub(super) const KIND: Kind =
-    Kind::new(&kind::COLLECTION, &["field", "operations", "identify_by", "max_items"], &["field", "operations"], model);
+pub(super) const KIND: Kind = Kind::new(
+    &kind::COLLECTION,
+    &["field", "operations", "identify_by", "max_items"],
+    &["field", "operations"],
+    model,
+);
 
 /// Name, HTTP method, whether the path names an item, what the body is.
 const METHODS: [(&str, Method, bool, Option<&str>); 5] = [
@@ -46,54 +50,97 @@ fn model(input: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
     let max = max_items(args, scope);
     let chosen = methods(args, scope);
     let routes = routes(args, input.name, &chosen, scope);
-    let number = scope.model.number(field.as_ref().map_or(0, |(field, _)| *field));
-    Box::new(Collection { field, number, key, max, chosen, routes })
+    let number = scope
+        .model
+        .number(field.as_ref().map_or(0, |(field, _)| *field));
+    Box::new(Collection {
+        field,
+        number,
+        key,
+        max,
+        chosen,
+        routes,
+    })
 }
 
 impl KindModel for Collection {
     fn check(&self, input: &Input<'_>, scope: &mut Scope<'_>) {
-        let Some((field, ident)) = &self.field else { return };
+        let Some((field, ident)) = &self.field else {
+            return;
+        };
         let of = scope.at(*field);
         if !of.readable() {
-            scope.d.error(ident, format!("`{}` is hidden, and a collection answers its items", of.name));
+            scope.d.error(
+                ident,
+                format!(
+                    "`{}` is hidden, and a collection answers its items",
+                    of.name
+                ),
+            );
         }
         if record::mutable(*field, ident, scope)
             && let Some(option) = input.args.get("field")
         {
-            let at = input.args.get("identify_by").map_or_else(|| option.key.clone(), |opt| opt.key.clone());
+            let at = input
+                .args
+                .get("identify_by")
+                .map_or_else(|| option.key.clone(), |opt| opt.key.clone());
             scope.identified(*field, &at, &names::camel(&self.key), &self.key);
         }
     }
 
     fn plan(&self, _: &Scope<'_>) -> Option<Plan> {
         let (list, _) = self.field.as_ref()?;
-        let part = |(method, http, item, whole): (&'static str, Method, bool, Option<&'static str>)| {
-            let own = self.routes.iter().find(|(of, _)| *of == method).map(|(_, route)| route);
-            Part {
-                name: method,
-                descriptor: self.descriptor(method),
-                method: http,
-                item,
-                whole,
-                policy: own.map(|route| route.policy.clone()).filter(|policy| !policy.is_inherit()),
-                moved: own.map(|route| route.moved.clone()).unwrap_or_default(),
-            }
-        };
-        let parts: Vec<Part> = METHODS.into_iter().filter(|(method, ..)| self.chosen.contains(method)).map(part).collect();
+        let part =
+            |(method, http, item, whole): (&'static str, Method, bool, Option<&'static str>)| {
+                let own = self
+                    .routes
+                    .iter()
+                    .find(|(of, _)| *of == method)
+                    .map(|(_, route)| route);
+                Part {
+                    name: method,
+                    descriptor: self.descriptor(method),
+                    method: http,
+                    item,
+                    whole,
+                    policy: own
+                        .map(|route| route.policy.clone())
+                        .filter(|policy| !policy.is_inherit()),
+                    moved: own.map(|route| route.moved.clone()).unwrap_or_default(),
+                }
+            };
+        let parts: Vec<Part> = METHODS
+            .into_iter()
+            .filter(|(method, ..)| self.chosen.contains(method))
+            .map(part)
+            .collect();
         parts.first()?;
         let errors = "`not_found`; `validation_failed`; `conflict` for an item that is there; `collection_full`.";
-        Some(Plan { parts, list: *list, ..Plan::new(Shape::ById, Method::Get, Returns::Nothing, errors) })
+        Some(Plan {
+            parts,
+            list: *list,
+            ..Plan::new(Shape::ById, Method::Get, Returns::Nothing, errors)
+        })
     }
 
     fn expand(&self) -> TokenStream {
-        METHODS.iter().find(|(method, ..)| self.chosen.contains(method)).map(|(method, ..)| self.descriptor(method)).unwrap_or_default()
+        METHODS
+            .iter()
+            .find(|(method, ..)| self.chosen.contains(method))
+            .map(|(method, ..)| self.descriptor(method))
+            .unwrap_or_default()
     }
 }
 
 impl Collection {
     /// The descriptor of one method.
     fn descriptor(&self, method: &str) -> TokenStream {
-        let (variant, field, wire) = (format_ident!("{}", names::pascal(method)), &self.number, names::camel(&self.key));
+        let (variant, field, wire) = (
+            format_ident!("{}", names::pascal(method)),
+            &self.number,
+            names::camel(&self.key),
+        );
         let max = self.max.as_ref().map(|max| quote!(.max(#max)));
         quote!(__lp::Collection::new(__lp::CollectionMethod::#variant, #field, #wire) #max)
     }
@@ -105,7 +152,17 @@ fn field(args: &Args, scope: &mut Scope<'_>) -> Option<(usize, Ident)> {
     let of = scope.at(field);
     if of.kind != Type::Items {
         // A list behind another name cannot be told from other types here.
-        scope.d.error(&ident, format!("`{}` is not a list of items: it is {}", of.name, type_of(of))).help("`Vec<Item>`");
+        scope
+            .d
+            .error(
+                &ident,
+                format!(
+                    "`{}` is not a list of items: it is {}",
+                    of.name,
+                    type_of(of)
+                ),
+            )
+            .help("`Vec<Item>`");
         return None;
     }
     Some((field, ident))
@@ -113,29 +170,47 @@ fn field(args: &Args, scope: &mut Scope<'_>) -> Option<(usize, Ident)> {
 
 fn max_items(args: &Args, scope: &mut Scope<'_>) -> Option<Literal> {
     let expr = args.expr("max_items", "max_items = 50", scope.d)?;
-    let max = options::as_int(expr).and_then(Result::ok).and_then(|n| u32::try_from(n).ok()).filter(|n| *n >= 1);
+    let max = options::as_int(expr)
+        .and_then(Result::ok)
+        .and_then(|n| u32::try_from(n).ok())
+        .filter(|n| *n >= 1);
     if max.is_none() {
-        scope.d.error(expr, "`max_items` is a whole number from 1 on").help("`max_items = 50`");
+        scope
+            .d
+            .error(expr, "`max_items` is a whole number from 1 on")
+            .help("`max_items = 50`");
     }
     max.map(Literal::u32_unsuffixed)
 }
 
 fn methods(args: &Args, scope: &mut Scope<'_>) -> Vec<&'static str> {
     let idents = args.names("operations", scope.d);
-    if let Some(opt) = args.get("operations").filter(|opt| idents.is_empty() && opt.is_empty_list()) {
-        scope.d.error(&opt.key, "`operations` is empty").help("`operations(list, add, remove)`");
+    if let Some(opt) = args
+        .get("operations")
+        .filter(|opt| idents.is_empty() && opt.is_empty_list())
+    {
+        scope
+            .d
+            .error(&opt.key, "`operations` is empty")
+            .help("`operations(list, add, remove)`");
     }
     let mut chosen: Vec<&'static str> = Vec::new();
     for ident in &idents {
         let written = ident.to_string();
         match METHODS.iter().find(|(name, ..)| *name == written) {
             Some((name, ..)) if chosen.contains(name) => {
-                scope.d.error(ident, format!("method `{name}` is listed twice")).help("keep one of them");
+                scope
+                    .d
+                    .error(ident, format!("method `{name}` is listed twice"))
+                    .help("keep one of them");
             }
             Some((name, ..)) => chosen.push(name),
             None => {
                 let known = METHODS.map(|(name, ..)| name);
-                scope.d.error(ident, format!("unknown method `{written}`")).suggest(&written, known);
+                scope
+                    .d
+                    .error(ident, format!("unknown method `{written}`"))
+                    .suggest(&written, known);
             }
         }
     }
@@ -143,24 +218,46 @@ fn methods(args: &Args, scope: &mut Scope<'_>) -> Vec<&'static str> {
 }
 
 /// `route(members_add(roles = [..]))`: policies, methods and paths of single methods.
-fn routes(args: &Args, name: &str, chosen: &[&'static str], scope: &mut Scope<'_>) -> Vec<(&'static str, RouteArgs)> {
-    let own: Vec<String> = chosen.iter().map(|method| format!("{name}_{method}")).collect();
+fn routes(
+    args: &Args,
+    name: &str,
+    chosen: &[&'static str],
+    scope: &mut Scope<'_>,
+) -> Vec<(&'static str, RouteArgs)> {
+    let own: Vec<String> = chosen
+        .iter()
+        .map(|method| format!("{name}_{method}"))
+        .collect();
     let mut routes = Vec::new();
     for opt in &args.route.others {
         let Some(at) = own.iter().position(|method| *method == opt.name()) else {
-            let known: Vec<&str> = policy::KEYS.iter().copied().chain(own.iter().map(String::as_str)).collect();
+            let known: Vec<&str> = policy::KEYS
+                .iter()
+                .copied()
+                .chain(own.iter().map(String::as_str))
+                .collect();
             options::unknown(opt, "route", &known, policy::LATER, scope.d);
             continue;
         };
-        let Some(list) = opt.list(&format!("{}(auth = none)", own[at]), scope.d) else { continue };
+        let Some(list) = opt.list(&format!("{}(auth = none)", own[at]), scope.d) else {
+            continue;
+        };
         let route = RouteArgs::parse(list, scope.d);
         route.refuse_others_of(&own[at], scope.d);
         routes.push((chosen[at], route));
     }
     let Moved { method, path } = &args.route.moved;
-    let common = [method.as_ref().map(|(_, at)| ("method", at, "POST")), path.as_ref().map(|(_, at)| ("path", at, "{id}/.."))];
+    let common = [
+        method.as_ref().map(|(_, at)| ("method", at, "POST")),
+        path.as_ref().map(|(_, at)| ("path", at, "{id}/..")),
+    ];
     for (key, at, value) in common.into_iter().flatten() {
-        let problem = scope.d.error(at, format!("a collection has a route for each of its methods, and each has a {key} of its own"));
+        let problem = scope.d.error(
+            at,
+            format!(
+                "a collection has a route for each of its methods, and each has a {key} of its own"
+            ),
+        );
         if let Some(method) = own.first() {
             problem.help(format!("`{method}({key} = \"{value}\")`"));
         }

@@ -20,19 +20,37 @@ pub(super) const KIND: Kind = Kind {
     entities,
     ..Kind::new(
         &kind::COMPUTED_AGGREGATE,
-        &["source", "target", "source_filter", "compute", "target_match", "materialize_to", "atomic"],
-        &["source", "source_filter", "compute", "target_match", "materialize_to"],
+        &[
+            "source",
+            "target",
+            "source_filter",
+            "compute",
+            "target_match",
+            "materialize_to",
+            "atomic",
+        ],
+        &[
+            "source",
+            "source_filter",
+            "compute",
+            "target_match",
+            "materialize_to",
+        ],
         model,
     )
 };
 
 /// The entities that a declaration names.
 fn entities(args: &Args, d: &mut Diagnostics) -> Vec<Path> {
-    ["source", "target"].into_iter().filter_map(|name| path(args, name, d)).collect()
+    ["source", "target"]
+        .into_iter()
+        .filter_map(|name| path(args, name, d))
+        .collect()
 }
 
 fn path(args: &Args, name: &str, d: &mut Diagnostics) -> Option<Path> {
-    args.get(name).and_then(|opt| opt.path(&format!("{name} = Comment"), d))
+    args.get(name)
+        .and_then(|opt| opt.path(&format!("{name} = Comment"), d))
 }
 
 struct ComputedAggregate {
@@ -77,10 +95,16 @@ fn model(input: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
         return Box::new(made);
     }
     scope.within(of_source, |scope| {
-        made.filter = args.expr("source_filter", "source_filter = (post_id == param(post_id))", scope.d).and_then(|expr| {
-            let filter = Filter::parse(expr, scope.d)?;
-            scope.filter(&filter, &[])
-        });
+        made.filter = args
+            .expr(
+                "source_filter",
+                "source_filter = (post_id == param(post_id))",
+                scope.d,
+            )
+            .and_then(|expr| {
+                let filter = Filter::parse(expr, scope.d)?;
+                scope.filter(&filter, &[])
+            });
         made.measures = measures(args, scope);
     });
     scope.within(of_target, |scope| {
@@ -89,7 +113,9 @@ fn model(input: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
         made.written = pairs.len();
         let at = args.ident("materialize_to", "materialize_to = comment_count", scope.d);
         made.field = at.and_then(|at| Some((scope.field(&at)?, at)));
-        made.number = scope.model.number(made.field.as_ref().map_or(0, |(field, _)| *field));
+        made.number = scope
+            .model
+            .number(made.field.as_ref().map_or(0, |(field, _)| *field));
     });
     Box::new(made)
 }
@@ -100,8 +126,16 @@ impl KindModel for ComputedAggregate {
             return;
         }
         stores(input.args, self.of_source, self.of_target, scope);
-        let kind = |scope: &mut Scope<'_>, measure: &Measure| (measure.function, scope.at(measure.field).kind);
-        let kinds: Vec<_> = scope.within(self.of_source, |scope| self.measures.1.iter().map(|(_, of)| kind(scope, of)).collect());
+        let kind = |scope: &mut Scope<'_>, measure: &Measure| {
+            (measure.function, scope.at(measure.field).kind)
+        };
+        let kinds: Vec<_> = scope.within(self.of_source, |scope| {
+            self.measures
+                .1
+                .iter()
+                .map(|(_, of)| kind(scope, of))
+                .collect()
+        });
         scope.within(self.of_target, |scope| {
             self.check_match(input, scope);
             if let Some((field, at)) = &self.field
@@ -116,7 +150,10 @@ impl KindModel for ComputedAggregate {
         if self.filter.is_none() || self.field.is_none() {
             return None;
         }
-        let returns = self.of_target.and(self.target.clone()).map_or(Returns::Record, Returns::Other);
+        let returns = self
+            .of_target
+            .and(self.target.clone())
+            .map_or(Returns::Record, Returns::Other);
         let errors = "`not_found`; `validation_failed` for a value that the field cannot hold.";
         Some(Plan::new(Shape::COLLECTION, Method::Post, returns, errors))
     }
@@ -124,7 +161,9 @@ impl KindModel for ComputedAggregate {
     fn expand(&self) -> TokenStream {
         let (source, filter, field) = (&self.source, &self.filter, &self.number);
         let (object, outputs) = &self.measures;
-        let outputs = outputs.iter().map(|(name, measure)| aggregate::tokens(measure, &names::camel(name)));
+        let outputs = outputs
+            .iter()
+            .map(|(name, measure)| aggregate::tokens(measure, &names::camel(name)));
         let matches = expr::assigns(&self.matches);
         let object = object.then(|| quote!(.object()));
         let target = self.of_target.and(self.target.as_ref());
@@ -140,30 +179,53 @@ impl KindModel for ComputedAggregate {
 impl ComputedAggregate {
     /// `target_match(..)` pins one record.
     fn check_match(&self, input: &Input<'_>, scope: &mut Scope<'_>) {
-        let Some(opt) = input.args.get("target_match") else { return };
+        let Some(opt) = input.args.get("target_match") else {
+            return;
+        };
         let fields: Vec<usize> = self.matches.iter().map(|a| a.field).collect();
-        if self.matches.len() == self.written && !fields.is_empty() && !scope.model.pins_one(&fields) {
-            let primary = scope.model.primary.map_or("id", |p| scope.at(p).name.as_str());
-            scope.d.error(&opt.key, "target_match may hit several records").help(format!("add `{primary}` or all fields of a unique"));
+        if self.matches.len() == self.written
+            && !fields.is_empty()
+            && !scope.model.pins_one(&fields)
+        {
+            let primary = scope
+                .model
+                .primary
+                .map_or("id", |p| scope.at(p).name.as_str());
+            scope
+                .d
+                .error(&opt.key, "target_match may hit several records")
+                .help(format!("add `{primary}` or all fields of a unique"));
         }
     }
 }
 
 /// What is computed: whether it is an object of named members, and the members.
 fn measures(args: &Args, scope: &mut Scope<'_>) -> (bool, Vec<(String, Measure)>) {
-    let Some(opt) = args.get("compute") else { return (false, Vec::new()) };
+    let Some(opt) = args.get("compute") else {
+        return (false, Vec::new());
+    };
     const EXAMPLE: &str = "compute = count()";
     if opt.is_list() {
-        let written: Vec<Written> =
-            opt.list("compute(total = count())", scope.d).map(|list| options::each(list, scope.d)).unwrap_or_default();
+        let written: Vec<Written> = opt
+            .list("compute(total = count())", scope.d)
+            .map(|list| options::each(list, scope.d))
+            .unwrap_or_default();
         if written.is_empty() && opt.is_empty_list() {
-            scope.d.error(&opt.key, "`compute` is empty").help(format!("`{EXAMPLE}`"));
+            scope
+                .d
+                .error(&opt.key, "`compute` is empty")
+                .help(format!("`{EXAMPLE}`"));
         }
         let mut all: Vec<(String, Measure)> = Vec::new();
         for Written { name, function } in written {
             let text = name.unraw().to_string();
-            if all.iter().any(|(other, _)| names::camel(other) == names::camel(&text)) {
-                scope.d.error(&name, format!("output `{text}` repeated in compute"));
+            if all
+                .iter()
+                .any(|(other, _)| names::camel(other) == names::camel(&text))
+            {
+                scope
+                    .d
+                    .error(&name, format!("output `{text}` repeated in compute"));
             } else if let Some(measure) = single(aggregate::measure(function, &[], scope), scope) {
                 all.push((text, measure));
             }
@@ -173,14 +235,23 @@ fn measures(args: &Args, scope: &mut Scope<'_>) -> (bool, Vec<(String, Measure)>
     let call = opt.expr(EXAMPLE, scope.d).map(ToTokens::to_token_stream);
     let call = call.and_then(|tokens| scope.d.take(syn::parse2::<aggregate::Call>(tokens)));
     let measure = call.and_then(|call| aggregate::measure(call, &[], scope));
-    (false, single(measure, scope).map(|measure| (String::new(), measure)).into_iter().collect())
+    (
+        false,
+        single(measure, scope)
+            .map(|measure| (String::new(), measure))
+            .into_iter()
+            .collect(),
+    )
 }
 
 /// Numbers by value are many values.
 fn single(measure: Option<Measure>, scope: &mut Scope<'_>) -> Option<Measure> {
     let measure = measure?;
     if measure.function == "count_by" {
-        scope.d.error(&measure.at, "`count_by` gives many values").help("`count()`, `sum`, `avg`, `min` or `max`");
+        scope
+            .d
+            .error(&measure.at, "`count_by` gives many values")
+            .help("`count()`, `sum`, `avg`, `min` or `max`");
         return None;
     }
     Some(measure)
@@ -192,43 +263,96 @@ fn fits(field: usize, at: &Ident, object: bool, measures: &[(&str, Type)], scope
     let (name, kind) = (of.name.clone(), of.kind);
     if object {
         if !matches!(kind, Type::Json | Type::Other) {
-            scope.d.error(at, format!("`compute(..)` gives an object, `{name}` is {}", type_of(of))).help("`compute = count()`");
+            scope
+                .d
+                .error(
+                    at,
+                    format!("`compute(..)` gives an object, `{name}` is {}", type_of(of)),
+                )
+                .help("`compute = count()`");
         }
         return;
     }
-    let Some((function, of_source)) = measures.first() else { return };
+    let Some((function, of_source)) = measures.first() else {
+        return;
+    };
     let gives = match *function {
         "count" => Type::Integer,
         "avg" => Type::Number,
         _ => *of_source,
     };
-    // The least or the greatest of keys is a key, and that it names a record is seen to when it is written.
+    // The least or the greatest of keys is a key, and that it names a record is seen to when it is
+    // written.
     let chosen = matches!(*function, "min" | "max");
-    if !chosen && !record::no_key(field, at, &format!("what {function} gives names no record"), scope) {
+    if !chosen
+        && !record::no_key(
+            field,
+            at,
+            &format!("what {function} gives names no record"),
+            scope,
+        )
+    {
         return;
     }
     if kind == Type::Other || gives == Type::Other {
         if *function == "count" {
-            scope.require(field, at, "INTEGERS", &format!("count gives integer, which `{name}` is not"));
+            scope.require(
+                field,
+                at,
+                "INTEGERS",
+                &format!("count gives integer, which `{name}` is not"),
+            );
         } else {
-            let text =
-                format!("{function} gives what its field holds: whether `{name}` holds that cannot be seen through a type of one's own");
-            scope.d.error(at, text).help("name the types themselves: `i64`, `f64`, `String`, `Timestamp`");
+            let text = format!(
+                "{function} gives what its field holds: whether `{name}` holds that cannot be seen through a type of one's own"
+            );
+            scope
+                .d
+                .error(at, text)
+                .help("name the types themselves: `i64`, `f64`, `String`, `Timestamp`");
         }
     } else if gives.name() != kind.name() {
-        scope.d.error(at, format!("{function} gives {}, `{name}` is {}", gives.name().unwrap_or("another type"), type_of(of)));
+        scope.d.error(
+            at,
+            format!(
+                "{function} gives {}, `{name}` is {}",
+                gives.name().unwrap_or("another type"),
+                type_of(of)
+            ),
+        );
     } else if !of.optional && (chosen || *function == "avg") {
-        scope.d.error(at, format!("{function} over nothing is null, `{name}` is required")).help("an `Option`");
+        scope
+            .d
+            .error(
+                at,
+                format!("{function} over nothing is null, `{name}` is required"),
+            )
+            .help("an `Option`");
     }
 }
 
 /// Both live in one store.
 fn stores(args: &Args, source: Option<usize>, target: Option<usize>, scope: &mut Scope<'_>) {
-    let of = |sibling: Option<usize>| sibling.and_then(|at| scope.siblings.get(at)).map_or(scope.model, |sibling| &sibling.model);
+    let of = |sibling: Option<usize>| {
+        sibling
+            .and_then(|at| scope.siblings.get(at))
+            .map_or(scope.model, |sibling| &sibling.model)
+    };
     let (source, target) = (of(source), of(target));
-    let apart = !source.stores.is_empty() && !target.stores.is_empty() && !source.stores.iter().any(|store| target.stores.contains(store));
+    let apart = !source.stores.is_empty()
+        && !target.stores.is_empty()
+        && !source
+            .stores
+            .iter()
+            .any(|store| target.stores.contains(store));
     if let (true, Some(opt)) = (apart, args.get("source")) {
-        let text = format!("`{}` and `{}` live in different stores", source.name, target.name);
-        scope.d.error(&opt.key, text).help("`stores(..)` of both name one that they have in common");
+        let text = format!(
+            "`{}` and `{}` live in different stores",
+            source.name, target.name
+        );
+        scope
+            .d
+            .error(&opt.key, text)
+            .help("`stores(..)` of both name one that they have in common");
     }
 }

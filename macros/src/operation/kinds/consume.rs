@@ -10,7 +10,12 @@ use crate::expr::{Resolved, Scope, type_of};
 use crate::operation::args::Args;
 use crate::operation::path::Method;
 
-pub(super) const KIND: Kind = Kind::new(&kind::CONSUME, &["filter", "returns", "expiry"], &["filter", "returns"], model);
+pub(super) const KIND: Kind = Kind::new(
+    &kind::CONSUME,
+    &["filter", "returns", "expiry"],
+    &["filter", "returns"],
+    model,
+);
 
 struct Consume {
     filter: Option<Resolved>,
@@ -29,13 +34,27 @@ fn model(input: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
 
 impl KindModel for Consume {
     fn check(&self, input: &Input<'_>, scope: &mut Scope<'_>) {
-        record::refuse_every_record(input, &format!("consume `{}`", input.name), self.filter.as_ref(), scope);
+        record::refuse_every_record(
+            input,
+            &format!("consume `{}`", input.name),
+            self.filter.as_ref(),
+            scope,
+        );
     }
 
     fn plan(&self, _: &Scope<'_>) -> Option<Plan> {
         self.filter.as_ref()?;
-        let returns = if self.boolean { Returns::Boolean } else { Returns::Optional };
-        Some(Plan::new(Shape::COLLECTION, Method::Post, returns, "`validation_failed` when a value is missing."))
+        let returns = if self.boolean {
+            Returns::Boolean
+        } else {
+            Returns::Optional
+        };
+        Some(Plan::new(
+            Shape::COLLECTION,
+            Method::Post,
+            returns,
+            "`validation_failed` when a value is missing.",
+        ))
     }
 
     fn expand(&self) -> TokenStream {
@@ -54,7 +73,14 @@ fn expiry(args: &Args, scope: &mut Scope<'_>) -> Option<usize> {
         Type::Date => {}
         Type::Other => scope.needs(field, &ident, "DATES", "expiry"),
         _ => {
-            scope.d.error(&ident, format!("expiry needs a date field, `{}` is {}", of.name, type_of(of)));
+            scope.d.error(
+                &ident,
+                format!(
+                    "expiry needs a date field, `{}` is {}",
+                    of.name,
+                    type_of(of)
+                ),
+            );
             return None;
         }
     }

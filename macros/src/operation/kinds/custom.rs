@@ -51,7 +51,10 @@ impl Parse for Written {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
         let name = input.call(Ident::parse_any)?;
         input.parse::<Token![:]>()?;
-        Ok(Self { name, ty: input.parse()? })
+        Ok(Self {
+            name,
+            ty: input.parse()?,
+        })
     }
 }
 
@@ -74,7 +77,12 @@ enum Place {
     Whole,
 }
 
-pub(super) const KIND: Kind = Kind::new(&kind::CUSTOM, &["http", "params", "input", "output", "handler", "sql"], &["handler"], model);
+pub(super) const KIND: Kind = Kind::new(
+    &kind::CUSTOM,
+    &["http", "params", "input", "output", "handler", "sql"],
+    &["handler"],
+    model,
+);
 
 struct Custom {
     http: Option<RouteArgs>,
@@ -91,22 +99,41 @@ struct Custom {
 fn model(given: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
     let args = given.args;
     let http = http(args, &scope.model.path, scope.d);
-    let method = http.as_ref().map_or(Method::Post, |http| http.moved.method.as_ref().map_or(Method::Post, |(method, _)| *method));
+    let method = http.as_ref().map_or(Method::Post, |http| {
+        http.moved
+            .method
+            .as_ref()
+            .map_or(Method::Post, |(method, _)| *method)
+    });
     let input = type_of(args, "input", scope.d);
     let output = output(args, scope);
     let mut parameters = parameters(args, scope, input.as_ref());
     let segments = segments(http.as_ref(), given.name, &mut parameters, scope);
     for parameter in &mut parameters {
-        let in_path = segments.iter().flatten().any(|s| *s == Segment::Param(parameter.wire.clone()));
+        let in_path = segments
+            .iter()
+            .flatten()
+            .any(|s| *s == Segment::Param(parameter.wire.clone()));
         parameter.place = match parameter.place {
             Place::Body if in_path => Place::Segment,
-            Place::Body if input.is_some() || matches!(method, Method::Get | Method::Delete) => Place::Query,
+            Place::Body if input.is_some() || matches!(method, Method::Get | Method::Delete) => {
+                Place::Query
+            }
             place => place,
         };
     }
     let (handlers, sql) = (written_handlers(args, scope.d), texts(args, scope.d));
     let entity = scope.entity.clone();
-    Box::new(Custom { http, method, output, parameters, segments, handlers, sql, entity })
+    Box::new(Custom {
+        http,
+        method,
+        output,
+        parameters,
+        segments,
+        handlers,
+        sql,
+        entity,
+    })
 }
 
 impl KindModel for Custom {
@@ -116,16 +143,31 @@ impl KindModel for Custom {
             self.check_stores(input, scope.model, scope.d);
         }
         if self.http.is_none() {
-            args.refuse_route(&format!("`{name}` has no `http`: it is for code and has no route"), scope.d);
+            args.refuse_route(
+                &format!("`{name}` has no `http`: it is for code and has no route"),
+                scope.d,
+            );
         }
         let Moved { method, path } = &args.route.moved;
-        for (key, at) in [("method", method.as_ref().map(|(_, at)| at)), ("path", path.as_ref().map(|(_, at)| at))] {
+        for (key, at) in [
+            ("method", method.as_ref().map(|(_, at)| at)),
+            ("path", path.as_ref().map(|(_, at)| at)),
+        ] {
             if let Some(at) = at {
-                scope.d.error(at, format!("the `{key}` of a custom operation stands in `http(..)`")).help("move it there");
+                scope
+                    .d
+                    .error(
+                        at,
+                        format!("the `{key}` of a custom operation stands in `http(..)`"),
+                    )
+                    .help("move it there");
             }
         }
         if let (Some(opt), true) = (args.get("input"), self.reads()) {
-            scope.d.error(&opt.key, "`input` reads a body, which a GET route has not").help("`params(..)`, or another method");
+            scope
+                .d
+                .error(&opt.key, "`input` reads a body, which a GET route has not")
+                .help("`params(..)`, or another method");
         }
     }
 
@@ -137,12 +179,25 @@ impl KindModel for Custom {
             statics: quote!(#fields static KIND: __lp::Custom = #kind;),
             params,
             arguments: arguments(&self.parameters, scope),
-            routes: self.segments.clone().map(|segments| vec![(self.method, segments)]).unwrap_or_default(),
+            routes: self
+                .segments
+                .clone()
+                .map(|segments| vec![(self.method, segments)])
+                .unwrap_or_default(),
             output: self.output.clone(),
         };
-        let shape = if self.http.is_some() { Shape::COLLECTION } else { Shape::Adapter };
+        let shape = if self.http.is_some() {
+            Shape::COLLECTION
+        } else {
+            Shape::Adapter
+        };
         let errors = "`validation_failed`; what the function of the store in use answers.";
-        Some(Plan::new(shape, self.method, Returns::Custom(Box::new(made)), errors))
+        Some(Plan::new(
+            shape,
+            self.method,
+            Returns::Custom(Box::new(made)),
+            errors,
+        ))
     }
 
     fn expand(&self) -> TokenStream {
@@ -158,13 +213,19 @@ impl Custom {
     /// A function for each store that the entity names.
     fn check_stores(&self, input: &Input<'_>, entity: &EntityModel, d: &mut Diagnostics) {
         let (at, name) = (input.ident, input.name);
-        let lacking = entity.stores.iter().map(ToString::to_string).filter(|store| !self.handlers.iter().any(|(named, _)| named == store));
+        let lacking = entity
+            .stores
+            .iter()
+            .map(ToString::to_string)
+            .filter(|store| !self.handlers.iter().any(|(named, _)| named == store));
         for store in lacking {
             let problem = d.error(at, format!("`{name}` has no function for {store}"));
             if store::named(&store).is_some_and(|facts| facts.available) {
                 problem.help(format!("`handler({store} = {name}_{store})`"));
             } else {
-                problem.help(format!("take `{store}` out of `stores(..)`: it has no custom operations yet"));
+                problem.help(format!(
+                    "take `{store}` out of `stores(..)`: it has no custom operations yet"
+                ));
             }
         }
     }
@@ -178,7 +239,11 @@ impl Custom {
             Output::Records => quote!(__lp::Shape::Records),
             Output::Value(ty) => quote_spanned!(ty.span()=> <#ty as __lp::CustomOutput>::SHAPE),
         };
-        let by_id = self.parameters.first().is_some_and(|p| p.place == Place::Id).then(|| quote!(.by_id()));
+        let by_id = self
+            .parameters
+            .first()
+            .is_some_and(|p| p.place == Place::Id)
+            .then(|| quote!(.by_id()));
         let reads = self.reads().then(|| quote!(.reads()));
         let (sql, handlers) = (&self.sql, self.functions());
         quote!(__lp::Custom::new(#shape) #reads #by_id #sql #handlers)
@@ -186,7 +251,12 @@ impl Custom {
 
     /// The functions, each in the form that the runtime calls.
     fn functions(&self) -> TokenStream {
-        let Self { entity, parameters, output, .. } = self;
+        let Self {
+            entity,
+            parameters,
+            output,
+            ..
+        } = self;
         let mutable = (!parameters.is_empty()).then(|| quote!(mut));
         let functions = self.handlers.iter().map(|(store, path)| {
             // What does not fit is the function's fault, not the entity's.
@@ -198,30 +268,51 @@ impl Custom {
                 Output::Optional => respanned(&quote!(made_optional::<#entity, _>), path.span()),
                 Output::Records => respanned(&quote!(made_records::<#entity, _>), path.span()),
             };
-            let (on, marker) = (format_ident!("on_{store}"), format_ident!("{}", names::pascal(&format!("on_{store}"))));
-            // Each has its declared type before it is passed on, so that rustc says which of the function's does not fit. Their names mean
-            // nothing of the user's, not even a constant of a field that is in scope.
+            let (on, marker) = (
+                format_ident!("on_{store}"),
+                format_ident!("{}", names::pascal(&format!("on_{store}"))),
+            );
+            // Each has its declared type before it is passed on, so that rustc says which of the
+            // function's does not fit. Their names mean nothing of the user's, not even a constant
+            // of a field that is in scope.
             let own = proc_macro2::Span::mixed_site().located_at(path.span());
-            let names: Vec<Ident> = parameters.iter().map(|parameter| Ident::new(&format!("{}_arg", parameter.name), own)).collect();
-            let takes = parameters.iter().zip(&names).map(|(Parameter { ty, place, .. }, name)| match place {
-                Place::Whole => quote_spanned!(path.span()=> let #name = call.input::<#ty>()?;),
-                _ => quote_spanned!(path.span()=> let #name = call.take::<#ty>()?;),
-            });
+            let names: Vec<Ident> = parameters
+                .iter()
+                .map(|parameter| Ident::new(&format!("{}_arg", parameter.name), own))
+                .collect();
+            let takes = parameters
+                .iter()
+                .zip(&names)
+                .map(|(Parameter { ty, place, .. }, name)| match place {
+                    Place::Whole => quote_spanned!(path.span()=> let #name = call.input::<#ty>()?;),
+                    _ => quote_spanned!(path.span()=> let #name = call.take::<#ty>()?;),
+                });
             let first = quote_spanned!(path.span()=> call.typed::<#entity, __lp::#marker>());
             // At the user's path: rustc says there what does not fit.
-            let answer = quote_spanned!(path.span()=> __lp::#made(#path(#first #(, #names)*).await));
-            let answer = if parameters.is_empty() { answer } else { quote!({ #(#takes)* #answer }) };
+            let answer =
+                quote_spanned!(path.span()=> __lp::#made(#path(#first #(, #names)*).await));
+            let answer = if parameters.is_empty() {
+                answer
+            } else {
+                quote!({ #(#takes)* #answer })
+            };
             let call = quote_spanned!(path.span()=> call);
             quote!(.on(__lp::#on!(#mutable #call, #answer)))
         });
         let functions: Vec<TokenStream> = functions.collect();
-        if crate::SERVER { quote!(#(#functions)*) } else { TokenStream::new() }
+        if crate::SERVER {
+            quote!(#(#functions)*)
+        } else {
+            TokenStream::new()
+        }
     }
 }
 
 /// `sql(HEAVY, OWN)`: the texts of its statements.
 fn texts(args: &Args, d: &mut Diagnostics) -> Option<TokenStream> {
-    let list = args.get("sql")?.list("sql(HEAVIEST, OWN), the names of texts", d)?;
+    let list = args
+        .get("sql")?
+        .list("sql(HEAVIEST, OWN), the names of texts", d)?;
     let texts: Vec<syn::Expr> = options::each(list, d);
     // A constant of its own: one that is no text is told at its own place.
     Some(quote!(.sql({ const TEXTS: &[&str] = &[#(#texts),*]; TEXTS })))
@@ -239,15 +330,21 @@ fn http(args: &Args, base: &str, d: &mut Diagnostics) -> Option<RouteArgs> {
 /// A type behind `=`.
 fn type_of(args: &Args, name: &str, d: &mut Diagnostics) -> Option<Type> {
     let opt = args.get(name)?;
-    let tokens =
-        if opt.is_list() { opt.list("", d)?.to_token_stream() } else { opt.expr(&format!("{name} = Preview"), d)?.to_token_stream() };
+    let tokens = if opt.is_list() {
+        opt.list("", d)?.to_token_stream()
+    } else {
+        opt.expr(&format!("{name} = Preview"), d)?.to_token_stream()
+    };
     let span = tokens.span();
-    let parsed = syn::parse2::<Type>(tokens).map_err(|_| syn::Error::new(span, format!("`{name}` needs a type")));
+    let parsed = syn::parse2::<Type>(tokens)
+        .map_err(|_| syn::Error::new(span, format!("`{name}` needs a type")));
     d.take(parsed)
 }
 
 fn output(args: &Args, scope: &mut Scope<'_>) -> Output {
-    let Some(ty) = type_of(args, "output", scope.d) else { return Output::Nothing };
+    let Some(ty) = type_of(args, "output", scope.d) else {
+        return Output::Nothing;
+    };
     let own = scope.entity.to_token_stream().to_string();
     let is_own = |ty: &Type| ty.to_token_stream().to_string() == own;
     match &ty {
@@ -265,7 +362,9 @@ fn output(args: &Args, scope: &mut Scope<'_>) -> Output {
 fn inside(ty: &Type) -> Option<(&Ident, &Type)> {
     let Type::Path(path) = ty else { return None };
     let last = path.path.segments.last()?;
-    let PathArguments::AngleBracketed(arguments) = &last.arguments else { return None };
+    let PathArguments::AngleBracketed(arguments) = &last.arguments else {
+        return None;
+    };
     match arguments.args.iter().collect::<Vec<_>>()[..] {
         [GenericArgument::Type(one)] => Some((&last.ident, one)),
         _ => None,
@@ -274,33 +373,68 @@ fn inside(ty: &Type) -> Option<(&Ident, &Type)> {
 
 /// The declared parameters, then the body.
 fn parameters(args: &Args, scope: &mut Scope<'_>, input: Option<&Type>) -> Vec<Parameter> {
-    let written = args.get("params").and_then(|opt| opt.list("params(who: String)", scope.d));
-    let written: Vec<Written> = written.map(|list| options::each(list, scope.d)).unwrap_or_default();
+    let written = args
+        .get("params")
+        .and_then(|opt| opt.list("params(who: String)", scope.d));
+    let written: Vec<Written> = written
+        .map(|list| options::each(list, scope.d))
+        .unwrap_or_default();
     let parents: Vec<String> = scope.model.visibility.path_parameters().collect();
     let mut parameters: Vec<Parameter> = Vec::new();
     for Written { name: ident, ty } in written {
         let name = names::snake(&ident.unraw().to_string());
         let wire = names::camel(&name);
         if parameters.iter().any(|p| p.wire == wire) {
-            scope.d.error(&ident, format!("parameter `{name}` repeated in params")).help("name each once");
+            scope
+                .d
+                .error(&ident, format!("parameter `{name}` repeated in params"))
+                .help("name each once");
         } else if parents.contains(&wire) {
-            scope.d.error(&ident, format!("`{ident}` is a parameter of the entity's parent_path")).help("another name");
+            scope
+                .d
+                .error(
+                    &ident,
+                    format!("`{ident}` is a parameter of the entity's parent_path"),
+                )
+                .help("another name");
         } else if name == "input" && input.is_some() {
-            scope.d.error(&ident, "`input` is the body").help("another name");
+            scope
+                .d
+                .error(&ident, "`input` is the body")
+                .help("another name");
         } else {
-            parameters.push(Parameter { name, wire, ident, ty: ty.to_token_stream(), place: Place::Body });
+            parameters.push(Parameter {
+                name,
+                wire,
+                ident,
+                ty: ty.to_token_stream(),
+                place: Place::Body,
+            });
         }
     }
     if let Some(ty) = input {
         let ident = Ident::new("input", ty.span());
-        parameters.push(Parameter { name: "input".to_owned(), wire: String::new(), ident, ty: ty.to_token_stream(), place: Place::Whole });
+        parameters.push(Parameter {
+            name: "input".to_owned(),
+            wire: String::new(),
+            ident,
+            ty: ty.to_token_stream(),
+            place: Place::Whole,
+        });
     }
     parameters
 }
 
 /// The path, with parameters under their names on the wire; `{id}` is the record's key.
-fn segments(http: Option<&RouteArgs>, name: &str, parameters: &mut Vec<Parameter>, scope: &mut Scope<'_>) -> Option<Vec<Segment>> {
-    let Some((written, at)) = http?.moved.path.as_ref() else { return Some(vec![Segment::Lit(names::kebab(name))]) };
+fn segments(
+    http: Option<&RouteArgs>,
+    name: &str,
+    parameters: &mut Vec<Parameter>,
+    scope: &mut Scope<'_>,
+) -> Option<Vec<Segment>> {
+    let Some((written, at)) = http?.moved.path.as_ref() else {
+        return Some(vec![Segment::Lit(names::kebab(name))]);
+    };
     let mut segments = Vec::new();
     for segment in written {
         let Segment::Param(param) = segment else {
@@ -310,20 +444,43 @@ fn segments(http: Option<&RouteArgs>, name: &str, parameters: &mut Vec<Parameter
         let wire = names::camel(&names::snake(param));
         match parameters.iter().find(|p| p.wire == wire) {
             Some(declared) if wire == "id" => {
-                let problem = scope.d.error(&declared.ident, "`id` of the path is the record's key");
+                let problem = scope
+                    .d
+                    .error(&declared.ident, "`id` of the path is the record's key");
                 problem.help("leave it out of `params(..)`: the function gets it first");
             }
             Some(_) => segments.push(Segment::Param(wire)),
             None if wire == "id" => {
                 let (entity, ident) = (scope.entity, Ident::new("id", at.span()));
                 let ty = quote!(<#entity as __lp::Entity>::Id);
-                parameters.insert(0, Parameter { name: "id".to_owned(), wire: wire.clone(), ident, ty, place: Place::Id });
+                parameters.insert(
+                    0,
+                    Parameter {
+                        name: "id".to_owned(),
+                        wire: wire.clone(),
+                        ident,
+                        ty,
+                        place: Place::Id,
+                    },
+                );
                 segments.push(Segment::Param(wire));
             }
             None => {
-                let known = list(parameters.iter().filter(|p| p.place != Place::Whole).map(|p| &p.name));
-                let problem = scope.d.error(at, format!("`{{{param}}}` of the path is no parameter of the operation"));
-                problem.help(if known.is_empty() { format!("`params({param}: String)`") } else { format!("known: {known}") });
+                let known = list(
+                    parameters
+                        .iter()
+                        .filter(|p| p.place != Place::Whole)
+                        .map(|p| &p.name),
+                );
+                let problem = scope.d.error(
+                    at,
+                    format!("`{{{param}}}` of the path is no parameter of the operation"),
+                );
+                problem.help(if known.is_empty() {
+                    format!("`params({param}: String)`")
+                } else {
+                    format!("known: {known}")
+                });
             }
         }
     }
@@ -333,18 +490,34 @@ fn segments(http: Option<&RouteArgs>, name: &str, parameters: &mut Vec<Parameter
 /// Store and path of each function; what cannot be read is reported.
 fn written_handlers(args: &Args, d: &mut Diagnostics) -> Vec<(String, Path)> {
     const EXAMPLE: &str = "handler(sqlite = preview_sqlite)";
-    let Some(opt) = args.get("handler") else { return Vec::new() };
-    let Some(list) = opt.list(EXAMPLE, d) else { return Vec::new() };
+    let Some(opt) = args.get("handler") else {
+        return Vec::new();
+    };
+    let Some(list) = opt.list(EXAMPLE, d) else {
+        return Vec::new();
+    };
     if list.is_empty() {
-        d.error(&opt.key, "`handler` names no store").help(format!("`{EXAMPLE}`"));
+        d.error(&opt.key, "`handler` names no store")
+            .help(format!("`{EXAMPLE}`"));
     }
-    let known = |available: bool| store::STORES.iter().filter(move |store| store.available == available).map(|store| store.name);
+    let known = |available: bool| {
+        store::STORES
+            .iter()
+            .filter(move |store| store.available == available)
+            .map(|store| store.name)
+    };
     let options = options::parse(list, d);
     options::repeated(&options, &[], d);
     let mut handlers = Vec::new();
     for opt in &options {
         if !known(true).any(|name| name == opt.name()) {
-            options::unknown(opt, "handler", &known(true).collect::<Vec<_>>(), &known(false).collect::<Vec<_>>(), d);
+            options::unknown(
+                opt,
+                "handler",
+                &known(true).collect::<Vec<_>>(),
+                &known(false).collect::<Vec<_>>(),
+                d,
+            );
         } else if let Some(path) = opt.path(&format!("{} = preview", opt.name()), d) {
             handlers.push((opt.name(), path));
         }
@@ -364,7 +537,14 @@ fn respanned(tokens: &TokenStream, at: proc_macro2::Span) -> TokenStream {
 /// The fields that parameters have their types from, and the parameters.
 fn descriptors(parameters: &[Parameter], scope: &Scope<'_>) -> (TokenStream, Vec<TokenStream>) {
     let (mut fields, mut params) = (Vec::new(), Vec::new());
-    for Parameter { wire, name, ty, place, ident } in parameters {
+    for Parameter {
+        wire,
+        name,
+        ty,
+        place,
+        ident,
+    } in parameters
+    {
         let at = field_number(fields.len(), name);
         let place = match place {
             Place::Id => {
@@ -384,22 +564,40 @@ fn descriptors(parameters: &[Parameter], scope: &Scope<'_>) -> (TokenStream, Vec
         fields.push(quote_spanned!(ident.span()=> __lp::item_field::<#ty>(#name, #wire, #wire)));
         params.push(quote_spanned!(ident.span()=> __lp::custom_param::<#ty>(&PARAMS, #wire, #at, __lp::Place::#place)));
     }
-    let statics = (!fields.is_empty()).then(|| quote!(static PARAMS: __lp::EntityDesc = __lp::custom_params(&[#(#fields),*]);));
+    let statics = (!fields.is_empty())
+        .then(|| quote!(static PARAMS: __lp::EntityDesc = __lp::custom_params(&[#(#fields),*]);));
     (statics.unwrap_or_default(), params)
 }
 
 /// The arguments of the adapter method.
-fn arguments(parameters: &[Parameter], scope: &Scope<'_>) -> Vec<(Ident, TokenStream, TokenStream)> {
+fn arguments(
+    parameters: &[Parameter],
+    scope: &Scope<'_>,
+) -> Vec<(Ident, TokenStream, TokenStream)> {
     let (krate, entity) = (&scope.model.krate, scope.entity);
-    let one = |Parameter { name, ty, place, ident, .. }: &Parameter| {
+    let one = |Parameter {
+                   name,
+                   ty,
+                   place,
+                   ident,
+                   ..
+               }: &Parameter| {
         let name = crate::operation::argument_ident(name, ident.span());
         match place {
             Place::Whole => (name.clone(), ty.clone(), quote!(__lp::item_arg(&#name))),
             Place::Id => {
                 let ty = quote!(<#entity as #krate::Entity>::Id);
-                (name.clone(), quote!(impl ::core::convert::Into<#ty>), quote!(__lp::custom_arg::<#ty>(#name)))
+                (
+                    name.clone(),
+                    quote!(impl ::core::convert::Into<#ty>),
+                    quote!(__lp::custom_arg::<#ty>(#name)),
+                )
             }
-            _ => (name.clone(), quote!(impl ::core::convert::Into<#ty>), quote!(__lp::custom_arg::<#ty>(#name))),
+            _ => (
+                name.clone(),
+                quote!(impl ::core::convert::Into<#ty>),
+                quote!(__lp::custom_arg::<#ty>(#name)),
+            ),
         }
     };
     parameters.iter().map(one).collect()

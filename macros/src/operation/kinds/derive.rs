@@ -35,7 +35,12 @@ struct Through {
 
 impl Parse for Written {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
-        let mut written = Self { path: input.parse()?, only: None, select: None, through: None };
+        let mut written = Self {
+            path: input.parse()?,
+            only: None,
+            select: None,
+            through: None,
+        };
         while !input.is_empty() {
             input.parse::<Token![,]>()?;
             if input.is_empty() {
@@ -65,7 +70,11 @@ impl Parse for Written {
 
 impl Parse for Through {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
-        let mut through = Self { path: input.parse()?, on: None, select: None };
+        let mut through = Self {
+            path: input.parse()?,
+            on: None,
+            select: None,
+        };
         while !input.is_empty() {
             input.parse::<Token![,]>()?;
             if input.is_empty() {
@@ -84,24 +93,49 @@ impl Parse for Through {
 }
 
 fn unknown(key: &Ident, name: &str, known: &str) -> syn::Error {
-    syn::Error::new(key.span(), format!("unknown option `{name}` of a source; known: {known}"))
+    syn::Error::new(
+        key.span(),
+        format!("unknown option `{name}` of a source; known: {known}"),
+    )
 }
 
 /// The entities that a declaration names.
 fn entities(args: &Args, d: &mut Diagnostics) -> Vec<Path> {
     let written = sources(args, d);
-    written.into_iter().flat_map(|written| std::iter::once(written.path).chain(written.through.map(|through| through.path))).collect()
+    written
+        .into_iter()
+        .flat_map(|written| {
+            std::iter::once(written.path).chain(written.through.map(|through| through.path))
+        })
+        .collect()
 }
 
 fn sources(args: &Args, d: &mut Diagnostics) -> Vec<Written> {
-    let lists: Vec<List> = args.all("source").filter_map(|opt| opt.list("source(Comment)", d)).collect();
-    lists.into_iter().filter_map(|list| d.take(list.parse())).collect()
+    let lists: Vec<List> = args
+        .all("source")
+        .filter_map(|opt| opt.list("source(Comment)", d))
+        .collect();
+    lists
+        .into_iter()
+        .filter_map(|list| d.take(list.parse()))
+        .collect()
 }
 
 pub(super) const KIND: Kind = Kind {
     entities,
     repeated: &["source"],
-    ..Kind::new(&kind::DERIVE, &["source", "merge", "flatten", "post_filter", "optional_params"], &["source", "merge"], model)
+    ..Kind::new(
+        &kind::DERIVE,
+        &[
+            "source",
+            "merge",
+            "flatten",
+            "post_filter",
+            "optional_params",
+        ],
+        &["source", "merge"],
+        model,
+    )
 };
 
 struct Derive {
@@ -145,8 +179,19 @@ fn model(input: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
     let merge = args.choice("merge", MERGES, scope.d);
     let flatten = args.flag("flatten", scope.d);
     let count = written.len();
-    let sources: Vec<Source> = written.into_iter().filter_map(|w| source(w, &optional.names, scope)).collect();
-    let mut made = Derive { optional, written: count, sources, merge, flatten, post_filter: None, returns: None };
+    let sources: Vec<Source> = written
+        .into_iter()
+        .filter_map(|w| source(w, &optional.names, scope))
+        .collect();
+    let mut made = Derive {
+        optional,
+        written: count,
+        sources,
+        merge,
+        flatten,
+        post_filter: None,
+        returns: None,
+    };
     if made.sources.len() == count {
         made.post_filter = made.post_filter(args, scope);
         made.returns = made.returns(scope);
@@ -157,45 +202,81 @@ fn model(input: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
 impl KindModel for Derive {
     fn check(&self, input: &Input<'_>, scope: &mut Scope<'_>) {
         let args = input.args;
-        if let (1, "intersect" | "priority", Some(opt)) = (self.written, self.merge, args.get("merge")) {
-            scope.d.error(&opt.key, format!("merge `{}` needs at least two sources", self.merge)).help("another `source(..)`");
+        if let (1, "intersect" | "priority", Some(opt)) =
+            (self.written, self.merge, args.get("merge"))
+        {
+            scope
+                .d
+                .error(
+                    &opt.key,
+                    format!("merge `{}` needs at least two sources", self.merge),
+                )
+                .help("another `source(..)`");
         }
         for source in &self.sources {
             source.check(scope);
         }
-        let Some(first) = self.sources.first().filter(|_| self.sources.len() == self.written) else { return };
+        let Some(first) = self
+            .sources
+            .first()
+            .filter(|_| self.sources.len() == self.written)
+        else {
+            return;
+        };
         let own = first.type_of(scope);
         for other in &self.sources[1..] {
             let theirs = other.type_of(scope);
             if own != theirs {
-                let at = other.items().2.map_or_else(|| other.items().0.to_token_stream(), |(_, ident)| ident.to_token_stream());
+                let at = other.items().2.map_or_else(
+                    || other.items().0.to_token_stream(),
+                    |(_, ident)| ident.to_token_stream(),
+                );
                 scope
                     .d
                     .error(&at, format!("sources yield `{own}` and `{theirs}`"))
                     .help("`select` one field of each, or records of one entity");
             }
         }
-        if let (true, false, Some(opt)) = (self.flatten, first.has_lists(scope), args.get("flatten")) {
-            scope.d.error(&opt.key, "`flatten` opens lists of strings, and the items are none").help("`select` a list");
+        if let (true, false, Some(opt)) =
+            (self.flatten, first.has_lists(scope), args.get("flatten"))
+        {
+            scope
+                .d
+                .error(
+                    &opt.key,
+                    "`flatten` opens lists of strings, and the items are none",
+                )
+                .help("`select` a list");
         }
         if let (Some(filter), (_, _, Some((field, ident)))) = (&self.post_filter, first.items())
             && let Some(other) = beside(filter, *field)
         {
-            scope.d.error(other, format!("the items are values of `{ident}` alone")).help(format!("`post_filter = ({ident} != ..)`"));
+            scope
+                .d
+                .error(other, format!("the items are values of `{ident}` alone"))
+                .help(format!("`post_filter = ({ident} != ..)`"));
         }
         self.optional.check(scope);
     }
 
     fn plan(&self, _: &Scope<'_>) -> Option<Plan> {
         let errors = "`validation_failed` for more than 10,000 records of a source; those of the sources' own lists.";
-        Some(Plan::new(Shape::COLLECTION, Method::Get, self.returns.clone()?, errors))
+        Some(Plan::new(
+            Shape::COLLECTION,
+            Method::Get,
+            self.returns.clone()?,
+            errors,
+        ))
     }
 
     fn expand(&self) -> TokenStream {
         let merge = format_ident!("{}", names::pascal(self.merge));
         let sources = self.sources.iter().map(Source::tokens);
         let flat = self.flatten.then(|| quote!(.flatten()));
-        let post_filter = self.post_filter.as_ref().map(|filter| quote!(.post_filter(#filter)));
+        let post_filter = self
+            .post_filter
+            .as_ref()
+            .map(|filter| quote!(.post_filter(#filter)));
         quote!(__lp::Derive::new(&[#(#sources),*], __lp::Merge::#merge) #flat #post_filter)
     }
 }
@@ -203,9 +284,16 @@ impl KindModel for Derive {
 impl Derive {
     /// `post_filter = (..)`: over the items, which have the fields of the first source's.
     fn post_filter(&self, args: &Args, scope: &mut Scope<'_>) -> Option<Resolved> {
-        let expr = args.expr("post_filter", "post_filter = (title != param(not))", scope.d)?;
+        let expr = args.expr(
+            "post_filter",
+            "post_filter = (title != param(not))",
+            scope.d,
+        )?;
         if self.flatten {
-            scope.d.error(expr, "`post_filter` over opened lists is not supported yet").help("`where` in the sources");
+            scope
+                .d
+                .error(expr, "`post_filter` over opened lists is not supported yet")
+                .help("`where` in the sources");
             return None;
         }
         let (_, owner, _) = self.sources.first()?.items();
@@ -221,7 +309,9 @@ impl Derive {
             Some(_) if self.flatten => Returns::Values(quote!(::std::string::String)),
             Some((field, ident)) => {
                 let krate = &scope.model.krate;
-                let position = scope.within(owner, |scope| expr::position(scope, *field, &ident.to_token_stream()));
+                let position = scope.within(owner, |scope| {
+                    expr::position(scope, *field, &ident.to_token_stream())
+                });
                 Returns::Values(quote!(#krate::ValueAt<#position>))
             }
         })
@@ -230,15 +320,27 @@ impl Derive {
 
 /// Resolves a source; `None` if a part of it could not be resolved.
 fn source(written: Written, optional: &[String], scope: &mut Scope<'_>) -> Option<Source> {
-    let Written { path, only, select, through } = written;
+    let Written {
+        path,
+        only,
+        select,
+        through,
+    } = written;
     let owner = scope.named(&path);
     let (only, select, on) = scope.within(owner, |scope| {
-        let only = only.map(|expr| Filter::parse(&expr, scope.d).and_then(|filter| scope.filter(&filter, optional)));
+        let only = only.map(|expr| {
+            Filter::parse(&expr, scope.d).and_then(|filter| scope.filter(&filter, optional))
+        });
         let select = select.map(|ident| selected(ident, scope));
         let on = through.as_ref().map(|through| match &through.on {
-            Some(on) => scope.field(on).map(|field| (on.clone(), field, scope.model.number(field))),
+            Some(on) => scope
+                .field(on)
+                .map(|field| (on.clone(), field, scope.model.number(field))),
             None => {
-                scope.d.error(&through.path, "`traverse` needs `on`").help("`traverse(Post, on = post_id)`");
+                scope
+                    .d
+                    .error(&through.path, "`traverse` needs `on`")
+                    .help("`traverse(Post, on = post_id)`");
                 None
             }
         });
@@ -253,32 +355,69 @@ fn source(written: Written, optional: &[String], scope: &mut Scope<'_>) -> Optio
             Some(None) => return None,
             select => select.flatten(),
         };
-        return Some(Source { path, owner, only, select, through: None });
+        return Some(Source {
+            path,
+            owner,
+            only,
+            select,
+            through: None,
+        });
     };
     if let Some(Some((_, ident))) = select {
-        scope.d.error(&ident, "`select` stands in `traverse`, whose records are the items").help("move it there");
+        scope
+            .d
+            .error(
+                &ident,
+                "`select` stands in `traverse`, whose records are the items",
+            )
+            .help("move it there");
         return None;
     }
     let (at, on, number) = on.flatten()?;
     let to = scope.named(&through.path);
-    let select = match through.select.map(|ident| scope.within(to, |scope| selected(ident, scope))) {
+    let select = match through
+        .select
+        .map(|ident| scope.within(to, |scope| selected(ident, scope)))
+    {
         Some(None) => return None,
         select => select.flatten(),
     };
-    let through = Some(Traverse { path: through.path, owner: to, at, on, number, select });
-    Some(Source { path, owner, only, select: None, through })
+    let through = Some(Traverse {
+        path: through.path,
+        owner: to,
+        at,
+        on,
+        number,
+        select,
+    });
+    Some(Source {
+        path,
+        owner,
+        only,
+        select: None,
+        through,
+    })
 }
 
 fn selected(ident: Ident, scope: &mut Scope<'_>) -> Option<(usize, Ident)> {
     let field = scope.field(&ident)?;
     let of = scope.at(field);
     if !of.readable() {
-        scope.d.error(&ident, format!("`{}` is hidden: clients may not read it", of.name)).help("another field");
+        scope
+            .d
+            .error(
+                &ident,
+                format!("`{}` is hidden: clients may not read it", of.name),
+            )
+            .help("another field");
         return None;
     }
     if of.kind.is_opaque() {
         let text = format!("`{}` ({}) cannot be selected", of.name, expr::type_of(of));
-        scope.d.error(&ident, text).help("a field of plain values, or a list of strings");
+        scope
+            .d
+            .error(&ident, text)
+            .help("a field of plain values, or a list of strings");
         return None;
     }
     Some((field, ident))
@@ -295,8 +434,19 @@ impl Source {
 
     /// The field that it is traversed by holds keys of the other entity.
     fn check(&self, scope: &mut Scope<'_>) {
-        let Some(Traverse { path, owner, at, on, .. }) = &self.through else { return };
-        let key = scope.within(*owner, |scope| scope.model.primary.map(|primary| scope.at(primary).kind));
+        let Some(Traverse {
+            path,
+            owner,
+            at,
+            on,
+            ..
+        }) = &self.through
+        else {
+            return;
+        };
+        let key = scope.within(*owner, |scope| {
+            scope.model.primary.map(|primary| scope.at(primary).kind)
+        });
         let from = scope.within(self.owner, |scope| scope.at(*on).kind);
         let message = format!("`{at}` holds no keys of `{}`", path.to_token_stream());
         if key.is_none_or(|key| key == Type::Other) || from == Type::Other {
@@ -309,7 +459,9 @@ impl Source {
 
     fn has_lists(&self, scope: &mut Scope<'_>) -> bool {
         let (_, owner, select) = self.items();
-        select.is_some_and(|(field, _)| scope.within(owner, |scope| scope.at(*field).kind == Type::StringArray))
+        select.is_some_and(|(field, _)| {
+            scope.within(owner, |scope| scope.at(*field).kind == Type::StringArray)
+        })
     }
 
     /// In words, so that sources can be compared.
@@ -317,16 +469,31 @@ impl Source {
         let (path, owner, select) = self.items();
         match select {
             None => path.to_token_stream().to_string(),
-            Some((field, _)) => scope.within(owner, |scope| scope.at(*field).inner.to_token_stream().to_string()),
+            Some((field, _)) => scope.within(owner, |scope| {
+                scope.at(*field).inner.to_token_stream().to_string()
+            }),
         }
     }
 
     fn tokens(&self) -> TokenStream {
-        let (path, only) = (&self.path, self.only.as_ref().map(|filter| quote!(.only(#filter))));
-        let number = |(field, ident): &(usize, Ident)| field_number(*field, &ident.unraw().to_string());
+        let (path, only) = (
+            &self.path,
+            self.only.as_ref().map(|filter| quote!(.only(#filter))),
+        );
+        let number =
+            |(field, ident): &(usize, Ident)| field_number(*field, &ident.unraw().to_string());
         let further = match &self.through {
-            None => self.select.as_ref().map(number).map(|field| quote!(.select(#field))),
-            Some(Traverse { path, number: on, select, .. }) => {
+            None => self
+                .select
+                .as_ref()
+                .map(number)
+                .map(|field| quote!(.select(#field))),
+            Some(Traverse {
+                path,
+                number: on,
+                select,
+                ..
+            }) => {
                 let other = quote!(<#path as __lp::Entity>::DESC);
                 Some(match select.as_ref().map(number) {
                     None => quote!(.through(#on, #other)),
@@ -341,7 +508,9 @@ impl Source {
 /// A condition on another field.
 fn beside(filter: &Resolved, field: usize) -> Option<&Ident> {
     match filter {
-        Resolved::All(list) | Resolved::Any(list) => list.iter().find_map(|filter| beside(filter, field)),
+        Resolved::All(list) | Resolved::Any(list) => {
+            list.iter().find_map(|filter| beside(filter, field))
+        }
         Resolved::Cond(cond) => (cond.field != field).then_some(&cond.ident),
     }
 }

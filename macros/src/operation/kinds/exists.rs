@@ -18,24 +18,40 @@ struct Exists {
 
 fn model(input: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
     let fields_of = fields(input.args, "fields", scope, &|_| true);
-    Box::new(Exists { fields: fields_of, check: fields(input.args, "check", scope, &|_| true) })
+    Box::new(Exists {
+        fields: fields_of,
+        check: fields(input.args, "check", scope, &|_| true),
+    })
 }
 
 impl KindModel for Exists {
     fn check(&self, _: &Input<'_>, scope: &mut Scope<'_>) {
         let visible: Vec<Beside> = scope.visible().into_iter().collect();
         expr::check(scope, "`fields`", &expr::equalities(&self.fields), &visible);
-        let beside: Vec<Beside> = Beside::equal("`fields`", &self.fields).into_iter().chain(visible).collect();
+        let beside: Vec<Beside> = Beside::equal("`fields`", &self.fields)
+            .into_iter()
+            .chain(visible)
+            .collect();
         expr::check(scope, "`check`", &expr::equalities(&self.check), &beside);
     }
 
     fn plan(&self, scope: &Scope<'_>) -> Option<Plan> {
-        let shape = Shape::Collection { segments: segments(&self.fields, scope, &[]) };
-        Some(Plan::new(shape, Method::Get, Returns::Boolean, "`validation_failed` when a value is missing."))
+        let shape = Shape::Collection {
+            segments: segments(&self.fields, scope, &[]),
+        };
+        Some(Plan::new(
+            shape,
+            Method::Get,
+            Returns::Boolean,
+            "`validation_failed` when a value is missing.",
+        ))
     }
 
     fn expand(&self) -> TokenStream {
-        let (fields, check) = (expr::assigns(&self.fields), expr::unless_empty("check", &self.check));
+        let (fields, check) = (
+            expr::assigns(&self.fields),
+            expr::unless_empty("check", &self.check),
+        );
         quote!(__lp::Exists::new(#fields) #check)
     }
 }

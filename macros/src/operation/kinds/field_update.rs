@@ -9,7 +9,12 @@ use super::{Input, Kind, KindModel, Plan, Returns, Shape};
 use crate::expr::{self, Assign, Scope};
 use crate::operation::path::Method;
 
-pub(super) const KIND: Kind = Kind::new(&kind::FIELD_UPDATE, &["match", "set", "partial", "nullable"], &["set"], model);
+pub(super) const KIND: Kind = Kind::new(
+    &kind::FIELD_UPDATE,
+    &["match", "set", "partial", "nullable"],
+    &["set"],
+    model,
+);
 
 struct FieldUpdate {
     matches: Matches,
@@ -20,9 +25,16 @@ struct FieldUpdate {
 fn model(input: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
     let args = input.args;
     let matches = Matches::resolve(args, scope);
-    let (partial, nullable) = (args.flag("partial", scope.d), args.flag("nullable", scope.d));
+    let (partial, nullable) = (
+        args.flag("partial", scope.d),
+        args.flag("nullable", scope.d),
+    );
     let set = record::from_body(args, "set", scope, |_| (!partial, nullable));
-    Box::new(FieldUpdate { matches, set, nullable })
+    Box::new(FieldUpdate {
+        matches,
+        set,
+        nullable,
+    })
 }
 
 impl KindModel for FieldUpdate {
@@ -33,14 +45,19 @@ impl KindModel for FieldUpdate {
             let of = scope.at(assign.field);
             if !of.optional {
                 let text = format!("`{}` is required, `nullable` impossible", of.name);
-                scope.d.error(&assign.key, text).help(format!("`{}: Option<..>`, or leave `nullable` out", of.name));
+                scope.d.error(&assign.key, text).help(format!(
+                    "`{}: Option<..>`, or leave `nullable` out",
+                    of.name
+                ));
             }
         }
     }
 
     fn plan(&self, _: &Scope<'_>) -> Option<Plan> {
         let errors = "`not_found`; `validation_failed`; `conflict` for a taken unique.";
-        self.matches.is_complete().then(|| Plan::new(Shape::ById, Method::Patch, Returns::Record, errors))
+        self.matches
+            .is_complete()
+            .then(|| Plan::new(Shape::ById, Method::Patch, Returns::Record, errors))
     }
 
     fn expand(&self) -> TokenStream {

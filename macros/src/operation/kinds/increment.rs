@@ -13,7 +13,15 @@ use crate::operation::args::Args;
 use crate::operation::path::Method;
 use crate::options;
 
-pub(super) const KIND: Kind = Kind { later: &["buffered"], ..Kind::new(&kind::INCREMENT, &["field", "by", "match"], &["field"], model) };
+pub(super) const KIND: Kind = Kind {
+    later: &["buffered"],
+    ..Kind::new(
+        &kind::INCREMENT,
+        &["field", "by", "match"],
+        &["field"],
+        model,
+    )
+};
 
 struct Increment {
     matches: Matches,
@@ -28,26 +36,38 @@ fn model(input: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
     let field = field(input.args, scope);
     let at = field.as_ref().map(|(_, field)| *field);
     let by = by(input.args, at, scope);
-    Box::new(Increment { matches, field, number: scope.model.number(at.unwrap_or(0)), by })
+    Box::new(Increment {
+        matches,
+        field,
+        number: scope.model.number(at.unwrap_or(0)),
+        by,
+    })
 }
 
 impl KindModel for Increment {
     fn check(&self, input: &Input<'_>, scope: &mut Scope<'_>) {
         self.matches.check(input, scope);
-        let Some((ident, field)) = &self.field else { return };
+        let Some((ident, field)) = &self.field else {
+            return;
+        };
         let of = scope.at(*field);
         if record::mutable(*field, ident, scope)
             && record::no_key(*field, ident, "adding to it would name another", scope)
             && of.options.rules.one_of.is_some()
         {
-            let text = format!("`{}` is one of a few numbers, which an addition would leave", of.name);
+            let text = format!(
+                "`{}` is one of a few numbers, which an addition would leave",
+                of.name
+            );
             scope.d.error(ident, text).help("`kind = \"transition\"` from one of them to another, or `range` in place of `one_of`");
         }
     }
 
     fn plan(&self, _: &Scope<'_>) -> Option<Plan> {
         let errors = "`not_found`; `validation_failed` when the sum would leave the field's range.";
-        self.matches.is_complete().then(|| Plan::new(Shape::ById, Method::Post, Returns::Record, errors))
+        self.matches
+            .is_complete()
+            .then(|| Plan::new(Shape::ById, Method::Post, Returns::Record, errors))
     }
 
     fn expand(&self) -> TokenStream {
@@ -66,7 +86,10 @@ fn field(args: &Args, scope: &mut Scope<'_>) -> Option<(Ident, usize)> {
             scope.needs(field, &ident, "NUMERIC", "increment");
         }
         _ => {
-            scope.d.error(&ident, format!("increment needs a number, `{}` is {}", of.name, type_of(of)));
+            scope.d.error(
+                &ident,
+                format!("increment needs a number, `{}` is {}", of.name, type_of(of)),
+            );
             return None;
         }
     }
@@ -76,10 +99,15 @@ fn field(args: &Args, scope: &mut Scope<'_>) -> Option<(Ident, usize)> {
 /// `by = 5`: not zero, whole for an integer.
 fn by(args: &Args, field: Option<usize>, scope: &mut Scope<'_>) -> TokenStream {
     let one = quote!(__lp::Bound::Int(1));
-    let Some(expr) = args.expr("by", "by = 5", scope.d) else { return one };
+    let Some(expr) = args.expr("by", "by = 5", scope.d) else {
+        return one;
+    };
     let kind = field.map(|f| scope.at(f).kind);
     if let Some((_, digits)) = options::suffixed(expr) {
-        scope.d.error(expr, "`by` is a number without a suffix").help(format!("`by = {digits}`"));
+        scope
+            .d
+            .error(expr, "`by` is a number without a suffix")
+            .help(format!("`by = {digits}`"));
         return one;
     }
     let problem = match (options::as_int(expr), expr::number(expr)) {
@@ -97,6 +125,9 @@ fn by(args: &Args, field: Option<usize>, scope: &mut Scope<'_>) -> TokenStream {
         }
         _ => "`by` is a number",
     };
-    scope.d.error(&expr.to_token_stream(), problem).help("`by = 5`");
+    scope
+        .d
+        .error(&expr.to_token_stream(), problem)
+        .help("`by = 5`");
     one
 }

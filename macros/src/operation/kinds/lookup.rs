@@ -9,7 +9,9 @@ use syn::ext::IdentExt;
 use super::record::{self, Optional};
 use super::{Input, Kind, KindModel, Plan, Returns, Shape};
 use crate::entity::{Kind as Type, Member, by_number, index_text, member, members};
-use crate::expr::{self, Assign, Beside, Filter, Op, Param, Resolved, Role, Scope, Source, Value, Via, type_of};
+use crate::expr::{
+    self, Assign, Beside, Filter, Op, Param, Resolved, Role, Scope, Source, Value, Via, type_of,
+};
 use crate::names;
 use crate::operation::args::Args;
 use crate::operation::path::Method;
@@ -19,7 +21,18 @@ pub(super) const KIND: Kind = Kind {
     later: &["direction"],
     ..Kind::new(
         &kind::LOOKUP,
-        &["fields", "returns", "sort", "sorts", "limit", "paginate", "filter", "strict_params", "optional_params", "deleted"],
+        &[
+            "fields",
+            "returns",
+            "sort",
+            "sorts",
+            "limit",
+            "paginate",
+            "filter",
+            "strict_params",
+            "optional_params",
+            "deleted",
+        ],
         &["returns"],
         model,
     )
@@ -46,28 +59,51 @@ fn model(input: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
     let args = input.args;
     let strict = args.flag("strict_params", scope.d);
     let optional = record::optional(args, scope);
-    let fields = asked(args, scope, &|name| strict && !optional.names.contains(name));
+    let fields = asked(args, scope, &|name| {
+        strict && !optional.names.contains(name)
+    });
     let written = args.expr("filter", "filter = (status == Status::Published)", scope.d);
     let written = written.and_then(|expr| Filter::parse(expr, scope.d));
     let beside = || Beside::equal("`fields`", &fields).into_iter().collect();
-    let filter = written.as_ref().and_then(|filter| scope.filter_beside(filter, &optional.names, beside()));
+    let filter = written
+        .as_ref()
+        .and_then(|filter| scope.filter_beside(filter, &optional.names, beside()));
     let before = scope.d.len();
     let many = args.choice("returns", &["one", "many"], scope.d) == "many";
     let unsure = scope.d.len() > before || args.get("returns").is_none_or(Opt::is_unreadable);
-    let numbered = args.get("paginate").is_some_and(|opt| matches!(&opt.value, OptValue::Expr(value) if as_text(value).is_some()));
+    let numbered = args
+        .get("paginate")
+        .is_some_and(|opt| matches!(&opt.value, OptValue::Expr(value) if as_text(value).is_some()));
     let paginate = if numbered {
-        args.get("paginate").is_some_and(|opt| by_number(opt, "paginate = \"page\"", scope.d))
+        args.get("paginate")
+            .is_some_and(|opt| by_number(opt, "paginate = \"page\"", scope.d))
     } else {
         args.flag("paginate", scope.d)
     };
     let limit = limit(args, scope);
     let sort = sort(args, scope, true);
-    let sorts = args.get("sorts").map(|opt| named_sorts(opt, scope)).unwrap_or_default();
+    let sorts = args
+        .get("sorts")
+        .map(|opt| named_sorts(opt, scope))
+        .unwrap_or_default();
     let deleted = args.get("deleted").is_some();
     if deleted {
         args.choice("deleted", &["only"], scope.d);
     }
-    Box::new(Lookup { fields, optional, written, filter, many, unsure, paginate, numbered, limit, sort, sorts, deleted })
+    Box::new(Lookup {
+        fields,
+        optional,
+        written,
+        filter,
+        many,
+        unsure,
+        paginate,
+        numbered,
+        limit,
+        sort,
+        sorts,
+        deleted,
+    })
 }
 
 impl KindModel for Lookup {
@@ -78,31 +114,63 @@ impl KindModel for Lookup {
         self.optional.check(scope);
         for name in ["paginate", "limit", "sorts"] {
             if let Some(opt) = args.get(name).filter(|_| !self.many && !self.unsure) {
-                scope.d.error(&opt.key, format!("`{name}` needs `returns = \"many\"`"));
+                scope
+                    .d
+                    .error(&opt.key, format!("`{name}` needs `returns = \"many\"`"));
             }
         }
         if let (Some(_), Some(sort)) = (args.get("sorts"), args.get("sort")) {
-            scope.d.error(&sort.key, "`sort` stands beside `sorts`").help("put it first in `sorts(..)`: that one holds without a name");
+            scope
+                .d
+                .error(&sort.key, "`sort` stands beside `sorts`")
+                .help("put it first in `sorts(..)`: that one holds without a name");
         }
         let pinned = pinned(&self.fields, self.written.as_ref(), scope);
         for sort in &self.sorts {
             sort.check(&pinned, scope);
         }
-        let numbers: &[&str] = if self.numbered { &["page", "pageSize"] } else { &[] };
-        let taken = |wire: &str| numbers.contains(&wire) || (wire == "sort" && args.get("sorts").is_some());
-        for ident in scope.params.iter().filter(|p| taken(&p.wire)).map(|p| p.ident.clone()).collect::<Vec<_>>() {
-            scope.d.error(&ident, format!("parameter `{ident}` collides with the page's own")).help("another name");
+        let numbers: &[&str] = if self.numbered {
+            &["page", "pageSize"]
+        } else {
+            &[]
+        };
+        let taken =
+            |wire: &str| numbers.contains(&wire) || (wire == "sort" && args.get("sorts").is_some());
+        for ident in scope
+            .params
+            .iter()
+            .filter(|p| taken(&p.wire))
+            .map(|p| p.ident.clone())
+            .collect::<Vec<_>>()
+        {
+            scope
+                .d
+                .error(
+                    &ident,
+                    format!("parameter `{ident}` collides with the page's own"),
+                )
+                .help("another name");
         }
         if let Some(opt) = args.get("deleted") {
             let at = opt.key.to_token_stream();
-            super::restore::reach_deleted(args, &format!("lookup `{name}` of deleted records"), &at, scope);
+            super::restore::reach_deleted(
+                args,
+                &format!("lookup `{name}` of deleted records"),
+                &at,
+                scope,
+            );
         }
     }
 
     fn plan(&self, scope: &Scope<'_>) -> Option<Plan> {
-        let shape = Shape::Collection { segments: segments(&self.fields, scope, &self.optional.names) };
+        let shape = Shape::Collection {
+            segments: segments(&self.fields, scope, &self.optional.names),
+        };
         let (returns, errors) = if self.many {
-            (Returns::Page, "`invalid_cursor`; `validation_failed` for a limit of 0.")
+            (
+                Returns::Page,
+                "`invalid_cursor`; `validation_failed` for a limit of 0.",
+            )
         } else {
             (Returns::Optional, "When the store cannot answer.")
         };
@@ -113,7 +181,10 @@ impl KindModel for Lookup {
         let assigns = expr::assigns(&self.fields);
         let filter = self.filter.as_ref().map(|filter| quote!(.filter(#filter)));
         let sort = self.sort.as_ref().map(|sort| quote!(.sort(#sort)));
-        let limit = self.limit.map(Literal::u32_unsuffixed).map(|limit| quote!(.limit(#limit)));
+        let limit = self
+            .limit
+            .map(Literal::u32_unsuffixed)
+            .map(|limit| quote!(.limit(#limit)));
         let page = self.many.then(|| quote!(.many()));
         let paged = match (self.numbered, self.paginate) {
             (true, _) => quote!(.numbered()),
@@ -137,25 +208,40 @@ struct Pinned {
 fn pinned(fields: &[Assign], filter: Option<&Filter>, scope: &Scope<'_>) -> Vec<Pinned> {
     let given = |param: &Param| param.required || param.default.is_some();
     let own = fields.iter().map(|assign| {
-        let always = !matches!(assign.value, Value::Param(index) if !given(scope.params.get(index)));
-        Pinned { field: assign.field, always }
+        let always =
+            !matches!(assign.value, Value::Param(index) if !given(scope.params.get(index)));
+        Pinned {
+            field: assign.field,
+            always,
+        }
     });
-    let further = filter.into_iter().flat_map(Filter::pinned).filter_map(|(ident, source)| {
-        let always = match source {
-            Some(Source::Param(name) | Source::Input(name)) => {
-                let name = names::snake(&name.unraw().to_string());
-                scope.params.iter().any(|param| param.name == name && given(param))
-            }
-            _ => true,
-        };
-        Some(Pinned { field: scope.model.index_of(ident)?, always })
-    });
+    let further = filter
+        .into_iter()
+        .flat_map(Filter::pinned)
+        .filter_map(|(ident, source)| {
+            let always = match source {
+                Some(Source::Param(name) | Source::Input(name)) => {
+                    let name = names::snake(&name.unraw().to_string());
+                    scope
+                        .params
+                        .iter()
+                        .any(|param| param.name == name && given(param))
+                }
+                _ => true,
+            };
+            Some(Pinned {
+                field: scope.model.index_of(ident)?,
+                always,
+            })
+        });
     own.chain(further).collect()
 }
 
 /// `fields(..)` of a lookup, which may be empty or left out beside another condition.
 fn asked(args: &Args, scope: &mut Scope<'_>, required: &dyn Fn(&String) -> bool) -> Vec<Assign> {
-    let conditional = ["filter", "deleted"].iter().any(|name| args.get(name).is_some());
+    let conditional = ["filter", "deleted"]
+        .iter()
+        .any(|name| args.get(name).is_some());
     if conditional && args.get("fields").is_none_or(Opt::is_empty_list) {
         return Vec::new();
     }
@@ -166,20 +252,31 @@ fn asked(args: &Args, scope: &mut Scope<'_>, required: &dyn Fn(&String) -> bool)
 }
 
 /// `fields(a = param(a), ..)` of lookup and exists.
-pub(super) fn fields(args: &Args, option: &str, scope: &mut Scope<'_>, required: &dyn Fn(&String) -> bool) -> Vec<Assign> {
+pub(super) fn fields(
+    args: &Args,
+    option: &str,
+    scope: &mut Scope<'_>,
+    required: &dyn Fn(&String) -> bool,
+) -> Vec<Assign> {
     let pairs = args.pairs(option, scope.d);
     let role = |source: &Source| {
         let required = match source {
             Source::Param(name) | Source::Input(name) => required(&names::snake(&name.to_string())),
             _ => true,
         };
-        Role::Compare { op: Op::Eq, required }
+        Role::Compare {
+            op: Op::Eq,
+            required,
+        }
     };
     let assigns = scope.assigns(&pairs, role);
     for assign in &assigns {
         let of = scope.at(assign.field);
         if !of.kind.is_scalar() {
-            scope.d.error(&assign.key, format!("field `{}` ({}) cannot be matched", of.name, type_of(of)));
+            scope.d.error(
+                &assign.key,
+                format!("field `{}` ({}) cannot be matched", of.name, type_of(of)),
+            );
         } else if of.kind == Type::Other {
             scope.needs(assign.field, &assign.key, "SCALARS", "match");
         }
@@ -193,7 +290,10 @@ pub(super) fn segments(fields: &[Assign], scope: &Scope<'_>, optional: &[String]
     for assign in fields {
         if let Value::Param(index) = assign.value {
             let param = scope.params.get(index);
-            if param.via == Via::Param && !optional.contains(&param.name) && !segments.contains(&index) {
+            if param.via == Via::Param
+                && !optional.contains(&param.name)
+                && !segments.contains(&index)
+            {
                 segments.push(index);
             }
         }
@@ -203,44 +303,79 @@ pub(super) fn segments(fields: &[Assign], scope: &Scope<'_>, optional: &[String]
 
 pub(super) fn limit(args: &Args, scope: &mut Scope<'_>) -> Option<u32> {
     let expr = args.expr("limit", "limit = 50", scope.d)?;
-    let limit = options::as_int(expr).and_then(Result::ok).and_then(|n| u32::try_from(n).ok()).filter(|n| (1..=10_000).contains(n));
+    let limit = options::as_int(expr)
+        .and_then(Result::ok)
+        .and_then(|n| u32::try_from(n).ok())
+        .filter(|n| (1..=10_000).contains(n));
     if limit.is_none() {
-        scope.d.error(expr, "`limit` is a whole number from 1 to 10000");
+        scope
+            .d
+            .error(expr, "`limit` is a whole number from 1 to 10000");
     }
     limit
 }
 
 /// `sort = desc(f)`; `paged` when cursors hold its values.
 pub(super) fn sort(args: &Args, scope: &mut Scope<'_>, paged: bool) -> Option<Sort> {
-    let member = member(args.expr("sort", "sort = desc(created_at)", scope.d)?, scope.d)?;
+    let member = member(
+        args.expr("sort", "sort = desc(created_at)", scope.d)?,
+        scope.d,
+    )?;
     sort_key(&member, scope, paged)
 }
 
 /// `sorts(new(desc(pinned), desc(created_at)), top(desc(score)))`.
 fn named_sorts(opt: &Opt, scope: &mut Scope<'_>) -> Vec<NamedSort> {
     const EXAMPLE: &str = "sorts(new(desc(pinned), desc(created_at)), top(desc(score)))";
-    let Some(list) = opt.list(EXAMPLE, scope.d) else { return Vec::new() };
+    let Some(list) = opt.list(EXAMPLE, scope.d) else {
+        return Vec::new();
+    };
     let written = options::parse(list, scope.d);
     if opt.is_empty_list() {
-        scope.d.error(&opt.key, "`sorts` names none").help(format!("`{EXAMPLE}`"));
+        scope
+            .d
+            .error(&opt.key, "`sorts` names none")
+            .help(format!("`{EXAMPLE}`"));
     }
     let mut sorts: Vec<NamedSort> = Vec::new();
     for sort in &written {
         let before = scope.d.len();
         let name = names::camel(&sort.name());
         if sorts.iter().any(|other| other.name == name) {
-            scope.d.error(&sort.key, format!("sort `{name}` is given twice")).help("another name");
+            scope
+                .d
+                .error(&sort.key, format!("sort `{name}` is given twice"))
+                .help("another name");
         }
         let example = format!("{}(desc(created_at))", sort.key);
-        let Some(list) = sort.list(&example, scope.d) else { continue };
+        let Some(list) = sort.list(&example, scope.d) else {
+            continue;
+        };
         let members = members(sort, list, scope.d);
-        let keys = members.iter().filter_map(|member| sort_key(member, scope, true)).collect();
+        let keys = members
+            .iter()
+            .filter_map(|member| sort_key(member, scope, true))
+            .collect();
         for (i, member) in members.iter().enumerate() {
-            if members[..i].iter().any(|earlier| earlier.ident == member.ident) {
-                scope.d.error(&member.ident, format!("field `{}` repeated in sort `{name}`", member.ident)).help("name each field once");
+            if members[..i]
+                .iter()
+                .any(|earlier| earlier.ident == member.ident)
+            {
+                scope
+                    .d
+                    .error(
+                        &member.ident,
+                        format!("field `{}` repeated in sort `{name}`", member.ident),
+                    )
+                    .help("name each field once");
             }
         }
-        sorts.push(NamedSort { name, key: sort.key.clone(), keys, sound: scope.d.len() == before });
+        sorts.push(NamedSort {
+            name,
+            key: sort.key.clone(),
+            keys,
+            sound: scope.d.len() == before,
+        });
     }
     sorts
 }
@@ -263,17 +398,27 @@ struct NamedSort {
 }
 
 impl NamedSort {
-    /// It needs an index that has its keys, after the fields that every call compares with one value.
+    /// It needs an index that has its keys, after the fields that every call compares with one
+    /// value.
     fn check(&self, pinned: &[Pinned], scope: &mut Scope<'_>) {
         let (model, name) = (scope.model, &self.name);
-        let keys: Vec<(usize, bool)> = self.keys.iter().map(|sort| (sort.field, sort.desc)).collect();
-        let pins = |field: usize| pinned.iter().any(|p| p.always && p.field == field) || model.visibility.pins(field);
+        let keys: Vec<(usize, bool)> = self
+            .keys
+            .iter()
+            .map(|sort| (sort.field, sort.desc))
+            .collect();
+        let pins = |field: usize| {
+            pinned.iter().any(|p| p.always && p.field == field) || model.visibility.pins(field)
+        };
         if !self.sound || model.has_index_for(&keys, &pins) {
             return;
         }
         // The pinned fields come first: an index of their records, in this order.
         let mut wanted: Vec<(usize, bool)> = Vec::new();
-        for one in pinned.iter().filter(|one| one.always && keys.iter().all(|(key, _)| *key != one.field)) {
+        for one in pinned
+            .iter()
+            .filter(|one| one.always && keys.iter().all(|(key, _)| *key != one.field))
+        {
             if !wanted.contains(&(one.field, false)) {
                 wanted.push((one.field, false));
             }
@@ -281,15 +426,28 @@ impl NamedSort {
         wanted.extend(&keys);
         let (entity, wanted) = (&model.name, index_text(model, &wanted));
         // There is one for calls that give everything.
-        let often = |field: usize| pinned.iter().any(|p| p.field == field) || model.visibility.pins(field);
+        let often =
+            |field: usize| pinned.iter().any(|p| p.field == field) || model.visibility.pins(field);
         if model.has_index_for(&keys, &often) {
-            let missing: Vec<String> = pinned.iter().filter(|p| !p.always).map(|p| format!("`{}`", model.fields[p.field].name)).collect();
-            let text = format!("sort `{name}` has no index of `{entity}` where a call leaves out {}", missing.join(", "));
-            scope.d.error(&self.key, text).help(format!("`strict_params` on the lookup, or `{wanted}` on the entity"));
+            let missing: Vec<String> = pinned
+                .iter()
+                .filter(|p| !p.always)
+                .map(|p| format!("`{}`", model.fields[p.field].name))
+                .collect();
+            let text = format!(
+                "sort `{name}` has no index of `{entity}` where a call leaves out {}",
+                missing.join(", ")
+            );
+            scope.d.error(&self.key, text).help(format!(
+                "`strict_params` on the lookup, or `{wanted}` on the entity"
+            ));
         } else {
             scope
                 .d
-                .error(&self.key, format!("sort `{name}` needs an index of `{entity}` that has its keys"))
+                .error(
+                    &self.key,
+                    format!("sort `{name}` needs an index of `{entity}` that has its keys"),
+                )
                 .help(format!("`{wanted}` on the entity"));
         }
     }
@@ -298,7 +456,11 @@ impl NamedSort {
 impl ToTokens for Sort {
     fn to_tokens(&self, tokens: &mut TokenStream) {
         let field = &self.number;
-        tokens.extend(if self.desc { quote!(__lp::desc(#field)) } else { quote!(__lp::asc(#field)) });
+        tokens.extend(if self.desc {
+            quote!(__lp::desc(#field))
+        } else {
+            quote!(__lp::asc(#field))
+        });
     }
 }
 
@@ -313,11 +475,24 @@ fn sort_key(member: &Member, scope: &mut Scope<'_>, paged: bool) -> Option<Sort>
     let field = scope.field(&member.ident)?;
     let of = scope.at(field);
     if !of.kind.is_scalar() {
-        scope.d.error(&member.ident, format!("cannot sort by `{}` ({})", of.name, type_of(of)));
+        scope.d.error(
+            &member.ident,
+            format!("cannot sort by `{}` ({})", of.name, type_of(of)),
+        );
     } else if paged && !of.readable() {
-        scope.d.error(&member.ident, format!("cannot sort by `{}`: cursors would reveal what clients may not read", of.name));
+        scope.d.error(
+            &member.ident,
+            format!(
+                "cannot sort by `{}`: cursors would reveal what clients may not read",
+                of.name
+            ),
+        );
     } else if of.kind == Type::Other {
         scope.needs(field, &member.ident, "SCALARS", "sort");
     }
-    Some(Sort { field, number: scope.model.number(field), desc: member.desc })
+    Some(Sort {
+        field,
+        number: scope.model.number(field),
+        desc: member.desc,
+    })
 }

@@ -1,5 +1,5 @@
-//! The kinds. To add one: a file with its [`Kind`] and its [`KindModel`], a line in [`KINDS`], and its facts in
-//! `linchpin-vocabulary`.
+//! The kinds. To add one: a file with its [`Kind`] and its [`KindModel`], a line in [`KINDS`], and
+//! its facts in `linchpin-vocabulary`.
 
 mod aggregate;
 mod array;
@@ -76,7 +76,15 @@ impl Kind {
         required: &'static [&'static str],
         model: fn(&Input<'_>, &mut Scope<'_>) -> Box<dyn KindModel>,
     ) -> Self {
-        Self { facts, options, required, later: &[], repeated: &[], entities: |_, _| Vec::new(), model }
+        Self {
+            facts,
+            options,
+            required,
+            later: &[],
+            repeated: &[],
+            entities: |_, _| Vec::new(),
+            model,
+        }
     }
 }
 
@@ -94,7 +102,8 @@ pub(crate) trait KindModel {
     /// Reports what breaks a rule of the kind.
     fn check(&self, input: &Input<'_>, scope: &mut Scope<'_>);
 
-    /// Where it is mounted and what it answers. `None` if a part is missing, which has been reported.
+    /// Where it is mounted and what it answers. `None` if a part is missing, which has been
+    /// reported.
     fn plan(&self, scope: &Scope<'_>) -> Option<Plan>;
 
     /// The descriptor: `__lp::Transition::new(..)`. `__lp` is in scope where it stands.
@@ -148,7 +157,9 @@ pub(crate) enum Shape {
 
 impl Shape {
     /// `/{op}` alone.
-    const COLLECTION: Self = Self::Collection { segments: Vec::new() };
+    const COLLECTION: Self = Self::Collection {
+        segments: Vec::new(),
+    };
 }
 
 /// What an adapter method answers.
@@ -189,7 +200,10 @@ impl Returns {
     pub(crate) fn is_record(&self) -> bool {
         match self {
             Self::Custom(made) => made.output.is_record(),
-            _ => matches!(self, Self::Record | Self::Optional | Self::Page | Self::List | Self::Upserted),
+            _ => matches!(
+                self,
+                Self::Record | Self::Optional | Self::Page | Self::List | Self::Upserted
+            ),
         }
     }
 
@@ -205,7 +219,14 @@ impl Returns {
 impl Plan {
     /// The plan of an operation without methods of its own.
     const fn new(shape: Shape, method: Method, returns: Returns, errors: &'static str) -> Self {
-        Self { shape, method, returns, errors, list: 0, parts: Vec::new() }
+        Self {
+            shape,
+            method,
+            returns,
+            errors,
+            list: 0,
+            parts: Vec::new(),
+        }
     }
 
     /// Whether the caller says how many records at most.
@@ -220,12 +241,20 @@ impl Plan {
 
     /// Whether none of its methods changes anything.
     pub(crate) fn only_reads(&self) -> bool {
-        if self.parts.is_empty() { self.reads() } else { self.parts.iter().all(Part::reads) }
+        if self.parts.is_empty() {
+            self.reads()
+        } else {
+            self.parts.iter().all(Part::reads)
+        }
     }
 
     /// For messages.
     pub(crate) fn effect(&self) -> &'static str {
-        if self.reads() { "only reads" } else { "changes a record" }
+        if self.reads() {
+            "only reads"
+        } else {
+            "changes a record"
+        }
     }
 }
 
@@ -236,8 +265,12 @@ pub(crate) fn named(name: &str) -> Option<&'static Kind> {
 
 /// Other entities that a declaration names; what cannot be read is reported later.
 pub(crate) fn entities(args: &Args, d: &mut Diagnostics) -> Vec<syn::Path> {
-    let kind = args.kind.as_ref().and_then(|kind| named(&crate::names::snake(&kind.value())));
-    kind.map(|kind| (kind.entities)(args, d)).unwrap_or_default()
+    let kind = args
+        .kind
+        .as_ref()
+        .and_then(|kind| named(&crate::names::snake(&kind.value())));
+    kind.map(|kind| (kind.entities)(args, d))
+        .unwrap_or_default()
 }
 
 /// The names of all kinds.
@@ -251,18 +284,24 @@ pub(crate) fn options() -> impl Iterator<Item = (&'static str, &'static [&'stati
 }
 
 /// The declared kind, in snake_case or in the specification's spelling, and where it is written.
-pub(crate) fn find(args: &Args, declared: &Declared, d: &mut Diagnostics) -> Option<(&'static Kind, LitStr)> {
+pub(crate) fn find(
+    args: &Args,
+    declared: &Declared,
+    d: &mut Diagnostics,
+) -> Option<(&'static Kind, LitStr)> {
     let Some(text) = &args.kind else {
         // One that is there and unreadable has been reported.
         if !args.has_kind {
-            d.error(&declared.ident, "the operation has no kind").help("`kind = \"transition\"`");
+            d.error(&declared.ident, "the operation has no kind")
+                .help("`kind = \"transition\"`");
         }
         return None;
     };
     let name = crate::names::snake(&text.value());
     let of = |name: &str| named(name).map(|kind| (kind, text.clone()));
     of(&name).or_else(|| {
-        d.error(text, format!("unknown operation kind `{}`", text.value())).suggest(&name, names());
+        d.error(text, format!("unknown operation kind `{}`", text.value()))
+            .suggest(&name, names());
         // What else is wrong is judged by the kind that is meant.
         of(nearest(&name, names())?)
     })

@@ -7,8 +7,8 @@ use syn::ext::IdentExt;
 use super::Input;
 use crate::entity::{Field, Flag};
 use crate::expr::{
-    Assign, Beside, Cond, Filter, Resolved, Role, Scope, Source, Value, assigns, check, conditions, equalities, is_always, refuse_always,
-    type_of,
+    Assign, Beside, Cond, Filter, Resolved, Role, Scope, Source, Value, assigns, check, conditions,
+    equalities, is_always, refuse_always, type_of,
 };
 use crate::names;
 use crate::operation::args::Args;
@@ -28,11 +28,19 @@ impl Matches {
     pub(super) fn resolve(args: &Args, scope: &mut Scope<'_>) -> Self {
         if args.get("match").is_none() {
             let assigns: Vec<Assign> = by_id(scope).into_iter().collect();
-            return Self { complete: !assigns.is_empty(), assigns, written: false };
+            return Self {
+                complete: !assigns.is_empty(),
+                assigns,
+                written: false,
+            };
         }
         let pairs = args.pairs("match", scope.d);
         let assigns = scope.assigns(&pairs, |_| Role::Match);
-        Self { complete: assigns.len() == pairs.len() && !assigns.is_empty(), assigns, written: true }
+        Self {
+            complete: assigns.len() == pairs.len() && !assigns.is_empty(),
+            assigns,
+            written: true,
+        }
     }
 
     /// Whether the operation knows its record.
@@ -52,19 +60,30 @@ impl Matches {
 
     /// The fields can be compared, and pin one record.
     pub(super) fn check(&self, input: &Input<'_>, scope: &mut Scope<'_>) {
-        let Some(opt) = input.args.get("match").filter(|_| self.written) else { return };
+        let Some(opt) = input.args.get("match").filter(|_| self.written) else {
+            return;
+        };
         for assign in &self.assigns {
             let of = scope.at(assign.field);
             if !of.kind.is_scalar() {
-                scope.d.error(&assign.key, format!("field `{}` ({}) cannot be matched", of.name, type_of(of)));
+                scope.d.error(
+                    &assign.key,
+                    format!("field `{}` ({}) cannot be matched", of.name, type_of(of)),
+                );
             }
         }
         let fields: Vec<usize> = self.assigns.iter().map(|a| a.field).collect();
         // Members that could not be read may have pinned it.
         if self.complete && !scope.model.pins_one(&fields) {
-            let primary = scope.model.primary.map_or("id", |p| scope.at(p).name.as_str());
+            let primary = scope
+                .model
+                .primary
+                .map_or("id", |p| scope.at(p).name.as_str());
             let text = format!("match of `{}` may hit several records", input.name);
-            scope.d.error(&opt.key, text).help(format!("add `{primary}` or all fields of a unique"));
+            scope
+                .d
+                .error(&opt.key, text)
+                .help(format!("add `{primary}` or all fields of a unique"));
         }
         let visible: Vec<Beside> = scope.visible().into_iter().collect();
         check(scope, "`match`", &equalities(&self.assigns), &visible);
@@ -77,42 +96,79 @@ fn by_id(scope: &mut Scope<'_>) -> Option<Assign> {
     let id = Ident::new("id", proc_macro2::Span::call_site());
     let key = scope.at(primary).ident.clone();
     let value = scope.value(&Source::Param(id), primary, &key, Role::Match)?;
-    Some(Assign { key, field: primary, value })
+    Some(Assign {
+        key,
+        field: primary,
+        value,
+    })
 }
 
 /// `name(a, b)`: fields whose values come from the body, under their own names.
 ///
 /// `form` tells for a field whether its value is required and whether it may be null.
-pub(super) fn from_body(args: &Args, option: &str, scope: &mut Scope<'_>, form: impl Fn(&Field) -> (bool, bool)) -> Vec<Assign> {
-    let Some(opt) = args.get(option) else { return Vec::new() };
+pub(super) fn from_body(
+    args: &Args,
+    option: &str,
+    scope: &mut Scope<'_>,
+    form: impl Fn(&Field) -> (bool, bool),
+) -> Vec<Assign> {
+    let Some(opt) = args.get(option) else {
+        return Vec::new();
+    };
     let idents = args.names(option, scope.d);
     if idents.is_empty() && opt.is_empty_list() {
-        scope.d.error(&opt.key, format!("`{option}` is empty")).help(format!("`{option}(title)`"));
+        scope
+            .d
+            .error(&opt.key, format!("`{option}` is empty"))
+            .help(format!("`{option}(title)`"));
     }
     let mut assigns: Vec<Assign> = Vec::new();
     for key in idents {
-        let Some(field) = scope.field(&key) else { continue };
+        let Some(field) = scope.field(&key) else {
+            continue;
+        };
         let of = scope.at(field);
         if assigns.iter().any(|a| a.field == field) {
-            scope.d.error(&key, format!("field `{}` repeated in {option}", of.name));
+            scope
+                .d
+                .error(&key, format!("field `{}` repeated in {option}", of.name));
             continue;
         }
         if option == "match" && of.is_callers() {
             // The runtime writes it from its source, whoever calls.
-            assigns.push(Assign { key, field, value: Value::Null });
+            assigns.push(Assign {
+                key,
+                field,
+                value: Value::Null,
+            });
             continue;
         }
         if of.has(Flag::Private) {
-            scope.d.error(&key, format!("private field `{}`: no client may supply it", of.name)).help("`now()`, `ctx(..)` or a literal");
+            scope
+                .d
+                .error(
+                    &key,
+                    format!("private field `{}`: no client may supply it", of.name),
+                )
+                .help("`now()`, `ctx(..)` or a literal");
             continue;
         }
         if option == "set" && of.has(Flag::Primary) {
             // That it cannot be is said of all that is written.
-            assigns.push(Assign { key, field, value: Value::Null });
+            assigns.push(Assign {
+                key,
+                field,
+                value: Value::Null,
+            });
             continue;
         }
         let (required, nullable) = form(of);
-        if let Some(value) = scope.value(&Source::Input(key.clone()), field, &key, Role::Body { required, nullable }) {
+        if let Some(value) = scope.value(
+            &Source::Input(key.clone()),
+            field,
+            &key,
+            Role::Body { required, nullable },
+        ) {
             assigns.push(Assign { key, field, value });
         }
     }
@@ -127,18 +183,37 @@ pub(super) fn filter(args: &Args, optional: &[String], scope: &mut Scope<'_>) ->
 }
 
 /// Refuses a filter that matches every record; `what` is the operation.
-pub(super) fn refuse_every_record(input: &Input<'_>, what: &str, filter: Option<&Resolved>, scope: &mut Scope<'_>) {
-    let Some((filter, opt)) = filter.zip(input.args.get("filter")) else { return };
-    let OptValue::Expr(expr) = &opt.value else { return };
+pub(super) fn refuse_every_record(
+    input: &Input<'_>,
+    what: &str,
+    filter: Option<&Resolved>,
+    scope: &mut Scope<'_>,
+) {
+    let Some((filter, opt)) = filter.zip(input.args.get("filter")) else {
+        return;
+    };
+    let OptValue::Expr(expr) = &opt.value else {
+        return;
+    };
     let beside: Vec<Beside> = scope.visible().into_iter().collect();
-    refuse_always(scope, filter, &beside, 1, expr, &format!("filter of {what} would match every record"));
+    refuse_always(
+        scope,
+        filter,
+        &beside,
+        1,
+        expr,
+        &format!("filter of {what} would match every record"),
+    );
 }
 
 /// Whether the field an operation works on may change after create; what may not is reported.
 pub(super) fn mutable(field: usize, at: &Ident, scope: &mut Scope<'_>) -> bool {
     let of = scope.at(field);
     let (problem, help) = if of.has(Flag::Primary) {
-        ("is the primary key", Some("a record keeps its key; `match(..)` says which record is meant"))
+        (
+            "is the primary key",
+            Some("a record keeps its key; `match(..)` says which record is meant"),
+        )
     } else if let Some(owner) = of.owned {
         (owner, None)
     } else if of.immutable() {
@@ -157,30 +232,48 @@ pub(super) fn mutable(field: usize, at: &Ident, scope: &mut Scope<'_>) -> bool {
     false
 }
 
-/// Whether the field names no record of another entity; `why` says what a number of the server's making does to one that does.
+/// Whether the field names no record of another entity; `why` says what a number of the server's
+/// making does to one that does.
 pub(super) fn no_key(field: usize, at: &Ident, why: &str, scope: &mut Scope<'_>) -> bool {
-    let Some(word) = scope.model.key_of(field) else { return true };
+    let Some(word) = scope.model.key_of(field) else {
+        return true;
+    };
     let text = format!("`{}` is the key of a `{word}`: {why}", scope.at(field).name);
-    scope.d.error(at, text).help("a field of its own for the number");
+    scope
+        .d
+        .error(at, text)
+        .help("a field of its own for the number");
     false
 }
 
 /// Rule of `set(..)`: mutable, not server-owned.
 ///
-/// A `read_only` field may be written from the server's side: clients never supply `now()`, `ctx(..)` and literals.
+/// A `read_only` field may be written from the server's side: clients never supply `now()`,
+/// `ctx(..)` and literals.
 pub(super) fn written(assigns: &[Assign], state: Option<usize>, scope: &mut Scope<'_>) {
     for Assign { key, field, value } in assigns {
         let of = scope.at(*field);
         let name = key.unraw();
         if state == Some(*field) {
-            scope.d.error(key, format!("`{name}` is the state field: `to` sets it"));
+            scope
+                .d
+                .error(key, format!("`{name}` is the state field: `to` sets it"));
         } else if !mutable(*field, key, scope) {
             // Reported there.
         } else if of.options.default.is_generated() && of.server_owned() {
-            scope.d.error(key, format!("`{name}` is made by the server when the record is created")).help("`client_set` on the field");
+            scope
+                .d
+                .error(
+                    key,
+                    format!("`{name}` is made by the server when the record is created"),
+                )
+                .help("`client_set` on the field");
         } else if of.server_owned() && matches!(value, Value::Param(_)) {
             let text = format!("`{name}` is read-only: no client may supply it");
-            scope.d.error(key, text).help("`now()`, `ctx(..)` or a literal");
+            scope
+                .d
+                .error(key, text)
+                .help("`now()`, `ctx(..)` or a literal");
         } else if scope.bare.contains(key) {
             scope.lacks_value(key);
         }
@@ -197,7 +290,10 @@ pub(super) struct Optional {
 /// Reads `optional_params`; [`Optional::check`] comes once all parameters are known.
 pub(super) fn optional(args: &Args, scope: &mut Scope<'_>) -> Optional {
     let idents = args.names("optional_params", scope.d);
-    let names = idents.iter().map(|ident| names::snake(&ident.to_string())).collect();
+    let names = idents
+        .iter()
+        .map(|ident| names::snake(&ident.to_string()))
+        .collect();
     Optional { idents, names }
 }
 
@@ -207,12 +303,22 @@ impl Optional {
         for ident in &self.idents {
             if scope.params.by_name(&ident.to_string()).is_none() {
                 let known: Vec<String> = scope.params.iter().map(|p| p.name.clone()).collect();
-                let problem = scope.d.error(ident, format!("unknown parameter `{ident}` in optional_params"));
+                let problem = scope.d.error(
+                    ident,
+                    format!("unknown parameter `{ident}` in optional_params"),
+                );
                 problem.suggest(&ident.to_string(), known.iter().map(String::as_str));
                 continue;
             }
-            if scope.params.by_name(&ident.to_string()).is_some_and(|i| scope.params.get(i).default.is_some()) {
-                scope.d.error(ident, format!("parameter `{ident}` has a default, so it is never left out"));
+            if scope
+                .params
+                .by_name(&ident.to_string())
+                .is_some_and(|i| scope.params.get(i).default.is_some())
+            {
+                scope.d.error(
+                    ident,
+                    format!("parameter `{ident}` has a default, so it is never left out"),
+                );
             }
         }
     }
@@ -223,34 +329,65 @@ impl Optional {
             Resolved::All(list) => list.as_slice(),
             one => std::slice::from_ref(one),
         };
-        for member in members.iter().filter(|member| matches!(member, Resolved::Any(_))) {
-            let dropped: Vec<&Cond> = conditions(member).into_iter().filter(|cond| self.drops(cond, scope)).collect();
+        for member in members
+            .iter()
+            .filter(|member| matches!(member, Resolved::Any(_)))
+        {
+            let dropped: Vec<&Cond> = conditions(member)
+                .into_iter()
+                .filter(|cond| self.drops(cond, scope))
+                .collect();
             for cond in dropped {
                 scope
                     .d
-                    .error(&cond.ident, "a condition beside `||` is not dropped: its parameters cannot be left out")
+                    .error(
+                        &cond.ident,
+                        "a condition beside `||` is not dropped: its parameters cannot be left out",
+                    )
                     .help("join it with `&&` to all others");
             }
         }
         let visible: Vec<Beside> = scope.visible().into_iter().collect();
         // The filter as a whole has been judged; of several members, some may always hold.
         let always = |member: &Resolved| members.len() > 1 && is_always(scope, member, &visible);
-        let fixed = |member: &Resolved| conditions(member).iter().all(|cond| !self.drops(cond, scope)) && !always(member);
+        let fixed = |member: &Resolved| {
+            conditions(member)
+                .iter()
+                .all(|cond| !self.drops(cond, scope))
+                && !always(member)
+        };
         if !members.iter().any(fixed) {
-            let text = format!("filter of batch `{name}` would match every record when nothing is given");
-            scope.d.error(at, text).help("a condition without parameters of `optional_params`");
+            let text =
+                format!("filter of batch `{name}` would match every record when nothing is given");
+            scope
+                .d
+                .error(at, text)
+                .help("a condition without parameters of `optional_params`");
         }
         for ident in &self.idents {
-            let needed = scope.params.by_name(&ident.to_string()).map(|i| scope.params.get(i)).is_some_and(|p| p.required);
+            let needed = scope
+                .params
+                .by_name(&ident.to_string())
+                .map(|i| scope.params.get(i))
+                .is_some_and(|p| p.required);
             if needed {
-                scope.d.error(ident, format!("parameter `{ident}` is needed elsewhere, so it cannot be left out"));
+                scope.d.error(
+                    ident,
+                    format!("parameter `{ident}` is needed elsewhere, so it cannot be left out"),
+                );
             }
         }
     }
 
     /// Whether a condition is dropped when one of these parameters is left out.
     fn drops(&self, cond: &Cond, scope: &Scope<'_>) -> bool {
-        let mut params = cond.values.iter().filter_map(|value| if let Value::Param(i) = *value { Some(scope.params.get(i)) } else { None });
+        let mut params = cond.values.iter().filter_map(|value| {
+            if let Value::Param(i) = *value {
+                Some(scope.params.get(i))
+            } else {
+                None
+            }
+        });
         params.any(|param| param.default.is_none() && self.names.contains(&param.name))
     }
 }

@@ -18,22 +18,36 @@ struct Restore {
 }
 
 fn model(input: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
-    Box::new(Restore { matches: Matches::resolve(input.args, scope) })
+    Box::new(Restore {
+        matches: Matches::resolve(input.args, scope),
+    })
 }
 
 impl KindModel for Restore {
     fn check(&self, input: &Input<'_>, scope: &mut Scope<'_>) {
         let (args, name) = (input.args, input.name);
-        let at = args
-            .kind
-            .as_ref()
-            .map_or_else(|| Ident::new("kind", proc_macro2::Span::call_site()).to_token_stream(), ToTokens::to_token_stream);
+        let at = args.kind.as_ref().map_or_else(
+            || Ident::new("kind", proc_macro2::Span::call_site()).to_token_stream(),
+            ToTokens::to_token_stream,
+        );
         reach_deleted(args, &format!("restore `{name}`"), &at, scope);
-        if let Some(mark) = scope.model.visibility.soft_delete.as_ref().filter(|mark| mark.value.is_some()) {
+        if let Some(mark) = scope
+            .model
+            .visibility
+            .soft_delete
+            .as_ref()
+            .filter(|mark| mark.value.is_some())
+        {
             let of = scope.at(mark.field);
             if !of.optional && !of.has_default() {
-                let text = format!("restore `{name}` has no value for `{}`: it was overwritten when the record was deleted", of.name);
-                scope.d.error(&at, text).help(format!("a default on `{}`", of.name));
+                let text = format!(
+                    "restore `{name}` has no value for `{}`: it was overwritten when the record was deleted",
+                    of.name
+                );
+                scope
+                    .d
+                    .error(&at, text)
+                    .help(format!("a default on `{}`", of.name));
             }
         }
         self.matches.check(input, scope);
@@ -41,7 +55,9 @@ impl KindModel for Restore {
 
     fn plan(&self, _: &Scope<'_>) -> Option<Plan> {
         let errors = "`not_found` when the record is not deleted; `conflict` when a unique of it is taken meanwhile.";
-        self.matches.is_complete().then(|| Plan::new(Shape::ById, Method::Post, Returns::Record, errors))
+        self.matches
+            .is_complete()
+            .then(|| Plan::new(Shape::ById, Method::Post, Returns::Record, errors))
     }
 
     fn expand(&self) -> TokenStream {
@@ -50,11 +66,18 @@ impl KindModel for Restore {
     }
 }
 
-/// What an operation needs that meets deleted records: there are such, and not everybody may see them.
+/// What an operation needs that meets deleted records: there are such, and not everybody may see
+/// them.
 pub(super) fn reach_deleted(args: &Args, what: &str, at: &TokenStream, scope: &mut Scope<'_>) {
     if scope.model.visibility.soft_delete.is_none() && !scope.model.unsure {
-        let text = format!("{what} needs `soft_delete`: records of `{}` are removed when they are deleted", scope.model.ident);
-        scope.d.error(at, text).help("`soft_delete(deleted_at)` in `#[entity]`");
+        let text = format!(
+            "{what} needs `soft_delete`: records of `{}` are removed when they are deleted",
+            scope.model.ident
+        );
+        scope
+            .d
+            .error(at, text)
+            .help("`soft_delete(deleted_at)` in `#[entity]`");
     }
     let policies = [&args.route.policy, &scope.model.defaults];
     let limited = policies.iter().any(|policy| policy.chooses_callers());

@@ -13,8 +13,18 @@ use crate::expr::{Filter, Param, Resolved, Scope, Value, Via, type_of};
 use crate::operation::args::Args;
 use crate::operation::path::Method;
 
-pub(super) const KIND: Kind =
-    Kind::new(&kind::SEARCH, &["fields", "filter", "paginate", "optional_params", "use_search_provider"], &["fields"], model);
+pub(super) const KIND: Kind = Kind::new(
+    &kind::SEARCH,
+    &[
+        "fields",
+        "filter",
+        "paginate",
+        "optional_params",
+        "use_search_provider",
+    ],
+    &["fields"],
+    model,
+);
 
 struct Search {
     /// Each with the name as written.
@@ -31,30 +41,51 @@ struct Search {
 fn model(input: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
     let args = input.args;
     let fields = fields(args, scope);
-    let provider = args.get("use_search_provider").and_then(|opt| opt.boolean(scope.d));
+    let provider = args
+        .get("use_search_provider")
+        .and_then(|opt| opt.boolean(scope.d));
     if let Some((first, _)) = fields.first() {
         // The text is a parameter like others, and the first of them.
         let q = Ident::new("q", Span::call_site());
-        let text = Param { element: true, ..Param::new(&q, Via::Param, *first) };
+        let text = Param {
+            element: true,
+            ..Param::new(&q, Via::Param, *first)
+        };
         scope.params.add(text, scope.model, scope.d);
     }
     let optional = record::optional(args, scope);
-    let filter = args.expr("filter", "filter = (status == Status::Published)", scope.d).filter(|_| !fields.is_empty());
+    let filter = args
+        .expr("filter", "filter = (status == Status::Published)", scope.d)
+        .filter(|_| !fields.is_empty());
     let filter = filter.and_then(|expr| {
         let filter = Filter::parse(expr, scope.d)?;
         scope.filter(&filter, &optional.names)
     });
-    let numbers = fields.iter().map(|(field, _)| scope.model.number(*field)).collect();
+    let numbers = fields
+        .iter()
+        .map(|(field, _)| scope.model.number(*field))
+        .collect();
     let paginate = args.flag("paginate", scope.d);
     let in_store = provider == Some(false) && scope.model.search.is_some();
-    Box::new(Search { fields, numbers, optional, filter, paginate, provider, in_store })
+    Box::new(Search {
+        fields,
+        numbers,
+        optional,
+        filter,
+        paginate,
+        provider,
+        in_store,
+    })
 }
 
 impl KindModel for Search {
     fn check(&self, input: &Input<'_>, scope: &mut Scope<'_>) {
         self.check_provider(input, scope);
         if let Some(at) = self.filter.as_ref().and_then(uses_text) {
-            scope.d.error(at, "`q` is the text that is searched for").help("another name for the parameter");
+            scope
+                .d
+                .error(at, "`q` is the text that is searched for")
+                .help("another name for the parameter");
         }
         if !self.fields.is_empty() {
             self.optional.check(scope);
@@ -63,7 +94,11 @@ impl KindModel for Search {
 
     fn plan(&self, _: &Scope<'_>) -> Option<Plan> {
         self.fields.first()?;
-        let returns = if self.paginate { Returns::Page } else { Returns::List };
+        let returns = if self.paginate {
+            Returns::Page
+        } else {
+            Returns::List
+        };
         let errors = "`validation_failed` for a blank text, one of more than 512 characters, or a limit of 0.";
         Some(Plan::new(Shape::COLLECTION, Method::Get, returns, errors))
     }
@@ -86,11 +121,18 @@ impl Search {
             (None, Some(opt)) if wanted == Some(true) => {
                 scope
                     .d
-                    .error(&opt.key, format!("`{}` names no search provider", model.name))
+                    .error(
+                        &opt.key,
+                        format!("`{}` names no search provider", model.name),
+                    )
                     .help("`#[entity(search(provider = \"tantivy\", fields(title = 1)))]`");
             }
             (Some(search), _) if wanted != Some(false) => {
-                for (field, at) in self.fields.iter().filter(|(field, _)| !search.holds(*field)) {
+                for (field, at) in self
+                    .fields
+                    .iter()
+                    .filter(|(field, _)| !search.holds(*field))
+                {
                     let name = &scope.at(*field).name;
                     scope
                         .d
@@ -105,24 +147,39 @@ impl Search {
 
 /// The fields that are searched: texts that clients may read.
 fn fields(args: &Args, scope: &mut Scope<'_>) -> Vec<(usize, Ident)> {
-    let Some(opt) = args.get("fields") else { return Vec::new() };
+    let Some(opt) = args.get("fields") else {
+        return Vec::new();
+    };
     let idents = args.names("fields", scope.d);
     if idents.is_empty() && opt.is_empty_list() {
-        scope.d.error(&opt.key, "`fields` is empty").help("`fields(title)`");
+        scope
+            .d
+            .error(&opt.key, "`fields` is empty")
+            .help("`fields(title)`");
     }
     let mut fields: Vec<(usize, Ident)> = Vec::new();
     for ident in idents {
-        let Some(field) = scope.field(&ident) else { continue };
+        let Some(field) = scope.field(&ident) else {
+            continue;
+        };
         let of = scope.at(field);
         let name = ident.unraw();
         if fields.iter().any(|(other, _)| *other == field) {
-            scope.d.error(&ident, format!("field `{name}` repeated in fields"));
+            scope
+                .d
+                .error(&ident, format!("field `{name}` repeated in fields"));
             continue;
         }
         if !of.kind.may_be_text() {
-            scope.d.error(&ident, format!("search needs string fields, `{name}` is {}", type_of(of)));
+            scope.d.error(
+                &ident,
+                format!("search needs string fields, `{name}` is {}", type_of(of)),
+            );
         } else if !of.readable() {
-            scope.d.error(&ident, format!("`{name}` is hidden: hits would reveal what clients may not read"));
+            scope.d.error(
+                &ident,
+                format!("`{name}` is hidden: hits would reveal what clients may not read"),
+            );
         } else if of.kind == Type::Other {
             scope.needs(field, &ident, "TEXTS", "search");
         }
@@ -135,6 +192,10 @@ fn fields(args: &Args, scope: &mut Scope<'_>) -> Vec<(usize, Ident)> {
 fn uses_text(filter: &Resolved) -> Option<&Ident> {
     match filter {
         Resolved::All(list) | Resolved::Any(list) => list.iter().find_map(uses_text),
-        Resolved::Cond(cond) => cond.values.iter().any(|value| matches!(value, Value::Param(0))).then_some(&cond.ident),
+        Resolved::Cond(cond) => cond
+            .values
+            .iter()
+            .any(|value| matches!(value, Value::Param(0)))
+            .then_some(&cond.ident),
     }
 }

@@ -1,4 +1,5 @@
-//! `transition`: moves a field from one of some values to another, or to the one of several that a function chooses.
+//! `transition`: moves a field from one of some values to another, or to the one of several that a
+//! function chooses.
 
 use linchpin_vocabulary::kind;
 use proc_macro2::{Literal, TokenStream};
@@ -14,8 +15,12 @@ use crate::operation::args::Args;
 use crate::operation::path::Method;
 use crate::options;
 
-pub(super) const KIND: Kind =
-    Kind::new(&kind::TRANSITION, &["field", "from", "to", "match", "set", "returns", "already"], &["field", "from", "to"], model);
+pub(super) const KIND: Kind = Kind::new(
+    &kind::TRANSITION,
+    &["field", "from", "to", "match", "set", "returns", "already"],
+    &["field", "from", "to"],
+    model,
+);
 
 struct Transition {
     matches: Matches,
@@ -39,14 +44,19 @@ fn model(input: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
     let field = state(args, scope);
     let boolean = args.choice("returns", &["entity", "boolean"], scope.d) == "boolean";
     let (from, Targets { to, by }) = match &field {
-        Some((index, ident)) => (from(args, *index, ident, scope), to(args, *index, ident, scope)),
+        Some((index, ident)) => (
+            from(args, *index, ident, scope),
+            to(args, *index, ident, scope),
+        ),
         None => Default::default(),
     };
     let chosen = match (by, &field) {
         (Some(by), Some((index, ident))) if crate::SERVER => {
             let marker = expr::marker(scope, *index, &ident.to_token_stream());
             // At the user's path: rustc says there what does not fit.
-            Some(quote_spanned!(by.span()=> .chosen(const { &((|call| __lp::choose::<#marker, _>(call, #by)) as __lp::Chooser) })))
+            Some(
+                quote_spanned!(by.span()=> .chosen(const { &((|call| __lp::choose::<#marker, _>(call, #by)) as __lp::Chooser) })),
+            )
         }
         _ => None,
     };
@@ -54,14 +64,28 @@ fn model(input: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
     if already {
         args.choice("already", &["ok"], scope.d);
     }
-    let number = scope.model.number(field.as_ref().map_or(0, |(index, _)| *index));
-    Box::new(Transition { matches, set, field, number, from, to, chosen, boolean, already })
+    let number = scope
+        .model
+        .number(field.as_ref().map_or(0, |(index, _)| *index));
+    Box::new(Transition {
+        matches,
+        set,
+        field,
+        number,
+        from,
+        to,
+        chosen,
+        boolean,
+        already,
+    })
 }
 
 impl KindModel for Transition {
     fn check(&self, input: &Input<'_>, scope: &mut Scope<'_>) {
         self.matches.check(input, scope);
-        let Self { field, from, to, .. } = self;
+        let Self {
+            field, from, to, ..
+        } = self;
         if let Some((index, ident)) = field {
             record::mutable(*index, ident, scope);
         }
@@ -69,22 +93,47 @@ impl KindModel for Transition {
         let Some((index, ident)) = field else { return };
         if let Some(matches) = self.matches.complete() {
             let values = from.iter().map(|(value, _)| value.clone()).collect();
-            let from = Resolved::Cond(Cond { ident: ident.clone(), field: *index, op: Op::In, values, list: true });
-            let beside: Vec<Beside> = Beside::equal("`match`", matches).into_iter().chain(scope.visible()).collect();
+            let from = Resolved::Cond(Cond {
+                ident: ident.clone(),
+                field: *index,
+                op: Op::In,
+                values,
+                list: true,
+            });
+            let beside: Vec<Beside> = Beside::equal("`match`", matches)
+                .into_iter()
+                .chain(scope.visible())
+                .collect();
             expr::check_stored(scope, "`from`", &from, &beside);
         }
         for (to, at) in to {
-            if from.iter().any(|(value, _)| expr::same(scope.at(*index), value, to)) {
-                let text = format!("transition `{}` leads from `{}` to itself", input.name, shown(at));
-                scope.d.error(at, text).help(format!("another value of `{ident}`"));
+            if from
+                .iter()
+                .any(|(value, _)| expr::same(scope.at(*index), value, to))
+            {
+                let text = format!(
+                    "transition `{}` leads from `{}` to itself",
+                    input.name,
+                    shown(at)
+                );
+                scope
+                    .d
+                    .error(at, text)
+                    .help(format!("another value of `{ident}`"));
             }
         }
     }
 
     fn plan(&self, _: &Scope<'_>) -> Option<Plan> {
-        let returns = if self.boolean { Returns::Boolean } else { Returns::Record };
+        let returns = if self.boolean {
+            Returns::Boolean
+        } else {
+            Returns::Record
+        };
         let errors = "`not_found`; `invalid_transition` from another state; `validation_failed`.";
-        self.matches.is_complete().then(|| Plan::new(Shape::ById, Method::Post, returns, errors))
+        self.matches
+            .is_complete()
+            .then(|| Plan::new(Shape::ById, Method::Post, returns, errors))
     }
 
     fn expand(&self) -> TokenStream {
@@ -109,7 +158,11 @@ fn state(args: &Args, scope: &mut Scope<'_>) -> Option<(usize, Ident)> {
             scope.needs(field, &ident, "STATES", "transition");
         }
         _ => {
-            let text = format!("transition needs an enum, boolean, integer or string field, `{}` is {}", of.name, type_of(of));
+            let text = format!(
+                "transition needs an enum, boolean, integer or string field, `{}` is {}",
+                of.name,
+                type_of(of)
+            );
             scope.d.error(&ident, text);
             return None;
         }
@@ -123,7 +176,10 @@ fn from(args: &Args, field: usize, ident: &Ident, scope: &mut Scope<'_>) -> Vec<
     let values: Vec<Expr> = match args.expr("from", "from = Status::Draft", scope.d) {
         Some(Expr::Array(array)) => {
             if array.elems.is_empty() {
-                scope.d.error(array, "`from` is empty").help("`from = [Status::Draft]`");
+                scope
+                    .d
+                    .error(array, "`from` is empty")
+                    .help("`from = [Status::Draft]`");
             }
             array.elems.iter().cloned().collect()
         }
@@ -134,12 +190,25 @@ fn from(args: &Args, field: usize, ident: &Ident, scope: &mut Scope<'_>) -> Vec<
 }
 
 /// The values, each reported that is there already.
-fn distinct(values: Vec<Expr>, option: &str, field: usize, ident: &Ident, scope: &mut Scope<'_>) -> Vec<Written> {
+fn distinct(
+    values: Vec<Expr>,
+    option: &str,
+    field: usize,
+    ident: &Ident,
+    scope: &mut Scope<'_>,
+) -> Vec<Written> {
     let mut kept: Vec<Written> = Vec::new();
     for expr in values {
-        let Some(value) = value(&expr, option, field, ident, scope) else { continue };
-        if kept.iter().any(|(other, _)| expr::same(scope.at(field), other, &value)) {
-            scope.d.error(&expr, format!("`{}` repeated in `{option}`", shown(&expr)));
+        let Some(value) = value(&expr, option, field, ident, scope) else {
+            continue;
+        };
+        if kept
+            .iter()
+            .any(|(other, _)| expr::same(scope.at(field), other, &value))
+        {
+            scope
+                .d
+                .error(&expr, format!("`{}` repeated in `{option}`", shown(&expr)));
         } else {
             kept.push((value, expr));
         }
@@ -155,20 +224,33 @@ struct Targets {
 }
 
 fn to(args: &Args, field: usize, ident: &Ident, scope: &mut Scope<'_>) -> Targets {
-    let Some(expr) = args.expr("to", "to = Status::Published", scope.d).cloned() else { return Targets::default() };
+    let Some(expr) = args.expr("to", "to = Status::Published", scope.d).cloned() else {
+        return Targets::default();
+    };
     match &expr {
-        Expr::Call(call) if options::as_ident(&call.func).is_some_and(|f| f == "one_of") => one_of(call, field, ident, scope),
+        Expr::Call(call) if options::as_ident(&call.func).is_some_and(|f| f == "one_of") => {
+            one_of(call, field, ident, scope)
+        }
         Expr::Array(array) => {
             let values: Vec<String> = array.elems.iter().map(shown).collect();
             let help = match &values[..] {
                 [] => "`to = Status::Published`".to_owned(),
                 [one] => format!("`to = {one}`"),
-                all => format!("`to = one_of([{}], by = held)`, where `held` is a function that chooses", all.join(", ")),
+                all => format!(
+                    "`to = one_of([{}], by = held)`, where `held` is a function that chooses",
+                    all.join(", ")
+                ),
             };
-            scope.d.error(array, "a transition leads to one value").help(help);
+            scope
+                .d
+                .error(array, "a transition leads to one value")
+                .help(help);
             Targets::default()
         }
-        _ => Targets { to: distinct(vec![expr], "to", field, ident, scope), by: None },
+        _ => Targets {
+            to: distinct(vec![expr], "to", field, ident, scope),
+            by: None,
+        },
     }
 }
 
@@ -177,33 +259,66 @@ fn one_of(call: &ExprCall, field: usize, ident: &Ident, scope: &mut Scope<'_>) -
     const EXAMPLE: &str = "`to = one_of([Status::Published, Status::Pending], by = held)`";
     let args: Vec<&Expr> = call.args.iter().collect();
     let [Expr::Array(values), Expr::Assign(by)] = args[..] else {
-        scope.d.error(call, "`one_of` takes a list of values and who chooses among them").help(EXAMPLE);
+        scope
+            .d
+            .error(
+                call,
+                "`one_of` takes a list of values and who chooses among them",
+            )
+            .help(EXAMPLE);
         return Targets::default();
     };
     if values.elems.len() < 2 {
-        scope.d.error(values, "`one_of` leaves nothing to choose").help("name two values or more, or one with `to = ..` alone");
+        scope
+            .d
+            .error(values, "`one_of` leaves nothing to choose")
+            .help("name two values or more, or one with `to = ..` alone");
     }
-    let to = distinct(values.elems.iter().cloned().collect(), "to", field, ident, scope);
+    let to = distinct(
+        values.elems.iter().cloned().collect(),
+        "to",
+        field,
+        ident,
+        scope,
+    );
     match (options::as_ident(&by.left), &*by.right) {
-        (Some(key), Expr::Path(path)) if key == "by" => Targets { to, by: Some(path.path.clone()) },
+        (Some(key), Expr::Path(path)) if key == "by" => Targets {
+            to,
+            by: Some(path.path.clone()),
+        },
         (Some(key), other) if key == "by" => {
-            scope.d.error(other, "`by` needs the path of a function").help(EXAMPLE);
+            scope
+                .d
+                .error(other, "`by` needs the path of a function")
+                .help(EXAMPLE);
             Targets { to, by: None }
         }
         _ => {
-            scope.d.error(&by.left, "`one_of` knows `by`, and nothing else").help(EXAMPLE);
+            scope
+                .d
+                .error(&by.left, "`one_of` knows `by`, and nothing else")
+                .help(EXAMPLE);
             Targets { to, by: None }
         }
     }
 }
 
 /// A value of the state field: a literal or the path of a const.
-fn value(expr: &Expr, option: &str, field: usize, ident: &Ident, scope: &mut Scope<'_>) -> Option<Value> {
+fn value(
+    expr: &Expr,
+    option: &str,
+    field: usize,
+    ident: &Ident,
+    scope: &mut Scope<'_>,
+) -> Option<Value> {
     match Source::parse(expr, scope.d)? {
         Source::Literal(literal) if scope.model.visibility.marks_deleted(field, &literal) => {
             let text = match option {
                 "to" => format!("use delete instead of a transition to `{}`", shown(expr)),
-                _ => format!("`{}` marks deleted records, which no transition meets", shown(expr)),
+                _ => format!(
+                    "`{}` marks deleted records, which no transition meets",
+                    shown(expr)
+                ),
             };
             scope.d.error(&literal, text).help("another value");
             None
@@ -213,10 +328,25 @@ fn value(expr: &Expr, option: &str, field: usize, ident: &Ident, scope: &mut Sco
             if option == "to" {
                 check_written(scope.at(field), &literal, false, scope.d);
             }
-            expr::closure(scope, field, ident, &literal, Role::Compare { op: Op::Eq, required: true })
+            expr::closure(
+                scope,
+                field,
+                ident,
+                &literal,
+                Role::Compare {
+                    op: Op::Eq,
+                    required: true,
+                },
+            )
         }
         other => {
-            scope.d.error(&other.tokens(), format!("`{option}` is fixed in the declaration")).help("a literal or the path of a const");
+            scope
+                .d
+                .error(
+                    &other.tokens(),
+                    format!("`{option}` is fixed in the declaration"),
+                )
+                .help("a literal or the path of a const");
             None
         }
     }
@@ -232,5 +362,8 @@ fn closure(value: &Value) -> TokenStream {
 
 /// An expression as people write it.
 fn shown(expr: &Expr) -> String {
-    expr.to_token_stream().to_string().replace(" :: ", "::").replace("- ", "-")
+    expr.to_token_stream()
+        .to_string()
+        .replace(" :: ", "::")
+        .replace("- ", "-")
 }

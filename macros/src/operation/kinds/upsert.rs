@@ -12,7 +12,12 @@ use crate::expr::{self, Assign, Role, Scope, Value, type_of};
 use crate::operation::args::Args;
 use crate::operation::path::Method;
 
-pub(super) const KIND: Kind = Kind::new(&kind::UPSERT, &["match", "set", "on_create", "returns"], &["match", "set"], model);
+pub(super) const KIND: Kind = Kind::new(
+    &kind::UPSERT,
+    &["match", "set", "on_create", "returns"],
+    &["match", "set"],
+    model,
+);
 
 struct Upsert {
     matches: Vec<Assign>,
@@ -25,25 +30,51 @@ struct Upsert {
 fn model(input: &Input<'_>, scope: &mut Scope<'_>) -> Box<dyn KindModel> {
     let args = input.args;
     let matches = record::from_body(args, "match", scope, |_| (true, false));
-    let set = record::from_body(args, "set", scope, |of| (!of.optional && !of.has_default(), of.optional));
+    let set = record::from_body(args, "set", scope, |of| {
+        (!of.optional && !of.has_default(), of.optional)
+    });
     let pairs = args.pairs("on_create", scope.d);
     let on_create = scope.assigns(&pairs, |_| Role::Create);
     let wrapped = args.choice("returns", &["entity", "created"], scope.d) == "created";
-    Box::new(Upsert { matches, set, on_create, wrapped })
+    Box::new(Upsert {
+        matches,
+        set,
+        on_create,
+        wrapped,
+    })
 }
 
 impl KindModel for Upsert {
     fn check(&self, input: &Input<'_>, scope: &mut Scope<'_>) {
         let (args, name) = (input.args, input.name);
-        let Self { matches, set, on_create, .. } = self;
+        let Self {
+            matches,
+            set,
+            on_create,
+            ..
+        } = self;
         record::written(set, None, scope);
         keys(args, name, matches, scope);
         begun(on_create, scope);
         for (place, one) in [("match", matches), ("set", set)] {
-            let later = if place == "match" { set.iter().chain(on_create) } else { on_create.iter().chain(&[]) };
+            let later = if place == "match" {
+                set.iter().chain(on_create)
+            } else {
+                on_create.iter().chain(&[])
+            };
             for twice in later.filter(|other| one.iter().any(|first| first.field == other.field)) {
-                let other = if set.iter().any(|a| a.key == twice.key) { "set" } else { "on_create" };
-                scope.d.error(&twice.key, format!("`{}` is in {place} and in {other}", twice.key.unraw())).help("keep one of them");
+                let other = if set.iter().any(|a| a.key == twice.key) {
+                    "set"
+                } else {
+                    "on_create"
+                };
+                scope
+                    .d
+                    .error(
+                        &twice.key,
+                        format!("`{}` is in {place} and in {other}", twice.key.unraw()),
+                    )
+                    .help("keep one of them");
             }
         }
         covered(args, name, [matches, set, on_create], scope);
@@ -51,13 +82,20 @@ impl KindModel for Upsert {
     }
 
     fn plan(&self, _: &Scope<'_>) -> Option<Plan> {
-        let returns = if self.wrapped { Returns::Upserted } else { Returns::Record };
+        let returns = if self.wrapped {
+            Returns::Upserted
+        } else {
+            Returns::Record
+        };
         let errors = "`validation_failed`; `conflict` for another unique that is taken, or a record that is not the caller's.";
         Some(Plan::new(Shape::COLLECTION, Method::Post, returns, errors))
     }
 
     fn expand(&self) -> TokenStream {
-        let (matches, set) = (expr::assigns(&self.matches), expr::unless_empty("set", &self.set));
+        let (matches, set) = (
+            expr::assigns(&self.matches),
+            expr::unless_empty("set", &self.set),
+        );
         let on_create = expr::unless_empty("on_create", &self.on_create);
         let flag = self.wrapped.then(|| quote!(.wrapped()));
         quote!(__lp::Upsert::new(#matches) #set #on_create #flag)
@@ -70,13 +108,28 @@ fn keys(args: &Args, name: &str, matches: &[Assign], scope: &mut Scope<'_>) {
     for Assign { key, field, .. } in matches {
         let of = scope.at(*field);
         if !of.kind.is_scalar() {
-            scope.d.error(key, format!("field `{}` ({}) cannot be matched", of.name, type_of(of)));
+            scope.d.error(
+                key,
+                format!("field `{}` ({}) cannot be matched", of.name, type_of(of)),
+            );
         } else if of.server_owned() && !of.is_callers() {
-            scope.d.error(key, format!("`{}` is made by the server: no client may supply it", of.name)).help("match a unique");
+            scope
+                .d
+                .error(
+                    key,
+                    format!(
+                        "`{}` is made by the server: no client may supply it",
+                        of.name
+                    ),
+                )
+                .help("match a unique");
         }
     }
     let fields: Vec<usize> = matches.iter().map(|a| a.field).collect();
-    let is_key = scope.model.primary.is_some_and(|primary| fields == [primary]);
+    let is_key = scope
+        .model
+        .primary
+        .is_some_and(|primary| fields == [primary]);
     let is_unique = scope.model.uniques.iter().any(|unique| {
         let places = &unique.places;
         places.len() == fields.len() && places.iter().all(|place| fields.contains(&place.field))
@@ -85,7 +138,10 @@ fn keys(args: &Args, name: &str, matches: &[Assign], scope: &mut Scope<'_>) {
         let names: Vec<&str> = fields.iter().map(|f| scope.at(*f).name.as_str()).collect();
         let names = names.join(", ");
         let text = format!("upsert `{name}` needs a unique on ({names})");
-        scope.d.error(&opt.key, text).help(format!("`unique({names})` on {}, or match the fields of one", scope.model.name));
+        scope.d.error(&opt.key, text).help(format!(
+            "`unique({names})` on {}, or match the fields of one",
+            scope.model.name
+        ));
     }
 }
 
@@ -94,56 +150,120 @@ fn begun(on_create: &[Assign], scope: &mut Scope<'_>) {
     for Assign { key, field, value } in on_create {
         let of = scope.at(*field);
         if of.generated {
-            scope.d.error(key, format!("`{}` is the version counter", of.name));
+            scope
+                .d
+                .error(key, format!("`{}` is the version counter", of.name));
         } else if of.options.computed.is_some() {
-            scope.d.error(key, format!("`{}` is computed", of.name)).help("write what it follows from");
+            scope
+                .d
+                .error(key, format!("`{}` is computed", of.name))
+                .help("write what it follows from");
         } else if of.server_owned() && matches!(value, Value::Param(_)) {
-            scope.d.error(key, format!("`{}` is read-only: no client may supply it", of.name)).help("`now()`, `ctx(..)` or a literal");
+            scope
+                .d
+                .error(
+                    key,
+                    format!("`{}` is read-only: no client may supply it", of.name),
+                )
+                .help("`now()`, `ctx(..)` or a literal");
         }
     }
 }
 
-/// What a permission judges a record by has a value when the record is created; else nobody but an evaluator could ever let one
-/// in, nor its owner change it.
+/// What a permission judges a record by has a value when the record is created; else nobody but an
+/// evaluator could ever let one in, nor its owner change it.
 fn judged(args: &Args, name: &str, lists: [&Vec<Assign>; 3], scope: &mut Scope<'_>) {
     let Some(opt) = args.get("set") else { return };
     let model = scope.model;
     if model.unsure || model.routes_unsure {
         return;
     }
-    let Some(permission) = args.route.policy.permission.as_ref().or(model.defaults.permission.as_ref()) else { return };
-    for index in permission.of_record().filter_map(|name| model.index_of(name)) {
+    let Some(permission) = args
+        .route
+        .policy
+        .permission
+        .as_ref()
+        .or(model.defaults.permission.as_ref())
+    else {
+        return;
+    };
+    for index in permission
+        .of_record()
+        .filter_map(|name| model.index_of(name))
+    {
         let field = &model.fields[index];
-        let given = lists.iter().any(|list| list.iter().any(|a| a.field == index));
+        let given = lists
+            .iter()
+            .any(|list| list.iter().any(|a| a.field == index));
         if field.optional && !given && !field.has_default() && field.owned.is_none() {
-            let text = format!("upsert `{name}` does not say which `{}` a new record has, and its permission is judged by it", field.name);
-            scope.d.error(&opt.key, text).help(format!("`set({0})`, or `on_create({0} = ..)`", field.name));
+            let text = format!(
+                "upsert `{name}` does not say which `{}` a new record has, and its permission is judged by it",
+                field.name
+            );
+            scope
+                .d
+                .error(&opt.key, text)
+                .help(format!("`set({0})`, or `on_create({0} = ..)`", field.name));
         }
     }
 }
 
 /// Every required field has a value when the record is created.
 fn covered(args: &Args, name: &str, lists: [&Vec<Assign>; 3], scope: &mut Scope<'_>) {
-    let Some(opt) = args.get("set").filter(|_| !scope.model.unsure) else { return };
-    let given = |index: usize| lists.iter().any(|list| list.iter().any(|a| a.field == index));
+    let Some(opt) = args.get("set").filter(|_| !scope.model.unsure) else {
+        return;
+    };
+    let given = |index: usize| {
+        lists
+            .iter()
+            .any(|list| list.iter().any(|a| a.field == index))
+    };
     let lacking = |(index, field): &(usize, &crate::entity::Field)| {
-        let filled = field.optional || field.has_default() || field.generated || field.owned.is_some() || field.options.on_update.is_some();
+        let filled = field.optional
+            || field.has_default()
+            || field.generated
+            || field.owned.is_some()
+            || field.options.on_update.is_some();
         // A whole-numbered key without a default is chosen by the store.
         let numbered = field.has(Flag::Primary) && field.kind == Type::Integer;
         !filled && !numbered && !given(*index)
     };
-    let missing: Vec<(usize, &crate::entity::Field)> = scope.model.fields.iter().enumerate().filter(lacking).collect();
+    let missing: Vec<(usize, &crate::entity::Field)> = scope
+        .model
+        .fields
+        .iter()
+        .enumerate()
+        .filter(lacking)
+        .collect();
     // Behind another name a type may be a list, which begins empty; rustc knows.
-    let (unknown, missing): (Vec<_>, Vec<_>) = missing.into_iter().partition(|(_, field)| field.kind == Type::Other);
+    let (unknown, missing): (Vec<_>, Vec<_>) = missing
+        .into_iter()
+        .partition(|(_, field)| field.kind == Type::Other);
     for (index, field) in unknown {
-        scope.require(index, &opt.key, "LISTS", &format!("create through `{name}` would lack `{}`", field.name));
+        scope.require(
+            index,
+            &opt.key,
+            "LISTS",
+            &format!("create through `{name}` would lack `{}`", field.name),
+        );
     }
-    let missing: Vec<&str> = missing.into_iter().map(|(_, field)| field.name.as_str()).collect();
+    let missing: Vec<&str> = missing
+        .into_iter()
+        .map(|(_, field)| field.name.as_str())
+        .collect();
     if !missing.is_empty() {
         let text = format!("create through `{name}` would lack {}", list(&missing));
         let field = missing[0];
-        let is_key = scope.model.fields.iter().any(|f| f.name == field && f.has(Flag::Primary));
-        let help = if is_key { format!("`on_create({field} = uuid())`") } else { format!("`set({field})`, or a default on the field") };
+        let is_key = scope
+            .model
+            .fields
+            .iter()
+            .any(|f| f.name == field && f.has(Flag::Primary));
+        let help = if is_key {
+            format!("`on_create({field} = uuid())`")
+        } else {
+            format!("`set({field})`, or a default on the field")
+        };
         scope.d.error(&opt.key, text).help(help);
     }
 }

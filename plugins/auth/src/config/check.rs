@@ -31,10 +31,15 @@ impl AuthConfig {
     ///
     /// # Errors
     /// Everything that is wrong with them.
-    pub(crate) fn check(mut self, secrets: &[SigningSecret], environment: Environment) -> Result<Checked> {
+    pub(crate) fn check(
+        mut self,
+        secrets: &[SigningSecret],
+        environment: Environment,
+    ) -> Result<Checked> {
         let mut problems = std::mem::take(&mut self.problems);
         let production = environment == Environment::Production;
-        let mut wrong = |key: &str, message: &str| problems.push(Problem::new(key, "invalid", message));
+        let mut wrong =
+            |key: &str, message: &str| problems.push(Problem::new(key, "invalid", message));
         super::table::check_bounds(&self, &mut wrong);
         super::flows::check(&mut self, environment, &mut wrong);
         super::passkeys::check(&mut self, environment, &mut wrong);
@@ -46,7 +51,11 @@ impl AuthConfig {
         }
         let (security, auth) = (&self.security, &self.auth);
 
-        let mut keys: Vec<Vec<u8>> = security.secrets.iter().map(|s| s.expose().as_bytes().to_vec()).collect();
+        let mut keys: Vec<Vec<u8>> = security
+            .secrets
+            .iter()
+            .map(|s| s.expose().as_bytes().to_vec())
+            .collect();
         if keys.is_empty() {
             keys = secrets.iter().map(|s| s.expose().to_vec()).collect();
         }
@@ -55,15 +64,30 @@ impl AuthConfig {
         }
         for (i, key) in keys.iter().enumerate() {
             if key.len() < SHORTEST {
-                wrong("security.signing.secret", &format!("must be at least {SHORTEST} bytes, has {}", key.len()));
+                wrong(
+                    "security.signing.secret",
+                    &format!("must be at least {SHORTEST} bytes, has {}", key.len()),
+                );
             }
             if keys[..i].contains(key) {
-                wrong("security.signing.secret", "must not hold the same secret twice");
+                wrong(
+                    "security.signing.secret",
+                    "must not hold the same secret twice",
+                );
             }
         }
         for key in &security.keys {
-            if key.kid().is_empty() || key.kid().len() > 64 || !key.kid().bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b)) {
-                wrong("security.signing.keys", "`kid` must be 1 to 64 letters, digits, dashes or underscores");
+            if key.kid().is_empty()
+                || key.kid().len() > 64
+                || !key
+                    .kid()
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b))
+            {
+                wrong(
+                    "security.signing.keys",
+                    "`kid` must be 1 to 64 letters, digits, dashes or underscores",
+                );
             }
         }
         super::data_keys::check(&security.data_keys, &mut wrong);
@@ -72,36 +96,62 @@ impl AuthConfig {
             (_, None) => None,
             (Algorithm::Hs256, Some(ring)) => {
                 if !security.keys.is_empty() {
-                    wrong("security.signing.keys", "are for EdDSA and RS256; HS256 signs with the secret");
+                    wrong(
+                        "security.signing.keys",
+                        "are for EdDSA and RS256; HS256 signs with the secret",
+                    );
                 }
                 Signing::hs256(&keys, ring).ok()
             }
-            (algorithm, Some(_)) => {
-                Signing::asymmetric(algorithm, &security.keys).map_err(|what| wrong("security.signing.keys", &what)).ok()
-            }
+            (algorithm, Some(_)) => Signing::asymmetric(algorithm, &security.keys)
+                .map_err(|what| wrong("security.signing.keys", &what))
+                .ok(),
         };
         if production && security.issuer.is_none() {
-            wrong("security.signing.issuer", "is required in production: who signs tokens, such as https://app.example.com");
+            wrong(
+                "security.signing.issuer",
+                "is required in production: who signs tokens, such as https://app.example.com",
+            );
         }
         for origin in &security.allowed_origins {
             if origin == "*" || !is_origin(origin) {
-                wrong("security.allowedOrigins", &format!("`{origin}` is no exact origin such as https://app.example.com"));
+                wrong(
+                    "security.allowedOrigins",
+                    &format!("`{origin}` is no exact origin such as https://app.example.com"),
+                );
             }
         }
         for (i, credential) in security.api_credentials.iter().enumerate() {
             let token = credential.token.expose();
-            if token.len() < SHORTEST || token.contains('.') || !token.bytes().all(|b| b.is_ascii_graphic()) {
-                wrong("security.apiCredentials", "a token must be at least 32 visible characters without dots");
+            if token.len() < SHORTEST
+                || token.contains('.')
+                || !token.bytes().all(|b| b.is_ascii_graphic())
+            {
+                wrong(
+                    "security.apiCredentials",
+                    "a token must be at least 32 visible characters without dots",
+                );
             }
             if credential.id.is_empty()
-                || security.api_credentials[..i].iter().any(|o| o.id == credential.id || o.token == credential.token)
+                || security.api_credentials[..i]
+                    .iter()
+                    .any(|o| o.id == credential.id || o.token == credential.token)
             {
-                wrong("security.apiCredentials", "each needs an id and a token of its own");
+                wrong(
+                    "security.apiCredentials",
+                    "each needs an id and a token of its own",
+                );
             }
         }
 
-        if auth.app_name.trim().is_empty() || auth.app_name.chars().count() > 64 || auth.app_name.chars().any(char::is_control) {
-            wrong("auth.appName", "must have 1 to 64 characters, none of them a control character");
+        if auth.app_name.trim().is_empty()
+            || auth.app_name.chars().count() > 64
+            || auth.app_name.chars().any(char::is_control)
+        {
+            wrong(
+                "auth.appName",
+                "must have 1 to 64 characters, none of them a control character",
+            );
         }
         // It stands in routes, and in the attributes of cookies.
         if !auth.mount.starts_with('/')
@@ -112,35 +162,69 @@ impl AuthConfig {
         {
             wrong("auth.mount", "must be a path such as /auth");
         }
-        for path in security.csrf_exempt.iter().filter(|path| !path.starts_with('/') || *path == "/*") {
-            let how =
-                "is neither a path such as /hook nor all below one, such as /hooks/*; for no check at all there is security.csrf.enabled";
+        for path in security
+            .csrf_exempt
+            .iter()
+            .filter(|path| !path.starts_with('/') || *path == "/*")
+        {
+            let how = "is neither a path such as /hook nor all below one, such as /hooks/*; for no check at all there is security.csrf.enabled";
             wrong("security.csrf.exemptPaths", &format!("`{path}` {how}"));
         }
-        if let Some(role) = auth.default_role.as_ref().filter(|role| !auth.roles.contains(role)) {
-            wrong("auth.defaultRole", &format!("`{role}` is not in auth.roles"));
+        if let Some(role) = auth
+            .default_role
+            .as_ref()
+            .filter(|role| !auth.roles.contains(role))
+        {
+            wrong(
+                "auth.defaultRole",
+                &format!("`{role}` is not in auth.roles"),
+            );
         }
-        if let Some(role) = auth.admin_role.as_ref().filter(|role| !auth.roles.contains(role)) {
+        if let Some(role) = auth
+            .admin_role
+            .as_ref()
+            .filter(|role| !auth.roles.contains(role))
+        {
             wrong("auth.admin.role", &format!("`{role}` is not in auth.roles"));
         }
-        if auth.roles.iter().any(|role| role.is_empty() || role.len() > 64) {
+        if auth
+            .roles
+            .iter()
+            .any(|role| role.is_empty() || role.len() > 64)
+        {
             wrong("auth.roles", "must have 1 to 64 characters each");
         }
         let password = &auth.password;
         if password.max_length < password.min_length.max(64) || password.max_length > 128 {
-            wrong("auth.password.maxLength", "must be between 64 and 128, and at least minLength");
+            wrong(
+                "auth.password.maxLength",
+                "must be between 64 and 128, and at least minLength",
+            );
         }
-        let argon2 = password.argon2.params().map_err(|what| wrong("auth.password.argon2", &what)).ok();
+        let argon2 = password
+            .argon2
+            .params()
+            .map_err(|what| wrong("auth.password.argon2", &what))
+            .ok();
         let session = &auth.session;
         if !(60..=31_536_000).contains(&self.absolute_seconds()) {
-            wrong("auth.session.absoluteSeconds", "must be between 60 and 31536000");
+            wrong(
+                "auth.session.absoluteSeconds",
+                "must be between 60 and 31536000",
+            );
         }
         if session.idle_seconds > self.absolute_seconds() {
-            wrong("auth.session.idleSeconds", "must not be beyond absoluteSeconds");
+            wrong(
+                "auth.session.idleSeconds",
+                "must not be beyond absoluteSeconds",
+            );
         }
         let refresh = &auth.refresh;
         if !(refresh.access_seconds..=31_536_000).contains(&refresh.refresh_seconds) {
-            wrong("auth.refreshTokens.refreshSeconds", "must be between accessSeconds and 31536000");
+            wrong(
+                "auth.refreshTokens.refreshSeconds",
+                "must be between accessSeconds and 31536000",
+            );
         }
         let cookies = &auth.cookies;
         if production && !cookies.secure {
@@ -152,8 +236,15 @@ impl AuthConfig {
         if !cookies.path.starts_with('/') || !is_attribute(&cookies.path) {
             wrong("auth.cookies.path", "must be a path");
         }
-        if cookies.domain.as_deref().is_some_and(|domain| !is_domain(domain)) {
-            wrong("auth.cookies.domain", "must be a domain such as example.com, without a scheme or a path");
+        if cookies
+            .domain
+            .as_deref()
+            .is_some_and(|domain| !is_domain(domain))
+        {
+            wrong(
+                "auth.cookies.domain",
+                "must be a domain such as example.com, without a scheme or a path",
+            );
         }
         if production && !auth.rate_limit.enabled {
             wrong("auth.rateLimit.enabled", "may be false in development only");
@@ -168,25 +259,45 @@ impl AuthConfig {
         match (ring, signing, argon2) {
             (Some(ring), Some(signing), Some(argon2)) if problems.is_empty() => {
                 let signing = signing.meant(security.issuer.clone(), security.audience.clone());
-                Ok(Checked { config: self, ring, signing, argon2, limits, providers, production })
+                Ok(Checked {
+                    config: self,
+                    ring,
+                    signing,
+                    argon2,
+                    limits,
+                    providers,
+                    production,
+                })
             }
-            _ => Err(Error::new(linchpin::Code::Internal, "The configuration of authentication is not valid").with_details(problems)),
+            _ => Err(Error::new(
+                linchpin::Code::Internal,
+                "The configuration of authentication is not valid",
+            )
+            .with_details(problems)),
         }
     }
 }
 
 /// `https://app.example.com`, with a port perhaps, and nothing behind.
 pub(super) fn is_origin(text: &str) -> bool {
-    url::Url::parse(text).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.origin().ascii_serialization() == text)
+    url::Url::parse(text).is_ok_and(|url| {
+        matches!(url.scheme(), "http" | "https") && url.origin().ascii_serialization() == text
+    })
 }
 
 /// The name of a host; browsers drop a cookie whose domain is none.
 fn is_domain(text: &str) -> bool {
-    let label = |label: &str| !label.is_empty() && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+    let label = |label: &str| {
+        !label.is_empty()
+            && label
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b == b'-')
+    };
     text.strip_prefix('.').unwrap_or(text).split('.').all(label)
 }
 
 /// What may stand in an attribute of a cookie.
 fn is_attribute(text: &str) -> bool {
-    text.bytes().all(|b| b.is_ascii_graphic() && b != b';' && b != b',')
+    text.bytes()
+        .all(|b| b.is_ascii_graphic() && b != b';' && b != b',')
 }

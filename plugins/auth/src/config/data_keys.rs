@@ -20,7 +20,11 @@ pub struct DataKey {
 impl DataKey {
     fn bytes(&self) -> Option<Key> {
         let text = self.key.expose().trim_end_matches('=');
-        let bytes = STANDARD_NO_PAD.decode(text).or_else(|_| URL_SAFE_NO_PAD.decode(text)).ok().map(zeroize::Zeroizing::new)?;
+        let bytes = STANDARD_NO_PAD
+            .decode(text)
+            .or_else(|_| URL_SAFE_NO_PAD.decode(text))
+            .ok()
+            .map(zeroize::Zeroizing::new)?;
         Some(Key::new(bytes.as_slice().try_into().ok()?))
     }
 }
@@ -28,9 +32,17 @@ impl DataKey {
 /// Reads them.
 pub(super) fn read(w: &mut Written, security: &mut Security) {
     for written in w.objects("security.dataKeys").unwrap_or_default() {
-        let text = |name: &str| written.get(name).and_then(serde_json::Value::as_str).map(str::to_owned);
+        let text = |name: &str| {
+            written
+                .get(name)
+                .and_then(serde_json::Value::as_str)
+                .map(str::to_owned)
+        };
         match (text("kid"), text("key"), written.len()) {
-            (Some(kid), Some(key), 2) => security.data_keys.push(DataKey { kid, key: SecretText::new(key) }),
+            (Some(kid), Some(key), 2) => security.data_keys.push(DataKey {
+                kid,
+                key: SecretText::new(key),
+            }),
             _ => drop(w.wrong::<()>("security.dataKeys", "each is { kid, key }")),
         }
     }
@@ -39,8 +51,17 @@ pub(super) fn read(w: &mut Written, security: &mut Security) {
 /// Judges them.
 pub(super) fn check(keys: &[DataKey], mut wrong: impl FnMut(&str, &str)) {
     for (i, key) in keys.iter().enumerate() {
-        if key.kid.is_empty() || key.kid.len() > 64 || !key.kid.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b)) {
-            wrong("security.dataKeys", "`kid` must be 1 to 64 letters, digits, dashes or underscores");
+        if key.kid.is_empty()
+            || key.kid.len() > 64
+            || !key
+                .kid
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b))
+        {
+            wrong(
+                "security.dataKeys",
+                "`kid` must be 1 to 64 letters, digits, dashes or underscores",
+            );
         }
         if keys[..i].iter().any(|other| other.kid == key.kid) {
             wrong("security.dataKeys", "must not hold the same `kid` twice");
@@ -52,10 +73,15 @@ pub(super) fn check(keys: &[DataKey], mut wrong: impl FnMut(&str, &str)) {
 }
 
 impl AuthConfig {
-    /// The keys for data at rest, newest first. Behind those that are configured stand those that were derived before any were, so
-    /// that what is stored stays readable while it is written anew.
+    /// The keys for data at rest, newest first. Behind those that are configured stand those that
+    /// were derived before any were, so that what is stored stays readable while it is written
+    /// anew.
     pub(crate) fn data_keys(&self, ring: &Ring) -> Vec<(String, Key)> {
-        let own = self.security.data_keys.iter().filter_map(|key| Some((key.kid.clone(), key.bytes()?)));
+        let own = self
+            .security
+            .data_keys
+            .iter()
+            .filter_map(|key| Some((key.kid.clone(), key.bytes()?)));
         own.chain(ring.data_keys()).collect()
     }
 }

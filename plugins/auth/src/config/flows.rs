@@ -7,7 +7,8 @@ use crate::identity::PrimaryField;
 use crate::mail::ConsoleMailer;
 
 /// What is asked of a link's page. The one in the hint is there where the plugin's own pages are.
-const PAGE: &str = "the address of a page, https or http://localhost in development, without a fragment";
+const PAGE: &str =
+    "the address of a page, https or http://localhost in development, without a fragment";
 
 /// Which of the plugin's own pages takes the link of a section's mails.
 fn own_page(section: &str) -> &'static str {
@@ -38,7 +39,12 @@ pub struct VerificationSection {
 
 impl Default for VerificationSection {
     fn default() -> Self {
-        Self { enabled: false, required: false, token_seconds: 86_400, link_base_url: None }
+        Self {
+            enabled: false,
+            required: false,
+            token_seconds: 86_400,
+            link_base_url: None,
+        }
     }
 }
 
@@ -46,7 +52,8 @@ impl Default for VerificationSection {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ResetSection {
-    /// Whether a forgotten password can be replaced; by itself when there is an address of the page. It takes a mailer.
+    /// Whether a forgotten password can be replaced; by itself when there is an address of the
+    /// page. It takes a mailer.
     pub enabled: Option<bool>,
     /// How long the link works.
     pub token_seconds: u64,
@@ -56,7 +63,11 @@ pub struct ResetSection {
 
 impl Default for ResetSection {
     fn default() -> Self {
-        Self { enabled: None, token_seconds: 1800, link_base_url: None }
+        Self {
+            enabled: None,
+            token_seconds: 1800,
+            link_base_url: None,
+        }
     }
 }
 
@@ -70,13 +81,19 @@ pub struct MagicLinkSection {
     pub token_seconds: u64,
     /// The page that takes the token; it stands behind `#token=`.
     pub link_base_url: Option<String>,
-    /// Whether an address without an account is mailed a link that makes one. It needs accounts known by email address.
+    /// Whether an address without an account is mailed a link that makes one. It needs accounts
+    /// known by email address.
     pub allow_sign_up: bool,
 }
 
 impl Default for MagicLinkSection {
     fn default() -> Self {
-        Self { enabled: false, token_seconds: 600, link_base_url: None, allow_sign_up: false }
+        Self {
+            enabled: false,
+            token_seconds: 600,
+            link_base_url: None,
+            allow_sign_up: false,
+        }
     }
 }
 
@@ -88,14 +105,18 @@ pub struct DeletionSection {
     pub enabled: bool,
     /// How long they can call it off; 0: not at all.
     pub grace_seconds: u64,
-    /// The page that calls it off with a mailed token, which stands behind `#token=`. Without one the mail says when it will happen,
-    /// and the owner signs in to call it off.
+    /// The page that calls it off with a mailed token, which stands behind `#token=`. Without one
+    /// the mail says when it will happen, and the owner signs in to call it off.
     pub link_base_url: Option<String>,
 }
 
 impl Default for DeletionSection {
     fn default() -> Self {
-        Self { enabled: true, grace_seconds: 604_800, link_base_url: None }
+        Self {
+            enabled: true,
+            grace_seconds: 604_800,
+            link_base_url: None,
+        }
     }
 }
 
@@ -110,79 +131,151 @@ pub enum OnPasswordChange {
 }
 
 impl AuthSection {
-    /// Whether a forgotten password can be replaced: for the routes, for the pages and for whoever judges these settings. A mailer is
-    /// not asked for, since there is no start without one where this is on.
+    /// Whether a forgotten password can be replaced: for the routes, for the pages and for whoever
+    /// judges these settings. A mailer is not asked for, since there is no start without one where
+    /// this is on.
     pub(crate) fn resets(&self) -> bool {
-        self.password_reset.enabled.unwrap_or(self.password_reset.link_base_url.is_some() && self.password.enabled)
+        self.password_reset
+            .enabled
+            .unwrap_or(self.password_reset.link_base_url.is_some() && self.password.enabled)
     }
 }
 
 /// Judges them. What is left to the environment is decided here: who sends mail.
-pub(super) fn check(config: &mut AuthConfig, environment: Environment, mut wrong: impl FnMut(&str, &str)) {
+pub(super) fn check(
+    config: &mut AuthConfig,
+    environment: Environment,
+    mut wrong: impl FnMut(&str, &str),
+) {
     let production = environment == Environment::Production;
     let auth = &mut config.auth;
     let asked = auth.mailer.is_some();
     if !asked && !production {
         auth.mailer = Some(std::sync::Arc::new(ConsoleMailer));
     }
-    if production && auth.mailer.as_ref().is_some_and(|mailer| mailer.is_for_development()) {
-        wrong("auth.mailer", "this mailer is for development: it shows mail to whoever runs the app");
+    if production
+        && auth
+            .mailer
+            .as_ref()
+            .is_some_and(|mailer| mailer.is_for_development())
+    {
+        wrong(
+            "auth.mailer",
+            "this mailer is for development: it shows mail to whoever runs the app",
+        );
     }
     let (resets, by_its_page) = (auth.resets(), auth.password_reset.enabled.is_none());
     if resets && !auth.password.enabled {
         wrong("auth.passwordReset.enabled", "needs auth.password.enabled");
     }
     if auth.email_verification.required && !auth.email_verification.enabled {
-        wrong("auth.emailVerification.required", "needs auth.emailVerification.enabled");
+        wrong(
+            "auth.emailVerification.required",
+            "needs auth.emailVerification.enabled",
+        );
     }
-    if auth.conceal_registration && !(auth.email_verification.enabled && auth.primary_field == PrimaryField::Email) {
-        wrong("auth.concealRegistration", "needs auth.emailVerification.enabled, and accounts known by email address");
+    if auth.conceal_registration
+        && !(auth.email_verification.enabled && auth.primary_field == PrimaryField::Email)
+    {
+        wrong(
+            "auth.concealRegistration",
+            "needs auth.emailVerification.enabled, and accounts known by email address",
+        );
     }
     let mails = [
         ("passwordReset", resets, &auth.password_reset.link_base_url),
-        ("emailVerification", auth.email_verification.enabled, &auth.email_verification.link_base_url),
-        ("magicLink", auth.magic_link.enabled, &auth.magic_link.link_base_url),
+        (
+            "emailVerification",
+            auth.email_verification.enabled,
+            &auth.email_verification.link_base_url,
+        ),
+        (
+            "magicLink",
+            auth.magic_link.enabled,
+            &auth.magic_link.link_base_url,
+        ),
     ];
     for (section, _, link) in mails.into_iter().filter(|(_, enabled, _)| *enabled) {
         match auth.mailer {
             // Nothing but the page says that it is wanted.
             None if section == "passwordReset" && by_its_page => {
-                wrong("auth.passwordReset.linkBaseUrl", &format!("{UNSENT}, or auth.passwordReset.enabled to `false`"));
+                wrong(
+                    "auth.passwordReset.linkBaseUrl",
+                    &format!("{UNSENT}, or auth.passwordReset.enabled to `false`"),
+                );
             }
             None => wrong("auth.mailer", &format!("is required by auth.{section}")),
             Some(_) => {}
         }
-        if !link.as_deref().is_some_and(|link| is_page(link, production)) {
-            let said = if link.is_some() { "must be" } else { "is required: it is" };
-            wrong(&format!("auth.{section}.linkBaseUrl"), &page_of(section, said));
+        if !link
+            .as_deref()
+            .is_some_and(|link| is_page(link, production))
+        {
+            let said = if link.is_some() {
+                "must be"
+            } else {
+                "is required: it is"
+            };
+            wrong(
+                &format!("auth.{section}.linkBaseUrl"),
+                &page_of(section, said),
+            );
         }
     }
     if auth.magic_link.allow_sign_up && auth.primary_field != PrimaryField::Email {
-        wrong("auth.magicLink.allowSignUp", "needs accounts known by email address");
+        wrong(
+            "auth.magicLink.allowSignUp",
+            "needs accounts known by email address",
+        );
     }
     let deletion = &auth.account_deletion;
     // Who asked for a deletion is read from the audit when it is done.
-    let least = if deletion.enabled { deletion.grace_seconds } else { 0 };
+    let least = if deletion.enabled {
+        deletion.grace_seconds
+    } else {
+        0
+    };
     if !(least..=315_360_000).contains(&auth.audit_retention_seconds) {
-        wrong("auth.audit.retentionSeconds", "must be between accountDeletion.graceSeconds and 315360000");
+        wrong(
+            "auth.audit.retentionSeconds",
+            "must be between accountDeletion.graceSeconds and 315360000",
+        );
     }
-    if deletion.link_base_url.as_deref().is_some_and(|link| !is_page(link, production)) {
-        wrong("auth.accountDeletion.linkBaseUrl", &page_of("accountDeletion", "must be"));
+    if deletion
+        .link_base_url
+        .as_deref()
+        .is_some_and(|link| !is_page(link, production))
+    {
+        wrong(
+            "auth.accountDeletion.linkBaseUrl",
+            &page_of("accountDeletion", "must be"),
+        );
     }
-    let is_mailed = deletion.enabled && deletion.grace_seconds > 0 && deletion.link_base_url.is_some();
+    let is_mailed =
+        deletion.enabled && deletion.grace_seconds > 0 && deletion.link_base_url.is_some();
     if is_mailed && auth.mailer.is_none() {
-        wrong("auth.accountDeletion.linkBaseUrl", &format!("{UNSENT}, or leave the page out"));
+        wrong(
+            "auth.accountDeletion.linkBaseUrl",
+            &format!("{UNSENT}, or leave the page out"),
+        );
     }
 }
 
 /// What the page of a section's links must be, with the plugin's own for an example.
 fn page_of(section: &str, must: &str) -> String {
-    format!("{must} {PAGE}, such as https://app.example.com/auth/ui/{}, the plugin's own", own_page(section))
+    format!(
+        "{must} {PAGE}, such as https://app.example.com/auth/ui/{}, the plugin's own",
+        own_page(section)
+    )
 }
 
 fn is_page(text: &str, production: bool) -> bool {
     url::Url::parse(text).is_ok_and(|url| {
         let scheme = url.scheme() == "https" || (url.scheme() == "http" && !production);
-        scheme && url.has_host() && url.fragment().is_none() && url.username().is_empty() && url.password().is_none()
+        scheme
+            && url.has_host()
+            && url.fragment().is_none()
+            && url.username().is_empty()
+            && url.password().is_none()
     })
 }

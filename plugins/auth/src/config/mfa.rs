@@ -37,8 +37,12 @@ pub struct MfaSection {
 impl std::fmt::Debug for MfaSection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut out = f.debug_struct("MfaSection");
-        out.field("enabled", &self.enabled).field("required", &self.required).field("totp", &self.totp);
-        out.field("email_otp", &self.email_otp).field("sms", &self.sms.enabled).finish_non_exhaustive()
+        out.field("enabled", &self.enabled)
+            .field("required", &self.required)
+            .field("totp", &self.totp);
+        out.field("email_otp", &self.email_otp)
+            .field("sms", &self.sms.enabled)
+            .finish_non_exhaustive()
     }
 }
 
@@ -77,7 +81,13 @@ pub struct TotpSection {
 
 impl Default for TotpSection {
     fn default() -> Self {
-        Self { enabled: true, algorithm: TotpAlgorithm::default(), digits: 6, period: 30, window: 1 }
+        Self {
+            enabled: true,
+            algorithm: TotpAlgorithm::default(),
+            digits: 6,
+            period: 30,
+            window: 1,
+        }
     }
 }
 
@@ -107,7 +117,11 @@ pub struct EmailOtpSection {
 
 impl Default for EmailOtpSection {
     fn default() -> Self {
-        Self { enabled: false, digits: 6, seconds: 300 }
+        Self {
+            enabled: false,
+            digits: 6,
+            seconds: 300,
+        }
     }
 }
 
@@ -129,12 +143,19 @@ pub struct SmsSection {
 
 impl Default for SmsSection {
     fn default() -> Self {
-        Self { enabled: false, digits: 6, seconds: 300, host: None, provider: None }
+        Self {
+            enabled: false,
+            digits: 6,
+            seconds: 300,
+            host: None,
+            provider: None,
+        }
     }
 }
 
 impl SmsSection {
-    /// The host that messages are bound to, where there is one and somebody who sends them. What is switched off may have either.
+    /// The host that messages are bound to, where there is one and somebody who sends them. What is
+    /// switched off may have either.
     pub(crate) fn sends_for(&self) -> Option<&str> {
         self.host.as_deref().filter(|_| self.provider.is_some())
     }
@@ -142,12 +163,19 @@ impl SmsSection {
 
 impl std::fmt::Debug for SmsSection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SmsSection").field("enabled", &self.enabled).field("host", &self.host).finish_non_exhaustive()
+        f.debug_struct("SmsSection")
+            .field("enabled", &self.enabled)
+            .field("host", &self.host)
+            .finish_non_exhaustive()
     }
 }
 
 /// Judges them.
-pub(super) fn check(config: &AuthConfig, environment: Environment, mut wrong: impl FnMut(&str, &str)) {
+pub(super) fn check(
+    config: &AuthConfig,
+    environment: Environment,
+    mut wrong: impl FnMut(&str, &str),
+) {
     let mfa = &config.auth.mfa;
     if mfa.required && !mfa.enabled {
         wrong("auth.mfa.required", "needs auth.mfa.enabled");
@@ -155,13 +183,19 @@ pub(super) fn check(config: &AuthConfig, environment: Environment, mut wrong: im
     if !mfa.enabled {
         return;
     }
-    if mfa.required && !mfa.totp.enabled && !mfa.email_otp.enabled && !config.auth.passkeys.enabled {
-        wrong("auth.mfa.required", "needs a method that can be set up, and text messages alone are none");
+    if mfa.required && !mfa.totp.enabled && !mfa.email_otp.enabled && !config.auth.passkeys.enabled
+    {
+        wrong(
+            "auth.mfa.required",
+            "needs a method that can be set up, and text messages alone are none",
+        );
     }
     if mfa.email_otp.enabled && config.auth.mailer.is_none() {
         wrong("auth.mailer", "is required by auth.mfa.emailOtp");
     }
-    if mfa.issuer.as_deref().is_some_and(|issuer| issuer.is_empty() || issuer.contains(':') || issuer.chars().any(char::is_control)) {
+    if mfa.issuer.as_deref().is_some_and(|issuer| {
+        issuer.is_empty() || issuer.contains(':') || issuer.chars().any(char::is_control)
+    }) {
         wrong("auth.mfa.issuer", "must be a name without colons");
     }
     if mfa.sms.enabled {
@@ -169,14 +203,24 @@ pub(super) fn check(config: &AuthConfig, environment: Environment, mut wrong: im
             wrong("auth.mfa.sms.provider", "is required by auth.mfa.sms");
         }
         if !mfa.sms.host.as_deref().is_some_and(is_host) {
-            wrong("auth.mfa.sms.host", "must be the host that codes are filled in on, such as app.example.com");
+            wrong(
+                "auth.mfa.sms.host",
+                "must be the host that codes are filled in on, such as app.example.com",
+            );
         }
         if environment == Environment::Production && mfa.sms.host.as_deref() == Some("localhost") {
-            wrong("auth.mfa.sms.host", "must not be this machine in production");
+            wrong(
+                "auth.mfa.sms.host",
+                "must not be this machine in production",
+            );
         }
     }
 }
 
 fn is_host(text: &str) -> bool {
-    !text.is_empty() && text.len() <= 253 && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'.' || b == b'-')
+    !text.is_empty()
+        && text.len() <= 253
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b == b'.' || b == b'-')
 }

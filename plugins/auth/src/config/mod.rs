@@ -31,15 +31,17 @@ use crate::tenant::TenantResolver;
 
 pub(crate) use check::Checked;
 pub use data_keys::DataKey;
-pub use flows::{DeletionSection, MagicLinkSection, OnPasswordChange, ResetSection, VerificationSection};
+pub use flows::{
+    DeletionSection, MagicLinkSection, OnPasswordChange, ResetSection, VerificationSection,
+};
 pub use mfa::{EmailOtpSection, MfaSection, SmsSection, TotpSection};
 pub use oauth::{Linking, OauthSection, ProviderSection, ResponseMode};
 pub use pages::PagesSection;
 pub use passkeys::{PasskeySection, UserVerification};
 pub(crate) use reader::VARIABLES;
 
-/// All settings of the plugin; the table in its README says what each means. What is not set is as secure as it can be without
-/// knowing the app.
+/// All settings of the plugin; the table in its README says what each means. What is not set is as
+/// secure as it can be without knowing the app.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct AuthConfig {
@@ -67,7 +69,8 @@ pub struct Security {
     pub issuer: Option<String>,
     /// `signing.audience`
     pub audience: Option<String>,
-    /// `dataKeys`: for data at rest, newest first; derived from the secrets when there are none here.
+    /// `dataKeys`: for data at rest, newest first; derived from the secrets when there are none
+    /// here.
     pub data_keys: Vec<DataKey>,
     /// `trustProxy`
     pub trust_proxy: TrustProxy,
@@ -124,8 +127,8 @@ pub struct AuthSection {
     pub default_role: Option<String>,
     /// `primaryField`
     pub primary_field: PrimaryField,
-    /// `concealRegistration`: whether a sign-up is answered the same whether there is an account or not. It needs
-    /// `emailVerification` and accounts known by email address.
+    /// `concealRegistration`: whether a sign-up is answered the same whether there is an account or
+    /// not. It needs `emailVerification` and accounts known by email address.
     pub conceal_registration: bool,
     /// `password`
     pub password: PasswordSection,
@@ -169,16 +172,22 @@ pub struct AuthSection {
     pub audit_retention_seconds: u64,
     /// `hooks`
     pub hooks: Option<Arc<dyn AuthHooks>>,
-    /// `env`: the app's clock and the system's randomness unless it is set, which takes the feature `test-util`.
+    /// `env`: the app's clock and the system's randomness unless it is set, which takes the feature
+    /// `test-util`.
     pub(crate) env: Option<Env>,
 }
 
 impl std::fmt::Debug for AuthSection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut out = f.debug_struct("AuthSection");
-        out.field("mount", &self.mount).field("roles", &self.roles).field("primary_field", &self.primary_field);
-        out.field("session", &self.session).field("refresh", &self.refresh).field("cookies", &self.cookies);
-        out.field("hooks", &self.hooks.is_some()).finish_non_exhaustive()
+        out.field("mount", &self.mount)
+            .field("roles", &self.roles)
+            .field("primary_field", &self.primary_field);
+        out.field("session", &self.session)
+            .field("refresh", &self.refresh)
+            .field("cookies", &self.cookies);
+        out.field("hooks", &self.hooks.is_some())
+            .finish_non_exhaustive()
     }
 }
 
@@ -290,18 +299,23 @@ pub struct SessionSection {
     pub max_per_user: u64,
     /// Which ones end when the password is changed.
     pub on_password_change: OnPasswordChange,
-    /// Tells other processes of changes, so that they count there at once; without one, within `cache_seconds`.
+    /// Tells other processes of changes, so that they count there at once; without one, within
+    /// `cache_seconds`.
     pub bus: Option<Arc<dyn InvalidationBus>>,
-    /// For how long what is known of one is taken for true without a look, 0 to 30. Changes within the process count at once.
+    /// For how long what is known of one is taken for true without a look, 0 to 30. Changes within
+    /// the process count at once.
     pub cache_seconds: u64,
 }
 
 impl std::fmt::Debug for SessionSection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut out = f.debug_struct("SessionSection");
-        out.field("transport", &self.transport).field("absolute_seconds", &self.absolute_seconds);
-        out.field("idle_seconds", &self.idle_seconds).field("max_per_user", &self.max_per_user);
-        out.field("on_password_change", &self.on_password_change).field("cache_seconds", &self.cache_seconds);
+        out.field("transport", &self.transport)
+            .field("absolute_seconds", &self.absolute_seconds);
+        out.field("idle_seconds", &self.idle_seconds)
+            .field("max_per_user", &self.max_per_user);
+        out.field("on_password_change", &self.on_password_change)
+            .field("cache_seconds", &self.cache_seconds);
         out.field("bus", &self.bus.is_some()).finish()
     }
 }
@@ -336,7 +350,12 @@ pub struct RefreshSection {
 
 impl Default for RefreshSection {
     fn default() -> Self {
-        Self { enabled: false, access_seconds: 900, refresh_seconds: 2_592_000, grace_seconds: 10 }
+        Self {
+            enabled: false,
+            access_seconds: 900,
+            refresh_seconds: 2_592_000,
+            grace_seconds: 10,
+        }
     }
 }
 
@@ -366,7 +385,12 @@ pub struct CookieSection {
 
 impl Default for CookieSection {
     fn default() -> Self {
-        Self { secure: true, same_site: SameSite::default(), domain: None, path: "/".to_owned() }
+        Self {
+            secure: true,
+            same_site: SameSite::default(),
+            domain: None,
+            path: "/".to_owned(),
+        }
     }
 }
 
@@ -382,7 +406,10 @@ pub struct StepUpSection {
 
 impl Default for StepUpSection {
     fn default() -> Self {
-        Self { max_age_seconds: 300, account_max_age_seconds: 900 }
+        Self {
+            max_age_seconds: 300,
+            account_max_age_seconds: 900,
+        }
     }
 }
 
@@ -392,19 +419,30 @@ impl Default for StepUpSection {
 pub struct RateLimitSection {
     /// Without it only in development.
     pub enabled: bool,
-    /// Limits in place of those of the table, by the names of their buckets: `login`, `register` and so on.
+    /// Limits in place of those of the table, by the names of their buckets: `login`, `register`
+    /// and so on.
     pub buckets: BTreeMap<String, Limit>,
 }
 
 impl Default for RateLimitSection {
     fn default() -> Self {
-        Self { enabled: true, buckets: BTreeMap::new() }
+        Self {
+            enabled: true,
+            buckets: BTreeMap::new(),
+        }
     }
 }
 
 impl AuthConfig {
     /// The hard end of a session, in seconds from its login.
     pub(crate) fn absolute_seconds(&self) -> u64 {
-        self.auth.session.absolute_seconds.unwrap_or(if self.auth.refresh.enabled { 7_776_000 } else { 604_800 })
+        self.auth
+            .session
+            .absolute_seconds
+            .unwrap_or(if self.auth.refresh.enabled {
+                7_776_000
+            } else {
+                604_800
+            })
     }
 }

@@ -16,8 +16,9 @@ use crate::secret::SecretText;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct OauthSection {
-    /// `oauth.<id>`: each way to sign in, by the id that stands in its paths. An id of a preset (`google`, `github` and so on) needs
-    /// little more than a client; any other is an OpenID Connect issuer.
+    /// `oauth.<id>`: each way to sign in, by the id that stands in its paths. An id of a preset
+    /// (`google`, `github` and so on) needs little more than a client; any other is an OpenID
+    /// Connect issuer.
     pub providers: BTreeMap<String, ProviderSection>,
     /// `oauth.postRedirect`: where people land who did not say where they want to.
     pub post_redirect: String,
@@ -47,7 +48,8 @@ pub enum Linking {
     /// Its owner signs in as before and links the provider by themselves.
     #[default]
     Never,
-    /// The provider is linked to it, when both sides have verified the address and the provider is trusted with it.
+    /// The provider is linked to it, when both sides have verified the address and the provider is
+    /// trusted with it.
     Verified,
 }
 
@@ -69,7 +71,8 @@ pub struct ProviderSection {
     pub client_id: String,
     /// `clientSecret`
     pub client_secret: Option<SecretText>,
-    /// `redirectUri`: where the provider sends people back to; `auth.publicUrl` and the path of the callback unless it is set.
+    /// `redirectUri`: where the provider sends people back to; `auth.publicUrl` and the path of the
+    /// callback unless it is set.
     pub redirect_uri: Option<String>,
     /// `scopes`, in place of the preset's.
     pub scopes: Option<Vec<String>>,
@@ -91,7 +94,8 @@ pub struct ProviderSection {
     pub private_key: Option<SecretText>,
     /// `baseUrl`, of `gitlab`.
     pub base_url: Option<String>,
-    /// A server of tests that stands in for those of a preset: its address takes the place of theirs.
+    /// A server of tests that stands in for those of a preset: its address takes the place of
+    /// theirs.
     #[cfg(feature = "test-util")]
     pub stand_in: Option<String>,
 }
@@ -99,19 +103,28 @@ pub struct ProviderSection {
 impl ProviderSection {
     /// A provider at which the app is known by this id.
     pub fn new(client_id: impl Into<String>) -> Self {
-        Self { client_id: client_id.into(), ..Self::default() }
+        Self {
+            client_id: client_id.into(),
+            ..Self::default()
+        }
     }
 
     /// With the secret that proves it is the app.
     #[must_use]
     pub fn secret(self, secret: impl Into<SecretText>) -> Self {
-        Self { client_secret: Some(secret.into()), ..self }
+        Self {
+            client_secret: Some(secret.into()),
+            ..self
+        }
     }
 
     /// At an OpenID Connect issuer.
     #[must_use]
     pub fn issuer(self, issuer: impl Into<String>) -> Self {
-        Self { issuer: Some(issuer.into()), ..self }
+        Self {
+            issuer: Some(issuer.into()),
+            ..self
+        }
     }
 }
 
@@ -155,31 +168,63 @@ pub(super) fn read(w: &mut Written, auth: &mut AuthSection) {
 }
 
 /// Judges them, and makes of each provider what is worked with.
-pub(super) fn check(config: &AuthConfig, environment: Environment, mut wrong: impl FnMut(&str, &str)) -> Vec<Provider> {
+pub(super) fn check(
+    config: &AuthConfig,
+    environment: Environment,
+    mut wrong: impl FnMut(&str, &str),
+) -> Vec<Provider> {
     let (auth, production) = (&config.auth, environment == Environment::Production);
     let oauth = &auth.oauth;
-    if auth.public_url.as_deref().is_some_and(|url| !is_base(url, production)) {
-        wrong("auth.publicUrl", "must be the https address that browsers reach the app at, without a query");
+    if auth
+        .public_url
+        .as_deref()
+        .is_some_and(|url| !is_base(url, production))
+    {
+        wrong(
+            "auth.publicUrl",
+            "must be the https address that browsers reach the app at, without a query",
+        );
     }
     for origin in &oauth.allowed_redirect_origins {
         if !super::check::is_origin(origin) {
-            wrong("auth.oauth.allowedRedirectOrigins", &format!("`{origin}` is no exact origin such as https://app.example.com"));
+            wrong(
+                "auth.oauth.allowedRedirectOrigins",
+                &format!("`{origin}` is no exact origin such as https://app.example.com"),
+            );
         }
     }
     if ReturnTarget::parse(&oauth.post_redirect, &oauth.allowed_redirect_origins).is_err() {
-        wrong("auth.oauth.postRedirect", "must be a path, or an address of one of auth.oauth.allowedRedirectOrigins");
+        wrong(
+            "auth.oauth.postRedirect",
+            "must be a path, or an address of one of auth.oauth.allowedRedirectOrigins",
+        );
     }
     providers(config, production, wrong)
 }
 
 /// What is worked with of each provider.
 #[cfg(feature = "providers")]
-fn providers(config: &AuthConfig, production: bool, mut wrong: impl FnMut(&str, &str)) -> Vec<Provider> {
+fn providers(
+    config: &AuthConfig,
+    production: bool,
+    mut wrong: impl FnMut(&str, &str),
+) -> Vec<Provider> {
     let auth = &config.auth;
     let mut out = Vec::new();
     for (id, section) in &auth.oauth.providers {
-        let callback = auth.public_url.as_deref().map(|base| format!("{}{}/{id}/callback", base.trim_end_matches('/'), auth.mount));
-        let told = |key: &str, what: &str| wrong(&format!("auth.oauth.{id}{}{key}", if key.is_empty() { "" } else { "." }), what);
+        let callback = auth
+            .public_url
+            .as_deref()
+            .map(|base| format!("{}{}/{id}/callback", base.trim_end_matches('/'), auth.mount));
+        let told = |key: &str, what: &str| {
+            wrong(
+                &format!(
+                    "auth.oauth.{id}{}{key}",
+                    if key.is_empty() { "" } else { "." }
+                ),
+                what,
+            )
+        };
         out.extend(preset::resolve(id, section, callback, production, told));
     }
     out
@@ -196,14 +241,20 @@ fn providers(config: &AuthConfig, _: bool, wrong: impl FnMut(&str, &str)) -> Vec
 #[cfg(any(test, not(feature = "providers")))]
 fn refuse_providers(config: &AuthConfig, mut wrong: impl FnMut(&str, &str)) {
     for id in config.auth.oauth.providers.keys() {
-        wrong(&format!("auth.oauth.{id}"), "needs the feature `providers` of linchpin-auth, which this app is built without");
+        wrong(
+            &format!("auth.oauth.{id}"),
+            "needs the feature `providers` of linchpin-auth, which this app is built without",
+        );
     }
 }
 
 /// `https://app.example.com` or `https://example.com/app`.
 fn is_base(text: &str, production: bool) -> bool {
     url::Url::parse(text).is_ok_and(|url| {
-        crate::oauth::is_safe(&url, !production) && url.query().is_none() && url.fragment().is_none() && url.username().is_empty()
+        crate::oauth::is_safe(&url, !production)
+            && url.query().is_none()
+            && url.fragment().is_none()
+            && url.username().is_empty()
     })
 }
 
@@ -218,6 +269,9 @@ mod tests {
         let mut out = Vec::new();
         refuse_providers(&config, |key, what| out.push(format!("{key}: {what}")));
         assert_eq!(out.len(), 1);
-        assert!(out[0].starts_with("auth.oauth.google: ") && out[0].contains("feature `providers`"), "{out:?}");
+        assert!(
+            out[0].starts_with("auth.oauth.google: ") && out[0].contains("feature `providers`"),
+            "{out:?}"
+        );
     }
 }

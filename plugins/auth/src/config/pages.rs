@@ -34,15 +34,25 @@ pub struct PagesSection {
     pub enabled: Option<bool>,
     /// Where one goes after signing in, a path; without it to the page about one's security.
     pub home: Option<String>,
-    /// Colours and shapes: `accent`, `on-accent`, `page`, `surface`, `text`, `muted`, `line`, `danger`, `danger-surface`, `good`,
-    /// `good-surface`, `radius`, `font`, each a value of CSS.
+    /// Colours and shapes: `accent`, `on-accent`, `page`, `surface`, `text`, `muted`, `line`,
+    /// `danger`, `danger-surface`, `good`, `good-surface`, `radius`, `font`, each a value of CSS.
     pub theme: BTreeMap<String, String>,
 }
 
 /// Reads the theme.
 pub(super) fn read(w: &mut Written, auth: &mut AuthSection) {
     for name in NAMES {
-        let key: String = name.split('-').enumerate().map(|(at, part)| if at == 0 { part.to_owned() } else { capital(part) }).collect();
+        let key: String = name
+            .split('-')
+            .enumerate()
+            .map(|(at, part)| {
+                if at == 0 {
+                    part.to_owned()
+                } else {
+                    capital(part)
+                }
+            })
+            .collect();
         if let Some(value) = w.text(&format!("auth.pages.theme.{key}")) {
             auth.pages.theme.insert(name.to_owned(), value);
         }
@@ -54,43 +64,74 @@ fn capital(word: &str) -> String {
 }
 
 /// Judges them, and says whether there are any.
-pub(super) fn check(config: &mut AuthConfig, environment: Environment, mut wrong: impl FnMut(&str, &str)) {
+pub(super) fn check(
+    config: &mut AuthConfig,
+    environment: Environment,
+    mut wrong: impl FnMut(&str, &str),
+) {
     let cookies = config.auth.session.transport != Transport::Bearer;
     let base = format!("{}{BASE}", config.auth.mount);
     let reached = holds(&config.auth.cookies.path, &base);
     let cookies_path = config.auth.cookies.path.clone();
     let pages = &mut config.auth.pages;
     if pages.enabled == Some(true) && !cookies {
-        wrong("auth.pages.enabled", "needs sessions in cookies: auth.session.transport `both` or `cookie`");
+        wrong(
+            "auth.pages.enabled",
+            "needs sessions in cookies: auth.session.transport `both` or `cookie`",
+        );
     } else if pages.enabled == Some(true) && !reached {
-        wrong("auth.cookies.path", &format!("must hold the pages at {base}, such as `/`, or auth.pages.enabled be false"));
+        wrong(
+            "auth.cookies.path",
+            &format!("must hold the pages at {base}, such as `/`, or auth.pages.enabled be false"),
+        );
     }
     if pages.enabled.is_none() && environment != Environment::Production && cookies && !reached {
-        tracing::warn!(path = cookies_path, "there are no pages to sign in with: auth.cookies.path does not hold {base}");
+        tracing::warn!(
+            path = cookies_path,
+            "there are no pages to sign in with: auth.cookies.path does not hold {base}"
+        );
     }
-    pages.enabled = Some(pages.enabled.unwrap_or(environment != Environment::Production && cookies && reached));
-    if pages.home.as_deref().is_some_and(|home| ReturnTarget::parse(home, &[]).is_err()) {
+    pages.enabled = Some(
+        pages
+            .enabled
+            .unwrap_or(environment != Environment::Production && cookies && reached),
+    );
+    if pages
+        .home
+        .as_deref()
+        .is_some_and(|home| ReturnTarget::parse(home, &[]).is_err())
+    {
         wrong("auth.pages.home", "must be a path such as /app");
     }
     for (name, value) in &pages.theme {
         if !NAMES.contains(&name.as_str()) {
-            wrong("auth.pages.theme", &format!("`{name}` is not one of {}", NAMES.join(", ")));
+            wrong(
+                "auth.pages.theme",
+                &format!("`{name}` is not one of {}", NAMES.join(", ")),
+            );
         }
         if !is_value(value) {
-            wrong(&format!("auth.pages.theme.{name}"), "must be a value of CSS without braces, semicolons and addresses");
+            wrong(
+                &format!("auth.pages.theme.{name}"),
+                "must be a value of CSS without braces, semicolons and addresses",
+            );
         }
     }
 }
 
 /// Whether a browser sends cookies of this path to all below `base` (RFC 6265, 5.1.4).
 fn holds(path: &str, base: &str) -> bool {
-    base.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || path.ends_with('/'))
+    base.strip_prefix(path)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || path.ends_with('/'))
 }
 
 /// A value that ends no declaration and loads nothing.
 fn is_value(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || " #%.,()-\"'".contains(c);
-    !text.is_empty() && text.len() <= 200 && text.chars().all(plain) && !text.to_ascii_lowercase().contains("url(")
+    !text.is_empty()
+        && text.len() <= 200
+        && text.chars().all(plain)
+        && !text.to_ascii_lowercase().contains("url(")
 }
 
 #[cfg(test)]
@@ -99,7 +140,11 @@ mod tests {
 
     fn checked(json: serde_json::Value, environment: Environment) -> (AuthConfig, Vec<String>) {
         let mut config = AuthConfig::from_json(&json);
-        let mut out: Vec<String> = config.problems.iter().map(|problem| problem.path.clone()).collect();
+        let mut out: Vec<String> = config
+            .problems
+            .iter()
+            .map(|problem| problem.path.clone())
+            .collect();
         check(&mut config, environment, |key, _| out.push(key.to_owned()));
         (config, out)
     }
@@ -116,7 +161,11 @@ mod tests {
             (&asked, Environment::Production, true),
         ] {
             let (config, wrong) = checked(json.clone(), environment);
-            assert_eq!((config.auth.pages.enabled, wrong.len()), (Some(expected), 0), "{json}");
+            assert_eq!(
+                (config.auth.pages.enabled, wrong.len()),
+                (Some(expected), 0),
+                "{json}"
+            );
         }
     }
 
@@ -124,10 +173,23 @@ mod tests {
     fn a_theme_is_values_and_nothing_else() {
         let theme = serde_json::json!({ "auth": { "pages": { "theme": { "accent": "#0a7", "onAccent": "rgb(255 255 255)", "font": "\"Inter\", sans-serif" } } } });
         let (config, wrong) = checked(theme, Environment::Development);
-        assert_eq!((config.auth.pages.theme["on-accent"].as_str(), wrong.len()), ("rgb(255 255 255)", 0));
-        for value in ["red; } body { display: none", "url(https://evil.test)", "URL(x)", "a{b", "", "</style>", "\\000041"] {
-            let (_, wrong) =
-                checked(serde_json::json!({ "auth": { "pages": { "theme": { "accent": value } } } }), Environment::Development);
+        assert_eq!(
+            (config.auth.pages.theme["on-accent"].as_str(), wrong.len()),
+            ("rgb(255 255 255)", 0)
+        );
+        for value in [
+            "red; } body { display: none",
+            "url(https://evil.test)",
+            "URL(x)",
+            "a{b",
+            "",
+            "</style>",
+            "\\000041",
+        ] {
+            let (_, wrong) = checked(
+                serde_json::json!({ "auth": { "pages": { "theme": { "accent": value } } } }),
+                Environment::Development,
+            );
             assert_eq!(wrong, ["auth.pages.theme.accent"], "{value}");
         }
         let (_, wrong) = checked(

@@ -5,7 +5,8 @@ use url::Url;
 
 use super::AuthConfig;
 
-/// Whether an authenticator has to verify who uses it, by a PIN or a finger: `passkeys.userVerification`.
+/// Whether an authenticator has to verify who uses it, by a PIN or a finger:
+/// `passkeys.userVerification`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UserVerification {
     /// Always: a passkey is two factors by itself.
@@ -33,7 +34,8 @@ pub struct PasskeySection {
     pub enabled: bool,
     /// What browsers call the site; the app's name without it.
     pub rp_name: Option<String>,
-    /// The domain that passkeys are for: `example.com` serves all of its subdomains. It cannot be changed later.
+    /// The domain that passkeys are for: `example.com` serves all of its subdomains. It cannot be
+    /// changed later.
     pub rp_id: String,
     /// Where pages may ask for them: `https://` and the domain unless it is said here.
     pub origins: Vec<String>,
@@ -60,14 +62,21 @@ impl Default for PasskeySection {
 }
 
 /// Judges them, and says where pages may ask for passkeys unless it is said.
-pub(super) fn check(config: &mut AuthConfig, environment: Environment, mut wrong: impl FnMut(&str, &str)) {
+pub(super) fn check(
+    config: &mut AuthConfig,
+    environment: Environment,
+    mut wrong: impl FnMut(&str, &str),
+) {
     let passkeys = &mut config.auth.passkeys;
     if !passkeys.enabled {
         return;
     }
     let id = passkeys.rp_id.as_str();
     if !is_domain(id) {
-        wrong("auth.passkeys.rpId", "must be a domain in lower case, such as example.com");
+        wrong(
+            "auth.passkeys.rpId",
+            "must be a domain in lower case, such as example.com",
+        );
         return;
     }
     if passkeys.origins.is_empty() {
@@ -75,10 +84,19 @@ pub(super) fn check(config: &mut AuthConfig, environment: Environment, mut wrong
     }
     for origin in &passkeys.origins {
         if !is_origin_of(origin, id, environment) {
-            wrong("auth.passkeys.origins", &format!("`{origin}` must be https:// and {id} or a subdomain of it, with a port perhaps"));
+            wrong(
+                "auth.passkeys.origins",
+                &format!(
+                    "`{origin}` must be https:// and {id} or a subdomain of it, with a port perhaps"
+                ),
+            );
         }
     }
-    if passkeys.rp_name.as_deref().is_some_and(|name| name.is_empty() || name.chars().count() > 64) {
+    if passkeys
+        .rp_name
+        .as_deref()
+        .is_some_and(|name| name.is_empty() || name.chars().count() > 64)
+    {
         wrong("auth.passkeys.rpName", "must have 1 to 64 characters");
     }
 }
@@ -90,11 +108,25 @@ fn is_domain(text: &str) -> bool {
 
 /// Browsers give passkeys to secure pages alone, and take the machine itself for one.
 fn is_origin_of(origin: &str, id: &str, environment: Environment) -> bool {
-    let Ok(url) = Url::parse(origin) else { return false };
-    let within = |domain: &str| domain == id || domain.strip_suffix(id).is_some_and(|rest| rest.ends_with('.'));
-    let local = |domain: &str| environment != Environment::Production && (domain == "localhost" || domain.ends_with(".localhost"));
-    let secure = |domain: &str| url.scheme() == "https" || (url.scheme() == "http" && local(domain));
-    url.origin().ascii_serialization() == origin && url.domain().is_some_and(|domain| within(domain) && secure(domain))
+    let Ok(url) = Url::parse(origin) else {
+        return false;
+    };
+    let within = |domain: &str| {
+        domain == id
+            || domain
+                .strip_suffix(id)
+                .is_some_and(|rest| rest.ends_with('.'))
+    };
+    let local = |domain: &str| {
+        environment != Environment::Production
+            && (domain == "localhost" || domain.ends_with(".localhost"))
+    };
+    let secure =
+        |domain: &str| url.scheme() == "https" || (url.scheme() == "http" && local(domain));
+    url.origin().ascii_serialization() == origin
+        && url
+            .domain()
+            .is_some_and(|domain| within(domain) && secure(domain))
 }
 
 #[cfg(test)]
@@ -119,30 +151,60 @@ mod tests {
             assert_eq!(is_domain(id), good, "{id}");
         }
         let judge = |origin: &str, id: &str| is_origin_of(origin, id, Environment::Production);
-        assert!(judge("https://example.com", "example.com") && judge("https://a.example.com:8443", "example.com"));
-        for origin in ["http://example.com", "https://badexample.com", "https://example.com/", "https://example.com.evil.test", "x"] {
+        assert!(
+            judge("https://example.com", "example.com")
+                && judge("https://a.example.com:8443", "example.com")
+        );
+        for origin in [
+            "http://example.com",
+            "https://badexample.com",
+            "https://example.com/",
+            "https://example.com.evil.test",
+            "x",
+        ] {
             assert!(!judge(origin, "example.com"), "{origin}");
         }
         assert!(!judge("http://localhost:3000", "localhost"));
-        assert!(is_origin_of("http://localhost:3000", "localhost", Environment::Development));
+        assert!(is_origin_of(
+            "http://localhost:3000",
+            "localhost",
+            Environment::Development
+        ));
     }
 
     #[test]
     fn everything_wrong_is_told() {
         let problems = |json: serde_json::Value| {
             let mut config = AuthConfig::from_json(&json);
-            let mut out: Vec<String> = config.problems.iter().map(|problem| problem.path.clone()).collect();
-            check(&mut config, Environment::Development, |key, _| out.push(key.to_owned()));
+            let mut out: Vec<String> = config
+                .problems
+                .iter()
+                .map(|problem| problem.path.clone())
+                .collect();
+            check(&mut config, Environment::Development, |key, _| {
+                out.push(key.to_owned())
+            });
             (out, config.auth.passkeys.origins)
         };
-        let (wrong, origins) = problems(serde_json::json!({ "auth": { "passkeys": { "enabled": true, "rpId": "app.test" } } }));
-        assert_eq!((wrong, origins), (vec![], vec!["https://app.test".to_owned()]));
+        let (wrong, origins) = problems(
+            serde_json::json!({ "auth": { "passkeys": { "enabled": true, "rpId": "app.test" } } }),
+        );
+        assert_eq!(
+            (wrong, origins),
+            (vec![], vec!["https://app.test".to_owned()])
+        );
         let (wrong, _) = problems(serde_json::json!({ "auth": { "passkeys": {
             "enabled": true, "rpId": "app.test", "rpName": "", "origins": ["https://evil.test"], "userVerification": "maybe",
         } } }));
         for key in ["origins", "userVerification", "rpName"] {
-            assert!(wrong.contains(&format!("auth.passkeys.{key}")), "{key} in {wrong:?}");
+            assert!(
+                wrong.contains(&format!("auth.passkeys.{key}")),
+                "{key} in {wrong:?}"
+            );
         }
-        assert_eq!(problems(serde_json::json!({ "auth": { "passkeys": { "enabled": true } } })).0, ["auth.passkeys.rpId"]);
+        assert_eq!(
+            problems(serde_json::json!({ "auth": { "passkeys": { "enabled": true } } })).0,
+            ["auth.passkeys.rpId"]
+        );
     }
 }

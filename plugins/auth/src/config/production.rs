@@ -1,37 +1,68 @@
-//! What may be so in development only: where people are served, it would take a protection away in silence.
+//! What may be so in development only: where people are served, it would take a protection away in
+//! silence.
 
 use super::AuthConfig;
 use crate::identity::TrustProxy;
 
-/// Fewest leading bits of a network of proxies, of IPv4 and of IPv6: what is wider holds clients. The widest that are private are
-/// `10.0.0.0/8` and `fc00::/7`.
+/// Fewest leading bits of a network of proxies, of IPv4 and of IPv6: what is wider holds clients.
+/// The widest that are private are `10.0.0.0/8` and `fc00::/7`.
 const NARROWEST: (u8, u8) = (8, 7);
 
 /// Judges the settings of an app that people are served by.
 pub(super) fn check(config: &AuthConfig, mut wrong: impl FnMut(&str, &str)) {
     let (security, auth) = (&config.security, &config.auth);
-    for origin in security.allowed_origins.iter().filter(|origin| origin.starts_with("http://")) {
-        let what = format!("`{origin}` may be listed in development only: what comes without TLS can be written by anybody on the way");
+    for origin in security
+        .allowed_origins
+        .iter()
+        .filter(|origin| origin.starts_with("http://"))
+    {
+        let what = format!(
+            "`{origin}` may be listed in development only: what comes without TLS can be written by anybody on the way"
+        );
         wrong("security.allowedOrigins", &what);
     }
     // A program on the user's own machine is landed at without TLS (RFC 8252).
-    let is_of_others = |origin: &&String| url::Url::parse(origin).is_ok_and(|url| !crate::oauth::is_safe(&url, true));
-    for origin in auth.oauth.allowed_redirect_origins.iter().filter(is_of_others) {
-        let what = format!("`{origin}` may be listed in development only: who lands there brings a code that signs them in");
+    let is_of_others = |origin: &&String| {
+        url::Url::parse(origin).is_ok_and(|url| !crate::oauth::is_safe(&url, true))
+    };
+    for origin in auth
+        .oauth
+        .allowed_redirect_origins
+        .iter()
+        .filter(is_of_others)
+    {
+        let what = format!(
+            "`{origin}` may be listed in development only: who lands there brings a code that signs them in"
+        );
         wrong("auth.oauth.allowedRedirectOrigins", &what);
     }
     if !security.csrf {
-        wrong("security.csrf.enabled", "may be false in development only; security.csrf.exemptPaths takes single paths out");
+        wrong(
+            "security.csrf.enabled",
+            "may be false in development only; security.csrf.exemptPaths takes single paths out",
+        );
     }
     if let TrustProxy::Networks(networks) = &security.trust_proxy {
         let (v4, v6) = NARROWEST;
-        for network in networks.iter().filter(|network| network.prefix_len() < if network.addr().is_ipv4() { v4 } else { v6 }) {
-            let what = format!("`{network}` lets everybody say where they come from: name the proxies' own networks, such as 10.0.0.0/8");
+        for network in networks
+            .iter()
+            .filter(|network| network.prefix_len() < if network.addr().is_ipv4() { v4 } else { v6 })
+        {
+            let what = format!(
+                "`{network}` lets everybody say where they come from: name the proxies' own networks, such as 10.0.0.0/8"
+            );
             wrong("security.trustProxy", &what);
         }
     }
-    if let Some(role) = auth.admin_role.as_ref().filter(|role| auth.default_role.as_ref() == Some(*role)) {
-        wrong("auth.defaultRole", &format!("`{role}` is auth.admin.role: whoever signs up would be an administrator"));
+    if let Some(role) = auth
+        .admin_role
+        .as_ref()
+        .filter(|role| auth.default_role.as_ref() == Some(*role))
+    {
+        wrong(
+            "auth.defaultRole",
+            &format!("`{role}` is auth.admin.role: whoever signs up would be an administrator"),
+        );
     }
 }
 
@@ -51,22 +82,62 @@ mod tests {
     fn what_takes_a_protection_away_is_told() {
         assert_eq!(told(|_| ()), Vec::<String>::new());
         let origins = |origins: &'static [&'static str]| {
-            move |config: &mut AuthConfig| config.security.allowed_origins = origins.iter().map(|&origin| origin.to_owned()).collect()
+            move |config: &mut AuthConfig| {
+                config.security.allowed_origins =
+                    origins.iter().map(|&origin| origin.to_owned()).collect()
+            }
         };
-        let found = told(origins(&["https://app.test", "http://app.test", "http://localhost:3000"]));
-        assert!(found.len() == 2 && found[0].starts_with("security.allowedOrigins: `http://app.test`"), "{found:?}");
+        let found = told(origins(&[
+            "https://app.test",
+            "http://app.test",
+            "http://localhost:3000",
+        ]));
+        assert!(
+            found.len() == 2 && found[0].starts_with("security.allowedOrigins: `http://app.test`"),
+            "{found:?}"
+        );
         let landing = |config: &mut AuthConfig| {
-            let origins = ["https://app.test", "http://127.0.0.1:8000", "http://localhost", "http://app.test"];
+            let origins = [
+                "https://app.test",
+                "http://127.0.0.1:8000",
+                "http://localhost",
+                "http://app.test",
+            ];
             config.auth.oauth.allowed_redirect_origins = origins.map(str::to_owned).to_vec();
         };
         let found = told(landing);
-        assert!(found.len() == 1 && found[0].starts_with("auth.oauth.allowedRedirectOrigins: `http://app.test`"), "{found:?}");
-        assert!(told(|config| config.security.csrf = false)[0].starts_with("security.csrf.enabled: "));
-        let trusting = |text: &'static str| told(move |config| config.security.trust_proxy = TrustProxy::parse(text).expect("networks"));
-        for everybody in ["0.0.0.0/0", "::/0", "0.0.0.0/1,128.0.0.0/1", "2000::/3", "10.0.0.0/8,0.0.0.0/0"] {
-            assert!(trusting(everybody)[0].starts_with("security.trustProxy: "), "{everybody}");
+        assert!(
+            found.len() == 1
+                && found[0].starts_with("auth.oauth.allowedRedirectOrigins: `http://app.test`"),
+            "{found:?}"
+        );
+        assert!(
+            told(|config| config.security.csrf = false)[0].starts_with("security.csrf.enabled: ")
+        );
+        let trusting = |text: &'static str| {
+            told(move |config| {
+                config.security.trust_proxy = TrustProxy::parse(text).expect("networks")
+            })
+        };
+        for everybody in [
+            "0.0.0.0/0",
+            "::/0",
+            "0.0.0.0/1,128.0.0.0/1",
+            "2000::/3",
+            "10.0.0.0/8,0.0.0.0/0",
+        ] {
+            assert!(
+                trusting(everybody)[0].starts_with("security.trustProxy: "),
+                "{everybody}"
+            );
         }
-        for some in ["10.0.0.0/8", "fc00::/7", "172.16.0.0/12,192.0.2.1", "1", "false"] {
+        for some in [
+            "10.0.0.0/8",
+            "fc00::/7",
+            "172.16.0.0/12,192.0.2.1",
+            "1",
+            "false",
+        ] {
             assert_eq!(trusting(some), Vec::<String>::new(), "{some}");
         }
         let roles = |default: &'static str| {

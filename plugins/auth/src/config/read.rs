@@ -1,4 +1,5 @@
-//! Settings from a file or from the environment: those of the table, and those that are lists of objects or maps.
+//! Settings from a file or from the environment: those of the table, and those that are lists of
+//! objects or maps.
 
 use serde_json::{Map, Value};
 
@@ -18,19 +19,25 @@ impl AuthConfig {
         Self::read(Written::file(file))
     }
 
-    /// Reads the environment: `auth.session.idleSeconds` is `LINCHPIN_AUTH_SESSION_IDLE_SECONDS`. Lists are separated by commas.
+    /// Reads the environment: `auth.session.idleSeconds` is `LINCHPIN_AUTH_SESSION_IDLE_SECONDS`.
+    /// Lists are separated by commas.
     ///
     /// What is wrong is reported when the app starts, with every other mistake.
     #[must_use]
     pub fn from_env() -> Self {
-        let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+        let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        };
         Self::from_vars(std::env::vars_os().filter_map(text))
     }
 
     /// [`AuthConfig::from_env`] over given variables.
     #[must_use]
     pub fn from_vars(variables: impl IntoIterator<Item = (String, String)>) -> Self {
-        Self { of_environment: true, ..Self::read(Written::environment(variables)) }
+        Self {
+            of_environment: true,
+            ..Self::read(Written::environment(variables))
+        }
     }
 
     fn read(mut w: Written) -> Self {
@@ -40,11 +47,18 @@ impl AuthConfig {
         let auth = &mut out.auth;
         for bucket in Bucket::ALL {
             let name = bucket.row().name;
-            let written = [w.number(&format!("auth.rateLimit.{name}.max")), w.number(&format!("auth.rateLimit.{name}.windowSeconds"))];
+            let written = [
+                w.number(&format!("auth.rateLimit.{name}.max")),
+                w.number(&format!("auth.rateLimit.{name}.windowSeconds")),
+            ];
             if written != [None, None] {
-                let [max, window] = written.map(|number| number.map(|number| u32::try_from(number).unwrap_or(u32::MAX)));
+                let [max, window] = written
+                    .map(|number| number.map(|number| u32::try_from(number).unwrap_or(u32::MAX)));
                 let usual = bucket.row().limit;
-                let limit = Limit { max: max.unwrap_or(usual.max), window_seconds: window.unwrap_or(usual.window_seconds) };
+                let limit = Limit {
+                    max: max.unwrap_or(usual.max),
+                    window_seconds: window.unwrap_or(usual.window_seconds),
+                };
                 auth.rate_limit.buckets.insert(name.to_owned(), limit);
             }
         }
@@ -60,7 +74,10 @@ fn lists(w: &mut Written, security: &mut Security) {
     for key in w.objects("security.signing.keys").unwrap_or_default() {
         match signing_key(&key) {
             Some(key) => security.keys.push(key),
-            None => drop(w.wrong::<()>("security.signing.keys", "each is { kid, privateKeyPem } or { kid, publicKeyPem }")),
+            None => drop(w.wrong::<()>(
+                "security.signing.keys",
+                "each is { kid, privateKeyPem } or { kid, publicKeyPem }",
+            )),
         }
     }
     super::data_keys::read(w, security);
@@ -86,9 +103,19 @@ fn api_credential(written: &Map<String, Value>) -> Option<ApiCredential> {
     let text = |name: &str| written.get(name).and_then(Value::as_str).map(str::to_owned);
     let roles = match written.get("roles") {
         None => Vec::new(),
-        Some(roles) => roles.as_array()?.iter().map(|r| r.as_str().map(str::to_owned)).collect::<Option<_>>()?,
+        Some(roles) => roles
+            .as_array()?
+            .iter()
+            .map(|r| r.as_str().map(str::to_owned))
+            .collect::<Option<_>>()?,
     };
-    let known = written.keys().all(|key| ["id", "token", "roles"].contains(&key.as_str()));
+    let known = written
+        .keys()
+        .all(|key| ["id", "token", "roles"].contains(&key.as_str()));
     known.then_some(())?;
-    Some(ApiCredential { id: text("id")?, token: SecretText::new(text("token")?), roles })
+    Some(ApiCredential {
+        id: text("id")?,
+        token: SecretText::new(text("token")?),
+        roles,
+    })
 }

@@ -1,5 +1,5 @@
-//! Configuration as written: keys in camelCase from a file, or names in capitals from the environment. Every mistake is kept, under
-//! the key that it is about.
+//! Configuration as written: keys in camelCase from a file, or names in capitals from the
+//! environment. Every mistake is kept, under the key that it is about.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -77,7 +77,11 @@ impl Written {
         if file.is_object() {
             flatten("", file, &mut out.keys);
         } else {
-            out.problems.push(Problem::new("", "type", "the configuration must be an object"));
+            out.problems.push(Problem::new(
+                "",
+                "type",
+                "the configuration must be an object",
+            ));
         }
         out
     }
@@ -85,7 +89,10 @@ impl Written {
     /// The environment's variables of the plugin.
     pub(crate) fn environment(variables: impl IntoIterator<Item = (String, String)>) -> Self {
         let ours = |(name, _): &(String, String)| VARIABLES.iter().any(|p| name.starts_with(p));
-        Self { variables: variables.into_iter().filter(ours).collect(), ..Self::default() }
+        Self {
+            variables: variables.into_iter().filter(ours).collect(),
+            ..Self::default()
+        }
     }
 
     fn take(&mut self, key: &str) -> Option<(String, Value)> {
@@ -94,7 +101,9 @@ impl Written {
             return Some((key.to_owned(), value));
         }
         let name = variable(key);
-        self.variables.remove(&name).map(|text| (name, Value::String(text)))
+        self.variables
+            .remove(&name)
+            .map(|text| (name, Value::String(text)))
     }
 
     /// A text.
@@ -122,33 +131,47 @@ impl Written {
     /// A whole number, if one was written.
     pub(crate) fn number(&mut self, key: &str) -> Option<u64> {
         match self.take(key)? {
-            (at, Value::Number(number)) => number.as_u64().or_else(|| self.wrong(at, "must be a whole number that is not negative")),
-            (at, Value::String(text)) if Self::is_variable(&at) => {
-                text.parse().ok().or_else(|| self.wrong(at, "must be a whole number that is not negative"))
-            }
+            (at, Value::Number(number)) => number
+                .as_u64()
+                .or_else(|| self.wrong(at, "must be a whole number that is not negative")),
+            (at, Value::String(text)) if Self::is_variable(&at) => text
+                .parse()
+                .ok()
+                .or_else(|| self.wrong(at, "must be a whole number that is not negative")),
             (at, _) => self.wrong(at, "must be a whole number that is not negative"),
         }
     }
 
-    /// A list of texts; a single one stands for a list of one. In the environment they are separated by commas.
+    /// A list of texts; a single one stands for a list of one. In the environment they are
+    /// separated by commas.
     pub(crate) fn list(&mut self, key: &str) -> Option<Vec<String>> {
         match self.take(key)? {
-            (at, Value::String(text)) if Self::is_variable(&at) => {
-                Some(text.split(',').map(str::trim).filter(|one| !one.is_empty()).map(str::to_owned).collect())
-            }
+            (at, Value::String(text)) if Self::is_variable(&at) => Some(
+                text.split(',')
+                    .map(str::trim)
+                    .filter(|one| !one.is_empty())
+                    .map(str::to_owned)
+                    .collect(),
+            ),
             (_, Value::String(text)) => Some(vec![text]),
             (at, Value::Array(list)) => {
-                let texts: Option<Vec<String>> = list.iter().map(|one| one.as_str().map(str::to_owned)).collect();
+                let texts: Option<Vec<String>> = list
+                    .iter()
+                    .map(|one| one.as_str().map(str::to_owned))
+                    .collect();
                 texts.or_else(|| self.wrong(at, "must be a list of texts"))
             }
             (at, _) => self.wrong(at, "must be a list of texts"),
         }
     }
 
-    /// Whose word about addresses counts: `false`, a number of proxies, or a list of networks; in one text as well.
+    /// Whose word about addresses counts: `false`, a number of proxies, or a list of networks; in
+    /// one text as well.
     pub(crate) fn trust(&mut self, key: &str) -> Option<TrustProxy> {
         let (at, value) = self.take(key)?;
-        let form = || "must be false, a number of proxies from 1 to 10, or a list of networks such as 10.0.0.0/8".to_owned();
+        let form = || {
+            "must be false, a number of proxies from 1 to 10, or a list of networks such as 10.0.0.0/8".to_owned()
+        };
         let read = match &value {
             Value::Bool(false) => Ok(TrustProxy::Nobody),
             Value::Number(hops) => hops.as_u64().ok_or_else(form).and_then(TrustProxy::hops),
@@ -166,40 +189,66 @@ impl Written {
     pub(crate) fn objects(&mut self, key: &str) -> Option<Vec<serde_json::Map<String, Value>>> {
         let (at, value) = self.take(key)?;
         let list = match value {
-            Value::String(text) if Self::is_variable(&at) => serde_json::from_str(&text).unwrap_or_default(),
+            Value::String(text) if Self::is_variable(&at) => {
+                serde_json::from_str(&text).unwrap_or_default()
+            }
             other => other,
         };
-        let objects = list.as_array().and_then(|list| list.iter().map(|one| one.as_object().cloned()).collect());
+        let objects = list
+            .as_array()
+            .and_then(|list| list.iter().map(|one| one.as_object().cloned()).collect());
         objects.or_else(|| self.wrong(at, "must be a list of objects"))
     }
 
     /// One of several words, if one was written.
     pub(crate) fn word<T: Words>(&mut self, key: &str) -> Option<T> {
         let text = self.text(key)?;
-        let found = T::WORDS.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
+        let found = T::WORDS
+            .iter()
+            .find(|(word, _)| *word == text)
+            .map(|(_, value)| *value);
         found.or_else(|| {
             let known: Vec<&str> = T::WORDS.iter().map(|(word, _)| *word).collect();
             self.wrong(key, format!("must be one of {}", known.join(", ")))
         })
     }
 
-    /// The names that stand below a key and in front of one of these: `google` of `auth.oauth.google.clientId`. In a variable, whose
-    /// name has no dashes, they stand as underscores.
+    /// The names that stand below a key and in front of one of these: `google` of
+    /// `auth.oauth.google.clientId`. In a variable, whose name has no dashes, they stand as
+    /// underscores.
     pub(crate) fn below(&self, key: &str, last: &[&str]) -> BTreeSet<String> {
-        let inside = |full: &String| full.strip_prefix(key)?.strip_prefix('.')?.split_once('.').map(|(name, _)| name.to_owned());
+        let inside = |full: &String| {
+            full.strip_prefix(key)?
+                .strip_prefix('.')?
+                .split_once('.')
+                .map(|(name, _)| name.to_owned())
+        };
         let prefix = format!("{}_", variable(key));
-        let endings: Vec<String> = last.iter().map(|last| variable(&format!(".{last}")).split_off("LINCHPIN".len() + 1)).collect();
+        let endings: Vec<String> = last
+            .iter()
+            .map(|last| variable(&format!(".{last}")).split_off("LINCHPIN".len() + 1))
+            .collect();
         let named = |name: &String| {
             let rest = name.strip_prefix(&prefix)?;
-            let found = endings.iter().find_map(|ending| rest.strip_suffix(ending.as_str()))?;
+            let found = endings
+                .iter()
+                .find_map(|ending| rest.strip_suffix(ending.as_str()))?;
             Some(found.to_ascii_lowercase().replace('_', "-"))
         };
-        let names = self.keys.keys().filter_map(inside).chain(self.variables.keys().filter_map(named));
+        let names = self
+            .keys
+            .keys()
+            .filter_map(inside)
+            .chain(self.variables.keys().filter_map(named));
         names.filter(|name| !name.is_empty()).collect()
     }
 
     /// Notes a mistake.
-    pub(crate) fn wrong<T>(&mut self, key: impl Into<String>, message: impl Into<String>) -> Option<T> {
+    pub(crate) fn wrong<T>(
+        &mut self,
+        key: impl Into<String>,
+        message: impl Into<String>,
+    ) -> Option<T> {
         self.problems.push(Problem::new(key, "invalid", message));
         None
     }
@@ -213,11 +262,16 @@ impl Written {
         let names: Vec<String> = self.asked.iter().map(|key| variable(key)).collect();
         for key in self.keys.keys() {
             let hint = nearest(key, self.asked.iter().map(String::as_str));
-            self.problems.push(Problem::new(key, "unknown", format!("is no setting{hint}")));
+            self.problems
+                .push(Problem::new(key, "unknown", format!("is no setting{hint}")));
         }
         for name in self.variables.keys() {
             let hint = nearest(name, names.iter().map(String::as_str));
-            self.problems.push(Problem::new(name, "unknown", format!("is no setting{hint}")));
+            self.problems.push(Problem::new(
+                name,
+                "unknown",
+                format!("is no setting{hint}"),
+            ));
         }
         self.problems
     }
@@ -243,17 +297,35 @@ fn flatten(at: &str, value: &Value, out: &mut BTreeMap<String, Value>) {
     match value {
         Value::Object(members) if !members.is_empty() || at.is_empty() => {
             for (name, value) in members {
-                flatten(&if at.is_empty() { name.clone() } else { format!("{at}.{name}") }, value, out);
+                flatten(
+                    &if at.is_empty() {
+                        name.clone()
+                    } else {
+                        format!("{at}.{name}")
+                    },
+                    value,
+                    out,
+                );
             }
         }
         other => drop(out.insert(at.to_owned(), other.clone())),
     }
 }
 
-/// `; did you mean ..?`, when there is a key that differs little: in some letters, in words that it has besides, or in where it stands.
+/// `; did you mean ..?`, when there is a key that differs little: in some letters, in words that it
+/// has besides, or in where it stands.
 fn nearest<'a>(key: &str, known: impl Iterator<Item = &'a str>) -> String {
-    let last = |key: &str| key.rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
-    let words = |key: &str| key.split(['.', '_']).map(str::to_ascii_lowercase).collect::<Vec<_>>();
+    let last = |key: &str| {
+        key.rsplit('.')
+            .next()
+            .unwrap_or_default()
+            .to_ascii_lowercase()
+    };
+    let words = |key: &str| {
+        key.split(['.', '_'])
+            .map(str::to_ascii_lowercase)
+            .collect::<Vec<_>>()
+    };
     let within = |known: &str| {
         let (wrong, mut known) = (words(key), words(known).into_iter());
         wrong.len() > 2 && wrong.iter().all(|word| known.any(|other| other == *word))
@@ -270,7 +342,9 @@ fn nearest<'a>(key: &str, known: impl Iterator<Item = &'a str>) -> String {
         }
     }
     near.sort_unstable();
-    near.first().map_or_else(String::new, |(_, known)| format!("; did you mean `{known}`?"))
+    near.first().map_or_else(String::new, |(_, known)| {
+        format!("; did you mean `{known}`?")
+    })
 }
 
 #[cfg(test)]
@@ -281,42 +355,88 @@ mod tests {
 
     #[test]
     fn every_mistake_is_told_under_its_key() {
-        let mut written = Written::file(&json!({ "auth": { "mount": 7, "session": { "idleSeconds": -1, "idle": 3 }, "on": "yes" } }));
+        let mut written = Written::file(
+            &json!({ "auth": { "mount": 7, "session": { "idleSeconds": -1, "idle": 3 }, "on": "yes" } }),
+        );
         assert_eq!(written.text("auth.mount"), None);
         assert_eq!(written.number("auth.session.idleSeconds"), None);
         assert_eq!(written.flag("auth.on"), None);
         let problems = written.finish();
         let keys: Vec<&str> = problems.iter().map(|p| p.path.as_str()).collect();
-        assert_eq!(keys, ["auth.mount", "auth.session.idleSeconds", "auth.on", "auth.session.idle"]);
+        assert_eq!(
+            keys,
+            [
+                "auth.mount",
+                "auth.session.idleSeconds",
+                "auth.on",
+                "auth.session.idle"
+            ]
+        );
     }
 
     #[test]
     fn the_environment_says_the_same() {
-        let variables =
-            [("LINCHPIN_AUTH_SESSION_IDLE_SECONDS", "60"), ("LINCHPIN_AUTH_ROLES", "a, b"), ("LINCHPIN_AUTH_ROLL", "a"), ("HOME", "/")];
-        let mut written = Written::environment(variables.map(|(k, v)| (k.to_owned(), v.to_owned())));
+        let variables = [
+            ("LINCHPIN_AUTH_SESSION_IDLE_SECONDS", "60"),
+            ("LINCHPIN_AUTH_ROLES", "a, b"),
+            ("LINCHPIN_AUTH_ROLL", "a"),
+            ("HOME", "/"),
+        ];
+        let mut written =
+            Written::environment(variables.map(|(k, v)| (k.to_owned(), v.to_owned())));
         assert_eq!(written.number("auth.session.idleSeconds"), Some(60));
-        assert_eq!(written.list("auth.roles"), Some(vec!["a".to_owned(), "b".to_owned()]));
+        assert_eq!(
+            written.list("auth.roles"),
+            Some(vec!["a".to_owned(), "b".to_owned()])
+        );
         let problems = written.finish();
-        assert_eq!((problems.len(), problems[0].path.as_str()), (1, "LINCHPIN_AUTH_ROLL"));
+        assert_eq!(
+            (problems.len(), problems[0].path.as_str()),
+            (1, "LINCHPIN_AUTH_ROLL")
+        );
     }
 
     #[test]
     fn what_was_meant_is_told_of_keys_and_of_variables() {
-        let asked = ["auth.session.idleSeconds", "auth.signup.open", "auth.mail.from", "auth.roles"];
-        let told = |problems: Vec<Problem>| problems.into_iter().map(|p| format!("{} {}", p.path, p.message)).collect::<Vec<_>>();
-        let names = ["AUTH_SESION_IDLE_SECONDS", "AUTH_IDLE_SECONDS", "AUTH_SIGNUP_OPNE", "SECURITY_NOWHERE"];
-        let mut environment = Written::environment(names.map(|name| (format!("LINCHPIN_{name}"), "1".to_owned())));
-        let mut file = Written::file(&json!({ "auth": { "session": { "idleSecond": 1 }, "idleSeconds": 1, "nothing": 1 } }));
+        let asked = [
+            "auth.session.idleSeconds",
+            "auth.signup.open",
+            "auth.mail.from",
+            "auth.roles",
+        ];
+        let told = |problems: Vec<Problem>| {
+            problems
+                .into_iter()
+                .map(|p| format!("{} {}", p.path, p.message))
+                .collect::<Vec<_>>()
+        };
+        let names = [
+            "AUTH_SESION_IDLE_SECONDS",
+            "AUTH_IDLE_SECONDS",
+            "AUTH_SIGNUP_OPNE",
+            "SECURITY_NOWHERE",
+        ];
+        let mut environment =
+            Written::environment(names.map(|name| (format!("LINCHPIN_{name}"), "1".to_owned())));
+        let mut file = Written::file(
+            &json!({ "auth": { "session": { "idleSecond": 1 }, "idleSeconds": 1, "nothing": 1 } }),
+        );
         for key in asked {
             let _ = (environment.text(key), file.text(key));
         }
-        let meant = |name: &str, meant: &str| format!("{name} is no setting; did you mean `{meant}`?");
+        let meant =
+            |name: &str, meant: &str| format!("{name} is no setting; did you mean `{meant}`?");
         assert_eq!(
             told(environment.finish()),
             [
-                meant("LINCHPIN_AUTH_IDLE_SECONDS", "LINCHPIN_AUTH_SESSION_IDLE_SECONDS"),
-                meant("LINCHPIN_AUTH_SESION_IDLE_SECONDS", "LINCHPIN_AUTH_SESSION_IDLE_SECONDS"),
+                meant(
+                    "LINCHPIN_AUTH_IDLE_SECONDS",
+                    "LINCHPIN_AUTH_SESSION_IDLE_SECONDS"
+                ),
+                meant(
+                    "LINCHPIN_AUTH_SESION_IDLE_SECONDS",
+                    "LINCHPIN_AUTH_SESSION_IDLE_SECONDS"
+                ),
                 meant("LINCHPIN_AUTH_SIGNUP_OPNE", "LINCHPIN_AUTH_SIGNUP_OPEN"),
                 "LINCHPIN_SECURITY_NOWHERE is no setting".to_owned(),
             ]
@@ -333,12 +453,35 @@ mod tests {
 
     #[test]
     fn names_below_a_key_are_found_in_both_forms() {
-        let file =
-            Written::file(&json!({ "auth": { "oauth": { "linking": "never", "google": { "clientId": "x" }, "my-idp": { "oops": 1 } } } }));
-        assert_eq!(file.below("auth.oauth", &["clientId"]).into_iter().collect::<Vec<_>>(), ["google", "my-idp"]);
-        let variables = ["POST_REDIRECT", "GOOGLE_CLIENT_ID", "GOOGLE_SCOPES", "MY_IDP_CLIENT_ID", "_CLIENT_ID"];
-        let mut environment = Written::environment(variables.map(|name| (format!("LINCHPIN_AUTH_OAUTH_{name}"), "x".to_owned())));
-        assert_eq!(environment.below("auth.oauth", &["clientId", "scopes"]).into_iter().collect::<Vec<_>>(), ["google", "my-idp"]);
-        assert_eq!(environment.text("auth.oauth.my-idp.clientId").as_deref(), Some("x"));
+        let file = Written::file(
+            &json!({ "auth": { "oauth": { "linking": "never", "google": { "clientId": "x" }, "my-idp": { "oops": 1 } } } }),
+        );
+        assert_eq!(
+            file.below("auth.oauth", &["clientId"])
+                .into_iter()
+                .collect::<Vec<_>>(),
+            ["google", "my-idp"]
+        );
+        let variables = [
+            "POST_REDIRECT",
+            "GOOGLE_CLIENT_ID",
+            "GOOGLE_SCOPES",
+            "MY_IDP_CLIENT_ID",
+            "_CLIENT_ID",
+        ];
+        let mut environment = Written::environment(
+            variables.map(|name| (format!("LINCHPIN_AUTH_OAUTH_{name}"), "x".to_owned())),
+        );
+        assert_eq!(
+            environment
+                .below("auth.oauth", &["clientId", "scopes"])
+                .into_iter()
+                .collect::<Vec<_>>(),
+            ["google", "my-idp"]
+        );
+        assert_eq!(
+            environment.text("auth.oauth.my-idp.clientId").as_deref(),
+            Some("x")
+        );
     }
 }

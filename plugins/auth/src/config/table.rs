@@ -1,5 +1,6 @@
-//! Every setting that has a value of its own: its key, its field, its bounds. Reading and checking follow this one table. What several
-//! settings have to do with each other is checked in the files beside, and so are lists of objects.
+//! Every setting that has a value of its own: its key, its field, its bounds. Reading and checking
+//! follow this one table. What several settings have to do with each other is checked in the files
+//! beside, and so are lists of objects.
 
 use std::ops::RangeInclusive;
 
@@ -21,7 +22,8 @@ struct Bounds {
     when: fn(&AuthConfig) -> bool,
 }
 
-/// `"key" => field`, with `in range` for numbers, and `when condition` for numbers that matter only then.
+/// `"key" => field`, with `in range` for numbers, and `when condition` for numbers that matter only
+/// then.
 macro_rules! settings {
     ($($key:literal => $($field:ident).+ $(in $range:expr $(, when $when:expr)?)?;)+) => {
         &[$(Setting {
@@ -157,9 +159,18 @@ pub(super) fn read_all(written: &mut Written, config: &mut AuthConfig) {
 /// Reports every number that is out of bounds.
 pub(super) fn check_bounds(config: &AuthConfig, mut wrong: impl FnMut(&str, &str)) {
     for setting in SETTINGS {
-        let Some(bounds) = &setting.bounds else { continue };
+        let Some(bounds) = &setting.bounds else {
+            continue;
+        };
         if (bounds.when)(config) && !bounds.range.contains(&(bounds.value)(config)) {
-            wrong(setting.key, &format!("must be between {} and {}", bounds.range.start(), bounds.range.end()));
+            wrong(
+                setting.key,
+                &format!(
+                    "must be between {} and {}",
+                    bounds.range.start(),
+                    bounds.range.end()
+                ),
+            );
         }
     }
 }
@@ -174,15 +185,22 @@ mod tests {
         keys.sort_unstable();
         assert!(keys.windows(2).all(|two| two[0] != two[1]), "{keys:?}");
         let mut out = Vec::new();
-        check_bounds(&AuthConfig::default(), |key, what| out.push(format!("{key}: {what}")));
+        check_bounds(&AuthConfig::default(), |key, what| {
+            out.push(format!("{key}: {what}"))
+        });
         assert_eq!(out, Vec::<String>::new());
     }
 
     #[test]
     fn every_bound_is_reported_on_both_sides() {
         for setting in SETTINGS {
-            let Some(bounds) = &setting.bounds else { continue };
-            let outside = [bounds.range.start().checked_sub(1), bounds.range.end().checked_add(1)];
+            let Some(bounds) = &setting.bounds else {
+                continue;
+            };
+            let outside = [
+                bounds.range.start().checked_sub(1),
+                bounds.range.end().checked_add(1),
+            ];
             for (number, fits) in outside
                 .into_iter()
                 .flatten()
@@ -190,16 +208,29 @@ mod tests {
                 .chain([(*bounds.range.start(), true), (*bounds.range.end(), true)])
             {
                 let mut config = AuthConfig::default();
-                let switches = ["emailVerification", "passwordReset", "magicLink", "passkeys"];
+                let switches = [
+                    "emailVerification",
+                    "passwordReset",
+                    "magicLink",
+                    "passkeys",
+                ];
                 for section in switches {
                     let on = serde_json::json!({ "auth": { section: { "enabled": true } } });
                     read_all(&mut Written::file(&on), &mut config);
                 }
-                let name = setting.key.rsplit('.').fold(serde_json::json!(number), |inner, name| serde_json::json!({ name: inner }));
+                let name = setting.key.rsplit('.').fold(
+                    serde_json::json!(number),
+                    |inner, name| serde_json::json!({ name: inner }),
+                );
                 read_all(&mut Written::file(&name), &mut config);
                 let mut out = Vec::new();
                 check_bounds(&config, |key, _| out.push(key.to_owned()));
-                assert_eq!(out.contains(&setting.key.to_owned()), !fits, "{} = {number}", setting.key);
+                assert_eq!(
+                    out.contains(&setting.key.to_owned()),
+                    !fits,
+                    "{} = {number}",
+                    setting.key
+                );
             }
         }
     }

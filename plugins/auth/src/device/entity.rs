@@ -13,7 +13,8 @@ pub(crate) struct Device {
     pub(crate) user_id: String,
     /// Until when it counts as the second factor.
     pub(crate) trusted_until: Option<Timestamp>,
-    /// What the account was like when it was trusted: a change of its password or its factors ends that.
+    /// What the account was like when it was trusted: a change of its password or its factors ends
+    /// that.
     pub(crate) trusted_version: Option<i64>,
     pub(crate) created_at: Timestamp,
     /// When its owner was told of it, if they were.

@@ -1,7 +1,8 @@
 //! Devices that somebody has signed in from: who guesses elsewhere cannot keep their owner out.
 //!
-//! A device holds a token that is good for one user. A browser that several people share recognises whoever signed in last: a token
-//! for all of them could be planted in a browser, and would then be recognised, or even trusted, for its next user.
+//! A device holds a token that is good for one user. A browser that several people share recognises
+//! whoever signed in last: a token for all of them could be planted in a browser, and would then be
+//! recognised, or even trusted, for its next user.
 
 pub(crate) mod entity;
 mod name;
@@ -28,7 +29,8 @@ use crate::secret::{SecretText, same};
 pub(crate) const LIFETIME: u64 = 180 * 24 * 60 * 60;
 /// How often it is written down that it was seen, in milliseconds: once a day.
 const SEEN: i64 = 24 * 60 * 60 * 1000;
-/// Devices of one user; beyond it the one that was not seen for longest goes. Programs that keep no token make one with each sign-in.
+/// Devices of one user; beyond it the one that was not seen for longest goes. Programs that keep no
+/// token make one with each sign-in.
 const MOST: usize = 50;
 /// New devices of a user within [`LATELY`] that they are told of.
 const TOLD: usize = 5;
@@ -54,14 +56,24 @@ impl Devices {
         Self { records, ring, env }
     }
 
-    /// The device behind a token, if it is one of this user. Without a right token the store is not asked, whoever the user is.
+    /// The device behind a token, if it is one of this user. Without a right token the store is not
+    /// asked, whoever the user is.
     ///
     /// # Errors
     /// When the store cannot tell.
-    pub(crate) async fn recognised(&self, cx: &Cx, token: Option<&str>, user: &str) -> Result<Option<Device>> {
-        let Some(secret) = token.and_then(|token| self.secret(token, user)) else { return Ok(None) };
+    pub(crate) async fn recognised(
+        &self,
+        cx: &Cx,
+        token: Option<&str>,
+        user: &str,
+    ) -> Result<Option<Device>> {
+        let Some(secret) = token.and_then(|token| self.secret(token, user)) else {
+            return Ok(None);
+        };
         let found = self.records.get(cx, hash(&secret)).await?;
-        Ok(found.filter(|device| device.user_id == user && device.expires_at.is_some_and(|end| cx.now() < end)))
+        Ok(found.filter(|device| {
+            device.user_id == user && device.expires_at.is_some_and(|end| cx.now() < end)
+        }))
     }
 
     /// Whether a user has signed in from any device that is still recognised.
@@ -69,27 +81,49 @@ impl Devices {
     /// # Errors
     /// When the store cannot tell.
     pub(crate) async fn any(&self, cx: &Cx, user: &str) -> Result<bool> {
-        let page = PageArgs { limit: Some(1), ..PageArgs::default() };
-        Ok(!self.records.of_holder(cx, user.to_owned(), page).await?.items.is_empty())
+        let page = PageArgs {
+            limit: Some(1),
+            ..PageArgs::default()
+        };
+        Ok(!self
+            .records
+            .of_holder(cx, user.to_owned(), page)
+            .await?
+            .items
+            .is_empty())
     }
 
-    /// Whether a new device of a user is worth a mail: it is not their first, and they were told of few others in the last hour. Whoever
-    /// signs in over and over is told of at first, and does not fill a mailbox.
+    /// Whether a new device of a user is worth a mail: it is not their first, and they were told of
+    /// few others in the last hour. Whoever signs in over and over is told of at first, and does
+    /// not fill a mailbox.
     ///
     /// # Errors
     /// When the store cannot tell.
     pub(crate) async fn is_news(&self, cx: &Cx, user: &User) -> Result<bool> {
         let devices = self.of(cx, &user.id).await?;
         let fresh = devices.is_empty() && cx.now() < later(user.created_at, millis(LIFETIME));
-        let lately = devices.iter().filter(|device| device.told_at.is_some_and(|at| cx.now() < later(at, LATELY))).count();
+        let lately = devices
+            .iter()
+            .filter(|device| {
+                device
+                    .told_at
+                    .is_some_and(|at| cx.now() < later(at, LATELY))
+            })
+            .count();
         Ok(!fresh && lately < TOLD)
     }
 
-    /// Remembers a new device of a user, who was told of it or not, and makes the token that it is recognised by.
+    /// Remembers a new device of a user, who was told of it or not, and makes the token that it is
+    /// recognised by.
     ///
     /// # Errors
     /// When it cannot be kept.
-    pub(crate) async fn remember(&self, cx: &Cx, user: &str, told: bool) -> Result<(Device, SecretText)> {
+    pub(crate) async fn remember(
+        &self,
+        cx: &Cx,
+        user: &str,
+        told: bool,
+    ) -> Result<(Device, SecretText)> {
         let secret = self.env.random::<SECRET>()?;
         let now = cx.now();
         let new = DeviceCreate {
@@ -108,7 +142,11 @@ impl Devices {
         }
         let mut bytes = secret.to_vec();
         bytes.extend_from_slice(&self.ring.mac(Purpose::Device, &[&secret, user.as_bytes()]));
-        let token = format!("{VERSION}.{}.{}", self.ring.kid(), URL_SAFE_NO_PAD.encode(bytes));
+        let token = format!(
+            "{VERSION}.{}.{}",
+            self.ring.kid(),
+            URL_SAFE_NO_PAD.encode(bytes)
+        );
         Ok((device, SecretText::new(token)))
     }
 
@@ -121,21 +159,41 @@ impl Devices {
         if now.millis() - device.last_seen_at.millis() < SEEN {
             return Ok(());
         }
-        let patch = DevicePatch { last_seen_at: Some(now), expires_at: Some(Some(end(now))), ..DevicePatch::default() };
-        unless_gone(self.records.update(cx, device.id.as_str(), patch, None).await.map(drop))
+        let patch = DevicePatch {
+            last_seen_at: Some(now),
+            expires_at: Some(Some(end(now))),
+            ..DevicePatch::default()
+        };
+        unless_gone(
+            self.records
+                .update(cx, device.id.as_str(), patch, None)
+                .await
+                .map(drop),
+        )
     }
 
     /// Lets a device count as the second factor for a while, for an account as it is now.
     ///
     /// # Errors
     /// When that cannot be kept.
-    pub(crate) async fn trust(&self, cx: &Cx, device: &Device, user: &User, seconds: u64) -> Result<()> {
+    pub(crate) async fn trust(
+        &self,
+        cx: &Cx,
+        device: &Device,
+        user: &User,
+        seconds: u64,
+    ) -> Result<()> {
         let patch = DevicePatch {
             trusted_until: Some(Some(later(cx.now(), millis(seconds)))),
             trusted_version: Some(Some(version(user))),
             ..DevicePatch::default()
         };
-        unless_gone(self.records.update(cx, device.id.as_str(), patch, None).await.map(drop))
+        unless_gone(
+            self.records
+                .update(cx, device.id.as_str(), patch, None)
+                .await
+                .map(drop),
+        )
     }
 
     /// Trusts none of a user's devices any more. They are recognised as before.
@@ -143,9 +201,23 @@ impl Devices {
     /// # Errors
     /// When the store cannot say that they are not.
     pub(crate) async fn distrust(&self, cx: &Cx, user: &str) -> Result<()> {
-        for device in self.of(cx, user).await?.into_iter().filter(|device| device.trusted_until.is_some()) {
-            let patch = DevicePatch { trusted_until: Some(None), trusted_version: Some(None), ..DevicePatch::default() };
-            unless_gone(self.records.update(cx, device.id, patch, None).await.map(drop))?;
+        for device in self
+            .of(cx, user)
+            .await?
+            .into_iter()
+            .filter(|device| device.trusted_until.is_some())
+        {
+            let patch = DevicePatch {
+                trusted_until: Some(None),
+                trusted_version: Some(None),
+                ..DevicePatch::default()
+            };
+            unless_gone(
+                self.records
+                    .update(cx, device.id, patch, None)
+                    .await
+                    .map(drop),
+            )?;
         }
         Ok(())
     }
@@ -162,7 +234,11 @@ impl Devices {
     }
 
     async fn of(&self, cx: &Cx, user: &str) -> Result<Vec<Device>> {
-        let mut devices = self.records.of_holder(cx, user.to_owned(), PageArgs::default()).await?.items;
+        let mut devices = self
+            .records
+            .of_holder(cx, user.to_owned(), PageArgs::default())
+            .await?
+            .items;
         devices.sort_by(|a, b| (b.last_seen_at, &b.id).cmp(&(a.last_seen_at, &a.id)));
         Ok(devices)
     }
@@ -177,18 +253,33 @@ impl Devices {
             return None;
         }
         let mut parts = token.split('.');
-        let (Some(VERSION), Some(kid), Some(body), None) = (parts.next(), parts.next(), parts.next(), parts.next()) else { return None };
-        let bytes = URL_SAFE_NO_PAD.decode(body).ok().filter(|bytes| bytes.len() == SECRET + MAC)?;
+        let (Some(VERSION), Some(kid), Some(body), None) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return None;
+        };
+        let bytes = URL_SAFE_NO_PAD
+            .decode(body)
+            .ok()
+            .filter(|bytes| bytes.len() == SECRET + MAC)?;
         let (secret, made) = bytes.split_at(SECRET);
-        let expected = mac(self.ring.key_of(kid, Purpose::Device)?, &[secret, user.as_bytes()]);
-        if same(&expected, made) { secret.try_into().ok() } else { None }
+        let expected = mac(
+            self.ring.key_of(kid, Purpose::Device)?,
+            &[secret, user.as_bytes()],
+        );
+        if same(&expected, made) {
+            secret.try_into().ok()
+        } else {
+            None
+        }
     }
 }
 
 impl Device {
     /// Whether it counts as the second factor of an account.
     pub(crate) fn is_trusted(&self, user: &User, now: Timestamp) -> bool {
-        self.trusted_until.is_some_and(|end| now < end) && self.trusted_version == Some(version(user))
+        self.trusted_until.is_some_and(|end| now < end)
+            && self.trusted_version == Some(version(user))
     }
 }
 

@@ -3,12 +3,26 @@
 /// Longest name of a program, in characters.
 const LONGEST: usize = 30;
 
-/// A browser, as people call it, by what it says of itself. That is whatever somebody likes, so nothing else of it is shown than the name
-/// of a program: a mail to somebody else holds no text of theirs.
+/// A browser, as people call it, by what it says of itself. That is whatever somebody likes, so
+/// nothing else of it is shown than the name of a program: a mail to somebody else holds no text of
+/// theirs.
 pub(crate) fn name(user_agent: Option<&str>) -> String {
-    let Some(text) = user_agent else { return UNKNOWN.to_owned() };
-    let named = |names: &[(&str, &'static str)]| names.iter().find(|(mark, _)| text.contains(mark)).map(|(_, name)| *name);
-    let browser = named(&[("Edg/", "Edge"), ("OPR/", "Opera"), ("Firefox/", "Firefox"), ("Chrome/", "Chrome"), ("Safari/", "Safari")]);
+    let Some(text) = user_agent else {
+        return UNKNOWN.to_owned();
+    };
+    let named = |names: &[(&str, &'static str)]| {
+        names
+            .iter()
+            .find(|(mark, _)| text.contains(mark))
+            .map(|(_, name)| *name)
+    };
+    let browser = named(&[
+        ("Edg/", "Edge"),
+        ("OPR/", "Opera"),
+        ("Firefox/", "Firefox"),
+        ("Chrome/", "Chrome"),
+        ("Safari/", "Safari"),
+    ]);
     let system = named(&[
         ("iPhone", "iPhone"),
         ("iPad", "iPad"),
@@ -44,15 +58,34 @@ mod tests {
         assert_eq!(name(Some(chrome)), "Chrome on Linux");
         let safari = "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) AppleWebKit/605.1 Version/18.0 Mobile/15E148 Safari/604.1";
         assert_eq!(name(Some(safari)), "Safari on iPhone");
-        assert_eq!((name(Some("curl/8.5")).as_str(), name(Some("my-app")).as_str()), ("curl", "my-app"));
+        assert_eq!(
+            (
+                name(Some("curl/8.5")).as_str(),
+                name(Some("my-app")).as_str()
+            ),
+            ("curl", "my-app")
+        );
     }
 
     #[test]
     fn what_leads_somewhere_is_no_name() {
-        for text in [None, Some(""), Some(" x"), Some("https://evil.test/now"), Some("evil.test"), Some("call\u{202e}me"), Some("/")] {
+        for text in [
+            None,
+            Some(""),
+            Some(" x"),
+            Some("https://evil.test/now"),
+            Some("evil.test"),
+            Some("call\u{202e}me"),
+            Some("/"),
+        ] {
             assert_eq!(name(text), UNKNOWN, "{text:?}");
         }
         assert_eq!(name(Some(&"x".repeat(31))), UNKNOWN);
-        assert_eq!(name(Some("Hello! Secure your account at https://evil.test Chrome/1")), "Chrome");
+        assert_eq!(
+            name(Some(
+                "Hello! Secure your account at https://evil.test Chrome/1"
+            )),
+            "Chrome"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! An attempt to sign in with a password: counted before anything is tried, and given back by success.
+//! An attempt to sign in with a password: counted before anything is tried, and given back by
+//! success.
 
 use linchpin::{Cx, Error, Result};
 use serde_json::json;
@@ -11,10 +12,12 @@ use crate::identity::PrimaryField;
 use crate::limit::{Bucket, Full, Hit, Taken};
 use crate::mail::MailKind;
 
-/// How long a client that may not try passwords any more is told to wait: no other answer than that of any full bucket.
+/// How long a client that may not try passwords any more is told to wait: no other answer than that
+/// of any full bucket.
 const LOCKED_OUT: u32 = 3600;
 
-/// How long guesses from elsewhere keep nobody out at an address where the owner has proved who they are, in seconds.
+/// How long guesses from elsewhere keep nobody out at an address where the owner has proved who
+/// they are, in seconds.
 const PROVED: u32 = 3600;
 
 /// An attempt that is being made.
@@ -36,31 +39,79 @@ impl Core {
     ///
     /// # Errors
     /// 429; 503 when the counters cannot be reached.
-    pub(crate) async fn attempt(&self, client: &Client, identifier: &str, user: Option<&User>) -> Result<Attempt> {
+    pub(crate) async fn attempt(
+        &self,
+        client: &Client,
+        identifier: &str,
+        user: Option<&User>,
+    ) -> Result<Attempt> {
         let (cx, address) = (client.cx(), client.counted());
         let device = match user {
-            Some(user) => self.devices.recognised(&cx, client.device(), &user.id).await?,
+            Some(user) => {
+                self.devices
+                    .recognised(&cx, client.device(), &user.id)
+                    .await?
+            }
             None => None,
         };
-        let (of_address, of_both, of_identifier) = ([address.as_str()], [address.as_str(), identifier], [identifier]);
+        let (of_address, of_both, of_identifier) = (
+            [address.as_str()],
+            [address.as_str(), identifier],
+            [identifier],
+        );
         let of_device = [device.as_ref().map_or("", |device| device.id.as_str())];
-        let mut hits = vec![Hit { bucket: Bucket::LoginIp, of: &of_address }, Hit { bucket: Bucket::Login, of: &of_both }];
+        let mut hits = vec![
+            Hit {
+                bucket: Bucket::LoginIp,
+                of: &of_address,
+            },
+            Hit {
+                bucket: Bucket::Login,
+                of: &of_both,
+            },
+        ];
         if device.is_some() {
-            hits.push(Hit { bucket: Bucket::LoginDevice, of: &of_device });
+            hits.push(Hit {
+                bucket: Bucket::LoginDevice,
+                of: &of_device,
+            });
         } else {
-            if !self.limiter.is_noted(&proved_at(&address, identifier)).await? {
-                hits.push(Hit { bucket: Bucket::LoginIdentifier, of: &of_identifier });
+            if !self
+                .limiter
+                .is_noted(&proved_at(&address, identifier))
+                .await?
+            {
+                hits.push(Hit {
+                    bucket: Bucket::LoginIdentifier,
+                    of: &of_identifier,
+                });
             }
             if self.has_another_way(&cx, user).await? {
-                hits.push(Hit { bucket: Bucket::PasswordLockout, of: &of_identifier });
+                hits.push(Hit {
+                    bucket: Bucket::PasswordLockout,
+                    of: &of_identifier,
+                });
             }
         }
         let taken = match self.limiter.admit(&hits).await? {
             Ok(taken) => taken,
             Err(full) => return Err(self.throttled(&cx, client, identifier, user, full).await?),
         };
-        match self.limiter.admit_distinct(Hit { bucket: Bucket::LoginSpread, of: &of_address }, identifier).await {
-            Ok(Ok(spread)) => Ok(Attempt { taken: taken.and(spread), device }),
+        match self
+            .limiter
+            .admit_distinct(
+                Hit {
+                    bucket: Bucket::LoginSpread,
+                    of: &of_address,
+                },
+                identifier,
+            )
+            .await
+        {
+            Ok(Ok(spread)) => Ok(Attempt {
+                taken: taken.and(spread),
+                device,
+            }),
             Ok(Err(full)) => {
                 taken.undo().await;
                 Err(self.throttled(&cx, client, identifier, user, full).await?)
@@ -72,10 +123,22 @@ impl Core {
         }
     }
 
-    /// The refusal of an attempt, after it was written down: once for each window, since anybody can cause any number.
-    async fn throttled(&self, cx: &Cx, client: &Client, identifier: &str, user: Option<&User>, full: Full) -> Result<Error> {
+    /// The refusal of an attempt, after it was written down: once for each window, since anybody
+    /// can cause any number.
+    async fn throttled(
+        &self,
+        cx: &Cx,
+        client: &Client,
+        identifier: &str,
+        user: Option<&User>,
+        full: Full,
+    ) -> Result<Error> {
         let locked = full.bucket == Bucket::PasswordLockout;
-        let seconds = if locked { full.seconds.min(LOCKED_OUT) } else { full.seconds };
+        let seconds = if locked {
+            full.seconds.min(LOCKED_OUT)
+        } else {
+            full.seconds
+        };
         let (name, address) = (full.bucket.row().name, client.counted());
         // By what the bucket is kept for: identifiers cost nothing to make up.
         let of = match full.bucket {
@@ -83,7 +146,11 @@ impl Core {
             Bucket::Login => [address.as_str(), identifier],
             _ => ["", identifier],
         };
-        if self.limiter.is_first(&["auth:login.throttled", name, of[0], of[1]], seconds).await? {
+        if self
+            .limiter
+            .is_first(&["auth:login.throttled", name, of[0], of[1]], seconds)
+            .await?
+        {
             let happened = Happened {
                 event: "auth:login.throttled",
                 user: user.map(|user| user.id.as_str()),
@@ -96,8 +163,9 @@ impl Core {
         Ok(rate_limited(seconds))
     }
 
-    /// Whether who is locked out of a password can still sign in: then, and only then, guesses lock it. An identifier without an
-    /// account is like any account that has been signed in to, and as much is looked for.
+    /// Whether who is locked out of a password can still sign in: then, and only then, guesses lock
+    /// it. An identifier without an account is like any account that has been signed in to, and as
+    /// much is looked for.
     async fn has_another_way(&self, cx: &Cx, user: Option<&User>) -> Result<bool> {
         let auth = &self.config.auth;
         let by_mail = auth.resets() || auth.magic_link.enabled;
@@ -108,19 +176,30 @@ impl Core {
         let device = self.devices.any(cx, id).await?;
         let passkey = self.signs_in_by_passkey(cx, id).await?;
         let provider = self.signs_in_by_provider(cx, id).await?;
-        Ok(device || passkey || provider || user.is_none_or(|user| by_mail && user.email.is_some()))
+        Ok(
+            device
+                || passkey
+                || provider
+                || user.is_none_or(|user| by_mail && user.email.is_some()),
+        )
     }
 
     /// A right password: what counts failures in a row begins anew.
     pub(crate) async fn succeeded(&self, attempt: Attempt, identifier: &str) {
         attempt.taken.succeeded().await;
         if attempt.device.is_some() {
-            self.limiter.clear(Hit { bucket: Bucket::PasswordLockout, of: &[identifier] }).await;
+            self.limiter
+                .clear(Hit {
+                    bucket: Bucket::PasswordLockout,
+                    of: &[identifier],
+                })
+                .await;
         }
     }
 
-    /// The owner of an account has proved who they are in a way that guesses do not reach. Their next password is tried at once, and
-    /// guesses from other addresses keep them out of nothing for an hour.
+    /// The owner of an account has proved who they are in a way that guesses do not reach. Their
+    /// next password is tried at once, and guesses from other addresses keep them out of nothing
+    /// for an hour.
     ///
     /// # Errors
     /// 503 when the counters cannot be reached.
@@ -128,20 +207,36 @@ impl Core {
         let address = client.counted();
         let (of_identifier, of_both) = ([identifier], [address.as_str(), identifier]);
         for hit in [
-            Hit { bucket: Bucket::PasswordLockout, of: &of_identifier },
-            Hit { bucket: Bucket::LoginIdentifier, of: &of_identifier },
-            Hit { bucket: Bucket::Login, of: &of_both },
+            Hit {
+                bucket: Bucket::PasswordLockout,
+                of: &of_identifier,
+            },
+            Hit {
+                bucket: Bucket::LoginIdentifier,
+                of: &of_identifier,
+            },
+            Hit {
+                bucket: Bucket::Login,
+                of: &of_both,
+            },
         ] {
             self.limiter.clear(hit).await;
         }
-        self.limiter.note(&proved_at(&address, identifier), PROVED).await
+        self.limiter
+            .note(&proved_at(&address, identifier), PROVED)
+            .await
     }
 
     /// Writes down a wrong password. Whoever takes the last guess that there is has the owner told.
     ///
     /// # Errors
     /// When it cannot be written.
-    pub(crate) async fn failed(&self, client: &Client, attempt: &Attempt, user: Option<&User>) -> Result<()> {
+    pub(crate) async fn failed(
+        &self,
+        client: &Client,
+        attempt: &Attempt,
+        user: Option<&User>,
+    ) -> Result<()> {
         attempt.taken.failed().await?;
         let failed = Happened {
             event: "auth:login.failed",
@@ -156,7 +251,11 @@ impl Core {
             .transaction(async |cx| {
                 self.audit(cx, client, failed).await?;
                 match told {
-                    Some(user) => self.parts.notice(cx, client, user, MailKind::PasswordUnderAttack).await,
+                    Some(user) => {
+                        self.parts
+                            .notice(cx, client, user, MailKind::PasswordUnderAttack)
+                            .await
+                    }
                     None => Ok(()),
                 }
             })

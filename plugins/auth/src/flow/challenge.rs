@@ -1,4 +1,5 @@
-//! The second factor of a sign-in: the challenge, codes for it, and the answer to it. There is no session before.
+//! The second factor of a sign-in: the challenge, codes for it, and the answer to it. There is no
+//! session before.
 
 use std::time::Duration;
 
@@ -9,7 +10,9 @@ use serde_json::json;
 use super::login::Opening;
 use crate::core::{Client, Core, Happened};
 use crate::entities::User;
-use crate::error::{ACCOUNT_SUSPENDED, INVALID_CHALLENGE, INVALID_CODE, METHOD_UNAVAILABLE, rate_limited, refuse};
+use crate::error::{
+    ACCOUNT_SUSPENDED, INVALID_CHALLENGE, INVALID_CODE, METHOD_UNAVAILABLE, rate_limited, refuse,
+};
 use crate::limit::table::SENDS_PER_CHALLENGE;
 use crate::limit::{Bucket, Hit, Taken};
 use crate::mail::MailKind;
@@ -29,12 +32,23 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// The one factor that it tries. A bare number is the code that was sent, once one was, else that of an authenticator app.
+    /// The one factor that it tries. A bare number is the code that was sent, once one was, else
+    /// that of an authenticator app.
     fn tried(&self, methods: &[Way], pending: &Pending) -> Result<Tried> {
-        let missing = |path: &str| Error::invalid(Problem::new(path, "required", "is required for this method"));
+        let missing = |path: &str| {
+            Error::invalid(Problem::new(
+                path,
+                "required",
+                "is required for this method",
+            ))
+        };
         let code = || self.code.clone().ok_or_else(|| missing("code"));
         Ok(match (self.method, &self.webauthn) {
-            (Some(Way::Webauthn), response) => Tried::Webauthn(response.clone().ok_or_else(|| missing("webauthnResponse"))?),
+            (Some(Way::Webauthn), response) => Tried::Webauthn(
+                response
+                    .clone()
+                    .ok_or_else(|| missing("webauthnResponse"))?,
+            ),
             (None, Some(response)) => Tried::Webauthn(response.clone()),
             (Some(Way::Totp), _) => Tried::Totp(code()?),
             (Some(Way::Recovery), _) => Tried::Recovery(code()?),
@@ -45,7 +59,9 @@ impl Answer {
                 let code = code()?;
                 match is_number(&code) {
                     false => Tried::Recovery(code),
-                    true if methods.contains(&Way::Totp) && pending.sent.is_none() => Tried::Totp(code),
+                    true if methods.contains(&Way::Totp) && pending.sent.is_none() => {
+                        Tried::Totp(code)
+                    }
                     true => Tried::Sent(None, code),
                 }
             }
@@ -54,11 +70,18 @@ impl Answer {
 }
 
 impl Core {
-    /// Asks whoever has begun to sign in for a second factor. A code goes out by itself where there is nothing to choose.
+    /// Asks whoever has begun to sign in for a second factor. A code goes out by itself where there
+    /// is nothing to choose.
     ///
     /// # Errors
     /// When the challenge cannot be kept.
-    pub(crate) async fn ask_second(&self, client: &Client, user: &User, begun: Begun, methods: &[Way]) -> Result<Reply> {
+    pub(crate) async fn ask_second(
+        &self,
+        client: &Client,
+        user: &User,
+        begun: Begun,
+        methods: &[Way],
+    ) -> Result<Reply> {
         let mfa = &self.config.auth.mfa;
         let send = match methods {
             [way] if way.is_sent() && self.sends_by_itself(client, user, *way).await? => Some(*way),
@@ -78,7 +101,11 @@ impl Core {
                 let (asked, shown) = self.ask_second_passkey(cx, user, pending.first()).await?;
                 (pending.asked, options) = (Some(asked), Some(shown));
             }
-            let (token, one) = self.parts.tokens.give(cx, Purpose::Login, &user.id, &pending, terms).await?;
+            let (token, one) = self
+                .parts
+                .tokens
+                .give(cx, Purpose::Login, &user.id, &pending, terms)
+                .await?;
             if let Some(way) = send {
                 pending.sent = Some(self.send_code(cx, client, user, way, &one.id).await?);
                 self.parts.tokens.replace(cx, &one, &pending).await?;
@@ -99,8 +126,9 @@ impl Core {
         Reply::sparse(200, &view)
     }
 
-    /// Whether a code may go out with a challenge. When there were too many, it does not: the challenge can be answered by a recovery
-    /// code, and who asks for another one is told how long to wait.
+    /// Whether a code may go out with a challenge. When there were too many, it does not: the
+    /// challenge can be answered by a recovery code, and who asks for another one is told how long
+    /// to wait.
     async fn sends_by_itself(&self, client: &Client, user: &User, way: Way) -> Result<bool> {
         if !self.can_send(user, way) {
             return Ok(false);
@@ -112,13 +140,23 @@ impl Core {
         }
     }
 
-    /// Counts a code that is about to be sent for a sign-in: whoever has the password can have as many sent as that, and none of them
-    /// is one of those that its owner has sent where they have signed in before.
+    /// Counts a code that is about to be sent for a sign-in: whoever has the password can have as
+    /// many sent as that, and none of them is one of those that its owner has sent where they have
+    /// signed in before.
     async fn count_send(&self, client: &Client, user: &User, way: Way) -> Result<Taken> {
-        let device = self.devices.recognised(&client.cx(), client.device(), &user.id).await?;
+        let device = self
+            .devices
+            .recognised(&client.cx(), client.device(), &user.id)
+            .await?;
         let mut of = vec![user.id.as_str()];
         of.extend(device.as_ref().map(|device| device.id.as_str()));
-        let taken = self.limiter.take(&[Hit { bucket: Bucket::MfaResend, of: &of }]).await?;
+        let taken = self
+            .limiter
+            .take(&[Hit {
+                bucket: Bucket::MfaResend,
+                of: &of,
+            }])
+            .await?;
         if way != Way::Sms {
             return Ok(taken);
         }
@@ -135,48 +173,102 @@ impl Core {
     ///
     /// # Errors
     /// 401 `invalid_challenge`; 403 `account_suspended`.
-    pub(crate) async fn waiting(&self, client: &Client, token: &SecretText) -> Result<(Challenge, User)> {
+    pub(crate) async fn waiting(
+        &self,
+        client: &Client,
+        token: &SecretText,
+    ) -> Result<(Challenge, User)> {
         let invalid = || refuse(INVALID_CHALLENGE);
         let cx = client.cx();
-        let one = self.parts.tokens.find(&cx, Purpose::Login, token.expose()).await?.ok_or_else(invalid)?;
+        let one = self
+            .parts
+            .tokens
+            .find(&cx, Purpose::Login, token.expose())
+            .await?
+            .ok_or_else(invalid)?;
         let pending: Pending = self.parts.tokens.payload(&one)?;
-        let user = self.users.get(&cx, one.user_id.as_str()).await?.filter(|user| !user.is_gone(client.now)).ok_or_else(invalid)?;
+        let user = self
+            .users
+            .get(&cx, one.user_id.as_str())
+            .await?
+            .filter(|user| !user.is_gone(client.now))
+            .ok_or_else(invalid)?;
         if user.suspended_at.is_some() {
             return Err(refuse(ACCOUNT_SUSPENDED));
         }
-        if pending.is_current(&user) { Ok((Challenge { one, pending }, user)) } else { Err(invalid()) }
+        if pending.is_current(&user) {
+            Ok((Challenge { one, pending }, user))
+        } else {
+            Err(invalid())
+        }
     }
 
     /// Sends a code for a challenge, in place of the one before, or asks for a passkey once more.
     ///
     /// # Errors
     /// 400 `method_unavailable`; 401 `invalid_challenge`; 429.
-    pub(crate) async fn resend(&self, client: &Client, token: &SecretText, method: Option<Way>) -> Result<Option<serde_json::Value>> {
+    pub(crate) async fn resend(
+        &self,
+        client: &Client,
+        token: &SecretText,
+        method: Option<Way>,
+    ) -> Result<Option<serde_json::Value>> {
         let (mut challenge, user) = self.waiting(client, token).await?;
-        let methods = self.methods_after(&client.cx(), &user, challenge.pending.begun.as_ref()).await?;
-        let can: Vec<Way> = methods.into_iter().filter(|way| way.is_sent() || *way == Way::Webauthn).collect();
+        let methods = self
+            .methods_after(&client.cx(), &user, challenge.pending.begun.as_ref())
+            .await?;
+        let can: Vec<Way> = methods
+            .into_iter()
+            .filter(|way| way.is_sent() || *way == Way::Webauthn)
+            .collect();
         let before = challenge.pending.sent.as_ref().map(|sent| sent.way);
-        let way = method.or(before).or(can.first().copied()).filter(|way| can.contains(way)).ok_or_else(|| refuse(METHOD_UNAVAILABLE))?;
+        let way = method
+            .or(before)
+            .or(can.first().copied())
+            .filter(|way| can.contains(way))
+            .ok_or_else(|| refuse(METHOD_UNAVAILABLE))?;
         let cx = client.cx();
         // Asking for a passkey sends nothing.
-        let taken = if way.is_sent() { Some(self.count_send(client, &user, way).await?) } else { None };
-        if self.parts.tokens.count_send(&cx, &challenge.one).await?.is_none() {
+        let taken = if way.is_sent() {
+            Some(self.count_send(client, &user, way).await?)
+        } else {
+            None
+        };
+        if self
+            .parts
+            .tokens
+            .count_send(&cx, &challenge.one)
+            .await?
+            .is_none()
+        {
             // What is not sent is not counted.
             if let Some(taken) = taken {
                 taken.undo().await;
             }
             let end = challenge.one.expires_at.unwrap_or(client.now).millis() - client.now.millis();
-            return Err(rate_limited(u32::try_from(end.max(0).div_euclid(1000) + 1).unwrap_or(1)));
+            return Err(rate_limited(
+                u32::try_from(end.max(0).div_euclid(1000) + 1).unwrap_or(1),
+            ));
         }
         cx.transaction(async |cx| {
             let mut options = None;
             if way == Way::Webauthn {
-                let (asked, shown) = self.ask_second_passkey(cx, &user, challenge.pending.first()).await?;
+                let (asked, shown) = self
+                    .ask_second_passkey(cx, &user, challenge.pending.first())
+                    .await?;
                 (challenge.pending.asked, options) = (Some(asked), Some(shown));
             } else {
-                challenge.pending.sent = Some(self.send_code(cx, client, &user, way, &challenge.one.id).await?);
+                challenge.pending.sent = Some(
+                    self.send_code(cx, client, &user, way, &challenge.one.id)
+                        .await?,
+                );
             }
-            match self.parts.tokens.replace(cx, &challenge.one, &challenge.pending).await {
+            match self
+                .parts
+                .tokens
+                .replace(cx, &challenge.one, &challenge.pending)
+                .await
+            {
                 Err(error) if error.code() == Code::NotFound => Err(refuse(INVALID_CHALLENGE)),
                 done => done.map(|_| options),
             }
@@ -187,13 +279,22 @@ impl Core {
     /// Completes a sign-in by its second factor.
     ///
     /// # Errors
-    /// 401 `invalid_code` with the tries that are left, `invalid_challenge`; 403 `account_suspended`; 429.
+    /// 401 `invalid_code` with the tries that are left, `invalid_challenge`; 403
+    /// `account_suspended`; 429.
     pub(crate) async fn answer_second(&self, client: &Client, answer: Answer) -> Result<Reply> {
         let address = client.counted();
-        let of_address = self.limiter.take(&[Hit { bucket: Bucket::MfaVerifyIp, of: &[&address] }]).await?;
+        let of_address = self
+            .limiter
+            .take(&[Hit {
+                bucket: Bucket::MfaVerifyIp,
+                of: &[&address],
+            }])
+            .await?;
         let (challenge, user) = self.waiting(client, &answer.token).await?;
         let cx = client.cx();
-        let left = self.methods_after(&cx, &user, challenge.pending.begun.as_ref()).await?;
+        let left = self
+            .methods_after(&cx, &user, challenge.pending.begun.as_ref())
+            .await?;
         let tried = match answer.tried(&left, &challenge.pending) {
             Ok(tried) => tried,
             Err(error) => {
@@ -206,11 +307,22 @@ impl Core {
             of_address.undo().await;
             return Err(refuse(METHOD_UNAVAILABLE));
         }
-        // Whoever has signed in here before is kept out by nobody who guesses elsewhere: guesses from there count apart.
-        let device = self.devices.recognised(&cx, client.device(), &user.id).await?;
+        // Whoever has signed in here before is kept out by nobody who guesses elsewhere: guesses
+        // from there count apart.
+        let device = self
+            .devices
+            .recognised(&cx, client.device(), &user.id)
+            .await?;
         let mut of_user = vec![user.id.as_str()];
         of_user.extend(device.as_ref().map(|device| device.id.as_str()));
-        let taken = match self.limiter.take(&[Hit { bucket: Bucket::MfaVerifyUser, of: &of_user }]).await {
+        let taken = match self
+            .limiter
+            .take(&[Hit {
+                bucket: Bucket::MfaVerifyUser,
+                of: &of_user,
+            }])
+            .await
+        {
             Ok(of_user) => of_address.and(of_user),
             Err(refusal) => {
                 of_address.undo().await;
@@ -218,12 +330,23 @@ impl Core {
             }
         };
         let judged = async {
-            let counted = self.parts.tokens.attempt(&cx, &challenge.one).await?.ok_or_else(|| refuse(INVALID_CHALLENGE))?;
-            self.judge(client, &user, &tried, Some(&challenge)).await.map(|right| (right, counted))
+            let counted = self
+                .parts
+                .tokens
+                .attempt(&cx, &challenge.one)
+                .await?
+                .ok_or_else(|| refuse(INVALID_CHALLENGE))?;
+            self.judge(client, &user, &tried, Some(&challenge))
+                .await
+                .map(|right| (right, counted))
         };
         let right = match judged.await {
             Ok((Some(right), _)) => right,
-            Ok((None, counted)) => return Err(self.wrong_second(client, &user, way, &counted, &taken).await?),
+            Ok((None, counted)) => {
+                return Err(self
+                    .wrong_second(client, &user, way, &counted, &taken)
+                    .await?);
+            }
             Err(error) => {
                 if error.code().status() >= 500 {
                     taken.undo().await;
@@ -242,9 +365,16 @@ impl Core {
         opened.await
     }
 
-    /// Writes down a wrong second factor. After the last try the challenge is dead. Whoever takes the last guess that there is has the
-    /// owner told: somebody has their password.
-    async fn wrong_second(&self, client: &Client, user: &User, way: Way, counted: &OneTime, taken: &Taken) -> Result<Error> {
+    /// Writes down a wrong second factor. After the last try the challenge is dead. Whoever takes
+    /// the last guess that there is has the owner told: somebody has their password.
+    async fn wrong_second(
+        &self,
+        client: &Client,
+        user: &User,
+        way: Way,
+        counted: &OneTime,
+        taken: &Taken,
+    ) -> Result<Error> {
         let failed = Happened {
             outcome: INVALID_CODE.as_str(),
             ..Happened::to("auth:mfa.failed", &user.id).details(json!({ "method": way.name() }))
@@ -253,13 +383,23 @@ impl Core {
         let done = cx.transaction(async |cx| {
             self.audit(cx, client, failed).await?;
             if taken.is_last(Bucket::MfaVerifyUser) {
-                self.parts.notice(cx, client, user, MailKind::MfaUnderAttack).await?;
+                self.parts
+                    .notice(cx, client, user, MailKind::MfaUnderAttack)
+                    .await?;
             }
-            if counted.tries_left == 0 { self.parts.tokens.remove(cx, counted).await } else { Ok(()) }
+            if counted.tries_left == 0 {
+                self.parts.tokens.remove(cx, counted).await
+            } else {
+                Ok(())
+            }
         });
         done.await?;
         let left = counted.tries_left;
-        let left = Problem::new("code", "tries_left", format!("{left} {} left", if left == 1 { "try" } else { "tries" }));
+        let left = Problem::new(
+            "code",
+            "tries_left",
+            format!("{left} {} left", if left == 1 { "try" } else { "tries" }),
+        );
         Ok(refuse(INVALID_CODE).with_details(vec![left]))
     }
 }

@@ -1,4 +1,5 @@
-//! Who does what the outbox holds: sends mail, and finds the accounts that mail was asked for. None of it shows in an answer.
+//! Who does what the outbox holds: sends mail, and finds the accounts that mail was asked for. None
+//! of it shows in an answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,9 +25,18 @@ impl Perform for Courier {
     fn perform(&self, task: Task) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
             match task {
-                Task::Mail { kind, to, locale, vars, counted } => {
+                Task::Mail {
+                    kind,
+                    to,
+                    locale,
+                    vars,
+                    counted,
+                } => {
                     let auth = &self.0.config.auth;
-                    let mailer = auth.mailer.as_ref().ok_or_else(|| Error::internal("there is no mailer any more"))?;
+                    let mailer = auth
+                        .mailer
+                        .as_ref()
+                        .ok_or_else(|| Error::internal("there is no mailer any more"))?;
                     let mut taken = None;
                     if let Some(address) = counted {
                         taken = self.0.may_mail_unproved(&address, kind).await?;
@@ -34,7 +44,9 @@ impl Perform for Courier {
                             return Ok(());
                         }
                     }
-                    let sent = mailer.send(auth.templates.render(to, kind, locale, vars)).await;
+                    let sent = mailer
+                        .send(auth.templates.render(to, kind, locale, vars))
+                        .await;
                     if let (Err(_), Some(taken)) = (&sent, &taken) {
                         taken.undo().await;
                     }
@@ -42,11 +54,22 @@ impl Perform for Courier {
                 }
                 Task::Sms { to, text } => {
                     let provider = self.0.config.auth.mfa.sms.provider.as_ref();
-                    let provider = provider.ok_or_else(|| Error::internal("there is no provider of text messages any more"))?;
-                    let to = E164::parse(&to).ok_or_else(|| Error::internal("a phone number cannot be read"))?;
+                    let provider = provider.ok_or_else(|| {
+                        Error::internal("there is no provider of text messages any more")
+                    })?;
+                    let to = E164::parse(&to)
+                        .ok_or_else(|| Error::internal("a phone number cannot be read"))?;
                     provider.send(&to, &text).await
                 }
-                Task::Lookup { what, identifier, full, from } => self.look(what, &identifier, full, from.client(self.0.now())).await,
+                Task::Lookup {
+                    what,
+                    identifier,
+                    full,
+                    from,
+                } => {
+                    self.look(what, &identifier, full, from.client(self.0.now()))
+                        .await
+                }
                 Task::SignUp(asked) => self.0.take_sign_up(asked).await,
             }
         })
@@ -59,22 +82,37 @@ impl Courier {
         let cx = client.cx();
         let found = match what {
             Asked::MagicLink => core.users.by_identifier(&cx, identifier.to_owned()).await?,
-            Asked::PasswordReset | Asked::Verification => core.users.by_email(&cx, identifier.to_owned()).await?,
+            Asked::PasswordReset | Asked::Verification => {
+                core.users.by_email(&cx, identifier.to_owned()).await?
+            }
         };
         if what == Asked::MagicLink
             && core.config.auth.magic_link.allow_sign_up
             && found.as_ref().is_none_or(|user| user.is_gone(client.now))
         {
             let sent = cx.transaction(async |cx| core.send_sign_up(cx, identifier).await);
-            return self.beside(full, &cx, Purpose::SignUp, &stranger(identifier), sent).await;
+            return self
+                .beside(full, &cx, Purpose::SignUp, &stranger(identifier), sent)
+                .await;
         }
-        let Some(user) = found.filter(|user| !user.is_gone(client.now) && user.suspended_at.is_none()) else { return Ok(()) };
+        let Some(user) =
+            found.filter(|user| !user.is_gone(client.now) && user.suspended_at.is_none())
+        else {
+            return Ok(());
+        };
         let purpose = match what {
             Asked::Verification => core.proof_of_address(),
             Asked::PasswordReset => Purpose::ResetPassword,
             Asked::MagicLink => Purpose::MagicLink,
         };
-        self.beside(full, &cx, purpose, &user.id, self.send(what, &user, &client)).await
+        self.beside(
+            full,
+            &cx,
+            purpose,
+            &user.id,
+            self.send(what, &user, &client),
+        )
+        .await
     }
 
     /// Mails somebody what was asked for.
@@ -83,13 +121,29 @@ impl Courier {
         let cx = client.cx();
         match what {
             Asked::Verification if user.email_verified_at.is_some() => Ok(()),
-            Asked::Verification => cx.transaction(async |cx| core.send_verification(cx, user).await).await,
+            Asked::Verification => {
+                cx.transaction(async |cx| core.send_verification(cx, user).await)
+                    .await
+            }
             Asked::PasswordReset => {
                 cx.transaction(async |cx| {
                     let reset = &core.config.auth.password_reset;
                     let lifetime = Duration::from_secs(reset.token_seconds);
-                    self.mail(cx, user, Purpose::ResetPassword, MailKind::PasswordReset, reset.link_base_url.as_deref(), lifetime).await?;
-                    core.audit(cx, client, Happened::to("auth:password.reset.requested", &user.id)).await
+                    self.mail(
+                        cx,
+                        user,
+                        Purpose::ResetPassword,
+                        MailKind::PasswordReset,
+                        reset.link_base_url.as_deref(),
+                        lifetime,
+                    )
+                    .await?;
+                    core.audit(
+                        cx,
+                        client,
+                        Happened::to("auth:password.reset.requested", &user.id),
+                    )
+                    .await
                 })
                 .await
             }
@@ -97,22 +151,40 @@ impl Courier {
                 let magic = &core.config.auth.magic_link;
                 let lifetime = Duration::from_secs(magic.token_seconds);
                 cx.transaction(async |cx| {
-                    self.mail(cx, user, Purpose::MagicLink, MailKind::MagicLink, magic.link_base_url.as_deref(), lifetime).await
+                    self.mail(
+                        cx,
+                        user,
+                        Purpose::MagicLink,
+                        MailKind::MagicLink,
+                        magic.link_base_url.as_deref(),
+                        lifetime,
+                    )
+                    .await
                 })
                 .await
             }
         }
     }
 
-    /// Sends something. Where there were too many, only to a user who has nothing that was mailed for the purpose and is still good, once a
-    /// minute at most: of many look-ups at once, one sends a mail.
-    async fn beside(&self, full: bool, cx: &Cx, purpose: Purpose, user: &str, send: impl Future<Output = Result<()>>) -> Result<()> {
+    /// Sends something. Where there were too many, only to a user who has nothing that was mailed
+    /// for the purpose and is still good, once a minute at most: of many look-ups at once, one
+    /// sends a mail.
+    async fn beside(
+        &self,
+        full: bool,
+        cx: &Cx,
+        purpose: Purpose,
+        user: &str,
+        send: impl Future<Output = Result<()>>,
+    ) -> Result<()> {
         if !full {
             return send.await;
         }
         let (core, name) = (&self.0, format!("{purpose:?}"));
         let mark = ["mailed beside", &name, user];
-        if core.parts.tokens.newest(cx, purpose, user).await?.is_some() || !core.limiter.is_first(&mark, SPARE).await? {
+        if core.parts.tokens.newest(cx, purpose, user).await?.is_some()
+            || !core.limiter.is_first(&mark, SPARE).await?
+        {
             return Ok(());
         }
         let sent = send.await;
@@ -123,10 +195,23 @@ impl Courier {
         sent
     }
 
-    async fn mail(&self, cx: &Cx, user: &User, purpose: Purpose, kind: MailKind, base: Option<&str>, lifetime: Duration) -> Result<()> {
-        let Some(to) = To::owner(user) else { return Ok(()) };
+    async fn mail(
+        &self,
+        cx: &Cx,
+        user: &User,
+        purpose: Purpose,
+        kind: MailKind,
+        base: Option<&str>,
+        lifetime: Duration,
+    ) -> Result<()> {
+        let Some(to) = To::owner(user) else {
+            return Ok(());
+        };
         let parts = &self.0.parts;
-        let token = parts.tokens.issue(cx, purpose, &user.id, &Value::Null, Terms::link(lifetime)).await?;
+        let token = parts
+            .tokens
+            .issue(cx, purpose, &user.id, &Value::Null, Terms::link(lifetime))
+            .await?;
         parts.link(cx, to, kind, base, &token, lifetime).await
     }
 }
@@ -136,14 +221,37 @@ impl Core {
     async fn send_sign_up(&self, cx: &Cx, email: &str) -> Result<()> {
         let magic = &self.config.auth.magic_link;
         let lifetime = Duration::from_secs(magic.token_seconds);
-        let token = self.parts.tokens.issue(cx, Purpose::SignUp, &stranger(email), &email, Terms::link(lifetime)).await?;
-        self.parts.link(cx, To::stranger(email), MailKind::MagicLink, magic.link_base_url.as_deref(), &token, lifetime).await
+        let token = self
+            .parts
+            .tokens
+            .issue(
+                cx,
+                Purpose::SignUp,
+                &stranger(email),
+                &email,
+                Terms::link(lifetime),
+            )
+            .await?;
+        self.parts
+            .link(
+                cx,
+                To::stranger(email),
+                MailKind::MagicLink,
+                magic.link_base_url.as_deref(),
+                &token,
+                lifetime,
+            )
+            .await
     }
 
-    /// What a mailed link that proves an account's address is good for. Where sign-ups are concealed it signs in as well: nobody
-    /// has been signed in by the sign-up.
+    /// What a mailed link that proves an account's address is good for. Where sign-ups are
+    /// concealed it signs in as well: nobody has been signed in by the sign-up.
     pub(crate) fn proof_of_address(&self) -> Purpose {
-        if self.config.auth.conceal_registration { Purpose::VerifyAndLogin } else { Purpose::VerifyEmail }
+        if self.config.auth.conceal_registration {
+            Purpose::VerifyAndLogin
+        } else {
+            Purpose::VerifyEmail
+        }
     }
 
     /// Mails a link that proves an account's address.
@@ -152,15 +260,37 @@ impl Core {
     /// When it cannot be kept.
     pub(crate) async fn send_verification(&self, cx: &Cx, user: &User) -> Result<()> {
         let verification = &self.config.auth.email_verification;
-        let (Some(to), Some(normalised)) = (To::owner(user), &user.email_normalised) else { return Ok(()) };
+        let (Some(to), Some(normalised)) = (To::owner(user), &user.email_normalised) else {
+            return Ok(());
+        };
         let lifetime = Duration::from_secs(verification.token_seconds);
         // What is proved is this address, whatever the account's is by then.
-        let token = self.parts.tokens.issue(cx, self.proof_of_address(), &user.id, normalised, Terms::link(lifetime)).await?;
-        self.parts.link(cx, to, MailKind::VerifyEmail, verification.link_base_url.as_deref(), &token, lifetime).await
+        let token = self
+            .parts
+            .tokens
+            .issue(
+                cx,
+                self.proof_of_address(),
+                &user.id,
+                normalised,
+                Terms::link(lifetime),
+            )
+            .await?;
+        self.parts
+            .link(
+                cx,
+                to,
+                MailKind::VerifyEmail,
+                verification.link_base_url.as_deref(),
+                &token,
+                lifetime,
+            )
+            .await
     }
 }
 
-/// What somebody is called who has no account yet, so that a newer link ends those of before. No account has such an id.
+/// What somebody is called who has no account yet, so that a newer link ends those of before. No
+/// account has such an id.
 fn stranger(email: &str) -> String {
     format!("new:{}", crate::onetime::hash(email))
 }

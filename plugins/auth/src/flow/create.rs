@@ -28,7 +28,12 @@ pub(crate) struct NewAccount {
 
 impl NewAccount {
     /// By somebody who signs up with a password.
-    pub(crate) fn signed_up(core: &Core, identifier: Identifier, email: Option<Identifier>, hash: String) -> Self {
+    pub(crate) fn signed_up(
+        core: &Core,
+        identifier: Identifier,
+        email: Option<Identifier>,
+        hash: String,
+    ) -> Self {
         let roles = core.config.auth.default_role.iter().cloned().collect();
         Self {
             identifier,
@@ -56,11 +61,28 @@ impl Core {
     ///
     /// # Errors
     /// 400 `invalid_token` when somebody else has taken it; as [`Core::create_account`].
-    pub(crate) async fn create_account_with(&self, client: &Client, new: NewAccount, token: Option<&OneTime>) -> Result<User> {
-        let NewAccount { identifier, email, email_verified_at, password_hash, roles, method, link, app_metadata } = new;
+    pub(crate) async fn create_account_with(
+        &self,
+        client: &Client,
+        new: NewAccount,
+        token: Option<&OneTime>,
+    ) -> Result<User> {
+        let NewAccount {
+            identifier,
+            email,
+            email_verified_at,
+            password_hash,
+            roles,
+            method,
+            link,
+            app_metadata,
+        } = new;
         self.make_room(client, &identifier, email.as_ref()).await?;
-        let proves = email.as_ref().filter(|_| self.config.auth.email_verification.enabled && email_verified_at.is_none());
-        // Somebody else's address may be signed up, deleted and signed up again. Its owner asks for another link.
+        let proves = email
+            .as_ref()
+            .filter(|_| self.config.auth.email_verification.enabled && email_verified_at.is_none());
+        // Somebody else's address may be signed up, deleted and signed up again. Its owner asks for
+        // another link.
         let counted = match proves {
             Some(email) => self.may_mail(&email.normalised).await?,
             None => None,
@@ -97,9 +119,15 @@ impl Core {
                 return Err(refuse(INVALID_TOKEN));
             }
             let user = self.users.create(cx, new).await?;
-            self.audit(cx, client, Happened::to("auth:user.created", &user.id).details(json!({ "method": method }))).await?;
+            self.audit(
+                cx,
+                client,
+                Happened::to("auth:user.created", &user.id).details(json!({ "method": method })),
+            )
+            .await?;
             if let Some((provider, identity)) = &link {
-                self.store_link(cx, client, provider, identity, &user.id).await?;
+                self.store_link(cx, client, provider, identity, &user.id)
+                    .await?;
             }
             if counted.is_some() {
                 self.send_verification(cx, &user).await?;
@@ -115,19 +143,31 @@ impl Core {
 }
 
 impl Core {
-    /// Removes accounts that are in the way of a new one and whose deletion is due: they are gone for everybody, whether or not the job
-    /// that removes them has been there.
+    /// Removes accounts that are in the way of a new one and whose deletion is due: they are gone
+    /// for everybody, whether or not the job that removes them has been there.
     ///
     /// # Errors
     /// When they cannot be removed.
-    pub(crate) async fn make_room(&self, client: &Client, identifier: &Identifier, email: Option<&Identifier>) -> Result<()> {
+    pub(crate) async fn make_room(
+        &self,
+        client: &Client,
+        identifier: &Identifier,
+        email: Option<&Identifier>,
+    ) -> Result<()> {
         let cx = client.cx();
-        let of_identifier = self.users.by_identifier(&cx, identifier.normalised.as_str()).await?;
+        let of_identifier = self
+            .users
+            .by_identifier(&cx, identifier.normalised.as_str())
+            .await?;
         let of_email = match email {
             Some(email) => self.users.by_email(&cx, email.normalised.as_str()).await?,
             None => None,
         };
-        for gone in of_identifier.into_iter().chain(of_email).filter(|user| user.is_gone(client.now)) {
+        for gone in of_identifier
+            .into_iter()
+            .chain(of_email)
+            .filter(|user| user.is_gone(client.now))
+        {
             self.purge(&gone).await?;
         }
         Ok(())
@@ -139,6 +179,9 @@ fn taken(primary: PrimaryField, error: Error) -> Error {
     if error.code() != Code::Conflict {
         return error;
     }
-    let of_primary = error.details().iter().any(|problem| problem.path == "identifier");
+    let of_primary = error
+        .details()
+        .iter()
+        .any(|problem| problem.path == "identifier");
     Error::unique([if of_primary { primary.name() } else { "email" }])
 }

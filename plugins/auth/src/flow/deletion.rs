@@ -1,5 +1,5 @@
-//! The end of an account: asked for, called off, done. What is due is as good as gone at once; removing it is a job that may be
-//! interrupted anywhere and goes on where it stopped.
+//! The end of an account: asked for, called off, done. What is due is as good as gone at once;
+//! removing it is a job that may be interrupted anywhere and goes on where it stopped.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,22 +30,43 @@ const AT_ONCE: u32 = 50;
 const ROWS: u32 = 200;
 
 impl Core {
-    /// Asks the app, then schedules the deletion of an account: its other sessions end and this one may do little. Without a grace
-    /// period it is due at once.
+    /// Asks the app, then schedules the deletion of an account: its other sessions end and this one
+    /// may do little. Without a grace period it is due at once.
     ///
     /// # Errors
-    /// What the app refuses with; 409 when the account was changed since it was read, or is that of the last administrator.
-    pub(crate) async fn schedule_deletion(&self, client: &Client, user: &User, known: &Known, proof: Proof) -> Result<User> {
+    /// What the app refuses with; 409 when the account was changed since it was read, or is that of
+    /// the last administrator.
+    pub(crate) async fn schedule_deletion(
+        &self,
+        client: &Client,
+        user: &User,
+        known: &Known,
+        proof: Proof,
+    ) -> Result<User> {
         let grace = self.config.auth.account_deletion.grace_seconds;
         let due = later(client.now, millis(grace));
-        let deletion = AccountDeletion { user_id: user.id.clone(), scheduled_for: Some(due) };
-        self.hooks.ask(&self.hook_cx(client), &deletion, |hooks, cx, input| hooks.pre_delete_account(cx, input)).await?;
+        let deletion = AccountDeletion {
+            user_id: user.id.clone(),
+            scheduled_for: Some(due),
+        };
+        self.hooks
+            .ask(&self.hook_cx(client), &deletion, |hooks, cx, input| {
+                hooks.pre_delete_account(cx, input)
+            })
+            .await?;
         let scheduled = client
             .cx()
             .transaction(async |cx| {
                 proof.spend(self, cx, client, user).await?;
-                let patch = UserPatch { deletion_due_at: Some(Some(due)), ..UserPatch::default() };
-                let changed = self.users.update(cx, user.id.as_str(), patch, Some(user.version)).await.map_err(overtaken)?;
+                let patch = UserPatch {
+                    deletion_due_at: Some(Some(due)),
+                    ..UserPatch::default()
+                };
+                let changed = self
+                    .users
+                    .update(cx, user.id.as_str(), patch, Some(user.version))
+                    .await
+                    .map_err(overtaken)?;
                 // An account that is to be deleted goes nowhere else.
                 self.void_new_email(cx, &user.id).await?;
                 for other in self.sessions_of(cx, &user.id).await? {
@@ -53,9 +74,12 @@ impl Core {
                         self.end(cx, client, &other, Reason::Deletion).await?;
                     }
                 }
-                // Without a grace period as well: whoever removes the account learns from it who asked for that.
-                let happened = Happened::to("auth:account.deletion.scheduled", &user.id).session(&known.handle);
-                self.audit(cx, client, happened.details(json!({ "scheduledFor": due }))).await?;
+                // Without a grace period as well: whoever removes the account learns from it who
+                // asked for that.
+                let happened = Happened::to("auth:account.deletion.scheduled", &user.id)
+                    .session(&known.handle);
+                self.audit(cx, client, happened.details(json!({ "scheduledFor": due })))
+                    .await?;
                 if grace > 0 {
                     self.mail_way_back(cx, client, &changed, due, grace).await?;
                 }
@@ -67,22 +91,66 @@ impl Core {
         scheduled
     }
 
-    /// Tells the owner what will happen, with a link that calls it off where there is a page for it.
-    async fn mail_way_back(&self, cx: &Cx, client: &Client, user: &User, due: Timestamp, grace: u64) -> Result<()> {
+    /// Tells the owner what will happen, with a link that calls it off where there is a page for
+    /// it.
+    async fn mail_way_back(
+        &self,
+        cx: &Cx,
+        client: &Client,
+        user: &User,
+        due: Timestamp,
+        grace: u64,
+    ) -> Result<()> {
         let Some(page) = &self.config.auth.account_deletion.link_base_url else {
-            return self.parts.notice_of(cx, client, user, MailKind::DeletionScheduled, &[("due", &due.to_string())]).await;
+            return self
+                .parts
+                .notice_of(
+                    cx,
+                    client,
+                    user,
+                    MailKind::DeletionScheduled,
+                    &[("due", &due.to_string())],
+                )
+                .await;
         };
-        let Some(to) = To::owner(user) else { return Ok(()) };
+        let Some(to) = To::owner(user) else {
+            return Ok(());
+        };
         let lifetime = Duration::from_secs(grace);
-        let token = self.parts.tokens.issue(cx, Purpose::CancelDeletion, &user.id, &Value::Null, Terms::link(lifetime)).await?;
-        self.parts.link_at(cx, to, MailKind::CancelDeletion, Some(page), &token, lifetime, Some(due)).await
+        let token = self
+            .parts
+            .tokens
+            .issue(
+                cx,
+                Purpose::CancelDeletion,
+                &user.id,
+                &Value::Null,
+                Terms::link(lifetime),
+            )
+            .await?;
+        self.parts
+            .link_at(
+                cx,
+                to,
+                MailKind::CancelDeletion,
+                Some(page),
+                &token,
+                lifetime,
+                Some(due),
+            )
+            .await
     }
 
     /// Calls a deletion off, by a session or by the token that was mailed.
     ///
     /// # Errors
     /// 409 `not_scheduled`; 400 `invalid_token` when somebody else has taken the token.
-    pub(crate) async fn cancel_deletion(&self, client: &Client, user: &User, token: Option<&OneTime>) -> Result<()> {
+    pub(crate) async fn cancel_deletion(
+        &self,
+        client: &Client,
+        user: &User,
+        token: Option<&OneTime>,
+    ) -> Result<()> {
         if user.deletion_due_at.is_none() {
             return Err(refuse(NOT_SCHEDULED));
         }
@@ -102,21 +170,40 @@ impl Core {
         cancelled
     }
 
-    /// Calls a deletion off, as part of the caller's transaction, and tells the owner. The answer is the account as it is then.
+    /// Calls a deletion off, as part of the caller's transaction, and tells the owner. The answer
+    /// is the account as it is then.
     ///
     /// # Errors
     /// 409 when the account was changed since it was read.
     pub(super) async fn call_off(&self, cx: &Cx, client: &Client, user: &User) -> Result<User> {
-        let patch = UserPatch { deletion_due_at: Some(None), ..UserPatch::default() };
-        let kept = self.users.update(cx, user.id.as_str(), patch, Some(user.version)).await.map_err(overtaken)?;
-        self.parts.tokens.void(cx, &user.id, &[Purpose::CancelDeletion]).await?;
+        let patch = UserPatch {
+            deletion_due_at: Some(None),
+            ..UserPatch::default()
+        };
+        let kept = self
+            .users
+            .update(cx, user.id.as_str(), patch, Some(user.version))
+            .await
+            .map_err(overtaken)?;
+        self.parts
+            .tokens
+            .void(cx, &user.id, &[Purpose::CancelDeletion])
+            .await?;
         let details = json!({ "scheduledFor": user.deletion_due_at });
-        self.audit(cx, client, Happened::to("auth:account.deletion.cancelled", &user.id).details(details)).await?;
-        self.parts.notice(cx, client, &kept, MailKind::DeletionCancelled).await?;
+        self.audit(
+            cx,
+            client,
+            Happened::to("auth:account.deletion.cancelled", &user.id).details(details),
+        )
+        .await?;
+        self.parts
+            .notice(cx, client, &kept, MailKind::DeletionCancelled)
+            .await?;
         Ok(kept)
     }
 
-    /// Removes accounts whose deletion is due; how many. What fails is left for the next time, and keeps nothing behind it waiting.
+    /// Removes accounts whose deletion is due; how many. What fails is left for the next time, and
+    /// keeps nothing behind it waiting.
     ///
     /// # Errors
     /// When the store cannot say which are.
@@ -124,8 +211,13 @@ impl Core {
         let own = Client::own(self.now());
         let (mut removed, mut behind) = (0, None::<String>);
         loop {
-            let due = ListQuery::new().filter(user::deletion_due_at.lte(Some(own.now))).sort(user::deletion_due_at, Direction::Asc);
-            let due = behind.take().map_or_else(|| due.clone(), |cursor| due.clone().cursor(cursor)).limit(AT_ONCE);
+            let due = ListQuery::new()
+                .filter(user::deletion_due_at.lte(Some(own.now)))
+                .sort(user::deletion_due_at, Direction::Asc);
+            let due = behind
+                .take()
+                .map_or_else(|| due.clone(), |cursor| due.clone().cursor(cursor))
+                .limit(AT_ONCE);
             let page = self.users.list(&own.cx(), due).await?;
             for user in page.items {
                 match self.purge(&user).await {
@@ -142,14 +234,17 @@ impl Core {
         }
     }
 
-    /// Removes an account that is due, with every record of it. The audit stays, under a name that leads to nobody.
+    /// Removes an account that is due, with every record of it. The audit stays, under a name that
+    /// leads to nobody.
     ///
     /// # Errors
     /// When the store cannot: then it is done again, from wherever it stopped.
     pub(crate) async fn purge(&self, user: &User) -> Result<()> {
-        let pseudonym = URL_SAFE_NO_PAD.encode(self.ring.mac(derive::Purpose::Audit, &[user.id.as_bytes()]));
+        let pseudonym =
+            URL_SAFE_NO_PAD.encode(self.ring.mac(derive::Purpose::Audit, &[user.id.as_bytes()]));
         let client = self.as_asked(user, &pseudonym).await?;
-        // The long part first, row by row: nobody can add many rows to an account that is gone, or by it.
+        // The long part first, row by row: nobody can add many rows to an account that is gone, or
+        // by it.
         self.rename_all(&client.cx(), &user.id, &pseudonym).await?;
         let removed = client
             .cx()
@@ -158,19 +253,30 @@ impl Core {
                     self.end(cx, &client, &session, Reason::Deletion).await?;
                 }
                 self.erase(cx, user).await?;
-                self.parts.notice(cx, &client, user, MailKind::AccountDeleted).await?;
-                self.users.delete(cx, user.id.as_str(), Some(user.version)).await?;
+                self.parts
+                    .notice(cx, &client, user, MailKind::AccountDeleted)
+                    .await?;
+                self.users
+                    .delete(cx, user.id.as_str(), Some(user.version))
+                    .await?;
                 // Whoever listens is told who it was; what is kept does not say it.
-                self.audit(cx, &client, Happened::to("auth:user.deleted", &user.id)).await?;
+                self.audit(cx, &client, Happened::to("auth:user.deleted", &user.id))
+                    .await?;
                 self.rename_all(cx, &user.id, &pseudonym).await
             })
             .await;
         self.checks.forget(&user.id);
         match removed {
             Ok(()) => {
-                let deletion = AccountDeletion { user_id: user.id.clone(), scheduled_for: user.deletion_due_at };
+                let deletion = AccountDeletion {
+                    user_id: user.id.clone(),
+                    scheduled_for: user.deletion_due_at,
+                };
                 let cx = self.hook_cx(&client);
-                self.hooks.tell("post_delete_account", cx, deletion, |hooks, cx, input| hooks.post_delete_account(cx, input));
+                self.hooks
+                    .tell("post_delete_account", cx, deletion, |hooks, cx, input| {
+                        hooks.post_delete_account(cx, input)
+                    });
                 Ok(())
             }
             // Another process has removed it.
@@ -179,15 +285,26 @@ impl Core {
         }
     }
 
-    /// Removes what belongs to an account beside its sessions, which end, and the audit, which stays. [`ERASED`] lists it.
+    /// Removes what belongs to an account beside its sessions, which end, and the audit, which
+    /// stays. [`ERASED`] lists it.
     async fn erase(&self, cx: &Cx, user: &User) -> Result<()> {
         let (parts, id, all) = (&self.parts, user.id.as_str(), PageArgs::default);
         parts.tokens.void(cx, id, Purpose::ALL).await?;
         self.devices.forget(cx, id).await?;
-        for earlier in parts.history.of_owner(cx, id.to_owned(), all()).await?.items {
+        for earlier in parts
+            .history
+            .of_owner(cx, id.to_owned(), all())
+            .await?
+            .items
+        {
             parts.history.delete(cx, earlier.id, None).await?;
         }
-        for factor in parts.factors.factors_of(cx, id.to_owned(), all()).await?.items {
+        for factor in parts
+            .factors
+            .factors_of(cx, id.to_owned(), all())
+            .await?
+            .items
+        {
             parts.factors.delete(cx, factor.id, None).await?;
         }
         for code in parts.codes.codes_of(cx, id.to_owned(), all()).await?.items {
@@ -195,12 +312,16 @@ impl Core {
         }
         self.remove_links(cx, id).await?;
         for passkey in self.passkeys.of(cx, id).await? {
-            self.passkeys.credentials.delete(cx, passkey.id, None).await?;
+            self.passkeys
+                .credentials
+                .delete(cx, passkey.id, None)
+                .await?;
         }
         Ok(())
     }
 
-    /// The request that asked for a deletion, at the present instant: hooks are told of that one, however long ago it was.
+    /// The request that asked for a deletion, at the present instant: hooks are told of that one,
+    /// however long ago it was.
     async fn as_asked(&self, user: &User, pseudonym: &str) -> Result<Client> {
         let own = Client::own(self.now());
         // A removal that was interrupted may have renamed the row already.
@@ -212,7 +333,11 @@ impl Core {
         let found = self.audits.list(&own.cx(), asked).await?.items.pop();
         // One for another day was called off.
         let due = json!(user.deletion_due_at);
-        let Some(row) = found.filter(|row| row.details.as_ref().is_some_and(|details| details["scheduledFor"] == due)) else {
+        let Some(row) = found.filter(|row| {
+            row.details
+                .as_ref()
+                .is_some_and(|details| details["scheduledFor"] == due)
+        }) else {
             return Ok(own);
         };
         Ok(Client {
@@ -223,24 +348,40 @@ impl Core {
         })
     }
 
-    /// Puts a pseudonym in place of a user's id in all that has happened to them, and in all that they did to others.
+    /// Puts a pseudonym in place of a user's id in all that has happened to them, and in all that
+    /// they did to others.
     async fn rename_all(&self, cx: &Cx, user: &str, pseudonym: &str) -> Result<()> {
         let to_them = || ListQuery::new().filter(audit::user_id.eq(Some(user.to_owned())));
         let by_them = || ListQuery::new().filter(audit::by_id.eq(Some(user.to_owned())));
-        while self.rename_rows(cx, to_them(), |_| AuditPatch { user_id: named(pseudonym), ..AuditPatch::default() }).await? {}
+        while self
+            .rename_rows(cx, to_them(), |_| AuditPatch {
+                user_id: named(pseudonym),
+                ..AuditPatch::default()
+            })
+            .await?
+        {}
         let renamed = |row: &Audit| {
             let mut details = row.details.clone();
             if let Some(by) = details.as_mut().and_then(|details| details.get_mut("by")) {
                 *by = json!(pseudonym);
             }
-            AuditPatch { by_id: named(pseudonym), details: Some(details), ..AuditPatch::default() }
+            AuditPatch {
+                by_id: named(pseudonym),
+                details: Some(details),
+                ..AuditPatch::default()
+            }
         };
         while self.rename_rows(cx, by_them(), renamed).await? {}
         Ok(())
     }
 
     /// Changes some of these rows; whether there was any.
-    async fn rename_rows(&self, cx: &Cx, rows: ListQuery<Audit>, patch: impl Fn(&Audit) -> AuditPatch) -> Result<bool> {
+    async fn rename_rows(
+        &self,
+        cx: &Cx,
+        rows: ListQuery<Audit>,
+        patch: impl Fn(&Audit) -> AuditPatch,
+    ) -> Result<bool> {
         let rows = self.audits.list(cx, rows.limit(ROWS)).await?.items;
         let any = !rows.is_empty();
         for row in rows {
@@ -262,7 +403,15 @@ fn named(pseudonym: &str) -> Option<Option<String>> {
 
 /// The entities whose records [`Core::erase`] removes.
 #[cfg(test)]
-const ERASED: [&str; 7] = ["OneTime", "Device", "PasswordHistory", "Factor", "RecoveryCode", "Credential", "ProviderLink"];
+const ERASED: [&str; 7] = [
+    "OneTime",
+    "Device",
+    "PasswordHistory",
+    "Factor",
+    "RecoveryCode",
+    "Credential",
+    "ProviderLink",
+];
 
 /// Removes what is due while an app runs.
 #[derive(Debug)]
@@ -277,7 +426,9 @@ impl Purge {
                     // There may be more.
                     Ok(removed) if removed > 0 => continue,
                     Ok(_) => {}
-                    Err(error) => tracing::warn!(error = ?error, "accounts whose deletion is due cannot be found"),
+                    Err(error) => {
+                        tracing::warn!(error = ?error, "accounts whose deletion is due cannot be found")
+                    }
                 }
                 tokio::time::sleep(core.env.clock.pause(LOOK)).await;
             }
@@ -300,9 +451,15 @@ mod tests {
     /// Whoever adds records of users says what becomes of them.
     #[test]
     fn nothing_of_a_deleted_account_is_forgotten() {
-        let of_users =
-            ENTITIES.entities.iter().map(|mounted| mounted.desc).filter(|desc| desc.fields.iter().any(|field| field.name == "user_id"));
-        let mut names: Vec<&str> = of_users.map(|desc| desc.name).filter(|name| !["Session", "Audit"].contains(name)).collect();
+        let of_users = ENTITIES
+            .entities
+            .iter()
+            .map(|mounted| mounted.desc)
+            .filter(|desc| desc.fields.iter().any(|field| field.name == "user_id"));
+        let mut names: Vec<&str> = of_users
+            .map(|desc| desc.name)
+            .filter(|name| !["Session", "Audit"].contains(name))
+            .collect();
         let mut erased = ERASED.to_vec();
         names.sort_unstable();
         erased.sort_unstable();

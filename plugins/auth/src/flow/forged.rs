@@ -20,15 +20,34 @@ impl Core {
     pub(crate) async fn may_sign_in(&self, call: &PluginCall, path: &str) -> Result<()> {
         match self.csrf.may_sign_in(&call.headers) {
             Ok(()) => Ok(()),
-            Err(refusal) => Err(self.forged(&self.client(call), None, &format!("{}/{path}", self.config.auth.mount), refusal).await),
+            Err(refusal) => Err(self
+                .forged(
+                    &self.client(call),
+                    None,
+                    &format!("{}/{path}", self.config.auth.mount),
+                    refusal,
+                )
+                .await),
         }
     }
 
-    /// Writes down that a request was taken for a forged one. The answer is what it is refused with.
-    pub(crate) async fn forged(&self, client: &Client, known: Option<&Known>, path: &str, refusal: Error) -> Error {
+    /// Writes down that a request was taken for a forged one. The answer is what it is refused
+    /// with.
+    pub(crate) async fn forged(
+        &self,
+        client: &Client,
+        known: Option<&Known>,
+        path: &str,
+        refusal: Error,
+    ) -> Error {
         let path: String = path.chars().take(PATH).collect();
         let user = known.map(|known| known.user_id.as_str());
-        let of = ["auth:csrf.failed", &client.counted(), &path, user.unwrap_or_default()];
+        let of = [
+            "auth:csrf.failed",
+            &client.counted(),
+            &path,
+            user.unwrap_or_default(),
+        ];
         let noted = async {
             if !self.limiter.is_first(&of, ONCE_IN).await? {
                 return Ok(());

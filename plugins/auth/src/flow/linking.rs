@@ -14,11 +14,13 @@ use crate::oauth::{Identity, Provider};
 use crate::onetime::Purpose;
 
 impl Core {
-    /// Links an account that is as it was when it was judged, in whose session `asked` that was asked for, if in one: since then, the
-    /// provider has been asked who somebody is, which takes its time. Its owner is told.
+    /// Links an account that is as it was when it was judged, in whose session `asked` that was
+    /// asked for, if in one: since then, the provider has been asked who somebody is, which takes
+    /// its time. Its owner is told.
     ///
     /// # Errors
-    /// As [`Core::store_link`]; `precondition_failed` when the account was changed since; `invalid_state` when that session is over.
+    /// As [`Core::store_link`]; `precondition_failed` when the account was changed since;
+    /// `invalid_state` when that session is over.
     pub(crate) async fn add_link(
         &self,
         client: &Client,
@@ -36,8 +38,17 @@ impl Core {
                 {
                     return Err(refuse(INVALID_STATE));
                 }
-                self.store_link(cx, client, &provider.id, identity, &user.id).await?;
-                self.parts.notice_of(cx, client, user, MailKind::ProviderLinked, &[("provider", provider.name.as_str())]).await?;
+                self.store_link(cx, client, &provider.id, identity, &user.id)
+                    .await?;
+                self.parts
+                    .notice_of(
+                        cx,
+                        client,
+                        user,
+                        MailKind::ProviderLinked,
+                        &[("provider", provider.name.as_str())],
+                    )
+                    .await?;
                 Ok(linked)
             })
             .await;
@@ -48,21 +59,49 @@ impl Core {
     /// Ends the link of an account to a provider, unless nothing else signs its owner in.
     ///
     /// # Errors
-    /// 404 when there is none; 409 `last_credential`; 409 `conflict` when the account was changed since it was read.
-    pub(crate) async fn unlink(&self, client: &Client, user: &User, provider: &Provider, proof: Proof) -> Result<()> {
+    /// 404 when there is none; 409 `last_credential`; 409 `conflict` when the account was changed
+    /// since it was read.
+    pub(crate) async fn unlink(
+        &self,
+        client: &Client,
+        user: &User,
+        provider: &Provider,
+        proof: Proof,
+    ) -> Result<()> {
         let cx = client.cx();
         let links = self.links_of(&cx, &user.id).await?;
-        let link = links.iter().find(|link| link.provider == provider.id).ok_or_else(Error::not_found)?;
+        let link = links
+            .iter()
+            .find(|link| link.provider == provider.id)
+            .ok_or_else(Error::not_found)?;
         self.keeps_a_way_in(&cx, user, Without::Link(link)).await?;
         let unlinked = cx
             .transaction(async |cx| {
                 proof.spend(self, cx, client, user).await?;
-                // Under the account's version: of two ways in that are removed at once, one is looked at again.
+                // Under the account's version: of two ways in that are removed at once, one is
+                // looked at again.
                 self.hold(cx, user).await.map_err(overtaken)?;
                 self.remove_link(cx, link).await?;
-                self.parts.tokens.void(cx, &user.id, &[Purpose::OauthState, Purpose::OauthCode]).await?;
-                self.audit(cx, client, Happened::to("auth:oauth.unlinked", &user.id).details(json!({ "provider": provider.id }))).await?;
-                self.parts.notice_of(cx, client, user, MailKind::ProviderUnlinked, &[("provider", provider.name.as_str())]).await
+                self.parts
+                    .tokens
+                    .void(cx, &user.id, &[Purpose::OauthState, Purpose::OauthCode])
+                    .await?;
+                self.audit(
+                    cx,
+                    client,
+                    Happened::to("auth:oauth.unlinked", &user.id)
+                        .details(json!({ "provider": provider.id })),
+                )
+                .await?;
+                self.parts
+                    .notice_of(
+                        cx,
+                        client,
+                        user,
+                        MailKind::ProviderUnlinked,
+                        &[("provider", provider.name.as_str())],
+                    )
+                    .await
             })
             .await;
         self.checks.forget(&user.id);

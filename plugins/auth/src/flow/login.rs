@@ -8,7 +8,9 @@ use super::{Reason, Tokens};
 use crate::core::{Client, Core, Happened, later, millis};
 use crate::device::{self, Device, LIFETIME};
 use crate::entities::{Session, SessionCreate, SessionPatch, User};
-use crate::error::{ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, INVALID_CREDENTIALS, MFA_REQUIRED, refuse};
+use crate::error::{
+    ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, INVALID_CREDENTIALS, MFA_REQUIRED, refuse,
+};
 use crate::hooks::SignIn;
 use crate::mail::MailKind;
 use crate::mfa::{Begun, Pending, Way};
@@ -32,7 +34,13 @@ pub(crate) struct Proved {
 pub(crate) const SERVICE: &str = "service";
 
 /// The methods that a sign-in begins with: what a challenge was begun with is named by them.
-const METHODS: [&str; 5] = ["password", "magicLink", "verifyAndLogin", "passkey", "oauth"];
+const METHODS: [&str; 5] = [
+    "password",
+    "magicLink",
+    "verifyAndLogin",
+    "passkey",
+    "oauth",
+];
 
 /// A session that is about to be.
 pub(super) struct Opening {
@@ -62,7 +70,13 @@ struct Opened {
 impl Opening {
     /// After the first factor alone, or one that is two.
     fn primary(proved: Proved) -> Self {
-        let Proved { user, method, amr, aal, status } = proved;
+        let Proved {
+            user,
+            method,
+            amr,
+            aal,
+            status,
+        } = proved;
         Self {
             user,
             method,
@@ -79,19 +93,33 @@ impl Opening {
     /// After the second factor.
     pub(super) fn second(user: &User, pending: &Pending, way: Way, trusts: bool) -> Self {
         let begun = pending.begun.as_ref();
-        let method = METHODS.into_iter().find(|name| begun.is_some_and(|begun| begun.method == *name)).unwrap_or("mfa");
+        let method = METHODS
+            .into_iter()
+            .find(|name| begun.is_some_and(|begun| begun.method == *name))
+            .unwrap_or("mfa");
         let mut amr: Vec<String> = begun.map(|begun| begun.amr.clone()).unwrap_or_default();
         for how in [way.amr(), "mfa"] {
             if !amr.iter().any(|known| known == how) {
                 amr.push(how.to_owned());
             }
         }
-        Self { user: user.clone(), method, amr, aal: 2, second: Some(way), is_all: false, trusts, on_device: true, status: 200 }
+        Self {
+            user: user.clone(),
+            method,
+            amr,
+            aal: 2,
+            second: Some(way),
+            is_all: false,
+            trusts,
+            on_device: true,
+            status: 200,
+        }
     }
 }
 
 impl Core {
-    /// The one way from a primary proof to a session: suspension, then verification, deletion, second factor, session.
+    /// The one way from a primary proof to a session: suspension, then verification, deletion,
+    /// second factor, session.
     ///
     /// # Errors
     /// 403 `account_suspended`; 401 `invalid_credentials` for an account whose deletion is due.
@@ -103,41 +131,95 @@ impl Core {
     ///
     /// # Errors
     /// As [`Core::complete_primary`].
-    pub(crate) async fn complete_with(&self, client: &Client, proved: Proved, passkey: Option<&str>) -> Result<Reply> {
+    pub(crate) async fn complete_with(
+        &self,
+        client: &Client,
+        proved: Proved,
+        passkey: Option<&str>,
+    ) -> Result<Reply> {
         let begun = Begun::by(proved.method, proved.amr, passkey);
         let methods = self.missing_factors(client, &proved, &begun).await?;
         if !methods.is_empty() {
             return self.ask_second(client, &proved.user, begun, &methods).await;
         }
-        let is_all = passkey.is_some() && self.has_one_passkey_alone(&client.cx(), &proved.user).await?;
-        self.open_session(client, Opening { is_all, ..Opening::primary(proved) }, async |_| Ok(())).await
+        let is_all = passkey.is_some()
+            && self
+                .has_one_passkey_alone(&client.cx(), &proved.user)
+                .await?;
+        self.open_session(
+            client,
+            Opening {
+                is_all,
+                ..Opening::primary(proved)
+            },
+            async |_| Ok(()),
+        )
+        .await
     }
 
     /// Asks `pre_login` whether an account may sign in that is known before anything is typed.
     ///
     /// # Errors
     /// What it refuses with; 504 `hook_timeout`.
-    pub(crate) async fn ask_before(&self, client: &Client, method: &'static str, user: &User) -> Result<()> {
-        let sign_in = SignIn { identifier: None, method, user_id: Some(user.id.clone()), session_id: None, amr: Vec::new() };
-        self.hooks.ask(&self.hook_cx(client), &sign_in, |hooks, cx, input| hooks.pre_login(cx, input)).await
+    pub(crate) async fn ask_before(
+        &self,
+        client: &Client,
+        method: &'static str,
+        user: &User,
+    ) -> Result<()> {
+        let sign_in = SignIn {
+            identifier: None,
+            method,
+            user_id: Some(user.id.clone()),
+            session_id: None,
+            amr: Vec::new(),
+        };
+        self.hooks
+            .ask(&self.hook_cx(client), &sign_in, |hooks, cx, input| {
+                hooks.pre_login(cx, input)
+            })
+            .await
     }
 
-    /// A session that the app itself opens in the name of a user, and its access token: what keeps its user out keeps the app out.
+    /// A session that the app itself opens in the name of a user, and its access token: what keeps
+    /// its user out keeps the app out.
     ///
     /// # Errors
-    /// As [`Core::complete_primary`] and [`Core::ask_before`]; 403 `mfa_required` where a second factor is asked for.
+    /// As [`Core::complete_primary`] and [`Core::ask_before`]; 403 `mfa_required` where a second
+    /// factor is asked for.
     pub(crate) async fn open_for(&self, client: &Client, user: User) -> Result<Tokens> {
         self.ask_before(client, SERVICE, &user).await?;
-        let proved = Proved { user, method: SERVICE, amr: &[], aal: 1, status: 200 };
-        if !self.missing_factors(client, &proved, &Begun::by(proved.method, proved.amr, None)).await?.is_empty() {
+        let proved = Proved {
+            user,
+            method: SERVICE,
+            amr: &[],
+            aal: 1,
+            status: 200,
+        };
+        if !self
+            .missing_factors(client, &proved, &Begun::by(proved.method, proved.amr, None))
+            .await?
+            .is_empty()
+        {
             return Err(refuse(MFA_REQUIRED));
         }
-        let opening = Opening { on_device: false, ..Opening::primary(proved) };
-        self.opened(client, &opening, async |_| Ok(())).await.map(|opened| opened.tokens)
+        let opening = Opening {
+            on_device: false,
+            ..Opening::primary(proved)
+        };
+        self.opened(client, &opening, async |_| Ok(()))
+            .await
+            .map(|opened| opened.tokens)
     }
 
-    /// What has to follow a proof before there is a session: the second factors that would do, none when none is asked for.
-    async fn missing_factors(&self, client: &Client, proved: &Proved, begun: &Begun) -> Result<Vec<Way>> {
+    /// What has to follow a proof before there is a session: the second factors that would do, none
+    /// when none is asked for.
+    async fn missing_factors(
+        &self,
+        client: &Client,
+        proved: &Proved,
+        begun: &Begun,
+    ) -> Result<Vec<Way>> {
         let user = &proved.user;
         if user.suspended_at.is_some() {
             return Err(refuse(ACCOUNT_SUSPENDED));
@@ -161,13 +243,18 @@ impl Core {
         if self.config.auth.mfa.trust_device_seconds == 0 {
             return Ok(false);
         }
-        let device = self.devices.recognised(&client.cx(), client.device(), &user.id).await?;
+        let device = self
+            .devices
+            .recognised(&client.cx(), client.device(), &user.id)
+            .await?;
         Ok(device.is_some_and(|device| device.is_trusted(user, client.now)))
     }
 
     /// Whether nobody signs in to an account before its address is proved.
     pub(crate) fn must_verify(&self, user: &User) -> bool {
-        self.config.auth.email_verification.required && user.email.is_some() && user.email_verified_at.is_none()
+        self.config.auth.email_verification.required
+            && user.email.is_some()
+            && user.email_verified_at.is_none()
     }
 
     /// Makes the session, together with what `spend` does: both happen or neither.
@@ -177,20 +264,47 @@ impl Core {
         opening: Opening,
         spend: impl AsyncFnOnce(&Cx) -> Result<()>,
     ) -> Result<Reply> {
-        let Opened { tokens, sid, device } = self.opened(client, &opening, spend).await?;
+        let Opened {
+            tokens,
+            sid,
+            device,
+        } = self.opened(client, &opening, spend).await?;
         let mut authenticated = self.authenticated(&opening.user, &tokens);
         let in_body = self.config.auth.session.transport.bodies();
-        authenticated.device_token = device.as_ref().filter(|_| in_body).map(|token| token.expose().to_owned());
-        let reply = self.carry(Reply::sparse(opening.status, &authenticated)?, &tokens, &sid, client.now)?;
+        authenticated.device_token = device
+            .as_ref()
+            .filter(|_| in_body)
+            .map(|token| token.expose().to_owned());
+        let reply = self.carry(
+            Reply::sparse(opening.status, &authenticated)?,
+            &tokens,
+            &sid,
+            client.now,
+        )?;
         Ok(match &device {
             Some(token) => self.cookies.set_device(reply, token.expose(), LIFETIME),
             None => reply,
         })
     }
 
-    async fn opened(&self, client: &Client, opening: &Opening, spend: impl AsyncFnOnce(&Cx) -> Result<()>) -> Result<Opened> {
+    async fn opened(
+        &self,
+        client: &Client,
+        opening: &Opening,
+        spend: impl AsyncFnOnce(&Cx) -> Result<()>,
+    ) -> Result<Opened> {
         let cx = client.cx();
-        let Opening { user, method, amr, aal, second, is_all, trusts, on_device, .. } = opening;
+        let Opening {
+            user,
+            method,
+            amr,
+            aal,
+            second,
+            is_all,
+            trusts,
+            on_device,
+            ..
+        } = opening;
         let (handle, family_seed) = (self.random_text::<16>()?, self.random_text::<32>()?);
         let sid = sid::make(&self.ring, &handle, &family_seed, 0);
         let new = SessionCreate {
@@ -216,7 +330,10 @@ impl Core {
             aal: *aal,
             custom_claims: None,
         };
-        let known = self.devices.recognised(&cx, client.device(), &user.id).await?;
+        let known = self
+            .devices
+            .recognised(&cx, client.device(), &user.id)
+            .await?;
         if *on_device && *method != "password" {
             // Passwords may be tried again: whoever guesses them is not who this is.
             self.unlock(client, &user.identifier).await?;
@@ -225,28 +342,59 @@ impl Core {
             .transaction(async |cx| {
                 spend(cx).await?;
                 let session = self.sessions.create(cx, new).await?;
-                // Since the proof a new password, a suspension or the like may have ended all sessions: this one as well. And where
-                // it was seen that there is no second factor to ask for, there may be one now.
+                // Since the proof a new password, a suspension or the like may have ended all
+                // sessions: this one as well. And where it was seen that there is no second factor
+                // to ask for, there may be one now.
                 let now = self.users.get(cx, user.id.as_str()).await?;
-                if !now.is_some_and(|now| session.is_of(&now) && now.mfa_version == user.mfa_version) {
+                if !now
+                    .is_some_and(|now| session.is_of(&now) && now.mfa_version == user.mfa_version)
+                {
                     return Err(refuse(INVALID_CREDENTIALS));
                 }
-                let token = if *on_device { self.on_device(cx, client, user, known, *trusts).await? } else { None };
+                let token = if *on_device {
+                    self.on_device(cx, client, user, known, *trusts).await?
+                } else {
+                    None
+                };
                 let details = json!({ "method": method, "amr": amr });
-                self.audit(cx, client, Happened::to("auth:session.created", &user.id).session(&handle)).await?;
-                self.audit(cx, client, Happened::to("auth:login", &user.id).session(&handle).details(details)).await?;
+                self.audit(
+                    cx,
+                    client,
+                    Happened::to("auth:session.created", &user.id).session(&handle),
+                )
+                .await?;
+                self.audit(
+                    cx,
+                    client,
+                    Happened::to("auth:login", &user.id)
+                        .session(&handle)
+                        .details(details),
+                )
+                .await?;
                 Ok((session, token))
             })
             .await?;
         self.keep_within(&cx, client, &user.id).await?;
         let session = self.with_claims(&cx, client, session, method).await?;
         let tokens = self.tokens(&session, &sid, client.now)?;
-        Ok(Opened { tokens, sid, device })
+        Ok(Opened {
+            tokens,
+            sid,
+            device,
+        })
     }
 
-    /// Notes the device that somebody signs in from. For one that is new to an account the answer is its token, and its owner is
-    /// told, unless the account is new as well or there have been many.
-    async fn on_device(&self, cx: &Cx, client: &Client, user: &User, known: Option<Device>, trusts: bool) -> Result<Option<SecretText>> {
+    /// Notes the device that somebody signs in from. For one that is new to an account the answer
+    /// is its token, and its owner is told, unless the account is new as well or there have been
+    /// many.
+    async fn on_device(
+        &self,
+        cx: &Cx,
+        client: &Client,
+        user: &User,
+        known: Option<Device>,
+        trusts: bool,
+    ) -> Result<Option<SecretText>> {
         let (device, token) = match known {
             Some(device) => {
                 self.devices.seen(cx, &device).await?;
@@ -256,7 +404,15 @@ impl Core {
                 let told = self.devices.is_news(cx, user).await?;
                 if told {
                     let device = device::name(client.user_agent.as_deref());
-                    self.parts.notice_of(cx, client, user, MailKind::NewDeviceLogin, &[("device", &device)]).await?;
+                    self.parts
+                        .notice_of(
+                            cx,
+                            client,
+                            user,
+                            MailKind::NewDeviceLogin,
+                            &[("device", &device)],
+                        )
+                        .await?;
                 }
                 let (device, token) = self.devices.remember(cx, &user.id, told).await?;
                 (device, Some(token))
@@ -269,12 +425,19 @@ impl Core {
         Ok(token)
     }
 
-    /// Asks the app for claims, and keeps them with the session: a refresh signs them again. That they cannot be kept keeps nobody out,
-    /// as nothing does that becomes of `post_login` (contract 14).
+    /// Asks the app for claims, and keeps them with the session: a refresh signs them again. That
+    /// they cannot be kept keeps nobody out, as nothing does that becomes of `post_login` (contract
+    /// 14).
     ///
     /// # Errors
     /// 401 `invalid_credentials` when the session is over by now.
-    async fn with_claims(&self, cx: &Cx, client: &Client, session: Session, method: &'static str) -> Result<Session> {
+    async fn with_claims(
+        &self,
+        cx: &Cx,
+        client: &Client,
+        session: Session,
+        method: &'static str,
+    ) -> Result<Session> {
         let input = SignIn {
             identifier: None,
             method,
@@ -282,15 +445,26 @@ impl Core {
             session_id: Some(session.handle.clone()),
             amr: session.amr.clone(),
         };
-        // It was ended meanwhile, by its user or by the hook: no session that is over mints a token (contract 7.4). The proof was right
-        // and opened nothing, which is what anybody else is told whose sign-in was overtaken.
+        // It was ended meanwhile, by its user or by the hook: no session that is over mints a token
+        // (contract 7.4). The proof was right and opened nothing, which is what anybody else is
+        // told whose sign-in was overtaken.
         let over = || refuse(INVALID_CREDENTIALS);
         let Some(claims) = self.hooks.claims(&self.hook_cx(client), &input).await else {
-            let there = self.hooks.are_none() || self.is_live(cx, client, &session.handle, &session.user_id).await?;
+            let there = self.hooks.are_none()
+                || self
+                    .is_live(cx, client, &session.handle, &session.user_id)
+                    .await?;
             return if there { Ok(session) } else { Err(over()) };
         };
-        let patch = SessionPatch { custom_claims: Some(Some(Value::Object(claims))), ..SessionPatch::default() };
-        match self.sessions.update(cx, session.handle.clone(), patch, None).await {
+        let patch = SessionPatch {
+            custom_claims: Some(Some(Value::Object(claims))),
+            ..SessionPatch::default()
+        };
+        match self
+            .sessions
+            .update(cx, session.handle.clone(), patch, None)
+            .await
+        {
             Err(error) if error.code() == Code::NotFound => Err(over()),
             Err(error) => {
                 let request_id = client.request_id.as_str();
@@ -301,8 +475,9 @@ impl Core {
         }
     }
 
-    /// Ends the oldest sessions of a user beyond the most there may be. Everybody who signs in does so after their own session is
-    /// there: whoever looks last sees all of them, and all agree on which are the oldest.
+    /// Ends the oldest sessions of a user beyond the most there may be. Everybody who signs in does
+    /// so after their own session is there: whoever looks last sees all of them, and all agree on
+    /// which are the oldest.
     async fn keep_within(&self, cx: &Cx, client: &Client, user: &str) -> Result<()> {
         let most = usize::try_from(self.config.auth.session.max_per_user).unwrap_or(usize::MAX);
         let mut sessions = self.sessions_of(cx, user).await?;
@@ -318,7 +493,11 @@ impl Core {
     /// # Errors
     /// When the store cannot answer.
     pub(crate) async fn sessions_of(&self, cx: &Cx, user: &str) -> Result<Vec<Session>> {
-        Ok(self.sessions.of_user(cx, user.to_owned(), PageArgs::default()).await?.items)
+        Ok(self
+            .sessions
+            .of_user(cx, user.to_owned(), PageArgs::default())
+            .await?
+            .items)
     }
 }
 

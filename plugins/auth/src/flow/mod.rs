@@ -1,4 +1,5 @@
-//! How a proof of who somebody is becomes a session: one way for every method, and every end of a session.
+//! How a proof of who somebody is becomes a session: one way for every method, and every end of a
+//! session.
 
 mod admin;
 mod attempt;
@@ -55,7 +56,8 @@ pub use rekey::Rekeyed;
 pub(crate) use renew::Pace;
 pub(crate) use ways_in::Without;
 
-/// How often a flow looks again at what another request changed meanwhile. Each time, that one got on.
+/// How often a flow looks again at what another request changed meanwhile. Each time, that one got
+/// on.
 const OVERTAKEN: usize = 16;
 
 /// A session with what its client is to hold.
@@ -79,7 +81,11 @@ impl Core {
     pub(crate) fn tokens(&self, session: &Session, sid: &str, now: Timestamp) -> Result<Tokens> {
         let refreshes = &self.config.auth.refresh;
         let end = session.expires_at.unwrap_or(now);
-        let expires_at = if refreshes.enabled { crate::core::later(now, millis(refreshes.access_seconds)).min(end) } else { end };
+        let expires_at = if refreshes.enabled {
+            crate::core::later(now, millis(refreshes.access_seconds)).min(end)
+        } else {
+            end
+        };
         let custom = match &session.custom_claims {
             Some(Value::Object(custom)) => custom.clone(),
             _ => Map::new(),
@@ -113,9 +119,16 @@ impl Core {
             for_cookie,
             // What the token says, to the second.
             expires_at: Timestamp::from_millis(seconds(expires_at) * 1000),
-            refresh: refreshes.enabled.then(|| refresh::make(&self.ring, session, session.generation)).flatten(),
+            refresh: refreshes
+                .enabled
+                .then(|| refresh::make(&self.ring, session, session.generation))
+                .flatten(),
             handle: session.handle.clone(),
-            refresh_until: crate::core::later(session.rotated_at, millis(refreshes.refresh_seconds)).min(end),
+            refresh_until: crate::core::later(
+                session.rotated_at,
+                millis(refreshes.refresh_seconds),
+            )
+            .min(end),
         })
     }
 
@@ -123,7 +136,13 @@ impl Core {
     ///
     /// # Errors
     /// When there is no randomness.
-    pub(crate) fn carry(&self, reply: Reply, tokens: &Tokens, sid: &str, now: Timestamp) -> Result<Reply> {
+    pub(crate) fn carry(
+        &self,
+        reply: Reply,
+        tokens: &Tokens,
+        sid: &str,
+        now: Timestamp,
+    ) -> Result<Reply> {
         // As tokens count them: in whole seconds of the clock.
         let seconds = |at: Timestamp| at.millis().div_euclid(1000) - now.millis().div_euclid(1000);
         let csrf = csrf::make(&self.env, &self.ring, sid)?;
@@ -135,7 +154,9 @@ impl Core {
             None => None,
         };
         let access = tokens.for_cookie.as_ref().unwrap_or(&tokens.access);
-        Ok(self.cookies.set(reply, (access, seconds(tokens.expires_at)), refresh, &csrf))
+        Ok(self
+            .cookies
+            .set(reply, (access, seconds(tokens.expires_at)), refresh, &csrf))
     }
 
     /// What a sign-up answers whose address has to be proved first.
@@ -157,14 +178,28 @@ impl Core {
     ///
     /// # Errors
     /// When they cannot be made.
-    pub(crate) fn renewed(&self, client: &Client, session: &Session, sid: &str, step_up_at: Option<Timestamp>) -> Result<Reply> {
+    pub(crate) fn renewed(
+        &self,
+        client: &Client,
+        session: &Session,
+        sid: &str,
+        step_up_at: Option<Timestamp>,
+    ) -> Result<Reply> {
         let tokens = self.tokens(session, sid, client.now)?;
         let in_body = self.config.auth.session.transport.bodies();
-        let message = if step_up_at.is_some() { "You have proved who you are." } else { "The password was set." };
+        let message = if step_up_at.is_some() {
+            "You have proved who you are."
+        } else {
+            "The password was set."
+        };
         let reissued = Reissued {
             ok: true,
             message: message.to_owned(),
-            token: if in_body { tokens.access.clone() } else { String::new() },
+            token: if in_body {
+                tokens.access.clone()
+            } else {
+                String::new()
+            },
             refresh_token: tokens.refresh.clone().filter(|_| in_body),
             step_up_at,
             expires_at: tokens.expires_at,
@@ -176,10 +211,17 @@ impl Core {
     pub(crate) fn authenticated(&self, user: &User, tokens: &Tokens) -> Authenticated {
         let in_body = self.config.auth.session.transport.bodies();
         Authenticated {
-            token: if in_body { tokens.access.clone() } else { String::new() },
+            token: if in_body {
+                tokens.access.clone()
+            } else {
+                String::new()
+            },
             user_id: user.id.clone(),
             email: user.email.clone(),
-            email_verified: user.email.as_ref().map(|_| user.email_verified_at.is_some()),
+            email_verified: user
+                .email
+                .as_ref()
+                .map(|_| user.email_verified_at.is_some()),
             refresh_token: tokens.refresh.clone().filter(|_| in_body),
             expires_at: Some(tokens.expires_at),
             device_token: None,

@@ -1,7 +1,8 @@
-//! Sign-in by providers: somebody is sent away, comes back with a code, and gets one of ours, which is worth a session once.
+//! Sign-in by providers: somebody is sent away, comes back with a code, and gets one of ours, which
+//! is worth a session once.
 //!
-//! What is refused before it is sure that this browser was sent away is an error; from then on it is told at the return target, by a
-//! code and never in a provider's words.
+//! What is refused before it is sure that this browser was sent away is an error; from then on it
+//! is told at the return target, by a code and never in a provider's words.
 
 use std::time::Duration;
 
@@ -54,8 +55,8 @@ struct Sent {
 pub(crate) struct Marks {
     /// Given for this alone.
     pub(crate) flow: String,
-    /// Given for this host alone: a sibling domain can plant the other, so that whoever follows its link would come back in the place of
-    /// somebody else.
+    /// Given for this host alone: a sibling domain can plant the other, so that whoever follows its
+    /// link would come back in the place of somebody else.
     pub(crate) host: Option<String>,
     /// Whether it says of itself that it is a browser, which keeps both.
     pub(crate) is_browser: bool,
@@ -84,7 +85,8 @@ pub(crate) struct LinkFor {
 struct Redeemable {
     challenge: Option<String>,
     browser: Sent,
-    /// That of the account when it was seen who somebody is: what ends all sessions, as the first proof of the mailbox does, ends the code.
+    /// That of the account when it was seen who somebody is: what ends all sessions, as the first
+    /// proof of the mailbox does, ends the code.
     #[serde(default)]
     epoch: i64,
 }
@@ -113,7 +115,8 @@ pub(crate) struct Return {
 #[derive(PartialEq, Eq)]
 struct Refused(&'static str);
 
-/// The session in which a link was asked for is over: its browser is no longer who asked, and is sent nowhere.
+/// The session in which a link was asked for is over: its browser is no longer who asked, and is
+/// sent nowhere.
 const OVER: Refused = Refused("invalid_state");
 
 impl From<Error> for Refused {
@@ -124,25 +127,48 @@ impl From<Error> for Refused {
 }
 
 impl Core {
-    /// Where to send somebody who wants to sign in, or to link a provider. `None` when the provider cannot be asked.
+    /// Where to send somebody who wants to sign in, or to link a provider. `None` when the provider
+    /// cannot be asked.
     ///
     /// # Errors
     /// When nothing can be kept of it.
-    pub(crate) async fn send_away(&self, client: &Client, connection: &Connection, departure: Departure<'_>) -> Result<Option<String>> {
+    pub(crate) async fn send_away(
+        &self,
+        client: &Client,
+        connection: &Connection,
+        departure: Departure<'_>,
+    ) -> Result<Option<String>> {
         let (nonce, verifier) = (self.random_text::<32>()?, self.random_text::<32>()?);
-        let owner = departure.link.as_ref().map_or_else(String::new, |link| link.user.clone());
+        let owner = departure
+            .link
+            .as_ref()
+            .map_or_else(String::new, |link| link.user.clone());
         let trip = Trip {
             provider: connection.provider.id.clone(),
             target: departure.target.as_str().to_owned(),
             nonce,
             verifier,
             challenge: departure.challenge,
-            browser: Sent { flow: hash(departure.browser.0), host: hash(departure.browser.1) },
+            browser: Sent {
+                flow: hash(departure.browser.0),
+                host: hash(departure.browser.1),
+            },
             link: departure.link,
         };
-        let terms = Terms { only_newest: false, ..Terms::link(AWAY) };
-        let state = self.parts.tokens.issue(&client.cx(), Purpose::OauthState, &owner, &trip, terms).await?;
-        let asked = Authorization { state: state.expose(), nonce: &trip.nonce, verifier: &trip.verifier };
+        let terms = Terms {
+            only_newest: false,
+            ..Terms::link(AWAY)
+        };
+        let state = self
+            .parts
+            .tokens
+            .issue(&client.cx(), Purpose::OauthState, &owner, &trip, terms)
+            .await?;
+        let asked = Authorization {
+            state: state.expose(),
+            nonce: &trip.nonce,
+            verifier: &trip.verifier,
+        };
         match connection.authorization(&asked, client.now).await {
             Ok(url) => Ok(Some(url)),
             Err(failure) => {
@@ -155,10 +181,19 @@ impl Core {
     /// Where to send somebody who came back.
     ///
     /// # Errors
-    /// 400 `invalid_state` when nobody of this browser was sent there and not come back yet, or the session is over in which they were.
-    pub(crate) async fn come_back(&self, client: &Client, connection: &Connection, back: &Return) -> Result<String> {
+    /// 400 `invalid_state` when nobody of this browser was sent there and not come back yet, or the
+    /// session is over in which they were.
+    pub(crate) async fn come_back(
+        &self,
+        client: &Client,
+        connection: &Connection,
+        back: &Return,
+    ) -> Result<String> {
         let trip = self.trip(client, connection, back).await?;
-        let target = ReturnTarget::parse(&trip.target, &self.config.auth.oauth.allowed_redirect_origins)?;
+        let target = ReturnTarget::parse(
+            &trip.target,
+            &self.config.auth.oauth.allowed_redirect_origins,
+        )?;
         Ok(match self.arrive(client, connection, back, &trip).await {
             Ok((name, value)) => target.with(name, &value),
             Err(OVER) => return Err(refuse(INVALID_STATE)),
@@ -170,30 +205,56 @@ impl Core {
     async fn trip(&self, client: &Client, connection: &Connection, back: &Return) -> Result<Trip> {
         let invalid = || refuse(INVALID_STATE);
         let cx = client.cx();
-        let (state, browser) = back.state.as_deref().zip(back.browser.as_ref()).ok_or_else(invalid)?;
-        let found = self.parts.tokens.find(&cx, Purpose::OauthState, state).await?.ok_or_else(invalid)?;
+        let (state, browser) = back
+            .state
+            .as_deref()
+            .zip(back.browser.as_ref())
+            .ok_or_else(invalid)?;
+        let found = self
+            .parts
+            .tokens
+            .find(&cx, Purpose::OauthState, state)
+            .await?
+            .ok_or_else(invalid)?;
         let trip: Trip = self.parts.tokens.payload(&found)?;
-        if !browser.are_of(&trip.browser) || trip.provider != connection.provider.id || !self.parts.tokens.take(&cx, &found).await? {
+        if !browser.are_of(&trip.browser)
+            || trip.provider != connection.provider.id
+            || !self.parts.tokens.take(&cx, &found).await?
+        {
             return Err(invalid());
         }
         match &trip.link {
-            // Somebody else has signed in there meanwhile: what comes back is not what they asked for.
-            Some(link) if back.user.as_ref().is_some_and(|user| *user != link.user) => Err(invalid()),
+            // Somebody else has signed in there meanwhile: what comes back is not what they asked
+            // for.
+            Some(link) if back.user.as_ref().is_some_and(|user| *user != link.user) => {
+                Err(invalid())
+            }
             Some(link) if !self.may_ask(&cx, client, link).await? => Err(invalid()),
             _ => Ok(trip),
         }
     }
 
-    /// Whether the session is still there in which a link was asked for, and its user may still ask: where the account has got a second
-    /// factor meanwhile, not without having proved it.
+    /// Whether the session is still there in which a link was asked for, and its user may still
+    /// ask: where the account has got a second factor meanwhile, not without having proved it.
     ///
     /// # Errors
     /// When the store cannot answer.
     pub(super) async fn may_ask(&self, cx: &Cx, client: &Client, link: &LinkFor) -> Result<bool> {
-        let session = self.sessions.get(cx, link.session.as_str()).await?.filter(|session| !session.is_over(client.now));
-        let (Some(session), Some(user)) = (session, self.users.get(cx, link.user.as_str()).await?) else { return Ok(false) };
-        let proved = self.methods(&user).is_empty() || session.proved_factors == Some(user.mfa_version);
-        Ok(proved && session.is_of(&user) && user.suspended_at.is_none() && user.deletion_due_at.is_none())
+        let session = self
+            .sessions
+            .get(cx, link.session.as_str())
+            .await?
+            .filter(|session| !session.is_over(client.now));
+        let (Some(session), Some(user)) = (session, self.users.get(cx, link.user.as_str()).await?)
+        else {
+            return Ok(false);
+        };
+        let proved =
+            self.methods(&user).is_empty() || session.proved_factors == Some(user.mfa_version);
+        Ok(proved
+            && session.is_of(&user)
+            && user.suspended_at.is_none()
+            && user.deletion_due_at.is_none())
     }
 
     async fn arrive(
@@ -209,28 +270,65 @@ impl Core {
             Refused("provider_error")
         };
         if let Some(error) = &back.error {
-            connection.answered(back.issuer.as_deref(), client.now).await.map_err(failed)?;
-            return Err(Refused(if error == "access_denied" { "access_denied" } else { "provider_error" }));
+            connection
+                .answered(back.issuer.as_deref(), client.now)
+                .await
+                .map_err(failed)?;
+            return Err(Refused(if error == "access_denied" {
+                "access_denied"
+            } else {
+                "provider_error"
+            }));
         }
-        let code = back.code.as_deref().ok_or(Failure("there is no code in the answer")).map_err(failed)?;
-        let answer = Answer { code, issuer: back.issuer.as_deref(), verifier: &trip.verifier, nonce: &trip.nonce };
-        let identity = connection.identity(&answer, client.now).await.map_err(failed)?;
+        let code = back
+            .code
+            .as_deref()
+            .ok_or(Failure("there is no code in the answer"))
+            .map_err(failed)?;
+        let answer = Answer {
+            code,
+            issuer: back.issuer.as_deref(),
+            verifier: &trip.verifier,
+            nonce: &trip.nonce,
+        };
+        let identity = connection
+            .identity(&answer, client.now)
+            .await
+            .map_err(failed)?;
         if let Some(link) = &trip.link {
             self.link(client, provider, identity, link).await?;
             return Ok(("linked", provider.id.clone()));
         }
         let user = self.known_by(client, provider, &identity).await?;
         let cx = client.cx();
-        let kept = Redeemable { challenge: trip.challenge.clone(), browser: trip.browser.clone(), epoch: user.session_epoch };
-        let terms = Terms { only_newest: false, ..Terms::link(REDEEMABLE) };
-        let code = self.parts.tokens.issue(&cx, Purpose::OauthCode, &user.id, &kept, terms).await?;
+        let kept = Redeemable {
+            challenge: trip.challenge.clone(),
+            browser: trip.browser.clone(),
+            epoch: user.session_epoch,
+        };
+        let terms = Terms {
+            only_newest: false,
+            ..Terms::link(REDEEMABLE)
+        };
+        let code = self
+            .parts
+            .tokens
+            .issue(&cx, Purpose::OauthCode, &user.id, &kept, terms)
+            .await?;
         Ok(("code", code.expose().to_owned()))
     }
 
-    /// The account of somebody a provider knows: the one that is linked, or one that is linked now, or a new one.
-    async fn known_by(&self, client: &Client, provider: &Provider, identity: &Identity) -> Result<User, Refused> {
+    /// The account of somebody a provider knows: the one that is linked, or one that is linked now,
+    /// or a new one.
+    async fn known_by(
+        &self,
+        client: &Client,
+        provider: &Provider,
+        identity: &Identity,
+    ) -> Result<User, Refused> {
         let cx = client.cx();
-        // Whose account the app has been asked about: once for each, however often this is overtaken.
+        // Whose account the app has been asked about: once for each, however often this is
+        // overtaken.
         let mut asked_of = None;
         for _ in 0..OVERTAKEN {
             if let Some(link) = self.link_of(&cx, identity).await? {
@@ -259,8 +357,13 @@ impl Core {
                 self.may_enter(client, &user, &mut asked_of).await?;
                 match self.add_link(client, provider, identity, &user, None).await {
                     Ok(user) => return Ok(user),
-                    // Somebody else has just done so, the account has another one of this provider, or it is not what it was.
-                    Err(error) if matches!(error.code(), Code::Conflict | Code::PreconditionFailed) => continue,
+                    // Somebody else has just done so, the account has another one of this provider,
+                    // or it is not what it was.
+                    Err(error)
+                        if matches!(error.code(), Code::Conflict | Code::PreconditionFailed) =>
+                    {
+                        continue;
+                    }
                     Err(error) => return Err(error.into()),
                 }
             }
@@ -275,11 +378,19 @@ impl Core {
     }
 
     async fn link_of(&self, cx: &Cx, identity: &Identity) -> Result<Option<ProviderLink>> {
-        self.links.of_identity(cx, identity.issuer.clone(), identity.subject.clone()).await
+        self.links
+            .of_identity(cx, identity.issuer.clone(), identity.subject.clone())
+            .await
     }
 
-    /// Lets somebody on whose account is there. `asked_of` is the account that the app has been asked about already.
-    async fn may_enter(&self, client: &Client, user: &User, asked_of: &mut Option<String>) -> Result<(), Refused> {
+    /// Lets somebody on whose account is there. `asked_of` is the account that the app has been
+    /// asked about already.
+    async fn may_enter(
+        &self,
+        client: &Client,
+        user: &User,
+        asked_of: &mut Option<String>,
+    ) -> Result<(), Refused> {
         if user.suspended_at.is_some() {
             return Err(Refused("account_suspended"));
         }
@@ -302,14 +413,31 @@ impl Core {
     }
 
     /// Makes an account with its link; `Err(None)` when there is one meanwhile.
-    async fn sign_up(&self, client: &Client, provider: &Provider, identity: &Identity, email: Identifier) -> Result<User, Option<Refused>> {
+    async fn sign_up(
+        &self,
+        client: &Client,
+        provider: &Provider,
+        identity: &Identity,
+        email: Identifier,
+    ) -> Result<User, Option<Refused>> {
         // What other accounts are known by is not a provider's to say.
-        if !self.config.auth.oauth.allow_sign_up || self.config.auth.primary_field != PrimaryField::Email {
+        if !self.config.auth.oauth.allow_sign_up
+            || self.config.auth.primary_field != PrimaryField::Email
+        {
             return Err(Some(Refused("sign_up_disabled")));
         }
         let hook_cx = self.hook_cx(client);
-        let mut sign_up = SignUp { identifier: email.normalised.clone(), method: METHOD, user_id: None };
-        let allowed = self.hooks.ask(&hook_cx, &sign_up, |hooks, cx, input| hooks.pre_register(cx, input)).await;
+        let mut sign_up = SignUp {
+            identifier: email.normalised.clone(),
+            method: METHOD,
+            user_id: None,
+        };
+        let allowed = self
+            .hooks
+            .ask(&hook_cx, &sign_up, |hooks, cx, input| {
+                hooks.pre_register(cx, input)
+            })
+            .await;
         allowed.map_err(|error| Some(asked(error)))?;
         let account = NewAccount {
             identifier: email.clone(),
@@ -324,7 +452,10 @@ impl Core {
         match self.create_account(client, account).await {
             Ok(user) => {
                 sign_up.user_id = Some(user.id.clone());
-                self.hooks.tell("post_register", hook_cx, sign_up, |hooks, cx, input| hooks.post_register(cx, input));
+                self.hooks
+                    .tell("post_register", hook_cx, sign_up, |hooks, cx, input| {
+                        hooks.post_register(cx, input)
+                    });
                 Ok(user)
             }
             Err(error) if error.code() == Code::Conflict => Err(None),
@@ -333,20 +464,32 @@ impl Core {
     }
 
     /// Links a provider to the account that asked for it.
-    async fn link(&self, client: &Client, provider: &Provider, identity: Identity, link: &LinkFor) -> Result<(), Refused> {
+    async fn link(
+        &self,
+        client: &Client,
+        provider: &Provider,
+        identity: Identity,
+        link: &LinkFor,
+    ) -> Result<(), Refused> {
         let cx = client.cx();
         for _ in 0..OVERTAKEN {
             let user = self.users.get(&cx, link.user.as_str()).await?.ok_or(OVER)?;
-            self.may_add_way_in(&user).map_err(|_| Refused("email_not_verified"))?;
+            self.may_add_way_in(&user)
+                .map_err(|_| Refused("email_not_verified"))?;
             match self.link_of(&cx, &identity).await? {
                 Some(known) if known.user_id == user.id => return Ok(()),
                 Some(_) => return Err(Refused("already_linked")),
                 None => {}
             }
-            match self.add_link(client, provider, &identity, &user, Some(link)).await {
+            match self
+                .add_link(client, provider, &identity, &user, Some(link))
+                .await
+            {
                 // It is not what it was: the session may have ended with that.
                 Err(error) if error.code() == Code::PreconditionFailed => {}
-                Err(error) if error.code() == Code::Conflict => return Err(Refused("already_linked")),
+                Err(error) if error.code() == Code::Conflict => {
+                    return Err(Refused("already_linked"));
+                }
                 Err(error) if error.code() == INVALID_STATE => return Err(OVER),
                 done => return Ok(done.map(drop)?),
             }
@@ -358,10 +501,21 @@ impl Core {
     ///
     /// # Errors
     /// 401 `invalid_code`; those of [`Core::complete_primary`].
-    pub(crate) async fn redeem(&self, client: &Client, code: &str, verifier: Option<&str>, browser: Option<&Marks>) -> Result<Reply> {
+    pub(crate) async fn redeem(
+        &self,
+        client: &Client,
+        code: &str,
+        verifier: Option<&str>,
+        browser: Option<&Marks>,
+    ) -> Result<Reply> {
         let invalid = || refuse(INVALID_CODE);
         let cx = client.cx();
-        let found = self.parts.tokens.find(&cx, Purpose::OauthCode, code).await?.ok_or_else(invalid)?;
+        let found = self
+            .parts
+            .tokens
+            .find(&cx, Purpose::OauthCode, code)
+            .await?
+            .ok_or_else(invalid)?;
         if !self.parts.tokens.take(&cx, &found).await? {
             return Err(invalid());
         }
@@ -370,11 +524,27 @@ impl Core {
             Some(challenge) => verifier.is_some_and(|verifier| proves(verifier, challenge)),
             None => browser.is_some_and(|browser| browser.are_of(&kept.browser)),
         };
-        let user = if own { self.users.get(&cx, found.user_id.as_str()).await? } else { None };
+        let user = if own {
+            self.users.get(&cx, found.user_id.as_str()).await?
+        } else {
+            None
+        };
         // Who is suspended is told so.
-        let user = user.filter(|user| user.suspended_at.is_some() || user.session_epoch == kept.epoch).ok_or_else(invalid)?;
+        let user = user
+            .filter(|user| user.suspended_at.is_some() || user.session_epoch == kept.epoch)
+            .ok_or_else(invalid)?;
         // RFC 8176 has no name for the word of somebody else; this one is what others call it.
-        self.complete_primary(client, Proved { user, method: METHOD, amr: &["fed"], aal: 1, status: 200 }).await
+        self.complete_primary(
+            client,
+            Proved {
+                user,
+                method: METHOD,
+                amr: &["fed"],
+                aal: 1,
+                status: 200,
+            },
+        )
+        .await
     }
 }
 
@@ -396,5 +566,10 @@ fn asked(error: Error) -> Refused {
 }
 
 fn log(client: &Client, provider: &Provider, failure: Failure) {
-    tracing::warn!(provider = provider.id, request_id = client.request_id, reason = failure.0, "a provider could not say who somebody is");
+    tracing::warn!(
+        provider = provider.id,
+        request_id = client.request_id,
+        reason = failure.0,
+        "a provider could not say who somebody is"
+    );
 }

@@ -56,24 +56,48 @@ impl<'a> To<'a> {
 
     /// The same, at another address.
     pub(crate) fn at(user: &'a User, address: &'a str) -> Self {
-        let tag = |locale: &&str| (2..=35).contains(&locale.len()) && locale.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+        let tag = |locale: &&str| {
+            (2..=35).contains(&locale.len())
+                && locale
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || b == b'-')
+        };
         // Who answers codes by mail reads it.
         let unproved = user.email_verified_at.is_none() && !enrolled(user).contains(&Way::EmailOtp);
-        let own = user.email_normalised.as_deref().filter(|_| unproved && user.email.as_deref() == Some(address));
-        Self { address, locale: user.user_metadata["locale"].as_str().filter(tag), unproved: own }
+        let own = user
+            .email_normalised
+            .as_deref()
+            .filter(|_| unproved && user.email.as_deref() == Some(address));
+        Self {
+            address,
+            locale: user.user_metadata["locale"].as_str().filter(tag),
+            unproved: own,
+        }
     }
 
     /// Somebody who has no account.
     pub(crate) fn stranger(address: &'a str) -> Self {
-        Self { address, locale: None, unproved: None }
+        Self {
+            address,
+            locale: None,
+            unproved: None,
+        }
     }
 }
 
 impl Parts {
     /// # Errors
     /// When an adapter or a key is missing.
-    pub(crate) fn new(config: &AuthConfig, ring: &Arc<Ring>, env: &Env, adapters: &Adapters) -> Result<Self> {
-        let keys = Arc::new(DataKeys::new(config.data_keys(ring)).ok_or_else(|| Error::internal("there is no key for data at rest"))?);
+    pub(crate) fn new(
+        config: &AuthConfig,
+        ring: &Arc<Ring>,
+        env: &Env,
+        adapters: &Adapters,
+    ) -> Result<Self> {
+        let keys = Arc::new(
+            DataKeys::new(config.data_keys(ring))
+                .ok_or_else(|| Error::internal("there is no key for data at rest"))?,
+        );
         Ok(Self {
             tokens: OneTimes::new(adapters.get::<OneTime>()?, Arc::clone(&keys), env.clone()),
             outbox: OutboxQueue::new(adapters.get::<Outbox>()?, Arc::clone(&keys), env.clone()),
@@ -84,14 +108,20 @@ impl Parts {
             mails: config.auth.mailer.is_some(),
             protect: match (config.auth.resets(), config.auth.password.enabled) {
                 (true, _) => "reset your password now".to_owned(),
-                (false, true) => format!("change your password now, or ask whoever runs {} for help", config.auth.app_name),
-                (false, false) => "look through your sign-in methods and your sessions now".to_owned(),
+                (false, true) => format!(
+                    "change your password now, or ask whoever runs {} for help",
+                    config.auth.app_name
+                ),
+                (false, false) => {
+                    "look through your sign-in methods and your sessions now".to_owned()
+                }
             },
             app: config.auth.app_name.clone(),
         })
     }
 
-    /// Leaves a mail with a token behind: the link holds it in its fragment, which no server sees and no log.
+    /// Leaves a mail with a token behind: the link holds it in its fragment, which no server sees
+    /// and no log.
     ///
     /// # Errors
     /// When it cannot be kept.
@@ -104,7 +134,8 @@ impl Parts {
         token: &SecretText,
         lifetime: Duration,
     ) -> Result<()> {
-        self.link_at(cx, to, kind, base, token, lifetime, None).await
+        self.link_at(cx, to, kind, base, token, lifetime, None)
+            .await
     }
 
     /// The same, with an instant that the mail names.
@@ -124,36 +155,75 @@ impl Parts {
     ) -> Result<()> {
         let link = format!("{}#token={}", base.unwrap_or_default(), token.expose());
         let at = at.map(|at| ("at", at.to_string()));
-        self.put(cx, to, kind, [("link", link)].into_iter().chain(at), lifetime).await
+        self.put(
+            cx,
+            to,
+            kind,
+            [("link", link)].into_iter().chain(at),
+            lifetime,
+        )
+        .await
     }
 
     /// Tells a user what has happened to their account.
     ///
     /// # Errors
     /// When it cannot be kept: then it must not happen either.
-    pub(crate) async fn notice(&self, cx: &Cx, client: &Client, user: &User, kind: MailKind) -> Result<()> {
+    pub(crate) async fn notice(
+        &self,
+        cx: &Cx,
+        client: &Client,
+        user: &User,
+        kind: MailKind,
+    ) -> Result<()> {
         self.notice_of(cx, client, user, kind, &[]).await
     }
 
-    /// The same, with what else the mail names. At an address that nobody has proved, a mail beyond those of an hour is left out: what it
-    /// tells of is done all the same.
+    /// The same, with what else the mail names. At an address that nobody has proved, a mail beyond
+    /// those of an hour is left out: what it tells of is done all the same.
     ///
     /// # Errors
     /// As [`Parts::notice`].
-    pub(crate) async fn notice_of(&self, cx: &Cx, client: &Client, user: &User, kind: MailKind, more: &[(&str, &str)]) -> Result<()> {
-        let Some(to) = To::owner(user).filter(|_| self.mails) else { return Ok(()) };
-        let ip = client.ip.map_or_else(|| "an unknown address".to_owned(), |ip| ip.to_string());
-        let more = more.iter().map(|(name, value)| (*name, (*value).to_owned()));
-        let all = [("at", client.now.to_string()), ("ip", ip), ("protect", self.protect.clone())];
-        self.put(cx, to, kind, all.into_iter().chain(more), NOTICE).await
+    pub(crate) async fn notice_of(
+        &self,
+        cx: &Cx,
+        client: &Client,
+        user: &User,
+        kind: MailKind,
+        more: &[(&str, &str)],
+    ) -> Result<()> {
+        let Some(to) = To::owner(user).filter(|_| self.mails) else {
+            return Ok(());
+        };
+        let ip = client
+            .ip
+            .map_or_else(|| "an unknown address".to_owned(), |ip| ip.to_string());
+        let more = more
+            .iter()
+            .map(|(name, value)| (*name, (*value).to_owned()));
+        let all = [
+            ("at", client.now.to_string()),
+            ("ip", ip),
+            ("protect", self.protect.clone()),
+        ];
+        self.put(cx, to, kind, all.into_iter().chain(more), NOTICE)
+            .await
     }
 
     /// Leaves a mail with a code behind.
     ///
     /// # Errors
     /// When it cannot be kept.
-    pub(crate) async fn code(&self, cx: &Cx, to: To<'_>, kind: MailKind, code: &SecretText, lifetime: Duration) -> Result<()> {
-        self.put(cx, to, kind, [("code", code.expose().to_owned())], lifetime).await
+    pub(crate) async fn code(
+        &self,
+        cx: &Cx,
+        to: To<'_>,
+        kind: MailKind,
+        code: &SecretText,
+        lifetime: Duration,
+    ) -> Result<()> {
+        self.put(cx, to, kind, [("code", code.expose().to_owned())], lifetime)
+            .await
     }
 
     async fn put(
@@ -164,10 +234,13 @@ impl Parts {
         vars: impl IntoIterator<Item = (&str, String)>,
         lifetime: Duration,
     ) -> Result<()> {
-        let mut all: BTreeMap<String, String> = vars.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let mut all: BTreeMap<String, String> = vars
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect();
         all.insert("app".to_owned(), self.app.clone());
-        // What is asked for by mail, or about it, has limits of its own. So has a deletion, and it is never left out: the link of one
-        // is void with the next.
+        // What is asked for by mail, or about it, has limits of its own. So has a deletion, and it
+        // is never left out: the link of one is void with the next.
         let asked = matches!(
             kind,
             MailKind::VerifyEmail
@@ -179,7 +252,13 @@ impl Parts {
                 | MailKind::DeletionScheduled
         );
         let counted = to.unproved.filter(|_| !asked).map(str::to_owned);
-        let task = Task::Mail { kind, to: to.address.to_owned(), locale: to.locale.map(str::to_owned), vars: all, counted };
+        let task = Task::Mail {
+            kind,
+            to: to.address.to_owned(),
+            locale: to.locale.map(str::to_owned),
+            vars: all,
+            counted,
+        };
         self.outbox.put(cx, &task, Some(lifetime)).await
     }
 }

@@ -13,10 +13,16 @@ use crate::onetime::Purpose;
 use crate::secret::SecretText;
 
 /// What ends with a password. Whoever knew the former one may have asked for another address.
-const WITH_PASSWORD: &[Purpose] = &[Purpose::VerifyAndLogin, Purpose::VerifyNewEmail, Purpose::Login, Purpose::Reauth];
+const WITH_PASSWORD: &[Purpose] = &[
+    Purpose::VerifyAndLogin,
+    Purpose::VerifyNewEmail,
+    Purpose::Login,
+    Purpose::Reauth,
+];
 
-/// What ends with it where its owner has set it by mail. Who is signed in takes nothing from who reads the mail: a thief who knows the
-/// password would change it over and over, and no link would live until its owner follows it.
+/// What ends with it where its owner has set it by mail. Who is signed in takes nothing from who
+/// reads the mail: a thief who knows the password would change it over and over, and no link would
+/// live until its owner follows it.
 const MAILED: &[Purpose] = &[Purpose::ResetPassword, Purpose::MagicLink];
 
 /// Why a password changes.
@@ -41,25 +47,43 @@ impl Cause {
 }
 
 impl Core {
-    /// Judges a new password, in this order: policy, history, breaches, hook. Then hashes it. Nothing has changed yet.
+    /// Judges a new password, in this order: policy, history, breaches, hook. Then hashes it.
+    /// Nothing has changed yet.
     ///
     /// # Errors
     /// Why it is refused.
-    pub(crate) async fn judge_password(&self, client: &Client, user: &User, typed: &SecretText, cause: Cause) -> Result<String> {
-        let names: Vec<&str> =
-            [Some(&user.identifier), Some(&user.identifier_display), user.email_normalised.as_ref(), user.email.as_ref()]
-                .into_iter()
-                .flatten()
-                .map(String::as_str)
-                .collect();
+    pub(crate) async fn judge_password(
+        &self,
+        client: &Client,
+        user: &User,
+        typed: &SecretText,
+        cause: Cause,
+    ) -> Result<String> {
+        let names: Vec<&str> = [
+            Some(&user.identifier),
+            Some(&user.identifier_display),
+            user.email_normalised.as_ref(),
+            user.email.as_ref(),
+        ]
+        .into_iter()
+        .flatten()
+        .map(String::as_str)
+        .collect();
         let password = self.policy.check(typed, &names)?;
         let earlier = self.earlier_passwords(client, user).await?;
         if !earlier.is_empty() && self.hasher.is_one_of(password.clone(), earlier).await? {
             return Err(refuse_field(PASSWORD_REUSED, "password"));
         }
         self.breaches.check(&password).await?;
-        let change = PasswordChange { user_id: user.id.clone(), cause: cause.name() };
-        self.hooks.ask(&self.hook_cx(client), &change, |hooks, cx, input| hooks.pre_password_change(cx, input)).await?;
+        let change = PasswordChange {
+            user_id: user.id.clone(),
+            cause: cause.name(),
+        };
+        self.hooks
+            .ask(&self.hook_cx(client), &change, |hooks, cx, input| {
+                hooks.pre_password_change(cx, input)
+            })
+            .await?;
         self.hasher.hash(password).await
     }
 
@@ -69,17 +93,30 @@ impl Core {
         if count == 0 {
             return Ok(Vec::new());
         }
-        let mut kept = self.parts.history.of_owner(&client.cx(), user.id.clone(), PageArgs::default()).await?.items;
+        let mut kept = self
+            .parts
+            .history
+            .of_owner(&client.cx(), user.id.clone(), PageArgs::default())
+            .await?
+            .items;
         kept.sort_by_key(|earlier| std::cmp::Reverse(earlier.number));
         let kept = kept.into_iter().map(|earlier| earlier.password_hash);
-        Ok(user.password_hash.iter().cloned().chain(kept).take(count + 1).collect())
+        Ok(user
+            .password_hash
+            .iter()
+            .cloned()
+            .chain(kept)
+            .take(count + 1)
+            .collect())
     }
 
-    /// Stores a new password, as part of the caller's transaction: with it goes everything that the one before let somebody do.
-    /// `but` is the session that stays. The caller forgets what is remembered of the user once the transaction has ended.
+    /// Stores a new password, as part of the caller's transaction: with it goes everything that the
+    /// one before let somebody do. `but` is the session that stays. The caller forgets what is
+    /// remembered of the user once the transaction has ended.
     ///
     /// # Errors
-    /// 409 when the account was changed since it was read; 401 when the session that stays has ended.
+    /// 409 when the account was changed since it was read; 401 when the session that stays has
+    /// ended.
     pub(crate) async fn store_password(
         &self,
         cx: &Cx,
@@ -101,9 +138,17 @@ impl Core {
             password_hash: Some(Some(hash)),
             password_version: Some(user.password_version + 1),
             session_epoch: Some(user.session_epoch + 1),
-            ..if proves { user.proved(client.now) } else { UserPatch::default() }
+            ..if proves {
+                user.proved(client.now)
+            } else {
+                UserPatch::default()
+            }
         };
-        let mut changed = self.users.update(cx, user.id.clone(), patch, Some(user.version)).await.map_err(overtaken)?;
+        let mut changed = self
+            .users
+            .update(cx, user.id.clone(), patch, Some(user.version))
+            .await
+            .map_err(overtaken)?;
         self.remember_password(cx, user).await?;
         self.parts.tokens.void(cx, &user.id, WITH_PASSWORD).await?;
         if cause == Cause::Reset {
@@ -111,32 +156,57 @@ impl Core {
         }
         for session in self.sessions_of(cx, &user.id).await? {
             if but == Some(session.handle.as_str()) {
-                let patch = SessionPatch { epoch: Some(changed.session_epoch), ..SessionPatch::default() };
-                self.sessions.update(cx, session.handle, patch, None).await?;
+                let patch = SessionPatch {
+                    epoch: Some(changed.session_epoch),
+                    ..SessionPatch::default()
+                };
+                self.sessions
+                    .update(cx, session.handle, patch, None)
+                    .await?;
             } else {
-                self.end(cx, client, &session, Reason::PasswordChanged).await?;
+                self.end(cx, client, &session, Reason::PasswordChanged)
+                    .await?;
             }
         }
         if proves {
             changed = self.drop_unproved(cx, client, &user.id).await?;
         }
-        let event = if cause == Cause::Reset { "auth:password.reset" } else { "auth:password.changed" };
-        self.audit(cx, client, Happened::to(event, &user.id)).await?;
-        let kind = if cause == Cause::Reset { MailKind::PasswordResetDone } else { MailKind::PasswordChanged };
+        let event = if cause == Cause::Reset {
+            "auth:password.reset"
+        } else {
+            "auth:password.changed"
+        };
+        self.audit(cx, client, Happened::to(event, &user.id))
+            .await?;
+        let kind = if cause == Cause::Reset {
+            MailKind::PasswordResetDone
+        } else {
+            MailKind::PasswordChanged
+        };
         self.parts.notice(cx, client, &changed, kind).await?;
         Ok(changed)
     }
 
-    /// Writes down that the password of an account, if it had one, was taken away with nothing in its place, as part of the caller's
-    /// transaction; whether it had one.
+    /// Writes down that the password of an account, if it had one, was taken away with nothing in
+    /// its place, as part of the caller's transaction; whether it had one.
     ///
     /// # Errors
     /// When it cannot be written.
-    pub(crate) async fn dropped_password(&self, cx: &Cx, client: &Client, before: &User) -> Result<bool> {
+    pub(crate) async fn dropped_password(
+        &self,
+        cx: &Cx,
+        client: &Client,
+        before: &User,
+    ) -> Result<bool> {
         let had = before.password_hash.is_some();
         if had {
             let details = json!({ "reason": "unproved" });
-            self.audit(cx, client, Happened::to("auth:password.changed", &before.id).details(details)).await?;
+            self.audit(
+                cx,
+                client,
+                Happened::to("auth:password.changed", &before.id).details(details),
+            )
+            .await?;
         }
         Ok(had)
     }
@@ -144,11 +214,20 @@ impl Core {
     /// Keeps the former password as one that may not come back, and drops those that may.
     async fn remember_password(&self, cx: &Cx, user: &User) -> Result<()> {
         let count = usize::try_from(self.config.auth.password.history_count).unwrap_or(0);
-        let (Some(hash), true) = (&user.password_hash, count > 0) else { return Ok(()) };
+        let (Some(hash), true) = (&user.password_hash, count > 0) else {
+            return Ok(());
+        };
         let history = &self.parts.history;
-        let earlier = PasswordHistoryCreate { user_id: user.id.clone(), password_hash: hash.clone(), number: user.password_version };
+        let earlier = PasswordHistoryCreate {
+            user_id: user.id.clone(),
+            password_hash: hash.clone(),
+            number: user.password_version,
+        };
         history.create(cx, earlier).await?;
-        let mut kept = history.of_owner(cx, user.id.clone(), PageArgs::default()).await?.items;
+        let mut kept = history
+            .of_owner(cx, user.id.clone(), PageArgs::default())
+            .await?
+            .items;
         kept.sort_by_key(|earlier| std::cmp::Reverse(earlier.number));
         for old in kept.into_iter().skip(count) {
             history.delete(cx, old.id, None).await?;
@@ -158,7 +237,15 @@ impl Core {
 
     /// Tells the app, behind the request's back.
     pub(crate) fn password_changed(&self, client: &Client, user: &str, cause: Cause) {
-        let change = PasswordChange { user_id: user.to_owned(), cause: cause.name() };
-        self.hooks.tell("post_password_change", self.hook_cx(client), change, |hooks, cx, input| hooks.post_password_change(cx, input));
+        let change = PasswordChange {
+            user_id: user.to_owned(),
+            cause: cause.name(),
+        };
+        self.hooks.tell(
+            "post_password_change",
+            self.hook_cx(client),
+            change,
+            |hooks, cx, input| hooks.post_password_change(cx, input),
+        );
     }
 }

@@ -8,9 +8,9 @@ use crate::entities::{Session, SessionPatch};
 use crate::session::{Known, sid};
 
 impl Core {
-    /// Gives the session of a caller a new `sid` and a new family of refresh tokens, with what else changes, and with the ways `added`
-    /// to how its user proved who they are. Its beginning and its end stay. The caller forgets what is remembered of the user once this
-    /// has lasted.
+    /// Gives the session of a caller a new `sid` and a new family of refresh tokens, with what else
+    /// changes, and with the ways `added` to how its user proved who they are. Its beginning and
+    /// its end stay. The caller forgets what is remembered of the user once this has lasted.
     ///
     /// # Errors
     /// 401 when it has ended, or goes on under another `sid` already.
@@ -24,7 +24,11 @@ impl Core {
     ) -> Result<(Session, String)> {
         let handle = known.handle.as_str();
         for _ in 0..OVERTAKEN {
-            let session = self.sessions.get(cx, handle).await?.ok_or_else(Error::unauthorized)?;
+            let session = self
+                .sessions
+                .get(cx, handle)
+                .await?
+                .ok_or_else(Error::unauthorized)?;
             if session.sid_hash != sid::hash(&known.sid) {
                 return Err(Error::unauthorized());
             }
@@ -45,7 +49,11 @@ impl Core {
                 amr: Some(amr),
                 ..changes()
             };
-            match self.sessions.update(cx, handle, patch, Some(session.version)).await {
+            match self
+                .sessions
+                .update(cx, handle, patch, Some(session.version))
+                .await
+            {
                 Ok(renewed) => return Ok((renewed, sid)),
                 // Its last activity is written down behind requests' backs.
                 Err(error) if error.code() == Code::PreconditionFailed => {}

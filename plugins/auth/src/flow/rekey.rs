@@ -1,4 +1,5 @@
-//! Data at rest under another key: whether any needs a key that is gone, and writing all of it anew under the newest.
+//! Data at rest under another key: whether any needs a key that is gone, and writing all of it anew
+//! under the newest.
 
 use std::collections::BTreeMap;
 
@@ -29,8 +30,8 @@ const PAGE: u32 = 100;
 pub struct Rekeyed {
     /// So many values are under the newest key now.
     pub rewritten: u64,
-    /// Former keys that something still needs. Of codes to recover an account only a MAC is kept, which no other key can make:
-    /// they need theirs until they are used, made anew or ended.
+    /// Former keys that something still needs. Of codes to recover an account only a MAC is kept,
+    /// which no other key can make: they need theirs until they are used, made anew or ended.
     pub needed: Vec<String>,
     /// Unused codes to recover an account that need one of these keys.
     pub codes: u64,
@@ -41,13 +42,17 @@ pub struct Rekeyed {
 }
 
 impl Rekeyed {
-    /// The former keys, how many codes of whom need them, and what ends that; nothing when none is needed.
+    /// The former keys, how many codes of whom need them, and what ends that; nothing when none is
+    /// needed.
     pub(crate) fn dependents(&self) -> Option<String> {
         if self.needed.is_empty() {
             return None;
         }
-        let (keys, codes, accounts) = (self.needed.join(", "), self.codes, self.accounts.join(", "));
-        Some(format!("{keys}, by {codes} unused recovery codes of {accounts}"))
+        let (keys, codes, accounts) =
+            (self.needed.join(", "), self.codes, self.accounts.join(", "));
+        Some(format!(
+            "{keys}, by {codes} unused recovery codes of {accounts}"
+        ))
     }
 }
 
@@ -63,8 +68,9 @@ where
 }
 
 impl Core {
-    /// Notes the key that is used from now on, and looks whether anything needs one that is not configured any more. Only such keys
-    /// are asked for, by their names: no start reads every record.
+    /// Notes the key that is used from now on, and looks whether anything needs one that is not
+    /// configured any more. Only such keys are asked for, by their names: no start reads every
+    /// record.
     ///
     /// # Errors
     /// When something does: it could not be read.
@@ -83,18 +89,25 @@ impl Core {
                     ),
                 ));
             }
-            unless(Code::NotFound, uses.delete(&cx, gone.id.as_str(), None).await)?;
+            unless(
+                Code::NotFound,
+                uses.delete(&cx, gone.id.as_str(), None).await,
+            )?;
         }
         let newest = self.parts.keys.kid();
         if !used.iter().any(|used| used.id == newest) {
-            let new = DataKeyUseCreate { id: newest.to_owned(), since: cx.now() };
+            let new = DataKeyUseCreate {
+                id: newest.to_owned(),
+                since: cx.now(),
+            };
             unless(Code::Conflict, uses.create(&cx, new).await.map(drop))?;
         }
         Ok(())
     }
 
-    /// Writes everything that is encrypted under a former key anew under the newest, and finds the recovery codes that need a former
-    /// one, or ends them if `ends_codes`. It may be stopped and begun again.
+    /// Writes everything that is encrypted under a former key anew under the newest, and finds the
+    /// recovery codes that need a former one, or ends them if `ends_codes`. It may be stopped and
+    /// begun again.
     ///
     /// # Errors
     /// When the store cannot, or something cannot be read.
@@ -104,7 +117,13 @@ impl Core {
         let uses = self.adapters.get::<DataKeyUse>()?;
         let mut done = Rekeyed::default();
         let newest = self.parts.keys.kid();
-        for former in uses.list(&cx, ListQuery::new().limit(PAGE)).await?.items.into_iter().filter(|used| used.id != newest) {
+        for former in uses
+            .list(&cx, ListQuery::new().limit(PAGE))
+            .await?
+            .items
+            .into_iter()
+            .filter(|used| used.id != newest)
+        {
             done.rewritten += self.rewrite_outbox(&cx, &former.id).await?;
             done.rewritten += self.rewrite_tokens(&cx, &former.id).await?;
             done.rewritten += self.rewrite_factors(&cx, &former.id).await?;
@@ -112,7 +131,9 @@ impl Core {
             for (id, codes) in holders {
                 let owner = self.users.get(&cx, id.as_str()).await?;
                 if ends_codes {
-                    done.ended += self.end_codes(&cx, &client, &id, owner.as_ref(), &former.id).await?;
+                    done.ended += self
+                        .end_codes(&cx, &client, &id, owner.as_ref(), &former.id)
+                        .await?;
                     continue;
                 }
                 done.codes += codes;
@@ -132,9 +153,26 @@ impl Core {
     async fn is_needed(&self, cx: &Cx, kid: &str) -> Result<bool> {
         let parts = &self.parts;
         let codes = codes(kid).limit(1);
-        Ok(!parts.outbox.records().list(cx, mails(kid).limit(1)).await?.items.is_empty()
-            || !parts.tokens.records().list(cx, tokens(kid).limit(1)).await?.items.is_empty()
-            || !parts.factors.list(cx, factors(kid).limit(1)).await?.items.is_empty()
+        Ok(!parts
+            .outbox
+            .records()
+            .list(cx, mails(kid).limit(1))
+            .await?
+            .items
+            .is_empty()
+            || !parts
+                .tokens
+                .records()
+                .list(cx, tokens(kid).limit(1))
+                .await?
+                .items
+                .is_empty()
+            || !parts
+                .factors
+                .list(cx, factors(kid).limit(1))
+                .await?
+                .items
+                .is_empty()
             || !parts.codes.list(cx, codes).await?.items.is_empty())
     }
 
@@ -146,7 +184,10 @@ impl Core {
                 return Ok(rewritten);
             }
             for task in page {
-                let patch = OutboxPatch { sealed: Some(self.reseal(outbox_place(&task.id), &task.sealed)?), ..OutboxPatch::default() };
+                let patch = OutboxPatch {
+                    sealed: Some(self.reseal(outbox_place(&task.id), &task.sealed)?),
+                    ..OutboxPatch::default()
+                };
                 rewritten += taken(records.update(cx, task.id, patch, Some(task.version)).await)?;
             }
         }
@@ -160,9 +201,15 @@ impl Core {
                 return Ok(rewritten);
             }
             for token in page {
-                let Some(sealed) = &token.sealed else { continue };
-                let patch = OneTimePatch { sealed: Some(Some(self.reseal(token_place(&token.id), sealed)?)), ..OneTimePatch::default() };
-                // What a challenge sends meanwhile is written over: its owner asks for another code.
+                let Some(sealed) = &token.sealed else {
+                    continue;
+                };
+                let patch = OneTimePatch {
+                    sealed: Some(Some(self.reseal(token_place(&token.id), sealed)?)),
+                    ..OneTimePatch::default()
+                };
+                // What a challenge sends meanwhile is written over: its owner asks for another
+                // code.
                 rewritten += taken(records.update(cx, token.id, patch, None).await)?;
             }
         }
@@ -176,8 +223,15 @@ impl Core {
                 return Ok(rewritten);
             }
             for factor in page {
-                let patch = FactorPatch { sealed: Some(self.reseal(factor_place(&factor.id), &factor.sealed)?), ..FactorPatch::default() };
-                rewritten += taken(records.update(cx, factor.id, patch, Some(factor.version)).await)?;
+                let patch = FactorPatch {
+                    sealed: Some(self.reseal(factor_place(&factor.id), &factor.sealed)?),
+                    ..FactorPatch::default()
+                };
+                rewritten += taken(
+                    records
+                        .update(cx, factor.id, patch, Some(factor.version))
+                        .await,
+                )?;
             }
         }
     }
@@ -190,26 +244,48 @@ impl Core {
             for code in page.items {
                 *holders.entry(code.user_id).or_default() += 1;
             }
-            let Some(cursor) = page.next_cursor else { return Ok(holders) };
-            page = self.parts.codes.list(cx, codes(kid).limit(PAGE).cursor(cursor)).await?;
+            let Some(cursor) = page.next_cursor else {
+                return Ok(holders);
+            };
+            page = self
+                .parts
+                .codes
+                .list(cx, codes(kid).limit(PAGE).cursor(cursor))
+                .await?;
         }
     }
 
     /// Ends the unused recovery codes of an account that are under a key, and tells its owner.
-    async fn end_codes(&self, cx: &Cx, client: &Client, id: &str, owner: Option<&User>, kid: &str) -> Result<u64> {
+    async fn end_codes(
+        &self,
+        cx: &Cx,
+        client: &Client,
+        id: &str,
+        owner: Option<&User>,
+        kid: &str,
+    ) -> Result<u64> {
         cx.transaction(async |cx| {
             let mut ended = 0;
             let of_key = under(recovery_code::mac, recovery_code::mac, kid);
-            let under_key = ListQuery::new().filter(of_key.and(recovery_code::user_id.eq(id.to_owned()))).limit(u32::MAX);
+            let under_key = ListQuery::new()
+                .filter(of_key.and(recovery_code::user_id.eq(id.to_owned())))
+                .limit(u32::MAX);
             for code in self.parts.codes.list(cx, under_key).await?.items {
                 // It may be used at this moment.
                 ended += taken(self.parts.codes.delete(cx, code.id, None).await)?;
             }
             if ended > 0 {
                 let details = json!({ "reason": "rekeyed", "count": ended });
-                self.audit(cx, client, Happened::to("auth:mfa.recovery_ended", id).details(details)).await?;
+                self.audit(
+                    cx,
+                    client,
+                    Happened::to("auth:mfa.recovery_ended", id).details(details),
+                )
+                .await?;
                 if let Some(owner) = owner {
-                    self.parts.notice(cx, client, owner, MailKind::RecoveryCodesEnded).await?;
+                    self.parts
+                        .notice(cx, client, owner, MailKind::RecoveryCodesEnded)
+                        .await?;
                 }
             }
             Ok(ended)
@@ -219,7 +295,11 @@ impl Core {
 
     /// The same value under the newest key.
     fn reseal(&self, place: Place<'_>, sealed: &str) -> Result<String> {
-        let plain = self.parts.keys.open(place, sealed).map_err(Error::internal)?;
+        let plain = self
+            .parts
+            .keys
+            .open(place, sealed)
+            .map_err(Error::internal)?;
         self.parts.keys.seal(&*self.env.rng, place, plain.expose())
     }
 }

@@ -16,8 +16,9 @@ use crate::sms::{self, E164};
 use crate::{otp, secret::SecretText};
 
 impl Core {
-    /// Whether there is somebody who sends codes of this kind, and somewhere to send them. A method that is set up stays one of its
-    /// account when that is gone, as when text messages are switched off: then it is answered by a recovery code.
+    /// Whether there is somebody who sends codes of this kind, and somewhere to send them. A method
+    /// that is set up stays one of its account when that is gone, as when text messages are
+    /// switched off: then it is answered by a recovery code.
     pub(crate) fn can_send(&self, user: &User, way: Way) -> bool {
         let auth = &self.config.auth;
         match way {
@@ -27,19 +28,40 @@ impl Core {
         }
     }
 
-    /// Makes a code for a challenge and leaves it to be sent, as part of the caller's transaction. What comes back is kept with the
-    /// challenge, where it takes the place of the code before.
+    /// Makes a code for a challenge and leaves it to be sent, as part of the caller's transaction.
+    /// What comes back is kept with the challenge, where it takes the place of the code before.
     ///
     /// # Errors
     /// `method_unavailable` when there is no way to send it.
-    pub(crate) async fn send_code(&self, cx: &Cx, client: &Client, user: &User, way: Way, challenge: &str) -> Result<Sent> {
+    pub(crate) async fn send_code(
+        &self,
+        cx: &Cx,
+        client: &Client,
+        user: &User,
+        way: Way,
+        challenge: &str,
+    ) -> Result<Sent> {
         match way {
             Way::Sms => {
-                let factor = self.parts.factors.of_way(cx, user.id.clone(), Way::Sms).await?;
+                let factor = self
+                    .parts
+                    .factors
+                    .of_way(cx, user.id.clone(), Way::Sms)
+                    .await?;
                 let factor = factor.ok_or_else(|| refuse(METHOD_UNAVAILABLE))?;
                 let number = self.open_factor(&factor);
-                let number = number.and_then(|number| std::str::from_utf8(number.expose()).ok().and_then(E164::parse));
-                self.send_to_phone(cx, client, &number.ok_or_else(|| refuse(METHOD_UNAVAILABLE))?, challenge).await
+                let number = number.and_then(|number| {
+                    std::str::from_utf8(number.expose())
+                        .ok()
+                        .and_then(E164::parse)
+                });
+                self.send_to_phone(
+                    cx,
+                    client,
+                    &number.ok_or_else(|| refuse(METHOD_UNAVAILABLE))?,
+                    challenge,
+                )
+                .await
             }
             _ => self.send_by_mail(cx, client, user, challenge).await,
         }
@@ -49,11 +71,31 @@ impl Core {
     ///
     /// # Errors
     /// `email_missing`.
-    pub(crate) async fn send_by_mail(&self, cx: &Cx, client: &Client, user: &User, challenge: &str) -> Result<Sent> {
+    pub(crate) async fn send_by_mail(
+        &self,
+        cx: &Cx,
+        client: &Client,
+        user: &User,
+        challenge: &str,
+    ) -> Result<Sent> {
         let rules = &self.config.auth.mfa.email_otp;
         let to = To::owner(user).ok_or_else(|| refuse(EMAIL_MISSING))?;
-        let (code, sent) = self.code(client, Way::EmailOtp, challenge, rules.digits, rules.seconds)?;
-        self.parts.code(cx, to, MailKind::EmailOtp, &code, Duration::from_secs(rules.seconds)).await?;
+        let (code, sent) = self.code(
+            client,
+            Way::EmailOtp,
+            challenge,
+            rules.digits,
+            rules.seconds,
+        )?;
+        self.parts
+            .code(
+                cx,
+                to,
+                MailKind::EmailOtp,
+                &code,
+                Duration::from_secs(rules.seconds),
+            )
+            .await?;
         Ok(sent)
     }
 
@@ -61,36 +103,85 @@ impl Core {
     ///
     /// # Errors
     /// `method_unavailable` when nobody sends text messages.
-    pub(crate) async fn send_to_phone(&self, cx: &Cx, client: &Client, number: &E164, challenge: &str) -> Result<Sent> {
+    pub(crate) async fn send_to_phone(
+        &self,
+        cx: &Cx,
+        client: &Client,
+        number: &E164,
+        challenge: &str,
+    ) -> Result<Sent> {
         let rules = &self.config.auth.mfa.sms;
-        let host = rules.sends_for().ok_or_else(|| refuse(METHOD_UNAVAILABLE))?;
+        let host = rules
+            .sends_for()
+            .ok_or_else(|| refuse(METHOD_UNAVAILABLE))?;
         let (code, sent) = self.code(client, Way::Sms, challenge, rules.digits, rules.seconds)?;
         let text = sms::text(&self.config.auth.app_name, host, &code);
-        let task = Task::Sms { to: number.as_str().to_owned(), text: text.expose().to_owned() };
-        self.parts.outbox.put(cx, &task, Some(Duration::from_secs(rules.seconds))).await?;
+        let task = Task::Sms {
+            to: number.as_str().to_owned(),
+            text: text.expose().to_owned(),
+        };
+        self.parts
+            .outbox
+            .put(cx, &task, Some(Duration::from_secs(rules.seconds)))
+            .await?;
         Ok(sent)
     }
 
-    fn code(&self, client: &Client, way: Way, challenge: &str, digits: u64, seconds: u64) -> Result<(SecretText, Sent)> {
+    fn code(
+        &self,
+        client: &Client,
+        way: Way,
+        challenge: &str,
+        digits: u64,
+        seconds: u64,
+    ) -> Result<(SecretText, Sent)> {
         let code = otp::generate(&*self.env.rng, u8::try_from(digits).unwrap_or(6))?;
         let mac = otp::stored(&self.parts.keys, challenge, code.expose());
-        Ok((code, Sent { way, mac, until: later(client.now, millis(seconds)).millis() }))
+        Ok((
+            code,
+            Sent {
+                way,
+                mac,
+                until: later(client.now, millis(seconds)).millis(),
+            },
+        ))
     }
 
-    /// Counts a text message that is about to be sent: for a user, and for the session or device that asks for it, as `of` says. So whoever
-    /// has stolen a session leaves the owner some. All of them together have a bound as well; so has a `number` that is being set up,
-    /// whoever asks, since its owner may be somebody else.
+    /// Counts a text message that is about to be sent: for a user, and for the session or device
+    /// that asks for it, as `of` says. So whoever has stolen a session leaves the owner some. All
+    /// of them together have a bound as well; so has a `number` that is being set up, whoever asks,
+    /// since its owner may be somebody else.
     ///
     /// # Errors
     /// 429.
-    pub(crate) async fn count_message(&self, client: &Client, user: &str, of: &[&str], number: Option<&E164>) -> Result<Taken> {
+    pub(crate) async fn count_message(
+        &self,
+        client: &Client,
+        user: &str,
+        of: &[&str],
+        number: Option<&E164>,
+    ) -> Result<Taken> {
         let (address, of_one) = (client.counted(), [&[user], of].concat());
-        let mut hits =
-            vec![Hit { bucket: Bucket::SmsSend, of: &of_one }, Hit { bucket: Bucket::SmsSendUser, of: std::slice::from_ref(&user) }];
+        let mut hits = vec![
+            Hit {
+                bucket: Bucket::SmsSend,
+                of: &of_one,
+            },
+            Hit {
+                bucket: Bucket::SmsSendUser,
+                of: std::slice::from_ref(&user),
+            },
+        ];
         let of_address = [address.as_str()];
-        hits.push(Hit { bucket: Bucket::SmsSendIp, of: &of_address });
+        hits.push(Hit {
+            bucket: Bucket::SmsSendIp,
+            of: &of_address,
+        });
         let of_number = number.map(|number| [number.as_str()]);
-        hits.extend(of_number.as_ref().map(|of| Hit { bucket: Bucket::SmsSendNumber, of }));
+        hits.extend(of_number.as_ref().map(|of| Hit {
+            bucket: Bucket::SmsSendNumber,
+            of,
+        }));
         self.limiter.take(&hits).await
     }
 }

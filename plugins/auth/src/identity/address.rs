@@ -1,4 +1,5 @@
-//! Where a request comes from, as far as proxies in front are trusted. The only place that reads `X-Forwarded-For`.
+//! Where a request comes from, as far as proxies in front are trusted. The only place that reads
+//! `X-Forwarded-For`.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -17,7 +18,8 @@ pub enum TrustProxy {
 }
 
 impl TrustProxy {
-    /// Reads the configured form as text: `false`, a number from 1 to 10, or networks separated by commas.
+    /// Reads the configured form as text: `false`, a number from 1 to 10, or networks separated by
+    /// commas.
     ///
     /// # Errors
     /// Why it is none of them.
@@ -41,21 +43,39 @@ impl TrustProxy {
     }
 
     /// Proxies in these networks.
-    pub(crate) fn networks<'a>(networks: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
-        let one = |text: &'a str| network(text.trim()).ok_or_else(|| format!("`{}` is not a network such as 10.0.0.0/8", text.trim()));
-        networks.into_iter().map(one).collect::<Result<_, _>>().map(Self::Networks)
+    pub(crate) fn networks<'a>(
+        networks: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Self, String> {
+        let one = |text: &'a str| {
+            network(text.trim())
+                .ok_or_else(|| format!("`{}` is not a network such as 10.0.0.0/8", text.trim()))
+        };
+        networks
+            .into_iter()
+            .map(one)
+            .collect::<Result<_, _>>()
+            .map(Self::Networks)
     }
 
-    /// The client's address: that of the connection, or what trusted proxies say. `forwarded` are the values of all
-    /// `X-Forwarded-For` headers in their order. Whatever cannot be read gives the address of the connection.
-    pub(crate) fn client<'a>(&self, socket: IpAddr, forwarded: impl DoubleEndedIterator<Item = &'a [u8]>) -> IpAddr {
+    /// The client's address: that of the connection, or what trusted proxies say. `forwarded` are
+    /// the values of all `X-Forwarded-For` headers in their order. Whatever cannot be read gives
+    /// the address of the connection.
+    pub(crate) fn client<'a>(
+        &self,
+        socket: IpAddr,
+        forwarded: impl DoubleEndedIterator<Item = &'a [u8]>,
+    ) -> IpAddr {
         let socket = plain(socket);
         let mut chain = forwarded.rev().flat_map(|line| line.rsplit(|b| *b == b','));
         match self {
             Self::Nobody => socket,
-            Self::Hops(hops) => chain.nth(usize::from(hops.saturating_sub(1))).and_then(entry).unwrap_or(socket),
+            Self::Hops(hops) => chain
+                .nth(usize::from(hops.saturating_sub(1)))
+                .and_then(entry)
+                .unwrap_or(socket),
             Self::Networks(networks) => {
-                let trusted = |address: IpAddr| networks.iter().any(|network| network.contains(&address));
+                let trusted =
+                    |address: IpAddr| networks.iter().any(|network| network.contains(&address));
                 let mut client = socket;
                 while trusted(client) {
                     match chain.next().map(entry) {
@@ -72,7 +92,9 @@ impl TrustProxy {
 }
 
 fn network(text: &str) -> Option<IpNet> {
-    text.parse().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))
+    text.parse()
+        .ok()
+        .or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))
 }
 
 /// An entry of the header, without port and zone.
@@ -88,14 +110,20 @@ fn entry(bytes: &[u8]) -> Option<IpAddr> {
         }
         None => match text.parse::<SocketAddr>() {
             Ok(with_port) => with_port.ip(),
-            Err(_) => text.parse().ok().or_else(|| without_zone(text).map(IpAddr::V6))?,
+            Err(_) => text
+                .parse()
+                .ok()
+                .or_else(|| without_zone(text).map(IpAddr::V6))?,
         },
     };
     Some(plain(address))
 }
 
 fn without_zone(text: &str) -> Option<Ipv6Addr> {
-    text.split_once('%').map_or(text, |(address, _)| address).parse().ok()
+    text.split_once('%')
+        .map_or(text, |(address, _)| address)
+        .parse()
+        .ok()
 }
 
 /// An IPv4 address that came in IPv6 clothes is that IPv4 address.
@@ -122,7 +150,12 @@ mod tests {
 
     fn client(trust: &str, socket: &str, headers: &[&str]) -> String {
         let trust = TrustProxy::parse(trust).unwrap();
-        trust.client(socket.parse().unwrap(), headers.iter().map(|h| h.as_bytes())).to_string()
+        trust
+            .client(
+                socket.parse().unwrap(),
+                headers.iter().map(|h| h.as_bytes()),
+            )
+            .to_string()
     }
 
     #[test]
@@ -139,10 +172,24 @@ mod tests {
         assert_eq!(client("3", "9.9.9.9", chain), "9.9.9.9", "shorter chain");
         assert_eq!(client("2", "9.9.9.9", &["1.1.1.1", "2.2.2.2"]), "1.1.1.1");
         assert_eq!(client("1", "9.9.9.9", &[]), "9.9.9.9");
-        for invalid in
-            ["unknown", "", "1.1.1", "1.1.1.1.1", "_hidden", "1.1.1.1:99999", "[::1", "[1.1.1.1]", "::1]:80", "1.1.1.1 2.2.2.2", "[::1]x"]
-        {
-            assert_eq!(client("1", "9.9.9.9", &[&format!("1.1.1.1, {invalid}")]), "9.9.9.9", "{invalid}");
+        for invalid in [
+            "unknown",
+            "",
+            "1.1.1",
+            "1.1.1.1.1",
+            "_hidden",
+            "1.1.1.1:99999",
+            "[::1",
+            "[1.1.1.1]",
+            "::1]:80",
+            "1.1.1.1 2.2.2.2",
+            "[::1]x",
+        ] {
+            assert_eq!(
+                client("1", "9.9.9.9", &[&format!("1.1.1.1, {invalid}")]),
+                "9.9.9.9",
+                "{invalid}"
+            );
         }
     }
 
@@ -164,18 +211,44 @@ mod tests {
     #[test]
     fn networks_are_skipped_from_the_right() {
         let trust = "10.0.0.0/8, 2001:db8::/32, 192.0.2.7";
-        assert_eq!(client(trust, "10.0.0.1", &["6.6.6.6, 1.1.1.1, 10.0.0.2"]), "1.1.1.1");
-        assert_eq!(client(trust, "2001:db8::5", &["1.1.1.1, 192.0.2.7"]), "1.1.1.1");
-        assert_eq!(client(trust, "8.8.8.8", &["1.1.1.1"]), "8.8.8.8", "the connection itself is no proxy");
-        assert_eq!(client(trust, "10.0.0.1", &["10.0.0.3, 10.0.0.2"]), "10.0.0.3", "all are trusted");
-        assert_eq!(client(trust, "10.0.0.1", &["1.1.1.1, nonsense"]), "10.0.0.1");
+        assert_eq!(
+            client(trust, "10.0.0.1", &["6.6.6.6, 1.1.1.1, 10.0.0.2"]),
+            "1.1.1.1"
+        );
+        assert_eq!(
+            client(trust, "2001:db8::5", &["1.1.1.1, 192.0.2.7"]),
+            "1.1.1.1"
+        );
+        assert_eq!(
+            client(trust, "8.8.8.8", &["1.1.1.1"]),
+            "8.8.8.8",
+            "the connection itself is no proxy"
+        );
+        assert_eq!(
+            client(trust, "10.0.0.1", &["10.0.0.3, 10.0.0.2"]),
+            "10.0.0.3",
+            "all are trusted"
+        );
+        assert_eq!(
+            client(trust, "10.0.0.1", &["1.1.1.1, nonsense"]),
+            "10.0.0.1"
+        );
         assert_eq!(client(trust, "10.0.0.1", &[]), "10.0.0.1");
         assert_eq!(client(trust, "::ffff:10.0.0.1", &["1.1.1.1"]), "1.1.1.1");
     }
 
     #[test]
     fn settings_that_mean_nothing_are_refused() {
-        for text in ["0", "11", "-1", "true", "10.0.0.0/33", "10.0.0.0/8,", "proxy.internal", ""] {
+        for text in [
+            "0",
+            "11",
+            "-1",
+            "true",
+            "10.0.0.0/33",
+            "10.0.0.0/8,",
+            "proxy.internal",
+            "",
+        ] {
             assert!(TrustProxy::parse(text).is_err(), "{text}");
         }
         assert_eq!(TrustProxy::parse("10"), Ok(TrustProxy::Hops(10)));
@@ -185,7 +258,10 @@ mod tests {
     fn a_customer_of_ipv6_is_one() {
         let key = |text: &str| counted_as(text.parse().unwrap());
         assert_eq!(key("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::/64");
-        assert_eq!(key("2001:db8:1:2::1"), key("2001:db8:1:2:ffff:ffff:ffff:ffff"));
+        assert_eq!(
+            key("2001:db8:1:2::1"),
+            key("2001:db8:1:2:ffff:ffff:ffff:ffff")
+        );
         assert_ne!(key("2001:db8:1:2::1"), key("2001:db8:1:3::1"));
         assert_eq!(key("1.2.3.4"), "1.2.3.4");
         assert_eq!(key("::ffff:1.2.3.4"), "1.2.3.4");

@@ -1,6 +1,7 @@
 //! Identifiers in the one form under which they are looked up, kept unique and counted.
 //!
-//! The form as typed is kept beside it for display. Providers' own rules are nobody's business: dots and `+tag` are significant.
+//! The form as typed is kept beside it for display. Providers' own rules are nobody's business:
+//! dots and `+tag` are significant.
 
 use std::net::IpAddr;
 
@@ -34,10 +35,22 @@ impl NotOne {
     }
 }
 
-const LONG: NotOne = NotOne { code: "max_length", message: "must be at most 254 characters long" };
-const EMAIL: NotOne = NotOne { code: "format", message: "must be an email address" };
-const USERNAME: NotOne = NotOne { code: "format", message: "must be 3 to 64 letters, digits, dots, dashes or underscores" };
-const PHONE: NotOne = NotOne { code: "format", message: "must be a phone number such as +4930123456" };
+const LONG: NotOne = NotOne {
+    code: "max_length",
+    message: "must be at most 254 characters long",
+};
+const EMAIL: NotOne = NotOne {
+    code: "format",
+    message: "must be an email address",
+};
+const USERNAME: NotOne = NotOne {
+    code: "format",
+    message: "must be 3 to 64 letters, digits, dots, dashes or underscores",
+};
+const PHONE: NotOne = NotOne {
+    code: "format",
+    message: "must be a phone number such as +4930123456",
+};
 
 /// The kind of identifier that accounts are known by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,7 +94,11 @@ impl PrimaryField {
 pub(crate) fn email(typed: &str) -> Result<Identifier, NotOne> {
     let display = display(typed)?;
     let (local, domain) = display.split_once('@').ok_or(EMAIL)?;
-    if domain.contains('@') || display.chars().any(|c| c.is_control() || c.is_whitespace() || is_invisible(c)) {
+    if domain.contains('@')
+        || display
+            .chars()
+            .any(|c| c.is_control() || c.is_whitespace() || is_invisible(c))
+    {
         return Err(EMAIL);
     }
     let domain = idna::domain_to_ascii_strict(domain).map_err(|_| EMAIL)?;
@@ -90,16 +107,21 @@ pub(crate) fn email(typed: &str) -> Result<Identifier, NotOne> {
     if normalised.chars().count() > MOST {
         return Err(LONG);
     }
-    // What nobody could send mail to is no address; and what is one line here stays one line in a header.
+    // What nobody could send mail to is no address; and what is one line here stays one line in a
+    // header.
     if !EmailAddress::is_valid_local_part(&local) || !is_mail_domain(&domain) {
         return Err(EMAIL);
     }
-    Ok(Identifier { normalised, display })
+    Ok(Identifier {
+        normalised,
+        display,
+    })
 }
 
 /// Whether mail can be addressed to a domain: a name, or an address of a machine.
 fn is_mail_domain(domain: &str) -> bool {
-    !domain.is_empty() && (EmailAddress::is_valid_domain(domain) || domain.parse::<IpAddr>().is_ok())
+    !domain.is_empty()
+        && (EmailAddress::is_valid_domain(domain) || domain.parse::<IpAddr>().is_ok())
 }
 
 /// A user name. One script only, and none that looks like another, because it is ASCII.
@@ -108,10 +130,17 @@ fn is_mail_domain(domain: &str) -> bool {
 /// Why it is none.
 pub(crate) fn username(typed: &str) -> Result<Identifier, NotOne> {
     let display = display(typed)?;
-    if !(3..=64).contains(&display.len()) || !display.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b)) {
+    if !(3..=64).contains(&display.len())
+        || !display
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
+    {
         return Err(USERNAME);
     }
-    Ok(Identifier { normalised: display.to_ascii_lowercase(), display })
+    Ok(Identifier {
+        normalised: display.to_ascii_lowercase(),
+        display,
+    })
 }
 
 /// A phone number in E.164: `+` and 7 to 15 digits, the first of which is not zero.
@@ -121,10 +150,16 @@ pub(crate) fn username(typed: &str) -> Result<Identifier, NotOne> {
 pub(crate) fn phone(typed: &str) -> Result<Identifier, NotOne> {
     let display = display(typed)?;
     let digits = display.strip_prefix('+').ok_or(PHONE)?;
-    if !(7..=15).contains(&digits.len()) || digits.starts_with('0') || !digits.bytes().all(|b| b.is_ascii_digit()) {
+    if !(7..=15).contains(&digits.len())
+        || digits.starts_with('0')
+        || !digits.bytes().all(|b| b.is_ascii_digit())
+    {
         return Err(PHONE);
     }
-    Ok(Identifier { normalised: display.clone(), display })
+    Ok(Identifier {
+        normalised: display.clone(),
+        display,
+    })
 }
 
 /// The text without outer spaces, in NFC.
@@ -134,7 +169,11 @@ fn display(typed: &str) -> Result<String, NotOne> {
         return Err(LONG);
     }
     let text: String = typed.trim().nfc().collect();
-    if text.chars().count() > MOST { Err(LONG) } else { Ok(text) }
+    if text.chars().count() > MOST {
+        Err(LONG)
+    } else {
+        Ok(text)
+    }
 }
 
 /// Lower case that a second time does not change: lowering may take characters apart.
@@ -169,7 +208,11 @@ mod tests {
             ("RENE\u{301}@x.test", "ren\u{e9}@x.test"),
             ("root@localhost", "root@localhost"),
         ] {
-            assert_eq!(email(typed).map(|i| i.normalised), Ok(normalised.to_owned()), "{typed}");
+            assert_eq!(
+                email(typed).map(|i| i.normalised),
+                Ok(normalised.to_owned()),
+                "{typed}"
+            );
         }
         assert_eq!(email(" Alice@X.test ").unwrap().display, "Alice@X.test");
     }
@@ -203,25 +246,60 @@ mod tests {
         ] {
             assert_eq!(email(typed), Err(EMAIL), "{typed:?}");
         }
-        let long =
-            |n: usize| format!("{}@{}.test", "a".repeat(60), format!("{}.", "b".repeat(60)).repeat(3)).replace(".test", &"x".repeat(n));
+        let long = |n: usize| {
+            format!(
+                "{}@{}.test",
+                "a".repeat(60),
+                format!("{}.", "b".repeat(60)).repeat(3)
+            )
+            .replace(".test", &"x".repeat(n))
+        };
         assert_eq!(email(&format!("{}@x.test", "a".repeat(250))), Err(LONG));
         assert!(email(&"a".repeat(1 << 20)).is_err() && email(&long(60)).is_err());
     }
 
     #[test]
     fn user_names_and_numbers() {
-        assert_eq!(username(" Alice_S.9- ").unwrap(), Identifier { normalised: "alice_s.9-".into(), display: "Alice_S.9-".into() });
-        for typed in ["ab", "", &"a".repeat(65), "alice smith", "аlice", "alice@x", "ａlice", "alicé"] {
+        assert_eq!(
+            username(" Alice_S.9- ").unwrap(),
+            Identifier {
+                normalised: "alice_s.9-".into(),
+                display: "Alice_S.9-".into()
+            }
+        );
+        for typed in [
+            "ab",
+            "",
+            &"a".repeat(65),
+            "alice smith",
+            "аlice",
+            "alice@x",
+            "ａlice",
+            "alicé",
+        ] {
             assert_eq!(username(typed), Err(USERNAME), "{typed}");
         }
         assert_eq!(phone(" +4930123456 ").unwrap().normalised, "+4930123456");
-        for typed in ["4930123456", "+", "+0301234567", "+123456", "+1234567890123456", "+49 30 123456", "+49３０123456", "++4930123456"]
-        {
+        for typed in [
+            "4930123456",
+            "+",
+            "+0301234567",
+            "+123456",
+            "+1234567890123456",
+            "+49 30 123456",
+            "+49３０123456",
+            "++4930123456",
+        ] {
             assert_eq!(phone(typed), Err(PHONE), "{typed}");
         }
-        assert_eq!(PrimaryField::Username.parse("Bob").unwrap().normalised, "bob");
-        assert_eq!(PrimaryField::Email.parse("x").unwrap_err().at("email").path, "email");
+        assert_eq!(
+            PrimaryField::Username.parse("Bob").unwrap().normalised,
+            "bob"
+        );
+        assert_eq!(
+            PrimaryField::Email.parse("x").unwrap_err().at("email").path,
+            "email"
+        );
     }
 
     proptest! {

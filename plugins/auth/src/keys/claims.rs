@@ -1,4 +1,5 @@
-//! What a signed token says: each member once. Of two with one name, one library reads the first and another the last.
+//! What a signed token says: each member once. Of two with one name, one library reads the first
+//! and another the last.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! Data at rest: what is encrypted, what is only compared, and under which key.
 //!
-//! An envelope names its key, so keys are rotated by putting a new one first, and is bound to the place it was written for, so a
-//! value copied into another record or field does not open.
+//! An envelope names its key, so keys are rotated by putting a new one first, and is bound to the
+//! place it was written for, so a value copied into another record or field does not open.
 
 use aes_gcm::aead::{Aead, KeyInit, Payload};
 use aes_gcm::{Aes256Gcm, Nonce};
@@ -78,7 +78,10 @@ impl DataKeys {
     /// Keys by id, newest first; nothing without one.
     pub(crate) fn new(keys: impl IntoIterator<Item = (String, Key)>) -> Option<Self> {
         let mut keys = keys.into_iter();
-        Some(Self { newest: keys.next()?, older: keys.collect() })
+        Some(Self {
+            newest: keys.next()?,
+            older: keys.collect(),
+        })
     }
 
     fn all(&self) -> impl Iterator<Item = &(String, Key)> {
@@ -96,21 +99,38 @@ impl DataKeys {
     }
 
     fn key(&self, kid: &str) -> Option<&Key> {
-        self.all().find(|(known, _)| known == kid).map(|(_, key)| key)
+        self.all()
+            .find(|(known, _)| known == kid)
+            .map(|(_, key)| key)
     }
 
     /// Encrypts a value for its place: `v1.<kid>.<nonce>.<ciphertext>`.
     ///
     /// # Errors
     /// When there is no randomness.
-    pub(crate) fn seal(&self, rng: &dyn SecureRng, place: Place<'_>, value: &[u8]) -> Result<String> {
+    pub(crate) fn seal(
+        &self,
+        rng: &dyn SecureRng,
+        place: Place<'_>,
+        value: &[u8],
+    ) -> Result<String> {
         let (kid, key) = &self.newest;
         let mut nonce = [0; 12];
         rng.fill(&mut nonce)?;
         let sealed = Aes256Gcm::new(key.expose().into())
-            .encrypt(&Nonce::from(nonce), Payload { msg: value, aad: &place.bytes() })
+            .encrypt(
+                &Nonce::from(nonce),
+                Payload {
+                    msg: value,
+                    aad: &place.bytes(),
+                },
+            )
             .map_err(|_| linchpin::Error::internal("a value is too long to encrypt"))?;
-        Ok(format!("{VERSION}.{kid}.{}.{}", URL_SAFE_NO_PAD.encode(nonce), URL_SAFE_NO_PAD.encode(sealed)))
+        Ok(format!(
+            "{VERSION}.{kid}.{}.{}",
+            URL_SAFE_NO_PAD.encode(nonce),
+            URL_SAFE_NO_PAD.encode(sealed)
+        ))
     }
 
     /// Decrypts an envelope that was written for this place.
@@ -119,12 +139,24 @@ impl DataKeys {
     /// When the key is gone or the envelope is not one of this place.
     pub(crate) fn open(&self, place: Place<'_>, envelope: &str) -> Result<SecretBytes, Sealed> {
         let (kid, rest) = split(envelope).ok_or(Sealed::Broken)?;
-        let key = self.key(kid).ok_or_else(|| Sealed::KeyGone(kid.to_owned()))?;
+        let key = self
+            .key(kid)
+            .ok_or_else(|| Sealed::KeyGone(kid.to_owned()))?;
         let (nonce, sealed) = rest.split_once('.').ok_or(Sealed::Broken)?;
-        let nonce: [u8; 12] = URL_SAFE_NO_PAD.decode(nonce).ok().and_then(|n| n.try_into().ok()).ok_or(Sealed::Broken)?;
+        let nonce: [u8; 12] = URL_SAFE_NO_PAD
+            .decode(nonce)
+            .ok()
+            .and_then(|n| n.try_into().ok())
+            .ok_or(Sealed::Broken)?;
         let sealed = URL_SAFE_NO_PAD.decode(sealed).map_err(|_| Sealed::Broken)?;
         Aes256Gcm::new(key.expose().into())
-            .decrypt(&Nonce::from(nonce), Payload { msg: &sealed, aad: &place.bytes() })
+            .decrypt(
+                &Nonce::from(nonce),
+                Payload {
+                    msg: &sealed,
+                    aad: &place.bytes(),
+                },
+            )
             .map(SecretBytes::new)
             .map_err(|_| Sealed::Broken)
     }
@@ -141,15 +173,22 @@ impl DataKeys {
 
     /// Whether a stored MAC is one of these parts.
     pub(crate) fn verifies(&self, domain: Domain, parts: &[&[u8]], stored: &str) -> bool {
-        let Some((kid, _)) = split(stored) else { return false };
-        let Some(key) = self.all().find(|(known, _)| known == kid) else { return false };
+        let Some((kid, _)) = split(stored) else {
+            return false;
+        };
+        let Some(key) = self.all().find(|(known, _)| known == kid) else {
+            return false;
+        };
         same(written(key, domain, parts).as_bytes(), stored.as_bytes())
     }
 }
 
 /// The id of the key that a value at rest needs, with what follows it.
 fn split(stored: &str) -> Option<(&str, &str)> {
-    stored.strip_prefix(VERSION)?.strip_prefix('.')?.split_once('.')
+    stored
+        .strip_prefix(VERSION)?
+        .strip_prefix('.')?
+        .split_once('.')
 }
 
 fn written((kid, key): &(String, Key), domain: Domain, parts: &[&[u8]]) -> String {
@@ -165,10 +204,19 @@ mod tests {
     use super::*;
     use crate::env::Env;
 
-    const HERE: Place<'_> = Place { entity: "auth_users", id: "u1", field: "totpSecret" };
+    const HERE: Place<'_> = Place {
+        entity: "auth_users",
+        id: "u1",
+        field: "totpSecret",
+    };
 
     fn keys(names: &[&str]) -> DataKeys {
-        DataKeys::new(names.iter().map(|name| ((*name).to_owned(), Key::new([name.as_bytes()[0]; 32])))).unwrap()
+        DataKeys::new(
+            names
+                .iter()
+                .map(|name| ((*name).to_owned(), Key::new([name.as_bytes()[0]; 32]))),
+        )
+        .unwrap()
     }
 
     fn seal(keys: &DataKeys, value: &[u8]) -> String {
@@ -183,12 +231,26 @@ mod tests {
         assert_eq!(keys.open(HERE, &envelope).unwrap().expose(), b"secret");
         let elsewhere = [
             Place { id: "u2", ..HERE },
-            Place { field: "phone", ..HERE },
-            Place { entity: "auth_factors", ..HERE },
-            Place { entity: "auth_user", id: "su1", ..HERE },
+            Place {
+                field: "phone",
+                ..HERE
+            },
+            Place {
+                entity: "auth_factors",
+                ..HERE
+            },
+            Place {
+                entity: "auth_user",
+                id: "su1",
+                ..HERE
+            },
         ];
         for place in elsewhere {
-            assert_eq!(keys.open(place, &envelope), Err(Sealed::Broken), "{place:?}");
+            assert_eq!(
+                keys.open(place, &envelope),
+                Err(Sealed::Broken),
+                "{place:?}"
+            );
         }
         assert_ne!(envelope, seal(&keys, b"secret"), "the nonce is fresh");
     }
@@ -213,7 +275,11 @@ mod tests {
         let code = old.mac(Domain::Recovery, &[b"u1", b"ABCD"]);
         let both = keys(&["b", "a"]);
         assert_eq!(both.open(HERE, &envelope).unwrap().expose(), b"secret");
-        assert!(seal(&both, b"x").starts_with(&format!("v1.{}.", both.kid())) && both.knows("a") && !both.knows("c"));
+        assert!(
+            seal(&both, b"x").starts_with(&format!("v1.{}.", both.kid()))
+                && both.knows("a")
+                && !both.knows("c")
+        );
         assert!(both.verifies(Domain::Recovery, &[b"u1", b"ABCD"], &code));
         assert_eq!(both.macs(Domain::Recovery, &[b"u1", b"ABCD"])[1], code);
         let gone = keys(&["b"]);

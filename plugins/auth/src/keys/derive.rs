@@ -1,7 +1,7 @@
 //! The key ring: every key but those for data is derived from a signing secret, one per purpose.
 //!
-//! A value made under an older secret stays good while that secret is listed. Two purposes never share a key, so a value of one
-//! cannot be passed off as a value of the other.
+//! A value made under an older secret stays good while that secret is listed. Two purposes never
+//! share a key, so a value of one cannot be passed off as a value of the other.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -32,7 +32,14 @@ pub(crate) enum Purpose {
 }
 
 impl Purpose {
-    const ALL: [Self; 6] = [Self::Csrf, Self::Refresh, Self::Device, Self::Limit, Self::Audit, Self::Salt];
+    const ALL: [Self; 6] = [
+        Self::Csrf,
+        Self::Refresh,
+        Self::Device,
+        Self::Limit,
+        Self::Audit,
+        Self::Salt,
+    ];
 
     const fn info(self) -> &'static str {
         match self {
@@ -57,7 +64,8 @@ fn expand(secret: &[u8], info: &str) -> Key {
 
 /// HMAC-SHA256 over parts, each behind its length: `("ab", "c")` is not `("a", "bc")`.
 pub(crate) fn mac(key: &Key, parts: &[&[u8]]) -> [u8; 32] {
-    let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(key.expose()).expect("HMAC takes a key of any length");
+    let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(key.expose())
+        .expect("HMAC takes a key of any length");
     for part in parts {
         mac.update(&(part.len() as u64).to_be_bytes());
         mac.update(part);
@@ -77,7 +85,11 @@ impl Generation {
     fn new(secret: &[u8]) -> Self {
         let kid = URL_SAFE_NO_PAD.encode(&expand(secret, "kid").expose()[..9]);
         let data = expand(secret, &format!("data/{kid}"));
-        Self { keys: Purpose::ALL.map(|purpose| expand(secret, purpose.info())), data, kid }
+        Self {
+            keys: Purpose::ALL.map(|purpose| expand(secret, purpose.info())),
+            data,
+            kid,
+        }
     }
 
     fn key(&self, purpose: Purpose) -> &Key {
@@ -95,8 +107,13 @@ pub(crate) struct Ring {
 impl Ring {
     /// Derives the keys of these secrets, newest first; nothing without a secret.
     pub(crate) fn new<S: AsRef<[u8]>>(secrets: impl IntoIterator<Item = S>) -> Option<Self> {
-        let mut all = secrets.into_iter().map(|secret| Generation::new(secret.as_ref()));
-        Some(Self { newest: all.next()?, older: all.collect() })
+        let mut all = secrets
+            .into_iter()
+            .map(|secret| Generation::new(secret.as_ref()));
+        Some(Self {
+            newest: all.next()?,
+            older: all.collect(),
+        })
     }
 
     fn all(&self) -> impl Iterator<Item = &Generation> {
@@ -120,7 +137,9 @@ impl Ring {
 
     /// The key of a value that names its key.
     pub(crate) fn key_of(&self, kid: &str, purpose: Purpose) -> Option<&Key> {
-        self.all().find(|generation| generation.kid == kid).map(|generation| generation.key(purpose))
+        self.all()
+            .find(|generation| generation.kid == kid)
+            .map(|generation| generation.key(purpose))
     }
 
     /// The MAC of parts under the newest secret.
@@ -131,12 +150,16 @@ impl Ring {
     /// Whether a MAC is right under any secret of the list.
     pub(crate) fn verifies(&self, purpose: Purpose, parts: &[&[u8]], presented: &[u8]) -> bool {
         // All are tried, so that time does not tell which secret made it.
-        self.all().fold(false, |right, generation| right | same(&mac(generation.key(purpose), parts), presented))
+        self.all().fold(false, |right, generation| {
+            right | same(&mac(generation.key(purpose), parts), presented)
+        })
     }
 
     /// Keys for data at rest, by id, newest first, for apps that configure none of their own.
     pub(crate) fn data_keys(&self) -> Vec<(String, Key)> {
-        self.all().map(|generation| (generation.kid.clone(), generation.data.clone())).collect()
+        self.all()
+            .map(|generation| (generation.kid.clone(), generation.data.clone()))
+            .collect()
     }
 }
 
@@ -151,9 +174,11 @@ mod tests {
 
     #[test]
     fn derivation_is_the_one_that_other_programs_can_repeat() {
-        // Python: HKDF(SHA256, 32, salt=b"linchpin/auth/v1", info=b"csrf").derive(b"0123456789abcdef0123456789abcdef")
+        // Python: HKDF(SHA256, 32, salt=b"linchpin/auth/v1",
+        // info=b"csrf").derive(b"0123456789abcdef0123456789abcdef")
         let ring = Ring::new(["0123456789abcdef0123456789abcdef"]).unwrap();
-        let number = u128::from_be_bytes(ring.key(Purpose::Csrf).expose()[..16].try_into().unwrap());
+        let number =
+            u128::from_be_bytes(ring.key(Purpose::Csrf).expose()[..16].try_into().unwrap());
         assert_eq!(format!("{number:032x}"), "7b58e8c4442e3a1357080fd661338594");
         assert_eq!(ring.kid(), "X0NlmE3mL6i4");
     }
@@ -164,12 +189,21 @@ mod tests {
         let mut keys = BTreeSet::new();
         for generation in ring.all() {
             for purpose in Purpose::ALL {
-                assert!(keys.insert(*generation.key(purpose).expose()), "{purpose:?}");
+                assert!(
+                    keys.insert(*generation.key(purpose).expose()),
+                    "{purpose:?}"
+                );
             }
             assert!(keys.insert(*generation.data.expose()));
         }
         assert_eq!(ring.kids().collect::<BTreeSet<_>>().len(), 2);
-        assert!(ring.kid().len() == 12 && ring.kid().bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_'));
+        assert!(
+            ring.kid().len() == 12
+                && ring
+                    .kid()
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+        );
     }
 
     #[test]
@@ -189,8 +223,15 @@ mod tests {
         assert!(!after.verifies(Purpose::Device, &[b"nonce", b"sid"], &mac));
         assert!(!after.verifies(Purpose::Csrf, &[b"nonces", b"id"], &mac));
         assert_ne!(after.mac(Purpose::Csrf, &[b"nonce", b"sid"]), mac);
-        assert!(!Ring::new([NEW]).unwrap().verifies(Purpose::Csrf, &[b"nonce", b"sid"], &mac));
-        assert_eq!(after.key_of(before.kid(), Purpose::Refresh), Some(before.key(Purpose::Refresh)));
+        assert!(
+            !Ring::new([NEW])
+                .unwrap()
+                .verifies(Purpose::Csrf, &[b"nonce", b"sid"], &mac)
+        );
+        assert_eq!(
+            after.key_of(before.kid(), Purpose::Refresh),
+            Some(before.key(Purpose::Refresh))
+        );
         assert_eq!(after.key_of("nobody", Purpose::Refresh), None);
     }
 

@@ -1,4 +1,5 @@
-//! The ring of keys that sign and verify access tokens: the one place that decides whether a token is one of ours.
+//! The ring of keys that sign and verify access tokens: the one place that decides whether a token
+//! is one of ours.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -51,7 +52,8 @@ impl Algorithm {
     }
 }
 
-/// A key as configured: the private one signs and verifies, a public one verifies what an earlier key has signed.
+/// A key as configured: the private one signs and verifies, a public one verifies what an earlier
+/// key has signed.
 #[derive(Clone)]
 pub enum SigningKey {
     /// PEM of a private key in PKCS#8.
@@ -101,7 +103,10 @@ pub(crate) struct Signing {
 
 impl fmt::Debug for Signing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Signing").field("algorithm", &self.algorithm).field("kid", &self.kid).finish_non_exhaustive()
+        f.debug_struct("Signing")
+            .field("algorithm", &self.algorithm)
+            .field("kid", &self.kid)
+            .finish_non_exhaustive()
     }
 }
 
@@ -125,8 +130,18 @@ impl Signing {
     /// When there is no secret.
     pub(crate) fn hs256(secrets: &[Vec<u8>], ring: &Ring) -> Result<Self, String> {
         let first = secrets.first().ok_or("a signing secret is required")?;
-        let verifiers = ring.kids().map(str::to_owned).zip(secrets.iter().map(|s| DecodingKey::from_secret(s))).collect();
-        Ok(Self::new(Algorithm::Hs256, ring.kid().to_owned(), EncodingKey::from_secret(first), verifiers, None))
+        let verifiers = ring
+            .kids()
+            .map(str::to_owned)
+            .zip(secrets.iter().map(|s| DecodingKey::from_secret(s)))
+            .collect();
+        Ok(Self::new(
+            Algorithm::Hs256,
+            ring.kid().to_owned(),
+            EncodingKey::from_secret(first),
+            verifiers,
+            None,
+        ))
     }
 
     /// With a key pair; keys are newest first.
@@ -135,16 +150,22 @@ impl Signing {
     /// What is wrong with which key.
     pub(crate) fn asymmetric(algorithm: Algorithm, keys: &[SigningKey]) -> Result<Self, String> {
         install_crypto();
-        let Some(SigningKey::Private { kid, .. }) = keys.first() else { return Err("the first key must be a private one".to_owned()) };
+        let Some(SigningKey::Private { kid, .. }) = keys.first() else {
+            return Err("the first key must be a private one".to_owned());
+        };
         let mut signer = None;
         let mut verifiers = HashMap::new();
         let mut public = Vec::new();
         for key in keys {
             let named = |what: &str| format!("key `{}` {what}", key.kid());
             // The library reads no private key of RSA that is shorter.
-            let size = if algorithm == Algorithm::Rs256 { ", of 2048 bits at least" } else { "" };
-            let (jwk, private) =
-                public_part(algorithm, key).map_err(|()| named(&format!("is no {} key in PEM{size}", algorithm.name())))?;
+            let size = if algorithm == Algorithm::Rs256 {
+                ", of 2048 bits at least"
+            } else {
+                ""
+            };
+            let (jwk, private) = public_part(algorithm, key)
+                .map_err(|()| named(&format!("is no {} key in PEM{size}", algorithm.name())))?;
             if let AlgorithmParameters::RSA(rsa) = &jwk.algorithm
                 && URL_SAFE_NO_PAD.decode(&rsa.n).map_or(0, |n| n.len()) < SMALLEST_RSA
             {
@@ -164,24 +185,50 @@ impl Signing {
             }
         }
         let signer = signer.ok_or("the first key must be a private one")?;
-        Ok(Self::new(algorithm, kid.clone(), signer, verifiers, Some(json!({ "keys": public }).to_string())))
+        Ok(Self::new(
+            algorithm,
+            kid.clone(),
+            signer,
+            verifiers,
+            Some(json!({ "keys": public }).to_string()),
+        ))
     }
 
-    fn new(algorithm: Algorithm, kid: String, signer: EncodingKey, verifiers: HashMap<String, DecodingKey>, jwks: Option<String>) -> Self {
+    fn new(
+        algorithm: Algorithm,
+        kid: String,
+        signer: EncodingKey,
+        verifiers: HashMap<String, DecodingKey>,
+        jwks: Option<String>,
+    ) -> Self {
         install_crypto();
         let mut validation = Validation::new(algorithm.library());
-        // Everything but the signature is checked below, in the contract's order and against the plugin's clock.
+        // Everything but the signature is checked below, in the contract's order and against the
+        // plugin's clock.
         validation.validate_exp = false;
         validation.validate_nbf = false;
         validation.validate_aud = false;
         validation.required_spec_claims.clear();
-        Self { algorithm, kid, signer, verifiers, validation, issuer: None, audience: None, jwks }
+        Self {
+            algorithm,
+            kid,
+            signer,
+            verifiers,
+            validation,
+            issuer: None,
+            audience: None,
+            jwks,
+        }
     }
 
     /// Puts these in every token, and requires them.
     #[must_use]
     pub(crate) fn meant(self, issuer: Option<String>, audience: Option<String>) -> Self {
-        Self { issuer, audience, ..self }
+        Self {
+            issuer,
+            audience,
+            ..self
+        }
     }
 
     /// The public keys as a JWK set; `None` for HS256, whose keys are nobody's business.
@@ -212,7 +259,11 @@ impl Signing {
         }
         let header = URL_SAFE_NO_PAD.decode(token.split('.').next()?).ok()?;
         let header: RawHeader = serde_json::from_slice(&header).ok()?;
-        if header.typ != "JWT" || FORBIDDEN.iter().any(|name| header.others.contains_key(*name)) {
+        if header.typ != "JWT"
+            || FORBIDDEN
+                .iter()
+                .any(|name| header.others.contains_key(*name))
+        {
             return None;
         }
         let key = self.verifiers.get(&header.kid)?;
@@ -220,7 +271,9 @@ impl Signing {
         if header.alg != self.algorithm.name() {
             return None;
         }
-        jsonwebtoken::decode::<Claims>(token, key, &self.validation).ok().map(|data| data.claims.0)
+        jsonwebtoken::decode::<Claims>(token, key, &self.validation)
+            .ok()
+            .map(|data| data.claims.0)
     }
 
     /// Verifies a token, all but its session.
@@ -233,19 +286,38 @@ impl Signing {
     pub(crate) fn verify_expired(&self, token: &str, now: Timestamp) -> Option<Verified> {
         let claims = self.signed(token)?;
         let time = |name: &str| claims.get(name).and_then(Value::as_i64);
-        let text = |name: &str| claims.get(name).and_then(Value::as_str).filter(|t| !t.is_empty() && t.len() <= 255 && !t.contains('\0'));
+        let text = |name: &str| {
+            claims
+                .get(name)
+                .and_then(Value::as_str)
+                .filter(|t| !t.is_empty() && t.len() <= 255 && !t.contains('\0'))
+        };
         let (exp, nbf, iat) = (time("exp")?, time("nbf")?, time("iat")?);
         let seconds = now.millis().div_euclid(1000);
         if nbf.max(iat) > seconds.saturating_add(LEEWAY) {
             return None;
         }
-        if self.issuer.as_deref().is_some_and(|issuer| claims.get("iss").and_then(Value::as_str) != Some(issuer)) {
+        if self
+            .issuer
+            .as_deref()
+            .is_some_and(|issuer| claims.get("iss").and_then(Value::as_str) != Some(issuer))
+        {
             return None;
         }
-        if self.audience.as_deref().is_some_and(|audience| claims.get("aud").and_then(Value::as_str) != Some(audience)) {
+        if self
+            .audience
+            .as_deref()
+            .is_some_and(|audience| claims.get("aud").and_then(Value::as_str) != Some(audience))
+        {
             return None;
         }
-        Some(Verified { sub: text("sub")?.to_owned(), sid: text("sid")?.to_owned(), exp, nbf: nbf.max(iat), claims })
+        Some(Verified {
+            sub: text("sub")?.to_owned(),
+            sid: text("sid")?.to_owned(),
+            exp,
+            nbf: nbf.max(iat),
+            claims,
+        })
     }
 }
 
@@ -278,7 +350,10 @@ fn public_part(algorithm: Algorithm, key: &SigningKey) -> Result<(Jwk, Option<En
                 Algorithm::Hs256 => return Err(()),
             };
             let key = key.map_err(|_| ())?;
-            Ok((Jwk::from_encoding_key(&key, algorithm.library()).map_err(|_| ())?, Some(key)))
+            Ok((
+                Jwk::from_encoding_key(&key, algorithm.library()).map_err(|_| ())?,
+                Some(key),
+            ))
         }
         SigningKey::Public { pem, .. } => {
             let key = match algorithm {
@@ -287,13 +362,17 @@ fn public_part(algorithm: Algorithm, key: &SigningKey) -> Result<(Jwk, Option<En
                 Algorithm::Hs256 => return Err(()),
             };
             let key = key.map_err(|_| ())?;
-            Ok((Jwk::from_decoding_key(&key, Some(algorithm.library())).map_err(|_| ())?, None))
+            Ok((
+                Jwk::from_decoding_key(&key, Some(algorithm.library())).map_err(|_| ())?,
+                None,
+            ))
         }
     }
 }
 
-/// The cryptography of tokens, installed by name: when another crate of the build switches on a second backend, choosing by
-/// feature would panic at first use. Whoever installed one first keeps it.
+/// The cryptography of tokens, installed by name: when another crate of the build switches on a
+/// second backend, choosing by feature would panic at first use. Whoever installed one first keeps
+/// it.
 fn install_crypto() {
     let _ = jsonwebtoken::crypto::aws_lc::DEFAULT_PROVIDER.install_default();
 }

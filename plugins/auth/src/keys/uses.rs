@@ -1,4 +1,5 @@
-//! Which keys data at rest has been encrypted with: what start-up asks for, in place of a look at every record.
+//! Which keys data at rest has been encrypted with: what start-up asks for, in place of a look at
+//! every record.
 
 use linchpin::prelude::*;
 

@@ -6,7 +6,12 @@ use linchpin::prelude::*;
 ///
 /// The counter counts down, and the field cannot go below zero. So the store refuses the attempt
 /// after the last one.
-#[entity(namespace = "auth", ttl(window_end), version(required_on_write = false), routes(disabled))]
+#[entity(
+    namespace = "auth",
+    ttl(window_end),
+    version(required_on_write = false),
+    routes(disabled)
+)]
 #[derive(Clone, Debug)]
 pub(crate) struct Counter {
     /// A MAC of the counted identifier or address. The store does not contain the plain text.

@@ -1,7 +1,9 @@
-//! Rate limits and lockout: counters that are taken before an attempt and given back by its success.
+//! Rate limits and lockout: counters that are taken before an attempt and given back by its
+//! success.
 //!
-//! Because they are taken before, a hundred guesses at once pass no more often than a hundred in a row. Counters are records of the
-//! app's store, so that several processes share them; every step is one atomic operation on one record.
+//! Because they are taken before, a hundred guesses at once pass no more often than a hundred in a
+//! row. Counters are records of the app's store, so that several processes share them; every step
+//! is one atomic operation on one record.
 
 pub(crate) mod counter;
 pub(crate) mod table;
@@ -19,14 +21,16 @@ use crate::keys::derive::{Purpose, Ring};
 use counter::{CounterAdapter, CounterCreate, CounterPatch};
 pub(crate) use table::{Bucket, Counted, Limits};
 
-/// How often a step is repeated that met another one. Each repetition means that somebody else got on.
+/// How often a step is repeated that met another one. Each repetition means that somebody else got
+/// on.
 const TRIES: usize = 64;
 
 /// One thing to count: a bucket and what it is kept for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hit<'a> {
     pub(crate) bucket: Bucket,
-    /// The address, the identifier in its normalised form, the user's id: what the bucket's comment says.
+    /// The address, the identifier in its normalised form, the user's id: what the bucket's comment
+    /// says.
     pub(crate) of: &'a [&'a str],
 }
 
@@ -40,7 +44,8 @@ pub(crate) struct Limiter {
     limits: Option<Limits>,
 }
 
-/// What an attempt was counted in. Dropped, it stays counted: an attempt that ends in any other way than success has failed.
+/// What an attempt was counted in. Dropped, it stays counted: an attempt that ends in any other way
+/// than success has failed.
 #[must_use]
 #[derive(Debug)]
 pub(crate) struct Taken {
@@ -77,24 +82,53 @@ enum Step {
 }
 
 impl Limiter {
-    pub(crate) fn new(counters: CounterAdapter, ring: Arc<Ring>, env: Env, limits: Option<Limits>) -> Self {
-        Self { counters, ring, env, limits }
+    pub(crate) fn new(
+        counters: CounterAdapter,
+        ring: Arc<Ring>,
+        env: Env,
+        limits: Option<Limits>,
+    ) -> Self {
+        Self {
+            counters,
+            ring,
+            env,
+            limits,
+        }
     }
 
     /// Counts an attempt in all these buckets, or in none of them.
     ///
     /// # Errors
-    /// 429 `rate_limited` with the seconds to wait, when one is full; 503 when the counters cannot be reached.
+    /// 429 `rate_limited` with the seconds to wait, when one is full; 503 when the counters cannot
+    /// be reached.
     pub(crate) async fn take(&self, hits: &[Hit<'_>]) -> Result<Taken> {
-        self.admit(hits).await?.map_err(|full| rate_limited(full.seconds))
+        self.admit(hits)
+            .await?
+            .map_err(|full| rate_limited(full.seconds))
     }
 
-    /// Counts what a session of a user begins, in its own bucket and in the one of all their sessions.
+    /// Counts what a session of a user begins, in its own bucket and in the one of all their
+    /// sessions.
     ///
     /// # Errors
     /// As [`Limiter::take`].
-    pub(crate) async fn take_in_session(&self, session: Bucket, all: Bucket, user: &str, handle: &str) -> Result<()> {
-        let hits = [Hit { bucket: session, of: &[user, handle] }, Hit { bucket: all, of: &[user] }];
+    pub(crate) async fn take_in_session(
+        &self,
+        session: Bucket,
+        all: Bucket,
+        user: &str,
+        handle: &str,
+    ) -> Result<()> {
+        let hits = [
+            Hit {
+                bucket: session,
+                of: &[user, handle],
+            },
+            Hit {
+                bucket: all,
+                of: &[user],
+            },
+        ];
         self.take(&hits).await?.succeeded().await;
         Ok(())
     }
@@ -104,12 +138,23 @@ impl Limiter {
     /// # Errors
     /// 503 when the counters cannot be reached.
     pub(crate) async fn admit(&self, hits: &[Hit<'_>]) -> Result<Result<Taken, Full>> {
-        let mut taken = Taken { limiter: self.clone(), tickets: Vec::with_capacity(hits.len()) };
-        let Some(limits) = &self.limits else { return Ok(Ok(taken)) };
+        let mut taken = Taken {
+            limiter: self.clone(),
+            tickets: Vec::with_capacity(hits.len()),
+        };
+        let Some(limits) = &self.limits else {
+            return Ok(Ok(taken));
+        };
         for hit in hits {
             let (bucket, id) = (hit.bucket, self.id(hit.bucket, hit.of));
             match self.step(&id, limits.of(bucket)).await {
-                Ok(Step::Taken { left, window_end }) => taken.tickets.push(Ticket { id, bucket, window_end, left, mark: None }),
+                Ok(Step::Taken { left, window_end }) => taken.tickets.push(Ticket {
+                    id,
+                    bucket,
+                    window_end,
+                    left,
+                    mark: None,
+                }),
                 Ok(Step::Full(seconds)) => {
                     taken.undo().await;
                     return Ok(Err(Full { bucket, seconds }));
@@ -120,13 +165,25 @@ impl Limiter {
         Ok(Ok(taken))
     }
 
-    /// Whether this is the first of its kind in a while: what anybody can cause is written down once, however often they do.
+    /// Whether this is the first of its kind in a while: what anybody can cause is written down
+    /// once, however often they do.
     ///
     /// # Errors
     /// 503 when the counters cannot be reached.
     pub(crate) async fn is_first(&self, of: &[&str], seconds: u32) -> Result<bool> {
         let (id, cx) = (self.mark(of), self.cx());
-        match self.counters.create(&cx, CounterCreate { id, left: 0, window_end: Some(after(cx.now(), seconds)) }).await {
+        match self
+            .counters
+            .create(
+                &cx,
+                CounterCreate {
+                    id,
+                    left: 0,
+                    window_end: Some(after(cx.now(), seconds)),
+                },
+            )
+            .await
+        {
             Ok(_) => Ok(true),
             Err(error) if error.code() == Code::Conflict => Ok(false),
             Err(error) => Err(unreachable(error)),
@@ -143,7 +200,10 @@ impl Limiter {
                 return Ok(());
             }
             let cx = self.cx();
-            let patch = CounterPatch { window_end: Some(Some(after(cx.now(), seconds))), ..CounterPatch::default() };
+            let patch = CounterPatch {
+                window_end: Some(Some(after(cx.now(), seconds))),
+                ..CounterPatch::default()
+            };
             match self.counters.update(&cx, self.mark(of), patch, None).await {
                 // Its time has ended in between.
                 Err(error) if error.code() == Code::NotFound => {}
@@ -163,33 +223,78 @@ impl Limiter {
     /// # Errors
     /// 503 when the counters cannot be reached.
     pub(crate) async fn is_noted(&self, of: &[&str]) -> Result<bool> {
-        Ok(self.counters.get(&self.cx(), self.mark(of)).await.map_err(unreachable)?.is_some())
+        Ok(self
+            .counters
+            .get(&self.cx(), self.mark(of))
+            .await
+            .map_err(unreachable)?
+            .is_some())
     }
 
-    /// Counts a value of `of` that this window has not seen yet; one that it has seen passes without being counted. Two who bring
-    /// the same new value at the same moment count it twice until the second has noticed: stricter, never more generous.
+    /// Counts a value of `of` that this window has not seen yet; one that it has seen passes
+    /// without being counted. Two who bring the same new value at the same moment count it twice
+    /// until the second has noticed: stricter, never more generous.
     ///
     /// # Errors
     /// As [`Limiter::admit`].
-    pub(crate) async fn admit_distinct(&self, hit: Hit<'_>, value: &str) -> Result<Result<Taken, Full>> {
-        let mut taken = Taken { limiter: self.clone(), tickets: Vec::new() };
-        let Some(limits) = &self.limits else { return Ok(Ok(taken)) };
+    pub(crate) async fn admit_distinct(
+        &self,
+        hit: Hit<'_>,
+        value: &str,
+    ) -> Result<Result<Taken, Full>> {
+        let mut taken = Taken {
+            limiter: self.clone(),
+            tickets: Vec::new(),
+        };
+        let Some(limits) = &self.limits else {
+            return Ok(Ok(taken));
+        };
         let parts: Vec<&str> = hit.of.iter().copied().chain([value]).collect();
         let mark = self.id(hit.bucket, &parts);
         let cx = self.cx();
-        if self.counters.get(&cx, mark.as_str()).await.map_err(unreachable)?.is_some() {
+        if self
+            .counters
+            .get(&cx, mark.as_str())
+            .await
+            .map_err(unreachable)?
+            .is_some()
+        {
             return Ok(Ok(taken));
         }
         let (bucket, id) = (hit.bucket, self.id(hit.bucket, hit.of));
-        let (left, window_end) = match self.step(&id, limits.of(bucket)).await.map_err(unreachable)? {
+        let (left, window_end) = match self
+            .step(&id, limits.of(bucket))
+            .await
+            .map_err(unreachable)?
+        {
             Step::Taken { left, window_end } => (left, window_end),
             Step::Full(seconds) => return Ok(Err(Full { bucket, seconds })),
         };
-        let ticket = Ticket { id, bucket, window_end, left, mark: Some(mark.clone()) };
-        match self.counters.create(&cx, CounterCreate { id: mark, left: 0, window_end }).await {
+        let ticket = Ticket {
+            id,
+            bucket,
+            window_end,
+            left,
+            mark: Some(mark.clone()),
+        };
+        match self
+            .counters
+            .create(
+                &cx,
+                CounterCreate {
+                    id: mark,
+                    left: 0,
+                    window_end,
+                },
+            )
+            .await
+        {
             Ok(_) => taken.tickets.push(ticket),
             // Somebody else has just counted it.
-            Err(error) if error.code() == Code::Conflict => self.give_back(&ticket.id, ticket.bucket, ticket.window_end).await,
+            Err(error) if error.code() == Code::Conflict => {
+                self.give_back(&ticket.id, ticket.bucket, ticket.window_end)
+                    .await
+            }
             Err(error) => return Err(unreachable(error)),
         }
         Ok(Ok(taken))
@@ -206,11 +311,20 @@ impl Limiter {
         for _ in 0..TRIES {
             let cx = self.cx();
             match self.counters.take(&cx, id).await {
-                Ok(counter) => return Ok(Step::Taken { left: counter.left, window_end: counter.window_end }),
+                Ok(counter) => {
+                    return Ok(Step::Taken {
+                        left: counter.left,
+                        window_end: counter.window_end,
+                    });
+                }
                 Err(error) if error.code() == Code::NotFound => {
                     let window_end = Some(after(cx.now(), limit.window_seconds));
                     let left = i64::from(limit.max) - 1;
-                    let first = CounterCreate { id: id.to_owned(), left, window_end };
+                    let first = CounterCreate {
+                        id: id.to_owned(),
+                        left,
+                        window_end,
+                    };
                     match self.counters.create(&cx, first).await {
                         Ok(_) => return Ok(Step::Taken { left, window_end }),
                         // Somebody else began the window.
@@ -220,8 +334,16 @@ impl Limiter {
                 }
                 // Below zero: the window is full, unless it has ended meanwhile.
                 Err(error) if error.code() == Code::ValidationFailed => {
-                    if let Some(full) = self.counters.get(&cx, id).await?.filter(|counter| counter.left == 0) {
-                        return Ok(Step::Full(full.window_end.map_or(1, |end| seconds_until(cx.now(), end))));
+                    if let Some(full) = self
+                        .counters
+                        .get(&cx, id)
+                        .await?
+                        .filter(|counter| counter.left == 0)
+                    {
+                        return Ok(Step::Full(
+                            full.window_end
+                                .map_or(1, |end| seconds_until(cx.now(), end)),
+                        ));
                     }
                 }
                 Err(error) => return Err(error),
@@ -230,22 +352,41 @@ impl Limiter {
         Err(Error::unavailable("a counter kept changing"))
     }
 
-    /// Keeps a counter for as many windows from now as it had counted when a ticket was taken, and never for less than it is kept already:
-    /// of many at once the one that counted most may be done first.
+    /// Keeps a counter for as many windows from now as it had counted when a ticket was taken, and
+    /// never for less than it is kept already: of many at once the one that counted most may be
+    /// done first.
     async fn prolong(&self, ticket: &Ticket) -> Result<()> {
-        let Some(limits) = &self.limits else { return Ok(()) };
+        let Some(limits) = &self.limits else {
+            return Ok(());
+        };
         let (limit, cx) = (limits.of(ticket.bucket), self.cx());
         let failures = i64::from(limit.max).saturating_sub(ticket.left);
-        let end = Some(later(cx.now(), failures.saturating_mul(i64::from(limit.window_seconds) * 1000)));
+        let end = Some(later(
+            cx.now(),
+            failures.saturating_mul(i64::from(limit.window_seconds) * 1000),
+        ));
         if end <= ticket.window_end {
             return Ok(());
         }
         for _ in 0..TRIES {
             // A success may have emptied it meanwhile.
-            let counter = self.counters.get(&cx, ticket.id.as_str()).await.map_err(unreachable)?;
-            let Some(counter) = counter.filter(|counter| counter.window_end < end) else { return Ok(()) };
-            let patch = CounterPatch { window_end: Some(end), ..CounterPatch::default() };
-            match self.counters.update(&cx, ticket.id.as_str(), patch, Some(counter.version)).await {
+            let counter = self
+                .counters
+                .get(&cx, ticket.id.as_str())
+                .await
+                .map_err(unreachable)?;
+            let Some(counter) = counter.filter(|counter| counter.window_end < end) else {
+                return Ok(());
+            };
+            let patch = CounterPatch {
+                window_end: Some(end),
+                ..CounterPatch::default()
+            };
+            match self
+                .counters
+                .update(&cx, ticket.id.as_str(), patch, Some(counter.version))
+                .await
+            {
                 Err(error) if error.code() == Code::PreconditionFailed => {}
                 Err(error) if error.code() == Code::NotFound => return Ok(()),
                 done => return done.map(drop).map_err(unreachable),
@@ -256,11 +397,15 @@ impl Limiter {
 
     /// Gives one back. That it cannot be done makes the limit stricter and nothing else.
     async fn give_back(&self, id: &str, bucket: Bucket, window_end: Option<Timestamp>) {
-        let (Some(end), Some(limits)) = (window_end, &self.limits) else { return };
+        let (Some(end), Some(limits)) = (window_end, &self.limits) else {
+            return;
+        };
         let max = i64::from(limits.of(bucket).max);
         let cx = self.cx();
         let given = match self.counters.give_back(&cx, id, end).await {
-            Ok(counter) if counter.left >= max => self.counters.end_empty(&cx, id, max, end).await.map(|_| ()),
+            Ok(counter) if counter.left >= max => {
+                self.counters.end_empty(&cx, id, max, end).await.map(|_| ())
+            }
             Ok(_) => Ok(()),
             // The window has ended.
             Err(error) if error.code() == Code::NotFound => Ok(()),
@@ -277,12 +422,18 @@ impl Limiter {
     }
 
     fn id(&self, bucket: Bucket, of: &[&str]) -> String {
-        let parts: Vec<&[u8]> = std::iter::once(bucket.row().name).chain(of.iter().copied()).map(str::as_bytes).collect();
+        let parts: Vec<&[u8]> = std::iter::once(bucket.row().name)
+            .chain(of.iter().copied())
+            .map(str::as_bytes)
+            .collect();
         URL_SAFE_NO_PAD.encode(self.ring.mac(Purpose::Limit, &parts))
     }
 
     fn mark(&self, of: &[&str]) -> String {
-        let parts: Vec<&[u8]> = std::iter::once("noted").chain(of.iter().copied()).map(str::as_bytes).collect();
+        let parts: Vec<&[u8]> = std::iter::once("noted")
+            .chain(of.iter().copied())
+            .map(str::as_bytes)
+            .collect();
         URL_SAFE_NO_PAD.encode(self.ring.mac(Purpose::Limit, &parts))
     }
 
@@ -292,32 +443,42 @@ impl Limiter {
 }
 
 impl Taken {
-    /// The attempt succeeded: what counts failures only is given back, what counts them in a row begins anew.
+    /// The attempt succeeded: what counts failures only is given back, what counts them in a row
+    /// begins anew.
     pub(crate) async fn succeeded(self) {
         for ticket in &self.tickets {
             match ticket.bucket.row().counted {
                 Counted::All => {}
                 Counted::Failures => self.return_ticket(ticket).await,
-                Counted::FailuresInARow | Counted::FailuresThatAdd => self.limiter.remove(&ticket.id).await,
+                Counted::FailuresInARow | Counted::FailuresThatAdd => {
+                    self.limiter.remove(&ticket.id).await
+                }
             }
         }
     }
 
-    /// The attempt failed: what keeps failures in mind for longer the more there are does so. What was refused before it was tried
-    /// prolongs nothing.
+    /// The attempt failed: what keeps failures in mind for longer the more there are does so. What
+    /// was refused before it was tried prolongs nothing.
     ///
     /// # Errors
     /// 503 when the counters cannot be reached.
     pub(crate) async fn failed(&self) -> Result<()> {
-        for ticket in self.tickets.iter().filter(|ticket| ticket.bucket.row().counted == Counted::FailuresThatAdd) {
+        for ticket in self
+            .tickets
+            .iter()
+            .filter(|ticket| ticket.bucket.row().counted == Counted::FailuresThatAdd)
+        {
             self.limiter.prolong(ticket).await?;
         }
         Ok(())
     }
 
-    /// Whether it was the last that a bucket lets pass: whoever takes that one, and nobody else, tells who has to know.
+    /// Whether it was the last that a bucket lets pass: whoever takes that one, and nobody else,
+    /// tells who has to know.
     pub(crate) fn is_last(&self, bucket: Bucket) -> bool {
-        self.tickets.iter().any(|ticket| ticket.bucket == bucket && ticket.left == 0)
+        self.tickets
+            .iter()
+            .any(|ticket| ticket.bucket == bucket && ticket.left == 0)
     }
 
     /// Counts what another has taken as part of the same attempt.
@@ -334,11 +495,14 @@ impl Taken {
     }
 
     async fn return_ticket(&self, ticket: &Ticket) {
-        // The mark goes first: between the two, the value may be counted twice, but never not at all.
+        // The mark goes first: between the two, the value may be counted twice, but never not at
+        // all.
         if let Some(mark) = &ticket.mark {
             self.limiter.remove(mark).await;
         }
-        self.limiter.give_back(&ticket.id, ticket.bucket, ticket.window_end).await;
+        self.limiter
+            .give_back(&ticket.id, ticket.bucket, ticket.window_end)
+            .await;
     }
 }
 
@@ -349,12 +513,18 @@ fn after(now: Timestamp, seconds: u32) -> Timestamp {
 /// Whole seconds, so that whoever waits them is not a moment too early.
 fn seconds_until(now: Timestamp, end: Timestamp) -> u32 {
     let millis = u64::try_from(end.millis() - now.millis()).unwrap_or(0);
-    u32::try_from(millis.div_ceil(1000)).unwrap_or(u32::MAX).max(1)
+    u32::try_from(millis.div_ceil(1000))
+        .unwrap_or(u32::MAX)
+        .max(1)
 }
 
 /// Without counters nothing may be tried.
 fn unreachable(error: Error) -> Error {
-    if error.code() == Code::Unavailable { error } else { Error::unavailable(error) }
+    if error.code() == Code::Unavailable {
+        error
+    } else {
+        Error::unavailable(error)
+    }
 }
 
 fn log(done: Result<()>) {

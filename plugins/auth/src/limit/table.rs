@@ -11,8 +11,9 @@ pub(crate) enum Counted {
     Failures,
     /// Attempts that fail since the last one that succeeded: that one empties the counter.
     FailuresInARow,
-    /// The same, and the more there are the longer they are kept in mind: for one window after the first of them, two after the
-    /// second. What is tried once is soon forgotten, however many there are of it, and what is under siege is not.
+    /// The same, and the more there are the longer they are kept in mind: for one window after the
+    /// first of them, two after the second. What is tried once is soon forgotten, however many
+    /// there are of it, and what is under siege is not.
     FailuresThatAdd,
 }
 
@@ -142,10 +143,12 @@ buckets! {
     ChangeEmail "changeEmail": All, 10 in 60 * MINUTE;
     /// The same of all sessions: user. Each may mail a stranger.
     ChangeEmailUser "changeEmailUser": All, 30 in 60 * MINUTE;
-    /// Address of mail, whoever causes it: accounts that ask to be known by it, sign-ups and sign-ins with an address that is taken; and
-    /// apart, by their kind, links that an account causes at an address that it has not proved. Nobody is told.
+    /// Address of mail, whoever causes it: accounts that ask to be known by it, sign-ups and
+    /// sign-ins with an address that is taken; and apart, by their kind, links that an account
+    /// causes at an address that it has not proved. Nobody is told.
     StrangerMail "strangerMail": All, 3 in 60 * MINUTE;
-    /// Address of mail that its account has not proved: codes and notices that the account causes. Nobody is told.
+    /// Address of mail that its account has not proved: codes and notices that the account causes.
+    /// Nobody is told.
     UnprovedMail "unprovedMail": All, 10 in 60 * MINUTE;
     /// User and session.
     Link "link": All, 10 in 60 * MINUTE;
@@ -167,7 +170,10 @@ impl Bucket {
 
     /// The bucket of a name in the configuration.
     pub(crate) fn named(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|bucket| bucket.row().name == name)
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|bucket| bucket.row().name == name)
     }
 }
 
@@ -203,14 +209,21 @@ mod tests {
         assert_eq!(ROWS.len(), Bucket::ALL.len());
         for bucket in Bucket::ALL {
             assert_eq!(Bucket::named(bucket.row().name), Some(*bucket));
-            let Limit { max, window_seconds } = bucket.row().limit;
+            let Limit {
+                max,
+                window_seconds,
+            } = bucket.row().limit;
             // Anybody can begin a window, of whatever they make up: none is kept for long.
-            assert!(max > 0 && (60..=DAY).contains(&window_seconds), "{bucket:?}");
+            assert!(
+                max > 0 && (60..=DAY).contains(&window_seconds),
+                "{bucket:?}"
+            );
         }
         assert_eq!(Bucket::named("nothing"), None);
     }
 
-    /// Contract 8.4, and what 8.3 says of devices and of lockout; what a challenge bears stands in `mfa.maxAttempts`.
+    /// Contract 8.4, and what 8.3 says of devices and of lockout; what a challenge bears stands in
+    /// `mfa.maxAttempts`.
     #[test]
     fn the_numbers_are_those_of_the_contract() {
         use Counted::{All, Failures, FailuresInARow, FailuresThatAdd};
@@ -261,19 +274,59 @@ mod tests {
             ("deleteAccount", All, 10, 3600),
             ("deleteAccountUser", All, 30, 3600),
         ];
-        let rows = ROWS.iter().map(|row| (row.name, row.counted, row.limit.max, row.limit.window_seconds));
+        let rows = ROWS.iter().map(|row| {
+            (
+                row.name,
+                row.counted,
+                row.limit.max,
+                row.limit.window_seconds,
+            )
+        });
         assert_eq!(rows.collect::<Vec<_>>(), CONTRACT);
-        assert_eq!((SENDS_PER_CHALLENGE, crate::config::AuthConfig::default().auth.mfa.max_attempts), (3, 5));
+        assert_eq!(
+            (
+                SENDS_PER_CHALLENGE,
+                crate::config::AuthConfig::default().auth.mfa.max_attempts
+            ),
+            (3, 5)
+        );
     }
 
     #[test]
     fn the_configuration_overrides_single_rows() {
         let mut limits = Limits::default();
-        assert_eq!(limits.of(Bucket::Login), Limit { max: 10, window_seconds: 900 });
-        limits.set("login", Limit { max: 3, window_seconds: 60 }).unwrap();
-        assert_eq!((limits.of(Bucket::Login).max, limits.of(Bucket::LoginIp).max), (3, 50));
+        assert_eq!(
+            limits.of(Bucket::Login),
+            Limit {
+                max: 10,
+                window_seconds: 900
+            }
+        );
+        limits
+            .set(
+                "login",
+                Limit {
+                    max: 3,
+                    window_seconds: 60,
+                },
+            )
+            .unwrap();
+        assert_eq!(
+            (limits.of(Bucket::Login).max, limits.of(Bucket::LoginIp).max),
+            (3, 50)
+        );
         for (name, max, window_seconds) in [("logn", 1, 1), ("login", 0, 1), ("login", 1, 0)] {
-            assert!(limits.set(name, Limit { max, window_seconds }).is_err());
+            assert!(
+                limits
+                    .set(
+                        name,
+                        Limit {
+                            max,
+                            window_seconds
+                        }
+                    )
+                    .is_err()
+            );
         }
     }
 }

@@ -10,12 +10,17 @@ use super::*;
 
 impl Limiter {
     async fn take_distinct(&self, hit: Hit<'_>, value: &str) -> Result<Taken> {
-        self.admit_distinct(hit, value).await?.map_err(|full| rate_limited(full.seconds))
+        self.admit_distinct(hit, value)
+            .await?
+            .map_err(|full| rate_limited(full.seconds))
     }
 }
 use crate::testing::{Bed, on_stores};
 
-static COUNTERS: Package = package!(name = "counters", entities = [entity(Counter, [TAKE, GIVE_BACK, END_EMPTY])]);
+static COUNTERS: Package = package!(
+    name = "counters",
+    entities = [entity(Counter, [TAKE, GIVE_BACK, END_EMPTY])]
+);
 
 on_stores!(
     &super::COUNTERS =>
@@ -35,15 +40,48 @@ on_stores!(
 
 fn limiter(bed: &Bed) -> Limiter {
     let mut limits = Limits::default();
-    limits.set("login", Limit { max: 10, window_seconds: 900 }).unwrap();
-    limits.set("loginIp", Limit { max: 12, window_seconds: 60 }).unwrap();
-    Limiter::new(bed.app.adapter::<Counter>().unwrap(), bed.ring.clone(), bed.env.clone(), Some(limits))
+    limits
+        .set(
+            "login",
+            Limit {
+                max: 10,
+                window_seconds: 900,
+            },
+        )
+        .unwrap();
+    limits
+        .set(
+            "loginIp",
+            Limit {
+                max: 12,
+                window_seconds: 60,
+            },
+        )
+        .unwrap();
+    Limiter::new(
+        bed.app.adapter::<Counter>().unwrap(),
+        bed.ring.clone(),
+        bed.env.clone(),
+        Some(limits),
+    )
 }
 
-const LOGIN: Hit<'static> = Hit { bucket: Bucket::Login, of: &["192.0.2.1", "alice@example.test"] };
-const IP: Hit<'static> = Hit { bucket: Bucket::LoginIp, of: &["192.0.2.1"] };
-const ALL: Hit<'static> = Hit { bucket: Bucket::Register, of: &["192.0.2.1"] };
-const SPREAD: Hit<'static> = Hit { bucket: Bucket::LoginSpread, of: &["192.0.2.1"] };
+const LOGIN: Hit<'static> = Hit {
+    bucket: Bucket::Login,
+    of: &["192.0.2.1", "alice@example.test"],
+};
+const IP: Hit<'static> = Hit {
+    bucket: Bucket::LoginIp,
+    of: &["192.0.2.1"],
+};
+const ALL: Hit<'static> = Hit {
+    bucket: Bucket::Register,
+    of: &["192.0.2.1"],
+};
+const SPREAD: Hit<'static> = Hit {
+    bucket: Bucket::LoginSpread,
+    of: &["192.0.2.1"],
+};
 
 async fn passes(limiter: &Limiter, hit: Hit<'_>) -> bool {
     match limiter.take(&[hit]).await {
@@ -56,7 +94,10 @@ async fn passes(limiter: &Limiter, hit: Hit<'_>) -> bool {
 }
 
 /// Runs many at a time.
-async fn at_once<T: Send + 'static, F: Future<Output = T> + Send + 'static>(n: usize, work: impl Fn(usize) -> F) -> Vec<T> {
+async fn at_once<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
+    n: usize,
+    work: impl Fn(usize) -> F,
+) -> Vec<T> {
     let barrier = Arc::new(tokio::sync::Barrier::new(n));
     let mut tasks = Vec::new();
     for i in 0..n {
@@ -75,7 +116,13 @@ async fn at_once<T: Send + 'static, F: Future<Output = T> + Send + 'static>(n: u
 
 async fn counters(bed: &Bed) -> Vec<Counter> {
     let cx = Cx::system("look").at(bed.env.clock.now());
-    bed.app.adapter::<Counter>().unwrap().list(&cx, ListQuery::new().limit(200)).await.unwrap().items
+    bed.app
+        .adapter::<Counter>()
+        .unwrap()
+        .list(&cx, ListQuery::new().limit(200))
+        .await
+        .unwrap()
+        .items
 }
 
 async fn exactly_so_many_pass(bed: &Bed) {
@@ -84,10 +131,31 @@ async fn exactly_so_many_pass(bed: &Bed) {
         assert!(passes(&limiter, LOGIN).await);
     }
     let refused = limiter.take(&[LOGIN]).await.unwrap_err();
-    assert_eq!((refused.code().status(), refused.retry_after_seconds()), (429, Some(900)));
+    assert_eq!(
+        (refused.code().status(), refused.retry_after_seconds()),
+        (429, Some(900))
+    );
     // Somebody else is not concerned.
-    assert!(passes(&limiter, Hit { of: &["192.0.2.1", "bob@example.test"], ..LOGIN }).await);
-    assert!(passes(&limiter, Hit { of: &["192.0.2.2", "alice@example.test"], ..LOGIN }).await);
+    assert!(
+        passes(
+            &limiter,
+            Hit {
+                of: &["192.0.2.1", "bob@example.test"],
+                ..LOGIN
+            }
+        )
+        .await
+    );
+    assert!(
+        passes(
+            &limiter,
+            Hit {
+                of: &["192.0.2.2", "alice@example.test"],
+                ..LOGIN
+            }
+        )
+        .await
+    );
     limiter.clear(LOGIN).await;
     assert!(passes(&limiter, LOGIN).await);
 }
@@ -98,7 +166,10 @@ async fn fifty_at_once_are_counted_like_fifty_in_a_row(bed: &Bed) {
         let limiter = limiter.clone();
         async move { passes(&limiter, LOGIN).await }
     });
-    assert_eq!(passed.await.into_iter().filter(|passed| *passed).count(), 10);
+    assert_eq!(
+        passed.await.into_iter().filter(|passed| *passed).count(),
+        10
+    );
     assert!(!passes(&limiter, LOGIN).await);
 }
 
@@ -107,7 +178,12 @@ async fn a_success_gives_back_what_counts_failures(bed: &Bed) {
     for _ in 0..9 {
         drop(limiter.take(&[LOGIN, IP, ALL]).await.unwrap());
     }
-    limiter.take(&[LOGIN, IP, ALL]).await.unwrap().succeeded().await;
+    limiter
+        .take(&[LOGIN, IP, ALL])
+        .await
+        .unwrap()
+        .succeeded()
+        .await;
     // In a row: begins anew. Failures: nine of twelve. All: ten of twenty.
     let left = async |hit: Hit<'_>| {
         let mut n = 0;
@@ -116,7 +192,10 @@ async fn a_success_gives_back_what_counts_failures(bed: &Bed) {
         }
         n
     };
-    assert_eq!((left(LOGIN).await, left(IP).await, left(ALL).await), (10, 3, 10));
+    assert_eq!(
+        (left(LOGIN).await, left(IP).await, left(ALL).await),
+        (10, 3, 10)
+    );
 }
 
 async fn giving_back_under_load_loses_nothing(bed: &Bed) {
@@ -150,7 +229,11 @@ async fn a_window_ends_by_itself_and_refused_attempts_do_not_prolong_it(bed: &Be
         assert!(!passes(&limiter, IP).await);
     }
     bed.clock.advance(Duration::from_millis(47_999));
-    assert_eq!(limiter.take(&[IP]).await.unwrap_err().retry_after_seconds(), Some(1), "a millisecond is a whole second to wait");
+    assert_eq!(
+        limiter.take(&[IP]).await.unwrap_err().retry_after_seconds(),
+        Some(1),
+        "a millisecond is a whole second to wait"
+    );
     bed.clock.advance(Duration::from_millis(1));
     for _ in 0..12 {
         assert!(passes(&limiter, IP).await);
@@ -168,7 +251,10 @@ async fn what_succeeded_begins_no_window(bed: &Bed) {
     for _ in 0..11 {
         assert!(passes(&limiter, IP).await);
     }
-    assert!(!passes(&limiter, IP).await, "the window began with the first that was counted");
+    assert!(
+        !passes(&limiter, IP).await,
+        "the window began with the first that was counted"
+    );
 }
 
 async fn all_buckets_or_none(bed: &Bed) {
@@ -189,20 +275,56 @@ async fn identifiers_are_counted_once_each(bed: &Bed) {
     let limiter = limiter(bed);
     for _ in 0..3 {
         for n in 0..15 {
-            assert!(limiter.take_distinct(SPREAD, &format!("{n}@example.test")).await.is_ok());
+            assert!(
+                limiter
+                    .take_distinct(SPREAD, &format!("{n}@example.test"))
+                    .await
+                    .is_ok()
+            );
         }
     }
-    let refused = limiter.take_distinct(SPREAD, "15@example.test").await.unwrap_err();
-    assert_eq!((refused.code(), refused.retry_after_seconds()), (Code::RateLimited, Some(900)));
-    assert!(limiter.take_distinct(SPREAD, "3@example.test").await.is_ok());
+    let refused = limiter
+        .take_distinct(SPREAD, "15@example.test")
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (refused.code(), refused.retry_after_seconds()),
+        (Code::RateLimited, Some(900))
+    );
+    assert!(
+        limiter
+            .take_distinct(SPREAD, "3@example.test")
+            .await
+            .is_ok()
+    );
     bed.clock.advance(Duration::from_mins(15));
     // One who knows the password makes room for the next.
     for n in 20..34 {
-        drop(limiter.take_distinct(SPREAD, &format!("{n}@example.test")).await.unwrap());
+        drop(
+            limiter
+                .take_distinct(SPREAD, &format!("{n}@example.test"))
+                .await
+                .unwrap(),
+        );
     }
-    limiter.take_distinct(SPREAD, "mine@example.test").await.unwrap().succeeded().await;
-    assert!(limiter.take_distinct(SPREAD, "34@example.test").await.is_ok());
-    assert!(limiter.take_distinct(SPREAD, "35@example.test").await.is_err());
+    limiter
+        .take_distinct(SPREAD, "mine@example.test")
+        .await
+        .unwrap()
+        .succeeded()
+        .await;
+    assert!(
+        limiter
+            .take_distinct(SPREAD, "34@example.test")
+            .await
+            .is_ok()
+    );
+    assert!(
+        limiter
+            .take_distinct(SPREAD, "35@example.test")
+            .await
+            .is_err()
+    );
 }
 
 async fn fifty_identifiers_at_once(bed: &Bed) {
@@ -210,18 +332,35 @@ async fn fifty_identifiers_at_once(bed: &Bed) {
     let try_all = async |of: usize, hit: Hit<'static>| {
         let tries = at_once(50, |i| {
             let limiter = limiter.clone();
-            async move { limiter.take_distinct(hit, &format!("{}@example.test", i % of)).await.is_ok().then_some(i % of) }
+            async move {
+                limiter
+                    .take_distinct(hit, &format!("{}@example.test", i % of))
+                    .await
+                    .is_ok()
+                    .then_some(i % of)
+            }
         });
-        tries.await.into_iter().flatten().collect::<std::collections::BTreeSet<usize>>()
+        tries
+            .await
+            .into_iter()
+            .flatten()
+            .collect::<std::collections::BTreeSet<usize>>()
     };
     assert_eq!(try_all(50, SPREAD).await.len(), 15);
 
-    // Twenty-five of them, twice each. Whoever passes once passes again, and what two have taken for one is free in the end.
-    let elsewhere = Hit { of: &["192.0.2.2"], ..SPREAD };
+    // Twenty-five of them, twice each. Whoever passes once passes again, and what two have taken
+    // for one is free in the end.
+    let elsewhere = Hit {
+        of: &["192.0.2.2"],
+        ..SPREAD
+    };
     let mut passed = try_all(25, elsewhere).await;
     assert!(passed.len() <= 15, "{passed:?}");
     for n in 0..25 {
-        let passes = limiter.take_distinct(elsewhere, &format!("{n}@example.test")).await.is_ok();
+        let passes = limiter
+            .take_distinct(elsewhere, &format!("{n}@example.test"))
+            .await
+            .is_ok();
         assert_eq!(passes, passed.contains(&n) || passed.len() < 15, "{n}");
         passed.extend(passes.then_some(n));
     }
@@ -231,11 +370,19 @@ async fn fifty_identifiers_at_once(bed: &Bed) {
 async fn nothing_of_anybody_stands_in_the_store(bed: &Bed) {
     let limiter = limiter(bed);
     drop(limiter.take(&[LOGIN, IP]).await.unwrap());
-    drop(limiter.take_distinct(SPREAD, "alice@example.test").await.unwrap());
+    drop(
+        limiter
+            .take_distinct(SPREAD, "alice@example.test")
+            .await
+            .unwrap(),
+    );
     let all = counters(bed).await;
     assert_eq!(all.len(), 4);
     let text = format!("{all:?}");
-    assert!(!text.contains("alice") && !text.contains("192.0") && !text.contains("login"), "{text}");
+    assert!(
+        !text.contains("alice") && !text.contains("192.0") && !text.contains("login"),
+        "{text}"
+    );
 }
 
 async fn a_window_that_has_ended_gets_nothing_back(bed: &Bed) {
@@ -246,12 +393,18 @@ async fn a_window_that_has_ended_gets_nothing_back(bed: &Bed) {
         assert!(passes(&limiter, IP).await);
     }
     long.succeeded().await;
-    assert!(!passes(&limiter, IP).await, "it was counted in the window before");
+    assert!(
+        !passes(&limiter, IP).await,
+        "it was counted in the window before"
+    );
 }
 
 async fn of_failures_at_once_the_longest_memory_stays(bed: &Bed) {
     let limiter = limiter(bed);
-    let hit = Hit { bucket: Bucket::PasswordLockout, of: &["alice@example.test"] };
+    let hit = Hit {
+        bucket: Bucket::PasswordLockout,
+        of: &["alice@example.test"],
+    };
     let mut taken = Vec::new();
     for _ in 0..5 {
         taken.push(limiter.take(&[hit]).await.unwrap());
@@ -268,10 +421,20 @@ async fn of_failures_at_once_the_longest_memory_stays(bed: &Bed) {
 #[tokio::test]
 async fn switched_off_nothing_is_counted() {
     let bed = Bed::memory(&COUNTERS).await;
-    let limiter = Limiter::new(bed.app.adapter::<Counter>().unwrap(), bed.ring.clone(), bed.env.clone(), None);
+    let limiter = Limiter::new(
+        bed.app.adapter::<Counter>().unwrap(),
+        bed.ring.clone(),
+        bed.env.clone(),
+        None,
+    );
     for _ in 0..100 {
         limiter.take(&[LOGIN]).await.unwrap().succeeded().await;
-        limiter.take_distinct(SPREAD, "x").await.unwrap().succeeded().await;
+        limiter
+            .take_distinct(SPREAD, "x")
+            .await
+            .unwrap()
+            .succeeded()
+            .await;
     }
     limiter.clear(LOGIN).await;
     assert!(counters(&bed).await.is_empty());

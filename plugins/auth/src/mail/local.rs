@@ -14,14 +14,23 @@ pub struct ConsoleMailer;
 
 impl Mailer for ConsoleMailer {
     fn send(&self, mail: Mail) -> BoxFuture<'_, Result<()>> {
-        let shown = format!("── mail: {} ──\nTo: {}\nSubject: {}\n\n{}\n──\n", mail.kind.name(), mail.to, mail.subject, mail.text);
+        let shown = format!(
+            "── mail: {} ──\nTo: {}\nSubject: {}\n\n{}\n──\n",
+            mail.kind.name(),
+            mail.to,
+            mail.subject,
+            mail.text
+        );
         Box::pin(async move {
             let print = move || {
                 use std::io::Write;
                 let mut out = std::io::stdout().lock();
                 out.write_all(shown.as_bytes()).and_then(|()| out.flush())
             };
-            tokio::task::spawn_blocking(print).await.map_err(Error::internal)?.map_err(Error::internal)
+            tokio::task::spawn_blocking(print)
+                .await
+                .map_err(Error::internal)?
+                .map_err(Error::internal)
         })
     }
 
@@ -41,7 +50,10 @@ pub struct FileMailer {
 impl FileMailer {
     /// Appends to this file, which need not be there.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), lock: Mutex::new(()) }
+        Self {
+            path: path.into(),
+            lock: Mutex::new(()),
+        }
     }
 }
 
@@ -82,7 +94,12 @@ mod tests {
         let mut tasks = Vec::new();
         for n in 0..20 {
             let vars = BTreeMap::from([("code".to_owned(), format!("{n:06}"))]);
-            let mail = Templates::default().render(format!("{n}@x.test"), MailKind::EmailOtp, Some("de".into()), vars);
+            let mail = Templates::default().render(
+                format!("{n}@x.test"),
+                MailKind::EmailOtp,
+                Some("de".into()),
+                vars,
+            );
             let mailer = mailer.clone();
             tasks.push(tokio::spawn(async move { mailer.send(mail).await }));
         }
@@ -90,12 +107,21 @@ mod tests {
             task.await.unwrap().unwrap();
         }
         let text = std::fs::read_to_string(&path).unwrap();
-        let mut lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let mut lines: Vec<serde_json::Value> = text
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
         lines.sort_by_key(|line| line["vars"]["code"].to_string());
         assert_eq!(lines.len(), 20);
         for (n, line) in lines.iter().enumerate() {
-            assert_eq!((line["to"].as_str(), line["kind"].as_str()), (Some(format!("{n}@x.test").as_str()), Some("email_otp")));
-            assert!(line["text"].as_str().unwrap().contains(&format!("{n:06}")) && line["locale"] == "de");
+            assert_eq!(
+                (line["to"].as_str(), line["kind"].as_str()),
+                (Some(format!("{n}@x.test").as_str()), Some("email_otp"))
+            );
+            assert!(
+                line["text"].as_str().unwrap().contains(&format!("{n:06}"))
+                    && line["locale"] == "de"
+            );
         }
         assert!(mailer.is_for_development() && ConsoleMailer.is_for_development());
     }
@@ -103,7 +129,12 @@ mod tests {
     #[tokio::test]
     async fn a_file_that_cannot_be_written_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
-        let mail = Templates::default().render("a@x.test".into(), MailKind::MagicLink, None, BTreeMap::new());
+        let mail = Templates::default().render(
+            "a@x.test".into(),
+            MailKind::MagicLink,
+            None,
+            BTreeMap::new(),
+        );
         assert!(FileMailer::new(folder.path()).send(mail).await.is_err());
     }
 }

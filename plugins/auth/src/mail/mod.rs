@@ -18,16 +18,18 @@ pub use local::{ConsoleMailer, FileMailer};
 pub use smtp::SmtpMailer;
 pub use template::{Template, Templates};
 
-/// A mail as it is sent. It may hold a link or a code that lets somebody in, so nothing of it is printed.
+/// A mail as it is sent. It may hold a link or a code that lets somebody in, so nothing of it is
+/// printed.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct Mail {
     /// The address.
     pub to: String,
     /// What it is about.
     pub kind: MailKind,
-    /// The language its reader prefers, a tag such as `de-CH`: what the account's `userMetadata` has as `locale`. `None` where it says
-    /// nothing of the kind, and for whoever has no account yet: the language of a request may be that of somebody else. Templates are in
-    /// one language; a [`Mailer`] may choose its own words by this.
+    /// The language its reader prefers, a tag such as `de-CH`: what the account's `userMetadata`
+    /// has as `locale`. `None` where it says nothing of the kind, and for whoever has no account
+    /// yet: the language of a request may be that of somebody else. Templates are in one language;
+    /// a [`Mailer`] may choose its own words by this.
     pub locale: Option<String>,
     /// One line.
     pub subject: String,
@@ -41,7 +43,9 @@ pub struct Mail {
 
 impl fmt::Debug for Mail {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Mail").field("kind", &self.kind).finish_non_exhaustive()
+        f.debug_struct("Mail")
+            .field("kind", &self.kind)
+            .finish_non_exhaustive()
     }
 }
 

@@ -40,15 +40,18 @@ impl Drop for Inner {
 
 impl fmt::Debug for SmtpMailer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SmtpMailer").field("from", &self.0.from).finish_non_exhaustive()
+        f.debug_struct("SmtpMailer")
+            .field("from", &self.0.from)
+            .finish_non_exhaustive()
     }
 }
 
 impl SmtpMailer {
     /// Sends through a server, as `from` (`Accounts <accounts@example.com>`).
     ///
-    /// The address of the server is `smtps://user:password@host` for TLS, or `smtp://user:password@host?tls=required` for STARTTLS.
-    /// Without either only a server on this machine is accepted.
+    /// The address of the server is `smtps://user:password@host` for TLS, or
+    /// `smtp://user:password@host?tls=required` for STARTTLS. Without either only a server on this
+    /// machine is accepted.
     ///
     /// # Errors
     /// Why the address or the sender cannot be used. The text does not repeat the password.
@@ -56,19 +59,36 @@ impl SmtpMailer {
         let url = Url::parse(server).map_err(|e| format!("the address of the mail server: {e}"))?;
         let encrypted = match url.scheme() {
             "smtps" => true,
-            "smtp" => url.query_pairs().any(|(key, value)| key == "tls" && value == "required"),
-            other => return Err(format!("the address of the mail server begins with `smtps` or `smtp`, not `{other}`")),
+            "smtp" => url
+                .query_pairs()
+                .any(|(key, value)| key == "tls" && value == "required"),
+            other => {
+                return Err(format!(
+                    "the address of the mail server begins with `smtps` or `smtp`, not `{other}`"
+                ));
+            }
         };
         if !encrypted && !is_here(&url) {
             return Err("mail would leave this machine in the clear: use `smtps://…`, or `smtp://…?tls=required`".into());
         }
-        let from = from.parse().map_err(|e| format!("the sender of mail: {e}"))?;
-        let builder = Transport::from_url(server).map_err(|e| format!("the address of the mail server: {e}"))?.timeout(Some(LIMIT));
-        Ok(Self(Arc::new(Inner { builder, from, pool: OnceLock::new() })))
+        let from = from
+            .parse()
+            .map_err(|e| format!("the sender of mail: {e}"))?;
+        let builder = Transport::from_url(server)
+            .map_err(|e| format!("the address of the mail server: {e}"))?
+            .timeout(Some(LIMIT));
+        Ok(Self(Arc::new(Inner {
+            builder,
+            from,
+            pool: OnceLock::new(),
+        })))
     }
 
     async fn deliver(&self, mail: Mail) -> Result<()> {
-        let to: lettre::Address = mail.to.parse().map_err(|_| Error::internal("a mail is addressed to something that is no address"))?;
+        let to: lettre::Address = mail
+            .to
+            .parse()
+            .map_err(|_| Error::internal("a mail is addressed to something that is no address"))?;
         let message = Message::builder()
             .from(self.0.from.clone())
             .to(Mailbox::new(None, to))
@@ -77,8 +97,15 @@ impl SmtpMailer {
             .header(AutoSubmitted)
             .multipart(MultiPart::alternative_plain_html(mail.text, mail.html))
             .map_err(Error::internal)?;
-        let (_, transport) = self.0.pool.get_or_init(|| (Handle::current(), self.0.builder.clone().build()));
-        transport.send(message).await.map(|_| ()).map_err(Error::unavailable)
+        let (_, transport) = self
+            .0
+            .pool
+            .get_or_init(|| (Handle::current(), self.0.builder.clone().build()));
+        transport
+            .send(message)
+            .await
+            .map(|_| ())
+            .map_err(Error::unavailable)
     }
 }
 

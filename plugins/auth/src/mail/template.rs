@@ -1,4 +1,5 @@
-//! From kinds and variables to mails. Values are data: they cannot add a line to a subject, nor markup to a body.
+//! From kinds and variables to mails. Values are data: they cannot add a line to a subject, nor
+//! markup to a body.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -24,7 +25,14 @@ impl Default for Templates {
     fn default() -> Self {
         let own = |kind: MailKind| {
             let (subject, text) = kind.words();
-            (kind, Template { subject: subject.into(), text: text.into(), html: None })
+            (
+                kind,
+                Template {
+                    subject: subject.into(),
+                    text: text.into(),
+                    html: None,
+                },
+            )
         };
         Self(MailKind::ALL.iter().copied().map(own).collect())
     }
@@ -34,8 +42,8 @@ impl Templates {
     /// Replaces a template.
     ///
     /// # Errors
-    /// When it names a variable that mails of this kind do not have, or leaves out the link or code that they are for, or when the
-    /// subject is not one line.
+    /// When it names a variable that mails of this kind do not have, or leaves out the link or code
+    /// that they are for, or when the subject is not one line.
     pub fn replace(&mut self, kind: MailKind, template: Template) -> Result<(), String> {
         let of = kind.name();
         if template.subject.chars().any(char::is_control) {
@@ -46,12 +54,22 @@ impl Templates {
             for name in names(part).map_err(|e| format!("the template `{of}` {e}"))? {
                 if name != "app" && !kind.variables().contains(&name) {
                     let known = kind.variables().join("`, `");
-                    return Err(format!("the template `{of}` names `{name}`; there are `app`, `{known}`"));
+                    return Err(format!(
+                        "the template `{of}` names `{name}`; there are `app`, `{known}`"
+                    ));
                 }
             }
         }
-        for needed in kind.variables().iter().filter(|v| matches!(**v, "link" | "code")) {
-            if bodies.into_iter().flatten().any(|body| !body.contains(&format!("{{{{{needed}}}}}"))) {
+        for needed in kind
+            .variables()
+            .iter()
+            .filter(|v| matches!(**v, "link" | "code"))
+        {
+            if bodies
+                .into_iter()
+                .flatten()
+                .any(|body| !body.contains(&format!("{{{{{needed}}}}}")))
+            {
                 return Err(format!("the template `{of}` leaves out `{{{{{needed}}}}}`"));
             }
         }
@@ -60,13 +78,27 @@ impl Templates {
     }
 
     /// Makes a mail. A variable without a value is empty.
-    pub(crate) fn render(&self, to: String, kind: MailKind, locale: Option<String>, vars: BTreeMap<String, String>) -> Mail {
+    pub(crate) fn render(
+        &self,
+        to: String,
+        kind: MailKind,
+        locale: Option<String>,
+        vars: BTreeMap<String, String>,
+    ) -> Mail {
         // Every kind is there from the beginning.
-        let fallback = Template { subject: kind.words().0.into(), text: kind.words().1.into(), html: None };
+        let fallback = Template {
+            subject: kind.words().0.into(),
+            text: kind.words().1.into(),
+            html: None,
+        };
         let template = self.0.get(&kind).unwrap_or(&fallback);
         let plain = |name: &str| {
             let value = vars.get(name).map_or("", String::as_str);
-            if matches!(name, "at" | "due") { instant(value) } else { one_line(value) }
+            if matches!(name, "at" | "due") {
+                instant(value)
+            } else {
+                one_line(value)
+            }
         };
         let subject = fill(&template.subject, plain);
         let text = fill(&template.text, plain);
@@ -74,7 +106,15 @@ impl Templates {
             Some(html) => fill(html, |name| escaped(&plain(name))),
             None => page(&template.text, plain),
         };
-        Mail { to, kind, locale, subject, text, html, vars }
+        Mail {
+            to,
+            kind,
+            locale,
+            subject,
+            text,
+            html,
+            vars,
+        }
     }
 }
 
@@ -90,7 +130,8 @@ fn names(text: &str) -> Result<Vec<&str>, &'static str> {
     Ok(found)
 }
 
-/// The text with every variable's value in its place. Values are not looked into: one that holds `{{code}}` shows just that.
+/// The text with every variable's value in its place. Values are not looked into: one that holds
+/// `{{code}}` shows just that.
 fn fill(text: &str, value: impl Fn(&str) -> String) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -107,22 +148,48 @@ fn fill(text: &str, value: impl Fn(&str) -> String) -> String {
     out
 }
 
-/// An instant as people read it, `23 November 2026 at 04:41 UTC`: whose zone it is nobody knows. The variable of the mail keeps its form,
-/// for mailers that know better.
+/// An instant as people read it, `23 November 2026 at 04:41 UTC`: whose zone it is nobody knows.
+/// The variable of the mail keeps its form, for mailers that know better.
 fn instant(value: &str) -> String {
-    const MONTHS: [&str; 12] =
-        ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"];
+    const MONTHS: [&str; 12] = [
+        "January",
+        "February",
+        "March",
+        "April",
+        "May",
+        "June",
+        "July",
+        "August",
+        "September",
+        "October",
+        "November",
+        "December",
+    ];
     let said = || {
         let at = value.parse::<linchpin::Timestamp>().ok()?.to_string();
         let month = MONTHS.get(at.get(5..7)?.parse::<usize>().ok()?.checked_sub(1)?)?;
-        Some(format!("{} {month} {} at {} UTC", at.get(8..10)?.trim_start_matches('0'), at.get(..4)?, at.get(11..16)?))
+        Some(format!(
+            "{} {month} {} at {} UTC",
+            at.get(8..10)?.trim_start_matches('0'),
+            at.get(..4)?,
+            at.get(11..16)?
+        ))
     };
     said().unwrap_or_else(|| one_line(value))
 }
 
 /// A value without line breaks and other control characters.
 fn one_line(value: &str) -> String {
-    value.chars().map(|c| if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') { ' ' } else { c }).collect()
+    value
+        .chars()
+        .map(|c| {
+            if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') {
+                ' '
+            } else {
+                c
+            }
+        })
+        .collect()
 }
 
 fn escaped(value: &str) -> String {
@@ -140,9 +207,12 @@ fn escaped(value: &str) -> String {
     out
 }
 
-/// The plain text as a page: a paragraph for each of its own, links that can be followed, codes that can be read out.
+/// The plain text as a page: a paragraph for each of its own, links that can be followed, codes
+/// that can be read out.
 fn page(text: &str, value: impl Fn(&str) -> String) -> String {
-    let mut out = String::from("<!doctype html><html><body style=\"font-family:sans-serif;line-height:1.5\">");
+    let mut out = String::from(
+        "<!doctype html><html><body style=\"font-family:sans-serif;line-height:1.5\">",
+    );
     for paragraph in text.split("\n\n") {
         // Writing to a string cannot fail.
         let _ = match paragraph {
@@ -150,8 +220,16 @@ fn page(text: &str, value: impl Fn(&str) -> String) -> String {
                 let link = escaped(&value("link"));
                 write!(out, "<p><a href=\"{link}\">{link}</a></p>")
             }
-            "{{code}}" => write!(out, "<p style=\"font-size:1.6em;letter-spacing:.15em\"><strong>{}</strong></p>", escaped(&value("code"))),
-            words => write!(out, "<p>{}</p>", fill(&escaped(words), |name| escaped(&value(name)))),
+            "{{code}}" => write!(
+                out,
+                "<p style=\"font-size:1.6em;letter-spacing:.15em\"><strong>{}</strong></p>",
+                escaped(&value("code"))
+            ),
+            words => write!(
+                out,
+                "<p>{}</p>",
+                fill(&escaped(words), |name| escaped(&value(name)))
+            ),
         };
     }
     out.push_str("</body></html>");
@@ -166,14 +244,20 @@ mod tests {
 
     #[test]
     fn instants_are_said_as_people_say_them() {
-        assert_eq!(instant("2026-11-03T04:05:06.789Z"), "3 November 2026 at 04:05 UTC");
+        assert_eq!(
+            instant("2026-11-03T04:05:06.789Z"),
+            "3 November 2026 at 04:05 UTC"
+        );
         for other in ["", "soon\nnow", "2026-13-03T04:05:06.789Z"] {
             assert_eq!(instant(other), one_line(other));
         }
     }
 
     fn vars<const N: usize>(pairs: [(&str, &str); N]) -> BTreeMap<String, String> {
-        pairs.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect()
+        pairs
+            .into_iter()
+            .map(|(k, v)| (k.to_owned(), v.to_owned()))
+            .collect()
     }
 
     fn render(kind: MailKind, vars: BTreeMap<String, String>) -> Mail {
@@ -184,38 +268,75 @@ mod tests {
     fn the_own_templates_could_replace_themselves() {
         for kind in MailKind::ALL {
             let (subject, text) = kind.words();
-            let own = Template { subject: subject.into(), text: text.into(), html: None };
+            let own = Template {
+                subject: subject.into(),
+                text: text.into(),
+                html: None,
+            };
             Templates::default().replace(*kind, own).unwrap();
             for name in kind.variables() {
-                assert!(text.contains(&format!("{{{{{name}}}}}")), "{} does not say its {name}", kind.name());
+                assert!(
+                    text.contains(&format!("{{{{{name}}}}}")),
+                    "{} does not say its {name}",
+                    kind.name()
+                );
             }
             assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
             let mail = render(*kind, BTreeMap::new());
-            assert!(!mail.text.contains("{{") && !mail.html.contains("{{") && !mail.subject.is_empty());
+            assert!(
+                !mail.text.contains("{{") && !mail.html.contains("{{") && !mail.subject.is_empty()
+            );
         }
         assert_eq!(MailKind::ALL.len(), 28);
     }
 
     #[test]
     fn a_link_and_a_code_are_in_both_bodies() {
-        let mail = render(MailKind::PasswordReset, vars([("link", "https://x.test/r#token=a&b=\"c"), ("app", "Acme <3")]));
+        let mail = render(
+            MailKind::PasswordReset,
+            vars([
+                ("link", "https://x.test/r#token=a&b=\"c"),
+                ("app", "Acme <3"),
+            ]),
+        );
         assert!(mail.text.contains("\n\nhttps://x.test/r#token=a&b=\"c\n\n"));
-        assert!(mail.html.contains("<a href=\"https://x.test/r#token=a&amp;b=&quot;c\">"), "{}", mail.html);
+        assert!(
+            mail.html
+                .contains("<a href=\"https://x.test/r#token=a&amp;b=&quot;c\">"),
+            "{}",
+            mail.html
+        );
         assert!(mail.html.contains("Acme &lt;3") && mail.text.contains("Acme <3"));
         let mail = render(MailKind::EmailOtp, vars([("code", "012345")]));
-        assert!(mail.text.contains("\n\n012345\n\n") && mail.html.contains("<strong>012345</strong>"));
+        assert!(
+            mail.text.contains("\n\n012345\n\n") && mail.html.contains("<strong>012345</strong>")
+        );
     }
 
     #[test]
     fn values_add_neither_lines_nor_markup_nor_variables() {
         let mut templates = Templates::default();
-        let own =
-            Template { subject: "Hi {{device}}".into(), text: "{{device}} {{ip}}".into(), html: Some("<b title='{{device}}'>".into()) };
+        let own = Template {
+            subject: "Hi {{device}}".into(),
+            text: "{{device}} {{ip}}".into(),
+            html: Some("<b title='{{device}}'>".into()),
+        };
         templates.replace(MailKind::NewDeviceLogin, own).unwrap();
         let hostile = "x\r\nBcc: e@evil.test\u{2028}' onclick='{{ip}}<script>";
-        let mail = templates.render("a@x.test".into(), MailKind::NewDeviceLogin, None, vars([("device", hostile), ("ip", "192.0.2.1")]));
-        assert_eq!(mail.subject, "Hi x  Bcc: e@evil.test ' onclick='{{ip}}<script>");
-        assert_eq!(mail.html, "<b title='x  Bcc: e@evil.test &#39; onclick=&#39;{{ip}}&lt;script&gt;'>");
+        let mail = templates.render(
+            "a@x.test".into(),
+            MailKind::NewDeviceLogin,
+            None,
+            vars([("device", hostile), ("ip", "192.0.2.1")]),
+        );
+        assert_eq!(
+            mail.subject,
+            "Hi x  Bcc: e@evil.test ' onclick='{{ip}}<script>"
+        );
+        assert_eq!(
+            mail.html,
+            "<b title='x  Bcc: e@evil.test &#39; onclick=&#39;{{ip}}&lt;script&gt;'>"
+        );
         assert_eq!(mail.text.lines().count(), 1);
     }
 
@@ -226,14 +347,23 @@ mod tests {
             text: text.into(),
             html: html.map(Into::into),
         };
-        let refused = |template| Templates::default().replace(MailKind::MagicLink, template).unwrap_err();
+        let refused = |template| {
+            Templates::default()
+                .replace(MailKind::MagicLink, template)
+                .unwrap_err()
+        };
         assert!(refused(with("a\nb", "{{link}}", None)).contains("one line"));
         assert!(refused(with("a", "{{link}} {{lnk}}", None)).contains("`lnk`"));
         assert!(refused(with("{{code}}", "{{link}}", None)).contains("`code`"));
         assert!(refused(with("a", "no way in", None)).contains("{{link}}"));
         assert!(refused(with("a", "{{link}}", Some("<p>"))).contains("{{link}}"));
         assert!(refused(with("a", "{{link}} {{app", None)).contains("without"));
-        Templates::default().replace(MailKind::MagicLink, with("{{app}}", "{{link}}", Some("<a href='{{link}}'>"))).unwrap();
+        Templates::default()
+            .replace(
+                MailKind::MagicLink,
+                with("{{app}}", "{{link}}", Some("<a href='{{link}}'>")),
+            )
+            .unwrap();
     }
 
     #[test]

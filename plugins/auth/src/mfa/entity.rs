@@ -4,8 +4,14 @@ use linchpin::prelude::*;
 
 use super::Way;
 
-/// A factor that is set up and has something to keep: an authenticator app its secret, a phone its number.
-#[entity(namespace = "auth", unique(user_id, way), version(required_on_write = false), routes(disabled))]
+/// A factor that is set up and has something to keep: an authenticator app its secret, a phone its
+/// number.
+#[entity(
+    namespace = "auth",
+    unique(user_id, way),
+    version(required_on_write = false),
+    routes(disabled)
+)]
 #[derive(Clone)]
 pub(crate) struct Factor {
     #[field(primary)]

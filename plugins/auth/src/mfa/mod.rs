@@ -35,7 +35,8 @@ pub(crate) enum Way {
 }
 
 impl Way {
-    /// Those that are a second factor of a sign-in once they are set up, in the order in which they are offered.
+    /// Those that are a second factor of a sign-in once they are set up, in the order in which they
+    /// are offered.
     pub(crate) const METHODS: [Self; 4] = [Self::Totp, Self::EmailOtp, Self::Sms, Self::Webauthn];
 
     /// The name on the wire.
@@ -68,7 +69,10 @@ impl Way {
 
 /// The second factors that an account has set up, whether or not the settings ask for any.
 pub(crate) fn enrolled(user: &User) -> Vec<Way> {
-    Way::METHODS.into_iter().filter(|way| user.mfa_methods.iter().any(|name| name == way.name())).collect()
+    Way::METHODS
+        .into_iter()
+        .filter(|way| user.mfa_methods.iter().any(|name| name == way.name()))
+        .collect()
 }
 
 /// Which factors the settings ask for.
@@ -80,12 +84,18 @@ pub(crate) struct Factors {
 
 impl Factors {
     pub(crate) fn of(config: &AuthConfig) -> Self {
-        Self { mfa: config.auth.mfa.enabled, passkeys: config.auth.passkeys.enabled }
+        Self {
+            mfa: config.auth.mfa.enabled,
+            passkeys: config.auth.passkeys.enabled,
+        }
     }
 
     /// Those that an account is asked for.
     pub(crate) fn methods(self, user: &User) -> Vec<Way> {
-        enrolled(user).into_iter().filter(|way| self.mfa && (*way != Way::Webauthn || self.passkeys)).collect()
+        enrolled(user)
+            .into_iter()
+            .filter(|way| self.mfa && (*way != Way::Webauthn || self.passkeys))
+            .collect()
     }
 
     /// Whether an account is asked for one.
@@ -95,7 +105,8 @@ impl Factors {
     }
 }
 
-/// Whether an account has to set up a second factor, where all of them must have one. A phone alone does not suffice.
+/// Whether an account has to set up a second factor, where all of them must have one. A phone alone
+/// does not suffice.
 pub(crate) fn must_enrol(required: bool, user: &User) -> bool {
     required && enrolled(user).iter().all(|way| *way == Way::Sms)
 }
@@ -136,7 +147,8 @@ impl Tried {
 }
 
 impl Typed {
-    /// What is tried: what `method` names, or what the rest can only mean. `None` when the body proves nothing.
+    /// What is tried: what `method` names, or what the rest can only mean. `None` when the body
+    /// proves nothing.
     ///
     /// # Errors
     /// 400 when the method lacks what it needs.
@@ -144,14 +156,20 @@ impl Typed {
         let code = |path: &str| self.code.clone().ok_or_else(|| missing(path));
         if let Some(method) = self.method {
             return Ok(Some(match method {
-                Way::Password => Tried::Password(self.password.clone().ok_or_else(|| missing("password"))?),
+                Way::Password => {
+                    Tried::Password(self.password.clone().ok_or_else(|| missing("password"))?)
+                }
                 Way::Totp => Tried::Totp(code("code")?),
                 Way::Recovery => Tried::Recovery(code("code")?),
                 Way::EmailOtp | Way::Sms => {
                     self.token.as_ref().ok_or_else(|| missing("reauthToken"))?;
                     Tried::Sent(Some(method), code("code")?)
                 }
-                Way::Webauthn => Tried::Webauthn(self.webauthn.clone().ok_or_else(|| missing("webauthnResponse"))?),
+                Way::Webauthn => Tried::Webauthn(
+                    self.webauthn
+                        .clone()
+                        .ok_or_else(|| missing("webauthnResponse"))?,
+                ),
             }));
         }
         if let Some(response) = &self.webauthn {
@@ -168,7 +186,8 @@ impl Typed {
     }
 }
 
-/// Whether a code is of an authenticator app: digits, and fewer than a recovery code has characters.
+/// Whether a code is of an authenticator app: digits, and fewer than a recovery code has
+/// characters.
 pub(crate) fn is_number(code: &SecretText) -> bool {
     let plain = code.expose().chars().filter(|c| *c != ' ');
     let digits = plain.clone().count();
@@ -176,10 +195,15 @@ pub(crate) fn is_number(code: &SecretText) -> bool {
 }
 
 fn missing(path: &str) -> Error {
-    Error::invalid(Problem::new(path, "required", "is required for this method"))
+    Error::invalid(Problem::new(
+        path,
+        "required",
+        "is required for this method",
+    ))
 }
 
-/// What is kept with a challenge: of a sign-in that waits for its second factor, or of somebody signed in who is to prove it.
+/// What is kept with a challenge: of a sign-in that waits for its second factor, or of somebody
+/// signed in who is to prove it.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Pending {
     /// The account's password and factors as they were: a change of either ends the challenge.
@@ -211,7 +235,11 @@ impl Begun {
     }
 
     pub(crate) fn by(method: &str, amr: &[&str], passkey: Option<&str>) -> Self {
-        Self { method: method.to_owned(), amr: amr.iter().map(|how| (*how).to_owned()).collect(), passkey: passkey.map(str::to_owned) }
+        Self {
+            method: method.to_owned(),
+            amr: amr.iter().map(|how| (*how).to_owned()).collect(),
+            passkey: passkey.map(str::to_owned),
+        }
     }
 }
 
@@ -228,17 +256,30 @@ impl Pending {
     /// Of a user as they are now.
     fn of(user: &User) -> Self {
         let (password_version, mfa_version) = (user.password_version, user.mfa_version);
-        Self { password_version, mfa_version, session: None, begun: None, sent: None, asked: None }
+        Self {
+            password_version,
+            mfa_version,
+            session: None,
+            begun: None,
+            sent: None,
+            asked: None,
+        }
     }
 
     /// For a sign-in that has begun.
     pub(crate) fn login(user: &User, begun: Begun) -> Self {
-        Self { begun: Some(begun), ..Self::of(user) }
+        Self {
+            begun: Some(begun),
+            ..Self::of(user)
+        }
     }
 
     /// For somebody who is signed in, in this session.
     pub(crate) fn reauth(user: &User, session: &str) -> Self {
-        Self { session: Some(session.to_owned()), ..Self::of(user) }
+        Self {
+            session: Some(session.to_owned()),
+            ..Self::of(user)
+        }
     }
 
     /// The passkey that is no second factor here, because it was the first.
@@ -264,7 +305,13 @@ mod tests {
 
     fn typed(code: Option<&str>, token: Option<&str>, password: Option<&str>) -> Typed {
         let [code, token, password] = [code, token, password].map(|text| text.map(SecretText::new));
-        Typed { method: None, code, password, token, webauthn: None }
+        Typed {
+            method: None,
+            code,
+            password,
+            token,
+            webauthn: None,
+        }
     }
 
     fn way(typed: &Typed) -> Option<&'static str> {
@@ -279,13 +326,28 @@ mod tests {
         assert_eq!(way(&Typed::default()), None);
         assert_eq!(way(&typed(Some("123456"), None, None)), Some("totp"));
         assert_eq!(way(&typed(Some("123 456"), None, Some("x"))), Some("totp"));
-        assert_eq!(way(&typed(Some("abcd-efgh-2345"), None, None)), Some("recovery"));
-        assert_eq!(way(&typed(Some("234567234567"), None, None)), Some("recovery"));
+        assert_eq!(
+            way(&typed(Some("abcd-efgh-2345"), None, None)),
+            Some("recovery")
+        );
+        assert_eq!(
+            way(&typed(Some("234567234567"), None, None)),
+            Some("recovery")
+        );
         assert_eq!(way(&typed(Some("123456"), Some("t"), None)), Some("sent"));
         assert_eq!(way(&typed(None, None, Some("x"))), Some("password"));
-        let all = Typed { webauthn: Some(Json::Null), ..typed(Some("123456"), Some("t"), Some("x")) };
+        let all = Typed {
+            webauthn: Some(Json::Null),
+            ..typed(Some("123456"), Some("t"), Some("x"))
+        };
         assert_eq!(way(&all), Some("webauthn"));
-        assert_eq!(way(&Typed { method: Some(Way::Password), ..all }), Some("password"));
+        assert_eq!(
+            way(&Typed {
+                method: Some(Way::Password),
+                ..all
+            }),
+            Some("password")
+        );
     }
 
     #[test]
@@ -298,15 +360,29 @@ mod tests {
             (Way::Sms, "reauthToken"),
             (Way::Webauthn, "webauthnResponse"),
         ] {
-            let refused = Typed { method: Some(method), ..Typed::default() }.tried().unwrap_err();
-            assert_eq!((refused.code(), refused.details()[0].path.as_str()), (linchpin::Code::ValidationFailed, path));
+            let refused = Typed {
+                method: Some(method),
+                ..Typed::default()
+            }
+            .tried()
+            .unwrap_err();
+            assert_eq!(
+                (refused.code(), refused.details()[0].path.as_str()),
+                (linchpin::Code::ValidationFailed, path)
+            );
         }
-        assert_eq!(typed(None, Some("t"), None).tried().unwrap_err().details()[0].path, "code");
+        assert_eq!(
+            typed(None, Some("t"), None).tried().unwrap_err().details()[0].path,
+            "code"
+        );
     }
 
     #[test]
     fn names_are_those_of_the_wire() {
-        for way in Way::METHODS.into_iter().chain([Way::Password, Way::Recovery]) {
+        for way in Way::METHODS
+            .into_iter()
+            .chain([Way::Password, Way::Recovery])
+        {
             assert_eq!(serde_json::to_value(way).unwrap(), way.name());
         }
     }

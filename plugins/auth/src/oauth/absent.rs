@@ -12,7 +12,10 @@ pub(crate) struct Oauth;
 
 impl Oauth {
     /// Takes the same list as the one with providers, and never fails.
-    #[expect(clippy::unnecessary_wraps, reason = "the same signature as with the feature")]
+    #[expect(
+        clippy::unnecessary_wraps,
+        reason = "the same signature as with the feature"
+    )]
     pub(crate) fn new(_: Vec<Provider>) -> Result<Self> {
         Ok(Self)
     }

@@ -87,9 +87,18 @@ impl Oauth {
     pub(crate) fn new(providers: Vec<Provider>) -> Result<Self> {
         let connect = |provider: Provider| {
             let wire = Wire::new(provider.loopback)?;
-            Ok((provider.id.clone(), Arc::new(Connection { provider, wire, issuer: Issuer::default() })))
+            Ok((
+                provider.id.clone(),
+                Arc::new(Connection {
+                    provider,
+                    wire,
+                    issuer: Issuer::default(),
+                }),
+            ))
         };
-        Ok(Self(providers.into_iter().map(connect).collect::<Result<_>>()?))
+        Ok(Self(
+            providers.into_iter().map(connect).collect::<Result<_>>()?,
+        ))
     }
 
     /// Whether there are none.
@@ -99,7 +108,9 @@ impl Oauth {
 
     /// The name of the provider with this id.
     pub(crate) fn name_of(&self, id: &str) -> Option<&str> {
-        self.0.get(id).map(|connection| connection.provider.name.as_str())
+        self.0
+            .get(id)
+            .map(|connection| connection.provider.name.as_str())
     }
 
     pub(crate) fn get(&self, id: &str) -> Option<&Arc<Connection>> {
@@ -126,16 +137,25 @@ impl Connection {
     ///
     /// # Errors
     /// When the issuer cannot be asked where that is.
-    pub(crate) async fn authorization(&self, asked: &Authorization<'_>, now: Timestamp) -> std::result::Result<String, Failure> {
+    pub(crate) async fn authorization(
+        &self,
+        asked: &Authorization<'_>,
+        now: Timestamp,
+    ) -> std::result::Result<String, Failure> {
         let metadata = self.metadata(now).await?;
         grant::url(&self.provider, &metadata, asked)
     }
 
-    /// Checks that an answer is this provider's, in so far as it says whose it is: another one might have been asked in its name.
+    /// Checks that an answer is this provider's, in so far as it says whose it is: another one
+    /// might have been asked in its name.
     ///
     /// # Errors
     /// When it is not.
-    pub(crate) async fn answered(&self, issuer: Option<&str>, now: Timestamp) -> std::result::Result<(), Failure> {
+    pub(crate) async fn answered(
+        &self,
+        issuer: Option<&str>,
+        now: Timestamp,
+    ) -> std::result::Result<(), Failure> {
         if !matches!(self.provider.kind, Kind::Oidc { .. }) {
             return Ok(());
         }
@@ -152,17 +172,35 @@ impl Connection {
     ///
     /// # Errors
     /// When the provider does not say, or not credibly.
-    pub(crate) async fn identity(&self, answer: &Answer<'_>, now: Timestamp) -> std::result::Result<Identity, Failure> {
+    pub(crate) async fn identity(
+        &self,
+        answer: &Answer<'_>,
+        now: Timestamp,
+    ) -> std::result::Result<Identity, Failure> {
         self.answered(answer.issuer, now).await?;
         let metadata = self.metadata(now).await?;
         let tokens = grant::redeem(&self.provider, &metadata, &self.wire, answer, now).await?;
         match &self.provider.kind {
-            Kind::Plain(plain) => profile::plain(&self.wire, &self.provider, plain, &tokens.access).await,
+            Kind::Plain(plain) => {
+                profile::plain(&self.wire, &self.provider, plain, &tokens.access).await
+            }
             Kind::Oidc { dialect, .. } => {
                 let id_token = tokens.id_token.ok_or(Failure("there is no id_token"))?;
-                let keys = self.issuer.keys(&self.wire, &metadata, id_token::kid(id_token.expose())?.as_deref(), now).await?;
-                let expected =
-                    id_token::Expected { client_id: &self.provider.client_id, nonce: answer.nonce, dialect, metadata: &metadata };
+                let keys = self
+                    .issuer
+                    .keys(
+                        &self.wire,
+                        &metadata,
+                        id_token::kid(id_token.expose())?.as_deref(),
+                        now,
+                    )
+                    .await?;
+                let expected = id_token::Expected {
+                    client_id: &self.provider.client_id,
+                    nonce: answer.nonce,
+                    dialect,
+                    metadata: &metadata,
+                };
                 let claims = id_token::verify(id_token.expose(), &keys, &expected, now)?;
                 profile::oidc(&self.wire, &metadata, dialect, claims, &tokens.access).await
             }
@@ -172,7 +210,9 @@ impl Connection {
     async fn metadata(&self, now: Timestamp) -> std::result::Result<Arc<Metadata>, Failure> {
         match &self.provider.kind {
             Kind::Plain(plain) => Ok(Arc::new(Metadata::fixed(plain))),
-            Kind::Oidc { issuer, dialect } => self.issuer.metadata(&self.wire, issuer, dialect, now).await,
+            Kind::Oidc { issuer, dialect } => {
+                self.issuer.metadata(&self.wire, issuer, dialect, now).await
+            }
         }
     }
 }

@@ -67,7 +67,10 @@ impl Metadata {
     /// Whether an answer's issuer may be this one.
     pub(super) fn may_be(&self, issuer: &str) -> bool {
         match self.issuer.split_once(TENANT) {
-            Some((front, back)) => issuer.strip_prefix(front).and_then(|rest| rest.strip_suffix(back)).is_some_and(is_tenant),
+            Some((front, back)) => issuer
+                .strip_prefix(front)
+                .and_then(|rest| rest.strip_suffix(back))
+                .is_some_and(is_tenant),
             None => issuer == self.issuer,
         }
     }
@@ -109,13 +112,20 @@ struct Remembered<T> {
 
 impl<T> Default for Remembered<T> {
     fn default() -> Self {
-        Self { known: None, failed: None }
+        Self {
+            known: None,
+            failed: None,
+        }
     }
 }
 
 impl<T: Clone> Remembered<T> {
     /// What is remembered, or reads it: whoever asks meanwhile waits for that one look.
-    async fn fresh(&mut self, now: Timestamp, read: impl AsyncFnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    async fn fresh(
+        &mut self,
+        now: Timestamp,
+        read: impl AsyncFnOnce() -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
         match (&self.known, &self.failed) {
             (Some((at, known)), _) if within(*at, now, FRESH) => return Ok(known.clone()),
             (_, Some((at, failure))) if within(*at, now, PAUSE) => return Err(*failure),
@@ -123,7 +133,10 @@ impl<T: Clone> Remembered<T> {
         }
         match read().await {
             Ok(known) => {
-                *self = Self { known: Some((now, known.clone())), failed: None };
+                *self = Self {
+                    known: Some((now, known.clone())),
+                    failed: None,
+                };
                 Ok(known)
             }
             Err(failure) => {
@@ -141,32 +154,61 @@ fn within(at: Timestamp, now: Timestamp, millis: i64) -> bool {
 impl Issuer {
     /// # Errors
     /// When the document cannot be had, or is another issuer's.
-    pub(super) async fn metadata(&self, wire: &Wire, issuer: &str, dialect: &Dialect, now: Timestamp) -> Result<Arc<Metadata>, Failure> {
+    pub(super) async fn metadata(
+        &self,
+        wire: &Wire,
+        issuer: &str,
+        dialect: &Dialect,
+        now: Timestamp,
+    ) -> Result<Arc<Metadata>, Failure> {
         let mut document = self.document.lock().await;
-        document.fresh(now, async || discover(wire, issuer, dialect).await.map(Arc::new)).await
+        document
+            .fresh(now, async || {
+                discover(wire, issuer, dialect).await.map(Arc::new)
+            })
+            .await
     }
 
     /// The keys of an issuer, among them one with this id if it has one.
     ///
     /// # Errors
     /// When they cannot be had.
-    pub(super) async fn keys(&self, wire: &Wire, metadata: &Metadata, kid: Option<&str>, now: Timestamp) -> Result<Keys, Failure> {
+    pub(super) async fn keys(
+        &self,
+        wire: &Wire,
+        metadata: &Metadata,
+        kid: Option<&str>,
+        now: Timestamp,
+    ) -> Result<Keys, Failure> {
         let mut remembered = self.keys.lock().await;
         let (keys, looked) = &mut *remembered;
-        let known = keys.fresh(now, async || read_keys(wire, &metadata.jwks).await).await?;
-        let is_known = kid.is_none_or(|kid| known.iter().any(|key| key.kid.as_deref() == Some(kid)));
+        let known = keys
+            .fresh(now, async || read_keys(wire, &metadata.jwks).await)
+            .await?;
+        let is_known =
+            kid.is_none_or(|kid| known.iter().any(|key| key.kid.as_deref() == Some(kid)));
         if is_known || looked.is_some_and(|at| within(at, now, LOOK)) {
             return Ok(known);
         }
-        // It may have changed its keys. Whoever makes up ids makes us look no more than once a minute.
+        // It may have changed its keys. Whoever makes up ids makes us look no more than once a
+        // minute.
         *looked = Some(now);
         *keys = Remembered::default();
-        keys.fresh(now, async || read_keys(wire, &metadata.jwks).await).await
+        keys.fresh(now, async || read_keys(wire, &metadata.jwks).await)
+            .await
     }
 }
 
 async fn discover(wire: &Wire, issuer: &str, dialect: &Dialect) -> Result<Metadata, Failure> {
-    let document: Document = wire.read(&format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/')), None).await?;
+    let document: Document = wire
+        .read(
+            &format!(
+                "{}/.well-known/openid-configuration",
+                issuer.trim_end_matches('/')
+            ),
+            None,
+        )
+        .await?;
     let same = match dialect {
         Dialect::Microsoft { tenant } => is_of_microsoft(&document.issuer, issuer, tenant),
         _ => document.issuer == issuer,
@@ -175,7 +217,10 @@ async fn discover(wire: &Wire, issuer: &str, dialect: &Dialect) -> Result<Metada
         return Err(Failure("the document of an issuer is another one's"));
     }
     if let Dialect::Below(base) = dialect {
-        let below = |url: &String| url.strip_prefix(base.as_str()).is_some_and(|rest| rest.starts_with('/'));
+        let below = |url: &String| {
+            url.strip_prefix(base.as_str())
+                .is_some_and(|rest| rest.starts_with('/'))
+        };
         let all = [
             Some(&document.authorization_endpoint),
             Some(&document.token_endpoint),
@@ -194,15 +239,21 @@ async fn discover(wire: &Wire, issuer: &str, dialect: &Dialect) -> Result<Metada
         userinfo: document.userinfo_endpoint,
         jwks: document.jwks_uri,
         // What the standard takes for granted when nothing is said.
-        basic: methods.is_none_or(|methods| methods.iter().any(|method| method == "client_secret_basic")),
+        basic: methods
+            .is_none_or(|methods| methods.iter().any(|method| method == "client_secret_basic")),
         names_itself: document.authorization_response_iss_parameter_supported,
     })
 }
 
-/// Whether a document is that of Microsoft's `tenant`: it names it by id, or leaves its place open when there are many.
+/// Whether a document is that of Microsoft's `tenant`: it names it by id, or leaves its place open
+/// when there are many.
 fn is_of_microsoft(found: &str, asked: &str, tenant: &str) -> bool {
-    let Some((front, back)) = asked.split_once(tenant) else { return false };
-    let of = found.strip_prefix(front).and_then(|rest| rest.strip_suffix(back));
+    let Some((front, back)) = asked.split_once(tenant) else {
+        return false;
+    };
+    let of = found
+        .strip_prefix(front)
+        .and_then(|rest| rest.strip_suffix(back));
     match tenant {
         "common" | "organizations" => of == Some(TENANT),
         "consumers" => of == Some(TENANT) || of == Some(super::preset::CONSUMERS),
@@ -223,7 +274,10 @@ async fn read_keys(wire: &Wire, url: &str) -> Result<Keys, Failure> {
     let key = |value: Value| {
         let usable = text(&value, "use").is_none_or(|usage| usage == "sig");
         let (kid, issuer) = (text(&value, "kid"), text(&value, "issuer"));
-        usable.then(|| serde_json::from_value(value).ok()).flatten().map(|jwk| Key { kid, issuer, jwk })
+        usable
+            .then(|| serde_json::from_value(value).ok())
+            .flatten()
+            .map(|jwk| Key { kid, issuer, jwk })
     };
     Ok(Arc::new(set.keys.into_iter().filter_map(key).collect()))
 }

@@ -3,7 +3,12 @@
 use linchpin::prelude::*;
 
 /// A provider that the owner of an account signs in with.
-#[entity(namespace = "auth", unique(issuer, subject), unique(user_id, provider), routes(disabled))]
+#[entity(
+    namespace = "auth",
+    unique(issuer, subject),
+    unique(user_id, provider),
+    routes(disabled)
+)]
 #[derive(Clone)]
 pub(crate) struct ProviderLink {
     #[field(primary, default = uuid)]

@@ -1,4 +1,5 @@
-//! The authorization code grant: where somebody is sent, and what the code is worth that they come back with.
+//! The authorization code grant: where somebody is sent, and what the code is worth that they come
+//! back with.
 
 use std::borrow::Cow;
 
@@ -7,11 +8,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use linchpin::{Timestamp, axum};
-use oauth2::basic::{BasicErrorResponse, BasicRevocationErrorResponse, BasicTokenIntrospectionResponse, BasicTokenType};
+use oauth2::basic::{
+    BasicErrorResponse, BasicRevocationErrorResponse, BasicTokenIntrospectionResponse,
+    BasicTokenType,
+};
 use oauth2::{
-    AsyncHttpClient, AuthType, AuthUrl, AuthorizationCode, Client, ClientId, ClientSecret, CsrfToken, ExtraTokenFields, HttpRequest,
-    PkceCodeChallenge, PkceCodeVerifier, RedirectUrl, RequestTokenError, Scope, StandardRevocableToken, StandardTokenResponse,
-    TokenResponse, TokenUrl,
+    AsyncHttpClient, AuthType, AuthUrl, AuthorizationCode, Client, ClientId, ClientSecret,
+    CsrfToken, ExtraTokenFields, HttpRequest, PkceCodeChallenge, PkceCodeVerifier, RedirectUrl,
+    RequestTokenError, Scope, StandardRevocableToken, StandardTokenResponse, TokenResponse,
+    TokenUrl,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -51,20 +56,38 @@ struct Extra {
 impl ExtraTokenFields for Extra {}
 
 type TokenAnswer = StandardTokenResponse<Extra, BasicTokenType>;
-type Bare = Client<BasicErrorResponse, TokenAnswer, BasicTokenIntrospectionResponse, StandardRevocableToken, BasicRevocationErrorResponse>;
+type Bare = Client<
+    BasicErrorResponse,
+    TokenAnswer,
+    BasicTokenIntrospectionResponse,
+    StandardRevocableToken,
+    BasicRevocationErrorResponse,
+>;
 
-/// Whether a verifier that a client sends is that of its challenge: `S256` of RFC 7636. The library wants verifiers of the length that
-/// the standard asks for, and would not survive another one.
+/// Whether a verifier that a client sends is that of its challenge: `S256` of RFC 7636. The library
+/// wants verifiers of the length that the standard asks for, and would not survive another one.
 pub(crate) fn proves(verifier: &str, challenge: &str) -> bool {
-    (43..=128).contains(&verifier.len()) && same(URL_SAFE_NO_PAD.encode(Sha256::digest(verifier)).as_bytes(), challenge.as_bytes())
+    (43..=128).contains(&verifier.len())
+        && same(
+            URL_SAFE_NO_PAD.encode(Sha256::digest(verifier)).as_bytes(),
+            challenge.as_bytes(),
+        )
 }
 
 /// Where somebody is sent.
-pub(super) fn url(provider: &Provider, metadata: &Metadata, asked: &Authorization<'_>) -> Result<String, Failure> {
+pub(super) fn url(
+    provider: &Provider,
+    metadata: &Metadata,
+    asked: &Authorization<'_>,
+) -> Result<String, Failure> {
     let malformed = |_| Failure("an address cannot be read");
     let callback = RedirectUrl::new(provider.callback.clone()).map_err(malformed)?;
-    let client = bare(provider).set_auth_uri(AuthUrl::new(metadata.authorize.clone()).map_err(malformed)?).set_redirect_uri(callback);
-    let pkce = PkceCodeChallenge::from_code_verifier_sha256(&PkceCodeVerifier::new(asked.verifier.to_owned()));
+    let client = bare(provider)
+        .set_auth_uri(AuthUrl::new(metadata.authorize.clone()).map_err(malformed)?)
+        .set_redirect_uri(callback);
+    let pkce = PkceCodeChallenge::from_code_verifier_sha256(&PkceCodeVerifier::new(
+        asked.verifier.to_owned(),
+    ));
     let mut request = client
         .authorize_url(|| CsrfToken::new(asked.state.to_owned()))
         .add_scopes(provider.scopes.iter().cloned().map(Scope::new))
@@ -76,7 +99,11 @@ pub(super) fn url(provider: &Provider, metadata: &Metadata, asked: &Authorizatio
         request = request.add_extra_param("response_mode", "form_post");
     }
     let (url, _) = request.url();
-    if super::is_safe(&url, provider.loopback) { Ok(url.into()) } else { Err(Failure("an address is not under TLS")) }
+    if super::is_safe(&url, provider.loopback) {
+        Ok(url.into())
+    } else {
+        Err(Failure("an address is not under TLS"))
+    }
 }
 
 /// Redeems a code.
@@ -91,7 +118,11 @@ pub(super) async fn redeem(
     let token_url = TokenUrl::new(metadata.token.clone()).map_err(malformed)?;
     let callback = RedirectUrl::new(provider.callback.clone()).map_err(malformed)?;
     let in_header = metadata.basic && matches!(provider.secret, ClientProof::Secret(_));
-    let mut client = bare(provider).set_auth_type(if in_header { AuthType::BasicAuth } else { AuthType::RequestBody });
+    let mut client = bare(provider).set_auth_type(if in_header {
+        AuthType::BasicAuth
+    } else {
+        AuthType::RequestBody
+    });
     if let Some(secret) = client_secret(provider, metadata, now)? {
         client = client.set_client_secret(secret);
     }
@@ -106,36 +137,61 @@ pub(super) async fn redeem(
         RequestTokenError::Request(failure) => failure,
         RequestTokenError::ServerResponse(_) => Failure("the provider refused the code"),
         // What stands in it is not for logs.
-        RequestTokenError::Parse(..) | RequestTokenError::Other(_) => Failure("the provider's answer cannot be read"),
+        RequestTokenError::Parse(..) | RequestTokenError::Other(_) => {
+            Failure("the provider's answer cannot be read")
+        }
     })?;
     if *tokens.token_type() != BasicTokenType::Bearer {
-        return Err(Failure("the provider's token is of a kind that is not used here"));
+        return Err(Failure(
+            "the provider's token is of a kind that is not used here",
+        ));
     }
     let access = tokens.access_token().secret();
     let id_token = tokens.extra_fields().id_token.clone();
-    if access.len() > LONGEST || id_token.as_ref().is_some_and(|token| token.expose().len() > LONGEST) {
+    if access.len() > LONGEST
+        || id_token
+            .as_ref()
+            .is_some_and(|token| token.expose().len() > LONGEST)
+    {
         return Err(Failure("a token is too long"));
     }
-    Ok(Tokens { access: SecretText::new(access.clone()), id_token })
+    Ok(Tokens {
+        access: SecretText::new(access.clone()),
+        id_token,
+    })
 }
 
 fn bare(provider: &Provider) -> Bare {
     Client::new(ClientId::new(provider.client_id.clone()))
 }
 
-fn client_secret(provider: &Provider, metadata: &Metadata, now: Timestamp) -> Result<Option<ClientSecret>, Failure> {
+fn client_secret(
+    provider: &Provider,
+    metadata: &Metadata,
+    now: Timestamp,
+) -> Result<Option<ClientSecret>, Failure> {
     Ok(match &provider.secret {
         ClientProof::None => None,
         ClientProof::Secret(secret) => Some(ClientSecret::new(secret.expose().to_owned())),
-        ClientProof::Apple { team_id, key_id, private_key } => {
+        ClientProof::Apple {
+            team_id,
+            key_id,
+            private_key,
+        } => {
             let seconds = now.millis().div_euclid(1000);
             let claims = json!({
                 "iss": team_id, "iat": seconds, "exp": seconds + CLIENT_TOKEN, "aud": metadata.issuer, "sub": provider.client_id,
             });
-            let header = Header { kid: Some(key_id.clone()), ..Header::new(Algorithm::ES256) };
+            let header = Header {
+                kid: Some(key_id.clone()),
+                ..Header::new(Algorithm::ES256)
+            };
             let unusable = |_| Failure("the private key cannot sign");
-            let key = EncodingKey::from_ec_pem(private_key.expose().as_bytes()).map_err(unusable)?;
-            Some(ClientSecret::new(jsonwebtoken::encode(&header, &claims, &key).map_err(unusable)?))
+            let key =
+                EncodingKey::from_ec_pem(private_key.expose().as_bytes()).map_err(unusable)?;
+            Some(ClientSecret::new(
+                jsonwebtoken::encode(&header, &claims, &key).map_err(unusable)?,
+            ))
         }
     })
 }

@@ -1,4 +1,5 @@
-//! Whether a token says who somebody is: OpenID Connect Core 3.1.3.7, against the clock of the plugin.
+//! Whether a token says who somebody is: OpenID Connect Core 3.1.3.7, against the clock of the
+//! plugin.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -18,8 +19,12 @@ use crate::secret::same;
 const LEEWAY: i64 = 30;
 
 /// The algorithms that count, by the names that tokens give them: public keys all.
-const ALGORITHMS: [(&str, Algorithm); 4] =
-    [("RS256", Algorithm::RS256), ("PS256", Algorithm::PS256), ("ES256", Algorithm::ES256), ("EdDSA", Algorithm::EdDSA)];
+const ALGORITHMS: [(&str, Algorithm); 4] = [
+    ("RS256", Algorithm::RS256),
+    ("PS256", Algorithm::PS256),
+    ("ES256", Algorithm::ES256),
+    ("EdDSA", Algorithm::EdDSA),
+];
 
 pub(super) type Claims = Map<String, Value>;
 
@@ -40,7 +45,11 @@ struct RawHeader {
 
 fn header(token: &str) -> Result<RawHeader, Failure> {
     let unreadable = Failure("the id_token cannot be read");
-    let header = token.split('.').next().and_then(|part| URL_SAFE_NO_PAD.decode(part).ok()).ok_or(unreadable)?;
+    let header = token
+        .split('.')
+        .next()
+        .and_then(|part| URL_SAFE_NO_PAD.decode(part).ok())
+        .ok_or(unreadable)?;
     serde_json::from_slice(&header).map_err(|_| unreadable)
 }
 
@@ -50,17 +59,26 @@ pub(super) fn kid(token: &str) -> Result<Option<String>, Failure> {
 }
 
 /// Verifies a token; its claims.
-pub(super) fn verify(token: &str, keys: &[Key], expected: &Expected<'_>, now: Timestamp) -> Result<Claims, Failure> {
+pub(super) fn verify(
+    token: &str,
+    keys: &[Key],
+    expected: &Expected<'_>,
+    now: Timestamp,
+) -> Result<Claims, Failure> {
     let header = header(token)?;
     if header.crit.is_some() {
         return Err(Failure("the id_token asks for something unknown"));
     }
-    let (name, algorithm) =
-        ALGORITHMS.into_iter().find(|(name, _)| *name == header.alg).ok_or(Failure("the id_token is signed in no way that counts"))?;
+    let (name, algorithm) = ALGORITHMS
+        .into_iter()
+        .find(|(name, _)| *name == header.alg)
+        .ok_or(Failure("the id_token is signed in no way that counts"))?;
     let (key, claims) = signed(token, keys, header.kid.as_deref(), name, algorithm)?;
     let text = |name: &str| claims.get(name).and_then(Value::as_str);
     let issuer = issuer(&claims, expected)?;
-    if text("iss") != Some(issuer.as_str()) || key.issuer.as_ref().is_some_and(|of| !is_for(of, &issuer)) {
+    if text("iss") != Some(issuer.as_str())
+        || key.issuer.as_ref().is_some_and(|of| !is_for(of, &issuer))
+    {
         return Err(Failure("the id_token is another issuer's"));
     }
     let audiences: Vec<&Value> = match claims.get("aud") {
@@ -69,14 +87,28 @@ pub(super) fn verify(token: &str, keys: &[Key], expected: &Expected<'_>, now: Ti
         None => Vec::new(),
     };
     let party = text("azp");
-    let meant = audiences.iter().any(|audience| audience.as_str() == Some(expected.client_id));
-    if !meant || (audiences.len() > 1 && party.is_none()) || (claims.contains_key("azp") && party != Some(expected.client_id)) {
+    let meant = audiences
+        .iter()
+        .any(|audience| audience.as_str() == Some(expected.client_id));
+    if !meant
+        || (audiences.len() > 1 && party.is_none())
+        || (claims.contains_key("azp") && party != Some(expected.client_id))
+    {
         return Err(Failure("the id_token is meant for somebody else"));
     }
     let seconds = now.millis().div_euclid(1000);
-    let time = |name: &str| claims.get(name).and_then(Value::as_f64).map(|seconds| seconds as i64);
-    let begins = time("iat").ok_or(Failure("the id_token says no time"))?.max(time("nbf").unwrap_or(i64::MIN));
-    if begins > seconds.saturating_add(LEEWAY) || time("exp").is_none_or(|end| seconds >= end.saturating_add(LEEWAY)) {
+    let time = |name: &str| {
+        claims
+            .get(name)
+            .and_then(Value::as_f64)
+            .map(|seconds| seconds as i64)
+    };
+    let begins = time("iat")
+        .ok_or(Failure("the id_token says no time"))?
+        .max(time("nbf").unwrap_or(i64::MIN));
+    if begins > seconds.saturating_add(LEEWAY)
+        || time("exp").is_none_or(|end| seconds >= end.saturating_add(LEEWAY))
+    {
         return Err(Failure("the id_token is too old or too new"));
     }
     let right = match text("nonce") {
@@ -90,10 +122,23 @@ pub(super) fn verify(token: &str, keys: &[Key], expected: &Expected<'_>, now: Ti
 }
 
 /// The claims of a token that one of the keys has signed.
-fn signed<'k>(token: &str, keys: &'k [Key], kid: Option<&str>, name: &str, algorithm: Algorithm) -> Result<(&'k Key, Claims), Failure> {
-    let fits = |key: &&Key| is_for_algorithm(&key.jwk, name) && kid.is_none_or(|kid| key.kid.as_deref() == Some(kid));
+fn signed<'k>(
+    token: &str,
+    keys: &'k [Key],
+    kid: Option<&str>,
+    name: &str,
+    algorithm: Algorithm,
+) -> Result<(&'k Key, Claims), Failure> {
+    let fits = |key: &&Key| {
+        is_for_algorithm(&key.jwk, name) && kid.is_none_or(|kid| key.kid.as_deref() == Some(kid))
+    };
     let mut found = keys.iter().filter(fits);
-    let (key, more) = (found.next().ok_or(Failure("the id_token is signed by an unknown key"))?, found.next());
+    let (key, more) = (
+        found
+            .next()
+            .ok_or(Failure("the id_token is signed by an unknown key"))?,
+        found.next(),
+    );
     if more.is_some() {
         return Err(Failure("the id_token does not say which key signed it"));
     }
@@ -105,7 +150,9 @@ fn signed<'k>(token: &str, keys: &'k [Key], kid: Option<&str>, name: &str, algor
     validation.required_spec_claims.clear();
     let verifier = DecodingKey::from_jwk(&key.jwk).map_err(|_| Failure("a key cannot verify"))?;
     let claims = jsonwebtoken::decode::<claims::Claims>(token, &verifier, &validation);
-    let claims = claims.map_err(|_| Failure("the id_token's signature is wrong, or what it says cannot be read"))?;
+    let claims = claims.map_err(|_| {
+        Failure("the id_token's signature is wrong, or what it says cannot be read")
+    })?;
     Ok((key, claims.claims.0))
 }
 
@@ -114,30 +161,49 @@ fn is_for_algorithm(jwk: &Jwk, name: &str) -> bool {
     use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve};
     let fits = match &jwk.algorithm {
         AlgorithmParameters::RSA(_) => matches!(name, "RS256" | "PS256"),
-        AlgorithmParameters::EllipticCurve(key) => name == "ES256" && key.curve == EllipticCurve::P256,
-        AlgorithmParameters::OctetKeyPair(key) => name == "EdDSA" && key.curve == EllipticCurve::Ed25519,
+        AlgorithmParameters::EllipticCurve(key) => {
+            name == "ES256" && key.curve == EllipticCurve::P256
+        }
+        AlgorithmParameters::OctetKeyPair(key) => {
+            name == "EdDSA" && key.curve == EllipticCurve::Ed25519
+        }
         _ => false,
     };
-    fits && jwk.common.key_algorithm.is_none_or(|algorithm| algorithm.to_string() == name)
+    fits && jwk
+        .common
+        .key_algorithm
+        .is_none_or(|algorithm| algorithm.to_string() == name)
 }
 
 /// The issuer that a token has to be of. With Microsoft that depends on the tenant that it names.
 fn issuer(claims: &Claims, expected: &Expected<'_>) -> Result<String, Failure> {
-    let Dialect::Microsoft { tenant: asked } = expected.dialect else { return Ok(expected.metadata.issuer.clone()) };
-    let tenant = claims.get("tid").and_then(Value::as_str).filter(|tenant| is_tenant(tenant));
+    let Dialect::Microsoft { tenant: asked } = expected.dialect else {
+        return Ok(expected.metadata.issuer.clone());
+    };
+    let tenant = claims
+        .get("tid")
+        .and_then(Value::as_str)
+        .filter(|tenant| is_tenant(tenant));
     let tenant = tenant.ok_or(Failure("the id_token names no tenant"))?;
     let allowed = match asked.as_str() {
         "organizations" => tenant != CONSUMERS,
         "consumers" => tenant == CONSUMERS,
         _ => true,
     };
-    if allowed { Ok(expected.metadata.issuer_of(tenant)) } else { Err(Failure("the id_token is of a tenant that was not asked")) }
+    if allowed {
+        Ok(expected.metadata.issuer_of(tenant))
+    } else {
+        Err(Failure("the id_token is of a tenant that was not asked"))
+    }
 }
 
 /// Whether a key is for an issuer, by what it says itself.
 fn is_for(key_issuer: &str, issuer: &str) -> bool {
     match key_issuer.split_once(TENANT) {
-        Some((front, back)) => issuer.strip_prefix(front).and_then(|rest| rest.strip_suffix(back)).is_some_and(is_tenant),
+        Some((front, back)) => issuer
+            .strip_prefix(front)
+            .and_then(|rest| rest.strip_suffix(back))
+            .is_some_and(is_tenant),
         None => key_issuer == issuer,
     }
 }

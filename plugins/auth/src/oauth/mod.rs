@@ -1,8 +1,10 @@
-//! Sign-in by providers: OAuth 2 with PKCE, and OpenID Connect. All of it but the stored links needs the feature `providers`.
+//! Sign-in by providers: OAuth 2 with PKCE, and OpenID Connect. All of it but the stored links
+//! needs the feature `providers`.
 //!
-//! `preset` knows the providers and makes settings into one; `connection` keeps what is known of each; `wire` sends requests to them;
-//! `discovery` reads an issuer's metadata; `grant` builds the authorization request and redeems the code; `id_token` and `profile`
-//! read who signed in. The accounts that follow from it are in `flow::oauth`.
+//! `preset` knows the providers and makes settings into one; `connection` keeps what is known of
+//! each; `wire` sends requests to them; `discovery` reads an issuer's metadata; `grant` builds the
+//! authorization request and redeems the code; `id_token` and `profile` read who signed in. The
+//! accounts that follow from it are in `flow::oauth`.
 
 #[cfg(not(feature = "providers"))]
 mod absent;
@@ -31,7 +33,8 @@ pub(crate) use connection::{Answer, ClientProof, Connection, Dialect, Kind, Oaut
 #[cfg(feature = "providers")]
 pub(crate) use grant::{Authorization, proves};
 
-/// Why a provider could not say who somebody is. In words of ours: nothing that a provider sends is ever repeated.
+/// Why a provider could not say who somebody is. In words of ours: nothing that a provider sends is
+/// ever repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Failure(pub(crate) &'static str);
@@ -51,7 +54,8 @@ pub(crate) struct Identity {
 
 /// Whether an address is under TLS; of this machine, it may be without.
 pub(crate) fn is_safe(url: &Url, loopback: bool) -> bool {
-    url.has_host() && (url.scheme() == "https" || url.scheme() == "http" && loopback && is_loopback(url))
+    url.has_host()
+        && (url.scheme() == "https" || url.scheme() == "http" && loopback && is_loopback(url))
 }
 
 fn is_loopback(url: &Url) -> bool {

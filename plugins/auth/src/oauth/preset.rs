@@ -1,4 +1,5 @@
-//! The providers that are known by name, and how settings become one: the only place for their addresses.
+//! The providers that are known by name, and how settings become one: the only place for their
+//! addresses.
 
 use url::Url;
 
@@ -74,14 +75,32 @@ enum Speaks {
     LinkedIn(&'static str),
     Apple(&'static str),
     GitLab(&'static str),
-    Plain { authorize: &'static str, token: &'static str, api: &'static str, basic: bool, profile: Profile },
+    Plain {
+        authorize: &'static str,
+        token: &'static str,
+        api: &'static str,
+        basic: bool,
+        profile: Profile,
+    },
 }
 
 const OPENID: &[&str] = &["openid", "email", "profile"];
 
 const PRESETS: [Preset; 11] = [
-    Preset { id: "google", name: "Google", scopes: OPENID, trust_email: true, speaks: Speaks::Oidc("https://accounts.google.com") },
-    Preset { id: "microsoft", name: "Microsoft", scopes: OPENID, trust_email: false, speaks: Speaks::Microsoft },
+    Preset {
+        id: "google",
+        name: "Google",
+        scopes: OPENID,
+        trust_email: true,
+        speaks: Speaks::Oidc("https://accounts.google.com"),
+    },
+    Preset {
+        id: "microsoft",
+        name: "Microsoft",
+        scopes: OPENID,
+        trust_email: false,
+        speaks: Speaks::Microsoft,
+    },
     Preset {
         id: "linkedin",
         name: "LinkedIn",
@@ -89,7 +108,13 @@ const PRESETS: [Preset; 11] = [
         trust_email: false,
         speaks: Speaks::LinkedIn("https://www.linkedin.com/oauth"),
     },
-    Preset { id: "slack", name: "Slack", scopes: OPENID, trust_email: false, speaks: Speaks::Oidc("https://slack.com") },
+    Preset {
+        id: "slack",
+        name: "Slack",
+        scopes: OPENID,
+        trust_email: false,
+        speaks: Speaks::Oidc("https://slack.com"),
+    },
     Preset {
         id: "apple",
         name: "Apple",
@@ -97,7 +122,13 @@ const PRESETS: [Preset; 11] = [
         trust_email: true,
         speaks: Speaks::Apple("https://appleid.apple.com"),
     },
-    Preset { id: "gitlab", name: "GitLab", scopes: OPENID, trust_email: false, speaks: Speaks::GitLab("https://gitlab.com") },
+    Preset {
+        id: "gitlab",
+        name: "GitLab",
+        scopes: OPENID,
+        trust_email: false,
+        speaks: Speaks::GitLab("https://gitlab.com"),
+    },
     Preset {
         id: "github",
         name: "GitHub",
@@ -168,7 +199,10 @@ const PRESETS: [Preset; 11] = [
 
 /// Whether a provider can be called so.
 pub(crate) fn is_id(id: &str) -> bool {
-    let form = (1..=32).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+    let form = (1..=32).contains(&id.len())
+        && id
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
     form && !id.starts_with('-') && !id.ends_with('-') && !RESERVED.contains(&id)
 }
 
@@ -192,14 +226,20 @@ pub(crate) fn resolve(
     }
     let preset = PRESETS.iter().find(|preset| preset.id == id);
     let loopback = !production;
-    let safe = |text: &str| Url::parse(text).is_ok_and(|url| is_safe(&url, loopback) && url.query().is_none() && url.fragment().is_none());
+    let safe = |text: &str| {
+        Url::parse(text).is_ok_and(|url| {
+            is_safe(&url, loopback) && url.query().is_none() && url.fragment().is_none()
+        })
+    };
     only_with(section, preset, &mut wrong_at);
     if section.client_id.is_empty() {
         wrong_at("clientId", "is required");
     }
     let secret = match (&section.client_secret, preset.map(|preset| &preset.speaks)) {
         (_, Some(Speaks::Apple(_))) => apple(section, &mut wrong_at),
-        (Some(secret), _) if !secret.expose().is_empty() => Some(ClientProof::Secret(secret.clone())),
+        (Some(secret), _) if !secret.expose().is_empty() => {
+            Some(ClientProof::Secret(secret.clone()))
+        }
         (None, None) => Some(ClientProof::None),
         _ => {
             wrong_at("clientSecret", "is required");
@@ -208,34 +248,78 @@ pub(crate) fn resolve(
     };
     let kind = kind(id, section, preset, &safe, &mut wrong_at);
     let callback = match section.redirect_uri.clone().or(callback) {
-        Some(callback) if safe(&callback) || Url::parse(&callback).is_ok_and(|url| is_safe(&url, true)) => callback,
+        Some(callback)
+            if safe(&callback) || Url::parse(&callback).is_ok_and(|url| is_safe(&url, true)) =>
+        {
+            callback
+        }
         Some(_) => {
-            wrong_at("redirectUri", "must be an https address, or one of this machine, without query and fragment");
+            wrong_at(
+                "redirectUri",
+                "must be an https address, or one of this machine, without query and fragment",
+            );
             String::new()
         }
         None => {
-            wrong_at("redirectUri", "is required, unless auth.publicUrl says where the app is reached");
+            wrong_at(
+                "redirectUri",
+                "is required, unless auth.publicUrl says where the app is reached",
+            );
             String::new()
         }
     };
-    let usual = || preset.map_or(OPENID, |preset| preset.scopes).iter().map(|scope| (*scope).to_owned()).collect();
+    let usual = || {
+        preset
+            .map_or(OPENID, |preset| preset.scopes)
+            .iter()
+            .map(|scope| (*scope).to_owned())
+            .collect()
+    };
     let scopes: Vec<String> = section.scopes.clone().unwrap_or_else(usual);
-    if scopes.iter().any(|scope| scope.is_empty() || !scope.bytes().all(|b| b.is_ascii_graphic() && b != b'"' && b != b'\\')) {
+    if scopes.iter().any(|scope| {
+        scope.is_empty()
+            || !scope
+                .bytes()
+                .all(|b| b.is_ascii_graphic() && b != b'"' && b != b'\\')
+    }) {
         wrong_at("scopes", "must be names without spaces");
     }
-    let is_apple = matches!(preset, Some(Preset { speaks: Speaks::Apple(_), .. }));
-    if matches!(kind, Some(Kind::Oidc { .. })) && !is_apple && !scopes.iter().any(|scope| scope == "openid") {
+    let is_apple = matches!(
+        preset,
+        Some(Preset {
+            speaks: Speaks::Apple(_),
+            ..
+        })
+    );
+    if matches!(kind, Some(Kind::Oidc { .. }))
+        && !is_apple
+        && !scopes.iter().any(|scope| scope == "openid")
+    {
         wrong_at("scopes", "must have `openid` among them");
     }
-    let is_microsoft = matches!(preset, Some(Preset { speaks: Speaks::Microsoft, .. }));
+    let is_microsoft = matches!(
+        preset,
+        Some(Preset {
+            speaks: Speaks::Microsoft,
+            ..
+        })
+    );
     if is_microsoft && section.trust_email == Some(true) {
-        wrong_at("trustEmail", "any tenant of Microsoft can write any address: it is never trusted");
+        wrong_at(
+            "trustEmail",
+            "any tenant of Microsoft can write any address: it is never trusted",
+        );
     }
-    let name = section.name.clone().unwrap_or_else(|| preset.map_or(id, |preset| preset.name).to_owned());
+    let name = section
+        .name
+        .clone()
+        .unwrap_or_else(|| preset.map_or(id, |preset| preset.name).to_owned());
     if name.is_empty() || name.chars().count() > 64 || name.chars().any(char::is_control) {
         wrong_at("name", "must have 1 to 64 characters");
     }
-    let (Some(kind), Some(secret), 0) = (kind, secret, wrong) else { return None };
+    let (Some(kind), Some(secret), 0) = (kind, secret, wrong) else {
+        return None;
+    };
     Some(Provider {
         id: id.to_owned(),
         name,
@@ -243,7 +327,9 @@ pub(crate) fn resolve(
         secret,
         callback,
         scopes,
-        trust_email: section.trust_email.unwrap_or(preset.is_some_and(|preset| preset.trust_email)),
+        trust_email: section
+            .trust_email
+            .unwrap_or(preset.is_some_and(|preset| preset.trust_email)),
         form_post: is_apple || section.response_mode == Some(ResponseMode::FormPost),
         kind,
         loopback,
@@ -251,17 +337,51 @@ pub(crate) fn resolve(
 }
 
 /// Refuses keys that belong to another preset.
-fn only_with(section: &ProviderSection, preset: Option<&Preset>, wrong_at: &mut impl FnMut(&str, &str)) {
+fn only_with(
+    section: &ProviderSection,
+    preset: Option<&Preset>,
+    wrong_at: &mut impl FnMut(&str, &str),
+) {
     let is = |id: &str| preset.is_some_and(|preset| preset.id == id);
     for (key, written, fits, whose) in [
-        ("issuer", section.issuer.is_some(), preset.is_none(), "providers without a preset"),
-        ("responseMode", section.response_mode.is_some(), preset.is_none(), "providers without a preset"),
-        ("tenant", section.tenant.is_some(), is("microsoft"), "microsoft"),
+        (
+            "issuer",
+            section.issuer.is_some(),
+            preset.is_none(),
+            "providers without a preset",
+        ),
+        (
+            "responseMode",
+            section.response_mode.is_some(),
+            preset.is_none(),
+            "providers without a preset",
+        ),
+        (
+            "tenant",
+            section.tenant.is_some(),
+            is("microsoft"),
+            "microsoft",
+        ),
         ("teamId", section.team_id.is_some(), is("apple"), "apple"),
         ("keyId", section.key_id.is_some(), is("apple"), "apple"),
-        ("privateKey", section.private_key.is_some(), is("apple"), "apple"),
-        ("clientSecret", section.client_secret.is_some(), !is("apple"), "providers other than apple, which takes privateKey"),
-        ("baseUrl", section.base_url.is_some(), is("gitlab"), "gitlab"),
+        (
+            "privateKey",
+            section.private_key.is_some(),
+            is("apple"),
+            "apple",
+        ),
+        (
+            "clientSecret",
+            section.client_secret.is_some(),
+            !is("apple"),
+            "providers other than apple, which takes privateKey",
+        ),
+        (
+            "baseUrl",
+            section.base_url.is_some(),
+            is("gitlab"),
+            "gitlab",
+        ),
     ] {
         if written && !fits {
             wrong_at(key, &format!("is for {whose}"));
@@ -277,12 +397,22 @@ fn apple(section: &ProviderSection, wrong_at: &mut impl FnMut(&str, &str)) -> Op
         }
         value
     };
-    let (team_id, key_id) = (text("teamId", &section.team_id), text("keyId", &section.key_id));
+    let (team_id, key_id) = (
+        text("teamId", &section.team_id),
+        text("keyId", &section.key_id),
+    );
     let private_key = section.private_key.clone();
-    if private_key.as_ref().is_none_or(|key| jsonwebtoken::EncodingKey::from_ec_pem(key.expose().as_bytes()).is_err()) {
+    if private_key
+        .as_ref()
+        .is_none_or(|key| jsonwebtoken::EncodingKey::from_ec_pem(key.expose().as_bytes()).is_err())
+    {
         wrong_at("privateKey", "must be the key that Apple gave, in PEM");
     }
-    Some(ClientProof::Apple { team_id: team_id?, key_id: key_id?, private_key: private_key? })
+    Some(ClientProof::Apple {
+        team_id: team_id?,
+        key_id: key_id?,
+        private_key: private_key?,
+    })
 }
 
 fn kind(
@@ -297,15 +427,26 @@ fn kind(
         let issuer = section.issuer.clone().unwrap_or_default();
         if !safe(&issuer) {
             let known: Vec<&str> = PRESETS.iter().map(|preset| preset.id).collect();
-            wrong_at("issuer", &format!("must be an https address, since `{id}` is no preset ({})", known.join(", ")));
+            wrong_at(
+                "issuer",
+                &format!(
+                    "must be an https address, since `{id}` is no preset ({})",
+                    known.join(", ")
+                ),
+            );
         }
         return oidc(issuer, Dialect::Standard);
     };
     match &preset.speaks {
-        Speaks::Oidc(issuer) | Speaks::Apple(issuer) => oidc(placed(section, issuer), Dialect::Standard),
+        Speaks::Oidc(issuer) | Speaks::Apple(issuer) => {
+            oidc(placed(section, issuer), Dialect::Standard)
+        }
         Speaks::LinkedIn(issuer) => oidc(placed(section, issuer), Dialect::NoNonce),
         Speaks::GitLab(usual) => {
-            let base = section.base_url.clone().unwrap_or_else(|| placed(section, usual));
+            let base = section
+                .base_url
+                .clone()
+                .unwrap_or_else(|| placed(section, usual));
             let base = base.trim_end_matches('/').to_owned();
             if !safe(&base) {
                 wrong_at("baseUrl", "must be an https address");
@@ -313,17 +454,44 @@ fn kind(
             oidc(base.clone(), Dialect::Below(base))
         }
         Speaks::Microsoft => {
-            let tenant = section.tenant.clone().unwrap_or_else(|| "common".to_owned());
-            let is_name = tenant.contains('.') && tenant.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'.' || b == b'-');
-            if !(super::discovery::is_tenant(&tenant) || is_name || ["common", "organizations", "consumers"].contains(&tenant.as_str())) {
-                wrong_at("tenant", "must be common, organizations, consumers, or the id or a domain of a tenant");
+            let tenant = section
+                .tenant
+                .clone()
+                .unwrap_or_else(|| "common".to_owned());
+            let is_name = tenant.contains('.')
+                && tenant
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || b == b'.' || b == b'-');
+            if !(super::discovery::is_tenant(&tenant)
+                || is_name
+                || ["common", "organizations", "consumers"].contains(&tenant.as_str()))
+            {
+                wrong_at(
+                    "tenant",
+                    "must be common, organizations, consumers, or the id or a domain of a tenant",
+                );
             }
-            let issuer = placed(section, &format!("https://login.microsoftonline.com/{tenant}/v2.0"));
+            let issuer = placed(
+                section,
+                &format!("https://login.microsoftonline.com/{tenant}/v2.0"),
+            );
             oidc(issuer, Dialect::Microsoft { tenant })
         }
-        Speaks::Plain { authorize, token, api, basic, profile } => {
+        Speaks::Plain {
+            authorize,
+            token,
+            api,
+            basic,
+            profile,
+        } => {
             let [authorize, token, api] = [authorize, token, api].map(|url| placed(section, url));
-            Some(Kind::Plain(Plain { authorize, token, api, basic: *basic, profile: *profile }))
+            Some(Kind::Plain(Plain {
+                authorize,
+                token,
+                api,
+                basic: *basic,
+                profile: *profile,
+            }))
         }
     }
 }
@@ -331,8 +499,14 @@ fn kind(
 /// The address of a preset, or the same path at the server that stands in for it.
 #[cfg(feature = "test-util")]
 fn placed(section: &ProviderSection, url: &str) -> String {
-    let path = url.splitn(4, '/').nth(3).map_or_else(String::new, |path| format!("/{path}"));
-    section.stand_in.as_ref().map_or_else(|| url.to_owned(), |server| format!("{server}{path}"))
+    let path = url
+        .splitn(4, '/')
+        .nth(3)
+        .map_or_else(String::new, |path| format!("/{path}"));
+    section
+        .stand_in
+        .as_ref()
+        .map_or_else(|| url.to_owned(), |server| format!("{server}{path}"))
 }
 
 /// The address of a preset.

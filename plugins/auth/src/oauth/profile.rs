@@ -31,52 +31,108 @@ pub(super) async fn oidc(
         }
         // Whether an address is theirs is said beside it, or not at all.
         claims.retain(|name, _| name != "email_verified" && name != EDOV);
-        claims.extend(["email", "email_verified"].into_iter().filter_map(|name| Some((name.to_owned(), more.get(name)?.clone()))));
+        claims.extend(
+            ["email", "email_verified"]
+                .into_iter()
+                .filter_map(|name| Some((name.to_owned(), more.get(name)?.clone()))),
+        );
     }
-    let issuer = claims.get("iss").and_then(Value::as_str).unwrap_or_default().to_owned();
-    // Microsoft lets tenants write any address; it says by another claim which ones the tenant's domain vouches for.
-    let vouched = claims.get(if matches!(dialect, Dialect::Microsoft { .. }) { EDOV } else { "email_verified" });
+    let issuer = claims
+        .get("iss")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned();
+    // Microsoft lets tenants write any address; it says by another claim which ones the tenant's
+    // domain vouches for.
+    let vouched = claims.get(if matches!(dialect, Dialect::Microsoft { .. }) {
+        EDOV
+    } else {
+        "email_verified"
+    });
     let vouched = matches!(vouched, Some(Value::Bool(true)))
-        || vouched.is_some_and(|value| matches!(value.as_str(), Some("true" | "1")) || value.as_i64() == Some(1));
-    let email = claims.get("email").and_then(Value::as_str).map(str::to_owned);
-    Ok(Identity { issuer, subject, email, vouched })
+        || vouched.is_some_and(|value| {
+            matches!(value.as_str(), Some("true" | "1")) || value.as_i64() == Some(1)
+        });
+    let email = claims
+        .get("email")
+        .and_then(Value::as_str)
+        .map(str::to_owned);
+    Ok(Identity {
+        issuer,
+        subject,
+        email,
+        vouched,
+    })
 }
 
 /// By the provider's own interface.
-pub(super) async fn plain(wire: &Wire, provider: &Provider, plain: &Plain, token: &SecretText) -> Result<Identity, Failure> {
+pub(super) async fn plain(
+    wire: &Wire,
+    provider: &Provider,
+    plain: &Plain,
+    token: &SecretText,
+) -> Result<Identity, Failure> {
     let at = |path: &str| format!("{}{path}", plain.api);
     let me: Value = match plain.profile {
         Profile::GitHub => wire.read(&at("/user"), Some(token)).await?,
         Profile::Discord => wire.read(&at("/users/@me"), Some(token)).await?,
         Profile::Facebook => wire.read(&at("/me?fields=id%2Cemail"), Some(token)).await?,
         Profile::Twitter if provider.scopes.iter().any(|scope| scope == "users.email") => {
-            wire.read(&at("/users/me?user.fields=confirmed_email"), Some(token)).await?
+            wire.read(&at("/users/me?user.fields=confirmed_email"), Some(token))
+                .await?
         }
         Profile::Twitter => wire.read(&at("/users/me"), Some(token)).await?,
         Profile::Bitbucket => wire.read(&at("/user"), Some(token)).await?,
     };
-    let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+    let text = |value: &Value| {
+        value
+            .as_str()
+            .filter(|text| !text.is_empty())
+            .map(str::to_owned)
+    };
     let (name, email, vouched) = match plain.profile {
         Profile::GitHub => {
             // There, and nowhere else, it is a number.
             let id = me["id"].as_u64().map(|id| Value::from(id.to_string()));
             let emails: Vec<Address> = wire.read(&at("/user/emails"), Some(token)).await?;
-            let primary = emails.into_iter().find(|address| address.primary && address.verified);
+            let primary = emails
+                .into_iter()
+                .find(|address| address.primary && address.verified);
             let vouched = primary.is_some();
             (id, primary.map(|address| address.email), vouched)
         }
-        Profile::Discord => (Some(me["id"].clone()), text(&me["email"]), me["verified"] == true),
+        Profile::Discord => (
+            Some(me["id"].clone()),
+            text(&me["email"]),
+            me["verified"] == true,
+        ),
         // An address that is not confirmed is left out there.
         Profile::Facebook => (Some(me["id"].clone()), text(&me["email"]), true),
-        Profile::Twitter => (Some(me["data"]["id"].clone()), text(&me["data"]["confirmed_email"]), true),
+        Profile::Twitter => (
+            Some(me["data"]["id"].clone()),
+            text(&me["data"]["confirmed_email"]),
+            true,
+        ),
         Profile::Bitbucket => {
             let emails: Pages = wire.read(&at("/user/emails"), Some(token)).await?;
-            let primary = emails.values.into_iter().find(|address| address.primary && address.verified);
+            let primary = emails
+                .values
+                .into_iter()
+                .find(|address| address.primary && address.verified);
             let vouched = primary.is_some();
-            (Some(me["uuid"].clone()), primary.map(|address| address.email), vouched)
+            (
+                Some(me["uuid"].clone()),
+                primary.map(|address| address.email),
+                vouched,
+            )
         }
     };
-    Ok(Identity { issuer: provider.id.clone(), subject: subject(name.as_ref())?, vouched: vouched && email.is_some(), email })
+    Ok(Identity {
+        issuer: provider.id.clone(),
+        subject: subject(name.as_ref())?,
+        vouched: vouched && email.is_some(),
+        email,
+    })
 }
 
 /// An address as GitHub and Bitbucket list them.
@@ -99,6 +155,12 @@ fn subject(value: Option<&Value>) -> Result<String, Failure> {
         Some(Value::String(text)) => text.clone(),
         _ => return Err(Failure("the provider does not say who it is")),
     };
-    let plain = !subject.is_empty() && subject.len() <= LONGEST && subject.bytes().all(|b| b.is_ascii_graphic() || b == b' ');
-    if plain { Ok(subject) } else { Err(Failure("the provider does not say who it is")) }
+    let plain = !subject.is_empty()
+        && subject.len() <= LONGEST
+        && subject.bytes().all(|b| b.is_ascii_graphic() || b == b' ');
+    if plain {
+        Ok(subject)
+    } else {
+        Err(Failure("the provider does not say who it is"))
+    }
 }

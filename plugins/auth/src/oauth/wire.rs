@@ -27,30 +27,53 @@ impl Wire {
     /// # Errors
     /// When no TLS can be had.
     pub(super) fn new(loopback: bool) -> Result<Self> {
-        let client = reqwest::Client::builder().timeout(LIMIT).redirect(reqwest::redirect::Policy::none()).https_only(!loopback).build();
-        Ok(Self { client: client.map_err(Error::internal)?, loopback })
+        let client = reqwest::Client::builder()
+            .timeout(LIMIT)
+            .redirect(reqwest::redirect::Policy::none())
+            .https_only(!loopback)
+            .build();
+        Ok(Self {
+            client: client.map_err(Error::internal)?,
+            loopback,
+        })
     }
 
     /// Sends a request; what comes back as a success is JSON.
     ///
     /// # Errors
     /// When there is no such answer.
-    pub(super) async fn send(&self, request: Request<Vec<u8>>) -> Result<Response<Vec<u8>>, Failure> {
-        let mut request = reqwest::Request::try_from(request).map_err(|_| Failure("an address cannot be called"))?;
+    pub(super) async fn send(
+        &self,
+        request: Request<Vec<u8>>,
+    ) -> Result<Response<Vec<u8>>, Failure> {
+        let mut request = reqwest::Request::try_from(request)
+            .map_err(|_| Failure("an address cannot be called"))?;
         if !is_safe(request.url(), self.loopback) {
             return Err(Failure("an address is not under TLS"));
         }
-        request.headers_mut().insert(USER_AGENT, HeaderValue::from_static("linchpin-auth"));
-        let mut answer = self.client.execute(request).await.map_err(|_| Failure("the provider cannot be reached, or is too slow"))?;
+        request
+            .headers_mut()
+            .insert(USER_AGENT, HeaderValue::from_static("linchpin-auth"));
+        let mut answer = self
+            .client
+            .execute(request)
+            .await
+            .map_err(|_| Failure("the provider cannot be reached, or is too slow"))?;
         let (status, headers) = (answer.status(), answer.headers().clone());
         if status.is_redirection() {
             return Err(Failure("the provider answered with a redirect"));
         }
         if status.is_success() && !is_json(&headers) {
-            return Err(Failure("the provider answered with something other than JSON"));
+            return Err(Failure(
+                "the provider answered with something other than JSON",
+            ));
         }
         let mut body = Vec::new();
-        while let Some(chunk) = answer.chunk().await.map_err(|_| Failure("the provider cannot be reached, or is too slow"))? {
+        while let Some(chunk) = answer
+            .chunk()
+            .await
+            .map_err(|_| Failure("the provider cannot be reached, or is too slow"))?
+        {
             if body.len() + chunk.len() > MOST {
                 return Err(Failure("the provider's answer is too long"));
             }
@@ -66,25 +89,44 @@ impl Wire {
     ///
     /// # Errors
     /// When it cannot be had, or is another one.
-    pub(super) async fn read<T: DeserializeOwned>(&self, url: &str, token: Option<&SecretText>) -> Result<T, Failure> {
+    pub(super) async fn read<T: DeserializeOwned>(
+        &self,
+        url: &str,
+        token: Option<&SecretText>,
+    ) -> Result<T, Failure> {
         let url = Url::parse(url).map_err(|_| Failure("an address cannot be read"))?;
-        let mut request = Request::builder().method(Method::GET).uri(url.as_str()).header(ACCEPT, "application/json");
+        let mut request = Request::builder()
+            .method(Method::GET)
+            .uri(url.as_str())
+            .header(ACCEPT, "application/json");
         if let Some(token) = token {
-            let mut value = HeaderValue::try_from(format!("Bearer {}", token.expose())).map_err(|_| Failure("an access token is none"))?;
+            let mut value = HeaderValue::try_from(format!("Bearer {}", token.expose()))
+                .map_err(|_| Failure("an access token is none"))?;
             value.set_sensitive(true);
             request = request.header(AUTHORIZATION, value);
         }
-        let answer = self.send(request.body(Vec::new()).map_err(|_| Failure("an address cannot be called"))?).await?;
+        let answer = self
+            .send(
+                request
+                    .body(Vec::new())
+                    .map_err(|_| Failure("an address cannot be called"))?,
+            )
+            .await?;
         if !answer.status().is_success() {
             return Err(Failure("the provider refused to answer"));
         }
-        serde_json::from_slice(answer.body()).map_err(|_| Failure("the provider's answer cannot be read"))
+        serde_json::from_slice(answer.body())
+            .map_err(|_| Failure("the provider's answer cannot be read"))
     }
 }
 
 /// `application/json` or `application/jwk-set+json`.
 fn is_json(headers: &HeaderMap) -> bool {
-    let essence = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(|value| value.split(';').next().unwrap_or_default());
+    let essence = headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .map(|value| value.split(';').next().unwrap_or_default());
     let essence = essence.unwrap_or_default().trim().to_ascii_lowercase();
-    essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json"))
+    essence == "application/json"
+        || (essence.starts_with("application/") && essence.ends_with("+json"))
 }

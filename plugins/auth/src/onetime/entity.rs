@@ -9,7 +9,8 @@ pub(crate) enum Purpose {
     ResetPassword,
     /// Proves an account's address.
     VerifyEmail,
-    /// Proves an account's address and signs in, where sign-ups tell nobody whether there is an account.
+    /// Proves an account's address and signs in, where sign-ups tell nobody whether there is an
+    /// account.
     VerifyAndLogin,
     /// Proves an address that is to replace another.
     VerifyNewEmail,
@@ -65,7 +66,12 @@ impl Purpose {
 }
 
 /// A token that has been given out.
-#[entity(namespace = "auth", ttl(expires_at), index(user_id, created_at), routes(disabled))]
+#[entity(
+    namespace = "auth",
+    ttl(expires_at),
+    index(user_id, created_at),
+    routes(disabled)
+)]
 #[derive(Clone)]
 pub(crate) struct OneTime {
     /// SHA-256 of the token, which itself is stored nowhere.
@@ -91,7 +97,8 @@ pub(crate) struct OneTime {
 }
 
 impl OneTime {
-    /// What is greater of a newer one. Two processes that give some out in the same millisecond agree on one of them by its id.
+    /// What is greater of a newer one. Two processes that give some out in the same millisecond
+    /// agree on one of them by its id.
     pub(crate) fn order(&self) -> (Timestamp, i64, &str) {
         (self.created_at, self.nth, &self.id)
     }

@@ -5,7 +5,10 @@ use super::entity::{GIVEN, REDEEM, SEND, TRY};
 use super::*;
 use crate::testing::{Bed, on_stores};
 
-static TOKENS: Package = package!(name = "tokens", entities = [entity(OneTime, [REDEEM, TRY, SEND, GIVEN])]);
+static TOKENS: Package = package!(
+    name = "tokens",
+    entities = [entity(OneTime, [REDEEM, TRY, SEND, GIVEN])]
+);
 
 on_stores!(
     &super::TOKENS =>
@@ -23,10 +26,19 @@ on_stores!(
 
 const HALF_HOUR: Duration = Duration::from_mins(30);
 const LINK: Terms = Terms::link(HALF_HOUR);
-const CHALLENGE: Terms = Terms { lifetime: HALF_HOUR, tries: 5, sends: 3, only_newest: false };
+const CHALLENGE: Terms = Terms {
+    lifetime: HALF_HOUR,
+    tries: 5,
+    sends: 3,
+    only_newest: false,
+};
 
 fn tokens(bed: &Bed) -> OneTimes {
-    OneTimes::new(bed.app.adapter::<OneTime>().unwrap(), bed.keys.clone(), bed.env.clone())
+    OneTimes::new(
+        bed.app.adapter::<OneTime>().unwrap(),
+        bed.keys.clone(),
+        bed.env.clone(),
+    )
 }
 
 fn cx(bed: &Bed) -> Cx {
@@ -34,28 +46,52 @@ fn cx(bed: &Bed) -> Cx {
 }
 
 async fn issue(bed: &Bed, purpose: Purpose, terms: Terms) -> SecretText {
-    tokens(bed).issue(&cx(bed), purpose, "u1", &"payload", terms).await.unwrap()
+    tokens(bed)
+        .issue(&cx(bed), purpose, "u1", &"payload", terms)
+        .await
+        .unwrap()
 }
 
 async fn find(bed: &Bed, purpose: Purpose, token: &SecretText) -> Option<OneTime> {
-    tokens(bed).find(&cx(bed), purpose, token.expose()).await.unwrap()
+    tokens(bed)
+        .find(&cx(bed), purpose, token.expose())
+        .await
+        .unwrap()
 }
 
 async fn a_token_works_once_for_its_purpose(bed: &Bed) {
     let token = issue(bed, Purpose::ResetPassword, LINK).await;
     assert_eq!(token.expose().len(), 43);
-    for other in [Purpose::VerifyEmail, Purpose::MagicLink, Purpose::Login, Purpose::Reauth] {
+    for other in [
+        Purpose::VerifyEmail,
+        Purpose::MagicLink,
+        Purpose::Login,
+        Purpose::Reauth,
+    ] {
         assert!(find(bed, other, &token).await.is_none());
     }
     let found = find(bed, Purpose::ResetPassword, &token).await.unwrap();
-    assert_eq!((found.user_id.as_str(), tokens(bed).payload::<String>(&found).unwrap().as_str()), ("u1", "payload"));
-    let other = OneTime { purpose: Purpose::MagicLink, ..found.clone() };
+    assert_eq!(
+        (
+            found.user_id.as_str(),
+            tokens(bed).payload::<String>(&found).unwrap().as_str()
+        ),
+        ("u1", "payload")
+    );
+    let other = OneTime {
+        purpose: Purpose::MagicLink,
+        ..found.clone()
+    };
     assert!(!tokens(bed).take(&cx(bed), &other).await.unwrap());
     assert!(tokens(bed).take(&cx(bed), &found).await.unwrap());
     assert!(!tokens(bed).take(&cx(bed), &found).await.unwrap());
     assert!(find(bed, Purpose::ResetPassword, &token).await.is_none());
     for hostile in ["", "x", &"A".repeat(43), &"A".repeat(100_000), "\0", "é"] {
-        assert!(find(bed, Purpose::ResetPassword, &SecretText::new(hostile)).await.is_none());
+        assert!(
+            find(bed, Purpose::ResetPassword, &SecretText::new(hostile))
+                .await
+                .is_none()
+        );
     }
 }
 
@@ -76,41 +112,80 @@ async fn of_fifty_who_present_it_one_gets_it(bed: &Bed) {
 async fn nobody_gets_it_after_its_time(bed: &Bed) {
     let token = issue(bed, Purpose::ResetPassword, LINK).await;
     let found = find(bed, Purpose::ResetPassword, &token).await.unwrap();
-    bed.clock.advance(HALF_HOUR.checked_sub(Duration::from_millis(1)).unwrap());
+    bed.clock
+        .advance(HALF_HOUR.checked_sub(Duration::from_millis(1)).unwrap());
     assert!(find(bed, Purpose::ResetPassword, &token).await.is_some());
     bed.clock.advance(Duration::from_millis(1));
     assert!(find(bed, Purpose::ResetPassword, &token).await.is_none());
-    assert!(!tokens(bed).take(&cx(bed), &found).await.unwrap(), "found before, taken after");
-    assert!(tokens(bed).attempt(&cx(bed), &found).await.unwrap().is_none());
+    assert!(
+        !tokens(bed).take(&cx(bed), &found).await.unwrap(),
+        "found before, taken after"
+    );
+    assert!(
+        tokens(bed)
+            .attempt(&cx(bed), &found)
+            .await
+            .unwrap()
+            .is_none()
+    );
 }
 
 async fn a_newer_link_ends_the_earlier_ones(bed: &Bed) {
     let first = issue(bed, Purpose::ResetPassword, LINK).await;
     let other = issue(bed, Purpose::VerifyEmail, LINK).await;
-    let strangers = tokens(bed).issue(&cx(bed), Purpose::ResetPassword, "u2", &(), LINK).await.unwrap();
+    let strangers = tokens(bed)
+        .issue(&cx(bed), Purpose::ResetPassword, "u2", &(), LINK)
+        .await
+        .unwrap();
     bed.clock.advance(Duration::from_secs(1));
     let second = issue(bed, Purpose::ResetPassword, LINK).await;
     assert!(find(bed, Purpose::ResetPassword, &first).await.is_none());
     assert!(find(bed, Purpose::ResetPassword, &second).await.is_some());
     assert!(find(bed, Purpose::VerifyEmail, &other).await.is_some());
-    assert!(find(bed, Purpose::ResetPassword, &strangers).await.is_some());
+    assert!(
+        find(bed, Purpose::ResetPassword, &strangers)
+            .await
+            .is_some()
+    );
     // Challenges stand beside each other.
-    let (a, b) = (issue(bed, Purpose::Login, CHALLENGE).await, issue(bed, Purpose::Login, CHALLENGE).await);
-    assert!(find(bed, Purpose::Login, &a).await.is_some() && find(bed, Purpose::Login, &b).await.is_some());
+    let (a, b) = (
+        issue(bed, Purpose::Login, CHALLENGE).await,
+        issue(bed, Purpose::Login, CHALLENGE).await,
+    );
+    assert!(
+        find(bed, Purpose::Login, &a).await.is_some()
+            && find(bed, Purpose::Login, &b).await.is_some()
+    );
 }
 
 async fn fifty_issued_at_once_leave_one(bed: &Bed) {
     let issues = (0..50).map(|_| {
         let (tokens, cx) = (tokens(bed), cx(bed));
-        tokio::spawn(async move { tokens.issue(&cx, Purpose::ResetPassword, "u1", &(), LINK).await.unwrap() })
+        tokio::spawn(async move {
+            tokens
+                .issue(&cx, Purpose::ResetPassword, "u1", &(), LINK)
+                .await
+                .unwrap()
+        })
     });
     let mut alive = 0;
     for issue in issues.collect::<Vec<_>>() {
-        alive += usize::from(find(bed, Purpose::ResetPassword, &issue.await.unwrap()).await.is_some());
+        alive += usize::from(
+            find(bed, Purpose::ResetPassword, &issue.await.unwrap())
+                .await
+                .is_some(),
+        );
     }
     // Each was looked for while others were still being issued; once all are, one is left.
     assert!(alive >= 1);
-    let left = bed.app.adapter::<OneTime>().unwrap().list(&cx(bed), ListQuery::new().limit(200)).await.unwrap().items;
+    let left = bed
+        .app
+        .adapter::<OneTime>()
+        .unwrap()
+        .list(&cx(bed), ListQuery::new().limit(200))
+        .await
+        .unwrap()
+        .items;
     assert_eq!(left.len(), 1);
 }
 
@@ -128,7 +203,14 @@ async fn tries_are_counted_before(bed: &Bed) {
     left.sort_unstable();
     assert_eq!(left, [0, 1, 2, 3, 4]);
     for expected in [true, true, true, false] {
-        assert_eq!(tokens(bed).count_send(&cx(bed), &found).await.unwrap().is_some(), expected);
+        assert_eq!(
+            tokens(bed)
+                .count_send(&cx(bed), &found)
+                .await
+                .unwrap()
+                .is_some(),
+            expected
+        );
     }
 }
 
@@ -149,34 +231,83 @@ async fn what_fails_leaves_it_usable(bed: &Bed) {
 
 async fn nothing_of_it_can_be_read_in_the_store(bed: &Bed) {
     let tokens = tokens(bed);
-    let token = tokens.issue(&cx(bed), Purpose::VerifyNewEmail, "u1", &"new@example.test", LINK).await.unwrap();
+    let token = tokens
+        .issue(
+            &cx(bed),
+            Purpose::VerifyNewEmail,
+            "u1",
+            &"new@example.test",
+            LINK,
+        )
+        .await
+        .unwrap();
     let found = find(bed, Purpose::VerifyNewEmail, &token).await.unwrap();
-    assert!(!found.id.contains(token.expose()) && !found.sealed.as_ref().unwrap().contains("example"));
-    let changed = tokens.replace(&cx(bed), &found, &"other@example.test").await.unwrap();
-    assert_eq!(tokens.payload::<String>(&changed).unwrap(), "other@example.test");
+    assert!(
+        !found.id.contains(token.expose()) && !found.sealed.as_ref().unwrap().contains("example")
+    );
+    let changed = tokens
+        .replace(&cx(bed), &found, &"other@example.test")
+        .await
+        .unwrap();
+    assert_eq!(
+        tokens.payload::<String>(&changed).unwrap(),
+        "other@example.test"
+    );
     // A payload that is moved to another token is none.
-    let other = tokens.issue(&cx(bed), Purpose::VerifyNewEmail, "u2", &(), LINK).await.unwrap();
+    let other = tokens
+        .issue(&cx(bed), Purpose::VerifyNewEmail, "u2", &(), LINK)
+        .await
+        .unwrap();
     let other = find(bed, Purpose::VerifyNewEmail, &other).await.unwrap();
-    assert!(tokens.payload::<String>(&OneTime { sealed: found.sealed, ..other }).is_err());
+    assert!(
+        tokens
+            .payload::<String>(&OneTime {
+                sealed: found.sealed,
+                ..other
+            })
+            .is_err()
+    );
 }
 
 async fn voiding_ends_what_is_named(bed: &Bed) {
-    let (reset, magic) = (issue(bed, Purpose::ResetPassword, LINK).await, issue(bed, Purpose::MagicLink, LINK).await);
+    let (reset, magic) = (
+        issue(bed, Purpose::ResetPassword, LINK).await,
+        issue(bed, Purpose::MagicLink, LINK).await,
+    );
     let verify = issue(bed, Purpose::VerifyEmail, LINK).await;
-    tokens(bed).void(&cx(bed), "u1", &[Purpose::ResetPassword, Purpose::MagicLink]).await.unwrap();
-    assert!(find(bed, Purpose::ResetPassword, &reset).await.is_none() && find(bed, Purpose::MagicLink, &magic).await.is_none());
+    tokens(bed)
+        .void(
+            &cx(bed),
+            "u1",
+            &[Purpose::ResetPassword, Purpose::MagicLink],
+        )
+        .await
+        .unwrap();
+    assert!(
+        find(bed, Purpose::ResetPassword, &reset).await.is_none()
+            && find(bed, Purpose::MagicLink, &magic).await.is_none()
+    );
     assert!(find(bed, Purpose::VerifyEmail, &verify).await.is_some());
 }
 
 /// Who asks for a mail again at once has the second one work, whatever the clock says.
 async fn the_last_of_one_millisecond_is_the_newest(bed: &Bed) {
     let tokens_of_app = tokens(bed);
-    let issue = async || tokens_of_app.issue(&cx(bed), Purpose::VerifyEmail, "u1", &"payload", LINK).await.unwrap();
+    let issue = async || {
+        tokens_of_app
+            .issue(&cx(bed), Purpose::VerifyEmail, "u1", &"payload", LINK)
+            .await
+            .unwrap()
+    };
     for _ in 0..8 {
         let (first, second) = (issue().await, issue().await);
         assert!(find(bed, Purpose::VerifyEmail, &first).await.is_none());
         let found = find(bed, Purpose::VerifyEmail, &second).await.unwrap();
-        let newest = tokens(bed).newest(&cx(bed), Purpose::VerifyEmail, "u1").await.unwrap().unwrap();
+        let newest = tokens(bed)
+            .newest(&cx(bed), Purpose::VerifyEmail, "u1")
+            .await
+            .unwrap()
+            .unwrap();
         assert_eq!(newest.id, found.id);
     }
 }

@@ -3,7 +3,13 @@
 use linchpin::prelude::*;
 
 /// A task that is still to be done.
-#[entity(namespace = "auth", version, ttl(expires_at), index(due_at), routes(disabled))]
+#[entity(
+    namespace = "auth",
+    version,
+    ttl(expires_at),
+    index(due_at),
+    routes(disabled)
+)]
 #[derive(Clone, Debug)]
 pub(crate) struct Outbox {
     #[field(primary)]
@@ -13,7 +19,8 @@ pub(crate) struct Outbox {
     /// How often it has been tried.
     #[field(default = 0)]
     pub(crate) attempts: i64,
-    /// When it is tried next. While somebody is at it, the instant from which another may take over.
+    /// When it is tried next. While somebody is at it, the instant from which another may take
+    /// over.
     pub(crate) due_at: Timestamp,
     /// When it is no longer worth doing: a code that has expired need not be sent.
     pub(crate) expires_at: Option<Timestamp>,

@@ -1,7 +1,8 @@
 //! The outbox: work that a request leaves for afterwards, kept in the store until it is done.
 //!
-//! Mail and text messages go through it, and so does whatever must not show by its time whether an account exists. A task is done at
-//! least once: a process that dies in the middle leaves it to the next one.
+//! Mail and text messages go through it, and so does whatever must not show by its time whether an
+//! account exists. A task is done at least once: a process that dies in the middle leaves it to the
+//! next one.
 
 pub(crate) mod entity;
 
@@ -24,8 +25,13 @@ use crate::mail::MailKind;
 use entity::{OutboxAdapter, OutboxCreate, OutboxPatch, outbox};
 
 /// Pauses before each repetition; after the last one a task is given up.
-const BACK_OFF: [Duration; 5] =
-    [Duration::from_secs(10), Duration::from_mins(1), Duration::from_mins(5), Duration::from_mins(30), Duration::from_hours(2)];
+const BACK_OFF: [Duration; 5] = [
+    Duration::from_secs(10),
+    Duration::from_mins(1),
+    Duration::from_mins(5),
+    Duration::from_mins(30),
+    Duration::from_hours(2),
+];
 
 /// How long a task may take, and when another process may assume that who took it has died.
 const LONGEST: Duration = Duration::from_mins(1);
@@ -47,7 +53,8 @@ pub(crate) enum Task {
         to: String,
         locale: Option<String>,
         vars: BTreeMap<String, String>,
-        /// The address as it is counted, where its reader may not be who causes the mail: it is left out when there were too many.
+        /// The address as it is counted, where its reader may not be who causes the mail: it is
+        /// left out when there were too many.
         #[serde(default)]
         counted: Option<String>,
     },
@@ -57,7 +64,8 @@ pub(crate) enum Task {
     Lookup {
         what: Asked,
         identifier: String,
-        /// Whether so many were asked for that a mail is sent only if no earlier one is good any more.
+        /// Whether so many were asked for that a mail is sent only if no earlier one is good any
+        /// more.
         #[serde(default)]
         full: bool,
         #[serde(flatten)]
@@ -91,14 +99,23 @@ pub(crate) struct Whence {
 
 impl From<&Client> for Whence {
     fn from(client: &Client) -> Self {
-        Self { ip: client.ip, user_agent: client.user_agent.clone(), request_id: client.request_id.clone() }
+        Self {
+            ip: client.ip,
+            user_agent: client.user_agent.clone(),
+            request_id: client.request_id.clone(),
+        }
     }
 }
 
 impl Whence {
     /// Whoever asked, at the instant at which it is done.
     pub(crate) fn client(self, now: Timestamp) -> Client {
-        Client { ip: self.ip, user_agent: self.user_agent, request_id: self.request_id, ..Client::own(now) }
+        Client {
+            ip: self.ip,
+            user_agent: self.user_agent,
+            request_id: self.request_id,
+            ..Client::own(now)
+        }
     }
 }
 
@@ -139,7 +156,12 @@ pub(crate) struct OutboxQueue {
 
 impl OutboxQueue {
     pub(crate) fn new(records: OutboxAdapter, keys: Arc<DataKeys>, env: Env) -> Self {
-        Self { records, keys, env, wake: Arc::new(Notify::new()) }
+        Self {
+            records,
+            keys,
+            env,
+            wake: Arc::new(Notify::new()),
+        }
     }
 
     /// The records behind it.
@@ -161,7 +183,13 @@ impl OutboxQueue {
         let sealed = self.keys.seal(&*self.env.rng, place(&id), &plain)?;
         let now = self.env.clock.now();
         let expires_at = lifetime.map(|lifetime| later(now, lifetime));
-        let record = OutboxCreate { id, sealed, attempts: None, due_at: now, expires_at };
+        let record = OutboxCreate {
+            id,
+            sealed,
+            attempts: None,
+            due_at: now,
+            expires_at,
+        };
         self.records.create(&self.system(cx), record).await?;
         self.wake.notify_one();
         Ok(())
@@ -174,19 +202,40 @@ impl OutboxQueue {
     pub(crate) async fn round(&self, performer: &dyn Perform) -> Result<usize> {
         let cx = self.now();
         // The longest due first.
-        let due = ListQuery::new().filter(outbox::due_at.lte(cx.now())).sort(outbox::due_at, Direction::Asc).limit(AT_ONCE);
+        let due = ListQuery::new()
+            .filter(outbox::due_at.lte(cx.now()))
+            .sort(outbox::due_at, Direction::Asc)
+            .limit(AT_ONCE);
         let due = self.records.list(&cx, due).await?;
-        let taken = due.items.into_iter().map(|record| self.take(&cx, performer, record));
+        let taken = due
+            .items
+            .into_iter()
+            .map(|record| self.take(&cx, performer, record));
         join_all(taken).await.into_iter().sum()
     }
 
-    async fn take(&self, cx: &Cx, performer: &dyn Perform, record: entity::Outbox) -> Result<usize> {
+    async fn take(
+        &self,
+        cx: &Cx,
+        performer: &dyn Perform,
+        record: entity::Outbox,
+    ) -> Result<usize> {
         let attempts = record.attempts + 1;
-        let lease = OutboxPatch { attempts: Some(attempts), due_at: Some(later(cx.now(), LEASE)), ..OutboxPatch::default() };
-        let version = match self.records.update(cx, record.id.as_str(), lease, Some(record.version)).await {
+        let lease = OutboxPatch {
+            attempts: Some(attempts),
+            due_at: Some(later(cx.now(), LEASE)),
+            ..OutboxPatch::default()
+        };
+        let version = match self
+            .records
+            .update(cx, record.id.as_str(), lease, Some(record.version))
+            .await
+        {
             Ok(taken) => taken.version,
             // Somebody else has it.
-            Err(error) if matches!(error.code(), Code::PreconditionFailed | Code::NotFound) => return Ok(0),
+            Err(error) if matches!(error.code(), Code::PreconditionFailed | Code::NotFound) => {
+                return Ok(0);
+            }
             Err(error) => return Err(error),
         };
         let done = match self.opened(&record) {
@@ -198,29 +247,49 @@ impl OutboxQueue {
         };
         // The clock may have gone on.
         let cx = self.now();
-        let pause = usize::try_from(attempts - 1).ok().and_then(|n| BACK_OFF.get(n));
+        let pause = usize::try_from(attempts - 1)
+            .ok()
+            .and_then(|n| BACK_OFF.get(n));
         let over = match (done, pause) {
-            (Ok(()), _) => self.records.delete(&cx, record.id.as_str(), Some(version)).await,
+            (Ok(()), _) => {
+                self.records
+                    .delete(&cx, record.id.as_str(), Some(version))
+                    .await
+            }
             (Err(error), Some(pause)) => {
                 tracing::warn!(error = ?error, attempts, "a task of the outbox failed and is done again");
-                let patch = OutboxPatch { due_at: Some(later(cx.now(), *pause)), ..OutboxPatch::default() };
-                self.records.update(&cx, record.id.as_str(), patch, Some(version)).await.map(|_| ())
+                let patch = OutboxPatch {
+                    due_at: Some(later(cx.now(), *pause)),
+                    ..OutboxPatch::default()
+                };
+                self.records
+                    .update(&cx, record.id.as_str(), patch, Some(version))
+                    .await
+                    .map(|_| ())
             }
             (Err(error), None) => {
                 tracing::error!(error = ?error, attempts, "a task of the outbox is given up");
-                self.records.delete(&cx, record.id.as_str(), Some(version)).await
+                self.records
+                    .delete(&cx, record.id.as_str(), Some(version))
+                    .await
             }
         };
         match over {
             // Its time was over, or another has taken over.
-            Err(error) if matches!(error.code(), Code::PreconditionFailed | Code::NotFound) => Ok(1),
+            Err(error) if matches!(error.code(), Code::PreconditionFailed | Code::NotFound) => {
+                Ok(1)
+            }
             over => over.map(|()| 1),
         }
     }
 
     fn opened(&self, record: &entity::Outbox) -> Result<Task> {
-        let plain = self.keys.open(place(&record.id), &record.sealed).map_err(Error::internal)?;
-        serde_json::from_slice(plain.expose()).map_err(|_| Error::internal("a task of the outbox cannot be read"))
+        let plain = self
+            .keys
+            .open(place(&record.id), &record.sealed)
+            .map_err(Error::internal)?;
+        serde_json::from_slice(plain.expose())
+            .map_err(|_| Error::internal("a task of the outbox cannot be read"))
     }
 
     /// Does tasks as they come, until it is told to stop.
@@ -276,11 +345,18 @@ impl Worker {
 
 /// Where a task is kept.
 pub(crate) fn place(id: &str) -> Place<'_> {
-    Place { entity: "auth_outbox", id, field: "sealed" }
+    Place {
+        entity: "auth_outbox",
+        id,
+        field: "sealed",
+    }
 }
 
 fn later(now: Timestamp, by: Duration) -> Timestamp {
-    Timestamp::from_millis(now.millis().saturating_add(i64::try_from(by.as_millis()).unwrap_or(i64::MAX)))
+    Timestamp::from_millis(
+        now.millis()
+            .saturating_add(i64::try_from(by.as_millis()).unwrap_or(i64::MAX)),
+    )
 }
 
 #[cfg(test)]

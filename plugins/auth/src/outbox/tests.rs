@@ -46,16 +46,29 @@ impl Perform for Notes {
 }
 
 fn queue(bed: &Bed) -> OutboxQueue {
-    OutboxQueue::new(bed.app.adapter::<Outbox>().unwrap(), bed.keys.clone(), bed.env.clone())
+    OutboxQueue::new(
+        bed.app.adapter::<Outbox>().unwrap(),
+        bed.keys.clone(),
+        bed.env.clone(),
+    )
 }
 
 fn sms(n: usize) -> Task {
-    Task::Sms { to: "+4930123456".into(), text: format!("{n:06}") }
+    Task::Sms {
+        to: "+4930123456".into(),
+        text: format!("{n:06}"),
+    }
 }
 
 async fn records(bed: &Bed) -> Vec<Outbox> {
     let cx = Cx::system("look").at(bed.env.clock.now());
-    bed.app.adapter::<Outbox>().unwrap().list(&cx, ListQuery::new().limit(200)).await.unwrap().items
+    bed.app
+        .adapter::<Outbox>()
+        .unwrap()
+        .list(&cx, ListQuery::new().limit(200))
+        .await
+        .unwrap()
+        .items
 }
 
 async fn put(queue: &OutboxQueue, task: &Task) {
@@ -71,14 +84,25 @@ async fn a_task_is_done_once(bed: &Bed) {
         vars: BTreeMap::from([("code".into(), "1".into())]),
         counted: None,
     };
-    let lookup = Task::Lookup { what: Asked::PasswordReset, identifier: "a@x.test".into(), full: false, from: Whence::default() };
+    let lookup = Task::Lookup {
+        what: Asked::PasswordReset,
+        identifier: "a@x.test".into(),
+        full: false,
+        from: Whence::default(),
+    };
     for task in [&sms(1), &mail, &lookup] {
         put(&queue, task).await;
     }
     assert_eq!(queue.round(&notes).await.unwrap(), 3);
     assert_eq!(queue.round(&notes).await.unwrap(), 0);
     let done = notes.done.lock().clone();
-    assert!(done.len() == 3 && [sms(1), mail, lookup].iter().all(|task| done.contains(task)), "{done:?}");
+    assert!(
+        done.len() == 3
+            && [sms(1), mail, lookup]
+                .iter()
+                .all(|task| done.contains(task)),
+        "{done:?}"
+    );
     assert!(records(bed).await.is_empty());
 }
 
@@ -94,7 +118,12 @@ async fn many_workers_share_the_work(bed: &Bed) {
     for worker in workers {
         worker.stop().await;
     }
-    let done: std::collections::BTreeSet<String> = notes.done.lock().iter().map(|t| serde_json::to_string(t).unwrap()).collect();
+    let done: std::collections::BTreeSet<String> = notes
+        .done
+        .lock()
+        .iter()
+        .map(|t| serde_json::to_string(t).unwrap())
+        .collect();
     assert_eq!((done.len(), notes.tried.load(Ordering::SeqCst)), (40, 40));
     assert!(records(bed).await.is_empty());
 }
@@ -105,7 +134,8 @@ async fn a_failure_is_repeated_five_times_with_longer_pauses(bed: &Bed) {
     put(&queue, &sms(1)).await;
     assert_eq!(queue.round(&notes).await.unwrap(), 1);
     for pause in BACK_OFF {
-        bed.clock.advance(pause.checked_sub(Duration::from_millis(1)).unwrap());
+        bed.clock
+            .advance(pause.checked_sub(Duration::from_millis(1)).unwrap());
         assert_eq!(queue.round(&notes).await.unwrap(), 0, "{pause:?}");
         bed.clock.advance(Duration::from_millis(1));
         assert_eq!(queue.round(&notes).await.unwrap(), 1, "{pause:?}");
@@ -139,7 +169,11 @@ async fn a_worker_that_died_is_replaced(bed: &Bed) {
         tokio::task::yield_now().await;
     }
     dying.abort();
-    assert_eq!(queue.round(&notes).await.unwrap(), 0, "it may still be at it");
+    assert_eq!(
+        queue.round(&notes).await.unwrap(),
+        0,
+        "it may still be at it"
+    );
     bed.clock.advance(LEASE);
     assert_eq!(queue.round(&notes).await.unwrap(), 1);
     assert_eq!(*notes.done.lock(), [sms(1)]);
@@ -147,7 +181,10 @@ async fn a_worker_that_died_is_replaced(bed: &Bed) {
 
 async fn nothing_is_done_after_its_time(bed: &Bed) {
     let (queue, notes) = (queue(bed), Notes::default());
-    queue.put(&Cx::system("test"), &sms(1), Some(Duration::from_mins(5))).await.unwrap();
+    queue
+        .put(&Cx::system("test"), &sms(1), Some(Duration::from_mins(5)))
+        .await
+        .unwrap();
     bed.clock.advance(Duration::from_secs(301));
     assert_eq!(queue.round(&notes).await.unwrap(), 0);
     assert_eq!(notes.tried.load(Ordering::SeqCst), 0);
@@ -164,14 +201,29 @@ async fn nothing_secret_stands_in_the_store(bed: &Bed) {
     };
     put(&queue, &task).await;
     let text = format!("{:?}", records(bed).await);
-    assert!(!text.contains("hunter2") && !text.contains("alice") && !text.contains("password"), "{text}");
+    assert!(
+        !text.contains("hunter2") && !text.contains("alice") && !text.contains("password"),
+        "{text}"
+    );
     assert_eq!(format!("{task:?}"), "Mail(password_reset)");
     // An envelope moved to another record is not that record's task.
     let notes = Notes::default();
     let cx = Cx::system("test").at(bed.env.clock.now());
     let adapter = bed.app.adapter::<Outbox>().unwrap();
     let sealed = records(bed).await[0].sealed.clone();
-    adapter.create(&cx, OutboxCreate { id: "moved".into(), sealed, attempts: None, due_at: cx.now(), expires_at: None }).await.unwrap();
+    adapter
+        .create(
+            &cx,
+            OutboxCreate {
+                id: "moved".into(),
+                sealed,
+                attempts: None,
+                due_at: cx.now(),
+                expires_at: None,
+            },
+        )
+        .await
+        .unwrap();
     queue.round(&notes).await.unwrap();
     assert_eq!(notes.done.lock().len(), 1);
 }
@@ -194,8 +246,19 @@ struct Sends(SmtpMailer);
 impl Perform for Sends {
     fn perform(&self, task: Task) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
-            let Task::Mail { kind, to, locale, vars, .. } = task else { return Err(Error::internal("no mail")) };
-            self.0.send(Templates::default().render(to, kind, locale, vars)).await
+            let Task::Mail {
+                kind,
+                to,
+                locale,
+                vars,
+                ..
+            } = task
+            else {
+                return Err(Error::internal("no mail"));
+            };
+            self.0
+                .send(Templates::default().render(to, kind, locale, vars))
+                .await
         })
     }
 }
@@ -207,7 +270,17 @@ async fn mail_arrives_when_the_server_is_back(bed: &Bed) {
     let queue = queue(bed);
     let sends = Sends(SmtpMailer::new(&url, "accounts@example.test").unwrap());
     let vars = BTreeMap::from([("code".to_owned(), "012345".to_owned())]);
-    put(&queue, &Task::Mail { kind: MailKind::EmailOtp, to: "alice@example.test".into(), locale: None, vars, counted: None }).await;
+    put(
+        &queue,
+        &Task::Mail {
+            kind: MailKind::EmailOtp,
+            to: "alice@example.test".into(),
+            locale: None,
+            vars,
+            counted: None,
+        },
+    )
+    .await;
     assert_eq!(queue.round(&sends).await.unwrap(), 1);
     let sink = Sink::at(port);
     bed.clock.advance(BACK_OFF[0]);

@@ -12,8 +12,8 @@ const LONG: Duration = Duration::from_secs(2);
 /// Where work is done that may stand back.
 #[derive(Clone, Debug)]
 pub(super) struct Apart {
-    /// Places for threads that run where a core has nothing else to do. One that is kept from its core keeps its place meanwhile, so
-    /// those who come later need not find out for themselves.
+    /// Places for threads that run where a core has nothing else to do. One that is kept from its
+    /// core keeps its place meanwhile, so those who come later need not find out for themselves.
     idle: Arc<Semaphore>,
 }
 
@@ -22,24 +22,33 @@ pub(super) struct Apart {
 enum Share {
     /// It runs where a core has nothing else to do, and leaves it at once to whoever wakes there.
     Leftover,
-    /// About a tenth of a core beside one that wants all of it: a server under full load still signs people in.
+    /// About a tenth of a core beside one that wants all of it: a server under full load still
+    /// signs people in.
     Tenth,
 }
 
 impl Apart {
     /// Room for `at_once` threads that run where a core has nothing else to do.
     pub(super) fn new(at_once: usize) -> Self {
-        Self { idle: Arc::new(Semaphore::new(at_once)) }
+        Self {
+            idle: Arc::new(Semaphore::new(at_once)),
+        }
     }
 
-    /// Does something on a thread of its own; a new one each time, for the work takes a thousand times as long as making a thread.
-    /// It may be done twice, when the first time is kept from its core.
+    /// Does something on a thread of its own; a new one each time, for the work takes a thousand
+    /// times as long as making a thread. It may be done twice, when the first time is kept from its
+    /// core.
     ///
     /// # Errors
     /// 503 when the system gives no thread.
-    pub(super) async fn run<T: Send + 'static>(&self, work: impl Fn() -> T + Send + Sync + 'static) -> Result<T> {
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        work: impl Fn() -> T + Send + Sync + 'static,
+    ) -> Result<T> {
         let work = Arc::new(work);
-        let Ok(place) = Arc::clone(&self.idle).try_acquire_owned() else { return done(start(Share::Tenth, move || work())?.await) };
+        let Ok(place) = Arc::clone(&self.idle).try_acquire_owned() else {
+            return done(start(Share::Tenth, move || work())?.await);
+        };
         let again = Arc::clone(&work);
         let mut first = start(Share::Leftover, move || {
             let _place = place;
@@ -59,15 +68,20 @@ impl Apart {
 }
 
 /// Starts a thread that answers once.
-fn start<T: Send + 'static>(share: Share, work: impl FnOnce() -> T + Send + 'static) -> Result<oneshot::Receiver<T>> {
+fn start<T: Send + 'static>(
+    share: Share,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<oneshot::Receiver<T>> {
     let (answer, made) = oneshot::channel();
-    let thread = std::thread::Builder::new().name("linchpin-hash".into()).spawn(move || {
-        if let Err(e) = stand_back(share) {
-            tracing::debug!("hashing goes on with the priority of the others: {e}");
-        }
-        // Who asked may have left; the work is done all the same.
-        let _ = answer.send(work());
-    });
+    let thread = std::thread::Builder::new()
+        .name("linchpin-hash".into())
+        .spawn(move || {
+            if let Err(e) = stand_back(share) {
+                tracing::debug!("hashing goes on with the priority of the others: {e}");
+            }
+            // Who asked may have left; the work is done all the same.
+            let _ = answer.send(work());
+        });
     thread.map_err(|_| Error::unavailable("no thread is left for hashing a password"))?;
     Ok(made)
 }
@@ -79,15 +93,25 @@ fn done<T>(made: std::result::Result<T, oneshot::error::RecvError>) -> Result<T>
 /// Lowers the priority of this thread.
 #[cfg(target_os = "linux")]
 fn stand_back(share: Share) -> std::result::Result<(), thread_priority::Error> {
-    use thread_priority::{NormalThreadSchedulePolicy as Policy, ThreadPriority, ThreadPriorityValue, ThreadSchedulePolicy};
+    use thread_priority::{
+        NormalThreadSchedulePolicy as Policy, ThreadPriority, ThreadPriorityValue,
+        ThreadSchedulePolicy,
+    };
     // Of a hundred, where half is what threads have otherwise: a niceness of 10.
     const TENTH: u8 = 25;
     let (policy, priority) = match share {
         Share::Leftover => (Policy::Idle, ThreadPriority::Min),
-        Share::Tenth => (Policy::Other, ThreadPriority::Crossplatform(ThreadPriorityValue::try_from(TENTH).unwrap_or_default())),
+        Share::Tenth => (
+            Policy::Other,
+            ThreadPriority::Crossplatform(ThreadPriorityValue::try_from(TENTH).unwrap_or_default()),
+        ),
     };
     let this = thread_priority::thread_native_id();
-    thread_priority::set_thread_priority_and_policy(this, priority, ThreadSchedulePolicy::Normal(policy))
+    thread_priority::set_thread_priority_and_policy(
+        this,
+        priority,
+        ThreadSchedulePolicy::Normal(policy),
+    )
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -120,8 +144,15 @@ mod tests {
         // What rescues it does not wait for that.
         let full = Apart::new(0);
         assert_eq!(full.run(policy).await.expect("done"), Policy::Other);
-        let nice = full.run(|| std::fs::read_to_string("/proc/thread-self/stat").expect("numbers of this thread")).await.expect("done");
-        let nice = nice.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(16)?.parse::<i32>().ok());
+        let nice = full
+            .run(|| {
+                std::fs::read_to_string("/proc/thread-self/stat").expect("numbers of this thread")
+            })
+            .await
+            .expect("done");
+        let nice = nice
+            .rsplit_once(") ")
+            .and_then(|(_, rest)| rest.split(' ').nth(16)?.parse::<i32>().ok());
         assert!(matches!(nice, Some(9..=10)), "{nice:?}");
     }
 
@@ -152,7 +183,13 @@ mod tests {
         // It keeps its place, so nobody else waits there.
         assert_eq!(apart.idle.available_permits(), 0);
         let count = Arc::clone(&begun);
-        assert_eq!(apart.run(move || count.fetch_add(1, Ordering::SeqCst)).await.expect("done"), 2);
+        assert_eq!(
+            apart
+                .run(move || count.fetch_add(1, Ordering::SeqCst))
+                .await
+                .expect("done"),
+            2
+        );
         drop(release);
         while apart.idle.available_permits() == 0 {
             tokio::task::yield_now().await;

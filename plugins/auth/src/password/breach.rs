@@ -1,4 +1,5 @@
-//! Whether a password is known from a breach. Only five characters of its SHA-1 ever leave the process.
+//! Whether a password is known from a breach. Only five characters of its SHA-1 ever leave the
+//! process.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -16,8 +17,8 @@ pub(super) const LIMIT: Duration = Duration::from_secs(3);
 
 /// Knows passwords that were in breaches.
 pub trait BreachChecker: Send + Sync + 'static {
-    /// Whether a password with this SHA-1, in capital hexadecimals, is known. Only the prefix of five characters may leave the
-    /// process.
+    /// Whether a password with this SHA-1, in capital hexadecimals, is known. Only the prefix of
+    /// five characters may leave the process.
     fn is_breached<'a>(&'a self, prefix: &'a str, suffix: &'a str) -> BoxFuture<'a, Result<bool>>;
 }
 
@@ -44,11 +45,17 @@ impl Breaches {
     /// # Errors
     /// 400 `password_breached`; 503 when it cannot be told and that is to be refused.
     pub(crate) async fn check(&self, password: &Password) -> Result<()> {
-        let Some(checker) = &self.checker else { return Ok(()) };
+        let Some(checker) = &self.checker else {
+            return Ok(());
+        };
         let sha1 = hexadecimal(&Sha1::digest(password.expose()));
         let (prefix, suffix) = sha1.split_at(5);
         let seen = tokio::time::timeout(LIMIT, checker.is_breached(prefix, suffix)).await;
-        match seen.unwrap_or_else(|_| Err(Error::unavailable("the breach check took longer than three seconds"))) {
+        match seen.unwrap_or_else(|_| {
+            Err(Error::unavailable(
+                "the breach check took longer than three seconds",
+            ))
+        }) {
             Ok(false) => Ok(()),
             Ok(true) => Err(refuse_field(PASSWORD_BREACHED, FIELD)),
             Err(error) if self.on_error == BreachOnError::Refuse => Err(Error::unavailable(error)),
@@ -62,7 +69,10 @@ impl Breaches {
 
 impl std::fmt::Debug for Breaches {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Breaches").field("checker", &self.checker.is_some()).field("on_error", &self.on_error).finish()
+        f.debug_struct("Breaches")
+            .field("checker", &self.checker.is_some())
+            .field("on_error", &self.on_error)
+            .finish()
     }
 }
 

@@ -5,12 +5,14 @@ use crate::identity::fold;
 /// Case-folded, sorted by code point, one a line.
 static LIST: &str = include_str!("common/passwords.txt");
 
-/// Whether a password is one of the list, whatever its case. Nothing is allocated, and nothing but the list is kept in memory.
+/// Whether a password is one of the list, whatever its case. Nothing is allocated, and nothing but
+/// the list is kept in memory.
 pub(crate) fn is_common(password: &str) -> bool {
     let (mut low, mut high) = (0, LIST.len());
     while low < high {
         let middle = low.midpoint(high);
-        // The line that holds the byte in the middle. The list is ASCII, so every index is a boundary.
+        // The line that holds the byte in the middle. The list is ASCII, so every index is a
+        // boundary.
         let start = LIST[low..middle].rfind('\n').map_or(low, |at| low + at + 1);
         let end = LIST[middle..high].find('\n').map_or(high, |at| middle + at);
         match fold(password).cmp(LIST[start..end].chars()) {
@@ -45,16 +47,34 @@ mod tests {
     fn every_line_is_found_in_any_case() {
         for line in LIST.lines() {
             assert!(is_common(line) && is_common(&line.to_uppercase()), "{line}");
-            assert!(!is_common(&format!("{line}\n")) && !is_common(&format!("{line}\u{e9}")), "{line}");
+            assert!(
+                !is_common(&format!("{line}\n")) && !is_common(&format!("{line}\u{e9}")),
+                "{line}"
+            );
         }
-        for password in ["password123", "PassWord123", "qwertyuiop", "iloveyou", "trustno1", "linkedin", "00000000"] {
+        for password in [
+            "password123",
+            "PassWord123",
+            "qwertyuiop",
+            "iloveyou",
+            "trustno1",
+            "linkedin",
+            "00000000",
+        ] {
             assert!(is_common(password), "{password}");
         }
     }
 
     #[test]
     fn others_are_not_found() {
-        for password in ["", "\n", "violet-otter-91-lamp", "aaaa bbbb cccc", "password\npassword1", "pässword"] {
+        for password in [
+            "",
+            "\n",
+            "violet-otter-91-lamp",
+            "aaaa bbbb cccc",
+            "password\npassword1",
+            "pässword",
+        ] {
             assert!(!is_common(password), "{password}");
         }
     }

@@ -1,7 +1,7 @@
 //! Hashing: Argon2id on threads of its own, a bounded number at once.
 //!
-//! A try takes as long whether the account exists, has no password, or has one: one Argon2id computation under the present parameters.
-//! What was made in another way is tried beside it.
+//! A try takes as long whether the account exists, has no password, or has one: one Argon2id
+//! computation under the present parameters. What was made in another way is tried beside it.
 
 use std::sync::Arc;
 
@@ -39,14 +39,19 @@ pub struct Argon2Cost {
 
 impl Default for Argon2Cost {
     fn default() -> Self {
-        Self { m: 64 * 1024, t: 2, p: 1 }
+        Self {
+            m: 64 * 1024,
+            t: 2,
+            p: 1,
+        }
     }
 }
 
 impl Argon2Cost {
     /// The cheapest cost that the library computes, for tests that are not about cost or time.
     ///
-    /// It is the only cost below the minimum that is accepted, and only with the feature `test-util`.
+    /// It is the only cost below the minimum that is accepted, and only with the feature
+    /// `test-util`.
     #[cfg(feature = "test-util")]
     pub const OF_TESTS: Self = Self { m: 8, t: 1, p: 1 };
 
@@ -63,7 +68,9 @@ impl Argon2Cost {
             return Err("must have m >= 19456 and m * t >= 38912".into());
         }
         if self.m > DEAREST_KIB || self.t > MOST_PASSES {
-            return Err(format!("must have m <= {DEAREST_KIB} and t <= {MOST_PASSES}"));
+            return Err(format!(
+                "must have m <= {DEAREST_KIB} and t <= {MOST_PASSES}"
+            ));
         }
         Params::new(self.m, self.t, self.p, Some(32)).map_err(|e| e.to_string())
     }
@@ -92,7 +99,12 @@ impl Hasher {
     ///
     /// # Errors
     /// When there is no randomness for the dummy.
-    pub(crate) fn new(params: Params, at_once: usize, rng: Arc<dyn SecureRng>, legacy: Vec<Arc<dyn LegacyVerifier>>) -> Result<Self> {
+    pub(crate) fn new(
+        params: Params,
+        at_once: usize,
+        rng: Arc<dyn SecureRng>,
+        legacy: Vec<Arc<dyn LegacyVerifier>>,
+    ) -> Result<Self> {
         let mut nobodys = [0; 32];
         rng.fill(&mut nobodys)?;
         let dummy = hashed(&params, &*rng, &nobodys)?;
@@ -117,26 +129,37 @@ impl Hasher {
         self.run(move |inner| inner.hashed(&password)).await
     }
 
-    /// The same, with a salt that is given: whoever chooses the same password under the same salt has the same hash.
+    /// The same, with a salt that is given: whoever chooses the same password under the same salt
+    /// has the same hash.
     ///
     /// # Errors
     /// 503 when too many wait.
     pub(crate) async fn hash_with(&self, password: Password, salt: [u8; SALT]) -> Result<String> {
-        self.run(move |inner| salted(&inner.params, &salt, password.expose().as_bytes())).await
+        self.run(move |inner| salted(&inner.params, &salt, password.expose().as_bytes()))
+            .await
     }
 
     /// Tries a password. `stored` is `None` for an account that does not exist or has no password.
     ///
     /// # Errors
     /// 503 when too many wait.
-    pub(crate) async fn verify(&self, password: Password, stored: Option<String>) -> Result<Verdict> {
-        self.run(move |inner| inner.verify(&password, stored.as_deref())).await
+    pub(crate) async fn verify(
+        &self,
+        password: Password,
+        stored: Option<String>,
+    ) -> Result<Verdict> {
+        self.run(move |inner| inner.verify(&password, stored.as_deref()))
+            .await
     }
 
     /// Whether passwords can be checked with a hash.
     pub(crate) fn can_read(&self, stored: &str) -> bool {
         let legacy = self.0.legacy.iter().any(|legacy| legacy.recognises(stored));
-        let argon2 = || PasswordHash::new(stored).is_ok_and(|hash| Algorithm::new(hash.algorithm.as_str()).is_ok() && hash.hash.is_some());
+        let argon2 = || {
+            PasswordHash::new(stored).is_ok_and(|hash| {
+                Algorithm::new(hash.algorithm.as_str()).is_ok() && hash.hash.is_some()
+            })
+        };
         legacy || argon2()
     }
 
@@ -156,11 +179,25 @@ impl Hasher {
         .await
     }
 
-    /// Computes apart from what answers requests. The permits go with the work: a caller who leaves frees nothing before it is done.
-    async fn run<T: Send + 'static>(&self, work: impl Fn(&Inner) -> Result<T> + Send + Sync + 'static) -> Result<T> {
-        let admitted =
-            self.0.admitted.clone().try_acquire_owned().map_err(|_| Error::unavailable("too many passwords wait to be hashed"))?;
-        let running = self.0.running.clone().acquire_owned().await.map_err(Error::internal)?;
+    /// Computes apart from what answers requests. The permits go with the work: a caller who leaves
+    /// frees nothing before it is done.
+    async fn run<T: Send + 'static>(
+        &self,
+        work: impl Fn(&Inner) -> Result<T> + Send + Sync + 'static,
+    ) -> Result<T> {
+        let admitted = self
+            .0
+            .admitted
+            .clone()
+            .try_acquire_owned()
+            .map_err(|_| Error::unavailable("too many passwords wait to be hashed"))?;
+        let running = self
+            .0
+            .running
+            .clone()
+            .acquire_owned()
+            .await
+            .map_err(Error::internal)?;
         let inner = self.0.clone();
         let task = tokio::spawn(async move {
             let _permits = (admitted, running);
@@ -173,7 +210,9 @@ impl Hasher {
 
 impl std::fmt::Debug for Hasher {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Hasher").field("params", &self.0.params).finish_non_exhaustive()
+        f.debug_struct("Hasher")
+            .field("params", &self.0.params)
+            .finish_non_exhaustive()
     }
 }
 
@@ -185,16 +224,31 @@ impl Inner {
             return Ok(Verdict::Wrong);
         };
         if self.is_current(stored) && !self.legacy.iter().any(|legacy| legacy.recognises(stored)) {
-            return Ok(if self.matches(password, stored)? { Verdict::Right { rehashed: None } } else { Verdict::Wrong });
+            return Ok(if self.matches(password, stored)? {
+                Verdict::Right { rehashed: None }
+            } else {
+                Verdict::Wrong
+            });
         }
-        // What is to take its place is made meanwhile, right or wrong: how long a wrong one takes does not tell that there is one.
+        // What is to take its place is made meanwhile, right or wrong: how long a wrong one takes
+        // does not tell that there is one.
         let (right, fresh) = std::thread::scope(|scope| {
             let fresh = std::thread::Builder::new().spawn_scoped(scope, || self.hashed(password));
-            (self.matches(password, stored), fresh.map(std::thread::ScopedJoinHandle::join))
+            (
+                self.matches(password, stored),
+                fresh.map(std::thread::ScopedJoinHandle::join),
+            )
         });
-        let fresh = fresh.map_err(|_| Error::unavailable("no thread is left for hashing a password"))?;
+        let fresh =
+            fresh.map_err(|_| Error::unavailable("no thread is left for hashing a password"))?;
         let fresh = fresh.map_err(|_| Error::internal("a password could not be hashed"))??;
-        Ok(if right? { Verdict::Right { rehashed: Some(fresh) } } else { Verdict::Wrong })
+        Ok(if right? {
+            Verdict::Right {
+                rehashed: Some(fresh),
+            }
+        } else {
+            Verdict::Wrong
+        })
     }
 
     fn hashed(&self, password: &Password) -> Result<String> {
@@ -206,11 +260,17 @@ impl Inner {
         if let Some(legacy) = self.legacy.iter().find(|legacy| legacy.recognises(stored)) {
             return Ok(legacy.verify(password.expose(), stored));
         }
-        let unreadable = || Error::internal("a stored password hash can be read neither as Argon2 nor by a legacy verifier");
+        let unreadable = || {
+            Error::internal(
+                "a stored password hash can be read neither as Argon2 nor by a legacy verifier",
+            )
+        };
         let hash = PasswordHash::new(stored).map_err(|_| unreadable())?;
         let params = Params::try_from(&hash).map_err(|_| unreadable())?;
         if params.m_cost() > DEAREST_KIB || params.t_cost() > MOST_PASSES {
-            return Err(Error::internal("a stored password hash asks for more work than is done for any"));
+            return Err(Error::internal(
+                "a stored password hash asks for more work than is done for any",
+            ));
         }
         #[cfg(test)]
         self.tried.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
@@ -225,7 +285,12 @@ impl Inner {
         PasswordHash::new(stored).is_ok_and(|hash| {
             hash.algorithm.as_str() == Algorithm::Argon2id.as_ref()
                 && Params::try_from(&hash).is_ok_and(|p| {
-                    (p.m_cost(), p.t_cost(), p.p_cost()) == (self.params.m_cost(), self.params.t_cost(), self.params.p_cost())
+                    (p.m_cost(), p.t_cost(), p.p_cost())
+                        == (
+                            self.params.m_cost(),
+                            self.params.t_cost(),
+                            self.params.p_cost(),
+                        )
                 })
         })
     }
@@ -239,7 +304,9 @@ fn hashed(params: &Params, rng: &dyn SecureRng, password: &[u8]) -> Result<Strin
 
 fn salted(params: &Params, salt: &[u8; SALT], password: &[u8]) -> Result<String> {
     let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params.clone());
-    let hash = argon2.hash_password_with_salt(password, salt).map_err(|e| Error::internal(e.to_string()))?;
+    let hash = argon2
+        .hash_password_with_salt(password, salt)
+        .map_err(|e| Error::internal(e.to_string()))?;
     Ok(hash.to_string())
 }
 

@@ -31,7 +31,10 @@ impl Password {
         let password = Self::normalised(typed)?;
         match password.expose().chars().count() {
             0 => Err(too("required", "must not be empty")),
-            n if n > longest => Err(too("max_length", format!("must be at most {longest} characters long"))),
+            n if n > longest => Err(too(
+                "max_length",
+                format!("must be at most {longest} characters long"),
+            )),
             _ => Ok(password),
         }
     }
@@ -39,12 +42,18 @@ impl Password {
     fn normalised(typed: &SecretText) -> Result<Self> {
         // NFC is at most three times as long; what is longer before need not be looked at.
         if typed.expose().len() > 3 * MOST_BYTES {
-            return Err(too("max_length", format!("must be at most {MOST_BYTES} bytes long")));
+            return Err(too(
+                "max_length",
+                format!("must be at most {MOST_BYTES} bytes long"),
+            ));
         }
         let text: String = typed.expose().nfc().collect();
         let password = Self(text.into());
         if password.expose().len() > MOST_BYTES {
-            return Err(too("max_length", format!("must be at most {MOST_BYTES} bytes long")));
+            return Err(too(
+                "max_length",
+                format!("must be at most {MOST_BYTES} bytes long"),
+            ));
         }
         Ok(password)
     }
@@ -69,7 +78,8 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
-    /// Takes a new password, if it is one. `identifiers` are those of its owner, as typed and as normalised.
+    /// Takes a new password, if it is one. `identifiers` are those of its owner, as typed and as
+    /// normalised.
     ///
     /// What needs a look elsewhere comes after: the history and the breach check.
     ///
@@ -79,27 +89,49 @@ impl Policy {
         let password = Password::normalised(typed)?;
         let (least, most) = (*self.length.start(), *self.length.end());
         match password.expose().chars().count() {
-            n if n < least => return Err(too("min_length", format!("must be at least {least} characters long"))),
-            n if n > most => return Err(too("max_length", format!("must be at most {most} characters long"))),
+            n if n < least => {
+                return Err(too(
+                    "min_length",
+                    format!("must be at least {least} characters long"),
+                ));
+            }
+            n if n > most => {
+                return Err(too(
+                    "max_length",
+                    format!("must be at most {most} characters long"),
+                ));
+            }
             _ => {}
         }
         let text = password.expose();
-        if is_common(text) || is_predictable(text) || self.is_made_of_names(&password, identifiers) {
+        if is_common(text) || is_predictable(text) || self.is_made_of_names(&password, identifiers)
+        {
             return Err(refuse_field(PASSWORD_TOO_COMMON, FIELD));
         }
         Ok(password)
     }
 
     fn is_made_of_names(&self, password: &Password, identifiers: &[&str]) -> bool {
-        let locals = identifiers.iter().filter_map(|i| i.split_once('@')).map(|(local, _)| local);
-        let names = self.names.iter().map(String::as_str).chain(identifiers.iter().copied()).chain(locals);
-        let names: Vec<Vec<char>> = names.map(|name| fold(name.trim()).collect()).filter(|name: &Vec<char>| !name.is_empty()).collect();
+        let locals = identifiers
+            .iter()
+            .filter_map(|i| i.split_once('@'))
+            .map(|(local, _)| local);
+        let names = self
+            .names
+            .iter()
+            .map(String::as_str)
+            .chain(identifiers.iter().copied())
+            .chain(locals);
+        let names: Vec<Vec<char>> = names
+            .map(|name| fold(name.trim()).collect())
+            .filter(|name: &Vec<char>| !name.is_empty())
+            .collect();
         beside(password.expose(), &names) <= BESIDE_NAMES
     }
 }
 
-/// Fewest characters of `text` that no name covers, over every way to lay names into it without overlap. One that is compared as
-/// several, as `ß` is as `ss`, is one that somebody typed.
+/// Fewest characters of `text` that no name covers, over every way to lay names into it without
+/// overlap. One that is compared as several, as `ß` is as `ss`, is one that somebody typed.
 fn beside(text: &str, names: &[Vec<char>]) -> usize {
     let (mut folded, mut costs) = (Vec::new(), Vec::new());
     for c in text.chars() {
@@ -125,23 +157,40 @@ mod tests {
     use super::*;
 
     fn policy() -> Policy {
-        Policy { length: 8..=128, names: vec!["Accounts".into(), String::new()] }
+        Policy {
+            length: 8..=128,
+            names: vec!["Accounts".into(), String::new()],
+        }
     }
 
     fn check(password: &str) -> Result<Password> {
-        policy().check(&SecretText::new(password), &["Alice.Smith@example.test", "alice.smith@example.test"])
+        policy().check(
+            &SecretText::new(password),
+            &["Alice.Smith@example.test", "alice.smith@example.test"],
+        )
     }
 
     fn code(password: &str) -> (&'static str, &'static str) {
         let error = check(password).expect_err(password);
-        assert_eq!((error.code().status(), error.details().len(), error.details()[0].path.as_str()), (400, 1, "password"), "{password}");
+        assert_eq!(
+            (
+                error.code().status(),
+                error.details().len(),
+                error.details()[0].path.as_str()
+            ),
+            (400, 1, "password"),
+            "{password}"
+        );
         (error.code().as_str(), error.details()[0].code)
     }
 
     #[test]
     fn length_is_counted_in_code_points_after_nfc() {
         assert_eq!(code("1234567"), ("validation_failed", "min_length"));
-        assert_eq!(code(&"violet-otter!".repeat(10)), ("validation_failed", "max_length"));
+        assert_eq!(
+            code(&"violet-otter!".repeat(10)),
+            ("validation_failed", "max_length")
+        );
         assert!(check(&"violet-otter!".repeat(10)[..128]).is_ok());
         // Eight when typed, seven when composed.
         assert_eq!(code("e\u{301}lan-vt"), ("validation_failed", "min_length"));
@@ -149,22 +198,43 @@ mod tests {
         // 128 code points of four bytes are 512 bytes.
         assert!(check(&"🦦🪔🧵🪵🧭🪁🧿🪶".repeat(16)).is_ok());
         // One hostile text of a mebibyte.
-        assert_eq!(code(&"é".repeat(1 << 19)), ("validation_failed", "max_length"));
+        assert_eq!(
+            code(&"é".repeat(1 << 19)),
+            ("validation_failed", "max_length")
+        );
     }
 
     #[test]
     fn two_spellings_are_one_password_and_spaces_count() {
-        assert_eq!(check("pa\u{308}sse la\u{301}mp").unwrap(), check("p\u{e4}sse l\u{e1}mp").unwrap());
-        assert_ne!(check(" violet otter").unwrap(), check("violet otter").unwrap());
+        assert_eq!(
+            check("pa\u{308}sse la\u{301}mp").unwrap(),
+            check("p\u{e4}sse l\u{e1}mp").unwrap()
+        );
+        assert_ne!(
+            check(" violet otter").unwrap(),
+            check("violet otter").unwrap()
+        );
         assert_eq!(check(" violet otter ").unwrap().expose(), " violet otter ");
     }
 
     #[test]
     fn what_everybody_tries_is_refused() {
-        for password in
-            ["password123", "PASSWORD123", "qwertyuiop", "linkedin", "00000000", "987654321", "123123123", "aaaaaaaa", "        "]
-        {
-            assert_eq!(code(password), ("password_too_common", "password_too_common"), "{password}");
+        for password in [
+            "password123",
+            "PASSWORD123",
+            "qwertyuiop",
+            "linkedin",
+            "00000000",
+            "987654321",
+            "123123123",
+            "aaaaaaaa",
+            "        ",
+        ] {
+            assert_eq!(
+                code(password),
+                ("password_too_common", "password_too_common"),
+                "{password}"
+            );
         }
     }
 
@@ -185,20 +255,32 @@ mod tests {
         ] {
             assert_eq!(code(password).0, "password_too_common", "{password}");
         }
-        for password in ["alice.smith12345", "violet-otter-91-lamp", "aaaa bbbb cccc", "correct accounts horse"] {
+        for password in [
+            "alice.smith12345",
+            "violet-otter-91-lamp",
+            "aaaa bbbb cccc",
+            "correct accounts horse",
+        ] {
             assert!(check(password).is_ok(), "{password}");
         }
         // Of a short name, as often as it is repeated.
         let of = |password: &str, owner: &str| policy().check(&SecretText::new(password), &[owner]);
-        assert!(of("bobbobbob-91", "bob@x.test").is_err() && of("bobbobbob-91", "rob@x.test").is_ok());
+        assert!(
+            of("bobbobbob-91", "bob@x.test").is_err() && of("bobbobbob-91", "rob@x.test").is_ok()
+        );
     }
 
     #[test]
     fn a_tried_password_is_only_measured() {
         let tried = |p: &str| Password::tried(&SecretText::new(p), 128);
-        assert!(tried("1").is_ok() && tried("password123").is_ok() && tried(&"x".repeat(128)).is_ok());
+        assert!(
+            tried("1").is_ok() && tried("password123").is_ok() && tried(&"x".repeat(128)).is_ok()
+        );
         assert_eq!(tried("").unwrap_err().details()[0].code, "required");
-        assert_eq!(tried(&"x".repeat(129)).unwrap_err().details()[0].code, "max_length");
+        assert_eq!(
+            tried(&"x".repeat(129)).unwrap_err().details()[0].code,
+            "max_length"
+        );
         assert_eq!(tried("e\u{301}").unwrap(), tried("\u{e9}").unwrap());
     }
 

@@ -1,4 +1,5 @@
-//! Passwords that follow from their first characters: repeats, sequences, and walks along the keyboard.
+//! Passwords that follow from their first characters: repeats, sequences, and walks along the
+//! keyboard.
 
 use crate::identity::fold;
 
@@ -39,13 +40,15 @@ const ALONG: Ways = 8;
 const BACK: Ways = 16;
 const ALL: Ways = SAME | UP | DOWN | ALONG | BACK;
 
-/// Whether at most four characters of a password were chosen, and the others follow from them: as in `00000000`, `987654321`,
-/// `abcabcabc`, `qwertyui2` and `a1b2c3d4`. Its time grows with the cube of the length at most, which the length of a password bounds.
+/// Whether at most four characters of a password were chosen, and the others follow from them: as
+/// in `00000000`, `987654321`, `abcabcabc`, `qwertyui2` and `a1b2c3d4`. Its time grows with the
+/// cube of the length at most, which the length of a password bounds.
 pub(super) fn is_predictable(password: &str) -> bool {
     chosen(&fold(password).collect::<Vec<char>>()) <= CHOSEN
 }
 
-/// Fewest characters that have to be chosen, over every way to divide the text into such characters, runs and repeats.
+/// Fewest characters that have to be chosen, over every way to divide the text into such
+/// characters, runs and repeats.
 fn chosen(text: &[char]) -> usize {
     // Up to each place; what follows from characters before costs nothing.
     let mut fewest: Vec<usize> = (0..=text.len()).collect();
@@ -64,8 +67,14 @@ fn chosen(text: &[char]) -> usize {
             }
         }
         for block in 2..=start {
-            let repeated = (start..text.len()).take_while(|at| text[*at] == text[*at - block]).count();
-            for known in fewest.iter_mut().take(start + repeated + 1).skip(start + block) {
+            let repeated = (start..text.len())
+                .take_while(|at| text[*at] == text[*at - block])
+                .count();
+            for known in fewest
+                .iter_mut()
+                .take(start + repeated + 1)
+                .skip(start + block)
+            {
                 lower(known, cost);
             }
         }
@@ -77,8 +86,8 @@ fn lower(known: &mut usize, found: usize) {
     *known = (*known).min(found);
 }
 
-/// How many characters, from the first one, belong to a run of so many tracks: each character follows from the one so many places
-/// before, each track in a way of its own. `1q2w3e` has two.
+/// How many characters, from the first one, belong to a run of so many tracks: each character
+/// follows from the one so many places before, each track in a way of its own. `1q2w3e` has two.
 fn run(text: &[char], tracks: usize) -> usize {
     let mut ways = [ALL; 2];
     let follows = |at: usize| {
@@ -86,7 +95,10 @@ fn run(text: &[char], tracks: usize) -> usize {
         *way &= between(text[at - tracks], text[at]);
         *way != 0
     };
-    let followers = (tracks..text.len()).map(follows).take_while(|follows| *follows).count();
+    let followers = (tracks..text.len())
+        .map(follows)
+        .take_while(|follows| *follows)
+        .count();
     (tracks + followers).min(text.len())
 }
 
@@ -169,9 +181,17 @@ mod tests {
     #[test]
     fn what_is_chosen_is_counted() {
         let of = |text: &str| chosen(&text.chars().collect::<Vec<char>>());
-        for (text, cost) in
-            [("", 0), ("a", 1), ("ab", 2), ("abc", 1), ("abcx", 2), ("a1b2c3", 2), ("xyzxyz", 1), ("kqtakqta", 4), ("kqtakqtak", 4)]
-        {
+        for (text, cost) in [
+            ("", 0),
+            ("a", 1),
+            ("ab", 2),
+            ("abc", 1),
+            ("abcx", 2),
+            ("a1b2c3", 2),
+            ("xyzxyz", 1),
+            ("kqtakqta", 4),
+            ("kqtakqtak", 4),
+        ] {
             assert_eq!(of(text), cost, "{text}");
         }
     }

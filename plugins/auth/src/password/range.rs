@@ -28,27 +28,43 @@ impl RangeChecker {
     /// # Errors
     /// When no TLS can be had.
     pub fn at(base: impl Into<String>) -> Result<Self> {
-        let client = reqwest::Client::builder().timeout(LIMIT).redirect(reqwest::redirect::Policy::none()).build();
-        Ok(Self { client: client.map_err(Error::internal)?, base: base.into() })
+        let client = reqwest::Client::builder()
+            .timeout(LIMIT)
+            .redirect(reqwest::redirect::Policy::none())
+            .build();
+        Ok(Self {
+            client: client.map_err(Error::internal)?,
+            base: base.into(),
+        })
     }
 
     async fn ask(&self, prefix: &str, suffix: &str) -> Result<bool> {
         let url = format!("{}{prefix}", self.base);
         // With padding, the size of the answer does not tell the prefix to who watches the line.
-        let request = self.client.get(url).header("Add-Padding", "true").header("User-Agent", "linchpin-auth");
+        let request = self
+            .client
+            .get(url)
+            .header("Add-Padding", "true")
+            .header("User-Agent", "linchpin-auth");
         let mut answer = request.send().await.map_err(Error::unavailable)?;
         if answer.status() != reqwest::StatusCode::OK {
-            return Err(Error::unavailable(format!("the breach check answered {}", answer.status())));
+            return Err(Error::unavailable(format!(
+                "the breach check answered {}",
+                answer.status()
+            )));
         }
         let mut body = Vec::new();
         while let Some(chunk) = answer.chunk().await.map_err(Error::unavailable)? {
             body.extend_from_slice(&chunk);
             if body.len() > MOST {
-                return Err(Error::unavailable("the answer of the breach check is too long"));
+                return Err(Error::unavailable(
+                    "the answer of the breach check is too long",
+                ));
             }
         }
         let body = std::str::from_utf8(&body).map_err(Error::unavailable)?;
-        listed(body, suffix).ok_or_else(|| Error::unavailable("the answer of the breach check cannot be read"))
+        listed(body, suffix)
+            .ok_or_else(|| Error::unavailable("the answer of the breach check cannot be read"))
     }
 }
 
@@ -58,7 +74,8 @@ impl BreachChecker for RangeChecker {
     }
 }
 
-/// Whether an answer lists a suffix as seen; nothing when it is no answer. Lines are `SUFFIX:COUNT`; those with count 0 are padding.
+/// Whether an answer lists a suffix as seen; nothing when it is no answer. Lines are
+/// `SUFFIX:COUNT`; those with count 0 are padding.
 fn listed(body: &str, suffix: &str) -> Option<bool> {
     let mut seen = false;
     for line in body.lines().filter(|line| !line.trim().is_empty()) {

@@ -30,50 +30,106 @@ const METADATA: usize = 16 << 10;
 const DEPTH: usize = 8;
 const PASSWORD: &str = "password";
 
-pub(super) async fn register(core: Arc<Core>, call: PluginCall, input: SignUpInput) -> Result<Reply> {
+pub(super) async fn register(
+    core: Arc<Core>,
+    call: PluginCall,
+    input: SignUpInput,
+) -> Result<Reply> {
     core.may_sign_in(&call, "register").await?;
     let client = core.client(&call);
     let typed = SecretText::from(input.password);
-    let (identifier, email) = identifiers(&core, &input.identifier, input.email.as_deref(), &typed)?;
-    let names: Vec<&str> =
-        [&identifier].into_iter().chain(&email).flat_map(|one| [one.normalised.as_str(), one.display.as_str()]).collect();
+    let (identifier, email) =
+        identifiers(&core, &input.identifier, input.email.as_deref(), &typed)?;
+    let names: Vec<&str> = [&identifier]
+        .into_iter()
+        .chain(&email)
+        .flat_map(|one| [one.normalised.as_str(), one.display.as_str()])
+        .collect();
     let password = core.policy.check(&typed, &names)?;
-    core.limiter.take(&[Hit { bucket: Bucket::Register, of: &[&client.counted()] }]).await?.succeeded().await;
+    core.limiter
+        .take(&[Hit {
+            bucket: Bucket::Register,
+            of: &[&client.counted()],
+        }])
+        .await?
+        .succeeded()
+        .await;
     core.breaches.check(&password).await?;
     let hook_cx = core.hook_cx(&client);
-    let mut sign_up = SignUp { identifier: identifier.normalised.clone(), method: PASSWORD, user_id: None };
-    core.hooks.ask(&hook_cx, &sign_up, |hooks, cx, input| hooks.pre_register(cx, input)).await?;
+    let mut sign_up = SignUp {
+        identifier: identifier.normalised.clone(),
+        method: PASSWORD,
+        user_id: None,
+    };
+    core.hooks
+        .ask(&hook_cx, &sign_up, |hooks, cx, input| {
+            hooks.pre_register(cx, input)
+        })
+        .await?;
     if core.config.auth.conceal_registration {
-        let hash = core.hasher.hash_with(password, concealed::salt(&core, &identifier.normalised)).await?;
+        let hash = core
+            .hasher
+            .hash_with(password, concealed::salt(&core, &identifier.normalised))
+            .await?;
         return concealed::answer(&core, &client, identifier, hash).await;
     }
     let hash = core.hasher.hash(password).await?;
     let new = NewAccount::signed_up(&core, identifier, email, hash);
     let user = core.create_account(&client, new).await?;
     sign_up.user_id = Some(user.id.clone());
-    core.hooks.tell("post_register", hook_cx, sign_up, |hooks, cx, input| hooks.post_register(cx, input));
+    core.hooks
+        .tell("post_register", hook_cx, sign_up, |hooks, cx, input| {
+            hooks.post_register(cx, input)
+        });
     if core.must_verify(&user) {
         // The account is there; nobody is signed in to it before its address is proved.
         return Reply::sparse(201, &Core::pending(&user));
     }
-    core.complete_primary(&client, Proved { user, method: PASSWORD, amr: &["pwd"], aal: 1, status: 201 }).await
+    core.complete_primary(
+        &client,
+        Proved {
+            user,
+            method: PASSWORD,
+            amr: &["pwd"],
+            aal: 1,
+            status: 201,
+        },
+    )
+    .await
 }
 
-/// Both identifiers of a sign-up; what is wrong with them is told together with what is wrong with the password's length.
-fn identifiers(core: &Core, typed: &str, email: Option<&str>, password: &SecretText) -> Result<(Identifier, Option<Identifier>)> {
+/// Both identifiers of a sign-up; what is wrong with them is told together with what is wrong with
+/// the password's length.
+fn identifiers(
+    core: &Core,
+    typed: &str,
+    email: Option<&str>,
+    password: &SecretText,
+) -> Result<(Identifier, Option<Identifier>)> {
     let primary = core.config.auth.primary_field;
     let mut problems: Vec<Problem> = Vec::new();
-    let identifier = primary.parse(typed).map_err(|what| problems.push(what.at(primary.name()))).ok();
+    let identifier = primary
+        .parse(typed)
+        .map_err(|what| problems.push(what.at(primary.name())))
+        .ok();
     let email = match (primary, email) {
         (PrimaryField::Email, _) => identifier.clone(),
-        (_, Some(email)) => normalise::email(email).map_err(|what| problems.push(what.at("email"))).ok(),
+        (_, Some(email)) => normalise::email(email)
+            .map_err(|what| problems.push(what.at("email")))
+            .ok(),
         (_, None) => None,
     };
     match identifier {
         Some(identifier) if problems.is_empty() => Ok((identifier, email)),
         _ => {
             if let Err(error) = core.policy.check(password, &[]) {
-                problems.extend(error.details().iter().filter(|_| error.code() == Code::ValidationFailed).cloned());
+                problems.extend(
+                    error
+                        .details()
+                        .iter()
+                        .filter(|_| error.code() == Code::ValidationFailed)
+                        .cloned(),
+                );
             }
             Err(Error::validation(problems))
         }
@@ -85,22 +141,46 @@ pub(super) async fn login(core: Arc<Core>, call: PluginCall, input: SignInInput)
     let client = core.client(&call);
     let primary = core.config.auth.primary_field;
     let most = usize::try_from(core.config.auth.password.max_length).unwrap_or(128);
-    let identifier = primary.parse(&input.identifier).map_err(|what| Error::invalid(what.at(primary.name())))?;
+    let identifier = primary
+        .parse(&input.identifier)
+        .map_err(|what| Error::invalid(what.at(primary.name())))?;
     let password = Password::tried(&SecretText::from(input.password), most)?;
     let cx = client.cx();
-    let user = core.users.by_identifier(&cx, identifier.normalised.as_str()).await?.filter(|user| !user.is_gone(client.now));
-    let attempt = core.attempt(&client, &identifier.normalised, user.as_ref()).await?;
+    let user = core
+        .users
+        .by_identifier(&cx, identifier.normalised.as_str())
+        .await?
+        .filter(|user| !user.is_gone(client.now));
+    let attempt = core
+        .attempt(&client, &identifier.normalised, user.as_ref())
+        .await?;
     let hook_cx = core.hook_cx(&client);
-    let sign_in =
-        SignIn { identifier: Some(identifier.normalised.clone()), method: PASSWORD, user_id: None, session_id: None, amr: Vec::new() };
-    if let Err(refusal) = core.hooks.ask(&hook_cx, &sign_in, |hooks, cx, input| hooks.pre_login(cx, input)).await {
+    let sign_in = SignIn {
+        identifier: Some(identifier.normalised.clone()),
+        method: PASSWORD,
+        user_id: None,
+        session_id: None,
+        amr: Vec::new(),
+    };
+    if let Err(refusal) = core
+        .hooks
+        .ask(&hook_cx, &sign_in, |hooks, cx, input| {
+            hooks.pre_login(cx, input)
+        })
+        .await
+    {
         // Whoever the app turns away has not tried.
         attempt.undo().await;
         return Err(refusal);
     }
-    // Where sign-ups are concealed, nobody learns by the password they signed up with whether there was an account before.
-    let concealed = |user: &&User| core.config.auth.conceal_registration && user.email_verified_at.is_none();
-    let stored = user.as_ref().filter(|user| !concealed(user)).and_then(|user| user.password_hash.clone());
+    // Where sign-ups are concealed, nobody learns by the password they signed up with whether there
+    // was an account before.
+    let concealed =
+        |user: &&User| core.config.auth.conceal_registration && user.email_verified_at.is_none();
+    let stored = user
+        .as_ref()
+        .filter(|user| !concealed(user))
+        .and_then(|user| user.password_hash.clone());
     let verdict = match core.hasher.verify(password, stored).await {
         Ok(verdict) => verdict,
         Err(error) => {
@@ -113,7 +193,17 @@ pub(super) async fn login(core: Arc<Core>, call: PluginCall, input: SignInInput)
         (Verdict::Right { rehashed }, Some(user)) => {
             core.succeeded(attempt, &identifier.normalised).await;
             let user = rehash(&core, &cx, user, rehashed).await?;
-            core.complete_primary(&client, Proved { user, method: PASSWORD, amr: &["pwd"], aal: 1, status: 200 }).await
+            core.complete_primary(
+                &client,
+                Proved {
+                    user,
+                    method: PASSWORD,
+                    amr: &["pwd"],
+                    aal: 1,
+                    status: 200,
+                },
+            )
+            .await
         }
         (_, user) => {
             core.failed(&client, &attempt, user.as_ref()).await?;
@@ -125,8 +215,15 @@ pub(super) async fn login(core: Arc<Core>, call: PluginCall, input: SignInInput)
 /// Stores a password under the present parameters, unless it has been changed meanwhile.
 async fn rehash(core: &Core, cx: &Cx, user: User, hash: Option<String>) -> Result<User> {
     let Some(hash) = hash else { return Ok(user) };
-    let patch = UserPatch { password_hash: Some(Some(hash)), ..UserPatch::default() };
-    match core.users.update(cx, user.id.clone(), patch, Some(user.version)).await {
+    let patch = UserPatch {
+        password_hash: Some(Some(hash)),
+        ..UserPatch::default()
+    };
+    match core
+        .users
+        .update(cx, user.id.clone(), patch, Some(user.version))
+        .await
+    {
         Err(error) if matches!(error.code(), Code::PreconditionFailed | Code::Conflict) => Ok(user),
         done => done,
     }
@@ -135,12 +232,21 @@ async fn rehash(core: &Core, cx: &Cx, user: User, hash: Option<String>) -> Resul
 pub(super) async fn logout(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let client = core.client(&call);
     let cx = client.cx();
-    let by_header = presented(&core, &cx, &client, credential::of_headers(&call.headers).collect()).await?;
+    let by_header = presented(
+        &core,
+        &cx,
+        &client,
+        credential::of_headers(&call.headers).collect(),
+    )
+    .await?;
     let by_cookie = match core.cookies.token(&call.headers) {
         Once::Text(token) => presented(&core, &cx, &client, vec![token]).await?,
         _ => Vec::new(),
     };
-    let by_refresh = match (core.refresh_given(&cx, &call.headers).await?, core.cookies.refresh(&call.headers)) {
+    let by_refresh = match (
+        core.refresh_given(&cx, &call.headers).await?,
+        core.cookies.refresh(&call.headers),
+    ) {
         (Some((token, _)), _) | (None, Once::Text(token)) => of_refresh(&core, &cx, token).await?,
         (None, _) => None,
     };
@@ -148,10 +254,22 @@ pub(super) async fn logout(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     if by_header.is_empty()
         && let Some((_, sid)) = of_browser.first()
     {
-        // Nothing but what a browser sends by itself: a page of another origin must not sign anybody out.
-        let judged = core.csrf.judge(&core.csrf.presented(&call.headers, &core.cookies), sid, &core.ring);
+        // Nothing but what a browser sends by itself: a page of another origin must not sign
+        // anybody out.
+        let judged = core.csrf.judge(
+            &core.csrf.presented(&call.headers, &core.cookies),
+            sid,
+            &core.ring,
+        );
         if let Err(refusal) = judged {
-            return Err(core.forged(&client, None, &format!("{}/logout", core.config.auth.mount), refusal).await);
+            return Err(core
+                .forged(
+                    &client,
+                    None,
+                    &format!("{}/logout", core.config.auth.mount),
+                    refusal,
+                )
+                .await);
         }
     }
     for (session, _) in by_header.iter().chain(&of_browser) {
@@ -159,24 +277,45 @@ pub(super) async fn logout(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     }
     let done = said("You are signed out.")?;
     // A page of another origin brings no cookies, and takes none away.
-    Ok(if core.csrf.may_sign_in(&call.headers).is_ok() { core.cookies.clear(done) } else { done })
+    Ok(if core.csrf.may_sign_in(&call.headers).is_ok() {
+        core.cookies.clear(done)
+    } else {
+        done
+    })
 }
 
 /// The sessions of tokens that are ours, expired or not.
-async fn presented(core: &Core, cx: &Cx, client: &Client, tokens: Vec<&str>) -> Result<Vec<(Session, String)>> {
+async fn presented(
+    core: &Core,
+    cx: &Cx,
+    client: &Client,
+    tokens: Vec<&str>,
+) -> Result<Vec<(Session, String)>> {
     let mut out = Vec::new();
     for token in tokens {
-        let Some(verified) = core.signing.verify_expired(token, client.now) else { continue };
+        let Some(verified) = core.signing.verify_expired(token, client.now) else {
+            continue;
+        };
         let session = core.sessions.by_sid(cx, sid::hash(&verified.sid)).await?;
-        out.extend(session.filter(|session| session.user_id == verified.sub).map(|session| (session, verified.sid)));
+        out.extend(
+            session
+                .filter(|session| session.user_id == verified.sub)
+                .map(|session| (session, verified.sid)),
+        );
     }
     Ok(out)
 }
 
 /// The session of a refresh token that is ours.
 async fn of_refresh(core: &Core, cx: &Cx, token: &str) -> Result<Option<(Session, String)>> {
-    let Some(presented) = refresh::Presented::parse(token) else { return Ok(None) };
-    let session = core.sessions.get(cx, presented.handle()).await?.filter(|session| presented.is_of(&core.ring, session));
+    let Some(presented) = refresh::Presented::parse(token) else {
+        return Ok(None);
+    };
+    let session = core
+        .sessions
+        .get(cx, presented.handle())
+        .await?
+        .filter(|session| presented.is_of(&core.ring, session));
     Ok(session.and_then(|session| sid::of(&core.ring, &session).map(|sid| (session, sid))))
 }
 
@@ -184,18 +323,39 @@ pub(super) async fn me(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let actor = call.cx.get_actor().ok_or_else(Error::unauthorized)?;
     let known = known(actor).ok_or_else(Error::unauthorized)?;
     let cx = Cx::system("auth").at(call.cx.now());
-    let user = core.users.get(&cx, known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
+    let user = core
+        .users
+        .get(&cx, known.user_id.as_str())
+        .await?
+        .ok_or_else(Error::unauthorized)?;
     let providers = core.providers_of(&cx, &user.id).await?;
     let view = view(&core, user, providers, Some(known));
-    let reply = Reply::json(200, &UserView { tenant_id: actor.tenant_id.clone(), ..view })?;
-    // A client that has lost its CSRF token gets another one here. Programs send no cookies; theirs is not read twice.
-    match call.headers.contains_key(COOKIE).then(|| credential::of(&call.headers, &core.cookies)) {
-        Some(Credential::Cookie(_)) => Ok(core.cookies.set_csrf(reply, &csrf::make(&core.env, &core.ring, &known.sid)?)),
+    let reply = Reply::json(
+        200,
+        &UserView {
+            tenant_id: actor.tenant_id.clone(),
+            ..view
+        },
+    )?;
+    // A client that has lost its CSRF token gets another one here. Programs send no cookies; theirs
+    // is not read twice.
+    match call
+        .headers
+        .contains_key(COOKIE)
+        .then(|| credential::of(&call.headers, &core.cookies))
+    {
+        Some(Credential::Cookie(_)) => Ok(core
+            .cookies
+            .set_csrf(reply, &csrf::make(&core.env, &core.ring, &known.sid)?)),
         _ => Ok(reply),
     }
 }
 
-pub(super) async fn update_me(core: Arc<Core>, call: PluginCall, mut input: Partial<Profile>) -> Result<Reply> {
+pub(super) async fn update_me(
+    core: Arc<Core>,
+    call: PluginCall,
+    mut input: Partial<Profile>,
+) -> Result<Reply> {
     let known = caller(&call)?;
     let client = core.client(&call);
     let metadata: Option<Value> = input.take("userMetadata")?;
@@ -209,26 +369,53 @@ pub(super) async fn update_me(core: Arc<Core>, call: PluginCall, mut input: Part
         user_metadata: metadata,
         ..UserPatch::default()
     };
-    let says_nothing = [&patch.display_name, &patch.first_name, &patch.last_name].iter().all(|name| name.is_none());
+    let says_nothing = [&patch.display_name, &patch.first_name, &patch.last_name]
+        .iter()
+        .all(|name| name.is_none());
     let unchanged = says_nothing && patch.user_metadata.is_none();
     let cx = client.cx();
     let changed = cx.transaction(async |cx| {
         if unchanged {
             // Nothing happens to the account, and nothing is written down.
-            return core.users.get(cx, known.user_id.as_str()).await?.ok_or_else(Error::unauthorized);
+            return core
+                .users
+                .get(cx, known.user_id.as_str())
+                .await?
+                .ok_or_else(Error::unauthorized);
         }
-        let user = core.users.update(cx, known.user_id.clone(), patch, None).await?;
+        let user = core
+            .users
+            .update(cx, known.user_id.clone(), patch, None)
+            .await?;
         let happened = Happened::to("auth:user.updated", &user.id).session(&known.handle);
-        core.audit(cx, &client, happened.details(json!({ "method": "profile" }))).await?;
+        core.audit(
+            cx,
+            &client,
+            happened.details(json!({ "method": "profile" })),
+        )
+        .await?;
         Ok(user)
     });
-    let user = changed.await.map_err(|error| if error.code() == Code::NotFound { Error::unauthorized() } else { error })?;
+    let user = changed.await.map_err(|error| {
+        if error.code() == Code::NotFound {
+            Error::unauthorized()
+        } else {
+            error
+        }
+    })?;
     let providers = core.providers_of(&cx, &user.id).await?;
-    Reply::json(200, &UserView { tenant_id: client.tenant.clone(), ..view(&core, user, providers, Some(&known)) })
+    Reply::json(
+        200,
+        &UserView {
+            tenant_id: client.tenant.clone(),
+            ..view(&core, user, providers, Some(&known))
+        },
+    )
 }
 
 fn judge_metadata(metadata: &Value) -> Result<()> {
-    let problem = |code, message: &str| Err(Error::invalid(Problem::new("userMetadata", code, message)));
+    let problem =
+        |code, message: &str| Err(Error::invalid(Problem::new("userMetadata", code, message)));
     if !metadata.is_object() {
         return problem("type", "must be an object");
     }
@@ -256,10 +443,20 @@ pub(super) fn caller(call: &PluginCall) -> Result<Known> {
     known(actor).cloned().ok_or_else(Error::unauthorized)
 }
 
-/// An account with the providers that its owner signs in with, as the holder of a session sees it, or somebody else.
-pub(super) fn view(core: &Core, user: User, providers: Vec<String>, known: Option<&Known>) -> UserView {
+/// An account with the providers that its owner signs in with, as the holder of a session sees it,
+/// or somebody else.
+pub(super) fn view(
+    core: &Core,
+    user: User,
+    providers: Vec<String>,
+    known: Option<&Known>,
+) -> UserView {
     let primary = core.config.auth.primary_field;
-    let methods: Vec<String> = core.methods(&user).iter().map(|way| way.name().to_owned()).collect();
+    let methods: Vec<String> = core
+        .methods(&user)
+        .iter()
+        .map(|way| way.name().to_owned())
+        .collect();
     let (username, phone) = match primary {
         PrimaryField::Email => (None, None),
         PrimaryField::Username => (Some(user.identifier_display), None),

@@ -1,4 +1,5 @@
-//! Administration, for the role of `auth.admin.role`, after a recent proof of who they are; and what has happened to oneself.
+//! Administration, for the role of `auth.admin.role`, after a recent proof of who they are; and
+//! what has happened to oneself.
 
 use std::sync::Arc;
 
@@ -10,13 +11,16 @@ use super::account::{caller, view};
 use super::mailed::said;
 use super::sessions::shown;
 use super::shapes::{
-    ActivityPage, ActivityView, AdminUser, AdminUserPage, AuditPage, AuditView, Revoked, Roles, SessionList, SuspendInput,
+    ActivityPage, ActivityView, AdminUser, AdminUserPage, AuditPage, AuditView, Revoked, Roles,
+    SessionList, SuspendInput,
 };
 use super::{DONE, Place, at, route};
 use crate::config::AuthConfig;
 use crate::core::Core;
 use crate::entities::User;
-use crate::error::{CSRF_FAILED, DELETION_SCHEDULED, MFA_NOT_ENABLED, MFA_SETUP_REQUIRED, STEP_UP_REQUIRED};
+use crate::error::{
+    CSRF_FAILED, DELETION_SCHEDULED, MFA_NOT_ENABLED, MFA_SETUP_REQUIRED, STEP_UP_REQUIRED,
+};
 use crate::flow::{Reason, not_oneself};
 use crate::guards::ADMIN;
 use crate::service::{AccountQuery, AuditQuery};
@@ -24,10 +28,29 @@ use crate::service::{AccountQuery, AuditQuery};
 const LIMIT: FieldDesc = FieldDesc::new("limit", "limit", "limit", Kind::Integer, true);
 const CURSOR: FieldDesc = FieldDesc::new("cursor", "cursor", "cursor", Kind::String, true);
 const PROVED: &[GuardDesc] = &[GuardDesc::new("require_step_up")];
-const READS: &[Code] = &[Code::InvalidCursor, DELETION_SCHEDULED, MFA_SETUP_REQUIRED, STEP_UP_REQUIRED];
-const RESETS: &[Code] =
-    &[Code::NotFound, Code::Conflict, MFA_NOT_ENABLED, DELETION_SCHEDULED, MFA_SETUP_REQUIRED, STEP_UP_REQUIRED, CSRF_FAILED];
-const CHANGES: &[Code] = &[Code::NotFound, Code::Conflict, DELETION_SCHEDULED, MFA_SETUP_REQUIRED, STEP_UP_REQUIRED, CSRF_FAILED];
+const READS: &[Code] = &[
+    Code::InvalidCursor,
+    DELETION_SCHEDULED,
+    MFA_SETUP_REQUIRED,
+    STEP_UP_REQUIRED,
+];
+const RESETS: &[Code] = &[
+    Code::NotFound,
+    Code::Conflict,
+    MFA_NOT_ENABLED,
+    DELETION_SCHEDULED,
+    MFA_SETUP_REQUIRED,
+    STEP_UP_REQUIRED,
+    CSRF_FAILED,
+];
+const CHANGES: &[Code] = &[
+    Code::NotFound,
+    Code::Conflict,
+    DELETION_SCHEDULED,
+    MFA_SETUP_REQUIRED,
+    STEP_UP_REQUIRED,
+    CSRF_FAILED,
+];
 
 static ACTIVITY: Route<Nothing> = route(Route::get("activity", "activity"))
     .doc("What has happened to the caller's account, the latest first.")
@@ -48,18 +71,20 @@ static USERS: Route<Nothing> = route(Route::get("admin_users", "admin/users"))
     ])
     .answers(&[AnswerDesc::of::<AdminUserPage>(200, "A page.")])
     .errors(READS);
-static SUSPEND: Route<SuspendInput> = route(Route::post("admin_suspend", "admin/users/{id}/suspend"))
-    .doc("Shuts an account: its sessions end, and nobody signs in to it.")
-    .auth(ADMIN)
-    .guards(PROVED)
-    .answers(DONE)
-    .errors(CHANGES);
-static UNSUSPEND: Route<Nothing> = route(Route::post("admin_unsuspend", "admin/users/{id}/unsuspend"))
-    .doc("Opens a suspended account again.")
-    .auth(ADMIN)
-    .guards(PROVED)
-    .answers(DONE)
-    .errors(CHANGES);
+static SUSPEND: Route<SuspendInput> =
+    route(Route::post("admin_suspend", "admin/users/{id}/suspend"))
+        .doc("Shuts an account: its sessions end, and nobody signs in to it.")
+        .auth(ADMIN)
+        .guards(PROVED)
+        .answers(DONE)
+        .errors(CHANGES);
+static UNSUSPEND: Route<Nothing> =
+    route(Route::post("admin_unsuspend", "admin/users/{id}/unsuspend"))
+        .doc("Opens a suspended account again.")
+        .auth(ADMIN)
+        .guards(PROVED)
+        .answers(DONE)
+        .errors(CHANGES);
 static SET_ROLES: Route<Roles> = route(Route::put("admin_set_roles", "admin/users/{id}/roles"))
     .doc("Replaces the roles of an account.")
     .auth(ADMIN)
@@ -72,24 +97,31 @@ static SESSIONS: Route<Nothing> = route(Route::get("admin_sessions", "admin/user
     .guards(PROVED)
     .answers(&[AnswerDesc::of::<SessionList>(200, "The sessions.")])
     .errors(CHANGES);
-static REVOKE_ALL: Route<Nothing> = route(Route::delete("admin_revoke_sessions", "admin/users/{id}/sessions"))
-    .doc("Ends all sessions of an account.")
-    .auth(ADMIN)
-    .guards(PROVED)
-    .answers(&[AnswerDesc::of::<Revoked>(200, "How many ended.")])
-    .errors(CHANGES);
-static REVOKE: Route<Nothing> = route(Route::delete("admin_revoke_session", "admin/users/{id}/sessions/{sessionId}"))
-    .doc("Ends a session of an account.")
-    .auth(ADMIN)
-    .guards(PROVED)
-    .answers(&[AnswerDesc::of::<Revoked>(200, "How many ended.")])
-    .errors(CHANGES);
-static RESET_MFA: Route<Nothing> = route(Route::post("admin_reset_mfa", "admin/users/{id}/reset-mfa"))
-    .doc("Takes all second factors of an account away, for an owner who has lost them.")
-    .auth(ADMIN)
-    .guards(PROVED)
-    .answers(DONE)
-    .errors(RESETS);
+static REVOKE_ALL: Route<Nothing> = route(Route::delete(
+    "admin_revoke_sessions",
+    "admin/users/{id}/sessions",
+))
+.doc("Ends all sessions of an account.")
+.auth(ADMIN)
+.guards(PROVED)
+.answers(&[AnswerDesc::of::<Revoked>(200, "How many ended.")])
+.errors(CHANGES);
+static REVOKE: Route<Nothing> = route(Route::delete(
+    "admin_revoke_session",
+    "admin/users/{id}/sessions/{sessionId}",
+))
+.doc("Ends a session of an account.")
+.auth(ADMIN)
+.guards(PROVED)
+.answers(&[AnswerDesc::of::<Revoked>(200, "How many ended.")])
+.errors(CHANGES);
+static RESET_MFA: Route<Nothing> =
+    route(Route::post("admin_reset_mfa", "admin/users/{id}/reset-mfa"))
+        .doc("Takes all second factors of an account away, for an owner who has lost them.")
+        .auth(ADMIN)
+        .guards(PROVED)
+        .answers(DONE)
+        .errors(RESETS);
 static AUDIT: Route<Nothing> = route(Route::get("admin_audit", "admin/audit"))
     .doc("What has happened, the latest first.\n\n`from` is the first instant that counts, `to` the first that no longer does.")
     .auth(ADMIN)
@@ -129,15 +161,27 @@ pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
 fn paging(call: &PluginCall) -> Result<(Option<u32>, Option<String>)> {
     let limit = call.query::<i64>(0)?;
     if limit.is_some_and(|limit| limit < 1) {
-        return Err(Error::invalid(Problem::new("query:limit", "range", "must be at least 1")));
+        return Err(Error::invalid(Problem::new(
+            "query:limit",
+            "range",
+            "must be at least 1",
+        )));
     }
-    Ok((limit.map(|limit| u32::try_from(limit).unwrap_or(u32::MAX)), call.query(1)?))
+    Ok((
+        limit.map(|limit| u32::try_from(limit).unwrap_or(u32::MAX)),
+        call.query(1)?,
+    ))
 }
 
 async fn activity(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let known = caller(&call)?;
     let (limit, cursor) = paging(&call)?;
-    let query = AuditQuery { user_id: Some(known.user_id), limit, cursor, ..AuditQuery::default() };
+    let query = AuditQuery {
+        user_id: Some(known.user_id),
+        limit,
+        cursor,
+        ..AuditQuery::default()
+    };
     let page = core.find_audits(&core.client(&call), query).await?;
     let items = page.items.into_iter().map(|row| ActivityView {
         id: row.id,
@@ -148,12 +192,25 @@ async fn activity(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
         session_id: row.session_id,
         outcome: row.outcome,
     });
-    Reply::json(200, &ActivityPage { items: items.collect(), next_cursor: page.next_cursor, has_more: page.has_more })
+    Reply::json(
+        200,
+        &ActivityPage {
+            items: items.collect(),
+            next_cursor: page.next_cursor,
+            has_more: page.has_more,
+        },
+    )
 }
 
 async fn users(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let (limit, cursor) = paging(&call)?;
-    let query = AccountQuery { email: call.query(2)?, suspended: call.query(3)?, role: call.query(4)?, limit, cursor };
+    let query = AccountQuery {
+        email: call.query(2)?,
+        suspended: call.query(3)?,
+        role: call.query(4)?,
+        limit,
+        cursor,
+    };
     let client = core.client(&call);
     let page = core.find_accounts(&client, query, "query:email").await?;
     let mut providers = core.providers_of_each(&client.cx(), &page.items).await?;
@@ -163,7 +220,14 @@ async fn users(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
         AdminUser::new(view(&core, user, providers, None), at, reason)
     };
     let items = page.items.into_iter().map(shown).collect();
-    Reply::json(200, &AdminUserPage { items, next_cursor: page.next_cursor, has_more: page.has_more })
+    Reply::json(
+        200,
+        &AdminUserPage {
+            items,
+            next_cursor: page.next_cursor,
+            has_more: page.has_more,
+        },
+    )
 }
 
 async fn suspend(core: Arc<Core>, call: PluginCall, input: SuspendInput) -> Result<Reply> {
@@ -171,50 +235,94 @@ async fn suspend(core: Arc<Core>, call: PluginCall, input: SuspendInput) -> Resu
     if by.user_id == call.param(0) {
         return Err(not_oneself());
     }
-    core.suspend(&core.client(&call), Some(&by.user_id), call.param(0), input.reason).await?;
+    core.suspend(
+        &core.client(&call),
+        Some(&by.user_id),
+        call.param(0),
+        input.reason,
+    )
+    .await?;
     said("The account is suspended.")
 }
 
 async fn unsuspend(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let by = caller(&call)?;
-    core.unsuspend(&core.client(&call), Some(&by.user_id), call.param(0)).await?;
+    core.unsuspend(&core.client(&call), Some(&by.user_id), call.param(0))
+        .await?;
     said("The account is no longer suspended.")
 }
 
 async fn set_roles(core: Arc<Core>, call: PluginCall, input: Roles) -> Result<Reply> {
     let by = caller(&call)?;
-    let user = core.set_roles(&core.client(&call), Some(&by.user_id), call.param(0), input.roles).await?;
+    let user = core
+        .set_roles(
+            &core.client(&call),
+            Some(&by.user_id),
+            call.param(0),
+            input.roles,
+        )
+        .await?;
     Reply::json(200, &Roles { roles: user.roles })
 }
 
 async fn sessions(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let (known, client) = (caller(&call)?, core.client(&call));
-    core.users.get(&client.cx(), call.param(0)).await?.ok_or_else(Error::not_found)?;
-    let sessions = core.active_sessions_of(&client, call.param(0), Some(&known.handle)).await?;
+    core.users
+        .get(&client.cx(), call.param(0))
+        .await?
+        .ok_or_else(Error::not_found)?;
+    let sessions = core
+        .active_sessions_of(&client, call.param(0), Some(&known.handle))
+        .await?;
     Reply::json(200, &shown(sessions, &known.handle))
 }
 
 async fn revoke_all(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let client = core.client(&call);
-    core.users.get(&client.cx(), call.param(0)).await?.ok_or_else(Error::not_found)?;
-    let revoked = core.end_all(&client, call.param(0), None, Reason::Revoked).await?;
+    core.users
+        .get(&client.cx(), call.param(0))
+        .await?
+        .ok_or_else(Error::not_found)?;
+    let revoked = core
+        .end_all(&client, call.param(0), None, Reason::Revoked)
+        .await?;
     Reply::json(200, &Revoked { ok: true, revoked })
 }
 
 async fn revoke(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
-    core.revoke_session(&core.client(&call), call.param(0), call.param(1), Some(&caller(&call)?.handle)).await?;
-    Reply::json(200, &Revoked { ok: true, revoked: 1 })
+    core.revoke_session(
+        &core.client(&call),
+        call.param(0),
+        call.param(1),
+        Some(&caller(&call)?.handle),
+    )
+    .await?;
+    Reply::json(
+        200,
+        &Revoked {
+            ok: true,
+            revoked: 1,
+        },
+    )
 }
 
 async fn reset_mfa(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let by = caller(&call)?;
-    core.reset_mfa(&core.client(&call), Some(&by.user_id), call.param(0)).await?;
+    core.reset_mfa(&core.client(&call), Some(&by.user_id), call.param(0))
+        .await?;
     said("The second factors were removed.")
 }
 
 async fn audits(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let (limit, cursor) = paging(&call)?;
-    let query = AuditQuery { user_id: call.query(2)?, event: call.query(3)?, from: call.query(4)?, to: call.query(5)?, limit, cursor };
+    let query = AuditQuery {
+        user_id: call.query(2)?,
+        event: call.query(3)?,
+        from: call.query(4)?,
+        to: call.query(5)?,
+        limit,
+        cursor,
+    };
     let page = core.find_audits(&core.client(&call), query).await?;
     let items = page.items.into_iter().map(|row| AuditView {
         id: row.id,
@@ -229,5 +337,12 @@ async fn audits(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
         outcome: row.outcome,
         details: row.details,
     });
-    Reply::json(200, &AuditPage { items: items.collect(), next_cursor: page.next_cursor, has_more: page.has_more })
+    Reply::json(
+        200,
+        &AuditPage {
+            items: items.collect(),
+            next_cursor: page.next_cursor,
+            has_more: page.has_more,
+        },
+    )
 }

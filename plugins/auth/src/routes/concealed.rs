@@ -26,30 +26,58 @@ const METHOD: &str = "verifyAndLogin";
 /// How long a sign-up is worth doing: as long as its owner may wait for the mail.
 const WAITING: Duration = Duration::from_hours(24);
 
-/// What hashes the password of such a sign-up: whoever sends the same twice, as a browser does whose button is pressed twice, is seen to
-/// be one by that.
+/// What hashes the password of such a sign-up: whoever sends the same twice, as a browser does
+/// whose button is pressed twice, is seen to be one by that.
 pub(super) fn salt(core: &Core, identifier: &str) -> [u8; SALT] {
     let mac = core.ring.mac(Purpose::Salt, &[identifier.as_bytes()]);
     std::array::from_fn(|at| mac[at])
 }
 
-/// Leaves the sign-up behind. Whether there is an account is found out by whoever does it: the answer is the same, and so is all that
-/// has been done until here.
-pub(super) async fn answer(core: &Core, client: &Client, identifier: Identifier, password_hash: String) -> Result<Reply> {
-    let Identifier { normalised, display } = identifier;
-    let task = Task::SignUp(Concealed { normalised, display, password_hash, asked_at: client.now, from: client.into() });
-    core.parts.outbox.put(&client.cx(), &task, Some(WAITING)).await?;
+/// Leaves the sign-up behind. Whether there is an account is found out by whoever does it: the
+/// answer is the same, and so is all that has been done until here.
+pub(super) async fn answer(
+    core: &Core,
+    client: &Client,
+    identifier: Identifier,
+    password_hash: String,
+) -> Result<Reply> {
+    let Identifier {
+        normalised,
+        display,
+    } = identifier;
+    let task = Task::SignUp(Concealed {
+        normalised,
+        display,
+        password_hash,
+        asked_at: client.now,
+        from: client.into(),
+    });
+    core.parts
+        .outbox
+        .put(&client.cx(), &task, Some(WAITING))
+        .await?;
     let message = "If that email can be used, a message has been sent to it.".to_owned();
     Reply::json(202, &Said { ok: true, message })
 }
 
 /// Takes the token of such a sign-up: the address is proved, and whoever proved it is signed in.
-pub(super) async fn verify_and_login(core: Arc<Core>, call: PluginCall, input: TokenInput) -> Result<Reply> {
+pub(super) async fn verify_and_login(
+    core: Arc<Core>,
+    call: PluginCall,
+    input: TokenInput,
+) -> Result<Reply> {
     core.may_sign_in(&call, "verify-and-login").await?;
     let client = core.client(&call);
     by_ip(&core, &client, Bucket::VerifyAndLogin).await?;
     let token = SecretText::from(input.token);
-    let (found, user) = signing_in(&core, &client, onetime::Purpose::VerifyAndLogin, METHOD, &token).await?;
+    let (found, user) = signing_in(
+        &core,
+        &client,
+        onetime::Purpose::VerifyAndLogin,
+        METHOD,
+        &token,
+    )
+    .await?;
     let proved: String = core.parts.tokens.payload(&found)?;
     if user.email_normalised.as_ref() != Some(&proved) {
         return Err(invalid());
@@ -64,7 +92,17 @@ pub(super) async fn verify_and_login(core: Arc<Core>, call: PluginCall, input: T
         })
         .await;
     core.checks.forget(&user.id);
-    core.complete_primary(&client, Proved { user: verified?, method: METHOD, amr: &["otp"], aal: 1, status: 200 }).await
+    core.complete_primary(
+        &client,
+        Proved {
+            user: verified?,
+            method: METHOD,
+            amr: &["otp"],
+            aal: 1,
+            status: 200,
+        },
+    )
+    .await
 }
 
 async fn verify(core: &Core, cx: &linchpin::Cx, client: &Client, user: &User) -> Result<User> {
@@ -72,8 +110,20 @@ async fn verify(core: &Core, cx: &linchpin::Cx, client: &Client, user: &User) ->
         return Ok(user.clone());
     }
     let user = core.hold_now(cx, user).await.map_err(overtaken)?;
-    core.users.update(cx, user.id.as_str(), user.proved(client.now), Some(user.version)).await.map_err(overtaken)?;
-    core.audit(cx, client, Happened::to("auth:email.verified", &user.id)).await?;
+    core.users
+        .update(
+            cx,
+            user.id.as_str(),
+            user.proved(client.now),
+            Some(user.version),
+        )
+        .await
+        .map_err(overtaken)?;
+    core.audit(cx, client, Happened::to("auth:email.verified", &user.id))
+        .await?;
     core.drop_added(cx, client, &user).await?;
-    core.users.get(cx, user.id.as_str()).await?.ok_or_else(invalid)
+    core.users
+        .get(cx, user.id.as_str())
+        .await?
+        .ok_or_else(invalid)
 }

@@ -28,7 +28,10 @@ static DELETE_ME: Route<DeleteInput> = route(Route::delete("delete_me", "me"))
     .doc("Deletes the caller's account, after a time in which that can be called off.")
     .auth("userAuth")
     .answers(&[
-        AnswerDesc::of::<Scheduled>(202, "It will be deleted; until then only this session goes on, and can do little."),
+        AnswerDesc::of::<Scheduled>(
+            202,
+            "It will be deleted; until then only this session goes on, and can do little.",
+        ),
         AnswerDesc::of::<Said>(200, "It is deleted."),
     ])
     .errors(proof_refused!(HOOK_REJECTED, HOOK_TIMEOUT));
@@ -44,20 +47,49 @@ pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
         return Vec::new();
     }
     let mount = config.auth.mount.as_str();
-    vec![DELETE_ME.bind(mount, at(place, delete)), CANCEL.bind(mount, at(place, cancel))]
+    vec![
+        DELETE_ME.bind(mount, at(place, delete)),
+        CANCEL.bind(mount, at(place, cancel)),
+    ]
 }
 
-pub(super) async fn delete(core: Arc<Core>, call: PluginCall, mut input: DeleteInput) -> Result<Reply> {
+pub(super) async fn delete(
+    core: Arc<Core>,
+    call: PluginCall,
+    mut input: DeleteInput,
+) -> Result<Reply> {
     let known = caller(&call)?;
     let client = core.client(&call);
-    let user = core.users.get(&client.cx(), known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
-    core.limiter.take_in_session(Bucket::DeleteAccount, Bucket::DeleteAccountUser, &user.id, &known.handle).await?;
-    let proof = core.prove(&client, &known, &user, &input.typed(), Need::Proof).await?;
-    let scheduled = core.schedule_deletion(&client, &user, &known, proof).await?;
+    let user = core
+        .users
+        .get(&client.cx(), known.user_id.as_str())
+        .await?
+        .ok_or_else(Error::unauthorized)?;
+    core.limiter
+        .take_in_session(
+            Bucket::DeleteAccount,
+            Bucket::DeleteAccountUser,
+            &user.id,
+            &known.handle,
+        )
+        .await?;
+    let proof = core
+        .prove(&client, &known, &user, &input.typed(), Need::Proof)
+        .await?;
+    let scheduled = core
+        .schedule_deletion(&client, &user, &known, proof)
+        .await?;
     match scheduled.deletion_due_at {
-        Some(due) if client.now < due => Reply::json(202, &Scheduled { ok: true, deletion_scheduled_for: due }),
+        Some(due) if client.now < due => Reply::json(
+            202,
+            &Scheduled {
+                ok: true,
+                deletion_scheduled_for: due,
+            },
+        ),
         _ => {
-            // It is gone for everybody already; what is left of it goes now, or with the next round of the job.
+            // It is gone for everybody already; what is left of it goes now, or with the next round
+            // of the job.
             if let Err(error) = core.purge(&scheduled).await {
                 tracing::warn!(error = ?error, "a deleted account was not removed yet");
             }
@@ -70,15 +102,37 @@ pub(super) async fn cancel(core: Arc<Core>, call: PluginCall, input: CancelInput
     let client = core.client(&call);
     let cx = client.cx();
     let token = match input.token.map(SecretText::from) {
-        Some(token) => Some(core.parts.tokens.find(&cx, Purpose::CancelDeletion, token.expose()).await?.ok_or_else(invalid)?),
+        Some(token) => Some(
+            core.parts
+                .tokens
+                .find(&cx, Purpose::CancelDeletion, token.expose())
+                .await?
+                .ok_or_else(invalid)?,
+        ),
         None => None,
     };
     let id = match &token {
         Some(token) => token.user_id.clone(),
-        None => call.cx.get_actor().and_then(|actor| known(actor)).map(|known| known.user_id.clone()).ok_or_else(Error::unauthorized)?,
+        None => call
+            .cx
+            .get_actor()
+            .and_then(|actor| known(actor))
+            .map(|known| known.user_id.clone())
+            .ok_or_else(Error::unauthorized)?,
     };
-    let gone = || if token.is_some() { invalid() } else { Error::unauthorized() };
-    let user = core.users.get(&cx, id).await?.filter(|user| !user.is_gone(client.now)).ok_or_else(gone)?;
+    let gone = || {
+        if token.is_some() {
+            invalid()
+        } else {
+            Error::unauthorized()
+        }
+    };
+    let user = core
+        .users
+        .get(&cx, id)
+        .await?
+        .filter(|user| !user.is_gone(client.now))
+        .ok_or_else(gone)?;
     core.cancel_deletion(&client, &user, token.as_ref()).await?;
     said("The account stays.")
 }

@@ -40,14 +40,32 @@ pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
     vec![CHANGE_EMAIL.bind(config.auth.mount.as_str(), at(place, change))]
 }
 
-pub(super) async fn change(core: Arc<Core>, call: PluginCall, mut input: ChangeEmailInput) -> Result<Reply> {
+pub(super) async fn change(
+    core: Arc<Core>,
+    call: PluginCall,
+    mut input: ChangeEmailInput,
+) -> Result<Reply> {
     let known = caller(&call)?;
     let client = core.client(&call);
     let new = normalise::email(&input.email).map_err(|what| Error::invalid(what.at("email")))?;
-    let user = core.users.get(&client.cx(), known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
-    core.limiter.take_in_session(Bucket::ChangeEmail, Bucket::ChangeEmailUser, &user.id, &known.handle).await?;
-    // What is proved by mail does not count: whoever reads the mail of an account must not keep its owner from reading it.
-    let proof = core.prove(&client, &known, &user, &input.typed(), Need::ProofButMail).await?;
+    let user = core
+        .users
+        .get(&client.cx(), known.user_id.as_str())
+        .await?
+        .ok_or_else(Error::unauthorized)?;
+    core.limiter
+        .take_in_session(
+            Bucket::ChangeEmail,
+            Bucket::ChangeEmailUser,
+            &user.id,
+            &known.handle,
+        )
+        .await?;
+    // What is proved by mail does not count: whoever reads the mail of an account must not keep its
+    // owner from reading it.
+    let proof = core
+        .prove(&client, &known, &user, &input.typed(), Need::ProofButMail)
+        .await?;
     core.ask_for_email(&client, &user, new, proof).await?;
     let message = "If that email can be used, a message has been sent to it.".to_owned();
     Reply::json(202, &Said { ok: true, message })

@@ -1,4 +1,5 @@
-//! What goes by mail: proving an address, signing in by a link. Who asks is told the same whether there is an account or not.
+//! What goes by mail: proving an address, signing in by a link. Who asks is told the same whether
+//! there is an account or not.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,41 +31,105 @@ const ASKED: Duration = Duration::from_mins(15);
 /// # Errors
 /// 429.
 pub(super) async fn by_ip(core: &Core, client: &Client, bucket: Bucket) -> Result<()> {
-    core.limiter.take(&[Hit { bucket, of: &[&client.counted()] }]).await.map(drop)
+    core.limiter
+        .take(&[Hit {
+            bucket,
+            of: &[&client.counted()],
+        }])
+        .await
+        .map(drop)
 }
 
-/// Leaves a look-up behind. After too many for this identifier, which strangers may have asked for, a mail is sent only if none of
-/// before is good any more, so that whoever reads the mailbox always has one. Nobody is told which.
+/// Leaves a look-up behind. After too many for this identifier, which strangers may have asked for,
+/// a mail is sent only if none of before is good any more, so that whoever reads the mailbox always
+/// has one. Nobody is told which.
 ///
 /// # Errors
 /// 503 when it cannot be kept.
-pub(super) async fn ask(core: &Core, client: &Client, bucket: Bucket, what: Asked, identifier: String) -> Result<()> {
-    let full = core.limiter.admit(&[Hit { bucket, of: &[&identifier] }]).await?.is_err();
-    core.parts.outbox.put(&client.cx(), &Task::Lookup { what, identifier, full, from: client.into() }, Some(ASKED)).await
+pub(super) async fn ask(
+    core: &Core,
+    client: &Client,
+    bucket: Bucket,
+    what: Asked,
+    identifier: String,
+) -> Result<()> {
+    let full = core
+        .limiter
+        .admit(&[Hit {
+            bucket,
+            of: &[&identifier],
+        }])
+        .await?
+        .is_err();
+    core.parts
+        .outbox
+        .put(
+            &client.cx(),
+            &Task::Lookup {
+                what,
+                identifier,
+                full,
+                from: client.into(),
+            },
+            Some(ASKED),
+        )
+        .await
 }
 
 /// An acknowledgement with a text that may be shown.
 pub(super) fn said(message: &str) -> Result<Reply> {
-    Reply::json(200, &Said { ok: true, message: message.to_owned() })
+    Reply::json(
+        200,
+        &Said {
+            ok: true,
+            message: message.to_owned(),
+        },
+    )
 }
 
-pub(super) async fn resend_verification(core: Arc<Core>, call: PluginCall, input: OptionalEmailInput) -> Result<Reply> {
+pub(super) async fn resend_verification(
+    core: Arc<Core>,
+    call: PluginCall,
+    input: OptionalEmailInput,
+) -> Result<Reply> {
     let client = core.client(&call);
     let email = match input.email {
-        Some(typed) => normalise::email(&typed).map_err(|what| Error::invalid(what.at("email")))?.normalised,
+        Some(typed) => {
+            normalise::email(&typed)
+                .map_err(|what| Error::invalid(what.at("email")))?
+                .normalised
+        }
         None => {
             let known = call.cx.get_actor().and_then(|actor| known(actor).cloned());
-            let known = known.ok_or_else(|| Error::invalid(Problem::new("email", "required", "is required without a session")))?;
+            let known = known.ok_or_else(|| {
+                Error::invalid(Problem::new(
+                    "email",
+                    "required",
+                    "is required without a session",
+                ))
+            })?;
             let user = core.users.get(&client.cx(), known.user_id.as_str()).await?;
-            user.and_then(|user| user.email_normalised).unwrap_or_default()
+            user.and_then(|user| user.email_normalised)
+                .unwrap_or_default()
         }
     };
     by_ip(&core, &client, Bucket::Resend).await?;
-    ask(&core, &client, Bucket::ResendIdentifier, Asked::Verification, email).await?;
+    ask(
+        &core,
+        &client,
+        Bucket::ResendIdentifier,
+        Asked::Verification,
+        email,
+    )
+    .await?;
     said("If that email needs verification, a message has been sent.")
 }
 
-pub(super) async fn verify_email(core: Arc<Core>, call: PluginCall, input: TokenInput) -> Result<Reply> {
+pub(super) async fn verify_email(
+    core: Arc<Core>,
+    call: PluginCall,
+    input: TokenInput,
+) -> Result<Reply> {
     prove_mailbox(&core, &call, input).await?;
     said("The address is verified.")
 }
@@ -73,34 +138,65 @@ pub(super) async fn verify_email(core: Arc<Core>, call: PluginCall, input: Token
 ///
 /// # Errors
 /// 400 `invalid_token`; 409; 429.
-pub(super) async fn prove_mailbox(core: &Core, call: &PluginCall, input: TokenInput) -> Result<Purpose> {
+pub(super) async fn prove_mailbox(
+    core: &Core,
+    call: &PluginCall,
+    input: TokenInput,
+) -> Result<Purpose> {
     let client = core.client(call);
     let cx = client.cx();
     by_ip(core, &client, Bucket::VerifyEmail).await?;
     let token = SecretText::from(input.token);
     let mut found = None;
-    for purpose in [Purpose::VerifyEmail, Purpose::VerifyNewEmail, Purpose::UndoEmail] {
+    for purpose in [
+        Purpose::VerifyEmail,
+        Purpose::VerifyNewEmail,
+        Purpose::UndoEmail,
+    ] {
         found = core.parts.tokens.find(&cx, purpose, token.expose()).await?;
         if found.is_some() {
             break;
         }
     }
     let found = found.ok_or_else(invalid)?;
-    let user = core.users.get(&cx, found.user_id.as_str()).await?.filter(|user| !user.is_gone(client.now)).ok_or_else(invalid)?;
+    let user = core
+        .users
+        .get(&cx, found.user_id.as_str())
+        .await?
+        .filter(|user| !user.is_gone(client.now))
+        .ok_or_else(invalid)?;
     match found.purpose {
         Purpose::VerifyNewEmail => core.take_new_email(&client, &user, &found).await?,
         Purpose::UndoEmail => core.undo_email(&client, &user, &found).await?,
         _ => {
-            let session = call.cx.get_actor().and_then(|actor| known(actor)).filter(|known| known.user_id == user.id);
-            prove_address(core, &client, &user, &found, session.map(|known| known.handle.as_str())).await?;
+            let session = call
+                .cx
+                .get_actor()
+                .and_then(|actor| known(actor))
+                .filter(|known| known.user_id == user.id);
+            prove_address(
+                core,
+                &client,
+                &user,
+                &found,
+                session.map(|known| known.handle.as_str()),
+            )
+            .await?;
         }
     }
     Ok(found.purpose)
 }
 
-/// Proves the address that an account has. That confirms the sign-up; what was added to it since stays where the link is followed in a
-/// `session` of the account, by its handle: who does both is one person.
-async fn prove_address(core: &Core, client: &Client, user: &User, found: &OneTime, session: Option<&str>) -> Result<()> {
+/// Proves the address that an account has. That confirms the sign-up; what was added to it since
+/// stays where the link is followed in a `session` of the account, by its handle: who does both is
+/// one person.
+async fn prove_address(
+    core: &Core,
+    client: &Client,
+    user: &User,
+    found: &OneTime,
+    session: Option<&str>,
+) -> Result<()> {
     let proved: String = core.parts.tokens.payload(found)?;
     // It proves the address it was sent to and no other.
     if user.email_normalised.as_ref() != Some(&proved) {
@@ -114,8 +210,17 @@ async fn prove_address(core: &Core, client: &Client, user: &User, found: &OneTim
             }
             if user.email_verified_at.is_none() {
                 let user = core.hold_now(cx, user).await.map_err(overtaken)?;
-                core.users.update(cx, user.id.as_str(), user.proved(client.now), Some(user.version)).await.map_err(overtaken)?;
-                core.audit(cx, client, Happened::to("auth:email.verified", &user.id)).await?;
+                core.users
+                    .update(
+                        cx,
+                        user.id.as_str(),
+                        user.proved(client.now),
+                        Some(user.version),
+                    )
+                    .await
+                    .map_err(overtaken)?;
+                core.audit(cx, client, Happened::to("auth:email.verified", &user.id))
+                    .await?;
                 let own = match session {
                     Some(session) => core.is_live(cx, client, session, &user.id).await?,
                     None => false,
@@ -131,23 +236,44 @@ async fn prove_address(core: &Core, client: &Client, user: &User, found: &OneTim
     verified
 }
 
-pub(super) async fn magic_request(core: Arc<Core>, call: PluginCall, input: MagicLinkInput) -> Result<Reply> {
+pub(super) async fn magic_request(
+    core: Arc<Core>,
+    call: PluginCall,
+    input: MagicLinkInput,
+) -> Result<Reply> {
     let client = core.client(&call);
     let primary = core.config.auth.primary_field;
-    let identifier = primary.parse(&input.identifier).map_err(|what| Error::invalid(what.at("identifier")))?;
+    let identifier = primary
+        .parse(&input.identifier)
+        .map_err(|what| Error::invalid(what.at("identifier")))?;
     by_ip(&core, &client, Bucket::MagicRequest).await?;
-    ask(&core, &client, Bucket::MagicRequestIdentifier, Asked::MagicLink, identifier.normalised).await?;
+    ask(
+        &core,
+        &client,
+        Bucket::MagicRequestIdentifier,
+        Asked::MagicLink,
+        identifier.normalised,
+    )
+    .await?;
     said("If an account exists, a sign-in link has been sent.")
 }
 
-pub(super) async fn magic_verify(core: Arc<Core>, call: PluginCall, input: TokenInput) -> Result<Reply> {
+pub(super) async fn magic_verify(
+    core: Arc<Core>,
+    call: PluginCall,
+    input: TokenInput,
+) -> Result<Reply> {
     core.may_sign_in(&call, "magic-link/verify").await?;
     let client = core.client(&call);
     let cx = client.cx();
     by_ip(&core, &client, Bucket::MagicVerify).await?;
     let token = SecretText::from(input.token);
     if core.config.auth.magic_link.allow_sign_up
-        && let Some(found) = core.parts.tokens.find(&cx, Purpose::SignUp, token.expose()).await?
+        && let Some(found) = core
+            .parts
+            .tokens
+            .find(&cx, Purpose::SignUp, token.expose())
+            .await?
     {
         return sign_up(&core, &client, &found).await;
     }
@@ -162,16 +288,35 @@ pub(super) async fn magic_verify(core: Arc<Core>, call: PluginCall, input: Token
         .await;
     core.checks.forget(&user.id);
     let user = proved?;
-    core.complete_primary(&client, Proved { user, method: MAGIC_LINK, amr: &["otp"], aal: 1, status: 200 }).await
+    core.complete_primary(
+        &client,
+        Proved {
+            user,
+            method: MAGIC_LINK,
+            amr: &["otp"],
+            aal: 1,
+            status: 200,
+        },
+    )
+    .await
 }
 
-/// Makes the account of whoever followed a link at an address that had none, and signs them in. Their mailbox is proved by that.
+/// Makes the account of whoever followed a link at an address that had none, and signs them in.
+/// Their mailbox is proved by that.
 async fn sign_up(core: &Core, client: &Client, found: &OneTime) -> Result<Reply> {
     let typed: String = core.parts.tokens.payload(found)?;
     let email = normalise::email(&typed).map_err(|what| Error::invalid(what.at("token")))?;
     let hook_cx = core.hook_cx(client);
-    let mut asked = SignUp { identifier: email.normalised.clone(), method: MAGIC_LINK, user_id: None };
-    core.hooks.ask(&hook_cx, &asked, |hooks, cx, input| hooks.pre_register(cx, input)).await?;
+    let mut asked = SignUp {
+        identifier: email.normalised.clone(),
+        method: MAGIC_LINK,
+        user_id: None,
+    };
+    core.hooks
+        .ask(&hook_cx, &asked, |hooks, cx, input| {
+            hooks.pre_register(cx, input)
+        })
+        .await?;
     let new = NewAccount {
         email_verified_at: Some(client.now),
         password_hash: None,
@@ -180,10 +325,29 @@ async fn sign_up(core: &Core, client: &Client, found: &OneTime) -> Result<Reply>
     };
     let made = core.create_account_with(client, new, Some(found)).await;
     // Somebody has signed up with the address meanwhile: the link is of no use any more.
-    let user = made.map_err(|error| if error.code() == Code::Conflict { invalid() } else { error })?;
+    let user = made.map_err(|error| {
+        if error.code() == Code::Conflict {
+            invalid()
+        } else {
+            error
+        }
+    })?;
     asked.user_id = Some(user.id.clone());
-    core.hooks.tell("post_register", hook_cx, asked, |hooks, cx, input| hooks.post_register(cx, input));
-    core.complete_primary(client, Proved { user, method: MAGIC_LINK, amr: &["otp"], aal: 1, status: 200 }).await
+    core.hooks
+        .tell("post_register", hook_cx, asked, |hooks, cx, input| {
+            hooks.post_register(cx, input)
+        });
+    core.complete_primary(
+        client,
+        Proved {
+            user,
+            method: MAGIC_LINK,
+            amr: &["otp"],
+            aal: 1,
+            status: 200,
+        },
+    )
+    .await
 }
 
 /// Who presents a token that signs in, and the token, which is not taken yet.
@@ -198,8 +362,18 @@ pub(super) async fn signing_in(
     token: &SecretText,
 ) -> Result<(OneTime, User)> {
     let cx = client.cx();
-    let found = core.parts.tokens.find(&cx, purpose, token.expose()).await?.ok_or_else(invalid)?;
-    let user = core.users.get(&cx, found.user_id.as_str()).await?.filter(|user| !user.is_gone(client.now)).ok_or_else(invalid)?;
+    let found = core
+        .parts
+        .tokens
+        .find(&cx, purpose, token.expose())
+        .await?
+        .ok_or_else(invalid)?;
+    let user = core
+        .users
+        .get(&cx, found.user_id.as_str())
+        .await?
+        .filter(|user| !user.is_gone(client.now))
+        .ok_or_else(invalid)?;
     if user.suspended_at.is_some() {
         return Err(refuse(ACCOUNT_SUSPENDED));
     }
@@ -212,7 +386,8 @@ pub(super) fn invalid() -> Error {
     refuse(INVALID_TOKEN)
 }
 
-/// The first proof that a mailbox is its account's: whatever somebody set up before without it goes.
+/// The first proof that a mailbox is its account's: whatever somebody set up before without it
+/// goes.
 async fn first_proof(core: &Core, cx: &linchpin::Cx, client: &Client, user: &User) -> Result<User> {
     if user.email_verified_at.is_some() {
         return Ok(user.clone());
@@ -224,13 +399,20 @@ async fn first_proof(core: &Core, cx: &linchpin::Cx, client: &Client, user: &Use
         session_epoch: Some(user.session_epoch + 1),
         ..user.proved(client.now)
     };
-    let proved = core.users.update(cx, user.id.as_str(), patch, Some(user.version)).await.map_err(overtaken)?;
+    let proved = core
+        .users
+        .update(cx, user.id.as_str(), patch, Some(user.version))
+        .await
+        .map_err(overtaken)?;
     for session in core.sessions_of(cx, &user.id).await? {
         core.end(cx, client, &session, Reason::Proved).await?;
     }
-    core.audit(cx, client, Happened::to("auth:email.verified", &user.id)).await?;
+    core.audit(cx, client, Happened::to("auth:email.verified", &user.id))
+        .await?;
     if core.dropped_password(cx, client, user).await? {
-        core.parts.notice(cx, client, &proved, MailKind::PasswordChanged).await?;
+        core.parts
+            .notice(cx, client, &proved, MailKind::PasswordChanged)
+            .await?;
     }
     core.drop_unproved(cx, client, &user.id).await
 }

@@ -9,14 +9,16 @@ use serde::{Deserialize, Serialize};
 
 use super::account::caller;
 use super::mailed::said;
-use super::mfa_shapes::{CodeInput, Enrolled, MethodsView, RecoveryCodes, TotpSetup, proof_input, proof_refused};
+use super::mfa_shapes::{
+    CodeInput, Enrolled, MethodsView, RecoveryCodes, TotpSetup, proof_input, proof_refused,
+};
 use super::{DONE, Place, at, route};
 use crate::config::AuthConfig;
 use crate::core::{Client, Core};
 use crate::entities::User;
 use crate::error::{
-    CSRF_FAILED, DELETION_SCHEDULED, EMAIL_NOT_VERIFIED, INVALID_CHALLENGE, INVALID_CODE, LAST_CREDENTIAL, MFA_NOT_ENABLED, MFA_REQUIRED,
-    SETUP_NOT_STARTED, STEP_UP_REQUIRED, refuse,
+    CSRF_FAILED, DELETION_SCHEDULED, EMAIL_NOT_VERIFIED, INVALID_CHALLENGE, INVALID_CODE,
+    LAST_CREDENTIAL, MFA_NOT_ENABLED, MFA_REQUIRED, SETUP_NOT_STARTED, STEP_UP_REQUIRED, refuse,
 };
 use crate::flow::{By, Need, Without};
 use crate::guards::{ENROLLING, RECENT};
@@ -38,8 +40,14 @@ const PENDING: Duration = Duration::from_mins(10);
 
 pub(super) const LATELY: &[GuardDesc] = &[GuardDesc::new(RECENT)];
 pub(super) const ENROLLED: &[AnswerDesc] = &[AnswerDesc::of::<Enrolled>(200, "It is set up.")];
-pub(super) const BEGIN: &[Code] =
-    &[STEP_UP_REQUIRED, EMAIL_NOT_VERIFIED, DELETION_SCHEDULED, CSRF_FAILED, Code::Conflict, Code::RateLimited];
+pub(super) const BEGIN: &[Code] = &[
+    STEP_UP_REQUIRED,
+    EMAIL_NOT_VERIFIED,
+    DELETION_SCHEDULED,
+    CSRF_FAILED,
+    Code::Conflict,
+    Code::RateLimited,
+];
 pub(super) const REMOVAL: &[Code] = proof_refused!(MFA_REQUIRED, MFA_NOT_ENABLED);
 
 /// Of all factors: passkeys, which may be the only way in, are among them.
@@ -55,7 +63,15 @@ static VERIFY_SETUP: Route<CodeInput> = route(Route::post("mfa_verify_setup", "m
     .doc("Sets up the authenticator app, with a code of it.")
     .auth(ENROLLING)
     .answers(ENROLLED)
-    .errors(&[SETUP_NOT_STARTED, INVALID_CODE, STEP_UP_REQUIRED, EMAIL_NOT_VERIFIED, DELETION_SCHEDULED, CSRF_FAILED, Code::Conflict]);
+    .errors(&[
+        SETUP_NOT_STARTED,
+        INVALID_CODE,
+        STEP_UP_REQUIRED,
+        EMAIL_NOT_VERIFIED,
+        DELETION_SCHEDULED,
+        CSRF_FAILED,
+        Code::Conflict,
+    ]);
 static METHODS: Route<Nothing> = route(Route::get("mfa_methods", "mfa/methods"))
     .doc("The caller's second factors.")
     .auth(ENROLLING)
@@ -74,7 +90,10 @@ static REMOVE_TOTP: Route<ProofInput> = route(Route::delete("mfa_remove_totp", "
 static RECOVERY: Route<ProofInput> = route(Route::post("mfa_recovery_codes", "mfa/recovery-codes"))
     .doc("New recovery codes. The earlier ones no longer work.")
     .auth("userAuth")
-    .answers(&[AnswerDesc::of::<RecoveryCodes>(200, "The codes, shown once.")])
+    .answers(&[AnswerDesc::of::<RecoveryCodes>(
+        200,
+        "The codes, shown once.",
+    )])
     .errors(REMOVAL);
 
 /// Those that the settings ask for.
@@ -87,10 +106,20 @@ pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
     if config.auth.mfa.totp.enabled {
         out.push(SETUP.bind(mount, at(place, |core, call, _| setup(core, call))));
         out.push(VERIFY_SETUP.bind(mount, at(place, verify_setup)));
-        out.push(REMOVE_TOTP.bind(mount, at(place, |core, call, input| remove(core, call, input, &[Way::Totp]))));
+        out.push(REMOVE_TOTP.bind(
+            mount,
+            at(place, |core, call, input| {
+                remove(core, call, input, &[Way::Totp])
+            }),
+        ));
     }
     out.push(METHODS.bind(mount, at(place, |core, call, _| methods(core, call))));
-    out.push(REMOVE_ALL.bind(mount, at(place, |core, call, input| remove(core, call, input, &Way::METHODS))));
+    out.push(REMOVE_ALL.bind(
+        mount,
+        at(place, |core, call, input| {
+            remove(core, call, input, &Way::METHODS)
+        }),
+    ));
     out.push(RECOVERY.bind(mount, at(place, recovery_codes)));
     out.extend(super::mfa_sent::routes(config, place));
     out.extend(super::mfa_login::routes(config, place));
@@ -101,7 +130,11 @@ pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
 pub(super) async fn whose(core: &Core, call: &PluginCall) -> Result<(Known, Client, User)> {
     let known = caller(call)?;
     let client = core.client(call);
-    let user = core.users.get(&client.cx(), known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
+    let user = core
+        .users
+        .get(&client.cx(), known.user_id.as_str())
+        .await?
+        .ok_or_else(Error::unauthorized)?;
     Ok((known, client, user))
 }
 
@@ -109,7 +142,8 @@ pub(super) async fn whose(core: &Core, call: &PluginCall) -> Result<(Known, Clie
 #[derive(Serialize, Deserialize)]
 struct Pending {
     secret: Vec<u8>,
-    /// The handle of the session in which it was begun; empty where another version of the plugin has begun it.
+    /// The handle of the session in which it was begun; empty where another version of the plugin
+    /// has begun it.
     #[serde(default)]
     session: String,
 }
@@ -117,28 +151,61 @@ struct Pending {
 pub(super) async fn setup(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let (known, client, user) = whose(&core, &call).await?;
     core.require(&client, &known, &user, Need::Recent)?;
-    core.limiter.take(&[Hit { bucket: Bucket::MfaSetup, of: &[&user.id, &known.handle] }]).await?.succeeded().await;
+    core.limiter
+        .take(&[Hit {
+            bucket: Bucket::MfaSetup,
+            of: &[&user.id, &known.handle],
+        }])
+        .await?
+        .succeeded()
+        .await;
     core.may_add_way_in(&user)?;
     let secret = totp::secret(&*core.env.rng)?;
-    let pending = Pending { secret: secret.expose().to_vec(), session: known.handle };
-    let terms = Terms { lifetime: PENDING, tries: TRIES_PER_SETUP, sends: 0, only_newest: true };
+    let pending = Pending {
+        secret: secret.expose().to_vec(),
+        session: known.handle,
+    };
+    let terms = Terms {
+        lifetime: PENDING,
+        tries: TRIES_PER_SETUP,
+        sends: 0,
+        only_newest: true,
+    };
     // The token itself is for nobody: the code alone proves the app, to who is signed in.
-    let (_, one) = core.parts.tokens.give(&client.cx(), Purpose::TotpSetup, &user.id, &pending, terms).await?;
+    let (_, one) = core
+        .parts
+        .tokens
+        .give(&client.cx(), Purpose::TotpSetup, &user.id, &pending, terms)
+        .await?;
     let mfa = &core.config.auth.mfa;
     let issuer = mfa.issuer.as_deref().unwrap_or(&core.config.auth.app_name);
     let shown = TotpSetup {
         secret: totp::base32(&secret).expose().to_owned(),
-        uri: mfa.totp.rules().uri(issuer, &user.identifier_display, &secret).expose().to_owned(),
+        uri: mfa
+            .totp
+            .rules()
+            .uri(issuer, &user.identifier_display, &secret)
+            .expose()
+            .to_owned(),
         expires_at: one.expires_at.unwrap_or(client.now),
     };
     Reply::json(200, &shown)
 }
 
-pub(super) async fn verify_setup(core: Arc<Core>, call: PluginCall, input: CodeInput) -> Result<Reply> {
+pub(super) async fn verify_setup(
+    core: Arc<Core>,
+    call: PluginCall,
+    input: CodeInput,
+) -> Result<Reply> {
     let (known, client, user) = whose(&core, &call).await?;
     let cx = client.cx();
     let none = || refuse(SETUP_NOT_STARTED);
-    let begun = core.parts.tokens.newest(&cx, Purpose::TotpSetup, &user.id).await?.ok_or_else(none)?;
+    let begun = core
+        .parts
+        .tokens
+        .newest(&cx, Purpose::TotpSetup, &user.id)
+        .await?
+        .ok_or_else(none)?;
     let pending: Pending = core.parts.tokens.payload(&begun)?;
     if pending.session != known.handle {
         // It is another session's, whose tries it must not use up.
@@ -146,13 +213,33 @@ pub(super) async fn verify_setup(core: Arc<Core>, call: PluginCall, input: CodeI
     }
     core.may_add_way_in(&user)?;
     core.require_factors(&known, &user)?;
-    let tried = core.parts.tokens.attempt(&cx, &begun).await?.ok_or_else(none)?;
+    let tried = core
+        .parts
+        .tokens
+        .attempt(&cx, &begun)
+        .await?
+        .ok_or_else(none)?;
     let secret = SecretBytes::new(pending.secret);
     let typed = SecretText::from(input.code);
-    let Some(step) = core.config.auth.mfa.totp.rules().step(&secret, typed.expose(), client.now, None) else {
+    let Some(step) =
+        core.config
+            .auth
+            .mfa
+            .totp
+            .rules()
+            .step(&secret, typed.expose(), client.now, None)
+    else {
         return Err(wrong(&core, &client, &tried).await?);
     };
-    finish(&core, &client, (&user, &known), &begun, Way::Totp, Some((secret.expose(), Some(step)))).await
+    finish(
+        &core,
+        &client,
+        (&user, &known),
+        &begun,
+        Way::Totp,
+        Some((secret.expose(), Some(step))),
+    )
+    .await
 }
 
 /// A wrong code of what is being set up; after the last try that is over.
@@ -176,17 +263,29 @@ pub(super) async fn finish(
         .cx()
         .transaction(async |cx| {
             if !core.parts.tokens.take(cx, begun).await? {
-                return Err(refuse(if way == Way::Totp { SETUP_NOT_STARTED } else { INVALID_CHALLENGE }));
+                return Err(refuse(if way == Way::Totp {
+                    SETUP_NOT_STARTED
+                } else {
+                    INVALID_CHALLENGE
+                }));
             }
             if let Some((value, step)) = kept {
-                core.keep_factor(cx, user, way, value, step, client.now).await?;
+                core.keep_factor(cx, user, way, value, step, client.now)
+                    .await?;
             }
             core.enrol(cx, client, user, way, &known.handle).await
         })
         .await;
     core.checks.forget(&user.id);
     let recovery_codes = done?.map(|codes| shown(&codes)).unwrap_or_default();
-    Reply::json(200, &Enrolled { ok: true, message: "The second factor was set up.".to_owned(), recovery_codes })
+    Reply::json(
+        200,
+        &Enrolled {
+            ok: true,
+            message: "The second factor was set up.".to_owned(),
+            recovery_codes,
+        },
+    )
 }
 
 fn shown(codes: &[SecretText]) -> Vec<String> {
@@ -197,26 +296,39 @@ async fn methods(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let (_, client, user) = whose(&core, &call).await?;
     let left = core.recovery_codes_left(&client.cx(), &user).await?;
     let view = MethodsView {
-        methods: core.methods(&user).iter().map(|way| way.name().to_owned()).collect(),
+        methods: core
+            .methods(&user)
+            .iter()
+            .map(|way| way.name().to_owned())
+            .collect(),
         recovery_codes_left: i64::try_from(left).unwrap_or(i64::MAX),
         required: core.config.auth.mfa.required,
     };
     Reply::json(200, &view)
 }
 
-pub(super) async fn remove(core: Arc<Core>, call: PluginCall, mut input: ProofInput, ways: &'static [Way]) -> Result<Reply> {
+pub(super) async fn remove(
+    core: Arc<Core>,
+    call: PluginCall,
+    mut input: ProofInput,
+    ways: &'static [Way],
+) -> Result<Reply> {
     let (known, client, user) = whose(&core, &call).await?;
-    let proof = core.prove(&client, &known, &user, &input.typed(), Need::Proof).await?;
+    let proof = core
+        .prove(&client, &known, &user, &input.typed(), Need::Proof)
+        .await?;
     core.may_unenrol(&user, ways)?;
     if ways.contains(&Way::Webauthn) {
         let all = core.passkeys.of(&client.cx(), &user.id).await?;
-        core.keeps_a_way_in(&client.cx(), &user, Without::Passkeys(&all)).await?;
+        core.keeps_a_way_in(&client.cx(), &user, Without::Passkeys(&all))
+            .await?;
     }
     let done = client
         .cx()
         .transaction(async |cx| {
             proof.spend(&core, cx, &client, &user).await?;
-            core.unenrol(cx, &client, &user, ways, By::Session(&known.handle)).await
+            core.unenrol(cx, &client, &user, ways, By::Session(&known.handle))
+                .await
         })
         .await;
     core.checks.forget(&user.id);
@@ -224,9 +336,15 @@ pub(super) async fn remove(core: Arc<Core>, call: PluginCall, mut input: ProofIn
     said("The second factor was removed.")
 }
 
-pub(super) async fn recovery_codes(core: Arc<Core>, call: PluginCall, mut input: ProofInput) -> Result<Reply> {
+pub(super) async fn recovery_codes(
+    core: Arc<Core>,
+    call: PluginCall,
+    mut input: ProofInput,
+) -> Result<Reply> {
     let (known, client, user) = whose(&core, &call).await?;
-    let proof = core.prove(&client, &known, &user, &input.typed(), Need::Proof).await?;
+    let proof = core
+        .prove(&client, &known, &user, &input.typed(), Need::Proof)
+        .await?;
     if enrolled(&user).is_empty() {
         return Err(refuse(MFA_NOT_ENABLED));
     }
@@ -234,9 +352,15 @@ pub(super) async fn recovery_codes(core: Arc<Core>, call: PluginCall, mut input:
         .cx()
         .transaction(async |cx| {
             proof.spend(&core, cx, &client, &user).await?;
-            core.renew_recovery_codes(cx, &client, &user, &known.handle).await
+            core.renew_recovery_codes(cx, &client, &user, &known.handle)
+                .await
         })
         .await;
     core.checks.forget(&user.id);
-    Reply::json(200, &RecoveryCodes { recovery_codes: shown(&codes?) })
+    Reply::json(
+        200,
+        &RecoveryCodes {
+            recovery_codes: shown(&codes?),
+        },
+    )
 }

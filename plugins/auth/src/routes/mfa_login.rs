@@ -10,25 +10,50 @@ use super::shapes::Authenticated;
 use super::{DEVICE, Place, at, route};
 use crate::config::AuthConfig;
 use crate::core::Core;
-use crate::error::{ACCOUNT_SUSPENDED, CSRF_FAILED, INVALID_CHALLENGE, INVALID_CODE, INVALID_CREDENTIALS, METHOD_UNAVAILABLE};
+use crate::error::{
+    ACCOUNT_SUSPENDED, CSRF_FAILED, INVALID_CHALLENGE, INVALID_CODE, INVALID_CREDENTIALS,
+    METHOD_UNAVAILABLE,
+};
 use crate::flow::Answer;
 use crate::secret::SecretText;
 
 static VERIFY: Route<VerifyInput> = route(Route::post("mfa_verify", "mfa/verify"))
-    .doc("Completes a sign-in by its second factor.\n\nA wrong answer says how many tries are left.")
+    .doc(
+        "Completes a sign-in by its second factor.\n\nA wrong answer says how many tries are left.",
+    )
     .public()
     .reads(DEVICE)
     .answers(&[AnswerDesc::sparse::<Authenticated>(200, "Signed in.")])
-    .errors(&[INVALID_CODE, INVALID_CHALLENGE, INVALID_CREDENTIALS, METHOD_UNAVAILABLE, ACCOUNT_SUSPENDED, CSRF_FAILED, Code::RateLimited]);
+    .errors(&[
+        INVALID_CODE,
+        INVALID_CHALLENGE,
+        INVALID_CREDENTIALS,
+        METHOD_UNAVAILABLE,
+        ACCOUNT_SUSPENDED,
+        CSRF_FAILED,
+        Code::RateLimited,
+    ]);
 static RESEND: Route<ResendInput> = route(Route::post("mfa_resend", "mfa/resend"))
     .doc("Sends a code for a sign-in, in place of the one before.")
     .public()
-    .answers(&[AnswerDesc::sparse::<Resent>(200, "A code is on its way, or the browser can be asked.")])
-    .errors(&[METHOD_UNAVAILABLE, INVALID_CHALLENGE, ACCOUNT_SUSPENDED, CSRF_FAILED, Code::RateLimited]);
+    .answers(&[AnswerDesc::sparse::<Resent>(
+        200,
+        "A code is on its way, or the browser can be asked.",
+    )])
+    .errors(&[
+        METHOD_UNAVAILABLE,
+        INVALID_CHALLENGE,
+        ACCOUNT_SUSPENDED,
+        CSRF_FAILED,
+        Code::RateLimited,
+    ]);
 
 pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
     let mount = config.auth.mount.as_str();
-    vec![VERIFY.bind(mount, at(place, verify)), RESEND.bind(mount, at(place, resend))]
+    vec![
+        VERIFY.bind(mount, at(place, verify)),
+        RESEND.bind(mount, at(place, resend)),
+    ]
 }
 
 pub(super) async fn verify(core: Arc<Core>, call: PluginCall, input: VerifyInput) -> Result<Reply> {
@@ -45,7 +70,24 @@ pub(super) async fn verify(core: Arc<Core>, call: PluginCall, input: VerifyInput
 
 pub(super) async fn resend(core: Arc<Core>, call: PluginCall, input: ResendInput) -> Result<Reply> {
     core.may_sign_in(&call, "mfa/resend").await?;
-    let webauthn_options = core.resend(&core.client(&call), &SecretText::from(input.mfa_token), input.method).await?;
-    let message = if webauthn_options.is_some() { "The browser can be asked for the passkey." } else { "A code has been sent." };
-    Reply::sparse(200, &Resent { ok: true, message: message.to_owned(), webauthn_options })
+    let webauthn_options = core
+        .resend(
+            &core.client(&call),
+            &SecretText::from(input.mfa_token),
+            input.method,
+        )
+        .await?;
+    let message = if webauthn_options.is_some() {
+        "The browser can be asked for the passkey."
+    } else {
+        "A code has been sent."
+    };
+    Reply::sparse(
+        200,
+        &Resent {
+            ok: true,
+            message: message.to_owned(),
+            webauthn_options,
+        },
+    )
 }

@@ -14,7 +14,8 @@ use crate::config::AuthConfig;
 use crate::core::{Client, Core};
 use crate::entities::User;
 use crate::error::{
-    CSRF_FAILED, DELETION_SCHEDULED, EMAIL_MISSING, EMAIL_NOT_VERIFIED, INVALID_CHALLENGE, INVALID_CODE, STEP_UP_REQUIRED, refuse,
+    CSRF_FAILED, DELETION_SCHEDULED, EMAIL_MISSING, EMAIL_NOT_VERIFIED, INVALID_CHALLENGE,
+    INVALID_CODE, STEP_UP_REQUIRED, refuse,
 };
 use crate::flow::Need;
 use crate::guards::ENROLLING;
@@ -27,51 +28,94 @@ use crate::secret::SecretText;
 use crate::sms::E164;
 
 const SENT: &[AnswerDesc] = &[AnswerDesc::of::<SetupSent>(200, "A code was sent.")];
-const VERIFY: &[Code] =
-    &[INVALID_CODE, INVALID_CHALLENGE, STEP_UP_REQUIRED, EMAIL_NOT_VERIFIED, DELETION_SCHEDULED, CSRF_FAILED, Code::Conflict];
+const VERIFY: &[Code] = &[
+    INVALID_CODE,
+    INVALID_CHALLENGE,
+    STEP_UP_REQUIRED,
+    EMAIL_NOT_VERIFIED,
+    DELETION_SCHEDULED,
+    CSRF_FAILED,
+    Code::Conflict,
+];
 
-static MAIL_ENABLE: Route<Nothing> = route(Route::post("mfa_email_otp_enable", "mfa/email-otp/enable"))
-    .doc("Mails a code that sets up codes by mail.")
-    .auth(ENROLLING)
-    .guards(LATELY)
-    .answers(SENT)
-    .errors(&[EMAIL_MISSING, STEP_UP_REQUIRED, EMAIL_NOT_VERIFIED, DELETION_SCHEDULED, CSRF_FAILED, Code::RateLimited]);
-static MAIL_VERIFY: Route<SetupInput> = route(Route::post("mfa_email_otp_verify_setup", "mfa/email-otp/verify-setup"))
-    .doc("Sets up codes by mail.")
-    .auth(ENROLLING)
-    .answers(ENROLLED)
-    .errors(VERIFY);
-static MAIL_REMOVE: Route<ProofInput> = route(Route::delete("mfa_remove_email_otp", "mfa/email-otp"))
-    .doc("Takes codes by mail away.")
-    .auth("userAuth")
-    .answers(DONE)
-    .errors(REMOVAL);
+static MAIL_ENABLE: Route<Nothing> =
+    route(Route::post("mfa_email_otp_enable", "mfa/email-otp/enable"))
+        .doc("Mails a code that sets up codes by mail.")
+        .auth(ENROLLING)
+        .guards(LATELY)
+        .answers(SENT)
+        .errors(&[
+            EMAIL_MISSING,
+            STEP_UP_REQUIRED,
+            EMAIL_NOT_VERIFIED,
+            DELETION_SCHEDULED,
+            CSRF_FAILED,
+            Code::RateLimited,
+        ]);
+static MAIL_VERIFY: Route<SetupInput> = route(Route::post(
+    "mfa_email_otp_verify_setup",
+    "mfa/email-otp/verify-setup",
+))
+.doc("Sets up codes by mail.")
+.auth(ENROLLING)
+.answers(ENROLLED)
+.errors(VERIFY);
+static MAIL_REMOVE: Route<ProofInput> =
+    route(Route::delete("mfa_remove_email_otp", "mfa/email-otp"))
+        .doc("Takes codes by mail away.")
+        .auth("userAuth")
+        .answers(DONE)
+        .errors(REMOVAL);
 static SMS_ENABLE: Route<PhoneInput> = route(Route::post("mfa_sms_enable", "mfa/sms/enable"))
     .doc("Sends a code to a phone that sets it up.")
     .auth(ENROLLING)
     .guards(LATELY)
     .answers(SENT)
     .errors(BEGIN);
-static SMS_VERIFY: Route<SetupInput> = route(Route::post("mfa_sms_verify_setup", "mfa/sms/verify-setup"))
-    .doc("Sets the phone up.")
-    .auth(ENROLLING)
-    .answers(ENROLLED)
-    .errors(VERIFY);
-static SMS_REMOVE: Route<ProofInput> =
-    route(Route::delete("mfa_remove_sms", "mfa/sms")).doc("Takes the phone away.").auth("userAuth").answers(DONE).errors(REMOVAL);
+static SMS_VERIFY: Route<SetupInput> =
+    route(Route::post("mfa_sms_verify_setup", "mfa/sms/verify-setup"))
+        .doc("Sets the phone up.")
+        .auth(ENROLLING)
+        .answers(ENROLLED)
+        .errors(VERIFY);
+static SMS_REMOVE: Route<ProofInput> = route(Route::delete("mfa_remove_sms", "mfa/sms"))
+    .doc("Takes the phone away.")
+    .auth("userAuth")
+    .answers(DONE)
+    .errors(REMOVAL);
 
 pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
     let (mount, mfa) = (config.auth.mount.as_str(), &config.auth.mfa);
     let mut out = Vec::new();
     if mfa.email_otp.enabled {
         out.push(MAIL_ENABLE.bind(mount, at(place, |core, call, _| enable_mail(core, call))));
-        out.push(MAIL_VERIFY.bind(mount, at(place, |core, call, input| verify(core, call, input, Way::EmailOtp))));
-        out.push(MAIL_REMOVE.bind(mount, at(place, |core, call, input| remove(core, call, input, &[Way::EmailOtp]))));
+        out.push(MAIL_VERIFY.bind(
+            mount,
+            at(place, |core, call, input| {
+                verify(core, call, input, Way::EmailOtp)
+            }),
+        ));
+        out.push(MAIL_REMOVE.bind(
+            mount,
+            at(place, |core, call, input| {
+                remove(core, call, input, &[Way::EmailOtp])
+            }),
+        ));
     }
     if mfa.sms.enabled {
         out.push(SMS_ENABLE.bind(mount, at(place, enable_sms)));
-        out.push(SMS_VERIFY.bind(mount, at(place, |core, call, input| verify(core, call, input, Way::Sms))));
-        out.push(SMS_REMOVE.bind(mount, at(place, |core, call, input| remove(core, call, input, &[Way::Sms]))));
+        out.push(SMS_VERIFY.bind(
+            mount,
+            at(place, |core, call, input| {
+                verify(core, call, input, Way::Sms)
+            }),
+        ));
+        out.push(SMS_REMOVE.bind(
+            mount,
+            at(place, |core, call, input| {
+                remove(core, call, input, &[Way::Sms])
+            }),
+        ));
     }
     out
 }
@@ -87,24 +131,69 @@ struct Pending {
 pub(super) async fn enable_mail(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let (known, client, user) = whose(&core, &call).await?;
     core.require(&client, &known, &user, Need::Recent)?;
-    core.limiter.take_in_session(Bucket::MfaEnable, Bucket::MfaEnableUser, &user.id, &known.handle).await?;
-    let to = user.email_normalised.clone().ok_or_else(|| refuse(EMAIL_MISSING))?;
+    core.limiter
+        .take_in_session(
+            Bucket::MfaEnable,
+            Bucket::MfaEnableUser,
+            &user.id,
+            &known.handle,
+        )
+        .await?;
+    let to = user
+        .email_normalised
+        .clone()
+        .ok_or_else(|| refuse(EMAIL_MISSING))?;
     core.may_add_way_in(&user)?;
     let seconds = core.config.auth.mfa.email_otp.seconds;
-    begin(&core, &client, &user, Purpose::EmailOtpSetup, (to, seconds), async |cx, id| core.send_by_mail(cx, &client, &user, id).await)
-        .await
+    begin(
+        &core,
+        &client,
+        &user,
+        Purpose::EmailOtpSetup,
+        (to, seconds),
+        async |cx, id| core.send_by_mail(cx, &client, &user, id).await,
+    )
+    .await
 }
 
-pub(super) async fn enable_sms(core: Arc<Core>, call: PluginCall, input: PhoneInput) -> Result<Reply> {
+pub(super) async fn enable_sms(
+    core: Arc<Core>,
+    call: PluginCall,
+    input: PhoneInput,
+) -> Result<Reply> {
     let (known, client, user) = whose(&core, &call).await?;
     core.require(&client, &known, &user, Need::Recent)?;
-    let wrong = || Error::invalid(Problem::new("phone", "format", "must be a phone number such as +4930123456"));
+    let wrong = || {
+        Error::invalid(Problem::new(
+            "phone",
+            "format",
+            "must be a phone number such as +4930123456",
+        ))
+    };
     let number = E164::parse(&input.phone).ok_or_else(wrong)?;
-    core.limiter.take_in_session(Bucket::MfaEnable, Bucket::MfaEnableUser, &user.id, &known.handle).await?;
+    core.limiter
+        .take_in_session(
+            Bucket::MfaEnable,
+            Bucket::MfaEnableUser,
+            &user.id,
+            &known.handle,
+        )
+        .await?;
     core.may_add_way_in(&user)?;
-    core.count_message(&client, &user.id, &[&known.handle], Some(&number)).await?.succeeded().await;
+    core.count_message(&client, &user.id, &[&known.handle], Some(&number))
+        .await?
+        .succeeded()
+        .await;
     let kept = (number.as_str().to_owned(), core.config.auth.mfa.sms.seconds);
-    begin(&core, &client, &user, Purpose::SmsSetup, kept, async |cx, id| core.send_to_phone(cx, &client, &number, id).await).await
+    begin(
+        &core,
+        &client,
+        &user,
+        Purpose::SmsSetup,
+        kept,
+        async |cx, id| core.send_to_phone(cx, &client, &number, id).await,
+    )
+    .await
 }
 
 async fn begin(
@@ -115,11 +204,20 @@ async fn begin(
     (to, seconds): (String, u64),
     send: impl AsyncFnOnce(&Cx, &str) -> Result<Sent>,
 ) -> Result<Reply> {
-    let terms = Terms { lifetime: Duration::from_secs(seconds), tries: TRIES_PER_SETUP, sends: 0, only_newest: true };
+    let terms = Terms {
+        lifetime: Duration::from_secs(seconds),
+        tries: TRIES_PER_SETUP,
+        sends: 0,
+        only_newest: true,
+    };
     let cx = client.cx();
     let begun = cx.transaction(async |cx| {
         let mut pending = Pending { to, sent: None };
-        let (token, one) = core.parts.tokens.give(cx, purpose, &user.id, &pending, terms).await?;
+        let (token, one) = core
+            .parts
+            .tokens
+            .give(cx, purpose, &user.id, &pending, terms)
+            .await?;
         pending.sent = Some(send(cx, &one.id).await?);
         core.parts.tokens.replace(cx, &one, &pending).await?;
         Ok((token, one.expires_at))
@@ -134,13 +232,31 @@ async fn begin(
     Reply::json(200, &sent)
 }
 
-pub(super) async fn verify(core: Arc<Core>, call: PluginCall, input: SetupInput, way: Way) -> Result<Reply> {
+pub(super) async fn verify(
+    core: Arc<Core>,
+    call: PluginCall,
+    input: SetupInput,
+    way: Way,
+) -> Result<Reply> {
     let (known, client, user) = whose(&core, &call).await?;
     let cx = client.cx();
-    let purpose = if way == Way::Sms { Purpose::SmsSetup } else { Purpose::EmailOtpSetup };
-    let (token, typed) = (SecretText::from(input.setup_token), SecretText::from(input.code));
+    let purpose = if way == Way::Sms {
+        Purpose::SmsSetup
+    } else {
+        Purpose::EmailOtpSetup
+    };
+    let (token, typed) = (
+        SecretText::from(input.setup_token),
+        SecretText::from(input.code),
+    );
     let invalid = || refuse(INVALID_CHALLENGE);
-    let begun = core.parts.tokens.find(&cx, purpose, token.expose()).await?.filter(|one| one.user_id == user.id).ok_or_else(invalid)?;
+    let begun = core
+        .parts
+        .tokens
+        .find(&cx, purpose, token.expose())
+        .await?
+        .filter(|one| one.user_id == user.id)
+        .ok_or_else(invalid)?;
     core.may_add_way_in(&user)?;
     core.require_factors(&known, &user)?;
     let pending: Pending = core.parts.tokens.payload(&begun)?;
@@ -148,8 +264,15 @@ pub(super) async fn verify(core: Arc<Core>, call: PluginCall, input: SetupInput,
     if way == Way::EmailOtp && user.email_normalised.as_ref() != Some(&pending.to) {
         return Err(invalid());
     }
-    let tried = core.parts.tokens.attempt(&cx, &begun).await?.ok_or_else(invalid)?;
-    let right = pending.sent.is_some_and(|sent| otp::matches(&core.parts.keys, &begun.id, typed.expose(), &sent.mac));
+    let tried = core
+        .parts
+        .tokens
+        .attempt(&cx, &begun)
+        .await?
+        .ok_or_else(invalid)?;
+    let right = pending
+        .sent
+        .is_some_and(|sent| otp::matches(&core.parts.keys, &begun.id, typed.expose(), &sent.mac));
     if !right {
         return Err(wrong(&core, &client, &tried).await?);
     }

@@ -6,7 +6,8 @@ use serde_json::Value as Json;
 use crate::mfa::{Typed, Way};
 use crate::secret::SecretText;
 
-/// Declares a body that may hold a proof of who sends it, beside fields of its own. `typed` takes the proof out.
+/// Declares a body that may hold a proof of who sends it, beside fields of its own. `typed` takes
+/// the proof out.
 macro_rules! proof_input {
     ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $ty:ty,)* }) => {
         $(#[$doc])*
@@ -15,7 +16,8 @@ macro_rules! proof_input {
             $($(#[$field_doc])* pub(crate) $field: $ty,)*
             /// What it is proved with; told from the rest when it is left out.
             pub(crate) method: Option<$crate::mfa::Way>,
-            /// Of an authenticator app, a recovery code, or with `reauthToken` the one that was sent.
+            /// Of an authenticator app, a recovery code, or with `reauthToken` the one that was
+            /// sent.
             pub(crate) code: Option<String>,
             pub(crate) password: Option<String>,
             /// What `/reauth/challenge` gave out.
@@ -76,8 +78,15 @@ pub(crate) struct StepUpInput {
 
 impl From<StepUpInput> for Typed {
     fn from(input: StepUpInput) -> Self {
-        let [code, password, token] = [input.code, input.password, input.reauth_token].map(|text| text.map(SecretText::from));
-        Self { method: Some(input.method), code, password, token, webauthn: input.webauthn_response }
+        let [code, password, token] =
+            [input.code, input.password, input.reauth_token].map(|text| text.map(SecretText::from));
+        Self {
+            method: Some(input.method),
+            code,
+            password,
+            token,
+            webauthn: input.webauthn_response,
+        }
     }
 }
 
@@ -122,7 +131,8 @@ pub(crate) struct Enrolled {
     pub(crate) ok: bool,
     /// A text that may be shown.
     pub(crate) message: String,
-    /// When it is the first one: for whoever loses it. They are shown once. None when there are some already.
+    /// When it is the first one: for whoever loses it. They are shown once. None when there are
+    /// some already.
     pub(crate) recovery_codes: Vec<String>,
 }
 

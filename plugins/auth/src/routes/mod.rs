@@ -1,4 +1,5 @@
-//! The routes: what each takes, who may call it, what it answers. What they do is in the files beside.
+//! The routes: what each takes, who may call it, what it answers. What they do is in the files
+//! beside.
 
 mod account;
 mod admin;
@@ -24,22 +25,26 @@ pub(crate) mod shapes;
 
 use std::sync::{Arc, OnceLock};
 
-use linchpin::http::{AnswerDesc, Nothing, Partial, PluginCall, PluginRoute, Reply, Route, RouteInput};
+use linchpin::http::{
+    AnswerDesc, Nothing, Partial, PluginCall, PluginRoute, Reply, Route, RouteInput,
+};
 use linchpin::{Code, Error, Result};
 
 use crate::config::AuthConfig;
 use crate::core::Core;
 use crate::error::{
-    ACCOUNT_SUSPENDED, CSRF_FAILED, CURRENT_PASSWORD_REQUIRED, DELETION_SCHEDULED, EMAIL_NOT_VERIFIED, HOOK_REJECTED, HOOK_TIMEOUT,
-    INVALID_CREDENTIALS, INVALID_TOKEN, MFA_SETUP_REQUIRED, PASSWORD_BREACHED, PASSWORD_REUSED, PASSWORD_TOO_COMMON, REFRESH_INVALID,
+    ACCOUNT_SUSPENDED, CSRF_FAILED, CURRENT_PASSWORD_REQUIRED, DELETION_SCHEDULED,
+    EMAIL_NOT_VERIFIED, HOOK_REJECTED, HOOK_TIMEOUT, INVALID_CREDENTIALS, INVALID_TOKEN,
+    MFA_SETUP_REQUIRED, PASSWORD_BREACHED, PASSWORD_REUSED, PASSWORD_TOO_COMMON, REFRESH_INVALID,
     REFRESH_REQUIRED, REFRESH_REUSED, STEP_UP_REQUIRED,
 };
 use crate::guards::{ENROLLING, SESSION};
 use crate::identity::PrimaryField;
 use shapes::{
-    Authenticated, EmailInput, LoginByEmail, LoginByPhone, LoginByUsername, MagicLinkInput, OptionalEmailInput, Profile, RefreshInput,
-    RegisterByEmail, RegisterByPhone, RegisterByUsername, Reissued, Renewed, ResetInput, Revoked, Said, SessionList, SetPasswordInput,
-    TokenInput, UserView,
+    Authenticated, EmailInput, LoginByEmail, LoginByPhone, LoginByUsername, MagicLinkInput,
+    OptionalEmailInput, Profile, RefreshInput, RegisterByEmail, RegisterByPhone,
+    RegisterByUsername, Reissued, Renewed, ResetInput, Revoked, Said, SessionList,
+    SetPasswordInput, TokenInput, UserView,
 };
 
 /// The plugin's name, which is the tag of its routes.
@@ -47,7 +52,10 @@ pub(crate) const PLUGIN: &str = "auth";
 /// Largest body, in bytes.
 const MAX_BODY: u64 = 64 << 10;
 /// Nothing that a route of ours answers is for anybody else, or for later.
-const HEADERS: &[(&str, &str)] = &[("cache-control", "no-store"), ("referrer-policy", "no-referrer")];
+const HEADERS: &[(&str, &str)] = &[
+    ("cache-control", "no-store"),
+    ("referrer-policy", "no-referrer"),
+];
 
 /// What all routes share.
 pub(crate) const fn route<I: RouteInput>(route: Route<I>) -> Route<I> {
@@ -55,8 +63,16 @@ pub(crate) const fn route<I: RouteInput>(route: Route<I>) -> Route<I> {
 }
 
 /// What every route that asks for a session can refuse a caller with, whom it knows.
-const ACTIVE: &[Code] = &[DELETION_SCHEDULED, MFA_SETUP_REQUIRED, CSRF_FAILED, Code::NotFound];
-const SIGNED_UP: &[AnswerDesc] = &[AnswerDesc::sparse::<Authenticated>(201, "The account was made, and its user is signed in.")];
+const ACTIVE: &[Code] = &[
+    DELETION_SCHEDULED,
+    MFA_SETUP_REQUIRED,
+    CSRF_FAILED,
+    Code::NotFound,
+];
+const SIGNED_UP: &[AnswerDesc] = &[AnswerDesc::sparse::<Authenticated>(
+    201,
+    "The account was made, and its user is signed in.",
+)];
 const SIGN_UP_REFUSED: &[Code] = &[
     INVALID_CREDENTIALS,
     PASSWORD_TOO_COMMON,
@@ -72,11 +88,23 @@ const SIGNED_IN: &[AnswerDesc] = &[
     AnswerDesc::sparse::<mfa_shapes::ChallengeView>(200, "A second factor is asked for."),
 ];
 /// What a client says that keeps its own cookies.
-const DEVICE: &[(&str, &str)] =
-    &[("x-device-token", "The `deviceToken` of an earlier sign-in: a device that is known. The cookie says the same.")];
-const SIGN_IN_REFUSED: &[Code] =
-    &[INVALID_CREDENTIALS, ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, Code::RateLimited, CSRF_FAILED, HOOK_REJECTED, HOOK_TIMEOUT];
-const SAID: &[AnswerDesc] = &[AnswerDesc::of::<Said>(200, "Done, or there was nothing to do.")];
+const DEVICE: &[(&str, &str)] = &[(
+    "x-device-token",
+    "The `deviceToken` of an earlier sign-in: a device that is known. The cookie says the same.",
+)];
+const SIGN_IN_REFUSED: &[Code] = &[
+    INVALID_CREDENTIALS,
+    ACCOUNT_SUSPENDED,
+    EMAIL_NOT_VERIFIED,
+    Code::RateLimited,
+    CSRF_FAILED,
+    HOOK_REJECTED,
+    HOOK_TIMEOUT,
+];
+const SAID: &[AnswerDesc] = &[AnswerDesc::of::<Said>(
+    200,
+    "Done, or there was nothing to do.",
+)];
 const DONE: &[AnswerDesc] = &[AnswerDesc::of::<Said>(200, "Done.")];
 
 const fn register<I: RouteInput>() -> Route<I> {
@@ -88,7 +116,12 @@ const fn register<I: RouteInput>() -> Route<I> {
 }
 
 const fn login<I: RouteInput>() -> Route<I> {
-    route(Route::post("login", "login")).doc("Signs in with a password.").public().reads(DEVICE).answers(SIGNED_IN).errors(SIGN_IN_REFUSED)
+    route(Route::post("login", "login"))
+        .doc("Signs in with a password.")
+        .public()
+        .reads(DEVICE)
+        .answers(SIGNED_IN)
+        .errors(SIGN_IN_REFUSED)
 }
 
 static REGISTER_BY_EMAIL: Route<RegisterByEmail> = register();
@@ -130,10 +163,11 @@ static REVOKE_ALL: Route<Nothing> = route(Route::delete("revoke_sessions", "sess
     .doc("Ends all of the caller's sessions but the current one.")
     .answers(&[AnswerDesc::of::<Revoked>(200, "How many ended.")])
     .errors(ACTIVE);
-static REVOKE_OTHERS: Route<Nothing> = route(Route::post("revoke_others", "sessions/revoke-others"))
-    .doc("Ends all of the caller's sessions but the current one.")
-    .answers(&[AnswerDesc::of::<Revoked>(200, "How many ended.")])
-    .errors(ACTIVE);
+static REVOKE_OTHERS: Route<Nothing> =
+    route(Route::post("revoke_others", "sessions/revoke-others"))
+        .doc("Ends all of the caller's sessions but the current one.")
+        .answers(&[AnswerDesc::of::<Revoked>(200, "How many ended.")])
+        .errors(ACTIVE);
 static REFRESH: Route<RefreshInput> = route(Route::post("refresh", "refresh"))
     .doc("Renews the tokens of a session.\n\nThe refresh token is that of the body, of the header `x-refresh-token`, or of the cookie.")
     .public()
@@ -142,8 +176,16 @@ static REFRESH: Route<RefreshInput> = route(Route::post("refresh", "refresh"))
     .errors(&[REFRESH_REQUIRED, REFRESH_INVALID, REFRESH_REUSED, ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, CSRF_FAILED, Code::RateLimited]);
 
 /// What a mailed token that signs in can be refused with.
-const LINK_REFUSED: &[Code] =
-    &[INVALID_TOKEN, INVALID_CREDENTIALS, ACCOUNT_SUSPENDED, CSRF_FAILED, Code::Conflict, Code::RateLimited, HOOK_REJECTED, HOOK_TIMEOUT];
+const LINK_REFUSED: &[Code] = &[
+    INVALID_TOKEN,
+    INVALID_CREDENTIALS,
+    ACCOUNT_SUSPENDED,
+    CSRF_FAILED,
+    Code::Conflict,
+    Code::RateLimited,
+    HOOK_REJECTED,
+    HOOK_TIMEOUT,
+];
 
 static FORGOT: Route<EmailInput> = route(Route::post("forgot_password", "forgot-password"))
     .doc("Mails a link to set a new password.\n\nThe answer is the same whether there is an account or not.")
@@ -167,7 +209,10 @@ static RESET: Route<ResetInput> = route(Route::post("reset_password", "reset-pas
 static SET_PASSWORD: Route<SetPasswordInput> = route(Route::post("set_password", "set-password"))
     .doc("Sets or changes the caller's password. All other sessions end.")
     .auth("userAuth")
-    .answers(&[AnswerDesc::of::<Said>(200, "Done."), AnswerDesc::sparse::<Reissued>(200, "With new tokens, where all sessions end.")])
+    .answers(&[
+        AnswerDesc::of::<Said>(200, "Done."),
+        AnswerDesc::sparse::<Reissued>(200, "With new tokens, where all sessions end."),
+    ])
     .errors(&[
         CURRENT_PASSWORD_REQUIRED,
         PASSWORD_TOO_COMMON,
@@ -188,29 +233,34 @@ static VERIFY_EMAIL: Route<TokenInput> = route(Route::post("verify_email", "veri
     .public()
     .answers(DONE)
     .errors(&[INVALID_TOKEN, Code::Conflict, Code::RateLimited]);
-static VERIFY_AND_LOGIN: Route<TokenInput> = route(Route::post("verify_and_login", "verify-and-login"))
-    .doc("Proves the address of a sign-up with a mailed token, and signs in.")
-    .public()
-    .reads(DEVICE)
-    .answers(SIGNED_IN)
-    .errors(LINK_REFUSED);
+static VERIFY_AND_LOGIN: Route<TokenInput> =
+    route(Route::post("verify_and_login", "verify-and-login"))
+        .doc("Proves the address of a sign-up with a mailed token, and signs in.")
+        .public()
+        .reads(DEVICE)
+        .answers(SIGNED_IN)
+        .errors(LINK_REFUSED);
 static RESEND: Route<OptionalEmailInput> = route(Route::post("resend_verification", "resend-verification"))
     .doc("Mails the link that proves an address once more.\n\nThe answer is the same whether there is an account or not.")
     .public()
     .answers(SAID)
     // A caller with a session may leave the address out, so that a cookie counts here.
     .errors(&[CSRF_FAILED, Code::RateLimited]);
-static MAGIC_REQUEST: Route<MagicLinkInput> = route(Route::post("magic_link_request", "magic-link/request"))
-    .doc("Mails a link that signs in.\n\nThe answer is the same whether there is an account or not.")
-    .public()
-    .answers(SAID)
-    .errors(&[Code::RateLimited]);
-static MAGIC_VERIFY: Route<TokenInput> = route(Route::post("magic_link_verify", "magic-link/verify"))
-    .doc("Signs in with a mailed token.")
-    .public()
-    .reads(DEVICE)
-    .answers(SIGNED_IN)
-    .errors(LINK_REFUSED);
+static MAGIC_REQUEST: Route<MagicLinkInput> = route(Route::post(
+    "magic_link_request",
+    "magic-link/request",
+))
+.doc("Mails a link that signs in.\n\nThe answer is the same whether there is an account or not.")
+.public()
+.answers(SAID)
+.errors(&[Code::RateLimited]);
+static MAGIC_VERIFY: Route<TokenInput> =
+    route(Route::post("magic_link_verify", "magic-link/verify"))
+        .doc("Signs in with a mailed token.")
+        .public()
+        .reads(DEVICE)
+        .answers(SIGNED_IN)
+        .errors(LINK_REFUSED);
 
 /// What is published at the server's root.
 #[derive(linchpin::Embedded)]
@@ -232,7 +282,10 @@ pub(crate) type Place = Arc<OnceLock<Arc<Core>>>;
 fn at<I, F, Fut>(
     place: &Place,
     run: F,
-) -> impl Fn(PluginCall, I) -> std::pin::Pin<Box<dyn Future<Output = Result<Reply>> + Send>> + Send + Sync + 'static
+) -> impl Fn(PluginCall, I) -> std::pin::Pin<Box<dyn Future<Output = Result<Reply>> + Send>>
++ Send
++ Sync
++ 'static
 where
     I: RouteInput,
     F: Fn(Arc<Core>, PluginCall, I) -> Fut + Send + Sync + 'static,
@@ -241,7 +294,9 @@ where
     let place = Arc::clone(place);
     move |call, input| match place.get() {
         Some(core) => Box::pin(run(Arc::clone(core), call, input)),
-        None => Box::pin(std::future::ready(Err(Error::unavailable("authentication is not set up yet")))),
+        None => Box::pin(std::future::ready(Err(Error::unavailable(
+            "authentication is not set up yet",
+        )))),
     }
 }
 
@@ -252,34 +307,71 @@ pub(crate) fn all(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
     if auth.password.enabled {
         out.push(match auth.primary_field {
             PrimaryField::Email => {
-                let route = if auth.conceal_registration { &REGISTER_CONCEALED } else { &REGISTER_BY_EMAIL };
-                route.bind(mount, at(place, |core, call, input: RegisterByEmail| account::register(core, call, input.into())))
+                let route = if auth.conceal_registration {
+                    &REGISTER_CONCEALED
+                } else {
+                    &REGISTER_BY_EMAIL
+                };
+                route.bind(
+                    mount,
+                    at(place, |core, call, input: RegisterByEmail| {
+                        account::register(core, call, input.into())
+                    }),
+                )
             }
-            PrimaryField::Username => REGISTER_BY_USERNAME
-                .bind(mount, at(place, |core, call, input: RegisterByUsername| account::register(core, call, input.into()))),
-            PrimaryField::Phone => {
-                REGISTER_BY_PHONE.bind(mount, at(place, |core, call, input: RegisterByPhone| account::register(core, call, input.into())))
-            }
+            PrimaryField::Username => REGISTER_BY_USERNAME.bind(
+                mount,
+                at(place, |core, call, input: RegisterByUsername| {
+                    account::register(core, call, input.into())
+                }),
+            ),
+            PrimaryField::Phone => REGISTER_BY_PHONE.bind(
+                mount,
+                at(place, |core, call, input: RegisterByPhone| {
+                    account::register(core, call, input.into())
+                }),
+            ),
         });
         out.push(match auth.primary_field {
-            PrimaryField::Email => {
-                LOGIN_BY_EMAIL.bind(mount, at(place, |core, call, input: LoginByEmail| account::login(core, call, input.into())))
-            }
-            PrimaryField::Username => {
-                LOGIN_BY_USERNAME.bind(mount, at(place, |core, call, input: LoginByUsername| account::login(core, call, input.into())))
-            }
-            PrimaryField::Phone => {
-                LOGIN_BY_PHONE.bind(mount, at(place, |core, call, input: LoginByPhone| account::login(core, call, input.into())))
-            }
+            PrimaryField::Email => LOGIN_BY_EMAIL.bind(
+                mount,
+                at(place, |core, call, input: LoginByEmail| {
+                    account::login(core, call, input.into())
+                }),
+            ),
+            PrimaryField::Username => LOGIN_BY_USERNAME.bind(
+                mount,
+                at(place, |core, call, input: LoginByUsername| {
+                    account::login(core, call, input.into())
+                }),
+            ),
+            PrimaryField::Phone => LOGIN_BY_PHONE.bind(
+                mount,
+                at(place, |core, call, input: LoginByPhone| {
+                    account::login(core, call, input.into())
+                }),
+            ),
         });
     }
-    out.push(LOGOUT.bind(mount, at(place, |core, call, _| account::logout(core, call))));
+    out.push(LOGOUT.bind(
+        mount,
+        at(place, |core, call, _| account::logout(core, call)),
+    ));
     out.push(ME.bind(mount, at(place, |core, call, _| account::me(core, call))));
     out.push(UPDATE_ME.bind(mount, at(place, account::update_me)));
     out.push(SESSIONS.bind(mount, at(place, |core, call, _| sessions::list(core, call))));
-    out.push(REVOKE.bind(mount, at(place, |core, call, _| sessions::revoke(core, call))));
-    out.push(REVOKE_ALL.bind(mount, at(place, |core, call, _| sessions::revoke_others(core, call))));
-    out.push(REVOKE_OTHERS.bind(mount, at(place, |core, call, _| sessions::revoke_others(core, call))));
+    out.push(REVOKE.bind(
+        mount,
+        at(place, |core, call, _| sessions::revoke(core, call)),
+    ));
+    out.push(REVOKE_ALL.bind(
+        mount,
+        at(place, |core, call, _| sessions::revoke_others(core, call)),
+    ));
+    out.push(REVOKE_OTHERS.bind(
+        mount,
+        at(place, |core, call, _| sessions::revoke_others(core, call)),
+    ));
     if auth.refresh.enabled {
         out.push(REFRESH.bind(mount, at(place, refresh::refresh)));
     }
@@ -315,7 +407,8 @@ pub(crate) fn all(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
     out
 }
 
-/// Routes that make or end sessions: they judge by themselves what is sent to them, whoever the browser says it is.
+/// Routes that make or end sessions: they judge by themselves what is sent to them, whoever the
+/// browser says it is.
 pub(crate) fn judging_themselves(config: &AuthConfig) -> Vec<String> {
     let fixed = [
         "register",
@@ -336,11 +429,18 @@ pub(crate) fn judging_themselves(config: &AuthConfig) -> Vec<String> {
     let paths = fixed.into_iter().map(str::to_owned);
     #[cfg(feature = "providers")]
     let paths = paths.chain(oauth::judging_themselves(config));
-    paths.map(|path| format!("{}/{path}", config.auth.mount)).collect()
+    paths
+        .map(|path| format!("{}/{path}", config.auth.mount))
+        .collect()
 }
 
 fn jwks(core: &Core) -> Result<Reply> {
-    let keys: serde_json::Value =
-        core.signing.jwks().map(serde_json::from_str).transpose().map_err(Error::internal)?.ok_or_else(Error::not_found)?;
+    let keys: serde_json::Value = core
+        .signing
+        .jwks()
+        .map(serde_json::from_str)
+        .transpose()
+        .map_err(Error::internal)?
+        .ok_or_else(Error::not_found)?;
     Reply::json(200, &keys)
 }

@@ -16,8 +16,9 @@ use super::{DEVICE, DONE, Place, SIGNED_IN, at, route};
 use crate::config::AuthConfig;
 use crate::core::{Client, Core};
 use crate::error::{
-    ACCOUNT_SUSPENDED, CSRF_FAILED, DELETION_SCHEDULED, EMAIL_NOT_VERIFIED, INVALID_CODE, INVALID_CREDENTIALS, INVALID_REDIRECT,
-    INVALID_STATE, LAST_CREDENTIAL, MFA_SETUP_REQUIRED, STEP_UP_REQUIRED,
+    ACCOUNT_SUSPENDED, CSRF_FAILED, DELETION_SCHEDULED, EMAIL_NOT_VERIFIED, INVALID_CODE,
+    INVALID_CREDENTIALS, INVALID_REDIRECT, INVALID_STATE, LAST_CREDENTIAL, MFA_SETUP_REQUIRED,
+    STEP_UP_REQUIRED,
 };
 use crate::flow::Need;
 use crate::flow::oauth::{Departure, LinkFor, Marks, Return};
@@ -36,7 +37,10 @@ const fn text(wire: &'static str) -> FieldDesc {
 
 /// Names a parameter that clients add and nobody reads: what a provider is asked is set in the app.
 const fn passed_over(wire: &'static str) -> FieldDesc {
-    FieldDesc { doc: "Accepted and passed over: the settings of the provider count.", ..text(wire) }
+    FieldDesc {
+        doc: "Accepted and passed over: the settings of the provider count.",
+        ..text(wire)
+    }
 }
 
 const TARGET: &[FieldDesc] = &[
@@ -47,18 +51,38 @@ const TARGET: &[FieldDesc] = &[
     passed_over("scope"),
     passed_over("redirect_uri"),
 ];
-const LINK_TARGET: &[FieldDesc] =
-    &[text("returnTo"), text("return_to"), passed_over("client_id"), passed_over("scope"), passed_over("redirect_uri")];
+const LINK_TARGET: &[FieldDesc] = &[
+    text("returnTo"),
+    text("return_to"),
+    passed_over("client_id"),
+    passed_over("scope"),
+    passed_over("redirect_uri"),
+];
 const ANSWER: &[FieldDesc] = &[text("code"), text("state"), text("iss"), text("error")];
 
 const TO_PROVIDER: &[AnswerDesc] = &[AnswerDesc::empty(302, "To the provider.")];
-const TO_PROVIDER_BY_POST: &[AnswerDesc] =
-    &[AnswerDesc::of::<SendTo>(200, "Where the provider is, for who accepts JSON."), AnswerDesc::empty(303, "To the provider.")];
-const BACK: &[AnswerDesc] = &[AnswerDesc::empty(302, "To the return target, with `code`, `linked` or `error` in its query.")];
-const BACK_BY_POST: &[AnswerDesc] = &[AnswerDesc::empty(303, "To the same path, with the answer in its query.")];
+const TO_PROVIDER_BY_POST: &[AnswerDesc] = &[
+    AnswerDesc::of::<SendTo>(200, "Where the provider is, for who accepts JSON."),
+    AnswerDesc::empty(303, "To the provider."),
+];
+const BACK: &[AnswerDesc] = &[AnswerDesc::empty(
+    302,
+    "To the return target, with `code`, `linked` or `error` in its query.",
+)];
+const BACK_BY_POST: &[AnswerDesc] = &[AnswerDesc::empty(
+    303,
+    "To the same path, with the answer in its query.",
+)];
 const START_REFUSED: &[Code] = &[INVALID_REDIRECT, CSRF_FAILED, Code::RateLimited];
-const LINK_REFUSED: &[Code] =
-    &[INVALID_REDIRECT, STEP_UP_REQUIRED, EMAIL_NOT_VERIFIED, DELETION_SCHEDULED, MFA_SETUP_REQUIRED, CSRF_FAILED, Code::RateLimited];
+const LINK_REFUSED: &[Code] = &[
+    INVALID_REDIRECT,
+    STEP_UP_REQUIRED,
+    EMAIL_NOT_VERIFIED,
+    DELETION_SCHEDULED,
+    MFA_SETUP_REQUIRED,
+    CSRF_FAILED,
+    Code::RateLimited,
+];
 
 const UNLINK_REFUSED: &[Code] = proof_refused!(LAST_CREDENTIAL, Code::NotFound);
 
@@ -77,10 +101,19 @@ static EXCHANGE: Route<ExchangeInput> = route(Route::post("oauth_exchange", "oau
     .reads(DEVICE).answers(SIGNED_IN)
     .errors(&[INVALID_CODE, INVALID_CREDENTIALS, ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, CSRF_FAILED, Code::RateLimited]);
 
-/// A route at a provider's own path. Names and paths of routes live as long as the process; these are made once, when it starts.
-fn own<I: RouteInput>(make: fn(&'static str, &'static str) -> Route<I>, name: &str, id: &str, tail: &str) -> Route<I> {
+/// A route at a provider's own path. Names and paths of routes live as long as the process; these
+/// are made once, when it starts.
+fn own<I: RouteInput>(
+    make: fn(&'static str, &'static str) -> Route<I>,
+    name: &str,
+    id: &str,
+    tail: &str,
+) -> Route<I> {
     let leak = |text: String| -> &'static str { Box::leak(text.into_boxed_str()) };
-    route(make(leak(format!("{name}_{}", id.replace('-', "_"))), leak(format!("{id}{tail}"))))
+    route(make(
+        leak(format!("{name}_{}", id.replace('-', "_"))),
+        leak(format!("{id}{tail}")),
+    ))
 }
 
 fn kept<I: RouteInput>(route: Route<I>) -> &'static Route<I> {
@@ -95,33 +128,86 @@ pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
     for id in config.auth.oauth.providers.keys().filter(|id| is_id(id)) {
         let bound = |route: Route<Nothing>, run: Run| {
             let id: Arc<str> = Arc::from(id.as_str());
-            kept(route).bind(mount, at(place, move |core, call, _| run(core, call, Arc::clone(&id))))
+            kept(route).bind(
+                mount,
+                at(place, move |core, call, _| run(core, call, Arc::clone(&id))),
+            )
         };
-        let begin = own(Route::get, "oauth_start", id, "").doc("Sends a browser to the provider to sign in.").public();
-        out.push(bound(begin.query(TARGET).answers(TO_PROVIDER).errors(START_REFUSED), |core, call, id| Box::pin(start(core, call, id))));
-        let begin = own(Route::post, "oauth_begin", id, "").doc("Says where to sign in at the provider.").public();
-        let begin = begin.query(TARGET).answers(TO_PROVIDER_BY_POST).errors(START_REFUSED);
-        out.push(bound(begin, |core, call, id| Box::pin(start(core, call, id))));
-        let back = own(Route::get, "oauth_callback", id, "/callback").doc("Takes a browser back from the provider.").public();
-        let back = back.query(ANSWER).lenient().errors(&[INVALID_STATE, INVALID_REDIRECT, Code::RateLimited]);
+        let begin = own(Route::get, "oauth_start", id, "")
+            .doc("Sends a browser to the provider to sign in.")
+            .public();
+        out.push(bound(
+            begin
+                .query(TARGET)
+                .answers(TO_PROVIDER)
+                .errors(START_REFUSED),
+            |core, call, id| Box::pin(start(core, call, id)),
+        ));
+        let begin = own(Route::post, "oauth_begin", id, "")
+            .doc("Says where to sign in at the provider.")
+            .public();
+        let begin = begin
+            .query(TARGET)
+            .answers(TO_PROVIDER_BY_POST)
+            .errors(START_REFUSED);
+        out.push(bound(begin, |core, call, id| {
+            Box::pin(start(core, call, id))
+        }));
+        let back = own(Route::get, "oauth_callback", id, "/callback")
+            .doc("Takes a browser back from the provider.")
+            .public();
+        let back = back.query(ANSWER).lenient().errors(&[
+            INVALID_STATE,
+            INVALID_REDIRECT,
+            Code::RateLimited,
+        ]);
         let back = back.answers(BACK);
-        out.push(bound(back, |core, call, id| Box::pin(callback(core, call, id))));
-        let form = own(Route::post, "oauth_form_post", id, "/callback").doc("Takes a browser back that posts the provider's answer.");
+        out.push(bound(back, |core, call, id| {
+            Box::pin(callback(core, call, id))
+        }));
+        let form = own(Route::post, "oauth_form_post", id, "/callback")
+            .doc("Takes a browser back that posts the provider's answer.");
         let form = form.public().form(ANSWER).lenient().answers(BACK_BY_POST);
-        out.push(bound(form, |core, call, id| Box::pin(std::future::ready(form_post(&core, &call, &id)))));
-        let link = own(Route::get, "oauth_link", id, "/link").doc("Sends a browser to the provider to link it to the caller's account.");
-        let link = link.auth("userAuth").query(LINK_TARGET).answers(TO_PROVIDER).errors(LINK_REFUSED);
-        out.push(bound(link, |core, call, id| Box::pin(self::link(core, call, id))));
-        let link = own(Route::post, "oauth_begin_link", id, "/link").doc("Says where to link the provider to the caller's account.");
-        let link = link.auth("userAuth").query(LINK_TARGET).answers(TO_PROVIDER_BY_POST).errors(LINK_REFUSED);
-        out.push(bound(link, |core, call, id| Box::pin(self::link(core, call, id))));
-        let end = own(Route::delete, "oauth_unlink", id, "/link").doc("Ends the link of the caller's account to the provider.");
-        let end: &'static Route<UnlinkInput> = kept(end.auth("userAuth").answers(DONE).errors(UNLINK_REFUSED));
+        out.push(bound(form, |core, call, id| {
+            Box::pin(std::future::ready(form_post(&core, &call, &id)))
+        }));
+        let link = own(Route::get, "oauth_link", id, "/link")
+            .doc("Sends a browser to the provider to link it to the caller's account.");
+        let link = link
+            .auth("userAuth")
+            .query(LINK_TARGET)
+            .answers(TO_PROVIDER)
+            .errors(LINK_REFUSED);
+        out.push(bound(link, |core, call, id| {
+            Box::pin(self::link(core, call, id))
+        }));
+        let link = own(Route::post, "oauth_begin_link", id, "/link")
+            .doc("Says where to link the provider to the caller's account.");
+        let link = link
+            .auth("userAuth")
+            .query(LINK_TARGET)
+            .answers(TO_PROVIDER_BY_POST)
+            .errors(LINK_REFUSED);
+        out.push(bound(link, |core, call, id| {
+            Box::pin(self::link(core, call, id))
+        }));
+        let end = own(Route::delete, "oauth_unlink", id, "/link")
+            .doc("Ends the link of the caller's account to the provider.");
+        let end: &'static Route<UnlinkInput> =
+            kept(end.auth("userAuth").answers(DONE).errors(UNLINK_REFUSED));
         let id: Arc<str> = Arc::from(id.as_str());
-        out.push(end.bind(mount, at(place, move |core, call, input| unlink(core, call, input, Arc::clone(&id)))));
+        out.push(end.bind(
+            mount,
+            at(place, move |core, call, input| {
+                unlink(core, call, input, Arc::clone(&id))
+            }),
+        ));
     }
     if !out.is_empty() {
-        out.push(PROVIDERS.bind(mount, at(place, |core, _, _| async move { providers(&core) })));
+        out.push(PROVIDERS.bind(
+            mount,
+            at(place, |core, _, _| async move { providers(&core) }),
+        ));
         out.push(EXCHANGE.bind(mount, at(place, exchange)));
     }
     out
@@ -133,11 +219,19 @@ type Run = fn(Arc<Core>, PluginCall, Arc<str>) -> linchpin::BoxFuture<'static, R
 /// Paths of those that make sessions, or take a browser that brings nothing but its cookies.
 pub(super) fn judging_themselves(config: &AuthConfig) -> impl Iterator<Item = String> {
     let ids = config.auth.oauth.providers.keys().filter(|id| is_id(id));
-    ids.flat_map(|id| [id.clone(), format!("{id}/callback")]).chain(["oauth/exchange".to_owned()])
+    ids.flat_map(|id| [id.clone(), format!("{id}/callback")])
+        .chain(["oauth/exchange".to_owned()])
 }
 
 fn providers(core: &Core) -> Result<Reply> {
-    let providers = core.oauth.all().map(|provider| ProviderView { id: provider.id.clone(), name: provider.name.clone() }).collect();
+    let providers = core
+        .oauth
+        .all()
+        .map(|provider| ProviderView {
+            id: provider.id.clone(),
+            name: provider.name.clone(),
+        })
+        .collect();
     Reply::json(200, &ProviderList { providers })
 }
 
@@ -146,19 +240,41 @@ async fn start(core: Arc<Core>, call: PluginCall, id: Arc<str>) -> Result<Reply>
         core.may_sign_in(&call, &id).await?;
     }
     let (asked, challenge) = (asked(&call)?, call.query::<String>(2)?);
-    begin(&core, &call, &id, Ticket { challenge, ..Ticket::to(asked) }).await
+    begin(
+        &core,
+        &call,
+        &id,
+        Ticket {
+            challenge,
+            ..Ticket::to(asked)
+        },
+    )
+    .await
 }
 
 /// Sends a browser to a provider to sign in.
 ///
 /// # Errors
 /// 400 `invalid_redirect`, or for a challenge that is none; 404; 429.
-pub(super) async fn begin(core: &Core, call: &PluginCall, id: &str, ticket: Ticket<'_>) -> Result<Reply> {
+pub(super) async fn begin(
+    core: &Core,
+    call: &PluginCall,
+    id: &str,
+    ticket: Ticket<'_>,
+) -> Result<Reply> {
     let client = core.client(call);
     let connection = core.oauth.get(id).ok_or_else(Error::not_found)?;
     by_ip(core, &client, Bucket::OauthStart).await?;
-    if ticket.challenge.as_deref().is_some_and(|challenge| !is_hash(challenge)) {
-        return Err(Error::invalid(Problem::new("query:codeChallenge", "format", "must be the S256 challenge of a verifier")));
+    if ticket
+        .challenge
+        .as_deref()
+        .is_some_and(|challenge| !is_hash(challenge))
+    {
+        return Err(Error::invalid(Problem::new(
+            "query:codeChallenge",
+            "format",
+            "must be the S256 challenge of a verifier",
+        )));
     }
     depart(core, &client, call, connection, ticket).await
 }
@@ -170,19 +286,50 @@ async fn link(core: Arc<Core>, call: PluginCall, id: Arc<str>) -> Result<Reply> 
     if call.method != Method::POST
         && let Err(refusal) = core.csrf.is_own_navigation(&call.headers, &core.cookies)
     {
-        return Err(core.forged(&client, Some(&known), &format!("{}/{id}/link", core.config.auth.mount), refusal).await);
+        return Err(core
+            .forged(
+                &client,
+                Some(&known),
+                &format!("{}/{id}/link", core.config.auth.mount),
+                refusal,
+            )
+            .await);
     }
     let connection = core.oauth.get(&id).ok_or_else(Error::not_found)?;
-    let user = core.users.get(&client.cx(), known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
+    let user = core
+        .users
+        .get(&client.cx(), known.user_id.as_str())
+        .await?
+        .ok_or_else(Error::unauthorized)?;
     core.require(&client, &known, &user, Need::Recent)?;
     core.may_add_way_in(&user)?;
-    core.limiter.take_in_session(Bucket::Link, Bucket::LinkUser, &user.id, &known.handle).await?;
-    let link = Some(LinkFor { user: user.id, session: known.handle });
+    core.limiter
+        .take_in_session(Bucket::Link, Bucket::LinkUser, &user.id, &known.handle)
+        .await?;
+    let link = Some(LinkFor {
+        user: user.id,
+        session: known.handle,
+    });
     let asked = asked(&call)?;
-    depart(&core, &client, &call, connection, Ticket { link, ..Ticket::to(asked) }).await
+    depart(
+        &core,
+        &client,
+        &call,
+        connection,
+        Ticket {
+            link,
+            ..Ticket::to(asked)
+        },
+    )
+    .await
 }
 
-async fn unlink(core: Arc<Core>, call: PluginCall, input: UnlinkInput, id: Arc<str>) -> Result<Reply> {
+async fn unlink(
+    core: Arc<Core>,
+    call: PluginCall,
+    input: UnlinkInput,
+    id: Arc<str>,
+) -> Result<Reply> {
     end_link(&core, &call, input, &id).await
 }
 
@@ -190,14 +337,28 @@ async fn unlink(core: Arc<Core>, call: PluginCall, input: UnlinkInput, id: Arc<s
 ///
 /// # Errors
 /// As [`Core::prove`] and [`Core::unlink`]; 429.
-pub(super) async fn end_link(core: &Core, call: &PluginCall, mut input: UnlinkInput, id: &str) -> Result<Reply> {
+pub(super) async fn end_link(
+    core: &Core,
+    call: &PluginCall,
+    mut input: UnlinkInput,
+    id: &str,
+) -> Result<Reply> {
     let known = caller(call)?;
     let client = core.client(call);
     let connection = core.oauth.get(id).ok_or_else(Error::not_found)?;
-    let user = core.users.get(&client.cx(), known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
-    core.limiter.take_in_session(Bucket::Link, Bucket::LinkUser, &user.id, &known.handle).await?;
-    let proof = core.prove(&client, &known, &user, &input.typed(), Need::WayIn).await?;
-    core.unlink(&client, &user, &connection.provider, proof).await?;
+    let user = core
+        .users
+        .get(&client.cx(), known.user_id.as_str())
+        .await?
+        .ok_or_else(Error::unauthorized)?;
+    core.limiter
+        .take_in_session(Bucket::Link, Bucket::LinkUser, &user.id, &known.handle)
+        .await?;
+    let proof = core
+        .prove(&client, &known, &user, &input.typed(), Need::WayIn)
+        .await?;
+    core.unlink(&client, &user, &connection.provider, proof)
+        .await?;
     said("The provider was unlinked.")
 }
 
@@ -213,12 +374,20 @@ pub(super) struct Ticket<'a> {
 
 impl<'a> Ticket<'a> {
     fn to(asked: Option<String>) -> Self {
-        Self { asked, challenge: None, link: None, host: None }
+        Self {
+            asked,
+            challenge: None,
+            link: None,
+            host: None,
+        }
     }
 
     /// For a page, which gives the browser what it holds for this host alone.
     pub(super) fn of_page(back: String, host: &'a str) -> Self {
-        Self { host: Some(host), ..Self::to(Some(back)) }
+        Self {
+            host: Some(host),
+            ..Self::to(Some(back))
+        }
     }
 }
 
@@ -227,16 +396,34 @@ fn asked(call: &PluginCall) -> Result<Option<String>> {
     Ok(call.query(0)?.or(call.query(1)?))
 }
 
-async fn depart(core: &Core, client: &Client, call: &PluginCall, connection: &Connection, ticket: Ticket<'_>) -> Result<Reply> {
+async fn depart(
+    core: &Core,
+    client: &Client,
+    call: &PluginCall,
+    connection: &Connection,
+    ticket: Ticket<'_>,
+) -> Result<Reply> {
     let oauth = &core.config.auth.oauth;
-    let Ticket { asked, challenge, link, host } = ticket;
+    let Ticket {
+        asked,
+        challenge,
+        link,
+        host,
+    } = ticket;
     let asked = asked.unwrap_or_else(|| oauth.post_redirect.clone());
     let target = ReturnTarget::parse(&asked, &oauth.allowed_redirect_origins)?;
     if challenge.is_some()
         && call.method != Method::POST
         && let Err(refusal) = core.csrf.may_bind(&call.headers, target.is_path())
     {
-        return Err(core.forged(client, None, &format!("{}/{}", core.config.auth.mount, connection.provider.id), refusal).await);
+        return Err(core
+            .forged(
+                client,
+                None,
+                &format!("{}/{}", core.config.auth.mount, connection.provider.id),
+                refusal,
+            )
+            .await);
     }
     let flow = match held(core.cookies.flow(&call.headers)) {
         Some(known) => known.to_owned(),
@@ -246,12 +433,21 @@ async fn depart(core: &Core, client: &Client, call: &PluginCall, connection: &Co
         Some(known) => (known.to_owned(), false),
         None => (core.random_text::<32>()?, true),
     };
-    let departure = Departure { target: &target, challenge, browser: (&flow, &host), link };
+    let departure = Departure {
+        target: &target,
+        challenge,
+        browser: (&flow, &host),
+        link,
+    };
     let url = core.send_away(client, connection, departure).await?;
     let reply = match url {
-        Some(url) if call.method != Method::GET && accepts_json(&call.headers) => Reply::json(200, &SendTo { url })?,
+        Some(url) if call.method != Method::GET && accepts_json(&call.headers) => {
+            Reply::json(200, &SendTo { url })?
+        }
         None if call.method != Method::GET && accepts_json(&call.headers) => {
-            return Err(Error::unavailable("the provider cannot be asked where to sign in"));
+            return Err(Error::unavailable(
+                "the provider cannot be asked where to sign in",
+            ));
         }
         Some(url) => redirect(call, &url)?,
         None => redirect(call, &target.with("error", "provider_error"))?,
@@ -266,17 +462,33 @@ async fn depart(core: &Core, client: &Client, call: &PluginCall, connection: &Co
 /// 302 for who reads, 303 for who posts.
 fn redirect(call: &PluginCall, to: &str) -> Result<Reply> {
     let status = if call.method == Method::GET { 302 } else { 303 };
-    Ok(Reply::empty(status)?.header(LOCATION, HeaderValue::try_from(to).map_err(Error::internal)?))
+    Ok(Reply::empty(status)?.header(
+        LOCATION,
+        HeaderValue::try_from(to).map_err(Error::internal)?,
+    ))
 }
 
 fn accepts_json(headers: &HeaderMap) -> bool {
-    let kinds = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
-    kinds.into_iter().any(|kind| kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json"))
+    let kinds = headers
+        .get_all(ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','));
+    kinds.into_iter().any(|kind| {
+        kind.split(';')
+            .next()
+            .unwrap_or_default()
+            .trim()
+            .eq_ignore_ascii_case("application/json")
+    })
 }
 
 /// 32 bytes as `base64url`: what our random values and the hashes of SHA-256 look like.
 fn is_hash(text: &str) -> bool {
-    text.len() == 43 && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+    text.len() == 43
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
 }
 
 /// One of our random values.
@@ -290,10 +502,17 @@ fn held(cookie: Once<'_>) -> Option<&str> {
 /// What a browser was given when it was sent away.
 fn of_browser(core: &Core, headers: &HeaderMap) -> Option<Marks> {
     let flow = held(core.cookies.flow(headers))?.to_owned();
-    // The provider may send back to another host than the one that it was left from, where both share cookies.
+    // The provider may send back to another host than the one that it was left from, where both
+    // share cookies.
     let alone = core.config.auth.cookies.domain.is_none();
-    let host = held(core.cookies.browser(headers)).filter(|_| alone).map(str::to_owned);
-    Some(Marks { flow, host, is_browser: alone && headers.contains_key(FETCH_SITE) })
+    let host = held(core.cookies.browser(headers))
+        .filter(|_| alone)
+        .map(str::to_owned);
+    Some(Marks {
+        flow,
+        host,
+        is_browser: alone && headers.contains_key(FETCH_SITE),
+    })
 }
 
 async fn callback(core: Arc<Core>, call: PluginCall, id: Arc<str>) -> Result<Reply> {
@@ -302,12 +521,20 @@ async fn callback(core: Arc<Core>, call: PluginCall, id: Arc<str>) -> Result<Rep
     by_ip(&core, &client, Bucket::OauthCallback).await?;
     let [code, state, issuer, error] = answer(&call)?;
     let user = signed_in(&core, &call).await?;
-    let back = Return { code, state, issuer, error, browser: of_browser(&core, &call.headers), user };
+    let back = Return {
+        code,
+        state,
+        issuer,
+        error,
+        browser: of_browser(&core, &call.headers),
+        user,
+    };
     let to = core.come_back(&client, connection, &back).await?;
     redirect(&call, &to)
 }
 
-/// The id of whoever is signed in where a callback comes from. It takes no actor from a cookie, since it changes nothing by that.
+/// The id of whoever is signed in where a callback comes from. It takes no actor from a cookie,
+/// since it changes nothing by that.
 async fn signed_in(core: &Core, call: &PluginCall) -> Result<Option<String>> {
     let actor = match credential::of(&call.headers, &core.cookies) {
         Credential::Cookie(token) => match core.checks.known(token) {
@@ -317,10 +544,13 @@ async fn signed_in(core: &Core, call: &PluginCall) -> Result<Option<String>> {
         _ => None,
     };
     let by_cookie = actor.as_deref().and_then(known);
-    Ok(by_cookie.or_else(|| call.cx.get_actor().and_then(|actor| known(actor))).map(|known| known.user_id.clone()))
+    Ok(by_cookie
+        .or_else(|| call.cx.get_actor().and_then(|actor| known(actor)))
+        .map(|known| known.user_id.clone()))
 }
 
-/// A browser posts a form from the provider's page without the cookies that say which one it is: it is sent to fetch the same.
+/// A browser posts a form from the provider's page without the cookies that say which one it is: it
+/// is sent to fetch the same.
 fn form_post(core: &Core, call: &PluginCall, id: &str) -> Result<Reply> {
     let connection = core.oauth.get(id).ok_or_else(Error::not_found)?;
     let mut query = url::form_urlencoded::Serializer::new(String::new());
@@ -329,11 +559,19 @@ fn form_post(core: &Core, call: &PluginCall, id: &str) -> Result<Reply> {
             query.append_pair(field.wire, &value);
         }
     }
-    redirect(call, &format!("{}?{}", connection.provider.callback, query.finish()))
+    redirect(
+        call,
+        &format!("{}?{}", connection.provider.callback, query.finish()),
+    )
 }
 
 fn answer(call: &PluginCall) -> Result<[Option<String>; 4]> {
-    Ok([call.query(0)?, call.query(1)?, call.query(2)?, call.query(3)?])
+    Ok([
+        call.query(0)?,
+        call.query(1)?,
+        call.query(2)?,
+        call.query(3)?,
+    ])
 }
 
 async fn exchange(core: Arc<Core>, call: PluginCall, input: ExchangeInput) -> Result<Reply> {
@@ -341,15 +579,24 @@ async fn exchange(core: Arc<Core>, call: PluginCall, input: ExchangeInput) -> Re
     redeem(&core, &call, input).await
 }
 
-/// Signs in with a code of ours. That it is this browser's, or this client's, is proved by what it began with, so that it matters
-/// neither who sent the browser here nor by which method it asks.
+/// Signs in with a code of ours. That it is this browser's, or this client's, is proved by what it
+/// began with, so that it matters neither who sent the browser here nor by which method it asks.
 ///
 /// # Errors
 /// 401 `invalid_code`; 429; those of [`Core::complete_primary`].
 pub(super) async fn redeem(core: &Core, call: &PluginCall, input: ExchangeInput) -> Result<Reply> {
     let client = core.client(call);
     by_ip(core, &client, Bucket::OauthExchange).await?;
-    let (code, verifier) = (SecretText::from(input.code), input.code_verifier.map(SecretText::from));
+    let (code, verifier) = (
+        SecretText::from(input.code),
+        input.code_verifier.map(SecretText::from),
+    );
     let browser = of_browser(core, &call.headers);
-    core.redeem(&client, code.expose(), verifier.as_ref().map(SecretText::expose), browser.as_ref()).await
+    core.redeem(
+        &client,
+        code.expose(),
+        verifier.as_ref().map(SecretText::expose),
+        browser.as_ref(),
+    )
+    .await
 }

@@ -22,24 +22,58 @@ const PASSKEY: &str = "passkey";
 pub(super) async fn login_options(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let client = core.client(&call);
     by_ip(&core, &client, Bucket::PasskeyOptions).await?;
-    let (asked, options) = core.ask_for_passkey(&[], core.config.auth.passkeys.user_verification)?;
-    let terms = Terms { only_newest: false, ..Terms::link(SIGNING_IN) };
-    let token = core.parts.tokens.issue(&client.cx(), Purpose::PasskeyLogin, "", &asked, terms).await?;
-    Reply::json(200, &LoginOptions { options, passkey_token: token.expose().to_owned() })
+    let (asked, options) =
+        core.ask_for_passkey(&[], core.config.auth.passkeys.user_verification)?;
+    let terms = Terms {
+        only_newest: false,
+        ..Terms::link(SIGNING_IN)
+    };
+    let token = core
+        .parts
+        .tokens
+        .issue(&client.cx(), Purpose::PasskeyLogin, "", &asked, terms)
+        .await?;
+    Reply::json(
+        200,
+        &LoginOptions {
+            options,
+            passkey_token: token.expose().to_owned(),
+        },
+    )
 }
 
 pub(super) async fn login(core: Arc<Core>, call: PluginCall, input: LoginInput) -> Result<Reply> {
     core.may_sign_in(&call, "passkey/login").await?;
     let client = core.client(&call);
     let cx = client.cx();
-    let attempt = core.limiter.take(&[Hit { bucket: Bucket::PasskeyLogin, of: &[&client.counted()] }]).await?;
+    let attempt = core
+        .limiter
+        .take(&[Hit {
+            bucket: Bucket::PasskeyLogin,
+            of: &[&client.counted()],
+        }])
+        .await?;
     let invalid = || refuse(INVALID_CHALLENGE);
-    let found = core.parts.tokens.find(&cx, Purpose::PasskeyLogin, &input.passkey_token).await?.ok_or_else(invalid)?;
+    let found = core
+        .parts
+        .tokens
+        .find(&cx, Purpose::PasskeyLogin, &input.passkey_token)
+        .await?
+        .ok_or_else(invalid)?;
     let asked: Asked = core.parts.tokens.payload(&found)?;
     let policy = core.config.auth.passkeys.user_verification;
     let mut told = false;
     for tried in 0.. {
-        let judged = core.judge_passkey(&cx, &client, &asked, input.assertion_response.clone(), None, policy).await?;
+        let judged = core
+            .judge_passkey(
+                &cx,
+                &client,
+                &asked,
+                input.assertion_response.clone(),
+                None,
+                policy,
+            )
+            .await?;
         let used = match judged {
             Ok(used) => used,
             Err(unproved) => return Err(failed(&core, &client, &found, unproved).await?),
@@ -68,7 +102,9 @@ pub(super) async fn login(core: Arc<Core>, call: PluginCall, input: LoginInput) 
         noted?;
         attempt.succeeded().await;
         let passkey = used.credential.id.clone();
-        return core.complete_with(&client, proved(used), Some(&passkey)).await;
+        return core
+            .complete_with(&client, proved(used), Some(&passkey))
+            .await;
     }
     Err(invalid())
 }
@@ -76,12 +112,27 @@ pub(super) async fn login(core: Arc<Core>, call: PluginCall, input: LoginInput) 
 /// A passkey that verified its user is two factors by itself.
 fn proved(used: Used) -> Proved {
     let verified = used.asserted.flags.user_verified;
-    let amr: &[&str] = if verified { &["pop", "user", "mfa"] } else { &["pop", "user"] };
-    Proved { user: used.user, method: PASSKEY, amr, aal: if verified { 2 } else { 1 }, status: 200 }
+    let amr: &[&str] = if verified {
+        &["pop", "user", "mfa"]
+    } else {
+        &["pop", "user"]
+    };
+    Proved {
+        user: used.user,
+        method: PASSKEY,
+        amr,
+        aal: if verified { 2 } else { 1 },
+        status: 200,
+    }
 }
 
 /// Writes down a use that proved nothing; what was asked is used up.
-async fn failed(core: &Core, client: &Client, found: &OneTime, unproved: Unproved) -> Result<Error> {
+async fn failed(
+    core: &Core,
+    client: &Client,
+    found: &OneTime,
+    unproved: Unproved,
+) -> Result<Error> {
     let happened = Happened {
         event: "auth:login.failed",
         user: unproved.user.as_deref(),

@@ -61,7 +61,8 @@ pub(super) struct RenameInput {
 #[derive(Embedded)]
 pub(super) struct LoginOptionsInput {
     #[field(length = ..=254)]
-    #[allow(dead_code)] // accepted and never used: an answer that depended on it would tell who has an account
+    #[allow(dead_code)]
+    // accepted and never used: an answer that depended on it would tell who has an account
     pub(super) identifier: Option<String>,
 }
 

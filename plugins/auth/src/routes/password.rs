@@ -23,7 +23,14 @@ pub(super) async fn forgot(core: Arc<Core>, call: PluginCall, input: EmailInput)
     let email = normalise::email(&input.email).map_err(|what| Error::invalid(what.at("email")))?;
     let client = core.client(&call);
     by_ip(&core, &client, Bucket::Forgot).await?;
-    ask(&core, &client, Bucket::ForgotIdentifier, Asked::PasswordReset, email.normalised).await?;
+    ask(
+        &core,
+        &client,
+        Bucket::ForgotIdentifier,
+        Asked::PasswordReset,
+        email.normalised,
+    )
+    .await?;
     said("If that email is registered, a password reset link has been sent.")
 }
 
@@ -31,12 +38,24 @@ pub(super) async fn reset(core: Arc<Core>, call: PluginCall, input: ResetInput) 
     let client = core.client(&call);
     let cx = client.cx();
     by_ip(&core, &client, Bucket::ResetPassword).await?;
-    let (token, typed) = (SecretText::from(input.token), SecretText::from(input.password));
+    let (token, typed) = (
+        SecretText::from(input.token),
+        SecretText::from(input.password),
+    );
     let invalid = || refuse(INVALID_TOKEN);
-    let found = core.parts.tokens.find(&cx, Purpose::ResetPassword, token.expose()).await?.ok_or_else(invalid)?;
+    let found = core
+        .parts
+        .tokens
+        .find(&cx, Purpose::ResetPassword, token.expose())
+        .await?
+        .ok_or_else(invalid)?;
     let user = core.users.get(&cx, found.user_id.as_str()).await?;
-    let user = user.filter(|user| !user.is_gone(client.now) && user.suspended_at.is_none()).ok_or_else(invalid)?;
-    let hash = core.judge_password(&client, &user, &typed, Cause::Reset).await?;
+    let user = user
+        .filter(|user| !user.is_gone(client.now) && user.suspended_at.is_none())
+        .ok_or_else(invalid)?;
+    let hash = core
+        .judge_password(&client, &user, &typed, Cause::Reset)
+        .await?;
     // Before the token is taken: where the counters cannot be reached, it is as good as before.
     core.unlock(&client, &user.identifier).await?;
     let stored = cx
@@ -45,7 +64,8 @@ pub(super) async fn reset(core: Arc<Core>, call: PluginCall, input: ResetInput) 
                 return Err(invalid());
             }
             let user = core.hold_now(cx, &user).await.map_err(overtaken)?;
-            core.store_password(cx, &client, &user, hash, Cause::Reset, None).await
+            core.store_password(cx, &client, &user, hash, Cause::Reset, None)
+                .await
         })
         .await;
     core.checks.forget(&user.id);
@@ -54,16 +74,28 @@ pub(super) async fn reset(core: Arc<Core>, call: PluginCall, input: ResetInput) 
     said("The password was set. Sign in with it.")
 }
 
-pub(super) async fn set(core: Arc<Core>, call: PluginCall, input: SetPasswordInput) -> Result<Reply> {
+pub(super) async fn set(
+    core: Arc<Core>,
+    call: PluginCall,
+    input: SetPasswordInput,
+) -> Result<Reply> {
     let known = caller(&call)?;
     let client = core.client(&call);
     let cx = client.cx();
-    let user = core.users.get(&cx, known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
+    let user = core
+        .users
+        .get(&cx, known.user_id.as_str())
+        .await?
+        .ok_or_else(Error::unauthorized)?;
     let typed = SecretText::from(input.password);
     let cause = match &user.password_hash {
         Some(_) => {
-            let current = input.current_password.map(SecretText::from).ok_or_else(|| refuse(CURRENT_PASSWORD_REQUIRED))?;
-            core.prove_password(&client, &known, &user, &current).await?;
+            let current = input
+                .current_password
+                .map(SecretText::from)
+                .ok_or_else(|| refuse(CURRENT_PASSWORD_REQUIRED))?;
+            core.prove_password(&client, &known, &user, &current)
+                .await?;
             Cause::Change
         }
         None => {
@@ -72,12 +104,23 @@ pub(super) async fn set(core: Arc<Core>, call: PluginCall, input: SetPasswordInp
         }
     };
     let hash = core.judge_password(&client, &user, &typed, cause).await?;
-    let reissues = core.config.auth.session.on_password_change == OnPasswordChange::RevokeAllAndReissue;
+    let reissues =
+        core.config.auth.session.on_password_change == OnPasswordChange::RevokeAllAndReissue;
     let stored = cx
         .transaction(async |cx| {
-            let user = core.hold_with_password(cx, &user).await.map_err(overtaken)?;
-            core.store_password(cx, &client, &user, hash, cause, Some(&known.handle)).await?;
-            if reissues { core.reissue(cx, &client, &known, &[], SessionPatch::default).await.map(Some) } else { Ok(None) }
+            let user = core
+                .hold_with_password(cx, &user)
+                .await
+                .map_err(overtaken)?;
+            core.store_password(cx, &client, &user, hash, cause, Some(&known.handle))
+                .await?;
+            if reissues {
+                core.reissue(cx, &client, &known, &[], SessionPatch::default)
+                    .await
+                    .map(Some)
+            } else {
+                Ok(None)
+            }
         })
         .await;
     core.checks.forget(&user.id);

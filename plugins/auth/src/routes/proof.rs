@@ -15,7 +15,8 @@ use crate::config::AuthConfig;
 use crate::core::{Core, Happened};
 use crate::entities::SessionPatch;
 use crate::error::{
-    CSRF_FAILED, DELETION_SCHEDULED, FACTOR_NOT_ALLOWED, INVALID_CHALLENGE, INVALID_CODE, INVALID_CREDENTIALS, METHOD_UNAVAILABLE, refuse,
+    CSRF_FAILED, DELETION_SCHEDULED, FACTOR_NOT_ALLOWED, INVALID_CHALLENGE, INVALID_CODE,
+    INVALID_CREDENTIALS, METHOD_UNAVAILABLE, refuse,
 };
 use crate::flow::Need;
 use crate::guards::ENROLLING;
@@ -49,22 +50,39 @@ static STEP_UP: Route<StepUpInput> = route(Route::post("step_up", "step-up"))
 /// All of them; every app has them.
 pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
     let mount = config.auth.mount.as_str();
-    vec![REAUTH.bind(mount, at(place, reauth)), STEP_UP.bind(mount, at(place, step_up))]
+    vec![
+        REAUTH.bind(mount, at(place, reauth)),
+        STEP_UP.bind(mount, at(place, step_up)),
+    ]
 }
 
 pub(super) async fn reauth(core: Arc<Core>, call: PluginCall, input: ReauthInput) -> Result<Reply> {
     let known = caller(&call)?;
     let client = core.client(&call);
     let cx = client.cx();
-    let user = core.users.get(&cx, known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
-    core.limiter.take(&[Hit { bucket: Bucket::Reauth, of: &[&user.id, &known.handle] }]).await?.succeeded().await;
+    let user = core
+        .users
+        .get(&cx, known.user_id.as_str())
+        .await?
+        .ok_or_else(Error::unauthorized)?;
+    core.limiter
+        .take(&[Hit {
+            bucket: Bucket::Reauth,
+            of: &[&user.id, &known.handle],
+        }])
+        .await?
+        .succeeded()
+        .await;
     let ways = core.ways(&cx, &user).await?;
     let methods = core.methods(&user);
     let chosen = match input.method {
         Some(method) if ways.contains(&method) => Some(method),
         Some(_) => return Err(refuse(METHOD_UNAVAILABLE)),
         // What cannot be sent is not asked for by itself; the other ways are there.
-        None => methods.first().copied().filter(|way| methods.len() == 1 && (!way.is_sent() || core.can_send(&user, *way))),
+        None => methods
+            .first()
+            .copied()
+            .filter(|way| methods.len() == 1 && (!way.is_sent() || core.can_send(&user, *way))),
     };
     let mut view = ReauthView {
         available_methods: ways.iter().map(|way| way.name().to_owned()).collect(),
@@ -74,21 +92,40 @@ pub(super) async fn reauth(core: Arc<Core>, call: PluginCall, input: ReauthInput
     };
     if let Some(way) = chosen.filter(|way| way.is_sent() || *way == Way::Webauthn) {
         if way == Way::Sms {
-            core.count_message(&client, &user.id, &[&known.handle], None).await?.succeeded().await;
+            core.count_message(&client, &user.id, &[&known.handle], None)
+                .await?
+                .succeeded()
+                .await;
         }
         let token = cx.transaction(async |cx| {
             let mut pending = Pending::reauth(&user, &known.handle);
             let tokens = &core.parts.tokens;
-            let terms = Terms { lifetime: LIFETIME, tries: TRIES_PER_SETUP, sends: 0, only_newest: false };
+            let terms = Terms {
+                lifetime: LIFETIME,
+                tries: TRIES_PER_SETUP,
+                sends: 0,
+                only_newest: false,
+            };
             let mut options = None;
             if way == Way::Webauthn {
                 let (asked, shown) = core.ask_second_passkey(cx, &user, None).await?;
                 (pending.asked, options) = (Some(asked), Some(shown));
             }
-            let (token, one) = tokens.give(cx, Purpose::Reauth, &user.id, &pending, terms).await?;
-            // The newest of the session counts: one that was asked for in another takes nothing away from this one.
-            for earlier in tokens.given(cx, Purpose::Reauth, &user.id).await?.into_iter().filter(|given| given.order() < one.order()) {
-                if tokens.payload::<Pending>(&earlier).is_ok_and(|earlier| earlier.session == pending.session) {
+            let (token, one) = tokens
+                .give(cx, Purpose::Reauth, &user.id, &pending, terms)
+                .await?;
+            // The newest of the session counts: one that was asked for in another takes nothing
+            // away from this one.
+            for earlier in tokens
+                .given(cx, Purpose::Reauth, &user.id)
+                .await?
+                .into_iter()
+                .filter(|given| given.order() < one.order())
+            {
+                if tokens
+                    .payload::<Pending>(&earlier)
+                    .is_ok_and(|earlier| earlier.session == pending.session)
+                {
                     tokens.remove(cx, &earlier).await?;
                 }
             }
@@ -106,13 +143,23 @@ pub(super) async fn reauth(core: Arc<Core>, call: PluginCall, input: ReauthInput
     Reply::sparse(200, &view)
 }
 
-pub(super) async fn step_up(core: Arc<Core>, call: PluginCall, input: StepUpInput) -> Result<Reply> {
+pub(super) async fn step_up(
+    core: Arc<Core>,
+    call: PluginCall,
+    input: StepUpInput,
+) -> Result<Reply> {
     let known = caller(&call)?;
     let client = core.client(&call);
     let cx = client.cx();
-    let user = core.users.get(&cx, known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
+    let user = core
+        .users
+        .get(&cx, known.user_id.as_str())
+        .await?
+        .ok_or_else(Error::unauthorized)?;
     let way = input.method;
-    let proof = core.prove(&client, &known, &user, &Typed::from(input), Need::StepUp).await?;
+    let proof = core
+        .prove(&client, &known, &user, &Typed::from(input), Need::StepUp)
+        .await?;
     let second = way != Way::Password;
     let patch = || SessionPatch {
         auth_at: Some(client.now),
@@ -123,12 +170,18 @@ pub(super) async fn step_up(core: Arc<Core>, call: PluginCall, input: StepUpInpu
         proved_factors: second.then_some(Some(user.mfa_version)),
         ..SessionPatch::default()
     };
-    let added: &[&str] = if second { &[way.amr(), "mfa"] } else { &[way.amr()] };
+    let added: &[&str] = if second {
+        &[way.amr(), "mfa"]
+    } else {
+        &[way.amr()]
+    };
     let done = cx
         .transaction(async |cx| {
             proof.spend(&core, cx, &client, &user).await?;
             let renewed = core.reissue(cx, &client, &known, added, patch).await?;
-            let happened = Happened::to("auth:step_up", &user.id).session(&known.handle).details(json!({ "method": way.name() }));
+            let happened = Happened::to("auth:step_up", &user.id)
+                .session(&known.handle)
+                .details(json!({ "method": way.name() }));
             core.audit(cx, &client, happened).await?;
             Ok(renewed)
         })

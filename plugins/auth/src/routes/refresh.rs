@@ -23,14 +23,22 @@ enum Place {
 }
 
 /// The token and where it stands: the first place that has one.
-async fn presented<'a>(core: &Core, cx: &Cx, call: &'a PluginCall, input: &'a RefreshInput) -> Result<Option<(&'a str, Place)>> {
+async fn presented<'a>(
+    core: &Core,
+    cx: &Cx,
+    call: &'a PluginCall,
+    input: &'a RefreshInput,
+) -> Result<Option<(&'a str, Place)>> {
     if let Some(token) = &input.refresh_token {
         return Ok(Some((token, Place::Client)));
     }
     Ok(match once(&call.headers, &HEADER) {
         Once::Text(token) => Some((token.trim(), Place::Client)),
         Once::Unusable => None,
-        Once::Absent => match (core.refresh_given(cx, &call.headers).await?, core.cookies.refresh(&call.headers)) {
+        Once::Absent => match (
+            core.refresh_given(cx, &call.headers).await?,
+            core.cookies.refresh(&call.headers),
+        ) {
             (Some((token, _)), _) => Some((token, Place::Cookie { given: true })),
             (None, Once::Text(token)) => Some((token, Place::Cookie { given: false })),
             (None, _) => None,
@@ -38,18 +46,34 @@ async fn presented<'a>(core: &Core, cx: &Cx, call: &'a PluginCall, input: &'a Re
     })
 }
 
-pub(super) async fn refresh(core: Arc<Core>, call: PluginCall, input: RefreshInput) -> Result<Reply> {
+pub(super) async fn refresh(
+    core: Arc<Core>,
+    call: PluginCall,
+    input: RefreshInput,
+) -> Result<Reply> {
     let client = core.client(&call);
     // A page of another origin brings no cookies, and takes none away.
     let brings = core.csrf.may_sign_in(&call.headers).is_ok();
-    let clear = |reply| if brings { core.cookies.clear(reply) } else { reply };
+    let clear = |reply| {
+        if brings {
+            core.cookies.clear(reply)
+        } else {
+            reply
+        }
+    };
     let Some((token, place)) = presented(&core, &client.cx(), &call, &input).await? else {
         let refused = Reply::refused(refuse(REFRESH_REQUIRED));
-        // Two of them are no proof that its own is worth nothing: a sibling domain can plant one, and is to gain nothing by it.
-        return Ok(if core.cookies.refresh(&call.headers) == Once::Unusable { refused } else { clear(refused) });
+        // Two of them are no proof that its own is worth nothing: a sibling domain can plant one,
+        // and is to gain nothing by it.
+        return Ok(if core.cookies.refresh(&call.headers) == Once::Unusable {
+            refused
+        } else {
+            clear(refused)
+        });
     };
     if let Place::Cookie { given } = place {
-        core.judge_refresh(&client, &call.headers, token, given).await?;
+        core.judge_refresh(&client, &call.headers, token, given)
+            .await?;
     }
     let (user, sid, tokens) = match core.renew(&client, token, Pace::Always).await {
         Ok(renewed) => renewed,
@@ -59,11 +83,19 @@ pub(super) async fn refresh(core: Arc<Core>, call: PluginCall, input: RefreshInp
     };
     let in_body = core.config.auth.session.transport.bodies();
     let renewed = Renewed {
-        token: if in_body { tokens.access.clone() } else { String::new() },
+        token: if in_body {
+            tokens.access.clone()
+        } else {
+            String::new()
+        },
         refresh_token: tokens.refresh.clone().filter(|_| in_body),
         user_id: user.id,
         expires_at: tokens.expires_at,
     };
     let reply = Reply::sparse(200, &renewed)?;
-    if brings { core.carry(reply, &tokens, &sid, client.now) } else { Ok(reply) }
+    if brings {
+        core.carry(reply, &tokens, &sid, client.now)
+    } else {
+        Ok(reply)
+    }
 }

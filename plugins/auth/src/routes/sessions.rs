@@ -15,13 +15,20 @@ use crate::flow::Reason;
 pub(super) async fn list(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let known = caller(&call)?;
     let client = core.client(&call);
-    let sessions = core.active_sessions_of(&client, &known.user_id, Some(&known.handle)).await?;
+    let sessions = core
+        .active_sessions_of(&client, &known.user_id, Some(&known.handle))
+        .await?;
     Reply::json(200, &shown(sessions, &known.handle))
 }
 
 /// Sessions as they are shown, the latest active first.
 pub(super) fn shown(mut sessions: Vec<Session>, current: &str) -> SessionList {
-    sessions.sort_by_key(|session| (std::cmp::Reverse(session.last_active_at), std::cmp::Reverse(session.created_at)));
+    sessions.sort_by_key(|session| {
+        (
+            std::cmp::Reverse(session.last_active_at),
+            std::cmp::Reverse(session.created_at),
+        )
+    });
     let sessions = sessions.into_iter().map(|session| SessionView {
         current: session.handle == current,
         session_id: session.handle,
@@ -33,24 +40,47 @@ pub(super) fn shown(mut sessions: Vec<Session>, current: &str) -> SessionList {
         amr: session.amr,
         is_active: true,
     });
-    SessionList { sessions: sessions.collect() }
+    SessionList {
+        sessions: sessions.collect(),
+    }
 }
 
 pub(super) async fn revoke(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let known = caller(&call)?;
     let client = core.client(&call);
-    let session = core.active_session(&client, &known.user_id, call.param(0), Some(&known.handle)).await?;
+    let session = core
+        .active_session(&client, &known.user_id, call.param(0), Some(&known.handle))
+        .await?;
     let own = session.handle == known.handle;
-    if !core.end(&client.cx(), &client, &session, if own { Reason::Logout } else { Reason::Revoked }).await? {
+    if !core
+        .end(
+            &client.cx(),
+            &client,
+            &session,
+            if own { Reason::Logout } else { Reason::Revoked },
+        )
+        .await?
+    {
         return Err(Error::not_found());
     }
     let reply = said("The session was ended.")?;
-    Ok(if own { core.cookies.clear(reply) } else { reply })
+    Ok(if own {
+        core.cookies.clear(reply)
+    } else {
+        reply
+    })
 }
 
 pub(super) async fn revoke_others(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     let known = caller(&call)?;
     let client = core.client(&call);
-    let revoked = core.end_all(&client, &known.user_id, Some(&known.handle), Reason::Revoked).await?;
+    let revoked = core
+        .end_all(
+            &client,
+            &known.user_id,
+            Some(&known.handle),
+            Reason::Revoked,
+        )
+        .await?;
     Reply::json(200, &Revoked { ok: true, revoked })
 }

@@ -121,7 +121,11 @@ impl From<Audit> for AuditEntry {
 
 /// A page of something as code sees it.
 fn shown<T, U: From<T>>(page: Page<T>) -> Page<U> {
-    Page { items: page.items.into_iter().map(U::from).collect(), next_cursor: page.next_cursor, has_more: page.has_more }
+    Page {
+        items: page.items.into_iter().map(U::from).collect(),
+        next_cursor: page.next_cursor,
+        has_more: page.has_more,
+    }
 }
 
 impl AuthService {
@@ -130,7 +134,10 @@ impl AuthService {
     /// # Errors
     /// `validation_failed` for what is no address; `invalid_cursor`.
     pub async fn accounts(&self, query: AccountQuery) -> Result<Page<Account>> {
-        self.core.find_accounts(&self.client(), query, "email").await.map(shown)
+        self.core
+            .find_accounts(&self.client(), query, "email")
+            .await
+            .map(shown)
     }
 
     /// The sessions of an account that may still be used, the newest first.
@@ -138,7 +145,10 @@ impl AuthService {
     /// # Errors
     /// When the store cannot answer.
     pub async fn sessions(&self, id: &str) -> Result<Vec<SessionInfo>> {
-        let mut sessions = self.core.active_sessions_of(&self.client(), id, None).await?;
+        let mut sessions = self
+            .core
+            .active_sessions_of(&self.client(), id, None)
+            .await?;
         sessions.sort_by_key(|session| std::cmp::Reverse(session.created_at));
         Ok(sessions.into_iter().map(SessionInfo::from).collect())
     }
@@ -148,7 +158,9 @@ impl AuthService {
     /// # Errors
     /// `not_found` when there is none that may still be used.
     pub async fn revoke_session(&self, id: &str, session: &str) -> Result<()> {
-        self.core.revoke_session(&self.client(), id, session, None).await
+        self.core
+            .revoke_session(&self.client(), id, session, None)
+            .await
     }
 
     /// What has happened, the latest first.
@@ -156,6 +168,9 @@ impl AuthService {
     /// # Errors
     /// `invalid_cursor`.
     pub async fn audit(&self, query: AuditQuery) -> Result<Page<AuditEntry>> {
-        self.core.find_audits(&self.client(), query).await.map(shown)
+        self.core
+            .find_audits(&self.client(), query)
+            .await
+            .map(shown)
     }
 }

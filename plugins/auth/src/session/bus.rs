@@ -1,7 +1,8 @@
 //! Between processes: whose sessions are to be looked at anew.
 //!
-//! Within a process that takes no bus at all. Across processes, what one changes counts in the others as soon as the bus has told
-//! them; without one, or while it is broken, within `auth.session.cacheSeconds`.
+//! Within a process that takes no bus at all. Across processes, what one changes counts in the
+//! others as soon as the bus has told them; without one, or while it is broken, within
+//! `auth.session.cacheSeconds`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,8 @@ use tokio::task::JoinHandle;
 
 use super::check::Checks;
 
-/// Users that wait to be told of. Beyond it none are added: the others learn of those by themselves, a little later.
+/// Users that wait to be told of. Beyond it none are added: the others learn of those by
+/// themselves, a little later.
 pub(crate) const WAITING: usize = 10_000;
 /// How long a bus that broke is left alone.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -34,11 +36,16 @@ pub(crate) struct Line([JoinHandle<()>; 2]);
 
 impl Line {
     /// Opens it: what `told` yields goes out, what comes in is forgotten.
-    pub(crate) fn open(bus: &Arc<dyn InvalidationBus>, checks: &Arc<Checks>, mut told: mpsc::Receiver<String>) -> Self {
+    pub(crate) fn open(
+        bus: &Arc<dyn InvalidationBus>,
+        checks: &Arc<Checks>,
+        mut told: mpsc::Receiver<String>,
+    ) -> Self {
         let (out, inward, checks) = (Arc::clone(bus), Arc::clone(bus), Arc::clone(checks));
         let telling = tokio::spawn(async move {
             while let Some(user) = told.recv().await {
-                // Once more when it fails: a connection that broke while nobody used it is noticed by the first use.
+                // Once more when it fails: a connection that broke while nobody used it is noticed
+                // by the first use.
                 let mut told = out.publish(&user).await;
                 if told.is_err() {
                     told = out.publish(&user).await;
@@ -81,8 +88,8 @@ mod postgres {
     /// The name of the channel.
     const CHANNEL: &str = "linchpin_auth_sessions";
 
-    /// `LISTEN` and `NOTIFY` of a `PostgreSQL` server that all processes reach. Apps that share a database share the channel, which
-    /// costs them a look each and nothing else.
+    /// `LISTEN` and `NOTIFY` of a `PostgreSQL` server that all processes reach. Apps that share a
+    /// database share the channel, which costs them a look each and nothing else.
     #[derive(Debug)]
     pub struct PostgresBus(Channel);
 
@@ -101,7 +108,10 @@ mod postgres {
             Box::pin(self.0.notify(user))
         }
 
-        fn listen<'a>(&'a self, heard: &'a (dyn Fn(&str) + Send + Sync)) -> BoxFuture<'a, Result<()>> {
+        fn listen<'a>(
+            &'a self,
+            heard: &'a (dyn Fn(&str) + Send + Sync),
+        ) -> BoxFuture<'a, Result<()>> {
             Box::pin(self.0.listen(heard))
         }
     }

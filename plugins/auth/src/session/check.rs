@@ -1,8 +1,10 @@
-//! The session check: whether a token is still good, answered from memory while what is known is fresh.
+//! The session check: whether a token is still good, answered from memory while what is known is
+//! fresh.
 //!
-//! What is known of a session ends with any change of its user within this process, before the change is answered. Each user has
-//! a number among a fixed set; a change raises it, and what was read under an earlier number counts for nothing. A read notes the
-//! number before it begins, so that one overtaken by a change cannot bring back what was before.
+//! What is known of a session ends with any change of its user within this process, before the
+//! change is answered. Each user has a number among a fixed set; a change raises it, and what was
+//! read under an earlier number counts for nothing. A read notes the number before it begins, so
+//! that one overtaken by a change cannot bring back what was before.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -90,7 +92,8 @@ impl Checks {
             idle,
             enrols: config.auth.mfa.required,
             factors: Factors::of(config),
-            // A session that is used is not idle: its activity is written down often enough to know.
+            // A session that is used is not idle: its activity is written down often enough to
+            // know.
             touch: if idle > 0 { TOUCH.min(idle / 4) } else { TOUCH },
             remembered: Cache::new(REMEMBERED),
             numbers: (0..NUMBERS).map(|_| AtomicU64::new(0)).collect(),
@@ -106,7 +109,8 @@ impl Checks {
         self.keys.hash_one(user) as usize % NUMBERS
     }
 
-    /// Forgets what is known of a user's sessions. To be called once a change is stored and before it is answered.
+    /// Forgets what is known of a user's sessions. To be called once a change is stored and before
+    /// it is answered.
     pub(crate) fn forget(&self, user: &str) {
         self.heard(user);
         if let Some(others) = &self.others {
@@ -125,8 +129,12 @@ impl Checks {
         let found = self.remembered.get(token)?;
         let now = self.env.clock.now();
         let age = now.millis() - found.read_at.millis();
-        let fresh = (0..self.fresh_for).contains(&age) && self.numbers[found.user].load(Ordering::SeqCst) == found.number;
-        if !fresh || now >= found.expires_at || !found.token.is_current(now) || self.is_idle(found.last_active.load(Ordering::Relaxed), now)
+        let fresh = (0..self.fresh_for).contains(&age)
+            && self.numbers[found.user].load(Ordering::SeqCst) == found.number;
+        if !fresh
+            || now >= found.expires_at
+            || !found.token.is_current(now)
+            || self.is_idle(found.last_active.load(Ordering::Relaxed), now)
         {
             return None;
         }
@@ -143,12 +151,19 @@ impl Checks {
     /// # Errors
     /// `unavailable` when the store cannot tell.
     pub(crate) async fn look(self: &Arc<Self>, token: &str) -> Result<Option<Arc<Actor>>> {
-        let Some(verified) = self.signing.verify(token, self.env.clock.now()) else { return Ok(None) };
+        let Some(verified) = self.signing.verify(token, self.env.clock.now()) else {
+            return Ok(None);
+        };
         if self.fresh_for == 0 {
-            return Ok(self.read(verified).await?.map(|found| Arc::clone(&found.actor)));
+            return Ok(self
+                .read(verified)
+                .await?
+                .map(|found| Arc::clone(&found.actor)));
         }
         // One look for all who ask at once.
-        let _one = self.locks[self.keys.hash_one(token) as usize % LOCKS].lock().await;
+        let _one = self.locks[self.keys.hash_one(token) as usize % LOCKS]
+            .lock()
+            .await;
         if let Some(actor) = self.known(token) {
             return Ok(Some(actor));
         }
@@ -166,11 +181,16 @@ impl Checks {
         let number = self.numbers[user].load(Ordering::SeqCst);
         let now = self.env.clock.now();
         let cx = Cx::system("session check").at(now);
-        let Some((mut session, mut owner)) = self.live(&cx, &token).await? else { return Ok(None) };
+        let Some((mut session, mut owner)) = self.live(&cx, &token).await? else {
+            return Ok(None);
+        };
         let mut last_active = self.last_active(&session);
         if self.is_idle(last_active, now) {
-            // What was being written down when the session was read is stored by now, and no longer being written.
-            let Some(again) = self.live(&cx, &token).await? else { return Ok(None) };
+            // What was being written down when the session was read is stored by now, and no longer
+            // being written.
+            let Some(again) = self.live(&cx, &token).await? else {
+                return Ok(None);
+            };
             (session, owner) = again;
             last_active = self.last_active(&session);
             if self.is_idle(last_active, now) {
@@ -179,7 +199,8 @@ impl Checks {
         }
         let expires_at = session.expires_at.unwrap_or(Timestamp::MIN);
         let handle = session.handle.clone();
-        // A cookie may hold a token without the claims of the app, for want of room: they are the session's.
+        // A cookie may hold a token without the claims of the app, for want of room: they are the
+        // session's.
         let mut claims = match &session.custom_claims {
             Some(Value::Object(custom)) => custom.clone(),
             _ => serde_json::Map::new(),
@@ -202,25 +223,46 @@ impl Checks {
 
     /// When a session was last used, as far as that is stored or about to be.
     fn last_active(&self, session: &Session) -> i64 {
-        self.touching.lock().get(&session.handle).copied().unwrap_or(i64::MIN).max(session.last_active_at.millis())
+        self.touching
+            .lock()
+            .get(&session.handle)
+            .copied()
+            .unwrap_or(i64::MIN)
+            .max(session.last_active_at.millis())
     }
 
     /// The session of a token and its user, while both are good.
     async fn live(&self, cx: &Cx, token: &Verified) -> Result<Option<(Session, User)>> {
-        let session = self.sessions.by_sid(cx, sid::hash(&token.sid)).await?.filter(|session| session.user_id == token.sub);
-        let Some(session) = session else { return Ok(None) };
-        let Some(user) = self.users.get(cx, session.user_id.as_str()).await? else { return Ok(None) };
+        let session = self
+            .sessions
+            .by_sid(cx, sid::hash(&token.sid))
+            .await?
+            .filter(|session| session.user_id == token.sub);
+        let Some(session) = session else {
+            return Ok(None);
+        };
+        let Some(user) = self.users.get(cx, session.user_id.as_str()).await? else {
+            return Ok(None);
+        };
         Ok(session.is_live(&user, cx.now()).then_some((session, user)))
     }
 
-    fn actor(&self, token: &Verified, session: Session, user: &User, of_app: (Acting, serde_json::Map<String, Value>)) -> Actor {
+    fn actor(
+        &self,
+        token: &Verified,
+        session: Session,
+        user: &User,
+        of_app: (Acting, serde_json::Map<String, Value>),
+    ) -> Actor {
         let known = Known {
             user_id: user.id.clone(),
             handle: session.handle.clone(),
             sid: token.sid.clone(),
             auth_at: session.auth_at,
             // A step-up of before a factor was there is none any more.
-            step_up_at: session.step_up_at.filter(|_| !self.factors.asks(user) || session.proved_factors == Some(user.mfa_version)),
+            step_up_at: session.step_up_at.filter(|_| {
+                !self.factors.asks(user) || session.proved_factors == Some(user.mfa_version)
+            }),
             step_up_by: session.step_up_by,
             proved_factors: session.proved_factors,
             aal: session.aal,
@@ -247,14 +289,29 @@ impl Checks {
         if now.millis() - last < self.touch {
             return;
         }
-        if found.last_active.compare_exchange(last, now.millis(), Ordering::Relaxed, Ordering::Relaxed).is_err() {
+        if found
+            .last_active
+            .compare_exchange(last, now.millis(), Ordering::Relaxed, Ordering::Relaxed)
+            .is_err()
+        {
             return;
         }
         let (checks, handle) = (Arc::clone(self), found.handle.clone());
         checks.touching.lock().insert(handle.clone(), now.millis());
         tokio::spawn(async move {
-            let patch = SessionPatch { last_active_at: Some(now), ..SessionPatch::default() };
-            let written = checks.sessions.update(&Cx::system("session activity").at(now), handle.clone(), patch, None).await;
+            let patch = SessionPatch {
+                last_active_at: Some(now),
+                ..SessionPatch::default()
+            };
+            let written = checks
+                .sessions
+                .update(
+                    &Cx::system("session activity").at(now),
+                    handle.clone(),
+                    patch,
+                    None,
+                )
+                .await;
             if let Err(error) = written
                 && error.code() != linchpin::Code::NotFound
             {
@@ -270,6 +327,8 @@ impl Checks {
 
 impl std::fmt::Debug for Checks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Checks").field("remembered", &self.remembered.len()).finish_non_exhaustive()
+        f.debug_struct("Checks")
+            .field("remembered", &self.remembered.len())
+            .finish_non_exhaustive()
     }
 }

@@ -24,7 +24,8 @@ pub(crate) struct Cookies {
     enabled: bool,
     token: Cookie,
     refresh: Cookie,
-    /// Says that the refresh token beside it was given to this browser, which a page of a sibling domain cannot make it say.
+    /// Says that the refresh token beside it was given to this browser, which a page of a sibling
+    /// domain cannot make it say.
     renews: Cookie,
     csrf: Cookie,
     /// What forms of pages are bound to for whoever is not signed in.
@@ -43,9 +44,19 @@ struct Cookie {
 }
 
 impl Cookie {
-    fn new(name: &str, config: &AuthConfig, path: &str, same_site: SameSite, prefixed: bool, http_only: bool) -> Self {
+    fn new(
+        name: &str,
+        config: &AuthConfig,
+        path: &str,
+        same_site: SameSite,
+        prefixed: bool,
+        http_only: bool,
+    ) -> Self {
         let cookies = &config.auth.cookies;
-        let name = match (cookies.secure && prefixed, path == "/" && cookies.domain.is_none()) {
+        let name = match (
+            cookies.secure && prefixed,
+            path == "/" && cookies.domain.is_none(),
+        ) {
             (false, _) => name.to_owned(),
             (true, true) => format!("__Host-{name}"),
             (true, false) => format!("__Secure-{name}"),
@@ -71,9 +82,14 @@ impl Cookie {
 
     /// The same for this host alone, whatever domain the others are for: no sibling can set it.
     fn of_host(self, config: &AuthConfig) -> Self {
-        let Some(domain) = &config.auth.cookies.domain else { return self };
+        let Some(domain) = &config.auth.cookies.domain else {
+            return self;
+        };
         let name = self.name.replace("__Secure-", "__Host-");
-        Self { name, attributes: self.attributes.replace(&format!("; Domain={domain}"), "") }
+        Self {
+            name,
+            attributes: self.attributes.replace(&format!("; Domain={domain}"), ""),
+        }
     }
 
     /// `None` for a value that cannot stand in a header, which none of ours is.
@@ -92,10 +108,13 @@ impl Cookie {
         }
     }
 
-    /// All its values in a request. Byte by byte: what else the app keeps in the browser need not be text, and must not cost anybody
-    /// their session.
+    /// All its values in a request. Byte by byte: what else the app keeps in the browser need not
+    /// be text, and must not cost anybody their session.
     fn values<'a>(&self, headers: &'a HeaderMap) -> impl Iterator<Item = &'a [u8]> {
-        let pairs = headers.get_all(COOKIE).into_iter().flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
+        let pairs = headers
+            .get_all(COOKIE)
+            .into_iter()
+            .flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
         pairs.filter_map(|pair| {
             let at = pair.iter().position(|byte| *byte == b'=')?;
             (pair[..at].trim_ascii() == self.name.as_bytes()).then(|| pair[at + 1..].trim_ascii())
@@ -108,9 +127,17 @@ impl Cookies {
         let (cookies, mount) = (&config.auth.cookies, &config.auth.mount);
         Self {
             enabled: config.auth.session.transport.cookies(),
-            token: Cookie::new("token", config, &cookies.path, cookies.same_site, true, true),
+            token: Cookie::new(
+                "token",
+                config,
+                &cookies.path,
+                cookies.same_site,
+                true,
+                true,
+            ),
             refresh: Cookie::new("refresh_token", config, mount, SameSite::Strict, true, true),
-            renews: Cookie::new("renews", config, "/", SameSite::Strict, true, true).of_host(config),
+            renews: Cookie::new("renews", config, "/", SameSite::Strict, true, true)
+                .of_host(config),
             device: Cookie::new("device", config, mount, SameSite::Lax, true, true),
             csrf: Cookie::new(CSRF, config, "/", cookies.same_site, false, false),
             flow: Cookie::new("oauth_flow", config, mount, SameSite::Lax, true, true),
@@ -124,40 +151,66 @@ impl Cookies {
         &self.token.name
     }
 
-    /// Whether browsers keep an access token: they drop cookies that are longer, and say nothing of it.
+    /// Whether browsers keep an access token: they drop cookies that are longer, and say nothing of
+    /// it.
     pub(crate) fn fits(&self, token: &str) -> bool {
         !self.enabled || self.token.name.len() + token.len() <= LONGEST
     }
 
     /// The access token of a request.
     pub(crate) fn token<'a>(&self, headers: &'a HeaderMap) -> Once<'a> {
-        if self.enabled { self.token.read(headers) } else { Once::Absent }
+        if self.enabled {
+            self.token.read(headers)
+        } else {
+            Once::Absent
+        }
     }
 
     /// The refresh token of a request.
     pub(crate) fn refresh<'a>(&self, headers: &'a HeaderMap) -> Once<'a> {
-        if self.enabled { self.refresh.read(headers) } else { Once::Absent }
+        if self.enabled {
+            self.refresh.read(headers)
+        } else {
+            Once::Absent
+        }
     }
 
     /// Every refresh token of a request, whoever has put it there.
     pub(crate) fn refreshes<'a>(&self, headers: &'a HeaderMap) -> impl Iterator<Item = &'a str> {
         let found = self.enabled.then(|| self.refresh.values(headers));
-        found.into_iter().flatten().filter_map(|value| std::str::from_utf8(value).ok())
+        found
+            .into_iter()
+            .flatten()
+            .filter_map(|value| std::str::from_utf8(value).ok())
     }
 
     /// What says that the refresh token of a request was given to its browser.
     pub(crate) fn renews<'a>(&self, headers: &'a HeaderMap) -> Once<'a> {
-        if self.enabled { self.renews.read(headers) } else { Once::Absent }
+        if self.enabled {
+            self.renews.read(headers)
+        } else {
+            Once::Absent
+        }
     }
 
     /// The CSRF token of a request.
     pub(crate) fn csrf<'a>(&self, headers: &'a HeaderMap) -> Once<'a> {
-        if self.enabled { self.csrf.read(headers) } else { Once::Absent }
+        if self.enabled {
+            self.csrf.read(headers)
+        } else {
+            Once::Absent
+        }
     }
 
     /// The token of a device that has been signed in from: of the header, else of the cookie.
     pub(crate) fn device<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
-        let cookie = || if self.enabled { self.device.read(headers) } else { Once::Absent };
+        let cookie = || {
+            if self.enabled {
+                self.device.read(headers)
+            } else {
+                Once::Absent
+            }
+        };
         match once(headers, &DEVICE) {
             Once::Text(token) => Some(token.trim()),
             Once::Unusable => None,
@@ -170,14 +223,18 @@ impl Cookies {
 
     /// Lets a browser be recognised. It stays when a session ends.
     pub(crate) fn set_device(&self, reply: Reply, token: &str, max_age: u64) -> Reply {
-        match self.device.set(token, i64::try_from(max_age).ok()).filter(|_| self.enabled) {
+        match self
+            .device
+            .set(token, i64::try_from(max_age).ok())
+            .filter(|_| self.enabled)
+        {
             Some(value) => reply.and_header(SET_COOKIE, value),
             None => reply,
         }
     }
 
-    /// What a browser was given that was sent to a provider. It is no credential of a session, and there whatever the transport is:
-    /// nothing else says that who comes back is who was sent away.
+    /// What a browser was given that was sent to a provider. It is no credential of a session, and
+    /// there whatever the transport is: nothing else says that who comes back is who was sent away.
     pub(crate) fn flow<'a>(&self, headers: &'a HeaderMap) -> Once<'a> {
         self.flow.read(headers)
     }
@@ -210,15 +267,26 @@ impl Cookies {
         self.browser.set(value, None)
     }
 
-    /// Sets the cookies of a session; beside a refresh token stands what says whom it was given to. Ages are in seconds.
-    pub(crate) fn set(&self, mut reply: Reply, token: (&str, i64), refresh: Option<(&str, String, i64)>, csrf: &str) -> Reply {
+    /// Sets the cookies of a session; beside a refresh token stands what says whom it was given to.
+    /// Ages are in seconds.
+    pub(crate) fn set(
+        &self,
+        mut reply: Reply,
+        token: (&str, i64),
+        refresh: Option<(&str, String, i64)>,
+        csrf: &str,
+    ) -> Reply {
         if !self.enabled {
             return reply;
         }
         let set = [
             self.token.set(token.0, Some(token.1)),
-            refresh.as_ref().and_then(|(value, _, age)| self.refresh.set(value, Some(*age))),
-            refresh.as_ref().and_then(|(_, given, age)| self.renews.set(given, Some(*age))),
+            refresh
+                .as_ref()
+                .and_then(|(value, _, age)| self.refresh.set(value, Some(*age))),
+            refresh
+                .as_ref()
+                .and_then(|(_, given, age)| self.renews.set(given, Some(*age))),
             self.csrf.set(csrf, None),
         ];
         for value in set.into_iter().flatten() {
@@ -267,12 +335,18 @@ mod tests {
             (&[b"__Host-token=abc; __Host-token=abc"], Once::Unusable),
             (&[b"__Host-token=\xff; __Host-token=abc"], Once::Unusable),
             (&[b"__Host-token=abc; __Host-token=\xff"], Once::Unusable),
-            (&[b"__Host-token=abc", b"a=\xff; __Host-token=abc"], Once::Unusable),
+            (
+                &[b"__Host-token=abc", b"a=\xff; __Host-token=abc"],
+                Once::Unusable,
+            ),
         ];
         for (lines, expected) in cases {
             let mut headers = HeaderMap::new();
             for line in lines {
-                headers.append(COOKIE, HeaderValue::from_bytes(line).expect("a value of a header"));
+                headers.append(
+                    COOKIE,
+                    HeaderValue::from_bytes(line).expect("a value of a header"),
+                );
             }
             assert_eq!(cookies.token(&headers), expected, "{lines:?}");
         }

@@ -1,4 +1,5 @@
-//! Forged requests: whether a request that a browser authenticated by itself was meant by a page of ours.
+//! Forged requests: whether a request that a browser authenticated by itself was meant by a page of
+//! ours.
 
 use axum::http::header::{HOST, ORIGIN, REFERER};
 use axum::http::{HeaderMap, HeaderName, Method};
@@ -27,13 +28,16 @@ pub(crate) struct Csrf {
     exempt: Vec<String>,
     /// Routes that judge what they are sent by themselves, because they make or end sessions.
     own: Vec<String>,
-    /// Where browsers reach the app, in production, as far as that is set: `Host` is the word of whoever sends it.
+    /// Where browsers reach the app, in production, as far as that is set: `Host` is the word of
+    /// whoever sends it.
     public: Option<String>,
-    /// Whether pages of ours come by TLS: in production, where sessions are in cookies that browsers keep for nothing else.
+    /// Whether pages of ours come by TLS: in production, where sessions are in cookies that
+    /// browsers keep for nothing else.
     tls: bool,
 }
 
-/// What a request says that counts, taken out of it so that it can be judged once its session is known.
+/// What a request says that counts, taken out of it so that it can be judged once its session is
+/// known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Presented {
     origin_is_ours: bool,
@@ -47,12 +51,29 @@ impl Csrf {
         let mut exempt = security.csrf_exempt.clone();
         if config.auth.pages.enabled == Some(true) {
             // Their forms hold a token of their own, and are judged by it.
-            exempt.push(format!("{}{}/*", config.auth.mount, crate::routes::pages::BASE));
+            exempt.push(format!(
+                "{}{}/*",
+                config.auth.mount,
+                crate::routes::pages::BASE
+            ));
         }
-        let tls = production && config.auth.cookies.secure && config.auth.session.transport.cookies();
-        let public = config.auth.public_url.as_deref().filter(|_| production).and_then(|url| Url::parse(url).ok());
+        let tls =
+            production && config.auth.cookies.secure && config.auth.session.transport.cookies();
+        let public = config
+            .auth
+            .public_url
+            .as_deref()
+            .filter(|_| production)
+            .and_then(|url| Url::parse(url).ok());
         let public = public.map(|url| url.origin().ascii_serialization());
-        Self { enabled: security.csrf, allowed: security.allowed_origins.clone(), exempt, own, public, tls }
+        Self {
+            enabled: security.csrf,
+            allowed: security.allowed_origins.clone(),
+            exempt,
+            own,
+            public,
+            tls,
+        }
     }
 
     /// Whether the route at a path judges its credentials by itself.
@@ -61,7 +82,13 @@ impl Csrf {
     }
 
     /// What a request that a cookie authenticates has to prove; `None` when nothing.
-    pub(crate) fn asked(&self, method: &Method, path: &str, headers: &HeaderMap, cookies: &Cookies) -> Option<Presented> {
+    pub(crate) fn asked(
+        &self,
+        method: &Method,
+        path: &str,
+        headers: &HeaderMap,
+        cookies: &Cookies,
+    ) -> Option<Presented> {
         let safe = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
         if safe || !self.enabled || self.is_exempt(path) {
             return None;
@@ -71,17 +98,27 @@ impl Csrf {
 
     pub(crate) fn presented(&self, headers: &HeaderMap, cookies: &Cookies) -> Presented {
         let token = match (once(headers, &HEADER), cookies.csrf(headers)) {
-            (Once::Text(header), Once::Text(cookie)) if same(header.as_bytes(), cookie.as_bytes()) => Some(header.to_owned()),
+            (Once::Text(header), Once::Text(cookie))
+                if same(header.as_bytes(), cookie.as_bytes()) =>
+            {
+                Some(header.to_owned())
+            }
             _ => None,
         };
-        Presented { origin_is_ours: self.is_from_us(headers), token }
+        Presented {
+            origin_is_ours: self.is_from_us(headers),
+            token,
+        }
     }
 
-    /// Whether the page that sent it is of the server itself or of an allowed origin. `null` and nothing are not.
+    /// Whether the page that sent it is of the server itself or of an allowed origin. `null` and
+    /// nothing are not.
     fn is_from_us(&self, headers: &HeaderMap) -> bool {
         let origin = match (once(headers, &ORIGIN), once(headers, &REFERER)) {
             (Once::Text(origin), _) => Some(origin.to_owned()),
-            (Once::Absent, Once::Text(referer)) => Url::parse(referer).ok().map(|url| url.origin().ascii_serialization()),
+            (Once::Absent, Once::Text(referer)) => Url::parse(referer)
+                .ok()
+                .map(|url| url.origin().ascii_serialization()),
             _ => None,
         };
         origin.is_some_and(|origin| self.is_ours(&origin, headers))
@@ -96,23 +133,41 @@ impl Csrf {
         if let Some(public) = &self.public {
             return origin.eq_ignore_ascii_case(public);
         }
-        // Whoever ends TLS is in front of us: what the request itself came by says nothing. What anybody on the way can write as our
-        // host is no page of ours, but for one on this machine, where browsers keep secure cookies without TLS.
-        let plain = || origin.strip_prefix("http://").filter(|authority| !self.tls || is_this_machine(authority));
-        match (origin.strip_prefix("https://").or_else(plain), once(headers, &HOST)) {
-            (Some(authority), Once::Text(host)) => !authority.is_empty() && authority.eq_ignore_ascii_case(host),
+        // Whoever ends TLS is in front of us: what the request itself came by says nothing. What
+        // anybody on the way can write as our host is no page of ours, but for one on this machine,
+        // where browsers keep secure cookies without TLS.
+        let plain = || {
+            origin
+                .strip_prefix("http://")
+                .filter(|authority| !self.tls || is_this_machine(authority))
+        };
+        match (
+            origin.strip_prefix("https://").or_else(plain),
+            once(headers, &HOST),
+        ) {
+            (Some(authority), Once::Text(host)) => {
+                !authority.is_empty() && authority.eq_ignore_ascii_case(host)
+            }
             _ => false,
         }
     }
 
     fn is_exempt(&self, path: &str) -> bool {
         let below = |pattern: &str| {
-            pattern.strip_suffix("/*").is_some_and(|base| path.strip_prefix(base).is_some_and(|rest| rest.starts_with('/')))
+            pattern.strip_suffix("/*").is_some_and(|base| {
+                path.strip_prefix(base)
+                    .is_some_and(|rest| rest.starts_with('/'))
+            })
         };
-        path.starts_with("/__push/") || self.exempt.iter().any(|pattern| pattern == path || below(pattern))
+        path.starts_with("/__push/")
+            || self
+                .exempt
+                .iter()
+                .any(|pattern| pattern == path || below(pattern))
     }
 
-    /// Lets a request make a session, unless a page of a foreign origin sent it. What is no browser says nothing and passes.
+    /// Lets a request make a session, unless a page of a foreign origin sent it. What is no browser
+    /// says nothing and passes.
     ///
     /// # Errors
     /// 403 `csrf_failed`.
@@ -129,9 +184,10 @@ impl Csrf {
         if foreign { Err(failed()) } else { Ok(()) }
     }
 
-    /// Lets a browser be sent away to sign in where what comes back is good for whoever holds a verifier: unless a page of a foreign
-    /// origin, which may hold it, sent the browser here. One that does not say where it comes from may come from a native app, whose
-    /// links some browsers call cross-site; it is not brought back to a page of ours, which has no need of a verifier.
+    /// Lets a browser be sent away to sign in where what comes back is good for whoever holds a
+    /// verifier: unless a page of a foreign origin, which may hold it, sent the browser here. One
+    /// that does not say where it comes from may come from a native app, whose links some browsers
+    /// call cross-site; it is not brought back to a page of ours, which has no need of a verifier.
     ///
     /// # Errors
     /// 403 `csrf_failed`.
@@ -139,7 +195,9 @@ impl Csrf {
         if !self.enabled {
             return Ok(());
         }
-        let said = [once(headers, &ORIGIN), once(headers, &REFERER)].iter().any(|said| !matches!(said, Once::Absent));
+        let said = [once(headers, &ORIGIN), once(headers, &REFERER)]
+            .iter()
+            .any(|said| !matches!(said, Once::Absent));
         let own = match once(headers, &FETCH_SITE) {
             _ if said => self.is_from_us(headers),
             Once::Absent => true,
@@ -149,26 +207,33 @@ impl Csrf {
         if own { Ok(()) } else { Err(failed()) }
     }
 
-    /// Lets a browser follow a link that changes something, if a page of the server itself has it, or its user typed it.
+    /// Lets a browser follow a link that changes something, if a page of the server itself has it,
+    /// or its user typed it.
     ///
     /// # Errors
     /// 403 `csrf_failed`: also for what no browser sent.
     pub(crate) fn is_own_navigation(&self, headers: &HeaderMap, cookies: &Cookies) -> Result<()> {
         let typed = matches!(once(headers, &FETCH_SITE), Once::Text(site) if site.eq_ignore_ascii_case("none"));
         let own = typed || self.is_from_own_page(headers);
-        let by_cookie = matches!(super::credential::of(headers, cookies), super::credential::Credential::Cookie(_));
-        if by_cookie && (own || !self.enabled) { Ok(()) } else { Err(failed()) }
+        let by_cookie = matches!(
+            super::credential::of(headers, cookies),
+            super::credential::Credential::Cookie(_)
+        );
+        if by_cookie && (own || !self.enabled) {
+            Ok(())
+        } else {
+            Err(failed())
+        }
     }
 
-    /// Whether a page of the server itself has sent a browser here: what leads here from anywhere else, a mail or another program too,
-    /// was no click of ours.
+    /// Whether a page of the server itself has sent a browser here: what leads here from anywhere
+    /// else, a mail or another program too, was no click of ours.
     pub(crate) fn is_from_own_page(&self, headers: &HeaderMap) -> bool {
         match (once(headers, &FETCH_SITE), once(headers, &REFERER)) {
             _ if !self.enabled => true,
             (Once::Text(site), _) => site.eq_ignore_ascii_case("same-origin"),
-            (Once::Absent, Once::Text(referer)) => {
-                Url::parse(referer).is_ok_and(|url| self.is_server(&url.origin().ascii_serialization(), headers))
-            }
+            (Once::Absent, Once::Text(referer)) => Url::parse(referer)
+                .is_ok_and(|url| self.is_server(&url.origin().ascii_serialization(), headers)),
             _ => false,
         }
     }
@@ -178,7 +243,13 @@ impl Csrf {
     /// # Errors
     /// 403 `csrf_failed`, without a word about why.
     pub(crate) fn judge(&self, presented: &Presented, sid: &str, ring: &Ring) -> Result<()> {
-        if !self.enabled || (presented.origin_is_ours && presented.token.as_deref().is_some_and(|token| is_of(token, sid, ring))) {
+        if !self.enabled
+            || (presented.origin_is_ours
+                && presented
+                    .token
+                    .as_deref()
+                    .is_some_and(|token| is_of(token, sid, ring)))
+        {
             return Ok(());
         }
         Err(failed())
@@ -216,8 +287,12 @@ pub(crate) fn renewing(handle: &str) -> String {
 }
 
 pub(crate) fn is_of(token: &str, sid: &str, ring: &Ring) -> bool {
-    let Some((nonce, mac)) = token.split_once('.') else { return false };
-    URL_SAFE_NO_PAD.decode(mac).is_ok_and(|mac| ring.verifies(Purpose::Csrf, &[nonce.as_bytes(), sid.as_bytes()], &mac))
+    let Some((nonce, mac)) = token.split_once('.') else {
+        return false;
+    };
+    URL_SAFE_NO_PAD
+        .decode(mac)
+        .is_ok_and(|mac| ring.verifies(Purpose::Csrf, &[nonce.as_bytes(), sid.as_bytes()], &mac))
 }
 
 #[cfg(test)]
@@ -236,10 +311,17 @@ mod tests {
 
     fn rules() -> (Csrf, Cookies, Ring) {
         let mut config = AuthConfig::default();
-        config.security.allowed_origins.push("https://app.test".to_owned());
+        config
+            .security
+            .allowed_origins
+            .push("https://app.test".to_owned());
         config.security.csrf_exempt = vec!["/hook".to_owned(), "/open/*".to_owned()];
         let ring = Ring::new(["a secret of tests that has 32 bytes"]).unwrap();
-        (Csrf::new(&config, vec!["/auth/login".to_owned()], false), Cookies::new(&config), ring)
+        (
+            Csrf::new(&config, vec!["/auth/login".to_owned()], false),
+            Cookies::new(&config),
+            ring,
+        )
     }
 
     #[test]
@@ -248,10 +330,17 @@ mod tests {
         let token = make(&Env::system(), &ring, "sid").unwrap();
         let cookie = format!("a=b; csrf_token={token}");
         let judge = |list: &[(&'static str, &str)], sid: &str| {
-            let presented = csrf.asked(&Method::POST, "/x", &headers(list), &cookies).unwrap();
+            let presented = csrf
+                .asked(&Method::POST, "/x", &headers(list), &cookies)
+                .unwrap();
             csrf.judge(&presented, sid, &ring).is_ok()
         };
-        let good = [("host", "me.test"), ("origin", "https://me.test"), ("x-csrf-token", &token), ("cookie", &cookie)];
+        let good = [
+            ("host", "me.test"),
+            ("origin", "https://me.test"),
+            ("x-csrf-token", &token),
+            ("cookie", &cookie),
+        ];
         assert!(judge(&good, "sid"));
         assert!(!judge(&good, "another"));
         for (place, value) in [
@@ -269,38 +358,86 @@ mod tests {
             assert!(!judge(&bad, "sid"), "{value}");
         }
         for left_out in 1..4 {
-            let list: Vec<_> = good.iter().enumerate().filter(|(i, _)| *i != left_out).map(|(_, pair)| *pair).collect();
+            let list: Vec<_> = good
+                .iter()
+                .enumerate()
+                .filter(|(i, _)| *i != left_out)
+                .map(|(_, pair)| *pair)
+                .collect();
             assert!(!judge(&list, "sid"), "{left_out}");
         }
-        let twice: Vec<_> = good.iter().chain([&("origin", "https://me.test")]).copied().collect();
+        let twice: Vec<_> = good
+            .iter()
+            .chain([&("origin", "https://me.test")])
+            .copied()
+            .collect();
         assert!(!judge(&twice, "sid"));
         let mut referred = good;
         referred[1] = ("referer", "https://app.test/page?x");
         assert!(judge(&referred, "sid"));
-        let other = make(&Env::system(), &Ring::new(["another secret of tests, of 32 bytes"]).unwrap(), "sid").unwrap();
+        let other = make(
+            &Env::system(),
+            &Ring::new(["another secret of tests, of 32 bytes"]).unwrap(),
+            "sid",
+        )
+        .unwrap();
         let forged = format!("csrf_token={other}");
-        assert!(!judge(&[good[0], good[1], ("x-csrf-token", &other), ("cookie", &forged)], "sid"));
+        assert!(!judge(
+            &[
+                good[0],
+                good[1],
+                ("x-csrf-token", &other),
+                ("cookie", &forged)
+            ],
+            "sid"
+        ));
     }
 
     #[test]
     fn what_is_safe_or_exempt_proves_nothing() {
         let (csrf, cookies, _) = rules();
-        let asked = |method: Method, path: &str| csrf.asked(&method, path, &HeaderMap::new(), &cookies).is_some();
-        assert!(!asked(Method::GET, "/x") && !asked(Method::HEAD, "/x") && !asked(Method::OPTIONS, "/x"));
-        assert!(!asked(Method::POST, "/hook") && !asked(Method::POST, "/open/a/b") && !asked(Method::POST, "/__push/subscribe"));
+        let asked = |method: Method, path: &str| {
+            csrf.asked(&method, path, &HeaderMap::new(), &cookies)
+                .is_some()
+        };
+        assert!(
+            !asked(Method::GET, "/x")
+                && !asked(Method::HEAD, "/x")
+                && !asked(Method::OPTIONS, "/x")
+        );
+        assert!(
+            !asked(Method::POST, "/hook")
+                && !asked(Method::POST, "/open/a/b")
+                && !asked(Method::POST, "/__push/subscribe")
+        );
         for path in ["/x", "/hook/x", "/open", "/opener/x", "/__push"] {
             assert!(asked(Method::POST, path), "{path}");
         }
-        assert!(asked(Method::DELETE, "/x") && asked(Method::PATCH, "/x") && asked(Method::PUT, "/x"));
+        assert!(
+            asked(Method::DELETE, "/x") && asked(Method::PATCH, "/x") && asked(Method::PUT, "/x")
+        );
     }
 
     #[test]
     fn foreign_pages_sign_nobody_in() {
         let (csrf, _, _) = rules();
         let may = |list: &[(&'static str, &str)]| csrf.may_sign_in(&headers(list)).is_ok();
-        assert!(may(&[]) && may(&[("host", "me.test"), ("origin", "http://me.test")]) && may(&[("origin", "https://app.test")]));
-        assert!(may(&[("sec-fetch-site", "same-origin")]) && may(&[("origin", "https://app.test"), ("sec-fetch-site", "cross-site")]));
-        assert!(!may(&[("host", "me.test"), ("origin", "https://evil.test")]) && !may(&[("origin", "null")]));
+        assert!(
+            may(&[])
+                && may(&[("host", "me.test"), ("origin", "http://me.test")])
+                && may(&[("origin", "https://app.test")])
+        );
+        assert!(
+            may(&[("sec-fetch-site", "same-origin")])
+                && may(&[
+                    ("origin", "https://app.test"),
+                    ("sec-fetch-site", "cross-site")
+                ])
+        );
+        assert!(
+            !may(&[("host", "me.test"), ("origin", "https://evil.test")])
+                && !may(&[("origin", "null")])
+        );
         assert!(!may(&[("sec-fetch-site", "cross-site")]));
     }
 
@@ -308,20 +445,36 @@ mod tests {
     fn in_production_the_public_address_is_ours_and_no_other_host() {
         let mut config = AuthConfig::default();
         config.auth.public_url = Some("https://App.test:8443/base".to_owned());
-        config.security.allowed_origins.push("https://front.test".to_owned());
+        config
+            .security
+            .allowed_origins
+            .push("https://front.test".to_owned());
         let may = |production: bool, host: &str, origin: &str| {
-            Csrf::new(&config, Vec::new(), production).may_sign_in(&headers(&[("host", host), ("origin", origin)])).is_ok()
+            Csrf::new(&config, Vec::new(), production)
+                .may_sign_in(&headers(&[("host", host), ("origin", origin)]))
+                .is_ok()
         };
         for host in ["app.test:8443", "inner.test", "evil.test"] {
-            assert!(may(true, host, "https://app.test:8443") && may(true, host, "https://front.test"), "{host}");
-            for origin in ["https://evil.test", "https://inner.test", "https://app.test", "http://app.test:8443", "http://localhost"] {
+            assert!(
+                may(true, host, "https://app.test:8443") && may(true, host, "https://front.test"),
+                "{host}"
+            );
+            for origin in [
+                "https://evil.test",
+                "https://inner.test",
+                "https://app.test",
+                "http://app.test:8443",
+                "http://localhost",
+            ] {
                 assert!(!may(true, host, origin), "{host} {origin}");
             }
         }
         // In development the app is wherever it is called.
         assert!(may(false, "localhost:3000", "http://localhost:3000"));
-        let own =
-            |referer: &str| Csrf::new(&config, Vec::new(), true).is_from_own_page(&headers(&[("host", "evil.test"), ("referer", referer)]));
+        let own = |referer: &str| {
+            Csrf::new(&config, Vec::new(), true)
+                .is_from_own_page(&headers(&[("host", "evil.test"), ("referer", referer)]))
+        };
         assert!(own("https://app.test:8443/page") && !own("https://evil.test/page"));
     }
 
@@ -329,16 +482,33 @@ mod tests {
     fn in_production_our_pages_come_by_tls() {
         let may = |config: &AuthConfig, production: bool, origin: &str| {
             let host = origin.split("//").nth(1).unwrap();
-            Csrf::new(config, Vec::new(), production).may_sign_in(&headers(&[("host", host), ("origin", origin)])).is_ok()
+            Csrf::new(config, Vec::new(), production)
+                .may_sign_in(&headers(&[("host", host), ("origin", origin)]))
+                .is_ok()
         };
         let (mut config, plain) = (AuthConfig::default(), "http://me.test:8000");
-        assert!(may(&config, true, "https://me.test") && may(&config, false, plain) && !may(&config, true, plain));
-        for origin in ["http://localhost:3000", "http://app.localhost", "http://127.0.0.1:3000", "http://[::1]:3000", "http://LOCALHOST"] {
+        assert!(
+            may(&config, true, "https://me.test")
+                && may(&config, false, plain)
+                && !may(&config, true, plain)
+        );
+        for origin in [
+            "http://localhost:3000",
+            "http://app.localhost",
+            "http://127.0.0.1:3000",
+            "http://[::1]:3000",
+            "http://LOCALHOST",
+        ] {
             assert!(may(&config, true, origin), "{origin}");
         }
-        for origin in
-            ["http://localhost.test", "http://notlocalhost", "http://127.0.0.1.test", "http://128.0.0.1", "http://[::2]", "http://"]
-        {
+        for origin in [
+            "http://localhost.test",
+            "http://notlocalhost",
+            "http://127.0.0.1.test",
+            "http://128.0.0.1",
+            "http://[::2]",
+            "http://",
+        ] {
             assert!(!may(&config, true, origin), "{origin}");
         }
         config.auth.session.transport = crate::config::Transport::Bearer;

@@ -1,5 +1,5 @@
-//! Refresh tokens: each names its session and its generation under a MAC, so that none is stored and every earlier one is
-//! recognised.
+//! Refresh tokens: each names its session and its generation under a MAC, so that none is stored
+//! and every earlier one is recognised.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -17,17 +17,27 @@ const LONGEST: usize = 256;
 
 /// The token of a generation of a session, under the newest secret.
 pub(crate) fn make(ring: &Ring, session: &Session, generation: i64) -> Option<String> {
-    let handle = URL_SAFE_NO_PAD.decode(&session.handle).ok().filter(|handle| handle.len() == HANDLE)?;
+    let handle = URL_SAFE_NO_PAD
+        .decode(&session.handle)
+        .ok()
+        .filter(|handle| handle.len() == HANDLE)?;
     let number = u32::try_from(generation).ok()?;
     let mac = of(ring, ring.kid(), &handle, number, &session.family_seed)?;
     let mut bytes = handle;
     bytes.extend_from_slice(&number.to_be_bytes());
     bytes.extend_from_slice(&mac);
-    Some(format!("{VERSION}.{}.{}", ring.kid(), URL_SAFE_NO_PAD.encode(bytes)))
+    Some(format!(
+        "{VERSION}.{}.{}",
+        ring.kid(),
+        URL_SAFE_NO_PAD.encode(bytes)
+    ))
 }
 
 fn of(ring: &Ring, kid: &str, handle: &[u8], generation: u32, seed: &str) -> Option<[u8; MAC]> {
-    Some(mac(ring.key_of(kid, Purpose::Refresh)?, &[handle, &generation.to_be_bytes(), seed.as_bytes()]))
+    Some(mac(
+        ring.key_of(kid, Purpose::Refresh)?,
+        &[handle, &generation.to_be_bytes(), seed.as_bytes()],
+    ))
 }
 
 /// A token as presented, not yet known to be one of ours.
@@ -46,12 +56,24 @@ impl Presented {
             return None;
         }
         let mut parts = token.split('.');
-        let (Some(VERSION), Some(kid), Some(body), None) = (parts.next(), parts.next(), parts.next(), parts.next()) else { return None };
-        let bytes = URL_SAFE_NO_PAD.decode(body).ok().filter(|bytes| bytes.len() == HANDLE + 4 + MAC)?;
+        let (Some(VERSION), Some(kid), Some(body), None) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return None;
+        };
+        let bytes = URL_SAFE_NO_PAD
+            .decode(body)
+            .ok()
+            .filter(|bytes| bytes.len() == HANDLE + 4 + MAC)?;
         let (handle, rest) = bytes.split_at(HANDLE);
         let (number, mac) = rest.split_at(4);
         let generation = u32::from_be_bytes(number.try_into().ok()?);
-        Some(Self { kid: kid.to_owned(), handle: handle.to_vec(), generation, mac: mac.to_vec() })
+        Some(Self {
+            kid: kid.to_owned(),
+            handle: handle.to_vec(),
+            generation,
+            mac: mac.to_vec(),
+        })
     }
 
     /// The session that it names.
@@ -66,7 +88,13 @@ impl Presented {
 
     /// Whether it was made for this session.
     pub(crate) fn is_of(&self, ring: &Ring, session: &Session) -> bool {
-        let expected = of(ring, &self.kid, &self.handle, self.generation, &session.family_seed);
+        let expected = of(
+            ring,
+            &self.kid,
+            &self.handle,
+            self.generation,
+            &session.family_seed,
+        );
         expected.is_some_and(|expected| same(&expected, &self.mac))
     }
 
@@ -78,7 +106,11 @@ impl Presented {
         }
         let grace = i64::try_from(grace_seconds).unwrap_or(i64::MAX / 1000) * 1000;
         let within = now.millis() - session.rotated_at.millis() <= grace;
-        if generation == session.generation - 1 && within { Worth::JustRotated } else { Worth::Reused }
+        if generation == session.generation - 1 && within {
+            Worth::JustRotated
+        } else {
+            Worth::Reused
+        }
     }
 }
 
@@ -131,21 +163,48 @@ mod tests {
         for generation in 0..8 {
             let token = make(&ring, &now, generation).unwrap();
             let presented = Presented::parse(&token).unwrap();
-            assert!(presented.is_of(&ring, &now) && presented.handle() == now.handle, "{generation}");
-            let other = Session { family_seed: "another".into(), ..session(5) };
+            assert!(
+                presented.is_of(&ring, &now) && presented.handle() == now.handle,
+                "{generation}"
+            );
+            let other = Session {
+                family_seed: "another".into(),
+                ..session(5)
+            };
             assert!(!presented.is_of(&ring, &other));
-            let younger = Ring::new(["a new secret of tests of 32 bytes!!", "a secret of tests that has 32 bytes"]).unwrap();
-            assert!(presented.is_of(&younger, &now) && make(&younger, &now, generation).unwrap() != token);
+            let younger = Ring::new([
+                "a new secret of tests of 32 bytes!!",
+                "a secret of tests that has 32 bytes",
+            ])
+            .unwrap();
+            assert!(
+                presented.is_of(&younger, &now)
+                    && make(&younger, &now, generation).unwrap() != token
+            );
         }
         let token = make(&ring, &now, 5).unwrap();
         for i in 0..token.len() {
             let mut bytes = token.clone().into_bytes();
             bytes[i] = if bytes[i] == b'A' { b'B' } else { b'A' };
             let changed = String::from_utf8(bytes).unwrap();
-            assert!(!Presented::parse(&changed).is_some_and(|p| p.is_of(&ring, &now)), "{i}");
+            assert!(
+                !Presented::parse(&changed).is_some_and(|p| p.is_of(&ring, &now)),
+                "{i}"
+            );
         }
-        for bad in ["", "v1", "v1..", "v2.a.b", "v1.a.b.c", &"x".repeat(10_000), &format!("{token}.")] {
-            assert!(Presented::parse(bad).is_none_or(|p| !p.is_of(&ring, &now)), "{bad}");
+        for bad in [
+            "",
+            "v1",
+            "v1..",
+            "v2.a.b",
+            "v1.a.b.c",
+            &"x".repeat(10_000),
+            &format!("{token}."),
+        ] {
+            assert!(
+                Presented::parse(bad).is_none_or(|p| !p.is_of(&ring, &now)),
+                "{bad}"
+            );
         }
     }
 
@@ -155,10 +214,21 @@ mod tests {
         let worth = |generation: i64, after: i64| {
             let now = session(5);
             let at = Timestamp::from_millis(now.rotated_at.millis() + after);
-            Presented::parse(&make(&ring, &now, generation).unwrap()).unwrap().worth(&now, at, 10)
+            Presented::parse(&make(&ring, &now, generation).unwrap())
+                .unwrap()
+                .worth(&now, at, 10)
         };
-        assert_eq!((worth(5, 0), worth(5, 1_000_000)), (Worth::Current, Worth::Current));
-        assert_eq!((worth(4, 0), worth(4, 10_000), worth(4, 10_001)), (Worth::JustRotated, Worth::JustRotated, Worth::Reused));
-        assert_eq!((worth(3, 0), worth(0, 0), worth(6, 0)), (Worth::Reused, Worth::Reused, Worth::Reused));
+        assert_eq!(
+            (worth(5, 0), worth(5, 1_000_000)),
+            (Worth::Current, Worth::Current)
+        );
+        assert_eq!(
+            (worth(4, 0), worth(4, 10_000), worth(4, 10_001)),
+            (Worth::JustRotated, Worth::JustRotated, Worth::Reused)
+        );
+        assert_eq!(
+            (worth(3, 0), worth(0, 0), worth(6, 0)),
+            (Worth::Reused, Worth::Reused, Worth::Reused)
+        );
     }
 }

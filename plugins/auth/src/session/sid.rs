@@ -1,4 +1,5 @@
-//! The `sid` of a session: made from its seed, so that a refresh can name it again while only its hash is stored.
+//! The `sid` of a session: made from its seed, so that a refresh can name it again while only its
+//! hash is stored.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -13,20 +14,35 @@ pub(crate) fn hash(sid: &str) -> String {
     URL_SAFE_NO_PAD.encode(Sha256::digest(sid))
 }
 
-/// The `sid` of a session under the newest secret: 256 bits that nobody can tell without both the secret and the seed.
+/// The `sid` of a session under the newest secret: 256 bits that nobody can tell without both the
+/// secret and the seed.
 pub(crate) fn make(ring: &Ring, handle: &str, seed: &str, version: i64) -> String {
     derive(ring.key(Purpose::Refresh), handle, seed, version)
 }
 
 fn derive(key: &Key, handle: &str, seed: &str, version: i64) -> String {
-    URL_SAFE_NO_PAD.encode(mac(key, &[b"sid", handle.as_bytes(), &version.to_be_bytes(), seed.as_bytes()]))
+    URL_SAFE_NO_PAD.encode(mac(
+        key,
+        &[
+            b"sid",
+            handle.as_bytes(),
+            &version.to_be_bytes(),
+            seed.as_bytes(),
+        ],
+    ))
 }
 
-/// The `sid` that a session has; `None` when the secret that made it is gone, and every token with it.
+/// The `sid` that a session has; `None` when the secret that made it is gone, and every token with
+/// it.
 pub(crate) fn of(ring: &Ring, session: &Session) -> Option<String> {
     let keys: Vec<&str> = ring.kids().collect();
     keys.into_iter().find_map(|kid| {
-        let sid = derive(ring.key_of(kid, Purpose::Refresh)?, &session.handle, &session.family_seed, session.sid_version);
+        let sid = derive(
+            ring.key_of(kid, Purpose::Refresh)?,
+            &session.handle,
+            &session.family_seed,
+            session.sid_version,
+        );
         same(hash(&sid).as_bytes(), session.sid_hash.as_bytes()).then_some(sid)
     })
 }

@@ -1,4 +1,5 @@
-//! A real SMTP server (Python's `aiosmtpd`) that keeps what it receives. A machine without it fails the test.
+//! A real SMTP server (Python's `aiosmtpd`) that keeps what it receives. A machine without it fails
+//! the test.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -45,19 +46,33 @@ impl Sink {
     /// At a port that was another's before.
     pub(crate) fn at(port: u16) -> Self {
         let mut command = Command::new("python3");
-        command.args(["-c", SERVER, &port.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut process = command.spawn().expect("python3 is needed for the mail sink");
+        command
+            .args(["-c", SERVER, &port.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut process = command
+            .spawn()
+            .expect("python3 is needed for the mail sink");
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        let port = lines.next().and_then(Result::ok).and_then(|line| line.parse().ok());
+        let port = lines
+            .next()
+            .and_then(Result::ok)
+            .and_then(|line| line.parse().ok());
         let port = port.expect("the mail sink did not start: `pip install aiosmtpd`");
         let received = Arc::new(Mutex::new(Vec::new()));
         let keep = received.clone();
         std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
-                keep.lock().unwrap().push(serde_json::from_str(&line).unwrap());
+                keep.lock()
+                    .unwrap()
+                    .push(serde_json::from_str(&line).unwrap());
             }
         });
-        Self { process, port, received }
+        Self {
+            process,
+            port,
+            received,
+        }
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -82,7 +97,10 @@ impl Sink {
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        panic!("{least} messages were expected, {} arrived", self.now().len());
+        panic!(
+            "{least} messages were expected, {} arrived",
+            self.now().len()
+        );
     }
 }
 

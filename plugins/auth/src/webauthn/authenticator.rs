@@ -1,4 +1,5 @@
-//! What the authenticator says (6.1, 6.5.4): bytes of fixed places, then CBOR. Nothing may be left over, and nothing comes twice.
+//! What the authenticator says (6.1, 6.5.4): bytes of fixed places, then CBOR. Nothing may be left
+//! over, and nothing comes twice.
 
 use minicbor::Decoder;
 use minicbor::data::Type;
@@ -67,7 +68,12 @@ impl<'a> AuthenticatorData<'a> {
         }
         Ok(Self {
             rp_id_hash: *rp_id_hash,
-            flags: Flags { user_present: has(0), user_verified: has(2), backup_eligible: has(3), backed_up: has(4) },
+            flags: Flags {
+                user_present: has(0),
+                user_verified: has(2),
+                backup_eligible: has(3),
+                backed_up: has(4),
+            },
             sign_count: u32::from_be_bytes(*count),
             attested,
         })
@@ -89,7 +95,13 @@ impl<'a> Attested<'a> {
             return Err(short);
         }
         let (public_key, rest) = rest.split_at_checked(key.position()).ok_or(short)?;
-        Ok((Self { credential_id, public_key }, rest))
+        Ok((
+            Self {
+                credential_id,
+                public_key,
+            },
+            rest,
+        ))
     }
 }
 
@@ -116,7 +128,10 @@ impl<'a> Attestation<'a> {
                 "attStmt" => {
                     let start = at.position();
                     at.skip().map_err(|_| unreadable)?;
-                    once(&mut statement, bytes.get(start..at.position()).ok_or(unreadable)?)
+                    once(
+                        &mut statement,
+                        bytes.get(start..at.position()).ok_or(unreadable)?,
+                    )
                 }
                 _ => at.skip().is_ok(),
             };
@@ -125,15 +140,21 @@ impl<'a> Attestation<'a> {
             }
         }
         match (format, statement, data) {
-            (Some(format), Some(statement), Some(authenticator_data)) if at.position() == bytes.len() => {
-                Ok(Self { authenticator_data, format, statement })
+            (Some(format), Some(statement), Some(authenticator_data))
+                if at.position() == bytes.len() =>
+            {
+                Ok(Self {
+                    authenticator_data,
+                    format,
+                    statement,
+                })
             }
             _ => Err(unreadable),
         }
     }
 
-    /// Judges the statement. None was asked for, so there is none, or one that the credential makes of itself: everything else is to
-    /// be taken out by the browser (5.1.3).
+    /// Judges the statement. None was asked for, so there is none, or one that the credential makes
+    /// of itself: everything else is to be taken out by the browser (5.1.3).
     ///
     /// # Errors
     /// When it is of another kind, or does not hold.

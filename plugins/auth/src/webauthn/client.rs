@@ -38,15 +38,25 @@ struct ClientData {
 
 /// # Errors
 /// What is wrong with it.
-pub(super) fn judge_client_data(bytes: &[u8], ceremony: Ceremony, challenge: &[u8], origins: &[String]) -> Result<(), Fault> {
-    let data: ClientData = serde_json::from_slice(bytes).map_err(|_| Fault("unreadable client data"))?;
-    let presented = URL_SAFE_NO_PAD.decode(&data.challenge).map_err(|_| Fault("another challenge"))?;
+pub(super) fn judge_client_data(
+    bytes: &[u8],
+    ceremony: Ceremony,
+    challenge: &[u8],
+    origins: &[String],
+) -> Result<(), Fault> {
+    let data: ClientData =
+        serde_json::from_slice(bytes).map_err(|_| Fault("unreadable client data"))?;
+    let presented = URL_SAFE_NO_PAD
+        .decode(&data.challenge)
+        .map_err(|_| Fault("another challenge"))?;
     match () {
         () if data.r#type != ceremony.name() => Err(Fault("another ceremony")),
         () if !same(&presented, challenge) => Err(Fault("another challenge")),
         () if !origins.contains(&data.origin) => Err(Fault("another origin")),
         // Within a frame of another site nobody sees whose page they answer.
-        () if data.cross_origin || data.top_origin.is_some() => Err(Fault("a frame of another origin")),
+        () if data.cross_origin || data.top_origin.is_some() => {
+            Err(Fault("a frame of another origin"))
+        }
         () => Ok(()),
     }
 }

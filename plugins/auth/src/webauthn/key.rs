@@ -1,7 +1,11 @@
-//! Public keys of credentials: COSE (RFC 9053, 8812) of the three algorithms that are asked for, and nothing else.
+//! Public keys of credentials: COSE (RFC 9053, 8812) of the three algorithms that are asked for,
+//! and nothing else.
 
 use aws_lc_rs::encoding::AsDer;
-use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1, ED25519, ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents};
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_ASN1, ED25519, ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256,
+    RsaPublicKeyComponents,
+};
 use minicbor::Decoder;
 use minicbor::data::Type;
 
@@ -62,7 +66,11 @@ impl<'a> Members<'a> {
                 return Err(wrong);
             }
         }
-        if at.position() == bytes.len() { Ok(out) } else { Err(wrong) }
+        if at.position() == bytes.len() {
+            Ok(out)
+        } else {
+            Err(wrong)
+        }
     }
 }
 
@@ -71,16 +79,31 @@ impl<'a> PublicKey<'a> {
     /// When it is none of an algorithm that was asked for.
     pub(super) fn read(bytes: &'a [u8]) -> Result<Self, Fault> {
         let wrong = Fault("no key of the algorithm");
-        let Members { kind, algorithm, curve, modulus, first, y } = Members::read(bytes)?;
+        let Members {
+            kind,
+            algorithm,
+            curve,
+            modulus,
+            first,
+            y,
+        } = Members::read(bytes)?;
         match (algorithm, kind, curve, modulus, first, y) {
-            (Some(ES256), Some(2), Some(1), None, Some(x), Some(y)) if x.len() == COORDINATE && y.len() == COORDINATE => {
+            (Some(ES256), Some(2), Some(1), None, Some(x), Some(y))
+                if x.len() == COORDINATE && y.len() == COORDINATE =>
+            {
                 let point = [&[4], x, y].concat();
-                ParsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, point).map(Self::Es256).map_err(|_| wrong)
+                ParsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, point)
+                    .map(Self::Es256)
+                    .map_err(|_| wrong)
             }
             (Some(EDDSA), Some(1), Some(6), None, Some(x), None) if x.len() == COORDINATE => {
-                ParsedPublicKey::new(&ED25519, x).map(Self::EdDsa).map_err(|_| wrong)
+                ParsedPublicKey::new(&ED25519, x)
+                    .map(Self::EdDsa)
+                    .map_err(|_| wrong)
             }
-            (Some(RS256), Some(3), None, Some(n), Some(e), None) if MODULUS.contains(&n.len()) && EXPONENT.contains(&e.len()) => {
+            (Some(RS256), Some(3), None, Some(n), Some(e), None)
+                if MODULUS.contains(&n.len()) && EXPONENT.contains(&e.len()) =>
+            {
                 let key = RsaPublicKeyComponents { n, e };
                 // That it can be written as a key says that it is one.
                 key.as_der().map_err(|_| wrong)?;

@@ -1,7 +1,9 @@
-//! `WebAuthn`, the side of the site: what a browser answers is read and judged here, without a word to the store.
+//! `WebAuthn`, the side of the site: what a browser answers is read and judged here, without a word
+//! to the store.
 //!
-//! The steps are those of `WebAuthn` Level 3, 7.1 (registering) and 7.2 (asserting), for attestation `none`. Whatever is wrong with an
-//! answer is a [`Fault`]; its text is for the audit, never for the client.
+//! The steps are those of `WebAuthn` Level 3, 7.1 (registering) and 7.2 (asserting), for
+//! attestation `none`. Whatever is wrong with an answer is a [`Fault`]; its text is for the audit,
+//! never for the client.
 
 mod authenticator;
 mod client;
@@ -56,15 +58,29 @@ pub(crate) struct Asserted {
 
 impl Site {
     pub(crate) fn new(id: &str, origins: &[String]) -> Self {
-        Self { id: id.to_owned(), id_hash: Sha256::digest(id.as_bytes()).into(), origins: origins.to_vec() }
+        Self {
+            id: id.to_owned(),
+            id_hash: Sha256::digest(id.as_bytes()).into(),
+            origins: origins.to_vec(),
+        }
     }
 
     /// Judges a registration (7.1).
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(crate) fn judge_registration(&self, answer: &Registration, challenge: &[u8], must_verify: bool) -> Result<Registered, Fault> {
-        judge_client_data(&answer.client_data, Ceremony::Create, challenge, &self.origins)?;
+    pub(crate) fn judge_registration(
+        &self,
+        answer: &Registration,
+        challenge: &[u8],
+        must_verify: bool,
+    ) -> Result<Registered, Fault> {
+        judge_client_data(
+            &answer.client_data,
+            Ceremony::Create,
+            challenge,
+            &self.origins,
+        )?;
         let attestation = Attestation::read(&answer.attestation_object)?;
         let data = AuthenticatorData::read(attestation.authenticator_data)?;
         self.judge_data(&data, must_verify)?;
@@ -73,7 +89,11 @@ impl Site {
             return Err(Fault("another credential"));
         }
         let key = PublicKey::read(attested.public_key)?;
-        let signed = [attestation.authenticator_data, &Sha256::digest(&answer.client_data)].concat();
+        let signed = [
+            attestation.authenticator_data,
+            &Sha256::digest(&answer.client_data),
+        ]
+        .concat();
         attestation.judge_statement(&key, &signed)?;
         Ok(Registered {
             credential_id: attested.credential_id.to_vec(),
@@ -83,7 +103,8 @@ impl Site {
         })
     }
 
-    /// Judges an assertion (7.2) but for what only the store knows: whose credential it is, its counter, what it was before.
+    /// Judges an assertion (7.2) but for what only the store knows: whose credential it is, its
+    /// counter, what it was before.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -100,9 +121,16 @@ impl Site {
             return Err(Fault("a credential in an assertion"));
         }
         self.judge_data(&data, must_verify)?;
-        let signed = [answer.authenticator_data.as_slice(), &Sha256::digest(&answer.client_data)].concat();
+        let signed = [
+            answer.authenticator_data.as_slice(),
+            &Sha256::digest(&answer.client_data),
+        ]
+        .concat();
         PublicKey::read(public_key)?.verify(&signed, &answer.signature)?;
-        Ok(Asserted { sign_count: data.sign_count, flags: data.flags })
+        Ok(Asserted {
+            sign_count: data.sign_count,
+            flags: data.flags,
+        })
     }
 
     fn judge_data(&self, data: &AuthenticatorData<'_>, must_verify: bool) -> Result<(), Fault> {
@@ -111,7 +139,9 @@ impl Site {
             () if data.rp_id_hash != self.id_hash => Err(Fault("another site")),
             () if !flags.user_present => Err(Fault("nobody present")),
             () if must_verify && !flags.user_verified => Err(Fault("user not verified")),
-            () if flags.backed_up && !flags.backup_eligible => Err(Fault("backed up against its own word")),
+            () if flags.backed_up && !flags.backup_eligible => {
+                Err(Fault("backed up against its own word"))
+            }
             () => Ok(()),
         }
     }
@@ -127,7 +157,10 @@ pub(crate) fn challenge(env: &Env) -> AppResult<[u8; 32]> {
 
 /// The list of algorithms in options.
 pub(crate) fn algorithms() -> Value {
-    ALGORITHMS.iter().map(|alg| json!({ "type": "public-key", "alg": alg })).collect()
+    ALGORITHMS
+        .iter()
+        .map(|alg| json!({ "type": "public-key", "alg": alg }))
+        .collect()
 }
 
 #[cfg(test)]

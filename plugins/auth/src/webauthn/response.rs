@@ -69,7 +69,11 @@ impl Registration {
             id,
             client_data: bytes(&response.client_data)?,
             attestation_object: bytes(&response.attestation_object)?,
-            transports: TRANSPORTS.iter().filter(|known| named.iter().any(|name| name == *known)).map(|&known| known.to_owned()).collect(),
+            transports: TRANSPORTS
+                .iter()
+                .filter(|known| named.iter().any(|name| name == *known))
+                .map(|&known| known.to_owned())
+                .collect(),
         })
     }
 }
@@ -98,5 +102,7 @@ fn credential<R: DeserializeOwned>(sent: Value) -> Result<(Vec<u8>, R), Fault> {
 }
 
 fn bytes(text: &str) -> Result<Vec<u8>, Fault> {
-    URL_SAFE_NO_PAD.decode(text).map_err(|_| Fault("unreadable"))
+    URL_SAFE_NO_PAD
+        .decode(text)
+        .map_err(|_| Fault("unreadable"))
 }

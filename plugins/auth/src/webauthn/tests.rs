@@ -14,10 +14,18 @@ struct Example {
 impl Example {
     fn all() -> Vec<Self> {
         let mut out: Vec<Self> = Vec::new();
-        for line in include_str!("vectors.txt").lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        for line in include_str!("vectors.txt")
+            .lines()
+            .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        {
             match (line.strip_prefix('['), line.split_once(' ')) {
-                (Some(name), _) => out.push(Self { name: name.trim_end_matches(']'), values: HashMap::new() }),
-                (None, Some((key, hex))) => drop(out.last_mut().unwrap().values.insert(key, unhex(hex))),
+                (Some(name), _) => out.push(Self {
+                    name: name.trim_end_matches(']'),
+                    values: HashMap::new(),
+                }),
+                (None, Some((key, hex))) => {
+                    drop(out.last_mut().unwrap().values.insert(key, unhex(hex)))
+                }
                 _ => panic!("{line}"),
             }
         }
@@ -26,7 +34,10 @@ impl Example {
     }
 
     fn named(name: &str) -> Self {
-        Self::all().into_iter().find(|example| example.name == name).unwrap()
+        Self::all()
+            .into_iter()
+            .find(|example| example.name == name)
+            .unwrap()
     }
 
     fn registration(&self) -> Registration {
@@ -50,7 +61,12 @@ impl Example {
 
     fn key(&self) -> Vec<u8> {
         let object = Attestation::read(&self.values["create.attestationObject"]).unwrap();
-        AuthenticatorData::read(object.authenticator_data).unwrap().attested.unwrap().public_key.to_vec()
+        AuthenticatorData::read(object.authenticator_data)
+            .unwrap()
+            .attested
+            .unwrap()
+            .public_key
+            .to_vec()
     }
 
     fn register(&self, answer: &Registration) -> Result<Registered, Fault> {
@@ -63,7 +79,10 @@ impl Example {
 }
 
 fn unhex(text: &str) -> Vec<u8> {
-    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
+    (0..text.len())
+        .step_by(2)
+        .map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap())
+        .collect()
 }
 
 fn site() -> Site {
@@ -87,10 +106,24 @@ fn the_examples_of_the_standard_are_judged_as_it_says() {
     ] {
         let example = Example::named(name);
         let registered = example.register(&example.registration());
-        assert_eq!(registered.as_ref().err().map(|fault| fault.0), created, "{name}");
-        assert_eq!(example.assert(&example.assertion()).err().map(|fault| fault.0), got, "{name}");
+        assert_eq!(
+            registered.as_ref().err().map(|fault| fault.0),
+            created,
+            "{name}"
+        );
+        assert_eq!(
+            example
+                .assert(&example.assertion())
+                .err()
+                .map(|fault| fault.0),
+            got,
+            "{name}"
+        );
         if let Ok(registered) = registered {
-            assert_eq!((registered.credential_id, registered.public_key), (example.values["credential_id"].clone(), example.key()));
+            assert_eq!(
+                (registered.credential_id, registered.public_key),
+                (example.values["credential_id"].clone(), example.key())
+            );
         }
     }
 }
@@ -99,10 +132,27 @@ fn the_examples_of_the_standard_are_judged_as_it_says() {
 fn flags_are_read_where_they_stand() {
     let example = Example::named("none.ES256");
     let flags = example.register(&example.registration()).unwrap().flags;
-    assert_eq!(flags, Flags { user_present: true, user_verified: false, backup_eligible: true, backed_up: true });
-    let strict = site().judge_registration(&example.registration(), &example.values["create.challenge"], true);
+    assert_eq!(
+        flags,
+        Flags {
+            user_present: true,
+            user_verified: false,
+            backup_eligible: true,
+            backed_up: true
+        }
+    );
+    let strict = site().judge_registration(
+        &example.registration(),
+        &example.values["create.challenge"],
+        true,
+    );
     assert_eq!(strict.unwrap_err(), Fault("user not verified"));
-    let strict = site().judge_assertion(&example.assertion(), &example.values["get.challenge"], &example.key(), true);
+    let strict = site().judge_assertion(
+        &example.assertion(),
+        &example.values["get.challenge"],
+        &example.key(),
+        true,
+    );
     assert_eq!(strict.unwrap_err(), Fault("user not verified"));
 }
 
@@ -111,18 +161,55 @@ fn what_is_not_asked_for_is_refused() {
     let example = Example::named("none.ES256");
     let other = Site::new("example.com", &["https://example.org".to_owned()]);
     let challenge = &example.values["get.challenge"];
-    assert_eq!(other.judge_assertion(&example.assertion(), challenge, &example.key(), false).unwrap_err(), Fault("another site"));
-    let elsewhere = Site::new("example.org", &["https://www.example.org".to_owned(), "http://example.org".to_owned()]);
-    assert_eq!(elsewhere.judge_assertion(&example.assertion(), challenge, &example.key(), false).unwrap_err(), Fault("another origin"));
-    assert_eq!(site().judge_assertion(&example.assertion(), &[0; 32], &example.key(), false).unwrap_err(), Fault("another challenge"));
-    // The answer to one ceremony is none to the other.
-    let swapped = Assertion { client_data: example.registration().client_data, ..example.assertion() };
     assert_eq!(
-        site().judge_assertion(&swapped, &example.values["create.challenge"], &example.key(), false).unwrap_err(),
+        other
+            .judge_assertion(&example.assertion(), challenge, &example.key(), false)
+            .unwrap_err(),
+        Fault("another site")
+    );
+    let elsewhere = Site::new(
+        "example.org",
+        &[
+            "https://www.example.org".to_owned(),
+            "http://example.org".to_owned(),
+        ],
+    );
+    assert_eq!(
+        elsewhere
+            .judge_assertion(&example.assertion(), challenge, &example.key(), false)
+            .unwrap_err(),
+        Fault("another origin")
+    );
+    assert_eq!(
+        site()
+            .judge_assertion(&example.assertion(), &[0; 32], &example.key(), false)
+            .unwrap_err(),
+        Fault("another challenge")
+    );
+    // The answer to one ceremony is none to the other.
+    let swapped = Assertion {
+        client_data: example.registration().client_data,
+        ..example.assertion()
+    };
+    assert_eq!(
+        site()
+            .judge_assertion(
+                &swapped,
+                &example.values["create.challenge"],
+                &example.key(),
+                false
+            )
+            .unwrap_err(),
         Fault("another ceremony")
     );
-    let renamed = Registration { id: vec![1; 32], ..example.registration() };
-    assert_eq!(example.register(&renamed).unwrap_err(), Fault("another credential"));
+    let renamed = Registration {
+        id: vec![1; 32],
+        ..example.registration()
+    };
+    assert_eq!(
+        example.register(&renamed).unwrap_err(),
+        Fault("another credential")
+    );
 }
 
 /// COSE keys that are none, by a member replaced or added.
@@ -135,8 +222,26 @@ fn keys_are_of_one_form() {
     let build = |kind: i64, alg: i64, curve: i64, x: &[u8], y: &[u8], more: bool| {
         let mut out = Encoder::new(Vec::new());
         out.map(if more { 6 } else { 5 }).unwrap();
-        out.i64(1).unwrap().i64(kind).unwrap().i64(3).unwrap().i64(alg).unwrap().i64(-1).unwrap().i64(curve).unwrap();
-        out.i64(-2).unwrap().bytes(x).unwrap().i64(-3).unwrap().bytes(y).unwrap();
+        out.i64(1)
+            .unwrap()
+            .i64(kind)
+            .unwrap()
+            .i64(3)
+            .unwrap()
+            .i64(alg)
+            .unwrap()
+            .i64(-1)
+            .unwrap()
+            .i64(curve)
+            .unwrap();
+        out.i64(-2)
+            .unwrap()
+            .bytes(x)
+            .unwrap()
+            .i64(-3)
+            .unwrap()
+            .bytes(y)
+            .unwrap();
         if more {
             out.i64(3).unwrap().i64(alg).unwrap();
         }
@@ -159,19 +264,43 @@ fn keys_are_of_one_form() {
         ("nothing", Vec::new()),
         ("an array", vec![0x80]),
         ("a map without an end", vec![0xbf, 0xff]),
-        ("many members", vec![0xbb, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]),
+        (
+            "many members",
+            vec![0xbb, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff],
+        ),
     ] {
         assert!(key::PublicKey::read(&bytes).is_err(), "{what}");
     }
     let rsa = |n: &[u8], e: &[u8]| {
         let mut out = Encoder::new(Vec::new());
-        out.map(4).unwrap().i64(1).unwrap().i64(3).unwrap().i64(3).unwrap().i64(-257).unwrap();
-        out.i64(-1).unwrap().bytes(n).unwrap().i64(-2).unwrap().bytes(e).unwrap();
+        out.map(4)
+            .unwrap()
+            .i64(1)
+            .unwrap()
+            .i64(3)
+            .unwrap()
+            .i64(3)
+            .unwrap()
+            .i64(-257)
+            .unwrap();
+        out.i64(-1)
+            .unwrap()
+            .bytes(n)
+            .unwrap()
+            .i64(-2)
+            .unwrap()
+            .bytes(e)
+            .unwrap();
         key::PublicKey::read(&out.into_writer()).is_ok()
     };
     let n = [vec![0x80], vec![0; 254], vec![1]].concat();
     assert!(rsa(&n, &[1, 0, 1]));
-    assert!(!rsa(&n[..128], &[1, 0, 1]) && !rsa(&[&[0], n.as_slice()].concat(), &[1, 0, 1]) && !rsa(&n, &[0]) && !rsa(&n, &[]));
+    assert!(
+        !rsa(&n[..128], &[1, 0, 1])
+            && !rsa(&[&[0], n.as_slice()].concat(), &[1, 0, 1])
+            && !rsa(&n, &[0])
+            && !rsa(&n, &[])
+    );
     assert!(!rsa(&vec![0x81; 1025], &[1, 0, 1]) && !rsa(&n, &[1; 9]));
 }
 
@@ -181,22 +310,41 @@ fn hostile_cbor_is_refused() {
     let good = Example::named("none.ES256");
     let object = &good.values["create.attestationObject"];
     let deep = vec![0x81; 60_000];
-    let mut hostile: Vec<Vec<u8>> = (0..object.len()).map(|end| object[..end].to_vec()).collect();
+    let mut hostile: Vec<Vec<u8>> = (0..object.len())
+        .map(|end| object[..end].to_vec())
+        .collect();
     hostile.extend([
         deep.clone(),
         vec![0x9f; 60_000],
         vec![0xbf; 60_000],
         vec![0xd8; 60_000],
         vec![0x5f; 60_000],
-        [&[0xa3, 0x63, b'f', b'm', b't', 0x64, b'n', b'o', b'n', b'e', 0x67], b"attStmt".as_slice(), &deep].concat(),
+        [
+            &[
+                0xa3, 0x63, b'f', b'm', b't', 0x64, b'n', b'o', b'n', b'e', 0x67,
+            ],
+            b"attStmt".as_slice(),
+            &deep,
+        ]
+        .concat(),
         vec![0x5b, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff],
         vec![0x9b, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff],
         [object.as_slice(), &[0]].concat(),
         // The format twice.
-        [&[0xa4, 0x63, b'f', b'm', b't', 0x64, b'n', b'o', b'n', b'e'], &object[1..]].concat(),
+        [
+            &[0xa4, 0x63, b'f', b'm', b't', 0x64, b'n', b'o', b'n', b'e'],
+            &object[1..],
+        ]
+        .concat(),
     ]);
     for attestation_object in hostile {
-        assert!(good.register(&Registration { attestation_object, ..good.registration() }).is_err());
+        assert!(
+            good.register(&Registration {
+                attestation_object,
+                ..good.registration()
+            })
+            .is_err()
+        );
     }
 }
 
@@ -214,7 +362,10 @@ fn client_data_is_json_of_the_right_types() {
         r#"{"type":"webauthn.get","challenge":"AA==","origin":"https://example.org"}"#,
         r#"{"type":"webauthn.get","challenge":"","origin":"https://example.org","crossOrigin":"false"}"#,
     ] {
-        let answer = Assertion { client_data: text.as_bytes().to_vec(), ..good.assertion() };
+        let answer = Assertion {
+            client_data: text.as_bytes().to_vec(),
+            ..good.assertion()
+        };
         assert!(good.assert(&answer).is_err(), "{text}");
     }
 }

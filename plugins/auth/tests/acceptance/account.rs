@@ -31,28 +31,58 @@ cases!(
 /// An account is made, and its token is good.
 async fn registration_creates_an_account_and_a_session(store: Store) {
     let app = store.app().await;
-    let reply = app.post("/auth/register", json!({ "email": "Ada@Example.test", "password": GOOD })).await;
+    let reply = app
+        .post(
+            "/auth/register",
+            json!({ "email": "Ada@Example.test", "password": GOOD }),
+        )
+        .await;
     assert_eq!(reply.status, 201, "{reply:?}");
     let body = reply.json();
     let token = reply.text("token");
-    assert!(!token.is_empty() && !reply.text("userId").is_empty() && body["email"] == "Ada@Example.test", "{body}");
+    assert!(
+        !token.is_empty()
+            && !reply.text("userId").is_empty()
+            && body["email"] == "Ada@Example.test",
+        "{body}"
+    );
     let exp = crate::server::claims(&token)["exp"].as_i64().unwrap();
-    assert_eq!(linchpin::Timestamp::parse(&reply.text("expiresAt")).unwrap().millis(), exp * 1000);
+    assert_eq!(
+        linchpin::Timestamp::parse(&reply.text("expiresAt"))
+            .unwrap()
+            .millis(),
+        exp * 1000
+    );
     let me = app.me(&token).await;
     assert_eq!(
-        (me.status, me.json()["id"].clone(), me.json()["roles"].clone()),
+        (
+            me.status,
+            me.json()["id"].clone(),
+            me.json()["roles"].clone()
+        ),
         (200, body["userId"].clone(), json!(["member"])),
         "{me:?}"
     );
-    assert!(!me.body.windows(7).any(|w| w == b"$argon2") && me.json().get("passwordHash").is_none());
+    assert!(
+        !me.body.windows(7).any(|w| w == b"$argon2") && me.json().get("passwordHash").is_none()
+    );
 }
 
 /// One address is one account, however it is spelled; dots and tags are significant.
 async fn one_address_is_one_account_however_it_is_spelled(store: Store) {
     let app = store.app().await;
     app.register("ada@example.test").await;
-    for email in ["ada@example.test", "ADA@Example.Test", "  ada@example.test "] {
-        let reply = app.post("/auth/register", json!({ "email": email, "password": GOOD })).await;
+    for email in [
+        "ada@example.test",
+        "ADA@Example.Test",
+        "  ada@example.test ",
+    ] {
+        let reply = app
+            .post(
+                "/auth/register",
+                json!({ "email": email, "password": GOOD }),
+            )
+            .await;
         reply.refused(409, "conflict");
         assert_eq!(reply.json()["details"][0]["path"], "email", "{reply:?}");
     }
@@ -66,10 +96,27 @@ async fn registration_reports_all_problems(store: Store) {
     let empty = app.post("/auth/register", json!({})).await;
     empty.problem("required", "email");
     empty.problem("required", "password");
-    app.post("/auth/register", json!({ "email": "x", "password": GOOD })).await.problem("format", "email");
-    app.post("/auth/register", json!({ "email": "a@b.test", "password": "1234567" })).await.problem("min_length", "password");
-    app.post("/auth/register", json!({ "email": "a@b.test", "password": "é".repeat(129) })).await.problem("max_length", "password");
-    let both = app.post("/auth/register", json!({ "email": "x", "password": "1234567" })).await;
+    app.post("/auth/register", json!({ "email": "x", "password": GOOD }))
+        .await
+        .problem("format", "email");
+    app.post(
+        "/auth/register",
+        json!({ "email": "a@b.test", "password": "1234567" }),
+    )
+    .await
+    .problem("min_length", "password");
+    app.post(
+        "/auth/register",
+        json!({ "email": "a@b.test", "password": "é".repeat(129) }),
+    )
+    .await
+    .problem("max_length", "password");
+    let both = app
+        .post(
+            "/auth/register",
+            json!({ "email": "x", "password": "1234567" }),
+        )
+        .await;
     both.problem("format", "email");
     both.problem("min_length", "password");
 }
@@ -77,23 +124,45 @@ async fn registration_reports_all_problems(store: Store) {
 /// Nothing about a user is taken from the client.
 async fn registration_refuses_server_fields(store: Store) {
     let app = store.app().await;
-    for (member, value) in [("role", json!("admin")), ("roles", json!(["admin"])), ("emailVerified", json!(true)), ("id", json!("x"))] {
+    for (member, value) in [
+        ("role", json!("admin")),
+        ("roles", json!(["admin"])),
+        ("emailVerified", json!(true)),
+        ("id", json!("x")),
+    ] {
         let mut body = json!({ "email": "ada@example.test", "password": GOOD });
         body[member] = value;
-        app.post("/auth/register", body).await.problem("unknown_field", member);
+        app.post("/auth/register", body)
+            .await
+            .problem("unknown_field", member);
     }
-    app.post("/auth/login", json!({ "email": "ada@example.test", "password": GOOD })).await.refused(401, "invalid_credentials");
+    app.post(
+        "/auth/login",
+        json!({ "email": "ada@example.test", "password": GOOD }),
+    )
+    .await
+    .refused(401, "invalid_credentials");
 }
 
 /// Common passwords are refused; composition does not matter.
 async fn common_and_personal_passwords_are_refused(store: Store) {
     let app = store.app().await;
     for password in ["password123", "ada.lovelace1"] {
-        let reply = app.post("/auth/register", json!({ "email": "ada.lovelace@example.test", "password": password })).await;
+        let reply = app
+            .post(
+                "/auth/register",
+                json!({ "email": "ada.lovelace@example.test", "password": password }),
+            )
+            .await;
         reply.refused(400, "password_too_common");
         assert_eq!(reply.json()["details"][0]["path"], "password");
     }
-    let reply = app.post("/auth/register", json!({ "email": "ada.lovelace@example.test", "password": "aaaa bbbb cccc" })).await;
+    let reply = app
+        .post(
+            "/auth/register",
+            json!({ "email": "ada.lovelace@example.test", "password": "aaaa bbbb cccc" }),
+        )
+        .await;
     assert_eq!(reply.status, 201, "{reply:?}");
 }
 
@@ -101,27 +170,67 @@ async fn common_and_personal_passwords_are_refused(store: Store) {
 async fn bodies_need_the_json_content_type_and_a_limited_size(store: Store) {
     let app = store.app().await;
     let good = json!({ "email": "ada@example.test", "password": GOOD }).to_string();
-    app.raw("POST", "/auth/register", &[("content-type", "text/plain")], &good).await.refused(415, "unsupported_media_type");
-    app.raw("POST", "/auth/register", &[], &good).await.refused(415, "unsupported_media_type");
-    app.raw("POST", "/auth/login", &[("content-type", "application/json")], "{bad").await.refused(400, "malformed_json");
+    app.raw(
+        "POST",
+        "/auth/register",
+        &[("content-type", "text/plain")],
+        &good,
+    )
+    .await
+    .refused(415, "unsupported_media_type");
+    app.raw("POST", "/auth/register", &[], &good)
+        .await
+        .refused(415, "unsupported_media_type");
+    app.raw(
+        "POST",
+        "/auth/login",
+        &[("content-type", "application/json")],
+        "{bad",
+    )
+    .await
+    .refused(400, "malformed_json");
     let long = json!({ "email": "ada@example.test", "password": "x".repeat(65 << 10) }).to_string();
-    app.raw("POST", "/auth/login", &[("content-type", "application/json")], &long).await.refused(413, "body_too_large");
+    app.raw(
+        "POST",
+        "/auth/login",
+        &[("content-type", "application/json")],
+        &long,
+    )
+    .await
+    .refused(413, "body_too_large");
 }
 
 /// A login gives a token and a cookie that scripts cannot read.
 async fn login_returns_a_token_and_an_http_only_cookie(store: Store) {
     let app = store.app().await;
     app.register("ada@example.test").await;
-    let reply = app.post("/auth/login", json!({ "email": "ada@example.test", "password": GOOD })).await;
+    let reply = app
+        .post(
+            "/auth/login",
+            json!({ "email": "ada@example.test", "password": GOOD }),
+        )
+        .await;
     assert_eq!(reply.status, 200, "{reply:?}");
     let cookie = reply.cookie("__Host-token").unwrap();
-    for attribute in ["HttpOnly", "Secure", "SameSite=Lax", "Path=/", "Max-Age=604800"] {
-        assert!(cookie.split("; ").any(|part| part == attribute), "{attribute} in {cookie}");
+    for attribute in [
+        "HttpOnly",
+        "Secure",
+        "SameSite=Lax",
+        "Path=/",
+        "Max-Age=604800",
+    ] {
+        assert!(
+            cookie.split("; ").any(|part| part == attribute),
+            "{attribute} in {cookie}"
+        );
     }
     assert!(!cookie.contains("Domain"), "{cookie}");
     assert_eq!(reply.cookie_value("__Host-token"), reply.text("token"));
     let csrf = reply.cookie("csrf_token").unwrap();
-    assert!(!csrf.contains("HttpOnly") && csrf.contains("Secure") && csrf.contains("SameSite=Lax"), "{csrf}");
+    assert!(
+        !csrf.contains("HttpOnly") && csrf.contains("Secure") && csrf.contains("SameSite=Lax"),
+        "{csrf}"
+    );
     assert!(reply.cookie("__Secure-refresh_token").is_none());
 }
 
@@ -129,8 +238,18 @@ async fn login_returns_a_token_and_an_http_only_cookie(store: Store) {
 async fn unknown_accounts_and_wrong_passwords_look_the_same(store: Store) {
     let app = store.app().await;
     app.register("ada@example.test").await;
-    let wrong = app.post("/auth/login", json!({ "email": "ada@example.test", "password": "wrong-otter-91-lamp" })).await;
-    let unknown = app.post("/auth/login", json!({ "email": "eve@example.test", "password": "wrong-otter-91-lamp" })).await;
+    let wrong = app
+        .post(
+            "/auth/login",
+            json!({ "email": "ada@example.test", "password": "wrong-otter-91-lamp" }),
+        )
+        .await;
+    let unknown = app
+        .post(
+            "/auth/login",
+            json!({ "email": "eve@example.test", "password": "wrong-otter-91-lamp" }),
+        )
+        .await;
     for reply in [&wrong, &unknown] {
         reply.refused(401, "invalid_credentials");
     }
@@ -148,10 +267,21 @@ async fn unknown_accounts_and_wrong_passwords_look_the_same(store: Store) {
 async fn a_token_is_accepted_from_three_places(store: Store) {
     let app = store.app().await;
     let ada = app.register("ada@example.test").await;
-    let (bearer, cookie) = (format!("Bearer {}", ada.token), format!("__Host-token={}", ada.token));
-    for header in [("authorization", bearer.as_str()), ("x-user-token", &ada.token), ("cookie", &cookie)] {
+    let (bearer, cookie) = (
+        format!("Bearer {}", ada.token),
+        format!("__Host-token={}", ada.token),
+    );
+    for header in [
+        ("authorization", bearer.as_str()),
+        ("x-user-token", &ada.token),
+        ("cookie", &cookie),
+    ] {
         let me = app.raw("GET", "/auth/me", &[header], "").await;
-        assert_eq!((me.status, me.text("id")), (200, ada.id.clone()), "{header:?}");
+        assert_eq!(
+            (me.status, me.text("id")),
+            (200, ada.id.clone()),
+            "{header:?}"
+        );
     }
     let unprefixed = format!("token={}", ada.token);
     for bad in [
@@ -163,9 +293,13 @@ async fn a_token_is_accepted_from_three_places(store: Store) {
         &[("cookie", &unprefixed)],
         &[("cookie", &cookie), ("cookie", &cookie)],
     ] {
-        app.raw("GET", "/auth/me", bad, "").await.refused(401, "unauthorized");
+        app.raw("GET", "/auth/me", bad, "")
+            .await
+            .refused(401, "unauthorized");
     }
-    let in_query = app.raw("GET", &format!("/auth/me?token={}", ada.token), &[], "").await;
+    let in_query = app
+        .raw("GET", &format!("/auth/me?token={}", ada.token), &[], "")
+        .await;
     in_query.refused(401, "unauthorized");
     app.advance(604_800 + 10).await;
     let expired = app.me(&ada.token).await;
@@ -173,7 +307,8 @@ async fn a_token_is_accepted_from_three_places(store: Store) {
     assert_eq!(expired.header("www-authenticate"), "Bearer");
 }
 
-/// Anybody may read a public route, and who comes with what cannot be used is told so; but not where one gets another.
+/// Anybody may read a public route, and who comes with what cannot be used is told so; but not
+/// where one gets another.
 async fn a_public_route_tells_of_a_credential_that_cannot_be_used(store: Store) {
     let app = store.app().await;
     let ada = app.register("ada@example.test").await;
@@ -183,8 +318,15 @@ async fn a_public_route_tells_of_a_credential_that_cannot_be_used(store: Store) 
         assert_eq!(reply.status, 200, "{reply:?}");
         reply.header("www-authenticate")
     };
-    let (bearer, cookie) = (format!("Bearer {}", ada.token), format!("__Host-token={}", ada.token));
-    let good = [("authorization", bearer.as_str()), ("x-user-token", &ada.token), ("cookie", &cookie)];
+    let (bearer, cookie) = (
+        format!("Bearer {}", ada.token),
+        format!("__Host-token={}", ada.token),
+    );
+    let good = [
+        ("authorization", bearer.as_str()),
+        ("x-user-token", &ada.token),
+        ("cookie", &cookie),
+    ];
     assert_eq!(told(&[]).await, "");
     for header in good {
         assert_eq!(told(&[header]).await, "", "{header:?}");
@@ -198,25 +340,63 @@ async fn a_public_route_tells_of_a_credential_that_cannot_be_used(store: Store) 
     ] {
         assert_eq!(told(bad).await, INVALID, "{bad:?}");
     }
-    assert_eq!(told(&[("authorization", "Basic YTpi")]).await, "", "another scheme is somebody else's");
+    assert_eq!(
+        told(&[("authorization", "Basic YTpi")]).await,
+        "",
+        "another scheme is somebody else's"
+    );
     app.with(&ada.token, "POST", "/auth/logout", None).await;
     for header in good {
         assert_eq!(told(&[header]).await, INVALID, "{header:?}");
     }
     let body = json!({ "email": "ada@example.test", "password": GOOD }).to_string();
-    let login = app.raw("POST", "/auth/login", &[good[0], ("content-type", "application/json")], &body).await;
-    assert_eq!((login.status, login.header("www-authenticate").as_str()), (200, ""));
+    let login = app
+        .raw(
+            "POST",
+            "/auth/login",
+            &[good[0], ("content-type", "application/json")],
+            &body,
+        )
+        .await;
+    assert_eq!(
+        (login.status, login.header("www-authenticate").as_str()),
+        (200, "")
+    );
 }
 
 /// The first credential that is there counts, good or bad.
 async fn the_first_credential_of_a_request_counts(store: Store) {
     let app = store.app().await;
-    let (a, b) = (app.register("a@example.test").await, app.register("b@example.test").await);
-    let (bearer, cookie) = (format!("Bearer {}", b.token), format!("__Host-token={}", b.token));
-    let all = [("x-user-token", a.token.as_str()), ("authorization", &bearer), ("cookie", &cookie)];
+    let (a, b) = (
+        app.register("a@example.test").await,
+        app.register("b@example.test").await,
+    );
+    let (bearer, cookie) = (
+        format!("Bearer {}", b.token),
+        format!("__Host-token={}", b.token),
+    );
+    let all = [
+        ("x-user-token", a.token.as_str()),
+        ("authorization", &bearer),
+        ("cookie", &cookie),
+    ];
     assert_eq!(app.raw("GET", "/auth/me", &all, "").await.text("id"), a.id);
-    app.raw("GET", "/auth/me", &[("x-user-token", "bad"), ("cookie", &cookie)], "").await.refused(401, "unauthorized");
-    app.raw("GET", "/auth/me", &[("authorization", "Bearer bad"), ("cookie", &cookie)], "").await.refused(401, "unauthorized");
+    app.raw(
+        "GET",
+        "/auth/me",
+        &[("x-user-token", "bad"), ("cookie", &cookie)],
+        "",
+    )
+    .await
+    .refused(401, "unauthorized");
+    app.raw(
+        "GET",
+        "/auth/me",
+        &[("authorization", "Bearer bad"), ("cookie", &cookie)],
+        "",
+    )
+    .await
+    .refused(401, "unauthorized");
 }
 
 /// A logout ends what it is given, and minds nothing else.
@@ -224,27 +404,74 @@ async fn logout_ends_the_given_session(store: Store) {
     let app = store.app().await;
     app.register("ada@example.test").await;
     let ok = |reply: crate::server::Reply| {
-        assert_eq!((reply.status, reply.json()), (200, json!({ "ok": true, "message": "You are signed out." })));
+        assert_eq!(
+            (reply.status, reply.json()),
+            (200, json!({ "ok": true, "message": "You are signed out." }))
+        );
     };
     let by_bearer = app.login("ada@example.test").await;
-    ok(app.with(&by_bearer.token, "POST", "/auth/logout", None).await);
+    ok(app
+        .with(&by_bearer.token, "POST", "/auth/logout", None)
+        .await);
     app.me(&by_bearer.token).await.refused(401, "unauthorized");
     let by_header = app.login("ada@example.test").await;
-    ok(app.raw("POST", "/auth/logout", &[("x-user-token", &by_header.token)], "").await);
+    ok(app
+        .raw(
+            "POST",
+            "/auth/logout",
+            &[("x-user-token", &by_header.token)],
+            "",
+        )
+        .await);
     app.me(&by_header.token).await.refused(401, "unauthorized");
-    let login = app.post("/auth/login", json!({ "email": "ada@example.test", "password": GOOD })).await;
+    let login = app
+        .post(
+            "/auth/login",
+            json!({ "email": "ada@example.test", "password": GOOD }),
+        )
+        .await;
     let (token, csrf) = (login.text("token"), login.cookie_value("csrf_token"));
     let cookies = format!("__Host-token={token}; csrf_token={csrf}");
     let origin = format!("http://{}", app.host());
-    app.raw("POST", "/auth/logout", &[("cookie", &cookies)], "").await.refused(403, "csrf_failed");
+    app.raw("POST", "/auth/logout", &[("cookie", &cookies)], "")
+        .await
+        .refused(403, "csrf_failed");
     assert_eq!(app.me(&token).await.status, 200);
-    let done = app.raw("POST", "/auth/logout", &[("cookie", &cookies), ("x-csrf-token", &csrf), ("origin", &origin)], "").await;
-    assert!(done.cookie("__Host-token").unwrap().contains("Max-Age=0"), "{done:?}");
+    let done = app
+        .raw(
+            "POST",
+            "/auth/logout",
+            &[
+                ("cookie", &cookies),
+                ("x-csrf-token", &csrf),
+                ("origin", &origin),
+            ],
+            "",
+        )
+        .await;
+    assert!(
+        done.cookie("__Host-token").unwrap().contains("Max-Age=0"),
+        "{done:?}"
+    );
     ok(done);
     app.me(&token).await.refused(401, "unauthorized");
     ok(app.raw("POST", "/auth/logout", &[], "").await);
-    ok(app.raw("POST", "/auth/logout", &[("authorization", "Bearer garbage")], "whatever").await);
-    ok(app.raw("POST", "/auth/logout", &[("cookie", "__Host-token=garbage")], "").await);
+    ok(app
+        .raw(
+            "POST",
+            "/auth/logout",
+            &[("authorization", "Bearer garbage")],
+            "whatever",
+        )
+        .await);
+    ok(app
+        .raw(
+            "POST",
+            "/auth/logout",
+            &[("cookie", "__Host-token=garbage")],
+            "",
+        )
+        .await);
 }
 
 /// An expired token still ends its session.
@@ -253,8 +480,15 @@ async fn an_expired_token_still_logs_out(store: Store) {
     let ada = app.register("ada@example.test").await;
     app.advance(1000).await;
     app.me(&ada.token).await.refused(401, "unauthorized");
-    assert_eq!(app.with(&ada.token, "POST", "/auth/logout", None).await.status, 200);
-    app.post("/auth/refresh", json!({ "refreshToken": ada.refresh })).await.refused(401, "refresh_invalid");
+    assert_eq!(
+        app.with(&ada.token, "POST", "/auth/logout", None)
+            .await
+            .status,
+        200
+    );
+    app.post("/auth/refresh", json!({ "refreshToken": ada.refresh }))
+        .await
+        .refused(401, "refresh_invalid");
 }
 
 /// A profile is its owner's to change, and nothing else is.
@@ -263,19 +497,47 @@ async fn a_profile_is_changed_by_its_owner(store: Store) {
     let ada = app.register("ada@example.test").await;
     let patch = |body: serde_json::Value| app.with(&ada.token, "PATCH", "/auth/me", Some(body));
     let named = patch(json!({ "displayName": "Ada" })).await;
-    assert_eq!((named.status, named.text("displayName")), (200, "Ada".to_owned()), "{named:?}");
+    assert_eq!(
+        (named.status, named.text("displayName")),
+        (200, "Ada".to_owned()),
+        "{named:?}"
+    );
     patch(json!({ "userMetadata": { "a": 1 } })).await;
-    assert_eq!(patch(json!({ "userMetadata": { "b": [2] } })).await.json()["userMetadata"], json!({ "b": [2] }));
-    let changes = async || app.get(&ada.token, "/auth/activity").await.json().to_string().matches("auth:user.updated").count();
+    assert_eq!(
+        patch(json!({ "userMetadata": { "b": [2] } })).await.json()["userMetadata"],
+        json!({ "b": [2] })
+    );
+    let changes = async || {
+        app.get(&ada.token, "/auth/activity")
+            .await
+            .json()
+            .to_string()
+            .matches("auth:user.updated")
+            .count()
+    };
     let so_far = changes().await;
     let same = patch(json!({})).await;
     assert_eq!((changes().await, so_far), (3, 3), "nothing has happened");
-    assert_eq!((same.status, same.text("displayName")), (200, "Ada".to_owned()));
-    assert_eq!(patch(json!({ "displayName": null })).await.json()["displayName"], json!(null));
-    patch(json!({ "roles": ["admin"] })).await.problem("unknown_field", "roles");
-    patch(json!({ "displayName": "x".repeat(201) })).await.problem("max_length", "displayName");
-    patch(json!({ "userMetadata": { "x": "y".repeat(17 << 10) } })).await.problem("max_length", "userMetadata");
-    patch(json!({ "userMetadata": [] })).await.problem("type", "userMetadata");
+    assert_eq!(
+        (same.status, same.text("displayName")),
+        (200, "Ada".to_owned())
+    );
+    assert_eq!(
+        patch(json!({ "displayName": null })).await.json()["displayName"],
+        json!(null)
+    );
+    patch(json!({ "roles": ["admin"] }))
+        .await
+        .problem("unknown_field", "roles");
+    patch(json!({ "displayName": "x".repeat(201) }))
+        .await
+        .problem("max_length", "displayName");
+    patch(json!({ "userMetadata": { "x": "y".repeat(17 << 10) } }))
+        .await
+        .problem("max_length", "userMetadata");
+    patch(json!({ "userMetadata": [] }))
+        .await
+        .problem("type", "userMetadata");
     patch(json!({ "userMetadata": { "1": { "2": { "3": { "4": { "5": { "6": { "7": { "8": {} } } } } } } } } }))
         .await
         .problem("max_depth", "userMetadata");
@@ -287,32 +549,71 @@ async fn passwords_are_normalised_and_keep_spaces(store: Store) {
     let app = store.app().await;
     let register = json!({ "email": "ada@example.test", "password": " pa\u{308}ssword of ada" });
     assert_eq!(app.post("/auth/register", register).await.status, 201);
-    let login = |password: &str| app.post("/auth/login", json!({ "email": "ada@example.test", "password": password }));
+    let login = |password: &str| {
+        app.post(
+            "/auth/login",
+            json!({ "email": "ada@example.test", "password": password }),
+        )
+    };
     assert_eq!(login(" p\u{e4}ssword of ada").await.status, 200);
     assert_eq!(login(" pa\u{308}ssword of ada").await.status, 200);
-    login("p\u{e4}ssword of ada").await.refused(401, "invalid_credentials");
+    login("p\u{e4}ssword of ada")
+        .await
+        .refused(401, "invalid_credentials");
 }
 
 /// Accounts may be known by user names.
 async fn accounts_may_have_user_names(store: Store) {
-    let app = store.app_with(|auth| auth.primary_field(PrimaryField::Username)).await;
-    let made = app.post("/auth/register", json!({ "username": "Ada_L", "password": GOOD })).await;
+    let app = store
+        .app_with(|auth| auth.primary_field(PrimaryField::Username))
+        .await;
+    let made = app
+        .post(
+            "/auth/register",
+            json!({ "username": "Ada_L", "password": GOOD }),
+        )
+        .await;
     assert_eq!(made.status, 201, "{made:?}");
     assert_eq!(app.me(&made.text("token")).await.text("username"), "Ada_L");
-    assert_eq!(app.post("/auth/login", json!({ "username": "ADA_l", "password": GOOD })).await.status, 200);
-    let by_email = app.post("/auth/login", json!({ "email": "ada@example.test", "password": GOOD })).await;
+    assert_eq!(
+        app.post(
+            "/auth/login",
+            json!({ "username": "ADA_l", "password": GOOD })
+        )
+        .await
+        .status,
+        200
+    );
+    let by_email = app
+        .post(
+            "/auth/login",
+            json!({ "email": "ada@example.test", "password": GOOD }),
+        )
+        .await;
     by_email.problem("unknown_field", "email");
     by_email.problem("required", "username");
-    let taken = app.post("/auth/register", json!({ "username": "ada_l", "password": GOOD })).await;
+    let taken = app
+        .post(
+            "/auth/register",
+            json!({ "username": "ada_l", "password": GOOD }),
+        )
+        .await;
     taken.refused(409, "conflict");
     assert_eq!(taken.json()["details"][0]["path"], "username");
 }
 
 /// Without passwords there is nothing to register or log in with.
 async fn disabled_passwords_remove_their_routes(store: Store) {
-    let app = store.app_with(|auth| auth.configure(|config| config.auth.password.enabled = false)).await;
+    let app = store
+        .app_with(|auth| auth.configure(|config| config.auth.password.enabled = false))
+        .await;
     for path in ["/auth/register", "/auth/login"] {
-        app.post(path, json!({ "email": "ada@example.test", "password": GOOD })).await.refused(404, "not_found");
+        app.post(
+            path,
+            json!({ "email": "ada@example.test", "password": GOOD }),
+        )
+        .await
+        .refused(404, "not_found");
     }
 }
 
@@ -321,19 +622,41 @@ async fn wrong_passwords_are_limited_alike_for_unknown_accounts(store: Store) {
     let app = store.app().await;
     app.register("ada@example.test").await;
     for email in ["ada@example.test", "nobody@example.test"] {
-        let login = |email: String, password: &str| app.post("/auth/login", json!({ "email": email, "password": password }));
+        let login = |email: String, password: &str| {
+            app.post(
+                "/auth/login",
+                json!({ "email": email, "password": password }),
+            )
+        };
         for n in 0..10 {
-            let spelled = if n % 2 == 0 { email.to_owned() } else { email.to_uppercase() };
-            login(spelled, "wrong-otter-91-lamp").await.refused(401, "invalid_credentials");
+            let spelled = if n % 2 == 0 {
+                email.to_owned()
+            } else {
+                email.to_uppercase()
+            };
+            login(spelled, "wrong-otter-91-lamp")
+                .await
+                .refused(401, "invalid_credentials");
         }
         for password in ["wrong-otter-91-lamp", GOOD] {
             let throttled = login(email.to_owned(), password).await;
             throttled.refused(429, "rate_limited");
-            assert!((1..=900).contains(&throttled.header("retry-after").parse::<u32>().unwrap()), "{throttled:?}");
+            assert!(
+                (1..=900).contains(&throttled.header("retry-after").parse::<u32>().unwrap()),
+                "{throttled:?}"
+            );
         }
     }
     app.advance(900).await;
-    assert_eq!(app.post("/auth/login", json!({ "email": "ada@example.test", "password": GOOD })).await.status, 200);
+    assert_eq!(
+        app.post(
+            "/auth/login",
+            json!({ "email": "ada@example.test", "password": GOOD })
+        )
+        .await
+        .status,
+        200
+    );
 }
 
 /// Proxies are believed as far as they are trusted.
@@ -347,11 +670,18 @@ async fn forwarded_addresses_are_trusted_from_proxies_only(store: Store) {
             ("user-agent", "case/1"),
         ];
         let made = app.raw("POST", "/auth/register", &headers, &body).await;
-        let session = app.get(&made.text("token"), "/auth/sessions").await.json()["sessions"][0].clone();
+        let session =
+            app.get(&made.text("token"), "/auth/sessions").await.json()["sessions"][0].clone();
         assert_eq!(session["userAgent"], "case/1");
         session["ipAddress"].as_str().unwrap().to_owned()
     };
-    let app = store.app_with(|auth| auth.configure(|config| config.security.trust_proxy = linchpin_auth::TrustProxy::Hops(1))).await;
+    let app = store
+        .app_with(|auth| {
+            auth.configure(|config| {
+                config.security.trust_proxy = linchpin_auth::TrustProxy::Hops(1)
+            })
+        })
+        .await;
     assert_eq!(address(&app, "ada@example.test").await, "2.2.2.2");
     app.stop().await;
     let app = store.app().await;

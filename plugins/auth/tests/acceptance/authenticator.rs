@@ -1,7 +1,10 @@
 //! An authenticator of software, which also answers what no honest one would.
 
 use aws_lc_rs::rand::SystemRandom;
-use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair, RSA_PKCS1_SHA256, RsaKeyPair};
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair, RSA_PKCS1_SHA256,
+    RsaKeyPair,
+};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use minicbor::Encoder;
@@ -56,7 +59,9 @@ pub struct Draft {
 
 impl Authenticator {
     pub fn p256() -> Self {
-        Self::with(Signer::P256(EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).unwrap()))
+        Self::with(Signer::P256(
+            EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).unwrap(),
+        ))
     }
 
     pub fn ed25519() -> Self {
@@ -64,13 +69,21 @@ impl Authenticator {
     }
 
     pub fn rsa() -> Self {
-        Self::with(Signer::Rsa(RsaKeyPair::generate(aws_lc_rs::rsa::KeySize::Rsa2048).unwrap()))
+        Self::with(Signer::Rsa(
+            RsaKeyPair::generate(aws_lc_rs::rsa::KeySize::Rsa2048).unwrap(),
+        ))
     }
 
     fn with(signer: Signer) -> Self {
         let mut credential_id = vec![0; 32];
         aws_lc_rs::rand::fill(&mut credential_id).unwrap();
-        Self { signer, credential_id, user_handle: String::new(), count: 0, flags: PRESENT | VERIFIED }
+        Self {
+            signer,
+            credential_id,
+            user_handle: String::new(),
+            count: 0,
+            flags: PRESENT | VERIFIED,
+        }
     }
 
     /// The public key as COSE.
@@ -79,18 +92,67 @@ impl Authenticator {
         match &self.signer {
             Signer::P256(key) => {
                 let point = key.public_key().as_ref();
-                out.map(5).unwrap().i64(1).unwrap().i64(2).unwrap().i64(3).unwrap().i64(-7).unwrap();
+                out.map(5)
+                    .unwrap()
+                    .i64(1)
+                    .unwrap()
+                    .i64(2)
+                    .unwrap()
+                    .i64(3)
+                    .unwrap()
+                    .i64(-7)
+                    .unwrap();
                 out.i64(-1).unwrap().i64(1).unwrap();
-                out.i64(-2).unwrap().bytes(&point[1..33]).unwrap().i64(-3).unwrap().bytes(&point[33..]).unwrap();
+                out.i64(-2)
+                    .unwrap()
+                    .bytes(&point[1..33])
+                    .unwrap()
+                    .i64(-3)
+                    .unwrap()
+                    .bytes(&point[33..])
+                    .unwrap();
             }
             Signer::Ed25519(key) => {
-                out.map(4).unwrap().i64(1).unwrap().i64(1).unwrap().i64(3).unwrap().i64(-8).unwrap();
-                out.i64(-1).unwrap().i64(6).unwrap().i64(-2).unwrap().bytes(key.public_key().as_ref()).unwrap();
+                out.map(4)
+                    .unwrap()
+                    .i64(1)
+                    .unwrap()
+                    .i64(1)
+                    .unwrap()
+                    .i64(3)
+                    .unwrap()
+                    .i64(-8)
+                    .unwrap();
+                out.i64(-1)
+                    .unwrap()
+                    .i64(6)
+                    .unwrap()
+                    .i64(-2)
+                    .unwrap()
+                    .bytes(key.public_key().as_ref())
+                    .unwrap();
             }
             Signer::Rsa(key) => {
-                let parts = aws_lc_rs::signature::RsaPublicKeyComponents::<Vec<u8>>::from(key.public_key());
-                out.map(4).unwrap().i64(1).unwrap().i64(3).unwrap().i64(3).unwrap().i64(-257).unwrap();
-                out.i64(-1).unwrap().bytes(&parts.n).unwrap().i64(-2).unwrap().bytes(&parts.e).unwrap();
+                let parts =
+                    aws_lc_rs::signature::RsaPublicKeyComponents::<Vec<u8>>::from(key.public_key());
+                out.map(4)
+                    .unwrap()
+                    .i64(1)
+                    .unwrap()
+                    .i64(3)
+                    .unwrap()
+                    .i64(3)
+                    .unwrap()
+                    .i64(-257)
+                    .unwrap();
+                out.i64(-1)
+                    .unwrap()
+                    .bytes(&parts.n)
+                    .unwrap()
+                    .i64(-2)
+                    .unwrap()
+                    .bytes(&parts.e)
+                    .unwrap();
             }
         }
         out.into_writer()
@@ -98,11 +160,16 @@ impl Authenticator {
 
     fn sign(&self, message: &[u8]) -> Vec<u8> {
         match &self.signer {
-            Signer::P256(key) => key.sign(&SystemRandom::new(), message).unwrap().as_ref().to_vec(),
+            Signer::P256(key) => key
+                .sign(&SystemRandom::new(), message)
+                .unwrap()
+                .as_ref()
+                .to_vec(),
             Signer::Ed25519(key) => key.sign(message).as_ref().to_vec(),
             Signer::Rsa(key) => {
                 let mut out = vec![0; key.public_modulus_len()];
-                key.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), message, &mut out).unwrap();
+                key.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), message, &mut out)
+                    .unwrap();
                 out
             }
         }
@@ -141,17 +208,34 @@ impl Authenticator {
             // To sign for itself.
             [] => {
                 let mut out = Encoder::new(Vec::new());
-                let mut signature = self.sign(&[data.as_slice(), &Sha256::digest(&client_data)].concat());
+                let mut signature =
+                    self.sign(&[data.as_slice(), &Sha256::digest(&client_data)].concat());
                 if draft.spoil_signature {
                     signature[10] ^= 1;
                 }
-                out.map(2).unwrap().str("alg").unwrap().i64(-7).unwrap().str("sig").unwrap().bytes(&signature).unwrap();
+                out.map(2)
+                    .unwrap()
+                    .str("alg")
+                    .unwrap()
+                    .i64(-7)
+                    .unwrap()
+                    .str("sig")
+                    .unwrap()
+                    .bytes(&signature)
+                    .unwrap();
                 out.into_writer()
             }
             given => given.to_vec(),
         };
         let mut head = Encoder::new(Vec::new());
-        head.map(3).unwrap().str("fmt").unwrap().str(draft.format).unwrap().str("attStmt").unwrap();
+        head.map(3)
+            .unwrap()
+            .str("fmt")
+            .unwrap()
+            .str(draft.format)
+            .unwrap()
+            .str("attStmt")
+            .unwrap();
         let mut tail = Encoder::new(Vec::new());
         tail.str("authData").unwrap().bytes(&data).unwrap();
         let object = [head.into_writer(), statement, tail.into_writer()].concat();
@@ -204,7 +288,11 @@ impl Draft {
         out.extend(self.count.to_be_bytes());
         if attested {
             out.extend([0; 16]);
-            out.extend(u16::try_from(self.credential_id.len()).unwrap().to_be_bytes());
+            out.extend(
+                u16::try_from(self.credential_id.len())
+                    .unwrap()
+                    .to_be_bytes(),
+            );
             out.extend(&self.credential_id);
             out.extend(&self.key);
         }

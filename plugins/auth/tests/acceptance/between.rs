@@ -1,5 +1,5 @@
-//! What happens between two steps of a call: a store in which a call waits at a statement while something else is done, or is told that
-//! the statement failed.
+//! What happens between two steps of a call: a store in which a call waits at a statement while
+//! something else is done, or is told that the statement failed.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
@@ -25,11 +25,19 @@ pub struct At {
 
 impl At {
     pub fn any(entity: &'static str, nth: usize) -> Self {
-        Self { entity, insert: false, nth }
+        Self {
+            entity,
+            insert: false,
+            nth,
+        }
     }
 
     pub fn insert(entity: &'static str, nth: usize) -> Self {
-        Self { entity, insert: true, nth }
+        Self {
+            entity,
+            insert: true,
+            nth,
+        }
     }
 }
 
@@ -51,17 +59,31 @@ impl Between {
     /// An app on a store that has one.
     pub async fn app(store: &Store, change: impl FnOnce(Auth) -> Auth) -> (Server, Arc<Self>) {
         let between = Arc::<Self>::default();
-        (store.on(Around::new(store.opened(), Arc::clone(&between)), change).await, between)
+        (
+            store
+                .on(Around::new(store.opened(), Arc::clone(&between)), change)
+                .await,
+            between,
+        )
     }
 
-    /// Makes a call that waits before a statement of it, during which something else is done: the call goes on once that is done, or
-    /// waits itself for the call.
-    pub async fn meanwhile<T>(&self, at: At, call: impl Future<Output = T>, other: impl Future<Output = ()>) -> T {
+    /// Makes a call that waits before a statement of it, during which something else is done: the
+    /// call goes on once that is done, or waits itself for the call.
+    pub async fn meanwhile<T>(
+        &self,
+        at: At,
+        call: impl Future<Output = T>,
+        other: impl Future<Output = ()>,
+    ) -> T {
         *self.at.lock().unwrap() = Some((at, Then::Wait));
         let between = async {
-            timeout(Duration::from_secs(30), self.waits.notified()).await.expect("the call never came there");
+            timeout(Duration::from_secs(30), self.waits.notified())
+                .await
+                .expect("the call never came there");
             let mut other = pin!(other);
-            let done = timeout(Duration::from_millis(700), &mut other).await.is_ok();
+            let done = timeout(Duration::from_millis(700), &mut other)
+                .await
+                .is_ok();
             self.open.notify_one();
             if !done {
                 other.await;
@@ -86,7 +108,8 @@ impl Between {
         let (looked_for, then) = at.as_mut()?;
         // A job that looks what is due: no call does.
         let is_job = matches!(&statement.plan, Plan::Select { order, .. } if !order.is_empty());
-        let is_it = statement.entity.name == looked_for.entity && (!looked_for.insert || matches!(&statement.plan, Plan::Insert));
+        let is_it = statement.entity.name == looked_for.entity
+            && (!looked_for.insert || matches!(&statement.plan, Plan::Insert));
         if is_job || !is_it {
             return None;
         }
@@ -113,7 +136,13 @@ impl Between {
 }
 
 impl Watch for Arc<Between> {
-    fn run<'a>(&'a self, store: &'a dyn linchpin::store::Store, to: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Answer<'a> {
+    fn run<'a>(
+        &'a self,
+        store: &'a dyn linchpin::store::Store,
+        to: &'a Arc<Statement>,
+        args: Vec<Value>,
+        rows: Rows,
+    ) -> Answer<'a> {
         match self.reached(to) {
             None => store.run(to, args, rows),
             then => Answer::Later(Box::pin(async move {
@@ -124,7 +153,10 @@ impl Watch for Arc<Between> {
     }
 
     fn begun(&self, inner: Box<dyn Transaction>) -> Box<dyn Transaction> {
-        Box::new(Within { inner, between: Arc::clone(self) })
+        Box::new(Within {
+            inner,
+            between: Arc::clone(self),
+        })
     }
 }
 
@@ -135,7 +167,12 @@ struct Within {
 }
 
 impl Transaction for Within {
-    fn run<'a>(&'a mut self, to: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> BoxFuture<'a, linchpin::Result<Rows>> {
+    fn run<'a>(
+        &'a mut self,
+        to: &'a Arc<Statement>,
+        args: Vec<Value>,
+        rows: Rows,
+    ) -> BoxFuture<'a, linchpin::Result<Rows>> {
         Box::pin(async move {
             let then = self.between.reached(to);
             self.between.pass(then).await?;

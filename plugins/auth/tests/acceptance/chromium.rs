@@ -1,4 +1,5 @@
-//! A real browser without a window, driven by the protocol of its developer tools, with an authenticator that Chromium itself plays.
+//! A real browser without a window, driven by the protocol of its developer tools, with an
+//! authenticator that Chromium itself plays.
 
 use std::collections::VecDeque;
 use std::process::Stdio;
@@ -30,11 +31,18 @@ pub struct Browser {
 impl Browser {
     pub async fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let mut process = NAMES.iter().find_map(|name| launch(name, folder.path())).expect("no Chromium; `cargo xtask test` installs it");
+        let mut process = NAMES
+            .iter()
+            .find_map(|name| launch(name, folder.path()))
+            .expect("no Chromium; `cargo xtask test` installs it");
         let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
         let address = tokio::time::timeout(PATIENCE, async {
             loop {
-                let line = lines.next_line().await.unwrap().expect("Chromium ended before it listened");
+                let line = lines
+                    .next_line()
+                    .await
+                    .unwrap()
+                    .expect("Chromium ended before it listened");
                 if let Some(address) = line.strip_prefix("DevTools listening on ") {
                     return address.to_owned();
                 }
@@ -44,9 +52,24 @@ impl Browser {
         // What else it says must not fill the pipe.
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         let (socket, _) = tokio_tungstenite::connect_async(address).await.unwrap();
-        let mut browser = Self { process, socket, session: String::new(), sent: 0, events: VecDeque::new(), _folder: folder };
-        let target = browser.call("Target.createTarget", json!({ "url": "about:blank" })).await["targetId"].clone();
-        let attached = browser.call("Target.attachToTarget", json!({ "targetId": target, "flatten": true })).await;
+        let mut browser = Self {
+            process,
+            socket,
+            session: String::new(),
+            sent: 0,
+            events: VecDeque::new(),
+            _folder: folder,
+        };
+        let target = browser
+            .call("Target.createTarget", json!({ "url": "about:blank" }))
+            .await["targetId"]
+            .clone();
+        let attached = browser
+            .call(
+                "Target.attachToTarget",
+                json!({ "targetId": target, "flatten": true }),
+            )
+            .await;
         browser.session = attached["sessionId"].as_str().unwrap().to_owned();
         for domain in ["Page", "Runtime", "WebAuthn", "Log"] {
             browser.call(&format!("{domain}.enable"), json!({})).await;
@@ -56,7 +79,9 @@ impl Browser {
 
     /// Calls a method of the protocol.
     pub async fn call(&mut self, method: &str, params: Json) -> Json {
-        self.try_call(method, params).await.unwrap_or_else(|error| panic!("{method}: {error}"))
+        self.try_call(method, params)
+            .await
+            .unwrap_or_else(|error| panic!("{method}: {error}"))
     }
 
     async fn try_call(&mut self, method: &str, params: Json) -> Result<Json, Json> {
@@ -66,11 +91,18 @@ impl Browser {
         if !self.session.is_empty() {
             message["sessionId"] = json!(self.session);
         }
-        self.socket.send(Message::text(message.to_string())).await.unwrap();
+        self.socket
+            .send(Message::text(message.to_string()))
+            .await
+            .unwrap();
         loop {
             let mut message = self.next().await;
             if message["id"] == json!(id) {
-                return if message["error"].is_null() { Ok(message["result"].take()) } else { Err(message["error"].take()) };
+                return if message["error"].is_null() {
+                    Ok(message["result"].take())
+                } else {
+                    Err(message["error"].take())
+                };
             }
             self.events.push_back(message);
         }
@@ -78,7 +110,9 @@ impl Browser {
 
     async fn next(&mut self) -> Json {
         loop {
-            let message = tokio::time::timeout(PATIENCE, self.socket.next()).await.expect("the browser does not answer");
+            let message = tokio::time::timeout(PATIENCE, self.socket.next())
+                .await
+                .expect("the browser does not answer");
             if let Message::Text(text) = message.expect("the browser hung up").unwrap() {
                 return serde_json::from_str(&text).unwrap();
             }
@@ -88,7 +122,11 @@ impl Browser {
     /// Waits for an event.
     async fn event(&mut self, method: &str) -> Json {
         loop {
-            if let Some(at) = self.events.iter().position(|event| event["method"] == json!(method)) {
+            if let Some(at) = self
+                .events
+                .iter()
+                .position(|event| event["method"] == json!(method))
+            {
                 return self.events.remove(at).unwrap()["params"].take();
             }
             let message = self.next().await;
@@ -96,7 +134,8 @@ impl Browser {
         }
     }
 
-    /// Waits until another page has come and is loaded. What was left behind may still tell of its own end of loading: that is not it.
+    /// Waits until another page has come and is loaded. What was left behind may still tell of its
+    /// own end of loading: that is not it.
     async fn another(&mut self) {
         loop {
             let frame = self.event("Page.frameNavigated").await["frame"].take();
@@ -128,7 +167,11 @@ impl Browser {
     pub async fn run(&mut self, expression: &str) -> Json {
         let params = json!({ "expression": expression, "awaitPromise": true, "returnByValue": true, "userGesture": true });
         let mut done = self.call("Runtime.evaluate", params).await;
-        assert!(done["exceptionDetails"].is_null(), "{expression}\n{}", done["exceptionDetails"]);
+        assert!(
+            done["exceptionDetails"].is_null(),
+            "{expression}\n{}",
+            done["exceptionDetails"]
+        );
         done["result"]["value"].take()
     }
 
@@ -138,9 +181,15 @@ impl Browser {
         while started.elapsed() < PATIENCE {
             let params = json!({ "expression": expression, "returnByValue": true });
             match self.try_call("Runtime.evaluate", params).await {
-                Ok(mut done) if done["exceptionDetails"].is_null() => return done["result"]["value"].take(),
+                Ok(mut done) if done["exceptionDetails"].is_null() => {
+                    return done["result"]["value"].take();
+                }
                 Ok(done) => panic!("{expression}\n{}", done["exceptionDetails"]),
-                Err(error) if error["message"].as_str().is_some_and(|text| text.contains("navigated")) => {
+                Err(error)
+                    if error["message"]
+                        .as_str()
+                        .is_some_and(|text| text.contains("navigated")) =>
+                {
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
                 Err(error) => panic!("{expression}: {error}"),
@@ -155,31 +204,55 @@ impl Browser {
             "protocol": "ctap2", "ctap2Version": "ctap2_1", "transport": "internal", "hasResidentKey": true,
             "hasUserVerification": verifies, "isUserVerified": verifies, "automaticPresenceSimulation": true,
         });
-        self.call("WebAuthn.addVirtualAuthenticator", json!({ "options": options })).await["authenticatorId"].take()
+        self.call(
+            "WebAuthn.addVirtualAuthenticator",
+            json!({ "options": options }),
+        )
+        .await["authenticatorId"]
+            .take()
     }
 
     /// What its credentials are.
     pub async fn credentials(&mut self, authenticator: &Json) -> Vec<Json> {
-        let answer = self.call("WebAuthn.getCredentials", json!({ "authenticatorId": authenticator })).await;
+        let answer = self
+            .call(
+                "WebAuthn.getCredentials",
+                json!({ "authenticatorId": authenticator }),
+            )
+            .await;
         answer["credentials"].as_array().unwrap().clone()
     }
 
     /// Puts credentials back as they were: what a copy of the authenticator would have.
     pub async fn copy_back(&mut self, authenticator: &Json, credentials: &[Json]) {
-        self.call("WebAuthn.clearCredentials", json!({ "authenticatorId": authenticator })).await;
+        self.call(
+            "WebAuthn.clearCredentials",
+            json!({ "authenticatorId": authenticator }),
+        )
+        .await;
         for credential in credentials {
-            self.call("WebAuthn.addCredential", json!({ "authenticatorId": authenticator, "credential": credential })).await;
+            self.call(
+                "WebAuthn.addCredential",
+                json!({ "authenticatorId": authenticator, "credential": credential }),
+            )
+            .await;
         }
     }
 
     /// Posts JSON from the page, as scripts of the site do.
     pub async fn post(&mut self, path: &str, body: &Json, token: Option<&str>) -> Json {
         let headers = match token {
-            Some(token) => json!({ "content-type": "application/json", "authorization": format!("Bearer {token}") }),
+            Some(token) => {
+                json!({ "content-type": "application/json", "authorization": format!("Bearer {token}") })
+            }
             None => json!({ "content-type": "application/json" }),
         };
         // What a route without a body gets is none.
-        let body = if body.is_null() { Json::Null } else { json!(body.to_string()) };
+        let body = if body.is_null() {
+            Json::Null
+        } else {
+            json!(body.to_string())
+        };
         self.run(&format!(
             "fetch({path}, {{ method: 'POST', credentials: 'omit', headers: {headers}, body: {body} ?? undefined }})
                 .then(async answer => ({{ status: answer.status, body: await answer.json() }}))",
@@ -206,10 +279,14 @@ impl Browser {
         .await
     }
 
-    /// Fills in the fields of a form and sends it as a person would, then waits for the page that comes of it.
+    /// Fills in the fields of a form and sends it as a person would, then waits for the page that
+    /// comes of it.
     pub async fn submit(&mut self, form: &str, fields: &[(&str, &str)]) {
         self.events.clear();
-        let fields: serde_json::Map<String, Json> = fields.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
+        let fields: serde_json::Map<String, Json> = fields
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), json!(value)))
+            .collect();
         self.run(&format!(
             "(() => {{
                 const form = document.querySelector({form});
@@ -223,9 +300,11 @@ impl Browser {
         self.another().await;
     }
 
-    /// Follows a link to an issuer, and goes through its pages as this person until they lead back to `origin`.
+    /// Follows a link to an issuer, and goes through its pages as this person until they lead back
+    /// to `origin`.
     pub async fn follow(&mut self, link: &str, origin: &str, login: &str) {
-        self.click(&format!("document.querySelector({})", json!(link))).await;
+        self.click(&format!("document.querySelector({})", json!(link)))
+            .await;
         for _ in 0..10 {
             if self.look("location.origin").await == json!(origin) {
                 return;
@@ -237,7 +316,8 @@ impl Browser {
                 ))
                 .await;
             }
-            self.click("document.querySelector('form [type=submit]')").await;
+            self.click("document.querySelector('form [type=submit]')")
+                .await;
         }
         panic!("the issuer's pages lead nowhere");
     }
@@ -253,7 +333,11 @@ impl Browser {
     pub async fn arrive(&mut self, path: &str) {
         let started = std::time::Instant::now();
         while self.path().await != path {
-            assert!(started.elapsed() < PATIENCE, "at {} and not at {path}", self.path().await);
+            assert!(
+                started.elapsed() < PATIENCE,
+                "at {} and not at {path}",
+                self.path().await
+            );
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         self.loaded().await;
@@ -261,12 +345,20 @@ impl Browser {
 
     /// The path of the page, with its query.
     pub async fn path(&mut self) -> String {
-        self.look("location.pathname + location.search").await.as_str().unwrap().to_owned()
+        self.look("location.pathname + location.search")
+            .await
+            .as_str()
+            .unwrap()
+            .to_owned()
     }
 
     /// What is seen of the page, as text.
     pub async fn seen(&mut self) -> String {
-        self.run("document.body.innerText").await.as_str().unwrap().to_owned()
+        self.run("document.body.innerText")
+            .await
+            .as_str()
+            .unwrap()
+            .to_owned()
     }
 
     /// Everything that a page did against its own policy, or that failed on it.
@@ -280,26 +372,39 @@ impl Browser {
         self.events.iter().filter_map(told).collect()
     }
 
-    /// Looks at the page on a large screen, on a phone and in the dark, and keeps what was seen for people to look at.
+    /// Looks at the page on a large screen, on a phone and in the dark, and keeps what was seen for
+    /// people to look at.
     pub async fn picture(&mut self, name: &str) {
         use base64::Engine;
         let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("pages");
         std::fs::create_dir_all(&folder).unwrap();
-        for (kind, width, height, mobile, scheme) in
-            [("wide", 1180, 860, false, "light"), ("phone", 390, 844, true, "light"), ("dark", 390, 844, true, "dark")]
-        {
+        for (kind, width, height, mobile, scheme) in [
+            ("wide", 1180, 860, false, "light"),
+            ("phone", 390, 844, true, "light"),
+            ("dark", 390, 844, true, "dark"),
+        ] {
             let metrics = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": mobile });
-            self.call("Emulation.setDeviceMetricsOverride", metrics).await;
-            let media = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
+            self.call("Emulation.setDeviceMetricsOverride", metrics)
+                .await;
+            let media =
+                json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
             self.call("Emulation.setEmulatedMedia", media).await;
-            let overflow = self.run("document.documentElement.scrollWidth - innerWidth").await;
-            assert!(overflow.as_i64().unwrap() <= 0, "{name} is wider than a {kind} screen by {overflow}");
+            let overflow = self
+                .run("document.documentElement.scrollWidth - innerWidth")
+                .await;
+            assert!(
+                overflow.as_i64().unwrap() <= 0,
+                "{name} is wider than a {kind} screen by {overflow}"
+            );
             let options = json!({ "format": "png", "captureBeyondViewport": true });
             let taken = self.call("Page.captureScreenshot", options).await;
-            let bytes = base64::engine::general_purpose::STANDARD.decode(taken["data"].as_str().unwrap()).unwrap();
+            let bytes = base64::engine::general_purpose::STANDARD
+                .decode(taken["data"].as_str().unwrap())
+                .unwrap();
             std::fs::write(folder.join(format!("{name}-{kind}.png")), bytes).unwrap();
         }
-        self.call("Emulation.clearDeviceMetricsOverride", json!({})).await;
+        self.call("Emulation.clearDeviceMetricsOverride", json!({}))
+            .await;
     }
 
     pub async fn stop(mut self) {
@@ -309,8 +414,21 @@ impl Browser {
 
 fn launch(name: &str, folder: &std::path::Path) -> Option<Child> {
     Command::new(name)
-        .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-extensions"])
-        .args(["--disable-background-networking", "--disable-component-update", "--disable-sync", "--mute-audio", "--lang=en"])
+        .args([
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--no-first-run",
+            "--disable-extensions",
+        ])
+        .args([
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            "--mute-audio",
+            "--lang=en",
+        ])
         .args(["--remote-debugging-port=0", "about:blank"])
         .arg(format!("--user-data-dir={}", folder.display()))
         .stdin(Stdio::null())

@@ -1,4 +1,5 @@
-//! What programs prove that send no more than a password with a change: after a sign-in or a second factor a moment ago.
+//! What programs prove that send no more than a password with a change: after a sign-in or a second
+//! factor a moment ago.
 
 use linchpin_auth::Auth;
 use serde_json::{Value as Json, json};
@@ -23,37 +24,81 @@ async fn a_passkey_goes_after_a_sign_in(store: Store) {
     let ada = app.register("ada@example.test").await;
     let path = |id: &str| format!("/auth/mfa/webauthn/credentials/{id}");
     let ids = [
-        app.register_passkey(&ada.token, &mut Authenticator::p256()).await,
-        app.register_passkey(&ada.token, &mut Authenticator::p256()).await,
-        app.register_passkey(&ada.token, &mut Authenticator::p256()).await,
+        app.register_passkey(&ada.token, &mut Authenticator::p256())
+            .await,
+        app.register_passkey(&ada.token, &mut Authenticator::p256())
+            .await,
+        app.register_passkey(&ada.token, &mut Authenticator::p256())
+            .await,
     ];
     // No body at all, and none of a proof.
     app.advance(300).await;
     let gone = app.with(&ada.token, "DELETE", &path(&ids[0]), None).await;
-    assert_eq!((gone.status, gone.json()), (200, json!({ "ok": true, "message": "The passkey was removed." })));
+    assert_eq!(
+        (gone.status, gone.json()),
+        (
+            200,
+            json!({ "ok": true, "message": "The passkey was removed." })
+        )
+    );
     app.advance(1).await;
-    app.with(&ada.token, "DELETE", &path(&ids[1]), None).await.refused(403, "step_up_required");
+    app.with(&ada.token, "DELETE", &path(&ids[1]), None)
+        .await
+        .refused(403, "step_up_required");
     let again = app.login("ada@example.test").await;
-    assert_eq!(app.send(&again, "DELETE", &path(&ids[1]), json!({})).await.status, 200);
+    assert_eq!(
+        app.send(&again, "DELETE", &path(&ids[1]), json!({}))
+            .await
+            .status,
+        200
+    );
     // A sent password is checked, although none was needed.
-    app.send(&again, "DELETE", "/auth/mfa/webauthn", json!({ "password": "wrong" })).await.refused(401, "invalid_credentials");
-    let gone = app.send(&again, "DELETE", "/auth/mfa/webauthn", json!({})).await;
-    assert_eq!((gone.status, gone.json()), (200, json!({ "ok": true, "message": "All passkeys were removed." })));
+    app.send(
+        &again,
+        "DELETE",
+        "/auth/mfa/webauthn",
+        json!({ "password": "wrong" }),
+    )
+    .await
+    .refused(401, "invalid_credentials");
+    let gone = app
+        .send(&again, "DELETE", "/auth/mfa/webauthn", json!({}))
+        .await;
+    assert_eq!(
+        (gone.status, gone.json()),
+        (
+            200,
+            json!({ "ok": true, "message": "All passkeys were removed." })
+        )
+    );
 }
 
 async fn a_passkey_of_an_account_with_factors_does_not(store: Store) {
     let post = Post::default();
     let app = app_with(&store, &post, with_passkeys).await;
     let ada = app.register("ada@example.test").await;
-    let id = app.register_passkey(&ada.token, &mut Authenticator::p256()).await;
+    let id = app
+        .register_passkey(&ada.token, &mut Authenticator::p256())
+        .await;
     let path = format!("/auth/mfa/webauthn/credentials/{id}");
     for path in [&path, "/auth/mfa/webauthn"] {
-        app.with(&ada.token, "DELETE", path, None).await.refused(403, "step_up_required");
-        app.send(&ada, "DELETE", path, json!({ "password": GOOD })).await.refused(403, "factor_not_allowed");
+        app.with(&ada.token, "DELETE", path, None)
+            .await
+            .refused(403, "step_up_required");
+        app.send(&ada, "DELETE", path, json!({ "password": GOOD }))
+            .await
+            .refused(403, "factor_not_allowed");
     }
     app.prove(&ada).await;
-    app.send(&ada, "DELETE", &path, json!({ "password": "wrong" })).await.refused(401, "invalid_credentials");
-    assert_eq!(app.send(&ada, "DELETE", &path, json!({ "password": GOOD })).await.status, 200);
+    app.send(&ada, "DELETE", &path, json!({ "password": "wrong" }))
+        .await
+        .refused(401, "invalid_credentials");
+    assert_eq!(
+        app.send(&ada, "DELETE", &path, json!({ "password": GOOD }))
+            .await
+            .status,
+        200
+    );
 }
 
 async fn a_password_beside_a_factor(store: Store) {
@@ -62,25 +107,52 @@ async fn a_password_beside_a_factor(store: Store) {
     let ada = enrolled(&app, "ada@example.test").await;
     let me = app.login_with(&ada).await;
     let delete = async |body: Json| app.send(&me, "DELETE", "/auth/me", body).await;
-    delete(json!({ "password": "wrong" })).await.refused(401, "invalid_credentials");
-    // It is none by itself: neither later, nor for another step-up, nor in a session that has proved no factor.
+    delete(json!({ "password": "wrong" }))
+        .await
+        .refused(401, "invalid_credentials");
+    // It is none by itself: neither later, nor for another step-up, nor in a session that has
+    // proved no factor.
     let again = json!({ "method": "password", "password": GOOD });
-    app.send(&me, "POST", "/auth/step-up", again).await.refused(403, "factor_not_allowed");
+    app.send(&me, "POST", "/auth/step-up", again)
+        .await
+        .refused(403, "factor_not_allowed");
     let body = json!({ "email": "new@example.test", "password": GOOD });
-    assert_eq!(app.send(&me, "POST", "/auth/change-email", body.clone()).await.status, 404, "not mounted");
-    app.send(&ada.who, "DELETE", "/auth/me", json!({ "password": GOOD })).await.refused(403, "factor_not_allowed");
+    assert_eq!(
+        app.send(&me, "POST", "/auth/change-email", body.clone())
+            .await
+            .status,
+        404,
+        "not mounted"
+    );
+    app.send(&ada.who, "DELETE", "/auth/me", json!({ "password": GOOD }))
+        .await
+        .refused(403, "factor_not_allowed");
     app.advance(301).await;
-    delete(json!({ "password": GOOD })).await.refused(403, "factor_not_allowed");
+    delete(json!({ "password": GOOD }))
+        .await
+        .refused(403, "factor_not_allowed");
     // A step-up makes it do, and a wrong one still counts.
     let proof = json!({ "method": "totp", "code": code_at(&app, &ada.secret, 0) });
-    let me = app.send(&me, "POST", "/auth/step-up", proof).await.signed_in();
+    let me = app
+        .send(&me, "POST", "/auth/step-up", proof)
+        .await
+        .signed_in();
     for _ in 1..10 {
-        app.send(&me, "DELETE", "/auth/mfa", json!({ "password": "wrong" })).await.refused(401, "invalid_credentials");
+        app.send(&me, "DELETE", "/auth/mfa", json!({ "password": "wrong" }))
+            .await
+            .refused(401, "invalid_credentials");
     }
-    app.send(&me, "DELETE", "/auth/mfa", json!({ "password": GOOD })).await.refused(429, "rate_limited");
+    app.send(&me, "DELETE", "/auth/mfa", json!({ "password": GOOD }))
+        .await
+        .refused(429, "rate_limited");
     app.advance(900).await;
     let me = app.login_with(&ada).await;
-    assert_eq!(app.send(&me, "DELETE", "/auth/me", json!({ "password": GOOD })).await.status, 202);
+    assert_eq!(
+        app.send(&me, "DELETE", "/auth/me", json!({ "password": GOOD }))
+            .await
+            .status,
+        202
+    );
 }
 
 /// It is for one of several ways to sign in, and for nothing else.
@@ -90,24 +162,61 @@ async fn what_a_sign_in_does_not_do(store: Store) {
     let app = app_with(&store, &post, with).await;
     let ada = app.register("ada@example.test").await;
     app.change(&ada.id, json!({ "emailVerified": true })).await;
-    app.send(&ada, "DELETE", "/auth/me", json!({})).await.refused(403, "step_up_required");
-    app.send(&ada, "POST", "/auth/change-email", json!({ "email": "new@example.test" })).await.refused(403, "step_up_required");
+    app.send(&ada, "DELETE", "/auth/me", json!({}))
+        .await
+        .refused(403, "step_up_required");
+    app.send(
+        &ada,
+        "POST",
+        "/auth/change-email",
+        json!({ "email": "new@example.test" }),
+    )
+    .await
+    .refused(403, "step_up_required");
     enrol(&app, &ada).await;
-    for (method, path) in [("DELETE", "/auth/mfa"), ("DELETE", "/auth/mfa/totp"), ("POST", "/auth/mfa/recovery-codes")] {
-        app.send(&ada, method, path, json!({})).await.refused(403, "step_up_required");
+    for (method, path) in [
+        ("DELETE", "/auth/mfa"),
+        ("DELETE", "/auth/mfa/totp"),
+        ("POST", "/auth/mfa/recovery-codes"),
+    ] {
+        app.send(&ada, method, path, json!({}))
+            .await
+            .refused(403, "step_up_required");
     }
 }
 
 async fn parameters_of_providers_are_passed_over(store: Store) {
     let app = store.app_with(|auth| Peer::shared().on(auth)).await;
     let added = "client_id=other&scope=admin&redirect_uri=https%3A%2F%2Fevil.test";
-    let reply = app.raw("GET", &format!("/auth/peer?{added}&return_to=%2Fapp"), &[], "").await;
+    let reply = app
+        .raw(
+            "GET",
+            &format!("/auth/peer?{added}&return_to=%2Fapp"),
+            &[],
+            "",
+        )
+        .await;
     assert_eq!(reply.status, 302, "{reply:?}");
     let to = reply.header("location");
-    assert!(to.contains("client_id=app&") && !to.contains("admin") && !to.contains("evil"), "{to}");
+    assert!(
+        to.contains("client_id=app&") && !to.contains("admin") && !to.contains("evil"),
+        "{to}"
+    );
     let ada = app.register("ada@example.test").await;
-    let reply = app.with(&ada.token, "POST", &format!("/auth/peer/link?{added}"), None).await;
-    assert!(reply.status == 303 && !reply.header("location").contains("evil"), "{reply:?}");
+    let reply = app
+        .with(
+            &ada.token,
+            "POST",
+            &format!("/auth/peer/link?{added}"),
+            None,
+        )
+        .await;
+    assert!(
+        reply.status == 303 && !reply.header("location").contains("evil"),
+        "{reply:?}"
+    );
     // Whatever else is written is a mistake that is told.
-    app.raw("GET", "/auth/peer?returnto=%2Fapp", &[], "").await.refused(400, "unknown_parameter");
+    app.raw("GET", "/auth/peer?returnto=%2Fapp", &[], "")
+        .await
+        .refused(400, "unknown_parameter");
 }

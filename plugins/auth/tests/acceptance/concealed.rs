@@ -32,13 +32,20 @@ pub fn concealed(auth: Auth, post: &Post) -> Auth {
 }
 
 async fn sign_up(app: &Server, email: &str, password: &str) -> Reply {
-    app.post("/auth/register", json!({ "email": email, "password": password })).await
+    app.post(
+        "/auth/register",
+        json!({ "email": email, "password": password }),
+    )
+    .await
 }
 
 /// The parts of a response that an attacker compares.
 fn seen(reply: &Reply) -> (u16, Vec<(String, String)>, Vec<u8>) {
-    let mut headers: Vec<(String, String)> =
-        reply.headers.iter().map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned())).collect();
+    let mut headers: Vec<(String, String)> = reply
+        .headers
+        .iter()
+        .map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()))
+        .collect();
     headers.retain(|(name, _)| name != "x-request-id" && name != "date");
     headers.sort();
     let mut body = reply.body.to_vec();
@@ -54,52 +61,116 @@ async fn concealed_registration_responds_alike(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| concealed(auth, &post)).await;
     let new = sign_up(&app, "ada@x.test", GOOD).await;
-    assert_eq!((new.status, new.json()["ok"].clone(), new.headers.get("set-cookie")), (202, json!(true), None));
+    assert_eq!(
+        (
+            new.status,
+            new.json()["ok"].clone(),
+            new.headers.get("set-cookie")
+        ),
+        (202, json!(true), None)
+    );
     let token = post.token("verify_email", 1).await;
     let existing = sign_up(&app, "ADA@x.test", OTHER).await;
     assert_eq!(seen(&new), seen(&existing), "byte for byte");
     assert_eq!(post.all("existing_account", 1).await[0].to, "ada@x.test");
     // It signs in, and nothing else takes it.
-    app.post("/auth/verify-email", json!({ "token": token })).await.refused(400, "invalid_token");
-    let done = app.post("/auth/verify-and-login", json!({ "token": token })).await;
-    assert_eq!((done.status, done.json()["emailVerified"].clone()), (200, json!(true)), "{done:?}");
+    app.post("/auth/verify-email", json!({ "token": token }))
+        .await
+        .refused(400, "invalid_token");
+    let done = app
+        .post("/auth/verify-and-login", json!({ "token": token }))
+        .await;
+    assert_eq!(
+        (done.status, done.json()["emailVerified"].clone()),
+        (200, json!(true)),
+        "{done:?}"
+    );
     assert!(done.cookie("__Host-token").is_some());
     assert_eq!(app.me(&done.signed_in().token).await.status, 200);
-    app.post("/auth/verify-and-login", json!({ "token": token })).await.refused(400, "invalid_token");
+    app.post("/auth/verify-and-login", json!({ "token": token }))
+        .await
+        .refused(400, "invalid_token");
     // Once she has set one, sign-ups with another come to nothing.
     let me = done.signed_in();
-    assert_eq!(app.with(&me.token, "POST", "/auth/set-password", Some(json!({ "password": GOOD }))).await.status, 200);
+    assert_eq!(
+        app.with(
+            &me.token,
+            "POST",
+            "/auth/set-password",
+            Some(json!({ "password": GOOD }))
+        )
+        .await
+        .status,
+        200
+    );
     assert_eq!(seen(&sign_up(&app, "ada@x.test", OTHER).await), seen(&new));
     post.all("existing_account", 2).await;
     app.login("ada@x.test").await;
-    app.post("/auth/login", json!({ "email": "ada@x.test", "password": OTHER })).await.refused(401, "invalid_credentials");
+    app.post(
+        "/auth/login",
+        json!({ "email": "ada@x.test", "password": OTHER }),
+    )
+    .await
+    .refused(401, "invalid_credentials");
     // Many at once: one account, one link, and no other answer.
-    let many = futures_util::future::join_all((0..8).map(|_| sign_up(&app, "bob@x.test", GOOD))).await;
-    assert!(many.iter().all(|reply| seen(reply) == seen(&new)), "{many:?}");
+    let many =
+        futures_util::future::join_all((0..8).map(|_| sign_up(&app, "bob@x.test", GOOD))).await;
+    assert!(
+        many.iter().all(|reply| seen(reply) == seen(&new)),
+        "{many:?}"
+    );
     post.token("verify_email", 2).await;
     app.advance(86_401).await;
     assert_eq!(post.count("verify_email"), 2);
     let late = post.token("verify_email", 2).await;
-    app.post("/auth/verify-and-login", json!({ "token": late })).await.refused(400, "invalid_token");
-    app.post("/auth/resend-verification", json!({ "email": "bob@x.test" })).await;
+    app.post("/auth/verify-and-login", json!({ "token": late }))
+        .await
+        .refused(400, "invalid_token");
+    app.post(
+        "/auth/resend-verification",
+        json!({ "email": "bob@x.test" }),
+    )
+    .await;
     let again = post.token("verify_email", 3).await;
-    assert_eq!(app.post("/auth/verify-and-login", json!({ "token": again })).await.status, 200);
+    assert_eq!(
+        app.post("/auth/verify-and-login", json!({ "token": again }))
+            .await
+            .status,
+        200
+    );
     // They all brought the same password: it is that of the account.
     app.login("bob@x.test").await;
 }
 
 const OTHER: &str = "amber-walrus-17-dune";
 
-/// Of two who sign up with an address before it is proved, neither is known to be its owner: whoever was first must not have a password
-/// that works once the owner follows the link, and believes theirs to be set.
+/// Of two who sign up with an address before it is proved, neither is known to be its owner:
+/// whoever was first must not have a password that works once the owner follows the link, and
+/// believes theirs to be set.
 async fn two_passwords_for_an_unproved_address_are_none(store: Store) {
     let post = Post::default();
-    let few = linchpin_auth::Limit { max: 2, window_seconds: 3600 };
-    let few = |auth: Auth| auth.configure(|config| config.auth.rate_limit.buckets.extend([("strangerMail".to_owned(), few)]));
+    let few = linchpin_auth::Limit {
+        max: 2,
+        window_seconds: 3600,
+    };
+    let few = |auth: Auth| {
+        auth.configure(|config| {
+            config
+                .auth
+                .rate_limit
+                .buckets
+                .extend([("strangerMail".to_owned(), few)])
+        })
+    };
     let app = store.app_with(|auth| few(concealed(auth, &post))).await;
     let neither = async |email: &str| {
         for password in [GOOD, OTHER] {
-            app.post("/auth/login", json!({ "email": email, "password": password })).await.refused(401, "invalid_credentials");
+            app.post(
+                "/auth/login",
+                json!({ "email": email, "password": password }),
+            )
+            .await
+            .refused(401, "invalid_credentials");
         }
     };
     let thief = sign_up(&app, "ada@x.test", GOOD).await;
@@ -107,17 +178,47 @@ async fn two_passwords_for_an_unproved_address_are_none(store: Store) {
     let owner = sign_up(&app, "ada@x.test", OTHER).await;
     assert_eq!(seen(&thief), seen(&owner));
     post.all("existing_account", 1).await;
-    let done = app.post("/auth/verify-and-login", json!({ "token": token })).await;
+    let done = app
+        .post("/auth/verify-and-login", json!({ "token": token }))
+        .await;
     assert_eq!(done.status, 200, "{done:?}");
     neither("ada@x.test").await;
     let me = done.signed_in();
     assert_eq!(app.me(&me.token).await.json()["hasPassword"], json!(false));
-    assert_eq!(app.with(&me.token, "POST", "/auth/set-password", Some(json!({ "password": OTHER }))).await.status, 200);
-    app.post("/auth/login", json!({ "email": "ada@x.test", "password": GOOD })).await.refused(401, "invalid_credentials");
-    assert_eq!(app.post("/auth/login", json!({ "email": "ada@x.test", "password": OTHER })).await.status, 200);
+    assert_eq!(
+        app.with(
+            &me.token,
+            "POST",
+            "/auth/set-password",
+            Some(json!({ "password": OTHER }))
+        )
+        .await
+        .status,
+        200
+    );
+    app.post(
+        "/auth/login",
+        json!({ "email": "ada@x.test", "password": GOOD }),
+    )
+    .await
+    .refused(401, "invalid_credentials");
+    assert_eq!(
+        app.post(
+            "/auth/login",
+            json!({ "email": "ada@x.test", "password": OTHER })
+        )
+        .await
+        .status,
+        200
+    );
     // Also where somebody has seen to it that her mailbox gets no more mails.
     let moving = json!({ "email": "bob@x.test", "password": OTHER });
-    assert_eq!(app.with(&me.token, "POST", "/auth/change-email", Some(moving)).await.status, 202);
+    assert_eq!(
+        app.with(&me.token, "POST", "/auth/change-email", Some(moving))
+            .await
+            .status,
+        202
+    );
     sign_up(&app, "bob@x.test", GOOD).await;
     let token = post.token("verify_email", 2).await;
     sign_up(&app, "bob@x.test", OTHER).await;
@@ -125,23 +226,39 @@ async fn two_passwords_for_an_unproved_address_are_none(store: Store) {
     sign_up(&app, "carol@x.test", GOOD).await;
     post.token("verify_email", 3).await;
     assert_eq!(post.count("existing_account"), 1);
-    assert_eq!(app.post("/auth/verify-and-login", json!({ "token": token })).await.status, 200);
+    assert_eq!(
+        app.post("/auth/verify-and-login", json!({ "token": token }))
+            .await
+            .status,
+        200
+    );
     neither("bob@x.test").await;
 }
 
-/// A provider that somebody signed up by who never proved the address is no way in once its owner has.
+/// A provider that somebody signed up by who never proved the address is no way in once its owner
+/// has.
 async fn a_provider_of_an_unproved_sign_up_is_unlinked(store: Store) {
     let post = Post::default();
     let app = oauth::app_with(&store, |auth| concealed(auth, &post)).await;
     let thief = enter(&app, "peer", "mallory").await;
     let email = thief.text("email");
-    assert_eq!(app.me(&thief.text("token")).await.json()["providers"], json!(["peer"]));
+    assert_eq!(
+        app.me(&thief.text("token")).await.json()["providers"],
+        json!(["peer"])
+    );
     let token = post.token("verify_email", 1).await;
     sign_up(&app, &email, GOOD).await;
     post.all("existing_account", 1).await;
-    app.me(&thief.text("token")).await.refused(401, "unauthorized");
-    let done = app.post("/auth/verify-and-login", json!({ "token": token })).await;
-    assert_eq!(app.me(&done.signed_in().token).await.json()["providers"], json!([]));
+    app.me(&thief.text("token"))
+        .await
+        .refused(401, "unauthorized");
+    let done = app
+        .post("/auth/verify-and-login", json!({ "token": token }))
+        .await;
+    assert_eq!(
+        app.me(&done.signed_in().token).await.json()["providers"],
+        json!([])
+    );
 }
 
 /// A mailer that waits with what is for one address, and the rounds of the outbox with it.
@@ -167,9 +284,17 @@ impl Mailer for Slow {
 /// A sign-up counts from its request, even if the outbox is late.
 async fn a_late_concealed_sign_up_counts_from_its_request(store: Store) {
     let post = Post::default();
-    let slow = Slow { post: post.clone(), waits: Arc::new(Semaphore::new(0)), goes_on: Arc::new(Semaphore::new(0)) };
+    let slow = Slow {
+        post: post.clone(),
+        waits: Arc::new(Semaphore::new(0)),
+        goes_on: Arc::new(Semaphore::new(0)),
+    };
     let mailer = slow.clone();
-    let app = store.app_with(|auth| concealed(auth, &post).configure(|config| config.auth.mailer = Some(Arc::new(mailer)))).await;
+    let app = store
+        .app_with(|auth| {
+            concealed(auth, &post).configure(|config| config.auth.mailer = Some(Arc::new(mailer)))
+        })
+        .await;
     sign_up(&app, "ada@x.test", GOOD).await;
     let token = post.token("verify_email", 1).await;
     sign_up(&app, "slow@x.test", GOOD).await;
@@ -177,40 +302,80 @@ async fn a_late_concealed_sign_up_counts_from_its_request(store: Store) {
     app.advance(1).await;
     sign_up(&app, "ada@x.test", OTHER).await;
     app.advance(1).await;
-    let done = app.post("/auth/verify-and-login", json!({ "token": token })).await;
+    let done = app
+        .post("/auth/verify-and-login", json!({ "token": token }))
+        .await;
     assert_eq!(done.status, 200, "{done:?}");
     assert_eq!(post.count("existing_account"), 0, "it is not done yet");
     slow.goes_on.add_permits(1);
     post.all("existing_account", 1).await;
     for password in [GOOD, OTHER] {
-        app.post("/auth/login", json!({ "email": "ada@x.test", "password": password })).await.refused(401, "invalid_credentials");
+        app.post(
+            "/auth/login",
+            json!({ "email": "ada@x.test", "password": password }),
+        )
+        .await
+        .refused(401, "invalid_credentials");
     }
-    app.me(&done.signed_in().token).await.refused(401, "unauthorized");
+    app.me(&done.signed_in().token)
+        .await
+        .refused(401, "unauthorized");
 }
 
 /// An account with a verified address keeps password and sessions during a change of address.
 async fn a_late_concealed_sign_up_respects_a_proved_address(store: Store) {
     let post = Post::default();
-    let slow = Slow { post: post.clone(), waits: Arc::new(Semaphore::new(0)), goes_on: Arc::new(Semaphore::new(0)) };
+    let slow = Slow {
+        post: post.clone(),
+        waits: Arc::new(Semaphore::new(0)),
+        goes_on: Arc::new(Semaphore::new(0)),
+    };
     let mailer = slow.clone();
-    let app = store.app_with(|auth| concealed(auth, &post).configure(|config| config.auth.mailer = Some(Arc::new(mailer)))).await;
+    let app = store
+        .app_with(|auth| {
+            concealed(auth, &post).configure(|config| config.auth.mailer = Some(Arc::new(mailer)))
+        })
+        .await;
     sign_up(&app, "ada@x.test", GOOD).await;
     let token = post.token("verify_email", 1).await;
-    let ada = app.post("/auth/verify-and-login", json!({ "token": token })).await.signed_in();
+    let ada = app
+        .post("/auth/verify-and-login", json!({ "token": token }))
+        .await
+        .signed_in();
     app.advance(1).await;
-    let asked = app.with(&ada.token, "POST", "/auth/change-email", Some(json!({ "email": "new@x.test", "password": GOOD }))).await;
+    let asked = app
+        .with(
+            &ada.token,
+            "POST",
+            "/auth/change-email",
+            Some(json!({ "email": "new@x.test", "password": GOOD })),
+        )
+        .await;
     assert_eq!(asked.status, 202, "{asked:?}");
     let token = post.token("verify_new_email", 1).await;
     sign_up(&app, "slow@x.test", GOOD).await;
     slow.waits.acquire().await.unwrap().forget();
     sign_up(&app, "new@x.test", OTHER).await;
     app.advance(1).await;
-    assert_eq!(app.post("/auth/verify-email", json!({ "token": token })).await.status, 200);
+    assert_eq!(
+        app.post("/auth/verify-email", json!({ "token": token }))
+            .await
+            .status,
+        200
+    );
     assert_eq!(post.count("existing_account"), 0, "it is not done yet");
     slow.goes_on.add_permits(1);
     post.all("existing_account", 1).await;
     assert_eq!(app.me(&ada.token).await.status, 200);
-    assert_eq!(app.post("/auth/login", json!({ "email": "new@x.test", "password": GOOD })).await.status, 200);
+    assert_eq!(
+        app.post(
+            "/auth/login",
+            json!({ "email": "new@x.test", "password": GOOD })
+        )
+        .await
+        .status,
+        200
+    );
 }
 
 /// A database of before has the date of the last proof alone.
@@ -220,17 +385,33 @@ async fn an_account_with_an_old_proof_keeps_its_password(store: Store) {
     let app = store.app_with(|auth| concealed(auth, &post)).await;
     sign_up(&app, "ada@x.test", GOOD).await;
     let token = post.token("verify_email", 1).await;
-    let ada = app.post("/auth/verify-and-login", json!({ "token": token })).await.signed_in();
+    let ada = app
+        .post("/auth/verify-and-login", json!({ "token": token }))
+        .await
+        .signed_in();
     app.stop().await;
-    let forget =
-        "import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); db.execute('UPDATE auth_users SET proved_at = NULL'); db.commit()";
-    assert!(Command::new("python3").args(["-c", forget, &file.display().to_string()]).status().unwrap().success());
+    let forget = "import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); db.execute('UPDATE auth_users SET proved_at = NULL'); db.commit()";
+    assert!(
+        Command::new("python3")
+            .args(["-c", forget, &file.display().to_string()])
+            .status()
+            .unwrap()
+            .success()
+    );
     let app = store.app_with(|auth| concealed(auth, &post)).await;
     app.advance(1).await;
     sign_up(&app, "ada@x.test", OTHER).await;
     post.all("existing_account", 1).await;
     assert_eq!(app.me(&ada.token).await.status, 200);
-    assert_eq!(app.post("/auth/login", json!({ "email": "ada@x.test", "password": GOOD })).await.status, 200);
+    assert_eq!(
+        app.post(
+            "/auth/login",
+            json!({ "email": "ada@x.test", "password": GOOD })
+        )
+        .await
+        .status,
+        200
+    );
 }
 
 struct Refusing;
@@ -246,12 +427,20 @@ async fn concealed_refusals_are_alike(store: Store) {
     let app = store.app_with(|auth| concealed(auth, &post)).await;
     sign_up(&app, "ada@x.test", GOOD).await;
     for password in ["short", "password123"] {
-        let (known, unknown) = (sign_up(&app, "ada@x.test", password).await, sign_up(&app, "eve@x.test", password).await);
+        let (known, unknown) = (
+            sign_up(&app, "ada@x.test", password).await,
+            sign_up(&app, "eve@x.test", password).await,
+        );
         assert_eq!((known.status, seen(&known)), (400, seen(&unknown)));
     }
     app.stop().await;
-    let app = store.app_with(|auth| concealed(auth, &post).hooks(Refusing)).await;
-    let (known, unknown) = (sign_up(&app, "ada@x.test", GOOD).await, sign_up(&app, "eve@x.test", GOOD).await);
+    let app = store
+        .app_with(|auth| concealed(auth, &post).hooks(Refusing))
+        .await;
+    let (known, unknown) = (
+        sign_up(&app, "ada@x.test", GOOD).await,
+        sign_up(&app, "eve@x.test", GOOD).await,
+    );
     known.refused(400, "hook_rejected");
     assert_eq!(seen(&known), seen(&unknown));
 }
@@ -262,11 +451,15 @@ async fn an_unproved_account_reveals_nothing_at_sign_in(store: Store) {
     let app = store.app_with(|auth| concealed(auth, &post)).await;
     sign_up(&app, "known@x.test", "amber-walrus-17-dune").await;
     let token = post.token("verify_email", 1).await;
-    app.post("/auth/verify-and-login", json!({ "token": token })).await;
+    app.post("/auth/verify-and-login", json!({ "token": token }))
+        .await;
     let mut answers = Vec::new();
     for email in ["known@x.test", "new@x.test"] {
         sign_up(&app, email, GOOD).await;
-        answers.push(seen(&app.post("/auth/login", json!({ "email": email, "password": GOOD })).await));
+        answers.push(seen(
+            &app.post("/auth/login", json!({ "email": email, "password": GOOD }))
+                .await,
+        ));
     }
     assert_eq!((answers[0].0, &answers[0]), (401, &answers[1]));
 }
@@ -276,21 +469,40 @@ async fn a_suspended_account_stays_concealed(store: Store) {
     let app = store.app_with(|auth| concealed(auth, &post)).await;
     sign_up(&app, "ada@x.test", GOOD).await;
     let token = post.token("verify_email", 1).await;
-    let done = app.post("/auth/verify-and-login", json!({ "token": token })).await;
+    let done = app
+        .post("/auth/verify-and-login", json!({ "token": token }))
+        .await;
     let id = done.signed_in().id;
     sign_up(&app, "bob@x.test", GOOD).await;
     let token = post.token("verify_email", 2).await;
-    let bob = app.post("/__test/find", json!({ "identifier": "bob@x.test" })).await.text("id");
+    let bob = app
+        .post("/__test/find", json!({ "identifier": "bob@x.test" }))
+        .await
+        .text("id");
     assert_ne!(bob, id);
     app.change(&bob, json!({ "suspended": true })).await;
-    app.post("/auth/verify-and-login", json!({ "token": token })).await.refused(403, "account_suspended");
+    app.post("/auth/verify-and-login", json!({ "token": token }))
+        .await
+        .refused(403, "account_suspended");
     app.change(&bob, json!({ "suspended": false })).await;
-    app.post("/auth/verify-and-login", json!({ "token": token })).await.refused(400, "invalid_token");
+    app.post("/auth/verify-and-login", json!({ "token": token }))
+        .await
+        .refused(400, "invalid_token");
 }
 
 async fn concealment_needs_verification(store: Store) {
-    let wrong = store.try_app(|auth| auth.configure(|config| config.auth.conceal_registration = true)).await;
-    assert!(wrong.err().unwrap().to_string().contains("auth.concealRegistration"));
+    let wrong = store
+        .try_app(|auth| auth.configure(|config| config.auth.conceal_registration = true))
+        .await;
+    assert!(
+        wrong
+            .err()
+            .unwrap()
+            .to_string()
+            .contains("auth.concealRegistration")
+    );
     let app = store.app().await;
-    app.post("/auth/verify-and-login", json!({ "token": "x" })).await.refused(404, "not_found");
+    app.post("/auth/verify-and-login", json!({ "token": "x" }))
+        .await
+        .refused(404, "not_found");
 }

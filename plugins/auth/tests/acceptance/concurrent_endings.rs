@@ -1,10 +1,13 @@
-//! Endings of everything an account had open, while something is being opened; and endings that others cannot cause.
+//! Endings of everything an account had open, while something is being opened; and endings that
+//! others cannot cause.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use linchpin::BoxFuture;
-use linchpin_auth::{AccountDeletion, AuthHooks, HookCx, HookResult, LegacyVerifier, PasswordChange, SignIn};
+use linchpin_auth::{
+    AccountDeletion, AuthHooks, HookCx, HookResult, LegacyVerifier, PasswordChange, SignIn,
+};
 use serde_json::{Value as Json, json};
 use tokio::sync::Notify;
 
@@ -26,7 +29,8 @@ cases! {
 
 const NEW: &str = "amber-walrus-17-dune";
 
-/// Holds sign-ins, changes of a password, and deletions, between the look at the account and the effect, once it is shut.
+/// Holds sign-ins, changes of a password, and deletions, between the look at the account and the
+/// effect, once it is shut.
 #[derive(Clone, Default)]
 pub struct Gate {
     shut: Arc<AtomicBool>,
@@ -42,14 +46,22 @@ impl AuthHooks for Gate {
         })
     }
 
-    fn pre_password_change<'a>(&'a self, _: &'a HookCx, _: &'a PasswordChange) -> BoxFuture<'a, HookResult> {
+    fn pre_password_change<'a>(
+        &'a self,
+        _: &'a HookCx,
+        _: &'a PasswordChange,
+    ) -> BoxFuture<'a, HookResult> {
         Box::pin(async move {
             self.pass().await;
             Ok(())
         })
     }
 
-    fn pre_delete_account<'a>(&'a self, _: &'a HookCx, _: &'a AccountDeletion) -> BoxFuture<'a, HookResult> {
+    fn pre_delete_account<'a>(
+        &'a self,
+        _: &'a HookCx,
+        _: &'a AccountDeletion,
+    ) -> BoxFuture<'a, HookResult> {
         Box::pin(async move {
             self.pass().await;
             Ok(())
@@ -59,7 +71,11 @@ impl AuthHooks for Gate {
 
 impl Gate {
     /// A call that is held at its hook, during which something else happens.
-    pub async fn held(&self, call: impl Future<Output = Reply>, other: impl Future<Output = ()>) -> Reply {
+    pub async fn held(
+        &self,
+        call: impl Future<Output = Reply>,
+        other: impl Future<Output = ()>,
+    ) -> Reply {
         self.shut.store(true, Ordering::SeqCst);
         let between = async {
             self.waits.notified().await;
@@ -78,7 +94,14 @@ impl Gate {
 
     /// A sign-in with the right password, during which something else happens.
     async fn meanwhile(&self, app: &Server, other: impl Future<Output = ()>) -> Reply {
-        self.held(app.post("/auth/login", json!({ "email": "ada@x.test", "password": GOOD })), other).await
+        self.held(
+            app.post(
+                "/auth/login",
+                json!({ "email": "ada@x.test", "password": GOOD }),
+            ),
+            other,
+        )
+        .await
     }
 }
 
@@ -89,7 +112,9 @@ async fn a_sign_in_overtaken_by_a_second_factor(store: Store) {
     let enrols = async {
         crate::factor::enrol(&app, &ada).await;
     };
-    gate.meanwhile(&app, enrols).await.refused(401, "invalid_credentials");
+    gate.meanwhile(&app, enrols)
+        .await
+        .refused(401, "invalid_credentials");
     app.challenged("ada@x.test").await;
     assert_eq!(sessions(&app, &ada.token).await, 1);
 }
@@ -100,16 +125,34 @@ async fn what_a_session_asked_for_ends_with_it(store: Store) {
     let app = store.app_with(|auth| auth.hooks(gate.clone())).await;
     let ada = app.register("ada@x.test").await;
     let ends = async || {
-        assert_eq!(app.with(&ada.token, "POST", "/auth/sessions/revoke-others", None).await.status, 200);
+        assert_eq!(
+            app.with(&ada.token, "POST", "/auth/sessions/revoke-others", None)
+                .await
+                .status,
+            200
+        );
     };
     let thief = app.login("ada@x.test").await;
     let body = json!({ "currentPassword": GOOD, "password": NEW });
-    gate.held(app.with(&thief.token, "POST", "/auth/set-password", Some(body)), ends()).await.refused(401, "unauthorized");
+    gate.held(
+        app.with(&thief.token, "POST", "/auth/set-password", Some(body)),
+        ends(),
+    )
+    .await
+    .refused(401, "unauthorized");
     let thief = app.login("ada@x.test").await;
     let body = json!({ "password": GOOD });
-    gate.held(app.with(&thief.token, "DELETE", "/auth/me", Some(body)), ends()).await.refused(401, "unauthorized");
+    gate.held(
+        app.with(&thief.token, "DELETE", "/auth/me", Some(body)),
+        ends(),
+    )
+    .await
+    .refused(401, "unauthorized");
     app.login("ada@x.test").await;
-    assert_eq!(app.me(&ada.token).await.json()["deletionScheduledFor"], json!(null));
+    assert_eq!(
+        app.me(&ada.token).await.json()["deletionScheduledFor"],
+        json!(null)
+    );
 }
 
 /// A password of another program, whose verifier takes as long as it is told.
@@ -150,49 +193,101 @@ async fn a_new_address_overtaken_by_a_reset(store: Store) {
         })
         .await;
     let mut new = linchpin_auth::NewUser::new("ada@x.test");
-    (new.password_hash, new.email_verified) = (Some(linchpin_auth::SecretText::new("$slow$")), true);
-    app.provided::<linchpin_auth::AuthService>().create_user(new).await.unwrap();
-    app.post("/auth/magic-link/request", json!({ "identifier": "ada@x.test" })).await;
+    (new.password_hash, new.email_verified) =
+        (Some(linchpin_auth::SecretText::new("$slow$")), true);
+    app.provided::<linchpin_auth::AuthService>()
+        .create_user(new)
+        .await
+        .unwrap();
+    app.post(
+        "/auth/magic-link/request",
+        json!({ "identifier": "ada@x.test" }),
+    )
+    .await;
     let link = post.token("magic_link", 1).await;
-    let thief = app.post("/auth/magic-link/verify", json!({ "token": link })).await.signed_in();
-    app.post("/auth/forgot-password", json!({ "email": "ada@x.test" })).await;
+    let thief = app
+        .post("/auth/magic-link/verify", json!({ "token": link }))
+        .await
+        .signed_in();
+    app.post("/auth/forgot-password", json!({ "email": "ada@x.test" }))
+        .await;
     let token = post.token("password_reset", 1).await;
     slow.shut.store(true, Ordering::SeqCst);
-    let asked = app.with(&thief.token, "POST", "/auth/change-email", Some(json!({ "email": "thief@x.test", "password": GOOD })));
+    let asked = app.with(
+        &thief.token,
+        "POST",
+        "/auth/change-email",
+        Some(json!({ "email": "thief@x.test", "password": GOOD })),
+    );
     let meanwhile = async {
         slow.waits.notified().await;
-        let reset = app.post("/auth/reset-password", json!({ "token": token, "password": NEW })).await;
+        let reset = app
+            .post(
+                "/auth/reset-password",
+                json!({ "token": token, "password": NEW }),
+            )
+            .await;
         slow.shut.store(false, Ordering::SeqCst);
         assert_eq!(reset.status, 200, "{reset:?}");
     };
     let (refused, ()) = futures_util::future::join(asked, meanwhile).await;
     refused.refused(401, "unauthorized");
     post.all("password_reset_done", 1).await;
-    assert_eq!((post.count("verify_new_email"), post.count("email_changed")), (0, 0));
+    assert_eq!(
+        (post.count("verify_new_email"), post.count("email_changed")),
+        (0, 0)
+    );
 }
 
-/// By what else somebody could sign in who never proved the mailbox goes with its first proof: here a passkey.
+/// By what else somebody could sign in who never proved the mailbox goes with its first proof: here
+/// a passkey.
 async fn a_reset_that_proves_the_mailbox_begins_anew(store: Store) {
     let post = Post::default();
-    let app = store.app_with(|auth| with_passkeys(post.on(auth)).configure(|config| config.auth.mfa.enabled = false)).await;
+    let app = store
+        .app_with(|auth| {
+            with_passkeys(post.on(auth)).configure(|config| config.auth.mfa.enabled = false)
+        })
+        .await;
     let thief = app.register("ada@example.test").await;
     let mut authenticator = Authenticator::p256();
     app.register_passkey(&thief.token, &mut authenticator).await;
-    app.post("/auth/forgot-password", json!({ "email": "ada@example.test" })).await;
+    app.post(
+        "/auth/forgot-password",
+        json!({ "email": "ada@example.test" }),
+    )
+    .await;
     let token = post.token("password_reset", 1).await;
-    assert_eq!(app.post("/auth/reset-password", json!({ "token": token, "password": NEW })).await.status, 200);
+    assert_eq!(
+        app.post(
+            "/auth/reset-password",
+            json!({ "token": token, "password": NEW })
+        )
+        .await
+        .status,
+        200
+    );
     let (options, token) = app.login_options().await;
-    app.passkey_login(&token, &authenticator.assert(&options)).await.refused(401, "webauthn_failed");
+    app.passkey_login(&token, &authenticator.assert(&options))
+        .await
+        .refused(401, "webauthn_failed");
 }
 
 /// Guesses from a device that was signed in from before have a bound as well: one of their own.
 async fn guesses_from_a_known_device_are_bounded(store: Store) {
     let post = Post::default();
     let app = crate::factor::app(&store, &post).await;
-    let made = app.post("/auth/register", json!({ "email": "ada@x.test", "password": GOOD })).await;
+    let made = app
+        .post(
+            "/auth/register",
+            json!({ "email": "ada@x.test", "password": GOOD }),
+        )
+        .await;
     let (who, device) = (made.signed_in(), made.text("deviceToken"));
     let (secret, _) = crate::factor::enrol(&app, &who).await;
-    let headers = [("content-type", "application/json"), ("x-device-token", device.as_str())];
+    let headers = [
+        ("content-type", "application/json"),
+        ("x-device-token", device.as_str()),
+    ];
     let guess = async |token: &str| {
         let body = json!({ "mfaToken": token, "code": crate::factor::wrong(&crate::factor::code_at(&app, &secret, 1)) }).to_string();
         app.raw("POST", "/auth/mfa/verify", &headers, &body).await
@@ -203,31 +298,56 @@ async fn guesses_from_a_known_device_are_bounded(store: Store) {
             guess(&token).await.refused(401, "invalid_code");
         }
     }
-    guess(&app.challenged("ada@x.test").await).await.refused(429, "rate_limited");
+    guess(&app.challenged("ada@x.test").await)
+        .await
+        .refused(429, "rate_limited");
     post.all("mfa_under_attack", 1).await;
     // Nobody else is kept out by that.
     app.advance(30).await;
     let token = app.challenged("ada@x.test").await;
-    assert_eq!(app.verify(&token, &crate::factor::code_at(&app, &secret, 0)).await.status, 200);
+    assert_eq!(
+        app.verify(&token, &crate::factor::code_at(&app, &secret, 0))
+            .await
+            .status,
+        200
+    );
 }
 
 /// How many sessions there are, as their owner sees it.
 async fn sessions(app: &Server, token: &str) -> usize {
-    app.get(token, "/auth/sessions").await.json()["sessions"].as_array().map_or(0, Vec::len)
+    app.get(token, "/auth/sessions").await.json()["sessions"]
+        .as_array()
+        .map_or(0, Vec::len)
 }
 
 async fn a_sign_in_overtaken_by_a_reset(store: Store) {
     let (gate, post) = (Gate::default(), Post::default());
-    let app = store.app_with(|auth| post.on(auth).hooks(gate.clone())).await;
+    let app = store
+        .app_with(|auth| post.on(auth).hooks(gate.clone()))
+        .await;
     app.register("ada@x.test").await;
-    app.post("/auth/forgot-password", json!({ "email": "ada@x.test" })).await;
+    app.post("/auth/forgot-password", json!({ "email": "ada@x.test" }))
+        .await;
     let token = post.token("password_reset", 1).await;
     let reset = async {
-        let done = app.post("/auth/reset-password", json!({ "token": token, "password": NEW })).await;
+        let done = app
+            .post(
+                "/auth/reset-password",
+                json!({ "token": token, "password": NEW }),
+            )
+            .await;
         assert_eq!(done.status, 200, "{done:?}");
     };
-    gate.meanwhile(&app, reset).await.refused(401, "invalid_credentials");
-    let owner = app.post("/auth/login", json!({ "email": "ada@x.test", "password": NEW })).await.signed_in();
+    gate.meanwhile(&app, reset)
+        .await
+        .refused(401, "invalid_credentials");
+    let owner = app
+        .post(
+            "/auth/login",
+            json!({ "email": "ada@x.test", "password": NEW }),
+        )
+        .await
+        .signed_in();
     assert_eq!(sessions(&app, &owner.token).await, 1);
 }
 
@@ -239,47 +359,92 @@ async fn a_sign_in_overtaken_by_a_suspension(store: Store) {
         app.change(&ada.id, json!({ "suspended": true })).await;
         app.change(&ada.id, json!({ "suspended": false })).await;
     };
-    gate.meanwhile(&app, shut).await.refused(401, "invalid_credentials");
+    gate.meanwhile(&app, shut)
+        .await
+        .refused(401, "invalid_credentials");
     let again = app.login("ada@x.test").await;
     assert_eq!(sessions(&app, &again.token).await, 1);
 }
 
 async fn a_new_address_asked_for_before_a_reset(store: Store) {
     let post = Post::default();
-    let app = store.app_with(|auth| post.on(auth).configure(|config| config.auth.email_verification.enabled = true)).await;
+    let app = store
+        .app_with(|auth| {
+            post.on(auth)
+                .configure(|config| config.auth.email_verification.enabled = true)
+        })
+        .await;
     let thief = app.register("ada@x.test").await;
     let asked = json!({ "email": "thief@x.test", "password": GOOD });
-    assert_eq!(app.with(&thief.token, "POST", "/auth/change-email", Some(asked)).await.status, 202);
+    assert_eq!(
+        app.with(&thief.token, "POST", "/auth/change-email", Some(asked))
+            .await
+            .status,
+        202
+    );
     let taken = post.token("verify_new_email", 1).await;
-    app.post("/auth/forgot-password", json!({ "email": "ada@x.test" })).await;
+    app.post("/auth/forgot-password", json!({ "email": "ada@x.test" }))
+        .await;
     let token = post.token("password_reset", 1).await;
-    assert_eq!(app.post("/auth/reset-password", json!({ "token": token, "password": NEW })).await.status, 200);
-    app.post("/auth/verify-email", json!({ "token": taken })).await.refused(400, "invalid_token");
+    assert_eq!(
+        app.post(
+            "/auth/reset-password",
+            json!({ "token": token, "password": NEW })
+        )
+        .await
+        .status,
+        200
+    );
+    app.post("/auth/verify-email", json!({ "token": taken }))
+        .await
+        .refused(400, "invalid_token");
 }
 
 async fn pages_of_others_clear_no_cookies(store: Store) {
-    let app = store.app_with(|auth| auth.configure(|config| config.auth.refresh.enabled = true)).await;
+    let app = store
+        .app_with(|auth| auth.configure(|config| config.auth.refresh.enabled = true))
+        .await;
     for (path, status) in [("/auth/logout", 200), ("/auth/refresh", 401)] {
-        for (header, value, clears) in
-            [("origin", "https://evil.test", false), ("sec-fetch-site", "cross-site", false), ("sec-fetch-site", "same-origin", true)]
-        {
+        for (header, value, clears) in [
+            ("origin", "https://evil.test", false),
+            ("sec-fetch-site", "cross-site", false),
+            ("sec-fetch-site", "same-origin", true),
+        ] {
             // A form of another page brings no cookies that are for this site alone.
             let reply = app.raw("POST", path, &[(header, value)], "").await;
-            assert_eq!((reply.status, reply.headers.contains_key("set-cookie")), (status, clears), "{path} {header}: {reply:?}");
+            assert_eq!(
+                (reply.status, reply.headers.contains_key("set-cookie")),
+                (status, clears),
+                "{path} {header}: {reply:?}"
+            );
         }
     }
 }
 
 async fn forged_refresh_tokens_count_for_nobody(store: Store) {
-    let app = store.app_with(|auth| auth.configure(|config| config.auth.refresh.enabled = true)).await;
-    let made = app.post("/auth/register", json!({ "email": "ada@x.test", "password": GOOD })).await;
+    let app = store
+        .app_with(|auth| auth.configure(|config| config.auth.refresh.enabled = true))
+        .await;
+    let made = app
+        .post(
+            "/auth/register",
+            json!({ "email": "ada@x.test", "password": GOOD }),
+        )
+        .await;
     let real = made.text("refreshToken");
     let (head, mac) = real.split_at(real.len() - 2);
     let forged = format!("{head}{}", if mac == "AA" { "AB" } else { "AA" });
-    let renew = async |token: &str| app.post("/auth/refresh", json!({ "refreshToken": token })).await;
+    let renew = async |token: &str| {
+        app.post("/auth/refresh", json!({ "refreshToken": token }))
+            .await
+    };
     for _ in 0..40 {
         let refused = renew(&forged).await;
-        assert_eq!((refused.status, &refused.json()["code"]), (401, &Json::from("refresh_invalid")), "{refused:?}");
+        assert_eq!(
+            (refused.status, &refused.json()["code"]),
+            (401, &Json::from("refresh_invalid")),
+            "{refused:?}"
+        );
     }
     assert_eq!(renew(&real).await.status, 200);
 }

@@ -15,14 +15,25 @@ cases! {
 
 /// What a browser keeps of a cookie beside its value, in order.
 fn attributes(reply: &Reply, name: &str) -> Vec<String> {
-    let set = reply.cookie(name).unwrap_or_else(|| panic!("no {name} in {reply:?}"));
-    let mut rest: Vec<String> = set.split("; ").skip(1).filter(|part| !part.starts_with("Max-Age=")).map(str::to_owned).collect();
+    let set = reply
+        .cookie(name)
+        .unwrap_or_else(|| panic!("no {name} in {reply:?}"));
+    let mut rest: Vec<String> = set
+        .split("; ")
+        .skip(1)
+        .filter(|part| !part.starts_with("Max-Age="))
+        .map(str::to_owned)
+        .collect();
     rest.sort();
     rest
 }
 
 async fn login(app: &Server) -> Reply {
-    app.post("/auth/login", json!({ "email": "ada@x.test", "password": GOOD })).await
+    app.post(
+        "/auth/login",
+        json!({ "email": "ada@x.test", "password": GOOD }),
+    )
+    .await
 }
 
 /// Each cookie of a session, as it is set and as it is cleared.
@@ -36,29 +47,83 @@ async fn set_and_cleared(app: &Server, cookies: &[(&str, &[&str])]) -> SignedIn 
         // The device stays.
         if !name.ends_with("device") {
             assert_eq!(attributes(&out, name), *expected, "{name}");
-            assert!(out.cookie(name).unwrap().starts_with(&format!("{name}=;")) && out.cookie(name).unwrap().contains("; Max-Age=0"));
+            assert!(
+                out.cookie(name).unwrap().starts_with(&format!("{name}=;"))
+                    && out.cookie(name).unwrap().contains("; Max-Age=0")
+            );
         }
     }
-    assert_eq!((set.headers.get_all("set-cookie").iter().count(), out.headers.get_all("set-cookie").iter().count()), (5, 4), "{set:?}");
+    assert_eq!(
+        (
+            set.headers.get_all("set-cookie").iter().count(),
+            out.headers.get_all("set-cookie").iter().count()
+        ),
+        (5, 4),
+        "{set:?}"
+    );
     login(app).await.signed_in()
 }
 
 async fn reads(app: &Server, name: &str, token: &str) -> bool {
-    app.raw("GET", "/auth/me", &[("cookie", &format!("{name}={token}"))], "").await.status == 200
+    app.raw(
+        "GET",
+        "/auth/me",
+        &[("cookie", &format!("{name}={token}"))],
+        "",
+    )
+    .await
+    .status
+        == 200
 }
 
 async fn of_a_domain(store: Store) {
-    let shared = |auth: Auth| auth.refresh_tokens().configure(|config| config.auth.cookies.domain = Some("me.test".into()));
+    let shared = |auth: Auth| {
+        auth.refresh_tokens()
+            .configure(|config| config.auth.cookies.domain = Some("me.test".into()))
+    };
     let app = store.app_with(shared).await;
     let ada = set_and_cleared(
         &app,
         &[
-            ("__Secure-token", &["Domain=me.test", "HttpOnly", "Path=/", "SameSite=Lax", "Secure"]),
-            ("__Secure-refresh_token", &["Domain=me.test", "HttpOnly", "Path=/auth", "SameSite=Strict", "Secure"]),
-            ("__Secure-device", &["Domain=me.test", "HttpOnly", "Path=/auth", "SameSite=Lax", "Secure"]),
-            ("csrf_token", &["Domain=me.test", "Path=/", "SameSite=Lax", "Secure"]),
+            (
+                "__Secure-token",
+                &[
+                    "Domain=me.test",
+                    "HttpOnly",
+                    "Path=/",
+                    "SameSite=Lax",
+                    "Secure",
+                ],
+            ),
+            (
+                "__Secure-refresh_token",
+                &[
+                    "Domain=me.test",
+                    "HttpOnly",
+                    "Path=/auth",
+                    "SameSite=Strict",
+                    "Secure",
+                ],
+            ),
+            (
+                "__Secure-device",
+                &[
+                    "Domain=me.test",
+                    "HttpOnly",
+                    "Path=/auth",
+                    "SameSite=Lax",
+                    "Secure",
+                ],
+            ),
+            (
+                "csrf_token",
+                &["Domain=me.test", "Path=/", "SameSite=Lax", "Secure"],
+            ),
             // No sibling may set this.
-            ("__Host-renews", &["HttpOnly", "Path=/", "SameSite=Strict", "Secure"]),
+            (
+                "__Host-renews",
+                &["HttpOnly", "Path=/", "SameSite=Strict", "Secure"],
+            ),
         ],
     )
     .await;
@@ -68,25 +133,57 @@ async fn of_a_domain(store: Store) {
     }
     // Another host of it renews what this one gave.
     let set = login(&app).await;
-    let (refresh, csrf) = (set.cookie_value("__Secure-refresh_token"), set.cookie_value("csrf_token"));
-    let (held, origin) = (format!("__Secure-refresh_token={refresh}; csrf_token={csrf}"), format!("http://{}", app.host()));
-    let headers = [("cookie", held.as_str()), ("x-csrf-token", &csrf), ("origin", &origin), ("sec-fetch-site", "same-origin")];
-    assert_eq!(app.raw("POST", "/auth/refresh", &headers, "").await.status, 200);
+    let (refresh, csrf) = (
+        set.cookie_value("__Secure-refresh_token"),
+        set.cookie_value("csrf_token"),
+    );
+    let (held, origin) = (
+        format!("__Secure-refresh_token={refresh}; csrf_token={csrf}"),
+        format!("http://{}", app.host()),
+    );
+    let headers = [
+        ("cookie", held.as_str()),
+        ("x-csrf-token", &csrf),
+        ("origin", &origin),
+        ("sec-fetch-site", "same-origin"),
+    ];
+    assert_eq!(
+        app.raw("POST", "/auth/refresh", &headers, "").await.status,
+        200
+    );
     let page = Visitor::new(&app).get("/sign-in").await;
-    assert_eq!(attributes(&page, "__Host-browser"), ["HttpOnly", "Path=/", "SameSite=Lax", "Secure"]);
+    assert_eq!(
+        attributes(&page, "__Host-browser"),
+        ["HttpOnly", "Path=/", "SameSite=Lax", "Secure"]
+    );
 }
 
 async fn below_a_path(store: Store) {
-    let below = |auth: Auth| auth.refresh_tokens().configure(|config| config.auth.cookies.path = "/app".into());
+    let below = |auth: Auth| {
+        auth.refresh_tokens()
+            .configure(|config| config.auth.cookies.path = "/app".into())
+    };
     let app = store.app_with(below).await;
     let ada = set_and_cleared(
         &app,
         &[
-            ("__Secure-token", &["HttpOnly", "Path=/app", "SameSite=Lax", "Secure"]),
-            ("__Secure-refresh_token", &["HttpOnly", "Path=/auth", "SameSite=Strict", "Secure"]),
-            ("__Secure-device", &["HttpOnly", "Path=/auth", "SameSite=Lax", "Secure"]),
+            (
+                "__Secure-token",
+                &["HttpOnly", "Path=/app", "SameSite=Lax", "Secure"],
+            ),
+            (
+                "__Secure-refresh_token",
+                &["HttpOnly", "Path=/auth", "SameSite=Strict", "Secure"],
+            ),
+            (
+                "__Secure-device",
+                &["HttpOnly", "Path=/auth", "SameSite=Lax", "Secure"],
+            ),
             ("csrf_token", &["Path=/", "SameSite=Lax", "Secure"]),
-            ("__Host-renews", &["HttpOnly", "Path=/", "SameSite=Strict", "Secure"]),
+            (
+                "__Host-renews",
+                &["HttpOnly", "Path=/", "SameSite=Strict", "Secure"],
+            ),
         ],
     )
     .await;
@@ -96,36 +193,74 @@ async fn below_a_path(store: Store) {
     }
 }
 
-/// Whoever signs in gets a session of their own, whatever somebody has put into their browser before.
+/// Whoever signs in gets a session of their own, whatever somebody has put into their browser
+/// before.
 async fn a_planted_session_is_nobodys(store: Store) {
     let post = Post::default();
     let app = crate::factor::app(&store, &post).await;
-    let bait = app.post("/auth/register", json!({ "email": "eve@x.test", "password": GOOD })).await;
+    let bait = app
+        .post(
+            "/auth/register",
+            json!({ "email": "eve@x.test", "password": GOOD }),
+        )
+        .await;
     let (eve, planted) = (bait.signed_in(), bait.cookie_value("csrf_token"));
     let hers = app.me(&eve.token).await.json();
     app.register("ada@x.test").await;
     let bob = enrolled(&app, "bob@x.test").await;
     let origin = format!("http://{}", app.host());
     let jar = format!("__Host-token={}; csrf_token={planted}", eve.token);
-    let sends = async |method: &str, path: &str, cookies: &str, csrf: &str, body: serde_json::Value| {
-        let headers = [("cookie", cookies), ("origin", origin.as_str()), ("x-csrf-token", csrf), ("content-type", "application/json")];
-        app.raw(method, path, &headers, &body.to_string()).await
-    };
+    let sends =
+        async |method: &str, path: &str, cookies: &str, csrf: &str, body: serde_json::Value| {
+            let headers = [
+                ("cookie", cookies),
+                ("origin", origin.as_str()),
+                ("x-csrf-token", csrf),
+                ("content-type", "application/json"),
+            ];
+            app.raw(method, path, &headers, &body.to_string()).await
+        };
     app.advance(30).await;
-    app.post("/auth/magic-link/request", json!({ "identifier": "ada@x.test" })).await;
+    app.post(
+        "/auth/magic-link/request",
+        json!({ "identifier": "ada@x.test" }),
+    )
+    .await;
     let link = post.token("magic_link", 1).await;
-    let challenge = sends("POST", "/auth/login", &jar, &planted, json!({ "email": "bob@x.test", "password": GOOD })).await;
-    assert!(challenge.status == 200 && challenge.headers.get("set-cookie").is_none(), "{challenge:?}");
-    let answer = json!({ "mfaToken": challenge.text("mfaToken"), "code": code_at(&app, &bob.secret, 0) });
+    let challenge = sends(
+        "POST",
+        "/auth/login",
+        &jar,
+        &planted,
+        json!({ "email": "bob@x.test", "password": GOOD }),
+    )
+    .await;
+    assert!(
+        challenge.status == 200 && challenge.headers.get("set-cookie").is_none(),
+        "{challenge:?}"
+    );
+    let answer =
+        json!({ "mfaToken": challenge.text("mfaToken"), "code": code_at(&app, &bob.secret, 0) });
     let mut sessions = vec![claims(&eve.token)["sid"].clone()];
     for (path, body, email) in [
-        ("/auth/login", json!({ "email": "ada@x.test", "password": GOOD }), "ada@x.test"),
+        (
+            "/auth/login",
+            json!({ "email": "ada@x.test", "password": GOOD }),
+            "ada@x.test",
+        ),
         ("/auth/mfa/verify", answer, "bob@x.test"),
-        ("/auth/magic-link/verify", json!({ "token": link }), "ada@x.test"),
+        (
+            "/auth/magic-link/verify",
+            json!({ "token": link }),
+            "ada@x.test",
+        ),
     ] {
         let reply = sends("POST", path, &jar, &planted, body).await;
         assert_eq!(reply.status, 200, "{path}: {reply:?}");
-        let (token, csrf) = (reply.cookie_value("__Host-token"), reply.cookie_value("csrf_token"));
+        let (token, csrf) = (
+            reply.cookie_value("__Host-token"),
+            reply.cookie_value("csrf_token"),
+        );
         let sid = claims(&token)["sid"].clone();
         assert!(!sessions.contains(&sid) && csrf != planted, "{path}");
         sessions.push(sid);
@@ -133,13 +268,26 @@ async fn a_planted_session_is_nobodys(store: Store) {
         // The planted one is as it was, and of whom it was.
         assert_eq!(app.me(&eve.token).await.json(), hers, "{path}");
         let list = app.get(&eve.token, "/auth/sessions").await.json();
-        assert_eq!(list["sessions"].as_array().map(Vec::len), Some(1), "{path}: {list}");
-        // And so is its token against forgery: good for nothing with the new session, alone or on both sides.
+        assert_eq!(
+            list["sessions"].as_array().map(Vec::len),
+            Some(1),
+            "{path}: {list}"
+        );
+        // And so is its token against forgery: good for nothing with the new session, alone or on
+        // both sides.
         for (cookie, header) in [(&planted, &planted), (&csrf, &planted), (&planted, &csrf)] {
             let cookies = format!("__Host-token={token}; csrf_token={cookie}");
-            sends("PATCH", "/auth/me", &cookies, header, json!({})).await.refused(403, "csrf_failed");
+            sends("PATCH", "/auth/me", &cookies, header, json!({}))
+                .await
+                .refused(403, "csrf_failed");
         }
         let cookies = format!("__Host-token={token}; csrf_token={csrf}");
-        assert_eq!(sends("PATCH", "/auth/me", &cookies, &csrf, json!({})).await.status, 200, "{path}");
+        assert_eq!(
+            sends("PATCH", "/auth/me", &cookies, &csrf, json!({}))
+                .await
+                .status,
+            200,
+            "{path}"
+        );
     }
 }

@@ -25,7 +25,9 @@ cases! {
 const WEEK: i64 = 7 * 86_400;
 
 fn deleting(auth: Auth, post: &Post) -> Auth {
-    post.on(auth).configure(|config| config.auth.account_deletion.link_base_url = Some("https://app.test/keep".into()))
+    post.on(auth).configure(|config| {
+        config.auth.account_deletion.link_base_url = Some("https://app.test/keep".into())
+    })
 }
 
 async fn delete(app: &Server, who: &SignedIn, body: serde_json::Value) -> Reply {
@@ -41,20 +43,40 @@ fn proof() -> serde_json::Value {
 pub struct Told(Arc<Mutex<Vec<(String, AccountDeletion, HookCx)>>>);
 
 impl AuthHooks for Told {
-    fn pre_delete_account<'a>(&'a self, cx: &'a HookCx, input: &'a AccountDeletion) -> BoxFuture<'a, HookResult> {
-        self.0.lock().unwrap().push(("pre".to_owned(), input.clone(), cx.clone()));
+    fn pre_delete_account<'a>(
+        &'a self,
+        cx: &'a HookCx,
+        input: &'a AccountDeletion,
+    ) -> BoxFuture<'a, HookResult> {
+        self.0
+            .lock()
+            .unwrap()
+            .push(("pre".to_owned(), input.clone(), cx.clone()));
         Box::pin(async { Ok(()) })
     }
 
-    fn post_delete_account<'a>(&'a self, cx: &'a HookCx, input: &'a AccountDeletion) -> BoxFuture<'a, HookResult> {
-        self.0.lock().unwrap().push(("post".to_owned(), input.clone(), cx.clone()));
+    fn post_delete_account<'a>(
+        &'a self,
+        cx: &'a HookCx,
+        input: &'a AccountDeletion,
+    ) -> BoxFuture<'a, HookResult> {
+        self.0
+            .lock()
+            .unwrap()
+            .push(("post".to_owned(), input.clone(), cx.clone()));
         Box::pin(async { Err(HookError::new("nobody cares")) })
     }
 }
 
 impl Told {
     fn of(&self, hook: &str) -> Vec<(AccountDeletion, HookCx)> {
-        self.0.lock().unwrap().iter().filter(|(name, ..)| name == hook).map(|(_, input, cx)| (input.clone(), cx.clone())).collect()
+        self.0
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|(name, ..)| name == hook)
+            .map(|(_, input, cx)| (input.clone(), cx.clone()))
+            .collect()
     }
 
     pub async fn posts(&self, least: usize) -> Vec<(AccountDeletion, HookCx)> {
@@ -77,21 +99,35 @@ enum Refusing {
 }
 
 impl AuthHooks for Refusing {
-    fn pre_delete_account<'a>(&'a self, _: &'a HookCx, _: &'a AccountDeletion) -> BoxFuture<'a, HookResult> {
+    fn pre_delete_account<'a>(
+        &'a self,
+        _: &'a HookCx,
+        _: &'a AccountDeletion,
+    ) -> BoxFuture<'a, HookResult> {
         let refusal = HookError::new("pay first");
-        let refusal = if *self == Self::Own { refusal.status(402).code("unpaid") } else { refusal };
+        let refusal = if *self == Self::Own {
+            refusal.status(402).code("unpaid")
+        } else {
+            refusal
+        };
         Box::pin(async { Err(refusal) })
     }
 }
 
 async fn hooks_may_refuse_a_deletion(store: Store) {
-    for (hooks, status, code) in [(Refusing::Own, 402, "unpaid"), (Refusing::Plainly, 400, "hook_rejected")] {
+    for (hooks, status, code) in [
+        (Refusing::Own, 402, "unpaid"),
+        (Refusing::Plainly, 400, "hook_rejected"),
+    ] {
         let app = store.app_with(|auth| auth.hooks(hooks)).await;
         let ada = app.register(&format!("{code}@x.test")).await;
         let refused = delete(&app, &ada, proof()).await;
         refused.refused(status, code);
         assert_eq!(refused.text("error"), "pay first");
-        assert_eq!(app.me(&ada.token).await.json()["deletionScheduledFor"], json!(null));
+        assert_eq!(
+            app.me(&ada.token).await.json()["deletionScheduledFor"],
+            json!(null)
+        );
         assert_eq!(app.get(&ada.token, "/auth/sessions").await.status, 200);
         app.stop().await;
     }
@@ -102,92 +138,192 @@ async fn a_deletion_needs_proof(store: Store) {
     let app = store.app_with(|auth| deleting(auth, &post)).await;
     let ada = app.register("ada@x.test").await;
     let other = app.login("ada@x.test").await;
-    delete(&app, &ada, json!({})).await.refused(403, "step_up_required");
-    delete(&app, &ada, json!({ "password": "wrong-otter-91-lamp" })).await.refused(401, "invalid_credentials");
-    assert_eq!(app.me(&other.token).await.status, 200, "nothing of it happened");
+    delete(&app, &ada, json!({}))
+        .await
+        .refused(403, "step_up_required");
+    delete(&app, &ada, json!({ "password": "wrong-otter-91-lamp" }))
+        .await
+        .refused(401, "invalid_credentials");
+    assert_eq!(
+        app.me(&other.token).await.status,
+        200,
+        "nothing of it happened"
+    );
     let done = delete(&app, &ada, proof()).await;
     assert_eq!(done.status, 202, "{done:?}");
     let due = done.text("deletionScheduledFor");
     assert_eq!(due, "2026-03-11T05:06:07.008Z");
     app.me(&other.token).await.refused(401, "unauthorized");
     assert_eq!(app.me(&ada.token).await.text("deletionScheduledFor"), due);
-    for (method, path) in [("GET", "/auth/sessions"), ("PATCH", "/auth/me"), ("GET", "/auth/activity"), ("GET", "/__test/protected/user")] {
+    for (method, path) in [
+        ("GET", "/auth/sessions"),
+        ("PATCH", "/auth/me"),
+        ("GET", "/auth/activity"),
+        ("GET", "/__test/protected/user"),
+    ] {
         let body = (method == "PATCH").then(|| json!({}));
-        app.with(&ada.token, method, path, body).await.refused(403, "deletion_scheduled");
+        app.with(&ada.token, method, path, body)
+            .await
+            .refused(403, "deletion_scheduled");
     }
-    delete(&app, &ada, proof()).await.refused(403, "deletion_scheduled");
+    delete(&app, &ada, proof())
+        .await
+        .refused(403, "deletion_scheduled");
     // By session. A cookie session proves that it is meant.
-    app.raw("POST", "/auth/cancel-deletion", &[("content-type", "application/json")], "{}").await.refused(401, "unauthorized");
-    let kept = app.with(&ada.token, "POST", "/auth/cancel-deletion", Some(json!({}))).await;
-    assert_eq!((kept.status, kept.json()), (200, json!({ "ok": true, "message": "The account stays." })));
+    app.raw(
+        "POST",
+        "/auth/cancel-deletion",
+        &[("content-type", "application/json")],
+        "{}",
+    )
+    .await
+    .refused(401, "unauthorized");
+    let kept = app
+        .with(&ada.token, "POST", "/auth/cancel-deletion", Some(json!({})))
+        .await;
+    assert_eq!(
+        (kept.status, kept.json()),
+        (200, json!({ "ok": true, "message": "The account stays." }))
+    );
     for path in ["/auth/sessions", "/auth/activity", "/__test/protected/user"] {
         assert_eq!(app.get(&ada.token, path).await.status, 200, "{path}");
     }
-    app.with(&ada.token, "POST", "/auth/cancel-deletion", Some(json!({}))).await.refused(409, "not_scheduled");
+    app.with(&ada.token, "POST", "/auth/cancel-deletion", Some(json!({})))
+        .await
+        .refused(409, "not_scheduled");
     post.all("deletion_cancelled", 1).await;
     // The mailed link no longer works.
     let token = post.token("cancel_deletion", 1).await;
-    app.post("/auth/cancel-deletion", json!({ "token": token })).await.refused(400, "invalid_token");
+    app.post("/auth/cancel-deletion", json!({ "token": token }))
+        .await
+        .refused(400, "invalid_token");
     app.advance(WEEK + 1).await;
-    assert_eq!(app.post("/auth/login", json!({ "email": "ada@x.test", "password": GOOD })).await.status, 200);
+    assert_eq!(
+        app.post(
+            "/auth/login",
+            json!({ "email": "ada@x.test", "password": GOOD })
+        )
+        .await
+        .status,
+        200
+    );
 }
 
 async fn a_scheduled_deletion_can_be_cancelled(store: Store) {
     let (post, told) = (Post::default(), Told::default());
-    let app = store.app_with(|auth| deleting(auth, &post).hooks(told.clone())).await;
+    let app = store
+        .app_with(|auth| deleting(auth, &post).hooks(told.clone()))
+        .await;
     let ada = app.register("ada@x.test").await;
     let done = delete(&app, &ada, proof()).await;
     let due = done.text("deletionScheduledFor");
     // A later sign-in works, and is restricted.
-    let again = app.post("/auth/login", json!({ "email": "ada@x.test", "password": GOOD })).await;
-    assert_eq!((again.status, again.text("deletionScheduledFor")), (200, due));
+    let again = app
+        .post(
+            "/auth/login",
+            json!({ "email": "ada@x.test", "password": GOOD }),
+        )
+        .await;
+    assert_eq!(
+        (again.status, again.text("deletionScheduledFor")),
+        (200, due)
+    );
     let again = again.signed_in();
-    app.get(&again.token, "/auth/sessions").await.refused(403, "deletion_scheduled");
+    app.get(&again.token, "/auth/sessions")
+        .await
+        .refused(403, "deletion_scheduled");
     let mail = post.all("cancel_deletion", 1).await[0].clone();
     assert!(
-        mail.text.contains("deleted on 11 March 2026 at 05:06 UTC") && mail.vars["link"].starts_with("https://app.test/keep#token="),
+        mail.text.contains("deleted on 11 March 2026 at 05:06 UTC")
+            && mail.vars["link"].starts_with("https://app.test/keep#token="),
         "{mail:?}"
     );
     let token = post.token("cancel_deletion", 1).await;
-    app.post("/auth/verify-email", json!({ "token": token })).await.refused(404, "not_found");
-    let kept = app.post("/auth/cancel-deletion", json!({ "token": token })).await;
-    assert_eq!((kept.status, kept.headers.get("set-cookie")), (200, None), "it signs nobody in");
-    app.post("/auth/cancel-deletion", json!({ "token": token })).await.refused(400, "invalid_token");
+    app.post("/auth/verify-email", json!({ "token": token }))
+        .await
+        .refused(404, "not_found");
+    let kept = app
+        .post("/auth/cancel-deletion", json!({ "token": token }))
+        .await;
+    assert_eq!(
+        (kept.status, kept.headers.get("set-cookie")),
+        (200, None),
+        "it signs nobody in"
+    );
+    app.post("/auth/cancel-deletion", json!({ "token": token }))
+        .await
+        .refused(400, "invalid_token");
     assert_eq!(app.get(&again.token, "/auth/sessions").await.status, 200);
     // Again, and nobody calls it off.
     assert_eq!(delete(&app, &again, proof()).await.status, 202);
     let token = post.token("cancel_deletion", 2).await;
     let request = told.of("pre")[1].1.request_id.clone();
     app.advance(WEEK).await;
-    app.post("/auth/login", json!({ "email": "ada@x.test", "password": GOOD })).await.refused(401, "invalid_credentials");
+    app.post(
+        "/auth/login",
+        json!({ "email": "ada@x.test", "password": GOOD }),
+    )
+    .await
+    .refused(401, "invalid_credentials");
     app.me(&again.token).await.refused(401, "unauthorized");
-    app.post("/auth/cancel-deletion", json!({ "token": token })).await.refused(400, "invalid_token");
-    app.with(&again.token, "POST", "/auth/cancel-deletion", Some(json!({}))).await.refused(401, "unauthorized");
+    app.post("/auth/cancel-deletion", json!({ "token": token }))
+        .await
+        .refused(400, "invalid_token");
+    app.with(
+        &again.token,
+        "POST",
+        "/auth/cancel-deletion",
+        Some(json!({})),
+    )
+    .await
+    .refused(401, "unauthorized");
     // The address is free, whether or not the job has been there.
     let new = app.register("ada@x.test").await;
     assert_ne!(new.id, ada.id);
     let posts = told.posts(1).await;
     assert_eq!((posts.len(), told.of("pre").len()), (1, 2));
     let (deletion, cx) = &posts[0];
-    assert_eq!((&deletion.user_id, cx.request_id == request, cx.ip.is_some()), (&ada.id, true, true));
-    cx.services.provided::<linchpin_auth::AuthService>().unwrap();
+    assert_eq!(
+        (&deletion.user_id, cx.request_id == request, cx.ip.is_some()),
+        (&ada.id, true, true)
+    );
+    cx.services
+        .provided::<linchpin_auth::AuthService>()
+        .unwrap();
     post.all("account_deleted", 1).await;
     assert_eq!(app.me(&new.token).await.status, 200);
 }
 
 async fn a_deletion_without_grace_is_immediate(store: Store) {
     let told = Told::default();
-    let at_once = |auth: Auth| auth.configure(|config| config.auth.account_deletion.grace_seconds = 0);
-    let app = store.app_with(|auth| at_once(auth).hooks(told.clone())).await;
+    let at_once =
+        |auth: Auth| auth.configure(|config| config.auth.account_deletion.grace_seconds = 0);
+    let app = store
+        .app_with(|auth| at_once(auth).hooks(told.clone()))
+        .await;
     let ada = app.register("ada@x.test").await;
     let gone = delete(&app, &ada, proof()).await;
-    assert_eq!((gone.status, gone.json()), (200, json!({ "ok": true, "message": "The account was deleted." })));
+    assert_eq!(
+        (gone.status, gone.json()),
+        (
+            200,
+            json!({ "ok": true, "message": "The account was deleted." })
+        )
+    );
     assert!(gone.cookie("__Host-token").unwrap().contains("Max-Age=0"));
     app.me(&ada.token).await.refused(401, "unauthorized");
-    app.post("/auth/login", json!({ "email": "ada@x.test", "password": GOOD })).await.refused(401, "invalid_credentials");
+    app.post(
+        "/auth/login",
+        json!({ "email": "ada@x.test", "password": GOOD }),
+    )
+    .await
+    .refused(401, "invalid_credentials");
     assert_ne!(app.register("ada@x.test").await.id, ada.id);
     let posts = told.posts(1).await;
-    assert_eq!((posts.len(), &posts[0].1.request_id), (1, &gone.header("x-request-id")));
+    assert_eq!(
+        (posts.len(), &posts[0].1.request_id),
+        (1, &gone.header("x-request-id"))
+    );
     assert!(posts[0].1.ip.is_some());
 }
 
@@ -199,7 +335,12 @@ async fn the_job_removes_accounts_that_are_due(store: Store) {
     assert_eq!(delete(&app, &ada, proof()).await.status, 202);
     app.advance(WEEK).await;
     assert_eq!(told.posts(1).await[0].0.user_id, ada.id);
-    assert_eq!(app.post("/__test/find", json!({ "identifier": "ada@x.test" })).await.json()["id"], json!(null));
+    assert_eq!(
+        app.post("/__test/find", json!({ "identifier": "ada@x.test" }))
+            .await
+            .json()["id"],
+        json!(null)
+    );
 }
 
 /// The audit stays, and leads to nobody; nothing else is left.
@@ -207,36 +348,68 @@ async fn the_audit_of_a_deleted_account_is_anonymised(store: Store) {
     let (post, told) = (Post::default(), Told::default());
     let app = store
         .app_with(|auth| {
-            deleting(auth, &post).hooks(told.clone()).configure(|config| {
-                config.auth.admin_role = Some("admin".into());
-                config.auth.account_deletion.grace_seconds = 0;
-                config.auth.password.history_count = 3;
-            })
+            deleting(auth, &post)
+                .hooks(told.clone())
+                .configure(|config| {
+                    config.auth.admin_role = Some("admin".into());
+                    config.auth.account_deletion.grace_seconds = 0;
+                    config.auth.password.history_count = 3;
+                })
         })
         .await;
-    let (root, ada) = (app.admin("root@x.test").await, app.register("ada@x.test").await);
+    let (root, ada) = (
+        app.admin("root@x.test").await,
+        app.register("ada@x.test").await,
+    );
     let changed = json!({ "password": "amber-walrus-17-dune", "currentPassword": GOOD });
-    assert_eq!(app.with(&ada.token, "POST", "/auth/set-password", Some(changed)).await.status, 200);
+    assert_eq!(
+        app.with(&ada.token, "POST", "/auth/set-password", Some(changed))
+            .await
+            .status,
+        200
+    );
     let events = async |user: &str| {
-        let page = app.get(&root.token, &format!("/auth/admin/audit?limit=100{user}")).await.json();
+        let page = app
+            .get(&root.token, &format!("/auth/admin/audit?limit=100{user}"))
+            .await
+            .json();
         page["items"].as_array().unwrap().clone()
     };
     let before = events(&format!("&userId={}", ada.id)).await.len();
     assert!(before >= 4);
-    assert_eq!(delete(&app, &ada, json!({ "password": "amber-walrus-17-dune" })).await.status, 200);
+    assert_eq!(
+        delete(&app, &ada, json!({ "password": "amber-walrus-17-dune" }))
+            .await
+            .status,
+        200
+    );
     told.posts(1).await;
     assert!(events(&format!("&userId={}", ada.id)).await.is_empty());
     let all = events("").await;
-    let deleted = all.iter().find(|row| row["event"] == "auth:user.deleted").unwrap();
+    let deleted = all
+        .iter()
+        .find(|row| row["event"] == "auth:user.deleted")
+        .unwrap();
     let pseudonym = deleted["userId"].as_str().unwrap();
     assert!(pseudonym.len() == 43 && pseudonym != ada.id);
     assert!(events(&format!("&userId={pseudonym}")).await.len() > before);
     assert!(!json!(all).to_string().contains(&ada.id));
     app.stop().await;
     if let Some(file) = store.file() {
-        let found = Command::new("python3").args(["-c", DUMP, &file.display().to_string(), &ada.id]).output().unwrap();
-        assert!(found.status.success(), "{}", String::from_utf8_lossy(&found.stderr));
-        assert_eq!(String::from_utf8_lossy(&found.stdout), "", "no table of any entity has a row of hers");
+        let found = Command::new("python3")
+            .args(["-c", DUMP, &file.display().to_string(), &ada.id])
+            .output()
+            .unwrap();
+        assert!(
+            found.status.success(),
+            "{}",
+            String::from_utf8_lossy(&found.stderr)
+        );
+        assert_eq!(
+            String::from_utf8_lossy(&found.stdout),
+            "",
+            "no table of any entity has a row of hers"
+        );
     }
 }
 
@@ -245,44 +418,103 @@ async fn the_audit_of_a_deleted_administrator_is_anonymised(store: Store) {
     let (post, told) = (Post::default(), Told::default());
     let app = store
         .app_with(|auth| {
-            deleting(auth, &post).hooks(told.clone()).configure(|config| {
-                config.auth.admin_role = Some("admin".into());
-                config.auth.account_deletion.grace_seconds = 0;
-                config.auth.mfa.enabled = true;
-            })
+            deleting(auth, &post)
+                .hooks(told.clone())
+                .configure(|config| {
+                    config.auth.admin_role = Some("admin".into());
+                    config.auth.account_deletion.grace_seconds = 0;
+                    config.auth.mfa.enabled = true;
+                })
         })
         .await;
-    let (root, other, ada) = (app.admin("root@x.test").await, app.admin("other@x.test").await, app.register("ada@x.test").await);
+    let (root, other, ada) = (
+        app.admin("root@x.test").await,
+        app.admin("other@x.test").await,
+        app.register("ada@x.test").await,
+    );
     crate::factor::enrol(&app, &ada).await;
     for admin in [&root, &other] {
-        for (method, what, body) in
-            [("POST", "suspend", Some(json!({}))), ("POST", "unsuspend", None), ("PUT", "roles", Some(json!({ "roles": ["member"] })))]
-        {
-            let done = app.with(&admin.token, method, &format!("/auth/admin/users/{}/{what}", ada.id), body).await;
+        for (method, what, body) in [
+            ("POST", "suspend", Some(json!({}))),
+            ("POST", "unsuspend", None),
+            ("PUT", "roles", Some(json!({ "roles": ["member"] }))),
+        ] {
+            let done = app
+                .with(
+                    &admin.token,
+                    method,
+                    &format!("/auth/admin/users/{}/{what}", ada.id),
+                    body,
+                )
+                .await;
             assert_eq!(done.status, 200, "{what}: {done:?}");
         }
     }
-    assert_eq!(app.with(&root.token, "POST", &format!("/auth/admin/users/{}/reset-mfa", ada.id), None).await.status, 200);
+    assert_eq!(
+        app.with(
+            &root.token,
+            "POST",
+            &format!("/auth/admin/users/{}/reset-mfa", ada.id),
+            None
+        )
+        .await
+        .status,
+        200
+    );
     let rows = async || {
-        let page = app.get(&other.token, "/auth/admin/audit?limit=100").await.json();
+        let page = app
+            .get(&other.token, "/auth/admin/audit?limit=100")
+            .await
+            .json();
         assert_eq!(page["hasMore"], json!(false));
         page["items"].as_array().unwrap().clone()
     };
-    let by = |rows: &[serde_json::Value], who: &serde_json::Value| rows.iter().filter(|row| row["details"]["by"] == *who).count();
+    let by = |rows: &[serde_json::Value], who: &serde_json::Value| {
+        rows.iter()
+            .filter(|row| row["details"]["by"] == *who)
+            .count()
+    };
     let before = rows().await;
-    assert_eq!((by(&before, &json!(root.id)), by(&before, &json!(other.id))), (4, 3), "{before:?}");
+    assert_eq!(
+        (by(&before, &json!(root.id)), by(&before, &json!(other.id))),
+        (4, 3),
+        "{before:?}"
+    );
     assert_eq!(delete(&app, &root, proof()).await.status, 200);
     told.posts(1).await;
     let after = rows().await;
-    let deleted = after.iter().find(|row| row["event"] == "auth:user.deleted").unwrap();
-    assert_eq!((by(&after, &deleted["userId"]), by(&after, &json!(other.id))), (4, 3), "{after:?}");
+    let deleted = after
+        .iter()
+        .find(|row| row["event"] == "auth:user.deleted")
+        .unwrap();
+    assert_eq!(
+        (by(&after, &deleted["userId"]), by(&after, &json!(other.id))),
+        (4, 3),
+        "{after:?}"
+    );
     assert!(!json!(after).to_string().contains(&root.id));
-    let roles = after.iter().find(|row| row["event"] == "auth:role.changed" && row["details"]["by"] == deleted["userId"]).unwrap();
-    assert_eq!(roles["details"]["roles"], json!(["member"]), "the rest of it stays");
+    let roles = after
+        .iter()
+        .find(|row| {
+            row["event"] == "auth:role.changed" && row["details"]["by"] == deleted["userId"]
+        })
+        .unwrap();
+    assert_eq!(
+        roles["details"]["roles"],
+        json!(["member"]),
+        "the rest of it stays"
+    );
     app.stop().await;
     if let Some(file) = store.file() {
-        let found = Command::new("python3").args(["-c", DUMP, &file.display().to_string(), &root.id]).output().unwrap();
-        assert!(found.status.success(), "{}", String::from_utf8_lossy(&found.stderr));
+        let found = Command::new("python3")
+            .args(["-c", DUMP, &file.display().to_string(), &root.id])
+            .output()
+            .unwrap();
+        assert!(
+            found.status.success(),
+            "{}",
+            String::from_utf8_lossy(&found.stderr)
+        );
         assert_eq!(String::from_utf8_lossy(&found.stdout), "");
     }
 }
@@ -319,9 +551,19 @@ async fn a_deletion_due_while_the_app_is_down(store: Store) {
 struct Unreadable(Arc<Mutex<HashSet<String>>>);
 
 impl Watch for Unreadable {
-    fn run<'a>(&'a self, store: &'a dyn linchpin::store::Store, to: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Answer<'a> {
+    fn run<'a>(
+        &'a self,
+        store: &'a dyn linchpin::store::Store,
+        to: &'a Arc<Statement>,
+        args: Vec<Value>,
+        rows: Rows,
+    ) -> Answer<'a> {
         let ids = self.0.lock().unwrap();
-        if to.entity.name == "Audit" && args.iter().any(|arg| matches!(arg, Value::Text(text) if ids.contains(text))) {
+        if to.entity.name == "Audit"
+            && args
+                .iter()
+                .any(|arg| matches!(arg, Value::Text(text) if ids.contains(text)))
+        {
             return Answer::Ready(Err(Error::unavailable("told to")));
         }
         drop(ids);
@@ -333,8 +575,16 @@ impl Watch for Unreadable {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_fails_holds_nobody_up() {
     let (unreadable, told) = (Unreadable::default(), Told::default());
-    let unlimited = |auth: Auth| auth.hooks(told.clone()).configure(|config| config.auth.rate_limit.enabled = false);
-    let app = Store::memory().on(Around::new(Arc::new(Memory::new()), unreadable.clone()), unlimited).await;
+    let unlimited = |auth: Auth| {
+        auth.hooks(told.clone())
+            .configure(|config| config.auth.rate_limit.enabled = false)
+    };
+    let app = Store::memory()
+        .on(
+            Around::new(Arc::new(Memory::new()), unreadable.clone()),
+            unlimited,
+        )
+        .await;
     let mut last = String::new();
     for n in 0..=50 {
         let who = app.register(&format!("n{n}@x.test")).await;
@@ -358,16 +608,36 @@ async fn a_deletion_without_a_page(store: Store) {
     let ada = app.register("ada@x.test").await;
     assert_eq!(delete(&app, &ada, proof()).await.status, 202);
     let told = post.all("deletion_scheduled", 1).await;
-    assert!(told[0].text.contains("on 11 March 2026 at 05:06 UTC") && told[0].text.contains("127.0.0.1"), "{told:?}");
+    assert!(
+        told[0].text.contains("on 11 March 2026 at 05:06 UTC")
+            && told[0].text.contains("127.0.0.1"),
+        "{told:?}"
+    );
     assert_eq!(post.count("cancel_deletion"), 0);
 }
 
 async fn deletion_is_a_setting(store: Store) {
-    let app = store.app_with(|auth| auth.configure(|config| config.auth.account_deletion.enabled = false)).await;
+    let app = store
+        .app_with(|auth| auth.configure(|config| config.auth.account_deletion.enabled = false))
+        .await;
     let ada = app.register("ada@x.test").await;
     assert_eq!(delete(&app, &ada, proof()).await.status, 405);
-    app.post("/auth/cancel-deletion", json!({})).await.refused(404, "not_found");
+    app.post("/auth/cancel-deletion", json!({}))
+        .await
+        .refused(404, "not_found");
     app.stop().await;
-    let wrong = store.try_app(|auth| auth.configure(|config| config.auth.account_deletion.link_base_url = Some("nowhere".into()))).await;
-    assert!(wrong.err().unwrap().to_string().contains("auth.accountDeletion.linkBaseUrl"));
+    let wrong = store
+        .try_app(|auth| {
+            auth.configure(|config| {
+                config.auth.account_deletion.link_base_url = Some("nowhere".into())
+            })
+        })
+        .await;
+    assert!(
+        wrong
+            .err()
+            .unwrap()
+            .to_string()
+            .contains("auth.accountDeletion.linkBaseUrl")
+    );
 }

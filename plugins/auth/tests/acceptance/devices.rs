@@ -17,33 +17,87 @@ cases! {
 
 async fn login(app: &Server, password: &str, device: &str) -> Reply {
     let body = json!({ "email": "ada@x.test", "password": password }).to_string();
-    let headers = [("content-type", "application/json"), ("user-agent", "case/1"), ("x-device-token", device)];
-    app.raw("POST", "/auth/login", if device.is_empty() { &headers[..2] } else { &headers }, &body).await
+    let headers = [
+        ("content-type", "application/json"),
+        ("user-agent", "case/1"),
+        ("x-device-token", device),
+    ];
+    app.raw(
+        "POST",
+        "/auth/login",
+        if device.is_empty() {
+            &headers[..2]
+        } else {
+            &headers
+        },
+        &body,
+    )
+    .await
 }
 
 async fn a_device_is_recognised(store: Store) {
     let app = store.app().await;
-    let made = app.post("/auth/register", json!({ "email": "ada@x.test", "password": GOOD })).await;
+    let made = app
+        .post(
+            "/auth/register",
+            json!({ "email": "ada@x.test", "password": GOOD }),
+        )
+        .await;
     let cookie = made.cookie("__Secure-device").unwrap();
-    for attribute in ["HttpOnly", "Secure", "SameSite=Lax", "Path=/auth", "Max-Age=15552000"] {
+    for attribute in [
+        "HttpOnly",
+        "Secure",
+        "SameSite=Lax",
+        "Path=/auth",
+        "Max-Age=15552000",
+    ] {
         assert!(cookie.contains(attribute), "{attribute} in {cookie}");
     }
     let token = made.text("deviceToken");
     assert_eq!(made.cookie_value("__Secure-device"), token);
-    // Recognised by header or cookie, it gets no other; so it does for six months after it was last seen.
+    // Recognised by header or cookie, it gets no other; so it does for six months after it was last
+    // seen.
     let again = login(&app, GOOD, &token).await;
-    assert_eq!((again.status, again.text("deviceToken"), again.cookie("__Secure-device")), (200, String::new(), None));
+    assert_eq!(
+        (
+            again.status,
+            again.text("deviceToken"),
+            again.cookie("__Secure-device")
+        ),
+        (200, String::new(), None)
+    );
     let cookie = format!("__Secure-device={token}");
     let body = json!({ "email": "ada@x.test", "password": GOOD }).to_string();
-    let by_cookie = app.raw("POST", "/auth/login", &[("content-type", "application/json"), ("cookie", &cookie)], &body).await;
-    assert_eq!((by_cookie.status, by_cookie.text("deviceToken")), (200, String::new()));
+    let by_cookie = app
+        .raw(
+            "POST",
+            "/auth/login",
+            &[("content-type", "application/json"), ("cookie", &cookie)],
+            &body,
+        )
+        .await;
+    assert_eq!(
+        (by_cookie.status, by_cookie.text("deviceToken")),
+        (200, String::new())
+    );
     app.advance(179 * 86_400).await;
     assert_eq!(login(&app, GOOD, &token).await.text("deviceToken"), "");
     app.advance(179 * 86_400).await;
-    assert_eq!(login(&app, GOOD, &token).await.text("deviceToken"), "", "it was seen meanwhile");
+    assert_eq!(
+        login(&app, GOOD, &token).await.text("deviceToken"),
+        "",
+        "it was seen meanwhile"
+    );
     app.advance(180 * 86_400).await;
     assert_ne!(login(&app, GOOD, &token).await.text("deviceToken"), "");
-    for forged in ["x", "v1..", &token.replace("v1.", "v2."), &format!("{token}x"), &token[..token.len() - 2], &"y".repeat(5000)] {
+    for forged in [
+        "x",
+        "v1..",
+        &token.replace("v1.", "v2."),
+        &format!("{token}x"),
+        &token[..token.len() - 2],
+        &"y".repeat(5000),
+    ] {
         let reply = login(&app, GOOD, forged).await;
         assert_eq!(reply.status, 200, "{reply:?}");
         assert_ne!(reply.text("deviceToken"), "", "{forged}");
@@ -53,7 +107,13 @@ async fn a_device_is_recognised(store: Store) {
 async fn a_device_is_of_one_user(store: Store) {
     let app = store.app().await;
     app.register("ada@x.test").await;
-    let bob = app.post("/auth/register", json!({ "email": "bob@x.test", "password": GOOD })).await.text("deviceToken");
+    let bob = app
+        .post(
+            "/auth/register",
+            json!({ "email": "bob@x.test", "password": GOOD }),
+        )
+        .await
+        .text("deviceToken");
     let ada = login(&app, GOOD, &bob).await.text("deviceToken");
     assert!(!ada.is_empty() && ada != bob);
     assert_eq!(login(&app, GOOD, &ada).await.text("deviceToken"), "");
@@ -64,11 +124,35 @@ fn narrow(auth: Auth) -> Auth {
         let buckets = &mut config.auth.rate_limit.buckets;
         // The address of the owner is that of everybody here.
         for name in ["login", "loginIp", "loginSpread"] {
-            buckets.insert(name.to_owned(), Limit { max: 1000, window_seconds: 900 });
+            buckets.insert(
+                name.to_owned(),
+                Limit {
+                    max: 1000,
+                    window_seconds: 900,
+                },
+            );
         }
-        buckets.insert("loginIdentifier".to_owned(), Limit { max: 3, window_seconds: 3600 });
-        buckets.insert("loginDevice".to_owned(), Limit { max: 2, window_seconds: 900 });
-        buckets.insert("passwordLockout".to_owned(), Limit { max: 5, window_seconds: 1_000_000 });
+        buckets.insert(
+            "loginIdentifier".to_owned(),
+            Limit {
+                max: 3,
+                window_seconds: 3600,
+            },
+        );
+        buckets.insert(
+            "loginDevice".to_owned(),
+            Limit {
+                max: 2,
+                window_seconds: 900,
+            },
+        );
+        buckets.insert(
+            "passwordLockout".to_owned(),
+            Limit {
+                max: 5,
+                window_seconds: 1_000_000,
+            },
+        );
     })
 }
 
@@ -76,15 +160,25 @@ const WRONG: &str = "wrong-otter-91-lamp";
 
 async fn a_device_has_a_bucket_of_its_own(store: Store) {
     let app = store.app_with(narrow).await;
-    let device = app.post("/auth/register", json!({ "email": "ada@x.test", "password": GOOD })).await.text("deviceToken");
+    let device = app
+        .post(
+            "/auth/register",
+            json!({ "email": "ada@x.test", "password": GOOD }),
+        )
+        .await
+        .text("deviceToken");
     for _ in 0..3 {
-        login(&app, WRONG, "").await.refused(401, "invalid_credentials");
+        login(&app, WRONG, "")
+            .await
+            .refused(401, "invalid_credentials");
     }
     login(&app, GOOD, "").await.refused(429, "rate_limited");
     // Her own device is counted by itself.
     assert_eq!(login(&app, GOOD, &device).await.status, 200);
     for _ in 0..2 {
-        login(&app, WRONG, &device).await.refused(401, "invalid_credentials");
+        login(&app, WRONG, &device)
+            .await
+            .refused(401, "invalid_credentials");
     }
     let throttled = login(&app, GOOD, &device).await;
     throttled.refused(429, "rate_limited");
@@ -95,11 +189,23 @@ async fn a_device_has_a_bucket_of_its_own(store: Store) {
 
 async fn guesses_lock_the_password_and_not_its_owner(store: Store) {
     let post = Post::default();
-    let app = store.app_with(|auth| narrow(post.on(auth)).configure(|config| config.auth.magic_link.enabled = true)).await;
-    let device = app.post("/auth/register", json!({ "email": "ada@x.test", "password": GOOD })).await.text("deviceToken");
+    let app = store
+        .app_with(|auth| {
+            narrow(post.on(auth)).configure(|config| config.auth.magic_link.enabled = true)
+        })
+        .await;
+    let device = app
+        .post(
+            "/auth/register",
+            json!({ "email": "ada@x.test", "password": GOOD }),
+        )
+        .await
+        .text("deviceToken");
     let guess = async |times: usize| {
         for _ in 0..times {
-            login(&app, WRONG, "").await.refused(401, "invalid_credentials");
+            login(&app, WRONG, "")
+                .await
+                .refused(401, "invalid_credentials");
         }
     };
     let lock = async |siege: usize| {
@@ -110,7 +216,10 @@ async fn guesses_lock_the_password_and_not_its_owner(store: Store) {
         post.only("password_under_attack", siege).await;
         let refused = login(&app, GOOD, "").await;
         refused.refused(429, "rate_limited");
-        assert!((1..=3600).contains(&refused.header("retry-after").parse::<u32>().unwrap()), "{refused:?}");
+        assert!(
+            (1..=3600).contains(&refused.header("retry-after").parse::<u32>().unwrap()),
+            "{refused:?}"
+        );
         app.advance(86_400).await;
         login(&app, GOOD, "").await.refused(429, "rate_limited");
     };
@@ -120,24 +229,52 @@ async fn guesses_lock_the_password_and_not_its_owner(store: Store) {
     assert_eq!(login(&app, GOOD, "").await.status, 200);
     // A link does, and a new password.
     lock(2).await;
-    app.post("/auth/magic-link/request", json!({ "identifier": "ada@x.test" })).await;
+    app.post(
+        "/auth/magic-link/request",
+        json!({ "identifier": "ada@x.test" }),
+    )
+    .await;
     let token = post.token("magic_link", 1).await;
-    assert_eq!(app.post("/auth/magic-link/verify", json!({ "token": token })).await.status, 200);
+    assert_eq!(
+        app.post("/auth/magic-link/verify", json!({ "token": token }))
+            .await
+            .status,
+        200
+    );
     let set = "amber-walrus-17-dune";
-    app.post("/auth/forgot-password", json!({ "email": "ada@x.test" })).await;
+    app.post("/auth/forgot-password", json!({ "email": "ada@x.test" }))
+        .await;
     let token = post.token("password_reset", 1).await;
     // A link that is the first proof of a mailbox takes the password away; the other gives one.
-    app.post("/auth/reset-password", json!({ "token": token, "password": GOOD })).await;
+    app.post(
+        "/auth/reset-password",
+        json!({ "token": token, "password": GOOD }),
+    )
+    .await;
     assert_eq!(login(&app, GOOD, "").await.status, 200);
     lock(3).await;
-    app.post("/auth/forgot-password", json!({ "email": "ada@x.test" })).await;
+    app.post("/auth/forgot-password", json!({ "email": "ada@x.test" }))
+        .await;
     let token = post.token("password_reset", 2).await;
-    assert_eq!(app.post("/auth/reset-password", json!({ "token": token, "password": set })).await.status, 200);
+    assert_eq!(
+        app.post(
+            "/auth/reset-password",
+            json!({ "token": token, "password": set })
+        )
+        .await
+        .status,
+        200
+    );
     assert_eq!(login(&app, set, "").await.status, 200);
     // An unknown identifier gives the same response.
     let unknown = async |times: usize, status: u16| {
         for _ in 0..times {
-            let reply = app.post("/auth/login", json!({ "email": "nobody@x.test", "password": WRONG })).await;
+            let reply = app
+                .post(
+                    "/auth/login",
+                    json!({ "email": "nobody@x.test", "password": WRONG }),
+                )
+                .await;
             assert_eq!(reply.status, status, "{reply:?}");
         }
     };
@@ -149,22 +286,37 @@ async fn guesses_lock_the_password_and_not_its_owner(store: Store) {
     app.stop().await;
 }
 
-/// Each wrong password is kept in mind for a while longer, so that what nobody guesses any more is forgotten, whoever it is of.
+/// Each wrong password is kept in mind for a while longer, so that what nobody guesses any more is
+/// forgotten, whoever it is of.
 async fn a_siege_ends_by_itself(store: Store) {
     const DAY: i64 = 86_400;
     let post = Post::default();
     let narrow = |auth: Auth| {
         narrow(post.on(auth)).configure(|config| {
             let buckets = &mut config.auth.rate_limit.buckets;
-            buckets.insert("loginIdentifier".to_owned(), Limit { max: 1000, window_seconds: 3600 });
-            buckets.insert("passwordLockout".to_owned(), Limit { max: 5, window_seconds: 86_400 });
+            buckets.insert(
+                "loginIdentifier".to_owned(),
+                Limit {
+                    max: 1000,
+                    window_seconds: 3600,
+                },
+            );
+            buckets.insert(
+                "passwordLockout".to_owned(),
+                Limit {
+                    max: 5,
+                    window_seconds: 86_400,
+                },
+            );
         })
     };
     let app = store.app_with(narrow).await;
     app.register("ada@x.test").await;
     for email in ["ada@x.test", "nobody@x.test"] {
         let guess = async |status: u16| {
-            let reply = app.post("/auth/login", json!({ "email": email, "password": WRONG })).await;
+            let reply = app
+                .post("/auth/login", json!({ "email": email, "password": WRONG }))
+                .await;
             assert_eq!(reply.status, status, "{email}: {reply:?}");
         };
         // One guess a day never adds up; nor do four that are left alone for as many days.
@@ -195,39 +347,83 @@ async fn a_siege_ends_by_itself(store: Store) {
 async fn a_new_device_is_told_of(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| post.on(auth)).await;
-    let device = app.post("/auth/register", json!({ "email": "ada@x.test", "password": GOOD })).await.text("deviceToken");
+    let device = app
+        .post(
+            "/auth/register",
+            json!({ "email": "ada@x.test", "password": GOOD }),
+        )
+        .await
+        .text("deviceToken");
     login(&app, GOOD, &device).await;
     login(&app, GOOD, "").await;
     let told = post.all("new_device_login", 1).await;
-    assert_eq!((told.len(), told[0].to.as_str(), told[0].vars["device"].as_str()), (1, "ada@x.test", "case"));
+    assert_eq!(
+        (
+            told.len(),
+            told[0].to.as_str(),
+            told[0].vars["device"].as_str()
+        ),
+        (1, "ada@x.test", "case")
+    );
     assert!(told[0].text.contains("127.0.0.1"), "{told:?}");
     // Repeated sign-ins fill no mailbox, and put no text of their own into it.
     let body = json!({ "email": "ada@x.test", "password": GOOD }).to_string();
-    let says = [("content-type", "application/json"), ("user-agent", "https://evil.test now! Chrome/1")];
+    let says = [
+        ("content-type", "application/json"),
+        ("user-agent", "https://evil.test now! Chrome/1"),
+    ];
     for _ in 0..8 {
-        assert_eq!(app.any("POST", "/auth/login", &says, &body).await.status, 200);
+        assert_eq!(
+            app.any("POST", "/auth/login", &says, &body).await.status,
+            200
+        );
     }
     post.only("new_device_login", 5).await;
     app.advance(3600).await;
-    assert_eq!(app.any("POST", "/auth/login", &says, &body).await.status, 200);
-    assert_eq!(post.only("new_device_login", 6).await[5].vars["device"], "Chrome");
+    assert_eq!(
+        app.any("POST", "/auth/login", &says, &body).await.status,
+        200
+    );
+    assert_eq!(
+        post.only("new_device_login", 6).await[5].vars["device"],
+        "Chrome"
+    );
     // Nor is it quiet for ever where somebody keeps no token and comes again and again.
     for _ in 0..12 {
         app.advance(600).await;
-        assert_eq!(app.any("POST", "/auth/login", &says, &body).await.status, 200);
+        assert_eq!(
+            app.any("POST", "/auth/login", &says, &body).await.status,
+            200
+        );
     }
     let told = post.only("new_device_login", 16).await;
-    assert!(told.iter().all(|mail| !mail.text.contains("evil.test") && !mail.html.contains("evil.test")));
+    assert!(
+        told.iter()
+            .all(|mail| !mail.text.contains("evil.test") && !mail.html.contains("evil.test"))
+    );
 }
 
 async fn by_transport(store: Store) {
-    for (transport, in_body, in_cookie) in
-        [(linchpin_auth::Transport::Cookie, false, true), (linchpin_auth::Transport::Bearer, true, false)]
-    {
+    for (transport, in_body, in_cookie) in [
+        (linchpin_auth::Transport::Cookie, false, true),
+        (linchpin_auth::Transport::Bearer, true, false),
+    ] {
         let app = store.app_with(|auth| auth.transport(transport)).await;
         let email = format!("{transport:?}@x.test");
-        let made = app.post("/auth/register", json!({ "email": email, "password": GOOD })).await;
-        assert_eq!((!made.text("deviceToken").is_empty(), made.cookie("__Secure-device").is_some()), (in_body, in_cookie), "{made:?}");
+        let made = app
+            .post(
+                "/auth/register",
+                json!({ "email": email, "password": GOOD }),
+            )
+            .await;
+        assert_eq!(
+            (
+                !made.text("deviceToken").is_empty(),
+                made.cookie("__Secure-device").is_some()
+            ),
+            (in_body, in_cookie),
+            "{made:?}"
+        );
         app.stop().await;
     }
 }

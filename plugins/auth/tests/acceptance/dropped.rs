@@ -1,5 +1,5 @@
-//! A process that dies in the middle: a call that is dropped at any of its waits has done everything or nothing, and what it has not
-//! done can be done again.
+//! A process that dies in the middle: a call that is dropped at any of its waits has done
+//! everything or nothing, and what it has not done can be done again.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -43,12 +43,22 @@ impl<F: Future> Future for Dropped<F> {
 
 /// Calls a route and drops the call after so many polls; whether it had ended by then.
 async fn dropped(app: &Server, polls: usize, token: Option<&str>, path: &str, body: &Json) -> bool {
-    let mut request = Request::builder().method("POST").uri(path).header("content-type", "application/json").header("host", "x.test");
+    let mut request = Request::builder()
+        .method("POST")
+        .uri(path)
+        .header("content-type", "application/json")
+        .header("host", "x.test");
     if let Some(token) = token {
         request = request.header("authorization", format!("Bearer {token}"));
     }
-    let request = request.body(Full::new(Bytes::from(body.to_string()))).unwrap();
-    Dropped { call: Box::pin(app.service().call(request)), left: polls }.await
+    let request = request
+        .body(Full::new(Bytes::from(body.to_string())))
+        .unwrap();
+    Dropped {
+        call: Box::pin(app.service().call(request)),
+        left: polls,
+    }
+    .await
 }
 
 async fn quiet(store: &Store) -> Server {
@@ -65,20 +75,38 @@ async fn quiet(store: &Store) -> Server {
 }
 
 async fn left(app: &Server, token: &str) -> usize {
-    usize::try_from(app.get(token, "/auth/mfa/methods").await.json()["recoveryCodesLeft"].as_i64().unwrap()).unwrap()
+    usize::try_from(
+        app.get(token, "/auth/mfa/methods").await.json()["recoveryCodesLeft"]
+            .as_i64()
+            .unwrap(),
+    )
+    .unwrap()
 }
 
 async fn sessions(app: &Server, token: &str) -> usize {
-    app.get(token, "/auth/sessions").await.json()["sessions"].as_array().unwrap().len()
+    app.get(token, "/auth/sessions").await.json()["sessions"]
+        .as_array()
+        .unwrap()
+        .len()
 }
 
 async fn a_set_up_is_all_or_nothing(store: Store) {
     let app = quiet(&store).await;
     for polls in 1.. {
         let me = app.register(&format!("a{polls}@x.test")).await;
-        let secret = app.with(&me.token, "POST", "/auth/mfa/setup", None).await.text("secret");
+        let secret = app
+            .with(&me.token, "POST", "/auth/mfa/setup", None)
+            .await
+            .text("secret");
         let body = json!({ "code": code_at(&app, &secret, 0) });
-        let ended = dropped(&app, polls, Some(&me.token), "/auth/mfa/verify-setup", &body).await;
+        let ended = dropped(
+            &app,
+            polls,
+            Some(&me.token),
+            "/auth/mfa/verify-setup",
+            &body,
+        )
+        .await;
         // Again: it is done now, or had been.
         let again = app.send(&me, "POST", "/auth/mfa/verify-setup", body).await;
         match again.status {
@@ -88,13 +116,24 @@ async fn a_set_up_is_all_or_nothing(store: Store) {
         }
         assert!(!ended || again.status == 400, "{polls}: {again:?}");
         let methods = app.get(&me.token, "/auth/mfa/methods").await.json();
-        assert_eq!(methods, json!({ "methods": ["totp"], "recoveryCodesLeft": 50, "required": false }), "{polls}");
+        assert_eq!(
+            methods,
+            json!({ "methods": ["totp"], "recoveryCodesLeft": 50, "required": false }),
+            "{polls}"
+        );
         // It works, and the code of the set-up is used.
         let token = app.challenged(&format!("a{polls}@x.test")).await;
-        app.verify(&token, &code_at(&app, &secret, 0)).await.refused(401, "invalid_code");
-        assert_eq!(app.verify(&token, &code_at(&app, &secret, 1)).await.status, 200, "{polls}");
+        app.verify(&token, &code_at(&app, &secret, 0))
+            .await
+            .refused(401, "invalid_code");
+        assert_eq!(
+            app.verify(&token, &code_at(&app, &secret, 1)).await.status,
+            200,
+            "{polls}"
+        );
         if ended {
-            // It was dropped at least once. How often it waits is for the scheduler to say: a store may answer before it is asked again.
+            // It was dropped at least once. How often it waits is for the scheduler to say: a store
+            // may answer before it is asked again.
             assert!(polls > 1 || !store.keeps(), "{polls}");
             break;
         }
@@ -110,13 +149,24 @@ async fn a_sign_in_is_all_or_nothing(store: Store) {
         if unused.len() < 4 {
             app.advance(30).await;
             let proof = json!({ "code": code_at(&app, &ada.secret, 0) });
-            unused = texts(&app.send(&ada.who, "POST", "/auth/mfa/recovery-codes", proof).await.json()["recoveryCodes"]);
+            unused = texts(
+                &app.send(&ada.who, "POST", "/auth/mfa/recovery-codes", proof)
+                    .await
+                    .json()["recoveryCodes"],
+            );
             ada.recovery = unused.clone();
         }
         let (had, were) = (left(&app, &me).await, sessions(&app, &me).await);
         let token = app.challenged("a@x.test").await;
         let (first, second) = (unused.pop().unwrap(), unused.pop().unwrap());
-        let ended = dropped(&app, polls, None, "/auth/mfa/verify", &json!({ "mfaToken": token, "code": first })).await;
+        let ended = dropped(
+            &app,
+            polls,
+            None,
+            "/auth/mfa/verify",
+            &json!({ "mfaToken": token, "code": first }),
+        )
+        .await;
         // The challenge is used, or as good as before.
         let again = app.verify(&token, &second).await;
         match again.status {
@@ -125,12 +175,23 @@ async fn a_sign_in_is_all_or_nothing(store: Store) {
             _ => panic!("{polls}: {again:?}"),
         }
         // Either way there is one session more and one code less.
-        assert_eq!((left(&app, &me).await, sessions(&app, &me).await), (had - 1, were + 1), "{polls}: {again:?}");
+        assert_eq!(
+            (left(&app, &me).await, sessions(&app, &me).await),
+            (had - 1, were + 1),
+            "{polls}: {again:?}"
+        );
         // The code that was not used still works, once.
         let kept = if again.status == 200 { &first } else { &second };
-        assert_eq!(app.verify(&app.challenged("a@x.test").await, kept).await.status, 200, "{polls}");
+        assert_eq!(
+            app.verify(&app.challenged("a@x.test").await, kept)
+                .await
+                .status,
+            200,
+            "{polls}"
+        );
         if ended {
-            // It was dropped at least once. How often it waits is for the scheduler to say: a store may answer before it is asked again.
+            // It was dropped at least once. How often it waits is for the scheduler to say: a store
+            // may answer before it is asked again.
             assert!(polls > 1 || !store.keeps(), "{polls}");
             break;
         }

@@ -33,54 +33,116 @@ cases!(
 );
 
 pub fn changing(auth: Auth, post: &Post) -> Auth {
-    post.on(auth).configure(|config| config.auth.email_verification.enabled = true)
+    post.on(auth)
+        .configure(|config| config.auth.email_verification.enabled = true)
 }
 
 pub async fn change(app: &Server, who: &SignedIn, email: &str) -> Reply {
-    app.with(&who.token, "POST", "/auth/change-email", Some(json!({ "email": email, "password": GOOD }))).await
+    app.with(
+        &who.token,
+        "POST",
+        "/auth/change-email",
+        Some(json!({ "email": email, "password": GOOD })),
+    )
+    .await
 }
 
 pub async fn verify(app: &Server, token: &str) -> Reply {
-    app.post("/auth/verify-email", json!({ "token": token })).await
+    app.post("/auth/verify-email", json!({ "token": token }))
+        .await
 }
 
 pub async fn login(app: &Server, email: &str) -> u16 {
-    app.post("/auth/login", json!({ "email": email, "password": GOOD })).await.status
+    app.post("/auth/login", json!({ "email": email, "password": GOOD }))
+        .await
+        .status
 }
 
 pub fn done(reply: &Reply) {
-    assert_eq!((reply.status, reply.json()), (200, json!({ "ok": true, "message": "The address is verified." })), "{reply:?}");
+    assert_eq!(
+        (reply.status, reply.json()),
+        (
+            200,
+            json!({ "ok": true, "message": "The address is verified." })
+        ),
+        "{reply:?}"
+    );
 }
 
 async fn a_change_of_address_needs_proof_and_verification(store: Store) {
     let post = Post::default();
-    let app = store.app_with(|auth| changing(auth, &post).configure(|config| config.auth.magic_link.enabled = true)).await;
+    let app = store
+        .app_with(|auth| {
+            changing(auth, &post).configure(|config| config.auth.magic_link.enabled = true)
+        })
+        .await;
     let ada = app.register("ada@x.test").await;
     let body = |more: Json| {
         let mut body = json!({ "email": "New@x.test" });
-        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
         body
     };
-    let ask = async |more: Json| app.with(&ada.token, "POST", "/auth/change-email", Some(body(more))).await;
+    let ask = async |more: Json| {
+        app.with(&ada.token, "POST", "/auth/change-email", Some(body(more)))
+            .await
+    };
     ask(json!({})).await.refused(403, "step_up_required");
-    ask(json!({ "password": "wrong-otter-91-lamp" })).await.refused(401, "invalid_credentials");
-    app.with(&ada.token, "POST", "/auth/change-email", Some(json!({ "email": "x", "password": GOOD }))).await.problem("format", "email");
+    ask(json!({ "password": "wrong-otter-91-lamp" }))
+        .await
+        .refused(401, "invalid_credentials");
+    app.with(
+        &ada.token,
+        "POST",
+        "/auth/change-email",
+        Some(json!({ "email": "x", "password": GOOD })),
+    )
+    .await
+    .problem("format", "email");
     let asked = ask(json!({ "password": GOOD })).await;
-    assert_eq!((asked.status, asked.json()["ok"].clone()), (202, json!(true)), "{asked:?}");
+    assert_eq!(
+        (asked.status, asked.json()["ok"].clone()),
+        (202, json!(true)),
+        "{asked:?}"
+    );
     assert_eq!(app.me(&ada.token).await.text("email"), "ada@x.test");
-    let (to_new, to_old) = (post.all("verify_new_email", 1).await, post.all("email_changed", 1).await);
-    assert_eq!((to_new[0].to.as_str(), to_old[0].to.as_str()), ("New@x.test", "ada@x.test"));
-    app.post("/auth/magic-link/request", json!({ "identifier": "ada@x.test" })).await;
+    let (to_new, to_old) = (
+        post.all("verify_new_email", 1).await,
+        post.all("email_changed", 1).await,
+    );
+    assert_eq!(
+        (to_new[0].to.as_str(), to_old[0].to.as_str()),
+        ("New@x.test", "ada@x.test")
+    );
+    app.post(
+        "/auth/magic-link/request",
+        json!({ "identifier": "ada@x.test" }),
+    )
+    .await;
     let link = post.token("magic_link", 1).await;
     let token = post.token("verify_new_email", 1).await;
-    app.post("/auth/magic-link/verify", json!({ "token": token })).await.refused(400, "invalid_token");
+    app.post("/auth/magic-link/verify", json!({ "token": token }))
+        .await
+        .refused(400, "invalid_token");
     done(&verify(&app, &token).await);
     let me = app.me(&ada.token).await.json();
-    assert_eq!((me["email"].clone(), me["emailVerified"].clone()), (json!("New@x.test"), json!(true)));
+    assert_eq!(
+        (me["email"].clone(), me["emailVerified"].clone()),
+        (json!("New@x.test"), json!(true))
+    );
     verify(&app, &token).await.refused(400, "invalid_token");
-    assert_eq!((login(&app, "ada@x.test").await, login(&app, "new@x.test").await), (401, 200));
+    assert_eq!(
+        (
+            login(&app, "ada@x.test").await,
+            login(&app, "new@x.test").await
+        ),
+        (401, 200)
+    );
     // What went to the old mailbox signs nobody in.
-    app.post("/auth/magic-link/verify", json!({ "token": link })).await.refused(400, "invalid_token");
+    app.post("/auth/magic-link/verify", json!({ "token": link }))
+        .await
+        .refused(400, "invalid_token");
     // The address is free for somebody else who reads its mail, and taken back it is not.
     app.register("ada@x.test").await;
     done(&verify(&app, &post.token("verify_email", 2).await).await);
@@ -94,10 +156,19 @@ async fn a_change_of_address_can_be_undone_before_it_takes_effect(store: Store) 
     let app = store.app_with(|auth| changing(auth, &post)).await;
     let ada = app.register("ada@x.test").await;
     assert_eq!(change(&app, &ada, "new@x.test").await.status, 202);
-    let (undo, token) = (post.token("email_changed", 1).await, post.token("verify_new_email", 1).await);
+    let (undo, token) = (
+        post.token("email_changed", 1).await,
+        post.token("verify_new_email", 1).await,
+    );
     done(&verify(&app, &undo).await);
     verify(&app, &token).await.refused(400, "invalid_token");
-    assert_eq!((login(&app, "ada@x.test").await, login(&app, "new@x.test").await), (200, 401));
+    assert_eq!(
+        (
+            login(&app, "ada@x.test").await,
+            login(&app, "new@x.test").await
+        ),
+        (200, 401)
+    );
     app.me(&ada.token).await.refused(401, "unauthorized");
 }
 
@@ -106,32 +177,58 @@ async fn a_change_of_address_can_be_undone_after_it_takes_effect(store: Store) {
     let app = store.app_with(|auth| changing(auth, &post)).await;
     let thief = app.register("ada@x.test").await;
     assert_eq!(change(&app, &thief, "thief@x.test").await.status, 202);
-    let (undo, token) = (post.token("email_changed", 1).await, post.token("verify_new_email", 1).await);
+    let (undo, token) = (
+        post.token("email_changed", 1).await,
+        post.token("verify_new_email", 1).await,
+    );
     app.advance(86_000).await;
     done(&verify(&app, &token).await);
     app.advance(7 * 86_400).await;
     done(&verify(&app, &undo).await);
     let lost = post.all("email_restored", 1).await.remove(0);
-    assert!(lost.to == "thief@x.test" && !lost.text.contains("ada@x.test"), "{}", lost.text);
+    assert!(
+        lost.to == "thief@x.test" && !lost.text.contains("ada@x.test"),
+        "{}",
+        lost.text
+    );
     verify(&app, &undo).await.refused(400, "invalid_token");
     app.me(&thief.token).await.refused(401, "unauthorized");
-    let back = app.post("/auth/login", json!({ "email": "ada@x.test", "password": GOOD })).await;
-    assert_eq!((back.status, back.json()["emailVerified"].clone()), (200, json!(false)), "as it was before");
+    let back = app
+        .post(
+            "/auth/login",
+            json!({ "email": "ada@x.test", "password": GOOD }),
+        )
+        .await;
+    assert_eq!(
+        (back.status, back.json()["emailVerified"].clone()),
+        (200, json!(false)),
+        "as it was before"
+    );
     // And not later than that.
     let ada = back.signed_in();
     assert_eq!(change(&app, &ada, "new@x.test").await.status, 202);
-    let (undo, token) = (post.token("email_changed", 2).await, post.token("verify_new_email", 2).await);
+    let (undo, token) = (
+        post.token("email_changed", 2).await,
+        post.token("verify_new_email", 2).await,
+    );
     done(&verify(&app, &token).await);
     app.advance(8 * 86_400).await;
     verify(&app, &undo).await.refused(400, "invalid_token");
 }
 
-/// Whoever takes an account over cannot keep its owner out by signing up with the address that it had.
+/// Whoever takes an account over cannot keep its owner out by signing up with the address that it
+/// had.
 async fn an_address_is_restored_although_somebody_signed_up_with_it(store: Store) {
     for primary in [PrimaryField::Email, PrimaryField::Username] {
         let post = Post::default();
         let told = Told::default();
-        let app = store.app_with(|auth| changing(auth, &post).primary_field(primary).hooks(told.clone())).await;
+        let app = store
+            .app_with(|auth| {
+                changing(auth, &post)
+                    .primary_field(primary)
+                    .hooks(told.clone())
+            })
+            .await;
         let by_name = primary == PrimaryField::Username;
         let sign_up = async |name: &str, email: &str| {
             let mut body = json!({ "email": email, "password": GOOD });
@@ -152,9 +249,17 @@ async fn an_address_is_restored_although_somebody_signed_up_with_it(store: Store
         let undone = verify(&app, &undo).await;
         done(&undone);
         // The account is as it was; that of the other is gone, or has no address any more.
-        let body = if by_name { json!({ "username": "ada", "password": GOOD }) } else { json!({ "email": address, "password": GOOD }) };
+        let body = if by_name {
+            json!({ "username": "ada", "password": GOOD })
+        } else {
+            json!({ "email": address, "password": GOOD })
+        };
         let back = app.post("/auth/login", body).await;
-        assert_eq!((back.text("userId"), back.text("email")), (thief.id.clone(), address), "{back:?}");
+        assert_eq!(
+            (back.text("userId"), back.text("email")),
+            (thief.id.clone(), address),
+            "{back:?}"
+        );
         let me = app.me(&sits.token).await;
         if by_name {
             assert_eq!(me.json()["email"], json!(null));
@@ -163,13 +268,17 @@ async fn an_address_is_restored_although_somebody_signed_up_with_it(store: Store
             // Its removal is told as one that was asked for: by whoever undid the change.
             app.advance(11).await;
             let (_, cx) = told.posts(1).await.remove(0);
-            assert_eq!((cx.request_id, cx.ip.map(|ip| ip.to_string())), (undone.header("x-request-id"), Some("127.0.0.1".to_owned())));
+            assert_eq!(
+                (cx.request_id, cx.ip.map(|ip| ip.to_string())),
+                (undone.header("x-request-id"), Some("127.0.0.1".to_owned()))
+            );
         }
         app.stop().await;
     }
 }
 
-/// Whoever never proved an address gets it back from nobody: the account of who signed up with it since may be its owner's.
+/// Whoever never proved an address gets it back from nobody: the account of who signed up with it
+/// since may be its owner's.
 async fn an_unproved_address_displaces_nobody(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| changing(auth, &post)).await;
@@ -179,7 +288,13 @@ async fn an_unproved_address_displaces_nobody(store: Store) {
     done(&verify(&app, &post.token("verify_new_email", 1).await).await);
     let ada = app.register("ada@x.test").await;
     verify(&app, &undo).await.refused(409, "conflict");
-    assert_eq!((app.me(&ada.token).await.text("email"), app.login("ada@x.test").await.id), ("ada@x.test".to_owned(), ada.id));
+    assert_eq!(
+        (
+            app.me(&ada.token).await.text("email"),
+            app.login("ada@x.test").await.id
+        ),
+        ("ada@x.test".to_owned(), ada.id)
+    );
     assert_eq!(app.me(&stranger.token).await.text("email"), "eve@x.test");
 }
 
@@ -198,31 +313,67 @@ async fn codes_mailed_to_the_other_address_end(store: Store) {
     assert_eq!(change(&app, &ada, "thief@x.test").await.status, 202);
     let undo = post.token("email_changed", 1).await;
     done(&verify(&app, &post.token("verify_new_email", 1).await).await);
-    let begun = app.with(&ada.token, "POST", "/auth/mfa/email-otp/enable", Some(json!({}))).await;
+    let begun = app
+        .with(
+            &ada.token,
+            "POST",
+            "/auth/mfa/email-otp/enable",
+            Some(json!({})),
+        )
+        .await;
     let body = json!({ "setupToken": begun.text("setupToken"), "code": post.code(1).await });
-    assert_eq!(app.with(&ada.token, "POST", "/auth/mfa/email-otp/verify-setup", Some(body)).await.status, 200);
+    assert_eq!(
+        app.with(
+            &ada.token,
+            "POST",
+            "/auth/mfa/email-otp/verify-setup",
+            Some(body)
+        )
+        .await
+        .status,
+        200
+    );
     let challenge = app.challenged("thief@x.test").await;
     let code = post.code(2).await;
     done(&verify(&app, &undo).await);
-    app.verify(&challenge, &code).await.refused(401, "invalid_challenge");
+    app.verify(&challenge, &code)
+        .await
+        .refused(401, "invalid_challenge");
     let challenge = app.challenged("ada@x.test").await;
     assert_eq!(post.all("email_otp", 3).await[2].to, "ada@x.test");
-    assert_eq!(app.verify(&challenge, &post.code(3).await).await.status, 200);
+    assert_eq!(
+        app.verify(&challenge, &post.code(3).await).await.status,
+        200
+    );
 }
 
 async fn a_change_to_an_address_in_use_does_not_reveal_it(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| changing(auth, &post)).await;
-    let (ada, _) = (app.register("ada@x.test").await, app.register("bob@x.test").await);
-    let (free, used) = (change(&app, &ada, "free@x.test").await, change(&app, &ada, "BOB@x.test").await);
+    let (ada, _) = (
+        app.register("ada@x.test").await,
+        app.register("bob@x.test").await,
+    );
+    let (free, used) = (
+        change(&app, &ada, "free@x.test").await,
+        change(&app, &ada, "BOB@x.test").await,
+    );
     assert_eq!((free.status, &free.body), (used.status, &used.body));
     assert_eq!(post.all("existing_account", 1).await[0].to, "bob@x.test");
     // The owner of the session sees no difference either.
     post.all("email_changed", 2).await;
     post.all("verify_new_email", 1).await;
-    assert_eq!((post.count("verify_new_email"), post.count("existing_account")), (1, 1));
+    assert_eq!(
+        (
+            post.count("verify_new_email"),
+            post.count("existing_account")
+        ),
+        (1, 1)
+    );
     // Nor by what becomes of the link of before: the latest counts, whatever it was for.
-    verify(&app, &post.token("verify_new_email", 1).await).await.refused(400, "invalid_token");
+    verify(&app, &post.token("verify_new_email", 1).await)
+        .await
+        .refused(400, "invalid_token");
     // Taken between the mail and the link.
     assert_eq!(change(&app, &ada, "free@x.test").await.status, 202);
     let token = post.token("verify_new_email", 2).await;
@@ -248,14 +399,27 @@ async fn a_second_change_of_address_keeps_the_restore_link(store: Store) {
     let mails = post.all("email_changed", 2).await;
     let undo = |to: &str| {
         let mail = mails.iter().find(|mail| mail.to == to).unwrap();
-        mail.vars["link"].split_once("#token=").unwrap().1.to_owned()
+        mail.vars["link"]
+            .split_once("#token=")
+            .unwrap()
+            .1
+            .to_owned()
     };
     done(&verify(&app, &undo("ada@x.test")).await);
-    assert_eq!((login(&app, "ada@x.test").await, login(&app, "two@x.test").await), (200, 401));
-    verify(&app, &undo("one@x.test")).await.refused(400, "invalid_token");
+    assert_eq!(
+        (
+            login(&app, "ada@x.test").await,
+            login(&app, "two@x.test").await
+        ),
+        (200, 401)
+    );
+    verify(&app, &undo("one@x.test"))
+        .await
+        .refused(400, "invalid_token");
 }
 
-/// The owner who moves the account back by the form leaves the thief no way back, which would take with it what they have set up since.
+/// The owner who moves the account back by the form leaves the thief no way back, which would take
+/// with it what they have set up since.
 async fn restoring_an_address_ends_later_restore_links(store: Store) {
     let post = Post::default();
     let app = app_with(&store, &post, |auth| changing(auth, &post)).await;
@@ -266,15 +430,29 @@ async fn restoring_an_address_ends_later_restore_links(store: Store) {
     let first = post.token("email_changed", 1).await;
     app.advance(60).await;
     assert_eq!(change(&app, &ada, "Ada@x.test").await.status, 202);
-    let of_thief = post.all("email_changed", 2).await.into_iter().find(|mail| mail.to == "thief@x.test").unwrap();
-    let of_thief = of_thief.vars["link"].split_once("#token=").unwrap().1.to_owned();
+    let of_thief = post
+        .all("email_changed", 2)
+        .await
+        .into_iter()
+        .find(|mail| mail.to == "thief@x.test")
+        .unwrap();
+    let of_thief = of_thief.vars["link"]
+        .split_once("#token=")
+        .unwrap()
+        .1
+        .to_owned();
     done(&verify(&app, &post.token("verify_new_email", 2).await).await);
     let (secret, _) = enrol(&app, &ada).await;
     verify(&app, &of_thief).await.refused(400, "invalid_token");
     verify(&app, &first).await.refused(400, "invalid_token");
     let challenge = app.challenged("ada@x.test").await;
     app.advance(30).await;
-    assert_eq!(app.verify(&challenge, &code_at(&app, &secret, 0)).await.status, 200);
+    assert_eq!(
+        app.verify(&challenge, &code_at(&app, &secret, 0))
+            .await
+            .status,
+        200
+    );
 }
 
 /// A way back ends none that was given before it: the thief has some as well.
@@ -291,10 +469,17 @@ async fn a_restore_link_ends_no_earlier_one(store: Store) {
     assert_eq!(mails[1].to, "thief@x.test");
     done(&verify(&app, &post.token("email_changed", 2).await).await);
     done(&verify(&app, &undo).await);
-    assert_eq!((login(&app, "ada@x.test").await, login(&app, "thief@x.test").await), (200, 401));
+    assert_eq!(
+        (
+            login(&app, "ada@x.test").await,
+            login(&app, "thief@x.test").await
+        ),
+        (200, 401)
+    );
 }
 
-/// A factor that was set up since the address was changed would keep its owner out, and let the thief in.
+/// A factor that was set up since the address was changed would keep its owner out, and let the
+/// thief in.
 async fn restoring_an_address_removes_later_factors(store: Store) {
     let post = Post::default();
     let app = app_with(&store, &post, |auth| changing(auth, &post)).await;
@@ -306,20 +491,43 @@ async fn restoring_an_address_removes_later_factors(store: Store) {
     enrol(&app, &thief).await;
     app.challenged("thief@x.test").await;
     done(&verify(&app, &undo).await);
-    let back = app.post("/auth/login", json!({ "email": "ada@x.test", "password": GOOD })).await;
-    assert_eq!((back.status, back.json()["mfaRequired"].clone()), (200, json!(null)), "{back:?}");
+    let back = app
+        .post(
+            "/auth/login",
+            json!({ "email": "ada@x.test", "password": GOOD }),
+        )
+        .await;
+    assert_eq!(
+        (back.status, back.json()["mfaRequired"].clone()),
+        (200, json!(null)),
+        "{back:?}"
+    );
     let ada = back.signed_in();
     let methods = app.get(&ada.token, "/auth/mfa/methods").await.json();
-    assert_eq!(methods, json!({ "methods": [], "recoveryCodesLeft": 0, "required": false }));
+    assert_eq!(
+        methods,
+        json!({ "methods": [], "recoveryCodesLeft": 0, "required": false })
+    );
     assert_eq!(post.all("mfa_disabled", 1).await[0].to, "ada@x.test");
     let events = app.get(&ada.token, "/auth/activity").await.json();
-    assert!(events["items"].as_array().unwrap().iter().any(|row| row["event"] == "auth:mfa.disabled"), "{events}");
+    assert!(
+        events["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|row| row["event"] == "auth:mfa.disabled"),
+        "{events}"
+    );
 }
 
-/// Who had the account had one of its codes, and made the rest of them their own; a device of theirs asks for no code at all.
+/// Who had the account had one of its codes, and made the rest of them their own; a device of
+/// theirs asks for no code at all.
 async fn restoring_an_address_removes_later_codes_and_trust(store: Store) {
     let post = Post::default();
-    let app = app_with(&store, &post, |auth| changing(auth, &post).configure(|config| config.auth.mfa.trust_device_seconds = 86_400)).await;
+    let app = app_with(&store, &post, |auth| {
+        changing(auth, &post).configure(|config| config.auth.mfa.trust_device_seconds = 86_400)
+    })
+    .await;
     let ada = app.register("ada@x.test").await;
     done(&verify(&app, &post.token("verify_email", 1).await).await);
     let (secret, _) = enrol(&app, &ada).await;
@@ -328,26 +536,58 @@ async fn restoring_an_address_removes_later_codes_and_trust(store: Store) {
         code_at(&app, &secret, 0)
     };
     let body = json!({ "email": "thief@x.test", "password": GOOD, "code": code().await });
-    assert_eq!(app.send(&ada, "POST", "/auth/change-email", body).await.status, 202);
+    assert_eq!(
+        app.send(&ada, "POST", "/auth/change-email", body)
+            .await
+            .status,
+        202
+    );
     let undo = post.token("email_changed", 1).await;
     done(&verify(&app, &post.token("verify_new_email", 1).await).await);
-    let renewed = app.send(&ada, "POST", "/auth/mfa/recovery-codes", json!({ "code": code().await })).await;
+    let renewed = app
+        .send(
+            &ada,
+            "POST",
+            "/auth/mfa/recovery-codes",
+            json!({ "code": code().await }),
+        )
+        .await;
     let theirs = texts(&renewed.json()["recoveryCodes"]);
     let body = json!({ "mfaToken": app.challenged("thief@x.test").await, "code": code().await, "trustDevice": true });
     let device = app.post("/auth/mfa/verify", body).await.text("deviceToken");
     let on = async |email: &str| {
-        let headers = [("content-type", "application/json"), ("x-device-token", device.as_str())];
-        app.raw("POST", "/auth/login", &headers, &json!({ "email": email, "password": GOOD }).to_string()).await.json()
+        let headers = [
+            ("content-type", "application/json"),
+            ("x-device-token", device.as_str()),
+        ];
+        app.raw(
+            "POST",
+            "/auth/login",
+            &headers,
+            &json!({ "email": email, "password": GOOD }).to_string(),
+        )
+        .await
+        .json()
     };
     assert_eq!(on("thief@x.test").await["mfaRequired"], json!(null));
 
     done(&verify(&app, &undo).await);
     assert_eq!(on("ada@x.test").await["mfaRequired"], json!(true));
-    app.verify(&app.challenged("ada@x.test").await, &theirs[0]).await.refused(401, "invalid_code");
-    let back = app.verify(&app.challenged("ada@x.test").await, &code().await).await;
+    app.verify(&app.challenged("ada@x.test").await, &theirs[0])
+        .await
+        .refused(401, "invalid_code");
+    let back = app
+        .verify(&app.challenged("ada@x.test").await, &code().await)
+        .await;
     assert_eq!(back.status, 200, "{back:?}");
-    let methods = app.get(&back.signed_in().token, "/auth/mfa/methods").await.json();
-    assert_eq!((&methods["methods"], &methods["recoveryCodesLeft"]), (&json!(["totp"]), &json!(0)));
+    let methods = app
+        .get(&back.signed_in().token, "/auth/mfa/methods")
+        .await
+        .json();
+    assert_eq!(
+        (&methods["methods"], &methods["recoveryCodesLeft"]),
+        (&json!(["totp"]), &json!(0))
+    );
 }
 
 /// The mail about a deletion went to the other address.
@@ -359,11 +599,19 @@ async fn restoring_an_address_cancels_a_deletion(store: Store) {
     let undo = post.token("email_changed", 1).await;
     done(&verify(&app, &post.token("verify_new_email", 1).await).await);
     app.advance(1).await;
-    assert_eq!(app.send(&thief, "DELETE", "/auth/me", json!({ "password": GOOD })).await.status, 202);
+    assert_eq!(
+        app.send(&thief, "DELETE", "/auth/me", json!({ "password": GOOD }))
+            .await
+            .status,
+        202
+    );
     done(&verify(&app, &undo).await);
     assert_eq!(post.all("deletion_cancelled", 1).await[0].to, "ada@x.test");
     let ada = app.login("ada@x.test").await;
-    assert_eq!(app.me(&ada.token).await.json()["deletionScheduledFor"], json!(null));
+    assert_eq!(
+        app.me(&ada.token).await.json()["deletionScheduledFor"],
+        json!(null)
+    );
     app.advance(2 * 604_800).await;
     assert_eq!(login(&app, "ada@x.test").await, 200);
 }
@@ -371,19 +619,33 @@ async fn restoring_an_address_cancels_a_deletion(store: Store) {
 /// A passkey of before stays, one of since goes.
 async fn restoring_an_address_removes_later_passkeys(store: Store) {
     let post = Post::default();
-    let app = store.app_with(|auth| with_passkeys(changing(auth, &post))).await;
+    let app = store
+        .app_with(|auth| with_passkeys(changing(auth, &post)))
+        .await;
     let ada = app.register("ada@x.test").await;
     done(&verify(&app, &post.token("verify_email", 1).await).await);
-    let before = app.register_passkey(&ada.token, &mut Authenticator::p256()).await;
+    let before = app
+        .register_passkey(&ada.token, &mut Authenticator::p256())
+        .await;
     app.advance(1).await;
     assert_eq!(change(&app, &ada, "thief@x.test").await.status, 202);
     let undo = post.token("email_changed", 1).await;
     done(&verify(&app, &post.token("verify_new_email", 1).await).await);
-    app.register_passkey(&ada.token, &mut Authenticator::p256()).await;
+    app.register_passkey(&ada.token, &mut Authenticator::p256())
+        .await;
     done(&verify(&app, &undo).await);
     let ada = app.login("ada@x.test").await;
-    let kept = app.get(&ada.token, "/auth/mfa/webauthn/credentials").await.json();
-    assert!(kept["credentials"].as_array().is_some_and(|all| all.len() == 1) && kept.to_string().contains(&before), "{kept}");
+    let kept = app
+        .get(&ada.token, "/auth/mfa/webauthn/credentials")
+        .await
+        .json();
+    assert!(
+        kept["credentials"]
+            .as_array()
+            .is_some_and(|all| all.len() == 1)
+            && kept.to_string().contains(&before),
+        "{kept}"
+    );
     assert_eq!(post.all("passkey_removed", 1).await[0].to, "ada@x.test");
 }
 
@@ -395,25 +657,57 @@ async fn restoring_an_address_removes_later_providers(store: Store) {
     let undo = post.token("email_changed", 1).await;
     done(&verify(&app, &post.token("verify_new_email", 1).await).await);
     app.advance(1).await;
-    let away = Away::of(&app.with(&thief.token, "POST", "/auth/peer/link", None).await);
+    let away = Away::of(
+        &app.with(&thief.token, "POST", "/auth/peer/link", None)
+            .await,
+    );
     let callback = Browser::new().sign_in(&away.url, "undone").await;
     away.back(&app, &callback).await;
-    assert_eq!(app.me(&thief.token).await.json()["providers"], json!(["peer"]));
+    assert_eq!(
+        app.me(&thief.token).await.json()["providers"],
+        json!(["peer"])
+    );
     done(&verify(&app, &undo).await);
     let ada = app.login("ada@x.test").await;
     assert_eq!(app.me(&ada.token).await.json()["providers"], json!([]));
     let events = app.get(&ada.token, "/auth/activity").await.json();
-    assert!(events["items"].as_array().unwrap().iter().any(|row| row["event"] == "auth:oauth.unlinked"), "{events}");
+    assert!(
+        events["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|row| row["event"] == "auth:oauth.unlinked"),
+        "{events}"
+    );
     assert_eq!(post.all("provider_unlinked", 1).await[0].to, "ada@x.test");
 }
 
 async fn accounts_with_user_names_change_their_address(store: Store) {
     let post = Post::default();
-    let app = store.app_with(|auth| changing(auth, &post).primary_field(PrimaryField::Username)).await;
-    let made = app.post("/auth/register", json!({ "username": "ada", "email": "ada@x.test", "password": GOOD })).await.signed_in();
+    let app = store
+        .app_with(|auth| changing(auth, &post).primary_field(PrimaryField::Username))
+        .await;
+    let made = app
+        .post(
+            "/auth/register",
+            json!({ "username": "ada", "email": "ada@x.test", "password": GOOD }),
+        )
+        .await
+        .signed_in();
     assert_eq!(change(&app, &made, "new@x.test").await.status, 202);
     done(&verify(&app, &post.token("verify_new_email", 1).await).await);
     let me = app.me(&made.token).await;
-    assert_eq!((me.text("username"), me.text("email")), ("ada".to_owned(), "new@x.test".to_owned()));
-    assert_eq!(app.post("/auth/login", json!({ "username": "ada", "password": GOOD })).await.status, 200);
+    assert_eq!(
+        (me.text("username"), me.text("email")),
+        ("ada".to_owned(), "new@x.test".to_owned())
+    );
+    assert_eq!(
+        app.post(
+            "/auth/login",
+            json!({ "username": "ada", "password": GOOD })
+        )
+        .await
+        .status,
+        200
+    );
 }

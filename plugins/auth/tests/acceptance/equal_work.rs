@@ -1,4 +1,5 @@
-//! Requests about known and unknown accounts do the same work in the store, so times reveal nothing.
+//! Requests about known and unknown accounts do the same work in the store, so times reveal
+//! nothing.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -26,27 +27,48 @@ impl Seen {
     fn note(&self, statement: &Statement) {
         let what = match &statement.plan {
             // A job that looks what is due: no request does.
-            Plan::Select { order, .. } if statement.entity.name == "User" && !order.is_empty() => None,
+            Plan::Select { order, .. } if statement.entity.name == "User" && !order.is_empty() => {
+                None
+            }
             Plan::Select { .. } if statement.entity.name == "Outbox" => None,
             Plan::Select { .. } => Some("select"),
             Plan::Insert => Some("insert"),
             _ => Some("other"),
         };
-        self.log.lock().unwrap().extend(what.map(|what| format!("{} {what}", statement.entity.name)));
+        self.log
+            .lock()
+            .unwrap()
+            .extend(what.map(|what| format!("{} {what}", statement.entity.name)));
     }
 
     /// What was asked of these entities during a call.
-    async fn during<T>(&self, entities: &[&str], call: impl Future<Output = T>) -> (T, Vec<String>) {
+    async fn during<T>(
+        &self,
+        entities: &[&str],
+        call: impl Future<Output = T>,
+    ) -> (T, Vec<String>) {
         self.log.lock().unwrap().clear();
         let done = call.await;
         let log = std::mem::take(&mut *self.log.lock().unwrap());
-        (done, log.into_iter().filter(|line| entities.iter().any(|entity| line.starts_with(entity))).collect())
+        (
+            done,
+            log.into_iter()
+                .filter(|line| entities.iter().any(|entity| line.starts_with(entity)))
+                .collect(),
+        )
     }
 }
 
 impl Watch for Arc<Seen> {
-    fn run<'a>(&'a self, store: &'a dyn Store, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
-        let looks = matches!(&statement.plan, Plan::Select { .. }) && statement.entity.name == "Outbox";
+    fn run<'a>(
+        &'a self,
+        store: &'a dyn Store,
+        statement: &'a Arc<Statement>,
+        args: Vec<Value>,
+        rows: Rows,
+    ) -> Reply<'a> {
+        let looks =
+            matches!(&statement.plan, Plan::Select { .. }) && statement.entity.name == "Outbox";
         if looks && self.shut.load(Ordering::SeqCst) {
             return Reply::Later(Box::pin(async move {
                 self.open.notified().await;
@@ -58,7 +80,10 @@ impl Watch for Arc<Seen> {
     }
 
     fn begun(&self, inner: Box<dyn Transaction>) -> Box<dyn Transaction> {
-        Box::new(Within { inner, seen: Arc::clone(self) })
+        Box::new(Within {
+            inner,
+            seen: Arc::clone(self),
+        })
     }
 }
 
@@ -69,7 +94,12 @@ struct Within {
 }
 
 impl Transaction for Within {
-    fn run<'a>(&'a mut self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> BoxFuture<'a, linchpin::Result<Rows>> {
+    fn run<'a>(
+        &'a mut self,
+        statement: &'a Arc<Statement>,
+        args: Vec<Value>,
+        rows: Rows,
+    ) -> BoxFuture<'a, linchpin::Result<Rows>> {
         self.seen.note(statement);
         self.inner.run(statement, args, rows)
     }
@@ -89,29 +119,57 @@ impl Transaction for Within {
 
 fn watched() -> (Around<Arc<Seen>>, Arc<Seen>) {
     let seen = Arc::<Seen>::default();
-    (Around::new(Arc::new(Memory::new()), Arc::clone(&seen)), seen)
+    (
+        Around::new(Arc::new(Memory::new()), Arc::clone(&seen)),
+        seen,
+    )
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn concealed_sign_ups() {
     let ((store, seen), post) = (watched(), Post::default());
-    let app = crate::server::Store::memory().on(store, |auth| crate::concealed::concealed(auth, &post)).await;
-    let sign_up = async |email: &str, password: &str| app.post("/auth/register", json!({ "email": email, "password": password })).await;
+    let app = crate::server::Store::memory()
+        .on(store, |auth| crate::concealed::concealed(auth, &post))
+        .await;
+    let sign_up = async |email: &str, password: &str| {
+        app.post(
+            "/auth/register",
+            json!({ "email": email, "password": password }),
+        )
+        .await
+    };
     sign_up("proved@x.test", GOOD).await;
     let token = post.token("verify_email", 1).await;
-    assert_eq!(app.post("/auth/verify-and-login", json!({ "token": token })).await.status, 200);
+    assert_eq!(
+        app.post("/auth/verify-and-login", json!({ "token": token }))
+            .await
+            .status,
+        200
+    );
     sign_up("waiting@x.test", GOOD).await;
     post.token("verify_email", 2).await;
     // Until the answer is there, nobody looks whose address it is.
     seen.shut.store(true, Ordering::SeqCst);
     let mut all = Vec::new();
     for email in ["new@x.test", "waiting@x.test", "proved@x.test"] {
-        let (reply, asked) = seen.during(&["User", "Audit", "OneTime", "Outbox", "Counter"], sign_up(email, "amber-walrus-17-dune")).await;
+        let (reply, asked) = seen
+            .during(
+                &["User", "Audit", "OneTime", "Outbox", "Counter"],
+                sign_up(email, "amber-walrus-17-dune"),
+            )
+            .await;
         assert_eq!(reply.status, 202);
         all.push(asked);
     }
-    assert!(all.iter().all(|asked| *asked == all[0] && asked.contains(&"Outbox insert".to_owned())), "{all:?}");
-    assert!(!all[0].iter().any(|line| line.starts_with("User")), "{all:?}");
+    assert!(
+        all.iter()
+            .all(|asked| *asked == all[0] && asked.contains(&"Outbox insert".to_owned())),
+        "{all:?}"
+    );
+    assert!(
+        !all[0].iter().any(|line| line.starts_with("User")),
+        "{all:?}"
+    );
     // Then it is done.
     seen.shut.store(false, Ordering::SeqCst);
     seen.open.notify_one();
@@ -124,28 +182,50 @@ async fn concealed_sign_ups() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_address() {
     let ((store, seen), post) = (watched(), Post::default());
-    let changing = |auth| post.on(auth).configure(|config| config.auth.email_verification.enabled = true);
+    let changing = |auth| {
+        post.on(auth)
+            .configure(|config| config.auth.email_verification.enabled = true)
+    };
     let app = crate::server::Store::memory().on(store, changing).await;
-    let (ada, _) = (app.register("ada@x.test").await, app.register("bob@x.test").await);
+    let (ada, _) = (
+        app.register("ada@x.test").await,
+        app.register("bob@x.test").await,
+    );
     let change = async |email: &str| {
         let body = json!({ "email": email, "password": GOOD });
-        app.with(&ada.token, "POST", "/auth/change-email", Some(body)).await
+        app.with(&ada.token, "POST", "/auth/change-email", Some(body))
+            .await
     };
     // The first has no link of before to end.
     assert_eq!(change("first@x.test").await.status, 202);
     let mut all = Vec::new();
     for email in ["bob@x.test", "free@x.test", "bob@x.test"] {
-        let (reply, asked) = seen.during(&["User", "OneTime", "Outbox insert"], change(email)).await;
+        let (reply, asked) = seen
+            .during(&["User", "OneTime", "Outbox insert"], change(email))
+            .await;
         assert_eq!(reply.status, 202);
         all.push(asked);
     }
     assert!(all.iter().all(|asked| *asked == all[0]), "{all:?}");
-    assert!(all[0].contains(&"OneTime insert".to_owned()) && all[0].iter().filter(|line| *line == "Outbox insert").count() == 2, "{all:?}");
+    assert!(
+        all[0].contains(&"OneTime insert".to_owned())
+            && all[0]
+                .iter()
+                .filter(|line| *line == "Outbox insert")
+                .count()
+                == 2,
+        "{all:?}"
+    );
     app.stop().await;
 }
 
 async fn guess(app: &Server, name: &str) {
-    let reply = app.post("/auth/login", json!({ "username": name, "password": "wrong-otter-91-lamp" })).await;
+    let reply = app
+        .post(
+            "/auth/login",
+            json!({ "username": name, "password": "wrong-otter-91-lamp" }),
+        )
+        .await;
     reply.refused(401, "invalid_credentials");
 }
 
@@ -157,21 +237,39 @@ async fn wrong_passwords() {
             let auth = &mut config.auth;
             auth.primary_field = PrimaryField::Username;
             auth.public_url = Some("https://me.test".into());
-            auth.oauth.providers.insert("github".into(), ProviderSection::new("an-app").secret("a-secret".to_owned()));
+            auth.oauth.providers.insert(
+                "github".into(),
+                ProviderSection::new("an-app").secret("a-secret".to_owned()),
+            );
             auth.passkeys.enabled = true;
             auth.passkeys.rp_id = "me.test".into();
             auth.passkeys.origins = vec!["https://me.test".into()];
         })
     };
     let app = crate::server::Store::memory().on(store, many_ways).await;
-    let made = app.post("/auth/register", json!({ "username": "signed-in", "password": GOOD })).await;
+    let made = app
+        .post(
+            "/auth/register",
+            json!({ "username": "signed-in", "password": GOOD }),
+        )
+        .await;
     assert_eq!(made.status, 201, "{made:?}");
     let seed = json!({ "identifier": "never-seen", "password": GOOD, "emailVerified": false });
     assert_eq!(app.post("/__test/users", seed).await.status, 200);
     let mut all = Vec::new();
     for name in ["nobody-at-all", "signed-in", "never-seen"] {
-        all.push(seen.during(&["User", "Device", "Credential", "ProviderLink"], guess(&app, name)).await.1);
+        all.push(
+            seen.during(
+                &["User", "Device", "Credential", "ProviderLink"],
+                guess(&app, name),
+            )
+            .await
+            .1,
+        );
     }
-    assert!(all.iter().all(|asked| *asked == all[0]) && all[0].len() == 4, "{all:?}");
+    assert!(
+        all.iter().all(|asked| *asked == all[0]) && all[0].len() == 4,
+        "{all:?}"
+    );
     app.stop().await;
 }

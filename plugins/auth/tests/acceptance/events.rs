@@ -17,7 +17,12 @@ use crate::cases;
 use crate::post::Post;
 use crate::server::{GOOD, Reply, Server, SignedIn, Store};
 
-cases!(every_event_of_an_account, no_secret_is_logged_or_audited, refusals_are_written_once, identifiers_cost_nothing_and_write_nothing);
+cases!(
+    every_event_of_an_account,
+    no_secret_is_logged_or_audited,
+    refusals_are_written_once,
+    identifiers_cost_nothing_and_write_nothing
+);
 
 /// Every event of every entity.
 #[derive(Clone, Default)]
@@ -64,52 +69,120 @@ const WRONG: &str = "wrong-otter-91-lamp";
 const OTHER: &str = "amber-walrus-17-dune";
 
 async fn login(app: &Server, email: &str, password: &str) -> Reply {
-    app.post("/auth/login", json!({ "email": email, "password": password })).await
+    app.post(
+        "/auth/login",
+        json!({ "email": email, "password": password }),
+    )
+    .await
 }
 
 /// A life of an account with everything in it. The answers are handed to `seen`.
 async fn life(app: &Server, post: &Post, mut seen: impl FnMut(&Reply)) {
     let root = app.admin("root@x.test").await;
-    let made = app.post("/auth/register", json!({ "email": "ada@x.test", "password": GOOD })).await;
+    let made = app
+        .post(
+            "/auth/register",
+            json!({ "email": "ada@x.test", "password": GOOD }),
+        )
+        .await;
     seen(&made);
     let mut ada = made.signed_in();
     let device = made.text("deviceToken");
     let token = post.token("verify_email", 2).await;
-    seen(&app.post("/auth/verify-email", json!({ "token": token })).await);
-    login(app, "ada@x.test", WRONG).await.refused(401, "invalid_credentials");
+    seen(
+        &app.post("/auth/verify-email", json!({ "token": token }))
+            .await,
+    );
+    login(app, "ada@x.test", WRONG)
+        .await
+        .refused(401, "invalid_credentials");
     let again = login(app, "ada@x.test", GOOD).await;
     seen(&again);
-    app.with(&ada.token, "PATCH", "/auth/me", Some(json!({ "displayName": "Ada" }))).await;
+    app.with(
+        &ada.token,
+        "PATCH",
+        "/auth/me",
+        Some(json!({ "displayName": "Ada" })),
+    )
+    .await;
     // A refresh token that comes twice.
-    let renewed = app.post("/auth/refresh", json!({ "refreshToken": again.text("refreshToken") })).await;
+    let renewed = app
+        .post(
+            "/auth/refresh",
+            json!({ "refreshToken": again.text("refreshToken") }),
+        )
+        .await;
     seen(&renewed);
     app.advance(11).await;
-    app.post("/auth/refresh", json!({ "refreshToken": again.text("refreshToken") })).await.refused(401, "refresh_reused");
+    app.post(
+        "/auth/refresh",
+        json!({ "refreshToken": again.text("refreshToken") }),
+    )
+    .await
+    .refused(401, "refresh_reused");
     // Proof, wrong and right.
     let step = |password: &str| json!({ "method": "password", "password": password });
-    app.with(&ada.token, "POST", "/auth/step-up", Some(step(WRONG))).await.refused(401, "invalid_credentials");
-    let stepped = app.with(&ada.token, "POST", "/auth/step-up", Some(step(GOOD))).await;
+    app.with(&ada.token, "POST", "/auth/step-up", Some(step(WRONG)))
+        .await
+        .refused(401, "invalid_credentials");
+    let stepped = app
+        .with(&ada.token, "POST", "/auth/step-up", Some(step(GOOD)))
+        .await;
     seen(&stepped);
     ada.token = stepped.text("token");
     // Another password, by its owner and by mail.
     let set = json!({ "password": OTHER, "currentPassword": GOOD });
-    seen(&app.with(&ada.token, "POST", "/auth/set-password", Some(set)).await);
-    app.post("/auth/forgot-password", json!({ "email": "ada@x.test" })).await;
+    seen(
+        &app.with(&ada.token, "POST", "/auth/set-password", Some(set))
+            .await,
+    );
+    app.post("/auth/forgot-password", json!({ "email": "ada@x.test" }))
+        .await;
     let token = post.token("password_reset", 1).await;
-    seen(&app.post("/auth/reset-password", json!({ "token": token, "password": GOOD })).await);
-    app.post("/auth/magic-link/request", json!({ "identifier": "ada@x.test" })).await;
+    seen(
+        &app.post(
+            "/auth/reset-password",
+            json!({ "token": token, "password": GOOD }),
+        )
+        .await,
+    );
+    app.post(
+        "/auth/magic-link/request",
+        json!({ "identifier": "ada@x.test" }),
+    )
+    .await;
     let token = post.token("magic_link", 1).await;
-    let by_link = app.post("/auth/magic-link/verify", json!({ "token": token })).await;
+    let by_link = app
+        .post("/auth/magic-link/verify", json!({ "token": token }))
+        .await;
     seen(&by_link);
     // A page of somebody else's.
-    let (token, origin) = (format!("__Host-token={}", by_link.text("token")), "https://evil.test");
-    let forged = [("cookie", token.as_str()), ("origin", origin), ("content-type", "application/json")];
-    app.raw("PATCH", "/auth/me", &forged, "{}").await.refused(403, "csrf_failed");
+    let (token, origin) = (
+        format!("__Host-token={}", by_link.text("token")),
+        "https://evil.test",
+    );
+    let forged = [
+        ("cookie", token.as_str()),
+        ("origin", origin),
+        ("content-type", "application/json"),
+    ];
+    app.raw("PATCH", "/auth/me", &forged, "{}")
+        .await
+        .refused(403, "csrf_failed");
     // Another address.
     let ada: SignedIn = by_link.signed_in();
-    app.with(&ada.token, "POST", "/auth/change-email", Some(json!({ "email": "new@x.test", "password": GOOD }))).await;
+    app.with(
+        &ada.token,
+        "POST",
+        "/auth/change-email",
+        Some(json!({ "email": "new@x.test", "password": GOOD })),
+    )
+    .await;
     let token = post.token("verify_new_email", 1).await;
-    seen(&app.post("/auth/verify-email", json!({ "token": token })).await);
+    seen(
+        &app.post("/auth/verify-email", json!({ "token": token }))
+            .await,
+    );
     // Actions of administrators.
     for (method, path, body) in [
         ("POST", "suspend", Some(json!({ "reason": "spam" }))),
@@ -117,28 +190,58 @@ async fn life(app: &Server, post: &Post, mut seen: impl FnMut(&Reply)) {
         ("PUT", "roles", Some(json!({ "roles": ["member"] }))),
     ] {
         let path = format!("/auth/admin/users/{}/{path}", ada.id);
-        assert_eq!(app.with(&root.token, method, &path, body).await.status, 200, "{path}");
+        assert_eq!(
+            app.with(&root.token, method, &path, body).await.status,
+            200,
+            "{path}"
+        );
     }
     // Too often.
     for _ in 0..10 {
-        login(app, "new@x.test", WRONG).await.refused(401, "invalid_credentials");
+        login(app, "new@x.test", WRONG)
+            .await
+            .refused(401, "invalid_credentials");
     }
-    login(app, "new@x.test", WRONG).await.refused(429, "rate_limited");
+    login(app, "new@x.test", WRONG)
+        .await
+        .refused(429, "rate_limited");
     app.advance(3600).await;
     // The end.
-    let headers = [("content-type", "application/json"), ("x-device-token", device.as_str())];
+    let headers = [
+        ("content-type", "application/json"),
+        ("x-device-token", device.as_str()),
+    ];
     let body = json!({ "email": "new@x.test", "password": GOOD }).to_string();
     let last = app.raw("POST", "/auth/login", &headers, &body).await;
     seen(&last);
-    app.with(&last.text("token"), "POST", "/auth/logout", None).await;
+    app.with(&last.text("token"), "POST", "/auth/logout", None)
+        .await;
     let last = login(app, "new@x.test", GOOD).await.signed_in();
-    let delete = || app.with(&last.token, "DELETE", "/auth/me", Some(json!({ "password": GOOD })));
+    let delete = || {
+        app.with(
+            &last.token,
+            "DELETE",
+            "/auth/me",
+            Some(json!({ "password": GOOD })),
+        )
+    };
     assert_eq!(delete().await.status, 202);
     let token = post.token("cancel_deletion", 1).await;
-    seen(&app.post("/auth/cancel-deletion", json!({ "token": token })).await);
+    seen(
+        &app.post("/auth/cancel-deletion", json!({ "token": token }))
+            .await,
+    );
     assert_eq!(delete().await.status, 202);
     app.advance(7 * 86_400).await;
-    assert_eq!(app.post("/auth/register", json!({ "email": "new@x.test", "password": GOOD })).await.status, 201);
+    assert_eq!(
+        app.post(
+            "/auth/register",
+            json!({ "email": "new@x.test", "password": GOOD })
+        )
+        .await
+        .status,
+        201
+    );
 }
 
 /// Every event, except those of second factors, passkeys and providers, which other cases cover.
@@ -173,35 +276,77 @@ fn by_the_app(row: &Json) -> bool {
 
 async fn every_event_of_an_account(store: Store) {
     let (post, sink) = (Post::default(), Sink::default());
-    let app = store.watched(sink.clone(), |auth| everything(auth, &post)).await;
+    let app = store
+        .watched(sink.clone(), |auth| everything(auth, &post))
+        .await;
     life(&app, &post, |_| ()).await;
     let rows = sink.told("auth:user.deleted").await;
-    let named: BTreeSet<&str> = rows.iter().filter_map(|row| row["event"].as_str()).collect();
-    let scheduled = ["auth:account.deletion.scheduled", "auth:account.deletion.cancelled"];
+    let named: BTreeSet<&str> = rows
+        .iter()
+        .filter_map(|row| row["event"].as_str())
+        .collect();
+    let scheduled = [
+        "auth:account.deletion.scheduled",
+        "auth:account.deletion.cancelled",
+    ];
     for event in EVENTS.iter().chain(&scheduled) {
         assert!(named.contains(event), "{event} in {named:?}");
     }
     // Whatever a request has done says which.
     for row in &rows {
-        assert!(row["ip"].is_string() && row["requestId"].as_str().is_some_and(|id| !id.is_empty()) || by_the_app(row), "{row}");
+        assert!(
+            row["ip"].is_string() && row["requestId"].as_str().is_some_and(|id| !id.is_empty())
+                || by_the_app(row),
+            "{row}"
+        );
     }
     for row in &rows {
-        for member in ["userId", "sessionId", "tenantId", "ip", "userAgent", "requestId", "at", "outcome"] {
+        for member in [
+            "userId",
+            "sessionId",
+            "tenantId",
+            "ip",
+            "userAgent",
+            "requestId",
+            "at",
+            "outcome",
+        ] {
             assert!(row.get(member).is_some(), "{member} in {row}");
         }
     }
     let row = |event: &str| rows.iter().find(|row| row["event"] == event).unwrap();
-    assert_eq!(row("auth:login.throttled")["details"], json!({ "method": "password", "reason": "login" }));
-    assert_eq!(row("auth:csrf.failed")["details"], json!({ "path": "/auth/me" }));
-    for event in ["auth:login.throttled", "auth:csrf.failed", "auth:user.created"] {
+    assert_eq!(
+        row("auth:login.throttled")["details"],
+        json!({ "method": "password", "reason": "login" })
+    );
+    assert_eq!(
+        row("auth:csrf.failed")["details"],
+        json!({ "path": "/auth/me" })
+    );
+    for event in [
+        "auth:login.throttled",
+        "auth:csrf.failed",
+        "auth:user.created",
+    ] {
         assert_eq!(row(event)["ip"], "127.0.0.1", "{event}");
-        assert!(row(event)["requestId"].as_str().is_some_and(|id| !id.is_empty()), "{event}");
+        assert!(
+            row(event)["requestId"]
+                .as_str()
+                .is_some_and(|id| !id.is_empty()),
+            "{event}"
+        );
     }
-    assert!(row("auth:csrf.failed")["userId"].is_string() && row("auth:csrf.failed")["sessionId"].is_string());
+    assert!(
+        row("auth:csrf.failed")["userId"].is_string()
+            && row("auth:csrf.failed")["sessionId"].is_string()
+    );
     assert!(row("auth:account.deletion.scheduled")["details"]["scheduledFor"].is_string());
     assert!(row("auth:account.deletion.cancelled")["details"]["scheduledFor"].is_string());
     assert_eq!(row("auth:logout")["details"], json!({ "amr": ["pwd"] }));
-    assert_eq!(row("auth:login.failed")["details"], json!({ "method": "password", "reason": "invalid_credentials" }));
+    assert_eq!(
+        row("auth:login.failed")["details"],
+        json!({ "method": "password", "reason": "invalid_credentials" })
+    );
     // The event of a deletion contains the user's id; the stored row does not.
     let user = row("auth:account.deletion.scheduled")["userId"].clone();
     assert_eq!(row("auth:user.deleted")["userId"], user);
@@ -210,8 +355,8 @@ async fn every_event_of_an_account(store: Store) {
 /// How many cases read the log now.
 static READERS: AtomicUsize = AtomicUsize::new(0);
 
-/// All that is logged from now on, of every library that says anything, until it is dropped. While no case reads it nothing is written:
-/// the other cases would fill gigabytes.
+/// All that is logged from now on, of every library that says anything, until it is dropped. While
+/// no case reads it nothing is written: the other cases would fill gigabytes.
 pub struct Logged(Arc<Mutex<Vec<u8>>>);
 
 impl Logged {
@@ -236,9 +381,13 @@ pub fn logged() -> Logged {
     let log = LOG.get_or_init(|| {
         let log: Arc<Mutex<Vec<u8>>> = Arc::default();
         let into = Arc::clone(&log);
-        let all = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(move || Pen(Arc::clone(&into)));
+        let all = tracing_subscriber::fmt::layer()
+            .with_ansi(false)
+            .with_writer(move || Pen(Arc::clone(&into)));
         let read = dynamic_filter_fn(|_, _| READERS.load(Ordering::SeqCst) > 0);
-        tracing_subscriber::registry().with(all.with_filter(read)).init();
+        tracing_subscriber::registry()
+            .with(all.with_filter(read))
+            .init();
         log
     });
     let held = log.lock().unwrap();
@@ -253,8 +402,13 @@ const OF_BROWSERS: &[u8] = b" tungstenite::";
 
 impl Write for Pen {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        // Other cases type passwords into a browser, over a socket of the tests' own. A record comes as a whole.
-        if !bytes.windows(OF_BROWSERS.len()).take(80).any(|part| part == OF_BROWSERS) {
+        // Other cases type passwords into a browser, over a socket of the tests' own. A record
+        // comes as a whole.
+        if !bytes
+            .windows(OF_BROWSERS.len())
+            .take(80)
+            .any(|part| part == OF_BROWSERS)
+        {
             self.0.lock().unwrap().extend_from_slice(bytes);
         }
         Ok(bytes.len())
@@ -268,8 +422,13 @@ impl Write for Pen {
 async fn no_secret_is_logged_or_audited(store: Store) {
     let log = logged();
     let (post, sink) = (Post::default(), Sink::default());
-    let app = store.watched(sink.clone(), |auth| everything(auth, &post)).await;
-    let mut secrets: BTreeSet<String> = [GOOD, OTHER, WRONG].into_iter().map(str::to_owned).collect();
+    let app = store
+        .watched(sink.clone(), |auth| everything(auth, &post))
+        .await;
+    let mut secrets: BTreeSet<String> = [GOOD, OTHER, WRONG]
+        .into_iter()
+        .map(str::to_owned)
+        .collect();
     life(&app, &post, |reply| {
         for member in ["token", "refreshToken", "deviceToken"] {
             secrets.insert(reply.text(member));
@@ -298,11 +457,19 @@ async fn no_secret_is_logged_or_audited(store: Store) {
     app.prove(&root).await;
     let kept = app.get(&root.token, "/auth/admin/audit?limit=100").await;
     assert!(kept.status == 200 && rows.len() > 30, "{kept:?}");
-    let texts = [("events", events), ("audit", String::from_utf8(kept.body.to_vec()).unwrap()), ("log", log.text())];
+    let texts = [
+        ("events", events),
+        ("audit", String::from_utf8(kept.body.to_vec()).unwrap()),
+        ("log", log.text()),
+    ];
     assert!(texts[2].1.len() > 1000, "something is logged");
     for (place, text) in &texts {
         for secret in &secrets {
-            assert!(!text.contains(secret.as_str()), "{secret} in {place}: {}", around(text, secret));
+            assert!(
+                !text.contains(secret.as_str()),
+                "{secret} in {place}: {}",
+                around(text, secret)
+            );
         }
     }
     // Mails hold what they are for, in a fragment, and nothing that was typed or given out.
@@ -323,12 +490,19 @@ pub fn around<'a>(text: &'a str, secret: &str) -> &'a str {
 /// Anybody can be refused any number of times; it is written down once for each window.
 async fn refusals_are_written_once(store: Store) {
     let (post, sink) = (Post::default(), Sink::default());
-    let app = store.watched(sink.clone(), |auth| everything(auth, &post)).await;
-    let forged = [("origin", "https://evil.test"), ("content-type", "application/json")];
+    let app = store
+        .watched(sink.clone(), |auth| everything(auth, &post))
+        .await;
+    let forged = [
+        ("origin", "https://evil.test"),
+        ("content-type", "application/json"),
+    ];
     let body = json!({ "email": "nobody@x.test", "password": WRONG }).to_string();
     let hammer = async || {
         for _ in 0..5 {
-            app.raw("POST", "/auth/login", &forged, &body).await.refused(403, "csrf_failed");
+            app.raw("POST", "/auth/login", &forged, &body)
+                .await
+                .refused(403, "csrf_failed");
         }
         for _ in 0..15 {
             login(&app, "nobody@x.test", WRONG).await;
@@ -340,22 +514,44 @@ async fn refusals_are_written_once(store: Store) {
     app.register("last@x.test").await;
     let rows = sink.told("auth:user.created").await;
     let count = |event: &str| rows.iter().filter(|row| row["event"] == event).count();
-    assert_eq!((count("auth:csrf.failed"), count("auth:login.throttled"), count("auth:login.failed")), (2, 2, 20));
-    let forged = rows.iter().find(|row| row["event"] == "auth:csrf.failed").unwrap();
-    assert_eq!((&forged["details"], &forged["userId"]), (&json!({ "path": "/auth/login" }), &json!(null)));
+    assert_eq!(
+        (
+            count("auth:csrf.failed"),
+            count("auth:login.throttled"),
+            count("auth:login.failed")
+        ),
+        (2, 2, 20)
+    );
+    let forged = rows
+        .iter()
+        .find(|row| row["event"] == "auth:csrf.failed")
+        .unwrap();
+    assert_eq!(
+        (&forged["details"], &forged["userId"]),
+        (&json!({ "path": "/auth/login" }), &json!(null))
+    );
 }
 
 /// An address over its limit may invent any number of identifiers.
 async fn identifiers_cost_nothing_and_write_nothing(store: Store) {
     let (post, sink) = (Post::default(), Sink::default());
-    let app = store.watched(sink.clone(), |auth| everything(auth, &post)).await;
+    let app = store
+        .watched(sink.clone(), |auth| everything(auth, &post))
+        .await;
     for n in 0..40 {
         let reply = login(&app, &format!("nobody{n}@x.test"), WRONG).await;
-        assert_eq!(reply.status, if n < 15 { 401 } else { 429 }, "{n}: {reply:?}");
+        assert_eq!(
+            reply.status,
+            if n < 15 { 401 } else { 429 },
+            "{n}: {reply:?}"
+        );
     }
     app.register("last@x.test").await;
     let rows = sink.told("auth:user.created").await;
-    let throttled: Vec<&Json> = rows.iter().filter(|row| row["event"] == "auth:login.throttled").collect();
+    let throttled: Vec<&Json> = rows
+        .iter()
+        .filter(|row| row["event"] == "auth:login.throttled")
+        .collect();
     assert_eq!(throttled.len(), 1, "{throttled:?}");
     assert_eq!(throttled[0]["details"]["reason"], "loginSpread");
 }

@@ -18,10 +18,19 @@ pub fn code_at(app: &Server, secret: &str, steps: i64) -> String {
 
 /// The same, of so many digits.
 pub fn code_of(app: &Server, secret: &str, steps: i64, digits: u64) -> String {
-    let (at, digits) = (format!("--now=@{}", app.now_seconds() + 30 * steps), format!("--digits={digits}"));
-    let made =
-        Command::new("oathtool").args(["--totp", "-b", &digits, &at, secret]).output().expect("oathtool: cargo xtask test installs it");
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let (at, digits) = (
+        format!("--now=@{}", app.now_seconds() + 30 * steps),
+        format!("--digits={digits}"),
+    );
+    let made = Command::new("oathtool")
+        .args(["--totp", "-b", &digits, &at, secret])
+        .output()
+        .expect("oathtool: cargo xtask test installs it");
+    assert!(
+        made.status.success(),
+        "{}",
+        String::from_utf8_lossy(&made.stderr)
+    );
     String::from_utf8(made.stdout).unwrap().trim().to_owned()
 }
 
@@ -60,42 +69,72 @@ pub struct Enrolled {
 pub async fn enrolled(app: &Server, email: &str) -> Enrolled {
     let who = app.register(email).await;
     let (secret, recovery) = enrol(app, &who).await;
-    Enrolled { who, email: email.to_owned(), secret, recovery }
+    Enrolled {
+        who,
+        email: email.to_owned(),
+        secret,
+        recovery,
+    }
 }
 
 pub async fn enrol(app: &Server, who: &SignedIn) -> (String, Vec<String>) {
     let begun = app.with(&who.token, "POST", "/auth/mfa/setup", None).await;
     assert_eq!(begun.status, 200, "{begun:?}");
     let secret = begun.text("secret");
-    let done = app.with(&who.token, "POST", "/auth/mfa/verify-setup", Some(json!({ "code": code_at(app, &secret, 0) }))).await;
+    let done = app
+        .with(
+            &who.token,
+            "POST",
+            "/auth/mfa/verify-setup",
+            Some(json!({ "code": code_at(app, &secret, 0) })),
+        )
+        .await;
     assert_eq!(done.status, 200, "{done:?}");
     (secret, texts(&done.json()["recoveryCodes"]))
 }
 
 pub fn texts(json: &Json) -> Vec<String> {
-    json.as_array().into_iter().flatten().map(|text| text.as_str().unwrap().to_owned()).collect()
+    json.as_array()
+        .into_iter()
+        .flatten()
+        .map(|text| text.as_str().unwrap().to_owned())
+        .collect()
 }
 
 impl Server {
     pub async fn try_login(&self, email: &str) -> Reply {
-        self.post("/auth/login", json!({ "email": email, "password": GOOD })).await
+        self.post("/auth/login", json!({ "email": email, "password": GOOD }))
+            .await
     }
 
     /// Signs in as far as the second factor.
     pub async fn challenged(&self, email: &str) -> String {
         let reply = self.try_login(email).await;
-        assert_eq!((reply.status, reply.json()["mfaRequired"].clone()), (200, json!(true)), "{reply:?}");
+        assert_eq!(
+            (reply.status, reply.json()["mfaRequired"].clone()),
+            (200, json!(true)),
+            "{reply:?}"
+        );
         reply.text("mfaToken")
     }
 
     pub async fn verify(&self, token: &str, code: &str) -> Reply {
-        self.post("/auth/mfa/verify", json!({ "mfaToken": token, "code": code })).await
+        self.post(
+            "/auth/mfa/verify",
+            json!({ "mfaToken": token, "code": code }),
+        )
+        .await
     }
 
     /// Signs in with both factors, in a step of its own.
     pub async fn login_with(&self, who: &Enrolled) -> SignedIn {
         self.advance(30).await;
-        let done = self.verify(&self.challenged(&who.email).await, &code_at(self, &who.secret, 0)).await;
+        let done = self
+            .verify(
+                &self.challenged(&who.email).await,
+                &code_at(self, &who.secret, 0),
+            )
+            .await;
         assert_eq!(done.status, 200, "{done:?}");
         done.signed_in()
     }
@@ -119,7 +158,10 @@ pub struct Phone(Arc<Mutex<Vec<(String, String)>>>);
 
 impl SmsProvider for Phone {
     fn send<'a>(&'a self, to: &'a E164, text: &'a str) -> BoxFuture<'a, Result<()>> {
-        self.0.lock().unwrap().push((to.as_str().to_owned(), text.to_owned()));
+        self.0
+            .lock()
+            .unwrap()
+            .push((to.as_str().to_owned(), text.to_owned()));
         Box::pin(async { Ok(()) })
     }
 }
@@ -140,8 +182,15 @@ impl Phone {
             let now = self.0.lock().unwrap().clone();
             if now.len() >= least {
                 let (to, text) = now.last().unwrap().clone();
-                let code = text.rsplit_once("\n@app.test #").expect("bound to the host").1.to_owned();
-                assert!(text.starts_with(&format!("{code} is your Acme code.")), "{text}");
+                let code = text
+                    .rsplit_once("\n@app.test #")
+                    .expect("bound to the host")
+                    .1
+                    .to_owned();
+                assert!(
+                    text.starts_with(&format!("{code} is your Acme code.")),
+                    "{text}"
+                );
                 return (to, code);
             }
             tokio::time::sleep(Duration::from_millis(10)).await;

@@ -1,5 +1,5 @@
-//! Who changes the second factors of an account has proved one that was there: a session without it neither adds one of its own nor takes
-//! away the owner's.
+//! Who changes the second factors of an account has proved one that was there: a session without it
+//! neither adds one of its own nor takes away the owner's.
 
 use linchpin_auth::Auth;
 use serde_json::json;
@@ -14,7 +14,11 @@ const EMAIL: &str = "ada@example.test";
 const VERIFY_SETUP: &str = "/auth/mfa/verify-setup";
 
 async fn with_all(store: &Store, post: &Post, phone: &Phone) -> Server {
-    let trusting = |auth: Auth| phone.on(with_passkeys(auth)).configure(|config| config.auth.mfa.trust_device_seconds = 86_400);
+    let trusting = |auth: Auth| {
+        phone
+            .on(with_passkeys(auth))
+            .configure(|config| config.auth.mfa.trust_device_seconds = 86_400)
+    };
     app_with(store, post, trusting).await
 }
 
@@ -32,15 +36,28 @@ async fn may_change_nothing(app: &Server, who: &SignedIn) {
         ("DELETE", "/auth/mfa/webauthn", Some(json!({}))),
         ("DELETE", "/auth/me", Some(json!({}))),
     ] {
-        app.with(&who.token, method, path, body).await.refused(403, "step_up_required");
+        app.with(&who.token, method, path, body)
+            .await
+            .refused(403, "step_up_required");
     }
-    for (method, path) in [("DELETE", "/auth/mfa"), ("POST", "/auth/mfa/recovery-codes")] {
-        app.send(who, method, path, json!({ "password": GOOD })).await.refused(403, "factor_not_allowed");
+    for (method, path) in [
+        ("DELETE", "/auth/mfa"),
+        ("POST", "/auth/mfa/recovery-codes"),
+    ] {
+        app.send(who, method, path, json!({ "password": GOOD }))
+            .await
+            .refused(403, "factor_not_allowed");
     }
 }
 
 async fn step_up(app: &Server, who: &SignedIn, secret: &str) -> Reply {
-    app.send(who, "POST", "/auth/step-up", json!({ "method": "totp", "code": code_at(app, secret, 0) })).await
+    app.send(
+        who,
+        "POST",
+        "/auth/step-up",
+        json!({ "method": "totp", "code": code_at(app, secret, 0) }),
+    )
+    .await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -49,29 +66,67 @@ async fn a_session_of_before_there_was_a_factor() {
     let app = with_all(&Store::memory(), &post, &phone).await;
     let owner = app.register(EMAIL).await;
     let thief = app.login(EMAIL).await;
-    // What they have proved before is no second factor: a step-up by password, and set-ups that they have begun.
-    let thief = app.send(&thief, "POST", "/auth/step-up", json!({ "method": "password", "password": GOOD })).await.signed_in();
-    assert_eq!(app.get(&thief.token, "/__test/protected/step-up").await.status, 200);
+    // What they have proved before is no second factor: a step-up by password, and set-ups that
+    // they have begun.
+    let thief = app
+        .send(
+            &thief,
+            "POST",
+            "/auth/step-up",
+            json!({ "method": "password", "password": GOOD }),
+        )
+        .await
+        .signed_in();
+    assert_eq!(
+        app.get(&thief.token, "/__test/protected/step-up")
+            .await
+            .status,
+        200
+    );
     let mut passkey = Authenticator::p256();
     let (options, registration) = app.register_options(&thief.token).await;
-    let sent = app.send(&thief, "POST", "/auth/mfa/sms/enable", json!({ "phone": "+4930123456" })).await.text("setupToken");
-    let mailed = app.send(&thief, "POST", "/auth/mfa/email-otp/enable", json!({})).await.text("setupToken");
+    let sent = app
+        .send(
+            &thief,
+            "POST",
+            "/auth/mfa/sms/enable",
+            json!({ "phone": "+4930123456" }),
+        )
+        .await
+        .text("setupToken");
+    let mailed = app
+        .send(&thief, "POST", "/auth/mfa/email-otp/enable", json!({}))
+        .await
+        .text("setupToken");
     let (secret, _) = enrol(&app, &owner).await;
-    app.get(&thief.token, "/__test/protected/step-up").await.refused(403, "step_up_required");
+    app.get(&thief.token, "/__test/protected/step-up")
+        .await
+        .refused(403, "step_up_required");
     may_change_nothing(&app, &thief).await;
     let body = json!({ "registrationToken": registration, "attestationResponse": passkey.register(&options) });
-    app.send(&thief, "POST", "/auth/mfa/webauthn/register", body).await.refused(403, "step_up_required");
+    app.send(&thief, "POST", "/auth/mfa/webauthn/register", body)
+        .await
+        .refused(403, "step_up_required");
     let body = json!({ "setupToken": sent, "code": phone.code(1).await.1 });
-    app.send(&thief, "POST", "/auth/mfa/sms/verify-setup", body).await.refused(403, "step_up_required");
+    app.send(&thief, "POST", "/auth/mfa/sms/verify-setup", body)
+        .await
+        .refused(403, "step_up_required");
     let body = json!({ "setupToken": mailed, "code": post.code(1).await });
-    app.send(&thief, "POST", "/auth/mfa/email-otp/verify-setup", body).await.refused(403, "step_up_required");
+    app.send(&thief, "POST", "/auth/mfa/email-otp/verify-setup", body)
+        .await
+        .refused(403, "step_up_required");
     let methods = app.get(&owner.token, "/auth/mfa/methods").await.json();
     assert_eq!(methods["methods"], json!(["totp"]));
     // With the factor itself it is the owner's as well as any other.
     app.advance(30).await;
     let proved = step_up(&app, &thief, &secret).await.signed_in();
     app.register_passkey(&proved.token, &mut passkey).await;
-    assert_eq!(app.send(&proved, "DELETE", "/auth/mfa/totp", json!({})).await.status, 200);
+    assert_eq!(
+        app.send(&proved, "DELETE", "/auth/mfa/totp", json!({}))
+            .await
+            .status,
+        200
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -80,37 +135,61 @@ async fn an_app_that_was_begun_before_there_was_a_factor() {
     let app = with_all(&Store::memory(), &post, &phone).await;
     let owner = app.register(EMAIL).await;
     let thief = app.login(EMAIL).await;
-    let begun = app.with(&thief.token, "POST", "/auth/mfa/setup", None).await.text("secret");
+    let begun = app
+        .with(&thief.token, "POST", "/auth/mfa/setup", None)
+        .await
+        .text("secret");
     // Its tries are those of the session that began it.
     for _ in 0..6 {
-        app.send(&owner, "POST", VERIFY_SETUP, json!({ "code": "000000" })).await.refused(400, "setup_not_started");
+        app.send(&owner, "POST", VERIFY_SETUP, json!({ "code": "000000" }))
+            .await
+            .refused(400, "setup_not_started");
     }
     let mut passkey = Authenticator::p256();
     app.register_passkey(&owner.token, &mut passkey).await;
     let code = json!({ "code": code_at(&app, &begun, 0) });
-    app.send(&thief, "POST", VERIFY_SETUP, code).await.refused(403, "step_up_required");
-    assert_eq!(app.get(&owner.token, "/auth/mfa/methods").await.json()["methods"], json!(["webauthn"]));
+    app.send(&thief, "POST", VERIFY_SETUP, code)
+        .await
+        .refused(403, "step_up_required");
+    assert_eq!(
+        app.get(&owner.token, "/auth/mfa/methods").await.json()["methods"],
+        json!(["webauthn"])
+    );
 }
 
-/// What somebody has written into the store is a wrong code, and no fault of the server: whoever has another factor goes on with it.
+/// What somebody has written into the store is a wrong code, and no fault of the server: whoever
+/// has another factor goes on with it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_secret_in_the_place_of_another() {
     let (store, post, phone) = (Store::sqlite(), Post::default(), Phone::default());
     let app = with_all(&store, &post, &phone).await;
-    let (ada, eve) = (app.register(EMAIL).await, app.register("eve@example.test").await);
+    let (ada, eve) = (
+        app.register(EMAIL).await,
+        app.register("eve@example.test").await,
+    );
     let (secret, recovery) = enrol(&app, &ada).await;
     let (other, _) = enrol(&app, &eve).await;
     app.stop().await;
     let script = "import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); rows = db.execute('SELECT id, sealed FROM auth_factors').fetchall(); \
                   [db.execute('UPDATE auth_factors SET sealed = ? WHERE id = ?', (a[1], b[0])) for a, b in zip(rows, rows[::-1])]; db.commit(); \
                   assert len(rows) == 2";
-    let done = std::process::Command::new("python3").args(["-c", script]).arg(store.file().unwrap()).output().unwrap();
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let done = std::process::Command::new("python3")
+        .args(["-c", script])
+        .arg(store.file().unwrap())
+        .output()
+        .unwrap();
+    assert!(
+        done.status.success(),
+        "{}",
+        String::from_utf8_lossy(&done.stderr)
+    );
     let app = with_all(&store, &post, &phone).await;
     app.advance(30).await;
     let challenge = app.challenged(EMAIL).await;
     for secret in [&secret, &other] {
-        app.verify(&challenge, &code_at(&app, secret, 0)).await.refused(401, "invalid_code");
+        app.verify(&challenge, &code_at(&app, secret, 0))
+            .await
+            .refused(401, "invalid_code");
     }
     assert_eq!(app.verify(&challenge, &recovery[0]).await.status, 200);
 }
@@ -125,18 +204,32 @@ async fn a_session_on_a_trusted_device() {
     let body = json!({ "mfaToken": app.challenged(EMAIL).await, "code": code_at(&app, &secret, 0), "trustDevice": true });
     let trusted = app.post("/auth/mfa/verify", body).await;
     let device = trusted.text("deviceToken");
-    let headers = [("content-type", "application/json"), ("x-device-token", device.as_str())];
+    let headers = [
+        ("content-type", "application/json"),
+        ("x-device-token", device.as_str()),
+    ];
     let body = json!({ "email": EMAIL, "password": GOOD }).to_string();
-    let on_device = app.raw("POST", "/auth/login", &headers, &body).await.signed_in();
+    let on_device = app
+        .raw("POST", "/auth/login", &headers, &body)
+        .await
+        .signed_in();
     assert_ne!(on_device.token, "", "nothing more is asked for there");
     may_change_nothing(&app, &on_device).await;
     // A recovery code stands in for the factor; so it does here.
     let proof = json!({ "method": "recovery", "code": recovery[0] });
-    let proved = app.send(&on_device, "POST", "/auth/step-up", proof).await.signed_in();
-    app.register_passkey(&proved.token, &mut Authenticator::p256()).await;
+    let proved = app
+        .send(&on_device, "POST", "/auth/step-up", proof)
+        .await
+        .signed_in();
+    app.register_passkey(&proved.token, &mut Authenticator::p256())
+        .await;
     // A proof in a body counts for its request: what comes next asks again.
     let other = app.raw("POST", "/auth/login", &headers, &body).await;
-    assert_eq!(other.json()["mfaRequired"], json!(true), "the trust ended with the change");
+    assert_eq!(
+        other.json()["mfaRequired"],
+        json!(true),
+        "the trust ended with the change"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -146,27 +239,86 @@ async fn who_sets_up_a_factor_goes_on_and_others_prove_it() {
     let owner = app.register(EMAIL).await;
     let (secret, _) = enrol(&app, &owner).await;
     // In one go: the first factor was proved by setting it up.
-    app.register_passkey(&owner.token, &mut Authenticator::p256()).await;
+    app.register_passkey(&owner.token, &mut Authenticator::p256())
+        .await;
     app.advance(30).await;
-    let phone_session = app.verify(&app.challenged(EMAIL).await, &code_at(&app, &secret, 0)).await.signed_in();
-    app.register_passkey(&phone_session.token, &mut Authenticator::p256()).await;
-    // A further factor, set up there, changes nothing here; one that is taken away or replaced there may have been what was proved here.
-    let begun = app.send(&phone_session, "POST", "/auth/mfa/sms/enable", json!({ "phone": "+4930123456" })).await;
+    let phone_session = app
+        .verify(&app.challenged(EMAIL).await, &code_at(&app, &secret, 0))
+        .await
+        .signed_in();
+    app.register_passkey(&phone_session.token, &mut Authenticator::p256())
+        .await;
+    // A further factor, set up there, changes nothing here; one that is taken away or replaced
+    // there may have been what was proved here.
+    let begun = app
+        .send(
+            &phone_session,
+            "POST",
+            "/auth/mfa/sms/enable",
+            json!({ "phone": "+4930123456" }),
+        )
+        .await;
     let body = json!({ "setupToken": begun.text("setupToken"), "code": phone.code(1).await.1 });
-    assert_eq!(app.send(&phone_session, "POST", "/auth/mfa/sms/verify-setup", body).await.status, 200);
-    assert_eq!(app.with(&owner.token, "POST", "/auth/mfa/setup", None).await.status, 200);
-    assert_eq!(app.send(&phone_session, "DELETE", "/auth/mfa/sms", json!({})).await.status, 200);
-    app.with(&owner.token, "POST", "/auth/mfa/setup", None).await.refused(403, "step_up_required");
+    assert_eq!(
+        app.send(&phone_session, "POST", "/auth/mfa/sms/verify-setup", body)
+            .await
+            .status,
+        200
+    );
+    assert_eq!(
+        app.with(&owner.token, "POST", "/auth/mfa/setup", None)
+            .await
+            .status,
+        200
+    );
+    assert_eq!(
+        app.send(&phone_session, "DELETE", "/auth/mfa/sms", json!({}))
+            .await
+            .status,
+        200
+    );
+    app.with(&owner.token, "POST", "/auth/mfa/setup", None)
+        .await
+        .refused(403, "step_up_required");
     // Proof in a body takes one away, and is worth nothing more.
     app.advance(30).await;
     let proof = json!({ "code": code_at(&app, &secret, 0) });
-    assert_eq!(app.send(&owner, "DELETE", "/auth/mfa/webauthn", proof).await.status, 200);
-    app.with(&owner.token, "POST", "/auth/mfa/webauthn/register-options", None).await.refused(403, "step_up_required");
+    assert_eq!(
+        app.send(&owner, "DELETE", "/auth/mfa/webauthn", proof)
+            .await
+            .status,
+        200
+    );
+    app.with(
+        &owner.token,
+        "POST",
+        "/auth/mfa/webauthn/register-options",
+        None,
+    )
+    .await
+    .refused(403, "step_up_required");
     app.advance(30).await;
     let proved = step_up(&app, &owner, &secret).await.signed_in();
-    assert_eq!(app.with(&proved.token, "POST", "/auth/mfa/webauthn/register-options", None).await.status, 200);
+    assert_eq!(
+        app.with(
+            &proved.token,
+            "POST",
+            "/auth/mfa/webauthn/register-options",
+            None
+        )
+        .await
+        .status,
+        200
+    );
     // Whoever took the last one away has proved nothing of the next that is the first.
-    assert_eq!(app.send(&proved, "DELETE", "/auth/mfa", json!({})).await.status, 200);
+    assert_eq!(
+        app.send(&proved, "DELETE", "/auth/mfa", json!({}))
+            .await
+            .status,
+        200
+    );
     enrol(&app, &app.login(EMAIL).await).await;
-    app.with(&proved.token, "POST", "/auth/mfa/setup", None).await.refused(403, "step_up_required");
+    app.with(&proved.token, "POST", "/auth/mfa/setup", None)
+        .await
+        .refused(403, "step_up_required");
 }

@@ -1,6 +1,7 @@
-//! Pages of other origins in the browser of somebody who is signed in: they send what browsers let them send, with cookies, and change
-//! nothing. Another port of one host is the same site to a browser, which sends it all cookies; another host is another site, which gets
-//! those alone that are meant for it.
+//! Pages of other origins in the browser of somebody who is signed in: they send what browsers let
+//! them send, with cookies, and change nothing. Another port of one host is the same site to a
+//! browser, which sends it all cookies; another host is another site, which gets those alone that
+//! are meant for it.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +20,8 @@ const NEW: &str = "another-lamp-for-otters";
 async fn elsewhere() -> u16 {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let app = Router::new().fallback(|| async { Html("<!doctype html><title>Elsewhere</title><body></body>") });
+    let app = Router::new()
+        .fallback(|| async { Html("<!doctype html><title>Elsewhere</title><body></body>") });
     tokio::spawn(async move { axum::serve(listener, app).await });
     port
 }
@@ -47,19 +49,32 @@ fn asked() -> Json {
 /// Requests of forms: path and fields.
 const FORMS: [(&str, &[(&str, &str)]); 11] = [
     ("/auth/login", &[("email", EVE), ("password", GOOD)]),
-    ("/auth/register", &[("email", "mallory@example.test"), ("password", GOOD)]),
+    (
+        "/auth/register",
+        &[("email", "mallory@example.test"), ("password", GOOD)],
+    ),
     ("/auth/refresh", &[]),
     ("/auth/sessions/revoke-others", &[]),
-    ("/auth/ui/sign-in", &[("identifier", EVE), ("password", GOOD)]),
-    ("/auth/ui/register", &[("identifier", "mallory@example.test"), ("password", GOOD)]),
-    ("/auth/ui/security/password", &[("password", NEW), ("currentPassword", GOOD)]),
+    (
+        "/auth/ui/sign-in",
+        &[("identifier", EVE), ("password", GOOD)],
+    ),
+    (
+        "/auth/ui/register",
+        &[("identifier", "mallory@example.test"), ("password", GOOD)],
+    ),
+    (
+        "/auth/ui/security/password",
+        &[("password", NEW), ("currentPassword", GOOD)],
+    ),
     ("/auth/ui/sessions/end-others", &[]),
     ("/auth/ui/delete", &[]),
     ("/auth/ui/sign-out", &[]),
     ("/auth/logout", &[]),
 ];
 
-/// Sends it all from the page that is open: in each way that needs nobody's leave, and as what needs that. Whatever could be read.
+/// Sends it all from the page that is open: in each way that needs nobody's leave, and as what
+/// needs that. Whatever could be read.
 async fn scripts(browser: &mut Browser, app: &str) -> Json {
     browser
         .run(&format!(
@@ -107,71 +122,149 @@ async fn form(browser: &mut Browser, action: &str, fields: &[(&str, &str)]) {
     browser.submit("form", &[]).await;
 }
 
-/// The state that must not change: the browser's cookies, and the app's responses to them and to Eve.
+/// The state that must not change: the browser's cookies, and the app's responses to them and to
+/// Eve.
 async fn state(browser: &mut Browser, app: &Server, origin: &str, eve: &str) -> Json {
     let urls = json!({ "urls": [origin, format!("{origin}/auth/refresh"), format!("{origin}/auth/ui/security")] });
-    let cookies: BTreeMap<String, String> = browser.call("Network.getCookies", urls).await["cookies"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|cookie| ["name", "value"].map(|member| cookie[member].as_str().unwrap().to_owned()).into())
-        .collect();
-    let held = cookies.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("; ");
-    let sessions = async |cookies: &str| {
-        let listed = app.raw("GET", "/auth/sessions", &[("cookie", cookies)], "").await.json();
-        listed["sessions"].as_array().map(|all| all.iter().map(|one| one["sessionId"].clone()).collect::<Vec<_>>())
-    };
-    // Whoever asks who is signed in renews this one, which nobody elsewhere can read; the one before is as good.
     let cookies: BTreeMap<String, String> =
-        cookies.into_iter().map(|(name, value)| if name == "csrf_token" { (name, String::new()) } else { (name, value) }).collect();
-    let me = app.raw("GET", "/auth/me", &[("cookie", &held)], "").await.json();
-    let me = json!([me["id"], me["sessionId"], me["email"], me["displayName"], me["deletionScheduledFor"]]);
-    let mallory = app.post("/__test/find", json!({ "identifier": "mallory@example.test" })).await.json();
+        browser.call("Network.getCookies", urls).await["cookies"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|cookie| {
+                ["name", "value"]
+                    .map(|member| cookie[member].as_str().unwrap().to_owned())
+                    .into()
+            })
+            .collect();
+    let held = cookies
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect::<Vec<_>>()
+        .join("; ");
+    let sessions = async |cookies: &str| {
+        let listed = app
+            .raw("GET", "/auth/sessions", &[("cookie", cookies)], "")
+            .await
+            .json();
+        listed["sessions"].as_array().map(|all| {
+            all.iter()
+                .map(|one| one["sessionId"].clone())
+                .collect::<Vec<_>>()
+        })
+    };
+    // Whoever asks who is signed in renews this one, which nobody elsewhere can read; the one
+    // before is as good.
+    let cookies: BTreeMap<String, String> = cookies
+        .into_iter()
+        .map(|(name, value)| {
+            if name == "csrf_token" {
+                (name, String::new())
+            } else {
+                (name, value)
+            }
+        })
+        .collect();
+    let me = app
+        .raw("GET", "/auth/me", &[("cookie", &held)], "")
+        .await
+        .json();
+    let me = json!([
+        me["id"],
+        me["sessionId"],
+        me["email"],
+        me["displayName"],
+        me["deletionScheduledFor"]
+    ]);
+    let mallory = app
+        .post(
+            "/__test/find",
+            json!({ "identifier": "mallory@example.test" }),
+        )
+        .await
+        .json();
     json!({ "cookies": cookies, "me": me, "sessions": sessions(&held).await, "eve": sessions(eve).await, "mallory": mallory["id"] })
 }
 
-/// Ada is signed in twice, once in the browser. What there was before pages at this host had sent all that they could, and after.
+/// Ada is signed in twice, once in the browser. What there was before pages at this host had sent
+/// all that they could, and after.
 async fn attacked(host: &str, same_site: SameSite, csrf: bool) -> (Json, Json) {
     let store = Store::memory().at_a_free_port();
     let origin = format!("http://localhost:{}", store.port());
     let settings = |auth: Auth| {
-        auth.transport(Transport::Cookie).refresh_tokens().configure(|config| {
-            config.security.csrf = csrf;
-            config.auth.cookies.same_site = same_site;
-            // The refusal has to be because of the origin.
-            config.auth.rate_limit.enabled = false;
-        })
+        auth.transport(Transport::Cookie)
+            .refresh_tokens()
+            .configure(|config| {
+                config.security.csrf = csrf;
+                config.auth.cookies.same_site = same_site;
+                // The refusal has to be because of the origin.
+                config.auth.rate_limit.enabled = false;
+            })
     };
     let app = store.app_with(settings).await;
-    let eve = app.post("/auth/register", json!({ "email": EVE, "password": GOOD })).await.cookie_value("__Host-token");
+    let eve = app
+        .post("/auth/register", json!({ "email": EVE, "password": GOOD }))
+        .await
+        .cookie_value("__Host-token");
     let eve = format!("__Host-token={eve}");
     let mut browser = Browser::start().await;
     browser.open(&format!("{origin}/auth/ui/register")).await;
-    browser.submit("main form", &[("identifier", ADA), ("password", GOOD)]).await;
+    browser
+        .submit("main form", &[("identifier", ADA), ("password", GOOD)])
+        .await;
     assert_eq!(browser.path().await, "/auth/ui/security");
-    assert_eq!(app.post("/auth/login", json!({ "email": ADA, "password": GOOD })).await.status, 200);
+    assert_eq!(
+        app.post("/auth/login", json!({ "email": ADA, "password": GOOD }))
+            .await
+            .status,
+        200
+    );
     let before = state(&mut browser, &app, &origin, &eve).await;
     let signed_in = before["me"][0].is_string() && before["cookies"]["__Host-token"].is_string();
-    assert!(signed_in && before["sessions"].as_array().is_some_and(|all| all.len() == 2), "{before}");
+    assert!(
+        signed_in
+            && before["sessions"]
+                .as_array()
+                .is_some_and(|all| all.len() == 2),
+        "{before}"
+    );
     let page = format!("http://{host}:{}/", elsewhere().await);
     browser.open(&page).await;
-    assert_eq!(scripts(&mut browser, &origin).await, json!([]), "a script of {host} has read something");
+    assert_eq!(
+        scripts(&mut browser, &origin).await,
+        json!([]),
+        "a script of {host} has read something"
+    );
     if csrf {
-        assert_eq!(state(&mut browser, &app, &origin, &eve).await, before, "scripts of {host}");
+        assert_eq!(
+            state(&mut browser, &app, &origin, &eve).await,
+            before,
+            "scripts of {host}"
+        );
     }
     for (path, fields) in FORMS {
         browser.open(&page).await;
         form(&mut browser, &format!("{origin}{path}"), fields).await;
         if csrf {
-            assert_eq!(state(&mut browser, &app, &origin, &eve).await, before, "a form of {host} for {path}");
+            assert_eq!(
+                state(&mut browser, &app, &origin, &eve).await,
+                before,
+                "a form of {host} for {path}"
+            );
         }
     }
     let after = state(&mut browser, &app, &origin, &eve).await;
     if csrf {
         // And the one that it was all about goes on where they were.
         browser.open(&format!("{origin}/auth/ui/sessions")).await;
-        assert!(browser.seen().await.contains("This device"), "{}", browser.seen().await);
-        let login = app.post("/auth/login", json!({ "email": ADA, "password": GOOD })).await;
+        assert!(
+            browser.seen().await.contains("This device"),
+            "{}",
+            browser.seen().await
+        );
+        let login = app
+            .post("/auth/login", json!({ "email": ADA, "password": GOOD }))
+            .await;
         assert_eq!(login.status, 200, "the password is the same");
     }
     browser.stop().await;
@@ -181,19 +274,26 @@ async fn attacked(host: &str, same_site: SameSite, csrf: bool) -> (Json, Json) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pages_of_other_origins_change_nothing() {
-    for (host, same_site) in
-        [("localhost", SameSite::Lax), ("localhost", SameSite::Strict), ("127.0.0.1", SameSite::Lax), ("127.0.0.1", SameSite::None)]
-    {
+    for (host, same_site) in [
+        ("localhost", SameSite::Lax),
+        ("localhost", SameSite::Strict),
+        ("127.0.0.1", SameSite::Lax),
+        ("127.0.0.1", SameSite::None),
+    ] {
         let (before, after) = attacked(host, same_site, true).await;
         assert_eq!(after, before, "{host}");
     }
 }
 
-/// The same would change something, were it not looked at where requests come from: the cookies do come along.
+/// The same would change something, were it not looked at where requests come from: the cookies do
+/// come along.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_check_they_would() {
     for (host, same_site) in [("localhost", SameSite::Lax), ("127.0.0.1", SameSite::None)] {
         let (before, after) = attacked(host, same_site, false).await;
-        assert!(after["sessions"] != before["sessions"] && after["me"] != before["me"], "{host}: {before} {after}");
+        assert!(
+            after["sessions"] != before["sessions"] && after["me"] != before["me"],
+            "{host}: {before} {after}"
+        );
     }
 }

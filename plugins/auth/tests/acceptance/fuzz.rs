@@ -1,7 +1,9 @@
-//! What another program makes of `/openapi.json`: Schemathesis calls every route, the app's own among them, with what fits its description
-//! and what does not, as nobody and as somebody. No answer may be a failure of the server, and each must be one that the document names.
+//! What another program makes of `/openapi.json`: Schemathesis calls every route, the app's own
+//! among them, with what fits its description and what does not, as nobody and as somebody. No
+//! answer may be a failure of the server, and each must be one that the document names.
 //!
-//! The seed is 7 and each route gets 12 random calls; `LINCHPIN_FUZZ_SEED` and `LINCHPIN_FUZZ_CALLS` set other numbers.
+//! The seed is 7 and each route gets 12 random calls; `LINCHPIN_FUZZ_SEED` and
+//! `LINCHPIN_FUZZ_CALLS` set other numbers.
 
 use std::process::Command;
 
@@ -48,12 +50,19 @@ pub fn everything(auth: Auth, post: &Post) -> Auth {
             "oauthExchange",
             "link",
         ] {
-            auth.rate_limit.buckets.insert(bucket.to_owned(), Limit { max: 100_000, window_seconds: 900 });
+            auth.rate_limit.buckets.insert(
+                bucket.to_owned(),
+                Limit {
+                    max: 100_000,
+                    window_seconds: 900,
+                },
+            );
         }
     })
 }
 
-/// The routes that lead to a provider and back, with what the document says that they answer when all is well.
+/// The routes that lead to a provider and back, with what the document says that they answer when
+/// all is well.
 const TO_PROVIDER: [(&str, &str, &[u64]); 5] = [
     ("GET", "/auth/providers", &[200]),
     ("GET", "/auth/github", &[302]),
@@ -62,15 +71,20 @@ const TO_PROVIDER: [(&str, &str, &[u64]); 5] = [
     // With a state of nobody's.
     ("GET", "/auth/github/callback", &[400]),
 ];
-/// Those for who is signed in. A link that is followed has to come from a page of the app, and nobody has one to end.
-const LINKS: [(&str, &str, &[u64]); 3] =
-    [("POST", "/auth/github/link", &[200, 303]), ("GET", "/auth/github/link", &[403]), ("DELETE", "/auth/github/link", &[400, 404])];
+/// Those for who is signed in. A link that is followed has to come from a page of the app, and
+/// nobody has one to end.
+const LINKS: [(&str, &str, &[u64]); 3] = [
+    ("POST", "/auth/github/link", &[200, 303]),
+    ("GET", "/auth/github/link", &[403]),
+    ("DELETE", "/auth/github/link", &[400, 404]),
+];
 
 /// Deletes the account that it calls with.
 const ENDS: &str = "DELETE /auth/me";
 
-/// It learns ids from answers and sends them elsewhere: sooner or later it ends its own session, or takes its own role away. Before each
-/// call it is seen to that it is an administrator who has just proved it.
+/// It learns ids from answers and sends them elsewhere: sooner or later it ends its own session, or
+/// takes its own role away. Before each call it is seen to that it is an administrator who has just
+/// proved it.
 const ADMINISTRATOR: &str = r#"
 import json, os, urllib.error, urllib.request
 import schemathesis
@@ -109,38 +123,97 @@ struct Called {
     status: u64,
 }
 
-/// Runs it over all routes but those of tests, as an administrator or as nobody; `without` are left out. What it called, in order.
+/// Runs it over all routes but those of tests, as an administrator or as nobody; `without` are left
+/// out. What it called, in order.
 async fn run(app: &Server, root: Option<&SignedIn>, without: &[&str]) -> Vec<Called> {
     let (host, folder) = (app.host(), tempfile::tempdir().unwrap());
     let mut command = Command::new("python3");
-    command.args(["-m", "schemathesis.cli", "run", &format!("http://{host}/openapi.json"), "--exclude-path-regex", "^/__test"]);
+    command.args([
+        "-m",
+        "schemathesis.cli",
+        "run",
+        &format!("http://{host}/openapi.json"),
+        "--exclude-path-regex",
+        "^/__test",
+    ]);
     command.args(["--checks", "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"]);
     let number = |name: &str, usual: &str| std::env::var(name).unwrap_or_else(|_| usual.to_owned());
-    let (calls, seed) = (number("LINCHPIN_FUZZ_CALLS", "12"), number("LINCHPIN_FUZZ_SEED", "7"));
-    command.args(["--phases", "examples,coverage,fuzzing", "--max-examples", &calls, "--seed", &seed, "--generation-deterministic"]);
-    command.args(["--generation-allow-x00", "true", "--continue-on-failure", "--no-shrink"]);
+    let (calls, seed) = (
+        number("LINCHPIN_FUZZ_CALLS", "12"),
+        number("LINCHPIN_FUZZ_SEED", "7"),
+    );
+    command.args([
+        "--phases",
+        "examples,coverage,fuzzing",
+        "--max-examples",
+        &calls,
+        "--seed",
+        &seed,
+        "--generation-deterministic",
+    ]);
+    command.args([
+        "--generation-allow-x00",
+        "true",
+        "--continue-on-failure",
+        "--no-shrink",
+    ]);
     // Redirects to providers are checked, and not followed.
     command.args(["--max-redirects", "0"]);
-    command.args(["--suppress-health-check", "all", "--request-timeout", "60", "--warnings", "off", "--no-color"]);
+    command.args([
+        "--suppress-health-check",
+        "all",
+        "--request-timeout",
+        "60",
+        "--warnings",
+        "off",
+        "--no-color",
+    ]);
     command.args(["--report", "har", "--report-har-path", "calls.json"]);
     if let Some(root) = root {
         std::fs::write(folder.path().join("administrator.py"), ADMINISTRATOR).unwrap();
         // What is made up would stand beside it.
         command.args(["--generation-with-security-parameters", "false"]);
-        command.env("SCHEMATHESIS_HOOKS", "administrator").env("PYTHONPATH", folder.path());
-        command.env("APP", format!("http://{host}")).env("ROOT", &root.id);
-        command.env("LOGIN", json!({ "email": "root@x.test", "password": GOOD }).to_string());
+        command
+            .env("SCHEMATHESIS_HOOKS", "administrator")
+            .env("PYTHONPATH", folder.path());
+        command
+            .env("APP", format!("http://{host}"))
+            .env("ROOT", &root.id);
+        command.env(
+            "LOGIN",
+            json!({ "email": "root@x.test", "password": GOOD }).to_string(),
+        );
     }
     for path in without {
         command.args(["--exclude-name", path]);
     }
     command.current_dir(folder.path());
-    let ran = tokio::task::spawn_blocking(move || command.output().expect("python3 with schemathesis is needed")).await.unwrap();
+    let ran = tokio::task::spawn_blocking(move || {
+        command
+            .output()
+            .expect("python3 with schemathesis is needed")
+    })
+    .await
+    .unwrap();
     let said = String::from_utf8_lossy(&ran.stdout);
-    assert!(ran.status.success(), "{said}\n{}", String::from_utf8_lossy(&ran.stderr));
-    let calls: Json = serde_json::from_slice(&std::fs::read(folder.path().join("calls.json")).unwrap()).unwrap();
-    let calls: Vec<Called> = calls["log"]["entries"].as_array().unwrap().iter().map(called).collect();
-    assert!(calls.len() > 500 && calls.iter().all(|call| call.status < 500), "{} calls: {said}", calls.len());
+    assert!(
+        ran.status.success(),
+        "{said}\n{}",
+        String::from_utf8_lossy(&ran.stderr)
+    );
+    let calls: Json =
+        serde_json::from_slice(&std::fs::read(folder.path().join("calls.json")).unwrap()).unwrap();
+    let calls: Vec<Called> = calls["log"]["entries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(called)
+        .collect();
+    assert!(
+        calls.len() > 500 && calls.iter().all(|call| call.status < 500),
+        "{} calls: {said}",
+        calls.len()
+    );
     calls
 }
 
@@ -149,7 +222,9 @@ fn answers(calls: &[Called], method: &str, path: &str) -> Vec<u64> {
     let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
     let is_it = |call: &&Called| {
         let same = |(part, sent): (&&str, &String)| part.starts_with('{') || part == sent;
-        call.method.eq_ignore_ascii_case(method) && call.path.len() == parts.len() && parts.iter().zip(&call.path).all(same)
+        call.method.eq_ignore_ascii_case(method)
+            && call.path.len() == parts.len()
+            && parts.iter().zip(&call.path).all(same)
     };
     calls.iter().filter(is_it).map(|call| call.status).collect()
 }
@@ -158,14 +233,21 @@ fn answers(calls: &[Called], method: &str, path: &str) -> Vec<u64> {
 fn have_answered(calls: &[Called], routes: &[(&str, &str, &[u64])]) {
     for (method, path, expected) in routes {
         let answers = answers(calls, method, path);
-        assert!(answers.len() >= 3 && answers.iter().any(|status| expected.contains(status)), "{method} {path}: {answers:?}");
+        assert!(
+            answers.len() >= 3 && answers.iter().any(|status| expected.contains(status)),
+            "{method} {path}: {answers:?}"
+        );
     }
 }
 
 fn called(entry: &Json) -> Called {
     let url = url::Url::parse(entry["request"]["url"].as_str().unwrap()).unwrap();
     let path = url.path_segments().unwrap().map(str::to_owned).collect();
-    Called { method: entry["request"]["method"].as_str().unwrap().to_owned(), path, status: entry["response"]["status"].as_u64().unwrap() }
+    Called {
+        method: entry["request"]["method"].as_str().unwrap().to_owned(),
+        path,
+        status: entry["response"]["status"].as_u64().unwrap(),
+    }
 }
 
 async fn schemathesis_as_nobody(store: Store) {
@@ -174,11 +256,15 @@ async fn schemathesis_as_nobody(store: Store) {
     let calls = run(&app, None, &[]).await;
     have_answered(&calls, &TO_PROVIDER);
     have_answered(&calls, &[("POST", "/auth/oauth/exchange", &[401])]);
-    assert_eq!(app.raw("GET", "/openapi.json", &[], "").await.status, 200, "it still answers");
+    assert_eq!(
+        app.raw("GET", "/openapi.json", &[], "").await.status,
+        200,
+        "it still answers"
+    );
 }
 
-/// Routes and shapes that other settings bring: names in place of addresses, text messages, sessions in cookies alone, sign-ups that
-/// tell nobody anything, no grace.
+/// Routes and shapes that other settings bring: names in place of addresses, text messages,
+/// sessions in cookies alone, sign-ups that tell nobody anything, no grace.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn schemathesis_with_other_settings() {
     let (post, phone) = (Post::default(), Phone::default());
@@ -194,7 +280,9 @@ async fn schemathesis_with_other_settings() {
     let app = Store::memory().app_with(named).await;
     have_answered(&run(&app, None, &[]).await, &TO_PROVIDER);
     app.stop().await;
-    let app = Store::memory().app_with(|auth| many(auth).configure(|config| config.auth.conceal_registration = true)).await;
+    let app = Store::memory()
+        .app_with(|auth| many(auth).configure(|config| config.auth.conceal_registration = true))
+        .await;
     have_answered(&run(&app, None, &[]).await, &TO_PROVIDER);
 }
 
@@ -213,14 +301,26 @@ async fn schemathesis_as_an_administrator(store: Store) {
     let document = app.raw("GET", "/openapi.json", &[], "").await.json();
     let (mut routes, mut done) = (0, 0);
     for (path, item) in document["paths"].as_object().unwrap() {
-        for method in item.as_object().unwrap().keys().filter(|_| path.starts_with("/auth/admin/")) {
+        for method in item
+            .as_object()
+            .unwrap()
+            .keys()
+            .filter(|_| path.starts_with("/auth/admin/"))
+        {
             routes += 1;
             let answers = answers(&calls, method, path);
-            // How often it tries a route is its own affair: of two ids in a path it draws few pairs.
-            assert!(!answers.is_empty() && !answers.iter().any(|status| matches!(status, 401 | 403)), "{method} {path}: {answers:?}");
+            // How often it tries a route is its own affair: of two ids in a path it draws few
+            // pairs.
+            assert!(
+                !answers.is_empty() && !answers.iter().any(|status| matches!(status, 401 | 403)),
+                "{method} {path}: {answers:?}"
+            );
             done += usize::from(answers.contains(&200));
         }
     }
     // Nobody has a second factor to take away, and few guess the name of a session.
-    assert!(routes == 9 && done >= 6, "{done} of {routes} routes did something");
+    assert!(
+        routes == 9 && done >= 6,
+        "{done} of {routes} routes did something"
+    );
 }

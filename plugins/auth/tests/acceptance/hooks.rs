@@ -15,7 +15,11 @@ use crate::cases;
 use crate::server::{GOOD, Store, claims};
 use crate::testbed::{Note, NoteCreate};
 
-cases!(claims_that_no_cookie_holds, hooks_emit_messages_on_the_bus, a_session_that_ends_while_claims_are_asked_for);
+cases!(
+    claims_that_no_cookie_holds,
+    hooks_emit_messages_on_the_bus,
+    a_session_that_ends_while_claims_are_asked_for
+);
 
 /// Notes what it finds.
 #[derive(Clone, Default)]
@@ -23,10 +27,19 @@ struct Reading(Arc<Mutex<Vec<String>>>);
 
 impl Reading {
     async fn read(&self, cx: &HookCx, turn: &'static str) -> HookResult {
-        let notes = cx.services.get::<Note>()?.list(&Cx::system("hook"), ListQuery::new()).await?;
+        let notes = cx
+            .services
+            .get::<Note>()?
+            .list(&Cx::system("hook"), ListQuery::new())
+            .await?;
         let texts: Vec<String> = notes.items.into_iter().map(|note| note.text).collect();
-        self.0.lock().unwrap().push(format!("{turn} read {}", texts.join(", ")));
-        cx.services.events().emit("turn", &json!({ "turn": turn, "requestId": cx.request_id }))?;
+        self.0
+            .lock()
+            .unwrap()
+            .push(format!("{turn} read {}", texts.join(", ")));
+        cx.services
+            .events()
+            .emit("turn", &json!({ "turn": turn, "requestId": cx.request_id }))?;
         Ok(())
     }
 }
@@ -36,18 +49,29 @@ impl AuthHooks for Reading {
         Box::pin(self.read(cx, "pre_register"))
     }
 
-    fn post_login<'a>(&'a self, cx: &'a HookCx, input: &'a SignIn) -> BoxFuture<'a, HookResult<Json>> {
+    fn post_login<'a>(
+        &'a self,
+        cx: &'a HookCx,
+        input: &'a SignIn,
+    ) -> BoxFuture<'a, HookResult<Json>> {
         Box::pin(async {
             self.read(cx, "post_login").await?;
             // It would be told that there is no such session.
-            cx.services.provided::<AuthService>()?.step_up_session(input.session_id.as_deref().unwrap()).await?;
+            cx.services
+                .provided::<AuthService>()?
+                .step_up_session(input.session_id.as_deref().unwrap())
+                .await?;
             Ok(
                 json!({ "customClaims": { "sub": "eve", "exp": 1, "iss": "https://evil.test", "sid": "mine", "plan": "pro" }, "sub": "eve" }),
             )
         })
     }
 
-    fn post_delete_account<'a>(&'a self, cx: &'a HookCx, _: &'a AccountDeletion) -> BoxFuture<'a, HookResult> {
+    fn post_delete_account<'a>(
+        &'a self,
+        cx: &'a HookCx,
+        _: &'a AccountDeletion,
+    ) -> BoxFuture<'a, HookResult> {
         Box::pin(self.read(cx, "post_delete_account"))
     }
 }
@@ -59,39 +83,105 @@ async fn hooks_emit_messages_on_the_bus(store: Store) {
 
     let hooks = Reading::default();
     let app = store.app_with(|auth| auth.hooks(hooks.clone())).await;
-    app.adapters().get::<Note>().unwrap().create(&Cx::system("test"), NoteCreate { text: "kept".into() }).await.unwrap();
+    app.adapters()
+        .get::<Note>()
+        .unwrap()
+        .create(
+            &Cx::system("test"),
+            NoteCreate {
+                text: "kept".into(),
+            },
+        )
+        .await
+        .unwrap();
     let mut turns = app.adapters().events().listen("turn").unwrap();
     app.register("a@x.test").await;
-    let login = app.post("/auth/login", json!({ "email": "a@x.test", "password": GOOD })).await;
+    let login = app
+        .post(
+            "/auth/login",
+            json!({ "email": "a@x.test", "password": GOOD }),
+        )
+        .await;
     let ada = login.signed_in();
     for turn in ["pre_register", "post_login", "post_login"] {
         let event = turns.next().await.unwrap().unwrap();
-        assert_eq!((event.name.as_str(), &event.payload["turn"]), ("turn", &json!(turn)));
+        assert_eq!(
+            (event.name.as_str(), &event.payload["turn"]),
+            ("turn", &json!(turn))
+        );
     }
     let read = hooks.0.lock().unwrap().clone();
-    assert_eq!(read, ["pre_register read kept", "post_login read kept", "post_login read kept"]);
+    assert_eq!(
+        read,
+        [
+            "pre_register read kept",
+            "post_login read kept",
+            "post_login read kept"
+        ]
+    );
 
     // The plan is new in the token, and nothing else.
     let with = claims(&ada.token);
-    let names = |claims: &Json| claims.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    let names = |claims: &Json| {
+        claims
+            .as_object()
+            .unwrap()
+            .keys()
+            .cloned()
+            .collect::<Vec<_>>()
+    };
     assert_eq!(with["plan"], "pro");
-    assert_eq!(names(&with).into_iter().filter(|name| name != "plan").collect::<Vec<_>>(), names(&without));
-    assert_eq!((&with["sub"], with.get("iss")), (&json!(ada.id), without.get("iss")));
+    assert_eq!(
+        names(&with)
+            .into_iter()
+            .filter(|name| name != "plan")
+            .collect::<Vec<_>>(),
+        names(&without)
+    );
+    assert_eq!(
+        (&with["sub"], with.get("iss")),
+        (&json!(ada.id), without.get("iss"))
+    );
     let lasts = |claims: &Json| claims["exp"].as_i64().unwrap() - claims["iat"].as_i64().unwrap();
     assert_eq!(lasts(&with), lasts(&without));
     assert_ne!(with["sid"], "mine");
     let actor = app.get(&ada.token, "/__test/actor").await.json();
-    assert_eq!((&actor["claims"]["plan"], &actor["id"]), (&json!("pro"), &json!(ada.id)));
+    assert_eq!(
+        (&actor["claims"]["plan"], &actor["id"]),
+        (&json!("pro"), &json!(ada.id))
+    );
     // The session existed when the hook ran: it was raised there.
-    assert_eq!(app.get(&ada.token, "/__test/protected/step-up").await.status, 200);
+    assert_eq!(
+        app.get(&ada.token, "/__test/protected/step-up")
+            .await
+            .status,
+        200
+    );
 
     // A removal long after the request that asked for it.
-    let asked = app.with(&ada.token, "DELETE", "/auth/me", Some(json!({ "password": GOOD }))).await;
+    let asked = app
+        .with(
+            &ada.token,
+            "DELETE",
+            "/auth/me",
+            Some(json!({ "password": GOOD })),
+        )
+        .await;
     assert_eq!(asked.status, 202, "{asked:?}");
     app.advance(604_801).await;
-    let told = tokio::time::timeout(std::time::Duration::from_mins(1), turns.next()).await.expect("told in time").unwrap().unwrap();
-    assert_eq!(told.payload, json!({ "turn": "post_delete_account", "requestId": asked.header("x-request-id") }));
-    assert_eq!(hooks.0.lock().unwrap().last().unwrap(), "post_delete_account read kept");
+    let told = tokio::time::timeout(std::time::Duration::from_mins(1), turns.next())
+        .await
+        .expect("told in time")
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        told.payload,
+        json!({ "turn": "post_delete_account", "requestId": asked.header("x-request-id") })
+    );
+    assert_eq!(
+        hooks.0.lock().unwrap().last().unwrap(),
+        "post_delete_account read kept"
+    );
 }
 
 /// Gives every session claims of so many bytes.
@@ -103,45 +193,83 @@ impl AuthHooks for Talkative {
     }
 }
 
-/// Browsers drop a cookie that is too long, and say nothing: whoever holds one is signed in all the same, without the claims.
+/// Browsers drop a cookie that is too long, and say nothing: whoever holds one is signed in all the
+/// same, without the claims.
 async fn claims_that_no_cookie_holds(store: Store) {
     for (bytes, fits) in [(2_500, true), (4_096, false)] {
         let app = store.app_with(|auth| auth.hooks(Talkative(bytes))).await;
         let email = format!("{bytes}@x.test");
         app.register(&email).await;
-        let login = app.post("/auth/login", json!({ "email": email, "password": GOOD })).await;
+        let login = app
+            .post("/auth/login", json!({ "email": email, "password": GOOD }))
+            .await;
         let (token, cookie) = (login.text("token"), login.cookie_value("__Host-token"));
-        assert_eq!(claims(&token)["plan"].as_str().map(str::len), Some(bytes - 11));
-        assert_eq!((token == cookie, claims(&cookie)["plan"].is_string()), (fits, fits));
-        assert!("__Host-token".len() + cookie.len() <= 4096, "{bytes}: {}", cookie.len());
+        assert_eq!(
+            claims(&token)["plan"].as_str().map(str::len),
+            Some(bytes - 11)
+        );
+        assert_eq!(
+            (token == cookie, claims(&cookie)["plan"].is_string()),
+            (fits, fits)
+        );
+        assert!(
+            "__Host-token".len() + cookie.len() <= 4096,
+            "{bytes}: {}",
+            cookie.len()
+        );
         let held = format!("__Host-token={cookie}");
         let me = app.raw("GET", "/auth/me", &[("cookie", &held)], "").await;
         assert_eq!((me.status, me.text("email")), (200, email));
         // The caller is the same by either token.
-        let by_cookie = app.raw("GET", "/__test/actor", &[("cookie", &held)], "").await.json();
-        assert_eq!(by_cookie["claims"]["plan"], app.get(&token, "/__test/actor").await.json()["claims"]["plan"]);
-        assert_eq!(by_cookie["claims"]["plan"].as_str().map(str::len), Some(bytes - 11));
+        let by_cookie = app
+            .raw("GET", "/__test/actor", &[("cookie", &held)], "")
+            .await
+            .json();
+        assert_eq!(
+            by_cookie["claims"]["plan"],
+            app.get(&token, "/__test/actor").await.json()["claims"]["plan"]
+        );
+        assert_eq!(
+            by_cookie["claims"]["plan"].as_str().map(str::len),
+            Some(bytes - 11)
+        );
         app.stop().await;
     }
 }
 
-/// Gives every session a plan, or nothing where it is `silent`; while it is on, it ends the session first.
+/// Gives every session a plan, or nothing where it is `silent`; while it is on, it ends the session
+/// first.
 #[derive(Clone, Default)]
 struct Ending(Arc<AtomicBool>, bool);
 
 impl AuthHooks for Ending {
-    fn post_login<'a>(&'a self, cx: &'a HookCx, input: &'a SignIn) -> BoxFuture<'a, HookResult<Json>> {
+    fn post_login<'a>(
+        &'a self,
+        cx: &'a HookCx,
+        input: &'a SignIn,
+    ) -> BoxFuture<'a, HookResult<Json>> {
         Box::pin(async {
             if self.0.load(Ordering::SeqCst) {
-                let (user, session) = (input.user_id.as_deref().unwrap(), input.session_id.as_deref().unwrap());
-                cx.services.provided::<AuthService>()?.revoke_session(user, session).await?;
+                let (user, session) = (
+                    input.user_id.as_deref().unwrap(),
+                    input.session_id.as_deref().unwrap(),
+                );
+                cx.services
+                    .provided::<AuthService>()?
+                    .revoke_session(user, session)
+                    .await?;
             }
-            Ok(if self.1 { json!(null) } else { json!({ "customClaims": { "plan": "pro" } }) })
+            Ok(if self.1 {
+                json!(null)
+            } else {
+                json!({ "customClaims": { "plan": "pro" } })
+            })
         })
     }
 }
 
-/// Nobody is given the tokens of a session that is over; nor is it said that something was not found.
+/// Nobody is given the tokens of a session that is over; nor is it said that something was not
+/// found.
 async fn a_session_that_ends_while_claims_are_asked_for(store: Store) {
     for silent in [false, true] {
         ended_by_a_hook(&store, silent).await;
@@ -151,24 +279,47 @@ async fn a_session_that_ends_while_claims_are_asked_for(store: Store) {
 async fn ended_by_a_hook(store: &Store, silent: bool) {
     let hooks = Ending(Arc::default(), silent);
     let app = store.app_with(|auth| auth.hooks(hooks.clone())).await;
-    let (a, b) = if silent { ("c@x.test", "d@x.test") } else { ("a@x.test", "b@x.test") };
+    let (a, b) = if silent {
+        ("c@x.test", "d@x.test")
+    } else {
+        ("a@x.test", "b@x.test")
+    };
     let ada = app.register(a).await;
     hooks.0.store(true, Ordering::SeqCst);
-    let refused = app.post("/auth/login", json!({ "email": a, "password": GOOD })).await;
+    let refused = app
+        .post("/auth/login", json!({ "email": a, "password": GOOD }))
+        .await;
     refused.refused(401, "invalid_credentials");
     assert_eq!(refused.headers.get("set-cookie"), None);
-    app.post("/auth/register", json!({ "email": b, "password": GOOD })).await.refused(401, "invalid_credentials");
+    app.post("/auth/register", json!({ "email": b, "password": GOOD }))
+        .await
+        .refused(401, "invalid_credentials");
     hooks.0.store(false, Ordering::SeqCst);
     let plan = claims(&app.login(a).await.token).get("plan").cloned();
     assert_eq!(plan, (!silent).then(|| json!("pro")));
-    assert_eq!(app.get(&ada.token, "/auth/sessions").await.json()["sessions"].as_array().map(Vec::len), Some(2));
+    assert_eq!(
+        app.get(&ada.token, "/auth/sessions").await.json()["sessions"]
+            .as_array()
+            .map(Vec::len),
+        Some(2)
+    );
     app.stop().await;
 }
 
 /// Refuses to change sessions while it is on.
 impl Watch for Ending {
-    fn run<'a>(&'a self, store: &'a dyn linchpin::store::Store, to: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
-        let changes = to.entity.name == "Session" && !matches!(to.plan, Plan::Insert | Plan::Select { .. } | Plan::Delete { .. });
+    fn run<'a>(
+        &'a self,
+        store: &'a dyn linchpin::store::Store,
+        to: &'a Arc<Statement>,
+        args: Vec<Value>,
+        rows: Rows,
+    ) -> Reply<'a> {
+        let changes = to.entity.name == "Session"
+            && !matches!(
+                to.plan,
+                Plan::Insert | Plan::Select { .. } | Plan::Delete { .. }
+            );
         if changes && self.0.load(Ordering::SeqCst) {
             return Reply::Ready(Err(Error::unavailable("told to")));
         }
@@ -184,7 +335,12 @@ async fn claims_that_cannot_be_kept() {
     let app = Store::memory().on(around, |auth| auth.hooks(hooks)).await;
     assert_eq!(claims(&app.register("a@x.test").await.token)["plan"], "pro");
     broken.0.store(true, Ordering::SeqCst);
-    let login = app.raw_any("/auth/login", json!({ "email": "a@x.test", "password": GOOD })).await;
+    let login = app
+        .raw_any(
+            "/auth/login",
+            json!({ "email": "a@x.test", "password": GOOD }),
+        )
+        .await;
     broken.0.store(false, Ordering::SeqCst);
     assert_eq!(login.status, 200, "{login:?}");
     assert_eq!(claims(&login.text("token")).get("plan"), None);

@@ -52,10 +52,18 @@ impl Peer {
             .expect("node: cargo xtask test says how it is installed");
         let input = child.stdin.take().unwrap();
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let told: Json = serde_json::from_str(&line).expect("the peer did not start: cargo xtask test installs oidc-provider");
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let told: Json = serde_json::from_str(&line)
+            .expect("the peer did not start: cargo xtask test installs oidc-provider");
         let text = |name: &str| told[name].as_str().unwrap().to_owned();
-        Self { issuer: text("issuer"), secret: text("secret"), _child: child, _input: input }
+        Self {
+            issuer: text("issuer"),
+            secret: text("secret"),
+            _child: child,
+            _input: input,
+        }
     }
 
     /// The one that all cases share.
@@ -70,9 +78,19 @@ impl Peer {
     }
 
     /// The plugin with it under an id, changed.
-    pub fn with(&self, auth: Auth, id: &str, change: impl FnOnce(ProviderSection) -> ProviderSection) -> Auth {
-        let provider = change(ProviderSection::new("app").secret(self.secret.clone()).issuer(self.issuer.as_str()));
-        auth.provider(id, provider).configure(|config| config.auth.public_url = Some(APP.to_owned()))
+    pub fn with(
+        &self,
+        auth: Auth,
+        id: &str,
+        change: impl FnOnce(ProviderSection) -> ProviderSection,
+    ) -> Auth {
+        let provider = change(
+            ProviderSection::new("app")
+                .secret(self.secret.clone())
+                .issuer(self.issuer.as_str()),
+        );
+        auth.provider(id, provider)
+            .configure(|config| config.auth.public_url = Some(APP.to_owned()))
     }
 
     /// The claims about a user.
@@ -88,7 +106,9 @@ impl Peer {
 
     async fn tell(&self, what: &str, body: &Json) {
         let url = format!("{}/__peer/{what}", self.issuer);
-        let reply = Browser::new().send("POST", &url, "application/json", body.to_string()).await;
+        let reply = Browser::new()
+            .send("POST", &url, "application/json", body.to_string())
+            .await;
         assert_eq!(reply.status, 200, "{reply:?}");
     }
 }
@@ -103,7 +123,10 @@ pub struct Browser {
 
 impl Browser {
     pub fn new() -> Self {
-        Self { client: Client::builder(TokioExecutor::new()).build(HttpConnector::new()), jar: Arc::default() }
+        Self {
+            client: Client::builder(TokioExecutor::new()).build(HttpConnector::new()),
+            jar: Arc::default(),
+        }
     }
 
     pub async fn send(&self, method: &str, url: &str, kind: &str, body: String) -> Reply {
@@ -116,24 +139,44 @@ impl Browser {
             .filter(|((of, _), _)| *of == authority)
             .map(|((_, name), value)| format!("{name}={value}"))
             .collect();
-        let request = Request::builder().method(method).uri(url).header("content-type", kind).header("cookie", cookies.join("; "));
-        let (parts, body) = self.client.request(request.body(Full::new(Bytes::from(body))).unwrap()).await.unwrap().into_parts();
+        let request = Request::builder()
+            .method(method)
+            .uri(url)
+            .header("content-type", kind)
+            .header("cookie", cookies.join("; "));
+        let (parts, body) = self
+            .client
+            .request(request.body(Full::new(Bytes::from(body))).unwrap())
+            .await
+            .unwrap()
+            .into_parts();
         for set in parts.headers.get_all("set-cookie") {
             let pair = set.to_str().unwrap().split(';').next().unwrap().to_owned();
             let (name, value) = pair.split_once('=').unwrap();
-            self.jar.lock().unwrap().insert((authority.clone(), name.to_owned()), value.to_owned());
+            self.jar
+                .lock()
+                .unwrap()
+                .insert((authority.clone(), name.to_owned()), value.to_owned());
         }
-        Reply { status: parts.status.as_u16(), headers: parts.headers, body: body.collect().await.unwrap().to_bytes() }
+        Reply {
+            status: parts.status.as_u16(),
+            headers: parts.headers,
+            body: body.collect().await.unwrap().to_bytes(),
+        }
     }
 
     /// Goes through the pages of an issuer as this person; the address of the app that it ends at.
     pub async fn sign_in(&self, url: &str, login: &str) -> String {
-        self.walk(url, Some(login)).await.expect_err("it did not end at the app")
+        self.walk(url, Some(login))
+            .await
+            .expect_err("it did not end at the app")
     }
 
     /// Asks to sign in, and then does not.
     pub async fn deny(&self, url: &str) -> String {
-        self.walk(url, None).await.expect_err("it did not end at the app")
+        self.walk(url, None)
+            .await
+            .expect_err("it did not end at the app")
     }
 
     /// The page that an issuer's own pages end with, or the address of the app that they lead to.
@@ -147,7 +190,11 @@ impl Browser {
                 if to.starts_with(APP) {
                     return Err(to);
                 }
-                at = if to.starts_with('/') { format!("{origin}{to}") } else { to };
+                at = if to.starts_with('/') {
+                    format!("{origin}{to}")
+                } else {
+                    to
+                };
                 page = self.send("GET", &at, "", String::new()).await;
                 continue;
             }
@@ -159,11 +206,15 @@ impl Browser {
                     page = self.send("GET", &at, "", String::new()).await;
                     continue;
                 }
-                Some(login) if text.contains("name=\"login\"") => format!("prompt=login&login={login}&password=x"),
+                Some(login) if text.contains("name=\"login\"") => {
+                    format!("prompt=login&login={login}&password=x")
+                }
                 Some(_) if text.contains("value=\"consent\"") => "prompt=consent".to_owned(),
                 Some(_) => panic!("{} at {at}: {text}", page.status),
             };
-            page = self.send("POST", &at, "application/x-www-form-urlencoded", form).await;
+            page = self
+                .send("POST", &at, "application/x-www-form-urlencoded", form)
+                .await;
         }
         panic!("{url} leads nowhere");
     }
@@ -189,14 +240,23 @@ impl Away {
     /// Starts at the app, in a browser that has been sent away before.
     pub async fn again(app: &Server, path: &str, before: Option<&Self>) -> Self {
         let cookie = before.map(|away| format!("{MARK}={}", away.cookie));
-        let headers: Vec<(&str, &str)> = cookie.iter().map(|cookie| ("cookie", cookie.as_str())).collect();
+        let headers: Vec<(&str, &str)> = cookie
+            .iter()
+            .map(|cookie| ("cookie", cookie.as_str()))
+            .collect();
         Self::of(&app.raw("GET", path, &headers, "").await)
     }
 
     pub fn of(reply: &Reply) -> Self {
         assert!(matches!(reply.status, 302 | 303), "{reply:?}");
-        let host = reply.cookie("__Host-browser").map(|_| reply.cookie_value("__Host-browser"));
-        Self { cookie: reply.cookie_value(MARK), host, url: reply.header("location") }
+        let host = reply
+            .cookie("__Host-browser")
+            .map(|_| reply.cookie_value("__Host-browser"));
+        Self {
+            cookie: reply.cookie_value(MARK),
+            host,
+            url: reply.header("location"),
+        }
     }
 
     /// A parameter of the address that it was sent to.
@@ -207,7 +267,13 @@ impl Away {
     /// Comes back to the app.
     pub async fn back(&self, app: &Server, callback: &str) -> Reply {
         let cookie = format!("{MARK}={}", self.cookie);
-        app.raw("GET", callback.strip_prefix(APP).unwrap_or(callback), &[("cookie", &cookie)], "").await
+        app.raw(
+            "GET",
+            callback.strip_prefix(APP).unwrap_or(callback),
+            &[("cookie", &cookie)],
+            "",
+        )
+        .await
     }
 
     /// Redeems what came back.
@@ -226,7 +292,11 @@ impl Away {
 /// A parameter of an address.
 pub fn parameter(url: &str, name: &str) -> Option<String> {
     let query = url.split_once('?')?.1.split('#').next()?;
-    query.split('&').filter_map(|pair| pair.split_once('=')).find(|(key, _)| *key == name).map(|(_, value)| decode(value))
+    query
+        .split('&')
+        .filter_map(|pair| pair.split_once('='))
+        .find(|(key, _)| *key == name)
+        .map(|(_, value)| decode(value))
 }
 
 pub fn decode(text: &str) -> String {
@@ -259,6 +329,10 @@ pub fn landed(reply: &Reply, name: &str) -> String {
     assert_eq!(reply.status, 302, "{reply:?}");
     let to = reply.header("location");
     let value = parameter(&to, name).unwrap_or_else(|| panic!("no {name} in {to}"));
-    assert_eq!(to.matches(['?', '&']).count(), 1, "more than one parameter in {to}");
+    assert_eq!(
+        to.matches(['?', '&']).count(),
+        1,
+        "more than one parameter in {to}"
+    );
     value
 }

@@ -1,4 +1,5 @@
-//! A stolen session cannot block what the owner does by mail, and uses up none of the owner's limits.
+//! A stolen session cannot block what the owner does by mail, and uses up none of the owner's
+//! limits.
 
 use linchpin_auth::Limit;
 use serde_json::json;
@@ -28,26 +29,62 @@ const NEW: &str = "amber-walrus-17-dune";
 
 /// Requests that a thief repeats.
 async fn renames(app: &Server, thief: &SignedIn) {
-    assert_eq!(app.send(thief, "PATCH", "/auth/me", json!({ "displayName": "Ada" })).await.status, 200);
+    assert_eq!(
+        app.send(thief, "PATCH", "/auth/me", json!({ "displayName": "Ada" }))
+            .await
+            .status,
+        200
+    );
 }
 
 fn was_reset(reply: &Reply) {
-    assert_eq!((reply.status, reply.text("message").as_str()), (200, "The password was set. Sign in with it."), "{reply:?}");
+    assert_eq!(
+        (reply.status, reply.text("message").as_str()),
+        (200, "The password was set. Sign in with it."),
+        "{reply:?}"
+    );
 }
 
 async fn a_reset_beside_changes_of_the_profile(store: Store) {
     let (gate, post) = (Gate::default(), Post::default());
-    let app = store.app_with(|auth| post.on(auth).hooks(gate.clone())).await;
+    let app = store
+        .app_with(|auth| post.on(auth).hooks(gate.clone()))
+        .await;
     let thief = app.register("ada@x.test").await;
-    app.post("/auth/forgot-password", json!({ "email": "ada@x.test" })).await;
+    app.post("/auth/forgot-password", json!({ "email": "ada@x.test" }))
+        .await;
     let reset = json!({ "token": post.token("password_reset", 1).await, "password": NEW });
-    was_reset(&gate.held(app.post("/auth/reset-password", reset), renames(&app, &thief)).await);
+    was_reset(
+        &gate
+            .held(
+                app.post("/auth/reset-password", reset),
+                renames(&app, &thief),
+            )
+            .await,
+    );
     app.me(&thief.token).await.refused(401, "unauthorized");
     // Nor from changing it in a session of theirs.
-    let owner = app.post("/auth/login", json!({ "email": "ada@x.test", "password": NEW })).await.signed_in();
-    let thief = app.post("/auth/login", json!({ "email": "ada@x.test", "password": NEW })).await.signed_in();
+    let owner = app
+        .post(
+            "/auth/login",
+            json!({ "email": "ada@x.test", "password": NEW }),
+        )
+        .await
+        .signed_in();
+    let thief = app
+        .post(
+            "/auth/login",
+            json!({ "email": "ada@x.test", "password": NEW }),
+        )
+        .await
+        .signed_in();
     let set = json!({ "currentPassword": NEW, "password": GOOD });
-    let set = gate.held(app.send(&owner, "POST", "/auth/set-password", set), renames(&app, &thief)).await;
+    let set = gate
+        .held(
+            app.send(&owner, "POST", "/auth/set-password", set),
+            renames(&app, &thief),
+        )
+        .await;
     assert_eq!(set.status, 200, "{set:?}");
     app.me(&thief.token).await.refused(401, "unauthorized");
 }
@@ -55,31 +92,73 @@ async fn a_reset_beside_changes_of_the_profile(store: Store) {
 /// A thief who knows the password changes it over and over.
 async fn a_reset_beside_changes_of_the_password(store: Store) {
     let (gate, post) = (Gate::default(), Post::default());
-    let app = store.app_with(|auth| post.on(auth).hooks(gate.clone())).await;
+    let app = store
+        .app_with(|auth| post.on(auth).hooks(gate.clone()))
+        .await;
     let thief = app.register("ada@x.test").await;
-    app.post("/auth/forgot-password", json!({ "email": "ada@x.test" })).await;
+    app.post("/auth/forgot-password", json!({ "email": "ada@x.test" }))
+        .await;
     let reset = json!({ "token": post.token("password_reset", 1).await, "password": NEW });
     const THIEFS: &str = "cedar-otter-44-mill";
     let changes = async |from: &str, to: &str| {
-        let set = app.send(&thief, "POST", "/auth/set-password", json!({ "currentPassword": from, "password": to })).await;
+        let set = app
+            .send(
+                &thief,
+                "POST",
+                "/auth/set-password",
+                json!({ "currentPassword": from, "password": to }),
+            )
+            .await;
         assert_eq!(set.status, 200, "{set:?}");
     };
     changes(GOOD, THIEFS).await;
-    was_reset(&gate.held(app.post("/auth/reset-password", reset.clone()), changes(THIEFS, GOOD)).await);
+    was_reset(
+        &gate
+            .held(
+                app.post("/auth/reset-password", reset.clone()),
+                changes(THIEFS, GOOD),
+            )
+            .await,
+    );
     app.me(&thief.token).await.refused(401, "unauthorized");
-    let login = async |password: &str| app.post("/auth/login", json!({ "email": "ada@x.test", "password": password })).await.status;
-    assert_eq!((login(NEW).await, login(GOOD).await, login(THIEFS).await), (200, 401, 401));
-    app.post("/auth/reset-password", reset).await.refused(400, "invalid_token");
+    let login = async |password: &str| {
+        app.post(
+            "/auth/login",
+            json!({ "email": "ada@x.test", "password": password }),
+        )
+        .await
+        .status
+    };
+    assert_eq!(
+        (login(NEW).await, login(GOOD).await, login(THIEFS).await),
+        (200, 401, 401)
+    );
+    app.post("/auth/reset-password", reset)
+        .await
+        .refused(400, "invalid_token");
 }
 
 async fn a_first_link_beside_changes_of_the_profile(store: Store) {
     let (gate, post) = (Gate::default(), Post::default());
-    let with = |auth| post.on(auth).hooks(gate.clone()).configure(|config| config.auth.magic_link.enabled = true);
+    let with = |auth| {
+        post.on(auth)
+            .hooks(gate.clone())
+            .configure(|config| config.auth.magic_link.enabled = true)
+    };
     let app = store.app_with(with).await;
     let thief = app.register("ada@x.test").await;
-    app.post("/auth/magic-link/request", json!({ "identifier": "ada@x.test" })).await;
+    app.post(
+        "/auth/magic-link/request",
+        json!({ "identifier": "ada@x.test" }),
+    )
+    .await;
     let enter = json!({ "token": post.token("magic_link", 1).await });
-    let owner = gate.held(app.post("/auth/magic-link/verify", enter), renames(&app, &thief)).await;
+    let owner = gate
+        .held(
+            app.post("/auth/magic-link/verify", enter),
+            renames(&app, &thief),
+        )
+        .await;
     assert_eq!(owner.status, 200, "{owner:?}");
     app.me(&thief.token).await.refused(401, "unauthorized");
 }
@@ -89,11 +168,22 @@ async fn a_way_back_beside_changes_of_the_profile(store: Store) {
     let (app, between) = Between::app(&store, |auth| changing(auth, &post)).await;
     let thief = app.register("ada@x.test").await;
     assert_eq!(change(&app, &thief, "thief@x.test").await.status, 202);
-    let (undo, token) = (post.token("email_changed", 1).await, post.token("verify_new_email", 1).await);
+    let (undo, token) = (
+        post.token("email_changed", 1).await,
+        post.token("verify_new_email", 1).await,
+    );
     done(&verify(&app, &token).await);
     app.me(&thief.token).await;
     // The first look is at the account, the second whether the address is free.
-    done(&between.meanwhile(At::any("User", 2), verify(&app, &undo), renames(&app, &thief)).await);
+    done(
+        &between
+            .meanwhile(
+                At::any("User", 2),
+                verify(&app, &undo),
+                renames(&app, &thief),
+            )
+            .await,
+    );
     app.me(&thief.token).await.refused(401, "unauthorized");
     assert_eq!(app.login("ada@x.test").await.id, thief.id);
 }
@@ -101,42 +191,82 @@ async fn a_way_back_beside_changes_of_the_profile(store: Store) {
 /// On an account that has a passkey, too, nothing is added in a session that has ended meanwhile.
 async fn a_passkey_of_a_session_that_has_ended(store: Store) {
     let post = Post::default();
-    let with = |auth| with_passkeys(post.on(auth)).configure(|config| config.auth.mfa.enabled = true);
+    let with =
+        |auth| with_passkeys(post.on(auth)).configure(|config| config.auth.mfa.enabled = true);
     let (app, between) = Between::app(&store, with).await;
     let thief = app.register("ada@example.test").await;
     let mut owners = Authenticator::p256();
     app.register_passkey(&thief.token, &mut owners).await;
     let (options, token) = app.login_options().await;
-    let owner = app.passkey_login(&token, &owners.assert(&options)).await.signed_in();
+    let owner = app
+        .passkey_login(&token, &owners.assert(&options))
+        .await
+        .signed_in();
     let (options, registration) = app.register_options(&thief.token).await;
     let body = json!({ "registrationToken": registration, "attestationResponse": Authenticator::p256().register(&options) });
     let ends = async {
-        assert_eq!(app.with(&thief.token, "POST", "/auth/logout", None).await.status, 200);
+        assert_eq!(
+            app.with(&thief.token, "POST", "/auth/logout", None)
+                .await
+                .status,
+            200
+        );
     };
     let added = app.send(&thief, "POST", "/auth/mfa/webauthn/register", body);
-    between.meanwhile(At::any("OneTime", 1), added, ends).await.refused(401, "unauthorized");
-    let passkeys = app.get(&owner.token, "/auth/mfa/webauthn/credentials").await.json();
-    assert_eq!(passkeys["credentials"].as_array().map(Vec::len), Some(1), "{passkeys}");
+    between
+        .meanwhile(At::any("OneTime", 1), added, ends)
+        .await
+        .refused(401, "unauthorized");
+    let passkeys = app
+        .get(&owner.token, "/auth/mfa/webauthn/credentials")
+        .await
+        .json();
+    assert_eq!(
+        passkeys["credentials"].as_array().map(Vec::len),
+        Some(1),
+        "{passkeys}"
+    );
 }
 
 /// A call for a text message.
 async fn asks(app: &Server, who: &SignedIn) -> Reply {
-    app.send(who, "POST", "/auth/reauth/challenge", json!({ "method": "sms" })).await
+    app.send(
+        who,
+        "POST",
+        "/auth/reauth/challenge",
+        json!({ "method": "sms" }),
+    )
+    .await
 }
 
 async fn text_messages_are_counted_by_session(store: Store) {
     let (post, phone) = (Post::default(), Phone::default());
     let wide = |auth| {
         phone.on(auth).configure(|config| {
-            config.auth.rate_limit.buckets.insert("smsSendIp".to_owned(), Limit { max: 100, window_seconds: 86_400 });
+            config.auth.rate_limit.buckets.insert(
+                "smsSendIp".to_owned(),
+                Limit {
+                    max: 100,
+                    window_seconds: 86_400,
+                },
+            );
         })
     };
     let app = app_with(&store, &post, wide).await;
     let owner = app.register("ada@x.test").await;
     let (_, recovery) = enrol(&app, &owner).await;
-    let begun = app.send(&owner, "POST", "/auth/mfa/sms/enable", json!({ "phone": "+4930123456" })).await;
+    let begun = app
+        .send(
+            &owner,
+            "POST",
+            "/auth/mfa/sms/enable",
+            json!({ "phone": "+4930123456" }),
+        )
+        .await;
     let body = json!({ "setupToken": begun.text("setupToken"), "code": phone.code(1).await.1 });
-    let set_up = app.send(&owner, "POST", "/auth/mfa/sms/verify-setup", body).await;
+    let set_up = app
+        .send(&owner, "POST", "/auth/mfa/sms/verify-setup", body)
+        .await;
     assert_eq!(set_up.status, 200, "{set_up:?}");
     let mut thieves = Vec::new();
     for code in &recovery[..3] {
@@ -148,7 +278,11 @@ async fn text_messages_are_counted_by_session(store: Store) {
         assert_eq!(asks(&app, &thieves[0]).await.status, 200);
     }
     asks(&app, &thieves[0]).await.refused(429, "rate_limited");
-    assert_eq!(asks(&app, &owner).await.status, 200, "the owner gets one all the same");
+    assert_eq!(
+        asks(&app, &owner).await.status,
+        200,
+        "the owner gets one all the same"
+    );
     // All sessions together have a bound as well: fifteen, seven of which are gone.
     for thief in &thieves[1..] {
         for _ in 0..5 {
@@ -161,7 +295,14 @@ async fn text_messages_are_counted_by_session(store: Store) {
     app.advance(3600).await;
     for n in 0..6 {
         let who = app.register(&format!("{n}@x.test")).await;
-        let asked = app.send(&who, "POST", "/auth/mfa/sms/enable", json!({ "phone": "+4930999999" })).await;
+        let asked = app
+            .send(
+                &who,
+                "POST",
+                "/auth/mfa/sms/enable",
+                json!({ "phone": "+4930999999" }),
+            )
+            .await;
         assert_eq!(asked.status, if n < 5 { 200 } else { 429 }, "{asked:?}");
     }
     phone.code(20).await;
@@ -171,7 +312,10 @@ async fn text_messages_are_counted_by_session(store: Store) {
 /// Set-ups and changes are counted per session too.
 async fn so_is_what_is_begun(store: Store) {
     let post = Post::default();
-    let app = app_with(&store, &post, |auth| auth.configure(|config| config.auth.email_verification.enabled = true)).await;
+    let app = app_with(&store, &post, |auth| {
+        auth.configure(|config| config.auth.email_verification.enabled = true)
+    })
+    .await;
     let owner = app.register("ada@x.test").await;
     done(&verify(&app, &post.token("verify_email", 1).await).await);
     let thief = app.login("ada@x.test").await;
@@ -180,13 +324,20 @@ async fn so_is_what_is_begun(store: Store) {
     for (method, path, body, proved) in [
         ("POST", "/auth/mfa/setup", json!({}), json!({})),
         ("POST", "/auth/mfa/email-otp/enable", json!({}), json!({})),
-        ("POST", "/auth/change-email", wrong, json!({ "email": "new@x.test", "password": GOOD })),
+        (
+            "POST",
+            "/auth/change-email",
+            wrong,
+            json!({ "email": "new@x.test", "password": GOOD }),
+        ),
         ("DELETE", "/auth/me", leaves, json!({ "password": GOOD })),
     ] {
         for _ in 0..10 {
             app.send(&thief, method, path, body.clone()).await;
         }
-        app.send(&thief, method, path, body).await.refused(429, "rate_limited");
+        app.send(&thief, method, path, body)
+            .await
+            .refused(429, "rate_limited");
         let done = app.send(&owner, method, path, proved).await;
         assert!(matches!(done.status, 200 | 202), "{path}: {done:?}");
     }
@@ -199,21 +350,32 @@ async fn and_all_sessions_together(store: Store) {
         auth.configure(|config| {
             config.auth.email_verification.enabled = true;
             for name in ["mfaEnableUser", "deleteAccountUser"] {
-                config.auth.rate_limit.buckets.insert(name.to_owned(), Limit { max: 12, window_seconds: 3600 });
+                config.auth.rate_limit.buckets.insert(
+                    name.to_owned(),
+                    Limit {
+                        max: 12,
+                        window_seconds: 3600,
+                    },
+                );
             }
         })
     };
     let app = app_with(&store, &post, few).await;
     app.register("ada@x.test").await;
     done(&verify(&app, &post.token("verify_email", 1).await).await);
-    for (method, path, most) in [("POST", "/auth/change-email", 30), ("POST", "/auth/mfa/email-otp/enable", 12), ("DELETE", "/auth/me", 12)]
-    {
+    for (method, path, most) in [
+        ("POST", "/auth/change-email", 30),
+        ("POST", "/auth/mfa/email-otp/enable", 12),
+        ("DELETE", "/auth/me", 12),
+    ] {
         let mut passed = 0;
         for session in 0..4 {
             let who = app.login("ada@x.test").await;
             for n in 0..10 {
                 let body = match path {
-                    "/auth/change-email" => json!({ "email": format!("victim-{session}-{n}@y.test"), "password": GOOD }),
+                    "/auth/change-email" => {
+                        json!({ "email": format!("victim-{session}-{n}@y.test"), "password": GOOD })
+                    }
                     "/auth/me" => json!({ "password": "wrong-otter-91-lamp" }),
                     _ => json!({}),
                 };

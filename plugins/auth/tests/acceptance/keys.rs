@@ -19,14 +19,18 @@ cases! {
 }
 
 fn keys(auth: Auth, names: &[&str]) -> Auth {
-    let key = |name: &&str| DataKey { kid: (*name).to_owned(), key: SecretText::new(STANDARD.encode([name.as_bytes()[0]; 32])) };
+    let key = |name: &&str| DataKey {
+        kid: (*name).to_owned(),
+        key: SecretText::new(STANDARD.encode([name.as_bytes()[0]; 32])),
+    };
     let keys = names.iter().map(key).collect();
     auth.configure(|config| config.security.data_keys = keys)
 }
 
 /// With a mailed link that is good for a day.
 fn mailing(auth: Auth, post: &Post) -> Auth {
-    post.on(auth).configure(|config| config.auth.email_verification.enabled = true)
+    post.on(auth)
+        .configure(|config| config.auth.email_verification.enabled = true)
 }
 
 fn service(app: &Server) -> Arc<AuthService> {
@@ -43,18 +47,26 @@ async fn data_is_written_anew(store: Store) {
     app.register("ada@x.test").await;
     let token = post.token("verify_email", 1).await;
     app.stop().await;
-    let app = store.app_with(|auth| mailing(keys(auth, &["a"]), &post)).await;
+    let app = store
+        .app_with(|auth| mailing(keys(auth, &["a"]), &post))
+        .await;
     app.register("bob@x.test").await;
     let second = post.token("verify_email", 2).await;
     app.stop().await;
-    let app = store.app_with(|auth| mailing(keys(auth, &["b", "a"]), &post)).await;
+    let app = store
+        .app_with(|auth| mailing(keys(auth, &["b", "a"]), &post))
+        .await;
     let done = service(&app).rekey().await.unwrap();
     assert!(done.rewritten >= 2 && done.needed.is_empty(), "{done:?}");
     assert_eq!(service(&app).rekey().await.unwrap().rewritten, 0);
     app.stop().await;
-    let app = store.app_with(|auth| mailing(keys(auth, &["b"]), &post)).await;
+    let app = store
+        .app_with(|auth| mailing(keys(auth, &["b"]), &post))
+        .await;
     for token in [token, second] {
-        let done = app.post("/auth/verify-email", json!({ "token": token })).await;
+        let done = app
+            .post("/auth/verify-email", json!({ "token": token }))
+            .await;
         assert_eq!(done.status, 200, "{done:?}");
     }
 }
@@ -64,22 +76,44 @@ async fn a_key_that_is_needed_is_missed(store: Store) {
         return;
     }
     let post = Post::default();
-    let app = store.app_with(|auth| mailing(keys(auth, &["a"]), &post)).await;
+    let app = store
+        .app_with(|auth| mailing(keys(auth, &["a"]), &post))
+        .await;
     app.register("ada@x.test").await;
     let token = post.token("verify_email", 1).await;
     app.stop().await;
-    let started = store.try_app(|auth| mailing(keys(auth, &["b"]), &post)).await;
-    let error = started.err().expect("it starts without the key of a link that was mailed").to_string();
-    assert!(error.contains("`a`") && error.contains("security.dataKeys"), "{error}");
-    let app = store.app_with(|auth| mailing(keys(auth, &["b", "a"]), &post)).await;
-    assert_eq!(app.post("/auth/verify-email", json!({ "token": token })).await.status, 200);
+    let started = store
+        .try_app(|auth| mailing(keys(auth, &["b"]), &post))
+        .await;
+    let error = started
+        .err()
+        .expect("it starts without the key of a link that was mailed")
+        .to_string();
+    assert!(
+        error.contains("`a`") && error.contains("security.dataKeys"),
+        "{error}"
+    );
+    let app = store
+        .app_with(|auth| mailing(keys(auth, &["b", "a"]), &post))
+        .await;
+    assert_eq!(
+        app.post("/auth/verify-email", json!({ "token": token }))
+            .await
+            .status,
+        200
+    );
     app.advance(86_401).await;
     app.stop().await;
     // Nothing needs it any more.
-    store.app_with(|auth| mailing(keys(auth, &["b"]), &post)).await.stop().await;
+    store
+        .app_with(|auth| mailing(keys(auth, &["b"]), &post))
+        .await
+        .stop()
+        .await;
 }
 
-/// Of a recovery code only a MAC is kept: the key stays needed until the codes are ended, and a command does so.
+/// Of a recovery code only a MAC is kept: the key stays needed until the codes are ended, and a
+/// command does so.
 async fn recovery_codes_end_with_their_key(store: Store) {
     if !store.keeps() {
         return;
@@ -92,16 +126,30 @@ async fn recovery_codes_end_with_their_key(store: Store) {
         crate::factor::enrolled(&app, email).await;
     }
     app.stop().await;
-    let app = store.app_with(|auth| with(&["b", "a"])(post.on(auth))).await;
+    let app = store
+        .app_with(|auth| with(&["b", "a"])(post.on(auth)))
+        .await;
     // These have theirs under the new key, and keep them.
     let eve = crate::factor::enrolled(&app, "eve@x.test").await;
     let mut found = service(&app).rekey().await.unwrap();
     found.accounts.sort_unstable();
-    assert_eq!((found.needed, found.codes, found.ended), (vec!["a".to_owned()], 20, 0));
+    assert_eq!(
+        (found.needed, found.codes, found.ended),
+        (vec!["a".to_owned()], 20, 0)
+    );
     assert_eq!(found.accounts, ["ada@x.test", "bob@x.test"]);
     let done = service(&app).rekey_ending_codes().await.unwrap();
-    assert_eq!((done.needed.len(), done.codes, done.ended), (0, 0, 20), "{done:?}");
-    let mut told: Vec<String> = post.only("recovery_codes_ended", 2).await.into_iter().map(|mail| mail.to).collect();
+    assert_eq!(
+        (done.needed.len(), done.codes, done.ended),
+        (0, 0, 20),
+        "{done:?}"
+    );
+    let mut told: Vec<String> = post
+        .only("recovery_codes_ended", 2)
+        .await
+        .into_iter()
+        .map(|mail| mail.to)
+        .collect();
     told.sort_unstable();
     assert_eq!(told, ["ada@x.test", "bob@x.test"]);
     app.stop().await;
@@ -119,16 +167,29 @@ async fn data_keys_are_judged(store: Store) {
         { "kid": "a", "key": "not base64 at all" },
         { "kid": "b" },
     ] } });
-    let error = match store.try_app(|_| Auth::from_config(AuthConfig::from_json(&file))).await {
+    let error = match store
+        .try_app(|_| Auth::from_config(AuthConfig::from_json(&file)))
+        .await
+    {
         Ok(_) => panic!("the app started"),
         Err(error) => error.to_string(),
     };
-    for what in ["security.dataKeys", "1 to 64 letters", "32 bytes in base64", "twice", "{ kid, key }"] {
+    for what in [
+        "security.dataKeys",
+        "1 to 64 letters",
+        "32 bytes in base64",
+        "twice",
+        "{ kid, key }",
+    ] {
         assert!(error.contains(what), "{what} in {error}");
     }
-    let written = json!({ "security": { "dataKeys": [{ "kid": "a", "key": STANDARD.encode([1; 32]) }] } });
+    let written =
+        json!({ "security": { "dataKeys": [{ "kid": "a", "key": STANDARD.encode([1; 32]) }] } });
     let debug = format!("{:?}", AuthConfig::from_json(&written));
-    assert!(debug.contains("\"a\"") && !debug.contains(&STANDARD.encode([1; 32])), "{debug}");
+    assert!(
+        debug.contains("\"a\"") && !debug.contains(&STANDARD.encode([1; 32])),
+        "{debug}"
+    );
 }
 
 /// The weak password hash of the former program.
@@ -140,17 +201,28 @@ impl LegacyVerifier for Reversed {
     }
 
     fn verify(&self, password: &str, stored: &str) -> bool {
-        stored.strip_prefix("reversed:").is_some_and(|hash| hash.chars().rev().eq(password.chars()))
+        stored
+            .strip_prefix("reversed:")
+            .is_some_and(|hash| hash.chars().rev().eq(password.chars()))
     }
 }
 
 async fn status(app: &Server, password: &str) -> u16 {
-    app.post("/auth/login", json!({ "email": "ada@x.test", "password": password })).await.status
+    app.post(
+        "/auth/login",
+        json!({ "email": "ada@x.test", "password": password }),
+    )
+    .await
+    .status
 }
 
 async fn imported_hashes(store: Store) {
     let hash = format!("reversed:{}", GOOD.chars().rev().collect::<String>());
-    let app = store.app_with(|auth| auth.configure(|config| config.auth.password.legacy = vec![Arc::new(Reversed)])).await;
+    let app = store
+        .app_with(|auth| {
+            auth.configure(|config| config.auth.password.legacy = vec![Arc::new(Reversed)])
+        })
+        .await;
     let mut new = linchpin_auth::NewUser::new("ada@x.test");
     new.password_hash = Some(SecretText::new(hash));
     service(&app).create_user(new).await.unwrap();
@@ -158,7 +230,15 @@ async fn imported_hashes(store: Store) {
     assert_eq!(status(&app, GOOD).await, 200);
     let mut odd = linchpin_auth::NewUser::new("bob@x.test");
     odd.password_hash = Some(SecretText::new("rot13:secret"));
-    assert_eq!(service(&app).create_user(odd).await.unwrap_err().code().as_str(), "validation_failed");
+    assert_eq!(
+        service(&app)
+            .create_user(odd)
+            .await
+            .unwrap_err()
+            .code()
+            .as_str(),
+        "validation_failed"
+    );
     app.stop().await;
     if store.keeps() {
         // It was replaced: whoever knew the old kind is not needed any more.

@@ -9,7 +9,13 @@ use crate::factor::Phone;
 use crate::post::Post;
 use crate::server::{GOOD, Reply, Server, SignedIn, Store};
 
-cases!(guesses_from_many_addresses, guesses_of_many_names, each_address_has_so_many, each_account_has_so_many, what_is_full_in_silence);
+cases!(
+    guesses_from_many_addresses,
+    guesses_of_many_names,
+    each_address_has_so_many,
+    each_account_has_so_many,
+    what_is_full_in_silence
+);
 
 const WRONG: &str = "wrong-otter-91-lamp";
 
@@ -25,12 +31,19 @@ struct Guest<'a> {
 
 impl<'a> Guest<'a> {
     fn at(app: &'a Server, n: usize) -> Self {
-        Self { app, address: format!("198.51.100.{n}") }
+        Self {
+            app,
+            address: format!("198.51.100.{n}"),
+        }
     }
 
     async fn send(&self, method: &str, path: &str, more: &[(&str, &str)], body: &Json) -> Reply {
         let mut headers = vec![("x-forwarded-for", self.address.as_str())];
-        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let body = if body.is_null() {
+            String::new()
+        } else {
+            body.to_string()
+        };
         if !body.is_empty() {
             headers.push(("content-type", "application/json"));
         }
@@ -43,44 +56,82 @@ impl<'a> Guest<'a> {
     }
 
     async fn login(&self, email: &str, password: &str) -> Reply {
-        self.post("/auth/login", &json!({ "email": email, "password": password })).await
+        self.post(
+            "/auth/login",
+            &json!({ "email": email, "password": password }),
+        )
+        .await
     }
 }
 
-/// Whoever has an address for each guess has thirty an hour, which keep the owner out of nothing on a device of theirs.
+/// Whoever has an address for each guess has thirty an hour, which keep the owner out of nothing on
+/// a device of theirs.
 async fn guesses_from_many_addresses(store: Store) {
     let app = store.app_with(behind_a_proxy).await;
     let home = Guest::at(&app, 200);
-    let made = home.post("/auth/register", &json!({ "email": "ada@x.test", "password": GOOD })).await;
+    let made = home
+        .post(
+            "/auth/register",
+            &json!({ "email": "ada@x.test", "password": GOOD }),
+        )
+        .await;
     let device = made.text("deviceToken");
-    home.post("/auth/register", &json!({ "email": "bob@x.test", "password": GOOD })).await;
+    home.post(
+        "/auth/register",
+        &json!({ "email": "bob@x.test", "password": GOOD }),
+    )
+    .await;
     for (email, begins) in [("ada@x.test", 0), ("nobody@x.test", 50)] {
         for n in 0..30 {
-            Guest::at(&app, begins + n).login(email, WRONG).await.refused(401, "invalid_credentials");
+            Guest::at(&app, begins + n)
+                .login(email, WRONG)
+                .await
+                .refused(401, "invalid_credentials");
         }
         for password in [WRONG, GOOD] {
             let full = Guest::at(&app, begins + 30).login(email, password).await;
             full.refused(429, "rate_limited");
-            assert!((1..=3600).contains(&full.header("retry-after").parse::<u32>().unwrap()), "{full:?}");
+            assert!(
+                (1..=3600).contains(&full.header("retry-after").parse::<u32>().unwrap()),
+                "{full:?}"
+            );
         }
     }
     let own = json!({ "email": "ada@x.test", "password": GOOD });
-    let known = home.send("POST", "/auth/login", &[("x-device-token", &device)], &own).await;
+    let known = home
+        .send("POST", "/auth/login", &[("x-device-token", &device)], &own)
+        .await;
     assert_eq!(known.status, 200, "{known:?}");
     // Somebody else is not concerned, wherever they are.
-    assert_eq!(Guest::at(&app, 1).login("bob@x.test", GOOD).await.status, 200);
-    Guest::at(&app, 1).login("eve@x.test", WRONG).await.refused(401, "invalid_credentials");
+    assert_eq!(
+        Guest::at(&app, 1).login("bob@x.test", GOOD).await.status,
+        200
+    );
+    Guest::at(&app, 1)
+        .login("eve@x.test", WRONG)
+        .await
+        .refused(401, "invalid_credentials");
     app.advance(3600).await;
-    assert_eq!(Guest::at(&app, 31).login("ada@x.test", GOOD).await.status, 200);
+    assert_eq!(
+        Guest::at(&app, 31).login("ada@x.test", GOOD).await.status,
+        200
+    );
 }
 
 /// An address has fifty, whoever they are of.
 async fn guesses_of_many_names(store: Store) {
     let app = store.app_with(behind_a_proxy).await;
-    Guest::at(&app, 200).post("/auth/register", &json!({ "email": "ada@x.test", "password": GOOD })).await;
+    Guest::at(&app, 200)
+        .post(
+            "/auth/register",
+            &json!({ "email": "ada@x.test", "password": GOOD }),
+        )
+        .await;
     let eve = Guest::at(&app, 1);
     for n in 0..50 {
-        eve.login(&format!("{}@x.test", n / 10), WRONG).await.refused(401, "invalid_credentials");
+        eve.login(&format!("{}@x.test", n / 10), WRONG)
+            .await
+            .refused(401, "invalid_credentials");
         // A right password in between is given back, and gives nothing else back.
         if n == 25 {
             assert_eq!(eve.login("ada@x.test", GOOD).await.status, 200);
@@ -89,10 +140,19 @@ async fn guesses_of_many_names(store: Store) {
     for (email, password) in [("5@x.test", WRONG), ("ada@x.test", GOOD)] {
         let full = eve.login(email, password).await;
         full.refused(429, "rate_limited");
-        assert!((1..=900).contains(&full.header("retry-after").parse::<u32>().unwrap()), "{full:?}");
+        assert!(
+            (1..=900).contains(&full.header("retry-after").parse::<u32>().unwrap()),
+            "{full:?}"
+        );
     }
-    Guest::at(&app, 2).login("5@x.test", WRONG).await.refused(401, "invalid_credentials");
-    assert_eq!(Guest::at(&app, 2).login("ada@x.test", GOOD).await.status, 200);
+    Guest::at(&app, 2)
+        .login("5@x.test", WRONG)
+        .await
+        .refused(401, "invalid_credentials");
+    assert_eq!(
+        Guest::at(&app, 2).login("ada@x.test", GOOD).await.status,
+        200
+    );
     app.advance(900).await;
     assert_eq!(eve.login("ada@x.test", GOOD).await.status, 200);
 }
@@ -122,7 +182,13 @@ fn narrow(auth: Auth) -> Auth {
             "deleteAccount",
             "register",
         ] {
-            config.auth.rate_limit.buckets.insert(name.to_owned(), Limit { max: 2, window_seconds: 60 });
+            config.auth.rate_limit.buckets.insert(
+                name.to_owned(),
+                Limit {
+                    max: 2,
+                    window_seconds: 60,
+                },
+            );
         }
     })
 }
@@ -133,13 +199,33 @@ async fn each_address_has_so_many(store: Store) {
     let token = json!({ "token": "x" });
     for (n, (path, body, usual)) in [
         ("/auth/verify-email", token.clone(), 400),
-        ("/auth/reset-password", json!({ "token": "x", "password": GOOD }), 400),
+        (
+            "/auth/reset-password",
+            json!({ "token": "x", "password": GOOD }),
+            400,
+        ),
         ("/auth/magic-link/verify", token.clone(), 400),
-        ("/auth/resend-verification", json!({ "email": "nobody@x.test" }), 200),
-        ("/auth/magic-link/request", json!({ "identifier": "nobody@x.test" }), 200),
-        ("/auth/forgot-password", json!({ "email": "nobody@x.test" }), 200),
+        (
+            "/auth/resend-verification",
+            json!({ "email": "nobody@x.test" }),
+            200,
+        ),
+        (
+            "/auth/magic-link/request",
+            json!({ "identifier": "nobody@x.test" }),
+            200,
+        ),
+        (
+            "/auth/forgot-password",
+            json!({ "email": "nobody@x.test" }),
+            200,
+        ),
         ("/auth/refresh", json!({ "refreshToken": "v1.a.b" }), 401),
-        ("/auth/mfa/verify", json!({ "mfaToken": "x", "code": "123456" }), 401),
+        (
+            "/auth/mfa/verify",
+            json!({ "mfaToken": "x", "code": "123456" }),
+            401,
+        ),
     ]
     .into_iter()
     .enumerate()
@@ -151,7 +237,14 @@ async fn each_address_has_so_many(store: Store) {
     for (name, status) in [("a", 200), ("b", 200), ("c", 429)] {
         let who = signed_up(&open, &format!("{name}@x.test")).await;
         let bearer = format!("Bearer {}", who.token);
-        let asked = there.send("POST", "/auth/mfa/sms/enable", &[("authorization", &bearer)], &json!({ "phone": "+4930123456" })).await;
+        let asked = there
+            .send(
+                "POST",
+                "/auth/mfa/sms/enable",
+                &[("authorization", &bearer)],
+                &json!({ "phone": "+4930123456" }),
+            )
+            .await;
         assert_eq!(asked.status, status, "{asked:?}");
     }
     open.stop().await;
@@ -167,7 +260,15 @@ async fn full(app: &Server, n: usize, path: &str, body: &Json, usual: u16) {
         assert_eq!(reply.status, usual, "{path}: {reply:?}");
     }
     let reply = here.post(path, body).await;
-    assert_eq!((reply.status, reply.text("code").as_str(), reply.header("retry-after").as_str()), (429, "rate_limited", "60"), "{path}");
+    assert_eq!(
+        (
+            reply.status,
+            reply.text("code").as_str(),
+            reply.header("retry-after").as_str()
+        ),
+        (429, "rate_limited", "60"),
+        "{path}"
+    );
     assert_eq!(elsewhere.post(path, body).await.status, usual, "{path}");
     app.advance(60).await;
     assert_eq!(here.post(path, body).await.status, usual, "{path}");
@@ -176,7 +277,12 @@ async fn full(app: &Server, n: usize, path: &str, body: &Json, usual: u16) {
 /// Somebody with a proved mailbox, from an address of their own.
 async fn signed_up(app: &Server, email: &str) -> SignedIn {
     let n = email.bytes().next().map_or(0, usize::from);
-    let made = Guest::at(app, n).post("/auth/register", &json!({ "email": email, "password": GOOD })).await;
+    let made = Guest::at(app, n)
+        .post(
+            "/auth/register",
+            &json!({ "email": email, "password": GOOD }),
+        )
+        .await;
     assert_eq!(made.status, 201, "{made:?}");
     let who = made.signed_in();
     app.change(&who.id, json!({ "emailVerified": true })).await;
@@ -190,25 +296,43 @@ async fn each_account_has_so_many(store: Store) {
         ("a", "POST", "/auth/reauth/challenge", json!({}), 200),
         ("b", "POST", "/auth/mfa/setup", Json::Null, 200),
         ("c", "POST", "/auth/mfa/email-otp/enable", Json::Null, 200),
-        ("d", "POST", "/auth/mfa/sms/enable", json!({ "phone": "+4930123456" }), 200),
+        (
+            "d",
+            "POST",
+            "/auth/mfa/sms/enable",
+            json!({ "phone": "+4930123456" }),
+            200,
+        ),
         ("e", "DELETE", "/auth/me", json!({ "password": WRONG }), 401),
     ]
     .into_iter()
     .enumerate()
     {
-        let who =
-            [signed_up(&app, &format!("{name}@x.test")).await, signed_up(&app, &format!("{}@x.test", name.to_uppercase() + "2")).await];
+        let who = [
+            signed_up(&app, &format!("{name}@x.test")).await,
+            signed_up(&app, &format!("{}@x.test", name.to_uppercase() + "2")).await,
+        ];
         // From wherever it is.
         let send = async |i: usize, of: usize| {
             let bearer = format!("Bearer {}", who[of].token);
-            Guest::at(&app, 10 * n + i).send(method, path, &[("authorization", &bearer)], &body).await
+            Guest::at(&app, 10 * n + i)
+                .send(method, path, &[("authorization", &bearer)], &body)
+                .await
         };
         for i in 0..2 {
             let reply = send(i, 0).await;
             assert_eq!(reply.status, usual, "{path}: {reply:?}");
         }
         let full = send(2, 0).await;
-        assert_eq!((full.status, full.text("code").as_str(), full.header("retry-after").as_str()), (429, "rate_limited", "60"), "{path}");
+        assert_eq!(
+            (
+                full.status,
+                full.text("code").as_str(),
+                full.header("retry-after").as_str()
+            ),
+            (429, "rate_limited", "60"),
+            "{path}"
+        );
         assert_eq!(send(2, 1).await.status, usual, "{path}");
         app.advance(60).await;
         assert_eq!(send(2, 0).await.status, usual, "{path}");
@@ -217,7 +341,9 @@ async fn each_account_has_so_many(store: Store) {
     let who = signed_up(&app, "z@x.test").await;
     let mut token = who.refresh;
     for i in 0..4 {
-        let renewed = Guest::at(&app, 60 + i).post("/auth/refresh", &json!({ "refreshToken": token })).await;
+        let renewed = Guest::at(&app, 60 + i)
+            .post("/auth/refresh", &json!({ "refreshToken": token }))
+            .await;
         if i == 2 {
             renewed.refused(429, "rate_limited");
             app.advance(60).await;
@@ -262,9 +388,16 @@ async fn what_is_full_in_silence(store: Store) {
         post.all(kind, had + 3).await;
         assert_eq!(ask("bob@x.test").await, first);
         let mails = post.all(kind, had + 4).await;
-        assert_eq!((mails.len(), mails.last().unwrap().to.as_str()), (had + 4, "bob@x.test"), "{path}");
+        assert_eq!(
+            (mails.len(), mails.last().unwrap().to.as_str()),
+            (had + 4, "bob@x.test"),
+            "{path}"
+        );
         app.advance(3600).await;
         ask("ada@x.test").await;
-        assert_eq!(post.all(kind, had + 5).await.last().unwrap().to, "ada@x.test");
+        assert_eq!(
+            post.all(kind, had + 5).await.last().unwrap().to,
+            "ada@x.test"
+        );
     }
 }

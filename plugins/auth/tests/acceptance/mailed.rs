@@ -30,19 +30,44 @@ async fn required_verification_gives_no_session_before_it(store: Store) {
     let app = verifying(&store, &post, true).await;
     let account = json!({ "email": "a@x.test", "password": GOOD });
     let made = app.post("/auth/register", account.clone()).await;
-    assert_eq!((made.status, made.text("token").as_str(), made.headers.get("set-cookie")), (201, "", None));
+    assert_eq!(
+        (
+            made.status,
+            made.text("token").as_str(),
+            made.headers.get("set-cookie")
+        ),
+        (201, "", None)
+    );
     assert_eq!(made.json()["emailVerified"], false);
-    app.post("/auth/login", account.clone()).await.refused(403, "email_not_verified");
-    app.post("/auth/login", json!({ "email": "a@x.test", "password": "nope-nope-nope" })).await.refused(401, "invalid_credentials");
+    app.post("/auth/login", account.clone())
+        .await
+        .refused(403, "email_not_verified");
+    app.post(
+        "/auth/login",
+        json!({ "email": "a@x.test", "password": "nope-nope-nope" }),
+    )
+    .await
+    .refused(401, "invalid_credentials");
     let token = post.token("verify_email", 1).await;
-    let done = app.post("/auth/verify-email", json!({ "token": token })).await;
+    let done = app
+        .post("/auth/verify-email", json!({ "token": token }))
+        .await;
     assert_eq!(
         (done.status, done.json(), done.headers.get("set-cookie")),
-        (200, json!({ "ok": true, "message": "The address is verified." }), None)
+        (
+            200,
+            json!({ "ok": true, "message": "The address is verified." }),
+            None
+        )
     );
     let signed_in = app.post("/auth/login", account).await;
-    assert_eq!((signed_in.status, signed_in.json()["emailVerified"].clone()), (200, json!(true)));
-    app.post("/auth/verify-email", json!({ "token": token })).await.refused(400, "invalid_token");
+    assert_eq!(
+        (signed_in.status, signed_in.json()["emailVerified"].clone()),
+        (200, json!(true))
+    );
+    app.post("/auth/verify-email", json!({ "token": token }))
+        .await
+        .refused(400, "invalid_token");
 }
 
 async fn resent_verification_does_not_reveal_accounts(store: Store) {
@@ -50,27 +75,52 @@ async fn resent_verification_does_not_reveal_accounts(store: Store) {
     let app = verifying(&store, &post, false).await;
     app.register("done@x.test").await;
     let token = post.token("verify_email", 1).await;
-    assert_eq!(app.post("/auth/verify-email", json!({ "token": token })).await.status, 200);
+    assert_eq!(
+        app.post("/auth/verify-email", json!({ "token": token }))
+            .await
+            .status,
+        200
+    );
     let open = app.register("open@x.test").await;
     let first = post.token("verify_email", 2).await;
     app.advance(1).await;
     let mut bodies = Vec::new();
     for email in ["done@x.test", "nobody@x.test", "open@x.test"] {
-        let reply = app.post("/auth/resend-verification", json!({ "email": email })).await;
+        let reply = app
+            .post("/auth/resend-verification", json!({ "email": email }))
+            .await;
         assert_eq!(reply.status, 200);
         bodies.push(reply.body);
     }
     assert!(bodies.iter().all(|body| *body == bodies[0]));
     let second = post.token("verify_email", 3).await;
-    app.post("/auth/verify-email", json!({ "token": first })).await.refused(400, "invalid_token");
+    app.post("/auth/verify-email", json!({ "token": first }))
+        .await
+        .refused(400, "invalid_token");
     app.advance(1).await;
     // A session knows its address.
-    let own = app.with(&open.token, "POST", "/auth/resend-verification", Some(json!({}))).await;
+    let own = app
+        .with(
+            &open.token,
+            "POST",
+            "/auth/resend-verification",
+            Some(json!({})),
+        )
+        .await;
     assert_eq!(own.body, bodies[0]);
     let third = post.token("verify_email", 4).await;
-    app.post("/auth/verify-email", json!({ "token": second })).await.refused(400, "invalid_token");
-    assert_eq!(app.post("/auth/verify-email", json!({ "token": third })).await.status, 200);
-    app.post("/auth/resend-verification", json!({})).await.problem("required", "email");
+    app.post("/auth/verify-email", json!({ "token": second }))
+        .await
+        .refused(400, "invalid_token");
+    assert_eq!(
+        app.post("/auth/verify-email", json!({ "token": third }))
+            .await
+            .status,
+        200
+    );
+    app.post("/auth/resend-verification", json!({}))
+        .await
+        .problem("required", "email");
     assert_eq!(post.count("verify_email"), 4);
 }
 
@@ -78,49 +128,120 @@ async fn a_magic_link_signs_in_once(store: Store) {
     let post = Post::default();
     let app = verifying(&store, &post, false).await;
     app.register("a@x.test").await;
-    let unknown = app.post("/auth/magic-link/request", json!({ "identifier": "nobody@x.test" })).await;
-    let known = app.post("/auth/magic-link/request", json!({ "identifier": "A@x.test" })).await;
+    let unknown = app
+        .post(
+            "/auth/magic-link/request",
+            json!({ "identifier": "nobody@x.test" }),
+        )
+        .await;
+    let known = app
+        .post(
+            "/auth/magic-link/request",
+            json!({ "identifier": "A@x.test" }),
+        )
+        .await;
     assert_eq!((known.status, &known.body), (200, &unknown.body));
     let token = post.token("magic_link", 1).await;
-    assert_eq!(app.raw("GET", "/auth/magic-link/verify", &[], "").await.status, 405);
-    app.post("/auth/reset-password", json!({ "token": token, "password": "amber-walrus-17-dune" })).await.refused(400, "invalid_token");
-    let done = app.post("/auth/magic-link/verify", json!({ "token": token })).await;
-    assert_eq!((done.status, done.json()["emailVerified"].clone()), (200, json!(true)));
+    assert_eq!(
+        app.raw("GET", "/auth/magic-link/verify", &[], "")
+            .await
+            .status,
+        405
+    );
+    app.post(
+        "/auth/reset-password",
+        json!({ "token": token, "password": "amber-walrus-17-dune" }),
+    )
+    .await
+    .refused(400, "invalid_token");
+    let done = app
+        .post("/auth/magic-link/verify", json!({ "token": token }))
+        .await;
+    assert_eq!(
+        (done.status, done.json()["emailVerified"].clone()),
+        (200, json!(true))
+    );
     assert_eq!(app.me(&done.signed_in().token).await.status, 200);
-    app.post("/auth/magic-link/verify", json!({ "token": token })).await.refused(400, "invalid_token");
-    app.post("/auth/magic-link/request", json!({ "identifier": "a@x.test" })).await;
+    app.post("/auth/magic-link/verify", json!({ "token": token }))
+        .await
+        .refused(400, "invalid_token");
+    app.post(
+        "/auth/magic-link/request",
+        json!({ "identifier": "a@x.test" }),
+    )
+    .await;
     let late = post.token("magic_link", 2).await;
     app.advance(601).await;
-    app.post("/auth/magic-link/verify", json!({ "token": late })).await.refused(400, "invalid_token");
+    app.post("/auth/magic-link/verify", json!({ "token": late }))
+        .await
+        .refused(400, "invalid_token");
     assert_eq!(post.count("magic_link"), 2);
 }
 
-// Somebody signs up with another's address; its owner signs in by link, and nothing of the stranger is left.
+// Somebody signs up with another's address; its owner signs in by link, and nothing of the stranger
+// is left.
 async fn a_magic_link_that_first_proves_a_mailbox_resets_the_account(store: Store) {
     let post = Post::default();
     let app = verifying(&store, &post, false).await;
     let stranger = app.register("owner@x.test").await;
-    app.post("/auth/magic-link/request", json!({ "identifier": "owner@x.test" })).await;
+    app.post(
+        "/auth/magic-link/request",
+        json!({ "identifier": "owner@x.test" }),
+    )
+    .await;
     let token = post.token("magic_link", 1).await;
-    let owner = app.post("/auth/magic-link/verify", json!({ "token": token })).await;
+    let owner = app
+        .post("/auth/magic-link/verify", json!({ "token": token }))
+        .await;
     assert_eq!(owner.status, 200);
     app.me(&stranger.token).await.refused(401, "unauthorized");
-    app.post("/auth/login", json!({ "email": "owner@x.test", "password": GOOD })).await.refused(401, "invalid_credentials");
+    app.post(
+        "/auth/login",
+        json!({ "email": "owner@x.test", "password": GOOD }),
+    )
+    .await
+    .refused(401, "invalid_credentials");
     let me = app.me(&owner.signed_in().token).await.json();
-    assert_eq!((me["hasPassword"].clone(), me["emailVerified"].clone()), (json!(false), json!(true)));
+    assert_eq!(
+        (me["hasPassword"].clone(), me["emailVerified"].clone()),
+        (json!(false), json!(true))
+    );
     // Nobody's password goes in silence.
     post.all("password_changed", 1).await;
-    let past = app.get(&owner.signed_in().token, "/auth/activity?limit=100").await.json();
-    assert!(past["items"].as_array().unwrap().iter().any(|row| row["event"] == "auth:password.changed"), "{past}");
+    let past = app
+        .get(&owner.signed_in().token, "/auth/activity?limit=100")
+        .await
+        .json();
+    assert!(
+        past["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|row| row["event"] == "auth:password.changed"),
+        "{past}"
+    );
     // The first password, soon after signing in.
-    let set = app.with(&owner.signed_in().token, "POST", "/auth/set-password", Some(json!({ "password": GOOD }))).await;
+    let set = app
+        .with(
+            &owner.signed_in().token,
+            "POST",
+            "/auth/set-password",
+            Some(json!({ "password": GOOD })),
+        )
+        .await;
     assert_eq!(set.status, 200, "{set:?}");
     app.advance(1).await;
     // A suspended account is told so, and only to who has the token.
-    app.post("/auth/magic-link/request", json!({ "identifier": "owner@x.test" })).await;
+    app.post(
+        "/auth/magic-link/request",
+        json!({ "identifier": "owner@x.test" }),
+    )
+    .await;
     let token = post.token("magic_link", 2).await;
     app.change(&stranger.id, json!({ "suspended": true })).await;
-    app.post("/auth/magic-link/verify", json!({ "token": token })).await.refused(403, "account_suspended");
+    app.post("/auth/magic-link/verify", json!({ "token": token }))
+        .await
+        .refused(403, "account_suspended");
 }
 
 async fn a_magic_link_may_create_an_account(store: Store) {
@@ -134,45 +255,90 @@ async fn a_magic_link_may_create_an_account(store: Store) {
     };
     let app = store.app_with(signing_up).await;
     app.register("known@x.test").await;
-    let ask = async |email: &str| app.post("/auth/magic-link/request", json!({ "identifier": email })).await;
+    let ask = async |email: &str| {
+        app.post("/auth/magic-link/request", json!({ "identifier": email }))
+            .await
+    };
     let (known, new) = (ask("known@x.test").await, ask("New@x.test").await);
     assert_eq!((known.status, &known.body), (new.status, &new.body));
     let link = |mails: &[linchpin_auth::Mail], to: &str| {
         let mail = mails.iter().rfind(|mail| mail.to == to).unwrap();
-        mail.vars["link"].split_once("#token=").unwrap().1.to_owned()
+        mail.vars["link"]
+            .split_once("#token=")
+            .unwrap()
+            .1
+            .to_owned()
     };
     let first = link(&post.all("magic_link", 2).await, "new@x.test");
     app.advance(1).await;
     ask("new@x.test").await;
     let token = link(&post.all("magic_link", 3).await, "new@x.test");
-    app.post("/auth/magic-link/verify", json!({ "token": first })).await.refused(400, "invalid_token");
+    app.post("/auth/magic-link/verify", json!({ "token": first }))
+        .await
+        .refused(400, "invalid_token");
     assert_eq!(
-        app.post("/__test/find", json!({ "identifier": "new@x.test" })).await.json()["id"],
+        app.post("/__test/find", json!({ "identifier": "new@x.test" }))
+            .await
+            .json()["id"],
         json!(null),
         "none before it is followed"
     );
-    let many = futures_util::future::join_all((0..4).map(|_| app.post("/auth/magic-link/verify", json!({ "token": token })))).await;
+    let many = futures_util::future::join_all(
+        (0..4).map(|_| app.post("/auth/magic-link/verify", json!({ "token": token }))),
+    )
+    .await;
     let made: Vec<_> = many.iter().filter(|reply| reply.status == 200).collect();
     assert_eq!(made.len(), 1, "one of many: {many:?}");
     let me = app.me(&made[0].signed_in().token).await.json();
     assert_eq!(
-        (&me["email"], &me["emailVerified"], &me["hasPassword"], &me["roles"]),
-        (&json!("new@x.test"), &json!(true), &json!(false), &json!(["member"]))
+        (
+            &me["email"],
+            &me["emailVerified"],
+            &me["hasPassword"],
+            &me["roles"]
+        ),
+        (
+            &json!("new@x.test"),
+            &json!(true),
+            &json!(false),
+            &json!(["member"])
+        )
     );
     // Somebody signs up otherwise before it is followed.
     ask("late@x.test").await;
     let token = link(&post.all("magic_link", 4).await, "late@x.test");
     app.register("late@x.test").await;
-    app.post("/auth/magic-link/verify", json!({ "token": token })).await.refused(400, "invalid_token");
+    app.post("/auth/magic-link/verify", json!({ "token": token }))
+        .await
+        .refused(400, "invalid_token");
     app.stop().await;
-    let wrong = store.try_app(|auth| signing_up(auth).primary_field(linchpin_auth::PrimaryField::Username)).await;
-    assert!(wrong.err().unwrap().to_string().contains("auth.magicLink.allowSignUp"));
+    let wrong = store
+        .try_app(|auth| signing_up(auth).primary_field(linchpin_auth::PrimaryField::Username))
+        .await;
+    assert!(
+        wrong
+            .err()
+            .unwrap()
+            .to_string()
+            .contains("auth.magicLink.allowSignUp")
+    );
 }
 
 async fn mail_routes_are_mounted_when_asked_for(store: Store) {
     let app = store.app().await;
-    for path in ["forgot-password", "reset-password", "verify-email", "resend-verification", "magic-link/request", "magic-link/verify"] {
-        assert_eq!(app.post(&format!("/auth/{path}"), json!({})).await.status, 404, "{path}");
+    for path in [
+        "forgot-password",
+        "reset-password",
+        "verify-email",
+        "resend-verification",
+        "magic-link/request",
+        "magic-link/verify",
+    ] {
+        assert_eq!(
+            app.post(&format!("/auth/{path}"), json!({})).await.status,
+            404,
+            "{path}"
+        );
     }
     app.stop().await;
     let wrong = store.try_app(|auth| {
@@ -184,26 +350,52 @@ async fn mail_routes_are_mounted_when_asked_for(store: Store) {
         })
     });
     let text = format!("{:?}", wrong.await.err().unwrap());
-    for key in
-        ["auth.magicLink.linkBaseUrl", "auth.emailVerification.required", "auth.password.historyCount", "auth.passwordReset.linkBaseUrl"]
-    {
+    for key in [
+        "auth.magicLink.linkBaseUrl",
+        "auth.emailVerification.required",
+        "auth.password.historyCount",
+        "auth.passwordReset.linkBaseUrl",
+    ] {
         assert!(text.contains(key), "{key} in {text}");
     }
-    for said in ["is required: it is the address of a page", "/auth/ui/enter, the plugin's own", "/auth/ui/reset, the plugin's own"] {
+    for said in [
+        "is required: it is the address of a page",
+        "/auth/ui/enter, the plugin's own",
+        "/auth/ui/reset, the plugin's own",
+    ] {
         assert!(text.contains(said), "{said} in {text}");
     }
 }
 
 async fn sign_ups_are_counted_once(store: Store) {
-    let two = linchpin_auth::Limit { max: 2, window_seconds: 60 };
+    let two = linchpin_auth::Limit {
+        max: 2,
+        window_seconds: 60,
+    };
     let limit = move |auth: linchpin_auth::Auth| {
         auth.configure(move |config| {
-            config.auth.rate_limit.buckets.insert("register".to_owned(), two);
+            config
+                .auth
+                .rate_limit
+                .buckets
+                .insert("register".to_owned(), two);
         })
     };
     let app = store.app_with(limit).await;
-    let sign_up = async |email: &str| app.post("/auth/register", json!({ "email": email, "password": GOOD })).await;
-    assert_eq!((sign_up("a@x.test").await.status, sign_up("b@x.test").await.status), (201, 201));
+    let sign_up = async |email: &str| {
+        app.post(
+            "/auth/register",
+            json!({ "email": email, "password": GOOD }),
+        )
+        .await
+    };
+    assert_eq!(
+        (
+            sign_up("a@x.test").await.status,
+            sign_up("b@x.test").await.status
+        ),
+        (201, 201)
+    );
     sign_up("c@x.test").await.refused(429, "rate_limited");
     app.advance(60).await;
     assert_eq!(sign_up("c@x.test").await.status, 201);
@@ -213,7 +405,11 @@ async fn the_language_of_a_mail(store: Store) {
     let post = Post::default();
     let app = verifying(&store, &post, false).await;
     let me = app.register("a@x.test").await;
-    assert_eq!(post.all("verify_email", 1).await[0].locale, None, "nothing says it yet");
+    assert_eq!(
+        post.all("verify_email", 1).await[0].locale,
+        None,
+        "nothing says it yet"
+    );
     let mut sent = 0;
     for (locale, expected) in [
         (json!("de-CH"), Some("de-CH")),
@@ -226,18 +422,53 @@ async fn the_language_of_a_mail(store: Store) {
         (json!(null), None),
     ] {
         let patch = json!({ "userMetadata": { "locale": locale } });
-        assert_eq!(app.with(&me.token, "PATCH", "/auth/me", Some(patch)).await.status, 200);
+        assert_eq!(
+            app.with(&me.token, "PATCH", "/auth/me", Some(patch))
+                .await
+                .status,
+            200
+        );
         sent += 1;
-        assert_eq!(app.post("/auth/magic-link/request", json!({ "identifier": "a@x.test" })).await.status, 200);
+        assert_eq!(
+            app.post(
+                "/auth/magic-link/request",
+                json!({ "identifier": "a@x.test" })
+            )
+            .await
+            .status,
+            200
+        );
         let mails = post.all("magic_link", sent).await;
-        assert_eq!(mails.last().unwrap().locale.as_deref(), expected, "{locale}");
+        assert_eq!(
+            mails.last().unwrap().locale.as_deref(),
+            expected,
+            "{locale}"
+        );
         app.advance(3601).await;
     }
     // A notice has it as well.
-    assert_eq!(app.with(&me.token, "PATCH", "/auth/me", Some(json!({ "userMetadata": { "locale": "de" } }))).await.status, 200);
+    assert_eq!(
+        app.with(
+            &me.token,
+            "PATCH",
+            "/auth/me",
+            Some(json!({ "userMetadata": { "locale": "de" } }))
+        )
+        .await
+        .status,
+        200
+    );
     let password = json!({ "password": "another-otter-92-lamp", "currentPassword": GOOD });
-    assert_eq!(app.with(&me.token, "POST", "/auth/set-password", Some(password)).await.status, 200);
-    assert_eq!(post.all("password_changed", 1).await[0].locale.as_deref(), Some("de"));
+    assert_eq!(
+        app.with(&me.token, "POST", "/auth/set-password", Some(password))
+            .await
+            .status,
+        200
+    );
+    assert_eq!(
+        post.all("password_changed", 1).await[0].locale.as_deref(),
+        Some("de")
+    );
 }
 
 /// A notice asks for nothing that there is no way to do.
@@ -245,7 +476,10 @@ async fn what_to_do_about_a_notice(store: Store) {
     let changed = json!({ "password": "another-otter-92-lamp", "currentPassword": GOOD });
     for (resets, expected) in [
         (Some(true), "If it was not you, reset your password now."),
-        (Some(false), "If it was not you, change your password now, or ask whoever runs Acme for help."),
+        (
+            Some(false),
+            "If it was not you, change your password now, or ask whoever runs Acme for help.",
+        ),
     ] {
         let post = Post::default();
         let with = |auth| {
@@ -256,9 +490,23 @@ async fn what_to_do_about_a_notice(store: Store) {
         };
         let app = store.app_with(with).await;
         let me = app.register(&format!("{}@x.test", expected.len())).await;
-        assert_eq!(app.with(&me.token, "POST", "/auth/set-password", Some(changed.clone())).await.status, 200);
+        assert_eq!(
+            app.with(
+                &me.token,
+                "POST",
+                "/auth/set-password",
+                Some(changed.clone())
+            )
+            .await
+            .status,
+            200
+        );
         let mail = post.all("password_changed", 1).await.remove(0);
-        assert!(mail.text.ends_with(expected) && mail.html.contains(expected), "{}", mail.text);
+        assert!(
+            mail.text.ends_with(expected) && mail.html.contains(expected),
+            "{}",
+            mail.text
+        );
         app.stop().await;
     }
 }

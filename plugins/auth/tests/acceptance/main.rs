@@ -1,6 +1,7 @@
 //! Black-box acceptance tests of authentication, on every store of this build.
 //!
-//! A case is an `async fn` that is given a store and starts apps on it; it talks HTTP over a real socket.
+//! A case is an `async fn` that is given a store and starts apps on it; it talks HTTP over a real
+//! socket.
 
 #![allow(clippy::unwrap_used, missing_docs)] // in a test, stopping is the report
 
@@ -89,11 +90,13 @@ mod postgres_server;
 
 /// Declares each case once, and on which stores it runs.
 ///
-/// - `every_store`: memory, SQLite and, where it is built in, Postgres. This is the rule: choose it for whatever is stored, found,
-///   counted, claimed once or raced for. A list without a heading means it, too.
-/// - `one_store`: SQLite, which an app has unless it names another. Choose it only if the request, the settings, the page or another
-///   program alone decide the outcome (a refused header, the markup of a page, the signature of a token), and another case stores the
-///   same records on every store.
+/// - `every_store`: memory, SQLite and, where it is built in, Postgres. This is the rule: choose it
+///   for whatever is stored, found, counted, claimed once or raced for. A list without a heading
+///   means it, too.
+/// - `one_store`: SQLite, which an app has unless it names another. Choose it only if the request,
+///   the settings, the page or another program alone decide the outcome (a refused header, the
+///   markup of a page, the signature of a token), and another case stores the same records on every
+///   store.
 macro_rules! cases {
     ($($every:ident),* $(,)?) => {
         $crate::cases! { every_store: $($every),*; }

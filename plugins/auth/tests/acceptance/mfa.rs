@@ -24,29 +24,67 @@ async fn an_authenticator_app_is_set_up_with_a_code(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let me = app.register("a+b@x.test").await;
-    app.send(&me, "POST", VERIFY_SETUP, json!({ "code": "123456" })).await.refused(400, "setup_not_started");
+    app.send(&me, "POST", VERIFY_SETUP, json!({ "code": "123456" }))
+        .await
+        .refused(400, "setup_not_started");
     let none = app.get(&me.token, "/auth/mfa/methods").await;
-    assert_eq!(none.json(), json!({ "methods": [], "recoveryCodesLeft": 0, "required": false }));
+    assert_eq!(
+        none.json(),
+        json!({ "methods": [], "recoveryCodesLeft": 0, "required": false })
+    );
     let begun = app.with(&me.token, "POST", "/auth/mfa/setup", None).await;
     let (secret, uri) = (begun.text("secret"), begun.text("uri"));
-    assert_eq!((secret.len(), begun.text("expiresAt").as_str()), (32, "2026-03-04T05:16:07.008Z"));
-    assert_eq!(uri, format!("otpauth://totp/Acme:a%2Bb%40x.test?secret={secret}&issuer=Acme&algorithm=SHA1&digits=6&period=30"));
+    assert_eq!(
+        (secret.len(), begun.text("expiresAt").as_str()),
+        (32, "2026-03-04T05:16:07.008Z")
+    );
+    assert_eq!(
+        uri,
+        format!(
+            "otpauth://totp/Acme:a%2Bb%40x.test?secret={secret}&issuer=Acme&algorithm=SHA1&digits=6&period=30"
+        )
+    );
     // Nothing is asked for before the app is proved.
-    assert_eq!(app.try_login("a+b@x.test").await.json()["mfaRequired"], json!(null));
+    assert_eq!(
+        app.try_login("a+b@x.test").await.json()["mfaRequired"],
+        json!(null)
+    );
     let code = code_at(&app, &secret, 0);
-    let done = app.send(&me, "POST", VERIFY_SETUP, json!({ "code": code })).await;
+    let done = app
+        .send(&me, "POST", VERIFY_SETUP, json!({ "code": code }))
+        .await;
     let codes = texts(&done.json()["recoveryCodes"]);
     assert_eq!((done.status, codes.len()), (200, 10), "{done:?}");
-    assert!(codes.iter().all(|code| code.len() == 14 && code.as_bytes()[4] == b'-' && code.as_bytes()[9] == b'-'), "{codes:?}");
+    assert!(
+        codes.iter().all(|code| code.len() == 14
+            && code.as_bytes()[4] == b'-'
+            && code.as_bytes()[9] == b'-'),
+        "{codes:?}"
+    );
     let methods = app.get(&me.token, "/auth/mfa/methods").await;
-    assert_eq!(methods.json(), json!({ "methods": ["totp"], "recoveryCodesLeft": 10, "required": false }));
+    assert_eq!(
+        methods.json(),
+        json!({ "methods": ["totp"], "recoveryCodesLeft": 10, "required": false })
+    );
     let shown = app.me(&me.token).await.json();
-    assert_eq!((shown["mfaEnabled"].clone(), shown["mfaMethods"].clone()), (json!(true), json!(["totp"])));
+    assert_eq!(
+        (shown["mfaEnabled"].clone(), shown["mfaMethods"].clone()),
+        (json!(true), json!(["totp"]))
+    );
     assert_eq!(post.all("mfa_enabled", 1).await[0].vars["method"], "totp");
     // It is taken: the same code sets up nothing more.
-    app.send(&me, "POST", VERIFY_SETUP, json!({ "code": code })).await.refused(400, "setup_not_started");
+    app.send(&me, "POST", VERIFY_SETUP, json!({ "code": code }))
+        .await
+        .refused(400, "setup_not_started");
     let events = app.get(&me.token, "/auth/activity").await.json();
-    assert!(events["items"].as_array().unwrap().iter().any(|row| row["event"] == "auth:mfa.enabled"), "{events}");
+    assert!(
+        events["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|row| row["event"] == "auth:mfa.enabled"),
+        "{events}"
+    );
 }
 
 async fn a_set_up_allows_five_wrong_codes_and_ten_minutes(store: Store) {
@@ -55,27 +93,54 @@ async fn a_set_up_allows_five_wrong_codes_and_ten_minutes(store: Store) {
     let me = app.register("a@x.test").await;
     let begin = async || {
         app.advance(1).await;
-        app.with(&me.token, "POST", "/auth/mfa/setup", None).await.text("secret")
+        app.with(&me.token, "POST", "/auth/mfa/setup", None)
+            .await
+            .text("secret")
     };
     let (older, secret) = (begin().await, begin().await);
     // The newest replaces the one before.
-    app.send(&me, "POST", VERIFY_SETUP, json!({ "code": code_at(&app, &older, 0) })).await.refused(401, "invalid_code");
+    app.send(
+        &me,
+        "POST",
+        VERIFY_SETUP,
+        json!({ "code": code_at(&app, &older, 0) }),
+    )
+    .await
+    .refused(401, "invalid_code");
     let code = code_at(&app, &secret, 0);
     for _ in 0..4 {
-        app.send(&me, "POST", VERIFY_SETUP, json!({ "code": wrong(&code) })).await.refused(401, "invalid_code");
+        app.send(&me, "POST", VERIFY_SETUP, json!({ "code": wrong(&code) }))
+            .await
+            .refused(401, "invalid_code");
     }
-    app.send(&me, "POST", VERIFY_SETUP, json!({ "code": code })).await.refused(400, "setup_not_started");
+    app.send(&me, "POST", VERIFY_SETUP, json!({ "code": code }))
+        .await
+        .refused(400, "setup_not_started");
     let secret = begin().await;
     app.advance(600).await;
-    app.send(&me, "POST", VERIFY_SETUP, json!({ "code": code_at(&app, &secret, 0) })).await.refused(400, "setup_not_started");
+    app.send(
+        &me,
+        "POST",
+        VERIFY_SETUP,
+        json!({ "code": code_at(&app, &secret, 0) }),
+    )
+    .await
+    .refused(400, "setup_not_started");
 }
 
 async fn an_unproved_address_sets_up_no_factor(store: Store) {
     let post = Post::default();
-    let app = app_with(&store, &post, |auth| auth.configure(|config| config.auth.email_verification.enabled = true)).await;
+    let app = app_with(&store, &post, |auth| {
+        auth.configure(|config| config.auth.email_verification.enabled = true)
+    })
+    .await;
     let me = app.register("a@x.test").await;
-    app.with(&me.token, "POST", "/auth/mfa/setup", None).await.refused(403, "email_not_verified");
-    app.with(&me.token, "POST", "/auth/mfa/email-otp/enable", None).await.refused(403, "email_not_verified");
+    app.with(&me.token, "POST", "/auth/mfa/setup", None)
+        .await
+        .refused(403, "email_not_verified");
+    app.with(&me.token, "POST", "/auth/mfa/email-otp/enable", None)
+        .await
+        .refused(403, "email_not_verified");
     app.change(&me.id, json!({ "emailVerified": true })).await;
     enrol(&app, &me).await;
 }
@@ -87,33 +152,94 @@ async fn a_sign_in_with_a_second_factor_returns_a_challenge(store: Store) {
     app.advance(30).await;
     let asked = app.try_login("a@x.test").await;
     let body = asked.json();
-    assert_eq!((asked.status, body["token"].clone(), body["mfaRequired"].clone()), (200, json!(""), json!(true)));
-    assert_eq!((body["mfaMethods"].clone(), body["recoveryAvailable"].clone()), (json!(["totp"]), json!(true)));
-    assert_eq!((body["userId"].clone(), body["refreshToken"].clone()), (json!(ada.who.id), json!(null)));
-    assert!(asked.headers.get("set-cookie").is_none() && asked.text("mfaToken").len() == 43, "{asked:?}");
+    assert_eq!(
+        (
+            asked.status,
+            body["token"].clone(),
+            body["mfaRequired"].clone()
+        ),
+        (200, json!(""), json!(true))
+    );
+    assert_eq!(
+        (
+            body["mfaMethods"].clone(),
+            body["recoveryAvailable"].clone()
+        ),
+        (json!(["totp"]), json!(true))
+    );
+    assert_eq!(
+        (body["userId"].clone(), body["refreshToken"].clone()),
+        (json!(ada.who.id), json!(null))
+    );
+    assert!(
+        asked.headers.get("set-cookie").is_none() && asked.text("mfaToken").len() == 43,
+        "{asked:?}"
+    );
     let sessions = app.get(&ada.who.token, "/auth/sessions").await.json();
-    assert_eq!(sessions["sessions"].as_array().unwrap().len(), 1, "there is no session before");
-    app.me(&asked.text("mfaToken")).await.refused(401, "unauthorized");
+    assert_eq!(
+        sessions["sessions"].as_array().unwrap().len(),
+        1,
+        "there is no session before"
+    );
+    app.me(&asked.text("mfaToken"))
+        .await
+        .refused(401, "unauthorized");
     let code = code_at(&app, &ada.secret, 0);
     let done = app.verify(&asked.text("mfaToken"), &code).await;
-    assert_eq!((done.status, done.text("userId")), (200, ada.who.id.clone()), "{done:?}");
+    assert_eq!(
+        (done.status, done.text("userId")),
+        (200, ada.who.id.clone()),
+        "{done:?}"
+    );
     assert!(done.cookie("__Host-token").is_some() && !done.signed_in().refresh.is_empty());
     assert_eq!(app.me(&done.signed_in().token).await.status, 200);
-    let sessions = app.get(&done.signed_in().token, "/auth/sessions").await.json();
-    let current = sessions["sessions"].as_array().unwrap().iter().find(|one| one["current"] == true).unwrap().clone();
+    let sessions = app
+        .get(&done.signed_in().token, "/auth/sessions")
+        .await
+        .json();
+    let current = sessions["sessions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|one| one["current"] == true)
+        .unwrap()
+        .clone();
     assert_eq!(current["amr"], json!(["pwd", "otp", "mfa"]));
-    assert_eq!(app.get(&done.signed_in().token, "/__test/protected/mfa").await.status, 200);
+    assert_eq!(
+        app.get(&done.signed_in().token, "/__test/protected/mfa")
+            .await
+            .status,
+        200
+    );
     app.advance(30).await;
-    app.verify(&asked.text("mfaToken"), &code_at(&app, &ada.secret, 0)).await.refused(401, "invalid_challenge");
+    app.verify(&asked.text("mfaToken"), &code_at(&app, &ada.secret, 0))
+        .await
+        .refused(401, "invalid_challenge");
     // Its time ends as well.
     let late = app.challenged("a@x.test").await;
     app.advance(300).await;
-    app.verify(&late, &code_at(&app, &ada.secret, 0)).await.refused(401, "invalid_challenge");
+    app.verify(&late, &code_at(&app, &ada.secret, 0))
+        .await
+        .refused(401, "invalid_challenge");
     // A link signs in no further than a password does, once the mailbox has been proved.
-    app.change(&ada.who.id, json!({ "emailVerified": true })).await;
-    app.post("/auth/magic-link/request", json!({ "identifier": "a@x.test" })).await;
-    let link = app.post("/auth/magic-link/verify", json!({ "token": post.token("magic_link", 1).await })).await;
-    assert_eq!((link.status, link.json()["mfaRequired"].clone()), (200, json!(true)), "{link:?}");
+    app.change(&ada.who.id, json!({ "emailVerified": true }))
+        .await;
+    app.post(
+        "/auth/magic-link/request",
+        json!({ "identifier": "a@x.test" }),
+    )
+    .await;
+    let link = app
+        .post(
+            "/auth/magic-link/verify",
+            json!({ "token": post.token("magic_link", 1).await }),
+        )
+        .await;
+    assert_eq!(
+        (link.status, link.json()["mfaRequired"].clone()),
+        (200, json!(true)),
+        "{link:?}"
+    );
     assert!(link.headers.get("set-cookie").is_none());
 }
 
@@ -134,11 +260,20 @@ async fn a_challenge_allows_a_limited_number_of_codes(store: Store) {
     let code = code_at(&app, &ada.secret, 0);
     let token = app.challenged("a@x.test").await;
     for _ in 0..5 {
-        app.verify(&token, &wrong(&code)).await.refused(401, "invalid_code");
+        app.verify(&token, &wrong(&code))
+            .await
+            .refused(401, "invalid_code");
     }
-    app.verify(&token, &code).await.refused(401, "invalid_challenge");
+    app.verify(&token, &code)
+        .await
+        .refused(401, "invalid_challenge");
     // Another challenge works.
-    assert_eq!(app.verify(&app.challenged("a@x.test").await, &code).await.status, 200);
+    assert_eq!(
+        app.verify(&app.challenged("a@x.test").await, &code)
+            .await
+            .status,
+        200
+    );
 }
 
 async fn a_code_works_once(store: Store) {
@@ -146,34 +281,85 @@ async fn a_code_works_once(store: Store) {
     let app = app(&store, &post).await;
     let ada = enrolled(&app, "a@x.test").await;
     // The code of the set-up counts as used.
-    app.verify(&app.challenged("a@x.test").await, &code_at(&app, &ada.secret, 0)).await.refused(401, "invalid_code");
+    app.verify(
+        &app.challenged("a@x.test").await,
+        &code_at(&app, &ada.secret, 0),
+    )
+    .await
+    .refused(401, "invalid_code");
     app.advance(30).await;
     let code = code_at(&app, &ada.secret, 0);
-    assert_eq!(app.verify(&app.challenged("a@x.test").await, &code).await.status, 200);
+    assert_eq!(
+        app.verify(&app.challenged("a@x.test").await, &code)
+            .await
+            .status,
+        200
+    );
     let second = app.challenged("a@x.test").await;
-    app.verify(&second, &code).await.refused(401, "invalid_code");
-    assert_eq!(app.verify(&second, &code_at(&app, &ada.secret, 1)).await.status, 200);
+    app.verify(&second, &code)
+        .await
+        .refused(401, "invalid_code");
+    assert_eq!(
+        app.verify(&second, &code_at(&app, &ada.secret, 1))
+            .await
+            .status,
+        200
+    );
     // The later step is used: that before it is not worth anything any more.
     app.advance(30).await;
-    app.verify(&app.challenged("a@x.test").await, &code_at(&app, &ada.secret, -1)).await.refused(401, "invalid_code");
-    app.verify(&app.challenged("a@x.test").await, &code_at(&app, &ada.secret, 0)).await.refused(401, "invalid_code");
+    app.verify(
+        &app.challenged("a@x.test").await,
+        &code_at(&app, &ada.secret, -1),
+    )
+    .await
+    .refused(401, "invalid_code");
+    app.verify(
+        &app.challenged("a@x.test").await,
+        &code_at(&app, &ada.secret, 0),
+    )
+    .await
+    .refused(401, "invalid_code");
 }
 
-// One code, presented at a sign-in, at a step-up and as a proof: whichever comes first, none of the others is taken.
+// One code, presented at a sign-in, at a step-up and as a proof: whichever comes first, none of the
+// others is taken.
 async fn a_code_works_once_in_every_order_of_uses(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let ada = enrolled(&app, "a@x.test").await;
     let mut who = ada.who.clone();
-    for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+    for order in [
+        [0, 1, 2],
+        [0, 2, 1],
+        [1, 0, 2],
+        [1, 2, 0],
+        [2, 0, 1],
+        [2, 1, 0],
+    ] {
         // The counter of failures ends too.
         app.advance(900).await;
         let code = code_at(&app, &ada.secret, 0);
         for (nth, place) in order.into_iter().enumerate() {
             let reply = match place {
                 0 => app.verify(&app.challenged("a@x.test").await, &code).await,
-                1 => app.send(&who, "POST", "/auth/step-up", json!({ "method": "totp", "code": code })).await,
-                _ => app.send(&who, "POST", "/auth/mfa/recovery-codes", json!({ "code": code })).await,
+                1 => {
+                    app.send(
+                        &who,
+                        "POST",
+                        "/auth/step-up",
+                        json!({ "method": "totp", "code": code }),
+                    )
+                    .await
+                }
+                _ => {
+                    app.send(
+                        &who,
+                        "POST",
+                        "/auth/mfa/recovery-codes",
+                        json!({ "code": code }),
+                    )
+                    .await
+                }
             };
             if nth > 0 {
                 reply.refused(401, "invalid_code");
@@ -193,8 +379,17 @@ async fn codes_are_accepted_one_step_early_or_late(store: Store) {
     let ada = enrolled(&app, "a@x.test").await;
     for (steps, taken) in [(-2, false), (2, false), (-1, true), (1, true)] {
         app.advance(120).await;
-        let reply = app.verify(&app.challenged("a@x.test").await, &code_at(&app, &ada.secret, steps)).await;
-        assert_eq!(reply.status, if taken { 200 } else { 401 }, "{steps}: {reply:?}");
+        let reply = app
+            .verify(
+                &app.challenged("a@x.test").await,
+                &code_at(&app, &ada.secret, steps),
+            )
+            .await;
+        assert_eq!(
+            reply.status,
+            if taken { 200 } else { 401 },
+            "{steps}: {reply:?}"
+        );
     }
 }
 
@@ -202,22 +397,58 @@ async fn a_second_set_up_replaces_the_secret_on_success(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let ada = enrolled(&app, "a@x.test").await;
-    let begun = app.with(&ada.who.token, "POST", "/auth/mfa/setup", None).await;
+    let begun = app
+        .with(&ada.who.token, "POST", "/auth/mfa/setup", None)
+        .await;
     let next = begun.text("secret");
     app.advance(30).await;
-    assert_eq!(app.verify(&app.challenged("a@x.test").await, &code_at(&app, &ada.secret, 0)).await.status, 200, "the old one works");
+    assert_eq!(
+        app.verify(
+            &app.challenged("a@x.test").await,
+            &code_at(&app, &ada.secret, 0)
+        )
+        .await
+        .status,
+        200,
+        "the old one works"
+    );
     let waiting = app.challenged("a@x.test").await;
-    let done = app.send(&ada.who, "POST", VERIFY_SETUP, json!({ "code": code_at(&app, &next, 0) })).await;
-    assert_eq!((done.status, done.json()["recoveryCodes"].clone()), (200, json!([])), "a further one voids no codes");
+    let done = app
+        .send(
+            &ada.who,
+            "POST",
+            VERIFY_SETUP,
+            json!({ "code": code_at(&app, &next, 0) }),
+        )
+        .await;
+    assert_eq!(
+        (done.status, done.json()["recoveryCodes"].clone()),
+        (200, json!([])),
+        "a further one voids no codes"
+    );
     app.advance(30).await;
     // A sign-in under way with the old factor starts again.
-    app.verify(&waiting, &code_at(&app, &ada.secret, 0)).await.refused(401, "invalid_challenge");
+    app.verify(&waiting, &code_at(&app, &ada.secret, 0))
+        .await
+        .refused(401, "invalid_challenge");
     let token = app.challenged("a@x.test").await;
-    app.verify(&token, &code_at(&app, &ada.secret, 0)).await.refused(401, "invalid_code");
-    assert_eq!(app.verify(&token, &code_at(&app, &next, 0)).await.status, 200);
-    assert_eq!(app.verify(&app.challenged("a@x.test").await, &ada.recovery[0]).await.status, 200);
+    app.verify(&token, &code_at(&app, &ada.secret, 0))
+        .await
+        .refused(401, "invalid_code");
+    assert_eq!(
+        app.verify(&token, &code_at(&app, &next, 0)).await.status,
+        200
+    );
+    assert_eq!(
+        app.verify(&app.challenged("a@x.test").await, &ada.recovery[0])
+            .await
+            .status,
+        200
+    );
     app.advance(1200).await;
-    app.with(&ada.who.token, "POST", "/auth/mfa/setup", None).await.refused(403, "step_up_required");
+    app.with(&ada.who.token, "POST", "/auth/mfa/setup", None)
+        .await
+        .refused(403, "step_up_required");
 }
 
 async fn recovery_codes_work_once(store: Store) {
@@ -225,23 +456,53 @@ async fn recovery_codes_work_once(store: Store) {
     let app = app(&store, &post).await;
     let ada = enrolled(&app, "a@x.test").await;
     let typed = ada.recovery[3].to_lowercase().replace('-', "");
-    assert_eq!(app.verify(&app.challenged("a@x.test").await, &typed).await.status, 200);
-    app.verify(&app.challenged("a@x.test").await, &ada.recovery[3]).await.refused(401, "invalid_code");
+    assert_eq!(
+        app.verify(&app.challenged("a@x.test").await, &typed)
+            .await
+            .status,
+        200
+    );
+    app.verify(&app.challenged("a@x.test").await, &ada.recovery[3])
+        .await
+        .refused(401, "invalid_code");
     assert_eq!(post.all("recovery_code_used", 1).await[0].vars["left"], "9");
     // A code belongs to one account.
     let bob = enrolled(&app, "b@x.test").await;
-    app.verify(&app.challenged("b@x.test").await, &ada.recovery[4]).await.refused(401, "invalid_code");
+    app.verify(&app.challenged("b@x.test").await, &ada.recovery[4])
+        .await
+        .refused(401, "invalid_code");
     app.advance(30).await;
-    let renewed = app.send(&ada.who, "POST", "/auth/mfa/recovery-codes", json!({ "code": code_at(&app, &ada.secret, 0) })).await;
+    let renewed = app
+        .send(
+            &ada.who,
+            "POST",
+            "/auth/mfa/recovery-codes",
+            json!({ "code": code_at(&app, &ada.secret, 0) }),
+        )
+        .await;
     let fresh = texts(&renewed.json()["recoveryCodes"]);
     assert_eq!((renewed.status, fresh.len()), (200, 10), "{renewed:?}");
     post.all("recovery_codes_regenerated", 1).await;
-    app.verify(&app.challenged("a@x.test").await, &ada.recovery[5]).await.refused(401, "invalid_code");
-    assert_eq!(app.verify(&app.challenged("a@x.test").await, &fresh[0]).await.status, 200);
+    app.verify(&app.challenged("a@x.test").await, &ada.recovery[5])
+        .await
+        .refused(401, "invalid_code");
+    assert_eq!(
+        app.verify(&app.challenged("a@x.test").await, &fresh[0])
+            .await
+            .status,
+        200
+    );
     post.only("recovery_code_used", 2).await;
     // Without a factor there are none.
     let plain = app.register("c@x.test").await;
-    app.send(&plain, "POST", "/auth/mfa/recovery-codes", json!({ "password": GOOD })).await.refused(409, "mfa_not_enabled");
+    app.send(
+        &plain,
+        "POST",
+        "/auth/mfa/recovery-codes",
+        json!({ "password": GOOD }),
+    )
+    .await
+    .refused(409, "mfa_not_enabled");
     drop(bob);
 }
 
@@ -251,33 +512,81 @@ async fn removing_factors_needs_proof(store: Store) {
     let ada = enrolled(&app, "a@x.test").await;
     let me = app.login_with(&ada).await;
     app.advance(301).await;
-    app.with(&me.token, "DELETE", "/auth/mfa", None).await.refused(403, "step_up_required");
-    app.send(&me, "DELETE", "/auth/mfa", json!({})).await.refused(403, "step_up_required");
-    app.send(&me, "DELETE", "/auth/mfa", json!({ "password": GOOD })).await.refused(403, "factor_not_allowed");
+    app.with(&me.token, "DELETE", "/auth/mfa", None)
+        .await
+        .refused(403, "step_up_required");
+    app.send(&me, "DELETE", "/auth/mfa", json!({}))
+        .await
+        .refused(403, "step_up_required");
+    app.send(&me, "DELETE", "/auth/mfa", json!({ "password": GOOD }))
+        .await
+        .refused(403, "factor_not_allowed");
     let code = code_at(&app, &ada.secret, 0);
-    app.send(&me, "DELETE", "/auth/mfa", json!({ "code": wrong(&code) })).await.refused(401, "invalid_code");
-    app.send(&me, "DELETE", "/auth/mfa/email-otp", json!({ "code": code })).await.refused(409, "mfa_not_enabled");
+    app.send(&me, "DELETE", "/auth/mfa", json!({ "code": wrong(&code) }))
+        .await
+        .refused(401, "invalid_code");
+    app.send(
+        &me,
+        "DELETE",
+        "/auth/mfa/email-otp",
+        json!({ "code": code }),
+    )
+    .await
+    .refused(409, "mfa_not_enabled");
     // A refusal consumes nothing, and a proof in a body is not a step-up.
-    assert_eq!(app.send(&me, "DELETE", "/auth/mfa", json!({ "code": code })).await.status, 200);
-    app.get(&me.token, "/__test/protected/step-up").await.refused(403, "step_up_required");
+    assert_eq!(
+        app.send(&me, "DELETE", "/auth/mfa", json!({ "code": code }))
+            .await
+            .status,
+        200
+    );
+    app.get(&me.token, "/__test/protected/step-up")
+        .await
+        .refused(403, "step_up_required");
     let plain = app.try_login("a@x.test").await;
-    assert_eq!((plain.status, plain.json()["mfaRequired"].clone()), (200, json!(null)));
+    assert_eq!(
+        (plain.status, plain.json()["mfaRequired"].clone()),
+        (200, json!(null))
+    );
     let methods = app.get(&me.token, "/auth/mfa/methods").await;
-    assert_eq!(methods.json(), json!({ "methods": [], "recoveryCodesLeft": 0, "required": false }));
+    assert_eq!(
+        methods.json(),
+        json!({ "methods": [], "recoveryCodesLeft": 0, "required": false })
+    );
     assert_eq!(post.all("mfa_disabled", 1).await[0].vars["method"], "totp");
-    app.send(&me, "DELETE", "/auth/mfa", json!({ "password": GOOD })).await.refused(409, "mfa_not_enabled");
+    app.send(&me, "DELETE", "/auth/mfa", json!({ "password": GOOD }))
+        .await
+        .refused(409, "mfa_not_enabled");
     // A sign-in with both factors a moment ago is proof enough.
     enrol(&app, &me).await;
-    let again = Enrolled { secret: enrol_again(&app, &me.token).await, ..ada };
+    let again = Enrolled {
+        secret: enrol_again(&app, &me.token).await,
+        ..ada
+    };
     let fresh = app.login_with(&again).await;
-    assert_eq!(app.with(&fresh.token, "DELETE", "/auth/mfa/totp", None).await.status, 200);
+    assert_eq!(
+        app.with(&fresh.token, "DELETE", "/auth/mfa/totp", None)
+            .await
+            .status,
+        200
+    );
 }
 
 /// Sets another authenticator app up in place of the first.
 async fn enrol_again(app: &Server, token: &str) -> String {
     app.advance(1).await;
-    let secret = app.with(token, "POST", "/auth/mfa/setup", None).await.text("secret");
-    let done = app.with(token, "POST", VERIFY_SETUP, Some(json!({ "code": code_at(app, &secret, 0) }))).await;
+    let secret = app
+        .with(token, "POST", "/auth/mfa/setup", None)
+        .await
+        .text("secret");
+    let done = app
+        .with(
+            token,
+            "POST",
+            VERIFY_SETUP,
+            Some(json!({ "code": code_at(app, &secret, 0) })),
+        )
+        .await;
     assert_eq!(done.status, 200, "{done:?}");
     secret
 }
@@ -287,15 +596,23 @@ async fn guesses_of_many_challenges_are_counted_together(store: Store) {
     let app = app(&store, &post).await;
     let ada = enrolled(&app, "a@x.test").await;
     let device = app.try_login("a@x.test").await;
-    assert!(device.text("deviceToken").is_empty(), "a challenge recognises nothing");
+    assert!(
+        device.text("deviceToken").is_empty(),
+        "a challenge recognises nothing"
+    );
     let token = app.challenged("a@x.test").await;
-    let recognised = app.verify(&token, &ada.recovery[0]).await.text("deviceToken");
+    let recognised = app
+        .verify(&token, &ada.recovery[0])
+        .await
+        .text("deviceToken");
     app.advance(30).await;
     let code = code_at(&app, &ada.secret, 0);
     for _ in 0..3 {
         let token = app.challenged("a@x.test").await;
         for _ in 0..5 {
-            app.verify(&token, &wrong(&code)).await.refused(401, "invalid_code");
+            app.verify(&token, &wrong(&code))
+                .await
+                .refused(401, "invalid_code");
         }
     }
     let token = app.challenged("a@x.test").await;
@@ -304,11 +621,27 @@ async fn guesses_of_many_challenges_are_counted_together(store: Store) {
     assert_eq!(full.header("retry-after"), "900");
     post.only("mfa_under_attack", 1).await;
     // The owner is somewhere they have been before.
-    let headers = [("content-type", "application/json"), ("x-device-token", recognised.as_str())];
+    let headers = [
+        ("content-type", "application/json"),
+        ("x-device-token", recognised.as_str()),
+    ];
     let body = json!({ "mfaToken": token, "code": code }).to_string();
-    assert_eq!(app.raw("POST", "/auth/mfa/verify", &headers, &body).await.status, 200);
+    assert_eq!(
+        app.raw("POST", "/auth/mfa/verify", &headers, &body)
+            .await
+            .status,
+        200
+    );
     app.advance(900).await;
-    assert_eq!(app.verify(&app.challenged("a@x.test").await, &code_at(&app, &ada.secret, 0)).await.status, 200);
+    assert_eq!(
+        app.verify(
+            &app.challenged("a@x.test").await,
+            &code_at(&app, &ada.secret, 0)
+        )
+        .await
+        .status,
+        200
+    );
 }
 
 async fn a_challenge_dies_with_what_it_was_made_for(store: Store) {
@@ -320,15 +653,41 @@ async fn a_challenge_dies_with_what_it_was_made_for(store: Store) {
     let code = code_at(&app, &ada.secret, 0);
     let password = "amber-walrus-17-dune";
     let token = app.challenged("a@x.test").await;
-    assert_eq!(app.send(&me, "POST", "/auth/set-password", json!({ "password": password, "currentPassword": GOOD })).await.status, 200);
-    app.verify(&token, &code).await.refused(401, "invalid_challenge");
+    assert_eq!(
+        app.send(
+            &me,
+            "POST",
+            "/auth/set-password",
+            json!({ "password": password, "currentPassword": GOOD })
+        )
+        .await
+        .status,
+        200
+    );
+    app.verify(&token, &code)
+        .await
+        .refused(401, "invalid_challenge");
     let back = json!({ "password": GOOD, "currentPassword": password });
-    assert_eq!(app.send(&me, "POST", "/auth/set-password", back).await.status, 200);
-    app.verify(&token, &code).await.refused(401, "invalid_challenge");
+    assert_eq!(
+        app.send(&me, "POST", "/auth/set-password", back)
+            .await
+            .status,
+        200
+    );
+    app.verify(&token, &code)
+        .await
+        .refused(401, "invalid_challenge");
     // A factor that goes, and one that comes.
     let token = app.challenged("a@x.test").await;
-    assert_eq!(app.with(&me.token, "DELETE", "/auth/mfa", None).await.status, 200);
-    app.verify(&token, &code).await.refused(401, "invalid_challenge");
+    assert_eq!(
+        app.with(&me.token, "DELETE", "/auth/mfa", None)
+            .await
+            .status,
+        200
+    );
+    app.verify(&token, &code)
+        .await
+        .refused(401, "invalid_challenge");
     let (secret, _) = enrol(&app, &me).await;
     app.advance(30).await;
     // Suspension: dead, also once it is over.
@@ -337,8 +696,18 @@ async fn a_challenge_dies_with_what_it_was_made_for(store: Store) {
     let refused = app.verify(&token, &code_at(&app, &secret, 0)).await;
     assert!(matches!(refused.status, 401 | 403), "{refused:?}");
     app.change(&me.id, json!({ "suspended": false })).await;
-    app.verify(&token, &code_at(&app, &secret, 0)).await.refused(401, "invalid_challenge");
-    assert_eq!(app.verify(&app.challenged("a@x.test").await, &code_at(&app, &secret, 0)).await.status, 200);
+    app.verify(&token, &code_at(&app, &secret, 0))
+        .await
+        .refused(401, "invalid_challenge");
+    assert_eq!(
+        app.verify(
+            &app.challenged("a@x.test").await,
+            &code_at(&app, &secret, 0)
+        )
+        .await
+        .status,
+        200
+    );
 }
 
 async fn nothing_stands_in_for_another_purpose(store: Store) {
@@ -347,42 +716,113 @@ async fn nothing_stands_in_for_another_purpose(store: Store) {
     let ada = enrolled(&app, "a@x.test").await;
     app.advance(30).await;
     let login = app.challenged("a@x.test").await;
-    let begun = app.send(&ada.who, "POST", "/auth/mfa/email-otp/enable", json!({})).await.text("setupToken");
+    let begun = app
+        .send(&ada.who, "POST", "/auth/mfa/email-otp/enable", json!({}))
+        .await
+        .text("setupToken");
     let mailed = post.code(1).await;
     let code = code_at(&app, &ada.secret, 0);
-    app.verify(&begun, &mailed).await.refused(401, "invalid_challenge");
-    app.verify(&begun, &code).await.refused(401, "invalid_challenge");
+    app.verify(&begun, &mailed)
+        .await
+        .refused(401, "invalid_challenge");
+    app.verify(&begun, &code)
+        .await
+        .refused(401, "invalid_challenge");
     let setup = |token: &str, code: &str| json!({ "setupToken": token, "code": code });
-    app.send(&ada.who, "POST", "/auth/mfa/email-otp/verify-setup", setup(&login, &code)).await.refused(401, "invalid_challenge");
+    app.send(
+        &ada.who,
+        "POST",
+        "/auth/mfa/email-otp/verify-setup",
+        setup(&login, &code),
+    )
+    .await
+    .refused(401, "invalid_challenge");
     for (token, code) in [(&login, &code), (&begun, &mailed)] {
         let proof = json!({ "reauthToken": token, "code": code });
-        app.send(&ada.who, "DELETE", "/auth/mfa", proof).await.refused(401, "invalid_challenge");
-        app.post("/auth/magic-link/verify", json!({ "token": token })).await.refused(400, "invalid_token");
-        app.post("/auth/reset-password", json!({ "token": token, "password": GOOD })).await.refused(400, "invalid_token");
+        app.send(&ada.who, "DELETE", "/auth/mfa", proof)
+            .await
+            .refused(401, "invalid_challenge");
+        app.post("/auth/magic-link/verify", json!({ "token": token }))
+            .await
+            .refused(400, "invalid_token");
+        app.post(
+            "/auth/reset-password",
+            json!({ "token": token, "password": GOOD }),
+        )
+        .await
+        .refused(400, "invalid_token");
     }
     // Somebody else's set-up is not one's own.
     let bob = app.register("b@x.test").await;
-    app.send(&bob, "POST", "/auth/mfa/email-otp/verify-setup", setup(&begun, &mailed)).await.refused(401, "invalid_challenge");
-    assert_eq!(app.send(&ada.who, "POST", "/auth/mfa/email-otp/verify-setup", setup(&begun, &mailed)).await.status, 200);
+    app.send(
+        &bob,
+        "POST",
+        "/auth/mfa/email-otp/verify-setup",
+        setup(&begun, &mailed),
+    )
+    .await
+    .refused(401, "invalid_challenge");
+    assert_eq!(
+        app.send(
+            &ada.who,
+            "POST",
+            "/auth/mfa/email-otp/verify-setup",
+            setup(&begun, &mailed)
+        )
+        .await
+        .status,
+        200
+    );
 }
 
 async fn an_administrator_takes_factors_away(store: Store) {
     let post = Post::default();
-    let app = app_with(&store, &post, |auth| auth.configure(|config| config.auth.admin_role = Some("admin".into()))).await;
+    let app = app_with(&store, &post, |auth| {
+        auth.configure(|config| config.auth.admin_role = Some("admin".into()))
+    })
+    .await;
     let admin = app.admin("root@x.test").await;
     let ada = enrolled(&app, "a@x.test").await;
     let path = format!("/auth/admin/users/{}/reset-mfa", ada.who.id);
-    app.with(&ada.who.token, "POST", &path, None).await.refused(403, "forbidden");
+    app.with(&ada.who.token, "POST", &path, None)
+        .await
+        .refused(403, "forbidden");
     let waiting = app.challenged("a@x.test").await;
     let done = app.with(&admin.token, "POST", &path, None).await;
-    assert_eq!((done.status, done.json()), (200, json!({ "ok": true, "message": "The second factors were removed." })));
-    app.verify(&waiting, &ada.recovery[0]).await.refused(401, "invalid_challenge");
-    assert_eq!(app.try_login("a@x.test").await.json()["mfaRequired"], json!(null));
+    assert_eq!(
+        (done.status, done.json()),
+        (
+            200,
+            json!({ "ok": true, "message": "The second factors were removed." })
+        )
+    );
+    app.verify(&waiting, &ada.recovery[0])
+        .await
+        .refused(401, "invalid_challenge");
+    assert_eq!(
+        app.try_login("a@x.test").await.json()["mfaRequired"],
+        json!(null)
+    );
     assert_eq!(post.all("mfa_disabled", 1).await[0].to, "a@x.test");
-    app.with(&admin.token, "POST", &path, None).await.refused(409, "mfa_not_enabled");
-    app.with(&admin.token, "POST", "/auth/admin/users/nobody/reset-mfa", None).await.refused(404, "not_found");
-    let audit = app.get(&admin.token, "/auth/admin/audit?event=auth:mfa.disabled").await.json();
-    assert_eq!(audit["items"][0]["details"], json!({ "method": "totp", "by": admin.id }));
+    app.with(&admin.token, "POST", &path, None)
+        .await
+        .refused(409, "mfa_not_enabled");
+    app.with(
+        &admin.token,
+        "POST",
+        "/auth/admin/users/nobody/reset-mfa",
+        None,
+    )
+    .await
+    .refused(404, "not_found");
+    let audit = app
+        .get(&admin.token, "/auth/admin/audit?event=auth:mfa.disabled")
+        .await
+        .json();
+    assert_eq!(
+        audit["items"][0]["details"],
+        json!({ "method": "totp", "by": admin.id })
+    );
     assert_eq!(app.me(&ada.who.token).await.status, 200, "sessions stay");
 }
 
@@ -400,7 +840,11 @@ async fn without_the_setting_there_is_nothing(store: Store) {
         ("POST", "/auth/mfa/email-otp/enable"),
         ("POST", "/auth/mfa/sms/enable"),
     ] {
-        assert_eq!(app.with(&me.token, method, path, None).await.status, 404, "{method} {path}");
+        assert_eq!(
+            app.with(&me.token, method, path, None).await.status,
+            404,
+            "{method} {path}"
+        );
     }
 }
 
@@ -428,9 +872,15 @@ async fn hostile_answers_are_answered(store: Store) {
         assert!(matches!(reply.status, 400 | 401), "{reply:?}");
     }
     for unknown in ["", "x", &long, &ada.who.token, "../../etc"] {
-        app.verify(unknown, "123456").await.refused(401, "invalid_challenge");
-        app.post("/auth/mfa/resend", json!({ "mfaToken": unknown })).await.refused(401, "invalid_challenge");
+        app.verify(unknown, "123456")
+            .await
+            .refused(401, "invalid_challenge");
+        app.post("/auth/mfa/resend", json!({ "mfaToken": unknown }))
+            .await
+            .refused(401, "invalid_challenge");
     }
     let sid = claims(&ada.who.token)["sid"].as_str().unwrap().to_owned();
-    app.verify(&sid, "123456").await.refused(401, "invalid_challenge");
+    app.verify(&sid, "123456")
+        .await
+        .refused(401, "invalid_challenge");
 }

@@ -20,7 +20,11 @@ cases!(
 );
 
 /// Fifty calls at once; how they ended.
-async fn fifty(app: &Arc<Server>, path: &'static str, bodies: Vec<serde_json::Value>) -> Vec<Reply> {
+async fn fifty(
+    app: &Arc<Server>,
+    path: &'static str,
+    bodies: Vec<serde_json::Value>,
+) -> Vec<Reply> {
     let calls = bodies.into_iter().map(|body| {
         let app = Arc::clone(app);
         tokio::spawn(async move { app.post(path, body).await })
@@ -33,7 +37,12 @@ async fn fifty(app: &Arc<Server>, path: &'static str, bodies: Vec<serde_json::Va
 }
 
 fn succeeded(replies: &[Reply]) -> usize {
-    assert!(replies.iter().all(|reply| matches!(reply.status, 200 | 401 | 429)), "{replies:?}");
+    assert!(
+        replies
+            .iter()
+            .all(|reply| matches!(reply.status, 200 | 401 | 429)),
+        "{replies:?}"
+    );
     replies.iter().filter(|reply| reply.status == 200).count()
 }
 
@@ -54,12 +63,17 @@ async fn fifty_answers_make_one_session(store: Store) {
     let ada = enrolled(&app, "a@x.test").await;
     // Recovery codes are right each by itself: only the challenge itself can let one alone through.
     let token = app.challenged("a@x.test").await;
-    let bodies = (0..50).map(|n| json!({ "mfaToken": token, "code": ada.recovery[n % 10] })).collect();
+    let bodies = (0..50)
+        .map(|n| json!({ "mfaToken": token, "code": ada.recovery[n % 10] }))
+        .collect();
     assert_eq!(succeeded(&fifty(&app, "/auth/mfa/verify", bodies).await), 1);
     let sessions = app.get(&ada.who.token, "/auth/sessions").await.json();
     assert_eq!(sessions["sessions"].as_array().unwrap().len(), 2);
     // What was refused is unused.
-    assert_eq!(app.get(&ada.who.token, "/auth/mfa/methods").await.json()["recoveryCodesLeft"], 9);
+    assert_eq!(
+        app.get(&ada.who.token, "/auth/mfa/methods").await.json()["recoveryCodesLeft"],
+        9
+    );
 }
 
 async fn one_code_opens_one_of_many_challenges(store: Store) {
@@ -83,11 +97,15 @@ async fn a_recovery_code_works_once_of_many_times(store: Store) {
     let ada = enrolled(&app, "a@x.test").await;
     let mut bodies = Vec::new();
     for _ in 0..12 {
-        bodies.push(json!({ "mfaToken": app.challenged("a@x.test").await, "code": ada.recovery[0] }));
+        bodies
+            .push(json!({ "mfaToken": app.challenged("a@x.test").await, "code": ada.recovery[0] }));
     }
     assert_eq!(succeeded(&fifty(&app, "/auth/mfa/verify", bodies).await), 1);
     post.only("recovery_code_used", 1).await;
-    assert_eq!(app.get(&ada.who.token, "/auth/mfa/methods").await.json()["recoveryCodesLeft"], 9);
+    assert_eq!(
+        app.get(&ada.who.token, "/auth/mfa/methods").await.json()["recoveryCodesLeft"],
+        9
+    );
 }
 
 async fn fifty_guesses_have_five_tries(store: Store) {
@@ -95,31 +113,79 @@ async fn fifty_guesses_have_five_tries(store: Store) {
     let app = Arc::new(app(&store, &post).await);
     let ada = enrolled(&app, "a@x.test").await;
     app.advance(30).await;
-    let (token, code) = (app.challenged("a@x.test").await, code_at(&app, &ada.secret, 0));
-    let bodies = (0..50).map(|_| json!({ "mfaToken": token, "code": wrong(&code) })).collect();
+    let (token, code) = (
+        app.challenged("a@x.test").await,
+        code_at(&app, &ada.secret, 0),
+    );
+    let bodies = (0..50)
+        .map(|_| json!({ "mfaToken": token, "code": wrong(&code) }))
+        .collect();
     let replies = fifty(&app, "/auth/mfa/verify", bodies).await;
     assert_eq!(succeeded(&replies), 0);
-    assert_eq!(replies.iter().filter(|reply| reply.text("code") == "invalid_code").count(), 5);
+    assert_eq!(
+        replies
+            .iter()
+            .filter(|reply| reply.text("code") == "invalid_code")
+            .count(),
+        5
+    );
     let dead = app.verify(&token, &code).await;
-    assert!(matches!(dead.text("code").as_str(), "invalid_challenge" | "rate_limited"), "{dead:?}");
+    assert!(
+        matches!(
+            dead.text("code").as_str(),
+            "invalid_challenge" | "rate_limited"
+        ),
+        "{dead:?}"
+    );
 }
 
 async fn two_set_ups_at_once_leave_one_set_of_codes(store: Store) {
     let post = Post::default();
     let app = unlimited(&store, &post).await;
     let me = app.register("a@x.test").await;
-    let secret = app.with(&me.token, "POST", "/auth/mfa/setup", None).await.text("secret");
-    let mail = app.send(&me, "POST", "/auth/mfa/email-otp/enable", json!({})).await.text("setupToken");
+    let secret = app
+        .with(&me.token, "POST", "/auth/mfa/setup", None)
+        .await
+        .text("secret");
+    let mail = app
+        .send(&me, "POST", "/auth/mfa/email-otp/enable", json!({}))
+        .await
+        .text("setupToken");
     let (code, mailed) = (code_at(&app, &secret, 0), post.code(1).await);
-    let totp = app.send(&me, "POST", "/auth/mfa/verify-setup", json!({ "code": code }));
-    let email = app.send(&me, "POST", "/auth/mfa/email-otp/verify-setup", json!({ "setupToken": mail, "code": mailed }));
+    let totp = app.send(
+        &me,
+        "POST",
+        "/auth/mfa/verify-setup",
+        json!({ "code": code }),
+    );
+    let email = app.send(
+        &me,
+        "POST",
+        "/auth/mfa/email-otp/verify-setup",
+        json!({ "setupToken": mail, "code": mailed }),
+    );
     let (totp, email) = tokio::join!(totp, email);
     // One may have been overtaken: it is told so, and has changed nothing.
-    let done: Vec<&Reply> = [&totp, &email].into_iter().filter(|reply| reply.status == 200).collect();
-    assert!(!done.is_empty() && [&totp, &email].iter().all(|reply| matches!(reply.status, 200 | 409)), "{totp:?} {email:?}");
-    let shown: usize = done.iter().map(|reply| texts(&reply.json()["recoveryCodes"]).len()).sum();
+    let done: Vec<&Reply> = [&totp, &email]
+        .into_iter()
+        .filter(|reply| reply.status == 200)
+        .collect();
+    assert!(
+        !done.is_empty()
+            && [&totp, &email]
+                .iter()
+                .all(|reply| matches!(reply.status, 200 | 409)),
+        "{totp:?} {email:?}"
+    );
+    let shown: usize = done
+        .iter()
+        .map(|reply| texts(&reply.json()["recoveryCodes"]).len())
+        .sum();
     let methods = app.get(&me.token, "/auth/mfa/methods").await.json();
-    assert_eq!((shown, methods["recoveryCodesLeft"].clone()), (10, json!(10)));
+    assert_eq!(
+        (shown, methods["recoveryCodesLeft"].clone()),
+        (10, json!(10))
+    );
     assert_eq!(methods["methods"].as_array().unwrap().len(), done.len());
 }
 
@@ -128,11 +194,19 @@ async fn one_code_steps_up_once(store: Store) {
     let app = unlimited(&store, &post).await;
     let ada = enrolled(&app, "a@x.test").await;
     app.advance(30).await;
-    let others = [app.login_with(&ada).await, app.login_with(&ada).await, app.login_with(&ada).await];
+    let others = [
+        app.login_with(&ada).await,
+        app.login_with(&ada).await,
+        app.login_with(&ada).await,
+    ];
     app.advance(30).await;
     let code = code_at(&app, &ada.secret, 0);
     let calls = others.iter().chain([&ada.who]).cycle().take(24).map(|who| {
-        let (app, token, body) = (Arc::clone(&app), who.token.clone(), json!({ "method": "totp", "code": code }));
+        let (app, token, body) = (
+            Arc::clone(&app),
+            who.token.clone(),
+            json!({ "method": "totp", "code": code }),
+        );
         tokio::spawn(async move { app.with(&token, "POST", "/auth/step-up", Some(body)).await })
     });
     let mut replies = Vec::new();
@@ -142,23 +216,39 @@ async fn one_code_steps_up_once(store: Store) {
     assert_eq!(succeeded(&replies), 1);
 }
 
-// Whichever is first: no session of before the change is left, and no session comes of what was asked before it.
+// Whichever is first: no session of before the change is left, and no session comes of what was
+// asked before it.
 async fn a_change_of_password_and_an_answer_at_once(store: Store) {
     let (store, post) = (store.hashing_slowly(), Post::default());
     let app = unlimited(&store, &post).await;
     let ada = enrolled(&app, "a@x.test").await;
     let mut password = GOOD;
     for code in ada.recovery.iter().take(8) {
-        let asked = app.post("/auth/login", json!({ "email": "a@x.test", "password": password })).await;
+        let asked = app
+            .post(
+                "/auth/login",
+                json!({ "email": "a@x.test", "password": password }),
+            )
+            .await;
         let token = asked.text("mfaToken");
-        let next = if password == GOOD { "amber-walrus-17-dune" } else { GOOD };
+        let next = if password == GOOD {
+            "amber-walrus-17-dune"
+        } else {
+            GOOD
+        };
         let change = json!({ "password": next, "currentPassword": password });
-        let (changed, answered) = tokio::join!(app.send(&ada.who, "POST", "/auth/set-password", change), app.verify(&token, code),);
+        let (changed, answered) = tokio::join!(
+            app.send(&ada.who, "POST", "/auth/set-password", change),
+            app.verify(&token, code),
+        );
         assert_eq!(changed.status, 200, "{changed:?}");
         password = next;
         match answered.status {
             // It was there first, and ended with the change.
-            200 => app.me(&answered.signed_in().token).await.refused(401, "unauthorized"),
+            200 => app
+                .me(&answered.signed_in().token)
+                .await
+                .refused(401, "unauthorized"),
             _ => answered.refused(401, "invalid_challenge"),
         }
         let sessions = app.get(&ada.who.token, "/auth/sessions").await.json();

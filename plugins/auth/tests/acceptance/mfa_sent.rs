@@ -21,15 +21,27 @@ cases!(
     trusted_devices_skip_the_second_factor,
 );
 
-/// Whoever has the password asks for codes until there are no more: that keeps the owner from nothing.
+/// Whoever has the password asks for codes until there are no more: that keeps the owner from
+/// nothing.
 async fn refused_codes_do_not_use_up_the_owners(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
-    let made = app.post("/auth/register", json!({ "email": "a@x.test", "password": GOOD })).await;
+    let made = app
+        .post(
+            "/auth/register",
+            json!({ "email": "a@x.test", "password": GOOD }),
+        )
+        .await;
     let (me, device) = (made.signed_in(), made.text("deviceToken"));
     enrol(&app, &me).await;
     by_mail(&app, &post, &me).await;
-    let resend = async |token: &str| app.post("/auth/mfa/resend", json!({ "mfaToken": token, "method": "emailOtp" })).await;
+    let resend = async |token: &str| {
+        app.post(
+            "/auth/mfa/resend",
+            json!({ "mfaToken": token, "method": "emailOtp" }),
+        )
+        .await
+    };
     // What a challenge has no more of takes nothing from its user.
     let token = app.challenged("a@x.test").await;
     for _ in 0..3 {
@@ -49,12 +61,22 @@ async fn refused_codes_do_not_use_up_the_owners(store: Store) {
     let token = app.challenged("a@x.test").await;
     resend(&token).await.refused(429, "rate_limited");
     // Her own device is counted by itself, and what is refused there costs her challenge nothing.
-    let headers = [("content-type", "application/json"), ("x-device-token", device.as_str())];
+    let headers = [
+        ("content-type", "application/json"),
+        ("x-device-token", device.as_str()),
+    ];
     let body = json!({ "mfaToken": token, "method": "emailOtp" }).to_string();
     for _ in 0..3 {
-        assert_eq!(app.raw("POST", "/auth/mfa/resend", &headers, &body).await.status, 200);
+        assert_eq!(
+            app.raw("POST", "/auth/mfa/resend", &headers, &body)
+                .await
+                .status,
+            200
+        );
     }
-    app.raw("POST", "/auth/mfa/resend", &headers, &body).await.refused(429, "rate_limited");
+    app.raw("POST", "/auth/mfa/resend", &headers, &body)
+        .await
+        .refused(429, "rate_limited");
     post.only("email_otp", 14).await;
 }
 
@@ -68,55 +90,114 @@ async fn accounts_without_an_address_get_no_mailed_codes(store: Store) {
         })
     };
     let app = app_with(&store, &post, named).await;
-    let made = app.post("/auth/register", json!({ "username": "ada", "password": GOOD })).await;
+    let made = app
+        .post(
+            "/auth/register",
+            json!({ "username": "ada", "password": GOOD }),
+        )
+        .await;
     assert_eq!(made.status, 201, "{made:?}");
     let ada = made.signed_in();
-    app.with(&ada.token, "POST", "/auth/mfa/email-otp/enable", None).await.refused(400, "email_missing");
+    app.with(&ada.token, "POST", "/auth/mfa/email-otp/enable", None)
+        .await
+        .refused(400, "email_missing");
     // It keeps nobody from another factor.
     enrol(&app, &ada).await;
     assert_eq!(post.count("email_otp"), 0);
-    let bob = app.post("/auth/register", json!({ "username": "bob", "email": "bob@x.test", "password": GOOD })).await.signed_in();
-    assert_eq!(app.with(&bob.token, "POST", "/auth/mfa/email-otp/enable", None).await.status, 200);
+    let bob = app
+        .post(
+            "/auth/register",
+            json!({ "username": "bob", "email": "bob@x.test", "password": GOOD }),
+        )
+        .await
+        .signed_in();
+    assert_eq!(
+        app.with(&bob.token, "POST", "/auth/mfa/email-otp/enable", None)
+            .await
+            .status,
+        200
+    );
 }
 
-/// A mailed link and a mailed code are one thing that somebody has: whoever has another factor is asked for that.
+/// A mailed link and a mailed code are one thing that somebody has: whoever has another factor is
+/// asked for that.
 async fn a_mailed_link_is_not_followed_by_a_mailed_code(store: Store) {
     let post = Post::default();
-    let app = app_with(&store, &post, |auth| auth.configure(|config| config.auth.email_verification.enabled = false)).await;
+    let app = app_with(&store, &post, |auth| {
+        auth.configure(|config| config.auth.email_verification.enabled = false)
+    })
+    .await;
     let ada = enrolled(&app, "a@x.test").await;
     by_mail(&app, &post, &ada.who).await;
-    app.change(&ada.who.id, json!({ "emailVerified": true })).await;
+    app.change(&ada.who.id, json!({ "emailVerified": true }))
+        .await;
     let by_link = async |sent: usize| {
-        app.post("/auth/magic-link/request", json!({ "identifier": "a@x.test" })).await;
+        app.post(
+            "/auth/magic-link/request",
+            json!({ "identifier": "a@x.test" }),
+        )
+        .await;
         let token = post.token("magic_link", sent).await;
-        app.post("/auth/magic-link/verify", json!({ "token": token })).await
+        app.post("/auth/magic-link/verify", json!({ "token": token }))
+            .await
     };
     let asked = by_link(1).await;
-    assert_eq!((&asked.json()["mfaMethods"], &asked.json()["recoveryAvailable"]), (&json!(["totp"]), &json!(true)), "{asked:?}");
+    assert_eq!(
+        (
+            &asked.json()["mfaMethods"],
+            &asked.json()["recoveryAvailable"]
+        ),
+        (&json!(["totp"]), &json!(true)),
+        "{asked:?}"
+    );
     let token = asked.text("mfaToken");
-    app.post("/auth/mfa/resend", json!({ "mfaToken": token, "method": "emailOtp" })).await.refused(400, "method_unavailable");
-    app.post("/auth/mfa/resend", json!({ "mfaToken": token })).await.refused(400, "method_unavailable");
+    app.post(
+        "/auth/mfa/resend",
+        json!({ "mfaToken": token, "method": "emailOtp" }),
+    )
+    .await
+    .refused(400, "method_unavailable");
+    app.post("/auth/mfa/resend", json!({ "mfaToken": token }))
+        .await
+        .refused(400, "method_unavailable");
     let sent = json!({ "mfaToken": token, "method": "emailOtp", "code": "123456" });
-    app.post("/auth/mfa/verify", sent).await.refused(400, "method_unavailable");
+    app.post("/auth/mfa/verify", sent)
+        .await
+        .refused(400, "method_unavailable");
     app.advance(30).await;
     let done = app.verify(&token, &code_at(&app, &ada.secret, 0)).await;
     assert_eq!(done.status, 200, "{done:?}");
     assert_eq!(post.count("email_otp"), 1, "that of the set-up");
     // Whoever has nothing else is sent a code all the same: it is the method that they chose.
     let me = done.signed_in();
-    assert_eq!(app.with(&me.token, "DELETE", "/auth/mfa/totp", None).await.status, 200);
+    assert_eq!(
+        app.with(&me.token, "DELETE", "/auth/mfa/totp", None)
+            .await
+            .status,
+        200
+    );
     let asked = by_link(2).await;
     assert_eq!(asked.json()["mfaMethods"], json!(["emailOtp"]));
-    assert_eq!(app.verify(&asked.text("mfaToken"), &post.code(2).await).await.status, 200);
+    assert_eq!(
+        app.verify(&asked.text("mfaToken"), &post.code(2).await)
+            .await
+            .status,
+        200
+    );
 }
 
 /// Sets codes by mail up; how many were mailed then.
 async fn by_mail(app: &Server, post: &Post, who: &SignedIn) -> Vec<String> {
     let before = post.count("email_otp");
-    let begun = app.send(who, "POST", "/auth/mfa/email-otp/enable", json!({})).await;
+    let begun = app
+        .send(who, "POST", "/auth/mfa/email-otp/enable", json!({}))
+        .await;
     assert_eq!(begun.status, 200, "{begun:?}");
-    let body = json!({ "setupToken": begun.text("setupToken"), "code": post.code(before + 1).await });
-    let done = app.send(who, "POST", "/auth/mfa/email-otp/verify-setup", body).await;
+    let body =
+        json!({ "setupToken": begun.text("setupToken"), "code": post.code(before + 1).await });
+    let done = app
+        .send(who, "POST", "/auth/mfa/email-otp/verify-setup", body)
+        .await;
     assert_eq!(done.status, 200, "{done:?}");
     texts(&done.json()["recoveryCodes"])
 }
@@ -125,23 +206,47 @@ async fn mailed_codes_are_a_second_factor(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let me = app.register("a@x.test").await;
-    let begun = app.send(&me, "POST", "/auth/mfa/email-otp/enable", json!({})).await;
+    let begun = app
+        .send(&me, "POST", "/auth/mfa/email-otp/enable", json!({}))
+        .await;
     let (token, code) = (begun.text("setupToken"), post.code(1).await);
     let body = |code: &str| json!({ "setupToken": token, "code": code });
-    app.send(&me, "POST", "/auth/mfa/email-otp/verify-setup", body(&wrong(&code))).await.refused(401, "invalid_code");
-    let done = app.send(&me, "POST", "/auth/mfa/email-otp/verify-setup", body(&code)).await;
-    assert_eq!((done.status, texts(&done.json()["recoveryCodes"]).len()), (200, 10));
-    app.send(&me, "POST", "/auth/mfa/email-otp/verify-setup", body(&code)).await.refused(401, "invalid_challenge");
+    app.send(
+        &me,
+        "POST",
+        "/auth/mfa/email-otp/verify-setup",
+        body(&wrong(&code)),
+    )
+    .await
+    .refused(401, "invalid_code");
+    let done = app
+        .send(&me, "POST", "/auth/mfa/email-otp/verify-setup", body(&code))
+        .await;
+    assert_eq!(
+        (done.status, texts(&done.json()["recoveryCodes"]).len()),
+        (200, 10)
+    );
+    app.send(&me, "POST", "/auth/mfa/email-otp/verify-setup", body(&code))
+        .await
+        .refused(401, "invalid_challenge");
 
     let asked = app.try_login("a@x.test").await;
     assert_eq!(asked.json()["mfaMethods"], json!(["emailOtp"]));
     let token = asked.text("mfaToken");
     let first = post.code(2).await;
-    let resend = async || app.post("/auth/mfa/resend", json!({ "mfaToken": token })).await;
-    assert_eq!(resend().await.json(), json!({ "ok": true, "message": "A code has been sent." }));
+    let resend = async || {
+        app.post("/auth/mfa/resend", json!({ "mfaToken": token }))
+            .await
+    };
+    assert_eq!(
+        resend().await.json(),
+        json!({ "ok": true, "message": "A code has been sent." })
+    );
     let second = post.code(3).await;
     if first != second {
-        app.verify(&token, &first).await.refused(401, "invalid_code");
+        app.verify(&token, &first)
+            .await
+            .refused(401, "invalid_code");
     }
     // One after the other: mails that wait together arrive in any order.
     for arrived in 4..6 {
@@ -164,73 +269,178 @@ async fn mailed_codes_are_a_second_factor(store: Store) {
     assert_eq!(app.verify(&a, &of_a).await.status, 200);
     // And of its time, even where the challenge lasts.
     app.advance(300).await;
-    app.verify(&b, &of_b).await.refused(401, "invalid_challenge");
-    app.with(&me.token, "DELETE", "/auth/mfa/email-otp", None).await.refused(403, "step_up_required");
-    let asked = app.send(&me, "POST", "/auth/reauth/challenge", json!({})).await;
+    app.verify(&b, &of_b)
+        .await
+        .refused(401, "invalid_challenge");
+    app.with(&me.token, "DELETE", "/auth/mfa/email-otp", None)
+        .await
+        .refused(403, "step_up_required");
+    let asked = app
+        .send(&me, "POST", "/auth/reauth/challenge", json!({}))
+        .await;
     let proof = json!({ "reauthToken": asked.text("reauthToken"), "code": post.code(8).await });
-    assert_eq!(app.send(&me, "DELETE", "/auth/mfa/email-otp", proof).await.status, 200);
-    assert_eq!(app.try_login("a@x.test").await.json()["mfaRequired"], json!(null));
+    assert_eq!(
+        app.send(&me, "DELETE", "/auth/mfa/email-otp", proof)
+            .await
+            .status,
+        200
+    );
+    assert_eq!(
+        app.try_login("a@x.test").await.json()["mfaRequired"],
+        json!(null)
+    );
 }
 
 async fn mailed_codes_join_an_authenticator_app(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let ada = enrolled(&app, "a@x.test").await;
-    assert!(by_mail(&app, &post, &ada.who).await.is_empty(), "a further method gives no codes");
+    assert!(
+        by_mail(&app, &post, &ada.who).await.is_empty(),
+        "a further method gives no codes"
+    );
     app.advance(30).await;
     let asked = app.try_login("a@x.test").await;
     assert_eq!(asked.json()["mfaMethods"], json!(["totp", "emailOtp"]));
     let token = asked.text("mfaToken");
-    assert_eq!(app.post("/auth/mfa/resend", json!({ "mfaToken": token, "method": "emailOtp" })).await.status, 200);
+    assert_eq!(
+        app.post(
+            "/auth/mfa/resend",
+            json!({ "mfaToken": token, "method": "emailOtp" })
+        )
+        .await
+        .status,
+        200
+    );
     let mailed = post.code(2).await;
-    app.post("/auth/mfa/resend", json!({ "mfaToken": token, "method": "sms" })).await.refused(400, "method_unavailable");
-    app.post("/auth/mfa/resend", json!({ "mfaToken": token, "method": "totp" })).await.refused(400, "method_unavailable");
+    app.post(
+        "/auth/mfa/resend",
+        json!({ "mfaToken": token, "method": "sms" }),
+    )
+    .await
+    .refused(400, "method_unavailable");
+    app.post(
+        "/auth/mfa/resend",
+        json!({ "mfaToken": token, "method": "totp" }),
+    )
+    .await
+    .refused(400, "method_unavailable");
     // Each by its name; the one is not taken for the other.
-    let verify =
-        async |method: &str, code: &str| app.post("/auth/mfa/verify", json!({ "mfaToken": token, "method": method, "code": code })).await;
+    let verify = async |method: &str, code: &str| {
+        app.post(
+            "/auth/mfa/verify",
+            json!({ "mfaToken": token, "method": method, "code": code }),
+        )
+        .await
+    };
     verify("totp", &mailed).await.refused(401, "invalid_code");
-    verify("sms", &mailed).await.refused(400, "method_unavailable");
+    verify("sms", &mailed)
+        .await
+        .refused(400, "method_unavailable");
     assert_eq!(verify("emailOtp", &mailed).await.status, 200);
     assert_eq!(post.count("email_otp"), 2, "none went out by itself");
     // Recovery codes of the first one stay, and go with the last.
-    assert_eq!(app.verify(&app.challenged("a@x.test").await, &ada.recovery[0]).await.status, 200);
+    assert_eq!(
+        app.verify(&app.challenged("a@x.test").await, &ada.recovery[0])
+            .await
+            .status,
+        200
+    );
     let step_up = json!({ "method": "totp", "code": code_at(&app, &ada.secret, 0) });
-    let me = app.send(&ada.who, "POST", "/auth/step-up", step_up).await.signed_in();
-    assert_eq!(app.with(&me.token, "DELETE", "/auth/mfa/totp", None).await.status, 200);
-    assert_eq!(app.get(&me.token, "/auth/mfa/methods").await.json()["recoveryCodesLeft"], 9);
-    assert_eq!(app.with(&me.token, "DELETE", "/auth/mfa/email-otp", None).await.status, 200);
-    assert_eq!(app.get(&me.token, "/auth/mfa/methods").await.json()["recoveryCodesLeft"], 0);
+    let me = app
+        .send(&ada.who, "POST", "/auth/step-up", step_up)
+        .await
+        .signed_in();
+    assert_eq!(
+        app.with(&me.token, "DELETE", "/auth/mfa/totp", None)
+            .await
+            .status,
+        200
+    );
+    assert_eq!(
+        app.get(&me.token, "/auth/mfa/methods").await.json()["recoveryCodesLeft"],
+        9
+    );
+    assert_eq!(
+        app.with(&me.token, "DELETE", "/auth/mfa/email-otp", None)
+            .await
+            .status,
+        200
+    );
+    assert_eq!(
+        app.get(&me.token, "/auth/mfa/methods").await.json()["recoveryCodesLeft"],
+        0
+    );
 }
 
 async fn with_phone(app: &Server, phone: &Phone, who: &SignedIn) -> Reply {
     let sent = phone.count();
-    let begun = app.send(who, "POST", "/auth/mfa/sms/enable", json!({ "phone": "+4930123456" })).await;
+    let begun = app
+        .send(
+            who,
+            "POST",
+            "/auth/mfa/sms/enable",
+            json!({ "phone": "+4930123456" }),
+        )
+        .await;
     assert_eq!(begun.status, 200, "{begun:?}");
     let (to, code) = phone.code(sent + 1).await;
     assert_eq!(to, "+4930123456");
-    app.send(who, "POST", "/auth/mfa/sms/verify-setup", json!({ "setupToken": begun.text("setupToken"), "code": code })).await
+    app.send(
+        who,
+        "POST",
+        "/auth/mfa/sms/verify-setup",
+        json!({ "setupToken": begun.text("setupToken"), "code": code }),
+    )
+    .await
 }
 
 async fn text_messages_are_a_second_factor(store: Store) {
     let (post, phone) = (Post::default(), Phone::default());
     let app = app_with(&store, &post, |auth| phone.on(auth)).await;
     let me = app.register("a@x.test").await;
-    app.send(&me, "POST", "/auth/mfa/sms/enable", json!({ "phone": "030123456" })).await.problem("format", "phone");
+    app.send(
+        &me,
+        "POST",
+        "/auth/mfa/sms/enable",
+        json!({ "phone": "030123456" }),
+    )
+    .await
+    .problem("format", "phone");
     let done = with_phone(&app, &phone, &me).await;
-    assert_eq!((done.status, texts(&done.json()["recoveryCodes"]).len()), (200, 10), "{done:?}");
+    assert_eq!(
+        (done.status, texts(&done.json()["recoveryCodes"]).len()),
+        (200, 10),
+        "{done:?}"
+    );
     let asked = app.try_login("a@x.test").await;
     assert_eq!(asked.json()["mfaMethods"], json!(["sms"]));
     let (_, code) = phone.code(2).await;
-    app.verify(&asked.text("mfaToken"), &wrong(&code)).await.refused(401, "invalid_code");
+    app.verify(&asked.text("mfaToken"), &wrong(&code))
+        .await
+        .refused(401, "invalid_code");
     let signed_in = app.verify(&asked.text("mfaToken"), &code).await;
     assert_eq!(signed_in.status, 200, "{signed_in:?}");
     // A mailed set-up proves no phone.
-    let mail = app.send(&me, "POST", "/auth/mfa/email-otp/enable", json!({})).await.text("setupToken");
+    let mail = app
+        .send(&me, "POST", "/auth/mfa/email-otp/enable", json!({}))
+        .await
+        .text("setupToken");
     let body = json!({ "setupToken": mail, "code": post.code(1).await });
-    app.send(&me, "POST", "/auth/mfa/sms/verify-setup", body).await.refused(401, "invalid_challenge");
+    app.send(&me, "POST", "/auth/mfa/sms/verify-setup", body)
+        .await
+        .refused(401, "invalid_challenge");
     let fresh = signed_in.signed_in();
-    assert_eq!(app.with(&fresh.token, "DELETE", "/auth/mfa/sms", None).await.status, 200);
-    assert_eq!(app.try_login("a@x.test").await.json()["mfaRequired"], json!(null));
+    assert_eq!(
+        app.with(&fresh.token, "DELETE", "/auth/mfa/sms", None)
+            .await
+            .status,
+        200
+    );
+    assert_eq!(
+        app.try_login("a@x.test").await.json()["mfaRequired"],
+        json!(null)
+    );
 }
 
 async fn text_messages_are_limited(store: Store) {
@@ -243,17 +453,24 @@ async fn text_messages_are_limited(store: Store) {
         app.challenged("a@x.test").await;
         phone.code(sent).await;
     }
-    // The fifth of the hour was the last; the challenge is there all the same, and says so when asked.
+    // The fifth of the hour was the last; the challenge is there all the same, and says so when
+    // asked.
     let token = app.challenged("a@x.test").await;
-    let full = app.post("/auth/mfa/resend", json!({ "mfaToken": token })).await;
+    let full = app
+        .post("/auth/mfa/resend", json!({ "mfaToken": token }))
+        .await;
     full.refused(429, "rate_limited");
-    assert_eq!((full.header("retry-after").as_str(), phone.count()), ("3600", 6));
+    assert_eq!(
+        (full.header("retry-after").as_str(), phone.count()),
+        ("3600", 6)
+    );
     app.advance(3600).await;
     app.challenged("a@x.test").await;
     phone.code(7).await;
 }
 
-/// Where no message can be sent any more, what is set up is still asked for, and a recovery code still answers.
+/// Where no message can be sent any more, what is set up is still asked for, and a recovery code
+/// still answers.
 async fn disabled_text_messages_leave_recovery_codes(store: Store) {
     let (post, phone) = (Post::default(), Phone::default());
     let app = app_with(&store, &post, |auth| phone.on(auth)).await;
@@ -265,78 +482,170 @@ async fn disabled_text_messages_leave_recovery_codes(store: Store) {
     }
     // The provider is in the code of the app; the host was in its settings.
     let off = |auth: linchpin_auth::Auth| {
-        phone.on(auth).configure(|config| (config.auth.mfa.sms.enabled, config.auth.mfa.sms.host) = (false, None))
+        phone.on(auth).configure(|config| {
+            (config.auth.mfa.sms.enabled, config.auth.mfa.sms.host) = (false, None)
+        })
     };
     let app = app_with(&store, &post, off).await;
     let asked = app.try_login("a@x.test").await;
-    assert_eq!((asked.status, &asked.json()["mfaMethods"]), (200, &json!(["sms"])), "{asked:?}");
+    assert_eq!(
+        (asked.status, &asked.json()["mfaMethods"]),
+        (200, &json!(["sms"])),
+        "{asked:?}"
+    );
     let token = asked.text("mfaToken");
-    app.post("/auth/mfa/resend", json!({ "mfaToken": token })).await.refused(400, "method_unavailable");
+    app.post("/auth/mfa/resend", json!({ "mfaToken": token }))
+        .await
+        .refused(400, "method_unavailable");
     let signed_in = app.verify(&token, &recovery[0]).await;
     assert_eq!(signed_in.status, 200, "{signed_in:?}");
     // The same holds of a proof by somebody who is signed in.
-    let ways = app.send(&signed_in.signed_in(), "POST", "/auth/reauth/challenge", json!({})).await;
-    assert_eq!((ways.status, &ways.json()["reauthToken"]), (200, &json!(null)), "{ways:?}");
+    let ways = app
+        .send(
+            &signed_in.signed_in(),
+            "POST",
+            "/auth/reauth/challenge",
+            json!({}),
+        )
+        .await;
+    assert_eq!(
+        (ways.status, &ways.json()["reauthToken"]),
+        (200, &json!(null)),
+        "{ways:?}"
+    );
     assert_eq!(phone.count(), 1);
 }
 
 async fn a_required_factor_must_be_set_up_first(store: Store) {
     let post = Post::default();
-    let app = app_with(&store, &post, |auth| auth.configure(|config| config.auth.mfa.required = true)).await;
-    let reply = app.post("/auth/register", json!({ "email": "a@x.test", "password": GOOD })).await;
-    assert_eq!((reply.status, reply.json()["mfaSetupRequired"].clone()), (201, json!(true)));
+    let app = app_with(&store, &post, |auth| {
+        auth.configure(|config| config.auth.mfa.required = true)
+    })
+    .await;
+    let reply = app
+        .post(
+            "/auth/register",
+            json!({ "email": "a@x.test", "password": GOOD }),
+        )
+        .await;
+    assert_eq!(
+        (reply.status, reply.json()["mfaSetupRequired"].clone()),
+        (201, json!(true))
+    );
     let me = reply.signed_in();
-    app.get(&me.token, "/__test/protected/user").await.refused(403, "mfa_setup_required");
-    app.send(&me, "PATCH", "/auth/me", json!({})).await.refused(403, "mfa_setup_required");
-    app.send(&me, "POST", "/auth/set-password", json!({ "password": GOOD })).await.refused(403, "mfa_setup_required");
+    app.get(&me.token, "/__test/protected/user")
+        .await
+        .refused(403, "mfa_setup_required");
+    app.send(&me, "PATCH", "/auth/me", json!({}))
+        .await
+        .refused(403, "mfa_setup_required");
+    app.send(
+        &me,
+        "POST",
+        "/auth/set-password",
+        json!({ "password": GOOD }),
+    )
+    .await
+    .refused(403, "mfa_setup_required");
     for path in ["/auth/me", "/auth/sessions", "/auth/mfa/methods"] {
         assert_eq!(app.get(&me.token, path).await.status, 200, "{path}");
     }
-    let asked = app.send(&me, "POST", "/auth/reauth/challenge", json!({})).await;
+    let asked = app
+        .send(&me, "POST", "/auth/reauth/challenge", json!({}))
+        .await;
     assert_eq!(texts(&asked.json()["availableMethods"]), ["password"]);
     let again = app.login("a@x.test").await;
-    assert_eq!(app.with(&again.token, "POST", "/auth/logout", None).await.status, 200);
+    assert_eq!(
+        app.with(&again.token, "POST", "/auth/logout", None)
+            .await
+            .status,
+        200
+    );
     let (secret, _) = enrol(&app, &me).await;
-    assert_eq!(app.get(&me.token, "/__test/protected/user").await.status, 200, "with the same token");
-    let ada = Enrolled { who: me.clone(), email: "a@x.test".to_owned(), secret, recovery: Vec::new() };
+    assert_eq!(
+        app.get(&me.token, "/__test/protected/user").await.status,
+        200,
+        "with the same token"
+    );
+    let ada = Enrolled {
+        who: me.clone(),
+        email: "a@x.test".to_owned(),
+        secret,
+        recovery: Vec::new(),
+    };
     let fresh = app.login_with(&ada).await;
-    app.with(&fresh.token, "DELETE", "/auth/mfa", None).await.refused(403, "mfa_required");
-    app.with(&fresh.token, "DELETE", "/auth/mfa/totp", None).await.refused(403, "mfa_required");
+    app.with(&fresh.token, "DELETE", "/auth/mfa", None)
+        .await
+        .refused(403, "mfa_required");
+    app.with(&fresh.token, "DELETE", "/auth/mfa/totp", None)
+        .await
+        .refused(403, "mfa_required");
     by_mail(&app, &post, &fresh).await;
-    assert_eq!(app.with(&fresh.token, "DELETE", "/auth/mfa/totp", None).await.status, 200, "one is left");
+    assert_eq!(
+        app.with(&fresh.token, "DELETE", "/auth/mfa/totp", None)
+            .await
+            .status,
+        200,
+        "one is left"
+    );
 }
 
 async fn a_phone_alone_does_not_satisfy_a_required_factor(store: Store) {
     let (post, phone) = (Post::default(), Phone::default());
-    let app = app_with(&store, &post, |auth| phone.on(auth).configure(|config| config.auth.mfa.required = true)).await;
+    let app = app_with(&store, &post, |auth| {
+        phone
+            .on(auth)
+            .configure(|config| config.auth.mfa.required = true)
+    })
+    .await;
     let me = app.register("a@x.test").await;
     assert_eq!(with_phone(&app, &phone, &me).await.status, 200);
-    app.get(&me.token, "/__test/protected/user").await.refused(403, "mfa_setup_required");
+    app.get(&me.token, "/__test/protected/user")
+        .await
+        .refused(403, "mfa_setup_required");
     let asked = app.challenged("a@x.test").await;
     let signed_in = app.verify(&asked, &phone.code(2).await.1).await;
     assert_eq!(signed_in.json()["mfaSetupRequired"], json!(true));
     enrol(&app, &me).await;
-    assert_eq!(app.get(&me.token, "/__test/protected/user").await.status, 200);
+    assert_eq!(
+        app.get(&me.token, "/__test/protected/user").await.status,
+        200
+    );
     let fresh = signed_in.signed_in();
-    app.with(&fresh.token, "DELETE", "/auth/mfa/totp", None).await.refused(403, "mfa_required");
-    assert_eq!(app.with(&fresh.token, "DELETE", "/auth/mfa/sms", None).await.status, 200);
+    app.with(&fresh.token, "DELETE", "/auth/mfa/totp", None)
+        .await
+        .refused(403, "mfa_required");
+    assert_eq!(
+        app.with(&fresh.token, "DELETE", "/auth/mfa/sms", None)
+            .await
+            .status,
+        200
+    );
 }
 
 async fn trusted_devices_skip_the_second_factor(store: Store) {
     let post = Post::default();
-    let app = app_with(&store, &post, |auth| auth.configure(|config| config.auth.mfa.trust_device_seconds = 3600)).await;
+    let app = app_with(&store, &post, |auth| {
+        auth.configure(|config| config.auth.mfa.trust_device_seconds = 3600)
+    })
+    .await;
     let ada = enrolled(&app, "a@x.test").await;
     let verify = async |device: Option<&str>| {
         app.advance(30).await;
         let body = json!({ "mfaToken": app.challenged("a@x.test").await, "code": code_at(&app, &ada.secret, 0), "trustDevice": true });
         let mut headers = vec![("content-type", "application/json")];
         headers.extend(device.map(|token| ("x-device-token", token)));
-        let done = app.raw("POST", "/auth/mfa/verify", &headers, &body.to_string()).await;
+        let done = app
+            .raw("POST", "/auth/mfa/verify", &headers, &body.to_string())
+            .await;
         assert_eq!(done.status, 200, "{done:?}");
         done
     };
     let on = async |device: &str, password: &str| {
-        let headers = [("content-type", "application/json"), ("x-device-token", device)];
+        let headers = [
+            ("content-type", "application/json"),
+            ("x-device-token", device),
+        ];
         let body = json!({ "email": "a@x.test", "password": password }).to_string();
         let reply = app.raw("POST", "/auth/login", &headers, &body).await;
         assert_eq!(reply.status, 200, "{reply:?}");
@@ -346,35 +655,80 @@ async fn trusted_devices_skip_the_second_factor(store: Store) {
     let first = verify(None).await;
     let device = first.text("deviceToken");
     let trusted = on(&device, GOOD).await;
-    assert!(!asks(&trusted) && trusted.text("deviceToken").is_empty(), "{trusted:?}");
+    assert!(
+        !asks(&trusted) && trusted.text("deviceToken").is_empty(),
+        "{trusted:?}"
+    );
     // It is one factor all the same.
-    app.get(&trusted.signed_in().token, "/__test/protected/mfa").await.refused(403, "mfa_required");
-    app.get(&trusted.signed_in().token, "/__test/protected/step-up").await.refused(403, "step_up_required");
+    app.get(&trusted.signed_in().token, "/__test/protected/mfa")
+        .await
+        .refused(403, "mfa_required");
+    app.get(&trusted.signed_in().token, "/__test/protected/step-up")
+        .await
+        .refused(403, "step_up_required");
     // Another device, another user's, and one that is only recognised.
     assert!(asks(&app.try_login("a@x.test").await));
     let bob = enrolled(&app, "b@x.test").await;
-    let headers = [("content-type", "application/json"), ("x-device-token", device.as_str())];
+    let headers = [
+        ("content-type", "application/json"),
+        ("x-device-token", device.as_str()),
+    ];
     let body = json!({ "email": "b@x.test", "password": GOOD }).to_string();
     assert!(asks(&app.raw("POST", "/auth/login", &headers, &body).await));
-    let recognised = app.verify(&app.challenged("b@x.test").await, &bob.recovery[0]).await.text("deviceToken");
-    let headers = [("content-type", "application/json"), ("x-device-token", recognised.as_str())];
+    let recognised = app
+        .verify(&app.challenged("b@x.test").await, &bob.recovery[0])
+        .await
+        .text("deviceToken");
+    let headers = [
+        ("content-type", "application/json"),
+        ("x-device-token", recognised.as_str()),
+    ];
     assert!(asks(&app.raw("POST", "/auth/login", &headers, &body).await));
     // Its time ends.
     app.advance(3600).await;
     assert!(asks(&on(&device, GOOD).await));
-    // So does the trust: with the password, with a factor, when one leaves everywhere, and with a suspension.
+    // So does the trust: with the password, with a factor, when one leaves everywhere, and with a
+    // suspension.
     let password = "amber-walrus-17-dune";
     let me = verify(Some(&device)).await.signed_in();
     assert!(!asks(&on(&device, GOOD).await));
-    assert_eq!(app.send(&me, "POST", "/auth/set-password", json!({ "password": password, "currentPassword": GOOD })).await.status, 200);
+    assert_eq!(
+        app.send(
+            &me,
+            "POST",
+            "/auth/set-password",
+            json!({ "password": password, "currentPassword": GOOD })
+        )
+        .await
+        .status,
+        200
+    );
     assert!(asks(&on(&device, password).await));
-    assert_eq!(app.send(&me, "POST", "/auth/set-password", json!({ "password": GOOD, "currentPassword": password })).await.status, 200);
-    assert!(asks(&on(&device, GOOD).await), "the former password does not bring it back");
+    assert_eq!(
+        app.send(
+            &me,
+            "POST",
+            "/auth/set-password",
+            json!({ "password": GOOD, "currentPassword": password })
+        )
+        .await
+        .status,
+        200
+    );
+    assert!(
+        asks(&on(&device, GOOD).await),
+        "the former password does not bring it back"
+    );
     let me = verify(Some(&device)).await.signed_in();
     by_mail(&app, &post, &me).await;
     assert!(asks(&on(&device, GOOD).await));
     let me = verify(Some(&device)).await.signed_in();
-    assert_eq!(app.with(&me.token, "POST", "/auth/sessions/revoke-others", None).await.status, 200);
+    assert_eq!(
+        app.with(&me.token, "POST", "/auth/sessions/revoke-others", None)
+            .await
+            .status,
+        200
+    );
     assert!(asks(&on(&device, GOOD).await));
     verify(Some(&device)).await;
     assert!(!asks(&on(&device, GOOD).await));

@@ -1,4 +1,5 @@
-//! Second factors beside what the cases name: what a browser sends by itself, hooks, transports, an account that is to be deleted.
+//! Second factors beside what the cases name: what a browser sends by itself, hooks, transports, an
+//! account that is to be deleted.
 
 use std::sync::{Arc, Mutex};
 
@@ -28,15 +29,42 @@ async fn a_page_of_another_origin_completes_nothing(store: Store) {
     let token = app.challenged("a@x.test").await;
     let body = json!({ "mfaToken": token, "code": code_at(&app, &ada.secret, 0) }).to_string();
     let cookies = format!("__Host-token={}", ada.who.token);
-    for foreign in [("origin", "https://evil.test"), ("origin", "null"), ("sec-fetch-site", "cross-site")] {
-        let headers = [("content-type", "application/json"), ("cookie", cookies.as_str()), foreign];
-        app.raw("POST", "/auth/mfa/verify", &headers, &body).await.refused(403, "csrf_failed");
-        app.raw("POST", "/auth/mfa/resend", &headers, &body_of(&token)).await.refused(403, "csrf_failed");
+    for foreign in [
+        ("origin", "https://evil.test"),
+        ("origin", "null"),
+        ("sec-fetch-site", "cross-site"),
+    ] {
+        let headers = [
+            ("content-type", "application/json"),
+            ("cookie", cookies.as_str()),
+            foreign,
+        ];
+        app.raw("POST", "/auth/mfa/verify", &headers, &body)
+            .await
+            .refused(403, "csrf_failed");
+        app.raw("POST", "/auth/mfa/resend", &headers, &body_of(&token))
+            .await
+            .refused(403, "csrf_failed");
     }
-    app.raw("POST", "/auth/mfa/verify", &[("content-type", "text/plain")], &body).await.refused(415, "unsupported_media_type");
+    app.raw(
+        "POST",
+        "/auth/mfa/verify",
+        &[("content-type", "text/plain")],
+        &body,
+    )
+    .await
+    .refused(415, "unsupported_media_type");
     // A stale cookie keeps nobody out, and no try was counted.
-    let headers = [("content-type", "application/json"), ("cookie", "__Host-token=stale")];
-    assert_eq!(app.raw("POST", "/auth/mfa/verify", &headers, &body).await.status, 200);
+    let headers = [
+        ("content-type", "application/json"),
+        ("cookie", "__Host-token=stale"),
+    ];
+    assert_eq!(
+        app.raw("POST", "/auth/mfa/verify", &headers, &body)
+            .await
+            .status,
+        200
+    );
 }
 
 fn body_of(token: &str) -> String {
@@ -46,20 +74,52 @@ fn body_of(token: &str) -> String {
 async fn a_browser_steps_up_with_its_token(store: Store) {
     let app = store.app().await;
     app.register("a@x.test").await;
-    let login = app.post("/auth/login", json!({ "email": "a@x.test", "password": GOOD })).await;
-    let cookies = format!("__Host-token={}; csrf_token={}", login.text("token"), login.cookie_value("csrf_token"));
-    let (csrf, origin) = (login.cookie_value("csrf_token"), format!("http://{}", app.host()));
+    let login = app
+        .post(
+            "/auth/login",
+            json!({ "email": "a@x.test", "password": GOOD }),
+        )
+        .await;
+    let cookies = format!(
+        "__Host-token={}; csrf_token={}",
+        login.text("token"),
+        login.cookie_value("csrf_token")
+    );
+    let (csrf, origin) = (
+        login.cookie_value("csrf_token"),
+        format!("http://{}", app.host()),
+    );
     let body = json!({ "method": "password", "password": GOOD }).to_string();
-    let bare = [("content-type", "application/json"), ("cookie", cookies.as_str())];
-    app.raw("POST", "/auth/step-up", &bare, &body).await.refused(403, "csrf_failed");
-    let meant = [bare[0], bare[1], ("origin", origin.as_str()), ("x-csrf-token", csrf.as_str())];
+    let bare = [
+        ("content-type", "application/json"),
+        ("cookie", cookies.as_str()),
+    ];
+    app.raw("POST", "/auth/step-up", &bare, &body)
+        .await
+        .refused(403, "csrf_failed");
+    let meant = [
+        bare[0],
+        bare[1],
+        ("origin", origin.as_str()),
+        ("x-csrf-token", csrf.as_str()),
+    ];
     let done = app.raw("POST", "/auth/step-up", &meant, &body).await;
     assert_eq!(done.status, 200, "{done:?}");
     // The CSRF token of before was of the former `sid`.
     assert_ne!(done.cookie_value("csrf_token"), csrf);
-    let stale = format!("__Host-token={}; csrf_token={csrf}", done.cookie_value("__Host-token"));
-    let meant = [bare[0], ("cookie", stale.as_str()), ("origin", origin.as_str()), ("x-csrf-token", csrf.as_str())];
-    app.raw("POST", "/auth/step-up", &meant, &body).await.refused(403, "csrf_failed");
+    let stale = format!(
+        "__Host-token={}; csrf_token={csrf}",
+        done.cookie_value("__Host-token")
+    );
+    let meant = [
+        bare[0],
+        ("cookie", stale.as_str()),
+        ("origin", origin.as_str()),
+        ("x-csrf-token", csrf.as_str()),
+    ];
+    app.raw("POST", "/auth/step-up", &meant, &body)
+        .await
+        .refused(403, "csrf_failed");
 }
 
 /// Notes what it is asked.
@@ -68,12 +128,22 @@ struct Asked(Arc<Mutex<Vec<(&'static str, String)>>>);
 
 impl AuthHooks for Asked {
     fn pre_login<'a>(&'a self, _: &'a HookCx, input: &'a SignIn) -> BoxFuture<'a, HookResult> {
-        self.0.lock().unwrap().push(("pre", input.method.to_owned()));
+        self.0
+            .lock()
+            .unwrap()
+            .push(("pre", input.method.to_owned()));
         Box::pin(async { Ok(()) })
     }
 
-    fn post_login<'a>(&'a self, _: &'a HookCx, input: &'a SignIn) -> BoxFuture<'a, HookResult<Json>> {
-        self.0.lock().unwrap().push(("post", format!("{} {}", input.method, input.amr.join("+"))));
+    fn post_login<'a>(
+        &'a self,
+        _: &'a HookCx,
+        input: &'a SignIn,
+    ) -> BoxFuture<'a, HookResult<Json>> {
+        self.0
+            .lock()
+            .unwrap()
+            .push(("post", format!("{} {}", input.method, input.amr.join("+"))));
         Box::pin(async { Ok(json!({ "customClaims": { "plan": "pro", "sid": "mine" } })) })
     }
 }
@@ -85,80 +155,181 @@ async fn hooks_are_asked_once(store: Store) {
     let ada = enrolled(&app, "a@x.test").await;
     asked.0.lock().unwrap().clear();
     let token = app.challenged("a@x.test").await;
-    assert_eq!(*asked.0.lock().unwrap(), [("pre", "password".to_owned())], "there is no session to tell of");
+    assert_eq!(
+        *asked.0.lock().unwrap(),
+        [("pre", "password".to_owned())],
+        "there is no session to tell of"
+    );
     let done = app.verify(&token, &ada.recovery[0]).await;
-    assert_eq!(*asked.0.lock().unwrap(), [("pre", "password".to_owned()), ("post", "password pwd+otp+mfa".to_owned())]);
+    assert_eq!(
+        *asked.0.lock().unwrap(),
+        [
+            ("pre", "password".to_owned()),
+            ("post", "password pwd+otp+mfa".to_owned())
+        ]
+    );
     assert_eq!(claims(&done.text("token"))["plan"], "pro");
     // A step-up asks nobody, and keeps the claims.
     app.advance(30).await;
     let body = json!({ "method": "totp", "code": code_at(&app, &ada.secret, 0) });
-    let stepped_up = app.send(&done.signed_in(), "POST", "/auth/step-up", body).await;
+    let stepped_up = app
+        .send(&done.signed_in(), "POST", "/auth/step-up", body)
+        .await;
     assert_eq!(claims(&stepped_up.text("token"))["plan"], "pro");
     assert_eq!(asked.0.lock().unwrap().len(), 2);
 }
 
 async fn cookies_alone_carry_the_session(store: Store) {
     let post = Post::default();
-    let app = app_with(&store, &post, |auth| auth.refresh_tokens().transport(Transport::Cookie)).await;
-    let made = app.post("/auth/register", json!({ "email": "a@x.test", "password": GOOD })).await;
+    let app = app_with(&store, &post, |auth| {
+        auth.refresh_tokens().transport(Transport::Cookie)
+    })
+    .await;
+    let made = app
+        .post(
+            "/auth/register",
+            json!({ "email": "a@x.test", "password": GOOD }),
+        )
+        .await;
     assert_eq!(made.text("token"), "");
     let token = made.cookie_value("__Host-token");
     let begun = app.with(&token, "POST", "/auth/mfa/setup", None).await;
     let secret = begun.text("secret");
-    let done = app.with(&token, "POST", "/auth/mfa/verify-setup", Some(json!({ "code": code_at(&app, &secret, 0) }))).await;
+    let done = app
+        .with(
+            &token,
+            "POST",
+            "/auth/mfa/verify-setup",
+            Some(json!({ "code": code_at(&app, &secret, 0) })),
+        )
+        .await;
     assert_eq!(done.status, 200, "{done:?}");
     app.advance(30).await;
-    let verified = app.verify(&app.challenged("a@x.test").await, &code_at(&app, &secret, 0)).await;
+    let verified = app
+        .verify(
+            &app.challenged("a@x.test").await,
+            &code_at(&app, &secret, 0),
+        )
+        .await;
     let body = verified.json();
-    assert_eq!((body["token"].clone(), body["refreshToken"].clone(), body["deviceToken"].clone()), (json!(""), json!(null), json!(null)));
+    assert_eq!(
+        (
+            body["token"].clone(),
+            body["refreshToken"].clone(),
+            body["deviceToken"].clone()
+        ),
+        (json!(""), json!(null), json!(null))
+    );
     let token = verified.cookie_value("__Host-token");
     assert_eq!(app.me(&token).await.status, 200);
     app.advance(30).await;
     let body = json!({ "method": "totp", "code": code_at(&app, &secret, 0) });
     let stepped_up = app.with(&token, "POST", "/auth/step-up", Some(body)).await;
-    assert_eq!((stepped_up.status, stepped_up.text("token"), stepped_up.text("refreshToken")), (200, String::new(), String::new()));
-    assert_eq!(app.me(&stepped_up.cookie_value("__Host-token")).await.status, 200);
+    assert_eq!(
+        (
+            stepped_up.status,
+            stepped_up.text("token"),
+            stepped_up.text("refreshToken")
+        ),
+        (200, String::new(), String::new())
+    );
+    assert_eq!(
+        app.me(&stepped_up.cookie_value("__Host-token"))
+            .await
+            .status,
+        200
+    );
 }
 
 // A code by mail is a step-up for everything but the address that it was sent to.
 async fn what_is_removed_by_a_step_up_with_mail(store: Store) {
     let post = Post::default();
-    let app = app_with(&store, &post, |auth| auth.configure(|config| config.auth.email_verification.enabled = true)).await;
+    let app = app_with(&store, &post, |auth| {
+        auth.configure(|config| config.auth.email_verification.enabled = true)
+    })
+    .await;
     let me = app.register("a@x.test").await;
     app.change(&me.id, json!({ "emailVerified": true })).await;
-    let begun = app.send(&me, "POST", "/auth/mfa/email-otp/enable", json!({})).await;
+    let begun = app
+        .send(&me, "POST", "/auth/mfa/email-otp/enable", json!({}))
+        .await;
     let body = json!({ "setupToken": begun.text("setupToken"), "code": post.code(1).await });
-    assert_eq!(app.send(&me, "POST", "/auth/mfa/email-otp/verify-setup", body).await.status, 200);
-    let fresh = app.verify(&app.challenged("a@x.test").await, &post.code(2).await).await.signed_in();
+    assert_eq!(
+        app.send(&me, "POST", "/auth/mfa/email-otp/verify-setup", body)
+            .await
+            .status,
+        200
+    );
+    let fresh = app
+        .verify(&app.challenged("a@x.test").await, &post.code(2).await)
+        .await
+        .signed_in();
     let other = json!({ "email": "b@x.test" });
-    app.send(&fresh, "POST", "/auth/change-email", other.clone()).await.refused(403, "step_up_required");
-    let asked = app.send(&fresh, "POST", "/auth/reauth/challenge", json!({})).await;
+    app.send(&fresh, "POST", "/auth/change-email", other.clone())
+        .await
+        .refused(403, "step_up_required");
+    let asked = app
+        .send(&fresh, "POST", "/auth/reauth/challenge", json!({}))
+        .await;
     let code = post.code(3).await;
-    let proof = json!({ "email": "b@x.test", "reauthToken": asked.text("reauthToken"), "code": code });
-    app.send(&fresh, "POST", "/auth/change-email", proof).await.refused(403, "factor_not_allowed");
+    let proof =
+        json!({ "email": "b@x.test", "reauthToken": asked.text("reauthToken"), "code": code });
+    app.send(&fresh, "POST", "/auth/change-email", proof)
+        .await
+        .refused(403, "factor_not_allowed");
     // A refusal consumes no code.
-    let body = json!({ "method": "emailOtp", "reauthToken": asked.text("reauthToken"), "code": code });
-    let fresh = app.send(&fresh, "POST", "/auth/step-up", body).await.signed_in();
-    app.send(&fresh, "POST", "/auth/change-email", other).await.refused(403, "step_up_required");
-    assert_eq!(app.with(&fresh.token, "DELETE", "/auth/mfa/email-otp", None).await.status, 200);
+    let body =
+        json!({ "method": "emailOtp", "reauthToken": asked.text("reauthToken"), "code": code });
+    let fresh = app
+        .send(&fresh, "POST", "/auth/step-up", body)
+        .await
+        .signed_in();
+    app.send(&fresh, "POST", "/auth/change-email", other)
+        .await
+        .refused(403, "step_up_required");
+    assert_eq!(
+        app.with(&fresh.token, "DELETE", "/auth/mfa/email-otp", None)
+            .await
+            .status,
+        200
+    );
 }
 
 async fn nothing_secret_is_stored_in_clear(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let ada = enrolled(&app, "a@x.test").await;
-    let pending = app.with(&ada.who.token, "POST", "/auth/mfa/setup", None).await.text("secret");
+    let pending = app
+        .with(&ada.who.token, "POST", "/auth/mfa/setup", None)
+        .await
+        .text("secret");
     let token = app.challenged("a@x.test").await;
-    app.send(&ada.who, "POST", "/auth/mfa/email-otp/enable", json!({})).await;
+    app.send(&ada.who, "POST", "/auth/mfa/email-otp/enable", json!({}))
+        .await;
     let code = post.code(1).await;
     // A store that is no file has none to read.
     let Some(file) = store.file() else { return };
     app.stop().await;
-    let bytes: Vec<u8> = ["", "-wal"].iter().filter_map(|end| std::fs::read(format!("{}{end}", file.display())).ok()).flatten().collect();
-    let holds = |text: &str| bytes.windows(text.len()).any(|window| window == text.as_bytes());
+    let bytes: Vec<u8> = ["", "-wal"]
+        .iter()
+        .filter_map(|end| std::fs::read(format!("{}{end}", file.display())).ok())
+        .flatten()
+        .collect();
+    let holds = |text: &str| {
+        bytes
+            .windows(text.len())
+            .any(|window| window == text.as_bytes())
+    };
     assert!(holds("a@x.test"), "the file is read");
     let plain = ada.recovery[0].replace('-', "");
-    for secret in [ada.secret.as_str(), &pending, &token, &ada.recovery[0], &plain, &format!("\"{code}\"")] {
+    for secret in [
+        ada.secret.as_str(),
+        &pending,
+        &token,
+        &ada.recovery[0],
+        &plain,
+        &format!("\"{code}\""),
+    ] {
         assert!(!holds(secret), "{secret}");
     }
 }

@@ -1,5 +1,6 @@
-//! The state machine of sign-ins as a model: what somebody may do next, what the server answers to it, and the invariants
-//! that whatever it gives out is held against. `model_walks` goes through it by chance, `model_search` everywhere.
+//! The state machine of sign-ins as a model: what somebody may do next, what the server answers to
+//! it, and the invariants that whatever it gives out is held against. `model_walks` goes through it
+//! by chance, `model_search` everywhere.
 
 use serde_json::{Value as Json, json};
 
@@ -88,15 +89,35 @@ pub struct Model {
 pub type Walked = Result<(), String>;
 
 fn check(holds: bool, what: &str, reply: &Reply) -> Walked {
-    if holds { Ok(()) } else { Err(format!("{what}: {} {}", reply.status, String::from_utf8_lossy(&reply.body))) }
+    if holds {
+        Ok(())
+    } else {
+        Err(format!(
+            "{what}: {} {}",
+            reply.status,
+            String::from_utf8_lossy(&reply.body)
+        ))
+    }
 }
 
 impl Model {
     /// Somebody who has just signed up.
     pub async fn of(app: &Server, email: String, tries: i64) -> Self {
         let who = app.register(&email).await;
-        let first = Session { token: who.token, refresh: who.refresh, earlier: None, since: app.now_seconds(), proved: None };
-        Self { email, id: who.id, sessions: vec![first], tries, ..Self::default() }
+        let first = Session {
+            token: who.token,
+            refresh: who.refresh,
+            earlier: None,
+            since: app.now_seconds(),
+            proved: None,
+        };
+        Self {
+            email,
+            id: who.id,
+            sessions: vec![first],
+            tries,
+            ..Self::default()
+        }
     }
 
     fn password(&self) -> &'static str {
@@ -122,14 +143,24 @@ impl Model {
         if !reply.text("deviceToken").is_empty() {
             self.device = Some(reply.text("deviceToken"));
         }
-        self.sessions.push(Session { token: who.token, refresh: who.refresh, earlier: None, since: now, proved });
+        self.sessions.push(Session {
+            token: who.token,
+            refresh: who.refresh,
+            earlier: None,
+            since: now,
+            proved,
+        });
     }
 
     pub async fn take(&mut self, app: &Server, dice: &mut dyn Choose, step: Move) -> Walked {
         let now = app.now_seconds();
         match step {
             Move::Login { right, on_device } => {
-                let password = if right { self.password() } else { "nope-nope-nope" };
+                let password = if right {
+                    self.password()
+                } else {
+                    "nope-nope-nope"
+                };
                 let body = json!({ "email": self.email, "password": password }).to_string();
                 let mut headers = vec![("content-type", "application/json")];
                 if let Some(device) = self.device.as_deref().filter(|_| on_device) {
@@ -137,16 +168,35 @@ impl Model {
                 }
                 let reply = app.raw("POST", "/auth/login", &headers, &body).await;
                 let signed_in = !reply.text("token").is_empty();
-                check(!(signed_in && self.secret.is_some()), "invariant: a session without the second factor", &reply)?;
-                check(!(signed_in && (self.suspended || !right)), "invariant: a session of nobody", &reply)?;
+                check(
+                    !(signed_in && self.secret.is_some()),
+                    "invariant: a session without the second factor",
+                    &reply,
+                )?;
+                check(
+                    !(signed_in && (self.suspended || !right)),
+                    "invariant: a session of nobody",
+                    &reply,
+                )?;
                 match (right, self.suspended, self.secret.is_some()) {
                     (false, ..) => check(reply.status == 401, "wrong password", &reply),
                     (_, true, _) => check(reply.status == 403, "suspended", &reply),
                     (_, _, true) => {
-                        check(reply.status == 200 && reply.json()["mfaRequired"] == json!(true), "a challenge", &reply)?;
+                        check(
+                            reply.status == 200 && reply.json()["mfaRequired"] == json!(true),
+                            "a challenge",
+                            &reply,
+                        )?;
                         let token = reply.text("mfaToken");
                         let epoch = self.epoch;
-                        self.challenges.push(Challenge { token, epoch, left: self.tries, since: now, opened: 0, over: false });
+                        self.challenges.push(Challenge {
+                            token,
+                            epoch,
+                            left: self.tries,
+                            since: now,
+                            opened: 0,
+                            over: false,
+                        });
                         Ok(())
                     }
                     (_, _, false) => {
@@ -158,18 +208,33 @@ impl Model {
             }
             Move::Verify(answer) => self.verify(app, dice, answer).await,
             Move::Enrol => {
-                let Some(at) = self.live(dice) else { return Ok(()) };
+                let Some(at) = self.live(dice) else {
+                    return Ok(());
+                };
                 let session = &self.sessions[at];
                 let recent = now - session.since <= 900;
                 let may = self.secret.is_none() || session.proved == Some(self.factors);
-                let begun = app.with(&session.token, "POST", "/auth/mfa/setup", None).await;
-                check(may || begun.status == 403, "invariant: enrolling without a factor that was there", &begun)?;
+                let begun = app
+                    .with(&session.token, "POST", "/auth/mfa/setup", None)
+                    .await;
+                check(
+                    may || begun.status == 403,
+                    "invariant: enrolling without a factor that was there",
+                    &begun,
+                )?;
                 if !recent || !may {
                     return check(begun.status == 403, "too old to enrol", &begun);
                 }
                 let secret = begun.text("secret");
                 let code = code_at(app, &secret, 0);
-                let done = app.with(&session.token, "POST", "/auth/mfa/verify-setup", Some(json!({ "code": code }))).await;
+                let done = app
+                    .with(
+                        &session.token,
+                        "POST",
+                        "/auth/mfa/verify-setup",
+                        Some(json!({ "code": code })),
+                    )
+                    .await;
                 check(done.status == 200, "enrolling", &done)?;
                 if self.secret.is_none() {
                     (self.unused, self.used) = (texts(&done.json()["recoveryCodes"]), Vec::new());
@@ -181,11 +246,19 @@ impl Model {
                 Ok(())
             }
             Move::Remove => {
-                let (Some(at), Some(secret)) = (self.live(dice), self.secret.clone()) else { return Ok(()) };
+                let (Some(at), Some(secret)) = (self.live(dice), self.secret.clone()) else {
+                    return Ok(());
+                };
                 let right = now.div_euclid(30) > self.last_step;
                 let proof = json!({ "code": code_at(app, &secret, 0) });
-                let reply = app.with(&self.sessions[at].token, "DELETE", "/auth/mfa", Some(proof)).await;
-                check(reply.status == if right { 200 } else { 401 }, "removing", &reply)?;
+                let reply = app
+                    .with(&self.sessions[at].token, "DELETE", "/auth/mfa", Some(proof))
+                    .await;
+                check(
+                    reply.status == if right { 200 } else { 401 },
+                    "removing",
+                    &reply,
+                )?;
                 if right {
                     self.secret = None;
                     (self.unused, self.used) = (Vec::new(), Vec::new());
@@ -195,10 +268,19 @@ impl Model {
                 Ok(())
             }
             Move::SetPassword => {
-                let Some(at) = self.live(dice) else { return Ok(()) };
+                let Some(at) = self.live(dice) else {
+                    return Ok(());
+                };
                 let next = if self.second_password { GOOD } else { OTHER };
                 let body = json!({ "password": next, "currentPassword": self.password() });
-                let reply = app.with(&self.sessions[at].token, "POST", "/auth/set-password", Some(body)).await;
+                let reply = app
+                    .with(
+                        &self.sessions[at].token,
+                        "POST",
+                        "/auth/set-password",
+                        Some(body),
+                    )
+                    .await;
                 check(reply.status == 200, "another password", &reply)?;
                 self.second_password = !self.second_password;
                 self.epoch += 1;
@@ -206,13 +288,32 @@ impl Model {
                 Ok(())
             }
             Move::StepUp => {
-                let Some(at) = self.live(dice) else { return Ok(()) };
-                let (body, right) = match &self.secret {
-                    Some(secret) => (json!({ "method": "totp", "code": code_at(app, secret, 0) }), now.div_euclid(30) > self.last_step),
-                    None => (json!({ "method": "password", "password": self.password() }), true),
+                let Some(at) = self.live(dice) else {
+                    return Ok(());
                 };
-                let reply = app.with(&self.sessions[at].token, "POST", "/auth/step-up", Some(body)).await;
-                check(reply.status == if right { 200 } else { 401 }, "step-up", &reply)?;
+                let (body, right) = match &self.secret {
+                    Some(secret) => (
+                        json!({ "method": "totp", "code": code_at(app, secret, 0) }),
+                        now.div_euclid(30) > self.last_step,
+                    ),
+                    None => (
+                        json!({ "method": "password", "password": self.password() }),
+                        true,
+                    ),
+                };
+                let reply = app
+                    .with(
+                        &self.sessions[at].token,
+                        "POST",
+                        "/auth/step-up",
+                        Some(body),
+                    )
+                    .await;
+                check(
+                    reply.status == if right { 200 } else { 401 },
+                    "step-up",
+                    &reply,
+                )?;
                 if right {
                     if self.secret.is_some() {
                         self.last_step = now.div_euclid(30);
@@ -222,22 +323,31 @@ impl Model {
                     if self.secret.is_some() {
                         session.proved = Some(self.factors);
                     }
-                    self.dead.push(std::mem::replace(&mut session.token, who.token));
+                    self.dead
+                        .push(std::mem::replace(&mut session.token, who.token));
                     (session.refresh, session.earlier, session.since) = (who.refresh, None, now);
                 }
                 Ok(())
             }
             Move::Refresh { again } => {
-                let Some(at) = self.live(dice) else { return Ok(()) };
+                let Some(at) = self.live(dice) else {
+                    return Ok(());
+                };
                 let session = &mut self.sessions[at];
                 let refresh = match (&session.earlier, again) {
                     (Some(earlier), true) => earlier.clone(),
                     _ => session.refresh.clone(),
                 };
                 let reused = refresh != session.refresh;
-                let reply = app.post("/auth/refresh", json!({ "refreshToken": refresh })).await;
+                let reply = app
+                    .post("/auth/refresh", json!({ "refreshToken": refresh }))
+                    .await;
                 if reused {
-                    check(reply.status == 401, "invariant: a family goes on after reuse", &reply)?;
+                    check(
+                        reply.status == 401,
+                        "invariant: a family goes on after reuse",
+                        &reply,
+                    )?;
                     self.kill(|other| other == at);
                     return Ok(());
                 }
@@ -249,24 +359,44 @@ impl Model {
                 Ok(())
             }
             Move::Logout => {
-                let Some(at) = self.live(dice) else { return Ok(()) };
+                let Some(at) = self.live(dice) else {
+                    return Ok(());
+                };
                 let refresh = self.sessions[at].refresh.clone();
-                let reply = app.with(&self.sessions[at].token, "POST", "/auth/logout", None).await;
+                let reply = app
+                    .with(&self.sessions[at].token, "POST", "/auth/logout", None)
+                    .await;
                 check(reply.status == 200, "logout", &reply)?;
                 self.kill(|other| other == at);
-                let reply = app.post("/auth/refresh", json!({ "refreshToken": refresh })).await;
-                check(reply.status == 401, "invariant: an ended family mints a token", &reply)
+                let reply = app
+                    .post("/auth/refresh", json!({ "refreshToken": refresh }))
+                    .await;
+                check(
+                    reply.status == 401,
+                    "invariant: an ended family mints a token",
+                    &reply,
+                )
             }
             Move::LeaveOthers => {
-                let Some(at) = self.live(dice) else { return Ok(()) };
-                let reply = app.with(&self.sessions[at].token, "POST", "/auth/sessions/revoke-others", None).await;
+                let Some(at) = self.live(dice) else {
+                    return Ok(());
+                };
+                let reply = app
+                    .with(
+                        &self.sessions[at].token,
+                        "POST",
+                        "/auth/sessions/revoke-others",
+                        None,
+                    )
+                    .await;
                 check(reply.status == 200, "leaving the others", &reply)?;
                 self.kill(|other| other != at);
                 Ok(())
             }
             Move::Suspend | Move::Unsuspend => {
                 let suspended = matches!(step, Move::Suspend);
-                app.change(&self.id, json!({ "suspended": suspended })).await;
+                app.change(&self.id, json!({ "suspended": suspended }))
+                    .await;
                 // Setting the present state changes nothing.
                 if std::mem::replace(&mut self.suspended, suspended) == suspended {
                     return Ok(());
@@ -292,32 +422,61 @@ impl Model {
         }
         let now = app.now_seconds();
         // The latest more often than others.
-        let at = if dice.below(3) > 0 { self.challenges.len() - 1 } else { dice.below(self.challenges.len()) };
+        let at = if dice.below(3) > 0 {
+            self.challenges.len() - 1
+        } else {
+            dice.below(self.challenges.len())
+        };
         let (code, right) = match (answer, &self.secret) {
-            (Answer::Right, Some(secret)) => (code_at(app, secret, 0), now.div_euclid(30) > self.last_step),
+            (Answer::Right, Some(secret)) => {
+                (code_at(app, secret, 0), now.div_euclid(30) > self.last_step)
+            }
             (Answer::Wrong, Some(secret)) => (wrong(&code_at(app, secret, 0)), false),
             (Answer::Recovery, _) if !self.unused.is_empty() => (self.unused[0].clone(), true),
-            (Answer::UsedRecovery, _) if !self.used.is_empty() => (self.used[dice.below(self.used.len())].clone(), false),
+            (Answer::UsedRecovery, _) if !self.used.is_empty() => {
+                (self.used[dice.below(self.used.len())].clone(), false)
+            }
             _ => ("ABCD-EFGH-2345".to_owned(), false),
         };
-        let body: Json = json!({ "mfaToken": self.challenges[at].token, "code": code, "trustDevice": true });
+        let body: Json =
+            json!({ "mfaToken": self.challenges[at].token, "code": code, "trustDevice": true });
         let reply = app.post("/auth/mfa/verify", body).await;
         let (epoch, suspended) = (self.epoch, self.suspended);
         let challenge = &mut self.challenges[at];
-        let waits = !challenge.over && challenge.epoch == epoch && now - challenge.since < CHALLENGE && !suspended && challenge.left > 0;
+        let waits = !challenge.over
+            && challenge.epoch == epoch
+            && now - challenge.since < CHALLENGE
+            && !suspended
+            && challenge.left > 0;
         if reply.status == 200 {
             challenge.opened += 1;
-            check(challenge.opened == 1, "invariant: two sessions of one challenge", &reply)?;
+            check(
+                challenge.opened == 1,
+                "invariant: two sessions of one challenge",
+                &reply,
+            )?;
             check(waits, "invariant: a session of a dead challenge", &reply)?;
-            check(right, "invariant: a session for a wrong or used code", &reply)?;
+            check(
+                right,
+                "invariant: a session for a wrong or used code",
+                &reply,
+            )?;
         }
         if !waits {
             // A suspended account gets the reason only with a valid challenge, and there is none.
-            return check(reply.status == 401 && reply.text("code") == "invalid_challenge", "a dead challenge", &reply);
+            return check(
+                reply.status == 401 && reply.text("code") == "invalid_challenge",
+                "a dead challenge",
+                &reply,
+            );
         }
         challenge.left -= 1;
         if !right {
-            return check(reply.status == 401 && reply.text("code") == "invalid_code", "a wrong code", &reply);
+            return check(
+                reply.status == 401 && reply.text("code") == "invalid_code",
+                "a wrong code",
+                &reply,
+            );
         }
         check(reply.status == 200, "a right code", &reply)?;
         challenge.over = true;
@@ -336,7 +495,8 @@ impl Model {
         (!self.sessions.is_empty()).then(|| dice.below(self.sessions.len()))
     }
 
-    /// Every token is worth what the model says; of those that are worth nothing, so many of the latest are tried.
+    /// Every token is worth what the model says; of those that are worth nothing, so many of the
+    /// latest are tried.
     pub async fn held(&self, app: &Server, dead: usize) -> Walked {
         for session in &self.sessions {
             let reply = app.me(&session.token).await;

@@ -1,11 +1,13 @@
-//! The state machine of sign-ins, everywhere: each state of a small world that is reached by at most [`DEPTH`] moves, and from each of
-//! them every move there is, on a real server. Walks by chance (`model_walks`) go deeper, and through worlds that are larger.
+//! The state machine of sign-ins, everywhere: each state of a small world that is reached by at
+//! most [`DEPTH`] moves, and from each of them every move there is, on a real server. Walks by
+//! chance (`model_walks`) go deeper, and through worlds that are larger.
 //!
-//! The world is one account with at most two sessions, the newest challenge, challenges that survive one wrong answer, and two recovery
-//! codes. A state is what the model says of it without its secrets ([`State`]); what two of its shapes have in common, they have in
-//! common with whatever is reached from there, so that one of them stands for all. A server cannot be put back into a state: it is walked
-//! there, along moves that are known to lead there. Time passes by the moves that wait, and
-//! by a second where a token is used again.
+//! The world is one account with at most two sessions, the newest challenge, challenges that
+//! survive one wrong answer, and two recovery codes. A state is what the model says of it without
+//! its secrets ([`State`]); what two of its shapes have in common, they have in common with
+//! whatever is reached from there, so that one of them stands for all. A server cannot be put back
+//! into a state: it is walked there, along moves that are known to lead there. Time passes by the
+//! moves that wait, and by a second where a token is used again.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -43,9 +45,27 @@ const MOVES: [(Move, End); 24] = {
     use Answer::{Recovery, Right, UsedRecovery, Wrong};
     use End::{Newest, Oldest};
     [
-        (Move::Login { right: true, on_device: false }, Newest),
-        (Move::Login { right: true, on_device: true }, Newest),
-        (Move::Login { right: false, on_device: false }, Newest),
+        (
+            Move::Login {
+                right: true,
+                on_device: false,
+            },
+            Newest,
+        ),
+        (
+            Move::Login {
+                right: true,
+                on_device: true,
+            },
+            Newest,
+        ),
+        (
+            Move::Login {
+                right: false,
+                on_device: false,
+            },
+            Newest,
+        ),
         (Move::Verify(Right), Newest),
         (Move::Verify(Wrong), Newest),
         (Move::Verify(Recovery), Newest),
@@ -92,7 +112,8 @@ struct State {
     /// Whether a code of the present instant is new.
     code: bool,
     device: bool,
-    /// The sessions, the oldest first: whether each is recent, was refreshed before, and has proved a factor that is there.
+    /// The sessions, the oldest first: whether each is recent, was refreshed before, and has proved
+    /// a factor that is there.
     sessions: Vec<(bool, bool, bool)>,
     waiting: Waiting,
     unused: usize,
@@ -120,7 +141,11 @@ impl State {
                 .iter()
                 .map(|session| {
                     let proved = enrolled && session.proved == Some(model.factors);
-                    (now - session.since <= RECENT, session.earlier.is_some(), proved)
+                    (
+                        now - session.since <= RECENT,
+                        session.earlier.is_some(),
+                        proved,
+                    )
                 })
                 .collect(),
             waiting,
@@ -135,14 +160,27 @@ impl State {
         let several = end == End::Newest || self.sessions.len() == 2;
         let waits = matches!(self.waiting, Waiting::For(_));
         match step {
-            Move::Login { right, on_device } => (!on_device || self.device) && (!right || self.suspended || self.enrolled || room),
-            Move::Verify(Answer::Right) => self.enrolled && self.waiting != Waiting::None && (room || !waits || !self.code),
+            Move::Login { right, on_device } => {
+                (!on_device || self.device) && (!right || self.suspended || self.enrolled || room)
+            }
+            Move::Verify(Answer::Right) => {
+                self.enrolled && self.waiting != Waiting::None && (room || !waits || !self.code)
+            }
             Move::Verify(Answer::Wrong) => self.enrolled && self.waiting != Waiting::None,
-            Move::Verify(Answer::Recovery) => self.unused > 0 && self.waiting != Waiting::None && (room || !waits),
+            Move::Verify(Answer::Recovery) => {
+                self.unused > 0 && self.waiting != Waiting::None && (room || !waits)
+            }
             Move::Verify(Answer::UsedRecovery) => self.used && self.waiting != Waiting::None,
             Move::Remove => self.enrolled && !self.sessions.is_empty(),
-            Move::Refresh { again: true } => self.sessions.last().is_some_and(|(_, refreshed, _)| *refreshed),
-            Move::Enrol | Move::SetPassword | Move::StepUp | Move::Refresh { .. } | Move::Logout => !self.sessions.is_empty() && several,
+            Move::Refresh { again: true } => self
+                .sessions
+                .last()
+                .is_some_and(|(_, refreshed, _)| *refreshed),
+            Move::Enrol
+            | Move::SetPassword
+            | Move::StepUp
+            | Move::Refresh { .. }
+            | Move::Logout => !self.sessions.is_empty() && several,
             Move::LeaveOthers => self.sessions.len() == 2,
             Move::Suspend => !self.suspended,
             Move::Unsuspend => self.suspended,
@@ -153,7 +191,9 @@ impl State {
     }
 
     fn moves(&self) -> BTreeSet<usize> {
-        (0..MOVES.len()).filter(|at| self.takes(MOVES[*at])).collect()
+        (0..MOVES.len())
+            .filter(|at| self.takes(MOVES[*at]))
+            .collect()
     }
 }
 
@@ -205,10 +245,13 @@ impl Map {
     /// States with unexplored moves, below the maximum depth.
     fn waiting(&self, deep: usize) -> Vec<usize> {
         let depth = self.away(0);
-        (0..self.states.len()).filter(|at| depth[*at] <= deep && !self.open[*at].is_empty()).collect()
+        (0..self.states.len())
+            .filter(|at| depth[*at] <= deep && !self.open[*at].is_empty())
+            .collect()
     }
 
-    /// The next move of the shortest way to somewhere where there is something to do; `None` when there is none from here.
+    /// The next move of the shortest way to somewhere where there is something to do; `None` when
+    /// there is none from here.
     fn next(&self, here: usize, waiting: &[usize]) -> Option<usize> {
         if waiting.contains(&here) {
             return self.open[here].first().copied();
@@ -252,20 +295,33 @@ async fn search(app: &Server, deep: usize) -> Result<Seen, String> {
         let mut model = Model::of(app, format!("searcher-{accounts}@x.test"), TRIES).await;
         accounts += 1;
         let mut here = map.number(State::of(&model, app.now_seconds()));
-        assert_eq!(here, 0, "an account is not as the first one was: {:?}", map.states[here]);
+        assert_eq!(
+            here, 0,
+            "an account is not as the first one was: {:?}",
+            map.states[here]
+        );
         let mut path = Vec::new();
         loop {
             let waiting = map.waiting(deep);
             if waiting.is_empty() {
-                return Ok(Seen { states: map.states.len(), moves: map.taken.iter().map(BTreeMap::len).sum(), walked: total });
+                return Ok(Seen {
+                    states: map.states.len(),
+                    moves: map.taken.iter().map(BTreeMap::len).sum(),
+                    walked: total,
+                });
             }
-            let Some(step) = map.next(here, &waiting).filter(|_| path.len() < LONG) else { break };
+            let Some(step) = map.next(here, &waiting).filter(|_| path.len() < LONG) else {
+                break;
+            };
             path.push(MOVES[step]);
             total += 1;
             assert!(
                 total < ENOUGH,
                 "it goes round in circles: {:?}",
-                map.waiting(deep).iter().map(|at| &map.states[*at]).collect::<Vec<_>>()
+                map.waiting(deep)
+                    .iter()
+                    .map(|at| &map.states[*at])
+                    .collect::<Vec<_>>()
             );
             let walked = walk(app, &mut model, MOVES[step]).await;
             walked.map_err(|what| format!("{what} after {path:?}"))?;
@@ -274,7 +330,13 @@ async fn search(app: &Server, deep: usize) -> Result<Seen, String> {
             here = to;
         }
         if path.is_empty() {
-            return Err(format!("there is no way to {:?}", map.waiting(deep).iter().map(|at| &map.states[*at]).collect::<Vec<_>>()));
+            return Err(format!(
+                "there is no way to {:?}",
+                map.waiting(deep)
+                    .iter()
+                    .map(|at| &map.states[*at])
+                    .collect::<Vec<_>>()
+            ));
         }
     }
 }
@@ -282,7 +344,8 @@ async fn search(app: &Server, deep: usize) -> Result<Seen, String> {
 async fn walk(app: &Server, model: &mut Model, (step, mut end): (Move, End)) -> Walked {
     let dead = model.dead.len();
     if matches!(step, Move::Refresh { again: true }) {
-        // A token that comes back within the instant of its successor is a repetition, and no reuse.
+        // A token that comes back within the instant of its successor is a repetition, and no
+        // reuse.
         app.advance(1).await;
     }
     model.take(app, &mut end, step).await?;
@@ -305,20 +368,46 @@ async fn small(change: impl FnOnce(&mut linchpin_auth::AuthConfig)) -> Server {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_state_and_move() {
     let app = small(|_| {}).await;
-    let seen = search(&app, DEPTH).await.unwrap_or_else(|what| panic!("{what}"));
-    println!("{} states, {} moves, {} walked", seen.states, seen.moves, seen.walked);
-    assert!(seen.states > 60 && seen.moves > 300, "{} states and {} moves only", seen.states, seen.moves);
+    let seen = search(&app, DEPTH)
+        .await
+        .unwrap_or_else(|what| panic!("{what}"));
+    println!(
+        "{} states, {} moves, {} walked",
+        seen.states, seen.moves, seen.walked
+    );
+    assert!(
+        seen.states > 60 && seen.moves > 300,
+        "{} states and {} moves only",
+        seen.states,
+        seen.moves
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn wrong_servers_are_noticed() {
     let trusting = small(|config| config.auth.mfa.trust_device_seconds = 3600).await;
-    let what = search(&trusting, DEPTH + 1).await.err().expect("it trusts devices");
-    assert!(what.contains("invariant: a session without the second factor"), "{what}");
+    let what = search(&trusting, DEPTH + 1)
+        .await
+        .err()
+        .expect("it trusts devices");
+    assert!(
+        what.contains("invariant: a session without the second factor"),
+        "{what}"
+    );
     let patient = small(|config| config.auth.mfa.challenge_seconds = 900).await;
-    let what = search(&patient, DEPTH + 1).await.err().expect("its challenges last");
-    assert!(what.contains("invariant: a session of a dead challenge") || what.contains("a dead challenge"), "{what}");
+    let what = search(&patient, DEPTH + 1)
+        .await
+        .err()
+        .expect("its challenges last");
+    assert!(
+        what.contains("invariant: a session of a dead challenge")
+            || what.contains("a dead challenge"),
+        "{what}"
+    );
     let lenient = small(|config| config.auth.mfa.max_attempts = 3).await;
-    let what = search(&lenient, DEPTH + 1).await.err().expect("its challenges survive more wrong answers");
+    let what = search(&lenient, DEPTH + 1)
+        .await
+        .err()
+        .expect("its challenges survive more wrong answers");
     assert!(what.contains("a dead challenge"), "{what}");
 }

@@ -1,7 +1,8 @@
-//! Random walks through the state machine of sign-ins, each answer compared with the model. Walks on servers that are wrong in a known
-//! way show that they can fail.
+//! Random walks through the state machine of sign-ins, each answer compared with the model. Walks
+//! on servers that are wrong in a known way show that they can fail.
 //!
-//! The seeds are 1, 2, 3 and so on, and a failure names its own. `LINCHPIN_WALKS=500` walks from so many.
+//! The seeds are 1, 2, 3 and so on, and a failure names its own. `LINCHPIN_WALKS=500` walks from so
+//! many.
 
 use crate::cases;
 use crate::model::{Answer, Choose, Model, Move, TRIES, Walked, server};
@@ -29,13 +30,26 @@ impl Choose for Dice {
 impl Dice {
     fn step(&mut self) -> Move {
         match self.below(26) {
-            0..=6 => Move::Login { right: self.below(5) > 0, on_device: self.below(2) == 0 },
-            7..=13 => Move::Verify([Answer::Right, Answer::Wrong, Answer::Wrong, Answer::Recovery, Answer::UsedRecovery][self.below(5)]),
+            0..=6 => Move::Login {
+                right: self.below(5) > 0,
+                on_device: self.below(2) == 0,
+            },
+            7..=13 => Move::Verify(
+                [
+                    Answer::Right,
+                    Answer::Wrong,
+                    Answer::Wrong,
+                    Answer::Recovery,
+                    Answer::UsedRecovery,
+                ][self.below(5)],
+            ),
             14..=15 => Move::Enrol,
             16 => Move::Remove,
             17 => Move::SetPassword,
             18 => Move::StepUp,
-            19..=20 => Move::Refresh { again: self.below(3) == 0 },
+            19..=20 => Move::Refresh {
+                again: self.below(3) == 0,
+            },
             21 => Move::Logout,
             22 => Move::LeaveOthers,
             23 => Move::Suspend,
@@ -52,7 +66,11 @@ async fn walk(app: &Server, seed: u64, length: usize) -> Walked {
     let mut taken = Vec::new();
     for _ in 0..length {
         // Half of the walks begin with a factor: the interesting ones.
-        let step = if taken.is_empty() && seed.is_multiple_of(2) { Move::Enrol } else { dice.step() };
+        let step = if taken.is_empty() && seed.is_multiple_of(2) {
+            Move::Enrol
+        } else {
+            dice.step()
+        };
         taken.push(step);
         // No two things at one instant: which one was the newer would be chance.
         app.advance(1).await;
@@ -62,13 +80,18 @@ async fn walk(app: &Server, seed: u64, length: usize) -> Walked {
         };
         walked.map_err(|what| format!("seed {seed}: {what} after {taken:?}"))?;
     }
-    model.held(app, usize::MAX).await.map_err(|what| format!("seed {seed}: {what} at the end of {taken:?}"))
+    model
+        .held(app, usize::MAX)
+        .await
+        .map_err(|what| format!("seed {seed}: {what} at the end of {taken:?}"))
 }
 
 async fn walks(store: Store) {
     let app = server(&store, |_| {}).await;
     let usual = if store.keeps() { 8 } else { 20 };
-    let count = std::env::var("LINCHPIN_WALKS").map_or(usual, |text| text.parse().expect("LINCHPIN_WALKS is no number"));
+    let count = std::env::var("LINCHPIN_WALKS").map_or(usual, |text| {
+        text.parse().expect("LINCHPIN_WALKS is no number")
+    });
     for seed in 1..=count {
         if let Err(what) = walk(&app, seed, 40).await {
             panic!("{what}");
@@ -104,7 +127,13 @@ async fn a_server_without_second_factors_is_noticed(store: Store) {
     // The factor is there for the model and not for the server: as after a write that was lost.
     let mut model = Model::of(&app, "walker@x.test".to_owned(), TRIES).await;
     model.secret = Some("JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP".to_owned());
-    let step = Move::Login { right: true, on_device: false };
+    let step = Move::Login {
+        right: true,
+        on_device: false,
+    };
     let what = model.take(&app, &mut Dice(7), step).await.unwrap_err();
-    assert!(what.contains("invariant: a session without the second factor"), "{what}");
+    assert!(
+        what.contains("invariant: a session without the second factor"),
+        "{what}"
+    );
 }

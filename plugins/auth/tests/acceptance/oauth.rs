@@ -6,9 +6,10 @@ use linchpin_auth::{Auth, ResponseMode};
 use serde_json::json;
 
 use self::accounts::{
-    a_provider_does_not_replace_the_second_factor, a_provider_does_not_take_over_an_existing_account, an_account_links_a_provider,
-    an_account_of_a_provider_sets_its_first_password, deleted_accounts, the_last_way_to_sign_in_is_not_unlinked,
-    verified_linking_needs_two_verified_addresses,
+    a_provider_does_not_replace_the_second_factor,
+    a_provider_does_not_take_over_an_existing_account, an_account_links_a_provider,
+    an_account_of_a_provider_sets_its_first_password, deleted_accounts,
+    the_last_way_to_sign_in_is_not_unlinked, verified_linking_needs_two_verified_addresses,
 };
 use crate::cases;
 use crate::issuer::{APP, Away, Browser, MARK, Peer, decode, enter, landed, parameter};
@@ -39,11 +40,21 @@ async fn a_sign_in_with_a_provider_starts_with_a_redirect(store: Store) {
     let app = app(&store).await;
     let peer = Peer::shared();
     let providers = app.raw("GET", "/auth/providers", &[], "").await;
-    assert_eq!((providers.status, providers.json()), (200, json!({ "providers": [{ "id": "peer", "name": "peer" }] })));
+    assert_eq!(
+        (providers.status, providers.json()),
+        (
+            200,
+            json!({ "providers": [{ "id": "peer", "name": "peer" }] })
+        )
+    );
     let start = app.raw("GET", "/auth/peer", &[], "").await;
     assert_eq!(start.status, 302);
     let away = Away::of(&start);
-    assert!(away.url.starts_with(&format!("{}/auth?", peer.issuer)), "{}", away.url);
+    assert!(
+        away.url.starts_with(&format!("{}/auth?", peer.issuer)),
+        "{}",
+        away.url
+    );
     let expected = [
         ("response_type", "code"),
         ("client_id", "app"),
@@ -54,27 +65,78 @@ async fn a_sign_in_with_a_provider_starts_with_a_redirect(store: Store) {
     for (name, value) in expected {
         assert_eq!(away.asked(name), value, "{name}");
     }
-    assert!(["state", "nonce", "code_challenge"].iter().all(|name| away.asked(name).len() == 43), "{}", away.url);
+    assert!(
+        ["state", "nonce", "code_challenge"]
+            .iter()
+            .all(|name| away.asked(name).len() == 43),
+        "{}",
+        away.url
+    );
     let cookie = start.cookie(MARK).unwrap();
-    for attribute in ["HttpOnly", "Secure", "SameSite=Lax", "Path=/auth", "Max-Age=600"] {
+    for attribute in [
+        "HttpOnly",
+        "Secure",
+        "SameSite=Lax",
+        "Path=/auth",
+        "Max-Age=600",
+    ] {
         assert!(cookie.contains(attribute), "{attribute} in {cookie}");
     }
     let post = app.raw("POST", "/auth/peer", &[], "").await;
     assert_eq!(post.status, 303);
     assert_ne!(Away::of(&post).asked("state"), away.asked("state"));
-    let json = app.raw("POST", "/auth/peer?returnTo=/x", &[("accept", "application/json"), ("origin", "https://evil.test")], "").await;
+    let json = app
+        .raw(
+            "POST",
+            "/auth/peer?returnTo=/x",
+            &[
+                ("accept", "application/json"),
+                ("origin", "https://evil.test"),
+            ],
+            "",
+        )
+        .await;
     json.refused(403, "csrf_failed");
-    let json = app.raw("POST", "/auth/peer?returnTo=/x", &[("accept", "text/html, application/json;q=0.9")], "").await;
-    assert!(json.status == 200 && json.text("url").starts_with(&peer.issuer) && json.cookie(MARK).is_some(), "{json:?}");
-    for (method, path) in [("GET", "/auth/nobody"), ("POST", "/auth/nobody"), ("GET", "/auth/nobody/callback?state=x")] {
-        app.raw(method, path, &[], "").await.refused(404, "not_found");
+    let json = app
+        .raw(
+            "POST",
+            "/auth/peer?returnTo=/x",
+            &[("accept", "text/html, application/json;q=0.9")],
+            "",
+        )
+        .await;
+    assert!(
+        json.status == 200
+            && json.text("url").starts_with(&peer.issuer)
+            && json.cookie(MARK).is_some(),
+        "{json:?}"
+    );
+    for (method, path) in [
+        ("GET", "/auth/nobody"),
+        ("POST", "/auth/nobody"),
+        ("GET", "/auth/nobody/callback?state=x"),
+    ] {
+        app.raw(method, path, &[], "")
+            .await
+            .refused(404, "not_found");
     }
-    app.raw("GET", "/auth/peer?next=/x", &[], "").await.refused(400, "unknown_parameter");
-    app.raw("GET", "/auth/peer?codeChallenge=short", &[], "").await.problem("format", "query:codeChallenge");
+    app.raw("GET", "/auth/peer?next=/x", &[], "")
+        .await
+        .refused(400, "unknown_parameter");
+    app.raw("GET", "/auth/peer?codeChallenge=short", &[], "")
+        .await
+        .problem("format", "query:codeChallenge");
     // A cookie of ours stays over several flows; one that is none of ours does not.
     let second = Away::again(&app, "/auth/peer", Some(&away)).await;
     assert_eq!(second.cookie, away.cookie);
-    let made_up = app.raw("GET", "/auth/peer", &[("cookie", "__Secure-oauth_flow=x")], "").await;
+    let made_up = app
+        .raw(
+            "GET",
+            "/auth/peer",
+            &[("cookie", "__Secure-oauth_flow=x")],
+            "",
+        )
+        .await;
     assert_ne!(Away::of(&made_up).cookie, "x");
 }
 
@@ -88,13 +150,22 @@ async fn a_provider_signs_in_by_an_exchange_code(store: Store) {
     assert!(back.headers.get("set-cookie").is_none(), "{back:?}");
     let done = away.exchange(&app, &code).await;
     assert_eq!(
-        (done.status, done.json()["email"].clone(), done.json()["emailVerified"].clone()),
+        (
+            done.status,
+            done.json()["email"].clone(),
+            done.json()["emailVerified"].clone()
+        ),
         (200, json!("ada@peer.test"), json!(false))
     );
     assert!(done.cookie("__Host-token").is_some());
-    away.exchange(&app, &code).await.refused(401, "invalid_code");
+    away.exchange(&app, &code)
+        .await
+        .refused(401, "invalid_code");
     let me = app.me(&done.text("token")).await.json();
-    assert_eq!((&me["providers"], &me["hasPassword"], &me["roles"]), (&json!(["peer"]), &json!(false), &json!(["member"])));
+    assert_eq!(
+        (&me["providers"], &me["hasPassword"], &me["roles"]),
+        (&json!(["peer"]), &json!(false), &json!(["member"]))
+    );
     let sessions = app.get(&done.text("token"), "/auth/sessions").await.json();
     assert_eq!(sessions["sessions"][0]["amr"], json!(["fed"]));
     // The same person again is the same account.
@@ -103,8 +174,18 @@ async fn a_provider_signs_in_by_an_exchange_code(store: Store) {
     let other = enter(&app, "peer", "bob").await;
     assert_ne!(other.text("userId"), done.text("userId"));
     let events = app.get(&again.text("token"), "/auth/activity").await.json();
-    let names: Vec<&str> = events["items"].as_array().unwrap().iter().map(|event| event["event"].as_str().unwrap()).collect();
-    for event in ["auth:user.created", "auth:oauth.linked", "auth:login", "auth:session.created"] {
+    let names: Vec<&str> = events["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|event| event["event"].as_str().unwrap())
+        .collect();
+    for event in [
+        "auth:user.created",
+        "auth:oauth.linked",
+        "auth:login",
+        "auth:session.created",
+    ] {
         assert!(names.contains(&event), "{event} in {names:?}");
     }
 }
@@ -113,7 +194,10 @@ async fn a_provider_signs_in_by_an_exchange_code(store: Store) {
 async fn a_native_client_proves_itself_by_its_verifier(store: Store) {
     let app = app(&store).await;
     // RFC 7636, appendix B.
-    let (verifier, challenge) = ("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk", "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM");
+    let (verifier, challenge) = (
+        "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk",
+        "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM",
+    );
     let go = async || {
         let away = Away::from(&app, &format!("/auth/peer?codeChallenge={challenge}")).await;
         // What goes to the provider is a challenge of the app's own.
@@ -123,19 +207,50 @@ async fn a_native_client_proves_itself_by_its_verifier(store: Store) {
         (away, code)
     };
     let (_, code) = go().await;
-    let done = app.post("/auth/oauth/exchange", json!({ "code": code, "codeVerifier": verifier })).await;
+    let done = app
+        .post(
+            "/auth/oauth/exchange",
+            json!({ "code": code, "codeVerifier": verifier }),
+        )
+        .await;
     assert_eq!(done.status, 200, "{done:?}");
     // A wrong verifier spends the code, and the cookie does not stand in for it.
-    for wrong in ["", "wrong", challenge, &"x".repeat(43), &"x".repeat(129), &"\u{e9}".repeat(43)] {
+    for wrong in [
+        "",
+        "wrong",
+        challenge,
+        &"x".repeat(43),
+        &"x".repeat(129),
+        &"\u{e9}".repeat(43),
+    ] {
         let (_, code) = go().await;
-        app.post("/auth/oauth/exchange", json!({ "code": code, "codeVerifier": wrong })).await.refused(401, "invalid_code");
-        app.post("/auth/oauth/exchange", json!({ "code": code, "codeVerifier": verifier })).await.refused(401, "invalid_code");
+        app.post(
+            "/auth/oauth/exchange",
+            json!({ "code": code, "codeVerifier": wrong }),
+        )
+        .await
+        .refused(401, "invalid_code");
+        app.post(
+            "/auth/oauth/exchange",
+            json!({ "code": code, "codeVerifier": verifier }),
+        )
+        .await
+        .refused(401, "invalid_code");
         app.advance(6).await;
     }
     let (away, code) = go().await;
-    away.exchange(&app, &code).await.refused(401, "invalid_code");
-    app.post("/auth/oauth/exchange", json!({ "code": code, "codeVerifier": verifier })).await.refused(401, "invalid_code");
-    app.post("/auth/oauth/exchange", json!({ "codeVerifier": verifier })).await.problem("required", "code");
+    away.exchange(&app, &code)
+        .await
+        .refused(401, "invalid_code");
+    app.post(
+        "/auth/oauth/exchange",
+        json!({ "code": code, "codeVerifier": verifier }),
+    )
+    .await
+    .refused(401, "invalid_code");
+    app.post("/auth/oauth/exchange", json!({ "codeVerifier": verifier }))
+        .await
+        .problem("required", "code");
 }
 
 async fn an_exchange_code_expires(store: Store) {
@@ -150,14 +265,21 @@ async fn an_exchange_code_expires(store: Store) {
     app.advance(59).await;
     assert_eq!(away.exchange(&app, &code).await.status, 200);
     app.advance(2).await;
-    late.exchange(&app, &late_code).await.refused(401, "invalid_code");
+    late.exchange(&app, &late_code)
+        .await
+        .refused(401, "invalid_code");
     // In another browser, and in none: refused, and spent.
     let (own, code) = go().await;
     let other = Away::from(&app, "/auth/peer").await;
-    other.exchange(&app, &code).await.refused(401, "invalid_code");
+    other
+        .exchange(&app, &code)
+        .await
+        .refused(401, "invalid_code");
     own.exchange(&app, &code).await.refused(401, "invalid_code");
     let (own, code) = go().await;
-    app.post("/auth/oauth/exchange", json!({ "code": code })).await.refused(401, "invalid_code");
+    app.post("/auth/oauth/exchange", json!({ "code": code }))
+        .await
+        .refused(401, "invalid_code");
     own.exchange(&app, &code).await.refused(401, "invalid_code");
     for code in ["", "x", &"x".repeat(5000)] {
         own.exchange(&app, code).await.refused(401, "invalid_code");
@@ -165,22 +287,39 @@ async fn an_exchange_code_expires(store: Store) {
 }
 
 async fn a_wrong_state_is_refused(store: Store) {
-    let app = store.app_with(|auth| Peer::shared().with(Peer::shared().on(auth), "other", |other| other)).await;
+    let app = store
+        .app_with(|auth| Peer::shared().with(Peer::shared().on(auth), "other", |other| other))
+        .await;
     app.to_the_present().await;
     let refused = |reply: &Reply| {
         reply.refused(400, "invalid_state");
         assert!(reply.headers.get("location").is_none());
     };
     let away = Away::from(&app, "/auth/peer").await;
-    for query in ["", "?code=x", "?state=", "?code=x&state=unknown", &format!("?code=x&state={}", "x".repeat(3000))] {
-        refused(&away.back(&app, &format!("/auth/peer/callback{query}")).await);
+    for query in [
+        "",
+        "?code=x",
+        "?state=",
+        "?code=x&state=unknown",
+        &format!("?code=x&state={}", "x".repeat(3000)),
+    ] {
+        refused(
+            &away
+                .back(&app, &format!("/auth/peer/callback{query}"))
+                .await,
+        );
     }
     let callback = Browser::new().sign_in(&away.url, "sid").await;
     let path = callback.strip_prefix(APP).unwrap();
-    // Another browser, none at all, and the path of another provider: none of them has it, and none of them spends it.
+    // Another browser, none at all, and the path of another provider: none of them has it, and none
+    // of them spends it.
     refused(&Away::from(&app, "/auth/peer").await.back(&app, path).await);
     refused(&app.raw("GET", path, &[], "").await);
-    refused(&away.back(&app, &path.replace("/auth/peer/", "/auth/other/")).await);
+    refused(
+        &away
+            .back(&app, &path.replace("/auth/peer/", "/auth/other/"))
+            .await,
+    );
     let twice = format!("{MARK}={}; {MARK}={}", away.cookie, away.cookie);
     refused(&app.raw("GET", path, &[("cookie", &twice)], "").await);
     assert_eq!(landed(&away.back(&app, path).await, "code").len(), 43);
@@ -192,7 +331,10 @@ async fn a_wrong_state_is_refused(store: Store) {
     // Whoever does not want to says so.
     let away = Away::from(&app, "/auth/peer?returnTo=/app").await;
     let callback = Browser::new().deny(&away.url).await;
-    assert_eq!(parameter(&callback, "error").as_deref(), Some("access_denied"));
+    assert_eq!(
+        parameter(&callback, "error").as_deref(),
+        Some("access_denied")
+    );
     let back = away.back(&app, &callback).await;
     assert_eq!(back.header("location"), "/app?error=access_denied");
     refused(&away.back(&app, &callback).await);
@@ -215,7 +357,10 @@ async fn return_addresses_are_restricted(store: Store) {
         ("", "/home?code="),
         ("?returnTo=/app", "/app?code="),
         ("?return_to=%2Fapp%3Fx%3D1%23top", "/app?x=1&code="),
-        ("?returnTo=https%3A%2F%2Ffront.test%2Fin", "https://front.test/in?code="),
+        (
+            "?returnTo=https%3A%2F%2Ffront.test%2Fin",
+            "https://front.test/in?code=",
+        ),
     ] {
         let to = arrive(query).await;
         assert!(to.starts_with(expected), "{to}");
@@ -238,8 +383,14 @@ async fn return_addresses_are_restricted(store: Store) {
         "app",
         "",
     ] {
-        for (method, name) in [("GET", "returnTo"), ("POST", "returnTo"), ("GET", "return_to")] {
-            let reply = app.raw(method, &format!("/auth/peer?{name}={target}"), &[], "").await;
+        for (method, name) in [
+            ("GET", "returnTo"),
+            ("POST", "returnTo"),
+            ("GET", "return_to"),
+        ] {
+            let reply = app
+                .raw(method, &format!("/auth/peer?{name}={target}"), &[], "")
+                .await;
             reply.refused(400, "invalid_redirect");
             app.advance(3).await;
             assert!(reply.headers.get("location").is_none(), "{reply:?}");
@@ -258,7 +409,10 @@ async fn rotated_keys_of_a_provider_are_fetched(store: Store) {
     peer.rotate().await;
     let away = Away::from(&app, "/auth/peer").await;
     let callback = Browser::new().sign_in(&away.url, "ada").await;
-    assert_eq!(landed(&away.back(&app, &callback).await, "error"), "provider_error");
+    assert_eq!(
+        landed(&away.back(&app, &callback).await, "error"),
+        "provider_error"
+    );
 }
 
 async fn every_algorithm_and_way_to_prove_the_client(store: Store) {
@@ -271,19 +425,31 @@ async fn every_algorithm_and_way_to_prove_the_client(store: Store) {
             provider
         }
     };
-    let app =
-        store.app_with(|auth| ["public", "ps", "es", "ed", "hs"].into_iter().fold(auth, |auth, id| peer.with(auth, id, client(id)))).await;
+    let app = store
+        .app_with(|auth| {
+            ["public", "ps", "es", "ed", "hs"]
+                .into_iter()
+                .fold(auth, |auth, id| peer.with(auth, id, client(id)))
+        })
+        .await;
     app.to_the_present().await;
     for id in ["public", "ps", "es", "ed", "hs"] {
         let away = Away::from(&app, &format!("/auth/{id}")).await;
-        let callback = Browser::new().sign_in(&away.url, "alg").await.replace("/auth/peer/", &format!("/auth/{id}/"));
+        let callback = Browser::new()
+            .sign_in(&away.url, "alg")
+            .await
+            .replace("/auth/peer/", &format!("/auth/{id}/"));
         let back = away.back(&app, &callback).await;
         // A token under the client's secret proves nothing: who has the secret could have made it.
         if id == "hs" {
             assert_eq!(landed(&back, "error"), "provider_error");
         } else {
             // They are one issuer, and so one person.
-            assert_eq!(away.exchange(&app, &landed(&back, "code")).await.status, 200, "{id}");
+            assert_eq!(
+                away.exchange(&app, &landed(&back, "code")).await.status,
+                200,
+                "{id}"
+            );
         }
     }
 }
@@ -302,31 +468,58 @@ async fn form_post(store: Store) {
     assert_eq!(away.asked("response_mode"), "form_post");
     let page = Browser::new().walk(&away.url, Some("form")).await.unwrap();
     let text = String::from_utf8_lossy(&page.body).into_owned();
-    assert!(text.contains("action=\"https://app.test/auth/peer/callback\""), "{text}");
+    assert!(
+        text.contains("action=\"https://app.test/auth/peer/callback\""),
+        "{text}"
+    );
     let inputs: Vec<String> = text
         .split("<input")
         .skip(1)
         .map(|input| {
             ["name", "value"]
                 .map(|name| {
-                    input.split(&format!("{name}=\"")).nth(1).unwrap().split('"').next().unwrap().replace(':', "%3A").replace('/', "%2F")
+                    input
+                        .split(&format!("{name}=\""))
+                        .nth(1)
+                        .unwrap()
+                        .split('"')
+                        .next()
+                        .unwrap()
+                        .replace(':', "%3A")
+                        .replace('/', "%2F")
                 })
                 .join("=")
         })
         .collect();
     let form = format!("{}&id_token=x&user=%7B%7D", inputs.join("&"));
     // From the provider's page, without the cookie.
-    let sent = [("content-type", "application/x-www-form-urlencoded"), ("origin", "null"), ("sec-fetch-site", "cross-site")];
+    let sent = [
+        ("content-type", "application/x-www-form-urlencoded"),
+        ("origin", "null"),
+        ("sec-fetch-site", "cross-site"),
+    ];
     let bounced = app.raw("POST", "/auth/peer/callback", &sent, &form).await;
     let to = bounced.header("location");
     assert!(
-        bounced.status == 303 && to.starts_with("https://app.test/auth/peer/callback?code=") && !to.contains("id_token"),
+        bounced.status == 303
+            && to.starts_with("https://app.test/auth/peer/callback?code=")
+            && !to.contains("id_token"),
         "{bounced:?}"
     );
-    assert_eq!(decode(&parameter(&to, "iss").unwrap()), Peer::shared().issuer);
+    assert_eq!(
+        decode(&parameter(&to, "iss").unwrap()),
+        Peer::shared().issuer
+    );
     let code = landed(&away.back(&app, &to).await, "code");
     assert_eq!(away.exchange(&app, &code).await.status, 200);
-    app.raw("POST", "/auth/peer/callback", &[("content-type", "application/json")], "{}").await.refused(415, "unsupported_media_type");
+    app.raw(
+        "POST",
+        "/auth/peer/callback",
+        &[("content-type", "application/json")],
+        "{}",
+    )
+    .await
+    .refused(415, "unsupported_media_type");
 }
 
 /// A number that no other case has: the peer is shared.

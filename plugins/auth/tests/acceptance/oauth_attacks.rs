@@ -7,14 +7,19 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use linchpin::BoxFuture;
-use linchpin_auth::{Auth, AuthHooks, HookCx, HookError, HookResult, Limit, ProviderSection, SignIn, SignUp};
+use linchpin_auth::{
+    Auth, AuthHooks, HookCx, HookError, HookResult, Limit, ProviderSection, SignIn, SignUp,
+};
 use serde_json::{Value as Json, json};
 
 use self::elsewhere::{
-    back_at_another_host, links_begun_before_a_second_factor, links_that_a_hook_refuses, links_that_a_page_elsewhere_asks_for,
-    links_whose_session_has_ended_meanwhile, parallel_callbacks_and_exchanges, starts_for_somebody_elses_verifier,
+    back_at_another_host, links_begun_before_a_second_factor, links_that_a_hook_refuses,
+    links_that_a_page_elsewhere_asks_for, links_whose_session_has_ended_meanwhile,
+    parallel_callbacks_and_exchanges, starts_for_somebody_elses_verifier,
 };
-use self::provider::{answers_that_are_none, mix_up, somebody_else_in_userinfo, tokens_that_prove_nothing};
+use self::provider::{
+    answers_that_are_none, mix_up, somebody_else_in_userinfo, tokens_that_prove_nothing,
+};
 use crate::cases;
 use crate::issuer::{APP, Away, Browser, landed};
 use crate::server::{Reply, Server, Store};
@@ -37,8 +42,15 @@ async fn app(store: &Store, standin: &StandIn) -> Server {
 }
 
 async fn app_with(store: &Store, standin: &StandIn, change: impl FnOnce(Auth) -> Auth) -> Server {
-    let provider = ProviderSection::new(CLIENT).secret(SECRET.to_owned()).issuer(standin.url.as_str());
-    let auth = |auth: Auth| change(auth.provider("stand", provider).configure(|config| config.auth.public_url = Some(APP.to_owned())));
+    let provider = ProviderSection::new(CLIENT)
+        .secret(SECRET.to_owned())
+        .issuer(standin.url.as_str());
+    let auth = |auth: Auth| {
+        change(
+            auth.provider("stand", provider)
+                .configure(|config| config.auth.public_url = Some(APP.to_owned())),
+        )
+    };
     let app = store.app_with(auth).await;
     app.to_the_present().await;
     app
@@ -58,9 +70,14 @@ struct Asked(Arc<Mutex<Vec<String>>>);
 impl AuthHooks for Asked {
     fn pre_register<'a>(&'a self, _: &'a HookCx, input: &'a SignUp) -> BoxFuture<'a, HookResult> {
         Box::pin(async {
-            self.0.lock().unwrap().push(format!("pre_register {} {}", input.identifier, input.method));
+            self.0.lock().unwrap().push(format!(
+                "pre_register {} {}",
+                input.identifier, input.method
+            ));
             match input.identifier.as_str() {
-                "no@standin.test" => Err(HookError::new("words of the app").status(403).code("blocked")),
+                "no@standin.test" => Err(HookError::new("words of the app")
+                    .status(403)
+                    .code("blocked")),
                 "panic@standin.test" => panic!("a hook of tests"),
                 _ => Ok(()),
             }
@@ -68,18 +85,46 @@ impl AuthHooks for Asked {
     }
 
     fn post_register<'a>(&'a self, _: &'a HookCx, input: &'a SignUp) -> BoxFuture<'a, HookResult> {
-        self.0.lock().unwrap().push(format!("post_register {} {}", input.method, input.user_id.is_some()));
+        self.0.lock().unwrap().push(format!(
+            "post_register {} {}",
+            input.method,
+            input.user_id.is_some()
+        ));
         Box::pin(async { Ok(()) })
     }
 
     fn pre_login<'a>(&'a self, _: &'a HookCx, input: &'a SignIn) -> BoxFuture<'a, HookResult> {
-        self.0.lock().unwrap().push(format!("pre_login {} {}", input.method, input.user_id.is_some()));
-        let again = self.0.lock().unwrap().iter().filter(|asked| asked.starts_with("pre_login")).count() > 1;
-        Box::pin(async move { if again { Err(HookError::new("words of the app")) } else { Ok(()) } })
+        self.0.lock().unwrap().push(format!(
+            "pre_login {} {}",
+            input.method,
+            input.user_id.is_some()
+        ));
+        let again = self
+            .0
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|asked| asked.starts_with("pre_login"))
+            .count()
+            > 1;
+        Box::pin(async move {
+            if again {
+                Err(HookError::new("words of the app"))
+            } else {
+                Ok(())
+            }
+        })
     }
 
-    fn post_login<'a>(&'a self, _: &'a HookCx, input: &'a SignIn) -> BoxFuture<'a, HookResult<Json>> {
-        self.0.lock().unwrap().push(format!("post_login {} {:?}", input.method, input.amr));
+    fn post_login<'a>(
+        &'a self,
+        _: &'a HookCx,
+        input: &'a SignIn,
+    ) -> BoxFuture<'a, HookResult<Json>> {
+        self.0
+            .lock()
+            .unwrap()
+            .push(format!("post_login {} {:?}", input.method, input.amr));
         Box::pin(async { Ok(json!({ "customClaims": { "plan": "pro" } })) })
     }
 }
@@ -89,21 +134,42 @@ async fn hooks_are_asked(store: Store) {
     let asked = Asked::default();
     let seen = Arc::clone(&asked.0);
     let app = app_with(&store, &standin, |auth| auth.hooks(asked)).await;
-    let claim = |email: &'static str| move |manner: &mut Manner| drop(manner.claims.insert("email".to_owned(), json!(email)));
+    let claim = |email: &'static str| {
+        move |manner: &mut Manner| drop(manner.claims.insert("email".to_owned(), json!(email)))
+    };
     standin.behave(claim("no@standin.test"));
-    assert_eq!(arrive(&app).await.1.header("location"), "/?error=hook_rejected");
+    assert_eq!(
+        arrive(&app).await.1.header("location"),
+        "/?error=hook_rejected"
+    );
     standin.behave(claim("panic@standin.test"));
-    assert_eq!(arrive(&app).await.1.header("location"), "/?error=server_error");
+    assert_eq!(
+        arrive(&app).await.1.header("location"),
+        "/?error=server_error"
+    );
     standin.behave(claim("ada@standin.test"));
     let (away, back) = arrive(&app).await;
     let first = away.exchange(&app, &landed(&back, "code")).await;
     assert_eq!(crate::server::claims(&first.text("token"))["plan"], "pro");
     let (away, back) = arrive(&app).await;
-    assert_eq!(away.exchange(&app, &landed(&back, "code")).await.text("userId"), first.text("userId"));
-    assert_eq!(arrive(&app).await.1.header("location"), "/?error=hook_rejected");
+    assert_eq!(
+        away.exchange(&app, &landed(&back, "code"))
+            .await
+            .text("userId"),
+        first.text("userId")
+    );
+    assert_eq!(
+        arrive(&app).await.1.header("location"),
+        "/?error=hook_rejected"
+    );
     // It is told behind the request's back.
     for _ in 0..500 {
-        if seen.lock().unwrap().iter().any(|asked| asked.starts_with("post_register")) {
+        if seen
+            .lock()
+            .unwrap()
+            .iter()
+            .any(|asked| asked.starts_with("post_register"))
+        {
             break;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -133,32 +199,69 @@ async fn suspended_and_unverified(store: Store) {
         })
     })
     .await;
-    // A provider that is not trusted with addresses: the account is there, and its address has to be proved first.
-    assert_eq!(arrive(&app).await.1.header("location"), "/?error=email_not_verified");
-    assert_eq!(arrive(&app).await.1.header("location"), "/?error=email_not_verified");
+    // A provider that is not trusted with addresses: the account is there, and its address has to
+    // be proved first.
+    assert_eq!(
+        arrive(&app).await.1.header("location"),
+        "/?error=email_not_verified"
+    );
+    assert_eq!(
+        arrive(&app).await.1.header("location"),
+        "/?error=email_not_verified"
+    );
     let token = post.token("verify_email", 1).await;
-    assert_eq!(app.post("/auth/verify-email", json!({ "token": token })).await.status, 200);
+    assert_eq!(
+        app.post("/auth/verify-email", json!({ "token": token }))
+            .await
+            .status,
+        200
+    );
     let (away, back) = arrive(&app).await;
     let done = away.exchange(&app, &landed(&back, "code")).await;
     assert_eq!((done.status, post.count("verify_email")), (200, 1));
     // Suspended on the way there, and between coming back and the exchange.
     let (late, back) = arrive(&app).await;
     let code = landed(&back, "code");
-    app.change(&done.text("userId"), json!({ "suspended": true })).await;
-    late.exchange(&app, &code).await.refused(403, "account_suspended");
-    assert_eq!(arrive(&app).await.1.header("location"), "/?error=account_suspended");
-    app.change(&done.text("userId"), json!({ "suspended": false })).await;
+    app.change(&done.text("userId"), json!({ "suspended": true }))
+        .await;
+    late.exchange(&app, &code)
+        .await
+        .refused(403, "account_suspended");
+    assert_eq!(
+        arrive(&app).await.1.header("location"),
+        "/?error=account_suspended"
+    );
+    app.change(&done.text("userId"), json!({ "suspended": false }))
+        .await;
     // A user without an account gets none if sign-up is disabled.
     app.stop().await;
     let other = StandIn::start().await;
-    let app = app_with(&store, &other, |auth| auth.configure(|config| config.auth.oauth.allow_sign_up = false)).await;
-    other.behave(|manner| drop(manner.claims.insert("email".to_owned(), json!("new@standin.test"))));
-    assert_eq!(arrive(&app).await.1.header("location"), "/?error=sign_up_disabled");
+    let app = app_with(&store, &other, |auth| {
+        auth.configure(|config| config.auth.oauth.allow_sign_up = false)
+    })
+    .await;
+    other.behave(|manner| {
+        drop(
+            manner
+                .claims
+                .insert("email".to_owned(), json!("new@standin.test")),
+        )
+    });
+    assert_eq!(
+        arrive(&app).await.1.header("location"),
+        "/?error=sign_up_disabled"
+    );
     // An account that is not proved has no provider linked to it where addresses are verified.
     app.stop().await;
-    let app = app_with(&store, &other, |auth| post.on(auth).configure(|config| config.auth.email_verification.enabled = true)).await;
+    let app = app_with(&store, &other, |auth| {
+        post.on(auth)
+            .configure(|config| config.auth.email_verification.enabled = true)
+    })
+    .await;
     let eve = app.register("eve@x.test").await;
-    app.with(&eve.token, "POST", "/auth/stand/link", None).await.refused(403, "email_not_verified");
+    app.with(&eve.token, "POST", "/auth/stand/link", None)
+        .await
+        .refused(403, "email_not_verified");
 }
 
 async fn limits(store: Store) {
@@ -166,7 +269,13 @@ async fn limits(store: Store) {
     let app = app_with(&store, &standin, |auth| {
         auth.configure(|config| {
             for bucket in ["oauthStart", "oauthCallback", "oauthExchange", "link"] {
-                config.auth.rate_limit.buckets.insert(bucket.to_owned(), Limit { max: 2, window_seconds: 60 });
+                config.auth.rate_limit.buckets.insert(
+                    bucket.to_owned(),
+                    Limit {
+                        max: 2,
+                        window_seconds: 60,
+                    },
+                );
             }
         })
     })
@@ -174,17 +283,35 @@ async fn limits(store: Store) {
     let ada = app.register("ada@x.test").await;
     for _ in 0..2 {
         assert_eq!(app.raw("GET", "/auth/stand", &[], "").await.status, 302);
-        app.raw("GET", "/auth/stand/callback", &[], "").await.refused(400, "invalid_state");
-        app.post("/auth/oauth/exchange", json!({ "code": "x" })).await.refused(401, "invalid_code");
-        assert_eq!(app.with(&ada.token, "POST", "/auth/stand/link", None).await.status, 303);
+        app.raw("GET", "/auth/stand/callback", &[], "")
+            .await
+            .refused(400, "invalid_state");
+        app.post("/auth/oauth/exchange", json!({ "code": "x" }))
+            .await
+            .refused(401, "invalid_code");
+        assert_eq!(
+            app.with(&ada.token, "POST", "/auth/stand/link", None)
+                .await
+                .status,
+            303
+        );
     }
-    app.raw("POST", "/auth/stand", &[], "").await.refused(429, "rate_limited");
-    app.raw("GET", "/auth/stand/callback", &[], "").await.refused(429, "rate_limited");
-    app.post("/auth/oauth/exchange", json!({ "code": "x" })).await.refused(429, "rate_limited");
-    app.with(&ada.token, "POST", "/auth/stand/link", None).await.refused(429, "rate_limited");
+    app.raw("POST", "/auth/stand", &[], "")
+        .await
+        .refused(429, "rate_limited");
+    app.raw("GET", "/auth/stand/callback", &[], "")
+        .await
+        .refused(429, "rate_limited");
+    app.post("/auth/oauth/exchange", json!({ "code": "x" }))
+        .await
+        .refused(429, "rate_limited");
+    app.with(&ada.token, "POST", "/auth/stand/link", None)
+        .await
+        .refused(429, "rate_limited");
 }
 
-/// No secret, token, address or word of a provider is in an answer, in an address, or in what is written down.
+/// No secret, token, address or word of a provider is in an answer, in an address, or in what is
+/// written down.
 async fn nothing_secret_is_kept_or_told(store: Store) {
     let standin = StandIn::start().await;
     let app = app(&store, &standin).await;
@@ -195,14 +322,28 @@ async fn nothing_secret_is_kept_or_told(store: Store) {
     standin.behave(|_| {});
     let (away, back) = arrive(&app).await;
     let done = away.exchange(&app, &landed(&back, "code")).await;
-    app.change(&done.text("userId"), json!({ "roles": ["admin"] })).await;
+    app.change(&done.text("userId"), json!({ "roles": ["admin"] }))
+        .await;
     let shown = format!("{:?} {:?}", refused.headers, back.headers);
-    for secret in [SECRET, "the-access-token", "ada@standin.test", "words of a provider", "subject-1"] {
+    for secret in [
+        SECRET,
+        "the-access-token",
+        "ada@standin.test",
+        "words of a provider",
+        "subject-1",
+    ] {
         assert!(!shown.contains(secret), "{secret} in {shown}");
     }
     let activity = app.get(&done.text("token"), "/auth/activity").await;
     let text = String::from_utf8_lossy(&activity.body).into_owned();
-    for secret in [SECRET, "the-access-token", "subject-1", &landed(&back, "code"), &away.asked("state"), &away.cookie] {
+    for secret in [
+        SECRET,
+        "the-access-token",
+        "subject-1",
+        &landed(&back, "code"),
+        &away.asked("state"),
+        &away.cookie,
+    ] {
         assert!(!text.contains(secret), "{secret} in {text}");
     }
 }
@@ -222,7 +363,10 @@ async fn settings_are_told_by_key(store: Store) {
         "work": { "clientId": "x" },
         "mine": { "clientId": "x", "issuer": "https://x.test?y", "scopes": ["email"], "teamId": "t", "secret": "z" },
     } } });
-    let error = match store.try_app(|_| Auth::from_config(linchpin_auth::AuthConfig::from_json(&file))).await {
+    let error = match store
+        .try_app(|_| Auth::from_config(linchpin_auth::AuthConfig::from_json(&file)))
+        .await
+    {
         Ok(_) => panic!("the app started"),
         Err(error) => error.to_string(),
     };
@@ -249,18 +393,35 @@ async fn settings_are_told_by_key(store: Store) {
         "auth.oauth.mine.secret",
     ] {
         assert!(
-            error.contains(&format!("{key}:")) || error.contains(&format!("{key} ")) || error.contains(&format!("`{key}`")),
+            error.contains(&format!("{key}:"))
+                || error.contains(&format!("{key} "))
+                || error.contains(&format!("`{key}`")),
             "{key} in {error}"
         );
     }
-    assert!(!error.contains("the-client-secret") && !error.contains("BEGIN nothing"), "{error}");
-    // Production takes nothing without TLS, not even from this machine; and without a public address nobody can be sent back.
-    let auth = |auth: Auth| auth.provider("local", ProviderSection::new("x").issuer("http://127.0.0.1:4000"));
-    let error = match store.try_app_in(linchpin::Environment::Production, auth).await {
+    assert!(
+        !error.contains("the-client-secret") && !error.contains("BEGIN nothing"),
+        "{error}"
+    );
+    // Production takes nothing without TLS, not even from this machine; and without a public
+    // address nobody can be sent back.
+    let auth = |auth: Auth| {
+        auth.provider(
+            "local",
+            ProviderSection::new("x").issuer("http://127.0.0.1:4000"),
+        )
+    };
+    let error = match store
+        .try_app_in(linchpin::Environment::Production, auth)
+        .await
+    {
         Ok(_) => panic!("the app started"),
         Err(error) => error.to_string(),
     };
-    assert!(error.contains("auth.oauth.local.issuer") && error.contains("auth.oauth.local.redirectUri"), "{error}");
+    assert!(
+        error.contains("auth.oauth.local.issuer") && error.contains("auth.oauth.local.redirectUri"),
+        "{error}"
+    );
     let variables = [
         ("LINCHPIN_AUTH_PUBLIC_URL", "https://app.test"),
         ("LINCHPIN_AUTH_OAUTH_MY_IDP_CLIENT_ID", "x"),
@@ -269,7 +430,15 @@ async fn settings_are_told_by_key(store: Store) {
         ("LINCHPIN_AUTH_OAUTH_GITHUB_CLIENT_SECRET", "y"),
     ];
     let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    let app = store.try_app(|_| Auth::from_config(linchpin_auth::AuthConfig::from_vars(variables)).roles(["admin"])).await.unwrap();
+    let app = store
+        .try_app(|_| {
+            Auth::from_config(linchpin_auth::AuthConfig::from_vars(variables)).roles(["admin"])
+        })
+        .await
+        .unwrap();
     let shown = app.raw("GET", "/auth/providers", &[], "").await.json();
-    assert_eq!(shown["providers"], json!([{ "id": "github", "name": "GitHub" }, { "id": "my-idp", "name": "my-idp" }]));
+    assert_eq!(
+        shown["providers"],
+        json!([{ "id": "github", "name": "GitHub" }, { "id": "my-idp", "name": "my-idp" }])
+    );
 }

@@ -15,12 +15,22 @@ cases! {
 }
 
 /// An app with a preset at the server.
-async fn app(store: &Store, standin: &StandIn, id: &str, change: impl FnOnce(&mut ProviderSection)) -> Server {
+async fn app(
+    store: &Store,
+    standin: &StandIn,
+    id: &str,
+    change: impl FnOnce(&mut ProviderSection),
+) -> Server {
     let mut provider = ProviderSection::new(CLIENT);
     provider.client_secret = Some(SecretText::new(SECRET));
     provider.stand_in = Some(standin.url.clone());
     change(&mut provider);
-    let app = store.app_with(|auth| auth.provider(id, provider).configure(|config| config.auth.public_url = Some(APP.to_owned()))).await;
+    let app = store
+        .app_with(|auth| {
+            auth.provider(id, provider)
+                .configure(|config| config.auth.public_url = Some(APP.to_owned()))
+        })
+        .await;
     app.to_the_present().await;
     app
 }
@@ -44,7 +54,13 @@ fn github() -> Vec<(&'static str, Json)> {
         { "email": "old@standin.test", "primary": false, "verified": true },
         { "email": "Ada@standin.test", "primary": true, "verified": true },
     ]);
-    vec![("/user", json!({ "id": 583_231, "login": "ada", "email": "public@elsewhere.test" })), ("/user/emails", emails)]
+    vec![
+        (
+            "/user",
+            json!({ "id": 583_231, "login": "ada", "email": "public@elsewhere.test" }),
+        ),
+        ("/user/emails", emails),
+    ]
 }
 
 fn bitbucket() -> Vec<(&'static str, Json)> {
@@ -52,11 +68,23 @@ fn bitbucket() -> Vec<(&'static str, Json)> {
         { "email": "old@standin.test", "is_primary": false, "is_confirmed": true },
         { "email": "Ada@standin.test", "is_primary": true, "is_confirmed": true },
     ] });
-    vec![("/2.0/user", json!({ "uuid": "{2c7b1d5e}", "username": "ada" })), ("/2.0/user/emails", emails)]
+    vec![
+        (
+            "/2.0/user",
+            json!({ "uuid": "{2c7b1d5e}", "username": "ada" }),
+        ),
+        ("/2.0/user/emails", emails),
+    ]
 }
 
 fn says(documents: Vec<(&'static str, Json)>) -> impl FnOnce(&mut Manner) {
-    move |manner| manner.documents.extend(documents.into_iter().map(|(path, document)| (path.to_owned(), document)))
+    move |manner| {
+        manner.documents.extend(
+            documents
+                .into_iter()
+                .map(|(path, document)| (path.to_owned(), document)),
+        )
+    }
 }
 
 async fn presets_without_openid(store: Store) {
@@ -67,13 +95,26 @@ async fn presets_without_openid(store: Store) {
         (
             "discord",
             "identify email",
-            me("/api/v10/users/@me", json!({ "id": "80351110224678912", "email": "Ada@standin.test", "verified": true })),
+            me(
+                "/api/v10/users/@me",
+                json!({ "id": "80351110224678912", "email": "Ada@standin.test", "verified": true }),
+            ),
         ),
-        ("facebook", "email", me("/v23.0/me?fields=id%2Cemail", json!({ "id": "1234567890", "email": "Ada@standin.test" }))),
+        (
+            "facebook",
+            "email",
+            me(
+                "/v23.0/me?fields=id%2Cemail",
+                json!({ "id": "1234567890", "email": "Ada@standin.test" }),
+            ),
+        ),
         (
             "twitter",
             "users.read tweet.read users.email",
-            me("/2/users/me?user.fields=confirmed_email", json!({ "data": { "id": "2244994945", "confirmed_email": "Ada@standin.test" } })),
+            me(
+                "/2/users/me?user.fields=confirmed_email",
+                json!({ "data": { "id": "2244994945", "confirmed_email": "Ada@standin.test" } }),
+            ),
         ),
         ("bitbucket", "account email", bitbucket()),
     ] {
@@ -86,18 +127,36 @@ async fn presets_without_openid(store: Store) {
         })
         .await;
         let away = Away::from(&app, &format!("/auth/{id}")).await;
-        assert_eq!((away.asked("scope").as_str(), away.asked("nonce").as_str()), (scope, ""), "{id}");
+        assert_eq!(
+            (away.asked("scope").as_str(), away.asked("nonce").as_str()),
+            (scope, ""),
+            "{id}"
+        );
         let done = enter(&app, id).await;
-        assert_eq!((done.text("email").as_str(), &done.json()["emailVerified"]), ("Ada@standin.test", &json!(false)), "{id}");
-        assert_eq!(enter(&app, id).await.text("userId"), done.text("userId"), "{id}");
-        assert_eq!(app.me(&done.text("token")).await.json()["providers"], json!([id]));
+        assert_eq!(
+            (done.text("email").as_str(), &done.json()["emailVerified"]),
+            ("Ada@standin.test", &json!(false)),
+            "{id}"
+        );
+        assert_eq!(
+            enter(&app, id).await.text("userId"),
+            done.text("userId"),
+            "{id}"
+        );
+        assert_eq!(
+            app.me(&done.text("token")).await.json()["providers"],
+            json!([id])
+        );
         app.stop().await;
     }
     assert_eq!(standin.faults(), Vec::<String>::new());
     // One of them on this store as well.
     standin.behave(says(github()));
     let app = app(&store, &standin, "github", |_| {}).await;
-    assert_eq!(enter(&app, "github").await.text("email"), "Ada@standin.test");
+    assert_eq!(
+        enter(&app, "github").await.text("email"),
+        "Ada@standin.test"
+    );
 }
 
 async fn addresses_that_are_not_vouched_for(store: Store) {
@@ -107,7 +166,10 @@ async fn addresses_that_are_not_vouched_for(store: Store) {
             "github",
             vec![
                 ("/user", json!({ "id": 1, "email": "ada@standin.test" })),
-                ("/user/emails", json!([{ "email": "ada@standin.test", "primary": true, "verified": false }])),
+                (
+                    "/user/emails",
+                    json!([{ "email": "ada@standin.test", "primary": true, "verified": false }]),
+                ),
             ],
             "email_required",
         ),
@@ -115,35 +177,88 @@ async fn addresses_that_are_not_vouched_for(store: Store) {
             "github",
             vec![
                 ("/user", json!({ "id": 1 })),
-                ("/user/emails", json!([{ "email": "ada@standin.test", "primary": false, "verified": true }])),
+                (
+                    "/user/emails",
+                    json!([{ "email": "ada@standin.test", "primary": false, "verified": true }]),
+                ),
             ],
             "email_required",
         ),
-        ("github", vec![("/user", json!({ "id": -1 })), ("/user/emails", json!([]))], "provider_error"),
-        ("github", vec![("/user", json!({ "login": "ada" })), ("/user/emails", json!([]))], "provider_error"),
-        ("github", vec![("/user", json!({ "id": 1 })), ("/user/emails", json!({ "message": "no" }))], "provider_error"),
+        (
+            "github",
+            vec![("/user", json!({ "id": -1 })), ("/user/emails", json!([]))],
+            "provider_error",
+        ),
+        (
+            "github",
+            vec![
+                ("/user", json!({ "login": "ada" })),
+                ("/user/emails", json!([])),
+            ],
+            "provider_error",
+        ),
+        (
+            "github",
+            vec![
+                ("/user", json!({ "id": 1 })),
+                ("/user/emails", json!({ "message": "no" })),
+            ],
+            "provider_error",
+        ),
         (
             "discord",
-            vec![("/api/v10/users/@me", json!({ "id": "1", "email": "ada@standin.test", "verified": false }))],
+            vec![(
+                "/api/v10/users/@me",
+                json!({ "id": "1", "email": "ada@standin.test", "verified": false }),
+            )],
             "email_not_verified",
         ),
-        ("discord", vec![("/api/v10/users/@me", json!({ "id": "1", "email": "ada@standin.test" }))], "email_not_verified"),
-        ("facebook", vec![("/v23.0/me?fields=id%2Cemail", json!({ "id": "1" }))], "email_required"),
-        ("twitter", vec![("/2/users/me", json!({ "data": { "id": "1" } }))], "email_required"),
+        (
+            "discord",
+            vec![(
+                "/api/v10/users/@me",
+                json!({ "id": "1", "email": "ada@standin.test" }),
+            )],
+            "email_not_verified",
+        ),
+        (
+            "facebook",
+            vec![("/v23.0/me?fields=id%2Cemail", json!({ "id": "1" }))],
+            "email_required",
+        ),
+        (
+            "twitter",
+            vec![("/2/users/me", json!({ "data": { "id": "1" } }))],
+            "email_required",
+        ),
         (
             "bitbucket",
             vec![
                 ("/2.0/user", json!({ "uuid": "{1}" })),
-                ("/2.0/user/emails", json!({ "values": [{ "email": "a@b.test", "is_primary": true, "is_confirmed": false }] })),
+                (
+                    "/2.0/user/emails",
+                    json!({ "values": [{ "email": "a@b.test", "is_primary": true, "is_confirmed": false }] }),
+                ),
             ],
             "email_required",
         ),
-        ("discord", vec![("/api/v10/users/@me", json!({ "id": "1", "email": "no address", "verified": true }))], "email_required"),
+        (
+            "discord",
+            vec![(
+                "/api/v10/users/@me",
+                json!({ "id": "1", "email": "no address", "verified": true }),
+            )],
+            "email_required",
+        ),
     ] {
         standin.behave(says(documents.clone()));
         let own = Store::memory();
         let app = app(&own, &standin, id, |_| {}).await;
-        assert_eq!(landed(&arrive(&app, id).await.1, "error"), expected, "{id} {documents:?}");
+        assert_eq!(
+            landed(&arrive(&app, id).await.1, "error"),
+            expected,
+            "{id} {documents:?}"
+        );
         app.stop().await;
     }
     drop(store);
@@ -151,7 +266,12 @@ async fn addresses_that_are_not_vouched_for(store: Store) {
 
 async fn openid_presets(store: Store) {
     let standin = StandIn::start().await;
-    for (id, path, trusted) in [("google", "", true), ("slack", "", false), ("linkedin", "/oauth", false), ("gitlab", "", false)] {
+    for (id, path, trusted) in [
+        ("google", "", true),
+        ("slack", "", false),
+        ("linkedin", "/oauth", false),
+        ("gitlab", "", false),
+    ] {
         let issuer = format!("{}{path}", standin.url);
         let own = issuer.clone();
         standin.behave(|manner| {
@@ -165,8 +285,16 @@ async fn openid_presets(store: Store) {
         let memory = Store::memory();
         let app = app(&memory, &standin, id, |_| {}).await;
         let away = Away::from(&app, &format!("/auth/{id}")).await;
-        assert_eq!((away.asked("scope").as_str(), away.asked("nonce").len()), ("openid email profile", 43), "{id}");
-        assert_eq!(enter(&app, id).await.json()["emailVerified"], json!(trusted), "{id}");
+        assert_eq!(
+            (away.asked("scope").as_str(), away.asked("nonce").len()),
+            ("openid email profile", 43),
+            "{id}"
+        );
+        assert_eq!(
+            enter(&app, id).await.json()["emailVerified"],
+            json!(trusted),
+            "{id}"
+        );
         standin.behave(|manner| {
             manner.claims.insert("iss".to_owned(), json!(issuer));
             manner.iss = Some(issuer);
@@ -178,14 +306,19 @@ async fn openid_presets(store: Store) {
     assert_eq!(standin.faults(), Vec::<String>::new());
     standin.behave(|manner| manner.in_body = true);
     let app = app(&store, &standin, "google", |_| {}).await;
-    assert_eq!(enter(&app, "google").await.text("email"), "ada@standin.test");
+    assert_eq!(
+        enter(&app, "google").await.text("email"),
+        "ada@standin.test"
+    );
 }
 
 async fn apple(store: Store) {
     let standin = StandIn::start().await;
     standin.behave(|manner| {
         manner.in_body = true;
-        manner.claims.insert("email_verified".to_owned(), json!("true"));
+        manner
+            .claims
+            .insert("email_verified".to_owned(), json!("true"));
     });
     let app = app(&store, &standin, "apple", |provider| {
         provider.client_secret = None;
@@ -195,7 +328,13 @@ async fn apple(store: Store) {
     })
     .await;
     let away = Away::from(&app, "/auth/apple").await;
-    assert_eq!((away.asked("scope").as_str(), away.asked("response_mode").as_str()), ("name email", "form_post"));
+    assert_eq!(
+        (
+            away.asked("scope").as_str(),
+            away.asked("response_mode").as_str()
+        ),
+        ("name email", "form_post")
+    );
     let callback = Browser::new().sign_in(&away.url, "").await;
     let form = callback.split_once('?').unwrap().1;
     let posted = app
@@ -206,10 +345,17 @@ async fn apple(store: Store) {
             &format!("{form}&user=%7B%22name%22%3A1%7D"),
         )
         .await;
-    assert_eq!((posted.status, posted.header("location")), (303, callback.clone()));
+    assert_eq!(
+        (posted.status, posted.header("location")),
+        (303, callback.clone())
+    );
     let code = landed(&away.back(&app, &posted.header("location")).await, "code");
     let done = away.exchange(&app, &code).await;
-    assert_eq!((done.status, &done.json()["emailVerified"]), (200, &json!(true)), "{done:?}");
+    assert_eq!(
+        (done.status, &done.json()["emailVerified"]),
+        (200, &json!(true)),
+        "{done:?}"
+    );
     assert_eq!(standin.faults(), Vec::<String>::new());
 }
 
@@ -221,13 +367,26 @@ async fn microsoft(store: Store) {
     let standin = StandIn::start().await;
     let issuer = |tenant: &str| format!("{}/{tenant}/v2.0", standin.url);
     let token = |asked: &'static str, tid: Json, iss: String, edov: Json| {
-        let (open, keys) = (issuer(if asked.contains('-') { asked } else { "{tenantid}" }), issuer("{tenantid}"));
+        let (open, keys) = (
+            issuer(if asked.contains('-') {
+                asked
+            } else {
+                "{tenantid}"
+            }),
+            issuer("{tenantid}"),
+        );
         move |manner: &mut Manner| {
             manner.metadata.insert("issuer".to_owned(), json!(open));
-            manner.metadata.insert("authorization_response_iss_parameter_supported".to_owned(), json!(false));
+            manner.metadata.insert(
+                "authorization_response_iss_parameter_supported".to_owned(),
+                json!(false),
+            );
             let mut jwk = public(key(), "k1");
             jwk["issuer"] = json!(keys);
-            manner.documents.insert("/jwks".to_owned(), json!({ "keys": [jwk, { "kty": "unheard of" }] }));
+            manner.documents.insert(
+                "/jwks".to_owned(),
+                json!({ "keys": [jwk, { "kty": "unheard of" }] }),
+            );
             manner.iss = Some(iss.clone());
             manner.without.push("email_verified");
             for (name, value) in [("iss", json!(iss)), ("tid", tid), ("xms_edov", edov)] {
@@ -240,14 +399,38 @@ async fn microsoft(store: Store) {
         ("common", json!(TENANT), TENANT, yes(), "code"),
         ("common", json!(PERSONAL), PERSONAL, json!("1"), "code"),
         // Nobody has said that the address is theirs: any tenant can write any.
-        ("common", json!(TENANT), TENANT, json!(false), "email_not_verified"),
-        ("common", json!(TENANT), TENANT, json!(null), "email_not_verified"),
+        (
+            "common",
+            json!(TENANT),
+            TENANT,
+            json!(false),
+            "email_not_verified",
+        ),
+        (
+            "common",
+            json!(TENANT),
+            TENANT,
+            json!(null),
+            "email_not_verified",
+        ),
         // The issuer is that of the tenant which the token names.
         ("common", json!(OTHER), TENANT, yes(), "provider_error"),
-        ("common", json!("{tenantid}"), "{tenantid}", yes(), "provider_error"),
+        (
+            "common",
+            json!("{tenantid}"),
+            "{tenantid}",
+            yes(),
+            "provider_error",
+        ),
         ("common", json!(null), TENANT, yes(), "provider_error"),
         ("common", json!("common"), "common", yes(), "provider_error"),
-        ("organizations", json!(PERSONAL), PERSONAL, yes(), "provider_error"),
+        (
+            "organizations",
+            json!(PERSONAL),
+            PERSONAL,
+            yes(),
+            "provider_error",
+        ),
         ("organizations", json!(TENANT), TENANT, yes(), "code"),
         ("consumers", json!(TENANT), TENANT, yes(), "provider_error"),
         (TENANT, json!(TENANT), TENANT, yes(), "code"),
@@ -255,10 +438,16 @@ async fn microsoft(store: Store) {
     ] {
         standin.behave(token(asked, tid.clone(), issuer(of), edov));
         let own = Store::memory();
-        let app = app(&own, &standin, "microsoft", |provider| provider.tenant = (asked != "common").then(|| asked.to_owned())).await;
+        let app = app(&own, &standin, "microsoft", |provider| {
+            provider.tenant = (asked != "common").then(|| asked.to_owned())
+        })
+        .await;
         let (_, back) = arrive(&app, "microsoft").await;
         let got = landed(&back, if expected == "code" { "code" } else { "error" });
-        assert!(expected == "code" || got == expected, "{asked} {tid} {of}: {got}");
+        assert!(
+            expected == "code" || got == expected,
+            "{asked} {tid} {of}: {got}"
+        );
         app.stop().await;
     }
     // The keys of one tenant do not sign for another.
@@ -266,10 +455,15 @@ async fn microsoft(store: Store) {
         token("common", json!(TENANT), issuer(TENANT), yes())(manner);
         let mut jwk = public(key(), "k1");
         jwk["issuer"] = json!(issuer(OTHER));
-        manner.documents.insert("/jwks".to_owned(), json!({ "keys": [jwk] }));
+        manner
+            .documents
+            .insert("/jwks".to_owned(), json!({ "keys": [jwk] }));
     });
     let app = app(&store, &standin, "microsoft", |_| {}).await;
-    assert_eq!(landed(&arrive(&app, "microsoft").await.1, "error"), "provider_error");
+    assert_eq!(
+        landed(&arrive(&app, "microsoft").await.1, "error"),
+        "provider_error"
+    );
 }
 
 async fn gitlab(store: Store) {
@@ -279,11 +473,16 @@ async fn gitlab(store: Store) {
     let honest = move |manner: &mut Manner| {
         manner.claims.insert("iss".to_owned(), json!(own));
         manner.iss = Some(own.clone());
-        manner.metadata.insert("jwks_uri".to_owned(), json!(format!("{own}/keys/jwks")));
+        manner
+            .metadata
+            .insert("jwks_uri".to_owned(), json!(format!("{own}/keys/jwks")));
     };
     standin.behave(|manner| {
         honest(manner);
-        manner.metadata.insert("token_endpoint".to_owned(), json!("https://gitlab.com/oauth/token"));
+        manner.metadata.insert(
+            "token_endpoint".to_owned(),
+            json!("https://gitlab.com/oauth/token"),
+        );
     });
     let app = app(&store, &standin, "gitlab", |provider| {
         provider.stand_in = None;
@@ -295,9 +494,16 @@ async fn gitlab(store: Store) {
     app.advance(6).await;
     standin.behave(|manner| {
         honest(manner);
-        manner.documents.insert("/git/keys/jwks".to_owned(), json!({}));
+        manner
+            .documents
+            .insert("/git/keys/jwks".to_owned(), json!({}));
     });
-    assert!(Away::from(&app, "/auth/gitlab").await.url.starts_with(&format!("{base}/authorize?")));
+    assert!(
+        Away::from(&app, "/auth/gitlab")
+            .await
+            .url
+            .starts_with(&format!("{base}/authorize?"))
+    );
 }
 
 /// Where those who are not stood in for are sent.
@@ -306,8 +512,12 @@ async fn real_addresses(store: Store) {
         .app_with(|auth| {
             let auth = ["github", "discord", "facebook", "twitter", "bitbucket"]
                 .into_iter()
-                .fold(auth, |auth, id| auth.provider(id, ProviderSection::new(CLIENT).secret(SECRET.to_owned())));
-            auth.configure(|config| config.auth.public_url = Some("https://app.test/base/".to_owned()))
+                .fold(auth, |auth, id| {
+                    auth.provider(id, ProviderSection::new(CLIENT).secret(SECRET.to_owned()))
+                });
+            auth.configure(|config| {
+                config.auth.public_url = Some("https://app.test/base/".to_owned())
+            })
         })
         .await;
     for (id, url) in [
@@ -319,7 +529,10 @@ async fn real_addresses(store: Store) {
     ] {
         let away = Away::from(&app, &format!("/auth/{id}")).await;
         assert!(away.url.starts_with(url), "{}", away.url);
-        assert_eq!(away.asked("redirect_uri"), format!("https://app.test/base/auth/{id}/callback"));
+        assert_eq!(
+            away.asked("redirect_uri"),
+            format!("https://app.test/base/auth/{id}/callback")
+        );
         assert!(!away.url.contains("secret"), "{}", away.url);
     }
 }

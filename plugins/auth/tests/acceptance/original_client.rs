@@ -1,5 +1,6 @@
-//! The client of the system that these routes follow, npm `@lastshotlabs/snapshot`, on a page of a simulated browser: each of its auth
-//! hooks is called against a server, with sessions in cookies and with tokens.
+//! The client of the system that these routes follow, npm `@lastshotlabs/snapshot`, on a page of a
+//! simulated browser: each of its auth hooks is called against a server, with sessions in cookies
+//! and with tokens.
 
 mod account;
 mod differences;
@@ -72,16 +73,31 @@ impl Page {
             .stdout(Stdio::piped())
             .spawn()
             .expect("node: cargo xtask test says how it is installed");
-        let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
-        let api = format!("http://localhost:{}", app.host().rsplit_once(':').unwrap().1);
-        let mut page = Self { mode, api, child, input, output, called: BTreeSet::new(), hooks: Vec::new() };
+        let (input, output) = (
+            child.stdin.take().unwrap(),
+            BufReader::new(child.stdout.take().unwrap()),
+        );
+        let api = format!(
+            "http://localhost:{}",
+            app.host().rsplit_once(':').unwrap().1
+        );
+        let mut page = Self {
+            mode,
+            api,
+            child,
+            input,
+            output,
+            called: BTreeSet::new(),
+            hooks: Vec::new(),
+        };
         page.go(PAGE);
         page
     }
 
     /// Another page of the same browser, at this origin.
     fn go(&mut self, origin: &str) {
-        // Members that the client sends and that the server ignores, because it has its own settings.
+        // Members that the client sends and that the server ignores, because it has its own
+        // settings.
         let providers = json!({ "work": {
             "type": "custom", "name": "peer", "clientId": "of-the-page", "scopes": ["openid", "calendar"], "callbackPath": "/somewhere",
         } });
@@ -94,7 +110,8 @@ impl Page {
             "webauthn": { "rpId": "page.test", "rpName": "The page", "attestation": "direct" },
         });
         let answer = self.order(&json!({ "open": open }));
-        self.hooks = serde_json::from_value(answer["data"].clone()).unwrap_or_else(|e| panic!("{e} in {answer}"));
+        self.hooks = serde_json::from_value(answer["data"].clone())
+            .unwrap_or_else(|e| panic!("{e} in {answer}"));
     }
 
     fn order(&mut self, order: &Json) -> Json {
@@ -102,7 +119,9 @@ impl Page {
             writeln!(self.input, "{order}").unwrap();
             let mut line = String::new();
             self.output.read_line(&mut line).unwrap();
-            serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line:?} to {order}; cargo xtask test installs the client"))
+            serde_json::from_str(&line).unwrap_or_else(|e| {
+                panic!("{e}: {line:?} to {order}; cargo xtask test installs the client")
+            })
         })
     }
 
@@ -123,7 +142,11 @@ impl Page {
     #[track_caller]
     fn says(&mut self, hook: &str, with: Json, message: &str) -> Json {
         let (data, state) = self.call(hook, with);
-        assert_eq!((&data["ok"], &data["message"]), (&json!(true), &json!(message)), "{hook}");
+        assert_eq!(
+            (&data["ok"], &data["message"]),
+            (&json!(true), &json!(message)),
+            "{hook}"
+        );
         assert_eq!(state["told"], json!([]), "{hook}");
         data
     }
@@ -134,8 +157,17 @@ impl Page {
         self.called.insert(hook.to_owned());
         let answer = self.order(&json!({ "call": hook, "with": with }));
         let error = &answer["error"];
-        assert_eq!((&error["status"], &error["code"]), (&json!(status), &json!(code)), "{hook}: {answer}");
-        assert!(error["message"].as_str().is_some_and(|text| !text.is_empty() && !text.starts_with("HTTP")), "{hook}: {answer}");
+        assert_eq!(
+            (&error["status"], &error["code"]),
+            (&json!(status), &json!(code)),
+            "{hook}: {answer}"
+        );
+        assert!(
+            error["message"]
+                .as_str()
+                .is_some_and(|text| !text.is_empty() && !text.starts_with("HTTP")),
+            "{hook}: {answer}"
+        );
         assert_eq!(error["shown"], error["message"], "{hook}");
         answer["state"].clone()
     }
@@ -143,7 +175,10 @@ impl Page {
     /// An address that the client makes.
     fn address(&mut self, of: &str, provider: &str, with: &Json) -> String {
         self.called.insert(of.to_owned());
-        self.order(&json!({ "url": of, "of": provider, "with": with }))["data"].as_str().unwrap().to_owned()
+        self.order(&json!({ "url": of, "of": provider, "with": with }))["data"]
+            .as_str()
+            .unwrap()
+            .to_owned()
     }
 
     /// Goes to an address; what the browser is answered there.
@@ -159,10 +194,18 @@ impl Page {
     /// Signs up by the page, and proves the address.
     async fn register(&mut self, post: &Post) {
         let (user, state) = self.call("useRegister", json!({ "email": EMAIL, "password": GOOD }));
-        assert_eq!((&user["email"], &user["emailVerified"]), (&json!(EMAIL), &json!(false)), "{user}");
+        assert_eq!(
+            (&user["email"], &user["emailVerified"]),
+            (&json!(EMAIL), &json!(false)),
+            "{user}"
+        );
         self.is_signed_in(&state, "/home");
         let token = post.token("verify_email", 1).await;
-        self.says("useVerifyEmail", json!({ "token": token }), "The address is verified.");
+        self.says(
+            "useVerifyEmail",
+            json!({ "token": token }),
+            "The address is verified.",
+        );
     }
 
     /// The state of the client after a sign-in.
@@ -204,13 +247,17 @@ fn signed_out(told: &[&str]) -> Json {
 /// An app with all that the client knows.
 async fn app(post: &Post, change: impl FnOnce(Auth) -> Auth) -> Server {
     let with = |auth: Auth| {
-        change(crate::passkeys::with_passkeys(post.on(auth)).refresh_tokens().configure(|config| {
-            config.security.allowed_origins = vec![PAGE.to_owned()];
-            config.auth.email_verification.enabled = true;
-            config.auth.mfa.enabled = true;
-            config.auth.mfa.email_otp.enabled = true;
-            config.auth.app_name = "Acme".into();
-        }))
+        change(
+            crate::passkeys::with_passkeys(post.on(auth))
+                .refresh_tokens()
+                .configure(|config| {
+                    config.security.allowed_origins = vec![PAGE.to_owned()];
+                    config.auth.email_verification.enabled = true;
+                    config.auth.mfa.enabled = true;
+                    config.auth.mfa.email_otp.enabled = true;
+                    config.auth.app_name = "Acme".into();
+                }),
+        )
     };
     Store::memory().app_with(with).await
 }
@@ -220,7 +267,15 @@ async fn app(post: &Post, change: impl FnOnce(Auth) -> Auth) -> Server {
 async fn no_hook_is_left_out() {
     let app = app(&Post::default(), |auth| auth).await;
     let page = Page::open(&app, Mode::Cookie);
-    let called: BTreeSet<&str> = [account::HOOKS, factors::HOOKS, passkeys::HOOKS, providers::HOOKS].concat().into_iter().collect();
+    let called: BTreeSet<&str> = [
+        account::HOOKS,
+        factors::HOOKS,
+        passkeys::HOOKS,
+        providers::HOOKS,
+    ]
+    .concat()
+    .into_iter()
+    .collect();
     // It is shown beside every answer.
     let shown = "usePendingMfaChallenge";
     let subjects = [
@@ -241,8 +296,21 @@ async fn no_hook_is_left_out() {
         "Passkey",
     ];
     let of_auth = |hook: &&str| subjects.iter().any(|subject| hook.contains(subject));
-    let has: BTreeSet<&str> = page.hooks.iter().map(String::as_str).filter(of_auth).filter(|hook| *hook != shown).collect();
-    let hooks: BTreeSet<&str> = called.into_iter().filter(|name| name.starts_with("use")).collect();
+    let has: BTreeSet<&str> = page
+        .hooks
+        .iter()
+        .map(String::as_str)
+        .filter(of_auth)
+        .filter(|hook| *hook != shown)
+        .collect();
+    let hooks: BTreeSet<&str> = called
+        .into_iter()
+        .filter(|name| name.starts_with("use"))
+        .collect();
     assert_eq!(hooks, has);
-    assert!(page.hooks.iter().any(|hook| hook == shown) && hooks.len() == 33, "{}", hooks.len());
+    assert!(
+        page.hooks.iter().any(|hook| hook == shown) && hooks.len() == 33,
+        "{}",
+        hooks.len()
+    );
 }

@@ -24,12 +24,21 @@ async fn signing_up_in_and_out(store: Store) {
     let mut ada = Visitor::new(&app);
     // Whoever is not signed in is asked to, and comes back.
     let asked = ada.get("/sessions").await;
-    assert_eq!((asked.status, asked.header("location").as_str()), (303, "/auth/ui/sign-in?returnTo=%2Fauth%2Fui%2Fsessions"));
+    assert_eq!(
+        (asked.status, asked.header("location").as_str()),
+        (303, "/auth/ui/sign-in?returnTo=%2Fauth%2Fui%2Fsessions")
+    );
     ada.sign_up("ada@example.test").await;
     let page = text(&ada.get("/security").await);
-    assert!(page.contains("<strong>ada@example.test</strong>") && page.contains("Change password"), "{page}");
+    assert!(
+        page.contains("<strong>ada@example.test</strong>") && page.contains("Change password"),
+        "{page}"
+    );
     let out = ada.fill("/security", "/sign-out", &[]).await;
-    assert_eq!((out.status, out.header("location").as_str()), (303, "/auth/ui/sign-in?done=signed-out"));
+    assert_eq!(
+        (out.status, out.header("location").as_str()),
+        (303, "/auth/ui/sign-in?done=signed-out")
+    );
     assert!(!ada.is_signed_in().await && !ada.cookies.contains_key("__Host-token"));
     assert!(text(&ada.get("/sign-in?done=signed-out").await).contains("You are signed out."));
     // What is wrong is said on the page, and what was typed is still there, but for the password.
@@ -37,23 +46,57 @@ async fn signing_up_in_and_out(store: Store) {
     assert_eq!(wrong.status, 401);
     let page = text(&wrong);
     assert!(
-        page.contains("role=\"alert\">The email address or the password is not right.") && page.contains("value=\"ada@example.test\""),
+        page.contains("role=\"alert\">The email address or the password is not right.")
+            && page.contains("value=\"ada@example.test\""),
         "{page}"
     );
     assert!(!page.contains("not the password"));
     let odd = ada.sign_in("no address", "x").await;
-    assert!(odd.status == 400 && text(&odd).contains("aria-invalid=\"true\""), "{}", text(&odd));
+    assert!(
+        odd.status == 400 && text(&odd).contains("aria-invalid=\"true\""),
+        "{}",
+        text(&odd)
+    );
     let right = ada.sign_in("ada@example.test", GOOD).await;
-    assert_eq!((right.status, right.header("location").as_str()), (303, "/auth/ui/security"));
+    assert_eq!(
+        (right.status, right.header("location").as_str()),
+        (303, "/auth/ui/security")
+    );
     assert!(ada.is_signed_in().await);
-    assert_eq!(ada.get("/sign-in").await.header("location"), "/auth/ui/security");
+    assert_eq!(
+        ada.get("/sign-in").await.header("location"),
+        "/auth/ui/security"
+    );
     assert_eq!(ada.get("").await.header("location"), "/auth/ui/security");
     // A second account of the address, and passwords that will not do.
     let mut eve = Visitor::new(&app);
-    let taken = eve.fill("/register", "/register", &[("identifier", "ada@example.test"), ("password", GOOD)]).await;
-    assert!(taken.status == 409 && text(&taken).contains("There is an account already."), "{}", text(&taken));
-    let weak = eve.fill("/register", "/register", &[("identifier", "eve@example.test"), ("password", "password123")]).await;
-    assert!(weak.status == 400 && text(&weak).contains("aria-invalid=\"true\""), "{}", text(&weak));
+    let taken = eve
+        .fill(
+            "/register",
+            "/register",
+            &[("identifier", "ada@example.test"), ("password", GOOD)],
+        )
+        .await;
+    assert!(
+        taken.status == 409 && text(&taken).contains("There is an account already."),
+        "{}",
+        text(&taken)
+    );
+    let weak = eve
+        .fill(
+            "/register",
+            "/register",
+            &[
+                ("identifier", "eve@example.test"),
+                ("password", "password123"),
+            ],
+        )
+        .await;
+    assert!(
+        weak.status == 400 && text(&weak).contains("aria-invalid=\"true\""),
+        "{}",
+        text(&weak)
+    );
     let empty = eve.fill("/register", "/register", &[]).await;
     assert_eq!(empty.status, 400);
 }
@@ -71,7 +114,8 @@ async fn where_one_goes_back_to(store: Store) {
         ("", "/auth/ui/security"),
         ("/auth/ui/sessions", "/auth/ui/sessions"),
         ("/authors", "/authors"),
-        // What the routes of the plugin do is nothing that somebody is sent to: a link to a provider would be made.
+        // What the routes of the plugin do is nothing that somebody is sent to: a link to a
+        // provider would be made.
         ("/auth", "/auth/ui/security"),
         ("/auth/stand/link", "/auth/ui/security"),
         ("/auth/stand/link?x#y", "/auth/ui/security"),
@@ -85,9 +129,17 @@ async fn where_one_goes_back_to(store: Store) {
         ("/auth/ui/%2e%2e%2fstand/link", "/auth/ui/security"),
     ] {
         let mut ada = Visitor::new(&app);
-        let fields = [("identifier", "ada@example.test"), ("password", GOOD), ("returnTo", asked)];
+        let fields = [
+            ("identifier", "ada@example.test"),
+            ("password", GOOD),
+            ("returnTo", asked),
+        ];
         let reply = ada.fill("/sign-in", "/sign-in", &fields).await;
-        assert_eq!((reply.status, reply.header("location").as_str()), (303, gone), "{asked}");
+        assert_eq!(
+            (reply.status, reply.header("location").as_str()),
+            (303, gone),
+            "{asked}"
+        );
         assert!(!reply.headers.contains_key("x"));
     }
     // It is kept through what happens in between.
@@ -95,11 +147,23 @@ async fn where_one_goes_back_to(store: Store) {
     let page = text(&ada.get("/sign-in?returnTo=/auth/stand/link").await);
     assert!(!page.contains("stand"), "{page}");
     let page = text(&ada.get("/sign-in?returnTo=/app").await);
-    assert!(page.contains("name=\"returnTo\" value=\"/app\"") && page.contains("/auth/ui/register?returnTo=%2Fapp"), "{page}");
+    assert!(
+        page.contains("name=\"returnTo\" value=\"/app\"")
+            && page.contains("/auth/ui/register?returnTo=%2Fapp"),
+        "{page}"
+    );
     app.stop().await;
-    let app = store.app_with(|auth| auth.configure(|config| config.auth.pages.home = Some("/home".to_owned()))).await;
+    let app = store
+        .app_with(|auth| auth.configure(|config| config.auth.pages.home = Some("/home".to_owned())))
+        .await;
     let mut bob = Visitor::new(&app);
-    let reply = bob.fill("/register", "/register", &[("identifier", "bob@example.test"), ("password", GOOD)]).await;
+    let reply = bob
+        .fill(
+            "/register",
+            "/register",
+            &[("identifier", "bob@example.test"), ("password", GOOD)],
+        )
+        .await;
     assert_eq!(reply.header("location"), "/home");
 }
 
@@ -112,39 +176,97 @@ async fn mails_and_their_codes(store: Store) {
     // Confirming, by the code alone.
     let code = post.token("verify_email", 1).await;
     let wrong = ada.fill("/verify", "/verify", &[("token", "x")]).await;
-    assert!(wrong.status == 400 && text(&wrong).contains("is not valid any more"), "{}", text(&wrong));
-    assert_eq!(ada.fill("/verify", "/verify", &[("token", &code)]).await.header("location"), "/auth/ui/security?done=verified");
+    assert!(
+        wrong.status == 400 && text(&wrong).contains("is not valid any more"),
+        "{}",
+        text(&wrong)
+    );
+    assert_eq!(
+        ada.fill("/verify", "/verify", &[("token", &code)])
+            .await
+            .header("location"),
+        "/auth/ui/security?done=verified"
+    );
     assert!(text(&ada.get("/security").await).contains("Confirmed"));
     // Forgetting: the answer is the same for everybody.
     let mut nobody = Visitor::new(&app);
     for email in ["ada@example.test", "nobody@example.test"] {
         let reply = nobody.fill("/forgot", "/forgot", &[("email", email)]).await;
-        assert_eq!((reply.status, reply.header("location").as_str()), (303, "/auth/ui/reset?done=asked"));
+        assert_eq!(
+            (reply.status, reply.header("location").as_str()),
+            (303, "/auth/ui/reset?done=asked")
+        );
     }
     let code = post.token("password_reset", 1).await;
     // A password that will not do leaves the code as it is; the whole link does as well.
     let link = format!("https://app.test/reset#token={code}");
-    let weak = nobody.fill("/reset", "/reset", &[("token", &link), ("password", "password123")]).await;
-    assert!(weak.status == 400 && text(&weak).contains("https://app.test/reset#token="), "{}", text(&weak));
-    let done = nobody.fill("/reset", "/reset", &[("token", &link), ("password", "another-lamp-for-otters")]).await;
+    let weak = nobody
+        .fill(
+            "/reset",
+            "/reset",
+            &[("token", &link), ("password", "password123")],
+        )
+        .await;
+    assert!(
+        weak.status == 400 && text(&weak).contains("https://app.test/reset#token="),
+        "{}",
+        text(&weak)
+    );
+    let done = nobody
+        .fill(
+            "/reset",
+            "/reset",
+            &[("token", &link), ("password", "another-lamp-for-otters")],
+        )
+        .await;
     assert_eq!(done.header("location"), "/auth/ui/sign-in?done=reset");
     assert!(!ada.is_signed_in().await, "all sessions end");
     assert_eq!(ada.sign_in("ada@example.test", GOOD).await.status, 401);
-    assert_eq!(ada.sign_in("ada@example.test", "another-lamp-for-otters").await.status, 303);
+    assert_eq!(
+        ada.sign_in("ada@example.test", "another-lamp-for-otters")
+            .await
+            .status,
+        303
+    );
     // Signing in by a link.
-    let asked = nobody.fill("/link?returnTo=/app", "/link", &[("identifier", "ada@example.test"), ("returnTo", "/app")]).await;
-    assert_eq!(asked.header("location"), "/auth/ui/enter?returnTo=%2Fapp&done=asked");
+    let asked = nobody
+        .fill(
+            "/link?returnTo=/app",
+            "/link",
+            &[("identifier", "ada@example.test"), ("returnTo", "/app")],
+        )
+        .await;
+    assert_eq!(
+        asked.header("location"),
+        "/auth/ui/enter?returnTo=%2Fapp&done=asked"
+    );
     let code = post.token("magic_link", 1).await;
-    let entered = nobody.fill("/enter?returnTo=/app", "/enter", &[("token", &code), ("returnTo", "/app")]).await;
-    assert_eq!((entered.status, entered.header("location").as_str()), (303, "/app"));
+    let entered = nobody
+        .fill(
+            "/enter?returnTo=/app",
+            "/enter",
+            &[("token", &code), ("returnTo", "/app")],
+        )
+        .await;
+    assert_eq!(
+        (entered.status, entered.header("location").as_str()),
+        (303, "/app")
+    );
     assert!(nobody.is_signed_in().await);
     let mut again = Visitor::new(&app);
-    assert_eq!(again.fill("/enter", "/enter", &[("token", &code)]).await.status, 400);
+    assert_eq!(
+        again
+            .fill("/enter", "/enter", &[("token", &code)])
+            .await
+            .status,
+        400
+    );
 }
 
 async fn sessions_and_passwords(store: Store) {
     let app = store.app().await;
-    let (mut ada, mut phone, mut third) = (Visitor::new(&app), Visitor::new(&app), Visitor::new(&app));
+    let (mut ada, mut phone, mut third) =
+        (Visitor::new(&app), Visitor::new(&app), Visitor::new(&app));
     phone.agent = "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) Version/18.0 Mobile/15E148 Safari/604.1";
     ada.sign_up("ada@example.test").await;
     for other in [&mut phone, &mut third] {
@@ -153,7 +275,9 @@ async fn sessions_and_passwords(store: Store) {
     let page = ada.get("/sessions").await;
     let shown = text(&page);
     assert!(
-        shown.contains("Safari on iPhone") && shown.contains("Chrome on Linux") && shown.matches("This device").count() == 1,
+        shown.contains("Safari on iPhone")
+            && shown.contains("Chrome on Linux")
+            && shown.matches("This device").count() == 1,
         "{shown}"
     );
     let mut eve = Visitor::new(&app);
@@ -161,27 +285,74 @@ async fn sessions_and_passwords(store: Store) {
     let id = hidden(&page, "id").unwrap();
     let foreign = eve.fill("/sessions", "/sessions/end", &[("id", &id)]).await;
     assert_eq!(foreign.status, 404);
-    assert_eq!(ada.fill("/sessions", "/sessions/end", &[("id", &id)]).await.header("location"), "/auth/ui/sessions?done=session");
+    assert_eq!(
+        ada.fill("/sessions", "/sessions/end", &[("id", &id)])
+            .await
+            .header("location"),
+        "/auth/ui/sessions?done=session"
+    );
     let left = [phone.is_signed_in().await, third.is_signed_in().await];
     assert_eq!(left.iter().filter(|left| **left).count(), 1);
-    assert_eq!(ada.fill("/sessions", "/sessions/end-others", &[]).await.header("location"), "/auth/ui/sessions?done=sessions");
+    assert_eq!(
+        ada.fill("/sessions", "/sessions/end-others", &[])
+            .await
+            .header("location"),
+        "/auth/ui/sessions?done=sessions"
+    );
     assert!(!phone.is_signed_in().await && !third.is_signed_in().await && ada.is_signed_in().await);
     // Passwords.
     assert_eq!(phone.sign_in("ada@example.test", GOOD).await.status, 303);
-    let wrong = ada.fill("/security", "/security/password", &[("currentPassword", "wrong"), ("password", "another-lamp-for-otters")]).await;
+    let wrong = ada
+        .fill(
+            "/security",
+            "/security/password",
+            &[
+                ("currentPassword", "wrong"),
+                ("password", "another-lamp-for-otters"),
+            ],
+        )
+        .await;
     assert_eq!(wrong.status, 401);
-    let weak = ada.fill("/security", "/security/password", &[("currentPassword", GOOD), ("password", "short")]).await;
-    assert!(weak.status == 400 && text(&weak).contains("class=\"problem\""), "{}", text(&weak));
-    let done = ada.fill("/security", "/security/password", &[("currentPassword", GOOD), ("password", "another-lamp-for-otters")]).await;
-    assert_eq!((done.status, done.header("location").as_str()), (303, "/auth/ui/security?done=password"));
+    let weak = ada
+        .fill(
+            "/security",
+            "/security/password",
+            &[("currentPassword", GOOD), ("password", "short")],
+        )
+        .await;
+    assert!(
+        weak.status == 400 && text(&weak).contains("class=\"problem\""),
+        "{}",
+        text(&weak)
+    );
+    let done = ada
+        .fill(
+            "/security",
+            "/security/password",
+            &[
+                ("currentPassword", GOOD),
+                ("password", "another-lamp-for-otters"),
+            ],
+        )
+        .await;
+    assert_eq!(
+        (done.status, done.header("location").as_str()),
+        (303, "/auth/ui/security?done=password")
+    );
     assert!(ada.is_signed_in().await && !phone.is_signed_in().await);
     // Ending one's own session is signing out.
     let page = text(&ada.get("/security").await);
     assert!(page.contains("Security"));
     let mut own = Visitor::new(&app);
-    own.sign_in("ada@example.test", "another-lamp-for-otters").await;
+    own.sign_in("ada@example.test", "another-lamp-for-otters")
+        .await;
     let me = app.me(&own.cookies["__Host-token"]).await.text("sessionId");
-    assert_eq!(own.fill("/sessions", "/sessions/end", &[("id", &me)]).await.header("location"), "/auth/ui/sign-in?done=signed-out");
+    assert_eq!(
+        own.fill("/sessions", "/sessions/end", &[("id", &me)])
+            .await
+            .header("location"),
+        "/auth/ui/sign-in?done=signed-out"
+    );
     assert!(!own.is_signed_in().await);
 }
 
@@ -195,28 +366,62 @@ async fn passkeys_by_forms(store: Store) {
     let answer = authenticator.register(&options).to_string();
     for response in ["", "{", "null", "[]"] {
         let (_, registration) = app.register_options(&token).await;
-        let reply = ada.fill("/security", "/passkeys/add", &[("token", &registration), ("response", response)]).await;
+        let reply = ada
+            .fill(
+                "/security",
+                "/passkeys/add",
+                &[("token", &registration), ("response", response)],
+            )
+            .await;
         assert_eq!(reply.status, 401, "{response}");
     }
     // The newest options count.
-    let stale = ada.fill("/security", "/passkeys/add", &[("token", &registration), ("response", &answer)]).await;
+    let stale = ada
+        .fill(
+            "/security",
+            "/passkeys/add",
+            &[("token", &registration), ("response", &answer)],
+        )
+        .await;
     assert_eq!(stale.status, 401);
     let (options, registration) = app.register_options(&token).await;
     let answer = authenticator.register(&options).to_string();
-    let fields = [("token", registration.as_str()), ("response", &answer), ("name", "My phone")];
-    assert_eq!(ada.fill("/security", "/passkeys/add", &fields).await.header("location"), "/auth/ui/security?done=passkey");
+    let fields = [
+        ("token", registration.as_str()),
+        ("response", &answer),
+        ("name", "My phone"),
+    ];
+    assert_eq!(
+        ada.fill("/security", "/passkeys/add", &fields)
+            .await
+            .header("location"),
+        "/auth/ui/security?done=passkey"
+    );
     assert!(text(&ada.get("/security").await).contains("<strong>My phone</strong>"));
     let mut other = Visitor::new(&app);
     assert!(text(&other.get("/sign-in").await).contains("data-passkey=\"sign-in\""));
     let (options, passkey) = app.login_options().await;
     let answer = authenticator.assert(&options).to_string();
-    let fields = [("token", passkey.as_str()), ("response", &answer), ("returnTo", "/app")];
+    let fields = [
+        ("token", passkey.as_str()),
+        ("response", &answer),
+        ("returnTo", "/app"),
+    ];
     let reply = other.fill("/sign-in", "/passkey", &fields).await;
-    assert_eq!((reply.status, reply.header("location").as_str()), (303, "/app"), "{}", text(&reply));
+    assert_eq!(
+        (reply.status, reply.header("location").as_str()),
+        (303, "/app"),
+        "{}",
+        text(&reply)
+    );
     assert!(other.is_signed_in().await);
     let mut again = Visitor::new(&app);
     let reply = again.fill("/sign-in", "/passkey", &fields).await;
-    assert!(reply.status == 401 && text(&reply).contains("Please start again"), "{}", text(&reply));
+    assert!(
+        reply.status == 401 && text(&reply).contains("Please start again"),
+        "{}",
+        text(&reply)
+    );
 }
 
 async fn limits_are_told(store: Store) {
@@ -228,41 +433,85 @@ async fn limits_are_told(store: Store) {
         assert_eq!(eve.sign_in("ada@example.test", "wrong").await.status, 401);
     }
     let refused = eve.sign_in("ada@example.test", GOOD).await;
-    assert!(refused.status == 429 && !refused.header("retry-after").is_empty(), "{refused:?}");
-    assert!(text(&refused).contains("Please try again in 15 minutes."), "{}", text(&refused));
+    assert!(
+        refused.status == 429 && !refused.header("retry-after").is_empty(),
+        "{refused:?}"
+    );
+    assert!(
+        text(&refused).contains("Please try again in 15 minutes."),
+        "{}",
+        text(&refused)
+    );
     // A suspended account is told so, after the right password.
     let me = app.me(&ada.cookies["__Host-token"]).await.text("id");
     app.change(&me, json!({ "suspended": true })).await;
     let mut bob = Visitor::new(&app);
     app.advance(901).await;
     let reply = bob.sign_in("ada@example.test", GOOD).await;
-    assert!(reply.status == 403 && text(&reply).contains("This account is suspended."), "{}", text(&reply));
+    assert!(
+        reply.status == 403 && text(&reply).contains("This account is suspended."),
+        "{}",
+        text(&reply)
+    );
 }
 
 async fn where_there_are_pages(store: Store) {
-    let production = |auth: Auth| auth.configure(|config| config.security.issuer = Some("https://app.test".to_owned()));
-    let app = store.try_app_in(Environment::Production, production).await.unwrap();
-    assert_eq!(app.any("GET", "/auth/ui/sign-in", &[], "").await.status, 404);
+    let production = |auth: Auth| {
+        auth.configure(|config| config.security.issuer = Some("https://app.test".to_owned()))
+    };
+    let app = store
+        .try_app_in(Environment::Production, production)
+        .await
+        .unwrap();
+    assert_eq!(
+        app.any("GET", "/auth/ui/sign-in", &[], "").await.status,
+        404
+    );
     app.stop().await;
-    let asked = |auth: Auth| production(auth).configure(|config| config.auth.pages.enabled = Some(true));
-    let app = store.try_app_in(Environment::Production, asked).await.unwrap();
-    assert_eq!(app.any("GET", "/auth/ui/sign-in", &[], "").await.status, 200);
+    let asked =
+        |auth: Auth| production(auth).configure(|config| config.auth.pages.enabled = Some(true));
+    let app = store
+        .try_app_in(Environment::Production, asked)
+        .await
+        .unwrap();
+    assert_eq!(
+        app.any("GET", "/auth/ui/sign-in", &[], "").await.status,
+        200
+    );
     for first in ["/auth/ui", "/auth/ui/"] {
         let gone = app.any("GET", first, &[], "").await;
-        assert_eq!((gone.status, gone.header("location").as_str()), (303, "/auth/ui/sign-in"), "{first}");
+        assert_eq!(
+            (gone.status, gone.header("location").as_str()),
+            (303, "/auth/ui/sign-in"),
+            "{first}"
+        );
     }
     // They are no part of the interface for programs.
     let document = app.any("GET", "/openapi.json", &[], "").await;
     assert!(!text(&document).contains("/auth/ui"));
     app.stop().await;
-    let app = store.app_with(|auth| auth.transport(Transport::Bearer)).await;
-    assert_eq!(app.any("GET", "/auth/ui/sign-in", &[], "").await.status, 404);
+    let app = store
+        .app_with(|auth| auth.transport(Transport::Bearer))
+        .await;
+    assert_eq!(
+        app.any("GET", "/auth/ui/sign-in", &[], "").await.status,
+        404
+    );
     app.stop().await;
-    let refused = store.try_app(|auth| auth.transport(Transport::Bearer).configure(|config| config.auth.pages.enabled = Some(true))).await;
+    let refused = store
+        .try_app(|auth| {
+            auth.transport(Transport::Bearer)
+                .configure(|config| config.auth.pages.enabled = Some(true))
+        })
+        .await;
     assert!(refused.is_err());
     let themed = |auth: Auth| {
         auth.configure(|config| {
-            config.auth.pages.theme.insert("accent".to_owned(), "#0a7d55".to_owned());
+            config
+                .auth
+                .pages
+                .theme
+                .insert("accent".to_owned(), "#0a7d55".to_owned());
         })
     };
     let app = store.app_with(themed).await;
@@ -270,17 +519,40 @@ async fn where_there_are_pages(store: Store) {
     let theme = nobody.get("/assets/theme.css").await;
     assert_eq!(
         (text(&theme).as_str(), theme.header("content-type").as_str()),
-        (":root {\n  --accent: #0a7d55;\n}\n", "text/css; charset=utf-8")
+        (
+            ":root {\n  --accent: #0a7d55;\n}\n",
+            "text/css; charset=utf-8"
+        )
     );
-    assert_eq!(nobody.get("/assets/pages.js").await.header("content-type"), "text/javascript; charset=utf-8");
+    assert_eq!(
+        nobody.get("/assets/pages.js").await.header("content-type"),
+        "text/javascript; charset=utf-8"
+    );
     assert_eq!(nobody.get("/assets/other").await.status, 404);
-    for path in ["/forgot", "/verify", "/link", "/passkey", "/email", "/provider", "/provider/back", "/provider/link"] {
+    for path in [
+        "/forgot",
+        "/verify",
+        "/link",
+        "/passkey",
+        "/email",
+        "/provider",
+        "/provider/back",
+        "/provider/link",
+    ] {
         assert_eq!(nobody.get(path).await.status, 404, "{path}");
     }
     let unknown = nobody.get("/nothing/here").await;
-    assert!(unknown.status == 404 && text(&unknown).contains("There is no page at this address."), "{}", text(&unknown));
+    assert!(
+        unknown.status == 404 && text(&unknown).contains("There is no page at this address."),
+        "{}",
+        text(&unknown)
+    );
     let method = nobody.send("DELETE", "/auth/ui/sign-in", &[], "").await;
-    assert!(method.status == 405 && text(&method).contains("cannot be used in this way."), "{}", text(&method));
+    assert!(
+        method.status == 405 && text(&method).contains("cannot be used in this way."),
+        "{}",
+        text(&method)
+    );
     assert_eq!(method.header("allow"), "GET, HEAD, POST, OPTIONS");
 }
 
@@ -291,24 +563,64 @@ async fn leaving_and_staying(store: Store) {
     ada.sign_up("ada@example.test").await;
     // Whoever it is confirms that first.
     let asked = ada.fill("/delete", "/delete", &[]).await;
-    assert_eq!(asked.header("location"), "/auth/ui/confirm?returnTo=%2Fauth%2Fui%2Fdelete", "{}", text(&asked));
+    assert_eq!(
+        asked.header("location"),
+        "/auth/ui/confirm?returnTo=%2Fauth%2Fui%2Fdelete",
+        "{}",
+        text(&asked)
+    );
     let fields = [("password", GOOD), ("returnTo", "/auth/ui/delete")];
-    let confirmed = ada.fill("/confirm?returnTo=/auth/ui/delete", "/confirm", &fields).await;
-    assert_eq!(confirmed.header("location"), "/auth/ui/delete", "{}", text(&confirmed));
+    let confirmed = ada
+        .fill("/confirm?returnTo=/auth/ui/delete", "/confirm", &fields)
+        .await;
+    assert_eq!(
+        confirmed.header("location"),
+        "/auth/ui/delete",
+        "{}",
+        text(&confirmed)
+    );
     let gone = ada.fill("/delete", "/delete", &[]).await;
-    assert_eq!((gone.status, gone.header("location").as_str()), (303, "/auth/ui/security"), "{}", text(&gone));
+    assert_eq!(
+        (gone.status, gone.header("location").as_str()),
+        (303, "/auth/ui/security"),
+        "{}",
+        text(&gone)
+    );
     let page = text(&ada.get("/security").await);
-    assert!(page.contains("Your account will be deleted") && !page.contains("Change password"), "{page}");
-    let refused = ada.fill("/security", "/security/password", &[("currentPassword", GOOD), ("password", "another-lamp-for-otters")]).await;
+    assert!(
+        page.contains("Your account will be deleted") && !page.contains("Change password"),
+        "{page}"
+    );
+    let refused = ada
+        .fill(
+            "/security",
+            "/security/password",
+            &[
+                ("currentPassword", GOOD),
+                ("password", "another-lamp-for-otters"),
+            ],
+        )
+        .await;
     assert_eq!(refused.status, 403);
-    assert_eq!(ada.fill("/security", "/keep", &[]).await.header("location"), "/auth/ui/security?done=kept");
+    assert_eq!(
+        ada.fill("/security", "/keep", &[]).await.header("location"),
+        "/auth/ui/security?done=kept"
+    );
     assert!(text(&ada.get("/security").await).contains("Change password"));
     app.stop().await;
-    let app = store.app_with(|auth| auth.configure(|config| config.auth.account_deletion.grace_seconds = 0)).await;
+    let app = store
+        .app_with(|auth| auth.configure(|config| config.auth.account_deletion.grace_seconds = 0))
+        .await;
     let mut bob = Visitor::new(&app);
     bob.sign_up("bob@example.test").await;
-    bob.fill("/confirm", "/confirm", &[("password", GOOD)]).await;
+    bob.fill("/confirm", "/confirm", &[("password", GOOD)])
+        .await;
     let gone = bob.fill("/delete", "/delete", &[]).await;
-    assert_eq!(gone.header("location"), "/auth/ui/sign-in?done=deleted", "{}", text(&gone));
+    assert_eq!(
+        gone.header("location"),
+        "/auth/ui/sign-in?done=deleted",
+        "{}",
+        text(&gone)
+    );
     assert_eq!(bob.sign_in("bob@example.test", GOOD).await.status, 401);
 }

@@ -1,5 +1,5 @@
-//! The pages in Chromium: with a script and without, on a large screen and on a phone. What was seen is kept as pictures beside the
-//! build (`tmp/pages` of the target folder).
+//! The pages in Chromium: with a script and without, on a large screen and on a phone. What was
+//! seen is kept as pictures beside the build (`tmp/pages` of the target folder).
 
 use linchpin_auth::{Auth, SameSite};
 use serde_json::json;
@@ -17,7 +17,11 @@ async fn app(post: &Post, change: impl FnOnce(Auth) -> Auth) -> (Server, String,
     app_on(Store::memory().at_a_free_port(), post, change).await
 }
 
-async fn app_on(store: Store, post: &Post, change: impl FnOnce(Auth) -> Auth) -> (Server, String, Store) {
+async fn app_on(
+    store: Store,
+    post: &Post,
+    change: impl FnOnce(Auth) -> Auth,
+) -> (Server, String, Store) {
     let origin = format!("http://localhost:{}", store.port());
     let app = store
         .app_with(|auth| {
@@ -27,7 +31,8 @@ async fn app_on(store: Store, post: &Post, change: impl FnOnce(Auth) -> Auth) ->
                 config.auth.passkeys.rp_id = "localhost".into();
                 config.auth.passkeys.origins = vec![origin.clone()];
                 config.auth.email_verification.enabled = true;
-                config.auth.email_verification.link_base_url = Some(format!("{origin}/auth/ui/verify"));
+                config.auth.email_verification.link_base_url =
+                    Some(format!("{origin}/auth/ui/verify"));
                 config.auth.password_reset.link_base_url = Some(format!("{origin}/auth/ui/reset"));
                 config.auth.magic_link.enabled = true;
                 config.auth.magic_link.link_base_url = Some(format!("{origin}/auth/ui/enter"));
@@ -51,15 +56,33 @@ async fn a_person_with_a_script() {
     let at = |path: &str| format!("{origin}/auth/ui{path}");
     browser.open(&at("/register")).await;
     browser.picture("register").await;
-    browser.submit("main form", &[("identifier", "ada@example.test"), ("password", "password123")]).await;
+    browser
+        .submit(
+            "main form",
+            &[
+                ("identifier", "ada@example.test"),
+                ("password", "password123"),
+            ],
+        )
+        .await;
     browser.picture("register-refused").await;
     assert!(browser.seen().await.contains("too easy to guess"));
-    browser.submit("main form", &[("identifier", "ada@example.test"), ("password", GOOD)]).await;
+    browser
+        .submit(
+            "main form",
+            &[("identifier", "ada@example.test"), ("password", GOOD)],
+        )
+        .await;
     assert_eq!(browser.path().await, "/auth/ui/security");
     browser.picture("security").await;
     // The mail once more, by somebody who has lost the first.
     browser.submit("form[action$='/verify/resend']", &[]).await;
-    assert_eq!(browser.path().await, "/auth/ui/security?done=sent", "{}", browser.seen().await);
+    assert_eq!(
+        browser.path().await,
+        "/auth/ui/security?done=sent",
+        "{}",
+        browser.seen().await
+    );
     link(&post, "verify_email", 2).await;
     // The link in the mail: its token is taken out of the address before anything else.
     browser.open(&link(&post, "verify_email", 1).await).await;
@@ -68,8 +91,15 @@ async fn a_person_with_a_script() {
     browser.submit("main form", &[]).await;
     assert_eq!(browser.path().await, "/auth/ui/security?done=verified");
     // A passkey, made and used.
-    browser.submit("form[data-passkey=add]", &[("name", "My laptop")]).await;
-    assert_eq!(browser.path().await, "/auth/ui/security?done=passkey", "{}", browser.seen().await);
+    browser
+        .submit("form[data-passkey=add]", &[("name", "My laptop")])
+        .await;
+    assert_eq!(
+        browser.path().await,
+        "/auth/ui/security?done=passkey",
+        "{}",
+        browser.seen().await
+    );
     assert!(browser.seen().await.contains("My laptop"));
     browser.picture("security-passkey").await;
     browser.open(&at("/sessions")).await;
@@ -78,34 +108,67 @@ async fn a_person_with_a_script() {
     assert_eq!(browser.path().await, "/auth/ui/sign-in?done=signed-out");
     browser.picture("sign-in").await;
     browser.submit("form[data-passkey=sign-in]", &[]).await;
-    assert_eq!(browser.path().await, "/auth/ui/security", "{}", browser.seen().await);
+    assert_eq!(
+        browser.path().await,
+        "/auth/ui/security",
+        "{}",
+        browser.seen().await
+    );
     // And taken away.
-    browser.submit("form[action$='/passkeys/remove']", &[]).await;
-    assert_eq!(browser.path().await, "/auth/ui/security?done=passkey-removed", "{}", browser.seen().await);
+    browser
+        .submit("form[action$='/passkeys/remove']", &[])
+        .await;
+    assert_eq!(
+        browser.path().await,
+        "/auth/ui/security?done=passkey-removed",
+        "{}",
+        browser.seen().await
+    );
     assert!(!browser.seen().await.contains("My laptop"));
     browser.submit("header form", &[]).await;
     browser.submit("form[data-passkey=sign-in]", &[]).await;
-    assert!(browser.seen().await.contains("The passkey could not be verified."), "{}", browser.seen().await);
+    assert!(
+        browser
+            .seen()
+            .await
+            .contains("The passkey could not be verified."),
+        "{}",
+        browser.seen().await
+    );
     browser.picture("passkey-removed").await;
-    browser.submit("form[action$='/sign-in']", &[("identifier", "ada@example.test"), ("password", "wrong")]).await;
+    browser
+        .submit(
+            "form[action$='/sign-in']",
+            &[("identifier", "ada@example.test"), ("password", "wrong")],
+        )
+        .await;
     browser.picture("sign-in-refused").await;
     assert_eq!(browser.run("document.activeElement.id").await, "identifier");
     // Forgetting.
     browser.open(&at("/forgot")).await;
     browser.picture("forgot").await;
-    browser.submit("main form", &[("email", "ada@example.test")]).await;
+    browser
+        .submit("main form", &[("email", "ada@example.test")])
+        .await;
     browser.picture("forgot-sent").await;
     browser.open(&link(&post, "password_reset", 1).await).await;
     browser.picture("reset").await;
     browser.submit("main form", &[("password", NEW)]).await;
     assert_eq!(browser.path().await, "/auth/ui/sign-in?done=reset");
-    browser.submit("form[action$='/sign-in']", &[("identifier", "ada@example.test"), ("password", NEW)]).await;
+    browser
+        .submit(
+            "form[action$='/sign-in']",
+            &[("identifier", "ada@example.test"), ("password", NEW)],
+        )
+        .await;
     assert_eq!(browser.path().await, "/auth/ui/security");
     browser.submit("header form", &[]).await;
     // A link that signs in.
     browser.open(&at("/link")).await;
     browser.picture("link").await;
-    browser.submit("main form", &[("identifier", "ada@example.test")]).await;
+    browser
+        .submit("main form", &[("identifier", "ada@example.test")])
+        .await;
     browser.open(&link(&post, "magic_link", 1).await).await;
     browser.picture("enter").await;
     browser.submit("main form", &[]).await;
@@ -133,39 +196,76 @@ async fn a_person_with_two_factors() {
     browser.plug_in(true).await;
     let at = |path: &str| format!("{origin}/auth/ui{path}");
     browser.open(&at("/register")).await;
-    browser.submit("main form", &[("identifier", "ada@example.test"), ("password", GOOD)]).await;
+    browser
+        .submit(
+            "main form",
+            &[("identifier", "ada@example.test"), ("password", GOOD)],
+        )
+        .await;
     browser.submit("form[action$='/factors/app']", &[]).await;
     browser.picture("factor-app").await;
-    let secret = browser.run("document.querySelector('[name=secret]').value").await.as_str().unwrap().to_owned();
-    browser.submit("main form", &[("code", &code_at(&app, &secret, 0))]).await;
+    let secret = browser
+        .run("document.querySelector('[name=secret]').value")
+        .await
+        .as_str()
+        .unwrap()
+        .to_owned();
+    browser
+        .submit("main form", &[("code", &code_at(&app, &secret, 0))])
+        .await;
     browser.picture("recovery-codes").await;
     assert!(browser.seen().await.contains("Recovery codes"));
     browser.open(&at("/security")).await;
-    browser.submit("form[data-passkey=add]", &[("name", "My laptop")]).await;
-    assert_eq!(browser.path().await, "/auth/ui/security?done=passkey", "{}", browser.seen().await);
+    browser
+        .submit("form[data-passkey=add]", &[("name", "My laptop")])
+        .await;
+    assert_eq!(
+        browser.path().await,
+        "/auth/ui/security?done=passkey",
+        "{}",
+        browser.seen().await
+    );
     browser.picture("security-two-factors").await;
     browser.submit("header form", &[]).await;
-    browser.submit("form[action$='/sign-in']", &[("identifier", "ada@example.test"), ("password", GOOD)]).await;
+    browser
+        .submit(
+            "form[action$='/sign-in']",
+            &[("identifier", "ada@example.test"), ("password", GOOD)],
+        )
+        .await;
     assert_eq!(browser.path().await, "/auth/ui/second");
     browser.picture("second").await;
     browser.submit("main form", &[("code", "000000")]).await;
     browser.picture("second-refused").await;
     browser.submit("form[data-passkey=second]", &[]).await;
-    assert_eq!(browser.path().await, "/auth/ui/security", "{}", browser.seen().await);
+    assert_eq!(
+        browser.path().await,
+        "/auth/ui/security",
+        "{}",
+        browser.seen().await
+    );
     // An action that needs a fresh proof continues after it.
     app.advance(301).await;
     browser.open(&at("/confirm")).await;
     browser.picture("confirm").await;
     browser.submit("form[data-passkey=confirm]", &[]).await;
-    assert_eq!(browser.path().await, "/auth/ui/security", "{}", browser.seen().await);
-    browser.submit("form[action$='/factors/recovery']", &[]).await;
+    assert_eq!(
+        browser.path().await,
+        "/auth/ui/security",
+        "{}",
+        browser.seen().await
+    );
+    browser
+        .submit("form[action$='/factors/recovery']", &[])
+        .await;
     assert!(browser.seen().await.contains("Recovery codes"));
     assert_eq!(browser.complaints().await, Vec::<String>::new());
     browser.stop().await;
     app.stop().await;
 }
 
-/// The provider is another site, with pages of its own: what leads there and back goes by nothing but what a browser does.
+/// The provider is another site, with pages of its own: what leads there and back goes by nothing
+/// but what a browser does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_person_with_a_provider() {
     for (script, strict) in [(true, false), (false, false), (true, true)] {
@@ -185,49 +285,101 @@ async fn with_a_provider(script: bool, strict: bool) {
         })
         .configure(|config| {
             config.auth.public_url = Some(origin.clone());
-            config.auth.cookies.same_site = if strict { SameSite::Strict } else { SameSite::Lax };
+            config.auth.cookies.same_site = if strict {
+                SameSite::Strict
+            } else {
+                SameSite::Lax
+            };
         })
     })
     .await;
     app.to_the_present().await;
     let mut browser = Browser::start().await;
-    browser.call("Emulation.setScriptExecutionDisabled", json!({ "value": !script })).await;
+    browser
+        .call(
+            "Emulation.setScriptExecutionDisabled",
+            json!({ "value": !script }),
+        )
+        .await;
     let at = |path: &str| format!("{origin}/auth/ui{path}");
-    browser.open(&at("/sign-in?returnTo=/auth/ui/sessions")).await;
+    browser
+        .open(&at("/sign-in?returnTo=/auth/ui/sessions"))
+        .await;
     if script && !strict {
         browser.picture("sign-in-with-provider").await;
         browser.open(&at("/register")).await;
         browser.picture("register-with-provider").await;
-        browser.open(&at("/sign-in?returnTo=/auth/ui/sessions")).await;
+        browser
+            .open(&at("/sign-in?returnTo=/auth/ui/sessions"))
+            .await;
     }
-    browser.follow("a[href*='/provider?']", &origin, "grace").await;
+    browser
+        .follow("a[href*='/provider?']", &origin, "grace")
+        .await;
     browser.arrive("/auth/ui/sessions").await;
     browser.open(&at("/security")).await;
     assert!(browser.seen().await.contains("grace@peer.test"));
     // Without a password nothing else would be left.
-    browser.submit("form[action$='/provider/unlink']", &[]).await;
-    assert!(browser.seen().await.contains("Set a password or add a passkey first."), "{}", browser.seen().await);
-    browser.submit("form[action$='/security/password']", &[("password", GOOD)]).await;
-    assert_eq!(browser.path().await, "/auth/ui/security?done=password", "{}", browser.seen().await);
+    browser
+        .submit("form[action$='/provider/unlink']", &[])
+        .await;
+    assert!(
+        browser
+            .seen()
+            .await
+            .contains("Set a password or add a passkey first."),
+        "{}",
+        browser.seen().await
+    );
+    browser
+        .submit("form[action$='/security/password']", &[("password", GOOD)])
+        .await;
+    assert_eq!(
+        browser.path().await,
+        "/auth/ui/security?done=password",
+        "{}",
+        browser.seen().await
+    );
     // Unlinking, after a proof where the sign-in is not of the moment.
     app.advance(301).await;
-    browser.submit("form[action$='/provider/unlink']", &[]).await;
-    assert_eq!(browser.path().await, "/auth/ui/confirm?returnTo=%2Fauth%2Fui%2Fsecurity");
+    browser
+        .submit("form[action$='/provider/unlink']", &[])
+        .await;
+    assert_eq!(
+        browser.path().await,
+        "/auth/ui/confirm?returnTo=%2Fauth%2Fui%2Fsecurity"
+    );
     browser.submit("main form", &[("password", GOOD)]).await;
-    browser.submit("form[action$='/provider/unlink']", &[]).await;
+    browser
+        .submit("form[action$='/provider/unlink']", &[])
+        .await;
     assert_eq!(browser.path().await, "/auth/ui/security?done=unlinked");
     // Linking, once the address is confirmed. The provider knows them still, and asks for nothing.
     browser.open(&at("/provider/link?id=acme")).await;
-    assert!(browser.seen().await.contains("Confirm your email address first"), "{}", browser.seen().await);
+    assert!(
+        browser
+            .seen()
+            .await
+            .contains("Confirm your email address first"),
+        "{}",
+        browser.seen().await
+    );
     let token = post.token("verify_email", 1).await;
     browser.open(&link(&post, "verify_email", 1).await).await;
     browser.submit("main form", &[("token", &token)]).await;
-    assert_eq!(browser.path().await, "/auth/ui/security?done=verified", "{}", browser.seen().await);
+    assert_eq!(
+        browser.path().await,
+        "/auth/ui/security?done=verified",
+        "{}",
+        browser.seen().await
+    );
     browser.open(&at("/provider/link?id=acme")).await;
     if script && !strict {
         browser.picture("link-a-provider").await;
     }
-    browser.follow("a[href*='/auth/acme/link']", &origin, "grace").await;
+    browser
+        .follow("a[href*='/auth/acme/link']", &origin, "grace")
+        .await;
     browser.arrive("/auth/ui/security?done=linked").await;
     if script && !strict {
         browser.picture("security-with-provider").await;
@@ -237,12 +389,16 @@ async fn with_a_provider(script: bool, strict: bool) {
     if script && !strict {
         browser.picture("email").await;
     }
-    browser.submit("main form", &[("email", "hopper@example.test")]).await;
+    browser
+        .submit("main form", &[("email", "hopper@example.test")])
+        .await;
     assert_eq!(browser.path().await, "/auth/ui/security?done=email-asked");
     if script && !strict {
         browser.picture("email-asked").await;
     }
-    browser.open(&link(&post, "verify_new_email", 1).await).await;
+    browser
+        .open(&link(&post, "verify_new_email", 1).await)
+        .await;
     let token = post.token("verify_new_email", 1).await;
     browser.submit("main form", &[("token", &token)]).await;
     assert_eq!(browser.path().await, "/auth/ui/security?done=email");
@@ -274,31 +430,73 @@ async fn with_a_provider(script: bool, strict: bool) {
     app.stop().await;
 }
 
-/// The page stays open until its session has to be renewed: by the script, where that asks first, and by the page where a form is sent.
+/// The page stays open until its session has to be renewed: by the script, where that asks first,
+/// and by the page where a form is sent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_person_who_was_away() {
     let post = Post::default();
-    let renewing = |auth: Auth| auth.refresh_tokens().configure(|config| config.auth.email_verification.enabled = false);
+    let renewing = |auth: Auth| {
+        auth.refresh_tokens()
+            .configure(|config| config.auth.email_verification.enabled = false)
+    };
     let (app, origin, _store) = app(&post, renewing).await;
     let mut browser = Browser::start().await;
     browser.plug_in(true).await;
     browser.open(&format!("{origin}/auth/ui/register")).await;
-    browser.submit("main form", &[("identifier", "ada@example.test"), ("password", GOOD)]).await;
+    browser
+        .submit(
+            "main form",
+            &[("identifier", "ada@example.test"), ("password", GOOD)],
+        )
+        .await;
     assert_eq!(browser.path().await, "/auth/ui/security");
     app.advance(960).await;
-    browser.submit("form[data-passkey=add]", &[("name", "My laptop")]).await;
-    assert_eq!(browser.path().await, "/auth/ui/confirm", "{}", browser.seen().await);
+    browser
+        .submit("form[data-passkey=add]", &[("name", "My laptop")])
+        .await;
+    assert_eq!(
+        browser.path().await,
+        "/auth/ui/confirm",
+        "{}",
+        browser.seen().await
+    );
     app.advance(960).await;
     browser.submit("main form", &[("password", GOOD)]).await;
-    assert_eq!(browser.path().await, "/auth/ui/security", "{}", browser.seen().await);
-    browser.submit("form[data-passkey=add]", &[("name", "My laptop")]).await;
-    assert_eq!(browser.path().await, "/auth/ui/security?done=passkey", "{}", browser.seen().await);
+    assert_eq!(
+        browser.path().await,
+        "/auth/ui/security",
+        "{}",
+        browser.seen().await
+    );
+    browser
+        .submit("form[data-passkey=add]", &[("name", "My laptop")])
+        .await;
+    assert_eq!(
+        browser.path().await,
+        "/auth/ui/security?done=passkey",
+        "{}",
+        browser.seen().await
+    );
     // Another site sends them back: their strict cookie stays at home, until a page of ours asks.
     app.advance(960).await;
-    browser.open(&format!("{}/auth/ui/assets/pages.css", origin.replace("localhost", "127.0.0.1"))).await;
-    browser.run(&format!("location.assign({})", json!(format!("{origin}/auth/ui/sessions")))).await;
+    browser
+        .open(&format!(
+            "{}/auth/ui/assets/pages.css",
+            origin.replace("localhost", "127.0.0.1")
+        ))
+        .await;
+    browser
+        .run(&format!(
+            "location.assign({})",
+            json!(format!("{origin}/auth/ui/sessions"))
+        ))
+        .await;
     browser.arrive("/auth/ui/sessions").await;
-    assert!(browser.seen().await.contains("This device"), "{}", browser.seen().await);
+    assert!(
+        browser.seen().await.contains("This device"),
+        "{}",
+        browser.seen().await
+    );
     browser.stop().await;
     app.stop().await;
 }
@@ -308,28 +506,57 @@ async fn a_person_without_a_script() {
     let post = Post::default();
     let (app, origin, _store) = app(&post, |auth| auth).await;
     let mut browser = Browser::start().await;
-    browser.call("Emulation.setScriptExecutionDisabled", json!({ "value": true })).await;
+    browser
+        .call(
+            "Emulation.setScriptExecutionDisabled",
+            json!({ "value": true }),
+        )
+        .await;
     let at = |path: &str| format!("{origin}/auth/ui{path}");
     browser.open(&at("/sessions")).await;
-    assert_eq!(browser.path().await, "/auth/ui/sign-in?returnTo=%2Fauth%2Fui%2Fsessions");
+    assert_eq!(
+        browser.path().await,
+        "/auth/ui/sign-in?returnTo=%2Fauth%2Fui%2Fsessions"
+    );
     browser.picture("sign-in-without-script").await;
     assert!(!browser.seen().await.contains("passkey"));
-    browser.open(&at("/register?returnTo=/auth/ui/sessions")).await;
-    browser.submit("main form", &[("identifier", "ada@example.test"), ("password", GOOD)]).await;
+    browser
+        .open(&at("/register?returnTo=/auth/ui/sessions"))
+        .await;
+    browser
+        .submit(
+            "main form",
+            &[("identifier", "ada@example.test"), ("password", GOOD)],
+        )
+        .await;
     assert_eq!(browser.path().await, "/auth/ui/sessions");
     browser.open(&at("/security")).await;
     browser.picture("security-without-script").await;
-    browser.submit("form[action$='/security/password']", &[("currentPassword", GOOD), ("password", NEW)]).await;
+    browser
+        .submit(
+            "form[action$='/security/password']",
+            &[("currentPassword", GOOD), ("password", NEW)],
+        )
+        .await;
     assert_eq!(browser.path().await, "/auth/ui/security?done=password");
     browser.submit("header form", &[]).await;
     assert_eq!(browser.path().await, "/auth/ui/sign-in?done=signed-out");
     // The link is pasted where its token is not taken out of it.
     browser.open(&at("/forgot")).await;
-    browser.submit("main form", &[("email", "ada@example.test")]).await;
+    browser
+        .submit("main form", &[("email", "ada@example.test")])
+        .await;
     let link = link(&post, "password_reset", 1).await;
-    browser.submit("main form", &[("token", &link), ("password", GOOD)]).await;
+    browser
+        .submit("main form", &[("token", &link), ("password", GOOD)])
+        .await;
     assert_eq!(browser.path().await, "/auth/ui/sign-in?done=reset");
-    browser.submit("form[action$='/sign-in']", &[("identifier", "ada@example.test"), ("password", GOOD)]).await;
+    browser
+        .submit(
+            "form[action$='/sign-in']",
+            &[("identifier", "ada@example.test"), ("password", GOOD)],
+        )
+        .await;
     assert_eq!(browser.path().await, "/auth/ui/security");
     browser.stop().await;
     app.stop().await;

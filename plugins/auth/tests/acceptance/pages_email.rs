@@ -26,7 +26,13 @@ fn verifying(auth: Auth) -> Auth {
 async fn confirm(visitor: &mut Visitor<'_>, page: &str) {
     let target = format!("/auth/ui{page}");
     let confirm = format!("/confirm?returnTo={target}");
-    let done = visitor.fill(&confirm, "/confirm", &[("password", GOOD), ("returnTo", &target)]).await;
+    let done = visitor
+        .fill(
+            &confirm,
+            "/confirm",
+            &[("password", GOOD), ("returnTo", &target)],
+        )
+        .await;
     assert_eq!(done.header("location"), target, "{}", text(&done));
 }
 
@@ -38,36 +44,86 @@ async fn another_address(store: Store) {
     let post = Post::default();
     let app = changing(&store, &post).await;
     let mut ada = Visitor::new(&app);
-    assert_eq!(ada.get("/email").await.header("location"), "/auth/ui/sign-in?returnTo=%2Fauth%2Fui%2Femail");
-    ada.sign_up("ada@x.test").await;
-    assert!(text(&ada.get("/security").await).contains("href=\"/auth/ui/email\">Change email address"));
-    // Nothing without a proof a moment ago; it is asked for before anything is typed.
-    assert_eq!(ada.get("/email").await.header("location"), "/auth/ui/confirm?returnTo=%2Fauth%2Fui%2Femail");
     assert_eq!(
-        ada.fill("/security", "/email", &[("email", "new@x.test")]).await.header("location"),
+        ada.get("/email").await.header("location"),
+        "/auth/ui/sign-in?returnTo=%2Fauth%2Fui%2Femail"
+    );
+    ada.sign_up("ada@x.test").await;
+    assert!(
+        text(&ada.get("/security").await).contains("href=\"/auth/ui/email\">Change email address")
+    );
+    // Nothing without a proof a moment ago; it is asked for before anything is typed.
+    assert_eq!(
+        ada.get("/email").await.header("location"),
+        "/auth/ui/confirm?returnTo=%2Fauth%2Fui%2Femail"
+    );
+    assert_eq!(
+        ada.fill("/security", "/email", &[("email", "new@x.test")])
+            .await
+            .header("location"),
         "/auth/ui/confirm?returnTo=%2Fauth%2Fui%2Femail"
     );
     assert_eq!(post.count("verify_new_email"), 0);
     confirm(&mut ada, "/email").await;
     let odd = ada.fill("/email", "/email", &[("email", "x")]).await;
-    assert!(odd.status == 400 && text(&odd).contains("aria-invalid=\"true\"") && text(&odd).contains("value=\"x\""), "{}", text(&odd));
-    let asked = ada.fill("/email", "/email", &[("email", "new@x.test")]).await;
-    assert_eq!(asked.header("location"), "/auth/ui/security?done=email-asked", "{}", text(&asked));
+    assert!(
+        odd.status == 400
+            && text(&odd).contains("aria-invalid=\"true\"")
+            && text(&odd).contains("value=\"x\""),
+        "{}",
+        text(&odd)
+    );
+    let asked = ada
+        .fill("/email", "/email", &[("email", "new@x.test")])
+        .await;
+    assert_eq!(
+        asked.header("location"),
+        "/auth/ui/security?done=email-asked",
+        "{}",
+        text(&asked)
+    );
     let page = text(&ada.get("/security?done=email-asked").await);
-    assert!(page.contains("a message is on its way") && page.contains("<strong>ada@x.test</strong>"), "{page}");
+    assert!(
+        page.contains("a message is on its way") && page.contains("<strong>ada@x.test</strong>"),
+        "{page}"
+    );
     // The mail of the new address makes it the account's.
     let code = post.token("verify_new_email", 1).await;
-    assert_eq!(ada.fill("/verify", "/verify", &[("token", &code)]).await.header("location"), "/auth/ui/security?done=email");
+    assert_eq!(
+        ada.fill("/verify", "/verify", &[("token", &code)])
+            .await
+            .header("location"),
+        "/auth/ui/security?done=email"
+    );
     let page = text(&ada.get("/security?done=email").await);
-    assert!(page.contains("Your email address is changed.") && page.contains("<strong>new@x.test</strong>"), "{page}");
+    assert!(
+        page.contains("Your email address is changed.")
+            && page.contains("<strong>new@x.test</strong>"),
+        "{page}"
+    );
     // The mail of the former one takes that back, from any browser, and whoever changed it is out.
     let undo = post.token("email_changed", 1).await;
     let mut owner = Visitor::new(&app);
-    assert_eq!(owner.fill("/verify", "/verify", &[("token", &undo)]).await.header("location"), "/auth/ui/sign-in?done=undone");
-    assert!(text(&owner.get("/sign-in?done=undone").await).contains("Your former email address is back"));
+    assert_eq!(
+        owner
+            .fill("/verify", "/verify", &[("token", &undo)])
+            .await
+            .header("location"),
+        "/auth/ui/sign-in?done=undone"
+    );
+    assert!(
+        text(&owner.get("/sign-in?done=undone").await)
+            .contains("Your former email address is back")
+    );
     assert!(!ada.is_signed_in().await);
     assert_eq!(owner.sign_in("ada@x.test", GOOD).await.status, 303);
-    assert_eq!(owner.fill("/verify", "/verify", &[("token", &undo)]).await.status, 400);
+    assert_eq!(
+        owner
+            .fill("/verify", "/verify", &[("token", &undo)])
+            .await
+            .status,
+        400
+    );
 }
 
 async fn an_address_in_use(store: Store) {
@@ -97,25 +153,68 @@ async fn what_is_mailed_proves_nothing_here(store: Store) {
     ada.fill("/verify", "/verify", &[("token", &verify)]).await;
     let page = ada.fill("/security", "/factors/email", &[]).await;
     let (setup, code) = (hidden(&page, "setupToken").unwrap(), post.code(1).await);
-    let codes = ada.fill("/security", "/factors/sent/verify", &[("setupToken", &setup), ("method", "emailOtp"), ("code", &code)]).await;
-    let recovery = text(&codes).split("<li>").nth(1).unwrap().split('<').next().unwrap().to_owned();
+    let codes = ada
+        .fill(
+            "/security",
+            "/factors/sent/verify",
+            &[
+                ("setupToken", &setup),
+                ("method", "emailOtp"),
+                ("code", &code),
+            ],
+        )
+        .await;
+    let recovery = text(&codes)
+        .split("<li>")
+        .nth(1)
+        .unwrap()
+        .split('<')
+        .next()
+        .unwrap()
+        .to_owned();
     let usual = text(&ada.get("/confirm").await);
     assert!(usual.contains("Email me a code"), "{usual}");
     let page = text(&ada.get("/confirm?returnTo=/auth/ui/email").await);
-    assert!(!page.contains("Email me a code") && page.contains("A recovery code."), "{page}");
+    assert!(
+        !page.contains("Email me a code") && page.contains("A recovery code."),
+        "{page}"
+    );
     // A repeated proof is asked for again.
-    ada.fill("/confirm", "/confirm/send", &[("method", "emailOtp")]).await;
+    ada.fill("/confirm", "/confirm/send", &[("method", "emailOtp")])
+        .await;
     let code = post.code(2).await;
-    assert_eq!(ada.fill("/confirm", "/confirm", &[("code", &code)]).await.status, 303);
+    assert_eq!(
+        ada.fill("/confirm", "/confirm", &[("code", &code)])
+            .await
+            .status,
+        303
+    );
     assert_eq!(ada.get("/email").await.status, 303);
     let fields = [("code", recovery.as_str()), ("returnTo", "/auth/ui/email")];
-    assert_eq!(ada.fill("/confirm?returnTo=/auth/ui/email", "/confirm", &fields).await.header("location"), "/auth/ui/email");
+    assert_eq!(
+        ada.fill("/confirm?returnTo=/auth/ui/email", "/confirm", &fields)
+            .await
+            .header("location"),
+        "/auth/ui/email"
+    );
     assert_eq!(ada.get("/email").await.status, 200);
     // With an app there is another way.
     let page = ada.fill("/security", "/factors/app", &[]).await;
     let secret = hidden(&page, "secret").unwrap();
-    assert_eq!(ada.fill("/security", "/factors/app/verify", &[("code", &code_at(&app, &secret, 0))]).await.status, 303);
-    assert!(text(&ada.get("/confirm?returnTo=/auth/ui/email").await).contains("From your authenticator app, or a recovery code."));
+    assert_eq!(
+        ada.fill(
+            "/security",
+            "/factors/app/verify",
+            &[("code", &code_at(&app, &secret, 0))]
+        )
+        .await
+        .status,
+        303
+    );
+    assert!(
+        text(&ada.get("/confirm?returnTo=/auth/ui/email").await)
+            .contains("From your authenticator app, or a recovery code.")
+    );
 }
 
 /// A user without the mail requests another one, signed in or not; the response reveals no account.
@@ -126,20 +225,46 @@ async fn the_mail_once_more(store: Store) {
     ada.sign_up("ada@x.test").await;
     post.token("verify_email", 1).await;
     assert!(text(&ada.get("/security").await).contains("Send confirmation mail"));
-    assert_eq!(ada.fill("/security", "/verify/resend", &[]).await.header("location"), "/auth/ui/security?done=sent");
+    assert_eq!(
+        ada.fill("/security", "/verify/resend", &[])
+            .await
+            .header("location"),
+        "/auth/ui/security?done=sent"
+    );
     assert!(text(&ada.get("/security?done=sent").await).contains("on its way"));
     post.token("verify_email", 2).await;
     let mut anybody = Visitor::new(&app);
     for email in ["nobody@x.test", "ada@x.test"] {
-        let asked = anybody.fill("/verify", "/verify/resend", &[("email", email)]).await;
-        assert_eq!(asked.header("location"), "/auth/ui/verify?done=sent", "{}", text(&asked));
+        let asked = anybody
+            .fill("/verify", "/verify/resend", &[("email", email)])
+            .await;
+        assert_eq!(
+            asked.header("location"),
+            "/auth/ui/verify?done=sent",
+            "{}",
+            text(&asked)
+        );
     }
     let newest = post.token("verify_email", 3).await;
-    assert_eq!(ada.fill("/verify", "/verify", &[("token", &newest)]).await.header("location"), "/auth/ui/security?done=verified");
+    assert_eq!(
+        ada.fill("/verify", "/verify", &[("token", &newest)])
+            .await
+            .header("location"),
+        "/auth/ui/security?done=verified"
+    );
     let page = text(&ada.get("/security").await);
-    assert!(page.contains("Confirmed") && !page.contains("Send confirmation mail"), "{page}");
-    let odd = anybody.fill("/verify", "/verify/resend", &[("email", "x")]).await;
-    assert!(odd.status == 400 && text(&odd).contains("No mail?"), "{}", text(&odd));
+    assert!(
+        page.contains("Confirmed") && !page.contains("Send confirmation mail"),
+        "{page}"
+    );
+    let odd = anybody
+        .fill("/verify", "/verify/resend", &[("email", "x")])
+        .await;
+    assert!(
+        odd.status == 400 && text(&odd).contains("No mail?"),
+        "{}",
+        text(&odd)
+    );
 }
 
 async fn kept_by_mail(store: Store) {
@@ -152,12 +277,25 @@ async fn kept_by_mail(store: Store) {
     let code = post.token("cancel_deletion", 1).await;
     let mut owner = Visitor::new(&app);
     assert!(text(&owner.get("/keep").await).contains("Keep your account"));
-    assert_eq!(owner.fill("/keep", "/keep", &[]).await.header("location"), "/auth/ui/sign-in?returnTo=%2Fauth%2Fui%2Fsecurity");
+    assert_eq!(
+        owner.fill("/keep", "/keep", &[]).await.header("location"),
+        "/auth/ui/sign-in?returnTo=%2Fauth%2Fui%2Fsecurity"
+    );
     let wrong = owner.fill("/keep", "/keep", &[("token", "x")]).await;
-    assert!(wrong.status == 400 && text(&wrong).contains("is not valid any more"), "{}", text(&wrong));
+    assert!(
+        wrong.status == 400 && text(&wrong).contains("is not valid any more"),
+        "{}",
+        text(&wrong)
+    );
     assert!(text(&ada.get("/security").await).contains("Your account will be deleted"));
     let link = format!("https://app.test/keep#token={code}");
-    assert_eq!(owner.fill("/keep", "/keep", &[("token", &link)]).await.header("location"), "/auth/ui/sign-in?done=kept");
+    assert_eq!(
+        owner
+            .fill("/keep", "/keep", &[("token", &link)])
+            .await
+            .header("location"),
+        "/auth/ui/sign-in?done=kept"
+    );
     assert!(!owner.is_signed_in().await);
     assert!(text(&ada.get("/security").await).contains("Change password"));
 }

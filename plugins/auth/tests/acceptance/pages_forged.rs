@@ -55,52 +55,108 @@ const FORMS: [(&str, bool); 34] = [
 
 /// All that puts a form on a page.
 pub fn everything(post: &Post, auth: Auth) -> Auth {
-    Peer::shared().on(post.on(with_passkeys(auth))).configure(|config| {
-        config.auth.email_verification.enabled = true;
-        config.auth.magic_link.enabled = true;
-        config.auth.mfa.enabled = true;
-        config.auth.mfa.email_otp.enabled = true;
-    })
+    Peer::shared()
+        .on(post.on(with_passkeys(auth)))
+        .configure(|config| {
+            config.auth.email_verification.enabled = true;
+            config.auth.magic_link.enabled = true;
+            config.auth.mfa.enabled = true;
+            config.auth.mfa.email_otp.enabled = true;
+        })
 }
 
 async fn no_form_without_its_token(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| everything(&post, auth)).await;
-    let (mut ada, mut eve, mut nobody, mut other) = (Visitor::new(&app), Visitor::new(&app), Visitor::new(&app), Visitor::new(&app));
+    let (mut ada, mut eve, mut nobody, mut other) = (
+        Visitor::new(&app),
+        Visitor::new(&app),
+        Visitor::new(&app),
+        Visitor::new(&app),
+    );
     ada.sign_up("ada@example.test").await;
     eve.sign_up("eve@example.test").await;
     let (of_eve, of_other) = (eve.csrf("/security").await, other.csrf("/sign-in").await);
     let own = nobody.csrf("/sign-in").await;
     for (path, signed_in) in FORMS {
         let visitor = if signed_in { &mut ada } else { &mut nobody };
-        for csrf in [None, Some(""), Some("x"), Some("a.b"), Some(of_eve.as_str()), Some(of_other.as_str())] {
-            let mut fields =
-                vec![("identifier", "ada@example.test"), ("password", GOOD), ("currentPassword", GOOD), ("email", "ada@example.test")];
+        for csrf in [
+            None,
+            Some(""),
+            Some("x"),
+            Some("a.b"),
+            Some(of_eve.as_str()),
+            Some(of_other.as_str()),
+        ] {
+            let mut fields = vec![
+                ("identifier", "ada@example.test"),
+                ("password", GOOD),
+                ("currentPassword", GOOD),
+                ("email", "ada@example.test"),
+            ];
             fields.extend(csrf.map(|csrf| ("csrf", csrf)));
             let reply = visitor.post(path, &fields).await;
-            // One of a session, where there is none, may be their own of before: they are asked to sign in, and nothing is done.
+            // One of a session, where there is none, may be their own of before: they are asked to
+            // sign in, and nothing is done.
             if !signed_in && csrf == Some(of_eve.as_str()) {
-                assert!(reply.status == 303 && reply.header("location").starts_with("/auth/ui/sign-in?"), "{path}: {reply:?}");
+                assert!(
+                    reply.status == 303
+                        && reply.header("location").starts_with("/auth/ui/sign-in?"),
+                    "{path}: {reply:?}"
+                );
                 continue;
             }
             assert_eq!(reply.status, 403, "{path} with {csrf:?}: {}", text(&reply));
         }
         // Neither does what is no form, or too much of one.
-        let json = [("content-type", "application/json"), ("origin", "http://localhost")];
-        assert_eq!(visitor.send("POST", &format!("{UI}{path}"), &json, "{}").await.status, 415);
+        let json = [
+            ("content-type", "application/json"),
+            ("origin", "http://localhost"),
+        ];
+        assert_eq!(
+            visitor
+                .send("POST", &format!("{UI}{path}"), &json, "{}")
+                .await
+                .status,
+            415
+        );
         let large = format!("csrf={}", "x".repeat(70_000));
         let headers = [("content-type", "application/x-www-form-urlencoded")];
-        assert_eq!(visitor.send("POST", &format!("{UI}{path}"), &headers, &large).await.status, 413);
+        assert_eq!(
+            visitor
+                .send("POST", &format!("{UI}{path}"), &headers, &large)
+                .await
+                .status,
+            413
+        );
     }
     // A token that one had before one signed in is none afterwards, and the other way round.
     assert_eq!(ada.post("/sign-out", &[("csrf", &own)]).await.status, 403);
-    assert_eq!(nobody.post("/sign-in", &[("csrf", &of_eve)]).await.status, 303);
+    assert_eq!(
+        nobody.post("/sign-in", &[("csrf", &of_eve)]).await.status,
+        303
+    );
     assert!(!nobody.is_signed_in().await);
     assert!(ada.is_signed_in().await && eve.is_signed_in().await);
-    assert_eq!(post.count("password_reset") + post.count("magic_link") + post.count("password_changed"), 0);
+    assert_eq!(
+        post.count("password_reset") + post.count("magic_link") + post.count("password_changed"),
+        0
+    );
     // A browser without cookies holds no form.
     let mut bare = Visitor::new(&app);
-    assert_eq!(bare.post("/sign-in", &[("csrf", &own), ("identifier", "ada@example.test"), ("password", GOOD)]).await.status, 403);
+    assert_eq!(
+        bare.post(
+            "/sign-in",
+            &[
+                ("csrf", &own),
+                ("identifier", "ada@example.test"),
+                ("password", GOOD)
+            ]
+        )
+        .await
+        .status,
+        403
+    );
 }
 
 async fn a_form_of_another_origin(store: Store) {
@@ -113,40 +169,84 @@ async fn a_form_of_another_origin(store: Store) {
         assert_eq!(reply.status, 403, "{origin}");
     }
     assert!(ada.is_signed_in().await);
-    let headers = [("content-type", "application/x-www-form-urlencoded"), ("sec-fetch-site", "cross-site")];
-    assert_eq!(ada.send("POST", "/auth/ui/sign-out", &headers, &form(&[("csrf", &csrf)])).await.status, 403);
+    let headers = [
+        ("content-type", "application/x-www-form-urlencoded"),
+        ("sec-fetch-site", "cross-site"),
+    ];
+    assert_eq!(
+        ada.send(
+            "POST",
+            "/auth/ui/sign-out",
+            &headers,
+            &form(&[("csrf", &csrf)])
+        )
+        .await
+        .status,
+        403
+    );
     // The JSON routes ask for their own proof still: the token of a page is none there.
-    let reply = ada.send("DELETE", "/auth/sessions", &[("origin", &format!("http://{}", app.host()))], "").await;
+    let reply = ada
+        .send(
+            "DELETE",
+            "/auth/sessions",
+            &[("origin", &format!("http://{}", app.host()))],
+            "",
+        )
+        .await;
     reply.refused(403, "csrf_failed");
 }
 
 async fn texts_are_never_markup(store: Store) {
     const HOSTILE: &str = "\"><script>alert(1)</script><img src=x onerror=\"alert(1)\">'&";
-    let app = store.app_with(|auth| with_passkeys(auth).configure(|config| config.auth.app_name = format!("Acme {HOSTILE}"))).await;
+    let app = store
+        .app_with(|auth| {
+            with_passkeys(auth).configure(|config| config.auth.app_name = format!("Acme {HOSTILE}"))
+        })
+        .await;
     let mut ada = Visitor::new(&app);
     ada.agent = "<script>alert(1)</script>";
     ada.sign_up("ada@example.test").await;
     let token = ada.cookies["__Host-token"].clone();
-    app.with(&token, "PATCH", "/auth/me", Some(json!({ "displayName": HOSTILE }))).await;
-    app.register_passkey(&token, &mut Authenticator::p256()).await;
+    app.with(
+        &token,
+        "PATCH",
+        "/auth/me",
+        Some(json!({ "displayName": HOSTILE })),
+    )
+    .await;
+    app.register_passkey(&token, &mut Authenticator::p256())
+        .await;
     let id = ada.get("/security").await;
     let id = hidden(&id, "id").unwrap();
-    let named = ada.fill("/security", "/passkeys/rename", &[("id", &id), ("name", "</strong><script>alert(1)")]).await;
+    let named = ada
+        .fill(
+            "/security",
+            "/passkeys/rename",
+            &[("id", &id), ("name", "</strong><script>alert(1)")],
+        )
+        .await;
     assert_eq!(named.status, 303);
     let mut seen = Vec::new();
     for path in ["/security", "/sessions"] {
         seen.push(text(&ada.get(path).await));
     }
     assert!(
-        seen[0].contains("&quot;&gt;&lt;script&gt;alert(1)&lt;/script&gt;") && seen[0].contains("&lt;/strong&gt;&lt;script&gt;"),
+        seen[0].contains("&quot;&gt;&lt;script&gt;alert(1)&lt;/script&gt;")
+            && seen[0].contains("&lt;/strong&gt;&lt;script&gt;"),
         "{}",
         seen[0]
     );
-    assert!(seen[1].contains("&lt;script&gt;alert(1)&lt;/script&gt;"), "{}", seen[1]);
+    assert!(
+        seen[1].contains("&lt;script&gt;alert(1)&lt;/script&gt;"),
+        "{}",
+        seen[1]
+    );
     let mut nobody = Visitor::new(&app);
-    for query in
-        ["done=%3Cscript%3Ealert(1)%3C/script%3E", "returnTo=/%22%3E%3Cscript%3Ealert(1)%3C/script%3E", "returnTo=javascript:alert(1)"]
-    {
+    for query in [
+        "done=%3Cscript%3Ealert(1)%3C/script%3E",
+        "returnTo=/%22%3E%3Cscript%3Ealert(1)%3C/script%3E",
+        "returnTo=javascript:alert(1)",
+    ] {
         seen.push(text(&nobody.get(&format!("/sign-in?{query}")).await));
         seen.push(text(&nobody.get(&format!("/register?{query}")).await));
     }
@@ -162,6 +262,9 @@ async fn texts_are_never_markup(store: Store) {
         seen.push(text(&nobody.fill("/sign-in", path, &typed).await));
     }
     for page in seen {
-        assert!(!page.contains("<script>") && !page.contains("<img") && !page.contains("\"javascript:"), "{page}");
+        assert!(
+            !page.contains("<script>") && !page.contains("<img") && !page.contains("\"javascript:"),
+            "{page}"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! The pages for sign-in by providers, with npm `oidc-provider` as the issuer: there, back, linking and unlinking.
+//! The pages for sign-in by providers, with npm `oidc-provider` as the issuer: there, back, linking
+//! and unlinking.
 
 use linchpin_auth::{Auth, SameSite};
 use serde_json::json;
@@ -26,7 +27,8 @@ fn fresh(name: &str) -> String {
     format!("page{name}{}", NEXT.fetch_add(1, Ordering::SeqCst))
 }
 
-/// Follows the button of a page to the provider and comes back as this person; where the app sends them then.
+/// Follows the button of a page to the provider and comes back as this person; where the app sends
+/// them then.
 async fn through(visitor: &mut Visitor<'_>, start: &str, login: &str) -> Reply {
     let away = visitor.follow(start).await;
     assert_eq!(away.status, 303, "{}", text(&away));
@@ -38,15 +40,23 @@ async fn through(visitor: &mut Visitor<'_>, start: &str, login: &str) -> Reply {
     visitor.sent_back(&back.header("location")).await
 }
 
-/// Goes by the page that asks to the provider, and comes back as this person; where the app sends them then.
+/// Goes by the page that asks to the provider, and comes back as this person; where the app sends
+/// them then.
 async fn link(visitor: &mut Visitor<'_>, login: &str) -> Reply {
     let page = visitor.follow("/provider/link?id=peer").await;
     let shown = text(&page);
     let to = "/auth/peer/link?returnTo=%2Fauth%2Fui%2Fprovider%2Flinked";
-    assert!(page.status == 200 && shown.contains(&format!("href=\"{to}\">Continue to peer")), "{shown}");
-    let away = visitor.send("GET", to, &[("sec-fetch-site", "same-origin")], "").await;
+    assert!(
+        page.status == 200 && shown.contains(&format!("href=\"{to}\">Continue to peer")),
+        "{shown}"
+    );
+    let away = visitor
+        .send("GET", to, &[("sec-fetch-site", "same-origin")], "")
+        .await;
     assert_eq!(away.status, 302, "{away:?}");
-    let callback = Browser::new().sign_in(&away.header("location"), login).await;
+    let callback = Browser::new()
+        .sign_in(&away.header("location"), login)
+        .await;
     let back = visitor.sent_back(&callback).await;
     visitor.sent_back(&back.header("location")).await
 }
@@ -58,27 +68,67 @@ async fn in_and_back(store: Store) {
     for page in ["/sign-in?returnTo=/app?x=1", "/register?returnTo=/app?x=1"] {
         let page = text(&ada.get(page).await);
         assert!(
-            page.contains("href=\"/auth/ui/provider?returnTo=%2Fapp%3Fx%3D1&amp;id=peer\"") && page.contains("Continue with peer"),
+            page.contains("href=\"/auth/ui/provider?returnTo=%2Fapp%3Fx%3D1&amp;id=peer\"")
+                && page.contains("Continue with peer"),
             "{page}"
         );
     }
-    // Nobody is sent there without a click on a page of ours: not by another site, a mail, or who says nothing.
-    for from in [&[("sec-fetch-site", "cross-site")][..], &[("sec-fetch-site", "same-site")], &[("sec-fetch-site", "none")], &[]] {
-        let asked = ada.send("GET", "/auth/ui/provider?returnTo=/app?x=1&id=peer", from, "").await;
-        assert!(asked.status == 200 && text(&asked).contains("Continue with peer"), "{from:?}: {}", text(&asked));
+    // Nobody is sent there without a click on a page of ours: not by another site, a mail, or who
+    // says nothing.
+    for from in [
+        &[("sec-fetch-site", "cross-site")][..],
+        &[("sec-fetch-site", "same-site")],
+        &[("sec-fetch-site", "none")],
+        &[],
+    ] {
+        let asked = ada
+            .send(
+                "GET",
+                "/auth/ui/provider?returnTo=/app?x=1&id=peer",
+                from,
+                "",
+            )
+            .await;
+        assert!(
+            asked.status == 200 && text(&asked).contains("Continue with peer"),
+            "{from:?}: {}",
+            text(&asked)
+        );
     }
     let done = through(&mut ada, "/provider?returnTo=/app?x=1&id=peer", &id).await;
-    assert_eq!((done.status, done.header("location").as_str()), (303, "/app?x=1"), "{}", text(&done));
+    assert_eq!(
+        (done.status, done.header("location").as_str()),
+        (303, "/app?x=1"),
+        "{}",
+        text(&done)
+    );
     let page = text(&ada.get("/security").await);
-    assert!(page.contains(&format!("<strong>{id}@peer.test</strong>")) && page.contains("Unlink peer"), "{page}");
-    // A signed-in user is not redirected; after a sign-out, a sign-in works again, without a return address.
-    assert_eq!(ada.follow("/provider?id=peer").await.header("location"), "/auth/ui/security");
+    assert!(
+        page.contains(&format!("<strong>{id}@peer.test</strong>")) && page.contains("Unlink peer"),
+        "{page}"
+    );
+    // A signed-in user is not redirected; after a sign-out, a sign-in works again, without a return
+    // address.
+    assert_eq!(
+        ada.follow("/provider?id=peer").await.header("location"),
+        "/auth/ui/security"
+    );
     ada.fill("/security", "/sign-out", &[]).await;
-    assert_eq!(through(&mut ada, "/provider?id=peer", &id).await.header("location"), "/auth/ui/security");
+    assert_eq!(
+        through(&mut ada, "/provider?id=peer", &id)
+            .await
+            .header("location"),
+        "/auth/ui/security"
+    );
     // Targets of others are no targets, and too long ones are left behind.
     for asked in ["//evil.test".to_owned(), format!("/{}", "%26".repeat(700))] {
         let mut bob = Visitor::new(&app);
-        let done = through(&mut bob, &format!("/provider?id=peer&returnTo={asked}"), &id).await;
+        let done = through(
+            &mut bob,
+            &format!("/provider?id=peer&returnTo={asked}"),
+            &id,
+        )
+        .await;
         assert_eq!(done.header("location"), "/auth/ui/security", "{asked}");
     }
 }
@@ -90,40 +140,81 @@ async fn what_goes_wrong_is_told(store: Store) {
     let mut ada = Visitor::new(&app);
     // An account with that address, which is its owner's to link.
     let gone = through(&mut ada, "/provider?id=peer&returnTo=/app", &id).await;
-    assert_eq!(gone.header("location"), "/auth/ui/sign-in?returnTo=%2Fapp&failed=account_exists");
-    let page = text(&ada.get("/sign-in?returnTo=/app&failed=account_exists").await);
-    assert!(page.contains("role=\"alert\">There is an account with that email address already."), "{page}");
+    assert_eq!(
+        gone.header("location"),
+        "/auth/ui/sign-in?returnTo=%2Fapp&failed=account_exists"
+    );
+    let page = text(
+        &ada.get("/sign-in?returnTo=/app&failed=account_exists")
+            .await,
+    );
+    assert!(
+        page.contains("role=\"alert\">There is an account with that email address already."),
+        "{page}"
+    );
     // Somebody who thinks better of it.
     let away = ada.follow("/provider?id=peer").await;
     let callback = Browser::new().deny(&away.header("location")).await;
     let back = ada.sent_back(&callback).await;
-    assert_eq!(ada.sent_back(&back.header("location")).await.header("location"), "/auth/ui/sign-in?failed=access_denied");
+    assert_eq!(
+        ada.sent_back(&back.header("location"))
+            .await
+            .header("location"),
+        "/auth/ui/sign-in?failed=access_denied"
+    );
     // A code works once, in the browser that it was asked in.
     let away = ada.follow("/provider?id=peer").await;
-    let callback = Browser::new().sign_in(&away.header("location"), &fresh("new")).await;
+    let callback = Browser::new()
+        .sign_in(&away.header("location"), &fresh("new"))
+        .await;
     let landing = ada.sent_back(&callback).await.header("location");
     assert_eq!(parameter(&landing, "code").map(|code| code.len()), Some(43));
     let mut eve = Visitor::new(&app);
     eve.follow("/provider?id=peer").await;
-    assert_eq!(eve.sent_back(&landing).await.header("location"), "/auth/ui/sign-in?failed=expired");
+    assert_eq!(
+        eve.sent_back(&landing).await.header("location"),
+        "/auth/ui/sign-in?failed=expired"
+    );
     assert!(!eve.is_signed_in().await);
     // Nor in one that a sibling domain has given what that browser was sent away with.
     let mark = "__Secure-oauth_flow";
-    eve.cookies.insert(mark.to_owned(), ada.cookies[mark].clone());
-    assert_eq!(eve.sent_back(&landing).await.header("location"), "/auth/ui/sign-in?failed=expired");
+    eve.cookies
+        .insert(mark.to_owned(), ada.cookies[mark].clone());
+    assert_eq!(
+        eve.sent_back(&landing).await.header("location"),
+        "/auth/ui/sign-in?failed=expired"
+    );
     assert!(!eve.is_signed_in().await);
-    assert_eq!(ada.sent_back(&landing).await.header("location"), "/auth/ui/security");
+    assert_eq!(
+        ada.sent_back(&landing).await.header("location"),
+        "/auth/ui/security"
+    );
     assert!(ada.is_signed_in().await);
-    assert_eq!(ada.sent_back(&landing).await.header("location"), "/auth/ui/security?failed=overtaken");
+    assert_eq!(
+        ada.sent_back(&landing).await.header("location"),
+        "/auth/ui/security?failed=overtaken"
+    );
     ada.fill("/security", "/sign-out", &[]).await;
-    assert_eq!(ada.sent_back(&landing).await.header("location"), "/auth/ui/sign-in?failed=expired");
+    assert_eq!(
+        ada.sent_back(&landing).await.header("location"),
+        "/auth/ui/sign-in?failed=expired"
+    );
     // An unrequested callback.
     assert_eq!(ada.follow("/provider?id=nobody").await.status, 404);
     assert_eq!(ada.follow("/provider").await.status, 404);
-    for made_up in ["", "?code=", "?code=x", "?error=%3Cscript%3E", "?linked=peer"] {
+    for made_up in [
+        "",
+        "?code=",
+        "?code=x",
+        "?error=%3Cscript%3E",
+        "?linked=peer",
+    ] {
         let reply = ada.follow(&format!("/provider/back{made_up}")).await;
         let to = reply.header("location");
-        assert!(reply.status == 303 && to.starts_with("/auth/ui/sign-in?failed="), "{made_up}: {to}");
+        assert!(
+            reply.status == 303 && to.starts_with("/auth/ui/sign-in?failed="),
+            "{made_up}: {to}"
+        );
         let page = text(&ada.get(to.strip_prefix("/auth/ui").unwrap()).await);
         assert!(!page.contains("<script>"), "{page}");
     }
@@ -135,26 +226,59 @@ async fn what_goes_wrong_is_told(store: Store) {
         }
         refused = ada.follow("/provider?id=peer").await;
     }
-    assert!(refused.status == 429 && text(&refused).contains("Too many attempts."), "{}", text(&refused));
+    assert!(
+        refused.status == 429 && text(&refused).contains("Too many attempts."),
+        "{}",
+        text(&refused)
+    );
     assert!(!refused.header("retry-after").is_empty());
 }
 
 async fn a_second_factor_is_asked_for(store: Store) {
-    let app = app_with(&store, |auth| auth.configure(|config| config.auth.mfa.enabled = true)).await;
+    let app = app_with(&store, |auth| {
+        auth.configure(|config| config.auth.mfa.enabled = true)
+    })
+    .await;
     let id = fresh("mfa");
     let mut ada = Visitor::new(&app);
     through(&mut ada, "/provider?id=peer", &id).await;
     let page = ada.fill("/security", "/factors/app", &[]).await;
     let secret = crate::visitor::hidden(&page, "secret").unwrap();
-    assert_eq!(ada.fill("/security", "/factors/app/verify", &[("code", &code_at(&app, &secret, 0))]).await.status, 200);
+    assert_eq!(
+        ada.fill(
+            "/security",
+            "/factors/app/verify",
+            &[("code", &code_at(&app, &secret, 0))]
+        )
+        .await
+        .status,
+        200
+    );
     let mut again = Visitor::new(&app);
     let asked = through(&mut again, "/provider?id=peer&returnTo=/app", &id).await;
-    assert_eq!(asked.header("location"), "/auth/ui/second?returnTo=%2Fapp", "{}", text(&asked));
+    assert_eq!(
+        asked.header("location"),
+        "/auth/ui/second?returnTo=%2Fapp",
+        "{}",
+        text(&asked)
+    );
     assert!(!again.is_signed_in().await && !again.cookies.contains_key("__Host-token"));
     app.advance(30).await;
-    let fields = [("code", code_at(&app, &secret, 0)), ("returnTo", "/app".to_owned())];
-    let fields: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    assert_eq!(again.fill("/second?returnTo=/app", "/second", &fields).await.header("location"), "/app");
+    let fields = [
+        ("code", code_at(&app, &secret, 0)),
+        ("returnTo", "/app".to_owned()),
+    ];
+    let fields: Vec<(&str, &str)> = fields
+        .iter()
+        .map(|(name, value)| (*name, value.as_str()))
+        .collect();
+    assert_eq!(
+        again
+            .fill("/second?returnTo=/app", "/second", &fields)
+            .await
+            .header("location"),
+        "/app"
+    );
     assert!(again.is_signed_in().await);
 }
 
@@ -165,59 +289,132 @@ async fn linking_and_unlinking(store: Store) {
     let mut ada = Visitor::new(&app);
     ada.sign_up("ada@x.test").await;
     let page = text(&ada.get("/security").await);
-    assert!(page.contains("Not linked") && page.contains("href=\"/auth/ui/provider/link?id=peer\" aria-label=\"Link peer\""), "{page}");
+    assert!(
+        page.contains("Not linked")
+            && page.contains("href=\"/auth/ui/provider/link?id=peer\" aria-label=\"Link peer\""),
+        "{page}"
+    );
     let done = link(&mut ada, &id).await;
     assert_eq!(done.header("location"), "/auth/ui/security?done=linked");
     let page = text(&ada.get("/security?done=linked").await);
-    assert!(page.contains("peer <span class=\"badge\">Linked</span>") && !page.contains("Not linked"), "{page}");
+    assert!(
+        page.contains("peer <span class=\"badge\">Linked</span>") && !page.contains("Not linked"),
+        "{page}"
+    );
     assert_eq!(post.all("provider_linked", 1).await[0].to, "ada@x.test");
     // Somebody else's.
     let mut bob = Visitor::new(&app);
     bob.sign_up("bob@x.test").await;
-    assert_eq!(link(&mut bob, &id).await.header("location"), "/auth/ui/security?failed=already_linked");
-    assert!(text(&bob.get("/security?failed=already_linked").await).contains("role=\"alert\">That account is linked to somebody else"));
+    assert_eq!(
+        link(&mut bob, &id).await.header("location"),
+        "/auth/ui/security?failed=already_linked"
+    );
+    assert!(
+        text(&bob.get("/security?failed=already_linked").await)
+            .contains("role=\"alert\">That account is linked to somebody else")
+    );
     // Unlinking asks for proof where the sign-in is not of the moment, and comes back.
     app.advance(301).await;
-    let asked = ada.fill("/security", "/provider/unlink", &[("id", "peer")]).await;
-    assert_eq!(asked.header("location"), "/auth/ui/confirm?returnTo=%2Fauth%2Fui%2Fsecurity");
+    let asked = ada
+        .fill("/security", "/provider/unlink", &[("id", "peer")])
+        .await;
+    assert_eq!(
+        asked.header("location"),
+        "/auth/ui/confirm?returnTo=%2Fauth%2Fui%2Fsecurity"
+    );
     let fields = [("password", GOOD), ("returnTo", "/auth/ui/security")];
-    assert_eq!(ada.fill("/confirm?returnTo=/auth/ui/security", "/confirm", &fields).await.header("location"), "/auth/ui/security");
-    assert_eq!(ada.fill("/security", "/provider/unlink", &[("id", "other")]).await.status, 404);
-    assert_eq!(ada.fill("/security", "/provider/unlink", &[("id", "peer")]).await.header("location"), "/auth/ui/security?done=unlinked");
+    assert_eq!(
+        ada.fill("/confirm?returnTo=/auth/ui/security", "/confirm", &fields)
+            .await
+            .header("location"),
+        "/auth/ui/security"
+    );
+    assert_eq!(
+        ada.fill("/security", "/provider/unlink", &[("id", "other")])
+            .await
+            .status,
+        404
+    );
+    assert_eq!(
+        ada.fill("/security", "/provider/unlink", &[("id", "peer")])
+            .await
+            .header("location"),
+        "/auth/ui/security?done=unlinked"
+    );
     assert!(text(&ada.get("/security").await).contains("Not linked"));
     post.only("provider_unlinked", 1).await;
-    // A sign-in that is not recent links nothing, and neither does an account that is to be deleted.
+    // A sign-in that is not recent links nothing, and neither does an account that is to be
+    // deleted.
     app.advance(901).await;
     let stale = ada.follow("/provider/link?id=peer").await;
-    assert_eq!(stale.header("location"), "/auth/ui/confirm?returnTo=%2Fauth%2Fui%2Fprovider%2Flink%3Fid%3Dpeer");
-    ada.fill("/confirm", "/confirm", &[("password", GOOD)]).await;
+    assert_eq!(
+        stale.header("location"),
+        "/auth/ui/confirm?returnTo=%2Fauth%2Fui%2Fprovider%2Flink%3Fid%3Dpeer"
+    );
+    ada.fill("/confirm", "/confirm", &[("password", GOOD)])
+        .await;
     ada.fill("/delete", "/delete", &[]).await;
     assert_eq!(ada.follow("/provider/link?id=peer").await.status, 403);
-    assert_eq!(ada.fill("/security", "/provider/unlink", &[("id", "peer")]).await.status, 403);
+    assert_eq!(
+        ada.fill("/security", "/provider/unlink", &[("id", "peer")])
+            .await
+            .status,
+        403
+    );
     let mut nobody = Visitor::new(&app);
     assert_eq!(nobody.follow("/provider/link?id=peer").await.status, 303);
 }
 
-/// A link that somebody made: it ends at a page that asks, and the way from there is open to nobody else.
+/// A link that somebody made: it ends at a page that asks, and the way from there is open to nobody
+/// else.
 async fn nobody_links_for_somebody_else(store: Store) {
     let app = app(&store).await;
     Visitor::new(&app).sign_up("ada@x.test").await;
     for (asked, gone) in [
         ("/auth/peer/link?returnTo=/", "/auth/ui/security"),
         ("/auth/ui/../peer/link", "/auth/ui/security"),
-        ("/auth/ui/provider/link?id=peer", "/auth/ui/provider/link?id=peer"),
+        (
+            "/auth/ui/provider/link?id=peer",
+            "/auth/ui/provider/link?id=peer",
+        ),
     ] {
         let mut ada = Visitor::new(&app);
-        let fields = [("identifier", "ada@x.test"), ("password", GOOD), ("returnTo", asked)];
-        assert_eq!(ada.fill("/sign-in", "/sign-in", &fields).await.header("location"), gone, "{asked}");
+        let fields = [
+            ("identifier", "ada@x.test"),
+            ("password", GOOD),
+            ("returnTo", asked),
+        ];
+        assert_eq!(
+            ada.fill("/sign-in", "/sign-in", &fields)
+                .await
+                .header("location"),
+            gone,
+            "{asked}"
+        );
         let page = ada.follow("/provider/link?id=peer").await;
-        assert!(page.status == 200 && page.header("location").is_empty() && !ada.cookies.contains_key(MARK), "{page:?}");
+        assert!(
+            page.status == 200
+                && page.header("location").is_empty()
+                && !ada.cookies.contains_key(MARK),
+            "{page:?}"
+        );
     }
     let mut ada = Visitor::new(&app);
     ada.sign_in("ada@x.test", GOOD).await;
-    for headers in [&[("sec-fetch-site", "cross-site")][..], &[("sec-fetch-site", "same-site")], &[("referer", "https://evil.test/")], &[]]
-    {
-        let reply = ada.send("GET", "/auth/peer/link?returnTo=/auth/ui/provider/linked", headers, "").await;
+    for headers in [
+        &[("sec-fetch-site", "cross-site")][..],
+        &[("sec-fetch-site", "same-site")],
+        &[("referer", "https://evil.test/")],
+        &[],
+    ] {
+        let reply = ada
+            .send(
+                "GET",
+                "/auth/peer/link?returnTo=/auth/ui/provider/linked",
+                headers,
+                "",
+            )
+            .await;
         reply.refused(403, "csrf_failed");
     }
     assert_eq!(ada.follow("/provider/link?id=nobody").await.status, 404);
@@ -228,30 +425,76 @@ async fn the_only_way_in_stays(store: Store) {
     let id = fresh("only");
     let mut ada = Visitor::new(&app);
     through(&mut ada, "/provider?id=peer", &id).await;
-    let kept = ada.fill("/security", "/provider/unlink", &[("id", "peer")]).await;
-    assert!(kept.status == 409 && text(&kept).contains("Set a password or add a passkey first."), "{}", text(&kept));
+    let kept = ada
+        .fill("/security", "/provider/unlink", &[("id", "peer")])
+        .await;
+    assert!(
+        kept.status == 409 && text(&kept).contains("Set a password or add a passkey first."),
+        "{}",
+        text(&kept)
+    );
     // A user without proof signs in again, and returns to the same page.
     app.advance(301).await;
     let asked = ada.fill("/delete", "/delete", &[]).await;
-    assert_eq!(asked.header("location"), "/auth/ui/confirm?returnTo=%2Fauth%2Fui%2Fdelete");
+    assert_eq!(
+        asked.header("location"),
+        "/auth/ui/confirm?returnTo=%2Fauth%2Fui%2Fdelete"
+    );
     let page = "/confirm?returnTo=/auth/ui/delete";
     assert!(text(&ada.get(page).await).contains("Sign in again"));
-    let out = ada.fill(page, "/sign-out", &[("again", "yes"), ("returnTo", "/auth/ui/delete")]).await;
-    assert_eq!(out.header("location"), "/auth/ui/sign-in?returnTo=%2Fauth%2Fui%2Fdelete&done=signed-out");
-    assert_eq!(through(&mut ada, "/provider?id=peer&returnTo=/auth/ui/delete", &id).await.header("location"), "/auth/ui/delete");
-    assert_eq!(ada.fill("/delete", "/delete", &[]).await.header("location"), "/auth/ui/security");
+    let out = ada
+        .fill(
+            page,
+            "/sign-out",
+            &[("again", "yes"), ("returnTo", "/auth/ui/delete")],
+        )
+        .await;
+    assert_eq!(
+        out.header("location"),
+        "/auth/ui/sign-in?returnTo=%2Fauth%2Fui%2Fdelete&done=signed-out"
+    );
+    assert_eq!(
+        through(&mut ada, "/provider?id=peer&returnTo=/auth/ui/delete", &id)
+            .await
+            .header("location"),
+        "/auth/ui/delete"
+    );
+    assert_eq!(
+        ada.fill("/delete", "/delete", &[]).await.header("location"),
+        "/auth/ui/security"
+    );
     assert!(text(&ada.get("/security").await).contains("Your account will be deleted"));
 }
 
 /// With strict cookies, a browser from another site sends none, and continues from a page of ours.
 async fn strict_cookies(store: Store) {
-    let app = app_with(&store, |auth| auth.configure(|config| config.auth.cookies.same_site = SameSite::Strict)).await;
+    let app = app_with(&store, |auth| {
+        auth.configure(|config| config.auth.cookies.same_site = SameSite::Strict)
+    })
+    .await;
     let mut ada = Visitor::new(&app);
     // Another site begins nothing: a provider may send back at once.
-    let asked = ada.sent_back("/auth/ui/provider?id=peer&returnTo=/app").await;
-    assert!(asked.status == 200 && asked.header("refresh").is_empty() && text(&asked).contains("Continue with peer"), "{}", text(&asked));
-    let page = through(&mut ada, "/provider?id=peer&returnTo=/app", &fresh("strict")).await;
-    assert_eq!((page.status, page.header("refresh").as_str()), (200, "0; url=/app"), "{page:?}");
+    let asked = ada
+        .sent_back("/auth/ui/provider?id=peer&returnTo=/app")
+        .await;
+    assert!(
+        asked.status == 200
+            && asked.header("refresh").is_empty()
+            && text(&asked).contains("Continue with peer"),
+        "{}",
+        text(&asked)
+    );
+    let page = through(
+        &mut ada,
+        "/provider?id=peer&returnTo=/app",
+        &fresh("strict"),
+    )
+    .await;
+    assert_eq!(
+        (page.status, page.header("refresh").as_str()),
+        (200, "0; url=/app"),
+        "{page:?}"
+    );
     assert!(text(&page).contains("href=\"/app\"") && ada.is_signed_in().await);
 }
 
@@ -262,13 +505,24 @@ async fn where_no_account_is_made(store: Store) {
     assert!(text(&ada.get("/sign-in").await).contains("Continue with peer"));
     assert!(!text(&ada.get("/register").await).contains("Continue with peer"));
     let gone = through(&mut ada, "/provider?id=peer", &fresh("closed")).await;
-    assert_eq!(gone.header("location"), "/auth/ui/sign-in?failed=sign_up_disabled");
+    assert_eq!(
+        gone.header("location"),
+        "/auth/ui/sign-in?failed=sign_up_disabled"
+    );
     app.stop().await;
     // Without passwords, providers are all there is.
-    let app = app_with(&store, |auth| auth.configure(|config| config.auth.password.enabled = false)).await;
+    let app = app_with(&store, |auth| {
+        auth.configure(|config| config.auth.password.enabled = false)
+    })
+    .await;
     let mut ada = Visitor::new(&app);
     let page = text(&ada.get("/sign-in").await);
-    assert!(page.contains("Continue with peer") && !page.contains("type=\"password\"") && !page.contains("class=\"or\""), "{page}");
+    assert!(
+        page.contains("Continue with peer")
+            && !page.contains("type=\"password\"")
+            && !page.contains("class=\"or\""),
+        "{page}"
+    );
     assert_eq!(ada.get("/register").await.status, 404);
     through(&mut ada, "/provider?id=peer", &fresh("bare")).await;
     let token = ada.cookies["__Host-token"].clone();

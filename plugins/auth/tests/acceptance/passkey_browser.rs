@@ -36,7 +36,12 @@ impl Site {
         let mut browser = Browser::start().await;
         // Any page of the site has its origin.
         browser.open(&format!("{origin}/health/live")).await;
-        Self { app, browser, store, origin }
+        Self {
+            app,
+            browser,
+            store,
+            origin,
+        }
     }
 
     async fn close(self) {
@@ -51,22 +56,37 @@ impl Site {
     }
 
     async fn register(&mut self, who: &SignedIn, name: &str) -> String {
-        let (status, options) = self.post("/auth/mfa/webauthn/register-options", Json::Null, Some(&who.token)).await;
+        let (status, options) = self
+            .post(
+                "/auth/mfa/webauthn/register-options",
+                Json::Null,
+                Some(&who.token),
+            )
+            .await;
         assert_eq!(status, 200, "{options}");
         let made = self.browser.create(&options["options"]).await;
         assert!(made["error"].is_null(), "{made}");
         let body = json!({ "registrationToken": options["registrationToken"], "attestationResponse": made, "name": name });
-        let (status, body) = self.post("/auth/mfa/webauthn/register", body, Some(&who.token)).await;
+        let (status, body) = self
+            .post("/auth/mfa/webauthn/register", body, Some(&who.token))
+            .await;
         assert_eq!(status, 200, "{body}");
         body["credentialId"].as_str().unwrap().to_owned()
     }
 
     async fn sign_in(&mut self) -> (u64, Json) {
-        let (status, options) = self.post("/auth/passkey/login-options", json!({}), None).await;
+        let (status, options) = self
+            .post("/auth/passkey/login-options", json!({}), None)
+            .await;
         assert_eq!(status, 200, "{options}");
         let used = self.browser.get(&options["options"]).await;
         assert!(used["error"].is_null(), "{used}");
-        self.post("/auth/passkey/login", json!({ "passkeyToken": options["passkeyToken"], "assertionResponse": used }), None).await
+        self.post(
+            "/auth/passkey/login",
+            json!({ "passkeyToken": options["passkeyToken"], "assertionResponse": used }),
+            None,
+        )
+        .await
     }
 }
 
@@ -75,34 +95,86 @@ async fn a_passkey_is_registered_and_renamed(store: Store) {
     site.browser.plug_in(true).await;
     let ada = site.app.register("ada@example.test").await;
     let id = site.register(&ada, "Laptop").await;
-    let listed = site.app.get(&ada.token, "/auth/mfa/webauthn/credentials").await.json();
+    let listed = site
+        .app
+        .get(&ada.token, "/auth/mfa/webauthn/credentials")
+        .await
+        .json();
     let one = &listed["credentials"][0];
-    assert_eq!((&one["credentialId"], &one["name"], &one["lastUsedAt"]), (&json!(id), &json!("Laptop"), &Json::Null), "{listed}");
-    assert_eq!((&one["transports"], &one["userVerified"]), (&json!(["internal"]), &json!(true)));
+    assert_eq!(
+        (&one["credentialId"], &one["name"], &one["lastUsedAt"]),
+        (&json!(id), &json!("Laptop"), &Json::Null),
+        "{listed}"
+    );
+    assert_eq!(
+        (&one["transports"], &one["userVerified"]),
+        (&json!(["internal"]), &json!(true))
+    );
     site.app.advance(60).await;
     let (status, body) = site.sign_in().await;
     assert_eq!((status, &body["userId"]), (200, &json!(ada.id)), "{body}");
     let token = body["token"].as_str().unwrap();
-    assert_eq!(site.app.get(token, "/__test/protected/step-up").await.status, 200);
-    assert_eq!(site.app.get(token, "/__test/protected/mfa").await.status, 200);
-    let listed = site.app.get(token, "/auth/mfa/webauthn/credentials").await.json();
-    assert_eq!(listed["credentials"][0]["lastUsedAt"], json!("2026-03-04T05:07:07.008Z"), "{listed}");
+    assert_eq!(
+        site.app
+            .get(token, "/__test/protected/step-up")
+            .await
+            .status,
+        200
+    );
+    assert_eq!(
+        site.app.get(token, "/__test/protected/mfa").await.status,
+        200
+    );
+    let listed = site
+        .app
+        .get(token, "/auth/mfa/webauthn/credentials")
+        .await
+        .json();
+    assert_eq!(
+        listed["credentials"][0]["lastUsedAt"],
+        json!("2026-03-04T05:07:07.008Z"),
+        "{listed}"
+    );
     // The browser knows that it has one already.
-    let (_, options) = site.post("/auth/mfa/webauthn/register-options", Json::Null, Some(&ada.token)).await;
+    let (_, options) = site
+        .post(
+            "/auth/mfa/webauthn/register-options",
+            Json::Null,
+            Some(&ada.token),
+        )
+        .await;
     let made = site.browser.create(&options["options"]).await;
-    assert!(made["error"].as_str().unwrap_or_default().starts_with("InvalidStateError"), "{made}");
-    // A page of another origin gets no answer from the browser itself, though it is the same machine. One that is made all the same
-    // is for us to refuse: see the ceremonies without a browser.
+    assert!(
+        made["error"]
+            .as_str()
+            .unwrap_or_default()
+            .starts_with("InvalidStateError"),
+        "{made}"
+    );
+    // A page of another origin gets no answer from the browser itself, though it is the same
+    // machine. One that is made all the same is for us to refuse: see the ceremonies without a
+    // browser.
     let other = site.origin.replace("localhost", "a.localhost");
     site.browser.open(&format!("{other}/health/live")).await;
-    let (_, options) = site.post("/auth/passkey/login-options", json!({}), None).await;
+    let (_, options) = site
+        .post("/auth/passkey/login-options", json!({}), None)
+        .await;
     let used = site.browser.get(&options["options"]).await;
-    assert!(used["error"].as_str().unwrap_or_default().starts_with("SecurityError"), "{used}");
+    assert!(
+        used["error"]
+            .as_str()
+            .unwrap_or_default()
+            .starts_with("SecurityError"),
+        "{used}"
+    );
     site.close().await;
 }
 
 async fn a_passkey_is_a_second_factor(store: Store) {
-    let mut site = Site::open(store, |auth| auth.configure(|config| config.auth.mfa.enabled = true)).await;
+    let mut site = Site::open(store, |auth| {
+        auth.configure(|config| config.auth.mfa.enabled = true)
+    })
+    .await;
     site.browser.plug_in(true).await;
     let ada = site.app.register("ada@example.test").await;
     site.register(&ada, "Laptop").await;
@@ -113,7 +185,13 @@ async fn a_passkey_is_a_second_factor(store: Store) {
     let body = json!({ "mfaToken": challenge["mfaToken"], "webauthnResponse": used });
     let (status, body) = site.post("/auth/mfa/verify", body, None).await;
     assert_eq!((status, &body["userId"]), (200, &json!(ada.id)), "{body}");
-    assert_eq!(site.app.get(body["token"].as_str().unwrap(), "/__test/protected/mfa").await.status, 200);
+    assert_eq!(
+        site.app
+            .get(body["token"].as_str().unwrap(), "/__test/protected/mfa")
+            .await
+            .status,
+        200
+    );
     site.close().await;
 }
 
@@ -122,15 +200,24 @@ async fn required_user_verification_is_checked(store: Store) {
     let mut site = Site::open(store, |auth| auth).await;
     site.browser.plug_in(false).await;
     let ada = site.app.register("ada@example.test").await;
-    let (_, mut options) = site.post("/auth/mfa/webauthn/register-options", Json::Null, Some(&ada.token)).await;
+    let (_, mut options) = site
+        .post(
+            "/auth/mfa/webauthn/register-options",
+            Json::Null,
+            Some(&ada.token),
+        )
+        .await;
     // A page that asks for less than it was told to.
     options["options"]["authenticatorSelection"]["userVerification"] = json!("discouraged");
     options["options"]["authenticatorSelection"]["residentKey"] = json!("discouraged");
     options["options"]["authenticatorSelection"]["requireResidentKey"] = json!(false);
     let made = site.browser.create(&options["options"]).await;
     assert!(made["error"].is_null(), "{made}");
-    let body = json!({ "registrationToken": options["registrationToken"], "attestationResponse": made });
-    let (status, body) = site.post("/auth/mfa/webauthn/register", body, Some(&ada.token)).await;
+    let body =
+        json!({ "registrationToken": options["registrationToken"], "attestationResponse": made });
+    let (status, body) = site
+        .post("/auth/mfa/webauthn/register", body, Some(&ada.token))
+        .await;
     assert_eq!((status, &body["code"]), (401, &json!("webauthn_failed")));
     site.close().await;
 }
@@ -141,18 +228,37 @@ async fn a_passkey_signs_in_without_an_identifier(store: Store) {
     let ada = site.app.register("ada@example.test").await;
     site.register(&ada, "Laptop").await;
     let mut shapes = Vec::new();
-    for body in [json!({}), json!({ "identifier": "ada@example.test" }), json!({ "identifier": "nobody@example.test" })] {
+    for body in [
+        json!({}),
+        json!({ "identifier": "ada@example.test" }),
+        json!({ "identifier": "nobody@example.test" }),
+    ] {
         let (status, mut body) = site.post("/auth/passkey/login-options", body, None).await;
-        assert_eq!((status, &body["options"]["allowCredentials"]), (200, &json!([])));
-        let random = [body["options"]["challenge"].take(), body["passkeyToken"].take()];
-        assert!(random.iter().all(|random| random.as_str().unwrap().len() == 43));
+        assert_eq!(
+            (status, &body["options"]["allowCredentials"]),
+            (200, &json!([]))
+        );
+        let random = [
+            body["options"]["challenge"].take(),
+            body["passkeyToken"].take(),
+        ];
+        assert!(
+            random
+                .iter()
+                .all(|random| random.as_str().unwrap().len() == 43)
+        );
         shapes.push(body);
     }
     assert!(shapes.iter().all(|shape| *shape == shapes[0]), "{shapes:?}");
-    let (_, options) = site.post("/auth/passkey/login-options", json!({}), None).await;
+    let (_, options) = site
+        .post("/auth/passkey/login-options", json!({}), None)
+        .await;
     let used = site.browser.get(&options["options"]).await;
     let body = json!({ "passkeyToken": options["passkeyToken"], "assertionResponse": used });
-    assert_eq!(site.post("/auth/passkey/login", body.clone(), None).await.0, 200);
+    assert_eq!(
+        site.post("/auth/passkey/login", body.clone(), None).await.0,
+        200
+    );
     let (status, body) = site.post("/auth/passkey/login", body, None).await;
     assert_eq!((status, &body["code"]), (401, &json!("invalid_challenge")));
     site.close().await;
@@ -165,11 +271,29 @@ async fn a_removed_passkey_signs_nobody_in(store: Store) {
     let ada = site.app.register("ada@example.test").await;
     let id = site.register(&ada, "Laptop").await;
     let proof = json!({ "password": GOOD });
-    let removed = site.app.with(&ada.token, "DELETE", &format!("/auth/mfa/webauthn/credentials/{id}"), Some(proof)).await;
+    let removed = site
+        .app
+        .with(
+            &ada.token,
+            "DELETE",
+            &format!("/auth/mfa/webauthn/credentials/{id}"),
+            Some(proof),
+        )
+        .await;
     assert_eq!(removed.status, 200, "{removed:?}");
     let (status, body) = site.sign_in().await;
-    assert_eq!((status, &body["code"]), (401, &json!("webauthn_failed")), "{body}");
-    assert_eq!(site.app.get(&ada.token, "/auth/mfa/webauthn/credentials").await.json()["credentials"], json!([]));
+    assert_eq!(
+        (status, &body["code"]),
+        (401, &json!("webauthn_failed")),
+        "{body}"
+    );
+    assert_eq!(
+        site.app
+            .get(&ada.token, "/auth/mfa/webauthn/credentials")
+            .await
+            .json()["credentials"],
+        json!([])
+    );
     site.close().await;
 }
 
@@ -185,8 +309,15 @@ async fn a_copied_authenticator(store: Store) {
     }
     site.browser.copy_back(&authenticator, &copy).await;
     let (status, body) = site.sign_in().await;
-    assert_eq!((status, &body["code"]), (401, &json!("webauthn_failed")), "{body}");
+    assert_eq!(
+        (status, &body["code"]),
+        (401, &json!("webauthn_failed")),
+        "{body}"
+    );
     let events = site.app.get(&ada.token, "/auth/activity").await.json()["items"].to_string();
-    assert!(events.contains("auth:passkey.counter_regression"), "{events}");
+    assert!(
+        events.contains("auth:passkey.counter_regression"),
+        "{events}"
+    );
     site.close().await;
 }

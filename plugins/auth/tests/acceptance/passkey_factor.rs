@@ -31,7 +31,11 @@ async fn app(store: &Store, post: &Post) -> Server {
 }
 
 async fn answer(app: &Server, token: &str, response: &Json) -> Reply {
-    app.post("/auth/mfa/verify", json!({ "mfaToken": token, "webauthnResponse": response })).await
+    app.post(
+        "/auth/mfa/verify",
+        json!({ "mfaToken": token, "webauthnResponse": response }),
+    )
+    .await
 }
 
 async fn a_passkey_is_a_second_factor(store: Store) {
@@ -41,48 +45,103 @@ async fn a_passkey_is_a_second_factor(store: Store) {
     let mut authenticator = Authenticator::p256();
     let (options, registration) = app.register_options(&ada.token).await;
     let body = json!({ "registrationToken": registration, "attestationResponse": authenticator.register(&options) });
-    let made = app.send(&ada, "POST", "/auth/mfa/webauthn/register", body).await;
+    let made = app
+        .send(&ada, "POST", "/auth/mfa/webauthn/register", body)
+        .await;
     let id = made.text("credentialId");
-    assert_eq!((made.status, texts(&made.json()["recoveryCodes"]).len()), (200, 10), "{made:?}");
+    assert_eq!(
+        (made.status, texts(&made.json()["recoveryCodes"]).len()),
+        (200, 10),
+        "{made:?}"
+    );
     let methods = app.get(&ada.token, "/auth/mfa/methods").await.json();
-    assert_eq!((&methods["methods"], &methods["recoveryCodesLeft"]), (&json!(["webauthn"]), &json!(10)));
+    assert_eq!(
+        (&methods["methods"], &methods["recoveryCodesLeft"]),
+        (&json!(["webauthn"]), &json!(10))
+    );
     // A second one voids nothing.
-    app.register_passkey(&ada.token, &mut Authenticator::ed25519()).await;
+    app.register_passkey(&ada.token, &mut Authenticator::ed25519())
+        .await;
     post.only("passkey_added", 2).await;
-    assert_eq!(post.all("mfa_enabled", 1).await[0].vars["method"], "webauthn");
+    assert_eq!(
+        post.all("mfa_enabled", 1).await[0].vars["method"],
+        "webauthn"
+    );
     let challenge = app.try_login("ada@example.test").await;
     assert!(!challenge.headers.contains_key("set-cookie"));
     let challenge = challenge.json();
-    assert_eq!((&challenge["mfaMethods"], &challenge["recoveryAvailable"]), (&json!(["webauthn"]), &json!(true)));
+    assert_eq!(
+        (&challenge["mfaMethods"], &challenge["recoveryAvailable"]),
+        (&json!(["webauthn"]), &json!(true))
+    );
     let options = &challenge["webauthnOptions"];
-    let allowed: Vec<&Json> = options["allowCredentials"].as_array().unwrap().iter().map(|one| &one["id"]).collect();
-    assert!(allowed.len() == 2 && allowed.contains(&&json!(id)), "{options}");
+    let allowed: Vec<&Json> = options["allowCredentials"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| &one["id"])
+        .collect();
+    assert!(
+        allowed.len() == 2 && allowed.contains(&&json!(id)),
+        "{options}"
+    );
     assert_eq!(options["userVerification"], "preferred");
     // The account is known: the browser need not send the user handle.
-    let response = authenticator.assert_otherwise(options, |d| (d.user_handle, d.flags) = (None, PRESENT));
+    let response =
+        authenticator.assert_otherwise(options, |d| (d.user_handle, d.flags) = (None, PRESENT));
     let token = challenge["mfaToken"].as_str().unwrap();
     let done = answer(&app, token, &response).await;
-    assert_eq!((done.status, done.text("userId")), (200, ada.id.clone()), "{done:?}");
+    assert_eq!(
+        (done.status, done.text("userId")),
+        (200, ada.id.clone()),
+        "{done:?}"
+    );
     assert!(done.cookie("__Host-token").is_some());
-    assert_eq!(app.get(&done.text("token"), "/__test/protected/mfa").await.status, 200);
-    answer(&app, token, &response).await.refused(401, "invalid_challenge");
+    assert_eq!(
+        app.get(&done.text("token"), "/__test/protected/mfa")
+            .await
+            .status,
+        200
+    );
+    answer(&app, token, &response)
+        .await
+        .refused(401, "invalid_challenge");
     // One that verifies its user needs no second factor.
     let (options, token) = app.login_options().await;
-    let done = app.passkey_login(&token, &authenticator.assert(&options)).await;
-    assert!(done.status == 200 && !done.text("token").is_empty(), "{done:?}");
+    let done = app
+        .passkey_login(&token, &authenticator.assert(&options))
+        .await;
+    assert!(
+        done.status == 200 && !done.text("token").is_empty(),
+        "{done:?}"
+    );
 }
 
-/// Asking for a passkey once more is no code that is sent: it takes nothing from those, and they take nothing from it.
+/// Asking for a passkey once more is no code that is sent: it takes nothing from those, and they
+/// take nothing from it.
 async fn asking_again_sends_nothing(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let ada = app.register("ada@example.test").await;
     let mut authenticator = Authenticator::p256();
     app.register_passkey(&ada.token, &mut authenticator).await;
-    let begun = app.send(&ada, "POST", "/auth/mfa/email-otp/enable", json!({})).await;
+    let begun = app
+        .send(&ada, "POST", "/auth/mfa/email-otp/enable", json!({}))
+        .await;
     let body = json!({ "setupToken": begun.text("setupToken"), "code": post.code(1).await });
-    assert_eq!(app.send(&ada, "POST", "/auth/mfa/email-otp/verify-setup", body).await.status, 200);
-    let resend = async |token: &str, method: &str| app.post("/auth/mfa/resend", json!({ "mfaToken": token, "method": method })).await;
+    assert_eq!(
+        app.send(&ada, "POST", "/auth/mfa/email-otp/verify-setup", body)
+            .await
+            .status,
+        200
+    );
+    let resend = async |token: &str, method: &str| {
+        app.post(
+            "/auth/mfa/resend",
+            json!({ "mfaToken": token, "method": method }),
+        )
+        .await
+    };
     for _ in 0..12 {
         let token = app.challenged("ada@example.test").await;
         assert_eq!(resend(&token, "webauthn").await.status, 200);
@@ -92,16 +151,26 @@ async fn asking_again_sends_nothing(store: Store) {
         assert_eq!(resend(&token, "emailOtp").await.status, 200);
     }
     let token = app.challenged("ada@example.test").await;
-    resend(&token, "emailOtp").await.refused(429, "rate_limited");
+    resend(&token, "emailOtp")
+        .await
+        .refused(429, "rate_limited");
     let again = resend(&token, "webauthn").await;
-    let done = answer(&app, &token, &authenticator.assert(&again.json()["webauthnOptions"])).await;
+    let done = answer(
+        &app,
+        &token,
+        &authenticator.assert(&again.json()["webauthnOptions"]),
+    )
+    .await;
     assert_eq!(done.status, 200, "{done:?}");
 }
 
 async fn what_was_asked_is_answered_once(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
-    let (ada, eve) = (app.register("ada@example.test").await, app.register("eve@example.test").await);
+    let (ada, eve) = (
+        app.register("ada@example.test").await,
+        app.register("eve@example.test").await,
+    );
     let (mut of_ada, mut of_eve) = (Authenticator::p256(), Authenticator::p256());
     app.register_passkey(&ada.token, &mut of_ada).await;
     app.register_passkey(&eve.token, &mut of_eve).await;
@@ -109,28 +178,54 @@ async fn what_was_asked_is_answered_once(store: Store) {
     let token = challenge["mfaToken"].as_str().unwrap().to_owned();
     let options = challenge["webauthnOptions"].clone();
     // Another user's passkey, then the right one for what was asked before.
-    answer(&app, &token, &of_eve.assert(&options)).await.refused(401, "invalid_code");
-    answer(&app, &token, &of_ada.assert(&options)).await.refused(401, "invalid_code");
+    answer(&app, &token, &of_eve.assert(&options))
+        .await
+        .refused(401, "invalid_code");
+    answer(&app, &token, &of_ada.assert(&options))
+        .await
+        .refused(401, "invalid_code");
     let resend = async || {
-        let again = app.post("/auth/mfa/resend", json!({ "mfaToken": token, "method": "webauthn" })).await;
+        let again = app
+            .post(
+                "/auth/mfa/resend",
+                json!({ "mfaToken": token, "method": "webauthn" }),
+            )
+            .await;
         assert_eq!(again.status, 200, "{again:?}");
         again.json()["webauthnOptions"].clone()
     };
     let first = resend().await;
     assert_ne!(first["challenge"], options["challenge"]);
     let second = resend().await;
-    answer(&app, &token, &of_ada.assert(&first)).await.refused(401, "invalid_code");
-    answer(&app, &token, &of_ada.assert(&second)).await.refused(401, "invalid_code");
+    answer(&app, &token, &of_ada.assert(&first))
+        .await
+        .refused(401, "invalid_code");
+    answer(&app, &token, &of_ada.assert(&second))
+        .await
+        .refused(401, "invalid_code");
     let third = resend().await;
-    assert_eq!(answer(&app, &token, &of_ada.assert(&third)).await.status, 200);
+    assert_eq!(
+        answer(&app, &token, &of_ada.assert(&third)).await.status,
+        200
+    );
     // A challenge for one purpose does not answer another.
     let challenge = app.try_login("ada@example.test").await.json();
     let token = challenge["mfaToken"].as_str().unwrap();
     let response = of_ada.assert(&challenge["webauthnOptions"]);
-    app.passkey_login(token, &response).await.refused(401, "invalid_challenge");
+    app.passkey_login(token, &response)
+        .await
+        .refused(401, "invalid_challenge");
     let (options, passkey) = app.login_options().await;
-    answer(&app, &passkey, &of_ada.assert(&options)).await.refused(401, "invalid_challenge");
-    for odd in [json!(null), json!({}), json!([]), json!("x"), json!({ "id": 1 })] {
+    answer(&app, &passkey, &of_ada.assert(&options))
+        .await
+        .refused(401, "invalid_challenge");
+    for odd in [
+        json!(null),
+        json!({}),
+        json!([]),
+        json!("x"),
+        json!({ "id": 1 }),
+    ] {
         let token = app.challenged("ada@example.test").await;
         let reply = answer(&app, &token, &odd).await;
         assert!(matches!(reply.status, 400 | 401), "{odd}: {reply:?}");
@@ -140,7 +235,10 @@ async fn what_was_asked_is_answered_once(store: Store) {
 /// Without user verification a passkey is one factor, and none to itself.
 async fn a_passkey_without_user_verification_is_one_factor(store: Store) {
     let post = Post::default();
-    let preferred = |auth: Auth| with_passkeys(auth).configure(|c| c.auth.passkeys.user_verification = UserVerification::Preferred);
+    let preferred = |auth: Auth| {
+        with_passkeys(auth)
+            .configure(|c| c.auth.passkeys.user_verification = UserVerification::Preferred)
+    };
     let app = app_with(&store, &post, preferred).await;
     let ada = app.register("ada@example.test").await;
     let (mut touch, mut other) = (Authenticator::p256(), Authenticator::p256());
@@ -153,38 +251,86 @@ async fn a_passkey_without_user_verification_is_one_factor(store: Store) {
     // It is the only second factor: there is nothing else to ask for.
     let alone = sign_in(&mut touch).await;
     assert!(!alone.text("token").is_empty(), "{alone:?}");
-    app.get(&alone.text("token"), "/__test/protected/mfa").await.refused(403, "mfa_required");
+    app.get(&alone.text("token"), "/__test/protected/mfa")
+        .await
+        .refused(403, "mfa_required");
     // Holding it once more proves nothing more.
     let held = alone.signed_in();
-    let asked = app.send(&held, "POST", "/auth/reauth/challenge", json!({ "method": "webauthn" })).await.json();
+    let asked = app
+        .send(
+            &held,
+            "POST",
+            "/auth/reauth/challenge",
+            json!({ "method": "webauthn" }),
+        )
+        .await
+        .json();
     let response = touch.assert(&asked["webauthnOptions"]);
     let body = json!({ "method": "webauthn", "reauthToken": asked["reauthToken"], "webauthnResponse": response });
-    app.send(&held, "POST", "/auth/step-up", body).await.refused(403, "factor_not_allowed");
+    app.send(&held, "POST", "/auth/step-up", body)
+        .await
+        .refused(403, "factor_not_allowed");
     let (secret, _) = enrol(&app, &ada).await;
     let challenge = sign_in(&mut touch).await.json();
-    assert_eq!((&challenge["token"], &challenge["mfaMethods"]), (&json!(""), &json!(["totp"])), "{challenge}");
+    assert_eq!(
+        (&challenge["token"], &challenge["mfaMethods"]),
+        (&json!(""), &json!(["totp"])),
+        "{challenge}"
+    );
     assert!(challenge.get("webauthnOptions").is_none());
     let token = challenge["mfaToken"].as_str().unwrap();
-    let again = app.post("/auth/mfa/resend", json!({ "mfaToken": token, "method": "webauthn" })).await;
+    let again = app
+        .post(
+            "/auth/mfa/resend",
+            json!({ "mfaToken": token, "method": "webauthn" }),
+        )
+        .await;
     again.refused(400, "method_unavailable");
     app.advance(30).await;
     let done = app.verify(token, &code_at(&app, &secret, 0)).await;
     assert_eq!(done.status, 200, "{done:?}");
-    assert_eq!(app.get(&done.text("token"), "/__test/protected/mfa").await.status, 200);
+    assert_eq!(
+        app.get(&done.text("token"), "/__test/protected/mfa")
+            .await
+            .status,
+        200
+    );
     // Another passkey is a second factor; the same one is not, even by its own options.
     let other_id = app.register_passkey(&ada.token, &mut other).await;
     let challenge = sign_in(&mut touch).await.json();
-    assert_eq!(challenge["mfaMethods"], json!(["totp", "webauthn"]), "{challenge}");
+    assert_eq!(
+        challenge["mfaMethods"],
+        json!(["totp", "webauthn"]),
+        "{challenge}"
+    );
     let options = &challenge["webauthnOptions"];
-    let allowed: Vec<&Json> = options["allowCredentials"].as_array().unwrap().iter().map(|one| &one["id"]).collect();
+    let allowed: Vec<&Json> = options["allowCredentials"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| &one["id"])
+        .collect();
     assert_eq!(allowed, [&json!(other_id)]);
     let token = challenge["mfaToken"].as_str().unwrap();
-    answer(&app, token, &touch.assert(options)).await.refused(401, "invalid_code");
-    let again = app.post("/auth/mfa/resend", json!({ "mfaToken": token, "method": "webauthn" })).await;
-    assert_eq!(answer(&app, token, &other.assert(&again.json()["webauthnOptions"])).await.status, 200);
+    answer(&app, token, &touch.assert(options))
+        .await
+        .refused(401, "invalid_code");
+    let again = app
+        .post(
+            "/auth/mfa/resend",
+            json!({ "mfaToken": token, "method": "webauthn" }),
+        )
+        .await;
+    assert_eq!(
+        answer(&app, token, &other.assert(&again.json()["webauthnOptions"]))
+            .await
+            .status,
+        200
+    );
 }
 
-/// An account with one passkey without user verification, and no mail, changes its factors after a sign-in with it.
+/// An account with one passkey without user verification, and no mail, changes its factors after a
+/// sign-in with it.
 async fn a_lone_passkey_proves_its_account(store: Store) {
     let by_name = |auth: Auth| {
         with_passkeys(auth).configure(|config| {
@@ -195,43 +341,94 @@ async fn a_lone_passkey_proves_its_account(store: Store) {
     };
     let app = store.app_with(by_name).await;
     let service = app.provided::<linchpin_auth::AuthService>();
-    let made = service.create_user(linchpin_auth::NewUser::new("ada-l")).await.unwrap();
+    let made = service
+        .create_user(linchpin_auth::NewUser::new("ada-l"))
+        .await
+        .unwrap();
     let first = service.sign_in(&made.id).await.unwrap();
     let mut touch = Authenticator::p256();
     touch.flags = PRESENT;
     let (options, registration) = app.register_options(first.expose()).await;
     let body = json!({ "registrationToken": registration, "attestationResponse": touch.register(&options) });
-    let made = app.with(first.expose(), "POST", "/auth/mfa/webauthn/register", Some(body)).await;
-    let (only, codes) = (made.text("credentialId"), texts(&made.json()["recoveryCodes"]));
+    let made = app
+        .with(
+            first.expose(),
+            "POST",
+            "/auth/mfa/webauthn/register",
+            Some(body),
+        )
+        .await;
+    let (only, codes) = (
+        made.text("credentialId"),
+        texts(&made.json()["recoveryCodes"]),
+    );
     let sign_in = async |touch: &mut Authenticator| {
         let (options, token) = app.login_options().await;
-        app.passkey_login(&token, &touch.assert(&options)).await.signed_in()
+        app.passkey_login(&token, &touch.assert(&options))
+            .await
+            .signed_in()
     };
     // A thief of the passkey has no recovery code: while one is left, the owner proves with it.
     let mut held = sign_in(&mut touch).await;
-    app.send(&held, "DELETE", "/auth/me", json!({})).await.refused(403, "step_up_required");
-    app.with(&held.token, "POST", "/auth/mfa/webauthn/register-options", None).await.refused(403, "step_up_required");
+    app.send(&held, "DELETE", "/auth/me", json!({}))
+        .await
+        .refused(403, "step_up_required");
+    app.with(
+        &held.token,
+        "POST",
+        "/auth/mfa/webauthn/register-options",
+        None,
+    )
+    .await
+    .refused(403, "step_up_required");
     for code in &codes {
-        let proved = app.send(&held, "POST", "/auth/step-up", json!({ "method": "recovery", "code": code })).await;
+        let proved = app
+            .send(
+                &held,
+                "POST",
+                "/auth/step-up",
+                json!({ "method": "recovery", "code": code }),
+            )
+            .await;
         assert_eq!(proved.status, 200, "{proved:?}");
         held = proved.signed_in();
     }
     let ada = sign_in(&mut touch).await;
     // It is one factor, and no step-up.
-    app.get(&ada.token, "/__test/protected/mfa").await.refused(403, "mfa_required");
-    app.get(&ada.token, "/__test/protected/step-up").await.refused(403, "step_up_required");
-    let second = app.register_passkey(&ada.token, &mut Authenticator::p256()).await;
+    app.get(&ada.token, "/__test/protected/mfa")
+        .await
+        .refused(403, "mfa_required");
+    app.get(&ada.token, "/__test/protected/step-up")
+        .await
+        .refused(403, "step_up_required");
+    let second = app
+        .register_passkey(&ada.token, &mut Authenticator::p256())
+        .await;
     let path = format!("{CREDENTIALS}/{second}");
     assert_eq!(app.send(&ada, "DELETE", &path, json!({})).await.status, 200);
     // Not for longer than any sign-in.
     app.advance(301).await;
-    app.send(&ada, "DELETE", &format!("{CREDENTIALS}/{only}"), json!({})).await.refused(403, "step_up_required");
+    app.send(&ada, "DELETE", &format!("{CREDENTIALS}/{only}"), json!({}))
+        .await
+        .refused(403, "step_up_required");
     let ada = sign_in(&mut touch).await;
     let (secret, _) = enrol(&app, &ada).await;
     // From then on there is something to prove it with.
-    app.send(&ada, "DELETE", "/auth/me", json!({})).await.refused(403, "step_up_required");
+    app.send(&ada, "DELETE", "/auth/me", json!({}))
+        .await
+        .refused(403, "step_up_required");
     app.advance(30).await;
-    assert_eq!(app.send(&ada, "DELETE", "/auth/me", json!({ "code": code_at(&app, &secret, 0) })).await.status, 202);
+    assert_eq!(
+        app.send(
+            &ada,
+            "DELETE",
+            "/auth/me",
+            json!({ "code": code_at(&app, &secret, 0) })
+        )
+        .await
+        .status,
+        202
+    );
     // An account with a password needs both to sign in.
     let mut new = linchpin_auth::NewUser::new("bob-b");
     new.password = Some(linchpin_auth::SecretText::new(GOOD));
@@ -241,7 +438,14 @@ async fn a_lone_passkey_proves_its_account(store: Store) {
     touch.flags = PRESENT;
     app.register_passkey(first.expose(), &mut touch).await;
     let bob = sign_in(&mut touch).await;
-    app.with(&bob.token, "POST", "/auth/mfa/webauthn/register-options", None).await.refused(403, "step_up_required");
+    app.with(
+        &bob.token,
+        "POST",
+        "/auth/mfa/webauthn/register-options",
+        None,
+    )
+    .await
+    .refused(403, "step_up_required");
 }
 
 async fn step_up_by_passkey(store: Store) {
@@ -250,77 +454,175 @@ async fn step_up_by_passkey(store: Store) {
     let ada = app.register("ada@example.test").await;
     let mut authenticator = Authenticator::p256();
     app.register_passkey(&ada.token, &mut authenticator).await;
-    app.get(&ada.token, "/__test/protected/step-up").await.refused(403, "step_up_required");
-    let asked = app.send(&ada, "POST", "/auth/reauth/challenge", json!({ "method": "webauthn" })).await.json();
-    assert_eq!(asked["availableMethods"], json!(["webauthn", "recovery"]), "{asked}");
+    app.get(&ada.token, "/__test/protected/step-up")
+        .await
+        .refused(403, "step_up_required");
+    let asked = app
+        .send(
+            &ada,
+            "POST",
+            "/auth/reauth/challenge",
+            json!({ "method": "webauthn" }),
+        )
+        .await
+        .json();
+    assert_eq!(
+        asked["availableMethods"],
+        json!(["webauthn", "recovery"]),
+        "{asked}"
+    );
     let (token, options) = (&asked["reauthToken"], &asked["webauthnOptions"]);
     let step_up = |response: Json| json!({ "method": "webauthn", "reauthToken": token, "webauthnResponse": response });
-    app.send(&ada, "POST", "/auth/step-up", json!({ "method": "password", "password": GOOD })).await.refused(403, "factor_not_allowed");
+    app.send(
+        &ada,
+        "POST",
+        "/auth/step-up",
+        json!({ "method": "password", "password": GOOD }),
+    )
+    .await
+    .refused(403, "factor_not_allowed");
     let other = {
         let challenge = app.try_login("ada@example.test").await.json();
         let response = authenticator.assert(&challenge["webauthnOptions"]);
-        answer(&app, challenge["mfaToken"].as_str().unwrap(), &response).await.signed_in()
+        answer(&app, challenge["mfaToken"].as_str().unwrap(), &response)
+            .await
+            .signed_in()
     };
     let response = authenticator.assert(options);
-    app.send(&other, "POST", "/auth/step-up", step_up(response.clone())).await.refused(401, "invalid_challenge");
-    let done = app.send(&ada, "POST", "/auth/step-up", step_up(response.clone())).await;
+    app.send(&other, "POST", "/auth/step-up", step_up(response.clone()))
+        .await
+        .refused(401, "invalid_challenge");
+    let done = app
+        .send(&ada, "POST", "/auth/step-up", step_up(response.clone()))
+        .await;
     assert_eq!(done.status, 200, "{done:?}");
     let fresh = done.signed_in();
-    assert_eq!(app.get(&fresh.token, "/__test/protected/step-up").await.status, 200);
-    app.send(&fresh, "POST", "/auth/step-up", step_up(response)).await.refused(401, "invalid_challenge");
+    assert_eq!(
+        app.get(&fresh.token, "/__test/protected/step-up")
+            .await
+            .status,
+        200
+    );
+    app.send(&fresh, "POST", "/auth/step-up", step_up(response))
+        .await
+        .refused(401, "invalid_challenge");
 }
 
 /// Signs in somebody who has no password, by a mailed link.
 async fn without_password(app: &Server, post: &Post, email: &str) -> SignedIn {
-    let seed = json!({ "identifier": email, "password": null, "roles": null, "emailVerified": true });
+    let seed =
+        json!({ "identifier": email, "password": null, "roles": null, "emailVerified": true });
     assert_eq!(app.post("/__test/users", seed).await.status, 200);
     let before = post.count("magic_link");
-    assert_eq!(app.post("/auth/magic-link/request", json!({ "identifier": email })).await.status, 200);
+    assert_eq!(
+        app.post("/auth/magic-link/request", json!({ "identifier": email }))
+            .await
+            .status,
+        200
+    );
     let token = post.token("magic_link", before + 1).await;
-    let reply = app.post("/auth/magic-link/verify", json!({ "token": token })).await;
+    let reply = app
+        .post("/auth/magic-link/verify", json!({ "token": token }))
+        .await;
     assert_eq!(reply.status, 200, "{reply:?}");
     reply.signed_in()
 }
 
 async fn a_removed_passkey_signs_nobody_in(store: Store) {
     let post = Post::default();
-    let links = |auth: Auth| post.on(with_passkeys(auth)).configure(|config| config.auth.magic_link.enabled = true);
+    let links = |auth: Auth| {
+        post.on(with_passkeys(auth))
+            .configure(|config| config.auth.magic_link.enabled = true)
+    };
     let app = store.app_with(links).await;
     // The sole way to sign in stays.
     let eve = without_password(&app, &post, "eve@example.test").await;
     let mut only = Authenticator::p256();
     let id = app.register_passkey(&eve.token, &mut only).await;
     let path = format!("{CREDENTIALS}/{id}");
-    app.send(&eve, "DELETE", &path, json!({})).await.refused(409, "last_credential");
-    app.send(&eve, "DELETE", "/auth/mfa/webauthn", json!({})).await.refused(409, "last_credential");
+    app.send(&eve, "DELETE", &path, json!({}))
+        .await
+        .refused(409, "last_credential");
+    app.send(&eve, "DELETE", "/auth/mfa/webauthn", json!({}))
+        .await
+        .refused(409, "last_credential");
     // With another one it may go; then that one stays.
-    let second = app.register_passkey(&eve.token, &mut Authenticator::p256()).await;
-    app.send(&eve, "DELETE", "/auth/mfa/webauthn", json!({})).await.refused(409, "last_credential");
+    let second = app
+        .register_passkey(&eve.token, &mut Authenticator::p256())
+        .await;
+    app.send(&eve, "DELETE", "/auth/mfa/webauthn", json!({}))
+        .await
+        .refused(409, "last_credential");
     assert_eq!(app.send(&eve, "DELETE", &path, json!({})).await.status, 200);
-    app.send(&eve, "DELETE", &format!("{CREDENTIALS}/{second}"), json!({})).await.refused(409, "last_credential");
+    app.send(
+        &eve,
+        "DELETE",
+        &format!("{CREDENTIALS}/{second}"),
+        json!({}),
+    )
+    .await
+    .refused(409, "last_credential");
     let (options, token) = app.login_options().await;
-    app.passkey_login(&token, &only.assert(&options)).await.refused(401, "webauthn_failed");
+    app.passkey_login(&token, &only.assert(&options))
+        .await
+        .refused(401, "webauthn_failed");
     // With a password: by proof, or after a step-up, or after a sign-in a moment ago.
     let ada = app.register("ada@example.test").await;
     let mut authenticator = Authenticator::p256();
     let id = app.register_passkey(&ada.token, &mut authenticator).await;
     let path = format!("{CREDENTIALS}/{id}");
     app.advance(301).await;
-    app.send(&ada, "DELETE", &path, json!({})).await.refused(403, "step_up_required");
-    app.send(&ada, "DELETE", &path, json!({ "password": "wrong" })).await.refused(401, "invalid_credentials");
-    app.send(&eve, "DELETE", &path, json!({})).await.refused(404, "not_found");
-    app.raw("DELETE", &path, &[], "").await.refused(401, "unauthorized");
-    assert_eq!(app.send(&ada, "DELETE", &path, json!({ "password": GOOD })).await.status, 200);
-    app.send(&ada, "DELETE", &path, json!({ "password": GOOD })).await.refused(404, "not_found");
-    app.send(&ada, "DELETE", "/auth/mfa/webauthn", json!({ "password": GOOD })).await.refused(404, "not_found");
+    app.send(&ada, "DELETE", &path, json!({}))
+        .await
+        .refused(403, "step_up_required");
+    app.send(&ada, "DELETE", &path, json!({ "password": "wrong" }))
+        .await
+        .refused(401, "invalid_credentials");
+    app.send(&eve, "DELETE", &path, json!({}))
+        .await
+        .refused(404, "not_found");
+    app.raw("DELETE", &path, &[], "")
+        .await
+        .refused(401, "unauthorized");
+    assert_eq!(
+        app.send(&ada, "DELETE", &path, json!({ "password": GOOD }))
+            .await
+            .status,
+        200
+    );
+    app.send(&ada, "DELETE", &path, json!({ "password": GOOD }))
+        .await
+        .refused(404, "not_found");
+    app.send(
+        &ada,
+        "DELETE",
+        "/auth/mfa/webauthn",
+        json!({ "password": GOOD }),
+    )
+    .await
+    .refused(404, "not_found");
     post.only("passkey_removed", 2).await;
     let events = app.get(&ada.token, "/auth/activity").await.json()["items"].to_string();
     assert!(events.contains("auth:passkey.removed"), "{events}");
     for _ in 0..2 {
-        app.register_passkey(&ada.token, &mut Authenticator::p256()).await;
+        app.register_passkey(&ada.token, &mut Authenticator::p256())
+            .await;
     }
-    assert_eq!(app.send(&ada, "DELETE", "/auth/mfa/webauthn", json!({ "password": GOOD })).await.status, 200);
-    assert_eq!(app.get(&ada.token, CREDENTIALS).await.json()["credentials"], json!([]));
+    assert_eq!(
+        app.send(
+            &ada,
+            "DELETE",
+            "/auth/mfa/webauthn",
+            json!({ "password": GOOD })
+        )
+        .await
+        .status,
+        200
+    );
+    assert_eq!(
+        app.get(&ada.token, CREDENTIALS).await.json()["credentials"],
+        json!([])
+    );
 }
 
 async fn with_the_last_one_the_factor_goes(store: Store) {
@@ -328,62 +630,153 @@ async fn with_the_last_one_the_factor_goes(store: Store) {
     let app = app(&store, &post).await;
     let ada = app.register("ada@example.test").await;
     let ids = [
-        app.register_passkey(&ada.token, &mut Authenticator::p256()).await,
-        app.register_passkey(&ada.token, &mut Authenticator::p256()).await,
+        app.register_passkey(&ada.token, &mut Authenticator::p256())
+            .await,
+        app.register_passkey(&ada.token, &mut Authenticator::p256())
+            .await,
     ];
     app.prove(&ada).await;
     let methods = async || app.get(&ada.token, "/auth/mfa/methods").await.json();
-    assert_eq!(app.send(&ada, "DELETE", &format!("{CREDENTIALS}/{}", ids[0]), json!({})).await.status, 200);
+    assert_eq!(
+        app.send(
+            &ada,
+            "DELETE",
+            &format!("{CREDENTIALS}/{}", ids[0]),
+            json!({})
+        )
+        .await
+        .status,
+        200
+    );
     assert_eq!(methods().await["methods"], json!(["webauthn"]));
-    assert_eq!(app.send(&ada, "DELETE", &format!("{CREDENTIALS}/{}", ids[1]), json!({})).await.status, 200);
-    assert_eq!((&methods().await["methods"], &methods().await["recoveryCodesLeft"]), (&json!([]), &json!(0)));
-    assert!(!app.try_login("ada@example.test").await.text("token").is_empty());
+    assert_eq!(
+        app.send(
+            &ada,
+            "DELETE",
+            &format!("{CREDENTIALS}/{}", ids[1]),
+            json!({})
+        )
+        .await
+        .status,
+        200
+    );
+    assert_eq!(
+        (
+            &methods().await["methods"],
+            &methods().await["recoveryCodesLeft"]
+        ),
+        (&json!([]), &json!(0))
+    );
+    assert!(
+        !app.try_login("ada@example.test")
+            .await
+            .text("token")
+            .is_empty()
+    );
     app.stop().await;
-    let required = |auth: Auth| with_passkeys(auth).configure(|config| config.auth.mfa.required = true);
+    let required =
+        |auth: Auth| with_passkeys(auth).configure(|config| config.auth.mfa.required = true);
     let app = app_with(&store, &post, required).await;
     let bob = app.register("bob@example.test").await;
-    app.get(&bob.token, "/__test/protected/user").await.refused(403, "mfa_setup_required");
-    let id = app.register_passkey(&bob.token, &mut Authenticator::p256()).await;
-    assert_eq!(app.get(&bob.token, "/__test/protected/user").await.status, 200);
+    app.get(&bob.token, "/__test/protected/user")
+        .await
+        .refused(403, "mfa_setup_required");
+    let id = app
+        .register_passkey(&bob.token, &mut Authenticator::p256())
+        .await;
+    assert_eq!(
+        app.get(&bob.token, "/__test/protected/user").await.status,
+        200
+    );
     app.prove(&bob).await;
-    app.send(&bob, "DELETE", &format!("{CREDENTIALS}/{id}"), json!({})).await.refused(403, "mfa_required");
+    app.send(&bob, "DELETE", &format!("{CREDENTIALS}/{id}"), json!({}))
+        .await
+        .refused(403, "mfa_required");
 }
 
 async fn all_factors_at_once(store: Store) {
     let post = Post::default();
     let app = app(&store, &post).await;
     let ada = app.register("ada@example.test").await;
-    app.register_passkey(&ada.token, &mut Authenticator::p256()).await;
+    app.register_passkey(&ada.token, &mut Authenticator::p256())
+        .await;
     enrol(&app, &ada).await;
     app.prove(&ada).await;
-    assert_eq!(app.send(&ada, "DELETE", "/auth/mfa", json!({})).await.status, 200);
-    assert_eq!(app.get(&ada.token, CREDENTIALS).await.json()["credentials"], json!([]));
-    assert!(!app.try_login("ada@example.test").await.text("token").is_empty());
+    assert_eq!(
+        app.send(&ada, "DELETE", "/auth/mfa", json!({}))
+            .await
+            .status,
+        200
+    );
+    assert_eq!(
+        app.get(&ada.token, CREDENTIALS).await.json()["credentials"],
+        json!([])
+    );
+    assert!(
+        !app.try_login("ada@example.test")
+            .await
+            .text("token")
+            .is_empty()
+    );
     // The last way to sign in stays.
     let eve = without_password(&app, &post, "eve@example.test").await;
-    app.register_passkey(&eve.token, &mut Authenticator::p256()).await;
+    app.register_passkey(&eve.token, &mut Authenticator::p256())
+        .await;
     app.prove(&eve).await;
-    app.send(&eve, "DELETE", "/auth/mfa", json!({})).await.refused(409, "last_credential");
-    assert_eq!(app.get(&eve.token, "/auth/mfa/methods").await.json()["methods"], json!(["webauthn"]));
+    app.send(&eve, "DELETE", "/auth/mfa", json!({}))
+        .await
+        .refused(409, "last_credential");
+    assert_eq!(
+        app.get(&eve.token, "/auth/mfa/methods").await.json()["methods"],
+        json!(["webauthn"])
+    );
 }
 
 async fn of_two_who_take_the_last_two_one_is_told(store: Store) {
     let post = Post::default();
-    let links = |auth: Auth| post.on(with_passkeys(auth)).configure(|config| config.auth.magic_link.enabled = true);
+    let links = |auth: Auth| {
+        post.on(with_passkeys(auth))
+            .configure(|config| config.auth.magic_link.enabled = true)
+    };
     let app = store.app_with(links).await;
     let eve = without_password(&app, &post, "eve@example.test").await;
     for _ in 0..5 {
         let mut ids = Vec::new();
-        while app.get(&eve.token, CREDENTIALS).await.json()["credentials"].as_array().unwrap().len() < 2 {
-            app.register_passkey(&eve.token, &mut Authenticator::p256()).await;
+        while app.get(&eve.token, CREDENTIALS).await.json()["credentials"]
+            .as_array()
+            .unwrap()
+            .len()
+            < 2
+        {
+            app.register_passkey(&eve.token, &mut Authenticator::p256())
+                .await;
         }
-        for one in app.get(&eve.token, CREDENTIALS).await.json()["credentials"].as_array().unwrap() {
+        for one in app.get(&eve.token, CREDENTIALS).await.json()["credentials"]
+            .as_array()
+            .unwrap()
+        {
             ids.push(one["credentialId"].as_str().unwrap().to_owned());
         }
         let paths: Vec<String> = ids.iter().map(|id| format!("{CREDENTIALS}/{id}")).collect();
-        let all = paths.iter().map(|path| app.send(&eve, "DELETE", path, json!({})));
-        let statuses: Vec<u16> = futures_util::future::join_all(all).await.iter().map(|reply| reply.status).collect();
-        assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 1, "{statuses:?}");
-        assert_eq!(app.get(&eve.token, CREDENTIALS).await.json()["credentials"].as_array().unwrap().len(), 1);
+        let all = paths
+            .iter()
+            .map(|path| app.send(&eve, "DELETE", path, json!({})));
+        let statuses: Vec<u16> = futures_util::future::join_all(all)
+            .await
+            .iter()
+            .map(|reply| reply.status)
+            .collect();
+        assert_eq!(
+            statuses.iter().filter(|status| **status == 200).count(),
+            1,
+            "{statuses:?}"
+        );
+        assert_eq!(
+            app.get(&eve.token, CREDENTIALS).await.json()["credentials"]
+                .as_array()
+                .unwrap()
+                .len(),
+            1
+        );
     }
 }

@@ -21,11 +21,17 @@ cases! {
 const NEW: &str = "amber-walrus-17-dune";
 
 async fn set(app: &Server, who: &SignedIn, body: serde_json::Value) -> crate::server::Reply {
-    app.with(&who.token, "POST", "/auth/set-password", Some(body)).await
+    app.with(&who.token, "POST", "/auth/set-password", Some(body))
+        .await
 }
 
 async fn login(app: &Server, email: &str, password: &str) -> u16 {
-    app.post("/auth/login", json!({ "email": email, "password": password })).await.status
+    app.post(
+        "/auth/login",
+        json!({ "email": email, "password": password }),
+    )
+    .await
+    .status
 }
 
 async fn a_password_change_needs_the_current_password(store: Store) {
@@ -33,73 +39,173 @@ async fn a_password_change_needs_the_current_password(store: Store) {
     let app = store.app_with(|auth| post.on(auth)).await;
     let me = app.register("a@x.test").await;
     let other = app.login("a@x.test").await;
-    set(&app, &me, json!({ "password": NEW })).await.refused(400, "current_password_required");
+    set(&app, &me, json!({ "password": NEW }))
+        .await
+        .refused(400, "current_password_required");
     for wrong in ["nope-nope-nope", "", &"x".repeat(200)] {
-        set(&app, &me, json!({ "password": NEW, "currentPassword": wrong })).await.refused(401, "invalid_credentials");
+        set(
+            &app,
+            &me,
+            json!({ "password": NEW, "currentPassword": wrong }),
+        )
+        .await
+        .refused(401, "invalid_credentials");
     }
-    for (bad, code) in [("password123", "password_too_common"), ("short", "validation_failed"), ("a@x.test1", "password_too_common")] {
-        set(&app, &me, json!({ "password": bad, "currentPassword": GOOD })).await.refused(400, code);
+    for (bad, code) in [
+        ("password123", "password_too_common"),
+        ("short", "validation_failed"),
+        ("a@x.test1", "password_too_common"),
+    ] {
+        set(
+            &app,
+            &me,
+            json!({ "password": bad, "currentPassword": GOOD }),
+        )
+        .await
+        .refused(400, code);
     }
-    assert_eq!(app.me(&other.token).await.status, 200, "nothing has changed yet");
+    assert_eq!(
+        app.me(&other.token).await.status,
+        200,
+        "nothing has changed yet"
+    );
 
-    let done = set(&app, &me, json!({ "password": NEW, "currentPassword": GOOD })).await;
-    assert_eq!((done.status, done.json()), (200, json!({ "ok": true, "message": "The password was set." })));
+    let done = set(
+        &app,
+        &me,
+        json!({ "password": NEW, "currentPassword": GOOD }),
+    )
+    .await;
+    assert_eq!(
+        (done.status, done.json()),
+        (
+            200,
+            json!({ "ok": true, "message": "The password was set." })
+        )
+    );
     app.me(&other.token).await.refused(401, "unauthorized");
     assert_eq!(app.me(&me.token).await.status, 200);
-    assert_eq!((login(&app, "a@x.test", GOOD).await, login(&app, "a@x.test", NEW).await), (401, 200));
+    assert_eq!(
+        (
+            login(&app, "a@x.test", GOOD).await,
+            login(&app, "a@x.test", NEW).await
+        ),
+        (401, 200)
+    );
     let mails = post.all("password_changed", 1).await;
     assert_eq!((mails.len(), mails[0].to.as_str()), (1, "a@x.test"));
-    app.post("/auth/set-password", json!({ "password": NEW })).await.refused(401, "unauthorized");
+    app.post("/auth/set-password", json!({ "password": NEW }))
+        .await
+        .refused(401, "unauthorized");
 }
 
 async fn wrong_current_passwords_are_limited(store: Store) {
     let app = store.app().await;
     let me = app.register("a@x.test").await;
     for _ in 0..10 {
-        set(&app, &me, json!({ "password": NEW, "currentPassword": "nope-nope-nope" })).await.refused(401, "invalid_credentials");
+        set(
+            &app,
+            &me,
+            json!({ "password": NEW, "currentPassword": "nope-nope-nope" }),
+        )
+        .await
+        .refused(401, "invalid_credentials");
     }
-    let full = set(&app, &me, json!({ "password": NEW, "currentPassword": GOOD })).await;
+    let full = set(
+        &app,
+        &me,
+        json!({ "password": NEW, "currentPassword": GOOD }),
+    )
+    .await;
     full.refused(429, "rate_limited");
     assert_eq!(full.header("retry-after"), "900");
     app.advance(900).await;
-    assert_eq!(set(&app, &me, json!({ "password": NEW, "currentPassword": GOOD })).await.status, 200);
+    assert_eq!(
+        set(
+            &app,
+            &me,
+            json!({ "password": NEW, "currentPassword": GOOD })
+        )
+        .await
+        .status,
+        200
+    );
 }
 
 async fn a_password_change_may_replace_all_sessions(store: Store) {
     let reissue = |auth: linchpin_auth::Auth| {
-        auth.refresh_tokens().configure(|config| config.auth.session.on_password_change = OnPasswordChange::RevokeAllAndReissue)
+        auth.refresh_tokens().configure(|config| {
+            config.auth.session.on_password_change = OnPasswordChange::RevokeAllAndReissue
+        })
     };
     let app = store.app_with(reissue).await;
     let me = app.register("a@x.test").await;
     let other = app.login("a@x.test").await;
-    let done = set(&app, &me, json!({ "password": NEW, "currentPassword": GOOD })).await;
+    let done = set(
+        &app,
+        &me,
+        json!({ "password": NEW, "currentPassword": GOOD }),
+    )
+    .await;
     assert_eq!((done.status, done.json()["ok"].clone()), (200, json!(true)));
     let fresh = done.signed_in();
     assert!(!fresh.token.is_empty() && done.cookie("__Host-token").is_some());
     for old in [&me, &other] {
         app.me(&old.token).await.refused(401, "unauthorized");
-        let refresh = app.post("/auth/refresh", json!({ "refreshToken": old.refresh })).await;
-        assert_eq!((refresh.status, refresh.text("code").as_str()), (401, "refresh_invalid"));
+        let refresh = app
+            .post("/auth/refresh", json!({ "refreshToken": old.refresh }))
+            .await;
+        assert_eq!(
+            (refresh.status, refresh.text("code").as_str()),
+            (401, "refresh_invalid")
+        );
     }
     assert_eq!(app.me(&fresh.token).await.status, 200);
-    assert_eq!(app.post("/auth/refresh", json!({ "refreshToken": fresh.refresh })).await.status, 200);
+    assert_eq!(
+        app.post("/auth/refresh", json!({ "refreshToken": fresh.refresh }))
+            .await
+            .status,
+        200
+    );
 }
 
 async fn former_passwords_are_refused(store: Store) {
-    let app = store.app_with(|auth| auth.configure(|config| config.auth.password.history_count = 3)).await;
+    let app = store
+        .app_with(|auth| auth.configure(|config| config.auth.password.history_count = 3))
+        .await;
     let me = app.register("a@x.test").await;
     let nth = |n: usize| format!("violet-otter-{n}-lamp");
     let mut current = GOOD.to_owned();
     for n in 1..=4 {
-        let done = set(&app, &me, json!({ "password": nth(n), "currentPassword": current })).await;
+        let done = set(
+            &app,
+            &me,
+            json!({ "password": nth(n), "currentPassword": current }),
+        )
+        .await;
         assert_eq!(done.status, 200, "{done:?}");
         current = nth(n);
     }
     // The current one and the three before it; the fourth is free again.
     for n in [4, 3, 2, 1] {
-        set(&app, &me, json!({ "password": nth(n), "currentPassword": current })).await.refused(400, "password_reused");
+        set(
+            &app,
+            &me,
+            json!({ "password": nth(n), "currentPassword": current }),
+        )
+        .await
+        .refused(400, "password_reused");
     }
-    assert_eq!(set(&app, &me, json!({ "password": GOOD, "currentPassword": current })).await.status, 200);
+    assert_eq!(
+        set(
+            &app,
+            &me,
+            json!({ "password": GOOD, "currentPassword": current })
+        )
+        .await
+        .status,
+        200
+    );
 }
 
 /// Knows one password, and what it was asked.
@@ -114,9 +220,18 @@ const SEEN: &str = "AE113BFA15331702CBAB06B2B788240284BFEE7A";
 
 impl BreachChecker for Stub {
     fn is_breached<'a>(&'a self, prefix: &'a str, suffix: &'a str) -> BoxFuture<'a, Result<bool>> {
-        self.asked.lock().unwrap().push((prefix.to_owned(), suffix.to_owned()));
+        self.asked
+            .lock()
+            .unwrap()
+            .push((prefix.to_owned(), suffix.to_owned()));
         let broken = *self.broken.lock().unwrap();
-        Box::pin(async move { if broken { Err(linchpin::Error::unavailable("told to")) } else { Ok(format!("{prefix}{suffix}") == SEEN) } })
+        Box::pin(async move {
+            if broken {
+                Err(linchpin::Error::unavailable("told to"))
+            } else {
+                Ok(format!("{prefix}{suffix}") == SEEN)
+            }
+        })
     }
 }
 
@@ -133,38 +248,95 @@ async fn breached_passwords_are_refused(store: Store) {
     };
     let app = store.app_with(with(BreachOnError::Allow)).await;
     let seen = "seen-in-a-breach-77";
-    app.post("/auth/register", json!({ "email": "a@x.test", "password": seen })).await.refused(400, "password_breached");
+    app.post(
+        "/auth/register",
+        json!({ "email": "a@x.test", "password": seen }),
+    )
+    .await
+    .refused(400, "password_breached");
     let me = app.register("a@x.test").await;
-    set(&app, &me, json!({ "password": seen, "currentPassword": GOOD })).await.refused(400, "password_breached");
-    app.post("/auth/forgot-password", json!({ "email": "a@x.test" })).await;
+    set(
+        &app,
+        &me,
+        json!({ "password": seen, "currentPassword": GOOD }),
+    )
+    .await
+    .refused(400, "password_breached");
+    app.post("/auth/forgot-password", json!({ "email": "a@x.test" }))
+        .await;
     let token = post.token("password_reset", 1).await;
-    app.post("/auth/reset-password", json!({ "token": token, "password": seen })).await.refused(400, "password_breached");
-    assert!(stub.asked.lock().unwrap().iter().all(|(prefix, _)| prefix.len() == 5));
+    app.post(
+        "/auth/reset-password",
+        json!({ "token": token, "password": seen }),
+    )
+    .await
+    .refused(400, "password_breached");
+    assert!(
+        stub.asked
+            .lock()
+            .unwrap()
+            .iter()
+            .all(|(prefix, _)| prefix.len() == 5)
+    );
     *stub.broken.lock().unwrap() = true;
-    assert_eq!(set(&app, &me, json!({ "password": NEW, "currentPassword": GOOD })).await.status, 200);
+    assert_eq!(
+        set(
+            &app,
+            &me,
+            json!({ "password": NEW, "currentPassword": GOOD })
+        )
+        .await
+        .status,
+        200
+    );
     app.stop().await;
 
     let app = store.app_with(with(BreachOnError::Refuse)).await;
-    let refused = app.raw_any("/auth/register", json!({ "email": "b@x.test", "password": GOOD })).await;
-    assert_eq!((refused.status, refused.text("code").as_str()), (503, "unavailable"));
+    let refused = app
+        .raw_any(
+            "/auth/register",
+            json!({ "email": "b@x.test", "password": GOOD }),
+        )
+        .await;
+    assert_eq!(
+        (refused.status, refused.text("code").as_str()),
+        (503, "unavailable")
+    );
 }
 
 async fn forgotten_passwords_do_not_reveal_accounts(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| post.on(auth)).await;
     app.register("a@x.test").await;
-    let unknown = app.post("/auth/forgot-password", json!({ "email": "nobody@x.test" })).await;
-    let known = app.post("/auth/forgot-password", json!({ "email": " A@X.test " })).await;
+    let unknown = app
+        .post("/auth/forgot-password", json!({ "email": "nobody@x.test" }))
+        .await;
+    let known = app
+        .post("/auth/forgot-password", json!({ "email": " A@X.test " }))
+        .await;
     assert_eq!((known.status, &known.body), (200, &unknown.body));
-    let names = |reply: &crate::server::Reply| reply.headers.keys().map(ToString::to_string).collect::<std::collections::BTreeSet<_>>();
+    let names = |reply: &crate::server::Reply| {
+        reply
+            .headers
+            .keys()
+            .map(ToString::to_string)
+            .collect::<std::collections::BTreeSet<_>>()
+    };
     assert_eq!(names(&known), names(&unknown));
     let token = post.token("password_reset", 1).await;
     assert_eq!(token.len(), 43);
     let mails = post.all("password_reset", 1).await;
     assert_eq!((mails.len(), mails[0].to.as_str()), (1, "a@x.test"));
     assert!(mails[0].vars["link"].starts_with("https://app.test/reset#token="));
-    app.post("/auth/forgot-password", json!({ "email": "x" })).await.problem("format", "email");
-    app.post("/auth/forgot-password", json!({ "email": "a@x.test", "extra": 1 })).await.problem("unknown_field", "extra");
+    app.post("/auth/forgot-password", json!({ "email": "x" }))
+        .await
+        .problem("format", "email");
+    app.post(
+        "/auth/forgot-password",
+        json!({ "email": "a@x.test", "extra": 1 }),
+    )
+    .await
+    .problem("unknown_field", "extra");
 }
 
 async fn forgotten_passwords_are_limited_silently_per_identifier(store: Store) {
@@ -172,31 +344,54 @@ async fn forgotten_passwords_are_limited_silently_per_identifier(store: Store) {
     let app = store.app_with(|auth| post.on(auth)).await;
     app.register("a@x.test").await;
     for n in 1..=10 {
-        let reply = app.post("/auth/forgot-password", json!({ "email": "a@x.test" })).await;
+        let reply = app
+            .post("/auth/forgot-password", json!({ "email": "a@x.test" }))
+            .await;
         assert_eq!(reply.status, 200);
         if n <= 3 {
             post.token("password_reset", n).await;
         }
         app.advance(1).await;
     }
-    app.post("/auth/forgot-password", json!({ "email": "a@x.test" })).await.refused(429, "rate_limited");
-    // All ten have been looked up once two more mails, one after the other, have come: they are in later rounds of the queue. A lookup
-    // after the reset would find no mail that is good, and send another.
+    app.post("/auth/forgot-password", json!({ "email": "a@x.test" }))
+        .await
+        .refused(429, "rate_limited");
+    // All ten have been looked up once two more mails, one after the other, have come: they are in
+    // later rounds of the queue. A lookup after the reset would find no mail that is good, and send
+    // another.
     for n in 1..=2 {
         let other = app.register(&format!("other{n}@x.test")).await;
         let change = json!({ "password": NEW, "currentPassword": GOOD });
-        assert_eq!(app.with(&other.token, "POST", "/auth/set-password", Some(change)).await.status, 200);
+        assert_eq!(
+            app.with(&other.token, "POST", "/auth/set-password", Some(change))
+                .await
+                .status,
+            200
+        );
         post.all("password_changed", n).await;
     }
     // The last one that was mailed is still good.
     let token = post.token("password_reset", 3).await;
-    assert_eq!(app.post("/auth/reset-password", json!({ "token": token, "password": NEW })).await.status, 200);
+    assert_eq!(
+        app.post(
+            "/auth/reset-password",
+            json!({ "token": token, "password": NEW })
+        )
+        .await
+        .status,
+        200
+    );
     post.all("password_reset_done", 1).await;
     assert_eq!(post.count("password_reset"), 3);
 }
 
 async fn reset_token(app: &Server, post: &Post, nth: usize) -> String {
-    assert_eq!(app.post("/auth/forgot-password", json!({ "email": "a@x.test" })).await.status, 200);
+    assert_eq!(
+        app.post("/auth/forgot-password", json!({ "email": "a@x.test" }))
+            .await
+            .status,
+        200
+    );
     post.token("password_reset", nth).await
 }
 
@@ -205,32 +400,74 @@ async fn a_reset_sets_the_password_and_ends_sessions(store: Store) {
     let app = store.app_with(|auth| post.on(auth)).await;
     let me = app.register("a@x.test").await;
     let token = reset_token(&app, &post, 1).await;
-    let done = app.post("/auth/reset-password", json!({ "token": token, "password": NEW })).await;
-    assert_eq!((done.status, done.json()), (200, json!({ "ok": true, "message": "The password was set. Sign in with it." })));
+    let done = app
+        .post(
+            "/auth/reset-password",
+            json!({ "token": token, "password": NEW }),
+        )
+        .await;
+    assert_eq!(
+        (done.status, done.json()),
+        (
+            200,
+            json!({ "ok": true, "message": "The password was set. Sign in with it." })
+        )
+    );
     assert!(done.headers.get("set-cookie").is_none(), "signs nobody in");
     app.me(&me.token).await.refused(401, "unauthorized");
-    assert_eq!((login(&app, "a@x.test", GOOD).await, login(&app, "a@x.test", NEW).await), (401, 200));
-    app.post("/auth/reset-password", json!({ "token": token, "password": NEW })).await.refused(400, "invalid_token");
-    let me = app.post("/auth/login", json!({ "email": "a@x.test", "password": NEW })).await.signed_in();
+    assert_eq!(
+        (
+            login(&app, "a@x.test", GOOD).await,
+            login(&app, "a@x.test", NEW).await
+        ),
+        (401, 200)
+    );
+    app.post(
+        "/auth/reset-password",
+        json!({ "token": token, "password": NEW }),
+    )
+    .await
+    .refused(400, "invalid_token");
+    let me = app
+        .post(
+            "/auth/login",
+            json!({ "email": "a@x.test", "password": NEW }),
+        )
+        .await
+        .signed_in();
     assert_eq!(app.me(&me.token).await.json()["emailVerified"], true);
     post.all("password_reset_done", 1).await;
 
     let late = reset_token(&app, &post, 2).await;
     app.advance(1801).await;
-    app.post("/auth/reset-password", json!({ "token": late, "password": GOOD })).await.refused(400, "invalid_token");
+    app.post(
+        "/auth/reset-password",
+        json!({ "token": late, "password": GOOD }),
+    )
+    .await
+    .refused(400, "invalid_token");
     for hostile in ["", "x", &"A".repeat(43), &"A".repeat(60_000)] {
-        app.post("/auth/reset-password", json!({ "token": hostile, "password": GOOD })).await.refused(400, "invalid_token");
+        app.post(
+            "/auth/reset-password",
+            json!({ "token": hostile, "password": GOOD }),
+        )
+        .await
+        .refused(400, "invalid_token");
     }
 }
 
 async fn a_reset_token_works_once_of_fifty_times(store: Store) {
     let (store, post) = (store.hashing_slowly(), Post::default());
-    let limits = |auth: linchpin_auth::Auth| auth.configure(|config| config.auth.rate_limit.enabled = false);
+    let limits =
+        |auth: linchpin_auth::Auth| auth.configure(|config| config.auth.rate_limit.enabled = false);
     let app = Arc::new(store.app_with(|auth| limits(post.on(auth))).await);
     app.register("a@x.test").await;
     let token = reset_token(&app, &post, 1).await;
     let tries = (0..50).map(|n| {
-        let (app, body) = (app.clone(), json!({ "token": token, "password": format!("violet-otter-{n}-lamp") }));
+        let (app, body) = (
+            app.clone(),
+            json!({ "token": token, "password": format!("violet-otter-{n}-lamp") }),
+        );
         tokio::spawn(async move { app.raw_any("/auth/reset-password", body).await })
     });
     let mut done = Vec::new();
@@ -247,7 +484,10 @@ async fn a_reset_token_works_once_of_fifty_times(store: Store) {
         done.extend((reply.status == 200).then_some(n));
     }
     assert_eq!(done.len(), 1);
-    assert_eq!(login(&app, "a@x.test", &format!("violet-otter-{}-lamp", done[0])).await, 200);
+    assert_eq!(
+        login(&app, "a@x.test", &format!("violet-otter-{}-lamp", done[0])).await,
+        200
+    );
 }
 
 async fn a_refused_reset_keeps_its_token_and_a_newer_one_ends_it(store: Store) {
@@ -255,11 +495,29 @@ async fn a_refused_reset_keeps_its_token_and_a_newer_one_ends_it(store: Store) {
     let app = store.app_with(|auth| post.on(auth)).await;
     app.register("a@x.test").await;
     let first = reset_token(&app, &post, 1).await;
-    app.post("/auth/reset-password", json!({ "token": first, "password": "password123" })).await.refused(400, "password_too_common");
+    app.post(
+        "/auth/reset-password",
+        json!({ "token": first, "password": "password123" }),
+    )
+    .await
+    .refused(400, "password_too_common");
     app.advance(1).await;
     let second = reset_token(&app, &post, 2).await;
     assert_ne!(first, second);
-    app.post("/auth/reset-password", json!({ "token": first, "password": NEW })).await.refused(400, "invalid_token");
-    assert_eq!(app.post("/auth/reset-password", json!({ "token": second, "password": NEW })).await.status, 200);
+    app.post(
+        "/auth/reset-password",
+        json!({ "token": first, "password": NEW }),
+    )
+    .await
+    .refused(400, "invalid_token");
+    assert_eq!(
+        app.post(
+            "/auth/reset-password",
+            json!({ "token": second, "password": NEW })
+        )
+        .await
+        .status,
+        200
+    );
     assert_eq!(login(&app, "a@x.test", NEW).await, 200);
 }

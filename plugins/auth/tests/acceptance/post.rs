@@ -32,17 +32,28 @@ impl Post {
     /// All mails of a kind, once there are so many.
     pub async fn all(&self, kind: &str, least: usize) -> Vec<Mail> {
         for _ in 0..3000 {
-            let now: Vec<Mail> = self.0.lock().unwrap().iter().filter(|mail| mail.kind.name() == kind).cloned().collect();
+            let now: Vec<Mail> = self
+                .0
+                .lock()
+                .unwrap()
+                .iter()
+                .filter(|mail| mail.kind.name() == kind)
+                .cloned()
+                .collect();
             if now.len() >= least {
                 return now;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        panic!("{least} mails of {kind} were expected: {:?}", self.0.lock().unwrap());
+        panic!(
+            "{least} mails of {kind} were expected: {:?}",
+            self.0.lock().unwrap()
+        );
     }
 
-    /// Those of a kind, once there are so many: more must not come. What is late by a tenth of a second is not seen; where that would
-    /// hide a mistake, something that is mailed after them is waited for instead.
+    /// Those of a kind, once there are so many: more must not come. What is late by a tenth of a
+    /// second is not seen; where that would hide a mistake, something that is mailed after them is
+    /// waited for instead.
     pub async fn only(&self, kind: &str, many: usize) -> Vec<Mail> {
         self.all(kind, many).await;
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -54,9 +65,20 @@ impl Post {
     /// The token of the latest mail of a kind, once there are so many.
     pub async fn token(&self, kind: &str, least: usize) -> String {
         let mails = self.all(kind, least).await;
-        let link = mails.last().and_then(|mail| mail.vars.get("link")).cloned().unwrap_or_default();
-        assert!(mails.iter().all(|mail| mail.text.contains(&mail.vars["link"])));
-        link.split_once("#token=").unwrap_or_else(|| panic!("no token behind # in {link}")).1.to_owned()
+        let link = mails
+            .last()
+            .and_then(|mail| mail.vars.get("link"))
+            .cloned()
+            .unwrap_or_default();
+        assert!(
+            mails
+                .iter()
+                .all(|mail| mail.text.contains(&mail.vars["link"]))
+        );
+        link.split_once("#token=")
+            .unwrap_or_else(|| panic!("no token behind # in {link}"))
+            .1
+            .to_owned()
     }
 
     /// Everything that has been mailed.
@@ -66,6 +88,11 @@ impl Post {
 
     /// How many there are of a kind now.
     pub fn count(&self, kind: &str) -> usize {
-        self.0.lock().unwrap().iter().filter(|mail| mail.kind.name() == kind).count()
+        self.0
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|mail| mail.kind.name() == kind)
+            .count()
     }
 }

@@ -29,19 +29,26 @@ async fn app(store: &Store) -> Server {
 }
 
 async fn refresh(app: &Server, token: &str) -> Reply {
-    app.post("/auth/refresh", json!({ "refreshToken": token })).await
+    app.post("/auth/refresh", json!({ "refreshToken": token }))
+        .await
 }
 
 async fn refresh_tokens_renew_short_access_tokens(store: Store) {
     let app = app(&store).await;
     let ada = app.register("ada@example.test").await;
     let first = claims(&ada.token);
-    assert_eq!(first["exp"].as_i64().unwrap() - first["iat"].as_i64().unwrap(), 900);
+    assert_eq!(
+        first["exp"].as_i64().unwrap() - first["iat"].as_i64().unwrap(),
+        900
+    );
     app.advance(60).await;
     let renewed = refresh(&app, &ada.refresh).await;
     assert_eq!(renewed.status, 200, "{renewed:?}");
     let second = claims(&renewed.text("token"));
-    assert_eq!((&second["sid"], &second["sub"]), (&first["sid"], &json!(ada.id)));
+    assert_eq!(
+        (&second["sid"], &second["sub"]),
+        (&first["sid"], &json!(ada.id))
+    );
     assert_ne!(second["jti"], first["jti"]);
     assert!(renewed.text("refreshToken") != ada.refresh && renewed.text("userId") == ada.id);
     assert_eq!(app.me(&ada.token).await.status, 200);
@@ -54,16 +61,36 @@ async fn refresh_tokens_renew_short_access_tokens(store: Store) {
 async fn the_refresh_cookie_has_strict_attributes(store: Store) {
     let app = app(&store).await;
     app.register("ada@example.test").await;
-    let login = app.post("/auth/login", json!({ "email": "ada@example.test", "password": GOOD })).await;
+    let login = app
+        .post(
+            "/auth/login",
+            json!({ "email": "ada@example.test", "password": GOOD }),
+        )
+        .await;
     let set = login.cookie("__Secure-refresh_token").unwrap();
-    for attribute in ["HttpOnly", "Secure", "SameSite=Strict", "Path=/auth", "Max-Age=2592000"] {
-        assert!(set.split("; ").any(|part| part == attribute), "{attribute} in {set}");
+    for attribute in [
+        "HttpOnly",
+        "Secure",
+        "SameSite=Strict",
+        "Path=/auth",
+        "Max-Age=2592000",
+    ] {
+        assert!(
+            set.split("; ").any(|part| part == attribute),
+            "{attribute} in {set}"
+        );
     }
-    let (mut token, mut csrf) = (login.cookie_value("__Secure-refresh_token"), login.cookie_value("csrf_token"));
+    let (mut token, mut csrf) = (
+        login.cookie_value("__Secure-refresh_token"),
+        login.cookie_value("csrf_token"),
+    );
     assert_eq!(token, login.text("refreshToken"));
     let origin = format!("http://{}", app.host());
     let by_cookie = async |token: &str, csrf: Option<&str>| {
-        let cookies = format!("__Secure-refresh_token={token}; csrf_token={}", csrf.unwrap_or_default());
+        let cookies = format!(
+            "__Secure-refresh_token={token}; csrf_token={}",
+            csrf.unwrap_or_default()
+        );
         let mut headers = vec![("cookie", cookies.as_str()), ("origin", origin.as_str())];
         headers.extend(csrf.map(|csrf| ("x-csrf-token", csrf)));
         app.raw("POST", "/auth/refresh", &headers, "").await
@@ -72,18 +99,33 @@ async fn the_refresh_cookie_has_strict_attributes(store: Store) {
     for _ in 0..2 {
         let renewed = by_cookie(&token, Some(&csrf)).await;
         assert_eq!(renewed.status, 200, "{renewed:?}");
-        (token, csrf) = (renewed.cookie_value("__Secure-refresh_token"), renewed.cookie_value("csrf_token"));
+        (token, csrf) = (
+            renewed.cookie_value("__Secure-refresh_token"),
+            renewed.cookie_value("csrf_token"),
+        );
     }
-    let by_header = app.raw("POST", "/auth/refresh", &[("x-refresh-token", &token)], "").await;
+    let by_header = app
+        .raw("POST", "/auth/refresh", &[("x-refresh-token", &token)], "")
+        .await;
     assert_eq!(by_header.status, 200, "{by_header:?}");
     let latest = by_header.text("refreshToken");
     let cookies = format!("__Secure-refresh_token=bad; csrf_token={csrf}");
-    let both = [("x-refresh-token", "bad"), ("cookie", cookies.as_str()), ("content-type", "application/json")];
+    let both = [
+        ("x-refresh-token", "bad"),
+        ("cookie", cookies.as_str()),
+        ("content-type", "application/json"),
+    ];
     let body = json!({ "refreshToken": latest }).to_string();
-    assert_eq!(app.raw("POST", "/auth/refresh", &both, &body).await.status, 200);
+    assert_eq!(
+        app.raw("POST", "/auth/refresh", &both, &body).await.status,
+        200
+    );
     let none = app.post("/auth/refresh", json!({})).await;
     none.refused(401, "refresh_required");
-    assert!(none.cookie("__Host-token").unwrap().contains("Max-Age=0"), "{none:?}");
+    assert!(
+        none.cookie("__Host-token").unwrap().contains("Max-Age=0"),
+        "{none:?}"
+    );
 }
 
 async fn a_refresh_token_has_one_successor_within_the_grace_period(store: Store) {
@@ -92,7 +134,11 @@ async fn a_refresh_token_has_one_successor_within_the_grace_period(store: Store)
     let successor = refresh(&app, &ada.refresh).await.text("refreshToken");
     app.advance(10).await;
     let again = refresh(&app, &ada.refresh).await;
-    assert_eq!((again.status, again.text("refreshToken")), (200, successor.clone()), "{again:?}");
+    assert_eq!(
+        (again.status, again.text("refreshToken")),
+        (200, successor.clone()),
+        "{again:?}"
+    );
     assert_eq!(app.me(&again.text("token")).await.status, 200);
     let all = futures_util::future::join_all((0..10).map(|_| refresh(&app, &successor))).await;
     let mut next: Vec<String> = all.iter().map(|reply| reply.text("refreshToken")).collect();
@@ -105,7 +151,13 @@ async fn a_refresh_token_has_one_successor_within_the_grace_period(store: Store)
 async fn fifty_concurrent_refreshes_have_one_successor(store: Store) {
     let often = |auth: Auth| {
         auth.refresh_tokens().configure(|config| {
-            config.auth.rate_limit.buckets.insert("refresh".to_owned(), Limit { max: 1000, window_seconds: 60 });
+            config.auth.rate_limit.buckets.insert(
+                "refresh".to_owned(),
+                Limit {
+                    max: 1000,
+                    window_seconds: 60,
+                },
+            );
         })
     };
     let app = store.app_with(often).await;
@@ -121,7 +173,8 @@ async fn fifty_concurrent_refreshes_have_one_successor(store: Store) {
     assert_eq!(app.me(&ada.token).await.status, 200);
 }
 
-/// A thief's token and its owner's, at once: whichever is seen first, the session is over, and so is what came of it meanwhile.
+/// A thief's token and its owner's, at once: whichever is seen first, the session is over, and so
+/// is what came of it meanwhile.
 async fn reuse_during_a_rotation_ends_the_session(store: Store) {
     let app = app(&store).await;
     app.register("ada@example.test").await;
@@ -157,11 +210,23 @@ async fn reuse_of_a_refresh_token_ends_the_session(store: Store) {
     app.advance(11).await;
     let reused = refresh(&app, &ada.refresh).await;
     reused.refused(401, "refresh_reused");
-    refresh(&app, &ada.refresh).await.refused(401, "refresh_invalid");
+    refresh(&app, &ada.refresh)
+        .await
+        .refused(401, "refresh_invalid");
     let told = post.all("refresh_reused", 1).await;
-    assert_eq!((told.len(), told[0].to.as_str(), told[0].vars["ip"].as_str()), (1, "ada@example.test", "127.0.0.1"));
-    assert!(reused.cookie("__Secure-refresh_token").unwrap().contains("Max-Age=0"));
-    refresh(&app, &newest.text("refreshToken")).await.refused(401, "refresh_invalid");
+    assert_eq!(
+        (told.len(), told[0].to.as_str(), told[0].vars["ip"].as_str()),
+        (1, "ada@example.test", "127.0.0.1")
+    );
+    assert!(
+        reused
+            .cookie("__Secure-refresh_token")
+            .unwrap()
+            .contains("Max-Age=0")
+    );
+    refresh(&app, &newest.text("refreshToken"))
+        .await
+        .refused(401, "refresh_invalid");
     for token in [&ada.token, &newest.text("token")] {
         app.me(token).await.refused(401, "unauthorized");
     }
@@ -170,7 +235,13 @@ async fn reuse_of_a_refresh_token_ends_the_session(store: Store) {
 async fn invalid_refresh_tokens_are_refused(store: Store) {
     let app = app(&store).await;
     let ada = app.register("ada@example.test").await;
-    for garbage in ["garbage", "", "v1.a.b", &ada.token, &format!("{}x", ada.refresh)] {
+    for garbage in [
+        "garbage",
+        "",
+        "v1.a.b",
+        &ada.token,
+        &format!("{}x", ada.refresh),
+    ] {
         let reply = refresh(&app, garbage).await;
         reply.refused(401, "refresh_invalid");
     }
@@ -187,18 +258,26 @@ async fn invalid_refresh_tokens_are_refused(store: Store) {
     refresh(&app, &token).await.refused(401, "refresh_invalid");
     let idle = app.login("ada@example.test").await;
     app.advance(31 * day).await;
-    refresh(&app, &idle.refresh).await.refused(401, "refresh_invalid");
+    refresh(&app, &idle.refresh)
+        .await
+        .refused(401, "refresh_invalid");
 }
 
 /// Claims for everybody; counts how often it is asked.
 struct Plans(Arc<AtomicUsize>);
 
 impl AuthHooks for Plans {
-    fn post_login<'a>(&'a self, _: &'a HookCx, input: &'a SignIn) -> BoxFuture<'a, HookResult<Json>> {
+    fn post_login<'a>(
+        &'a self,
+        _: &'a HookCx,
+        input: &'a SignIn,
+    ) -> BoxFuture<'a, HookResult<Json>> {
         Box::pin(async {
             assert!(input.user_id.is_some() && input.session_id.is_some());
             self.0.fetch_add(1, Ordering::SeqCst);
-            Ok(json!({ "customClaims": { "plan": "pro", "sub": "somebody", "exp": 1, "iss": "x", "sid": "x" } }))
+            Ok(
+                json!({ "customClaims": { "plan": "pro", "sub": "somebody", "exp": 1, "iss": "x", "sid": "x" } }),
+            )
         })
     }
 }
@@ -206,13 +285,22 @@ impl AuthHooks for Plans {
 async fn custom_claims_survive_a_refresh(store: Store) {
     let asked = Arc::new(AtomicUsize::new(0));
     let hooks = Plans(Arc::clone(&asked));
-    let app = store.app_with(|auth| auth.refresh_tokens().hooks(hooks)).await;
+    let app = store
+        .app_with(|auth| auth.refresh_tokens().hooks(hooks))
+        .await;
     let ada = app.register("ada@example.test").await;
     let renewed = refresh(&app, &ada.refresh).await;
     for token in [&ada.token, &renewed.text("token")] {
         let claims = claims(token);
-        assert_eq!((&claims["plan"], &claims["sub"]), (&json!("pro"), &json!(ada.id)), "{claims}");
-        assert_eq!(app.get(token, "/__test/actor").await.json()["claims"]["plan"], "pro");
+        assert_eq!(
+            (&claims["plan"], &claims["sub"]),
+            (&json!("pro"), &json!(ada.id)),
+            "{claims}"
+        );
+        assert_eq!(
+            app.get(token, "/__test/actor").await.json()["claims"]["plan"],
+            "pro"
+        );
     }
     assert_eq!(asked.load(Ordering::SeqCst), 1);
 }
@@ -225,7 +313,11 @@ async fn in_every_order(store: Store) {
         let ada = app.login("ada@example.test").await;
         let mut tokens = vec![ada.refresh];
         for _ in 0..3 {
-            tokens.push(refresh(&app, tokens.last().unwrap()).await.text("refreshToken"));
+            tokens.push(
+                refresh(&app, tokens.last().unwrap())
+                    .await
+                    .text("refreshToken"),
+            );
         }
         let reply = refresh(&app, &tokens[replayed]).await;
         if replayed < 2 {

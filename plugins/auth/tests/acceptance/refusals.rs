@@ -4,14 +4,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use linchpin::BoxFuture;
-use linchpin_auth::{Auth, AuthHooks, HookCx, HookError, HookResult, PasswordChange, SignIn, SignUp};
+use linchpin_auth::{
+    Auth, AuthHooks, HookCx, HookError, HookResult, PasswordChange, SignIn, SignUp,
+};
 use serde_json::{Value as Json, json};
 
 use crate::cases;
 use crate::post::Post;
 use crate::server::{GOOD, Server, Store};
 
-cases!(hooks_may_refuse_a_sign_in, hooks_may_refuse_a_password, failures_of_later_hooks_are_ignored);
+cases!(
+    hooks_may_refuse_a_sign_in,
+    hooks_may_refuse_a_password,
+    failures_of_later_hooks_are_ignored
+);
 
 const NEW: &str = "amber-walrus-17-dune";
 
@@ -25,7 +31,11 @@ impl Closed {
     }
 
     fn answer(&self) -> HookResult {
-        if self.0.load(Ordering::SeqCst) { Err(std::io::Error::other("no").into()) } else { Ok(()) }
+        if self.0.load(Ordering::SeqCst) {
+            Err(std::io::Error::other("no").into())
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -34,16 +44,25 @@ impl AuthHooks for Closed {
         Box::pin(async { self.answer() })
     }
 
-    fn pre_password_change<'a>(&'a self, _: &'a HookCx, _: &'a PasswordChange) -> BoxFuture<'a, HookResult> {
+    fn pre_password_change<'a>(
+        &'a self,
+        _: &'a HookCx,
+        _: &'a PasswordChange,
+    ) -> BoxFuture<'a, HookResult> {
         Box::pin(async { self.answer() })
     }
 }
 
 async fn login(app: &Server, password: &str) -> crate::server::Reply {
-    app.post("/auth/login", json!({ "email": "a@x.test", "password": password })).await
+    app.post(
+        "/auth/login",
+        json!({ "email": "a@x.test", "password": password }),
+    )
+    .await
 }
 
-/// A refusal is no wrong password: however often, nobody is kept out for it, and no session is opened.
+/// A refusal is no wrong password: however often, nobody is kept out for it, and no session is
+/// opened.
 async fn hooks_may_refuse_a_sign_in(store: Store) {
     let closed = Closed::default();
     let app = store.app_with(|auth| auth.hooks(closed.clone())).await;
@@ -57,7 +76,11 @@ async fn hooks_may_refuse_a_sign_in(store: Store) {
     }
     closed.set(false);
     let sessions = app.get(&ada.token, "/auth/sessions").await.json();
-    assert_eq!(sessions["sessions"].as_array().map(Vec::len), Some(1), "{sessions}");
+    assert_eq!(
+        sessions["sessions"].as_array().map(Vec::len),
+        Some(1),
+        "{sessions}"
+    );
     // Nine wrong ones are still to be had: none of the above was counted as one.
     for _ in 0..9 {
         login(&app, NEW).await.refused(401, "invalid_credentials");
@@ -68,24 +91,51 @@ async fn hooks_may_refuse_a_sign_in(store: Store) {
 /// A refused new password keeps the present one, the sessions and the mailed token.
 async fn hooks_may_refuse_a_password(store: Store) {
     let (post, closed) = (Post::default(), Closed::default());
-    let app = store.app_with(|auth: Auth| post.on(auth).hooks(closed.clone())).await;
+    let app = store
+        .app_with(|auth: Auth| post.on(auth).hooks(closed.clone()))
+        .await;
     let (ada, other) = (app.register("a@x.test").await, app.login("a@x.test").await);
     closed.set(true);
     let change = json!({ "password": NEW, "currentPassword": GOOD });
-    let refused = app.with(&ada.token, "POST", "/auth/set-password", Some(change.clone())).await;
+    let refused = app
+        .with(
+            &ada.token,
+            "POST",
+            "/auth/set-password",
+            Some(change.clone()),
+        )
+        .await;
     refused.refused(400, "hook_rejected");
     assert_eq!(refused.text("error"), "no");
-    app.post("/auth/forgot-password", json!({ "email": "a@x.test" })).await;
+    app.post("/auth/forgot-password", json!({ "email": "a@x.test" }))
+        .await;
     let token = post.token("password_reset", 1).await;
     let reset = json!({ "token": token, "password": NEW });
-    app.post("/auth/reset-password", reset.clone()).await.refused(400, "hook_rejected");
+    app.post("/auth/reset-password", reset.clone())
+        .await
+        .refused(400, "hook_rejected");
     closed.set(false);
     assert_eq!(app.me(&other.token).await.status, 200, "its sessions go on");
-    assert_eq!((login(&app, NEW).await.status, login(&app, GOOD).await.status), (401, 200));
-    assert_eq!(post.count("password_changed") + post.count("password_reset_done"), 0);
+    assert_eq!(
+        (
+            login(&app, NEW).await.status,
+            login(&app, GOOD).await.status
+        ),
+        (401, 200)
+    );
+    assert_eq!(
+        post.count("password_changed") + post.count("password_reset_done"),
+        0
+    );
     // The token is as good as it was.
     assert_eq!(app.post("/auth/reset-password", reset).await.status, 200);
-    assert_eq!((login(&app, GOOD).await.status, login(&app, NEW).await.status), (401, 200));
+    assert_eq!(
+        (
+            login(&app, GOOD).await.status,
+            login(&app, NEW).await.status
+        ),
+        (401, 200)
+    );
 }
 
 /// Fails whenever it is told something.
@@ -96,25 +146,64 @@ impl AuthHooks for Failing {
         Box::pin(async { Err(HookError::new("no").status(403)) })
     }
 
-    fn post_login<'a>(&'a self, _: &'a HookCx, input: &'a SignIn) -> BoxFuture<'a, HookResult<Json>> {
-        Box::pin(async { if input.method == "password" { panic!("a hook of tests") } else { Err(HookError::new("no")) } })
+    fn post_login<'a>(
+        &'a self,
+        _: &'a HookCx,
+        input: &'a SignIn,
+    ) -> BoxFuture<'a, HookResult<Json>> {
+        Box::pin(async {
+            if input.method == "password" {
+                panic!("a hook of tests")
+            } else {
+                Err(HookError::new("no"))
+            }
+        })
     }
 
-    fn post_password_change<'a>(&'a self, _: &'a HookCx, _: &'a PasswordChange) -> BoxFuture<'a, HookResult> {
+    fn post_password_change<'a>(
+        &'a self,
+        _: &'a HookCx,
+        _: &'a PasswordChange,
+    ) -> BoxFuture<'a, HookResult> {
         Box::pin(async { panic!("a hook of tests") })
     }
 }
 
 async fn failures_of_later_hooks_are_ignored(store: Store) {
     let post = Post::default();
-    let app = store.app_with(|auth| post.on(auth).hooks(Failing).configure(|config| config.auth.magic_link.enabled = true)).await;
+    let app = store
+        .app_with(|auth| {
+            post.on(auth)
+                .hooks(Failing)
+                .configure(|config| config.auth.magic_link.enabled = true)
+        })
+        .await;
     app.register("a@x.test").await;
     let signed_in = login(&app, GOOD).await;
     assert_eq!(signed_in.status, 200);
     let change = json!({ "password": NEW, "currentPassword": GOOD });
-    assert_eq!(app.with(&signed_in.text("token"), "POST", "/auth/set-password", Some(change)).await.status, 200);
+    assert_eq!(
+        app.with(
+            &signed_in.text("token"),
+            "POST",
+            "/auth/set-password",
+            Some(change)
+        )
+        .await
+        .status,
+        200
+    );
     assert_eq!(login(&app, NEW).await.status, 200);
-    app.post("/auth/magic-link/request", json!({ "identifier": "a@x.test" })).await;
+    app.post(
+        "/auth/magic-link/request",
+        json!({ "identifier": "a@x.test" }),
+    )
+    .await;
     let token = post.token("magic_link", 1).await;
-    assert_eq!(app.post("/auth/magic-link/verify", json!({ "token": token })).await.status, 200);
+    assert_eq!(
+        app.post("/auth/magic-link/verify", json!({ "token": token }))
+            .await
+            .status,
+        200
+    );
 }

@@ -13,7 +13,11 @@ use serde_json::json;
 use crate::cases;
 use crate::server::{SECRET, Store};
 
-cases!(another_plugin_may_replace_this_one, the_same_policies_hold_with_accounts, roles_that_nobody_can_hold);
+cases!(
+    another_plugin_may_replace_this_one,
+    the_same_policies_hold_with_accounts,
+    roles_that_nobody_can_hold
+);
 
 #[entity(routes(auth = "userAuth", create(auth = none), delete(roles = ["admin"])))]
 #[derive(Clone, Debug)]
@@ -34,7 +38,12 @@ struct ByHeader;
 
 impl ActorResolver for ByHeader {
     fn resolve(&self, parts: &Parts, _: Origin<'_>) -> Resolution {
-        let header = |name| parts.headers.get(name).and_then(|value| value.to_str().ok());
+        let header = |name| {
+            parts
+                .headers
+                .get(name)
+                .and_then(|value| value.to_str().ok())
+        };
         Resolution::Ready(Ok(Arc::new(match header("x-user") {
             Some(user) => Actor::user(user).with_roles(header("x-role")),
             None => Actor::anonymous(),
@@ -49,7 +58,10 @@ impl Plugin for Own {
         "own-auth"
     }
 
-    fn setup_middleware<'a>(&'a self, cx: &'a mut MiddlewareCx) -> BoxFuture<'a, linchpin::Result<()>> {
+    fn setup_middleware<'a>(
+        &'a self,
+        cx: &'a mut MiddlewareCx,
+    ) -> BoxFuture<'a, linchpin::Result<()>> {
         Box::pin(async { cx.set_actor_resolver(Arc::new(ByHeader)) })
     }
 
@@ -59,12 +71,23 @@ impl Plugin for Own {
 }
 
 fn pages(store: &Store) -> App {
-    App::new(Config::new().signing_secret(SECRET).port(0).database(store.url())).package(&PAGES)
+    App::new(
+        Config::new()
+            .signing_secret(SECRET)
+            .port(0)
+            .database(store.url()),
+    )
+    .package(&PAGES)
 }
 
 /// The results of policies of an entity and its operations, with any authentication plugin.
 async fn policies(anonymous: &Client, user: &Client, admin: &Client) {
-    let made = anonymous.post("/pages", &json!({})).await.unwrap().json().unwrap();
+    let made = anonymous
+        .post("/pages", &json!({}))
+        .await
+        .unwrap()
+        .json()
+        .unwrap();
     let page = format!("/pages/{}", made["id"].as_str().unwrap());
     let read = format!("{page}/read");
     let refused = |reply: Answer, status: u16| {
@@ -82,32 +105,65 @@ async fn policies(anonymous: &Client, user: &Client, admin: &Client) {
 }
 
 fn said(started: linchpin::Result<linchpin::Running>) -> String {
-    started.err().map(|error| error.to_string()).unwrap_or_default()
+    started
+        .err()
+        .map(|error| error.to_string())
+        .unwrap_or_default()
 }
 
 async fn another_plugin_may_replace_this_one(store: Store) {
     let app = pages(&store).plugin(Own).start().await.unwrap();
     let user = Client::new(&app).with_header("x-user", "ada").unwrap();
-    let admin = Client::new(&app).with_header("x-user", "root").unwrap().with_header("x-role", "admin").unwrap();
+    let admin = Client::new(&app)
+        .with_header("x-user", "root")
+        .unwrap()
+        .with_header("x-role", "admin")
+        .unwrap();
     policies(&Client::new(&app), &user, &admin).await;
     app.stop().await.unwrap();
 
     let without = said(pages(&store).start().await);
-    for route in ["route `list` of `Page`", "route `get` of `Page`", "route `read` of `Page`"] {
-        assert!(without.contains(route) && without.contains("userAuth"), "{route} in {without}");
+    for route in [
+        "route `list` of `Page`",
+        "route `get` of `Page`",
+        "route `read` of `Page`",
+    ] {
+        assert!(
+            without.contains(route) && without.contains("userAuth"),
+            "{route} in {without}"
+        );
     }
     assert!(without.contains("`linchpin_auth::Auth`"), "{without}");
-    let two = said(pages(&store).plugin(Auth::new().roles(["admin"]).default_role("admin")).plugin(Own).start().await);
-    assert!(two.contains("own-auth") && two.contains("keep one"), "{two}");
+    let two = said(
+        pages(&store)
+            .plugin(Auth::new().roles(["admin"]).default_role("admin"))
+            .plugin(Own)
+            .start()
+            .await,
+    );
+    assert!(
+        two.contains("own-auth") && two.contains("keep one"),
+        "{two}"
+    );
 }
 
 /// The same policies have the same results with this plugin.
 async fn the_same_policies_hold_with_accounts(store: Store) {
-    let app = pages(&store).plugin(Auth::new().roles(["admin", "member"]).default_role("member")).start().await.unwrap();
+    let app = pages(&store)
+        .plugin(
+            Auth::new()
+                .roles(["admin", "member"])
+                .default_role("member"),
+        )
+        .start()
+        .await
+        .unwrap();
     let service = app.adapters().provided::<AuthService>().unwrap();
     let signed_in = async |account: NewUser| {
         let account = service.create_user(account).await.unwrap();
-        Client::new(&app).bearer(service.sign_in(&account.id).await.unwrap().expose()).unwrap()
+        Client::new(&app)
+            .bearer(service.sign_in(&account.id).await.unwrap().expose())
+            .unwrap()
     };
     let user = signed_in(NewUser::new("ada@x.test")).await;
     let admin = signed_in(NewUser::new("root@x.test").roles(["admin"])).await;
@@ -117,11 +173,19 @@ async fn the_same_policies_hold_with_accounts(store: Store) {
 
 /// A role that is in no list is one that no account can hold.
 async fn roles_that_nobody_can_hold(store: Store) {
-    for (roles, hint) in [(Vec::new(), ""), (vec!["admins"], "; did you mean `admins`?")] {
+    for (roles, hint) in [
+        (Vec::new(), ""),
+        (vec!["admins"], "; did you mean `admins`?"),
+    ] {
         let told = said(pages(&store).plugin(Auth::new().roles(roles)).start().await);
         for route in ["delete", "read"] {
-            let what = format!("needs role `admin`, which no plugin declares: list it in `auth.roles`{hint}");
-            let line = told.lines().find(|line| line.contains(&format!("route `{route}` of `Page`"))).unwrap_or_default();
+            let what = format!(
+                "needs role `admin`, which no plugin declares: list it in `auth.roles`{hint}"
+            );
+            let line = told
+                .lines()
+                .find(|line| line.contains(&format!("route `{route}` of `Page`")))
+                .unwrap_or_default();
             assert!(line.ends_with(&what), "{what} in {told}");
         }
     }

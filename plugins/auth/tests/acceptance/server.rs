@@ -1,4 +1,5 @@
-//! A fresh app on a free port, and a small client that reads answers the way the cases talk about them.
+//! A fresh app on a free port, and a small client that reads answers the way the cases talk about
+//! them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -39,7 +40,10 @@ impl Store {
 
     pub fn sqlite() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        Self::at(format!("sqlite:{}", folder.path().join("test.db").display()), Some(folder))
+        Self::at(
+            format!("sqlite:{}", folder.path().join("test.db").display()),
+            Some(folder),
+        )
     }
 
     #[cfg(feature = "postgres")]
@@ -49,18 +53,36 @@ impl Store {
 
     fn at(url: String, folder: Option<tempfile::TempDir>) -> Self {
         let now = Timestamp::parse("2026-03-04T05:06:07.008Z").unwrap();
-        Self { url, clock: Arc::new(FakeClock::at(now)), port: 0, argon2: Argon2Cost::OF_TESTS, _folder: folder }
+        Self {
+            url,
+            clock: Arc::new(FakeClock::at(now)),
+            port: 0,
+            argon2: Argon2Cost::OF_TESTS,
+            _folder: folder,
+        }
     }
 
     /// Its apps listen on one port, known before they start.
     pub fn at_a_free_port(self) -> Self {
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = std::net::TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
         Self { port, ..self }
     }
 
-    /// Its apps hash passwords at the cheapest cost that a server accepts, as a case needs in which calls race with a hash.
+    /// Its apps hash passwords at the cheapest cost that a server accepts, as a case needs in which
+    /// calls race with a hash.
     pub fn hashing_slowly(self) -> Self {
-        Self { argon2: Argon2Cost { m: 19_456, t: 2, p: 1 }, ..self }
+        Self {
+            argon2: Argon2Cost {
+                m: 19_456,
+                t: 2,
+                p: 1,
+            },
+            ..self
+        }
     }
 
     pub fn port(&self) -> u16 {
@@ -107,25 +129,55 @@ impl Store {
 
     /// The same, which may fail to start.
     pub async fn try_app(&self, change: impl FnOnce(Auth) -> Auth) -> linchpin::Result<Server> {
-        self.try_app_in(linchpin::Environment::Development, change).await
+        self.try_app_in(linchpin::Environment::Development, change)
+            .await
     }
 
     /// An app whose every event goes to a sink.
-    pub async fn watched(&self, sink: impl linchpin::EventSink, change: impl FnOnce(Auth) -> Auth) -> Server {
-        self.start(linchpin::Environment::Development, change, |app| app.event_sink("case", sink)).await.unwrap()
+    pub async fn watched(
+        &self,
+        sink: impl linchpin::EventSink,
+        change: impl FnOnce(Auth) -> Auth,
+    ) -> Server {
+        self.start(linchpin::Environment::Development, change, |app| {
+            app.event_sink("case", sink)
+        })
+        .await
+        .unwrap()
     }
 
     /// An app that keeps its records in another store.
-    pub async fn on(&self, store: impl linchpin::store::Store, change: impl FnOnce(Auth) -> Auth) -> Server {
-        self.start(linchpin::Environment::Development, change, |app| app.store(Arc::new(store))).await.unwrap()
+    pub async fn on(
+        &self,
+        store: impl linchpin::store::Store,
+        change: impl FnOnce(Auth) -> Auth,
+    ) -> Server {
+        self.start(linchpin::Environment::Development, change, |app| {
+            app.store(Arc::new(store))
+        })
+        .await
+        .unwrap()
     }
 
     /// An app with a guard by path.
-    pub async fn guarded(&self, pattern: &str, guard: linchpin::http::RouteGuard) -> linchpin::Result<Server> {
-        self.start(linchpin::Environment::Development, |auth| auth, |app| app.guard(pattern, guard)).await
+    pub async fn guarded(
+        &self,
+        pattern: &str,
+        guard: linchpin::http::RouteGuard,
+    ) -> linchpin::Result<Server> {
+        self.start(
+            linchpin::Environment::Development,
+            |auth| auth,
+            |app| app.guard(pattern, guard),
+        )
+        .await
     }
 
-    pub async fn try_app_in(&self, environment: linchpin::Environment, change: impl FnOnce(Auth) -> Auth) -> linchpin::Result<Server> {
+    pub async fn try_app_in(
+        &self,
+        environment: linchpin::Environment,
+        change: impl FnOnce(Auth) -> Auth,
+    ) -> linchpin::Result<Server> {
         self.start(environment, change, |app| app).await
     }
 
@@ -135,26 +187,51 @@ impl Store {
         change: impl FnOnce(Auth) -> Auth,
         more: impl FnOnce(App) -> App,
     ) -> linchpin::Result<Server> {
-        let auth = Auth::new().roles(["admin", "member"]).default_role("member").configure(|config| {
-            config.auth.password.argon2 = self.argon2;
-        });
-        let env = Env { clock: self.clock.clone(), ..Env::system() };
+        let auth = Auth::new()
+            .roles(["admin", "member"])
+            .default_role("member")
+            .configure(|config| {
+                config.auth.password.argon2 = self.argon2;
+            });
+        let env = Env {
+            clock: self.clock.clone(),
+            ..Env::system()
+        };
         let reading = Arc::clone(&self.clock);
-        let config = Config::new().signing_secret(SECRET).port(self.port).database(self.url.as_str()).environment(environment);
+        let config = Config::new()
+            .signing_secret(SECRET)
+            .port(self.port)
+            .database(self.url.as_str())
+            .environment(environment);
         let app = App::new(config)
-            .plugin(change(auth.env(env)).configure(|config| config.security.api_credentials.push(remover())))
-            .plugin(TestBed { clock: Arc::clone(&self.clock) })
+            .plugin(
+                change(auth.env(env))
+                    .configure(|config| config.security.api_credentials.push(remover())),
+            )
+            .plugin(TestBed {
+                clock: Arc::clone(&self.clock),
+            })
             .package(&NOTES)
             .clock(move || reading.now());
         let running = more(app).start().await?;
         let client = Client::builder(TokioExecutor::new()).build(HttpConnector::new());
-        Ok(Server { address: running.address(), client, running, clock: Arc::clone(&self.clock), document: OnceCell::new() })
+        Ok(Server {
+            address: running.address(),
+            client,
+            running,
+            clock: Arc::clone(&self.clock),
+            document: OnceCell::new(),
+        })
     }
 }
 
 /// The program that removes notes.
 fn remover() -> ApiCredential {
-    ApiCredential { id: "remover".into(), token: SecretText::new("what-removes-the-notes-of-this-testbed"), roles: Vec::new() }
+    ApiCredential {
+        id: "remover".into(),
+        token: SecretText::new("what-removes-the-notes-of-this-testbed"),
+        roles: Vec::new(),
+    }
 }
 
 /// A running app.
@@ -213,24 +290,44 @@ impl Server {
 
     /// Sets the clock to the present: what other programs sign says when.
     pub async fn to_the_present(&self) {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
-        self.advance(i64::try_from(now).unwrap() - self.now_seconds()).await;
+        let now = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap()
+            .as_secs();
+        self.advance(i64::try_from(now).unwrap() - self.now_seconds())
+            .await;
     }
 
     pub async fn advance(&self, seconds: i64) {
-        let reply = self.post("/__test/clock", json!({ "advanceSeconds": seconds })).await;
+        let reply = self
+            .post("/__test/clock", json!({ "advanceSeconds": seconds }))
+            .await;
         assert_eq!(reply.status, 200, "{reply:?}");
     }
 
     /// Sets the clock back, as nobody can by a call.
     pub fn set_back(&self, seconds: i64) {
-        self.clock.set(Timestamp::from_millis(self.clock.now().millis() - seconds * 1000));
+        self.clock.set(Timestamp::from_millis(
+            self.clock.now().millis() - seconds * 1000,
+        ));
     }
 
-    pub async fn raw(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Reply {
+    pub async fn raw(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Reply {
         let reply = self.any(method, path, headers, body).await;
         // A method that a path of ours does not have is answered by us, too.
-        let known = || reply.status == 405 || self.document.get().is_some_and(|document| document.knows(method, path));
+        let known = || {
+            reply.status == 405
+                || self
+                    .document
+                    .get()
+                    .is_some_and(|document| document.knows(method, path))
+        };
         let is_ours = path.starts_with("/auth/") && known();
         reply.is_well_formed(is_ours);
         reply
@@ -238,42 +335,84 @@ impl Server {
 
     /// A call that may be answered 503.
     pub async fn raw_any(&self, path: &str, body: Json) -> Reply {
-        self.any("POST", path, &[("content-type", "application/json")], &body.to_string()).await
+        self.any(
+            "POST",
+            path,
+            &[("content-type", "application/json")],
+            &body.to_string(),
+        )
+        .await
     }
 
     /// A read that may be answered 503.
     pub async fn get_any(&self, token: &str, path: &str) -> Reply {
-        self.any("GET", path, &[("authorization", &format!("Bearer {token}"))], "").await
+        self.any(
+            "GET",
+            path,
+            &[("authorization", &format!("Bearer {token}"))],
+            "",
+        )
+        .await
     }
 
     /// A call that may be answered 503.
-    pub async fn unchecked(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Reply {
+    pub async fn unchecked(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Reply {
         self.any(method, path, headers, body).await
     }
 
     /// A call whose answer may be anything: a page, a redirect.
-    pub async fn any(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Reply {
+    pub async fn any(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Reply {
         let reply = self.call(method, path, headers, body).await;
         if path.starts_with("/auth/") {
-            let said = async || Document::of(&self.call("GET", "/openapi.json", &[], "").await.body);
-            self.document.get_or_init(said).await.hold(method, path, &reply);
+            let said =
+                async || Document::of(&self.call("GET", "/openapi.json", &[], "").await.body);
+            self.document
+                .get_or_init(said)
+                .await
+                .hold(method, path, &reply);
         }
         reply
     }
 
     async fn call(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Reply {
-        let mut request = Request::builder().method(method).uri(format!("http://{}{path}", self.address));
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("http://{}{path}", self.address));
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let request = request.body(Full::new(Bytes::copy_from_slice(body.as_bytes()))).unwrap();
+        let request = request
+            .body(Full::new(Bytes::copy_from_slice(body.as_bytes())))
+            .unwrap();
         let (parts, body) = self.client.request(request).await.unwrap().into_parts();
         let body = body.collect().await.unwrap().to_bytes();
-        Reply { status: parts.status.as_u16(), headers: parts.headers, body }
+        Reply {
+            status: parts.status.as_u16(),
+            headers: parts.headers,
+            body,
+        }
     }
 
     pub async fn post(&self, path: &str, body: Json) -> Reply {
-        self.raw("POST", path, &[("content-type", "application/json")], &body.to_string()).await
+        self.raw(
+            "POST",
+            path,
+            &[("content-type", "application/json")],
+            &body.to_string(),
+        )
+        .await
     }
 
     /// With an access token.
@@ -283,7 +422,13 @@ impl Server {
         if body.is_some() {
             headers.push(("content-type", "application/json"));
         }
-        self.raw(method, path, &headers, &body.map(|body| body.to_string()).unwrap_or_default()).await
+        self.raw(
+            method,
+            path,
+            &headers,
+            &body.map(|body| body.to_string()).unwrap_or_default(),
+        )
+        .await
     }
 
     pub async fn get(&self, token: &str, path: &str) -> Reply {
@@ -295,13 +440,20 @@ impl Server {
     }
 
     pub async fn register(&self, email: &str) -> SignedIn {
-        let reply = self.post("/auth/register", json!({ "email": email, "password": GOOD })).await;
+        let reply = self
+            .post(
+                "/auth/register",
+                json!({ "email": email, "password": GOOD }),
+            )
+            .await;
         assert_eq!(reply.status, 201, "{reply:?}");
         reply.signed_in()
     }
 
     pub async fn login(&self, email: &str) -> SignedIn {
-        let reply = self.post("/auth/login", json!({ "email": email, "password": GOOD })).await;
+        let reply = self
+            .post("/auth/login", json!({ "email": email, "password": GOOD }))
+            .await;
         assert_eq!(reply.status, 200, "{reply:?}");
         reply.signed_in()
     }
@@ -317,7 +469,9 @@ impl Server {
     /// Lets a session count as one that has just proved who its user is.
     pub async fn prove(&self, who: &SignedIn) {
         let session = self.me(&who.token).await.text("sessionId");
-        let reply = self.post(&format!("/__test/sessions/{session}/step-up"), json!({})).await;
+        let reply = self
+            .post(&format!("/__test/sessions/{session}/step-up"), json!({}))
+            .await;
         assert_eq!(reply.status, 200, "{reply:?}");
     }
 
@@ -338,38 +492,73 @@ impl Reply {
     }
 
     pub fn header(&self, name: &str) -> String {
-        self.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or_default().to_owned()
+        self.headers
+            .get(name)
+            .and_then(|v| v.to_str().ok())
+            .unwrap_or_default()
+            .to_owned()
     }
 
     pub fn signed_in(&self) -> SignedIn {
-        SignedIn { id: self.text("userId"), token: self.text("token"), refresh: self.text("refreshToken") }
+        SignedIn {
+            id: self.text("userId"),
+            token: self.text("token"),
+            refresh: self.text("refreshToken"),
+        }
     }
 
     /// Status and code of a refusal.
     #[track_caller]
     pub fn refused(&self, status: u16, code: &str) {
-        assert_eq!((self.status, self.text("code").as_str()), (status, code), "{self:?}");
-        assert_eq!(self.headers.contains_key("www-authenticate"), code == "unauthorized", "{self:?}");
+        assert_eq!(
+            (self.status, self.text("code").as_str()),
+            (status, code),
+            "{self:?}"
+        );
+        assert_eq!(
+            self.headers.contains_key("www-authenticate"),
+            code == "unauthorized",
+            "{self:?}"
+        );
     }
 
     /// 400 with this detail.
     #[track_caller]
     pub fn problem(&self, code: &str, path: &str) {
         self.refused(400, "validation_failed");
-        let details = self.json()["details"].as_array().cloned().unwrap_or_default();
-        assert!(details.iter().any(|d| d["code"] == code && d["path"] == path), "no {code} at {path} in {self:?}");
+        let details = self.json()["details"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        assert!(
+            details
+                .iter()
+                .any(|d| d["code"] == code && d["path"] == path),
+            "no {code} at {path} in {self:?}"
+        );
     }
 
     /// The `Set-Cookie` of a name.
     pub fn cookie(&self, name: &str) -> Option<String> {
         let begins = format!("{name}=");
-        self.headers.get_all("set-cookie").iter().filter_map(|v| v.to_str().ok()).find(|v| v.starts_with(&begins)).map(str::to_owned)
+        self.headers
+            .get_all("set-cookie")
+            .iter()
+            .filter_map(|v| v.to_str().ok())
+            .find(|v| v.starts_with(&begins))
+            .map(str::to_owned)
     }
 
     /// The cookies that a browser would send back.
     pub fn cookie_value(&self, name: &str) -> String {
-        let set = self.cookie(name).unwrap_or_else(|| panic!("no {name} in {self:?}"));
-        set[name.len() + 1..].split(';').next().unwrap_or_default().to_owned()
+        let set = self
+            .cookie(name)
+            .unwrap_or_else(|| panic!("no {name} in {self:?}"));
+        set[name.len() + 1..]
+            .split(';')
+            .next()
+            .unwrap_or_default()
+            .to_owned()
     }
 
     /// Checks of every response.
@@ -378,12 +567,18 @@ impl Reply {
         assert!(!self.header("x-request-id").is_empty(), "{self:?}");
         if self.status >= 400 {
             let body = self.json();
-            assert!(body["error"].is_string() && body["code"].is_string(), "{self:?}");
+            assert!(
+                body["error"].is_string() && body["code"].is_string(),
+                "{self:?}"
+            );
             assert_eq!(body["requestId"], self.header("x-request-id"));
         }
         if is_ours {
             assert_eq!(
-                (self.header("cache-control").as_str(), self.header("referrer-policy").as_str()),
+                (
+                    self.header("cache-control").as_str(),
+                    self.header("referrer-policy").as_str()
+                ),
                 ("no-store", "no-referrer"),
                 "{self:?}"
             );
@@ -404,5 +599,10 @@ pub fn header(token: &str) -> Json {
 fn part(token: &str, at: usize) -> Json {
     use base64::Engine;
     let text = token.split('.').nth(at).unwrap();
-    serde_json::from_slice(&base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(text).unwrap()).unwrap()
+    serde_json::from_slice(
+        &base64::engine::general_purpose::URL_SAFE_NO_PAD
+            .decode(text)
+            .unwrap(),
+    )
+    .unwrap()
 }

@@ -3,14 +3,24 @@
 use std::sync::Arc;
 
 use linchpin::BoxFuture;
-use linchpin_auth::{AccountQuery, AuditQuery, AuthHooks, AuthService, HookCx, HookError, HookResult, NewUser, SignIn};
+use linchpin_auth::{
+    AccountQuery, AuditQuery, AuthHooks, AuthService, HookCx, HookError, HookResult, NewUser,
+    SignIn,
+};
 use serde_json::json;
 
 use crate::cases;
 use crate::post::Post;
 use crate::server::{GOOD, Server, Store};
 
-cases!(what_the_app_may_read, what_the_app_keeps, sessions_of_the_app, what_keeps_owners_out, whom_the_app_turns_away, gone_accounts);
+cases!(
+    what_the_app_may_read,
+    what_the_app_keeps,
+    sessions_of_the_app,
+    what_keeps_owners_out,
+    whom_the_app_turns_away,
+    gone_accounts
+);
 
 fn service(app: &Server) -> Arc<AuthService> {
     app.provided::<AuthService>()
@@ -23,46 +33,187 @@ async fn what_the_app_may_read(store: Store) {
     for name in ["a", "b", "c"] {
         app.register(&format!("{name}@x.test")).await;
     }
-    let ada = service.account_by_identifier("a@x.test").await.unwrap().unwrap();
+    let ada = service
+        .account_by_identifier("a@x.test")
+        .await
+        .unwrap()
+        .unwrap();
     service.suspend(&ada.id, None).await.unwrap();
     let emails = async |query: AccountQuery| {
         let page = service.accounts(query).await.unwrap();
-        let mut emails: Vec<String> = page.items.into_iter().filter_map(|account| account.email).collect();
+        let mut emails: Vec<String> = page
+            .items
+            .into_iter()
+            .filter_map(|account| account.email)
+            .collect();
         emails.sort();
         (emails.join(" "), page.next_cursor)
     };
-    assert_eq!(emails(AccountQuery::default()).await, ("a@x.test b@x.test c@x.test".to_owned(), None));
-    assert_eq!(emails(AccountQuery { suspended: Some(true), ..Default::default() }).await.0, "a@x.test");
-    assert_eq!(emails(AccountQuery { suspended: Some(false), ..Default::default() }).await.0, "b@x.test c@x.test");
-    assert_eq!(emails(AccountQuery { email: Some("B@x.test".into()), ..Default::default() }).await.0, "b@x.test");
-    assert_eq!(emails(AccountQuery { role: Some("admin".into()), ..Default::default() }).await.0, "");
-    let (first, cursor) = emails(AccountQuery { limit: Some(2), ..Default::default() }).await;
-    let (last, end) = emails(AccountQuery { cursor, ..Default::default() }).await;
-    assert_eq!((first.split(' ').count() + last.split(' ').count(), end), (3, None));
     assert_eq!(
-        service.accounts(AccountQuery { email: Some("x".into()), ..Default::default() }).await.unwrap_err().details()[0].path,
+        emails(AccountQuery::default()).await,
+        ("a@x.test b@x.test c@x.test".to_owned(), None)
+    );
+    assert_eq!(
+        emails(AccountQuery {
+            suspended: Some(true),
+            ..Default::default()
+        })
+        .await
+        .0,
+        "a@x.test"
+    );
+    assert_eq!(
+        emails(AccountQuery {
+            suspended: Some(false),
+            ..Default::default()
+        })
+        .await
+        .0,
+        "b@x.test c@x.test"
+    );
+    assert_eq!(
+        emails(AccountQuery {
+            email: Some("B@x.test".into()),
+            ..Default::default()
+        })
+        .await
+        .0,
+        "b@x.test"
+    );
+    assert_eq!(
+        emails(AccountQuery {
+            role: Some("admin".into()),
+            ..Default::default()
+        })
+        .await
+        .0,
+        ""
+    );
+    let (first, cursor) = emails(AccountQuery {
+        limit: Some(2),
+        ..Default::default()
+    })
+    .await;
+    let (last, end) = emails(AccountQuery {
+        cursor,
+        ..Default::default()
+    })
+    .await;
+    assert_eq!(
+        (first.split(' ').count() + last.split(' ').count(), end),
+        (3, None)
+    );
+    assert_eq!(
+        service
+            .accounts(AccountQuery {
+                email: Some("x".into()),
+                ..Default::default()
+            })
+            .await
+            .unwrap_err()
+            .details()[0]
+            .path,
         "email"
     );
-    assert_eq!(service.accounts(AccountQuery { cursor: Some("x".into()), ..Default::default() }).await.unwrap_err().code().status(), 400);
+    assert_eq!(
+        service
+            .accounts(AccountQuery {
+                cursor: Some("x".into()),
+                ..Default::default()
+            })
+            .await
+            .unwrap_err()
+            .code()
+            .status(),
+        400
+    );
 
     let bob = app.login("b@x.test").await;
     let sessions = service.sessions(&bob.id).await.unwrap();
-    assert_eq!((sessions.len(), sessions[0].ip.as_deref(), &sessions[0].amr), (2, Some("127.0.0.1"), &vec!["pwd".to_owned()]));
-    let own = app.get(&bob.token, "/auth/sessions").await.json()["sessions"].as_array().unwrap().clone();
-    let own = own.iter().find(|session| session["current"] == true).unwrap()["sessionId"].as_str().unwrap().to_owned();
-    assert!(service.revoke_session(&ada.id, &own).await.is_err(), "it is not of that account");
+    assert_eq!(
+        (sessions.len(), sessions[0].ip.as_deref(), &sessions[0].amr),
+        (2, Some("127.0.0.1"), &vec!["pwd".to_owned()])
+    );
+    let own = app.get(&bob.token, "/auth/sessions").await.json()["sessions"]
+        .as_array()
+        .unwrap()
+        .clone();
+    let own = own
+        .iter()
+        .find(|session| session["current"] == true)
+        .unwrap()["sessionId"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert!(
+        service.revoke_session(&ada.id, &own).await.is_err(),
+        "it is not of that account"
+    );
     service.revoke_session(&bob.id, &own).await.unwrap();
     app.me(&bob.token).await.refused(401, "unauthorized");
-    assert_eq!(service.revoke_session(&bob.id, &own).await.unwrap_err().code(), linchpin::Code::NotFound);
+    assert_eq!(
+        service
+            .revoke_session(&bob.id, &own)
+            .await
+            .unwrap_err()
+            .code(),
+        linchpin::Code::NotFound
+    );
     assert!(service.sessions(&ada.id).await.unwrap().is_empty());
 
-    let of_ada = AuditQuery { user_id: Some(ada.id.clone()), ..Default::default() };
-    let events: Vec<String> = service.audit(of_ada.clone()).await.unwrap().items.into_iter().map(|entry| entry.event).collect();
-    assert!(events.contains(&"auth:account.suspended".to_owned()) && events.contains(&"auth:user.created".to_owned()), "{events:?}");
-    let made = service.audit(AuditQuery { event: Some("auth:user.created".into()), ..of_ada.clone() }).await.unwrap().items;
-    assert_eq!((made.len(), &made[0].details), (1, &Some(json!({ "method": "password" }))));
-    assert!(service.audit(AuditQuery { to: Some(made[0].at), ..of_ada.clone() }).await.unwrap().items.is_empty());
-    assert_eq!(service.audit(AuditQuery { from: Some(made[0].at), limit: Some(1), ..of_ada }).await.unwrap().items.len(), 1);
+    let of_ada = AuditQuery {
+        user_id: Some(ada.id.clone()),
+        ..Default::default()
+    };
+    let events: Vec<String> = service
+        .audit(of_ada.clone())
+        .await
+        .unwrap()
+        .items
+        .into_iter()
+        .map(|entry| entry.event)
+        .collect();
+    assert!(
+        events.contains(&"auth:account.suspended".to_owned())
+            && events.contains(&"auth:user.created".to_owned()),
+        "{events:?}"
+    );
+    let made = service
+        .audit(AuditQuery {
+            event: Some("auth:user.created".into()),
+            ..of_ada.clone()
+        })
+        .await
+        .unwrap()
+        .items;
+    assert_eq!(
+        (made.len(), &made[0].details),
+        (1, &Some(json!({ "method": "password" })))
+    );
+    assert!(
+        service
+            .audit(AuditQuery {
+                to: Some(made[0].at),
+                ..of_ada.clone()
+            })
+            .await
+            .unwrap()
+            .items
+            .is_empty()
+    );
+    assert_eq!(
+        service
+            .audit(AuditQuery {
+                from: Some(made[0].at),
+                limit: Some(1),
+                ..of_ada
+            })
+            .await
+            .unwrap()
+            .items
+            .len(),
+        1
+    );
 }
 
 /// What the app keeps with an account is nobody else's to see or to change.
@@ -75,30 +226,78 @@ async fn what_the_app_keeps(store: Store) {
     assert_eq!(made.app_metadata, Some(json!({ "customer": "c-17" })));
     let ada = app.login("ada@x.test").await;
     assert!(!app.me(&ada.token).await.json().to_string().contains("c-17"));
-    app.with(&ada.token, "PATCH", "/auth/me", Some(json!({ "appMetadata": {} }))).await.problem("unknown_field", "appMetadata");
-    service.set_app_metadata(&ada.id, Some(json!({ "customer": "c-18" }))).await.unwrap();
-    assert_eq!(service.account(&ada.id).await.unwrap().unwrap().app_metadata, Some(json!({ "customer": "c-18" })));
-    assert_eq!(service.set_app_metadata(&ada.id, None).await.unwrap().app_metadata, None);
+    app.with(
+        &ada.token,
+        "PATCH",
+        "/auth/me",
+        Some(json!({ "appMetadata": {} })),
+    )
+    .await
+    .problem("unknown_field", "appMetadata");
+    service
+        .set_app_metadata(&ada.id, Some(json!({ "customer": "c-18" })))
+        .await
+        .unwrap();
+    assert_eq!(
+        service
+            .account(&ada.id)
+            .await
+            .unwrap()
+            .unwrap()
+            .app_metadata,
+        Some(json!({ "customer": "c-18" }))
+    );
+    assert_eq!(
+        service
+            .set_app_metadata(&ada.id, None)
+            .await
+            .unwrap()
+            .app_metadata,
+        None
+    );
     assert!(service.set_app_metadata("nobody", None).await.is_err());
 }
 
-/// A session that code opens is one like any other: listed, ended, and under the account's roles. It signs in no device.
+/// A session that code opens is one like any other: listed, ended, and under the account's roles.
+/// It signs in no device.
 async fn sessions_of_the_app(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| post.on(auth)).await;
     let service = service(&app);
-    let made = service.create_user(NewUser::new("ada@x.test").password(GOOD).roles(["admin"]).verified()).await.unwrap();
+    let made = service
+        .create_user(
+            NewUser::new("ada@x.test")
+                .password(GOOD)
+                .roles(["admin"])
+                .verified(),
+        )
+        .await
+        .unwrap();
     let token = service.sign_in(&made.id).await.unwrap();
     let me = app.me(token.expose()).await;
-    assert_eq!((me.status, me.text("id"), &me.json()["roles"]), (200, made.id.clone(), &json!(["admin"])));
-    assert_eq!(app.get(token.expose(), "/__test/protected/admin").await.status, 200);
-    app.get(token.expose(), "/__test/protected/step-up").await.refused(403, "step_up_required");
+    assert_eq!(
+        (me.status, me.text("id"), &me.json()["roles"]),
+        (200, made.id.clone(), &json!(["admin"]))
+    );
+    assert_eq!(
+        app.get(token.expose(), "/__test/protected/admin")
+            .await
+            .status,
+        200
+    );
+    app.get(token.expose(), "/__test/protected/step-up")
+        .await
+        .refused(403, "step_up_required");
 
     // The owner's first device is no new one, for all that the app has done; the second is.
     app.login("ada@x.test").await;
     let ada = app.login("ada@x.test").await;
     let sessions = app.get(&ada.token, "/auth/sessions").await.json();
-    assert_eq!(sessions["sessions"].as_array().map(Vec::len), Some(3), "{sessions}");
+    assert_eq!(
+        sessions["sessions"].as_array().map(Vec::len),
+        Some(3),
+        "{sessions}"
+    );
     post.only("new_device_login", 1).await;
 
     assert_eq!(service.revoke_sessions(&made.id).await.unwrap(), 3);
@@ -116,14 +315,26 @@ async fn what_keeps_owners_out(store: Store) {
         })
         .await;
     let service = service(&app);
-    let code = |done: linchpin::Result<_>| done.map(|_| ()).map_err(|error: linchpin::Error| error.code().as_str());
+    let code = |done: linchpin::Result<_>| {
+        done.map(|_| ())
+            .map_err(|error: linchpin::Error| error.code().as_str())
+    };
     assert_eq!(code(service.sign_in("nobody").await), Err("not_found"));
-    let made = service.create_user(NewUser::new("ada@x.test")).await.unwrap();
-    assert_eq!(code(service.sign_in(&made.id).await), Err("email_not_verified"));
+    let made = service
+        .create_user(NewUser::new("ada@x.test"))
+        .await
+        .unwrap();
+    assert_eq!(
+        code(service.sign_in(&made.id).await),
+        Err("email_not_verified")
+    );
     service.set_email_verified(&made.id, true).await.unwrap();
     assert_eq!(code(service.sign_in(&made.id).await), Ok(()));
     service.suspend(&made.id, None).await.unwrap();
-    assert_eq!(code(service.sign_in(&made.id).await), Err("account_suspended"));
+    assert_eq!(
+        code(service.sign_in(&made.id).await),
+        Err("account_suspended")
+    );
 }
 
 /// Lets nobody in.
@@ -132,7 +343,13 @@ struct Banning;
 impl AuthHooks for Banning {
     fn pre_login<'a>(&'a self, _: &'a HookCx, input: &'a SignIn) -> BoxFuture<'a, HookResult> {
         let banned = input.method == "service" && input.user_id.is_some();
-        Box::pin(async move { if banned { Err(HookError::new("You are banned").status(403).code("banned")) } else { Ok(()) } })
+        Box::pin(async move {
+            if banned {
+                Err(HookError::new("You are banned").status(403).code("banned"))
+            } else {
+                Ok(())
+            }
+        })
     }
 }
 
@@ -141,8 +358,16 @@ async fn whom_the_app_turns_away(store: Store) {
     let app = store.app_with(|auth| auth.hooks(Banning)).await;
     let ada = app.register("ada@x.test").await;
     let refused = service(&app).sign_in(&ada.id).await.unwrap_err();
-    assert_eq!((refused.code().as_str(), refused.message()), ("banned", "You are banned"));
-    assert_eq!(app.get(&ada.token, "/auth/sessions").await.json()["sessions"].as_array().map(Vec::len), Some(1));
+    assert_eq!(
+        (refused.code().as_str(), refused.message()),
+        ("banned", "You are banned")
+    );
+    assert_eq!(
+        app.get(&ada.token, "/auth/sessions").await.json()["sessions"]
+            .as_array()
+            .map(Vec::len),
+        Some(1)
+    );
 }
 
 /// An account whose deletion is due is gone for code as well, whether or not it has been removed.
@@ -150,10 +375,24 @@ async fn gone_accounts(store: Store) {
     let app = store.app().await;
     let service = service(&app);
     let ada = app.register("ada@x.test").await;
-    let scheduled = app.with(&ada.token, "DELETE", "/auth/me", Some(json!({ "password": GOOD }))).await;
+    let scheduled = app
+        .with(
+            &ada.token,
+            "DELETE",
+            "/auth/me",
+            Some(json!({ "password": GOOD })),
+        )
+        .await;
     assert_eq!(scheduled.status, 202, "{scheduled:?}");
     assert!(service.account(&ada.id).await.unwrap().is_some());
     app.advance(604_800).await;
-    assert!(service.account(&ada.id).await.unwrap().is_none() && service.account_by_identifier("ada@x.test").await.unwrap().is_none());
+    assert!(
+        service.account(&ada.id).await.unwrap().is_none()
+            && service
+                .account_by_identifier("ada@x.test")
+                .await
+                .unwrap()
+                .is_none()
+    );
     assert!(service.sign_in(&ada.id).await.is_err());
 }

@@ -12,9 +12,14 @@ use crate::around::{Around, Watch};
 use crate::cases;
 use crate::server::{Server, SignedIn, Store};
 
-cases!(what_is_known_is_not_asked_for, activity_is_written_once_a_minute, what_cannot_be_checked_is_refused);
+cases!(
+    what_is_known_is_not_asked_for,
+    activity_is_written_once_a_minute,
+    what_cannot_be_checked_is_refused
+);
 
-/// Writes down what is asked of sessions and their users. It takes its time over sessions, or refuses to say.
+/// Writes down what is asked of sessions and their users. It takes its time over sessions, or
+/// refuses to say.
 #[derive(Default)]
 struct Seen {
     log: Mutex<Vec<String>>,
@@ -27,12 +32,23 @@ impl Seen {
     }
 
     fn count(&self, what: &str) -> usize {
-        self.log.lock().unwrap().iter().filter(|line| *line == what).count()
+        self.log
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|line| *line == what)
+            .count()
     }
 }
 
 impl Watch for Arc<Seen> {
-    fn run<'a>(&'a self, store: &'a dyn linchpin::store::Store, to: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Answer<'a> {
+    fn run<'a>(
+        &'a self,
+        store: &'a dyn linchpin::store::Store,
+        to: &'a Arc<Statement>,
+        args: Vec<Value>,
+        rows: Rows,
+    ) -> Answer<'a> {
         let entity = to.entity.name;
         let what = match &to.plan {
             // A job that looks what is due: no request does.
@@ -61,14 +77,22 @@ impl Watch for Arc<Seen> {
 async fn watched(store: &Store, cache_seconds: u64) -> (Server, Arc<Seen>) {
     let seen = Arc::<Seen>::default();
     let around = Around::new(store.opened(), Arc::clone(&seen));
-    (store.on(around, |auth| auth.configure(|config| config.auth.session.cache_seconds = cache_seconds)).await, seen)
+    (
+        store
+            .on(around, |auth| {
+                auth.configure(|config| config.auth.session.cache_seconds = cache_seconds)
+            })
+            .await,
+        seen,
+    )
 }
 
 const GUARDED: &str = "/__test/protected/user";
 const OPEN: &str = "/__test/actor";
 
 async fn many(app: &Server, who: &SignedIn, n: usize) {
-    for reply in futures_util::future::join_all((0..n).map(|_| app.get(&who.token, GUARDED))).await {
+    for reply in futures_util::future::join_all((0..n).map(|_| app.get(&who.token, GUARDED))).await
+    {
         assert_eq!(reply.status, 200, "{reply:?}");
     }
 }
@@ -77,7 +101,9 @@ async fn what_is_known_is_not_asked_for(store: Store) {
     const ONCE: [&str; 2] = ["Session select", "User select"];
     let (app, seen) = watched(&store, 5).await;
     let ada = app.register("ada@x.test").await;
-    app.raw("GET", GUARDED, &[], "").await.refused(401, "unauthorized");
+    app.raw("GET", GUARDED, &[], "")
+        .await
+        .refused(401, "unauthorized");
     // Within a minute of the last activity, so that nothing is written.
     for _ in 0..2 {
         seen.taken();
@@ -93,7 +119,10 @@ async fn what_is_known_is_not_asked_for(store: Store) {
     many(&app, &ada, 1).await;
     app.change(&ada.id, json!({ "roles": ["admin"] })).await;
     seen.taken();
-    assert_eq!(app.get(&ada.token, "/__test/protected/admin").await.status, 200);
+    assert_eq!(
+        app.get(&ada.token, "/__test/protected/admin").await.status,
+        200
+    );
     assert_eq!(seen.taken(), ONCE);
     app.stop().await;
 
@@ -141,7 +170,9 @@ async fn activity_is_written_once_a_minute(store: Store) {
         app.advance(2).await;
         ten().await;
         written(2).await;
-        let shown = app.get(&who.token, "/auth/sessions").await.json()["sessions"][0]["lastActiveAt"].clone();
+        let shown =
+            app.get(&who.token, "/auth/sessions").await.json()["sessions"][0]["lastActiveAt"]
+                .clone();
         let at = linchpin::Timestamp::parse(shown.as_str().unwrap()).unwrap();
         assert_eq!(at.millis().div_euclid(1000), begun + 121);
         app.stop().await;
@@ -152,7 +183,12 @@ async fn activity_is_written_once_a_minute(store: Store) {
 async fn what_cannot_be_checked_is_refused(store: Store) {
     let (app, seen) = watched(&store, 5).await;
     let ada = app.register("ada@x.test").await;
-    let routes = [(GUARDED, 401), (OPEN, 200), ("/notes/x", 401), ("/auth/me", 401)];
+    let routes = [
+        (GUARDED, 401),
+        (OPEN, 200),
+        ("/notes/x", 401),
+        ("/auth/me", 401),
+    ];
     for warm in [false, true] {
         seen.down.store(false, Ordering::SeqCst);
         if warm {
@@ -164,11 +200,23 @@ async fn what_cannot_be_checked_is_refused(store: Store) {
             let cookie = format!("__Host-token={}", ada.token);
             let by_cookie = app.any("GET", path, &[("cookie", &cookie)], "").await;
             for reply in [app.get_any(&ada.token, path).await, by_cookie] {
-                assert_eq!((reply.status, reply.text("code").as_str()), (503, "unavailable"), "{path}: {reply:?}");
+                assert_eq!(
+                    (reply.status, reply.text("code").as_str()),
+                    (503, "unavailable"),
+                    "{path}: {reply:?}"
+                );
             }
-            assert_eq!(app.raw("GET", path, &[], "").await.status, without, "{path}");
+            assert_eq!(
+                app.raw("GET", path, &[], "").await.status,
+                without,
+                "{path}"
+            );
             // What is no token of ours needs no store.
-            assert_eq!(app.get(&format!("{}x", ada.token), path).await.status, without, "{path}");
+            assert_eq!(
+                app.get(&format!("{}x", ada.token), path).await.status,
+                without,
+                "{path}"
+            );
         }
     }
     seen.down.store(false, Ordering::SeqCst);

@@ -21,38 +21,73 @@ async fn sessions_are_listed(store: Store) {
     let first = app.register("ada@example.test").await;
     app.advance(60).await;
     let second = app.login("ada@example.test").await;
-    let list = app.get(&second.token, "/auth/sessions").await.json()["sessions"].as_array().cloned().unwrap();
+    let list = app.get(&second.token, "/auth/sessions").await.json()["sessions"]
+        .as_array()
+        .cloned()
+        .unwrap();
     assert_eq!(list.len(), 2);
-    assert_eq!(list.iter().map(|s| s["current"] == true).collect::<Vec<_>>(), [true, false], "the latest active first");
+    assert_eq!(
+        list.iter()
+            .map(|s| s["current"] == true)
+            .collect::<Vec<_>>(),
+        [true, false],
+        "the latest active first"
+    );
     for session in &list {
         for time in ["createdAt", "lastActiveAt", "expiresAt"] {
             let text = session[time].as_str().unwrap();
-            assert!(text.len() == 24 && text.ends_with('Z') && linchpin::Timestamp::parse(text).is_ok(), "{time} {text}");
+            assert!(
+                text.len() == 24 && text.ends_with('Z') && linchpin::Timestamp::parse(text).is_ok(),
+                "{time} {text}"
+            );
         }
-        assert_eq!((&session["ipAddress"], &session["isActive"], &session["amr"]), (&json!("127.0.0.1"), &json!(true), &json!(["pwd"])));
+        assert_eq!(
+            (&session["ipAddress"], &session["isActive"], &session["amr"]),
+            (&json!("127.0.0.1"), &json!(true), &json!(["pwd"]))
+        );
     }
     let text = json!(list).to_string();
     for token in [&first.token, &second.token] {
-        assert!(!text.contains(claims(token)["sid"].as_str().unwrap()), "{text}");
+        assert!(
+            !text.contains(claims(token)["sid"].as_str().unwrap()),
+            "{text}"
+        );
     }
     // A handle authenticates nothing.
-    app.me(list[0]["sessionId"].as_str().unwrap()).await.refused(401, "unauthorized");
+    app.me(list[0]["sessionId"].as_str().unwrap())
+        .await
+        .refused(401, "unauthorized");
 }
 
 async fn a_session_is_ended_by_its_owner_only(store: Store) {
     let app = store.app().await;
-    let (own, other) = (app.register("ada@example.test").await, app.login("ada@example.test").await);
+    let (own, other) = (
+        app.register("ada@example.test").await,
+        app.login("ada@example.test").await,
+    );
     let eve = app.register("eve@example.test").await;
     let handle = async |token: &str| {
-        let list = app.get(token, "/auth/sessions").await.json()["sessions"].as_array().cloned().unwrap();
-        list.iter().find(|s| s["current"] == true).unwrap()["sessionId"].as_str().unwrap().to_owned()
+        let list = app.get(token, "/auth/sessions").await.json()["sessions"]
+            .as_array()
+            .cloned()
+            .unwrap();
+        list.iter().find(|s| s["current"] == true).unwrap()["sessionId"]
+            .as_str()
+            .unwrap()
+            .to_owned()
     };
     let (of_other, of_eve) = (handle(&other.token).await, handle(&eve.token).await);
-    let delete = async |id: &str| app.with(&own.token, "DELETE", &format!("/auth/sessions/{id}"), None).await;
+    let delete = async |id: &str| {
+        app.with(&own.token, "DELETE", &format!("/auth/sessions/{id}"), None)
+            .await
+    };
     delete(&of_eve).await.refused(404, "not_found");
     delete("unknown").await.refused(404, "not_found");
     assert_eq!(app.me(&eve.token).await.status, 200);
-    assert_eq!(delete(&of_other).await.json(), json!({ "ok": true, "message": "The session was ended." }));
+    assert_eq!(
+        delete(&of_other).await.json(),
+        json!({ "ok": true, "message": "The session was ended." })
+    );
     app.me(&other.token).await.refused(401, "unauthorized");
     assert_eq!(app.me(&own.token).await.status, 200);
     delete(&of_other).await.refused(404, "not_found");
@@ -64,12 +99,18 @@ async fn a_session_is_ended_by_its_owner_only(store: Store) {
 async fn other_sessions_and_all_sessions_can_be_ended(store: Store) {
     let app = store.app().await;
     let own = app.register("ada@example.test").await;
-    for (method, path) in [("POST", "/auth/sessions/revoke-others"), ("DELETE", "/auth/sessions")] {
+    for (method, path) in [
+        ("POST", "/auth/sessions/revoke-others"),
+        ("DELETE", "/auth/sessions"),
+    ] {
         let mut others = Vec::new();
         for _ in 0..3 {
             others.push(app.login("ada@example.test").await);
         }
-        assert_eq!(app.with(&own.token, method, path, None).await.json(), json!({ "ok": true, "revoked": 3 }));
+        assert_eq!(
+            app.with(&own.token, method, path, None).await.json(),
+            json!({ "ok": true, "revoked": 3 })
+        );
         for other in others {
             app.me(&other.token).await.refused(401, "unauthorized");
         }
@@ -84,11 +125,18 @@ async fn the_number_of_sessions_is_limited(store: Store) {
             config.auth.session.max_per_user = 3;
             // Concurrent sign-ins are counted before they are checked.
             for name in ["login", "loginIp", "loginSpread", "loginIdentifier"] {
-                config.auth.rate_limit.buckets.insert(name.to_owned(), Limit { max: 1000, window_seconds: 900 });
+                config.auth.rate_limit.buckets.insert(
+                    name.to_owned(),
+                    Limit {
+                        max: 1000,
+                        window_seconds: 900,
+                    },
+                );
             }
         })
     };
-    // With the cheap hash all sign-ins reach the store at one time, and some of them give up with 503.
+    // With the cheap hash all sign-ins reach the store at one time, and some of them give up
+    // with 503.
     let store = store.hashing_slowly();
     let app = store.app_with(three).await;
     let first = app.register("ada@example.test").await;
@@ -103,7 +151,8 @@ async fn the_number_of_sessions_is_limited(store: Store) {
     }
     assert_eq!(alive, [false, false, true, true, true]);
     app.advance(1).await;
-    let raced = futures_util::future::join_all((0..50).map(|_| app.login("ada@example.test"))).await;
+    let raced =
+        futures_util::future::join_all((0..50).map(|_| app.login("ada@example.test"))).await;
     let mut live = 0;
     for one in &raced {
         live += usize::from(app.me(&one.token).await.status == 200);
@@ -115,20 +164,38 @@ async fn the_number_of_sessions_is_limited(store: Store) {
 }
 
 async fn sessions_end_after_idle_time(store: Store) {
-    let app = store.app_with(|auth| auth.configure(|config| config.auth.session.idle_seconds = 60)).await;
+    let app = store
+        .app_with(|auth| auth.configure(|config| config.auth.session.idle_seconds = 60))
+        .await;
     let ada = app.register("ada@example.test").await;
     for _ in 0..2 {
         app.advance(50).await;
         assert_eq!(app.me(&ada.token).await.status, 200);
     }
-    let idle = app.get(&ada.token, "/auth/sessions").await.json()["sessions"][0]["sessionId"].as_str().unwrap().to_owned();
+    let idle = app.get(&ada.token, "/auth/sessions").await.json()["sessions"][0]["sessionId"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     app.advance(100).await;
     app.me(&ada.token).await.refused(401, "unauthorized");
     // A session without a valid token is not listed.
     let again = app.login("ada@example.test").await;
     let sessions = app.get(&again.token, "/auth/sessions").await.json();
-    assert_eq!((sessions["sessions"].as_array().map(Vec::len), &sessions["sessions"][0]["current"]), (Some(1), &json!(true)));
-    app.with(&again.token, "DELETE", &format!("/auth/sessions/{idle}"), None).await.refused(404, "not_found");
+    assert_eq!(
+        (
+            sessions["sessions"].as_array().map(Vec::len),
+            &sessions["sessions"][0]["current"]
+        ),
+        (Some(1), &json!(true))
+    );
+    app.with(
+        &again.token,
+        "DELETE",
+        &format!("/auth/sessions/{idle}"),
+        None,
+    )
+    .await
+    .refused(404, "not_found");
 }
 
 async fn a_suspension_ends_sessions(store: Store) {
@@ -137,9 +204,16 @@ async fn a_suspension_ends_sessions(store: Store) {
     assert_eq!(app.me(&ada.token).await.status, 200);
     app.change(&ada.id, json!({ "suspended": true })).await;
     app.me(&ada.token).await.refused(401, "unauthorized");
-    let login = |password: &str| app.post("/auth/login", json!({ "email": "ada@example.test", "password": password }));
+    let login = |password: &str| {
+        app.post(
+            "/auth/login",
+            json!({ "email": "ada@example.test", "password": password }),
+        )
+    };
     login(GOOD).await.refused(403, "account_suspended");
-    login("wrong-otter-91-lamp").await.refused(401, "invalid_credentials");
+    login("wrong-otter-91-lamp")
+        .await
+        .refused(401, "invalid_credentials");
     app.change(&ada.id, json!({ "suspended": false })).await;
     assert_eq!(login(GOOD).await.status, 200);
     app.me(&ada.token).await.refused(401, "unauthorized");
@@ -148,14 +222,25 @@ async fn a_suspension_ends_sessions(store: Store) {
 async fn changed_roles_take_effect(store: Store) {
     let app = store.app().await;
     let ada = app.register("ada@example.test").await;
-    app.get(&ada.token, "/__test/protected/admin").await.refused(403, "forbidden");
-    app.get(&ada.token, "/notes").await.refused(403, "forbidden");
+    app.get(&ada.token, "/__test/protected/admin")
+        .await
+        .refused(403, "forbidden");
+    app.get(&ada.token, "/notes")
+        .await
+        .refused(403, "forbidden");
     app.change(&ada.id, json!({ "roles": ["admin"] })).await;
-    assert_eq!(app.get(&ada.token, "/__test/protected/admin").await.status, 200);
+    assert_eq!(
+        app.get(&ada.token, "/__test/protected/admin").await.status,
+        200
+    );
     assert_eq!(app.get(&ada.token, "/notes").await.status, 200);
     app.change(&ada.id, json!({ "roles": [] })).await;
-    app.get(&ada.token, "/__test/protected/admin").await.refused(403, "forbidden");
-    app.raw("GET", "/notes", &[], "").await.refused(401, "unauthorized");
+    app.get(&ada.token, "/__test/protected/admin")
+        .await
+        .refused(403, "forbidden");
+    app.raw("GET", "/notes", &[], "")
+        .await
+        .refused(401, "unauthorized");
 }
 
 /// Under load no request that begins after the answer to a logout is let through.
@@ -167,10 +252,18 @@ async fn sessions_end_at_once(store: Store) {
         let asked = |_| async {
             app.me(&one.token).await;
         };
-        let ((), after) = tokio::join!(async { drop(futures_util::future::join_all((0..20).map(asked)).await) }, async {
-            assert_eq!(app.with(&one.token, "POST", "/auth/logout", None).await.status, 200);
-            futures_util::future::join_all((0..10).map(|_| app.me(&one.token))).await
-        });
+        let ((), after) = tokio::join!(
+            async { drop(futures_util::future::join_all((0..20).map(asked)).await) },
+            async {
+                assert_eq!(
+                    app.with(&one.token, "POST", "/auth/logout", None)
+                        .await
+                        .status,
+                    200
+                );
+                futures_util::future::join_all((0..10).map(|_| app.me(&one.token))).await
+            }
+        );
         for reply in after {
             reply.refused(401, "unauthorized");
         }
@@ -183,13 +276,20 @@ async fn cookies_of_others(store: Store) {
     let app = store.app().await;
     let ada = app.register("ada@example.test").await;
     let me = async |cookies: &[&[u8]]| {
-        let mut request = Request::builder().uri("/auth/me").header("host", app.host());
+        let mut request = Request::builder()
+            .uri("/auth/me")
+            .header("host", app.host());
         for line in cookies {
             let token = ada.token.as_bytes();
             let line = line.split(|b| *b == b'$').collect::<Vec<_>>().join(token);
             request = request.header("cookie", HeaderValue::from_bytes(&line).unwrap());
         }
-        app.service().call(request.body(Full::new(Bytes::new())).unwrap()).await.unwrap().status().as_u16()
+        app.service()
+            .call(request.body(Full::new(Bytes::new())).unwrap())
+            .await
+            .unwrap()
+            .status()
+            .as_u16()
     };
     for good in [
         &[&b"__Host-token=$"[..]][..],

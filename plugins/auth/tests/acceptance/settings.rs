@@ -1,7 +1,10 @@
 //! Settings that start-up checks, rotated secrets, and hooks that refuse registration.
 
 use linchpin::{BoxFuture, Plugin};
-use linchpin_auth::{Auth, AuthConfig, AuthHooks, HookCx, HookError, HookResult, SecretText, SignIn, SignUp, TrustProxy};
+use linchpin_auth::{
+    Auth, AuthConfig, AuthHooks, HookCx, HookError, HookResult, SecretText, SignIn, SignUp,
+    TrustProxy,
+};
 use serde_json::{Value as Json, json};
 
 use crate::cases;
@@ -17,7 +20,11 @@ const NEW: &str = "a-new-secret-of-at-least-32-bytes!";
 
 async fn secrets_can_be_rotated(store: Store) {
     let secrets = |list: &'static [&str]| {
-        move |auth: Auth| auth.configure(|config| config.security.secrets = list.iter().map(|s| SecretText::new(*s)).collect())
+        move |auth: Auth| {
+            auth.configure(|config| {
+                config.security.secrets = list.iter().map(|s| SecretText::new(*s)).collect()
+            })
+        }
     };
     let app = store.app_with(secrets(&[OLD])).await;
     let ada = app.register("ada@example.test").await;
@@ -35,11 +42,18 @@ async fn secrets_can_be_rotated(store: Store) {
         "security": { "signing": { "secret": "31 bytes are not quite enough!!" } },
         "auth": { "roles": ["member"], "defaultRole": "owner", "session": { "idle": 5 } },
     });
-    let error = match store.try_app(|_| Auth::from_config(AuthConfig::from_json(&file))).await {
+    let error = match store
+        .try_app(|_| Auth::from_config(AuthConfig::from_json(&file)))
+        .await
+    {
         Ok(_) => panic!("the app started"),
         Err(error) => error.to_string(),
     };
-    for key in ["security.signing.secret", "auth.defaultRole", "auth.session.idle"] {
+    for key in [
+        "security.signing.secret",
+        "auth.defaultRole",
+        "auth.session.idle",
+    ] {
         assert!(error.contains(key), "{key} in {error}");
     }
     assert!(!error.contains("31 bytes are"), "{error}");
@@ -51,7 +65,9 @@ impl AuthHooks for Refusing {
     fn pre_register<'a>(&'a self, _: &'a HookCx, input: &'a SignUp) -> BoxFuture<'a, HookResult> {
         Box::pin(async {
             match input.identifier.as_str() {
-                "blocked@example.test" => Err(HookError::new("not you").status(403).code("blocked")),
+                "blocked@example.test" => {
+                    Err(HookError::new("not you").status(403).code("blocked"))
+                }
                 "panic@example.test" => panic!("a hook of tests"),
                 "no@example.test" => Err(HookError::new("no")),
                 _ => Ok(()),
@@ -70,23 +86,61 @@ impl AuthHooks for Refusing {
 
 async fn hooks_may_refuse_registration(store: Store) {
     let app = store.app_with(|auth| auth.hooks(Refusing)).await;
-    let register = |email: &str| app.post("/auth/register", json!({ "email": email, "password": GOOD }));
+    let register = |email: &str| {
+        app.post(
+            "/auth/register",
+            json!({ "email": email, "password": GOOD }),
+        )
+    };
     let refused = register("no@example.test").await;
     refused.refused(400, "hook_rejected");
     assert_eq!(refused.text("error"), "no");
-    register("blocked@example.test").await.refused(403, "blocked");
+    register("blocked@example.test")
+        .await
+        .refused(403, "blocked");
     // What a panic says is nobody's business.
-    let panicked = app.raw_any("/auth/register", json!({ "email": "panic@example.test", "password": GOOD })).await;
+    let panicked = app
+        .raw_any(
+            "/auth/register",
+            json!({ "email": "panic@example.test", "password": GOOD }),
+        )
+        .await;
     panicked.refused(500, "internal");
-    assert!(!String::from_utf8_lossy(&panicked.body).contains("tests") && panicked.headers.get("set-cookie").is_none(), "{panicked:?}");
-    assert_eq!(register("ada@example.test").await.status, 201, "what post hooks do changes nothing");
-    let login = app.post("/auth/login", json!({ "email": "ada@example.test", "password": GOOD })).await;
+    assert!(
+        !String::from_utf8_lossy(&panicked.body).contains("tests")
+            && panicked.headers.get("set-cookie").is_none(),
+        "{panicked:?}"
+    );
+    assert_eq!(
+        register("ada@example.test").await.status,
+        201,
+        "what post hooks do changes nothing"
+    );
+    let login = app
+        .post(
+            "/auth/login",
+            json!({ "email": "ada@example.test", "password": GOOD }),
+        )
+        .await;
     login.refused(400, "hook_rejected");
     app.stop().await;
     // Nothing came of what was refused.
     let app = store.app().await;
-    for email in ["no@example.test", "blocked@example.test", "panic@example.test"] {
-        assert_eq!(app.post("/auth/register", json!({ "email": email, "password": GOOD })).await.status, 201, "{email}");
+    for email in [
+        "no@example.test",
+        "blocked@example.test",
+        "panic@example.test",
+    ] {
+        assert_eq!(
+            app.post(
+                "/auth/register",
+                json!({ "email": email, "password": GOOD })
+            )
+            .await
+            .status,
+            201,
+            "{email}"
+        );
     }
 }
 
@@ -107,35 +161,72 @@ async fn described(store: Store) {
         ("/auth/refresh", "post", true),
     ] {
         let operation = &document["paths"][path][method];
-        assert_eq!(operation["security"] == json!([]), public, "{method} {path}: {operation}");
-        assert!(operation["responses"]["200"].is_object() || operation["responses"]["201"].is_object(), "{operation}");
+        assert_eq!(
+            operation["security"] == json!([]),
+            public,
+            "{method} {path}: {operation}"
+        );
+        assert!(
+            operation["responses"]["200"].is_object() || operation["responses"]["201"].is_object(),
+            "{operation}"
+        );
     }
-    assert!(document["paths"].get("/auth/users").is_none() && document["components"]["schemas"].get("User").is_none());
+    assert!(
+        document["paths"].get("/auth/users").is_none()
+            && document["components"]["schemas"].get("User").is_none()
+    );
 }
 
 /// A file with one value in it.
 pub fn file(key: &str, value: &Json) -> Json {
-    key.rsplit('.').fold(value.clone(), |inner, name| json!({ name: inner }))
+    key.rsplit('.')
+        .fold(value.clone(), |inner, name| json!({ name: inner }))
 }
 
 /// App and plugin read one environment; each says what is wrong with its own part of it.
 #[tokio::test]
 async fn one_environment() {
     // Who does not read it leaves its variables to be found unknown.
-    assert!(Auth::new().variables().is_empty() && Auth::from_env().variables().contains(&"LINCHPIN_AUTH_"));
+    assert!(
+        Auth::new().variables().is_empty()
+            && Auth::from_env().variables().contains(&"LINCHPIN_AUTH_")
+    );
     let start = async |name: &str, value: &str| {
-        let variables = [("LINCHPIN_PORT", "0"), ("LINCHPIN_DATABASE_URL", "memory:"), ("LINCHPIN_SIGNING_SECRET", NEW), (name, value)];
-        let owned = || variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let variables = [
+            ("LINCHPIN_PORT", "0"),
+            ("LINCHPIN_DATABASE_URL", "memory:"),
+            ("LINCHPIN_SIGNING_SECRET", NEW),
+            (name, value),
+        ];
+        let owned = || {
+            variables
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        };
         let auth = Auth::from_config(AuthConfig::from_vars(owned()));
-        linchpin::App::new(linchpin::Config::from_vars(owned()).unwrap()).plugin(auth).start().await
+        linchpin::App::new(linchpin::Config::from_vars(owned()).unwrap())
+            .plugin(auth)
+            .start()
+            .await
     };
-    let running = start("LINCHPIN_AUTH_SESSION_IDLE_SECONDS", "60").await.unwrap();
+    let running = start("LINCHPIN_AUTH_SESSION_IDLE_SECONDS", "60")
+        .await
+        .unwrap();
     running.stop().await.unwrap();
-    for (name, value) in
-        [("LINCHPIN_AUTH_SESSION_IDLE", "60"), ("LINCHPIN_SECURITY_TRUST_PROXY", "everybody"), ("LINCHPIN_AUHT_MOUNT", "/a")]
-    {
-        let error = start(name, value).await.err().map(|error| error.to_string()).unwrap_or_default();
-        assert!(error.contains(name) || error.contains("security.trustProxy"), "{name}: {error}");
+    for (name, value) in [
+        ("LINCHPIN_AUTH_SESSION_IDLE", "60"),
+        ("LINCHPIN_SECURITY_TRUST_PROXY", "everybody"),
+        ("LINCHPIN_AUHT_MOUNT", "/a"),
+    ] {
+        let error = start(name, value)
+            .await
+            .err()
+            .map(|error| error.to_string())
+            .unwrap_or_default();
+        assert!(
+            error.contains(name) || error.contains("security.trustProxy"),
+            "{name}: {error}"
+        );
     }
 }
 
@@ -177,12 +268,18 @@ async fn second_factors_are_judged(store: Store) {
     let wrong = store.try_app(|auth| {
         auth.configure(|config| {
             let mfa = &mut config.auth.mfa;
-            (mfa.enabled, mfa.required, mfa.totp.enabled, mfa.sms.enabled) = (true, true, false, true);
+            (mfa.enabled, mfa.required, mfa.totp.enabled, mfa.sms.enabled) =
+                (true, true, false, true);
             (mfa.issuer, mfa.sms.host) = (Some("a:b".into()), Some("https://x.test/".into()));
         })
     });
     let text = format!("{:?}", wrong.await.err().unwrap());
-    for key in ["auth.mfa.required", "auth.mfa.issuer", "auth.mfa.sms.host", "auth.mfa.sms.provider"] {
+    for key in [
+        "auth.mfa.required",
+        "auth.mfa.issuer",
+        "auth.mfa.sms.host",
+        "auth.mfa.sms.provider",
+    ] {
         assert!(text.contains(key), "{key} in {text}");
     }
 }
@@ -195,17 +292,55 @@ async fn second_factors_are_read(store: Store) {
     }, "stepUp": { "maxAgeSeconds": 60, "accountMaxAgeSeconds": 120 } } });
     let read = linchpin_auth::AuthConfig::from_json(&file);
     let mfa = &read.auth.mfa;
-    assert!(mfa.enabled && mfa.required && mfa.issuer.as_deref() == Some("Acme") && mfa.email_otp.enabled);
-    assert_eq!((mfa.challenge_seconds, mfa.max_attempts, mfa.recovery_codes, mfa.trust_device_seconds), (120, 3, 8, 3600));
-    assert_eq!((mfa.totp.algorithm, mfa.totp.digits, mfa.totp.period, mfa.totp.window), (linchpin_auth::TotpAlgorithm::Sha256, 8, 60, 0));
-    assert_eq!((mfa.email_otp.digits, mfa.email_otp.seconds, mfa.sms.digits, mfa.sms.seconds), (8, 60, 7, 90));
-    assert_eq!((read.auth.step_up.max_age_seconds, mfa.sms.host.as_deref()), (60, Some("x.test")));
-    let variables = [("LINCHPIN_AUTH_MFA_ENABLED", "true"), ("LINCHPIN_AUTH_MFA_EMAIL_OTP_ENABLED", "true")];
-    let read = linchpin_auth::AuthConfig::from_vars(variables.map(|(k, v)| (k.to_owned(), v.to_owned())));
+    assert!(
+        mfa.enabled
+            && mfa.required
+            && mfa.issuer.as_deref() == Some("Acme")
+            && mfa.email_otp.enabled
+    );
+    assert_eq!(
+        (
+            mfa.challenge_seconds,
+            mfa.max_attempts,
+            mfa.recovery_codes,
+            mfa.trust_device_seconds
+        ),
+        (120, 3, 8, 3600)
+    );
+    assert_eq!(
+        (
+            mfa.totp.algorithm,
+            mfa.totp.digits,
+            mfa.totp.period,
+            mfa.totp.window
+        ),
+        (linchpin_auth::TotpAlgorithm::Sha256, 8, 60, 0)
+    );
+    assert_eq!(
+        (
+            mfa.email_otp.digits,
+            mfa.email_otp.seconds,
+            mfa.sms.digits,
+            mfa.sms.seconds
+        ),
+        (8, 60, 7, 90)
+    );
+    assert_eq!(
+        (read.auth.step_up.max_age_seconds, mfa.sms.host.as_deref()),
+        (60, Some("x.test"))
+    );
+    let variables = [
+        ("LINCHPIN_AUTH_MFA_ENABLED", "true"),
+        ("LINCHPIN_AUTH_MFA_EMAIL_OTP_ENABLED", "true"),
+    ];
+    let read =
+        linchpin_auth::AuthConfig::from_vars(variables.map(|(k, v)| (k.to_owned(), v.to_owned())));
     assert!(read.auth.mfa.enabled && read.auth.mfa.email_otp.enabled);
     // What is misspelt is told at start-up.
     let file = serde_json::json!({ "auth": { "mfa": { "enable": true } } });
-    let wrong = store.try_app(|_| linchpin_auth::Auth::from_config(linchpin_auth::AuthConfig::from_json(&file))).await;
+    let wrong = store
+        .try_app(|_| linchpin_auth::Auth::from_config(linchpin_auth::AuthConfig::from_json(&file)))
+        .await;
     assert!(format!("{:?}", wrong.err().unwrap()).contains("auth.mfa.enable"));
 }
 
@@ -225,9 +360,28 @@ async fn proxies_in_every_form() {
     ] {
         assert_eq!(read(&value).security.trust_proxy, trust, "{value}");
     }
-    for value in [json!(true), json!(0), json!(11), json!(-1), json!(1.5), json!("true"), json!(["x"]), json!(["1"]), json!([1]), json!({})]
-    {
-        let error = Store::memory().try_app(|_| Auth::from_config(read(&value))).await.err().map(|error| error.to_string());
-        assert!(error.as_ref().is_some_and(|error| error.contains("security.trustProxy: ")), "{value}: {error:?}");
+    for value in [
+        json!(true),
+        json!(0),
+        json!(11),
+        json!(-1),
+        json!(1.5),
+        json!("true"),
+        json!(["x"]),
+        json!(["1"]),
+        json!([1]),
+        json!({}),
+    ] {
+        let error = Store::memory()
+            .try_app(|_| Auth::from_config(read(&value)))
+            .await
+            .err()
+            .map(|error| error.to_string());
+        assert!(
+            error
+                .as_ref()
+                .is_some_and(|error| error.contains("security.trustProxy: ")),
+            "{value}: {error:?}"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Every setting that a file or the environment can hold is read by its name, is held to its kind, and counts.
+//! Every setting that a file or the environment can hold is read by its name, is held to its kind,
+//! and counts.
 
 use linchpin_auth::{Auth, AuthConfig};
 use serde_json::{Value as Json, json};
@@ -14,7 +15,10 @@ fn tables() -> Vec<(String, Json)> {
     let keys = vec![
         ("security.signing.secret", json!([NEW, OLD])),
         ("security.signing.algorithm", json!("EdDSA")),
-        ("security.signing.keys", json!([{ "kid": "a", "publicKeyPem": "pem" }])),
+        (
+            "security.signing.keys",
+            json!([{ "kid": "a", "publicKeyPem": "pem" }]),
+        ),
         ("security.signing.issuer", json!("https://me.test")),
         ("security.signing.audience", json!("me")),
         ("security.dataKeys", json!([{ "kid": "a", "key": "bytes" }])),
@@ -22,7 +26,10 @@ fn tables() -> Vec<(String, Json)> {
         ("security.allowedOrigins", json!(["https://app.test"])),
         ("security.csrf.enabled", json!(false)),
         ("security.csrf.exemptPaths", json!(["/hook"])),
-        ("security.apiCredentials", json!([{ "id": "a", "token": "b", "roles": ["member"] }])),
+        (
+            "security.apiCredentials",
+            json!([{ "id": "a", "token": "b", "roles": ["member"] }]),
+        ),
         ("auth.publicUrl", json!("https://me.test")),
         ("auth.mount", json!("/a")),
         ("auth.roles", json!(["member"])),
@@ -43,7 +50,10 @@ fn tables() -> Vec<(String, Json)> {
         ("auth.session.idleSeconds", json!(61)),
         ("auth.session.maxPerUser", json!(21)),
         ("auth.session.cacheSeconds", json!(6)),
-        ("auth.session.onPasswordChange", json!("revokeAllAndReissue")),
+        (
+            "auth.session.onPasswordChange",
+            json!("revokeAllAndReissue"),
+        ),
         ("auth.refreshTokens.enabled", json!(true)),
         ("auth.refreshTokens.accessSeconds", json!(901)),
         ("auth.refreshTokens.refreshSeconds", json!(2_592_001)),
@@ -55,13 +65,22 @@ fn tables() -> Vec<(String, Json)> {
         ("auth.emailVerification.enabled", json!(true)),
         ("auth.emailVerification.required", json!(true)),
         ("auth.emailVerification.tokenSeconds", json!(86_401)),
-        ("auth.emailVerification.linkBaseUrl", json!("https://app.test/verify")),
+        (
+            "auth.emailVerification.linkBaseUrl",
+            json!("https://app.test/verify"),
+        ),
         ("auth.passwordReset.enabled", json!(true)),
         ("auth.passwordReset.tokenSeconds", json!(1801)),
-        ("auth.passwordReset.linkBaseUrl", json!("https://app.test/reset")),
+        (
+            "auth.passwordReset.linkBaseUrl",
+            json!("https://app.test/reset"),
+        ),
         ("auth.magicLink.enabled", json!(true)),
         ("auth.magicLink.tokenSeconds", json!(601)),
-        ("auth.magicLink.linkBaseUrl", json!("https://app.test/enter")),
+        (
+            "auth.magicLink.linkBaseUrl",
+            json!("https://app.test/enter"),
+        ),
         ("auth.magicLink.allowSignUp", json!(true)),
         ("auth.mfa.enabled", json!(true)),
         ("auth.mfa.required", json!(true)),
@@ -90,12 +109,18 @@ fn tables() -> Vec<(String, Json)> {
         ("auth.passkeys.userVerification", json!("preferred")),
         ("auth.passkeys.timeoutMs", json!(60_001)),
         ("auth.oauth.postRedirect", json!("/a")),
-        ("auth.oauth.allowedRedirectOrigins", json!(["https://app.test"])),
+        (
+            "auth.oauth.allowedRedirectOrigins",
+            json!(["https://app.test"]),
+        ),
         ("auth.oauth.linking", json!("verified")),
         ("auth.oauth.allowSignUp", json!(false)),
         ("auth.oauth.github.clientId", json!("an-app")),
         ("auth.oauth.github.clientSecret", json!("a-secret")),
-        ("auth.oauth.github.redirectUri", json!("https://me.test/auth/github/callback")),
+        (
+            "auth.oauth.github.redirectUri",
+            json!("https://me.test/auth/github/callback"),
+        ),
         ("auth.oauth.github.scopes", json!(["read:user"])),
         ("auth.oauth.github.trustEmail", json!(true)),
         ("auth.oauth.microsoft.tenant", json!("common")),
@@ -111,17 +136,24 @@ fn tables() -> Vec<(String, Json)> {
         ("auth.accountDeletion.enabled", json!(false)),
         ("auth.accountDeletion.graceSeconds", json!(604_801)),
         ("auth.rateLimit.enabled", json!(false)),
-        ("auth.accountDeletion.linkBaseUrl", json!("https://app.test/keep")),
+        (
+            "auth.accountDeletion.linkBaseUrl",
+            json!("https://app.test/keep"),
+        ),
         ("auth.pages.enabled", json!(true)),
         ("auth.pages.home", json!("/a")),
         ("auth.pages.theme.onAccent", json!("#fff")),
         ("auth.admin.role", json!("member")),
         ("auth.audit.retentionSeconds", json!(31_536_001)),
     ];
-    let limits = BUCKETS
-        .iter()
-        .flat_map(|bucket| [("max", 7), ("windowSeconds", 61)].map(|(member, n)| (format!("auth.rateLimit.{bucket}.{member}"), json!(n))));
-    keys.into_iter().map(|(key, value)| (key.to_owned(), value)).chain(limits).collect()
+    let limits = BUCKETS.iter().flat_map(|bucket| {
+        [("max", 7), ("windowSeconds", 61)]
+            .map(|(member, n)| (format!("auth.rateLimit.{bucket}.{member}"), json!(n)))
+    });
+    keys.into_iter()
+        .map(|(key, value)| (key.to_owned(), value))
+        .chain(limits)
+        .collect()
 }
 
 /// The default limits.
@@ -183,10 +215,16 @@ fn variable(key: &str) -> String {
     format!("LINCHPIN_{}", key.chars().map(capital).collect::<String>())
 }
 
-/// A value as a variable holds it: texts of a list beside one another, anything else as it is in JSON.
+/// A value as a variable holds it: texts of a list beside one another, anything else as it is in
+/// JSON.
 fn text(value: &Json) -> String {
-    let texts = value.as_array().and_then(|list| list.iter().map(Json::as_str).collect::<Option<Vec<&str>>>());
-    texts.map(|texts| texts.join(",")).or(value.as_str().map(str::to_owned)).unwrap_or_else(|| value.to_string())
+    let texts = value
+        .as_array()
+        .and_then(|list| list.iter().map(Json::as_str).collect::<Option<Vec<&str>>>());
+    texts
+        .map(|texts| texts.join(","))
+        .or(value.as_str().map(str::to_owned))
+        .unwrap_or_else(|| value.to_string())
 }
 
 /// One file with all of these.
@@ -206,12 +244,30 @@ fn whole(keys: &[(String, Json)]) -> Json {
 fn shown(config: &AuthConfig) -> String {
     let (security, auth) = (&config.security, &config.auth);
     let (password, mfa) = (&auth.password, &auth.mfa);
-    let sms = (mfa.sms.enabled, mfa.sms.digits, mfa.sms.seconds, &mfa.sms.host);
+    let sms = (
+        mfa.sms.enabled,
+        mfa.sms.digits,
+        mfa.sms.seconds,
+        &mfa.sms.host,
+    );
     let hashes = (&password.argon2, &password.breach_on_error);
     let parts: [&dyn std::fmt::Debug; 21] = [
         security,
-        &(&auth.mount, &auth.public_url, &auth.roles, &auth.default_role, &auth.primary_field, auth.conceal_registration),
-        &(password.enabled, password.min_length, password.max_length, password.history_count, hashes),
+        &(
+            &auth.mount,
+            &auth.public_url,
+            &auth.roles,
+            &auth.default_role,
+            &auth.primary_field,
+            auth.conceal_registration,
+        ),
+        &(
+            password.enabled,
+            password.min_length,
+            password.max_length,
+            password.history_count,
+            hashes,
+        ),
         &auth.session,
         &auth.refresh,
         &auth.cookies,
@@ -221,7 +277,14 @@ fn shown(config: &AuthConfig) -> String {
         &auth.passkeys,
         &auth.account_deletion,
         &auth.pages,
-        &(mfa.enabled, mfa.required, &mfa.issuer, mfa.challenge_seconds, mfa.max_attempts, mfa.recovery_codes),
+        &(
+            mfa.enabled,
+            mfa.required,
+            &mfa.issuer,
+            mfa.challenge_seconds,
+            mfa.max_attempts,
+            mfa.recovery_codes,
+        ),
         &(mfa.trust_device_seconds, &mfa.totp, &mfa.email_otp),
         &sms,
         &auth.oauth,
@@ -236,26 +299,41 @@ fn shown(config: &AuthConfig) -> String {
 
 /// The errors of a start with this configuration.
 async fn told(config: AuthConfig) -> String {
-    let app = linchpin::Config::new().signing_secret(NEW).port(0).database("memory:");
-    match linchpin::App::new(app).plugin(Auth::from_config(config)).start().await {
+    let app = linchpin::Config::new()
+        .signing_secret(NEW)
+        .port(0)
+        .database("memory:");
+    match linchpin::App::new(app)
+        .plugin(Auth::from_config(config))
+        .start()
+        .await
+    {
         Ok(_) => panic!("not all of this can be"),
         Err(error) => error.to_string(),
     }
 }
 
-/// Each key is read, by this name, from a file and from the environment, and changes what is there without it.
+/// Each key is read, by this name, from a file and from the environment, and changes what is there
+/// without it.
 #[tokio::test]
 async fn every_setting_is_read() {
     let (keys, usual) = (tables(), shown(&AuthConfig::default()));
     for (key, value) in &keys {
         let read = shown(&AuthConfig::from_json(&file(key, value)));
         assert_ne!(read, usual, "{key} is read and dropped");
-        assert_eq!(shown(&AuthConfig::from_vars([(variable(key), text(value))])), read, "{key}");
+        assert_eq!(
+            shown(&AuthConfig::from_vars([(variable(key), text(value))])),
+            read,
+            "{key}"
+        );
     }
     let all = AuthConfig::from_json(&whole(&keys));
     let variables = || keys.iter().map(|(key, value)| (variable(key), text(value)));
     assert_eq!(shown(&AuthConfig::from_vars(variables())), shown(&all));
-    for told in [told(all).await, told(AuthConfig::from_vars(variables())).await] {
+    for told in [
+        told(all).await,
+        told(AuthConfig::from_vars(variables())).await,
+    ] {
         assert!(!told.contains("is no setting"), "{told}");
     }
 }
@@ -270,20 +348,40 @@ async fn every_setting_is_held_to_its_kind() {
     };
     let keys: Vec<(String, Json)> = tables().into_iter().map(wrong).collect();
     let of_file = told(AuthConfig::from_json(&whole(&keys))).await;
-    // What is text in any case may be any text; a word of a few, a number, a list of objects may not.
-    let of_environment = told(AuthConfig::from_vars(keys.iter().map(|(key, value)| (variable(key), text(value))))).await;
+    // What is text in any case may be any text; a word of a few, a number, a list of objects may
+    // not.
+    let of_environment = told(AuthConfig::from_vars(
+        keys.iter().map(|(key, value)| (variable(key), text(value))),
+    ))
+    .await;
     for (key, value) in &keys {
         if key == "security.trustProxy" {
-            assert!(of_file.contains("security.trustProxy: ") && of_environment.contains("TRUST_PROXY: "), "{of_file} {of_environment}");
+            assert!(
+                of_file.contains("security.trustProxy: ")
+                    && of_environment.contains("TRUST_PROXY: "),
+                "{of_file} {of_environment}"
+            );
             continue;
         }
-        assert!(of_file.contains(&format!("{key}: must be")), "{key} in {of_file}");
+        assert!(
+            of_file.contains(&format!("{key}: must be")),
+            "{key} in {of_file}"
+        );
         let name = variable(key);
-        assert!(value.is_number() || of_environment.contains(&format!("{name}: must be")), "{name} in {of_environment}");
+        assert!(
+            value.is_number() || of_environment.contains(&format!("{name}: must be")),
+            "{name} in {of_environment}"
+        );
     }
     for text in [&of_file, &of_environment] {
         assert!(!text.contains("is no setting"), "{text}");
     }
-    let misspelt = told(AuthConfig::from_json(&json!({ "auth": { "session": { "idle": 5 } } }))).await;
-    assert!(misspelt.contains("auth.session.idle: is no setting"), "{misspelt}");
+    let misspelt = told(AuthConfig::from_json(
+        &json!({ "auth": { "session": { "idle": 5 } } }),
+    ))
+    .await;
+    assert!(
+        misspelt.contains("auth.session.idle: is no setting"),
+        "{misspelt}"
+    );
 }

@@ -29,10 +29,17 @@ async fn mailing(store: &Store, server: &str) -> Server {
 
 /// The token of the link in the latest mail to an address.
 fn token_in(mails: &[Json], to: &str, page: &str) -> String {
-    let mail = mails.iter().rev().find(|mail| mail["to"][0] == to && mail["text"].as_str().unwrap().contains(page));
+    let mail = mails
+        .iter()
+        .rev()
+        .find(|mail| mail["to"][0] == to && mail["text"].as_str().unwrap().contains(page));
     let mail = mail.unwrap_or_else(|| panic!("no mail to {to} with {page} in {mails:?}"));
     assert_eq!(mail["from"], "accounts@example.test");
-    let (_, rest) = mail["text"].as_str().unwrap().split_once("#token=").unwrap();
+    let (_, rest) = mail["text"]
+        .as_str()
+        .unwrap()
+        .split_once("#token=")
+        .unwrap();
     rest.split_whitespace().next().unwrap().to_owned()
 }
 
@@ -40,31 +47,74 @@ async fn mail_leaves_by_smtp(store: Store) {
     let sink = Sink::start();
     let app = mailing(&store, &sink.url()).await;
     let ada = app.register("a@x.test").await;
-    let token = token_in(&sink.received(1).await, "a@x.test", "https://app.test/verify");
-    assert_eq!(app.post("/auth/verify-email", json!({ "token": token })).await.status, 200);
+    let token = token_in(
+        &sink.received(1).await,
+        "a@x.test",
+        "https://app.test/verify",
+    );
+    assert_eq!(
+        app.post("/auth/verify-email", json!({ "token": token }))
+            .await
+            .status,
+        200
+    );
     assert_eq!(app.me(&ada.token).await.json()["emailVerified"], true);
     // The owner is told of every change, by whatever way it came.
     let told = |mails: &[Json], subject: &str, what: &str| {
-        let mail = mails.iter().find(|mail| mail["subject"] == subject).unwrap_or_else(|| panic!("no `{subject}` in {mails:?}"));
-        assert_eq!((&mail["to"], &mail["from"]), (&json!(["a@x.test"]), &json!("accounts@example.test")));
+        let mail = mails
+            .iter()
+            .find(|mail| mail["subject"] == subject)
+            .unwrap_or_else(|| panic!("no `{subject}` in {mails:?}"));
+        assert_eq!(
+            (&mail["to"], &mail["from"]),
+            (&json!(["a@x.test"]), &json!("accounts@example.test"))
+        );
         assert_eq!(mail["autoSubmitted"], "auto-generated");
-        assert!(["text", "html"].iter().all(|body| mail[*body].as_str().unwrap().contains(what)), "{mail}");
+        assert!(
+            ["text", "html"]
+                .iter()
+                .all(|body| mail[*body].as_str().unwrap().contains(what)),
+            "{mail}"
+        );
     };
     let body = json!({ "password": "amber-walrus-17-dune", "currentPassword": GOOD });
-    let set = app.with(&ada.token, "POST", "/auth/set-password", Some(body)).await;
+    let set = app
+        .with(&ada.token, "POST", "/auth/set-password", Some(body))
+        .await;
     assert_eq!(set.status, 200, "{set:?}");
-    told(&sink.received(2).await, "Your password was changed", "was changed on");
+    told(
+        &sink.received(2).await,
+        "Your password was changed",
+        "was changed on",
+    );
 
-    assert_eq!(app.post("/auth/forgot-password", json!({ "email": "a@x.test" })).await.status, 200);
-    let token = token_in(&sink.received(3).await, "a@x.test", "https://app.test/reset");
-    let reset = app.post("/auth/reset-password", json!({ "token": token, "password": "brisk-lantern-47-reef" })).await;
+    assert_eq!(
+        app.post("/auth/forgot-password", json!({ "email": "a@x.test" }))
+            .await
+            .status,
+        200
+    );
+    let token = token_in(
+        &sink.received(3).await,
+        "a@x.test",
+        "https://app.test/reset",
+    );
+    let reset = app
+        .post(
+            "/auth/reset-password",
+            json!({ "token": token, "password": "brisk-lantern-47-reef" }),
+        )
+        .await;
     assert_eq!(reset.status, 200, "{reset:?}");
     let mails = sink.received(4).await;
     told(&mails, "Your password was reset", "was reset on");
     // No mail says what a password is.
     let passwords = [GOOD, "amber-walrus", "brisk-lantern"];
     assert!(
-        mails.len() == 4 && !passwords.iter().any(|password| mails.iter().any(|mail| mail.to_string().contains(password))),
+        mails.len() == 4
+            && !passwords
+                .iter()
+                .any(|password| mails.iter().any(|mail| mail.to_string().contains(password))),
         "{mails:?}"
     );
 }
@@ -73,8 +123,15 @@ async fn mail_waits_while_the_server_is_down(store: Store) {
     let up = Sink::start();
     let (port, url) = (up.port(), up.url());
     let app = mailing(&store, &url).await;
-    let made = app.post("/auth/register", json!({ "email": "a@x.test", "password": GOOD })).await;
-    let asked = app.post("/auth/forgot-password", json!({ "email": "a@x.test" })).await;
+    let made = app
+        .post(
+            "/auth/register",
+            json!({ "email": "a@x.test", "password": GOOD }),
+        )
+        .await;
+    let asked = app
+        .post("/auth/forgot-password", json!({ "email": "a@x.test" }))
+        .await;
     up.received(2).await;
     drop(up);
     let shape = |reply: &crate::server::Reply| {
@@ -82,10 +139,20 @@ async fn mail_waits_while_the_server_is_down(store: Store) {
         names.sort();
         (reply.status, names)
     };
-    let while_down = app.post("/auth/register", json!({ "email": "b@x.test", "password": GOOD })).await;
+    let while_down = app
+        .post(
+            "/auth/register",
+            json!({ "email": "b@x.test", "password": GOOD }),
+        )
+        .await;
     assert_eq!(shape(&while_down), shape(&made));
-    let asked_while_down = app.post("/auth/forgot-password", json!({ "email": "b@x.test" })).await;
-    assert_eq!((asked_while_down.status, &asked_while_down.body), (asked.status, &asked.body));
+    let asked_while_down = app
+        .post("/auth/forgot-password", json!({ "email": "b@x.test" }))
+        .await;
+    assert_eq!(
+        (asked_while_down.status, &asked_while_down.body),
+        (asked.status, &asked.body)
+    );
 
     let back = Sink::at(port);
     // Attempts are an hour apart at most, by the clock of the app.
@@ -101,5 +168,10 @@ async fn mail_waits_while_the_server_is_down(store: Store) {
     });
     let mails = mails.await.expect("mail arrives once the server is back");
     let token = token_in(&mails, "b@x.test", "https://app.test/verify");
-    assert_eq!(app.post("/auth/verify-email", json!({ "token": token })).await.status, 200);
+    assert_eq!(
+        app.post("/auth/verify-email", json!({ "token": token }))
+            .await
+            .status,
+        200
+    );
 }

@@ -1,5 +1,5 @@
-//! A server that stands in for providers. It checks what the real ones check (the client's proof, PKCE, redirect URI, content types)
-//! and answers as honestly, or as badly, as it is told.
+//! A server that stands in for providers. It checks what the real ones check (the client's proof,
+//! PKCE, redirect URI, content types) and answers as honestly, or as badly, as it is told.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -33,9 +33,21 @@ pub fn other_key() -> &'static str {
 }
 
 fn generate() -> String {
-    let output =
-        Command::new("openssl").args(["genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"]).output().expect("openssl");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = Command::new("openssl")
+        .args([
+            "genpkey",
+            "-algorithm",
+            "EC",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+        ])
+        .output()
+        .expect("openssl");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -94,14 +106,25 @@ impl Default for Manner {
 
 /// A token of ES256.
 pub fn sign(claims: &impl serde::Serialize, pem: &str, kid: &str) -> String {
-    let header = Header { kid: Some(kid.to_owned()), ..Header::new(Algorithm::ES256) };
-    jsonwebtoken::encode(&header, claims, &EncodingKey::from_ec_pem(pem.as_bytes()).unwrap()).unwrap()
+    let header = Header {
+        kid: Some(kid.to_owned()),
+        ..Header::new(Algorithm::ES256)
+    };
+    jsonwebtoken::encode(
+        &header,
+        claims,
+        &EncodingKey::from_ec_pem(pem.as_bytes()).unwrap(),
+    )
+    .unwrap()
 }
 
 /// The public part of a key.
 pub fn public(pem: &str, kid: &str) -> Json {
     let key = EncodingKey::from_ec_pem(pem.as_bytes()).unwrap();
-    let mut jwk = serde_json::to_value(jsonwebtoken::jwk::Jwk::from_encoding_key(&key, Algorithm::ES256).unwrap()).unwrap();
+    let mut jwk = serde_json::to_value(
+        jsonwebtoken::jwk::Jwk::from_encoding_key(&key, Algorithm::ES256).unwrap(),
+    )
+    .unwrap();
     jwk["kid"] = json!(kid);
     jwk["use"] = json!("sig");
     jwk
@@ -136,7 +159,12 @@ impl StandIn {
     pub async fn start() -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let standin = Self { url, state: Arc::default(), asked: Arc::default(), goes: Arc::default() };
+        let standin = Self {
+            url,
+            state: Arc::default(),
+            asked: Arc::default(),
+            goes: Arc::default(),
+        };
         let own = standin.clone();
         let app = Router::new().fallback(move |request: Request<Body>| {
             let own = own.clone();
@@ -154,7 +182,13 @@ impl StandIn {
 
     /// How often a path was asked.
     pub fn asked(&self, path: &str) -> usize {
-        self.state.lock().unwrap().seen.iter().filter(|seen| seen.split(' ').nth(1) == Some(path)).count()
+        self.state
+            .lock()
+            .unwrap()
+            .seen
+            .iter()
+            .filter(|seen| seen.split(' ').nth(1) == Some(path))
+            .count()
     }
 
     /// Waits until somebody is held.
@@ -181,7 +215,12 @@ impl StandIn {
             state.seen.push(format!("{} {path}", parts.method));
             state.manner.answers.get(&path).copied()
         };
-        let json = |body: Vec<u8>| Response::builder().header("content-type", "application/json").body(Body::from(body)).unwrap();
+        let json = |body: Vec<u8>| {
+            Response::builder()
+                .header("content-type", "application/json")
+                .body(Body::from(body))
+                .unwrap()
+        };
         match bad {
             None => {}
             Some(Bad::Held) => {
@@ -192,17 +231,27 @@ impl StandIn {
             Some(Bad::Redirect) => {
                 let to = format!("{}{path}?again", self.url);
                 self.state.lock().unwrap().manner.answers.remove(&path);
-                return Response::builder().status(302).header("location", to).body(Body::empty()).unwrap();
+                return Response::builder()
+                    .status(302)
+                    .header("location", to)
+                    .body(Body::empty())
+                    .unwrap();
             }
             Some(Bad::Huge) => {
-                let chunks = (0..3000).map(|_| Ok::<_, std::io::Error>(Bytes::from(vec![b' '; 1024])));
+                let chunks =
+                    (0..3000).map(|_| Ok::<_, std::io::Error>(Bytes::from(vec![b' '; 1024])));
                 let body = Body::from_stream(futures_util::stream::iter(chunks));
-                return Response::builder().header("content-type", "application/json").body(body).unwrap();
+                return Response::builder()
+                    .header("content-type", "application/json")
+                    .body(body)
+                    .unwrap();
             }
             Some(Bad::Html) => {
                 let honest = self.honest(&parts.method, &parts.uri, &parts.headers, &body);
                 let (mut parts, body) = honest.into_parts();
-                parts.headers.insert("content-type", "text/html".parse().unwrap());
+                parts
+                    .headers
+                    .insert("content-type", "text/html".parse().unwrap());
                 return Response::from_parts(parts, body);
             }
             Some(Bad::Error) => {
@@ -218,27 +267,52 @@ impl StandIn {
         self.honest(&parts.method, &parts.uri, &parts.headers, &body)
     }
 
-    fn honest(&self, method: &Method, uri: &Uri, headers: &HeaderMap, body: &[u8]) -> Response<Body> {
+    fn honest(
+        &self,
+        method: &Method,
+        uri: &Uri,
+        headers: &HeaderMap,
+        body: &[u8],
+    ) -> Response<Body> {
         let mut state = self.state.lock().unwrap();
         let path = uri.path();
         let answered = if path.ends_with("/openid-configuration") {
             Ok(self.metadata(&state, path))
         } else if path.ends_with("/authorize") || path.ends_with("/dialog/oauth") {
             return match self.authorize(&mut state, uri.query().unwrap_or_default()) {
-                Ok(to) => Response::builder().status(302).header("location", to).body(Body::empty()).unwrap(),
+                Ok(to) => Response::builder()
+                    .status(302)
+                    .header("location", to)
+                    .body(Body::empty())
+                    .unwrap(),
                 Err(fault) => Self::fault(&mut state, fault),
             };
         } else if path.ends_with("/token") || path.ends_with("/access_token") {
             self.token(&mut state, method, headers, body)
         } else if path == "/jwks" {
-            Ok(state.manner.documents.get("/jwks").cloned().unwrap_or_else(|| json!({ "keys": [public(key(), "k1")] })))
+            Ok(state
+                .manner
+                .documents
+                .get("/jwks")
+                .cloned()
+                .unwrap_or_else(|| json!({ "keys": [public(key(), "k1")] })))
         } else {
-            let bearer = headers.get("authorization").and_then(|value| value.to_str().ok());
-            if bearer != Some("Bearer the-access-token") || method != Method::GET || !headers.contains_key("user-agent") {
+            let bearer = headers
+                .get("authorization")
+                .and_then(|value| value.to_str().ok());
+            if bearer != Some("Bearer the-access-token")
+                || method != Method::GET
+                || !headers.contains_key("user-agent")
+            {
                 Err(format!("{method} {path} with {bearer:?}"))
             } else {
                 let full = uri.path_and_query().map_or(path, |both| both.as_str());
-                state.manner.documents.get(full).cloned().ok_or_else(|| format!("{full} is nothing"))
+                state
+                    .manner
+                    .documents
+                    .get(full)
+                    .cloned()
+                    .ok_or_else(|| format!("{full} is nothing"))
             }
         };
         match answered {
@@ -252,12 +326,21 @@ impl StandIn {
 
     fn fault(state: &mut State, fault: String) -> Response<Body> {
         state.faults.push(fault);
-        let body = Body::from(r#"{"error":"invalid_request","error_description":"words of a provider"}"#);
-        Response::builder().status(StatusCode::BAD_REQUEST).header("content-type", "application/json").body(body).unwrap()
+        let body =
+            Body::from(r#"{"error":"invalid_request","error_description":"words of a provider"}"#);
+        Response::builder()
+            .status(StatusCode::BAD_REQUEST)
+            .header("content-type", "application/json")
+            .body(body)
+            .unwrap()
     }
 
     fn metadata(&self, state: &State, path: &str) -> Json {
-        let issuer = format!("{}{}", self.url, path.trim_end_matches("/.well-known/openid-configuration"));
+        let issuer = format!(
+            "{}{}",
+            self.url,
+            path.trim_end_matches("/.well-known/openid-configuration")
+        );
         let mut document = json!({
             "issuer": issuer,
             "authorization_endpoint": format!("{issuer}/authorize"),
@@ -266,7 +349,10 @@ impl StandIn {
             "authorization_response_iss_parameter_supported": true,
             "token_endpoint_auth_methods_supported": [if state.manner.in_body { "client_secret_post" } else { "client_secret_basic" }],
         });
-        document.as_object_mut().unwrap().extend(state.manner.metadata.clone());
+        document
+            .as_object_mut()
+            .unwrap()
+            .extend(state.manner.metadata.clone());
         document
     }
 
@@ -289,18 +375,42 @@ impl StandIn {
         state.number += 1;
         let code = format!("code-{}", state.number);
         let iss = state.manner.iss.clone().unwrap_or_else(|| self.url.clone());
-        let pairs = [("code", code.as_str()), ("state", &query["state"]), ("iss", &iss)];
-        let answer = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish();
+        let pairs = [
+            ("code", code.as_str()),
+            ("state", &query["state"]),
+            ("iss", &iss),
+        ];
+        let answer = url::form_urlencoded::Serializer::new(String::new())
+            .extend_pairs(pairs)
+            .finish();
         let to = format!("{}?{answer}", query["redirect_uri"]);
         state.codes.insert(code, Waiting { query });
         Ok(to)
     }
 
-    fn token(&self, state: &mut State, method: &Method, headers: &HeaderMap, body: &[u8]) -> Result<Json, String> {
-        let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
-        if method != Method::POST || header("content-type") != "application/x-www-form-urlencoded" || header("accept") != "application/json"
+    fn token(
+        &self,
+        state: &mut State,
+        method: &Method,
+        headers: &HeaderMap,
+        body: &[u8],
+    ) -> Result<Json, String> {
+        let header = |name: &str| {
+            headers
+                .get(name)
+                .and_then(|value| value.to_str().ok())
+                .unwrap_or_default()
+                .to_owned()
+        };
+        if method != Method::POST
+            || header("content-type") != "application/x-www-form-urlencoded"
+            || header("accept") != "application/json"
         {
-            return Err(format!("{method} of {} for {}", header("content-type"), header("accept")));
+            return Err(format!(
+                "{method} of {} for {}",
+                header("content-type"),
+                header("accept")
+            ));
         }
         let form = form(std::str::from_utf8(body).unwrap());
         let field = |name: &str| form.get(name).cloned().unwrap_or_default();
@@ -319,15 +429,26 @@ impl StandIn {
         if id != CLIENT || !proved || field("grant_type") != "authorization_code" {
             return Err(format!("the client is {id}, {}", field("grant_type")));
         }
-        let waiting = state.codes.remove(&field("code")).ok_or("the code is unknown or used")?;
+        let waiting = state
+            .codes
+            .remove(&field("code"))
+            .ok_or("the code is unknown or used")?;
         if waiting.query["redirect_uri"] != field("redirect_uri") {
             return Err("another redirect_uri".to_owned());
         }
         let verifier = field("code_verifier");
-        if URL_SAFE_NO_PAD.encode(Sha256::digest(&verifier)) != waiting.query["code_challenge"] || verifier.len() < 43 {
+        if URL_SAFE_NO_PAD.encode(Sha256::digest(&verifier)) != waiting.query["code_challenge"]
+            || verifier.len() < 43
+        {
             return Err("the verifier is wrong".to_owned());
         }
-        let now = i64::try_from(std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs()).unwrap();
+        let now = i64::try_from(
+            std::time::SystemTime::now()
+                .duration_since(std::time::UNIX_EPOCH)
+                .unwrap()
+                .as_secs(),
+        )
+        .unwrap();
         let mut claims = json!({
             "iss": self.url, "sub": "subject-1", "aud": CLIENT, "iat": now, "exp": now + 300,
             "email": "ada@standin.test", "email_verified": true,
@@ -336,33 +457,47 @@ impl StandIn {
         let members = claims.as_object_mut().unwrap();
         for (name, value) in state.manner.claims.clone() {
             // Relative to now, where it is a time.
-            let value =
-                if ["exp", "iat", "nbf"].contains(&name.as_str()) && value.is_i64() { json!(now + value.as_i64().unwrap()) } else { value };
+            let value = if ["exp", "iat", "nbf"].contains(&name.as_str()) && value.is_i64() {
+                json!(now + value.as_i64().unwrap())
+            } else {
+                value
+            };
             members.insert(name, value);
         }
         members.retain(|name, _| !state.manner.without.contains(&name.as_str()));
         let id_token = (state.manner.sign)(&claims);
-        Ok(json!({ "access_token": "the-access-token", "token_type": state.manner.token_type, "expires_in": 60, "id_token": id_token }))
+        Ok(
+            json!({ "access_token": "the-access-token", "token_type": state.manner.token_type, "expires_in": 60, "id_token": id_token }),
+        )
     }
 }
 
 /// Whether a client's token is one that Apple would take.
 fn is_of_apple(token: &str, audience: &str) -> bool {
     use jsonwebtoken::{DecodingKey, Validation};
-    let Ok(header) = jsonwebtoken::decode_header(token) else { return false };
-    let jwk: jsonwebtoken::jwk::Jwk = serde_json::from_value(public(other_key(), "apple-key")).unwrap();
+    let Ok(header) = jsonwebtoken::decode_header(token) else {
+        return false;
+    };
+    let jwk: jsonwebtoken::jwk::Jwk =
+        serde_json::from_value(public(other_key(), "apple-key")).unwrap();
     let mut validation = Validation::new(Algorithm::ES256);
     validation.set_audience(&[audience]);
     validation.set_issuer(&["the-team"]);
     validation.set_required_spec_claims(&["exp", "aud", "iss", "sub"]);
-    let claims = jsonwebtoken::decode::<Json>(token, &DecodingKey::from_jwk(&jwk).unwrap(), &validation);
-    header.kid.as_deref() == Some("apple-key") && claims.is_ok_and(|data| data.claims["sub"] == CLIENT)
+    let claims =
+        jsonwebtoken::decode::<Json>(token, &DecodingKey::from_jwk(&jwk).unwrap(), &validation);
+    header.kid.as_deref() == Some("apple-key")
+        && claims.is_ok_and(|data| data.claims["sub"] == CLIENT)
 }
 
 fn form(text: &str) -> BTreeMap<String, String> {
     let mut out = BTreeMap::new();
     for (name, value) in url::form_urlencoded::parse(text.as_bytes()) {
-        assert!(out.insert(name.clone().into_owned(), value.into_owned()).is_none(), "{name} twice");
+        assert!(
+            out.insert(name.clone().into_owned(), value.into_owned())
+                .is_none(),
+            "{name} twice"
+        );
     }
     out
 }

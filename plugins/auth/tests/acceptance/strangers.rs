@@ -1,5 +1,6 @@
-//! What strangers do to an account from outside: guesses and requests keep its owner out of nothing, and fill no mailbox. And a clock
-//! that is set back makes nothing good again. None of it depends on the store.
+//! What strangers do to an account from outside: guesses and requests keep its owner out of
+//! nothing, and fill no mailbox. And a clock that is set back makes nothing good again. None of it
+//! depends on the store.
 
 use linchpin_auth::{Auth, TrustProxy};
 use serde_json::{Value as Json, json};
@@ -26,11 +27,26 @@ async fn app(post: &Post) -> Server {
 
 async fn at(app: &Server, n: usize, path: &str, body: Json) -> Reply {
     let address = format!("198.51.100.{n}");
-    app.raw("POST", path, &[("x-forwarded-for", &address), ("content-type", "application/json")], &body.to_string()).await
+    app.raw(
+        "POST",
+        path,
+        &[
+            ("x-forwarded-for", &address),
+            ("content-type", "application/json"),
+        ],
+        &body.to_string(),
+    )
+    .await
 }
 
 async fn login(app: &Server, n: usize, password: &str) -> Reply {
-    at(app, n, "/auth/login", json!({ "email": "ada@x.test", "password": password })).await
+    at(
+        app,
+        n,
+        "/auth/login",
+        json!({ "email": "ada@x.test", "password": password }),
+    )
+    .await
 }
 
 /// Thirty guesses from as many addresses, and ten from where the owner is.
@@ -51,19 +67,43 @@ async fn a_reset_lets_the_owner_in_at_once() {
     app.register("ada@x.test").await;
     besiege(&app, 0).await;
     login(&app, 200, GOOD).await.refused(429, "rate_limited");
-    assert_eq!(at(&app, 200, "/auth/forgot-password", json!({ "email": "ada@x.test" })).await.status, 200);
+    assert_eq!(
+        at(
+            &app,
+            200,
+            "/auth/forgot-password",
+            json!({ "email": "ada@x.test" })
+        )
+        .await
+        .status,
+        200
+    );
     let token = post.token("password_reset", 1).await;
-    assert_eq!(at(&app, 200, "/auth/reset-password", json!({ "token": token, "password": NEW })).await.status, 200);
+    assert_eq!(
+        at(
+            &app,
+            200,
+            "/auth/reset-password",
+            json!({ "token": token, "password": NEW })
+        )
+        .await
+        .status,
+        200
+    );
     assert_eq!(login(&app, 200, NEW).await.status, 200);
     // Nor do the guesses that follow keep them out there; elsewhere they do.
     for n in 40..70 {
-        login(&app, n, WRONG).await.refused(401, "invalid_credentials");
+        login(&app, n, WRONG)
+            .await
+            .refused(401, "invalid_credentials");
     }
     login(&app, 99, NEW).await.refused(429, "rate_limited");
     assert_eq!(login(&app, 200, NEW).await.status, 200);
     // Whoever guesses there has ten.
     for _ in 0..10 {
-        login(&app, 200, WRONG).await.refused(401, "invalid_credentials");
+        login(&app, 200, WRONG)
+            .await
+            .refused(401, "invalid_credentials");
     }
     login(&app, 200, NEW).await.refused(429, "rate_limited");
 }
@@ -75,9 +115,29 @@ async fn a_magic_link_lets_the_owner_in_at_once() {
     let ada = app.register("ada@x.test").await;
     app.change(&ada.id, json!({ "emailVerified": true })).await;
     besiege(&app, 0).await;
-    assert_eq!(at(&app, 200, "/auth/magic-link/request", json!({ "identifier": "ada@x.test" })).await.status, 200);
+    assert_eq!(
+        at(
+            &app,
+            200,
+            "/auth/magic-link/request",
+            json!({ "identifier": "ada@x.test" })
+        )
+        .await
+        .status,
+        200
+    );
     let token = post.token("magic_link", 1).await;
-    assert_eq!(at(&app, 200, "/auth/magic-link/verify", json!({ "token": token })).await.status, 200);
+    assert_eq!(
+        at(
+            &app,
+            200,
+            "/auth/magic-link/verify",
+            json!({ "token": token })
+        )
+        .await
+        .status,
+        200
+    );
     assert_eq!(login(&app, 200, GOOD).await.status, 200);
 }
 
@@ -86,15 +146,30 @@ async fn strangers_use_up_no_mail_that_the_owner_needs() {
     let post = Post::default();
     let app = app(&post).await;
     app.register("ada@x.test").await;
-    for (path, field, kind, seconds, had) in
-        [("/auth/forgot-password", "email", "password_reset", 1800, 0), ("/auth/magic-link/request", "identifier", "magic_link", 600, 0)]
-    {
-        let ask = async |n: usize| assert_eq!(at(&app, n, path, json!({ field: "ada@x.test" })).await.status, 200);
+    for (path, field, kind, seconds, had) in [
+        ("/auth/forgot-password", "email", "password_reset", 1800, 0),
+        (
+            "/auth/magic-link/request",
+            "identifier",
+            "magic_link",
+            600,
+            0,
+        ),
+    ] {
+        let ask = async |n: usize| {
+            assert_eq!(
+                at(&app, n, path, json!({ field: "ada@x.test" }))
+                    .await
+                    .status,
+                200
+            )
+        };
         for n in 0..6 {
             ask(n).await;
             post.all(kind, had + (n + 1).min(3)).await;
         }
-        // What was mailed last is over, and strangers have used up the mails of the hour: the owner gets one, and they no more.
+        // What was mailed last is over, and strangers have used up the mails of the hour: the owner
+        // gets one, and they no more.
         app.advance(seconds).await;
         for n in 0..6 {
             ask(10 + n).await;
@@ -103,8 +178,28 @@ async fn strangers_use_up_no_mail_that_the_owner_needs() {
     }
     // Once a link is used, there is another for who asks.
     let token = post.token("password_reset", 4).await;
-    assert_eq!(at(&app, 200, "/auth/reset-password", json!({ "token": token, "password": NEW })).await.status, 200);
-    assert_eq!(at(&app, 20, "/auth/forgot-password", json!({ "email": "ada@x.test" })).await.status, 200);
+    assert_eq!(
+        at(
+            &app,
+            200,
+            "/auth/reset-password",
+            json!({ "token": token, "password": NEW })
+        )
+        .await
+        .status,
+        200
+    );
+    assert_eq!(
+        at(
+            &app,
+            20,
+            "/auth/forgot-password",
+            json!({ "email": "ada@x.test" })
+        )
+        .await
+        .status,
+        200
+    );
     post.only("password_reset", 5).await;
 }
 
@@ -117,28 +212,47 @@ async fn mails_to_one_address_are_limited_whoever_causes_them() {
         app.register(&format!("held-{n}@x.test")).await;
         for target in ["victim@y.test", "held-0@x.test"] {
             let body = json!({ "email": target, "password": GOOD });
-            let asked = app.with(&who.token, "POST", "/auth/change-email", Some(body)).await;
+            let asked = app
+                .with(&who.token, "POST", "/auth/change-email", Some(body))
+                .await;
             assert_eq!(asked.status, 202, "{asked:?}");
         }
     }
     // Something that is mailed after all of them.
     app.register("last@x.test").await;
     post.all("verify_email", 13).await;
-    let new: Vec<_> = post.all("verify_new_email", 3).await.into_iter().filter(|mail| mail.to == "victim@y.test").collect();
+    let new: Vec<_> = post
+        .all("verify_new_email", 3)
+        .await
+        .into_iter()
+        .filter(|mail| mail.to == "victim@y.test")
+        .collect();
     assert_eq!(new.len(), 3);
     // The first of these was the mail of her own sign-up.
     assert_eq!(post.all("existing_account", 2).await.len(), 2);
     // An hour later there are more, and the link that was mailed last is good.
     let token = post.token("verify_new_email", 3).await;
-    assert_eq!(app.post("/auth/verify-email", json!({ "token": token })).await.status, 200);
+    assert_eq!(
+        app.post("/auth/verify-email", json!({ "token": token }))
+            .await
+            .status,
+        200
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sign_ups_with_an_address_mail_its_owner_three_times_an_hour() {
     let post = Post::default();
-    let app = Store::memory().app_with(|auth| concealed(auth, &post)).await;
+    let app = Store::memory()
+        .app_with(|auth| concealed(auth, &post))
+        .await;
     let sign_up = async |email: &str| {
-        let reply = app.post("/auth/register", json!({ "email": email, "password": GOOD })).await;
+        let reply = app
+            .post(
+                "/auth/register",
+                json!({ "email": email, "password": GOOD }),
+            )
+            .await;
         assert_eq!(reply.status, 202, "{reply:?}");
     };
     for _ in 0..6 {
@@ -148,22 +262,33 @@ async fn sign_ups_with_an_address_mail_its_owner_three_times_an_hour() {
     post.all("verify_email", 2).await;
     // The link of the first is one of the three; and who asks for another link gets it.
     assert_eq!(post.only("existing_account", 2).await.len(), 2);
-    app.post("/auth/resend-verification", json!({ "email": "ada@x.test" })).await;
-    assert_eq!(post.all("verify_email", 3).await.last().unwrap().to, "ada@x.test");
+    app.post(
+        "/auth/resend-verification",
+        json!({ "email": "ada@x.test" }),
+    )
+    .await;
+    assert_eq!(
+        post.all("verify_email", 3).await.last().unwrap().to,
+        "ada@x.test"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_clock_that_is_set_back_makes_nothing_good_again() {
     let app = Store::memory().app_with(Auth::refresh_tokens).await;
     let ada = app.register("ada@x.test").await;
-    let renewed = app.post("/auth/refresh", json!({ "refreshToken": ada.refresh })).await;
+    let renewed = app
+        .post("/auth/refresh", json!({ "refreshToken": ada.refresh }))
+        .await;
     assert_eq!(renewed.status, 200, "{renewed:?}");
     app.advance(920).await;
     app.me(&ada.token).await.refused(401, "unauthorized");
     app.set_back(3600);
     app.me(&ada.token).await.refused(401, "unauthorized");
     // Not within the ten seconds in which it may be presented once more.
-    app.post("/auth/refresh", json!({ "refreshToken": ada.refresh })).await.refused(401, "refresh_reused");
+    app.post("/auth/refresh", json!({ "refreshToken": ada.refresh }))
+        .await
+        .refused(401, "refresh_reused");
     // Who signs in now is signed in.
     let again = app.login("ada@x.test").await;
     assert_eq!(app.me(&again.token).await.status, 200);
@@ -179,9 +304,29 @@ async fn each_proof_is_good_for_an_hour() {
     let ada = app.register("ada@x.test").await;
     app.change(&ada.id, json!({ "emailVerified": true })).await;
     for n in 1..=2 {
-        assert_eq!(at(&app, 200, "/auth/magic-link/request", json!({ "identifier": "ada@x.test" })).await.status, 200);
+        assert_eq!(
+            at(
+                &app,
+                200,
+                "/auth/magic-link/request",
+                json!({ "identifier": "ada@x.test" })
+            )
+            .await
+            .status,
+            200
+        );
         let token = post.token("magic_link", n).await;
-        assert_eq!(at(&app, 200, "/auth/magic-link/verify", json!({ "token": token })).await.status, 200);
+        assert_eq!(
+            at(
+                &app,
+                200,
+                "/auth/magic-link/verify",
+                json!({ "token": token })
+            )
+            .await
+            .status,
+            200
+        );
         app.advance(2400).await;
     }
     besiege(&app, 0).await;
@@ -195,7 +340,14 @@ async fn mail_that_could_not_be_left_behind_is_not_lost() {
     let post = Post::default();
     let (app, between) = Between::app(&Store::memory(), |auth| post.on(auth)).await;
     app.register("ada@x.test").await;
-    let ask = async || assert_eq!(app.post("/auth/forgot-password", json!({ "email": "ada@x.test" })).await.status, 200);
+    let ask = async || {
+        assert_eq!(
+            app.post("/auth/forgot-password", json!({ "email": "ada@x.test" }))
+                .await
+                .status,
+            200
+        )
+    };
     for n in 1..=3 {
         ask().await;
         post.all("password_reset", n).await;
@@ -211,7 +363,8 @@ async fn mail_that_could_not_be_left_behind_is_not_lost() {
     post.only("password_reset", 4).await;
 }
 
-/// Whoever has signed up with another's address fills no mailbox by what they do there: the mail is left out, not what it tells of.
+/// Whoever has signed up with another's address fills no mailbox by what they do there: the mail is
+/// left out, not what it tells of.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_unproved_address_is_told_of_so_much_in_an_hour() {
     let post = Post::default();
@@ -221,7 +374,9 @@ async fn an_unproved_address_is_told_of_so_much_in_an_hour() {
     let changes = async |from: usize, to: usize| {
         for n in from..to {
             let body = json!({ "currentPassword": words[n % 2], "password": words[(n + 1) % 2] });
-            let set = app.with(&who.token, "POST", "/auth/set-password", Some(body)).await;
+            let set = app
+                .with(&who.token, "POST", "/auth/set-password", Some(body))
+                .await;
             assert_eq!(set.status, 200, "{n}: {set:?}");
         }
     };
@@ -230,7 +385,12 @@ async fn an_unproved_address_is_told_of_so_much_in_an_hour() {
     // Ways back from other addresses that are asked for are apart.
     for n in 0..5 {
         let body = json!({ "email": format!("new-{n}@y.test"), "password": GOOD });
-        assert_eq!(app.with(&who.token, "POST", "/auth/change-email", Some(body)).await.status, 202);
+        assert_eq!(
+            app.with(&who.token, "POST", "/auth/change-email", Some(body))
+                .await
+                .status,
+            202
+        );
     }
     post.all("verify_new_email", 5).await;
     post.only("email_changed", 3).await;
@@ -243,19 +403,46 @@ async fn an_unproved_address_is_told_of_so_much_in_an_hour() {
     post.only("password_changed", 23).await;
 }
 
-/// Nor does whoever has the password keep the way back from a deletion: the link of each is void with the next, so all are mailed.
+/// Nor does whoever has the password keep the way back from a deletion: the link of each is void
+/// with the next, so all are mailed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_way_back_from_a_deletion_is_always_mailed() {
     let post = Post::default();
-    let with = |auth| post.on(auth).configure(|c| c.auth.account_deletion.link_base_url = Some("https://app.test/keep".into()));
+    let with = |auth| {
+        post.on(auth).configure(|c| {
+            c.auth.account_deletion.link_base_url = Some("https://app.test/keep".into())
+        })
+    };
     let app = Store::memory().app_with(with).await;
     let thief = app.register("ada@x.test").await;
-    let leave = || app.with(&thief.token, "DELETE", "/auth/me", Some(json!({ "password": GOOD })));
+    let leave = || {
+        app.with(
+            &thief.token,
+            "DELETE",
+            "/auth/me",
+            Some(json!({ "password": GOOD })),
+        )
+    };
     for _ in 0..4 {
         assert_eq!(leave().await.status, 202);
-        assert_eq!(app.with(&thief.token, "POST", "/auth/cancel-deletion", Some(json!({}))).await.status, 200);
+        assert_eq!(
+            app.with(
+                &thief.token,
+                "POST",
+                "/auth/cancel-deletion",
+                Some(json!({}))
+            )
+            .await
+            .status,
+            200
+        );
     }
     assert_eq!(leave().await.status, 202);
-    let kept = app.post("/auth/cancel-deletion", json!({ "token": post.token("cancel_deletion", 5).await })).await;
+    let kept = app
+        .post(
+            "/auth/cancel-deletion",
+            json!({ "token": post.token("cancel_deletion", 5).await }),
+        )
+        .await;
     assert_eq!(kept.status, 200, "{kept:?}");
 }

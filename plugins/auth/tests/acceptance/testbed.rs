@@ -1,10 +1,13 @@
-//! The test app besides the plugin: a settable clock, routes under every guard, and changes by the app itself.
+//! The test app besides the plugin: a settable clock, routes under every guard, and changes by the
+//! app itself.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use linchpin::entity::{FieldDesc, Kind};
-use linchpin::http::{AnswerDesc, GuardDesc, Nothing, Partial, PluginCall, PluginRoute, Reply, Route};
+use linchpin::http::{
+    AnswerDesc, GuardDesc, Nothing, Partial, PluginCall, PluginRoute, Reply, Route,
+};
 use linchpin::prelude::*;
 use linchpin::{Embedded, Plugin};
 use linchpin_auth::{AuthService, FakeClock, NewUser, SecretText};
@@ -67,21 +70,49 @@ pub struct Ok {
 }
 
 const DONE: &[AnswerDesc] = &[AnswerDesc::of::<Ok>(200, "Done.")];
-static CLOCK: Route<Advance> = Route::post("clock", "clock").of("testbed").public().answers(DONE);
-static USERS: Route<Partial<Change>> = Route::post("users", "users/{id}").of("testbed").public().answers(DONE);
-static SEED: Route<Seed> = Route::post("seed", "users").of("testbed").public().answers(DONE);
-static FIND: Route<Find> = Route::post("find", "find").of("testbed").public().answers(DONE);
-static STEP_UP_SESSION: Route<Nothing> = Route::post("step_up_session", "sessions/{id}/step-up").of("testbed").public().answers(DONE);
-static ACTOR: Route<Nothing> =
-    Route::get("actor", "actor").of("testbed").public().query(&[FieldDesc::new("x", "x", "x", Kind::String, true)]);
-static USER: Route<Nothing> = Route::get("user", "protected/user").of("testbed").answers(DONE);
-static ADMIN: Route<Nothing> =
-    Route::get("admin", "protected/admin").of("testbed").policy(linchpin::http::PolicyDesc::INHERIT.roles(&["admin"])).answers(DONE);
-static STEP_UP: Route<Nothing> =
-    Route::get("step_up", "protected/step-up").of("testbed").guards(&[GuardDesc::new("require_step_up")]).answers(DONE);
-static VERIFIED: Route<Nothing> =
-    Route::get("verified", "protected/verified").of("testbed").guards(&[GuardDesc::new("require_verified_email")]).answers(DONE);
-static MFA: Route<Nothing> = Route::get("mfa", "protected/mfa").of("testbed").guards(&[GuardDesc::new("require_mfa")]).answers(DONE);
+static CLOCK: Route<Advance> = Route::post("clock", "clock")
+    .of("testbed")
+    .public()
+    .answers(DONE);
+static USERS: Route<Partial<Change>> = Route::post("users", "users/{id}")
+    .of("testbed")
+    .public()
+    .answers(DONE);
+static SEED: Route<Seed> = Route::post("seed", "users")
+    .of("testbed")
+    .public()
+    .answers(DONE);
+static FIND: Route<Find> = Route::post("find", "find")
+    .of("testbed")
+    .public()
+    .answers(DONE);
+static STEP_UP_SESSION: Route<Nothing> = Route::post("step_up_session", "sessions/{id}/step-up")
+    .of("testbed")
+    .public()
+    .answers(DONE);
+static ACTOR: Route<Nothing> = Route::get("actor", "actor")
+    .of("testbed")
+    .public()
+    .query(&[FieldDesc::new("x", "x", "x", Kind::String, true)]);
+static USER: Route<Nothing> = Route::get("user", "protected/user")
+    .of("testbed")
+    .answers(DONE);
+static ADMIN: Route<Nothing> = Route::get("admin", "protected/admin")
+    .of("testbed")
+    .policy(linchpin::http::PolicyDesc::INHERIT.roles(&["admin"]))
+    .answers(DONE);
+static STEP_UP: Route<Nothing> = Route::get("step_up", "protected/step-up")
+    .of("testbed")
+    .guards(&[GuardDesc::new("require_step_up")])
+    .answers(DONE);
+static VERIFIED: Route<Nothing> = Route::get("verified", "protected/verified")
+    .of("testbed")
+    .guards(&[GuardDesc::new("require_verified_email")])
+    .answers(DONE);
+static MFA: Route<Nothing> = Route::get("mfa", "protected/mfa")
+    .of("testbed")
+    .guards(&[GuardDesc::new("require_mfa")])
+    .answers(DONE);
 
 /// The routes under `/__test`.
 pub struct TestBed {
@@ -99,7 +130,8 @@ impl Plugin for TestBed {
 
     fn routes(&self) -> Vec<PluginRoute> {
         let clock = Arc::clone(&self.clock);
-        let protected = |route: &'static Route<Nothing>| route.bind("/__test", |_, _| async { done() });
+        let protected =
+            |route: &'static Route<Nothing>| route.bind("/__test", |_, _| async { done() });
         vec![
             CLOCK.bind("/__test", move |_, input: Advance| {
                 clock.advance(Duration::from_secs_f64(input.advance_seconds));

@@ -38,24 +38,42 @@ print(json.dumps(jwt.encode(q['claims'], q['secret'], algorithm=q['algorithm'], 
 fn pyjwt(program: &str, question: &Json) -> Json {
     let python = std::env::var("LINCHPIN_TEST_PYTHON").unwrap_or_else(|_| "python3".to_owned());
     let answer = run(Command::new(python).args(["-c", program]), question);
-    serde_json::from_slice(&answer.expect("python3 with PyJWT: cargo xtask test installs it")).unwrap()
+    serde_json::from_slice(&answer.expect("python3 with PyJWT: cargo xtask test installs it"))
+        .unwrap()
 }
 
-/// The claims that `jose` reads; what it says instead where it refuses the token. A machine without it fails.
+/// The claims that `jose` reads; what it says instead where it refuses the token. A machine without
+/// it fails.
 fn jose(app: &Server, question: &Json) -> Result<Json, String> {
     let mut question = question.clone();
     question["now"] = json!(app.now_seconds());
-    let answer = run(Command::new("node").arg("verify.mjs").current_dir(PEER), &question);
+    let answer = run(
+        Command::new("node").arg("verify.mjs").current_dir(PEER),
+        &question,
+    );
     answer.map(|claims| serde_json::from_slice(&claims).unwrap())
 }
 
 /// The output of a program, or its error.
 fn run(program: &mut Command, question: &Json) -> Result<Vec<u8>, String> {
-    let child = program.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let child = program
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
     let mut child = child.expect("cargo xtask test says what is missing");
-    child.stdin.take().unwrap().write_all(question.to_string().as_bytes()).unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(question.to_string().as_bytes())
+        .unwrap();
     let output = child.wait_with_output().unwrap();
-    if output.status.success() { Ok(output.stdout) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
+    if output.status.success() {
+        Ok(output.stdout)
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).into_owned())
+    }
 }
 
 /// The claims of a token, which both libraries read alike.
@@ -68,16 +86,31 @@ fn verified(app: &Server, question: &Json) -> Json {
 async fn tokens_have_standard_claims(store: Store) {
     let app = store.app().await;
     let ada = app.register("ada@example.test").await;
-    let seen = verified(&app, &json!({ "token": ada.token, "secret": SECRET, "algorithm": "HS256" }));
-    assert_eq!((&seen["sub"], seen["iat"].as_i64()), (&json!(ada.id), Some(app.now_seconds())));
+    let seen = verified(
+        &app,
+        &json!({ "token": ada.token, "secret": SECRET, "algorithm": "HS256" }),
+    );
+    assert_eq!(
+        (&seen["sub"], seen["iat"].as_i64()),
+        (&json!(ada.id), Some(app.now_seconds()))
+    );
     assert_eq!(seen["iat"], seen["nbf"]);
-    assert_eq!(seen["exp"].as_i64().unwrap() - seen["iat"].as_i64().unwrap(), 604_800);
+    assert_eq!(
+        seen["exp"].as_i64().unwrap() - seen["iat"].as_i64().unwrap(),
+        604_800
+    );
     assert!(seen["sid"].as_str().unwrap().len() == 43 && seen["jti"].as_str().unwrap().len() == 36);
     let header = header(&ada.token);
-    assert!(header["kid"].as_str().unwrap().len() == 12 && header["typ"] == "JWT" && header["alg"] == "HS256", "{header}");
+    assert!(
+        header["kid"].as_str().unwrap().len() == 12
+            && header["typ"] == "JWT"
+            && header["alg"] == "HS256",
+        "{header}"
+    );
     // A token signed with the same secret is valid; any other algorithm is not.
     let forge = |claims: &Json, headers: &Json| {
-        let question = json!({ "claims": claims, "secret": SECRET, "algorithm": "HS256", "headers": headers });
+        let question =
+            json!({ "claims": claims, "secret": SECRET, "algorithm": "HS256", "headers": headers });
         pyjwt(SIGN, &question).as_str().unwrap().to_owned()
     };
     let kid = json!({ "kid": header["kid"] });
@@ -91,7 +124,10 @@ async fn tokens_have_standard_claims(store: Store) {
     let bad = [
         forge(&seen, &json!({})),
         forge(&seen, &json!({ "kid": "another" })),
-        forge(&seen, &json!({ "kid": header["kid"], "jku": "https://evil.test" })),
+        forge(
+            &seen,
+            &json!({ "kid": header["kid"], "jku": "https://evil.test" }),
+        ),
         forge(&seen, &json!({ "kid": header["kid"], "crit": ["x"] })),
         forge(&seen, &json!({ "kid": header["kid"], "typ": "at+jwt" })),
         changed("sub", json!("somebody")),
@@ -104,7 +140,9 @@ async fn tokens_have_standard_claims(store: Store) {
         app.me(&token).await.refused(401, "unauthorized");
     }
     let question = json!({ "claims": seen, "secret": "", "algorithm": "none", "headers": kid });
-    app.me(pyjwt(SIGN, &question).as_str().unwrap()).await.refused(401, "unauthorized");
+    app.me(pyjwt(SIGN, &question).as_str().unwrap())
+        .await
+        .refused(401, "unauthorized");
 }
 
 async fn issuer_and_audience_are_checked(store: Store) {
@@ -118,15 +156,19 @@ async fn issuer_and_audience_are_checked(store: Store) {
     };
     let app = store.app_with(meant("https://me.test", "api")).await;
     let ada = app.register("ada@example.test").await;
-    let question_of =
-        |token: &str| json!({ "token": token, "secret": SECRET, "algorithm": "HS256", "audience": "api", "issuer": "https://me.test" });
+    let question_of = |token: &str| json!({ "token": token, "secret": SECRET, "algorithm": "HS256", "audience": "api", "issuer": "https://me.test" });
     let seen = verified(&app, &question_of(&ada.token));
-    assert_eq!((&seen["iss"], &seen["aud"]), (&json!("https://me.test"), &json!("api")));
+    assert_eq!(
+        (&seen["iss"], &seen["aud"]),
+        (&json!("https://me.test"), &json!("api"))
+    );
     let mut other = seen.clone();
     other["aud"] = json!("another");
     let question = json!({ "claims": other, "secret": SECRET, "algorithm": "HS256", "headers": { "kid": header(&ada.token)["kid"] } });
     let foreign = pyjwt(SIGN, &question);
-    app.me(foreign.as_str().unwrap()).await.refused(401, "unauthorized");
+    app.me(foreign.as_str().unwrap())
+        .await
+        .refused(401, "unauthorized");
     assert_eq!(app.me(&ada.token).await.status, 200);
     // The peer looks at what it is told to look at.
     let mut elsewhere = question_of(&ada.token);
@@ -142,18 +184,47 @@ async fn issuer_and_audience_are_checked(store: Store) {
 fn key(algorithm: &str) -> String {
     let args: &[&str] = match algorithm {
         "EdDSA" => &["genpkey", "-algorithm", "ed25519"],
-        "short" => &["genpkey", "-algorithm", "rsa", "-pkeyopt", "rsa_keygen_bits:1024"],
-        _ => &["genpkey", "-algorithm", "rsa", "-pkeyopt", "rsa_keygen_bits:2048"],
+        "short" => &[
+            "genpkey",
+            "-algorithm",
+            "rsa",
+            "-pkeyopt",
+            "rsa_keygen_bits:1024",
+        ],
+        _ => &[
+            "genpkey",
+            "-algorithm",
+            "rsa",
+            "-pkeyopt",
+            "rsa_keygen_bits:2048",
+        ],
     };
-    let output = Command::new("openssl").args(args).output().expect("openssl");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = Command::new("openssl")
+        .args(args)
+        .output()
+        .expect("openssl");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     String::from_utf8(output.stdout).unwrap()
 }
 
 /// Its public part, as PEM.
 fn public(pem: &str) -> String {
-    let mut child = Command::new("openssl").args(["pkey", "-pubout"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(pem.as_bytes()).unwrap();
+    let mut child = Command::new("openssl")
+        .args(["pkey", "-pubout"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(pem.as_bytes())
+        .unwrap();
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success());
     String::from_utf8(output.stdout).unwrap()
@@ -161,7 +232,10 @@ fn public(pem: &str) -> String {
 
 /// A token with the claims of another, signed with a key of one's own.
 fn signed(token: &str, kid: &str, algorithm: jsonwebtoken::Algorithm, key: &EncodingKey) -> String {
-    let header = Header { kid: Some(kid.to_owned()), ..Header::new(algorithm) };
+    let header = Header {
+        kid: Some(kid.to_owned()),
+        ..Header::new(algorithm)
+    };
     jsonwebtoken::encode(&header, &claims(token), key).unwrap()
 }
 
@@ -173,10 +247,17 @@ fn written(algorithm: &str, keys: &Json) -> Json {
 /// An app with the keys of a file.
 async fn with_keys(store: &Store, algorithm: &str, keys: &Json) -> linchpin::Result<Server> {
     let read = AuthConfig::from_json(&written(algorithm, keys)).security;
-    let of_environment = [("ALGORITHM", algorithm.to_owned()), ("KEYS", keys.to_string())];
-    let variables = of_environment.map(|(name, value)| (format!("LINCHPIN_SECURITY_SIGNING_{name}"), value));
+    let of_environment = [
+        ("ALGORITHM", algorithm.to_owned()),
+        ("KEYS", keys.to_string()),
+    ];
+    let variables =
+        of_environment.map(|(name, value)| (format!("LINCHPIN_SECURITY_SIGNING_{name}"), value));
     let told = AuthConfig::from_vars(variables).security;
-    assert_eq!(format!("{:?} {:?}", read.algorithm, read.keys), format!("{:?} {:?}", told.algorithm, told.keys));
+    assert_eq!(
+        format!("{:?} {:?}", read.algorithm, read.keys),
+        format!("{:?} {:?}", told.algorithm, told.keys)
+    );
     let set = |auth: Auth| {
         auth.configure(|config| {
             config.security.algorithm = read.algorithm;
@@ -191,26 +272,46 @@ async fn former_keys_verify_and_do_not_sign(store: Store) {
     for name in ["EdDSA", "RS256"] {
         let (old, new) = (key(name), key(name));
         let (algorithm, of_old) = match name {
-            "EdDSA" => (jsonwebtoken::Algorithm::EdDSA, EncodingKey::from_ed_pem(old.as_bytes()).unwrap()),
-            _ => (jsonwebtoken::Algorithm::RS256, EncodingKey::from_rsa_pem(old.as_bytes()).unwrap()),
+            "EdDSA" => (
+                jsonwebtoken::Algorithm::EdDSA,
+                EncodingKey::from_ed_pem(old.as_bytes()).unwrap(),
+            ),
+            _ => (
+                jsonwebtoken::Algorithm::RS256,
+                EncodingKey::from_rsa_pem(old.as_bytes()).unwrap(),
+            ),
         };
         let first = json!({ "kid": "new", "privateKeyPem": new });
-        let app = with_keys(&store, name, &json!([first, { "kid": "old", "publicKeyPem": public(&old) }])).await.unwrap();
+        let app = with_keys(
+            &store,
+            name,
+            &json!([first, { "kid": "old", "publicKeyPem": public(&old) }]),
+        )
+        .await
+        .unwrap();
         let ada = app.register(&format!("{name}@example.test")).await;
         assert_eq!(header(&ada.token)["kid"], "new");
-        let jwks = app.raw("GET", "/.well-known/jwks.json", &[], "").await.json();
+        let jwks = app
+            .raw("GET", "/.well-known/jwks.json", &[], "")
+            .await
+            .json();
         for (kid, status) in [("old", 200), ("new", 401), ("another", 401)] {
             let token = signed(&ada.token, kid, algorithm, &of_old);
             assert_eq!(app.me(&token).await.status, status, "{name} {kid}");
             if kid == "old" {
-                verified(&app, &json!({ "token": token, "jwks": jwks, "algorithm": name }));
+                verified(
+                    &app,
+                    &json!({ "token": token, "jwks": jwks, "algorithm": name }),
+                );
             }
         }
         app.stop().await;
         // Without it there is none of that.
         let app = with_keys(&store, name, &json!([first])).await.unwrap();
         let bob = app.register(&format!("{name}2@example.test")).await;
-        app.me(&signed(&bob.token, "old", algorithm, &of_old)).await.refused(401, "unauthorized");
+        app.me(&signed(&bob.token, "old", algorithm, &of_old))
+            .await
+            .refused(401, "unauthorized");
         app.stop().await;
     }
 }
@@ -221,30 +322,76 @@ async fn invalid_keys_stop_the_start(store: Store) {
     let no_kid = "`kid` must be 1 to 64 letters, digits, dashes or underscores";
     for (keys, told) in [
         (json!([]), "the first key must be a private one"),
-        (json!([{ "kid": "a", "publicKeyPem": public(&good) }]), "the first key must be a private one"),
-        (json!([{ "kid": "a", "publicKeyPem": public(&good) }, private("b", &other)]), "the first key must be a private one"),
-        (json!([private("a", &short)]), "key `a` is no RS256 key in PEM, of 2048 bits at least"),
-        (json!([private("a", &good), { "kid": "b", "publicKeyPem": public(&short) }]), "key `b` is shorter than 2048 bits"),
+        (
+            json!([{ "kid": "a", "publicKeyPem": public(&good) }]),
+            "the first key must be a private one",
+        ),
+        (
+            json!([{ "kid": "a", "publicKeyPem": public(&good) }, private("b", &other)]),
+            "the first key must be a private one",
+        ),
+        (
+            json!([private("a", &short)]),
+            "key `a` is no RS256 key in PEM, of 2048 bits at least",
+        ),
+        (
+            json!([private("a", &good), { "kid": "b", "publicKeyPem": public(&short) }]),
+            "key `b` is shorter than 2048 bits",
+        ),
         (json!([private("a", &ed)]), "key `a` is no RS256 key in PEM"),
-        (json!([private("a", "-----BEGIN PRIVATE KEY-----")]), "key `a` is no RS256 key in PEM"),
-        (json!([private("a", &good), private("a", &other)]), "key `a` stands there twice"),
+        (
+            json!([private("a", "-----BEGIN PRIVATE KEY-----")]),
+            "key `a` is no RS256 key in PEM",
+        ),
+        (
+            json!([private("a", &good), private("a", &other)]),
+            "key `a` stands there twice",
+        ),
         (json!([private("", &good)]), no_kid),
         (json!([private("a b", &good)]), no_kid),
         (json!([private("../a", &good)]), no_kid),
         (json!([private(&"a".repeat(65), &good)]), no_kid),
     ] {
-        let error = with_keys(&store, "RS256", &keys).await.err().map(|error| error.to_string()).unwrap_or_default();
-        assert!(error.contains("security.signing.keys: ") && error.contains(told), "{told}: {error}");
+        let error = with_keys(&store, "RS256", &keys)
+            .await
+            .err()
+            .map(|error| error.to_string())
+            .unwrap_or_default();
+        assert!(
+            error.contains("security.signing.keys: ") && error.contains(told),
+            "{told}: {error}"
+        );
         assert!(!error.contains("BEGIN"), "{error}");
     }
-    for odd in [json!({}), json!({ "kid": "a" }), json!({ "privateKeyPem": good }), json!({ "kid": "a", "pem": good }), {
-        json!({ "kid": "a", "privateKeyPem": good, "publicKeyPem": public(&good) })
-    }] {
+    for odd in [
+        json!({}),
+        json!({ "kid": "a" }),
+        json!({ "privateKeyPem": good }),
+        json!({ "kid": "a", "pem": good }),
+        { json!({ "kid": "a", "privateKeyPem": good, "publicKeyPem": public(&good) }) },
+    ] {
         let file = written("RS256", &json!([odd]));
-        let error = store.try_app(|_| Auth::from_config(AuthConfig::from_json(&file))).await.err().map(|error| error.to_string());
-        assert!(error.is_some_and(|error| error.contains("each is { kid, privateKeyPem } or { kid, publicKeyPem }")), "{odd}");
+        let error = store
+            .try_app(|_| Auth::from_config(AuthConfig::from_json(&file)))
+            .await
+            .err()
+            .map(|error| error.to_string());
+        assert!(
+            error
+                .is_some_and(|error| error
+                    .contains("each is { kid, privateKeyPem } or { kid, publicKeyPem }")),
+            "{odd}"
+        );
     }
-    with_keys(&store, "RS256", &json!([private(&"a_-9".repeat(16), &good)])).await.unwrap().stop().await;
+    with_keys(
+        &store,
+        "RS256",
+        &json!([private(&"a_-9".repeat(16), &good)]),
+    )
+    .await
+    .unwrap()
+    .stop()
+    .await;
 }
 
 /// A public key verifies tokens of its private key only, and is not accepted as an HMAC secret.
@@ -255,21 +402,42 @@ async fn a_public_key_is_not_accepted_as_a_secret(store: Store) {
     let ada = app.register("ada@example.test").await;
     for (kid, pem) in [("new", public(&new)), ("old", public(&old))] {
         for secret in [pem.as_str(), pem.trim_end(), &pem.replace('\n', "\r\n")] {
-            let forged = signed(&ada.token, kid, jsonwebtoken::Algorithm::HS256, &EncodingKey::from_secret(secret.as_bytes()));
+            let forged = signed(
+                &ada.token,
+                kid,
+                jsonwebtoken::Algorithm::HS256,
+                &EncodingKey::from_secret(secret.as_bytes()),
+            );
             app.me(&forged).await.refused(401, "unauthorized");
         }
     }
     let own = EncodingKey::from_rsa_pem(new.as_bytes()).unwrap();
-    assert_eq!(app.me(&signed(&ada.token, "new", jsonwebtoken::Algorithm::RS256, &own)).await.status, 200, "it is refused for what it is");
+    assert_eq!(
+        app.me(&signed(
+            &ada.token,
+            "new",
+            jsonwebtoken::Algorithm::RS256,
+            &own
+        ))
+        .await
+        .status,
+        200,
+        "it is refused for what it is"
+    );
 }
 
 async fn keys_are_published_as_jwks(store: Store) {
     let app = store.app().await;
-    app.raw("GET", "/.well-known/jwks.json", &[], "").await.refused(404, "not_found");
+    app.raw("GET", "/.well-known/jwks.json", &[], "")
+        .await
+        .refused(404, "not_found");
     app.stop().await;
     for (name, algorithm) in [("EdDSA", Algorithm::EdDsa), ("RS256", Algorithm::Rs256)] {
         let (old, new) = (key(name), key(name));
-        let private = |kid: &str, pem: &str| SigningKey::Private { kid: kid.to_owned(), pem: pem.to_owned() };
+        let private = |kid: &str, pem: &str| SigningKey::Private {
+            kid: kid.to_owned(),
+            pem: pem.to_owned(),
+        };
         let with = |keys: Vec<SigningKey>| {
             move |auth: Auth| {
                 auth.configure(|config| {
@@ -278,22 +446,37 @@ async fn keys_are_published_as_jwks(store: Store) {
                 })
             }
         };
-        let app = store.app_with(with(vec![private("new", &new), private("old", &old)])).await;
+        let app = store
+            .app_with(with(vec![private("new", &new), private("old", &old)]))
+            .await;
         let email = format!("{name}@example.test");
         let ada = app.register(&email).await;
         let jwks = app.raw("GET", "/.well-known/jwks.json", &[], "").await;
-        assert_eq!((jwks.status, jwks.header("cache-control")), (200, "max-age=300".to_owned()));
-        let kids: Vec<Json> = jwks.json()["keys"].as_array().unwrap().iter().map(|k| k["kid"].clone()).collect();
+        assert_eq!(
+            (jwks.status, jwks.header("cache-control")),
+            (200, "max-age=300".to_owned())
+        );
+        let kids: Vec<Json> = jwks.json()["keys"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|k| k["kid"].clone())
+            .collect();
         assert_eq!(kids, [json!("new"), json!("old")]);
         for secret in ["d", "p", "q", "k"] {
             assert!(jwks.json()["keys"][0].get(secret).is_none(), "{jwks:?}");
         }
-        let seen = verified(&app, &json!({ "token": ada.token, "jwks": jwks.json(), "algorithm": name }));
+        let seen = verified(
+            &app,
+            &json!({ "token": ada.token, "jwks": jwks.json(), "algorithm": name }),
+        );
         assert_eq!(seen["sub"], json!(ada.id));
         assert_eq!(app.me(&ada.token).await.status, 200);
         // The secret signs nothing here.
         let question = json!({ "claims": claims(&ada.token), "secret": SECRET, "algorithm": "HS256", "headers": { "kid": "new" } });
-        app.me(pyjwt(SIGN, &question).as_str().unwrap()).await.refused(401, "unauthorized");
+        app.me(pyjwt(SIGN, &question).as_str().unwrap())
+            .await
+            .refused(401, "unauthorized");
         app.stop().await;
     }
 }
@@ -301,7 +484,11 @@ async fn keys_are_published_as_jwks(store: Store) {
 async fn no_token_is_refused_for_its_length(store: Store) {
     let app = store.app().await;
     let long = format!("Bearer {}", "x".repeat(16 << 10));
-    app.raw("GET", "/auth/me", &[("authorization", &long)], "").await.refused(401, "unauthorized");
+    app.raw("GET", "/auth/me", &[("authorization", &long)], "")
+        .await
+        .refused(401, "unauthorized");
     let dots = format!("Bearer {}", ".".repeat(4000));
-    app.raw("GET", "/auth/me", &[("authorization", &dots)], "").await.refused(401, "unauthorized");
+    app.raw("GET", "/auth/me", &[("authorization", &dots)], "")
+        .await
+        .refused(401, "unauthorized");
 }

@@ -1,4 +1,5 @@
-//! Somebody makes an account with another's address. Whatever they set up is gone once the owner of the mailbox proves that it is theirs.
+//! Somebody makes an account with another's address. Whatever they set up is gone once the owner of
+//! the mailbox proves that it is theirs.
 
 use linchpin_auth::ProviderSection;
 use serde_json::json;
@@ -29,51 +30,121 @@ struct Thief {
 }
 
 async fn thief(app: &Server, phone: &Phone) -> Thief {
-    let made = app.post("/auth/register", json!({ "email": EMAIL, "password": GOOD })).await;
+    let made = app
+        .post(
+            "/auth/register",
+            json!({ "email": EMAIL, "password": GOOD }),
+        )
+        .await;
     let (who, device) = (made.signed_in(), made.text("deviceToken"));
     let (secret, recovery) = enrol(app, &who).await;
     let mut passkey = Authenticator::p256();
     app.register_passkey(&who.token, &mut passkey).await;
-    let begun = app.send(&who, "POST", "/auth/mfa/sms/enable", json!({ "phone": "+4930123456" })).await;
+    let begun = app
+        .send(
+            &who,
+            "POST",
+            "/auth/mfa/sms/enable",
+            json!({ "phone": "+4930123456" }),
+        )
+        .await;
     let body = json!({ "setupToken": begun.text("setupToken"), "code": phone.code(1).await.1 });
-    assert_eq!(app.send(&who, "POST", "/auth/mfa/sms/verify-setup", body).await.status, 200);
+    assert_eq!(
+        app.send(&who, "POST", "/auth/mfa/sms/verify-setup", body)
+            .await
+            .status,
+        200
+    );
     // A step-up, so that the rest may be begun.
     app.advance(30).await;
     let body = json!({ "method": "totp", "code": code_at(app, &secret, 0) });
-    let who = app.send(&who, "POST", "/auth/step-up", body).await.signed_in();
-    let begun = app.with(&who.token, "POST", "/auth/mfa/setup", None).await.text("secret");
+    let who = app
+        .send(&who, "POST", "/auth/step-up", body)
+        .await
+        .signed_in();
+    let begun = app
+        .with(&who.token, "POST", "/auth/mfa/setup", None)
+        .await
+        .text("secret");
     let registration = app.register_options(&who.token).await;
-    assert_eq!(app.send(&who, "DELETE", "/auth/me", json!({})).await.status, 202);
-    Thief { who, device, passkey, secret, recovery, begun, registration }
+    assert_eq!(
+        app.send(&who, "DELETE", "/auth/me", json!({})).await.status,
+        202
+    );
+    Thief {
+        who,
+        device,
+        passkey,
+        secret,
+        recovery,
+        begun,
+        registration,
+    }
 }
 
 /// Nothing of theirs does anything any more.
 async fn has_nothing(app: &Server, mut thief: Thief) {
     app.me(&thief.who.token).await.refused(401, "unauthorized");
-    app.try_login(EMAIL).await.refused(401, "invalid_credentials");
+    app.try_login(EMAIL)
+        .await
+        .refused(401, "invalid_credentials");
     let (options, token) = app.login_options().await;
-    app.passkey_login(&token, &thief.passkey.assert(&options)).await.refused(401, "webauthn_failed");
+    app.passkey_login(&token, &thief.passkey.assert(&options))
+        .await
+        .refused(401, "webauthn_failed");
     let (options, token) = thief.registration;
     let body = json!({ "registrationToken": token, "attestationResponse": thief.passkey.register(&options) });
-    app.send(&thief.who, "POST", "/auth/mfa/webauthn/register", body).await.refused(401, "unauthorized");
+    app.send(&thief.who, "POST", "/auth/mfa/webauthn/register", body)
+        .await
+        .refused(401, "unauthorized");
 }
 
 /// The owner of the mailbox is signed in, with an account that is as new.
 async fn begins_anew(app: &Server, post: &Post, owner: &SignedIn, thief: &Thief) {
     let methods = app.get(&owner.token, "/auth/mfa/methods").await.json();
-    assert_eq!((&methods["methods"], &methods["recoveryCodesLeft"]), (&json!([]), &json!(0)));
-    let passkeys = app.get(&owner.token, "/auth/mfa/webauthn/credentials").await.json();
+    assert_eq!(
+        (&methods["methods"], &methods["recoveryCodesLeft"]),
+        (&json!([]), &json!(0))
+    );
+    let passkeys = app
+        .get(&owner.token, "/auth/mfa/webauthn/credentials")
+        .await
+        .json();
     assert_eq!(passkeys["credentials"], json!([]));
     let me = app.me(&owner.token).await.json();
-    assert_eq!((&me["mfaEnabled"], &me["emailVerified"], &me["deletionScheduledFor"]), (&json!(false), &json!(true), &json!(null)));
+    assert_eq!(
+        (
+            &me["mfaEnabled"],
+            &me["emailVerified"],
+            &me["deletionScheduledFor"]
+        ),
+        (&json!(false), &json!(true), &json!(null))
+    );
     let sessions = app.get(&owner.token, "/auth/sessions").await.json();
-    assert_eq!(sessions["sessions"].as_array().map(Vec::len), Some(1), "{sessions}");
+    assert_eq!(
+        sessions["sessions"].as_array().map(Vec::len),
+        Some(1),
+        "{sessions}"
+    );
     // What was begun is not finished by the owner either.
     let code = code_at(app, &thief.begun, 0);
-    app.send(owner, "POST", "/auth/mfa/verify-setup", json!({ "code": code })).await.refused(400, "setup_not_started");
+    app.send(
+        owner,
+        "POST",
+        "/auth/mfa/verify-setup",
+        json!({ "code": code }),
+    )
+    .await
+    .refused(400, "setup_not_started");
     post.all("deletion_cancelled", 1).await;
     for method in ["totp", "sms", "webauthn"] {
-        assert!(post.all("mfa_disabled", 3).await.iter().any(|mail| mail.vars["method"] == method), "{method}");
+        assert!(
+            post.all("mfa_disabled", 3)
+                .await
+                .iter()
+                .any(|mail| mail.vars["method"] == method),
+            "{method}"
+        );
     }
 }
 
@@ -92,9 +163,19 @@ async fn a_link_that_proves_the_mailbox_ends_what_a_stranger_set_up() {
     let (post, phone) = (Post::default(), Phone::default());
     let app = both(&Store::memory(), &post, &phone).await;
     let thief = thief(&app, &phone).await;
-    app.post("/auth/magic-link/request", json!({ "identifier": EMAIL })).await;
-    let owner = app.post("/auth/magic-link/verify", json!({ "token": post.token("magic_link", 1).await })).await;
-    assert_eq!((owner.status, owner.json()["mfaRequired"].clone()), (200, json!(null)), "{owner:?}");
+    app.post("/auth/magic-link/request", json!({ "identifier": EMAIL }))
+        .await;
+    let owner = app
+        .post(
+            "/auth/magic-link/verify",
+            json!({ "token": post.token("magic_link", 1).await }),
+        )
+        .await;
+    assert_eq!(
+        (owner.status, owner.json()["mfaRequired"].clone()),
+        (200, json!(null)),
+        "{owner:?}"
+    );
     let owner = owner.signed_in();
     begins_anew(&app, &post, &owner, &thief).await;
     has_nothing(&app, thief).await;
@@ -105,45 +186,74 @@ async fn a_reset_that_proves_the_mailbox_ends_what_a_stranger_set_up() {
     let (post, phone) = (Post::default(), Phone::default());
     let app = both(&Store::memory(), &post, &phone).await;
     let thief = thief(&app, &phone).await;
-    app.post("/auth/forgot-password", json!({ "email": EMAIL })).await;
+    app.post("/auth/forgot-password", json!({ "email": EMAIL }))
+        .await;
     let reset = json!({ "token": post.token("password_reset", 1).await, "password": NEW });
     assert_eq!(app.post("/auth/reset-password", reset).await.status, 200);
     // The stranger's browser is a new one.
     let body = json!({ "email": EMAIL, "password": NEW }).to_string();
-    let headers = [("content-type", "application/json"), ("x-device-token", thief.device.as_str())];
+    let headers = [
+        ("content-type", "application/json"),
+        ("x-device-token", thief.device.as_str()),
+    ];
     let owner = app.raw("POST", "/auth/login", &headers, &body).await;
-    assert_eq!((owner.status, owner.json()["mfaRequired"].clone()), (200, json!(null)), "{owner:?}");
-    assert_ne!(owner.text("deviceToken"), "", "the device is not recognised");
+    assert_eq!(
+        (owner.status, owner.json()["mfaRequired"].clone()),
+        (200, json!(null)),
+        "{owner:?}"
+    );
+    assert_ne!(
+        owner.text("deviceToken"),
+        "",
+        "the device is not recognised"
+    );
     let owner = owner.signed_in();
     begins_anew(&app, &post, &owner, &thief).await;
     // Recovery codes and the app are nobody's proof.
-    for body in [json!({ "code": thief.recovery[0] }), json!({ "code": code_at(&app, &thief.secret, 1) })] {
-        app.send(&owner, "DELETE", "/auth/me", body).await.refused(403, "factor_not_allowed");
+    for body in [
+        json!({ "code": thief.recovery[0] }),
+        json!({ "code": code_at(&app, &thief.secret, 1) }),
+    ] {
+        app.send(&owner, "DELETE", "/auth/me", body)
+            .await
+            .refused(403, "factor_not_allowed");
     }
     has_nothing(&app, thief).await;
 }
 
-/// Who has proved the mailbox keeps what they set up, before and after: a mailbox alone does not go round second factors.
+/// Who has proved the mailbox keeps what they set up, before and after: a mailbox alone does not go
+/// round second factors.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_later_link_or_reset_takes_nothing_away() {
     let (post, phone) = (Post::default(), Phone::default());
     let app = both(&Store::memory(), &post, &phone).await;
     let owner = app.register(EMAIL).await;
-    app.change(&owner.id, json!({ "emailVerified": true })).await;
+    app.change(&owner.id, json!({ "emailVerified": true }))
+        .await;
     let (secret, _) = enrol(&app, &owner).await;
-    app.post("/auth/forgot-password", json!({ "email": EMAIL })).await;
+    app.post("/auth/forgot-password", json!({ "email": EMAIL }))
+        .await;
     let reset = json!({ "token": post.token("password_reset", 1).await, "password": GOOD });
     assert_eq!(app.post("/auth/reset-password", reset).await.status, 200);
     app.advance(30).await;
-    let done = app.verify(&app.challenged(EMAIL).await, &code_at(&app, &secret, 0)).await;
+    let done = app
+        .verify(&app.challenged(EMAIL).await, &code_at(&app, &secret, 0))
+        .await;
     assert_eq!(done.status, 200, "{done:?}");
-    app.post("/auth/magic-link/request", json!({ "identifier": EMAIL })).await;
-    let link = app.post("/auth/magic-link/verify", json!({ "token": post.token("magic_link", 1).await })).await;
+    app.post("/auth/magic-link/request", json!({ "identifier": EMAIL }))
+        .await;
+    let link = app
+        .post(
+            "/auth/magic-link/verify",
+            json!({ "token": post.token("magic_link", 1).await }),
+        )
+        .await;
     assert_eq!(link.json()["mfaRequired"], json!(true), "{link:?}");
 }
 
-/// Somebody has set up factors while addresses were not proved; now they are. The link that proves this one confirms the sign-up that it
-/// was mailed for, and what was added to that only where it is followed in a session of the account.
+/// Somebody has set up factors while addresses were not proved; now they are. The link that proves
+/// this one confirms the sign-up that it was mailed for, and what was added to that only where it
+/// is followed in a session of the account.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_link_that_confirms_a_sign_up_confirms_nothing_else() {
     for in_session in [false, true] {
@@ -155,9 +265,18 @@ async fn a_link_that_confirms_a_sign_up_confirms_nothing_else() {
         let mut passkey = Authenticator::p256();
         app.register_passkey(&who.token, &mut passkey).await;
         app.stop().await;
-        let change = |auth: linchpin_auth::Auth| phone.on(with_passkeys(auth)).configure(|c| c.auth.email_verification.enabled = true);
+        let change = |auth: linchpin_auth::Auth| {
+            phone
+                .on(with_passkeys(auth))
+                .configure(|c| c.auth.email_verification.enabled = true)
+        };
         let app = app_with(&store, &post, change).await;
-        assert_eq!(app.post("/auth/resend-verification", json!({ "email": EMAIL })).await.status, 200);
+        assert_eq!(
+            app.post("/auth/resend-verification", json!({ "email": EMAIL }))
+                .await
+                .status,
+            200
+        );
         let token = json!({ "token": post.token("verify_email", 1).await });
         let clicked = if in_session {
             app.send(&who, "POST", "/auth/verify-email", token).await
@@ -166,13 +285,29 @@ async fn a_link_that_confirms_a_sign_up_confirms_nothing_else() {
         };
         assert_eq!(clicked.status, 200, "{clicked:?}");
         let me = app.me(&who.token).await.json();
-        let methods = if in_session { json!(["totp", "webauthn"]) } else { json!([]) };
-        assert_eq!((&me["emailVerified"], &me["mfaMethods"]), (&json!(true), &methods), "the sign-up itself stays");
+        let methods = if in_session {
+            json!(["totp", "webauthn"])
+        } else {
+            json!([])
+        };
+        assert_eq!(
+            (&me["emailVerified"], &me["mfaMethods"]),
+            (&json!(true), &methods),
+            "the sign-up itself stays"
+        );
         let (options, token) = app.login_options().await;
         let entered = app.passkey_login(&token, &passkey.assert(&options)).await;
-        assert_eq!(entered.status, if in_session { 200 } else { 401 }, "{entered:?}");
+        assert_eq!(
+            entered.status,
+            if in_session { 200 } else { 401 },
+            "{entered:?}"
+        );
         let entered = app.try_login(EMAIL).await;
-        assert_eq!((entered.status, entered.json()["mfaRequired"] == true), (200, in_session), "{entered:?}");
+        assert_eq!(
+            (entered.status, entered.json()["mfaRequired"] == true),
+            (200, in_session),
+            "{entered:?}"
+        );
         if !in_session {
             post.all("mfa_disabled", 2).await;
             post.all("passkey_removed", 1).await;
@@ -180,7 +315,8 @@ async fn a_link_that_confirms_a_sign_up_confirms_nothing_else() {
     }
 }
 
-/// A link that signs in as well is as little to what an account has from before sign-ups were concealed.
+/// A link that signs in as well is as little to what an account has from before sign-ups were
+/// concealed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nor_does_one_that_signs_in() {
     let (store, post, phone) = (Store::sqlite(), Post::default(), Phone::default());
@@ -189,63 +325,124 @@ async fn nor_does_one_that_signs_in() {
     app.advance(1).await;
     enrol(&app, &who).await;
     app.stop().await;
-    let app =
-        app_with(&store, &post, |auth| auth.configure(|c| (c.auth.email_verification.enabled, c.auth.conceal_registration) = (true, true)))
-            .await;
-    assert_eq!(app.post("/auth/resend-verification", json!({ "email": EMAIL })).await.status, 200);
+    let app = app_with(&store, &post, |auth| {
+        auth.configure(|c| {
+            (
+                c.auth.email_verification.enabled,
+                c.auth.conceal_registration,
+            ) = (true, true)
+        })
+    })
+    .await;
+    assert_eq!(
+        app.post("/auth/resend-verification", json!({ "email": EMAIL }))
+            .await
+            .status,
+        200
+    );
     let token = post.token("verify_email", 1).await;
-    let owner = app.post("/auth/verify-and-login", json!({ "token": token })).await;
-    assert_eq!((owner.status, owner.json()["mfaRequired"].clone()), (200, json!(null)), "{owner:?}");
+    let owner = app
+        .post("/auth/verify-and-login", json!({ "token": token }))
+        .await;
+    assert_eq!(
+        (owner.status, owner.json()["mfaRequired"].clone()),
+        (200, json!(null)),
+        "{owner:?}"
+    );
     let me = app.me(&owner.signed_in().token).await.json();
-    assert_eq!((&me["emailVerified"], &me["mfaMethods"]), (&json!(true), &json!([])));
+    assert_eq!(
+        (&me["emailVerified"], &me["mfaMethods"]),
+        (&json!(true), &json!([]))
+    );
 }
 
-/// A code of a sign-in by a provider that was given while the mailbox was proved is worth nothing: the link that it came by is gone.
+/// A code of a sign-in by a provider that was given while the mailbox was proved is worth nothing:
+/// the link that it came by is gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_provider_code_beside_the_first_proof() {
     let (post, standin) = (Post::default(), StandIn::start().await);
-    let provider = ProviderSection::new(CLIENT).secret(SECRET.to_owned()).issuer(standin.url.as_str());
+    let provider = ProviderSection::new(CLIENT)
+        .secret(SECRET.to_owned())
+        .issuer(standin.url.as_str());
     let (app, between) = Between::app(&Store::memory(), |auth| {
-        post.on(auth).provider("stand", provider).configure(|config| {
-            config.auth.public_url = Some(APP.to_owned());
-            config.auth.magic_link.enabled = true;
-        })
+        post.on(auth)
+            .provider("stand", provider)
+            .configure(|config| {
+                config.auth.public_url = Some(APP.to_owned());
+                config.auth.magic_link.enabled = true;
+            })
     })
     .await;
     app.to_the_present().await;
     standin.behave(|manner| drop(manner.claims.insert("email".to_owned(), json!(EMAIL))));
     let thief = enter(&app, "stand", "").await;
-    assert_eq!((thief.status, thief.json()["emailVerified"].clone()), (200, json!(false)), "{thief:?}");
+    assert_eq!(
+        (thief.status, thief.json()["emailVerified"].clone()),
+        (200, json!(false)),
+        "{thief:?}"
+    );
     let away = Away::from(&app, "/auth/stand").await;
     let callback = Browser::new().sign_in(&away.url, "").await;
     let owner = async {
-        app.post("/auth/magic-link/request", json!({ "identifier": EMAIL })).await;
+        app.post("/auth/magic-link/request", json!({ "identifier": EMAIL }))
+            .await;
         let token = post.token("magic_link", 1).await;
-        assert_eq!(app.post("/auth/magic-link/verify", json!({ "token": token })).await.status, 200);
+        assert_eq!(
+            app.post("/auth/magic-link/verify", json!({ "token": token }))
+                .await
+                .status,
+            200
+        );
     };
-    let back = between.meanwhile(At::insert("OneTime", 1), away.back(&app, &callback), owner).await;
-    away.exchange(&app, &landed(&back, "code")).await.refused(401, "invalid_code");
-    app.me(&thief.text("token")).await.refused(401, "unauthorized");
+    let back = between
+        .meanwhile(At::insert("OneTime", 1), away.back(&app, &callback), owner)
+        .await;
+    away.exchange(&app, &landed(&back, "code"))
+        .await
+        .refused(401, "invalid_code");
+    app.me(&thief.text("token"))
+        .await
+        .refused(401, "unauthorized");
 }
 
-/// What a sign-up consists of stays, a provider as well as a password: the link was mailed to confirm that.
+/// What a sign-up consists of stays, a provider as well as a password: the link was mailed to
+/// confirm that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sign_up_by_a_provider_is_confirmed() {
     let (post, standin) = (Post::default(), StandIn::start().await);
-    let provider = ProviderSection::new(CLIENT).secret(SECRET.to_owned()).issuer(standin.url.as_str());
+    let provider = ProviderSection::new(CLIENT)
+        .secret(SECRET.to_owned())
+        .issuer(standin.url.as_str());
     let with = |auth| {
-        post.on(auth).provider("stand", provider).configure(|config| {
-            config.auth.public_url = Some(APP.to_owned());
-            config.auth.email_verification.enabled = true;
-        })
+        post.on(auth)
+            .provider("stand", provider)
+            .configure(|config| {
+                config.auth.public_url = Some(APP.to_owned());
+                config.auth.email_verification.enabled = true;
+            })
     };
     let app = Store::memory().app_with(with).await;
     app.to_the_present().await;
     let made = enter(&app, "stand", "").await;
-    assert_eq!((made.status, made.json()["emailVerified"].clone()), (200, json!(false)), "{made:?}");
-    let clicked = app.post("/auth/verify-email", json!({ "token": post.token("verify_email", 1).await })).await;
+    assert_eq!(
+        (made.status, made.json()["emailVerified"].clone()),
+        (200, json!(false)),
+        "{made:?}"
+    );
+    let clicked = app
+        .post(
+            "/auth/verify-email",
+            json!({ "token": post.token("verify_email", 1).await }),
+        )
+        .await;
     assert_eq!(clicked.status, 200, "{clicked:?}");
     let me = app.me(&made.text("token")).await.json();
-    assert_eq!((&me["emailVerified"], &me["providers"]), (&json!(true), &json!(["stand"])));
-    assert_eq!(enter(&app, "stand", "").await.text("userId"), made.text("userId"));
+    assert_eq!(
+        (&me["emailVerified"], &me["providers"]),
+        (&json!(true), &json!(["stand"]))
+    );
+    assert_eq!(
+        enter(&app, "stand", "").await.text("userId"),
+        made.text("userId")
+    );
 }

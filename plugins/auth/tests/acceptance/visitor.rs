@@ -1,4 +1,5 @@
-//! Somebody who goes through the pages for people by their forms, without a browser; and what holds of every page.
+//! Somebody who goes through the pages for people by their forms, without a browser; and what holds
+//! of every page.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +16,20 @@ pub struct Visitor<'a> {
 
 impl<'a> Visitor<'a> {
     pub fn new(app: &'a Server) -> Self {
-        Self { app, cookies: BTreeMap::new(), agent: "Mozilla/5.0 (X11; Linux x86_64) Chrome/131.0 Safari/537.36" }
+        Self {
+            app,
+            cookies: BTreeMap::new(),
+            agent: "Mozilla/5.0 (X11; Linux x86_64) Chrome/131.0 Safari/537.36",
+        }
     }
 
-    pub async fn send(&mut self, method: &str, path: &str, more: &[(&str, &str)], body: &str) -> Reply {
+    pub async fn send(
+        &mut self,
+        method: &str,
+        path: &str,
+        more: &[(&str, &str)],
+        body: &str,
+    ) -> Reply {
         let reply = self.exchange(method, path, more, body).await;
         assert!(reply.status < 500, "{path}: {reply:?}");
         reply
@@ -27,12 +38,26 @@ impl<'a> Visitor<'a> {
     /// Sends a form to an app that is not well.
     pub async fn may_fail(&mut self, path: &str, fields: &[(&str, &str)]) -> Reply {
         let origin = format!("http://{}", self.app.host());
-        let headers = [("content-type", "application/x-www-form-urlencoded"), ("origin", origin.as_str())];
-        self.exchange("POST", &format!("{UI}{path}"), &headers, &form(fields)).await
+        let headers = [
+            ("content-type", "application/x-www-form-urlencoded"),
+            ("origin", origin.as_str()),
+        ];
+        self.exchange("POST", &format!("{UI}{path}"), &headers, &form(fields))
+            .await
     }
 
-    async fn exchange(&mut self, method: &str, path: &str, more: &[(&str, &str)], body: &str) -> Reply {
-        let cookies: Vec<String> = self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    async fn exchange(
+        &mut self,
+        method: &str,
+        path: &str,
+        more: &[(&str, &str)],
+        body: &str,
+    ) -> Reply {
+        let cookies: Vec<String> = self
+            .cookies
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
         let cookies = cookies.join("; ");
         let mut headers = vec![("user-agent", self.agent)];
         if !cookies.is_empty() {
@@ -61,13 +86,20 @@ impl<'a> Visitor<'a> {
 
     /// Follows a link of one of our pages.
     pub async fn follow(&mut self, path: &str) -> Reply {
-        self.send("GET", &format!("{UI}{path}"), &[("sec-fetch-site", "same-origin")], "").await
+        self.send(
+            "GET",
+            &format!("{UI}{path}"),
+            &[("sec-fetch-site", "same-origin")],
+            "",
+        )
+        .await
     }
 
     /// Goes where a provider, or the callback behind it, sends the browser.
     pub async fn sent_back(&mut self, address: &str) -> Reply {
         let path = address.strip_prefix(crate::issuer::APP).unwrap_or(address);
-        self.send("GET", path, &[("sec-fetch-site", "cross-site")], "").await
+        self.send("GET", path, &[("sec-fetch-site", "cross-site")], "")
+            .await
     }
 
     /// The token that the forms of a page hold.
@@ -83,24 +115,46 @@ impl<'a> Visitor<'a> {
 
     pub async fn post_from(&mut self, origin: &str, path: &str, fields: &[(&str, &str)]) -> Reply {
         let body = form(fields);
-        let headers = [("content-type", "application/x-www-form-urlencoded"), ("origin", origin)];
-        self.send("POST", &format!("{UI}{path}"), &headers, &body).await
+        let headers = [
+            ("content-type", "application/x-www-form-urlencoded"),
+            ("origin", origin),
+        ];
+        self.send("POST", &format!("{UI}{path}"), &headers, &body)
+            .await
     }
 
     /// Opens a page, fills in a form of it, and sends that to `path`.
     pub async fn fill(&mut self, page: &str, path: &str, fields: &[(&str, &str)]) -> Reply {
         let csrf = self.csrf(page).await;
-        let all: Vec<(&str, &str)> = [("csrf", csrf.as_str())].into_iter().chain(fields.iter().copied()).collect();
+        let all: Vec<(&str, &str)> = [("csrf", csrf.as_str())]
+            .into_iter()
+            .chain(fields.iter().copied())
+            .collect();
         self.post(path, &all).await
     }
 
     pub async fn sign_up(&mut self, email: &str) {
-        let reply = self.fill("/register", "/register", &[("identifier", email), ("password", GOOD)]).await;
-        assert_eq!((reply.status, reply.header("location").as_str()), (303, "/auth/ui/security"), "{reply:?}");
+        let reply = self
+            .fill(
+                "/register",
+                "/register",
+                &[("identifier", email), ("password", GOOD)],
+            )
+            .await;
+        assert_eq!(
+            (reply.status, reply.header("location").as_str()),
+            (303, "/auth/ui/security"),
+            "{reply:?}"
+        );
     }
 
     pub async fn sign_in(&mut self, email: &str, password: &str) -> Reply {
-        self.fill("/sign-in", "/sign-in", &[("identifier", email), ("password", password)]).await
+        self.fill(
+            "/sign-in",
+            "/sign-in",
+            &[("identifier", email), ("password", password)],
+        )
+        .await
     }
 
     pub async fn is_signed_in(&mut self) -> bool {
@@ -109,9 +163,19 @@ impl<'a> Visitor<'a> {
 }
 
 pub fn form(fields: &[(&str, &str)]) -> String {
-    let one = |b: u8| if b.is_ascii_alphanumeric() { char::from(b).to_string() } else { format!("%{b:02X}") };
+    let one = |b: u8| {
+        if b.is_ascii_alphanumeric() {
+            char::from(b).to_string()
+        } else {
+            format!("%{b:02X}")
+        }
+    };
     let plain = |text: &str| text.bytes().map(one).collect::<String>();
-    fields.iter().map(|(name, value)| format!("{}={}", plain(name), plain(value))).collect::<Vec<_>>().join("&")
+    fields
+        .iter()
+        .map(|(name, value)| format!("{}={}", plain(name), plain(value)))
+        .collect::<Vec<_>>()
+        .join("&")
 }
 
 pub fn text(page: &Reply) -> String {
@@ -127,36 +191,78 @@ pub fn hidden(page: &Reply, name: &str) -> Option<String> {
 /// Checks of every page and redirect.
 fn is_guarded(path: &str, reply: &Reply) {
     let policy = reply.header("content-security-policy");
-    for part in
-        ["default-src 'none'", "script-src 'self'", "style-src 'self'", "frame-ancestors 'none'", "form-action 'self'", "base-uri 'none'"]
-    {
+    for part in [
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "frame-ancestors 'none'",
+        "form-action 'self'",
+        "base-uri 'none'",
+    ] {
         assert!(policy.contains(part), "{path}: {policy}");
     }
     assert!(!policy.contains("unsafe"), "{policy}");
-    assert_eq!((reply.header("cache-control").as_str(), reply.header("x-content-type-options").as_str()), ("no-store", "nosniff"));
+    assert_eq!(
+        (
+            reply.header("cache-control").as_str(),
+            reply.header("x-content-type-options").as_str()
+        ),
+        ("no-store", "nosniff")
+    );
     assert_eq!(reply.header("x-frame-options"), "DENY");
     let text = text(reply);
     assert!(!text.contains(GOOD), "{path} shows a password: {text}");
-    for inline in ["style=", "onclick", "onload", "onerror=\"", "<script>", "javascript:"] {
+    for inline in [
+        "style=",
+        "onclick",
+        "onload",
+        "onerror=\"",
+        "<script>",
+        "javascript:",
+    ] {
         assert!(!text.contains(inline), "{path} holds {inline}: {text}");
     }
     if reply.status != 303 {
-        assert_eq!(reply.header("content-type"), "text/html; charset=utf-8", "{path}: {reply:?}");
+        assert_eq!(
+            reply.header("content-type"),
+            "text/html; charset=utf-8",
+            "{path}: {reply:?}"
+        );
         accessible(path, &text);
     }
 }
 
-/// Every field has a label, the page has a language, a title, a heading and a place where what happens is told.
+/// Every field has a label, the page has a language, a title, a heading and a place where what
+/// happens is told.
 fn accessible(path: &str, page: &str) {
-    assert!(page.starts_with("<!doctype html>\n<html lang=\"en\">") && page.contains("<title>") && page.contains("<h1>"), "{path}: {page}");
-    assert!(page.contains("aria-live=\"polite\"") && page.contains("<main id=\"main\""), "{path}: {page}");
+    assert!(
+        page.starts_with("<!doctype html>\n<html lang=\"en\">")
+            && page.contains("<title>")
+            && page.contains("<h1>"),
+        "{path}: {page}"
+    );
+    assert!(
+        page.contains("aria-live=\"polite\"") && page.contains("<main id=\"main\""),
+        "{path}: {page}"
+    );
     for input in page.split("<input ").skip(1) {
         let tag = input.split('>').next().unwrap_or_default();
         if tag.contains("type=\"hidden\"") || tag.ends_with(" hidden") {
             continue;
         }
-        let id = tag.split("id=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap_or_else(|| panic!("{path}: no id in {tag}"));
-        assert!(page.contains(&format!("<label for=\"{id}\">")), "{path}: no label of {id}");
-        assert_eq!(page.matches(&format!("id=\"{id}\"")).count(), 1, "{path}: {id} twice");
+        let id = tag
+            .split("id=\"")
+            .nth(1)
+            .and_then(|rest| rest.split('"').next())
+            .unwrap_or_else(|| panic!("{path}: no id in {tag}"));
+        assert!(
+            page.contains(&format!("<label for=\"{id}\">")),
+            "{path}: no label of {id}"
+        );
+        assert_eq!(
+            page.matches(&format!("id=\"{id}\"")).count(),
+            1,
+            "{path}: {id} twice"
+        );
     }
 }

@@ -1,8 +1,9 @@
-//! Two processes of one app on one Postgres: what is ended in one is refused by the other, as soon as the bus has told it,
-//! and within `session.cacheSeconds` while the bus is cut.
+//! Two processes of one app on one Postgres: what is ended in one is refused by the other, as soon
+//! as the bus has told it, and within `session.cacheSeconds` while the bus is cut.
 //!
-//! The clock of each process stands still until it is told otherwise. So nothing that is remembered grows old by itself, and what the
-//! other process refuses without a word from us it has heard on the bus.
+//! The clock of each process stands still until it is told otherwise. So nothing that is remembered
+//! grows old by itself, and what the other process refuses without a word from us it has heard on
+//! the bus.
 
 use std::io::BufRead;
 use std::sync::Arc;
@@ -10,7 +11,9 @@ use std::time::Duration;
 
 use linchpin::prelude::*;
 use linchpin::store::postgres::PostgresOptions;
-use linchpin_auth::{Argon2Cost, Auth, AuthService, Clock, Env, FakeClock, Limit, NewUser, PostgresBus, SecretText};
+use linchpin_auth::{
+    Argon2Cost, Auth, AuthService, Clock, Env, FakeClock, Limit, NewUser, PostgresBus, SecretText,
+};
 use serde_json::{Value as Json, json};
 
 use crate::child::{GOOD, NEW, Process, ROOT, URL};
@@ -26,32 +29,65 @@ const PATIENCE: usize = 6000;
 #[ignore = "it is run by the others, in processes of their own"]
 async fn serve() {
     let Ok(url) = std::env::var(URL) else { return };
-    let clock = Arc::new(FakeClock::at(Timestamp::parse("2026-03-04T05:06:07.008Z").unwrap()));
+    let clock = Arc::new(FakeClock::at(
+        Timestamp::parse("2026-03-04T05:06:07.008Z").unwrap(),
+    ));
     let bus = Arc::new(PostgresBus::new(&PostgresOptions::new(url.as_str())).unwrap());
-    let env = Env { clock: Arc::clone(&clock) as _, ..Env::system() };
-    let auth = Auth::new().roles(["admin", "member"]).default_role("member").env(env).configure(|config| {
-        config.auth.password.argon2 = Argon2Cost::OF_TESTS;
-        config.auth.session.cache_seconds = REMEMBERED.unsigned_abs();
-        config.auth.session.bus = Some(bus);
-        config.auth.admin_role = Some("admin".to_owned());
-        for bucket in ["register", "login", "proof"] {
-            config.auth.rate_limit.buckets.insert(bucket.to_owned(), Limit { max: 1000, window_seconds: 3600 });
-        }
-    });
+    let env = Env {
+        clock: Arc::clone(&clock) as _,
+        ..Env::system()
+    };
+    let auth = Auth::new()
+        .roles(["admin", "member"])
+        .default_role("member")
+        .env(env)
+        .configure(|config| {
+            config.auth.password.argon2 = Argon2Cost::OF_TESTS;
+            config.auth.session.cache_seconds = REMEMBERED.unsigned_abs();
+            config.auth.session.bus = Some(bus);
+            config.auth.admin_role = Some("admin".to_owned());
+            for bucket in ["register", "login", "proof"] {
+                config.auth.rate_limit.buckets.insert(
+                    bucket.to_owned(),
+                    Limit {
+                        max: 1000,
+                        window_seconds: 3600,
+                    },
+                );
+            }
+        });
     let reading = Arc::clone(&clock);
-    let config = Config::new().signing_secret("a-secret-of-tests-of-32-bytes-or-more").port(0).database(url.as_str());
-    let running = App::new(config).plugin(auth).clock(move || reading.now()).start().await.unwrap();
+    let config = Config::new()
+        .signing_secret("a-secret-of-tests-of-32-bytes-or-more")
+        .port(0)
+        .database(url.as_str());
+    let running = App::new(config)
+        .plugin(auth)
+        .clock(move || reading.now())
+        .start()
+        .await
+        .unwrap();
     let mut root = NewUser::new(ROOT);
     root.password = Some(SecretText::new(GOOD));
     root.roles = Some(vec!["admin".to_owned()]);
     // Whichever of the processes is first makes it.
-    match running.adapters().provided::<AuthService>().unwrap().create_user(root).await {
+    match running
+        .adapters()
+        .provided::<AuthService>()
+        .unwrap()
+        .create_user(root)
+        .await
+    {
         Err(error) if error.code() != linchpin::Code::Conflict => panic!("{error}"),
         _ => {}
     }
     println!("PORT {}", running.address().port());
     let commands = std::thread::spawn(move || {
-        for line in std::io::stdin().lock().lines().map_while(std::result::Result::ok) {
+        for line in std::io::stdin()
+            .lock()
+            .lines()
+            .map_while(std::result::Result::ok)
+        {
             clock.advance(Duration::from_secs(line.parse().unwrap()));
             println!("ARMED");
         }
@@ -74,8 +110,16 @@ impl Both {
         let server = Server::start();
         let url = server.url();
         let control = url.replace("/postgres", "/template1");
-        let (one, two) = (Process::of("bus::serve", &url), Process::of("bus::serve", &url));
-        let both = Self { one, two, control, _server: server };
+        let (one, two) = (
+            Process::of("bus::serve", &url),
+            Process::of("bus::serve", &url),
+        );
+        let both = Self {
+            one,
+            two,
+            control,
+            _server: server,
+        };
         both.listening(2).await;
         both
     }
@@ -93,7 +137,9 @@ impl Both {
 
     /// The connections of the processes whose last statement begins like this.
     fn backends(&self, begin: &str) -> Vec<String> {
-        let sql = format!("SELECT pid, query FROM pg_stat_activity WHERE datname = 'postgres' AND query LIKE '{begin}%'");
+        let sql = format!(
+            "SELECT pid, query FROM pg_stat_activity WHERE datname = 'postgres' AND query LIKE '{begin}%'"
+        );
         rows(&self.control, &sql, |pid, _| pid)
     }
 
@@ -101,7 +147,11 @@ impl Both {
     async fn cut(&self) {
         for begin in ["LISTEN", "SELECT pg_notify"] {
             for pid in self.backends(begin) {
-                execute(&self.control, &format!("SELECT pg_terminate_backend({pid})")).unwrap();
+                execute(
+                    &self.control,
+                    &format!("SELECT pg_terminate_backend({pid})"),
+                )
+                .unwrap();
             }
         }
         self.listening(0).await;
@@ -112,13 +162,21 @@ impl Both {
         let senders = self.backends("SELECT pg_notify");
         assert!(!senders.is_empty());
         for pid in senders {
-            execute(&self.control, &format!("SELECT pg_terminate_backend({pid})")).unwrap();
+            execute(
+                &self.control,
+                &format!("SELECT pg_terminate_backend({pid})"),
+            )
+            .unwrap();
         }
     }
 
     /// Whether anybody new is let in.
     fn let_in(&self, anybody: bool) {
-        execute(&self.control, &format!("ALTER DATABASE postgres WITH ALLOW_CONNECTIONS {anybody}")).unwrap();
+        execute(
+            &self.control,
+            &format!("ALTER DATABASE postgres WITH ALLOW_CONNECTIONS {anybody}"),
+        )
+        .unwrap();
     }
 }
 
@@ -137,15 +195,32 @@ async fn refuses(process: &Process, token: &str) {
 async fn known(both: &Both, email: &str) -> (String, String, String) {
     let made = both.one.peer.register(email).await;
     assert_eq!(made.status, 201, "{made:?}");
-    let (first, second) = (made.text("token"), both.two.peer.login(email, GOOD).await.text("token"));
+    let (first, second) = (
+        made.text("token"),
+        both.two.peer.login(email, GOOD).await.text("token"),
+    );
     for process in [&both.one, &both.two] {
-        assert_eq!((process.peer.me(&first).await, process.peer.me(&second).await), (200, 200));
+        assert_eq!(
+            (
+                process.peer.me(&first).await,
+                process.peer.me(&second).await
+            ),
+            (200, 200)
+        );
     }
     (made.text("userId"), first, second)
 }
 
 async fn logout(process: &Process, token: &str) {
-    assert_eq!(process.peer.ask("POST", "logout", token, Json::Null).await.unwrap().status, 200);
+    assert_eq!(
+        process
+            .peer
+            .ask("POST", "logout", token, Json::Null)
+            .await
+            .unwrap()
+            .status,
+        200
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -154,28 +229,78 @@ async fn what_one_process_ends_the_other_refuses() {
     // A session that is left, and one that is ended from the other process.
     let (_, first, second) = known(&both, "ada@x.test").await;
     logout(&both.one, &first).await;
-    assert_eq!(both.one.peer.me(&first).await, 401, "in its own process it ends before the answer");
+    assert_eq!(
+        both.one.peer.me(&first).await,
+        401,
+        "in its own process it ends before the answer"
+    );
     refuses(&both.two, &first).await;
-    assert_eq!((both.one.peer.me(&second).await, both.two.peer.me(&second).await), (200, 200));
+    assert_eq!(
+        (
+            both.one.peer.me(&second).await,
+            both.two.peer.me(&second).await
+        ),
+        (200, 200)
+    );
     let third = both.one.peer.login("ada@x.test", GOOD).await.text("token");
     assert_eq!(both.two.peer.me(&third).await, 200);
-    let left = both.one.peer.ask("POST", "sessions/revoke-others", &third, Json::Null).await.unwrap();
-    assert_eq!((left.status, left.body["revoked"].clone()), (200, json!(1)), "{left:?}");
+    let left = both
+        .one
+        .peer
+        .ask("POST", "sessions/revoke-others", &third, Json::Null)
+        .await
+        .unwrap();
+    assert_eq!(
+        (left.status, left.body["revoked"].clone()),
+        (200, json!(1)),
+        "{left:?}"
+    );
     refuses(&both.two, &second).await;
     assert_eq!(both.two.peer.me(&third).await, 200);
     // Another password.
     let (_, first, second) = known(&both, "bob@x.test").await;
     let body = json!({ "password": NEW, "currentPassword": GOOD });
-    let changed = both.two.peer.ask("POST", "set-password", &second, body).await.unwrap();
+    let changed = both
+        .two
+        .peer
+        .ask("POST", "set-password", &second, body)
+        .await
+        .unwrap();
     assert_eq!(changed.status, 200, "{changed:?}");
     refuses(&both.one, &first).await;
-    assert_eq!((both.one.peer.me(&second).await, both.two.peer.me(&second).await), (200, 200));
+    assert_eq!(
+        (
+            both.one.peer.me(&second).await,
+            both.two.peer.me(&second).await
+        ),
+        (200, 200)
+    );
     // Somebody is suspended, by an administrator.
     let (eve, first, second) = known(&both, "eve@x.test").await;
     let root = both.one.peer.login(ROOT, GOOD).await.text("token");
     assert_eq!(both.two.peer.me(&root).await, 200);
-    let proved = both.one.peer.ask("POST", "step-up", &root, json!({ "method": "password", "password": GOOD })).await.unwrap();
-    let suspended = both.one.peer.ask("POST", &format!("admin/users/{eve}/suspend"), &proved.text("token"), json!({})).await.unwrap();
+    let proved = both
+        .one
+        .peer
+        .ask(
+            "POST",
+            "step-up",
+            &root,
+            json!({ "method": "password", "password": GOOD }),
+        )
+        .await
+        .unwrap();
+    let suspended = both
+        .one
+        .peer
+        .ask(
+            "POST",
+            &format!("admin/users/{eve}/suspend"),
+            &proved.text("token"),
+            json!({}),
+        )
+        .await
+        .unwrap();
     assert_eq!(suspended.status, 200, "{suspended:?}");
     refuses(&both.two, &first).await;
     refuses(&both.two, &second).await;
@@ -193,14 +318,21 @@ async fn a_bus_that_is_cut_costs_time_and_comes_back() {
     both.let_in(false);
     both.cut().await;
     logout(&both.one, &first).await;
-    // Nobody has told the other process, and it goes by what it remembers, as long as it may and no longer.
+    // Nobody has told the other process, and it goes by what it remembers, as long as it may and no
+    // longer.
     assert_eq!(both.one.peer.me(&first).await, 401);
     assert_eq!(both.two.peer.me(&first).await, 200, "the bus is not cut");
     both.two.tell(REMEMBERED - 1).await;
     assert_eq!(both.two.peer.me(&first).await, 200);
     both.two.tell(1).await;
     both.one.tell(REMEMBERED).await;
-    assert_eq!((both.two.peer.me(&first).await, both.two.peer.me(&second).await), (401, 200));
+    assert_eq!(
+        (
+            both.two.peer.me(&first).await,
+            both.two.peer.me(&second).await
+        ),
+        (401, 200)
+    );
     // Both come back by themselves, in either direction.
     both.let_in(true);
     both.listening(2).await;
@@ -211,7 +343,13 @@ async fn a_bus_that_is_cut_costs_time_and_comes_back() {
     logout(&both.two, &second).await;
     refuses(&both.one, &second).await;
     // A connection that breaks without anybody being kept out: the next word goes over another.
-    assert_eq!((both.one.peer.me(&first).await, both.two.peer.me(&first).await), (200, 200));
+    assert_eq!(
+        (
+            both.one.peer.me(&first).await,
+            both.two.peer.me(&first).await
+        ),
+        (200, 200)
+    );
     both.cut_senders();
     logout(&both.two, &first).await;
     refuses(&both.one, &first).await;

@@ -13,7 +13,9 @@ use linchpin::axum::http::Request;
 use linchpin::prelude::*;
 use linchpin::store::Store;
 use linchpin::{BoxFuture, Running};
-use linchpin_auth::{Argon2Cost, Auth, AuthService, Clock, Env, FakeClock, Limit, Mail, Mailer, NewUser, SecretText};
+use linchpin_auth::{
+    Argon2Cost, Auth, AuthService, Clock, Env, FakeClock, Limit, Mail, Mailer, NewUser, SecretText,
+};
 use serde_json::{Value as Json, json};
 use tokio::sync::watch;
 
@@ -21,7 +23,8 @@ use crate::stopping::{Stop, Then, stopping};
 
 /// Names the store of a child.
 pub const URL: &str = "LINCHPIN_CRASH_URL";
-/// How long accounts that are to be deleted are kept, in seconds, and how many have passed when the child starts.
+/// How long accounts that are to be deleted are kept, in seconds, and how many have passed when the
+/// child starts.
 const GRACE: &str = "LINCHPIN_CRASH_GRACE";
 const PASSED: &str = "LINCHPIN_CRASH_PASSED";
 /// Begins a line that lets seconds pass.
@@ -44,32 +47,70 @@ impl Mailer for Nowhere {
 
 /// The app, on a store, with its clock, which stands still until it is told otherwise.
 pub async fn app(store: Arc<dyn Store>, grace: u64) -> (Running, Arc<FakeClock>) {
-    let clock = Arc::new(FakeClock::at(Timestamp::parse("2026-03-04T05:06:07.008Z").unwrap()));
+    let clock = Arc::new(FakeClock::at(
+        Timestamp::parse("2026-03-04T05:06:07.008Z").unwrap(),
+    ));
     let running = app_at(store, grace, Arc::clone(&clock)).await;
     (running, clock)
 }
 
 async fn app_at(store: Arc<dyn Store>, grace: u64, clock: Arc<FakeClock>) -> Running {
-    let env = Env { clock: Arc::clone(&clock) as _, ..Env::system() };
-    let auth = Auth::new().refresh_tokens().roles(["admin", "member"]).default_role("member").env(env).configure(|config| {
-        let auth = &mut config.auth;
-        auth.password.argon2 = Argon2Cost::OF_TESTS;
-        auth.password.history_count = 2;
-        auth.refresh.grace_seconds = 60;
-        auth.account_deletion.grace_seconds = grace;
-        auth.admin_role = Some("admin".to_owned());
-        auth.mailer = Some(Arc::new(Nowhere));
-        // Counted as ever, but for this many from one address.
-        for bucket in ["register", "login", "loginIp", "refreshIp", "proof", "loginIdentifier", "loginSpread"] {
-            auth.rate_limit.buckets.insert(bucket.to_owned(), Limit { max: 100_000, window_seconds: 3600 });
-        }
-    });
-    let config = Config::new().signing_secret("a-secret-of-tests-of-32-bytes-or-more").port(0);
-    let running = App::new(config).plugin(auth).clock(move || clock.now()).store(store).start().await.unwrap();
+    let env = Env {
+        clock: Arc::clone(&clock) as _,
+        ..Env::system()
+    };
+    let auth = Auth::new()
+        .refresh_tokens()
+        .roles(["admin", "member"])
+        .default_role("member")
+        .env(env)
+        .configure(|config| {
+            let auth = &mut config.auth;
+            auth.password.argon2 = Argon2Cost::OF_TESTS;
+            auth.password.history_count = 2;
+            auth.refresh.grace_seconds = 60;
+            auth.account_deletion.grace_seconds = grace;
+            auth.admin_role = Some("admin".to_owned());
+            auth.mailer = Some(Arc::new(Nowhere));
+            // Counted as ever, but for this many from one address.
+            for bucket in [
+                "register",
+                "login",
+                "loginIp",
+                "refreshIp",
+                "proof",
+                "loginIdentifier",
+                "loginSpread",
+            ] {
+                auth.rate_limit.buckets.insert(
+                    bucket.to_owned(),
+                    Limit {
+                        max: 100_000,
+                        window_seconds: 3600,
+                    },
+                );
+            }
+        });
+    let config = Config::new()
+        .signing_secret("a-secret-of-tests-of-32-bytes-or-more")
+        .port(0);
+    let running = App::new(config)
+        .plugin(auth)
+        .clock(move || clock.now())
+        .store(store)
+        .start()
+        .await
+        .unwrap();
     let mut root = NewUser::new(ROOT);
     root.password = Some(SecretText::new(GOOD));
     root.roles = Some(vec!["admin".to_owned()]);
-    match running.adapters().provided::<AuthService>().unwrap().create_user(root).await {
+    match running
+        .adapters()
+        .provided::<AuthService>()
+        .unwrap()
+        .create_user(root)
+        .await
+    {
         Err(error) if error.code() != linchpin::Code::Conflict => panic!("{error}"),
         _ => running,
     }
@@ -83,7 +124,9 @@ pub async fn serve() {
         println!("STOPPED");
         Then::Wait
     });
-    let clock = Arc::new(FakeClock::at(Timestamp::parse("2026-03-04T05:06:07.008Z").unwrap()));
+    let clock = Arc::new(FakeClock::at(
+        Timestamp::parse("2026-03-04T05:06:07.008Z").unwrap(),
+    ));
     clock.advance(Duration::from_secs(told(PASSED)));
     let running = app_at(open(&url, &stop), told(GRACE), Arc::clone(&clock)).await;
     println!("PORT {}", running.address().port());
@@ -106,7 +149,10 @@ fn open(url: &str, stop: &Arc<Stop>) -> Arc<dyn Store> {
     #[cfg(feature = "postgres")]
     if url.starts_with("postgres") {
         use linchpin::store::postgres::{PostgresOptions, PostgresStore};
-        return stopping(PostgresStore::open(PostgresOptions::new(url)).unwrap(), stop);
+        return stopping(
+            PostgresStore::open(PostgresOptions::new(url)).unwrap(),
+            stop,
+        );
     }
     use linchpin::store::sqlite::{SqliteOptions, SqliteStore};
     let path = url.strip_prefix("sqlite:").unwrap();
@@ -135,23 +181,39 @@ impl Answer {
 
 impl Peer {
     pub fn at(port: u16) -> Self {
-        Self { port, client: Client::builder(TokioExecutor::new()).build(HttpConnector::new()) }
+        Self {
+            port,
+            client: Client::builder(TokioExecutor::new()).build(HttpConnector::new()),
+        }
     }
 
     /// Asks; `None` when nobody answers any more.
     pub async fn ask(&self, method: &str, path: &str, token: &str, body: Json) -> Option<Answer> {
-        let mut request = Request::builder().method(method).uri(format!("http://127.0.0.1:{}/auth/{path}", self.port));
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("http://127.0.0.1:{}/auth/{path}", self.port));
         if !token.is_empty() {
             request = request.header("authorization", format!("Bearer {token}"));
         }
         if !body.is_null() {
             request = request.header("content-type", "application/json");
         }
-        let text = if body.is_null() { String::new() } else { body.to_string() };
-        let answer = self.client.request(request.body(Full::new(Bytes::from(text))).unwrap()).await.ok()?;
+        let text = if body.is_null() {
+            String::new()
+        } else {
+            body.to_string()
+        };
+        let answer = self
+            .client
+            .request(request.body(Full::new(Bytes::from(text))).unwrap())
+            .await
+            .ok()?;
         let status = answer.status().as_u16();
         let body = answer.into_body().collect().await.ok()?.to_bytes();
-        Some(Answer { status, body: serde_json::from_slice(&body).unwrap() })
+        Some(Answer {
+            status,
+            body: serde_json::from_slice(&body).unwrap(),
+        })
     }
 
     pub async fn post(&self, path: &str, body: Json) -> Answer {
@@ -159,15 +221,20 @@ impl Peer {
     }
 
     pub async fn register(&self, email: &str) -> Answer {
-        self.post("register", json!({ "email": email, "password": GOOD })).await
+        self.post("register", json!({ "email": email, "password": GOOD }))
+            .await
     }
 
     pub async fn login(&self, email: &str, password: &str) -> Answer {
-        self.post("login", json!({ "email": email, "password": password })).await
+        self.post("login", json!({ "email": email, "password": password }))
+            .await
     }
 
     pub async fn me(&self, token: &str) -> u16 {
-        self.ask("GET", "me", token, Json::Null).await.unwrap().status
+        self.ask("GET", "me", token, Json::Null)
+            .await
+            .unwrap()
+            .status
     }
 }
 
@@ -183,7 +250,14 @@ pub struct Process {
 impl Process {
     /// The app on the store at a URL, with a time of grace, when so many seconds have passed.
     pub fn start(url: &str, grace: u64, passed: u64) -> Self {
-        Self::with("serve", &[(URL, url), (GRACE, &grace.to_string()), (PASSED, &passed.to_string())])
+        Self::with(
+            "serve",
+            &[
+                (URL, url),
+                (GRACE, &grace.to_string()),
+                (PASSED, &passed.to_string()),
+            ],
+        )
     }
 
     /// A child that runs another of the ignored tests.
@@ -194,11 +268,28 @@ impl Process {
 
     fn with(test: &str, told: &[(&str, &str)]) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--ignored", "--exact", test, "--nocapture", "--test-threads=1"]).envs(told.iter().copied());
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        command
+            .args([
+                "--ignored",
+                "--exact",
+                test,
+                "--nocapture",
+                "--test-threads=1",
+            ])
+            .envs(told.iter().copied());
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let stdin = child.stdin.take().unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-        let port = lines.by_ref().find_map(|line| line.rsplit_once("PORT ").and_then(|(_, port)| port.parse().ok()));
+        let mut lines = BufReader::new(child.stdout.take().unwrap())
+            .lines()
+            .map_while(Result::ok);
+        let port = lines.by_ref().find_map(|line| {
+            line.rsplit_once("PORT ")
+                .and_then(|(_, port)| port.parse().ok())
+        });
         let (say, said) = watch::channel((0, 0));
         std::thread::spawn(move || {
             for line in lines {
@@ -208,7 +299,12 @@ impl Process {
                 });
             }
         });
-        Self { child, stdin, said, peer: Peer::at(port.expect("the server started")) }
+        Self {
+            child,
+            stdin,
+            said,
+            peer: Peer::at(port.expect("the server started")),
+        }
     }
 
     /// Lets it stop before the write that comes after so many points.
@@ -225,12 +321,18 @@ impl Process {
     pub async fn tell(&mut self, what: impl std::fmt::Display) {
         let before = self.said.borrow().0;
         writeln!(self.stdin, "{what}").unwrap();
-        self.said.wait_for(|(armed, _)| *armed > before).await.unwrap();
+        self.said
+            .wait_for(|(armed, _)| *armed > before)
+            .await
+            .unwrap();
     }
 
     /// Until it has stopped.
     pub async fn stopped(&mut self) {
-        self.said.wait_for(|(_, stopped)| *stopped > 0).await.unwrap();
+        self.said
+            .wait_for(|(_, stopped)| *stopped > 0)
+            .await
+            .unwrap();
     }
 }
 

@@ -8,18 +8,24 @@ use crate::{Before, Case, somebody};
 const WEEK: u64 = 7 * 86_400;
 
 async fn ask_for_it(peer: &Peer, before: &Before) -> Option<Answer> {
-    peer.ask("DELETE", "me", &before.token, json!({ "password": GOOD })).await
+    peer.ask("DELETE", "me", &before.token, json!({ "password": GOOD }))
+        .await
 }
 
 async fn call_it_off(peer: &Peer, before: &Before) -> Option<Answer> {
-    peer.ask("POST", "cancel-deletion", &before.token, json!({})).await
+    peer.ask("POST", "cancel-deletion", &before.token, json!({}))
+        .await
 }
 
 /// Whether an account is to be deleted. A sign-in and what the session may do say the same.
 async fn is_scheduled(peer: &Peer, before: &Before) -> bool {
     let login = peer.login(&before.email, GOOD).await;
     assert_eq!(login.status, 200, "{login:?}");
-    let own = peer.ask("GET", "sessions", &before.token, Json::Null).await.unwrap().status;
+    let own = peer
+        .ask("GET", "sessions", &before.token, Json::Null)
+        .await
+        .unwrap()
+        .status;
     match (login.body["deletionScheduledFor"].is_string(), own) {
         (true, 403) => true,
         (false, 200) => false,
@@ -29,9 +35,17 @@ async fn is_scheduled(peer: &Peer, before: &Before) -> bool {
 
 /// How often something has happened to an account, as its owner is told.
 async fn happened(peer: &Peer, before: &Before, event: &str) -> usize {
-    let page = peer.ask("GET", "activity?limit=100", &before.token, Json::Null).await.unwrap();
+    let page = peer
+        .ask("GET", "activity?limit=100", &before.token, Json::Null)
+        .await
+        .unwrap();
     assert_eq!(page.status, 200, "{page:?}");
-    page.body["items"].as_array().unwrap().iter().filter(|row| row["event"] == event).count()
+    page.body["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|row| row["event"] == event)
+        .count()
 }
 
 /// After a lost response, the change has happened entirely or not at all.
@@ -62,7 +76,10 @@ impl Case for Request {
         // It can be called off, and has been written down as often as it has happened.
         assert_eq!(call_it_off(peer, before).await.unwrap().status, 200);
         assert!(!is_scheduled(peer, before).await);
-        for event in ["auth:account.deletion.scheduled", "auth:account.deletion.cancelled"] {
+        for event in [
+            "auth:account.deletion.scheduled",
+            "auth:account.deletion.cancelled",
+        ] {
             assert_eq!(happened(peer, before, event).await, 1, "{event}");
         }
     }
@@ -91,14 +108,17 @@ impl Case for Cancellation {
             _ => panic!("{again:?}"),
         }
         assert!(!is_scheduled(peer, before).await);
-        assert_eq!(happened(peer, before, "auth:account.deletion.cancelled").await, 1);
+        assert_eq!(
+            happened(peer, before, "auth:account.deletion.cancelled").await,
+            1
+        );
         // Sessions that the request ended stay ended.
         assert_eq!(peer.me(&before.other).await, 401);
     }
 }
 
-/// The account is in the way of somebody who signs up with its address. The job that looks for such accounts does the same, and does it
-/// for those that are left half done when a server starts.
+/// The account is in the way of somebody who signs up with its address. The job that looks for such
+/// accounts does the same, and does it for those that are left half done when a server starts.
 pub struct Purge;
 
 impl Case for Purge {
@@ -110,11 +130,21 @@ impl Case for Purge {
     }
 
     async fn request(peer: &Peer, before: &Before) -> Option<Answer> {
-        peer.ask("POST", "register", "", json!({ "email": before.email, "password": GOOD })).await
+        peer.ask(
+            "POST",
+            "register",
+            "",
+            json!({ "email": before.email, "password": GOOD }),
+        )
+        .await
     }
 
     async fn judge(peer: &Peer, before: &Before, answer: Option<Answer>) {
-        assert_eq!((peer.me(&before.token).await, peer.me(&before.other).await), (401, 401), "it is gone for everybody");
+        assert_eq!(
+            (peer.me(&before.token).await, peer.me(&before.other).await),
+            (401, 401),
+            "it is gone for everybody"
+        );
         let again = peer.register(&before.email).await;
         match (answer.map(|answer| answer.status), again.status) {
             (Some(201 | 503) | None, 409) | (None | Some(503), 201) => {}
@@ -122,14 +152,49 @@ impl Case for Purge {
         }
         let login = peer.login(&before.email, GOOD).await;
         assert_eq!(login.status, 200, "{login:?}");
-        assert!(login.text("userId") != before.id && login.body["deletionScheduledFor"].is_null(), "{login:?}");
+        assert!(
+            login.text("userId") != before.id && login.body["deletionScheduledFor"].is_null(),
+            "{login:?}"
+        );
         // The remaining audit of the old account identifies nobody.
         let root = peer.login(ROOT, GOOD).await.text("token");
-        let proved = peer.ask("POST", "step-up", &root, json!({ "method": "password", "password": GOOD })).await.unwrap();
-        let kept = peer.ask("GET", &format!("admin/audit?userId={}", before.id), &proved.text("token"), Json::Null).await.unwrap();
-        assert_eq!((kept.status, &kept.body["items"]), (200, &json!([])), "{kept:?}");
-        let new =
-            peer.ask("GET", &format!("admin/audit?userId={}", login.text("userId")), &proved.text("token"), Json::Null).await.unwrap();
-        assert!(new.body["items"].as_array().is_some_and(|rows| !rows.is_empty()), "{new:?}");
+        let proved = peer
+            .ask(
+                "POST",
+                "step-up",
+                &root,
+                json!({ "method": "password", "password": GOOD }),
+            )
+            .await
+            .unwrap();
+        let kept = peer
+            .ask(
+                "GET",
+                &format!("admin/audit?userId={}", before.id),
+                &proved.text("token"),
+                Json::Null,
+            )
+            .await
+            .unwrap();
+        assert_eq!(
+            (kept.status, &kept.body["items"]),
+            (200, &json!([])),
+            "{kept:?}"
+        );
+        let new = peer
+            .ask(
+                "GET",
+                &format!("admin/audit?userId={}", login.text("userId")),
+                &proved.text("token"),
+                Json::Null,
+            )
+            .await
+            .unwrap();
+        assert!(
+            new.body["items"]
+                .as_array()
+                .is_some_and(|rows| !rows.is_empty()),
+            "{new:?}"
+        );
     }
 }

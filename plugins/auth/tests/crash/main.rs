@@ -1,8 +1,9 @@
 //! A server that dies between any two writes leaves nothing half done, and locks nobody out.
 //!
-//! Each case runs one request again and again, and each time the server stops one write later than the time before: before a write,
-//! before a commit, behind a commit. There it is killed (on SQLite and Postgres), or its store is away from there on (in memory).
-//! Then whoever asked, who has had no answer, comes back.
+//! Each case runs one request again and again, and each time the server stops one write later than
+//! the time before: before a write, before a commit, behind a commit. There it is killed (on SQLite
+//! and Postgres), or its store is away from there on (in memory). Then whoever asked, who has had
+//! no answer, comes back.
 
 #![allow(clippy::unwrap_used, missing_docs)] // in a test, stopping is the report
 
@@ -49,7 +50,13 @@ async fn somebody(peer: &Peer, n: i64) -> Before {
     let made = peer.register(&email).await;
     assert_eq!(made.status, 201, "{made:?}");
     let other = peer.login(&email, GOOD).await.text("token");
-    Before { id: made.text("userId"), token: made.text("token"), refresh: made.text("refreshToken"), other, email }
+    Before {
+        id: made.text("userId"),
+        token: made.text("token"),
+        refresh: made.text("refreshToken"),
+        other,
+        email,
+    }
 }
 
 /// One request, and what must hold afterwards, whether it was answered or not.
@@ -73,11 +80,23 @@ struct Registration;
 
 impl Case for Registration {
     async fn before(_: &Peer, n: i64) -> Before {
-        Before { id: String::new(), email: format!("user{n}@x.test"), token: String::new(), refresh: String::new(), other: String::new() }
+        Before {
+            id: String::new(),
+            email: format!("user{n}@x.test"),
+            token: String::new(),
+            refresh: String::new(),
+            other: String::new(),
+        }
     }
 
     async fn request(peer: &Peer, before: &Before) -> Option<Answer> {
-        peer.ask("POST", "register", "", json!({ "email": before.email, "password": GOOD })).await
+        peer.ask(
+            "POST",
+            "register",
+            "",
+            json!({ "email": before.email, "password": GOOD }),
+        )
+        .await
     }
 
     async fn judge(peer: &Peer, before: &Before, answer: Option<Answer>) {
@@ -89,7 +108,10 @@ impl Case for Registration {
             other => panic!("{other:?} {again:?}"),
         }
         let login = peer.login(&before.email, GOOD).await;
-        assert_eq!(login.status, 200, "whoever is registered signs in: {login:?}");
+        assert_eq!(
+            login.status, 200,
+            "whoever is registered signs in: {login:?}"
+        );
         assert_eq!(peer.me(&login.text("token")).await, 200);
     }
 }
@@ -98,16 +120,35 @@ struct PasswordChange;
 
 impl Case for PasswordChange {
     async fn request(peer: &Peer, before: &Before) -> Option<Answer> {
-        peer.ask("POST", "set-password", &before.token, json!({ "password": NEW, "currentPassword": GOOD })).await
+        peer.ask(
+            "POST",
+            "set-password",
+            &before.token,
+            json!({ "password": NEW, "currentPassword": GOOD }),
+        )
+        .await
     }
 
     async fn judge(peer: &Peer, before: &Before, answer: Option<Answer>) {
-        let (old, new) = (peer.login(&before.email, GOOD).await.status, peer.login(&before.email, NEW).await.status);
-        assert!([(200, 401), (401, 200)].contains(&(old, new)), "one password is right: {old}, {new}");
+        let (old, new) = (
+            peer.login(&before.email, GOOD).await.status,
+            peer.login(&before.email, NEW).await.status,
+        );
+        assert!(
+            [(200, 401), (401, 200)].contains(&(old, new)),
+            "one password is right: {old}, {new}"
+        );
         let changed = new == 200;
-        assert!(changed || answer.as_ref().is_none_or(|answer| answer.status == 503), "{answer:?}");
+        assert!(
+            changed || answer.as_ref().is_none_or(|answer| answer.status == 503),
+            "{answer:?}"
+        );
         let sessions = (peer.me(&before.token).await, peer.me(&before.other).await);
-        assert_eq!(sessions, (200, if changed { 401 } else { 200 }), "the other session ends with the old password");
+        assert_eq!(
+            sessions,
+            (200, if changed { 401 } else { 200 }),
+            "the other session ends with the old password"
+        );
         if !changed {
             let again = Self::request(peer, before).await.unwrap();
             assert_eq!(again.status, 200, "{again:?}");
@@ -119,7 +160,8 @@ struct Deletion;
 
 impl Case for Deletion {
     async fn request(peer: &Peer, before: &Before) -> Option<Answer> {
-        peer.ask("DELETE", "me", &before.token, json!({ "password": GOOD })).await
+        peer.ask("DELETE", "me", &before.token, json!({ "password": GOOD }))
+            .await
     }
 
     async fn judge(peer: &Peer, before: &Before, answer: Option<Answer>) {
@@ -127,7 +169,10 @@ impl Case for Deletion {
         let sessions = (peer.me(&before.token).await, peer.me(&before.other).await);
         match login {
             200 => {
-                assert!(answer.as_ref().is_none_or(|answer| answer.status == 503), "{answer:?}");
+                assert!(
+                    answer.as_ref().is_none_or(|answer| answer.status == 503),
+                    "{answer:?}"
+                );
                 assert_eq!(sessions, (200, 200), "nothing of it has happened");
                 let again = Self::request(peer, before).await.unwrap();
                 assert_eq!(again.status, 200, "{again:?}");
@@ -144,7 +189,13 @@ struct Refresh;
 
 impl Case for Refresh {
     async fn request(peer: &Peer, before: &Before) -> Option<Answer> {
-        peer.ask("POST", "refresh", "", json!({ "refreshToken": before.refresh })).await
+        peer.ask(
+            "POST",
+            "refresh",
+            "",
+            json!({ "refreshToken": before.refresh }),
+        )
+        .await
     }
 
     async fn judge(peer: &Peer, before: &Before, _: Option<Answer>) {
@@ -152,7 +203,12 @@ impl Case for Refresh {
         let again = Self::request(peer, before).await.unwrap();
         assert_eq!(again.status, 200, "{again:?}");
         assert_eq!(peer.me(&again.text("token")).await, 200);
-        let next = peer.post("refresh", json!({ "refreshToken": again.text("refreshToken") })).await;
+        let next = peer
+            .post(
+                "refresh",
+                json!({ "refreshToken": again.text("refreshToken") }),
+            )
+            .await;
         assert_eq!(next.status, 200, "{next:?}");
     }
 }
@@ -199,7 +255,12 @@ async fn away<C: Case>() {
         let answer = C::request(&peer, &before).await;
         let stopped = stop.has_stopped();
         stop.never();
-        assert!(answer.as_ref().is_some_and(|answer| answer.status < 500 || answer.status == 503), "{answer:?}");
+        assert!(
+            answer
+                .as_ref()
+                .is_some_and(|answer| answer.status < 500 || answer.status == 503),
+            "{answer:?}"
+        );
         C::judge(&peer, &before, answer).await;
         if !stopped {
             break;

@@ -1,4 +1,5 @@
-//! A store that stops at a chosen write: it stays there until the process is killed, or refuses from there on.
+//! A store that stops at a chosen write: it stays there until the process is killed, or refuses
+//! from there on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -27,7 +28,10 @@ pub enum Then {
 
 impl Stop {
     pub fn new(reached: impl Fn() -> Then + Send + Sync + 'static) -> Arc<Self> {
-        Arc::new(Self { left: AtomicI64::new(i64::MAX), reached: Box::new(reached) })
+        Arc::new(Self {
+            left: AtomicI64::new(i64::MAX),
+            reached: Box::new(reached),
+        })
     }
 
     /// Stops before the write that comes after so many points.
@@ -46,7 +50,9 @@ impl Stop {
     }
 
     async fn point(&self) -> Result<()> {
-        if self.left.load(Ordering::SeqCst) == i64::MAX || self.left.fetch_sub(1, Ordering::SeqCst) > 0 {
+        if self.left.load(Ordering::SeqCst) == i64::MAX
+            || self.left.fetch_sub(1, Ordering::SeqCst) > 0
+        {
             return Ok(());
         }
         match (self.reached)() {
@@ -62,7 +68,13 @@ pub fn stopping(store: impl Store, stop: &Arc<Stop>) -> Arc<dyn Store> {
 }
 
 impl Watch for Arc<Stop> {
-    fn run<'a>(&'a self, store: &'a dyn Store, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
+    fn run<'a>(
+        &'a self,
+        store: &'a dyn Store,
+        statement: &'a Arc<Statement>,
+        args: Vec<Value>,
+        rows: Rows,
+    ) -> Reply<'a> {
         if !writes(statement) {
             return store.run(statement, args, rows);
         }
@@ -73,12 +85,18 @@ impl Watch for Arc<Stop> {
     }
 
     fn begun(&self, inner: Box<dyn Transaction>) -> Box<dyn Transaction> {
-        Box::new(Within { inner, stop: Arc::clone(self) })
+        Box::new(Within {
+            inner,
+            stop: Arc::clone(self),
+        })
     }
 }
 
 fn writes(statement: &Statement) -> bool {
-    matches!(statement.plan, Plan::Insert | Plan::Update { .. } | Plan::Delete { .. } | Plan::Upsert { .. })
+    matches!(
+        statement.plan,
+        Plan::Insert | Plan::Update { .. } | Plan::Delete { .. } | Plan::Upsert { .. }
+    )
 }
 
 struct Within {
@@ -87,7 +105,12 @@ struct Within {
 }
 
 impl Transaction for Within {
-    fn run<'a>(&'a mut self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> BoxFuture<'a, Result<Rows>> {
+    fn run<'a>(
+        &'a mut self,
+        statement: &'a Arc<Statement>,
+        args: Vec<Value>,
+        rows: Rows,
+    ) -> BoxFuture<'a, Result<Rows>> {
         Box::pin(async move {
             if writes(statement) {
                 self.stop.point().await?;
@@ -101,7 +124,8 @@ impl Transaction for Within {
             let Self { inner, stop } = *self;
             stop.point().await?;
             inner.commit().await?;
-            // It has happened, and nobody has been told yet. Whoever waits here is killed; a store that is away answers no such thing.
+            // It has happened, and nobody has been told yet. Whoever waits here is killed; a store
+            // that is away answers no such thing.
             match stop.point().await {
                 Err(_) => Ok(()),
                 done => done,

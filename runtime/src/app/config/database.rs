@@ -37,7 +37,8 @@ impl std::fmt::Debug for DatabaseUrl {
 pub struct Postgres {
     /// Connections for reads that an index covers.
     pub readers: Option<usize>,
-    /// Connections for reads that may take long, and as many on which each of these is tried for a moment before.
+    /// Connections for reads that may take long, and as many on which each of these is tried for a
+    /// moment before.
     pub scans: Option<usize>,
     /// Connections for writes.
     pub writers: Option<usize>,
@@ -57,21 +58,34 @@ pub struct Postgres {
 pub(super) const COUNT: usize = 100_000;
 
 pub(super) fn count(text: &str) -> Result<usize, &'static str> {
-    text.parse().ok().filter(|n| (1..=COUNT).contains(n)).ok_or("must be a number from 1 to 100000")
+    text.parse()
+        .ok()
+        .filter(|n| (1..=COUNT).contains(n))
+        .ok_or("must be a number from 1 to 100000")
 }
 
 pub(super) fn database(url: &str) -> Result<Database, String> {
     let problem = || {
-        let hint = if url.contains("memory") { "; in memory is `memory:`" } else { "" };
+        let hint = if url.contains("memory") {
+            "; in memory is `memory:`"
+        } else {
+            ""
+        };
         let found = url.split(':').next().unwrap_or_default();
         format!("must be `sqlite:<file>`, `postgres://…` or `memory:`, found `{found}`{hint}")
     };
     match url.split_once(':') {
-        Some(("postgres" | "postgresql", rest)) if rest.starts_with("//") => Ok(Database::Postgres(DatabaseUrl(url.to_owned()))),
+        Some(("postgres" | "postgresql", rest)) if rest.starts_with("//") => {
+            Ok(Database::Postgres(DatabaseUrl(url.to_owned())))
+        }
         Some(("memory", "")) => Ok(Database::Memory),
         Some(("sqlite", path)) => {
             let path = path.strip_prefix("//").unwrap_or(path);
-            if path.is_empty() || path == ":memory:" { Err(problem()) } else { Ok(Database::Sqlite(path.into())) }
+            if path.is_empty() || path == ":memory:" {
+                Err(problem())
+            } else {
+                Ok(Database::Sqlite(path.into()))
+            }
         }
         _ => Err(problem()),
     }

@@ -44,12 +44,17 @@ const VARIABLES: &[&str] = &[
 impl Config {
     /// [`Config::new`] with what the environment's `LINCHPIN_*` variables say.
     ///
-    /// A variable that is wrong or unknown is reported when the app starts, with every other mistake of the configuration.
+    /// A variable that is wrong or unknown is reported when the app starts, with every other
+    /// mistake of the configuration.
     ///
     /// # Errors
     /// None at present; the result leaves room for an environment that cannot be read at all.
     pub fn from_env() -> Result<Self> {
-        Self::from_vars(std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.to_string_lossy().into_owned()))))
+        Self::from_vars(
+            std::env::vars_os().filter_map(|(k, v)| {
+                Some((k.into_string().ok()?, v.to_string_lossy().into_owned()))
+            }),
+        )
     }
 
     /// [`Config::from_env`] over given variables.
@@ -74,33 +79,58 @@ impl Config {
 
     /// Leaves variables that begin like this to a plugin.
     pub(in crate::app) fn leave(&mut self, prefixes: &[&str]) {
-        self.problems.retain(|problem| problem.code != "unknown" || !prefixes.iter().any(|prefix| problem.path.starts_with(prefix)));
-        for problem in self.problems.iter_mut().filter(|problem| problem.code == "unknown" && !problem.message.contains("did you mean")) {
+        self.problems.retain(|problem| {
+            problem.code != "unknown"
+                || !prefixes
+                    .iter()
+                    .any(|prefix| problem.path.starts_with(prefix))
+        });
+        for problem in self.problems.iter_mut().filter(|problem| {
+            problem.code == "unknown" && !problem.message.contains("did you mean")
+        }) {
             // Of a plugin's variables only the beginning is known here.
             let meant = prefixes.iter().find_map(|prefix| {
-                let begin = problem.path.match_indices('_').map(|(at, _)| problem.path.split_at(at + 1));
+                let begin = problem
+                    .path
+                    .match_indices('_')
+                    .map(|(at, _)| problem.path.split_at(at + 1));
                 let most = (prefix.len().saturating_sub(ALL.len()) / 4).max(1);
-                let mut near = begin.filter(|(begin, _)| strsim::osa_distance(begin, prefix) <= most);
+                let mut near =
+                    begin.filter(|(begin, _)| strsim::osa_distance(begin, prefix) <= most);
                 near.next().map(|(_, rest)| format!("{prefix}{rest}"))
             });
             if let Some(meant) = meant {
-                problem.message.push_str(&format!("; did you mean `{meant}`?"));
+                problem
+                    .message
+                    .push_str(&format!("; did you mean `{meant}`?"));
             }
         }
     }
 
     fn variable(&mut self, name: &str, value: &str) {
-        let wrong = |message: &str| Problem::new(name, "invalid", format!("{message}, found `{value}`"));
+        let wrong =
+            |message: &str| Problem::new(name, "invalid", format!("{message}, found `{value}`"));
         let problem = match name {
-            "LINCHPIN_HOST" => value.parse().map(|v| self.host = v).err().map(|_| wrong("must be an IP address")),
-            "LINCHPIN_PORT" => value.parse().map(|v| self.port = v).err().map(|_| wrong("must be a port from 0 to 65535")),
+            "LINCHPIN_HOST" => value
+                .parse()
+                .map(|v| self.host = v)
+                .err()
+                .map(|_| wrong("must be an IP address")),
+            "LINCHPIN_PORT" => value
+                .parse()
+                .map(|v| self.port = v)
+                .err()
+                .map(|_| wrong("must be a port from 0 to 65535")),
             SECRET => {
                 for secret in value.split(',') {
                     self.add_secret(name, secret);
                 }
                 None
             }
-            "LINCHPIN_DATABASE_URL" => database(value).map(|v| self.database = v).err().map(|e| Problem::new(name, "invalid", e)),
+            "LINCHPIN_DATABASE_URL" => database(value)
+                .map(|v| self.database = v)
+                .err()
+                .map(|e| Problem::new(name, "invalid", e)),
             "LINCHPIN_SQLITE_DURABILITY" => match value {
                 "full" => None,
                 "normal" => {
@@ -109,18 +139,38 @@ impl Config {
                 }
                 _ => Some(wrong("must be `full` or `normal`")),
             },
-            "LINCHPIN_POSTGRES_READERS" => count(value).map(|n| self.postgres.readers = Some(n)).err().map(&wrong),
-            "LINCHPIN_POSTGRES_SCANS" => count(value).map(|n| self.postgres.scans = Some(n)).err().map(&wrong),
-            "LINCHPIN_POSTGRES_WRITERS" => count(value).map(|n| self.postgres.writers = Some(n)).err().map(&wrong),
-            "LINCHPIN_POSTGRES_POOL" => count(value).map(|n| self.postgres.pool = Some(n)).err().map(&wrong),
-            "LINCHPIN_POSTGRES_TRANSACTIONS" => count(value).map(|n| self.postgres.transactions = Some(n)).err().map(&wrong),
-            "LINCHPIN_POSTGRES_IN_FLIGHT" => count(value).map(|n| self.postgres.in_flight = Some(n)).err().map(&wrong),
-            "LINCHPIN_POSTGRES_STATEMENT_SECONDS" => {
-                count(value).map(|n| self.postgres.statement_timeout = Some(Duration::from_secs(n as u64))).err().map(&wrong)
-            }
-            "LINCHPIN_POSTGRES_CONNECT_SECONDS" => {
-                count(value).map(|n| self.postgres.connect_timeout = Some(Duration::from_secs(n as u64))).err().map(&wrong)
-            }
+            "LINCHPIN_POSTGRES_READERS" => count(value)
+                .map(|n| self.postgres.readers = Some(n))
+                .err()
+                .map(&wrong),
+            "LINCHPIN_POSTGRES_SCANS" => count(value)
+                .map(|n| self.postgres.scans = Some(n))
+                .err()
+                .map(&wrong),
+            "LINCHPIN_POSTGRES_WRITERS" => count(value)
+                .map(|n| self.postgres.writers = Some(n))
+                .err()
+                .map(&wrong),
+            "LINCHPIN_POSTGRES_POOL" => count(value)
+                .map(|n| self.postgres.pool = Some(n))
+                .err()
+                .map(&wrong),
+            "LINCHPIN_POSTGRES_TRANSACTIONS" => count(value)
+                .map(|n| self.postgres.transactions = Some(n))
+                .err()
+                .map(&wrong),
+            "LINCHPIN_POSTGRES_IN_FLIGHT" => count(value)
+                .map(|n| self.postgres.in_flight = Some(n))
+                .err()
+                .map(&wrong),
+            "LINCHPIN_POSTGRES_STATEMENT_SECONDS" => count(value)
+                .map(|n| self.postgres.statement_timeout = Some(Duration::from_secs(n as u64)))
+                .err()
+                .map(&wrong),
+            "LINCHPIN_POSTGRES_CONNECT_SECONDS" => count(value)
+                .map(|n| self.postgres.connect_timeout = Some(Duration::from_secs(n as u64)))
+                .err()
+                .map(&wrong),
             "LINCHPIN_ENVIRONMENT" => match value {
                 "development" => None,
                 "production" => {
@@ -129,17 +179,27 @@ impl Config {
                 }
                 _ => Some(wrong("must be `development` or `production`")),
             },
-            "LINCHPIN_DOCS" => value.parse().map(|v| self.docs = Some(v)).err().map(|_| wrong("must be `true` or `false`")),
-            "LINCHPIN_OPENAPI" => value.parse().map(|v| self.openapi = v).err().map(|_| wrong("must be `true` or `false`")),
+            "LINCHPIN_DOCS" => value
+                .parse()
+                .map(|v| self.docs = Some(v))
+                .err()
+                .map(|_| wrong("must be `true` or `false`")),
+            "LINCHPIN_OPENAPI" => value
+                .parse()
+                .map(|v| self.openapi = v)
+                .err()
+                .map(|_| wrong("must be `true` or `false`")),
             "LINCHPIN_CORS_ORIGINS" => {
                 for origin in value.split(',').map(str::trim).filter(|o| !o.is_empty()) {
                     self.allow_origin(name, origin);
                 }
                 None
             }
-            "LINCHPIN_CORS_CREDENTIALS" => {
-                value.parse().map(|v| self.cors.credentials = v).err().map(|_| wrong("must be `true` or `false`"))
-            }
+            "LINCHPIN_CORS_CREDENTIALS" => value
+                .parse()
+                .map(|v| self.cors.credentials = v)
+                .err()
+                .map(|_| wrong("must be `true` or `false`")),
             "LINCHPIN_MAX_CONNECTIONS" => match value.parse() {
                 Ok(most) if most > 0 => {
                     self.max_connections = most;
@@ -154,7 +214,10 @@ impl Config {
                 }
                 _ => Some(wrong("must be a number greater than 0")),
             },
-            "LINCHPIN_BODIES_MIB" => count(value).map(|n| self.bodies = (n as u64) << 20).err().map(&wrong),
+            "LINCHPIN_BODIES_MIB" => count(value)
+                .map(|n| self.bodies = (n as u64) << 20)
+                .err()
+                .map(&wrong),
             "LINCHPIN_SHUTDOWN_SECONDS" => match value.parse() {
                 Ok(seconds) => {
                     self.grace = Duration::from_secs(seconds);
@@ -164,7 +227,11 @@ impl Config {
             },
             "LINCHPIN_LOG" => {
                 value.clone_into(&mut self.log);
-                log_flaw(value).map(|flaw| wrong(&format!("must be a log filter such as `info,linchpin=debug`: {flaw}")))
+                log_flaw(value).map(|flaw| {
+                    wrong(&format!(
+                        "must be a log filter such as `info,linchpin=debug`: {flaw}"
+                    ))
+                })
             }
             "LINCHPIN_LOG_FORMAT" => match value {
                 "text" => None,
@@ -176,28 +243,46 @@ impl Config {
             },
             _ => {
                 // What all have in common says nothing about which was meant.
-                let near = nearest(name.trim_start_matches(ALL), VARIABLES.iter().map(|known| known.trim_start_matches(ALL)));
-                let hint = near.map_or_else(String::new, |known| format!("; did you mean `{ALL}{known}`?"));
-                Some(Problem::new(name, "unknown", format!("is read by nothing in this app{hint}")))
+                let near = nearest(
+                    name.trim_start_matches(ALL),
+                    VARIABLES.iter().map(|known| known.trim_start_matches(ALL)),
+                );
+                let hint = near.map_or_else(String::new, |known| {
+                    format!("; did you mean `{ALL}{known}`?")
+                });
+                Some(Problem::new(
+                    name,
+                    "unknown",
+                    format!("is read by nothing in this app{hint}"),
+                ))
             }
         };
         self.problems.extend(problem);
     }
 }
 
-/// What is wrong with a log filter. The library takes `infoo` for a module, and nothing for a level: then hardly anything is logged.
+/// What is wrong with a log filter. The library takes `infoo` for a module, and nothing for a
+/// level: then hardly anything is logged.
 fn log_flaw(filter: &str) -> Option<String> {
     let levels = ["off", "error", "warn", "info", "debug", "trace"];
     let is_level = |text: &str| levels.iter().any(|level| level.eq_ignore_ascii_case(text));
     for part in filter.split(',').map(str::trim) {
-        let (module, level) = part.rsplit_once('=').map_or((None, part), |(module, level)| (Some(module), level));
+        let (module, level) = part
+            .rsplit_once('=')
+            .map_or((None, part), |(module, level)| (Some(module), level));
         if !is_level(level) {
-            let hint = nearest(level, levels).map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
-            return Some(format!("`{part}` ends with no level ({}){hint}", levels.join(", ")));
+            let hint = nearest(level, levels)
+                .map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+            return Some(format!(
+                "`{part}` ends with no level ({}){hint}",
+                levels.join(", ")
+            ));
         }
         if module.is_some_and(|module| module.trim().is_empty()) {
             return Some(format!("`{part}` names no module"));
         }
     }
-    tracing_subscriber::EnvFilter::try_new(filter).err().map(|error| error.to_string())
+    tracing_subscriber::EnvFilter::try_new(filter)
+        .err()
+        .map(|error| error.to_string())
 }

@@ -1,4 +1,5 @@
-//! Configuration, from code and from the environment; every mistake is reported at once, under its name.
+//! Configuration, from code and from the environment; every mistake is reported at once, under its
+//! name.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -130,7 +131,10 @@ impl Config {
 
     fn add_secret(&mut self, name: &str, secret: &str) {
         match SigningSecret::new(secret) {
-            Ok(secret) if self.secrets.contains(&secret) => self.problems.push(Problem::new(name, "invalid", "names one secret twice")),
+            Ok(secret) if self.secrets.contains(&secret) => {
+                self.problems
+                    .push(Problem::new(name, "invalid", "names one secret twice"))
+            }
             Ok(secret) => self.secrets.push(secret),
             Err(why) => self.problems.push(Problem::new(name, "invalid", why)),
         }
@@ -150,8 +154,8 @@ impl Config {
         self
     }
 
-    /// `security.signing.secret`: the first secret given signs, all verify. Read it from the environment, never write it here
-    /// outside of tests.
+    /// `security.signing.secret`: the first secret given signs, all verify. Read it from the
+    /// environment, never write it here outside of tests.
     #[must_use]
     pub fn signing_secret(mut self, secret: impl AsRef<str>) -> Self {
         self.add_secret(SECRET, secret.as_ref());
@@ -178,10 +182,32 @@ impl Config {
     /// `stores.postgres`: how a server is used.
     #[must_use]
     pub fn postgres(mut self, postgres: Postgres) -> Self {
-        let counts = [postgres.readers, postgres.scans, postgres.writers, postgres.pool, postgres.transactions, postgres.in_flight];
-        let names = ["readers", "scans", "writers", "pool", "transactions", "in_flight"];
-        for (name, _) in names.iter().zip(counts).filter(|(_, n)| n.is_some_and(|n| !(1..=COUNT).contains(&n))) {
-            self.problems.push(Problem::new(format!("stores.postgres.{name}"), "invalid", format!("must be from 1 to {COUNT}")));
+        let counts = [
+            postgres.readers,
+            postgres.scans,
+            postgres.writers,
+            postgres.pool,
+            postgres.transactions,
+            postgres.in_flight,
+        ];
+        let names = [
+            "readers",
+            "scans",
+            "writers",
+            "pool",
+            "transactions",
+            "in_flight",
+        ];
+        for (name, _) in names
+            .iter()
+            .zip(counts)
+            .filter(|(_, n)| n.is_some_and(|n| !(1..=COUNT).contains(&n)))
+        {
+            self.problems.push(Problem::new(
+                format!("stores.postgres.{name}"),
+                "invalid",
+                format!("must be from 1 to {COUNT}"),
+            ));
         }
         self.postgres = postgres;
         self
@@ -208,9 +234,14 @@ impl Config {
         self
     }
 
-    /// `security.cors`: the exact origins whose pages may read answers, and whether their requests may carry cookies.
+    /// `security.cors`: the exact origins whose pages may read answers, and whether their requests
+    /// may carry cookies.
     #[must_use]
-    pub fn cors<O: AsRef<str>>(mut self, origins: impl IntoIterator<Item = O>, credentials: bool) -> Self {
+    pub fn cors<O: AsRef<str>>(
+        mut self,
+        origins: impl IntoIterator<Item = O>,
+        credentials: bool,
+    ) -> Self {
         for origin in origins {
             self.allow_origin("security.cors.origins", origin.as_ref());
         }
@@ -218,24 +249,25 @@ impl Config {
         self
     }
 
-    /// Most connections at a time; further ones wait until one ends. 10,000 by default, and never more than the process may
-    /// open files.
+    /// Most connections at a time; further ones wait until one ends. 10,000 by default, and never
+    /// more than the process may open files.
     #[must_use]
     pub fn max_connections(mut self, most: usize) -> Self {
         self.max_connections = most.max(1);
         self
     }
 
-    /// Most connections of one address at a time, or of one /64 of IPv6; further ones are refused with 503. Half of all by default,
-    /// 256 at least, and all of them for a proxy on the machine itself. An app behind a proxy elsewhere says as many as it has.
+    /// Most connections of one address at a time, or of one /64 of IPv6; further ones are refused
+    /// with 503. Half of all by default, 256 at least, and all of them for a proxy on the machine
+    /// itself. An app behind a proxy elsewhere says as many as it has.
     #[must_use]
     pub fn connections_per_address(mut self, most: usize) -> Self {
         self.connections_per_address = Some(most.max(1));
         self
     }
 
-    /// What the bodies of all requests under way may hold together, in MiB; a request beyond is refused with 503, and bodies of
-    /// a few KiB do not count. 256 by default.
+    /// What the bodies of all requests under way may hold together, in MiB; a request beyond is
+    /// refused with 503, and bodies of a few KiB do not count. 256 by default.
     #[must_use]
     pub fn bodies_mib(mut self, mib: u32) -> Self {
         self.bodies = u64::from(mib.max(1)) << 20;
@@ -249,21 +281,33 @@ impl Config {
         self
     }
 
-    /// The configuration and its signing secrets, the development one when none was given; or everything that is wrong with it.
+    /// The configuration and its signing secrets, the development one when none was given; or
+    /// everything that is wrong with it.
     pub(crate) fn checked(mut self) -> Result<(Self, Vec<SigningSecret>)> {
-        // A folder is not made for a database: it would hide a misspelling, or a disk that is not mounted, behind an empty app.
+        // A folder is not made for a database: it would hide a misspelling, or a disk that is not
+        // mounted, behind an empty app.
         let file = match &self.database {
             Database::Sqlite(file) => Some(file),
             Database::Memory | Database::Postgres(_) => None,
         };
-        let missing = |file: &&PathBuf| file.parent().is_some_and(|folder| !folder.as_os_str().is_empty() && !folder.is_dir());
+        let missing = |file: &&PathBuf| {
+            file.parent()
+                .is_some_and(|folder| !folder.as_os_str().is_empty() && !folder.is_dir())
+        };
         let lost = file.filter(missing).map(|file| {
             format!("is the file {}, whose folder does not exist: make it, or name another file by LINCHPIN_DATABASE_URL", file.display())
         });
         // A development secret would be kept in that folder.
         let nowhere = lost.is_some() && self.environment != Environment::Production;
-        self.problems.extend(lost.map(|message| Problem::new(DATABASE, "invalid", message)));
-        if self.secrets.is_empty() && !nowhere && !self.problems.iter().any(|p| p.path == env::SECRET || p.path == SECRET) {
+        self.problems
+            .extend(lost.map(|message| Problem::new(DATABASE, "invalid", message)));
+        if self.secrets.is_empty()
+            && !nowhere
+            && !self
+                .problems
+                .iter()
+                .any(|p| p.path == env::SECRET || p.path == SECRET)
+        {
             match self.development_secret() {
                 Ok(secret) => self.secrets.push(secret),
                 Err(problem) => self.problems.push(problem),
@@ -271,34 +315,49 @@ impl Config {
         }
         if self.environment == Environment::Production {
             let weak = self.secrets.iter().filter_map(SigningSecret::weakness);
-            let problems: Vec<Problem> = weak.map(|why| Problem::new(SECRET, "invalid", why)).collect();
+            let problems: Vec<Problem> = weak
+                .map(|why| Problem::new(SECRET, "invalid", why))
+                .collect();
             self.problems.extend(problems);
         }
-        for unread in self.problems.iter_mut().filter(|problem| problem.code == "unknown" && !problem.message.contains("did you mean")) {
-            unread.message.push_str("; a plugin reads its own only where `from_env` made it, as `Auth::from_env()`");
+        for unread in self.problems.iter_mut().filter(|problem| {
+            problem.code == "unknown" && !problem.message.contains("did you mean")
+        }) {
+            unread.message.push_str(
+                "; a plugin reads its own only where `from_env` made it, as `Auth::from_env()`",
+            );
         }
         if self.problems.is_empty() {
             let secrets = self.secrets.clone();
             return Ok((self, secrets));
         }
-        Err(Error::new(Code::Internal, "The configuration is not valid").with_details(self.problems))
+        Err(Error::new(Code::Internal, "The configuration is not valid")
+            .with_details(self.problems))
     }
 
     fn development_secret(&self) -> Result<SigningSecret, Problem> {
         if self.environment == Environment::Production {
-            let message = format!("is required in production: set {} to at least 32 random bytes", env::SECRET);
+            let message = format!(
+                "is required in production: set {} to at least 32 random bytes",
+                env::SECRET
+            );
             return Err(Problem::new(SECRET, "required", message));
         }
         let folder = match &self.database {
             Database::Sqlite(file) => file.parent().unwrap_or(file.as_path()).to_owned(),
             Database::Memory | Database::Postgres(_) => PathBuf::new(),
         };
-        let (secret, file) = SigningSecret::development(&folder).map_err(|why| Problem::new(SECRET, "invalid", why))?;
-        tracing::warn!("no signing secret is set: using the development secret in {}", file.display());
+        let (secret, file) = SigningSecret::development(&folder)
+            .map_err(|why| Problem::new(SECRET, "invalid", why))?;
+        tracing::warn!(
+            "no signing secret is set: using the development secret in {}",
+            file.display()
+        );
         Ok(secret)
     }
 
     pub(crate) fn docs_on(&self) -> bool {
-        self.docs.unwrap_or(self.environment == Environment::Development)
+        self.docs
+            .unwrap_or(self.environment == Environment::Development)
     }
 }

@@ -5,7 +5,9 @@ use super::*;
 const GOOD: &str = "0123456789abcdef0123456789abcdef";
 
 fn vars(list: &[(&str, &str)]) -> Result<Config> {
-    Config::from_vars(list.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))).and_then(Config::checked).map(|(config, _)| config)
+    Config::from_vars(list.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())))
+        .and_then(Config::checked)
+        .map(|(config, _)| config)
 }
 
 #[test]
@@ -18,14 +20,20 @@ fn reports_every_mistake_at_once_and_no_secret() {
         ("LINCHPIN_POSTGRES_READERS", "0"),
         ("LINCHPIN_POSTGRES_SCANS", "no"),
         ("LINCHPIN_DOCS", "maybe"),
-        ("LINCHPIN_CORS_ORIGINS", "https://good.example, https://bad.example/path"),
+        (
+            "LINCHPIN_CORS_ORIGINS",
+            "https://good.example, https://bad.example/path",
+        ),
         ("LINCHPIN_MAX_CONNECTIONS", "0"),
         ("LINCHPIN_CONNECTIONS_PER_ADDRESS", "many"),
         ("LINCHPIN_BODIES_MIB", "0"),
         ("LINCHPIN_LOG", "infoo=,x"),
         ("OTHER", "ignored"),
     ];
-    let error = vars(&wrong).err().map(|e| e.to_string()).unwrap_or_default();
+    let error = vars(&wrong)
+        .err()
+        .map(|e| e.to_string())
+        .unwrap_or_default();
     for name in [
         "LINCHPIN_PORT",
         "LINCHPIN_PROT",
@@ -44,16 +52,27 @@ fn reports_every_mistake_at_once_and_no_secret() {
     }
     assert!(error.contains("did you mean `LINCHPIN_PORT`?"), "{error}");
     assert!(error.contains("such as `https://bad.example`"), "{error}");
-    assert!(!error.contains("hush-hush") && !error.contains("pw"), "{error}");
+    assert!(
+        !error.contains("hush-hush") && !error.contains("pw"),
+        "{error}"
+    );
 }
 
 #[test]
 fn a_log_filter_says_a_level_for_everything() {
-    for good in ["info", "INFO", "info,linchpin=debug", "off,my_app[call{id=1}]=debug"] {
+    for good in [
+        "info",
+        "INFO",
+        "info,linchpin=debug",
+        "off,my_app[call{id=1}]=debug",
+    ] {
         assert!(vars(&[("LINCHPIN_LOG", good)]).is_ok(), "{good}");
     }
     for (bad, told) in [
-        ("infoo", "`infoo` ends with no level (off, error, warn, info, debug, trace); did you mean `info`?"),
+        (
+            "infoo",
+            "`infoo` ends with no level (off, error, warn, info, debug, trace); did you mean `info`?",
+        ),
         ("infoo=,x", "`infoo=` ends with no level"),
         ("info,linchpin", "`linchpin` ends with no level"),
         ("info,", "`` ends with no level"),
@@ -61,25 +80,47 @@ fn a_log_filter_says_a_level_for_everything() {
         ("info,linchpin=loud", "`linchpin=loud` ends with no level"),
         ("", "ends with no level"),
     ] {
-        let error = vars(&[("LINCHPIN_LOG", bad)]).err().map(|e| e.to_string()).unwrap_or_default();
-        assert!(error.contains("LINCHPIN_LOG") && error.contains(told), "{bad}: {error}");
+        let error = vars(&[("LINCHPIN_LOG", bad)])
+            .err()
+            .map(|e| e.to_string())
+            .unwrap_or_default();
+        assert!(
+            error.contains("LINCHPIN_LOG") && error.contains(told),
+            "{bad}: {error}"
+        );
     }
 }
 
 #[test]
 fn variables_of_a_plugin_are_its_own_and_those_that_nearly_are_say_so() {
-    let names = ["AUTH_SESSION_IDLE_SECONDS", "ATUH_SESSION_IDLE_SECONDS", "SECURTY_CSRF", "MAIL_FROM", "DOKS"];
-    let mut config = Config::from_vars(names.map(|name| (format!("LINCHPIN_{name}"), "1".to_owned()))).expect("a configuration");
+    let names = [
+        "AUTH_SESSION_IDLE_SECONDS",
+        "ATUH_SESSION_IDLE_SECONDS",
+        "SECURTY_CSRF",
+        "MAIL_FROM",
+        "DOKS",
+    ];
+    let mut config =
+        Config::from_vars(names.map(|name| (format!("LINCHPIN_{name}"), "1".to_owned())))
+            .expect("a configuration");
     config.leave(&["LINCHPIN_AUTH_", "LINCHPIN_SECURITY_"]);
     let error = config.checked().err();
-    let told: Vec<String> = error.iter().flat_map(crate::Error::details).map(|p| format!("{} {}", p.path, p.message)).collect();
+    let told: Vec<String> = error
+        .iter()
+        .flat_map(crate::Error::details)
+        .map(|p| format!("{} {}", p.path, p.message))
+        .collect();
     let nothing = "is read by nothing in this app";
     assert_eq!(
         told,
         [
-            format!("LINCHPIN_ATUH_SESSION_IDLE_SECONDS {nothing}; did you mean `LINCHPIN_AUTH_SESSION_IDLE_SECONDS`?"),
+            format!(
+                "LINCHPIN_ATUH_SESSION_IDLE_SECONDS {nothing}; did you mean `LINCHPIN_AUTH_SESSION_IDLE_SECONDS`?"
+            ),
             format!("LINCHPIN_SECURTY_CSRF {nothing}; did you mean `LINCHPIN_SECURITY_CSRF`?"),
-            format!("LINCHPIN_MAIL_FROM {nothing}; a plugin reads its own only where `from_env` made it, as `Auth::from_env()`"),
+            format!(
+                "LINCHPIN_MAIL_FROM {nothing}; a plugin reads its own only where `from_env` made it, as `Auth::from_env()`"
+            ),
             format!("LINCHPIN_DOKS {nothing}; did you mean `LINCHPIN_DOCS`?"),
         ]
     );
@@ -87,36 +128,66 @@ fn variables_of_a_plugin_are_its_own_and_those_that_nearly_are_say_so() {
 
 #[test]
 fn a_production_app_needs_a_secret_and_says_so_with_the_rest() {
-    let error = vars(&[("LINCHPIN_ENVIRONMENT", "production"), ("LINCHPIN_PORT", "x")]).err();
-    let paths: Vec<_> = error.iter().flat_map(crate::Error::details).map(|p| p.path.clone()).collect();
+    let error = vars(&[
+        ("LINCHPIN_ENVIRONMENT", "production"),
+        ("LINCHPIN_PORT", "x"),
+    ])
+    .err();
+    let paths: Vec<_> = error
+        .iter()
+        .flat_map(crate::Error::details)
+        .map(|p| p.path.clone())
+        .collect();
     assert_eq!(paths, ["LINCHPIN_PORT", "security.signing.secret"]);
-    let whole = vars(&[("LINCHPIN_ENVIRONMENT", "production"), ("LINCHPIN_SIGNING_SECRET", GOOD)]).ok();
+    let whole = vars(&[
+        ("LINCHPIN_ENVIRONMENT", "production"),
+        ("LINCHPIN_SIGNING_SECRET", GOOD),
+    ])
+    .ok();
     assert!(whole.is_some_and(|c| !c.docs_on() && c.host.is_unspecified()));
 }
 
 #[test]
 fn a_placeholder_is_no_secret_in_production() {
-    let secret = ("LINCHPIN_SIGNING_SECRET", "change-me-change-me-change-me-change-me");
-    let error = vars(&[("LINCHPIN_ENVIRONMENT", "production"), secret]).err().map(|e| e.to_string()).unwrap_or_default();
-    assert!(error.contains("security.signing.secret") && !error.contains("change-me"), "{error}");
+    let secret = (
+        "LINCHPIN_SIGNING_SECRET",
+        "change-me-change-me-change-me-change-me",
+    );
+    let error = vars(&[("LINCHPIN_ENVIRONMENT", "production"), secret])
+        .err()
+        .map(|e| e.to_string())
+        .unwrap_or_default();
+    assert!(
+        error.contains("security.signing.secret") && !error.contains("change-me"),
+        "{error}"
+    );
     assert!(vars(&[secret]).is_ok());
 }
 
 #[test]
 fn a_bad_secret_is_one_mistake() {
-    let error = vars(&[("LINCHPIN_ENVIRONMENT", "production"), ("LINCHPIN_SIGNING_SECRET", "short")]).err();
+    let error = vars(&[
+        ("LINCHPIN_ENVIRONMENT", "production"),
+        ("LINCHPIN_SIGNING_SECRET", "short"),
+    ])
+    .err();
     assert_eq!(error.map(|e| e.details().len()), Some(1));
 }
 
 #[test]
 fn a_server_is_chosen_by_its_url() {
     let config = vars(&[
-        ("LINCHPIN_DATABASE_URL", "postgresql://u:hush@h/db?sslmode=require"),
+        (
+            "LINCHPIN_DATABASE_URL",
+            "postgresql://u:hush@h/db?sslmode=require",
+        ),
         ("LINCHPIN_POSTGRES_WRITERS", "3"),
         ("LINCHPIN_SIGNING_SECRET", GOOD),
     ]);
     let config = config.expect("a valid configuration");
-    assert!(matches!(&config.database, Database::Postgres(url) if url.expose().starts_with("postgresql://u:hush@h")));
+    assert!(
+        matches!(&config.database, Database::Postgres(url) if url.expose().starts_with("postgresql://u:hush@h"))
+    );
     assert_eq!(config.postgres.writers, Some(3));
     assert!(!format!("{config:?}").contains("hush"));
 }
@@ -124,20 +195,47 @@ fn a_server_is_chosen_by_its_url() {
 #[test]
 fn a_folder_is_not_made_for_a_database() {
     let place = tempfile::tempdir().unwrap();
-    let (folder, file) = (place.path().join("data"), place.path().join("data").join("app.db"));
+    let (folder, file) = (
+        place.path().join("data"),
+        place.path().join("data").join("app.db"),
+    );
     let url = format!("sqlite:{}", file.display());
     let paths = |list: &[(&str, &str)]| {
         let error = vars(list).err();
-        error.iter().flat_map(crate::Error::details).map(|p| p.path.clone()).collect::<Vec<_>>()
+        error
+            .iter()
+            .flat_map(crate::Error::details)
+            .map(|p| p.path.clone())
+            .collect::<Vec<_>>()
     };
-    assert_eq!(paths(&[("LINCHPIN_DATABASE_URL", &url)]), ["stores.default"]);
-    assert_eq!(paths(&[("LINCHPIN_DATABASE_URL", &url), ("LINCHPIN_SIGNING_SECRET", GOOD)]), ["stores.default"]);
-    let production = [("LINCHPIN_DATABASE_URL", url.as_str()), ("LINCHPIN_ENVIRONMENT", "production")];
-    assert_eq!(paths(&production), ["stores.default", "security.signing.secret"]);
+    assert_eq!(
+        paths(&[("LINCHPIN_DATABASE_URL", &url)]),
+        ["stores.default"]
+    );
+    assert_eq!(
+        paths(&[
+            ("LINCHPIN_DATABASE_URL", &url),
+            ("LINCHPIN_SIGNING_SECRET", GOOD)
+        ]),
+        ["stores.default"]
+    );
+    let production = [
+        ("LINCHPIN_DATABASE_URL", url.as_str()),
+        ("LINCHPIN_ENVIRONMENT", "production"),
+    ];
+    assert_eq!(
+        paths(&production),
+        ["stores.default", "security.signing.secret"]
+    );
     assert!(!folder.exists());
     std::fs::create_dir(&folder).unwrap();
     assert!(vars(&[("LINCHPIN_DATABASE_URL", &url)]).is_ok());
-    assert!(folder.join(".linchpin").join("development-secret").is_file());
+    assert!(
+        folder
+            .join(".linchpin")
+            .join("development-secret")
+            .is_file()
+    );
 }
 
 #[test]

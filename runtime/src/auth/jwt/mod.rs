@@ -17,12 +17,13 @@ use crate::http::RouteAuth;
 use crate::resource::BoxFuture;
 use crate::{Actor, Code, Error, Result};
 
-/// Resolves the actor from `Authorization: Bearer <token>`: HS256 with the app's signing secret, `exp` and `sub` required,
-/// `nbf` honoured, both with 10 s of leeway; `sid`, `roles` and `tenant` are taken over. Every other algorithm is refused, and
-/// so are headers that bring keys (`jwk`, `jku`, `x5u`, `x5c`) or extensions (`crit`).
+/// Resolves the actor from `Authorization: Bearer <token>`: HS256 with the app's signing secret,
+/// `exp` and `sub` required, `nbf` honoured, both with 10 s of leeway; `sid`, `roles` and `tenant`
+/// are taken over. Every other algorithm is refused, and so are headers that bring keys (`jwk`,
+/// `jku`, `x5u`, `x5c`) or extensions (`crit`).
 ///
-/// A token that cannot be used is 401 on every route, public ones included: a caller who sends one means to be known. It
-/// adds the command `token`, which mints one for trying out.
+/// A token that cannot be used is 401 on every route, public ones included: a caller who sends one
+/// means to be known. It adds the command `token`, which mints one for trying out.
 #[derive(Debug, Default)]
 pub struct JwtAuth(());
 
@@ -32,8 +33,8 @@ impl JwtAuth {
         Self(())
     }
 
-    /// A token for `actor`, good from now on for `ttl`: id, session, roles and tenant become its claims. For tests, and for
-    /// services of yours that may say who calls.
+    /// A token for `actor`, good from now on for `ttl`: id, session, roles and tenant become its
+    /// claims. For tests, and for services of yours that may say who calls.
     ///
     /// ```
     /// use linchpin::prelude::*;
@@ -49,10 +50,18 @@ impl JwtAuth {
     pub fn token(secret: &str, actor: &Actor, ttl: Duration) -> Result<String> {
         let secret = SigningSecret::new(secret).map_err(|why| Error::new(Code::Internal, why))?;
         let Some(sub) = actor.id.clone() else {
-            return Err(Error::new(Code::Internal, "a token is for an actor with an id"));
+            return Err(Error::new(
+                Code::Internal,
+                "a token is for an actor with an id",
+            ));
         };
-        Claims { sid: actor.session_id.clone(), roles: actor.roles.clone(), tenant: actor.tenant_id.clone(), ..Claims::of(sub) }
-            .signed(ttl, &secret)
+        Claims {
+            sid: actor.session_id.clone(),
+            roles: actor.roles.clone(),
+            tenant: actor.tenant_id.clone(),
+            ..Claims::of(sub)
+        }
+        .signed(ttl, &secret)
     }
 }
 
@@ -74,14 +83,27 @@ struct Claims {
 
 impl Claims {
     fn of(sub: String) -> Self {
-        Self { sub, exp: 0, nbf: None, sid: None, roles: Vec::new(), tenant: None, others: std::collections::BTreeMap::new() }
+        Self {
+            sub,
+            exp: 0,
+            nbf: None,
+            sid: None,
+            roles: Vec::new(),
+            tenant: None,
+            others: std::collections::BTreeMap::new(),
+        }
     }
 
     fn signed(mut self, ttl: Duration, secret: &SigningSecret) -> Result<String> {
         let seconds = i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX);
         self.exp = (crate::Timestamp::system_now().millis() / 1000).saturating_add(seconds);
         install_crypto();
-        encode(&Header::new(Algorithm::HS256), &self, &EncodingKey::from_secret(secret.expose())).map_err(Error::internal)
+        encode(
+            &Header::new(Algorithm::HS256),
+            &self,
+            &EncodingKey::from_secret(secret.expose()),
+        )
+        .map_err(Error::internal)
     }
 }
 
@@ -102,12 +124,17 @@ impl Plugin for JwtAuth {
     }
 
     fn commands(&self) -> Vec<Command> {
-        vec![Command::alone("token", "mints a token: --sub NAME [--role R]… [--tenant T] [--sid S] [--ttl 1h]", command::token)]
+        vec![Command::alone(
+            "token",
+            "mints a token: --sub NAME [--role R]… [--tenant T] [--sid S] [--ttl 1h]",
+            command::token,
+        )]
     }
 }
 
-/// The cryptography of tokens, installed by name: when another crate of the build switches on a second backend, choosing by
-/// feature would panic at first use. Whoever installed one first keeps it.
+/// The cryptography of tokens, installed by name: when another crate of the build switches on a
+/// second backend, choosing by feature would panic at first use. Whoever installed one first keeps
+/// it.
 fn install_crypto() {
     let _ = jsonwebtoken::crypto::aws_lc::DEFAULT_PROVIDER.install_default();
 }

@@ -37,7 +37,9 @@ fn takes_a_good_token_over() {
         let actor = verifier.actor(&token).ok();
         let actor = actor.as_deref();
         assert_eq!(actor.and_then(|a| a.id.as_deref()), Some("alice"));
-        assert!(actor.is_some_and(|a| a.roles == ["admin"] && a.tenant_id.as_deref() == Some("t") && a.session_id.as_deref() == Some("s")));
+        assert!(actor.is_some_and(|a| a.roles == ["admin"]
+            && a.tenant_id.as_deref() == Some("t")
+            && a.session_id.as_deref() == Some("s")));
         assert!(actor.is_some_and(|a| a.claims["plan"] == "pro"));
     }
 }
@@ -48,16 +50,46 @@ fn refuses_every_other_one() {
     let none = {
         use base64::Engine;
         let b64 = |t: &str| base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(t);
-        format!("{}.{}.", b64(r#"{"alg":"none","typ":"JWT"}"#), b64(&good.to_string()))
+        format!(
+            "{}.{}.",
+            b64(r#"{"alg":"none","typ":"JWT"}"#),
+            b64(&good.to_string())
+        )
     };
     let bad = [
         none,
         signed(&Header::new(Algorithm::HS384), SECRET, &good),
         signed(&Header::new(Algorithm::HS512), SECRET, &good),
-        signed(&Header::new(Algorithm::HS256), "another-secret-of-at-least-32-bytes", &good),
-        signed(&Header { typ: Some("at+jwt".into()), ..Header::new(Algorithm::HS256) }, SECRET, &good),
-        signed(&Header { typ: None, crit: Some(vec!["exp".into()]), ..Header::new(Algorithm::HS256) }, SECRET, &good),
-        signed(&Header { jku: Some("https://evil.example".into()), ..Header::new(Algorithm::HS256) }, SECRET, &good),
+        signed(
+            &Header::new(Algorithm::HS256),
+            "another-secret-of-at-least-32-bytes",
+            &good,
+        ),
+        signed(
+            &Header {
+                typ: Some("at+jwt".into()),
+                ..Header::new(Algorithm::HS256)
+            },
+            SECRET,
+            &good,
+        ),
+        signed(
+            &Header {
+                typ: None,
+                crit: Some(vec!["exp".into()]),
+                ..Header::new(Algorithm::HS256)
+            },
+            SECRET,
+            &good,
+        ),
+        signed(
+            &Header {
+                jku: Some("https://evil.example".into()),
+                ..Header::new(Algorithm::HS256)
+            },
+            SECRET,
+            &good,
+        ),
         hs256(serde_json::json!({"sub": "alice", "exp": NOW - LEEWAY})),
         hs256(serde_json::json!({"sub": "alice", "exp": i64::MIN})),
         hs256(serde_json::json!({"sub": "alice", "exp": NOW + 100, "nbf": NOW + LEEWAY + 1})),
@@ -80,27 +112,53 @@ fn refuses_every_other_one() {
         "a.b.c".to_owned(),
         "..".to_owned(),
         format!("{}.", hs256(good.clone())),
-        hs256(good.clone()).rsplit_once('.').map(|(body, _)| format!("{body}.")).unwrap_or_default(),
+        hs256(good.clone())
+            .rsplit_once('.')
+            .map(|(body, _)| format!("{body}."))
+            .unwrap_or_default(),
         "x".repeat(LONGEST + 1),
     ];
     let verifier = verifier();
     for token in bad {
-        assert_eq!(verifier.actor(&token).err().map(|e| e.code()), Some(Code::Unauthorized), "{token}");
+        assert_eq!(
+            verifier.actor(&token).err().map(|e| e.code()),
+            Some(Code::Unauthorized),
+            "{token}"
+        );
     }
 }
 
 #[test]
 fn the_first_secret_signs_and_all_verify() {
-    let secrets: Vec<_> = ["a-new-secret-for-tests-of-32-bytes", SECRET].into_iter().filter_map(|s| SigningSecret::new(s).ok()).collect();
+    let secrets: Vec<_> = ["a-new-secret-for-tests-of-32-bytes", SECRET]
+        .into_iter()
+        .filter_map(|s| SigningSecret::new(s).ok())
+        .collect();
     let verifier = Verifier::new(&secrets, Arc::new(Timestamp::system_now));
     let args = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
-    let new = token(&args("--sub alice --role admin --role editor --tenant t --sid s --ttl 90s"), &secrets).unwrap();
+    let new = token(
+        &args("--sub alice --role admin --role editor --tenant t --sid s --ttl 90s"),
+        &secrets,
+    )
+    .unwrap();
     let old = token(&args("--sub bob"), &secrets[1..]).unwrap();
     let alice = verifier.actor(&new).unwrap();
-    assert_eq!((alice.id.as_deref(), alice.tenant_id.as_deref(), alice.session_id.as_deref()), (Some("alice"), Some("t"), Some("s")));
+    assert_eq!(
+        (
+            alice.id.as_deref(),
+            alice.tenant_id.as_deref(),
+            alice.session_id.as_deref()
+        ),
+        (Some("alice"), Some("t"), Some("s"))
+    );
     assert_eq!(alice.roles, ["admin", "editor"]);
     assert_eq!(verifier.actor(&old).unwrap().id.as_deref(), Some("bob"));
-    assert!(Verifier::new(&secrets[1..], Arc::new(Timestamp::system_now)).actor(&new).is_err(), "the new secret is unknown to it");
+    assert!(
+        Verifier::new(&secrets[1..], Arc::new(Timestamp::system_now))
+            .actor(&new)
+            .is_err(),
+        "the new secret is unknown to it"
+    );
     for (line, text) in [
         ("--role a", "`--sub` is required"),
         ("--sub", "needs a value"),
@@ -121,16 +179,30 @@ fn headers_are_one_bearer_token_or_none() {
         for header in headers {
             request = request.header(AUTHORIZATION, *header);
         }
-        let origin = Origin { request_id: &crate::http::RequestId::of(&axum::http::HeaderMap::new()), from: None };
+        let origin = Origin {
+            request_id: &crate::http::RequestId::of(&axum::http::HeaderMap::new()),
+            from: None,
+        };
         match verifier.resolve(&request.body(()).unwrap().into_parts().0, origin) {
             Resolution::Ready(actor) => actor.map(|a| a.id.clone()).map_err(|e| e.code()),
             Resolution::Later(_) => panic!("known at once"),
         }
     };
     assert_eq!(resolve(&[]), Ok(None));
-    assert_eq!(resolve(&[&format!("bEARER {good}")]), Ok(Some("alice".to_owned())));
+    assert_eq!(
+        resolve(&[&format!("bEARER {good}")]),
+        Ok(Some("alice".to_owned()))
+    );
     let bearer = format!("Bearer {good}");
-    for bad in [&["Bearer"][..], &["Bearer "], &[""], &["Basic YTpi"], &[&good], &[&bearer, &bearer], &["Bearer a b"]] {
+    for bad in [
+        &["Bearer"][..],
+        &["Bearer "],
+        &[""],
+        &["Basic YTpi"],
+        &[&good],
+        &[&bearer, &bearer],
+        &["Bearer a b"],
+    ] {
         assert_eq!(resolve(bad), Err(Code::Unauthorized), "{bad:?}");
     }
 }
@@ -140,7 +212,11 @@ fn large_claims_weigh_what_they_hold() {
     let verifier = verifier();
     let token = hs256(serde_json::json!({"sub": "alice", "exp": NOW + 10, "list": vec![1; 2000]}));
     assert!(verifier.actor(&token).is_ok() && token.len() < LONGEST);
-    assert!(verifier.verified.weight() >= 2000 * size_of::<serde_json::Value>() as u64, "{}", verifier.verified.weight());
+    assert!(
+        verifier.verified.weight() >= 2000 * size_of::<serde_json::Value>() as u64,
+        "{}",
+        verifier.verified.weight()
+    );
 }
 
 #[test]
@@ -148,15 +224,28 @@ fn a_cached_token_expires() {
     let now = Arc::new(std::sync::atomic::AtomicI64::new(NOW));
     let clock = Arc::clone(&now);
     let secrets: Vec<_> = SigningSecret::new(SECRET).into_iter().collect();
-    let verifier =
-        Verifier::new(&secrets, Arc::new(move || Timestamp::from_millis(clock.load(std::sync::atomic::Ordering::SeqCst) * 1000)));
+    let verifier = Verifier::new(
+        &secrets,
+        Arc::new(move || {
+            Timestamp::from_millis(clock.load(std::sync::atomic::Ordering::SeqCst) * 1000)
+        }),
+    );
     let token = hs256(serde_json::json!({"sub": "alice", "exp": NOW + 10}));
     assert!(verifier.actor(&token).is_ok());
     now.store(NOW + 10 + LEEWAY, std::sync::atomic::Ordering::SeqCst);
     assert!(verifier.actor(&token).is_err());
-    // A clock that is set back makes it no better, nor one of the same time that was not seen before.
+    // A clock that is set back makes it no better, nor one of the same time that was not seen
+    // before.
     now.store(NOW, std::sync::atomic::Ordering::SeqCst);
     assert!(verifier.actor(&token).is_err());
-    assert!(verifier.actor(&hs256(serde_json::json!({"sub": "bob", "exp": NOW + 10}))).is_err());
-    assert!(verifier.actor(&hs256(serde_json::json!({"sub": "bob", "exp": NOW + 100}))).is_ok());
+    assert!(
+        verifier
+            .actor(&hs256(serde_json::json!({"sub": "bob", "exp": NOW + 10})))
+            .is_err()
+    );
+    assert!(
+        verifier
+            .actor(&hs256(serde_json::json!({"sub": "bob", "exp": NOW + 100})))
+            .is_ok()
+    );
 }

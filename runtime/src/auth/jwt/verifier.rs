@@ -35,11 +35,12 @@ pub(super) struct Verifier {
     keys: Vec<DecodingKey>,
     validation: Validation,
     clock: Clock,
-    /// The latest second that the clock has shown: a clock that is set back makes no expired token good again.
+    /// The latest second that the clock has shown: a clock that is set back makes no expired token
+    /// good again.
     latest: AtomicI64,
     anonymous: Arc<Actor>,
-    /// Keyed by the whole token: another signature is another token. Only verified ones get in, so that nobody without a
-    /// secret can push others out.
+    /// Keyed by the whole token: another signature is another token. Only verified ones get in, so
+    /// that nobody without a secret can push others out.
     pub(super) verified: Cache<Box<str>, Arc<Verified>, Weight>,
 }
 
@@ -56,12 +57,16 @@ impl Verifier {
     pub(super) fn new(secrets: &[SigningSecret], clock: Clock) -> Self {
         install_crypto();
         let mut validation = Validation::new(Algorithm::HS256);
-        // Times are checked here, against the application's clock, on every use of a cached token as well.
+        // Times are checked here, against the application's clock, on every use of a cached token
+        // as well.
         validation.validate_exp = false;
         validation.validate_nbf = false;
         validation.validate_aud = false;
         validation.set_required_spec_claims(&["exp", "sub"]);
-        let keys = secrets.iter().map(|s| DecodingKey::from_secret(s.expose())).collect();
+        let keys = secrets
+            .iter()
+            .map(|s| DecodingKey::from_secret(s.expose()))
+            .collect();
         Self {
             keys,
             validation,
@@ -102,20 +107,47 @@ impl Verifier {
 
     fn verify(&self, token: &str) -> Result<Verified> {
         let mut why = None;
-        let read = |key: &DecodingKey| decode::<Claims>(token, key, &self.validation).map_err(|error| why = Some(error)).ok();
+        let read = |key: &DecodingKey| {
+            decode::<Claims>(token, key, &self.validation)
+                .map_err(|error| why = Some(error))
+                .ok()
+        };
         let Some(data) = self.keys.iter().find_map(read) else {
-            // For whoever reads the log: another folder's secret, a missing claim. The answer says nothing of it.
-            tracing::debug!(error = why.map(tracing::field::display), "a token was refused");
+            // For whoever reads the log: another folder's secret, a missing claim. The answer says
+            // nothing of it.
+            tracing::debug!(
+                error = why.map(tracing::field::display),
+                "a token was refused"
+            );
             return Err(refused());
         };
         let claims = data.claims;
-        let names = [Some(&claims.sub), claims.sid.as_ref(), claims.tenant.as_ref()];
-        if !acceptable(&data.header) || !names.into_iter().flatten().chain(&claims.roles).all(|name| is_name(name)) {
+        let names = [
+            Some(&claims.sub),
+            claims.sid.as_ref(),
+            claims.tenant.as_ref(),
+        ];
+        if !acceptable(&data.header)
+            || !names
+                .into_iter()
+                .flatten()
+                .chain(&claims.roles)
+                .all(|name| is_name(name))
+        {
             return Err(refused());
         }
-        // Names are at most 255 bytes each; claims may be of any form, and an array of digits takes sixteen times its text.
-        let weight = claims.roles.iter().map(|role| 32 + role.len() as u64).sum::<u64>()
-            + claims.others.iter().map(|(name, value)| 64 + name.len() as u64 + weight(value)).sum::<u64>();
+        // Names are at most 255 bytes each; claims may be of any form, and an array of digits takes
+        // sixteen times its text.
+        let weight = claims
+            .roles
+            .iter()
+            .map(|role| 32 + role.len() as u64)
+            .sum::<u64>()
+            + claims
+                .others
+                .iter()
+                .map(|(name, value)| 64 + name.len() as u64 + weight(value))
+                .sum::<u64>();
         let actor = Actor {
             id: Some(claims.sub),
             kind: ActorKind::User,
@@ -125,7 +157,12 @@ impl Verifier {
             claims: claims.others,
             attached: crate::Attached::default(),
         };
-        Ok(Verified { actor: Arc::new(actor), weight, not_before: claims.nbf.unwrap_or(i64::MIN), expires: claims.exp })
+        Ok(Verified {
+            actor: Arc::new(actor),
+            weight,
+            not_before: claims.nbf.unwrap_or(i64::MIN),
+            expires: claims.exp,
+        })
     }
 }
 
@@ -137,13 +174,19 @@ fn weight(value: &serde_json::Value) -> u64 {
             Value::Null | Value::Bool(_) | Value::Number(_) => 0,
             Value::String(text) => text.len() as u64,
             Value::Array(items) => items.iter().map(weight).sum(),
-            Value::Object(members) => members.iter().map(|(name, value)| 64 + name.len() as u64 + weight(value)).sum(),
+            Value::Object(members) => members
+                .iter()
+                .map(|(name, value)| 64 + name.len() as u64 + weight(value))
+                .sum(),
         }
 }
 
 /// A plain JWT: it brings no key of its own, and asks for nothing we would have to understand.
 fn acceptable(header: &Header) -> bool {
-    header.typ.as_deref().is_none_or(|typ| typ.eq_ignore_ascii_case("JWT"))
+    header
+        .typ
+        .as_deref()
+        .is_none_or(|typ| typ.eq_ignore_ascii_case("JWT"))
         && header.crit.is_none()
         && header.jwk.is_none()
         && header.jku.is_none()
@@ -177,7 +220,16 @@ impl ActorResolver for Verifier {
             let (scheme, token) = text.split_once(' ')?;
             scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
         });
-        let no_bearer = || Error::new(Code::Unauthorized, "The Authorization header must be `Bearer <token>`");
-        Resolution::Ready(token.ok_or_else(no_bearer).and_then(|token| self.actor(token)))
+        let no_bearer = || {
+            Error::new(
+                Code::Unauthorized,
+                "The Authorization header must be `Bearer <token>`",
+            )
+        };
+        Resolution::Ready(
+            token
+                .ok_or_else(no_bearer)
+                .and_then(|token| self.actor(token)),
+        )
     }
 }

@@ -41,7 +41,9 @@ impl Asked<'_> {
     /// 201, and where the new record is.
     fn created(&self, response: &mut Response<Body>, births: Option<&Births>, id: Option<&Value>) {
         *response.status_mut() = StatusCode::CREATED;
-        let (Some(births), Some(id)) = (births, id) else { return };
+        let (Some(births), Some(id)) = (births, id) else {
+            return;
+        };
         let mut at = String::with_capacity(births.location.len() + 40);
         let mut parameters = 0;
         for segment in births.location.split('/').skip(1) {
@@ -52,7 +54,9 @@ impl Asked<'_> {
             }
             match id {
                 // A parent is the one that this request names.
-                _ if parameters < births.parents => at.push_str(self.params.get(parameters).unwrap_or_default()),
+                _ if parameters < births.parents => {
+                    at.push_str(self.params.get(parameters).unwrap_or_default())
+                }
                 Value::Text(id) => path::push_segment(&mut at, id),
                 Value::Int(id) => at.push_str(itoa::Buffer::new().format(*id)),
                 _ => return,
@@ -80,7 +84,11 @@ impl Asked<'_> {
         });
         if version.is_some() && on.table.desc.version.is_none() {
             // Passing over it would lose the update it is there to prevent.
-            problems.push(Problem::new("header:If-Match", "not_allowed", "records of this entity have no version"));
+            problems.push(Problem::new(
+                "header:If-Match",
+                "not_allowed",
+                "records of this entity have no version",
+            ));
         }
         version
     }
@@ -97,11 +105,21 @@ impl Asked<'_> {
     /// `include` alone.
     fn only_include(&self, on: &Target) -> Result<Wanted> {
         let mut wanted = Wanted::default();
-        let Some(query) = self.parts.uri.query().filter(|query| !query.is_empty()) else { return Ok(wanted) };
+        let Some(query) = self.parts.uri.query().filter(|query| !query.is_empty()) else {
+            return Ok(wanted);
+        };
         let pairs = query::pairs(Some(query));
-        let known = |pair: &&query::Pair<'_>| pair.key == include::NAME && !on.include.is_empty() && on.include.knows(pair);
+        let known = |pair: &&query::Pair<'_>| {
+            pair.key == include::NAME && !on.include.is_empty() && on.include.knows(pair)
+        };
         let names = || (!on.include.is_empty()).then_some(include::NAME);
-        query::refuse_unknown(pairs.iter().filter(|pair| !known(pair)).map(|pair| &*pair.key), names)?;
+        query::refuse_unknown(
+            pairs
+                .iter()
+                .filter(|pair| !known(pair))
+                .map(|pair| &*pair.key),
+            names,
+        )?;
         let mut problems = Vec::new();
         for (n, pair) in pairs.iter().enumerate() {
             if n > 0 {
@@ -110,7 +128,11 @@ impl Asked<'_> {
                 wanted = on.include.read(pair, &mut problems);
             }
         }
-        if problems.is_empty() { Ok(wanted) } else { Err(Error::validation(problems)) }
+        if problems.is_empty() {
+            Ok(wanted)
+        } else {
+            Err(Error::validation(problems))
+        }
     }
 
     fn no_query(&self) -> Result<()> {
@@ -121,16 +143,34 @@ impl Asked<'_> {
     }
 
     fn no_body(&self) -> Result<()> {
-        if self.body.is_empty() { Ok(()) } else { input::nothing(&self.parts.headers, &self.body) }
+        if self.body.is_empty() {
+            Ok(())
+        } else {
+            input::nothing(&self.parts.headers, &self.body)
+        }
     }
 
-    /// The call, limited to what it may do with one record; `None` where the policy asks for no permission. `moved` is what an
-    /// update writes into the fields that it goes by.
-    async fn limited(&self, on: &Target, id: &Value, moved: Moved) -> Result<Option<Permitted<'_>>> {
-        let Some(permit) = self.mounted.permit() else { return Ok(None) };
-        let (matches, looks) = (on.table.by_id(id.clone()), self.mounted.endpoint.run.is_some());
+    /// The call, limited to what it may do with one record; `None` where the policy asks for no
+    /// permission. `moved` is what an update writes into the fields that it goes by.
+    async fn limited(
+        &self,
+        on: &Target,
+        id: &Value,
+        moved: Moved,
+    ) -> Result<Option<Permitted<'_>>> {
+        let Some(permit) = self.mounted.permit() else {
+            return Ok(None);
+        };
+        let (matches, looks) = (
+            on.table.by_id(id.clone()),
+            self.mounted.endpoint.run.is_some(),
+        );
         let cx = Box::pin(permit.record(&on.table, &self.cx, &matches, moved, looks)).await?;
-        Ok(Some(Permitted { permit, cx, matches: Some(matches) }))
+        Ok(Some(Permitted {
+            permit,
+            cx,
+            matches: Some(matches),
+        }))
     }
 
     fn cx_of<'a>(&'a self, limited: Option<&'a Permitted<'_>>) -> &'a Cx {
@@ -139,8 +179,19 @@ impl Asked<'_> {
 
     /// What an override of this route gets.
     fn inputs(&self, on: &Target, cx: &Cx, form: &Form, inputs: Inputs) -> OverrideCall {
-        let (table, adapters, form) = (Arc::clone(&on.table), self.app.adapters.clone(), form.clone());
-        OverrideCall { cx: cx.clone(), table, adapters, inputs, form, route: self.mounted.endpoint.action.name() }
+        let (table, adapters, form) = (
+            Arc::clone(&on.table),
+            self.app.adapters.clone(),
+            form.clone(),
+        );
+        OverrideCall {
+            cx: cx.clone(),
+            table,
+            adapters,
+            inputs,
+            form,
+            route: self.mounted.endpoint.action.name(),
+        }
     }
 
     /// What is to be included, if the caller may see it.
@@ -148,17 +199,35 @@ impl Asked<'_> {
         if wanted.is_empty() {
             return Ok(None);
         }
-        let asking = Asking { cx: &self.cx, parts: self.parts, adapters: &self.app.adapters };
+        let asking = Asking {
+            cx: &self.cx,
+            parts: self.parts,
+            adapters: &self.app.adapters,
+        };
         let includes = on.include.allowed(wanted, asking).await?;
         includes.admit()?;
         Ok(Some(Box::new(includes)))
     }
 
-    async fn answer_with(&self, on: &Target, with: &Includes, outcome: Outcome, shape: Answer) -> Result<Response<Body>> {
+    async fn answer_with(
+        &self,
+        on: &Target,
+        with: &Includes,
+        outcome: Outcome,
+        shape: Answer,
+    ) -> Result<Response<Body>> {
         let outcome = with.complete(&on.table, &on.projection, outcome).await?;
         // The version is that of the record alone: what is shown beside it changes without it.
         let whole = HeaderMap::new();
-        let mut response = answer::answer(on, outcome, &Shape { answer: shape, method: &self.parts.method, headers: &whole })?;
+        let mut response = answer::answer(
+            on,
+            outcome,
+            &Shape {
+                answer: shape,
+                method: &self.parts.method,
+                headers: &whole,
+            },
+        )?;
         if on.include.is_closed() {
             response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
         }
@@ -166,7 +235,15 @@ impl Asked<'_> {
     }
 
     fn answer(&self, on: &Target, outcome: Outcome, shape: Answer) -> Result<Response<Body>> {
-        answer::answer(on, outcome, &Shape { answer: shape, method: &self.parts.method, headers: &self.parts.headers })
+        answer::answer(
+            on,
+            outcome,
+            &Shape {
+                answer: shape,
+                method: &self.parts.method,
+                headers: &self.parts.headers,
+            },
+        )
     }
 }
 

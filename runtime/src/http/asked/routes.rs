@@ -22,7 +22,11 @@ impl Asked<'_> {
         self.no_body()?;
         let id = self.id(on).ok_or_else(Error::not_found)?;
         // What is included is boxed: a read by key alone stays small.
-        let with = if wanted.is_empty() { None } else { Box::pin(self.with(on, &wanted)).await? };
+        let with = if wanted.is_empty() {
+            None
+        } else {
+            Box::pin(self.with(on, &wanted)).await?
+        };
         let form = form(on, with.as_deref());
         let limited = self.limited(on, &id, Moved::default()).await?;
         let cx = self.cx_of(limited.as_ref());
@@ -40,7 +44,11 @@ impl Asked<'_> {
         }
     }
 
-    pub(in crate::http) async fn list(&self, on: &Target, list: &ListParams) -> Result<Response<Body>> {
+    pub(in crate::http) async fn list(
+        &self,
+        on: &Target,
+        list: &ListParams,
+    ) -> Result<Response<Body>> {
         let (request, wanted) = list.read(self.parts.uri.query(), &on.include)?;
         self.no_body()?;
         let with = self.with(on, &wanted).await?;
@@ -60,15 +68,26 @@ impl Asked<'_> {
         }
     }
 
-    pub(in crate::http) async fn create(&self, on: &Target, births: &Births) -> Result<Response<Body>> {
+    pub(in crate::http) async fn create(
+        &self,
+        on: &Target,
+        births: &Births,
+    ) -> Result<Response<Body>> {
         self.no_query()?;
         let mut draft = self.draft(on, Mode::Create)?;
-        let id = draft.values.get(on.table.desc.primary).and_then(Option::as_ref);
+        let id = draft
+            .values
+            .get(on.table.desc.primary)
+            .and_then(Option::as_ref);
         births.check(&on.table, id, &mut draft.problems);
         let mut limited = None;
         if let Some(permit) = self.mounted.permit() {
             draft = on.table.checked_create(&self.cx, draft)?;
-            let values: Vec<Value> = draft.values.iter().map(|value| value.clone().unwrap_or_default()).collect();
+            let values: Vec<Value> = draft
+                .values
+                .iter()
+                .map(|value| value.clone().unwrap_or_default())
+                .collect();
             limited = Some(permit.new_record(&self.cx, &values).await?);
         }
         let cx = limited.as_ref().unwrap_or(&self.cx);
@@ -90,7 +109,8 @@ impl Asked<'_> {
         self.no_query()?;
         let mut draft = self.draft(on, Mode::Update)?;
         let version = self.expected(on, &mut draft.problems);
-        let missing = version.is_none() && on.table.desc.version.is_some_and(|v| v.required_on_write);
+        let missing =
+            version.is_none() && on.table.desc.version.is_some_and(|v| v.required_on_write);
         let id = match self.id(on) {
             Some(id) if !missing => id,
             _ => return Err(refuse_update(on, draft, missing)),
@@ -103,8 +123,20 @@ impl Asked<'_> {
         }
         let cx = self.cx_of(limited.as_ref());
         let outcome = match &self.mounted.endpoint.run {
-            Some(run) => run(self.inputs(on, cx, &on.form, Inputs::Update(id, on.table.checked_update(draft)?, version))).await,
-            None => on.table.update(cx, id, draft, version, &on.form).await.map(Outcome::Record),
+            Some(run) => {
+                run(self.inputs(
+                    on,
+                    cx,
+                    &on.form,
+                    Inputs::Update(id, on.table.checked_update(draft)?, version),
+                ))
+                .await
+            }
+            None => on
+                .table
+                .update(cx, id, draft, version, &on.form)
+                .await
+                .map(Outcome::Record),
         };
         let outcome = match limited {
             None => outcome?,
@@ -128,7 +160,9 @@ impl Asked<'_> {
         let limited = self.limited(on, &id, Moved::default()).await?;
         let cx = self.cx_of(limited.as_ref());
         let done = match &self.mounted.endpoint.run {
-            Some(run) => run(self.inputs(on, cx, &on.form, Inputs::Delete(id, version))).await.map(drop),
+            Some(run) => run(self.inputs(on, cx, &on.form, Inputs::Delete(id, version)))
+                .await
+                .map(drop),
             None => on.table.delete(cx, id, version).await,
         };
         match limited {
@@ -138,13 +172,25 @@ impl Asked<'_> {
         Ok(response::empty(StatusCode::NO_CONTENT))
     }
 
-    pub(in crate::http) async fn operation(&self, on: &Target, plan: &OperationPlan) -> Result<Response<Body>> {
+    pub(in crate::http) async fn operation(
+        &self,
+        on: &Target,
+        plan: &OperationPlan,
+    ) -> Result<Response<Body>> {
         let mut problems = Vec::new();
-        let version = if plan.guarded { self.expected(on, &mut problems) } else { None };
+        let version = if plan.guarded {
+            self.expected(on, &mut problems)
+        } else {
+            None
+        };
         let read = plan.read(on, &self.cx, self.params, self.parts, &self.body, problems)?;
         if let Some(births) = &plan.births {
             let mut problems = Vec::new();
-            births.check(&on.table, plan.argument(&read, on.table.desc.primary), &mut problems);
+            births.check(
+                &on.table,
+                plan.argument(&read, on.table.desc.primary),
+                &mut problems,
+            );
             if !problems.is_empty() {
                 return Err(Error::validation(problems));
             }
@@ -155,16 +201,37 @@ impl Asked<'_> {
         if let Some(permit) = self.mounted.permit() {
             plan.check_required(&read.args)?;
             let looks = self.mounted.endpoint.run.is_some();
-            let (cx, matches) = Box::pin(permit.operation(&on.table, &self.cx, plan.spec, &read.args, looks)).await?;
-            limited = Some(Permitted { permit, cx, matches });
+            let (cx, matches) =
+                Box::pin(permit.operation(&on.table, &self.cx, plan.spec, &read.args, looks))
+                    .await?;
+            limited = Some(Permitted {
+                permit,
+                cx,
+                matches,
+            });
         }
         let cx = self.cx_of(limited.as_ref());
         let outcome = if let Some(run) = &self.mounted.endpoint.run {
             plan.check_required(&read.args)?;
-            run(self.inputs(on, cx, &form, Inputs::Operation(read.args, read.page, version))).await
+            run(self.inputs(
+                on,
+                cx,
+                &form,
+                Inputs::Operation(read.args, read.page, version),
+            ))
+            .await
         } else {
-            let call = Call { cx, args: read.args, page: read.page, form: &form, version };
-            plan.executor.run(&on.table, call).await.map_err(|error| on.table.told(plan.spec, error))
+            let call = Call {
+                cx,
+                args: read.args,
+                page: read.page,
+                form: &form,
+                version,
+            };
+            plan.executor
+                .run(&on.table, call)
+                .await
+                .map_err(|error| on.table.told(plan.spec, error))
         };
         let outcome = match limited {
             None => outcome?,
@@ -185,7 +252,8 @@ impl Asked<'_> {
     }
 }
 
-/// Why an update goes no further: its own problems first, then the missing precondition, then the record.
+/// Why an update goes no further: its own problems first, then the missing precondition, then the
+/// record.
 fn refuse_update(on: &Target, draft: Draft, no_precondition: bool) -> Error {
     match on.table.checked_update(draft) {
         Err(problems) => problems,
@@ -195,5 +263,8 @@ fn refuse_update(on: &Target, draft: Draft, no_precondition: bool) -> Error {
 }
 
 fn precondition_required() -> Error {
-    Error::new(Code::PreconditionRequired, "If-Match must name the version of the record")
+    Error::new(
+        Code::PreconditionRequired,
+        "If-Match must name the version of the record",
+    )
 }

@@ -1,7 +1,8 @@
 //! Claims: records of an entity of our own, in the store of the app.
 //!
-//! A claim is made by inserting its record, which one of many callers can do. The caller that made it finishes it with the
-//! answer, or frees it; its statements name the holder, so that a claim which another has taken over is not touched.
+//! A claim is made by inserting its record, which one of many callers can do. The caller that made
+//! it finishes it with the answer, or frees it; its statements name the holder, so that a claim
+//! which another has taken over is not touched.
 
 use std::sync::Arc;
 
@@ -27,11 +28,17 @@ const EXPIRES_AT: usize = 7;
 
 /// Nobody but us reads or writes any of it.
 const fn field(name: &'static str, kind: Kind, optional: bool) -> FieldDesc {
-    FieldDesc { flags: Flags::PRIVATE, ..FieldDesc::new(name, name, name, kind, optional) }
+    FieldDesc {
+        flags: Flags::PRIVATE,
+        ..FieldDesc::new(name, name, name, kind, optional)
+    }
 }
 
 static FIELDS: [FieldDesc; 8] = [
-    FieldDesc { flags: Flags::PRIMARY.or(Flags::PRIVATE), ..field("id", Kind::String, false) },
+    FieldDesc {
+        flags: Flags::PRIMARY.or(Flags::PRIVATE),
+        ..field("id", Kind::String, false)
+    },
     field("fingerprint", Kind::String, false),
     field("holder", Kind::String, false),
     field("claimed_at", Kind::Date, false),
@@ -47,9 +54,20 @@ static FIELDS: [FieldDesc; 8] = [
 /// Calls that were made under a key. No package mounts it.
 static CLAIM: EntityDesc = EntityDesc {
     doc: "Calls that were made under an idempotency key, and what they were answered.",
-    ttl: Some(Ttl { field: EXPIRES_AT, after: None }),
-    at: SourceLine { file: file!(), line: line!() },
-    ..EntityDesc::new("IdempotencyClaim", "idempotency", "linchpin_idempotency", &FIELDS)
+    ttl: Some(Ttl {
+        field: EXPIRES_AT,
+        after: None,
+    }),
+    at: SourceLine {
+        file: file!(),
+        line: line!(),
+    },
+    ..EntityDesc::new(
+        "IdempotencyClaim",
+        "idempotency",
+        "linchpin_idempotency",
+        &FIELDS,
+    )
 };
 
 /// A claim that this call holds.
@@ -79,8 +97,8 @@ pub(super) enum Met {
     Kept(Kept),
 }
 
-/// Where calls under an idempotency key are known: a table in the app's store. An [`App`](crate::App) makes it when a route
-/// asks for it.
+/// Where calls under an idempotency key are known: a table in the app's store. An
+/// [`App`](crate::App) makes it when a route asks for it.
 pub struct Claims {
     table: Arc<Table>,
     insert: Prepared,
@@ -94,7 +112,9 @@ pub struct Claims {
 
 impl std::fmt::Debug for Claims {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Claims").field("table", &self.table).finish_non_exhaustive()
+        f.debug_struct("Claims")
+            .field("table", &self.table)
+            .finish_non_exhaustive()
     }
 }
 
@@ -104,26 +124,50 @@ impl Claims {
     /// # Errors
     /// When the store refuses a statement.
     pub fn new(store: &Arc<dyn Store>) -> Result<Self> {
-        let table = Arc::new(Table::new(&CLAIM, Arc::clone(store), CursorKey::derive::<&[u8]>(&[]))?);
+        let table = Arc::new(Table::new(
+            &CLAIM,
+            Arc::clone(store),
+            CursorKey::derive::<&[u8]>(&[]),
+        )?);
         // The holder's alone, and only while it runs.
         let held = || {
             let running = Filter::cond(STATUS, Op::Eq, Operand::One(Source::Value(Value::Null)));
-            Filter::eq_arg(ID, 0).and(Filter::eq_arg(HOLDER, 1)).and(running)
+            Filter::eq_arg(ID, 0)
+                .and(Filter::eq_arg(HOLDER, 1))
+                .and(running)
         };
         let update = |fields: &[usize]| {
             let set = |(i, field): (usize, &usize)| Assign {
                 field: *field,
-                value: AssignValue::Set(Source::Arg { index: 2 + i, nullable: true }),
+                value: AssignValue::Set(Source::Arg {
+                    index: 2 + i,
+                    nullable: true,
+                }),
             };
-            Plan::Update { filter: held(), set: fields.iter().enumerate().map(set).collect(), pick: None }
+            Plan::Update {
+                filter: held(),
+                set: fields.iter().enumerate().map(set).collect(),
+                pick: None,
+            }
         };
-        let by_id = Plan::Select { filter: Filter::eq_arg(ID, 0), order: Vec::new(), after: None, limit: None };
+        let by_id = Plan::Select {
+            filter: Filter::eq_arg(ID, 0),
+            order: Vec::new(),
+            after: None,
+            limit: None,
+        };
         Ok(Self {
             insert: table.prepare("claim", Plan::Insert)?,
             read: table.prepare("read", by_id)?,
             take: table.prepare("take", update(&[HOLDER, CLAIMED_AT, EXPIRES_AT]))?,
             finish: table.prepare("finish", update(&[STATUS, HEADERS, BODY, EXPIRES_AT]))?,
-            free: table.prepare("free", Plan::Delete { filter: held(), pick: None })?,
+            free: table.prepare(
+                "free",
+                Plan::Delete {
+                    filter: held(),
+                    pick: None,
+                },
+            )?,
             transacts: store.supports("transaction"),
             table,
         })
@@ -142,8 +186,8 @@ impl Claims {
     /// Claims a call, or finds out who has.
     ///
     /// # Errors
-    /// `idempotency_conflict` when the key was used for something else, `idempotency_in_progress` while the other call runs;
-    /// those of the store.
+    /// `idempotency_conflict` when the key was used for something else, `idempotency_in_progress`
+    /// while the other call runs; those of the store.
     pub(super) async fn claim(&self, cx: &Cx, ask: &Ask) -> Result<Met> {
         let holder = crate::Uuid::new_v7().as_str().to_owned();
         let now = Value::Date(cx.now());
@@ -151,45 +195,122 @@ impl Claims {
         let expiry = later(cx.now(), ask.ttl.max(ask.stale));
         for _ in 0..ATTEMPTS {
             let texts = [&ask.id, &ask.fingerprint, &holder].map(|text| Value::Text(text.clone()));
-            let values = texts.into_iter().chain([now.clone(), Value::Null, Value::Null, Value::Null, expiry.clone()]).collect();
-            match self.table.execute(cx, &self.insert, values, Rows::count()).await {
-                Ok(_) => return Ok(Met::Claimed(Claim { id: ask.id.clone(), holder })),
+            let values = texts
+                .into_iter()
+                .chain([
+                    now.clone(),
+                    Value::Null,
+                    Value::Null,
+                    Value::Null,
+                    expiry.clone(),
+                ])
+                .collect();
+            match self
+                .table
+                .execute(cx, &self.insert, values, Rows::count())
+                .await
+            {
+                Ok(_) => {
+                    return Ok(Met::Claimed(Claim {
+                        id: ask.id.clone(),
+                        holder,
+                    }));
+                }
                 Err(error) if error.code() == Code::Conflict => {}
                 Err(error) => return Err(error),
             }
             let id = Value::Text(ask.id.clone());
-            let rows = self.table.execute(cx, &self.read, vec![id.clone()], self.table.rows(&Form::Records)).await?;
+            let rows = self
+                .table
+                .execute(
+                    cx,
+                    &self.read,
+                    vec![id.clone()],
+                    self.table.rows(&Form::Records),
+                )
+                .await?;
             // Freed in between.
-            let Some(record) = rows.records.first() else { continue };
+            let Some(record) = rows.records.first() else {
+                continue;
+            };
             if text(&record[FINGERPRINT]) != ask.fingerprint {
-                return Err(Error::new(Code::IdempotencyConflict, "The idempotency key was used for another request"));
+                return Err(Error::new(
+                    Code::IdempotencyConflict,
+                    "The idempotency key was used for another request",
+                ));
             }
             if let Value::Int(status) = record[STATUS] {
                 return Kept::stored(status, text(&record[HEADERS]), &record[BODY]).map(Met::Kept);
             }
-            let claimed_at = if let Value::Date(at) = record[CLAIMED_AT] { at } else { cx.now() };
-            if cx.now().millis().saturating_sub(claimed_at.millis()) < i64::try_from(ask.stale).unwrap_or(i64::MAX) {
+            let claimed_at = if let Value::Date(at) = record[CLAIMED_AT] {
+                at
+            } else {
+                cx.now()
+            };
+            if cx.now().millis().saturating_sub(claimed_at.millis())
+                < i64::try_from(ask.stale).unwrap_or(i64::MAX)
+            {
                 break;
             }
-            // Its call ended without a word: the process died, say. One of those who notice goes on.
+            // Its call ended without a word: the process died, say. One of those who notice goes
+            // on.
             let old = record[HOLDER].clone();
-            let args = vec![id, old, Value::Text(holder.clone()), now.clone(), expiry.clone()];
-            if self.table.execute(cx, &self.take, args, Rows::count()).await?.count > 0 {
-                tracing::warn!("an idempotency key was left behind by a call that never ended; another takes it over");
-                return Ok(Met::Claimed(Claim { id: ask.id.clone(), holder }));
+            let args = vec![
+                id,
+                old,
+                Value::Text(holder.clone()),
+                now.clone(),
+                expiry.clone(),
+            ];
+            if self
+                .table
+                .execute(cx, &self.take, args, Rows::count())
+                .await?
+                .count
+                > 0
+            {
+                tracing::warn!(
+                    "an idempotency key was left behind by a call that never ended; another takes it over"
+                );
+                return Ok(Met::Claimed(Claim {
+                    id: ask.id.clone(),
+                    holder,
+                }));
             }
         }
-        Err(Error::new(Code::IdempotencyInProgress, "A request with this idempotency key is being worked on").retry_after(1))
+        Err(Error::new(
+            Code::IdempotencyInProgress,
+            "A request with this idempotency key is being worked on",
+        )
+        .retry_after(1))
     }
 
     /// Keeps the answer of a call. `false` when another has taken the claim over.
     ///
     /// # Errors
     /// Those of the store.
-    pub(super) async fn finish(&self, cx: &Cx, claim: &Claim, kept: &Kept, ttl: u64) -> Result<bool> {
+    pub(super) async fn finish(
+        &self,
+        cx: &Cx,
+        claim: &Claim,
+        kept: &Kept,
+        ttl: u64,
+    ) -> Result<bool> {
         let (status, headers, body) = kept.values();
-        let args = vec![Value::Text(claim.id.clone()), Value::Text(claim.holder.clone()), status, headers, body, later(cx.now(), ttl)];
-        Ok(self.table.execute(cx, &self.finish, args, Rows::count()).await?.count > 0)
+        let args = vec![
+            Value::Text(claim.id.clone()),
+            Value::Text(claim.holder.clone()),
+            status,
+            headers,
+            body,
+            later(cx.now(), ttl),
+        ];
+        Ok(self
+            .table
+            .execute(cx, &self.finish, args, Rows::count())
+            .await?
+            .count
+            > 0)
     }
 
     /// Lets go of a claim: the next call under the key is a first one.
@@ -197,19 +318,32 @@ impl Claims {
     /// # Errors
     /// Those of the store.
     pub(super) async fn free(&self, cx: &Cx, claim: &Claim) -> Result<()> {
-        let args = vec![Value::Text(claim.id.clone()), Value::Text(claim.holder.clone())];
-        self.table.execute(cx, &self.free, args, Rows::count()).await.map(drop)
+        let args = vec![
+            Value::Text(claim.id.clone()),
+            Value::Text(claim.holder.clone()),
+        ];
+        self.table
+            .execute(cx, &self.free, args, Rows::count())
+            .await
+            .map(drop)
     }
 }
 
 /// The last instant that can be written, when the sum lies beyond it.
 fn later(now: Timestamp, millis: u64) -> Value {
-    let millis = now.millis().saturating_add(i64::try_from(millis).unwrap_or(i64::MAX)).min(253_402_300_799_999);
+    let millis = now
+        .millis()
+        .saturating_add(i64::try_from(millis).unwrap_or(i64::MAX))
+        .min(253_402_300_799_999);
     Value::Date(Timestamp::from_millis(millis))
 }
 
 fn text(value: &Value) -> &str {
-    if let Value::Text(text) = value { text } else { "" }
+    if let Value::Text(text) = value {
+        text
+    } else {
+        ""
+    }
 }
 
 #[cfg(test)]
@@ -230,7 +364,12 @@ mod tests {
     }
 
     fn ask(fingerprint: &str) -> Ask {
-        Ask { id: "one".to_owned(), fingerprint: fingerprint.to_owned(), stale: STALE, ttl: 2 * STALE }
+        Ask {
+            id: "one".to_owned(),
+            fingerprint: fingerprint.to_owned(),
+            stale: STALE,
+            ttl: 2 * STALE,
+        }
     }
 
     async fn first(claims: &Claims, cx: &Cx) -> Claim {
@@ -241,7 +380,11 @@ mod tests {
     }
 
     async fn code(claims: &Claims, cx: &Cx, fingerprint: &str) -> Option<Code> {
-        claims.claim(cx, &ask(fingerprint)).await.err().map(|error| error.code())
+        claims
+            .claim(cx, &ask(fingerprint))
+            .await
+            .err()
+            .map(|error| error.code())
     }
 
     fn kept() -> Kept {
@@ -253,18 +396,33 @@ mod tests {
         let claims = claims().await;
         let lost = first(&claims, &at(0)).await;
         let almost = at(STALE as i64 - 1);
-        assert_eq!(code(&claims, &almost, "f").await, Some(Code::IdempotencyInProgress));
+        assert_eq!(
+            code(&claims, &almost, "f").await,
+            Some(Code::IdempotencyInProgress)
+        );
         let late = at(STALE as i64);
         // Not for something else.
-        assert_eq!(code(&claims, &late, "g").await, Some(Code::IdempotencyConflict));
+        assert_eq!(
+            code(&claims, &late, "g").await,
+            Some(Code::IdempotencyConflict)
+        );
         let taken = first(&claims, &late).await;
-        assert_eq!(code(&claims, &late, "f").await, Some(Code::IdempotencyInProgress));
+        assert_eq!(
+            code(&claims, &late, "f").await,
+            Some(Code::IdempotencyInProgress)
+        );
         // The first holder comes back.
         assert!(!claims.finish(&late, &lost, &kept(), 1_000).await.unwrap());
         claims.free(&late, &lost).await.unwrap();
-        assert_eq!(code(&claims, &late, "f").await, Some(Code::IdempotencyInProgress));
+        assert_eq!(
+            code(&claims, &late, "f").await,
+            Some(Code::IdempotencyInProgress)
+        );
         assert!(claims.finish(&late, &taken, &kept(), 1_000).await.unwrap());
-        assert!(matches!(claims.claim(&late, &ask("f")).await.unwrap(), Met::Kept(_)));
+        assert!(matches!(
+            claims.claim(&late, &ask("f")).await.unwrap(),
+            Met::Kept(_)
+        ));
     }
 
     #[tokio::test]
@@ -274,17 +432,31 @@ mod tests {
         assert!(claims.finish(&at(0), &claim, &kept(), 1_000).await.unwrap());
         assert!(!claims.finish(&at(0), &claim, &kept(), 1_000).await.unwrap());
         claims.free(&at(0), &claim).await.unwrap();
-        assert!(matches!(claims.claim(&at(999), &ask("f")).await.unwrap(), Met::Kept(_)));
+        assert!(matches!(
+            claims.claim(&at(999), &ask("f")).await.unwrap(),
+            Met::Kept(_)
+        ));
         // Expired, though not swept yet: the key is as good as new, for anything.
-        assert!(matches!(claims.claim(&at(1_000), &ask("g")).await.unwrap(), Met::Claimed(_)));
+        assert!(matches!(
+            claims.claim(&at(1_000), &ask("g")).await.unwrap(),
+            Met::Claimed(_)
+        ));
     }
 
     #[tokio::test]
     async fn a_running_claim_outlives_a_short_ttl() {
         let claims = claims().await;
-        let ask = Ask { ttl: 1_000, ..ask("f") };
-        let Met::Claimed(claim) = claims.claim(&at(0), &ask).await.unwrap() else { panic!("nothing is kept yet") };
-        assert_eq!(code(&claims, &at(2_000), "f").await, Some(Code::IdempotencyInProgress));
+        let ask = Ask {
+            ttl: 1_000,
+            ..ask("f")
+        };
+        let Met::Claimed(claim) = claims.claim(&at(0), &ask).await.unwrap() else {
+            panic!("nothing is kept yet")
+        };
+        assert_eq!(
+            code(&claims, &at(2_000), "f").await,
+            Some(Code::IdempotencyInProgress)
+        );
         claims.free(&at(2_000), &claim).await.unwrap();
         first(&claims, &at(2_001)).await;
     }

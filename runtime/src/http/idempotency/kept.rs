@@ -12,24 +12,36 @@ use crate::http::once::REPLAYED;
 use crate::http::response::{self, Raised};
 use crate::{Code, Error, Result, Value};
 
-/// Longest body that is kept, in bytes: more than any record within the usual limit of a body needs.
+/// Longest body that is kept, in bytes: more than any record within the usual limit of a body
+/// needs.
 const LONGEST: u64 = 2 << 20;
 
-/// The headers that are kept and given again; those of the connection and of the request belong to one answer.
-const HEADERS: [HeaderName; 4] = [CONTENT_TYPE, LOCATION, ETAG, HeaderName::from_static("x-event-id")];
+/// The headers that are kept and given again; those of the connection and of the request belong to
+/// one answer.
+const HEADERS: [HeaderName; 4] = [
+    CONTENT_TYPE,
+    LOCATION,
+    ETAG,
+    HeaderName::from_static("x-event-id"),
+];
 
 /// An answer that can be given again.
 #[derive(Debug)]
 pub(super) struct Kept {
     status: StatusCode,
     headers: Vec<(HeaderName, HeaderValue)>,
-    /// `None` when it was too long, or its length was not known: that it was answered is known then, but not what.
+    /// `None` when it was too long, or its length was not known: that it was answered is known
+    /// then, but not what.
     body: Option<Bytes>,
 }
 
 /// Whether an answer settles a call. All others let the next attempt be a first one.
 pub(super) fn settles(status: StatusCode) -> bool {
-    !status.is_server_error() && !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS)
+    !status.is_server_error()
+        && !matches!(
+            status,
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS
+        )
 }
 
 impl Kept {
@@ -37,7 +49,10 @@ impl Kept {
     ///
     /// # Errors
     /// When its body breaks off.
-    pub(super) async fn of(response: Response<Body>, request: &str) -> Result<(Self, Response<Body>)> {
+    pub(super) async fn of(
+        response: Response<Body>,
+        request: &str,
+    ) -> Result<(Self, Response<Body>)> {
         if let Some(Raised(error)) = response.extensions().get::<Raised>() {
             let kept = Self::of_error(error, request).await?;
             return Ok((kept, response));
@@ -45,12 +60,28 @@ impl Kept {
         let (parts, body) = response.into_parts();
         let copied = |name: &HeaderName| Some((name.clone(), parts.headers.get(name)?.clone()));
         let headers = HEADERS.iter().filter_map(copied).collect();
-        // A body that is made while it is sent has no known length, and nobody may wait here for its end.
-        if body.size_hint().exact().is_none_or(|length| length > LONGEST) {
-            return Ok((Self { status: parts.status, headers, body: None }, Response::from_parts(parts, body)));
+        // A body that is made while it is sent has no known length, and nobody may wait here for
+        // its end.
+        if body
+            .size_hint()
+            .exact()
+            .is_none_or(|length| length > LONGEST)
+        {
+            return Ok((
+                Self {
+                    status: parts.status,
+                    headers,
+                    body: None,
+                },
+                Response::from_parts(parts, body),
+            ));
         }
         let bytes = body.collect().await.map_err(Error::internal)?.to_bytes();
-        let kept = Self { status: parts.status, headers, body: Some(bytes.clone()) };
+        let kept = Self {
+            status: parts.status,
+            headers,
+            body: Some(bytes.clone()),
+        };
         Ok((kept, Response::from_parts(parts, Body::from(bytes))))
     }
 
@@ -60,9 +91,18 @@ impl Kept {
     /// None that can be.
     pub(super) async fn of_error(error: &Error, request: &str) -> Result<Self> {
         let (parts, body) = response::error(error, request).into_parts();
-        let headers = parts.headers.get(CONTENT_TYPE).map(|value| (CONTENT_TYPE, value.clone())).into_iter().collect();
+        let headers = parts
+            .headers
+            .get(CONTENT_TYPE)
+            .map(|value| (CONTENT_TYPE, value.clone()))
+            .into_iter()
+            .collect();
         let body = body.collect().await.map_err(Error::internal)?.to_bytes();
-        Ok(Self { status: parts.status, headers, body: Some(body) })
+        Ok(Self {
+            status: parts.status,
+            headers,
+            body: Some(body),
+        })
     }
 
     pub(super) fn status(&self) -> StatusCode {
@@ -74,33 +114,64 @@ impl Kept {
     /// # Errors
     /// When something else has written to the record.
     pub(super) fn stored(status: i64, headers: &str, body: &Value) -> Result<Self> {
-        let broken = || Error::internal("the answer kept under an idempotency key cannot be read; something else has written to it");
-        let status = u16::try_from(status).ok().and_then(|status| StatusCode::from_u16(status).ok()).ok_or_else(broken)?;
+        let broken = || {
+            Error::internal(
+                "the answer kept under an idempotency key cannot be read; something else has written to it",
+            )
+        };
+        let status = u16::try_from(status)
+            .ok()
+            .and_then(|status| StatusCode::from_u16(status).ok())
+            .ok_or_else(broken)?;
         let headers: Vec<(String, String)> = serde_json::from_str(headers).map_err(|_| broken())?;
-        let header = |(name, value): &(String, String)| Some((HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?));
-        let headers = headers.iter().map(header).collect::<Option<_>>().ok_or_else(broken)?;
+        let header = |(name, value): &(String, String)| {
+            Some((
+                HeaderName::try_from(name).ok()?,
+                HeaderValue::try_from(value).ok()?,
+            ))
+        };
+        let headers = headers
+            .iter()
+            .map(header)
+            .collect::<Option<_>>()
+            .ok_or_else(broken)?;
         let body = match body {
             Value::Text(text) => Some(STANDARD.decode(text).map_err(|_| broken())?.into()),
             _ => None,
         };
-        Ok(Self { status, headers, body })
+        Ok(Self {
+            status,
+            headers,
+            body,
+        })
     }
 
     /// Status, headers and body as a record holds them.
     pub(super) fn values(&self) -> (Value, Value, Value) {
         // What is not visible ASCII could not be stored as text; no header of ours has any of it.
-        let headers: Vec<(&str, &str)> =
-            self.headers.iter().filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?))).collect();
+        let headers: Vec<(&str, &str)> = self
+            .headers
+            .iter()
+            .filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)))
+            .collect();
         // Pairs of texts are JSON always.
         let headers = serde_json::to_string(&headers).unwrap_or_default();
-        let body = self.body.as_ref().map_or(Value::Null, |bytes| Value::Text(STANDARD.encode(bytes)));
-        (Value::Int(self.status.as_u16().into()), Value::Text(headers), body)
+        let body = self
+            .body
+            .as_ref()
+            .map_or(Value::Null, |bytes| Value::Text(STANDARD.encode(bytes)));
+        (
+            Value::Int(self.status.as_u16().into()),
+            Value::Text(headers),
+            body,
+        )
     }
 
     /// The answer again.
     ///
     /// # Errors
-    /// `idempotency_conflict` when the body was not kept: the call took effect and must not do so again.
+    /// `idempotency_conflict` when the body was not kept: the call took effect and must not do so
+    /// again.
     pub(super) fn replay(self) -> Result<Response<Body>> {
         let Some(body) = self.body else {
             let text = "A request with this idempotency key has been answered; its answer was too long to be kept";
@@ -109,7 +180,9 @@ impl Kept {
         let mut response = Response::new(Body::from(body));
         *response.status_mut() = self.status;
         response.headers_mut().extend(self.headers);
-        response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+        response
+            .headers_mut()
+            .insert(REPLAYED, HeaderValue::from_static("true"));
         Ok(response)
     }
 }
@@ -132,21 +205,42 @@ mod tests {
             .unwrap();
         let (kept, answer) = Kept::of(answer, "r").await.unwrap();
         assert_eq!(answer.headers()["set-cookie"], "session=secret");
-        assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), vec![0, 255, b'"']);
+        assert_eq!(
+            answer.into_body().collect().await.unwrap().to_bytes(),
+            vec![0, 255, b'"']
+        );
         let (status, headers, body) = kept.values();
-        let (Value::Int(status), Value::Text(headers)) = (status, headers) else { panic!("a number and a text") };
-        let again = Kept::stored(status, &headers, &body).unwrap().replay().unwrap();
+        let (Value::Int(status), Value::Text(headers)) = (status, headers) else {
+            panic!("a number and a text")
+        };
+        let again = Kept::stored(status, &headers, &body)
+            .unwrap()
+            .replay()
+            .unwrap();
         assert_eq!(again.status(), 201);
         let mut names: Vec<&str> = again.headers().keys().map(HeaderName::as_str).collect();
         names.sort_unstable();
-        assert_eq!(names, ["content-type", "etag", "idempotency-replayed", "location", "x-event-id"]);
+        assert_eq!(
+            names,
+            [
+                "content-type",
+                "etag",
+                "idempotency-replayed",
+                "location",
+                "x-event-id"
+            ]
+        );
         assert_eq!(again.headers()["location"], "/posts/%C3%A4");
-        assert_eq!(again.into_body().collect().await.unwrap().to_bytes(), vec![0, 255, b'"']);
+        assert_eq!(
+            again.into_body().collect().await.unwrap().to_bytes(),
+            vec![0, 255, b'"']
+        );
     }
 
     #[tokio::test]
     async fn what_has_no_end_or_is_too_long_is_not_kept() {
-        let endless = futures_util::stream::repeat_with(|| Ok::<_, std::io::Error>(Bytes::from_static(b"x")));
+        let endless =
+            futures_util::stream::repeat_with(|| Ok::<_, std::io::Error>(Bytes::from_static(b"x")));
         let long = Body::from(vec![b'x'; usize::try_from(LONGEST).unwrap() + 1]);
         for body in [Body::from_stream(endless), long] {
             let (kept, _) = Kept::of(Response::new(body), "r").await.unwrap();
@@ -158,8 +252,21 @@ mod tests {
 
     #[test]
     fn refusals_that_may_pass_are_not_kept() {
-        for (status, keeps) in [(200, true), (204, true), (303, true), (400, true), (404, true), (409, true), (401, false), (403, false)] {
-            assert_eq!(settles(StatusCode::from_u16(status).unwrap()), keeps, "{status}");
+        for (status, keeps) in [
+            (200, true),
+            (204, true),
+            (303, true),
+            (400, true),
+            (404, true),
+            (409, true),
+            (401, false),
+            (403, false),
+        ] {
+            assert_eq!(
+                settles(StatusCode::from_u16(status).unwrap()),
+                keeps,
+                "{status}"
+            );
         }
         for status in [429, 500, 503, 504] {
             assert!(!settles(StatusCode::from_u16(status).unwrap()), "{status}");

@@ -1,9 +1,10 @@
 //! Idempotency: calls of a route under one key have one effect and one answer.
 //!
-//! The first call under a key claims it, runs, and leaves its answer in the claim; later ones get that answer. The work runs in
-//! a task of its own, since the future of a request ends with its connection: a claim is finished or freed whether or not
-//! somebody still waits for the answer. What the generated routes write is committed together with the answer, so that
-//! neither can be there without the other.
+//! The first call under a key claims it, runs, and leaves its answer in the claim; later ones get
+//! that answer. The work runs in a task of its own, since the future of a request ends with its
+//! connection: a claim is finished or freed whether or not somebody still waits for the answer.
+//! What the generated routes write is committed together with the answer, so that neither can be
+//! there without the other.
 
 mod claims;
 mod kept;
@@ -43,8 +44,13 @@ const PATH: &str = "header:Idempotency-Key";
 /// Longest key.
 const LONGEST: usize = 255;
 /// How long to wait before each attempt to write down how a call ended.
-const WAITS: [Duration; 5] =
-    [Duration::ZERO, Duration::from_millis(100), Duration::from_millis(500), Duration::from_secs(2), Duration::from_secs(5)];
+const WAITS: [Duration; 5] = [
+    Duration::ZERO,
+    Duration::from_millis(100),
+    Duration::from_millis(500),
+    Duration::from_secs(2),
+    Duration::from_secs(5),
+];
 
 /// Whether an entity has a route whose calls can be repeated.
 pub(crate) fn wanted(entry: &EntityEntry) -> bool {
@@ -66,8 +72,8 @@ pub(crate) fn applies(endpoint: &Endpoint) -> bool {
     }
 }
 
-/// Values of the context in a form that stays: it is stored, and neither another build nor another order of plugins may make a
-/// repetition a first call.
+/// Values of the context in a form that stays: it is stored, and neither another build nor another
+/// order of plugins may make a repetition a first call.
 fn surroundings(values: &[(&'static str, Value)]) -> Vec<(&'static str, Vec<u8>)> {
     let form = |(name, value): &(&'static str, Value)| {
         let mut bytes = Vec::new();
@@ -107,14 +113,20 @@ enum Left {
 
 impl Gate {
     pub(super) fn new(endpoint: &Endpoint, policy: Idempotency, claims: Arc<Claims>) -> Self {
-        // A function of the user may call with a context of its own, which would wait for the end of the transaction.
-        let custom = matches!(endpoint.action, Action::Operation(spec, _) if spec.kind.name() == "custom");
+        // A function of the user may call with a context of its own, which would wait for the end
+        // of the transaction.
+        let custom =
+            matches!(endpoint.action, Action::Operation(spec, _) if spec.kind.name() == "custom");
         // An evaluator is one as well, and is asked before the transaction begins.
-        let generated = endpoint.run.is_none() && !custom && !matches!(endpoint.action, Action::Extra(_));
+        let generated =
+            endpoint.run.is_none() && !custom && !matches!(endpoint.action, Action::Extra(_));
         Self {
             route: format!("{} {}", endpoint.method.as_str(), endpoint.path).into(),
             together: claims.transacts && generated,
-            around: context::needed(endpoint).iter().map(|desc| desc.name).collect(),
+            around: context::needed(endpoint)
+                .iter()
+                .map(|desc| desc.name)
+                .collect(),
             code: !generated,
             claims,
             policy,
@@ -125,11 +137,16 @@ impl Gate {
     /// Answers a call, its body read.
     ///
     /// # Errors
-    /// `validation_failed` for the key; `idempotency_conflict`, `idempotency_in_progress`; whatever the route answers.
+    /// `validation_failed` for the key; `idempotency_conflict`, `idempotency_in_progress`; whatever
+    /// the route answers.
     pub(super) async fn run(&self, asked: Asked<'_>, id: &RequestId) -> Result<Response<Body>> {
         let Some(key) = key(&asked.parts.headers).map_err(Error::invalid)? else {
             if self.policy.required {
-                return Err(Error::invalid(Problem::new(PATH, "required", "is required")));
+                return Err(Error::invalid(Problem::new(
+                    PATH,
+                    "required",
+                    "is required",
+                )));
             }
             return dispatch::perform(&asked, id).await;
         };
@@ -144,7 +161,14 @@ impl Gate {
             if let Found::Endpoint(mounted, params) = app.find(&parts.method, parts.uri.path())
                 && let Some(gate) = &mounted.idempotency
             {
-                let asked = Asked { app: &app, mounted, params, parts: &parts, body, cx };
+                let asked = Asked {
+                    app: &app,
+                    mounted,
+                    params,
+                    parts: &parts,
+                    body,
+                    cx,
+                };
                 gate.work(asked, &ask, &id, told).await;
             }
             drop(counted);
@@ -157,19 +181,32 @@ impl Gate {
         let parts = asked.parts;
         let anonymous = Actor::anonymous();
         let actor = asked.cx.get_actor().map_or(&anonymous, |actor| &**actor);
-        let address = asked.cx.address().map(|address| address.to_string()).unwrap_or_default();
+        let address = asked
+            .cx
+            .address()
+            .map(|address| address.to_string())
+            .unwrap_or_default();
         let (kind, caller) = match &actor.id {
             Some(id) => (actor.kind.as_str(), id.as_str()),
             None => ("", address.as_str()),
         };
-        let known: &[u8] = if actor.id.is_some() { b"actor" } else { b"address" };
+        let known: &[u8] = if actor.id.is_some() {
+            b"actor"
+        } else {
+            b"address"
+        };
         let mut of = Digested::new();
-        of.part(self.route.as_bytes()).optional(actor.tenant_id.as_deref());
-        of.part(known).part(kind.as_bytes()).part(caller.as_bytes()).part(key.as_bytes());
+        of.part(self.route.as_bytes())
+            .optional(actor.tenant_id.as_deref());
+        of.part(known)
+            .part(kind.as_bytes())
+            .part(caller.as_bytes())
+            .part(key.as_bytes());
         let mut what = Digested::new();
         for (name, value) in surroundings(asked.cx.context_values()) {
-            // What it depends on beside its caller: the same key in another workspace is another call. From another language it is the
-            // same one, unless code may have read that; then it is refused, since a second effect would be worse.
+            // What it depends on beside its caller: the same key in another workspace is another
+            // call. From another language it is the same one, unless code may have read that; then
+            // it is refused, since a second effect would be worse.
             let part = if self.around.contains(&name) {
                 &mut of
             } else if self.code {
@@ -179,9 +216,16 @@ impl Gate {
             };
             part.part(name.as_bytes()).part(&value);
         }
-        what.part(parts.method.as_str().as_bytes()).part(parts.uri.path().as_bytes()).optional(parts.uri.query());
+        what.part(parts.method.as_str().as_bytes())
+            .part(parts.uri.path().as_bytes())
+            .optional(parts.uri.query());
         for name in [CONTENT_TYPE, IF_MATCH] {
-            let values: Vec<&[u8]> = parts.headers.get_all(name).iter().map(axum::http::HeaderValue::as_bytes).collect();
+            let values: Vec<&[u8]> = parts
+                .headers
+                .get_all(name)
+                .iter()
+                .map(axum::http::HeaderValue::as_bytes)
+                .collect();
             what.part(&values.len().to_be_bytes());
             for value in values {
                 what.part(value);
@@ -189,11 +233,22 @@ impl Gate {
         }
         what.part(&asked.body);
         let timeout = u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX);
-        Ask { id: of.end(), fingerprint: what.end(), stale: timeout.saturating_mul(2), ttl: self.policy.ttl }
+        Ask {
+            id: of.end(),
+            fingerprint: what.end(),
+            stale: timeout.saturating_mul(2),
+            ttl: self.policy.ttl,
+        }
     }
 
     /// Claims, runs, and writes down how it ended.
-    async fn work(&self, asked: Asked<'_>, ask: &Ask, id: &RequestId, told: oneshot::Sender<Result<Response<Body>>>) {
+    async fn work(
+        &self,
+        asked: Asked<'_>,
+        ask: &Ask,
+        id: &RequestId,
+        told: oneshot::Sender<Result<Response<Body>>>,
+    ) {
         let claim = match self.claims.claim(&asked.cx, ask).await {
             Ok(Met::Claimed(claim)) => claim,
             // Nobody waiting for an answer is no reason to stop, here and below.
@@ -214,7 +269,9 @@ impl Gate {
             tokio::time::sleep(wait).await;
             match self.settle(&asked.cx, &claim, &left).await {
                 Ok(()) => break,
-                Err(error) => tracing::error!(%error, route = &*self.route, "how an idempotent call ended cannot be written down yet"),
+                Err(error) => {
+                    tracing::error!(%error, route = &*self.route, "how an idempotent call ended cannot be written down yet")
+                }
             }
             // The answer is true whatever becomes of the claim.
             if let Some((told, answer)) = waiting.take() {
@@ -228,10 +285,19 @@ impl Gate {
 
     /// Runs a generated route: what it writes and its answer are one transaction.
     async fn together(&self, asked: &Asked<'_>, claim: &Claim, id: &RequestId) -> Result<End> {
-        let table = asked.mounted.endpoint.table.as_ref().unwrap_or_else(|| self.claims.table());
+        let table = asked
+            .mounted
+            .endpoint
+            .table
+            .as_ref()
+            .unwrap_or_else(|| self.claims.table());
         let mut again = table.again(&asked.cx);
         loop {
-            let done = again.attempt(&asked.cx, async |cx| self.attempt(cx, asked, claim, id).await).await;
+            let done = again
+                .attempt(&asked.cx, async |cx| {
+                    self.attempt(cx, asked, claim, id).await
+                })
+                .await;
             if let Some(done) = again.over(done).await {
                 return done;
             }
@@ -239,26 +305,62 @@ impl Gate {
     }
 
     /// Within a transaction, which is begun again when others got in between.
-    async fn attempt(&self, cx: &Cx, asked: &Asked<'_>, claim: &Claim, id: &RequestId) -> Result<End> {
-        let inner = Asked { cx: cx.clone(), body: asked.body.clone(), ..*asked };
+    async fn attempt(
+        &self,
+        cx: &Cx,
+        asked: &Asked<'_>,
+        claim: &Claim,
+        id: &RequestId,
+    ) -> Result<End> {
+        let inner = Asked {
+            cx: cx.clone(),
+            body: asked.body.clone(),
+            ..*asked
+        };
         let response = dispatch::perform(&inner, id).await?;
-        let (kept, response) = Kept::of(dispatch::announce(response, cx.first_event()), id.as_str()).await?;
+        let (kept, response) =
+            Kept::of(dispatch::announce(response, cx.first_event()), id.as_str()).await?;
         if !settles(kept.status()) {
-            return Ok(End { answer: Ok(response), left: Left::Free });
+            return Ok(End {
+                answer: Ok(response),
+                left: Left::Free,
+            });
         }
-        if self.claims.finish(cx, claim, &kept, self.policy.ttl).await? {
-            return Ok(End { answer: Ok(response), left: Left::Nothing });
+        if self
+            .claims
+            .finish(cx, claim, &kept, self.policy.ttl)
+            .await?
+        {
+            return Ok(End {
+                answer: Ok(response),
+                left: Left::Nothing,
+            });
         }
         // It took so long that another has taken over: what this one did is undone.
-        Err(Error::new(Code::IdempotencyInProgress, "Another request with this idempotency key has taken over").retry_after(1))
+        Err(Error::new(
+            Code::IdempotencyInProgress,
+            "Another request with this idempotency key has taken over",
+        )
+        .retry_after(1))
     }
 
     /// Runs a function of the user, then keeps what it answered.
     async fn apart(&self, asked: &Asked<'_>, id: &RequestId) -> Result<End> {
         let response = dispatch::perform(asked, id).await?;
-        let (kept, response) = Kept::of(dispatch::announce(response, asked.cx.first_event()), id.as_str()).await?;
-        let left = if settles(kept.status()) { Left::Keep(kept) } else { Left::Free };
-        Ok(End { answer: Ok(response), left })
+        let (kept, response) = Kept::of(
+            dispatch::announce(response, asked.cx.first_event()),
+            id.as_str(),
+        )
+        .await?;
+        let left = if settles(kept.status()) {
+            Left::Keep(kept)
+        } else {
+            Left::Free
+        };
+        Ok(End {
+            answer: Ok(response),
+            left,
+        })
     }
 
     /// The end of a call that was refused or failed.
@@ -267,13 +369,20 @@ impl Gate {
             Ok(kept) if settles(kept.status()) => Left::Keep(kept),
             _ => Left::Free,
         };
-        End { answer: Err(error), left }
+        End {
+            answer: Err(error),
+            left,
+        }
     }
 
     async fn settle(&self, cx: &Cx, claim: &Claim, left: &Left) -> Result<()> {
         match left {
             Left::Nothing => Ok(()),
-            Left::Keep(kept) => self.claims.finish(cx, claim, kept, self.policy.ttl).await.map(drop),
+            Left::Keep(kept) => self
+                .claims
+                .finish(cx, claim, kept, self.policy.ttl)
+                .await
+                .map(drop),
             Left::Free => self.claims.free(cx, claim).await,
         }
     }
@@ -285,7 +394,9 @@ impl Gate {
 /// When it is none.
 fn key(headers: &HeaderMap) -> std::result::Result<Option<&str>, Problem> {
     let mut values = headers.get_all(KEY).iter();
-    let Some(value) = values.next() else { return Ok(None) };
+    let Some(value) = values.next() else {
+        return Ok(None);
+    };
     if values.next().is_some() {
         return Err(Problem::new(PATH, "duplicate", "must be given once"));
     }
@@ -294,11 +405,19 @@ fn key(headers: &HeaderMap) -> std::result::Result<Option<&str>, Problem> {
         return Err(Problem::new(PATH, "min_length", "must not be empty"));
     }
     if bytes.len() > LONGEST {
-        return Err(Problem::new(PATH, "max_length", "must have at most 255 characters"));
+        return Err(Problem::new(
+            PATH,
+            "max_length",
+            "must have at most 255 characters",
+        ));
     }
     match std::str::from_utf8(bytes) {
         Ok(key) if bytes.iter().all(u8::is_ascii_graphic) => Ok(Some(key)),
-        _ => Err(Problem::new(PATH, "format", "must be visible ASCII characters")),
+        _ => Err(Problem::new(
+            PATH,
+            "format",
+            "must be visible ASCII characters",
+        )),
     }
 }
 
@@ -317,7 +436,8 @@ impl Digested {
     }
 
     fn optional(&mut self, text: Option<&str>) -> &mut Self {
-        self.part(&[u8::from(text.is_some())]).part(text.unwrap_or_default().as_bytes())
+        self.part(&[u8::from(text.is_some())])
+            .part(text.unwrap_or_default().as_bytes())
     }
 
     fn end(self) -> String {
@@ -336,7 +456,9 @@ mod tests {
             for value in values {
                 headers.append(KEY, axum::http::HeaderValue::from_bytes(value).unwrap());
             }
-            key(&headers).map(|key| key.map(str::to_owned)).map_err(|problem| problem.code)
+            key(&headers)
+                .map(|key| key.map(str::to_owned))
+                .map_err(|problem| problem.code)
         };
         let longest = [b'k'; 255];
         assert_eq!(read(&[]), Ok(None));
@@ -352,10 +474,19 @@ mod tests {
 
     #[test]
     fn what_surrounds_a_call_has_one_form() {
-        let (locale, level) = (("locale", Value::Text("de".to_owned())), ("level", Value::Int(7)));
+        let (locale, level) = (
+            ("locale", Value::Text("de".to_owned())),
+            ("level", Value::Int(7)),
+        );
         let forms = surroundings(&[locale.clone(), level.clone()]);
         assert_eq!(forms, surroundings(&[level, locale]));
-        assert_eq!(forms, [("level", vec![2, 7, 0, 0, 0, 0, 0, 0, 0]), ("locale", vec![4, 2, 0, 0, 0, b'd', b'e'])]);
+        assert_eq!(
+            forms,
+            [
+                ("level", vec![2, 7, 0, 0, 0, 0, 0, 0, 0]),
+                ("locale", vec![4, 2, 0, 0, 0, b'd', b'e'])
+            ]
+        );
     }
 
     #[test]

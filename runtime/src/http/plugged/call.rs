@@ -36,8 +36,8 @@ pub struct PluginCall {
 }
 
 impl PluginCall {
-    /// The call of a request that came to a router of the plugin's own, for what its described routes do as well. `params` are those
-    /// of the path that they would have.
+    /// The call of a request that came to a router of the plugin's own, for what its described
+    /// routes do as well. `params` are those of the path that they would have.
     ///
     /// # Errors
     /// Why the request has no actor: a credential that cannot be checked, or was not meant.
@@ -60,8 +60,9 @@ impl PluginCall {
         })
     }
 
-    /// The same call by an actor that a router of the plugin's own has found: where the credential of a request was renewed on the way,
-    /// say. Whoever calls this answers for the actor, as an [`ActorResolver`](crate::http::ActorResolver) does.
+    /// The same call by an actor that a router of the plugin's own has found: where the credential
+    /// of a request was renewed on the way, say. Whoever calls this answers for the actor, as an
+    /// [`ActorResolver`](crate::http::ActorResolver) does.
     #[must_use]
     pub fn by(mut self, actor: Arc<Actor>) -> Self {
         self.cx = self.cx.by(actor);
@@ -79,7 +80,9 @@ impl PluginCall {
     /// `internal` when it is declared with another type.
     pub fn query<T: FieldType>(&self, position: usize) -> Result<Option<T>> {
         let value = self.query.get(position).and_then(Option::as_ref);
-        value.map(|value| T::from_value(value.as_ref()).map_err(Error::internal)).transpose()
+        value
+            .map(|value| T::from_value(value.as_ref()).map_err(Error::internal))
+            .transpose()
     }
 }
 
@@ -105,7 +108,10 @@ impl Reply {
     }
 
     fn bytes(status: u16, body: Vec<u8>) -> Result<Self> {
-        Ok(Self(response::json(StatusCode::from_u16(status).map_err(Error::internal)?, body)))
+        Ok(Self(response::json(
+            StatusCode::from_u16(status).map_err(Error::internal)?,
+            body,
+        )))
     }
 
     /// No body.
@@ -113,7 +119,9 @@ impl Reply {
     /// # Errors
     /// `internal` when that is no status.
     pub fn empty(status: u16) -> Result<Self> {
-        Ok(Self(response::empty(StatusCode::from_u16(status).map_err(Error::internal)?)))
+        Ok(Self(response::empty(
+            StatusCode::from_u16(status).map_err(Error::internal)?,
+        )))
     }
 
     /// A refusal that has headers of its own; without any, answer the error itself.

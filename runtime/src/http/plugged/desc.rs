@@ -37,7 +37,8 @@ pub struct RouteDesc {
     pub form: bool,
     /// Whether parameters that are not declared are passed over, and not refused.
     pub lenient: bool,
-    /// Headers that it reads beside those that say who calls, each with what it is for; all may be left out.
+    /// Headers that it reads beside those that say who calls, each with what it is for; all may be
+    /// left out.
     pub reads: &'static [(&'static str, &'static str)],
     /// What it answers when it succeeds.
     pub answers: &'static [AnswerDesc],
@@ -68,19 +69,34 @@ impl AnswerDesc {
     /// A body of a type: every member is there, null among them.
     #[must_use]
     pub const fn of<T: CustomOutput>(status: u16, doc: &'static str) -> Self {
-        Self { status, doc, shape: T::SHAPE, sparse: false }
+        Self {
+            status,
+            doc,
+            shape: T::SHAPE,
+            sparse: false,
+        }
     }
 
     /// A body of a type: members that are null are left out.
     #[must_use]
     pub const fn sparse<T: CustomOutput>(status: u16, doc: &'static str) -> Self {
-        Self { status, doc, shape: T::SHAPE, sparse: true }
+        Self {
+            status,
+            doc,
+            shape: T::SHAPE,
+            sparse: true,
+        }
     }
 
     /// No body.
     #[must_use]
     pub const fn empty(status: u16, doc: &'static str) -> Self {
-        Self { status, doc, shape: Shape::Nothing, sparse: false }
+        Self {
+            status,
+            doc,
+            shape: Shape::Nothing,
+            sparse: false,
+        }
     }
 }
 
@@ -139,7 +155,10 @@ impl<I: RouteInput> Route<I> {
             doc: "",
             at: SourceLine::here(),
         };
-        Self { desc, input: PhantomData }
+        Self {
+            desc,
+            input: PhantomData,
+        }
     }
 
     /// `GET`
@@ -228,7 +247,8 @@ impl<I: RouteInput> Route<I> {
         self
     }
 
-    /// Its parameters come as a form, `application/x-www-form-urlencoded`, in the body and not in the query.
+    /// Its parameters come as a form, `application/x-www-form-urlencoded`, in the body and not in
+    /// the query.
     #[must_use]
     pub const fn form(mut self, fields: &'static [FieldDesc]) -> Self {
         self.desc.query = fields;
@@ -236,14 +256,16 @@ impl<I: RouteInput> Route<I> {
         self
     }
 
-    /// Passes over parameters that it does not declare: for routes whose callers follow a protocol that adds some.
+    /// Passes over parameters that it does not declare: for routes whose callers follow a protocol
+    /// that adds some.
     #[must_use]
     pub const fn lenient(mut self) -> Self {
         self.desc.lenient = true;
         self
     }
 
-    /// Headers that it reads beside those that say who calls, each with what it is for; all may be left out.
+    /// Headers that it reads beside those that say who calls, each with what it is for; all may be
+    /// left out.
     #[must_use]
     pub const fn reads(mut self, headers: &'static [(&'static str, &'static str)]) -> Self {
         self.desc.reads = headers;
@@ -282,16 +304,24 @@ impl<I: RouteInput> Route<I> {
         F: Fn(PluginCall, I) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Reply>> + Send + 'static,
     {
-        let run: PluginHandler = Arc::new(move |call: PluginCall, body: Option<String>| match I::read(body) {
-            Ok(input) => Box::pin(run(call, input)),
-            Err(error) => Box::pin(std::future::ready(Err(error))),
-        });
-        PluginRoute { desc: &self.desc, path: path::join(mount, self.desc.path), run }
+        let run: PluginHandler =
+            Arc::new(
+                move |call: PluginCall, body: Option<String>| match I::read(body) {
+                    Ok(input) => Box::pin(run(call, input)),
+                    Err(error) => Box::pin(std::future::ready(Err(error))),
+                },
+            );
+        PluginRoute {
+            desc: &self.desc,
+            path: path::join(mount, self.desc.path),
+            run,
+        }
     }
 }
 
 /// What stands behind a route: the call and the body, as JSON that keeps every rule.
-pub(crate) type PluginHandler = Arc<dyn Fn(PluginCall, Option<String>) -> BoxFuture<'static, Result<Reply>> + Send + Sync>;
+pub(crate) type PluginHandler =
+    Arc<dyn Fn(PluginCall, Option<String>) -> BoxFuture<'static, Result<Reply>> + Send + Sync>;
 
 /// A route of a plugin, ready to be mounted.
 #[derive(Clone)]
@@ -315,11 +345,15 @@ impl PluginRoute {
 
 impl fmt::Debug for PluginRoute {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PluginRoute").field("path", &self.path).field("desc", self.desc).finish_non_exhaustive()
+        f.debug_struct("PluginRoute")
+            .field("path", &self.path)
+            .field("desc", self.desc)
+            .finish_non_exhaustive()
     }
 }
 
-/// What a plugin's route takes as its body: [`Nothing`], a `#[derive(Embedded)]` struct, or [`Partial`] changes of one.
+/// What a plugin's route takes as its body: [`Nothing`], a `#[derive(Embedded)]` struct, or
+/// [`Partial`] changes of one.
 pub trait RouteInput: Sized + Send + 'static {
     /// How it is read.
     const BODY: Option<&'static EntityDesc>;
@@ -336,7 +370,12 @@ pub trait RouteInput: Sized + Send + 'static {
 impl<T: Embedded + Send + 'static> RouteInput for T {
     const BODY: Option<&'static EntityDesc> =
         // What reads and judges items reads and judges it.
-        Some(&EntityDesc::new("", "", "", &[FieldDesc::new("", "", "", Kind::Items(T::FIELDS), false)]));
+        Some(&EntityDesc::new(
+            "",
+            "",
+            "",
+            &[FieldDesc::new("", "", "", Kind::Items(T::FIELDS), false)],
+        ));
 
     fn read(body: Option<String>) -> Result<Self> {
         serde_json::from_str(&body.unwrap_or_default()).map_err(Error::internal)
@@ -364,7 +403,9 @@ pub struct Partial<T> {
 impl<T> fmt::Debug for Partial<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Their values may be secrets.
-        f.debug_tuple("Partial").field(&self.members.keys().collect::<Vec<_>>()).finish()
+        f.debug_tuple("Partial")
+            .field(&self.members.keys().collect::<Vec<_>>())
+            .finish()
     }
 }
 
@@ -374,7 +415,10 @@ impl<T> Partial<T> {
     /// # Errors
     /// `internal` when it is no `V`.
     pub fn take<V: DeserializeOwned>(&mut self, wire: &str) -> Result<Option<V>> {
-        self.members.remove(wire).map(|value| serde_json::from_value(value).map_err(Error::internal)).transpose()
+        self.members
+            .remove(wire)
+            .map(|value| serde_json::from_value(value).map_err(Error::internal))
+            .transpose()
     }
 }
 
@@ -383,19 +427,27 @@ impl<T: Embedded + Send + 'static> RouteInput for Partial<T> {
     const PARTIAL: bool = true;
 
     fn read(body: Option<String>) -> Result<Self> {
-        Ok(Self { members: serde_json::from_str(&body.unwrap_or_default()).map_err(Error::internal)?, of: PhantomData })
+        Ok(Self {
+            members: serde_json::from_str(&body.unwrap_or_default()).map_err(Error::internal)?,
+            of: PhantomData,
+        })
     }
 }
 
 impl RouteDesc {
     /// How the body is read.
     pub(crate) fn whole(&self) -> Whole {
-        if self.partial { Whole::Patch } else { Whole::Item }
+        if self.partial {
+            Whole::Patch
+        } else {
+            Whole::Item
+        }
     }
 
     /// The fields of the body.
     pub(crate) fn body_fields(&self) -> &'static [FieldDesc] {
-        self.body.map_or(&[], |body| body.fields[0].kind.item_fields())
+        self.body
+            .map_or(&[], |body| body.fields[0].kind.item_fields())
     }
 }
 

@@ -1,5 +1,5 @@
-//! Routes of plugins: described as data, so that they share the policy, the reading of input and the document with the routes of
-//! entities.
+//! Routes of plugins: described as data, so that they share the policy, the reading of input and
+//! the document with the routes of entities.
 
 mod call;
 mod desc;

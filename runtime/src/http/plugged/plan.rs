@@ -27,7 +27,11 @@ impl PluggedPlan {
     /// # Errors
     /// When a rule of the body does not compile.
     pub(in crate::http) fn new(desc: &'static RouteDesc, run: PluginHandler) -> Result<Self> {
-        Ok(Self { desc, rules: desc.body.map(Validator::new).transpose()?, run })
+        Ok(Self {
+            desc,
+            rules: desc.body.map(Validator::new).transpose()?,
+            run,
+        })
     }
 
     /// Whether it has a body to read.
@@ -38,7 +42,8 @@ impl PluggedPlan {
     /// Answers a call whose body has been read.
     ///
     /// # Errors
-    /// `unknown_parameter`, the body's errors, `validation_failed` with every problem, and those of the route.
+    /// `unknown_parameter`, the body's errors, `validation_failed` with every problem, and those of
+    /// the route.
     pub(in crate::http) async fn run(
         &self,
         (cx, adapters, id): (Cx, Adapters, &RequestId),
@@ -53,7 +58,9 @@ impl PluggedPlan {
         if !problems.is_empty() {
             return Err(Error::validation(problems));
         }
-        let texts = (0..params.len()).map(|at| path::decode(params.get(at).unwrap_or_default()).map(std::borrow::Cow::into_owned));
+        let texts = (0..params.len()).map(|at| {
+            path::decode(params.get(at).unwrap_or_default()).map(std::borrow::Cow::into_owned)
+        });
         let call = PluginCall {
             // A segment that is no text names nothing.
             params: texts.collect::<Option<_>>().ok_or_else(Error::not_found)?,
@@ -69,7 +76,12 @@ impl PluggedPlan {
     }
 
     /// The parameters, of the query or of a form in the body.
-    fn parameters(&self, parts: &Parts, body: &[u8], problems: &mut Vec<Problem>) -> Result<Vec<Option<Value>>> {
+    fn parameters(
+        &self,
+        parts: &Parts,
+        body: &[u8],
+        problems: &mut Vec<Problem>,
+    ) -> Result<Vec<Option<Value>>> {
         if !self.desc.form {
             return self.read(&query::pairs(parts.uri.query()), query::path, problems);
         }
@@ -79,22 +91,37 @@ impl PluggedPlan {
         self.read(&query::pairs(Some(&form)), str::to_owned, problems)
     }
 
-    fn read(&self, pairs: &[query::Pair<'_>], at: fn(&str) -> String, problems: &mut Vec<Problem>) -> Result<Vec<Option<Value>>> {
+    fn read(
+        &self,
+        pairs: &[query::Pair<'_>],
+        at: fn(&str) -> String,
+        problems: &mut Vec<Problem>,
+    ) -> Result<Vec<Option<Value>>> {
         let fields = self.desc.query;
         if !self.desc.lenient {
-            query::refuse_unknown(pairs.iter().map(|p| &*p.key).filter(|key| !fields.iter().any(|f| f.wire == *key)), || {
-                fields.iter().map(|f| f.wire)
-            })?;
+            query::refuse_unknown(
+                pairs
+                    .iter()
+                    .map(|p| &*p.key)
+                    .filter(|key| !fields.iter().any(|f| f.wire == *key)),
+                || fields.iter().map(|f| f.wire),
+            )?;
         }
         let mut out = vec![None; fields.len()];
         for (i, field) in fields.iter().enumerate() {
             let path = at(field.wire);
             let mut given = pairs.iter().filter(|pair| pair.key == field.wire);
             match (given.next(), given.next()) {
-                (_, Some(_)) => problems.push(Problem::new(path, "duplicate", "must be given once")),
+                (_, Some(_)) => {
+                    problems.push(Problem::new(path, "duplicate", "must be given once"))
+                }
                 (Some(pair), None) => match pair.value.as_deref() {
                     Some(text) => out[i] = query::scalar(field, text, &path, problems),
-                    None => problems.push(Problem::new(path, "format", "must be percent-encoded UTF-8")),
+                    None => problems.push(Problem::new(
+                        path,
+                        "format",
+                        "must be percent-encoded UTF-8",
+                    )),
                 },
                 (None, None) if field.optional => {}
                 (None, None) => problems.push(Problem::new(path, "required", "is required")),
@@ -103,11 +130,28 @@ impl PluggedPlan {
         Ok(out)
     }
 
-    fn body(&self, cx: &Cx, parts: &Parts, bytes: &[u8], problems: &mut Vec<Problem>) -> Result<Option<String>> {
-        let (Some(desc), Some(rules)) = (self.desc.body, &self.rules) else { return Ok(None) };
+    fn body(
+        &self,
+        cx: &Cx,
+        parts: &Parts,
+        bytes: &[u8],
+        problems: &mut Vec<Problem>,
+    ) -> Result<Option<String>> {
+        let (Some(desc), Some(rules)) = (self.desc.body, &self.rules) else {
+            return Ok(None);
+        };
         input::declared(&parts.headers, bytes)?;
-        let value = read_whole(&desc.fields[0], "", self.desc.whole(), bytes, cx.now(), problems)?;
-        let Some(Value::Json(text)) = value else { return Ok(None) };
+        let value = read_whole(
+            &desc.fields[0],
+            "",
+            self.desc.whole(),
+            bytes,
+            cx.now(),
+            problems,
+        )?;
+        let Some(Value::Json(text)) = value else {
+            return Ok(None);
+        };
         // What is of the right type is judged beside what is not: all of it is told at once.
         rules.judge_item(0, &text, problems);
         Ok(Some(text))

@@ -10,13 +10,14 @@ use super::{RateKey, RateReply, RateStore, RateVerdict};
 use crate::Timestamp;
 use crate::http::RateLimit;
 
-/// Callers remembered at once, over all shards. A caller takes a hundred bytes and eight to sixteen more per call, up to
-/// [`STEPS`] of them.
+/// Callers remembered at once, over all shards. A caller takes a hundred bytes and eight to sixteen
+/// more per call, up to [`STEPS`] of them.
 const CALLERS: usize = 1 << 16;
 /// So that cores seldom wait for each other.
 const SHARDS: usize = 16;
-/// Most moments remembered per caller. Up to this many calls a window is exact; beyond, calls of one 256th of the window
-/// count as one moment, the latest: a caller may wait that much longer, and never gets more than the limit.
+/// Most moments remembered per caller. Up to this many calls a window is exact; beyond, calls of
+/// one 256th of the window count as one moment, the latest: a caller may wait that much longer, and
+/// never gets more than the limit.
 const STEPS: u64 = 256;
 /// How many callers are looked at when one must be forgotten.
 const SAMPLE: usize = 32;
@@ -25,7 +26,8 @@ const SEARCH: i64 = 1000;
 
 /// Counts calls in this process. Other processes count their own.
 ///
-/// What it remembers is bounded: a flood of callers makes it forget others, those furthest from their limits first.
+/// What it remembers is bounded: a flood of callers makes it forget others, those furthest from
+/// their limits first.
 pub struct RatesInProcess {
     /// Two keys of 64 bits: names are kept as hashes, so that long ones cost nothing.
     hashers: [RandomState; 2],
@@ -63,7 +65,9 @@ impl Default for RatesInProcess {
 
 impl fmt::Debug for RatesInProcess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RatesInProcess").field("callers", &self.callers()).finish_non_exhaustive()
+        f.debug_struct("RatesInProcess")
+            .field("callers", &self.callers())
+            .finish_non_exhaustive()
     }
 }
 
@@ -78,7 +82,10 @@ impl RatesInProcess {
     }
 
     fn callers(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().windows.len()).sum()
+        self.shards
+            .iter()
+            .map(|shard| shard.lock().windows.len())
+            .sum()
     }
 
     fn verdict(&self, key: &impl Hash, limit: RateLimit, now: i64) -> RateVerdict {
@@ -107,8 +114,14 @@ impl Shard {
         }
         while self.windows.len() >= most {
             // Who has called least loses least, and a flood of new names pushes out itself.
-            let victim = self.windows.iter().take(SAMPLE).min_by_key(|(_, w)| (w.calls, w.moments.back().map(|m| m.last)));
-            let Some(victim) = victim.map(|(hash, _)| *hash) else { return };
+            let victim = self
+                .windows
+                .iter()
+                .take(SAMPLE)
+                .min_by_key(|(_, w)| (w.calls, w.moments.back().map(|m| m.last)));
+            let Some(victim) = victim.map(|(hash, _)| *hash) else {
+                return;
+            };
             self.windows.remove(&victim);
         }
     }
@@ -123,14 +136,26 @@ impl Window {
         }
         self.forget(now);
         if self.calls >= limit.max {
-            let wait = self.moments.front().map_or(0, |oldest| oldest.last.saturating_add(self.length).saturating_sub(now));
+            let wait = self.moments.front().map_or(0, |oldest| {
+                oldest.last.saturating_add(self.length).saturating_sub(now)
+            });
             return RateVerdict::Refused(u64::try_from(wait).unwrap_or(0));
         }
         self.calls += 1;
-        let step = if u64::from(limit.max) > STEPS { self.length / 256 } else { -1 };
+        let step = if u64::from(limit.max) > STEPS {
+            self.length / 256
+        } else {
+            -1
+        };
         match self.moments.back_mut() {
-            Some(last) if now.saturating_sub(last.first) <= step => (last.last, last.calls) = (now, last.calls + 1),
-            _ => self.moments.push_back(Moment { first: now, last: now, calls: 1 }),
+            Some(last) if now.saturating_sub(last.first) <= step => {
+                (last.last, last.calls) = (now, last.calls + 1)
+            }
+            _ => self.moments.push_back(Moment {
+                first: now,
+                last: now,
+                calls: 1,
+            }),
         }
         RateVerdict::Admitted
     }
@@ -162,12 +187,24 @@ mod tests {
         let rates = RatesInProcess::default();
         let at = |now| rates.verdict(&"a", THREE, now);
         assert_eq!([at(0), at(900), at(950)], [RateVerdict::Admitted; 3]);
-        assert_eq!(at(990), RateVerdict::Refused(10), "until the first is a second ago");
-        assert_eq!(at(999), RateVerdict::Refused(1), "refused calls do not count");
+        assert_eq!(
+            at(990),
+            RateVerdict::Refused(10),
+            "until the first is a second ago"
+        );
+        assert_eq!(
+            at(999),
+            RateVerdict::Refused(1),
+            "refused calls do not count"
+        );
         assert_eq!(at(1000), RateVerdict::Admitted);
         // A counter of fixed seconds would start again here and admit three.
         assert_eq!(at(1001), RateVerdict::Refused(899));
-        assert_eq!(rates.verdict(&"b", THREE, 1001), RateVerdict::Admitted, "others count on their own");
+        assert_eq!(
+            rates.verdict(&"b", THREE, 1001),
+            RateVerdict::Admitted,
+            "others count on their own"
+        );
         assert_eq!(at(-50_000), RateVerdict::Admitted, "a clock set back");
     }
 
@@ -178,7 +215,9 @@ mod tests {
         let mut admitted: VecDeque<i64> = VecDeque::new();
         let (mut seed, mut now, mut total) = (7_u64, 0_i64, 0);
         while now < 60_000 {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             now += i64::try_from(seed >> 62).unwrap();
             if rates.verdict(&0, limit, now) == RateVerdict::Admitted {
                 admitted.push_back(now);
@@ -190,7 +229,17 @@ mod tests {
             assert!(admitted.len() <= 1000, "{} at {now}", admitted.len());
         }
         assert!(total > 5800, "only {total} of 6000 were admitted");
-        let moments = rates.shards.iter().flat_map(|s| s.lock().windows.values().map(|w| w.moments.len()).collect::<Vec<_>>()).max();
+        let moments = rates
+            .shards
+            .iter()
+            .flat_map(|s| {
+                s.lock()
+                    .windows
+                    .values()
+                    .map(|w| w.moments.len())
+                    .collect::<Vec<_>>()
+            })
+            .max();
         assert!(moments.unwrap() <= 300, "{moments:?} moments");
     }
 
@@ -204,7 +253,10 @@ mod tests {
             rates.verdict(&name, THREE, 1);
         }
         assert!(rates.callers() <= 1600, "{}", rates.callers());
-        assert!(matches!(rates.verdict(&"loud", THREE, 2), RateVerdict::Refused(_)));
+        assert!(matches!(
+            rates.verdict(&"loud", THREE, 2),
+            RateVerdict::Refused(_)
+        ));
         // Once their windows are over, they make room.
         rates.verdict(&"new", THREE, 5000);
         for name in 0..100_000 {

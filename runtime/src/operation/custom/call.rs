@@ -39,13 +39,32 @@ impl Erased {
     pub(super) fn new(table: Arc<Table>, spec: &'static OpSpec, call: &Call<'_>) -> Result<Self> {
         // Whoever may not see records at all is refused before the function runs.
         table.admit(call.cx, spec.name)?;
-        Ok(Self { cx: call.cx.for_operation(spec.name), table, spec, version: call.version, args: call.args.clone().into_iter() })
+        Ok(Self {
+            cx: call.cx.for_operation(spec.name),
+            table,
+            spec,
+            version: call.version,
+            args: call.args.clone().into_iter(),
+        })
     }
 
     /// With types.
     pub fn typed<E: Entity, S: CustomStore>(&self) -> CustomCall<E, S> {
-        let Self { cx, table, spec, version, .. } = self;
-        CustomCall { cx: cx.clone(), driver: table.driver(), table: Arc::clone(table), spec, version: *version, of: PhantomData }
+        let Self {
+            cx,
+            table,
+            spec,
+            version,
+            ..
+        } = self;
+        CustomCall {
+            cx: cx.clone(),
+            driver: table.driver(),
+            table: Arc::clone(table),
+            spec,
+            version: *version,
+            of: PhantomData,
+        }
     }
 
     /// The next argument.
@@ -82,8 +101,12 @@ fn ours<T, E: Into<Box<dyn std::error::Error + Send + Sync>>>(result: Result<T, 
 /// # Errors
 /// Those of the function.
 #[doc(hidden)]
-pub fn made_value<T: Output, V: Answers<T>>(result: Result<V, impl Into<Box<dyn std::error::Error + Send + Sync>>>) -> Result<Made> {
-    serde_json::to_vec(&ours(result)?.answer()).map(Made::Json).map_err(Error::internal)
+pub fn made_value<T: Output, V: Answers<T>>(
+    result: Result<V, impl Into<Box<dyn std::error::Error + Send + Sync>>>,
+) -> Result<Made> {
+    serde_json::to_vec(&ours(result)?.answer())
+        .map(Made::Json)
+        .map_err(Error::internal)
 }
 
 /// Takes no answer.
@@ -91,7 +114,9 @@ pub fn made_value<T: Output, V: Answers<T>>(result: Result<V, impl Into<Box<dyn 
 /// # Errors
 /// Those of the function.
 #[doc(hidden)]
-pub fn made_nothing<T, E: Into<Box<dyn std::error::Error + Send + Sync>>>(result: Result<T, E>) -> Result<Made> {
+pub fn made_nothing<T, E: Into<Box<dyn std::error::Error + Send + Sync>>>(
+    result: Result<T, E>,
+) -> Result<Made> {
     ours(result).map(|_| Made::Nothing)
 }
 
@@ -100,7 +125,9 @@ pub fn made_nothing<T, E: Into<Box<dyn std::error::Error + Send + Sync>>>(result
 /// # Errors
 /// Those of the function.
 #[doc(hidden)]
-pub fn made_record<T: Entity, N: NamesOne<T>>(result: Result<N, impl Into<Box<dyn std::error::Error + Send + Sync>>>) -> Result<Made> {
+pub fn made_record<T: Entity, N: NamesOne<T>>(
+    result: Result<N, impl Into<Box<dyn std::error::Error + Send + Sync>>>,
+) -> Result<Made> {
     Ok(Made::One(Some(ours(result)?.key().into_value())))
 }
 
@@ -109,7 +136,9 @@ pub fn made_record<T: Entity, N: NamesOne<T>>(result: Result<N, impl Into<Box<dy
 /// # Errors
 /// Those of the function.
 #[doc(hidden)]
-pub fn made_optional<T: Entity, N: MayName<T>>(result: Result<N, impl Into<Box<dyn std::error::Error + Send + Sync>>>) -> Result<Made> {
+pub fn made_optional<T: Entity, N: MayName<T>>(
+    result: Result<N, impl Into<Box<dyn std::error::Error + Send + Sync>>>,
+) -> Result<Made> {
     Ok(Made::One(ours(result)?.key().map(FieldType::into_value)))
 }
 
@@ -118,7 +147,9 @@ pub fn made_optional<T: Entity, N: MayName<T>>(result: Result<N, impl Into<Box<d
 /// # Errors
 /// Those of the function.
 #[doc(hidden)]
-pub fn made_records<T: Entity, N: Named<T>>(result: Result<N, impl Into<Box<dyn std::error::Error + Send + Sync>>>) -> Result<Made> {
+pub fn made_records<T: Entity, N: Named<T>>(
+    result: Result<N, impl Into<Box<dyn std::error::Error + Send + Sync>>>,
+) -> Result<Made> {
     Ok(ours(result)?.made())
 }
 
@@ -127,7 +158,12 @@ pub fn made_records<T: Entity, N: Named<T>>(result: Result<N, impl Into<Box<dyn 
 /// # Errors
 /// Those of the operation.
 #[doc(hidden)]
-pub async fn run_value<E: Entity, T: Output>(adapter: &Adapter<E>, spec: &'static OpSpec, cx: &Cx, args: Vec<Option<Value>>) -> Result<T> {
+pub async fn run_value<E: Entity, T: Output>(
+    adapter: &Adapter<E>,
+    spec: &'static OpSpec,
+    cx: &Cx,
+    args: Vec<Option<Value>>,
+) -> Result<T> {
     crate::resource::run_json(adapter, spec, cx, args).await
 }
 
@@ -172,9 +208,11 @@ pub type SqliteCall<E> = CustomCall<E, OnSqlite>;
 #[cfg(feature = "postgres")]
 pub type PostgresCall<E> = CustomCall<E, OnPostgres>;
 
-/// A call of a custom operation of `E` on the store `S`: who calls, the entity's adapter, and its store under the guard.
+/// A call of a custom operation of `E` on the store `S`: who calls, the entity's adapter, and its
+/// store under the guard.
 ///
-/// A function for every SQL store is generic: `async fn top<S: SqlStore>(call: CustomCall<Post, S>) -> Result<..>`.
+/// A function for every SQL store is generic: `async fn top<S: SqlStore>(call: CustomCall<Post, S>)
+/// -> Result<..>`.
 #[derive(Debug)]
 pub struct CustomCall<E, S> {
     cx: Cx,
@@ -186,7 +224,8 @@ pub struct CustomCall<E, S> {
 }
 
 impl<E: Entity, S: CustomStore> CustomCall<E, S> {
-    /// Who calls, when, under which request. What adapters change with it makes the events of this operation.
+    /// Who calls, when, under which request. What adapters change with it makes the events of this
+    /// operation.
     pub fn cx(&self) -> &Cx {
         &self.cx
     }
@@ -201,8 +240,9 @@ impl<E: Entity, S: CustomStore> CustomCall<E, S> {
         self.version
     }
 
-    /// The adapter of the entity. Unlike statements of one's own, what it changes keeps constraints, versions and `on_update`
-    /// dates, makes events, and can be part of `cx().transaction(..)`.
+    /// The adapter of the entity. Unlike statements of one's own, what it changes keeps
+    /// constraints, versions and `on_update` dates, makes events, and can be part of
+    /// `cx().transaction(..)`.
     pub fn adapter(&self) -> E::Adapter
     where
         E::Adapter: From<Adapter<E>>,
@@ -210,7 +250,8 @@ impl<E: Entity, S: CustomStore> CustomCall<E, S> {
         Adapter::new(Arc::clone(&self.table)).into()
     }
 
-    /// What a start-up hook has provided for handlers: see [`Adapters::provide`](crate::Adapters::provide).
+    /// What a start-up hook has provided for handlers: see
+    /// [`Adapters::provide`](crate::Adapters::provide).
     ///
     /// # Errors
     /// `internal` when no hook has provided a `T`.
@@ -218,16 +259,25 @@ impl<E: Entity, S: CustomStore> CustomCall<E, S> {
         self.table.provided()
     }
 
-    /// Every record that the caller may see, in the entity's order. All of them are held in memory at once: meant for
-    /// the memory store and for small tables.
+    /// Every record that the caller may see, in the entity's order. All of them are held in memory
+    /// at once: meant for the memory store and for small tables.
     ///
     /// # Errors
     /// When the store cannot answer.
     pub async fn visible(&self) -> Result<Vec<E>> {
         let table = &self.table;
-        let plan = || Plan::Select { filter: Filter::TRUE, order: table.order(table.desc.sort), after: None, limit: None };
+        let plan = || Plan::Select {
+            filter: Filter::TRUE,
+            order: table.order(table.desc.sort),
+            after: None,
+            limit: None,
+        };
         let statement = table.shape(self.spec.name, b"custom visible", plan)?;
-        records_of(&table.execute(&self.cx, &statement, Vec::new(), table.rows(&Form::Records)).await?)
+        records_of(
+            &table
+                .execute(&self.cx, &statement, Vec::new(), table.rows(&Form::Records))
+                .await?,
+        )
     }
 }
 
@@ -238,17 +288,20 @@ impl<E: Entity, S: SqlStore> CustomCall<E, S> {
     /// - `{guard}` in `WHERE`: the condition for them, for statements that change records;
     /// - `{table}`: the table.
     ///
-    /// A text with neither `{visible}` nor `{guard}` is an error. Parameters are `$1`, `$2` and so on, whatever the store.
-    /// A statement is no part of `cx().transaction(..)`: there it is refused.
+    /// A text with neither `{visible}` nor `{guard}` is an error. Parameters are `$1`, `$2` and so
+    /// on, whatever the store. A statement is no part of `cx().transaction(..)`: there it is
+    /// refused.
     pub fn sql(&self, text: &'static str) -> Sql<'_> {
         Sql::new(&self.table, &self.cx, self.spec.name, text)
     }
 
-    /// The records of which a condition in SQL holds, among those that the caller may see: to be answered, or to be [read](Self::read).
-    /// It stands behind `WHERE`, beside the guard; its parameters are `$1`, `$2` and so on, whatever the store.
+    /// The records of which a condition in SQL holds, among those that the caller may see: to be
+    /// answered, or to be [read](Self::read). It stands behind `WHERE`, beside the guard; its
+    /// parameters are `$1`, `$2` and so on, whatever the store.
     ///
-    /// Other tables that it looks at are read without the guard of their entity. A text that would not stay in its parentheses (one
-    /// that closes them, holds a comment or a `;`) is an error when the statement is first run.
+    /// Other tables that it looks at are read without the guard of their entity. A text that would
+    /// not stay in its parentheses (one that closes them, holds a comment or a `;`) is an error
+    /// when the statement is first run.
     pub fn records(&self, condition: &'static str) -> Records<E> {
         Records::new(condition)
     }
@@ -258,7 +311,12 @@ impl<E: Entity, S: SqlStore> CustomCall<E, S> {
     /// # Errors
     /// `internal` for a text that the database refuses; `unavailable`, `timeout`.
     pub async fn read(&self, records: Records<E>) -> Result<Vec<E>> {
-        records_of(&records.choice().read(&self.table, &self.cx, self.spec.name, &Form::Records).await?)
+        records_of(
+            &records
+                .choice()
+                .read(&self.table, &self.cx, self.spec.name, &Form::Records)
+                .await?,
+        )
     }
 
     /// Begins a transaction of statements of one's own, for [`Sql::within`].
@@ -273,7 +331,8 @@ impl<E: Entity, S: SqlStore> CustomCall<E, S> {
 
 #[cfg(feature = "sqlite")]
 impl<E: Entity> CustomCall<E, OnSqlite> {
-    /// The pool itself, for what cannot be said under the guard. The reason is logged; who sees what is up to the caller.
+    /// The pool itself, for what cannot be said under the guard. The reason is logged; who sees
+    /// what is up to the caller.
     ///
     /// # Errors
     /// `internal` when the store has no pool.
@@ -288,7 +347,8 @@ impl<E: Entity> CustomCall<E, OnSqlite> {
 
 #[cfg(feature = "postgres")]
 impl<E: Entity> CustomCall<E, OnPostgres> {
-    /// The pool itself, for what cannot be said under the guard. The reason is logged; who sees what is up to the caller.
+    /// The pool itself, for what cannot be said under the guard. The reason is logged; who sees
+    /// what is up to the caller.
     ///
     /// # Errors
     /// `internal` when the store has no pool.
@@ -315,8 +375,21 @@ pub struct Sql<'a> {
 }
 
 impl<'a> Sql<'a> {
-    pub(crate) fn new(table: &'a Table, cx: &'a Cx, route: &'static str, text: &'static str) -> Self {
-        Self { table, driver: table.driver(), cx, route, text, values: Vec::new(), within: None }
+    pub(crate) fn new(
+        table: &'a Table,
+        cx: &'a Cx,
+        route: &'static str,
+        text: &'static str,
+    ) -> Self {
+        Self {
+            table,
+            driver: table.driver(),
+            cx,
+            route,
+            text,
+            values: Vec::new(),
+            within: None,
+        }
     }
 
     /// The value of the next parameter: the first is `$1`.
@@ -327,14 +400,17 @@ impl<'a> Sql<'a> {
 
     /// Within a transaction.
     pub fn within(self, transaction: &'a mut SqlTransaction) -> Self {
-        Self { within: Some(transaction), ..self }
+        Self {
+            within: Some(transaction),
+            ..self
+        }
     }
 
     /// All rows.
     ///
     /// # Errors
-    /// `internal` for a text without the guard or one that the database refuses; `conflict` for a taken unique;
-    /// `unavailable`, `timeout`.
+    /// `internal` for a text without the guard or one that the database refuses; `conflict` for a
+    /// taken unique; `unavailable`, `timeout`.
     pub async fn rows(self) -> Result<Vec<SqlRow>> {
         match self.run(true).await? {
             Answer::Rows(rows) => Ok(rows),
@@ -347,7 +423,11 @@ impl<'a> Sql<'a> {
     /// # Errors
     /// As [`Sql::rows`].
     pub async fn column<T: FieldType>(self, column: &str) -> Result<Vec<T>> {
-        self.rows().await?.iter().map(|row| row.get(column)).collect()
+        self.rows()
+            .await?
+            .iter()
+            .map(|row| row.get(column))
+            .collect()
     }
 
     /// How many records it changed.
@@ -364,16 +444,23 @@ impl<'a> Sql<'a> {
     async fn run(self, rows: bool) -> Result<Answer> {
         apart(self.cx)?;
         let guard = self.table.condition(self.cx, self.route)?;
-        let query = Query { entity: self.table.desc, text: self.text, values: self.values, guard };
+        let query = Query {
+            entity: self.table.desc,
+            text: self.text,
+            values: self.values,
+            guard,
+        };
         self.driver.run(query, self.within, rows).await
     }
 }
 
-/// Refuses statements on the pool while the call is part of a transaction that has the store for itself: they would not see
-/// what it wrote, and could wait for it for ever.
+/// Refuses statements on the pool while the call is part of a transaction that has the store for
+/// itself: they would not see what it wrote, and could wait for it for ever.
 fn apart(cx: &Cx) -> Result<()> {
     match cx.in_transaction() {
         None => Ok(()),
-        Some(_) => Err(Error::internal("a handler's own statements cannot be part of `cx.transaction(..)`: use the adapter there")),
+        Some(_) => Err(Error::internal(
+            "a handler's own statements cannot be part of `cx.transaction(..)`: use the adapter there",
+        )),
     }
 }

@@ -1,6 +1,8 @@
-//! Records that a handler names by a condition in the words of its database, in place of their keys.
+//! Records that a handler names by a condition in the words of its database, in place of their
+//! keys.
 //!
-//! They are read by one statement, and that on the way of all others: the guard joins it there, and it runs where others run.
+//! They are read by one statement, and that on the way of all others: the guard joins it there, and
+//! it runs where others run.
 
 use std::marker::PhantomData;
 
@@ -11,7 +13,8 @@ use crate::resource::{Form, Table};
 use crate::store::{Plan, Rows, Words};
 use crate::{Cx, Result, Value};
 
-/// Records of `E`, named by a condition: see [`CustomCall::records`](super::call::CustomCall::records).
+/// Records of `E`, named by a condition: see
+/// [`CustomCall::records`](super::call::CustomCall::records).
 #[must_use = "records are read when they are answered, or by `CustomCall::read`"]
 #[derive(Debug)]
 pub struct Records<E> {
@@ -31,7 +34,15 @@ pub struct Choice {
 
 impl<E> Records<E> {
     pub(super) fn new(condition: &'static str) -> Self {
-        Self { choice: Choice { condition, order: "", values: Vec::new(), limit: None }, of: PhantomData }
+        Self {
+            choice: Choice {
+                condition,
+                order: "",
+                values: Vec::new(),
+                limit: None,
+            },
+            of: PhantomData,
+        }
     }
 
     /// The value of the next parameter: the first is `$1`.
@@ -40,7 +51,8 @@ impl<E> Records<E> {
         self
     }
 
-    /// In this order, `views DESC, title`; where it leaves a choice, by the key. Without one, in the order of the entity.
+    /// In this order, `views DESC, title`; where it leaves a choice, by the key. Without one, in
+    /// the order of the entity.
     pub fn order_by(mut self, order: &'static str) -> Self {
         self.choice.order = order;
         self
@@ -62,22 +74,55 @@ impl Choice {
     ///
     /// # Errors
     /// `internal` for words that cannot be part of a statement, or that the database refuses.
-    pub(super) async fn read(self, table: &Table, cx: &Cx, route: &'static str, form: &Form) -> Result<Rows> {
-        let Self { condition, order, values, limit } = self;
+    pub(super) async fn read(
+        self,
+        table: &Table,
+        cx: &Cx,
+        route: &'static str,
+        form: &Form,
+    ) -> Result<Rows> {
+        let Self {
+            condition,
+            order,
+            values,
+            limit,
+        } = self;
         let slots = values.len();
         let (mut args, kinds): (Vec<Value>, Vec<Kind>) = values.into_iter().unzip();
         let mut key = Vec::with_capacity(64 + condition.len() + order.len());
         let limited = if limit.is_some() { "limited" } else { "" };
-        for part in ["custom records", condition, order, limited].into_iter().chain(kinds.iter().map(|kind| kind.name())) {
+        for part in ["custom records", condition, order, limited]
+            .into_iter()
+            .chain(kinds.iter().map(|kind| kind.name()))
+        {
             key.extend_from_slice(part.as_bytes());
             // No text that a database reads holds a NUL.
             key.push(0);
         }
         let plan = || {
-            let rest = SortDesc { field: table.desc.primary, desc: false };
-            let rest = table.order(if order.is_empty() { table.desc.sort } else { std::slice::from_ref(&rest) });
-            let limit = limit.map(|_| Source::Arg { index: slots, nullable: false });
-            Plan::Chosen { filter: Filter::TRUE, words: Words { condition, order, kinds }, order: rest, limit }
+            let rest = SortDesc {
+                field: table.desc.primary,
+                desc: false,
+            };
+            let rest = table.order(if order.is_empty() {
+                table.desc.sort
+            } else {
+                std::slice::from_ref(&rest)
+            });
+            let limit = limit.map(|_| Source::Arg {
+                index: slots,
+                nullable: false,
+            });
+            Plan::Chosen {
+                filter: Filter::TRUE,
+                words: Words {
+                    condition,
+                    order,
+                    kinds,
+                },
+                order: rest,
+                limit,
+            }
         };
         let statement = table.shape(route, &key, plan)?;
         args.extend(limit.map(|most| Value::Int(most.into())));
@@ -99,7 +144,11 @@ pub trait Named<E> {
 #[diagnostic::do_not_recommend]
 impl<E: Entity, K: Same<E::Id>> Named<E> for Vec<K> {
     fn made(self) -> Made {
-        Made::Many(self.into_iter().map(|key| key.same().into_value()).collect())
+        Made::Many(
+            self.into_iter()
+                .map(|key| key.same().into_value())
+                .collect(),
+        )
     }
 }
 
@@ -163,7 +212,8 @@ impl<T, V: Same<T>> Answers<T> for V {
     }
 }
 
-/// A type that is another one, which none is: where rustc would speak of a mismatch of its own, the traits above have the word.
+/// A type that is another one, which none is: where rustc would speak of a mismatch of its own, the
+/// traits above have the word.
 pub trait Same<T> {
     fn same(self) -> T;
 }

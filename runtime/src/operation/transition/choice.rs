@@ -19,7 +19,9 @@ pub struct Erased {
 impl fmt::Debug for Erased {
     // The record holds what nobody may read.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Erased").field("table", &self.table).finish_non_exhaustive()
+        f.debug_struct("Erased")
+            .field("table", &self.table)
+            .finish_non_exhaustive()
     }
 }
 
@@ -31,7 +33,10 @@ impl Erased {
 
 /// Has a function choose a value of a field: rustc judges its signature.
 #[doc(hidden)]
-pub fn choose<F, T>(call: Erased, by: fn(ChooserCall<F::Entity>) -> T) -> BoxFuture<'static, Result<Value>>
+pub fn choose<F, T>(
+    call: Erased,
+    by: fn(ChooserCall<F::Entity>) -> T,
+) -> BoxFuture<'static, Result<Value>>
 where
     F: Field,
     F::Entity: Entity,
@@ -46,11 +51,13 @@ where
     Box::pin(async move { Ok(chosen.await?.into_value()) })
 }
 
-/// A call of the chooser of a transition of `E`: the record that is about to move, and what it takes to find out where to.
+/// A call of the chooser of a transition of `E`: the record that is about to move, and what it
+/// takes to find out where to.
 ///
-/// It runs in the transaction of the write: nobody else changes the record until the value that it answers is written, and
-/// what it reads through [`adapter`](Self::adapter) with its [`cx`](Self::cx) belongs to that transaction. It should answer
-/// soon, since others wait for the record, and on an embedded store for the file.
+/// It runs in the transaction of the write: nobody else changes the record until the value that it
+/// answers is written, and what it reads through [`adapter`](Self::adapter) with its
+/// [`cx`](Self::cx) belongs to that transaction. It should answer soon, since others wait for the
+/// record, and on an embedded store for the file.
 #[derive(Debug)]
 pub struct ChooserCall<E> {
     table: Arc<Table>,
@@ -69,7 +76,8 @@ impl<E: Entity> ChooserCall<E> {
         &self.record
     }
 
-    /// The adapter of an entity of the app. Within the transaction it has to live in the same store.
+    /// The adapter of an entity of the app. Within the transaction it has to live in the same
+    /// store.
     ///
     /// # Errors
     /// `internal` when no package of the app lists the entity.

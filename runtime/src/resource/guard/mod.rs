@@ -1,9 +1,11 @@
-//! The guard: which records a call may touch. One function makes it, and every statement of an entity passes it.
+//! The guard: which records a call may touch. One function makes it, and every statement of an
+//! entity passes it.
 //!
-//! A guard is a conjunction of conditions (tenant, data scope, not deleted, not expired, and what [`gate`](super::gate) adds) whose
-//! values are arguments appended to those of the statement, so a prepared statement serves every caller. Which conditions there are
-//! depends on who calls: each such [`Reach`] has a statement of its own. Nothing here runs for an entity that declares nothing of the
-//! kind.
+//! A guard is a conjunction of conditions (tenant, data scope, not deleted, not expired, and what
+//! [`gate`](super::gate) adds) whose values are arguments appended to those of the statement, so a
+//! prepared statement serves every caller. Which conditions there are depends on who calls: each
+//! such [`Reach`] has a statement of its own. Nothing here runs for an entity that declares nothing
+//! of the kind.
 
 mod owner;
 mod reach;
@@ -35,15 +37,22 @@ impl Guard {
     /// `None` for an entity all of whose records everybody sees.
     pub(crate) fn new(desc: &'static EntityDesc) -> Option<Self> {
         let behind = Behind::of(desc);
-        let own = desc.soft_delete.is_some() || desc.ttl.is_some() || desc.tenant.is_some() || !desc.scope.is_empty();
+        let own = desc.soft_delete.is_some()
+            || desc.ttl.is_some()
+            || desc.tenant.is_some()
+            || !desc.scope.is_empty();
         (own || behind.is_some()).then_some(Self { desc, behind })
     }
 
-    /// What holds on a route. `reads` says that it changes nothing, `unscoped` lifts the data scope.
+    /// What holds on a route. `reads` says that it changes nothing, `unscoped` lifts the data
+    /// scope.
     pub(crate) fn route(&self, route: &str, reads: bool, unscoped: bool) -> RouteGuard {
-        // The parents of a path say where a record is, not who may see it: one that is found by its key needs none.
+        // The parents of a path say where a record is, not who may see it: one that is found by its
+        // key needs none.
         let included = Included::named(route);
-        let needs = |i: &usize| included.is_none() || !matches!(self.desc.scope[*i].from, ScopeFrom::Path(_));
+        let needs = |i: &usize| {
+            included.is_none() || !matches!(self.desc.scope[*i].from, ScopeFrom::Path(_))
+        };
         let (route, reads) = included.unwrap_or((route, reads));
         let holds = |i: &usize| !unscoped && needs(i) && self.desc.scope[*i].holds_on(route);
         RouteGuard {
@@ -62,55 +71,123 @@ impl Guard {
         }
     }
 
-    /// The plan with the guard in it. Its own arguments end at `base`; the guard's follow, in the order of
-    /// [`Guard::arguments`].
+    /// The plan with the guard in it. Its own arguments end at `base`; the guard's follow, in the
+    /// order of [`Guard::arguments`].
     pub(crate) fn plan(&self, plan: &Plan, reach: Reach, route: &RouteGuard, base: usize) -> Plan {
         let slots = Slots::of(self, plan, reach, route, base);
         let with = |filter: &Filter| filter.clone().and(self.conditions(reach, route, &slots));
         match plan {
             Plan::Insert => Plan::Insert,
-            Plan::Select { filter, order, after, limit } => {
-                Plan::Select { filter: with(filter), order: order.clone(), after: after.clone(), limit: limit.clone() }
-            }
-            Plan::Related { filter, field, values, order, limit } => {
-                Plan::Related { filter: with(filter), field: *field, values: *values, order: order.clone(), limit: limit.clone() }
-            }
-            Plan::Chosen { filter, words, order, limit } => {
-                Plan::Chosen { filter: with(filter), words: words.clone(), order: order.clone(), limit: limit.clone() }
-            }
-            Plan::Exists { filter } => Plan::Exists { filter: with(filter) },
-            Plan::Hold { filter } => Plan::Hold { filter: with(filter) },
-            Plan::Lock { filter, pick } => Plan::Lock { filter: with(filter), pick: pick.clone() },
-            Plan::Aggregate { filter, groups, by_value, compute, limit } => Plan::Aggregate {
+            Plan::Select {
+                filter,
+                order,
+                after,
+                limit,
+            } => Plan::Select {
+                filter: with(filter),
+                order: order.clone(),
+                after: after.clone(),
+                limit: limit.clone(),
+            },
+            Plan::Related {
+                filter,
+                field,
+                values,
+                order,
+                limit,
+            } => Plan::Related {
+                filter: with(filter),
+                field: *field,
+                values: *values,
+                order: order.clone(),
+                limit: limit.clone(),
+            },
+            Plan::Chosen {
+                filter,
+                words,
+                order,
+                limit,
+            } => Plan::Chosen {
+                filter: with(filter),
+                words: words.clone(),
+                order: order.clone(),
+                limit: limit.clone(),
+            },
+            Plan::Exists { filter } => Plan::Exists {
+                filter: with(filter),
+            },
+            Plan::Hold { filter } => Plan::Hold {
+                filter: with(filter),
+            },
+            Plan::Lock { filter, pick } => Plan::Lock {
+                filter: with(filter),
+                pick: pick.clone(),
+            },
+            Plan::Aggregate {
+                filter,
+                groups,
+                by_value,
+                compute,
+                limit,
+            } => Plan::Aggregate {
                 filter: with(filter),
                 groups: groups.clone(),
                 by_value: by_value.clone(),
                 compute: compute.clone(),
                 limit: *limit,
             },
-            Plan::Update { filter, set, pick } => {
-                Plan::Update { filter: with(filter), set: self.renewed(set.clone(), &slots), pick: pick.clone() }
-            }
+            Plan::Update { filter, set, pick } => Plan::Update {
+                filter: with(filter),
+                set: self.renewed(set.clone(), &slots),
+                pick: pick.clone(),
+            },
             // The new record is stamped; an existing one is changed only within reach.
-            Plan::Upsert { keys, guard, set } => {
-                Plan::Upsert { keys: keys.clone(), guard: with(guard), set: self.renewed(set.clone(), &slots) }
-            }
+            Plan::Upsert { keys, guard, set } => Plan::Upsert {
+                keys: keys.clone(),
+                guard: with(guard),
+                set: self.renewed(set.clone(), &slots),
+            },
             Plan::Delete { filter, pick } => match (self.desc.soft_delete, slots.now) {
                 (Some(mark), Some(now)) => {
                     let value = match mark {
-                        SoftDelete::At(_) => Source::Arg { index: now, nullable: false },
+                        SoftDelete::At(_) => Source::Arg {
+                            index: now,
+                            nullable: false,
+                        },
                         SoftDelete::Is(_, value) => Source::Value(value()),
                     };
-                    let set = touch(self.desc, vec![Assign { field: mark.field(), value: AssignValue::Set(value) }], now);
-                    Plan::Update { filter: with(filter), set: self.renewed(set, &slots), pick: pick.clone() }
+                    let set = touch(
+                        self.desc,
+                        vec![Assign {
+                            field: mark.field(),
+                            value: AssignValue::Set(value),
+                        }],
+                        now,
+                    );
+                    Plan::Update {
+                        filter: with(filter),
+                        set: self.renewed(set, &slots),
+                        pick: pick.clone(),
+                    }
                 }
-                _ => Plan::Delete { filter: with(filter), pick: pick.clone() },
+                _ => Plan::Delete {
+                    filter: with(filter),
+                    pick: pick.clone(),
+                },
             },
         }
     }
 
     /// The arguments of the guard for a call, behind those of the statement.
-    pub(super) fn arguments(&self, cx: &Cx, plan: &Plan, reach: Reach, route: &RouteGuard, owner: Vec<Value>, args: &mut Vec<Value>) {
+    pub(super) fn arguments(
+        &self,
+        cx: &Cx,
+        plan: &Plan,
+        reach: Reach,
+        route: &RouteGuard,
+        owner: Vec<Value>,
+        args: &mut Vec<Value>,
+    ) {
         args.extend(owner);
         let slots = Slots::of(self, plan, reach, route, 0);
         args.extend(slots.now.map(|_| Value::Date(cx.now())));
@@ -126,24 +203,43 @@ impl Guard {
         if let Some(tenant) = self.desc.tenant {
             all = match reach {
                 Reach::Caller | Reach::Within => all.and(Filter::eq_arg(tenant.field, slots.owner)),
-                Reach::NoTenant | Reach::Anonymous => all.and(Filter::cond(tenant.field, Op::Eq, Operand::One(Source::Value(Value::Null)))),
+                Reach::NoTenant | Reach::Anonymous => all.and(Filter::cond(
+                    tenant.field,
+                    Op::Eq,
+                    Operand::One(Source::Value(Value::Null)),
+                )),
                 Reach::System | Reach::Deleted | Reach::Followed => all,
             };
         }
         if reach.is_caller() {
-            let first = slots.owner + usize::from(self.desc.tenant.is_some() && reach == Reach::Caller);
+            let first =
+                slots.owner + usize::from(self.desc.tenant.is_some() && reach == Reach::Caller);
             for (n, scope) in route.scopes.iter().enumerate().filter(|_| slots.scoped) {
                 all = all.and(Filter::eq_arg(self.desc.scope[*scope].field, first + n));
             }
         }
         if route.deleted {
-            all = layout::deleted(self.desc).into_iter().fold(all, Filter::and);
+            all = layout::deleted(self.desc)
+                .into_iter()
+                .fold(all, Filter::and);
         } else if reach != Reach::Deleted {
             all = layout::live(self.desc).into_iter().fold(all, Filter::and);
         }
-        let all = slots.now.and_then(|now| layout::unexpired(self.desc, now)).into_iter().fold(all, Filter::and);
+        let all = slots
+            .now
+            .and_then(|now| layout::unexpired(self.desc, now))
+            .into_iter()
+            .fold(all, Filter::and);
         match &self.behind {
-            Some(behind) => all.and(behind.condition(self.desc, Asks { reach, reads: route.reads }, slots.behind, slots.now)),
+            Some(behind) => all.and(behind.condition(
+                self.desc,
+                Asks {
+                    reach,
+                    reads: route.reads,
+                },
+                slots.behind,
+                slots.now,
+            )),
             None => all,
         }
     }
@@ -151,7 +247,13 @@ impl Guard {
     /// Every change of a record puts its expiry off.
     fn renewed(&self, mut set: Vec<Assign>, slots: &Slots) -> Vec<Assign> {
         if let (Some(index), Some(ttl)) = (slots.expiry, self.desc.ttl) {
-            set.push(Assign { field: ttl.field, value: AssignValue::Set(Source::Arg { index, nullable: false }) });
+            set.push(Assign {
+                field: ttl.field,
+                value: AssignValue::Set(Source::Arg {
+                    index,
+                    nullable: false,
+                }),
+            });
         }
         set
     }

@@ -8,17 +8,24 @@ use crate::store::layout;
 use crate::{Cx, Error, Result, Value};
 
 impl Guard {
-    /// Who a call is, as far as its statement depends on it; the values of its tenant and scopes go to `out`.
+    /// Who a call is, as far as its statement depends on it; the values of its tenant and scopes go
+    /// to `out`.
     ///
     /// # Errors
     /// 401 for an anonymous caller without a value that is needed, 403 for a known one.
-    pub(in crate::resource) fn reach(&self, cx: &Cx, route: &RouteGuard, out: &mut Vec<Value>) -> Result<Reach> {
+    pub(in crate::resource) fn reach(
+        &self,
+        cx: &Cx,
+        route: &RouteGuard,
+        out: &mut Vec<Value>,
+    ) -> Result<Reach> {
         if let Some(tenant) = self.within(cx) {
             out.push(self.fitting_tenant(tenant)?);
             return Ok(Reach::Within);
         }
         if cx.reaches_all() {
-            let plain = self.desc.tenant.is_none() && self.desc.scope.is_empty() && self.behind.is_none();
+            let plain =
+                self.desc.tenant.is_none() && self.desc.scope.is_empty() && self.behind.is_none();
             return Ok(if cx.reaches_deleted() {
                 Reach::Deleted
             } else if plain {
@@ -41,21 +48,36 @@ impl Guard {
         Ok(reach)
     }
 
-    /// Whose records a call sees: the fields of tenant and scopes with their values; nothing for the application itself.
+    /// Whose records a call sees: the fields of tenant and scopes with their values; nothing for
+    /// the application itself.
     ///
     /// # Errors
     /// As [`Guard::reach`].
-    pub(in crate::resource) fn owners(&self, cx: &Cx, route: &RouteGuard) -> Result<Vec<(usize, Value)>> {
+    pub(in crate::resource) fn owners(
+        &self,
+        cx: &Cx,
+        route: &RouteGuard,
+    ) -> Result<Vec<(usize, Value)>> {
         if cx.system_reason().is_some() {
             let tenant = self.desc.tenant.zip(self.within(cx));
-            return tenant.map(|(tenant, value)| Ok((tenant.field, self.fitting_tenant(value)?))).into_iter().collect();
+            return tenant
+                .map(|(tenant, value)| Ok((tenant.field, self.fitting_tenant(value)?)))
+                .into_iter()
+                .collect();
         }
-        let tenant = self.desc.tenant.map(|tenant| Ok((tenant.field, self.tenant(cx, route)?)));
-        let scopes = route.scopes.iter().map(|scope| Ok((self.desc.scope[*scope].field, self.scope(cx, *scope)?)));
+        let tenant = self
+            .desc
+            .tenant
+            .map(|tenant| Ok((tenant.field, self.tenant(cx, route)?)));
+        let scopes = route
+            .scopes
+            .iter()
+            .map(|scope| Ok((self.desc.scope[*scope].field, self.scope(cx, *scope)?)));
         tenant.into_iter().chain(scopes).collect()
     }
 
-    /// Who calls, as far as it depends on there being a tenant: of the records themselves, or of those behind them.
+    /// Who calls, as far as it depends on there being a tenant: of the records themselves, or of
+    /// those behind them.
     fn caller(&self, cx: &Cx, tenant: &Value) -> Reach {
         let behind = self.behind.as_ref().is_some_and(|behind| behind.tenants);
         let without = match self.desc.tenant {
@@ -70,10 +92,13 @@ impl Guard {
         }
     }
 
-    /// The tenant that the application itself acts in, where it has said one. What follows from its changes, and deleted records, it
-    /// reaches everywhere.
+    /// The tenant that the application itself acts in, where it has said one. What follows from its
+    /// changes, and deleted records, it reaches everywhere.
     fn within(&self, cx: &Cx) -> Option<Value> {
-        let tenant = self.desc.tenant.filter(|_| cx.system_reason().is_some() && !cx.follows() && !cx.reaches_deleted())?;
+        let tenant = self
+            .desc
+            .tenant
+            .filter(|_| cx.system_reason().is_some() && !cx.follows() && !cx.reaches_deleted())?;
         cx.bound(self.desc, tenant.field)
     }
 
@@ -84,9 +109,12 @@ impl Guard {
         }
     }
 
-    /// The caller's tenant; null where records without one are meant, or there are no tenants at all.
+    /// The caller's tenant; null where records without one are meant, or there are no tenants at
+    /// all.
     fn tenant(&self, cx: &Cx, route: &RouteGuard) -> Result<Value> {
-        let Some(tenant) = self.desc.tenant else { return Ok(Value::Null) };
+        let Some(tenant) = self.desc.tenant else {
+            return Ok(Value::Null);
+        };
         let known = cx.get_actor().is_some_and(|actor| actor.id.is_some());
         let own = cx.value(CtxPath::TenantId);
         if let Some(said) = cx.bound(self.desc, tenant.field)
@@ -99,7 +127,9 @@ impl Guard {
             return Err(Error::internal(text));
         }
         match own {
-            Value::Null if (known && tenant.optional) || (!known && route.anonymous) => Ok(Value::Null),
+            Value::Null if (known && tenant.optional) || (!known && route.anonymous) => {
+                Ok(Value::Null)
+            }
             Value::Null => Err(missing(known)),
             value => self.fitting(tenant.field, value),
         }
@@ -112,13 +142,15 @@ impl Guard {
             ScopeFrom::Ctx(path) => self.fitting(scope.field, cx.bind(path)?),
             ScopeFrom::Path(name) => cx.bound(self.desc, scope.field).ok_or_else(|| {
                 let (entity, parent) = (self.desc.name, self.desc.parent_path.unwrap_or_default());
-                Error::internal(format!("`{entity}` lives below `{parent}`: say which `{name}` with `cx.within(..)`"))
+                Error::internal(format!(
+                    "`{entity}` lives below `{parent}`: say which `{name}` with `cx.within(..)`"
+                ))
             }),
         }
     }
 
-    /// A context value as a field holds it. Tenants and ids are texts in the context; one that is no number is nobody's
-    /// where fields are numbers.
+    /// A context value as a field holds it. Tenants and ids are texts in the context; one that is
+    /// no number is nobody's where fields are numbers.
     fn fitting(&self, field: usize, value: Value) -> Result<Value> {
         match gate::fitting(self.desc.fields[field].kind, value) {
             Value::Null => Err(Error::forbidden()),
@@ -129,14 +161,26 @@ impl Guard {
     /// Writes tenant, scopes and expiry into the values of a new record, whatever stands there.
     ///
     /// # Errors
-    /// As [`Guard::reach`]; 403 for the application itself when a value is required and nobody said which.
-    pub(in crate::resource) fn stamp<V: Held>(&self, cx: &Cx, route: &RouteGuard, values: &mut [V]) -> Result<()> {
+    /// As [`Guard::reach`]; 403 for the application itself when a value is required and nobody said
+    /// which.
+    pub(in crate::resource) fn stamp<V: Held>(
+        &self,
+        cx: &Cx,
+        route: &RouteGuard,
+        values: &mut [V],
+    ) -> Result<()> {
         let system = cx.system_reason().is_some();
         let owner = self.desc.tenant.map(|tenant| (tenant.field, None));
-        let scopes = route.scopes.iter().map(|i| (self.desc.scope[*i].field, Some(*i)));
+        let scopes = route
+            .scopes
+            .iter()
+            .map(|i| (self.desc.scope[*i].field, Some(*i)));
         for (field, scope) in owner.into_iter().chain(scopes) {
             let value = match scope {
-                _ if system => match cx.bound(self.desc, field).or_else(|| values.get(field).and_then(Held::held)) {
+                _ if system => match cx
+                    .bound(self.desc, field)
+                    .or_else(|| values.get(field).and_then(Held::held))
+                {
                     Some(value) => value,
                     None if self.desc.fields[field].optional => Value::Null,
                     None => return Err(Error::forbidden()),
@@ -172,5 +216,9 @@ impl Held for Option<Value> {
 }
 
 fn missing(known: bool) -> Error {
-    if known { Error::forbidden() } else { Error::unauthorized() }
+    if known {
+        Error::forbidden()
+    } else {
+        Error::unauthorized()
+    }
 }

@@ -13,9 +13,11 @@ pub(crate) enum Reach {
     System = 2,
     /// Deleted records as well.
     Deleted = 3,
-    /// Records of a caller without a tenant whom nobody knows, where gates make a difference between those.
+    /// Records of a caller without a tenant whom nobody knows, where gates make a difference
+    /// between those.
     Anonymous = 4,
-    /// As [`Reach::System`], whatever stands behind the records: what follows from a deletion follows what has been deleted.
+    /// As [`Reach::System`], whatever stands behind the records: what follows from a deletion
+    /// follows what has been deleted.
     Followed = 5,
     /// The application itself within one tenant: every scope there.
     Within = 6,

@@ -16,13 +16,24 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    pub(super) fn of(guard: &Guard, plan: &Plan, reach: Reach, route: &RouteGuard, base: usize) -> Self {
+    pub(super) fn of(
+        guard: &Guard,
+        plan: &Plan,
+        reach: Reach,
+        route: &RouteGuard,
+        base: usize,
+    ) -> Self {
         let desc = guard.desc;
         let system = desc.tenant.is_none() && desc.scope.is_empty();
         let scoped = reach.is_caller() && !system;
-        let tenant = usize::from(desc.tenant.is_some() && matches!(reach, Reach::Caller | Reach::Within));
+        let tenant =
+            usize::from(desc.tenant.is_some() && matches!(reach, Reach::Caller | Reach::Within));
         let behind = base + tenant + if scoped { route.scopes.len() } else { 0 };
-        let values = guard.behind.as_ref().filter(|_| reach.is_caller()).map_or(0, Behind::wants);
+        let values = guard
+            .behind
+            .as_ref()
+            .filter(|_| reach.is_caller())
+            .map_or(0, Behind::wants);
         let mut next = behind + values;
         let mut slot = |wanted: bool| {
             wanted.then(|| {
@@ -42,9 +53,18 @@ impl Slots {
             Plan::Update { .. } | Plan::Upsert { .. } => (false, true, true),
             Plan::Delete { .. } => (desc.soft_delete.is_some(), desc.soft_delete.is_some(), true),
         };
-        let instant = guard.behind.as_ref().is_some_and(|behind| behind.needs_now(reach));
+        let instant = guard
+            .behind
+            .as_ref()
+            .is_some_and(|behind| behind.needs_now(reach));
         let now = slot(filters && (desc.ttl.is_some() || marks || instant));
         let expiry = slot(changes && desc.ttl.is_some_and(|ttl| ttl.after.is_some()));
-        Self { owner: base, scoped, behind, now, expiry }
+        Self {
+            owner: base,
+            scoped,
+            behind,
+            now,
+            expiry,
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! The guard, held to a plain notion of who sees what, over random calls on both stores.
 //!
-//! The notion is [`sees`]: a few lines over a stored record, sharing nothing with the guard. After every call, the pages of
-//! every caller must be exactly what they see; records out of a caller's sight must be as before; new ones must be the
-//! caller's own; and both stores must answer alike.
+//! The notion is [`sees`]: a few lines over a stored record, sharing nothing with the guard. After
+//! every call, the pages of every caller must be exactly what they see; records out of a caller's
+//! sight must be as before; new ones must be the caller's own; and both stores must answer alike.
 
 use std::sync::Arc;
 
@@ -10,10 +10,13 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use crate::entity::{
-    Bound, EntityDesc, FieldDesc, Flags, IndexDesc, Kind, PageArgs, Scope, ScopeFrom, SoftDelete, SortDesc, Tenant, Ttl, UniqueDesc,
+    Bound, EntityDesc, FieldDesc, Flags, IndexDesc, Kind, PageArgs, Scope, ScopeFrom, SoftDelete,
+    SortDesc, Tenant, Ttl, UniqueDesc,
 };
 use crate::filter::{CtxPath, Filter, FilterSpec, Op, Operand, OperandSpec, Source, SourceSpec};
-use crate::operation::{AssignSpec, Batch, Consume, Exists, Increment, Lookup, OpSpec, ParamSpec, Place, Upsert};
+use crate::operation::{
+    AssignSpec, Batch, Consume, Exists, Increment, Lookup, OpSpec, ParamSpec, Place, Upsert,
+};
 use crate::resource::{Call, CursorKey, Draft, Form, ListRequest, Outcome, Table};
 use crate::store::memory::Memory;
 use crate::store::sqlite::{SqliteOptions, SqliteStore};
@@ -31,16 +34,31 @@ const DELETED: usize = 7;
 const EXPIRY: usize = 8;
 const LIFE: i64 = 1000;
 
-static STATES: crate::entity::EnumDesc = crate::entity::EnumDesc { name: "State", variants: &["live", "gone"] };
+static STATES: crate::entity::EnumDesc = crate::entity::EnumDesc {
+    name: "State",
+    variants: &["live", "gone"],
+};
 static FIELDS: [FieldDesc; 9] = [
-    FieldDesc { flags: Flags::PRIMARY, ..FieldDesc::new("id", "id", "id", Kind::String, false) },
-    FieldDesc { flags: Flags::READ_ONLY, ..FieldDesc::new("tenant", "tenant", "tenant", Kind::String, true) },
-    FieldDesc { flags: Flags::READ_ONLY, ..FieldDesc::new("owner", "owner", "owner", Kind::String, true) },
+    FieldDesc {
+        flags: Flags::PRIMARY,
+        ..FieldDesc::new("id", "id", "id", Kind::String, false)
+    },
+    FieldDesc {
+        flags: Flags::READ_ONLY,
+        ..FieldDesc::new("tenant", "tenant", "tenant", Kind::String, true)
+    },
+    FieldDesc {
+        flags: Flags::READ_ONLY,
+        ..FieldDesc::new("owner", "owner", "owner", Kind::String, true)
+    },
     FieldDesc::new("slug", "slug", "slug", Kind::String, false),
     FieldDesc::new("serial", "serial", "serial", Kind::String, true),
     FieldDesc::new("title", "title", "title", Kind::String, false),
     FieldDesc::new("views", "views", "views", Kind::Integer, true),
-    FieldDesc { flags: Flags::READ_ONLY, ..FieldDesc::new("deleted", "deleted", "deleted", Kind::Date, true) },
+    FieldDesc {
+        flags: Flags::READ_ONLY,
+        ..FieldDesc::new("deleted", "deleted", "deleted", Kind::Date, true)
+    },
     FieldDesc::new("expiry", "expiry", "expiry", Kind::Date, true),
 ];
 static MARKED: [FieldDesc; 9] = {
@@ -50,36 +68,85 @@ static MARKED: [FieldDesc; 9] = {
 };
 
 const PLAIN: EntityDesc = EntityDesc {
-    uniques: &[UniqueDesc { fields: &[SLUG], global: false }, UniqueDesc { fields: &[SERIAL], global: true }],
-    indexes: &[IndexDesc { fields: &[SortDesc { field: TITLE, desc: true }] }],
-    sort: &[SortDesc { field: TITLE, desc: false }],
+    uniques: &[
+        UniqueDesc {
+            fields: &[SLUG],
+            global: false,
+        },
+        UniqueDesc {
+            fields: &[SERIAL],
+            global: true,
+        },
+    ],
+    indexes: &[IndexDesc {
+        fields: &[SortDesc {
+            field: TITLE,
+            desc: true,
+        }],
+    }],
+    sort: &[SortDesc {
+        field: TITLE,
+        desc: false,
+    }],
     ..EntityDesc::new("Note", "notes", "notes", &FIELDS)
 };
 const OWNED: &[Scope] = &[Scope::new(OWNER, ScopeFrom::Ctx(CtxPath::ActorId))];
-const WRITTEN: &[Scope] =
-    &[Scope { apply_to: Some(&["create", "update", "delete", "bump", "enrol"]), ..Scope::new(OWNER, ScopeFrom::Ctx(CtxPath::ActorId)) }];
+const WRITTEN: &[Scope] = &[Scope {
+    apply_to: Some(&["create", "update", "delete", "bump", "enrol"]),
+    ..Scope::new(OWNER, ScopeFrom::Ctx(CtxPath::ActorId))
+}];
 
 static ENTITIES: [EntityDesc; 5] = [
-    EntityDesc { soft_delete: Some(SoftDelete::At(DELETED)), storage_name: "dated", ..PLAIN },
     EntityDesc {
-        tenant: Some(Tenant { field: TENANT, optional: true, anonymous_read: true }),
+        soft_delete: Some(SoftDelete::At(DELETED)),
+        storage_name: "dated",
+        ..PLAIN
+    },
+    EntityDesc {
+        tenant: Some(Tenant {
+            field: TENANT,
+            optional: true,
+            anonymous_read: true,
+        }),
         soft_delete: Some(SoftDelete::Is(DELETED, gone)),
         fields: &MARKED,
         storage_name: "tenants",
         ..PLAIN
     },
-    EntityDesc { ttl: Some(Ttl { field: EXPIRY, after: Some(LIFE as u64) }), scope: WRITTEN, storage_name: "fading", ..PLAIN },
     EntityDesc {
-        ttl: Some(Ttl { field: EXPIRY, after: None }),
-        tenant: Some(Tenant { field: TENANT, optional: false, anonymous_read: false }),
+        ttl: Some(Ttl {
+            field: EXPIRY,
+            after: Some(LIFE as u64),
+        }),
+        scope: WRITTEN,
+        storage_name: "fading",
+        ..PLAIN
+    },
+    EntityDesc {
+        ttl: Some(Ttl {
+            field: EXPIRY,
+            after: None,
+        }),
+        tenant: Some(Tenant {
+            field: TENANT,
+            optional: false,
+            anonymous_read: false,
+        }),
         storage_name: "dying",
         ..PLAIN
     },
     EntityDesc {
-        tenant: Some(Tenant { field: TENANT, optional: true, anonymous_read: false }),
+        tenant: Some(Tenant {
+            field: TENANT,
+            optional: true,
+            anonymous_read: false,
+        }),
         scope: OWNED,
         soft_delete: Some(SoftDelete::At(DELETED)),
-        ttl: Some(Ttl { field: EXPIRY, after: Some(LIFE as u64) }),
+        ttl: Some(Ttl {
+            field: EXPIRY,
+            after: Some(LIFE as u64),
+        }),
         storage_name: "whole",
         ..PLAIN
     },
@@ -94,7 +161,10 @@ fn text(value: &str) -> Value {
 }
 
 const fn is(field: usize, param: usize) -> AssignSpec {
-    AssignSpec { field, value: SourceSpec::Param(param) }
+    AssignSpec {
+        field,
+        value: SourceSpec::Param(param),
+    }
 }
 
 const fn where_(field: usize) -> FilterSpec {
@@ -102,22 +172,34 @@ const fn where_(field: usize) -> FilterSpec {
 }
 
 const SLUGS: &[ParamSpec] = &[ParamSpec::new("slug", SLUG, Place::Body)];
-const TITLES: &[ParamSpec] = &[ParamSpec::new("title", TITLE, Place::Body), ParamSpec::new("to", TITLE, Place::Body)];
+const TITLES: &[ParamSpec] = &[
+    ParamSpec::new("title", TITLE, Place::Body),
+    ParamSpec::new("to", TITLE, Place::Body),
+];
 static BY_SLUG: OpSpec = OpSpec::new("by_slug", &Lookup::new(&[is(SLUG, 0)])).params(SLUGS);
 static TAKEN: OpSpec = OpSpec::new("taken", &Exists::new(&[is(SLUG, 0)])).params(SLUGS);
-static BUMP: OpSpec =
-    OpSpec::new("bump", &Increment::new(VIEWS, Bound::Int(1), &[is(ID, 0)])).params(&[ParamSpec::new("id", ID, Place::Id)]);
-static SET_ALL: OpSpec = OpSpec::new("set_all", &Batch::update(where_(TITLE), &[is(TITLE, 1)])).params(TITLES);
-static REMOVE_ALL: OpSpec = OpSpec::new("remove_all", &Batch::delete(where_(TITLE))).params(SLUGS_OF_TITLE);
+static BUMP: OpSpec = OpSpec::new("bump", &Increment::new(VIEWS, Bound::Int(1), &[is(ID, 0)]))
+    .params(&[ParamSpec::new("id", ID, Place::Id)]);
+static SET_ALL: OpSpec =
+    OpSpec::new("set_all", &Batch::update(where_(TITLE), &[is(TITLE, 1)])).params(TITLES);
+static REMOVE_ALL: OpSpec =
+    OpSpec::new("remove_all", &Batch::delete(where_(TITLE))).params(SLUGS_OF_TITLE);
 const SLUGS_OF_TITLE: &[ParamSpec] = &[ParamSpec::new("title", TITLE, Place::Body)];
 static TAKE: OpSpec = OpSpec::new("take", &Consume::new(where_(TITLE))).params(SLUGS_OF_TITLE);
-static ENROL: OpSpec = OpSpec::new("enrol", &Upsert::new(&[is(SLUG, 0)]).set(&[is(TITLE, 1)]).on_create(&[is(ID, 2)])).params(&[
+static ENROL: OpSpec = OpSpec::new(
+    "enrol",
+    &Upsert::new(&[is(SLUG, 0)])
+        .set(&[is(TITLE, 1)])
+        .on_create(&[is(ID, 2)]),
+)
+.params(&[
     ParamSpec::new("slug", SLUG, Place::Body),
     ParamSpec::new("title", TITLE, Place::Body),
     ParamSpec::new("id", ID, Place::Body),
 ]);
 
-/// Everybody who calls: two tenants, two people of one, somebody without a tenant, nobody, and the application.
+/// Everybody who calls: two tenants, two people of one, somebody without a tenant, nobody, and the
+/// application.
 #[derive(Clone, Copy, Debug)]
 enum Who {
     Of(&'static str, &'static str),
@@ -126,13 +208,23 @@ enum Who {
     System,
 }
 
-const EVERYBODY: [Who; 6] = [Who::Of("ann", "t1"), Who::Of("bob", "t1"), Who::Of("ann", "t2"), Who::Loose("cat"), Who::Nobody, Who::System];
+const EVERYBODY: [Who; 6] = [
+    Who::Of("ann", "t1"),
+    Who::Of("bob", "t1"),
+    Who::Of("ann", "t2"),
+    Who::Loose("cat"),
+    Who::Nobody,
+    Who::System,
+];
 
 impl Who {
     fn cx(self, now: Timestamp) -> Cx {
         let actor = |actor: Actor| Cx::new(Arc::new(actor), now, "".into());
         match self {
-            Self::Of(id, tenant) => actor(Actor { tenant_id: Some(tenant.to_owned()), ..Actor::user(id) }),
+            Self::Of(id, tenant) => actor(Actor {
+                tenant_id: Some(tenant.to_owned()),
+                ..Actor::user(id)
+            }),
             Self::Loose(id) => actor(Actor::user(id)),
             Self::Nobody => actor(Actor::anonymous()),
             Self::System => Cx::system("test").at(now),
@@ -147,12 +239,23 @@ impl Who {
     }
 
     fn tenant(self) -> Option<&'static str> {
-        if let Self::Of(_, tenant) = self { Some(tenant) } else { None }
+        if let Self::Of(_, tenant) = self {
+            Some(tenant)
+        } else {
+            None
+        }
     }
 }
 
 /// Who sees what on a route, in plain words; `None` when the caller is refused.
-fn sees(entity: &EntityDesc, who: Who, route: &str, reads: bool, now: Timestamp, record: &[Value]) -> Option<bool> {
+fn sees(
+    entity: &EntityDesc,
+    who: Who,
+    route: &str,
+    reads: bool,
+    now: Timestamp,
+    record: &[Value],
+) -> Option<bool> {
     let mut seen = true;
     if !matches!(who, Who::System) {
         if let Some(tenant) = entity.tenant {
@@ -164,7 +267,11 @@ fn sees(entity: &EntityDesc, who: Who, route: &str, reads: bool, now: Timestamp,
             };
             seen &= record[TENANT] == of;
         }
-        for scope in entity.scope.iter().filter(|scope| scope.apply_to.is_none_or(|routes| routes.contains(&route))) {
+        for scope in entity
+            .scope
+            .iter()
+            .filter(|scope| scope.apply_to.is_none_or(|routes| routes.contains(&route)))
+        {
             seen &= record[scope.field] == text(who.id()?);
         }
     }
@@ -184,17 +291,48 @@ fn sees(entity: &EntityDesc, who: Who, route: &str, reads: bool, now: Timestamp,
 
 #[derive(Clone, Debug)]
 enum What {
-    Create { id: u8, slug: u8, serial: Option<u8>, title: u8, dies: Option<i64> },
-    Get { id: u8 },
-    Update { id: u8, slug: Option<u8>, title: Option<u8> },
-    Delete { id: u8 },
-    BySlug { slug: u8 },
-    Taken { slug: u8 },
-    Bump { id: u8 },
-    SetAll { title: u8, to: u8 },
-    RemoveAll { title: u8 },
-    Take { title: u8 },
-    Enrol { slug: u8, title: u8, id: u8 },
+    Create {
+        id: u8,
+        slug: u8,
+        serial: Option<u8>,
+        title: u8,
+        dies: Option<i64>,
+    },
+    Get {
+        id: u8,
+    },
+    Update {
+        id: u8,
+        slug: Option<u8>,
+        title: Option<u8>,
+    },
+    Delete {
+        id: u8,
+    },
+    BySlug {
+        slug: u8,
+    },
+    Taken {
+        slug: u8,
+    },
+    Bump {
+        id: u8,
+    },
+    SetAll {
+        title: u8,
+        to: u8,
+    },
+    RemoveAll {
+        title: u8,
+    },
+    Take {
+        title: u8,
+    },
+    Enrol {
+        slug: u8,
+        title: u8,
+        id: u8,
+    },
     Sweep,
 }
 
@@ -230,32 +368,75 @@ async fn run(table: &Table, cx: &Cx, what: &What) -> String {
         draft
     };
     let call = async |spec: &'static OpSpec, args: Vec<Value>| {
-        let call = Call { cx, args: args.into_iter().map(Some).collect(), page: PageArgs::default(), form: &Form::Records, version: None };
+        let call = Call {
+            cx,
+            args: args.into_iter().map(Some).collect(),
+            page: PageArgs::default(),
+            form: &Form::Records,
+            version: None,
+        };
         table.run(spec, call).await
     };
     let record = |rows: Result<Rows>| rows.map(Outcome::Record);
     let outcome = match what {
-        What::Create { id, slug, serial, title, dies } => {
-            let mut values = vec![(ID, name("i", *id)), (SLUG, name("s", *slug)), (TITLE, name("t", *title))];
+        What::Create {
+            id,
+            slug,
+            serial,
+            title,
+            dies,
+        } => {
+            let mut values = vec![
+                (ID, name("i", *id)),
+                (SLUG, name("s", *slug)),
+                (TITLE, name("t", *title)),
+            ];
             values.extend(serial.map(|n| (SERIAL, name("n", n))));
             if table.desc.ttl.is_some_and(|ttl| ttl.after.is_none()) {
-                values.extend(dies.map(|ms| (EXPIRY, Value::Date(Timestamp::from_millis(cx.now().millis() + ms)))));
+                values.extend(dies.map(|ms| {
+                    (
+                        EXPIRY,
+                        Value::Date(Timestamp::from_millis(cx.now().millis() + ms)),
+                    )
+                }));
             }
-            record(table.create(cx, draft(values), &Form::Records).await.map(|(rows, _)| rows))
+            record(
+                table
+                    .create(cx, draft(values), &Form::Records)
+                    .await
+                    .map(|(rows, _)| rows),
+            )
         }
         What::Get { id } => record(table.get(cx, name("i", *id), &Form::Records).await),
         What::Update { id, slug, title } => {
-            let values = slug.map(|n| (SLUG, name("s", n))).into_iter().chain(title.map(|n| (TITLE, name("t", n)))).collect();
-            record(table.update(cx, name("i", *id), draft(values), None, &Form::Records).await)
+            let values = slug
+                .map(|n| (SLUG, name("s", n)))
+                .into_iter()
+                .chain(title.map(|n| (TITLE, name("t", n))))
+                .collect();
+            record(
+                table
+                    .update(cx, name("i", *id), draft(values), None, &Form::Records)
+                    .await,
+            )
         }
-        What::Delete { id } => table.delete(cx, name("i", *id), None).await.map(|()| Outcome::Nothing),
+        What::Delete { id } => table
+            .delete(cx, name("i", *id), None)
+            .await
+            .map(|()| Outcome::Nothing),
         What::BySlug { slug } => call(&BY_SLUG, vec![name("s", *slug)]).await,
         What::Taken { slug } => call(&TAKEN, vec![name("s", *slug)]).await,
         What::Bump { id } => call(&BUMP, vec![name("i", *id)]).await,
         What::SetAll { title, to } => call(&SET_ALL, vec![name("t", *title), name("t", *to)]).await,
         What::RemoveAll { title } => call(&REMOVE_ALL, vec![name("t", *title)]).await,
         What::Take { title } => call(&TAKE, vec![name("t", *title)]).await,
-        What::Enrol { slug, title, id } => call(&ENROL, vec![name("s", *slug), name("t", *title), name("i", *id)]).await,
+        What::Enrol { slug, title, id } => {
+            call(
+                &ENROL,
+                vec![name("s", *slug), name("t", *title), name("i", *id)],
+            )
+            .await
+        }
         What::Sweep => table.sweep(cx.now()).await.map(|_| Outcome::Nothing),
     };
     match outcome {
@@ -263,7 +444,11 @@ async fn run(table: &Table, cx: &Cx, what: &What) -> String {
         Ok(Outcome::Upserted(rows)) => format!("created {} {:?}", rows.created, rows.records),
         Ok(other) => format!("{other:?}"),
         Err(error) => {
-            let details: Vec<String> = error.details().iter().map(|p| format!("{} {}", p.path, p.code)).collect();
+            let details: Vec<String> = error
+                .details()
+                .iter()
+                .map(|p| format!("{} {}", p.path, p.code))
+                .collect();
             format!("{} {details:?}", error.code().as_str())
         }
     }
@@ -289,17 +474,44 @@ fn route(what: &What) -> Option<(&'static str, bool)> {
 
 /// Everything that is stored, by key.
 async fn stored(table: &Table) -> Vec<Box<[Value]>> {
-    let all = Plan::Select { filter: Filter::TRUE, order: vec![Order { field: ID, desc: false }], after: None, limit: None };
+    let all = Plan::Select {
+        filter: Filter::TRUE,
+        order: vec![Order {
+            field: ID,
+            desc: false,
+        }],
+        after: None,
+        limit: None,
+    };
     let all = table.unguarded(all).expect("a plan");
-    table.execute(&Cx::system("test"), &all, Vec::new(), Rows::records(table.desc)).await.expect("records").records
+    table
+        .execute(
+            &Cx::system("test"),
+            &all,
+            Vec::new(),
+            Rows::records(table.desc),
+        )
+        .await
+        .expect("records")
+        .records
 }
 
 /// What a caller's pages hold, or why there are none.
 async fn listed(table: &Table, cx: &Cx) -> Result<Vec<Value>> {
     let (mut keys, mut cursor) = (Vec::new(), None);
     loop {
-        let request = ListRequest { page: PageArgs { limit: Some(2), cursor, ..PageArgs::default() }, ..ListRequest::default() };
-        let Outcome::Page { rows, next_cursor } = table.list(cx, request, &Form::Records).await? else { panic!("a page") };
+        let request = ListRequest {
+            page: PageArgs {
+                limit: Some(2),
+                cursor,
+                ..PageArgs::default()
+            },
+            ..ListRequest::default()
+        };
+        let Outcome::Page { rows, next_cursor } = table.list(cx, request, &Form::Records).await?
+        else {
+            panic!("a page")
+        };
         keys.extend(rows.records.iter().map(|r| r[ID].clone()));
         match next_cursor {
             Some(next) => cursor = Some(next),
@@ -308,42 +520,95 @@ async fn listed(table: &Table, cx: &Cx) -> Result<Vec<Value>> {
     }
 }
 
-async fn step(table: &Table, who: Who, now: Timestamp, what: &What) -> std::result::Result<String, TestCaseError> {
+async fn step(
+    table: &Table,
+    who: Who,
+    now: Timestamp,
+    what: &What,
+) -> std::result::Result<String, TestCaseError> {
     let entity = table.desc;
     let before = stored(table).await;
     let answer = run(table, &who.cx(now), what).await;
     let after = stored(table).await;
-    let label = format!("{} {who:?} {what:?} at {}: {answer}", entity.storage_name, now.millis());
-    let expired = |record: &[Value]| entity.ttl.is_some_and(|ttl| matches!(record[ttl.field], Value::Date(at) if at <= now));
+    let label = format!(
+        "{} {who:?} {what:?} at {}: {answer}",
+        entity.storage_name,
+        now.millis()
+    );
+    let expired = |record: &[Value]| {
+        entity
+            .ttl
+            .is_some_and(|ttl| matches!(record[ttl.field], Value::Date(at) if at <= now))
+    };
     let find = |of: &[Value]| after.iter().find(|r| r[ID] == of[ID]);
     if let Some((route, reads)) = route(what) {
         // Out of sight means out of reach, but that what has expired may go.
         for record in &before {
             let seen = sees(entity, who, route, reads, now, record);
             if seen != Some(true) && !expired(record) {
-                prop_assert_eq!(find(record), Some(record), "changed out of sight: {}", label);
+                prop_assert_eq!(
+                    find(record),
+                    Some(record),
+                    "changed out of sight: {}",
+                    label
+                );
             }
             if seen.is_none() {
-                prop_assert!(answer.starts_with("unauthorized") || answer.starts_with("forbidden"), "not refused: {}", label);
+                prop_assert!(
+                    answer.starts_with("unauthorized") || answer.starts_with("forbidden"),
+                    "not refused: {}",
+                    label
+                );
             }
         }
-        for record in after.iter().filter(|r| !before.iter().any(|old| old[ID] == r[ID] && (!expired(old) || old == *r))) {
+        for record in after.iter().filter(|r| {
+            !before
+                .iter()
+                .any(|old| old[ID] == r[ID] && (!expired(old) || old == *r))
+        }) {
             if entity.tenant.is_some() && !matches!(who, Who::System) {
-                prop_assert_eq!(&record[TENANT], &who.tenant().map_or(Value::Null, text), "not the caller's: {}", label);
+                prop_assert_eq!(
+                    &record[TENANT],
+                    &who.tenant().map_or(Value::Null, text),
+                    "not the caller's: {}",
+                    label
+                );
             }
             if !entity.scope.is_empty() && !matches!(who, Who::System) {
-                prop_assert_eq!(&record[OWNER], &who.id().map_or(Value::Null, text), "not the caller's: {}", label);
+                prop_assert_eq!(
+                    &record[OWNER],
+                    &who.id().map_or(Value::Null, text),
+                    "not the caller's: {}",
+                    label
+                );
             }
         }
     }
     for who in EVERYBODY {
-        let refused = sees(entity, who, "list", true, now, &vec![Value::Null; entity.fields.len()]).is_none();
-        let mut expected: Vec<_> = after.iter().filter(|r| sees(entity, who, "list", true, now, r) == Some(true)).collect();
+        let refused = sees(
+            entity,
+            who,
+            "list",
+            true,
+            now,
+            &vec![Value::Null; entity.fields.len()],
+        )
+        .is_none();
+        let mut expected: Vec<_> = after
+            .iter()
+            .filter(|r| sees(entity, who, "list", true, now, r) == Some(true))
+            .collect();
         expected.sort_by_key(|r| format!("{:?} {:?}", r[TITLE], r[ID]));
         match listed(table, &who.cx(now)).await {
             Ok(keys) => {
                 prop_assert!(!refused, "{:?} may list after {}", who, label);
-                prop_assert_eq!(keys, expected.iter().map(|r| r[ID].clone()).collect::<Vec<_>>(), "{:?} after {}", who, label);
+                prop_assert_eq!(
+                    keys,
+                    expected.iter().map(|r| r[ID].clone()).collect::<Vec<_>>(),
+                    "{:?} after {}",
+                    who,
+                    label
+                );
             }
             Err(error) => prop_assert!(refused, "{:?} {} after {}", who, error, label),
         }
@@ -351,10 +616,17 @@ async fn step(table: &Table, who: Who, now: Timestamp, what: &What) -> std::resu
     Ok(answer)
 }
 
-/// At most one live record of a tenant has a value, and one at all where the unique is across tenants.
+/// At most one live record of a tenant has a value, and one at all where the unique is across
+/// tenants.
 fn uniques_hold(entity: &EntityDesc, now: Timestamp, records: &[Box<[Value]>]) -> bool {
-    let live: Vec<_> = records.iter().filter(|r| sees(entity, Who::System, "", true, now, r) == Some(true)).collect();
-    let mut pairs = live.iter().enumerate().flat_map(|(n, a)| live[n + 1..].iter().map(move |b| (a, b)));
+    let live: Vec<_> = records
+        .iter()
+        .filter(|r| sees(entity, Who::System, "", true, now, r) == Some(true))
+        .collect();
+    let mut pairs = live
+        .iter()
+        .enumerate()
+        .flat_map(|(n, a)| live[n + 1..].iter().map(move |b| (a, b)));
     pairs.all(|(a, b)| {
         let same_tenant = entity.tenant.is_none() || a[TENANT] == b[TENANT];
         !(a[SLUG] == b[SLUG] && same_tenant) && (a[SERIAL].is_null() || a[SERIAL] != b[SERIAL])
@@ -363,19 +635,34 @@ fn uniques_hold(entity: &EntityDesc, now: Timestamp, records: &[Box<[Value]>]) -
 
 #[test]
 fn random_calls_stay_within_sight() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime");
     let steps = proptest::collection::vec((0..EVERYBODY.len(), 0..400_i64, whats()), 1..40);
-    let cases = std::env::var("LINCHPIN_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(30);
+    let cases = std::env::var("LINCHPIN_CASES")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(30);
     for entity in &ENTITIES {
-        let config = Config { cases, failure_persistence: None, ..Config::default() };
-        let done = TestRunner::new(config).run(&steps, |steps| runtime.block_on(sequence(entity, steps)));
+        let config = Config {
+            cases,
+            failure_persistence: None,
+            ..Config::default()
+        };
+        let done =
+            TestRunner::new(config).run(&steps, |steps| runtime.block_on(sequence(entity, steps)));
         if let Err(error) = done {
             panic!("{error}");
         }
     }
 }
 
-async fn sequence(entity: &'static EntityDesc, steps: Vec<(usize, i64, What)>) -> std::result::Result<(), TestCaseError> {
+async fn sequence(
+    entity: &'static EntityDesc,
+    steps: Vec<(usize, i64, What)>,
+) -> std::result::Result<(), TestCaseError> {
     let folder = tempfile::tempdir().expect("a folder");
     let mut options = SqliteOptions::new(folder.path().join("s.db"));
     options.durability = crate::store::sqlite::Durability::Normal;
@@ -390,8 +677,19 @@ async fn sequence(entity: &'static EntityDesc, steps: Vec<(usize, i64, What)>) -
         let at = Timestamp::from_millis(now);
         let model = step(&memory, EVERYBODY[who], at, &what).await?;
         let answer = step(&table, EVERYBODY[who], at, &what).await?;
-        prop_assert_eq!(answer, model, "{} {:?} {:?}", entity.storage_name, EVERYBODY[who], what);
-        prop_assert!(uniques_hold(entity, at, &stored(&table).await), "{:?}", what);
+        prop_assert_eq!(
+            answer,
+            model,
+            "{} {:?} {:?}",
+            entity.storage_name,
+            EVERYBODY[who],
+            what
+        );
+        prop_assert!(
+            uniques_hold(entity, at, &stored(&table).await),
+            "{:?}",
+            what
+        );
     }
     sqlite.close().await;
     Ok(())
@@ -399,7 +697,10 @@ async fn sequence(entity: &'static EntityDesc, steps: Vec<(usize, i64, What)>) -
 
 #[test]
 fn sources_of_a_filter_are_all_found() {
-    let arg = |index| Source::Arg { index, nullable: false };
+    let arg = |index| Source::Arg {
+        index,
+        nullable: false,
+    };
     let filter = Filter::Any(vec![
         Filter::cond(ID, Op::In, Operand::List(vec![arg(3), Source::Now])),
         Filter::All(vec![Filter::cond(SLUG, Op::Eq, Operand::One(arg(5)))]),

@@ -1,11 +1,15 @@
-//! What guarded statements read: a caller's page costs the same whatever other tenants store and however much is deleted.
+//! What guarded statements read: a caller's page costs the same whatever other tenants store and
+//! however much is deleted.
 
 use rusqlite::{Connection, StatementStatus};
 
 use linchpin_sqlite::inspect::{self, Rendered};
 use linchpin_sqlite::{SqliteOptions, SqliteStore};
 
-use crate::entity::{EntityDesc, FieldDesc, Flags, Gate, IndexDesc, Kind, Scope, ScopeFrom, SoftDelete, SortDesc, Tenant, Ttl, UniqueDesc};
+use crate::entity::{
+    EntityDesc, FieldDesc, Flags, Gate, IndexDesc, Kind, Scope, ScopeFrom, SoftDelete, SortDesc,
+    Tenant, Ttl, UniqueDesc,
+};
 use crate::filter::{CtxPath, Filter, Op, Operand, Source};
 use crate::resource::guard::{Guard, Reach};
 use crate::store::{After, Order, Plan, Rows, Store};
@@ -21,7 +25,10 @@ const DELETED: usize = 6;
 const EXPIRY: usize = 7;
 
 static FIELDS: [FieldDesc; 8] = [
-    FieldDesc { flags: Flags::PRIMARY, ..FieldDesc::new("id", "id", "id", Kind::String, false) },
+    FieldDesc {
+        flags: Flags::PRIMARY,
+        ..FieldDesc::new("id", "id", "id", Kind::String, false)
+    },
     FieldDesc::new("tenant", "tenant", "tenant", Kind::String, true),
     FieldDesc::new("owner", "owner", "owner", Kind::String, false),
     FieldDesc::new("slug", "slug", "slug", Kind::String, false),
@@ -36,25 +43,69 @@ static MARKED_FIELDS: [FieldDesc; 8] = {
     fields[DELETED].kind = Kind::Enum(&STATES);
     fields
 };
-static STATES: crate::entity::EnumDesc = crate::entity::EnumDesc { name: "State", variants: &["live", "it's gone"] };
+static STATES: crate::entity::EnumDesc = crate::entity::EnumDesc {
+    name: "State",
+    variants: &["live", "it's gone"],
+};
 
 const PLAIN: EntityDesc = EntityDesc {
-    uniques: &[UniqueDesc { fields: &[SLUG], global: false }],
-    indexes: &[IndexDesc { fields: &[SortDesc { field: TITLE, desc: false }] }],
-    sort: &[SortDesc { field: CREATED, desc: true }],
-    ttl: Some(Ttl { field: EXPIRY, after: Some(1000) }),
+    uniques: &[UniqueDesc {
+        fields: &[SLUG],
+        global: false,
+    }],
+    indexes: &[IndexDesc {
+        fields: &[SortDesc {
+            field: TITLE,
+            desc: false,
+        }],
+    }],
+    sort: &[SortDesc {
+        field: CREATED,
+        desc: true,
+    }],
+    ttl: Some(Ttl {
+        field: EXPIRY,
+        after: Some(1000),
+    }),
     ..EntityDesc::new("Note", "notes", "notes", &FIELDS)
 };
 const OWNED: &[Scope] = &[Scope::new(OWNER, ScopeFrom::Ctx(CtxPath::ActorId))];
-const BY_TENANT: Option<Tenant> = Some(Tenant { field: TENANT, optional: true, anonymous_read: false });
+const BY_TENANT: Option<Tenant> = Some(Tenant {
+    field: TENANT,
+    optional: true,
+    anonymous_read: false,
+});
 
 /// Every way of guarding: a date, a value, a tenant, a scope, and all at once.
 static GUARDED: [EntityDesc; 5] = [
-    EntityDesc { soft_delete: Some(SoftDelete::At(DELETED)), storage_name: "dated", ..PLAIN },
-    EntityDesc { soft_delete: Some(SoftDelete::Is(DELETED, gone)), storage_name: "marked", fields: &MARKED_FIELDS, ..PLAIN },
-    EntityDesc { tenant: BY_TENANT, storage_name: "tenants", ..PLAIN },
-    EntityDesc { scope: OWNED, storage_name: "owned", ..PLAIN },
-    EntityDesc { tenant: BY_TENANT, scope: OWNED, soft_delete: Some(SoftDelete::At(DELETED)), storage_name: "whole", ..PLAIN },
+    EntityDesc {
+        soft_delete: Some(SoftDelete::At(DELETED)),
+        storage_name: "dated",
+        ..PLAIN
+    },
+    EntityDesc {
+        soft_delete: Some(SoftDelete::Is(DELETED, gone)),
+        storage_name: "marked",
+        fields: &MARKED_FIELDS,
+        ..PLAIN
+    },
+    EntityDesc {
+        tenant: BY_TENANT,
+        storage_name: "tenants",
+        ..PLAIN
+    },
+    EntityDesc {
+        scope: OWNED,
+        storage_name: "owned",
+        ..PLAIN
+    },
+    EntityDesc {
+        tenant: BY_TENANT,
+        scope: OWNED,
+        soft_delete: Some(SoftDelete::At(DELETED)),
+        storage_name: "whole",
+        ..PLAIN
+    },
 ];
 
 fn gone() -> Value {
@@ -78,7 +129,11 @@ fn record(entity: &EntityDesc, n: i64) -> Vec<Value> {
         (_, true) => date(1),
         (_, false) => Value::Null,
     };
-    let tenant = if n % 7 == 1 { Value::Null } else { text(if mine { "t1" } else { "t2" }) };
+    let tenant = if n % 7 == 1 {
+        Value::Null
+    } else {
+        text(if mine { "t1" } else { "t2" })
+    };
     vec![
         text(&format!("k{n:05}")),
         tenant,
@@ -98,30 +153,110 @@ fn after(order: &[Order], base: usize) -> After {
 /// Reads of a caller, each with the arguments of its own plan.
 fn reads(entity: &EntityDesc) -> Vec<(&'static str, Plan, Vec<Value>)> {
     let order = |field: usize, desc: bool| [field, ID].map(|field| Order { field, desc }).to_vec();
-    let limit = |at: usize| Some(Source::Arg { index: at, nullable: false });
+    let limit = |at: usize| {
+        Some(Source::Arg {
+            index: at,
+            nullable: false,
+        })
+    };
     let mut all = vec![
-        ("get", Plan::Select { filter: Filter::eq_arg(ID, 0), order: vec![], after: None, limit: None }, vec![text("k00300")]),
-        ("lookup", Plan::Select { filter: Filter::eq_arg(SLUG, 0), order: vec![], after: None, limit: None }, vec![text("s00300")]),
-        ("exists", Plan::Exists { filter: Filter::eq_arg(SLUG, 0) }, vec![text("s00300")]),
-        ("exists not", Plan::Exists { filter: Filter::eq_arg(SLUG, 0) }, vec![text("nobody's")]),
+        (
+            "get",
+            Plan::Select {
+                filter: Filter::eq_arg(ID, 0),
+                order: vec![],
+                after: None,
+                limit: None,
+            },
+            vec![text("k00300")],
+        ),
+        (
+            "lookup",
+            Plan::Select {
+                filter: Filter::eq_arg(SLUG, 0),
+                order: vec![],
+                after: None,
+                limit: None,
+            },
+            vec![text("s00300")],
+        ),
+        (
+            "exists",
+            Plan::Exists {
+                filter: Filter::eq_arg(SLUG, 0),
+            },
+            vec![text("s00300")],
+        ),
+        (
+            "exists not",
+            Plan::Exists {
+                filter: Filter::eq_arg(SLUG, 0),
+            },
+            vec![text("nobody's")],
+        ),
     ];
-    for (name, field, desc) in
-        [("list", CREATED, true), ("list up", CREATED, false), ("by title", TITLE, false), ("by title down", TITLE, true)]
-    {
-        let first = Plan::Select { filter: Filter::TRUE, order: order(field, desc), after: None, limit: limit(0) };
+    for (name, field, desc) in [
+        ("list", CREATED, true),
+        ("list up", CREATED, false),
+        ("by title", TITLE, false),
+        ("by title down", TITLE, true),
+    ] {
+        let first = Plan::Select {
+            filter: Filter::TRUE,
+            order: order(field, desc),
+            after: None,
+            limit: limit(0),
+        };
         all.push((name, first, vec![Value::Int(3)]));
         let order = order(field, desc);
-        let next = Plan::Select { filter: Filter::TRUE, after: Some(after(&order, 0)), order, limit: limit(2) };
-        all.push((name, next, vec![record(entity, 200)[field].clone(), text("k00200"), Value::Int(3)]));
+        let next = Plan::Select {
+            filter: Filter::TRUE,
+            after: Some(after(&order, 0)),
+            order,
+            limit: limit(2),
+        };
+        all.push((
+            name,
+            next,
+            vec![
+                record(entity, 200)[field].clone(),
+                text("k00200"),
+                Value::Int(3),
+            ],
+        ));
     }
-    let of_title = Filter::cond(TITLE, Op::Eq, Operand::One(Source::Arg { index: 0, nullable: false }));
-    let page = Plan::Select { filter: of_title, order: vec![Order { field: ID, desc: false }], after: None, limit: limit(1) };
-    all.push(("of title", page, vec![record(entity, 200)[TITLE].clone(), Value::Int(3)]));
+    let of_title = Filter::cond(
+        TITLE,
+        Op::Eq,
+        Operand::One(Source::Arg {
+            index: 0,
+            nullable: false,
+        }),
+    );
+    let page = Plan::Select {
+        filter: of_title,
+        order: vec![Order {
+            field: ID,
+            desc: false,
+        }],
+        after: None,
+        limit: limit(1),
+    };
+    all.push((
+        "of title",
+        page,
+        vec![record(entity, 200)[TITLE].clone(), Value::Int(3)],
+    ));
     all
 }
 
 /// The statement under the guard, and its arguments.
-fn guarded(entity: &'static EntityDesc, plan: &Plan, mut args: Vec<Value>, reach: Reach) -> (Rendered, Vec<Value>) {
+fn guarded(
+    entity: &'static EntityDesc,
+    plan: &Plan,
+    mut args: Vec<Value>,
+    reach: Reach,
+) -> (Rendered, Vec<Value>) {
     let guard = Guard::new(entity).expect("it is guarded");
     let route = guard.route("list", true, false);
     let base = plan.arity(entity);
@@ -131,14 +266,22 @@ fn guarded(entity: &'static EntityDesc, plan: &Plan, mut args: Vec<Value>, reach
     }
     args.extend(entity.scope.iter().map(|_| text("me")));
     args.push(date(500));
-    (Rendered::new(entity, &guard.plan(plan, reach, &route, base)).expect("it renders"), args)
+    (
+        Rendered::new(entity, &guard.plan(plan, reach, &route, base)).expect("it renders"),
+        args,
+    )
 }
 
 /// The steps a statement takes, and the rows it answers.
 fn steps(connection: &Connection, native: &Rendered, args: &[Value]) -> (i32, usize) {
-    let mut statement = connection.prepare_cached(native.sql()).unwrap_or_else(|e| panic!("{e}: {}", native.sql()));
+    let mut statement = connection
+        .prepare_cached(native.sql())
+        .unwrap_or_else(|e| panic!("{e}: {}", native.sql()));
     statement.reset_status(StatementStatus::VmStep);
-    native.bind(&mut statement, args).expect("arguments").expect("they bind");
+    native
+        .bind(&mut statement, args)
+        .expect("arguments")
+        .expect("they bind");
     let mut rows = statement.raw_query();
     let mut count = 0;
     while rows.next().expect("rows").is_some() {
@@ -158,12 +301,17 @@ async fn a_page_costs_the_same_whatever_others_store() {
         store.install(&entities).await.expect("tables");
         store.close().await;
         let connection = Connection::open(file(rows)).expect("the file");
-        connection.execute_batch("PRAGMA synchronous = OFF; BEGIN").expect("a transaction");
+        connection
+            .execute_batch("PRAGMA synchronous = OFF; BEGIN")
+            .expect("a transaction");
         for entity in entities {
             let insert = Rendered::new(entity, &Plan::Insert).expect("it renders");
             for n in 0..rows {
                 let mut statement = connection.prepare_cached(insert.sql()).expect("an insert");
-                insert.bind(&mut statement, &record(entity, n)).expect("arguments").expect("they bind");
+                insert
+                    .bind(&mut statement, &record(entity, n))
+                    .expect("arguments")
+                    .expect("they bind");
                 statement.raw_execute().expect("a row");
             }
         }
@@ -176,33 +324,73 @@ async fn a_page_costs_the_same_whatever_others_store() {
     };
     let (few, many) = (connect(500), connect(10_000));
     for entity in &GUARDED {
-        let reaches: &[Reach] = if entity.tenant.is_some() { &[Reach::Caller, Reach::NoTenant] } else { &[Reach::Caller] };
+        let reaches: &[Reach] = if entity.tenant.is_some() {
+            &[Reach::Caller, Reach::NoTenant]
+        } else {
+            &[Reach::Caller]
+        };
         for reach in reaches {
             for (name, plan, args) in reads(entity) {
                 let (native, args) = guarded(entity, &plan, args, *reach);
-                let what = format!("{name} of {} for {reach:?}: {}", entity.storage_name, native.sql());
-                assert!(native.is_inline() || native.is_limited(), "runs apart: {what}");
+                let what = format!(
+                    "{name} of {} for {reach:?}: {}",
+                    entity.storage_name,
+                    native.sql()
+                );
+                assert!(
+                    native.is_inline() || native.is_limited(),
+                    "runs apart: {what}"
+                );
                 let (small, large) = (steps(&few, &native, &args), steps(&many, &native, &args));
-                assert!(large.0 <= small.0 * 2 + 60, "{} steps among few, {} among many: {what}", small.0, large.0);
+                assert!(
+                    large.0 <= small.0 * 2 + 60,
+                    "{} steps among few, {} among many: {what}",
+                    small.0,
+                    large.0
+                );
                 if name.starts_with("list") && *reach == Reach::Caller {
                     assert!(large.1 > 0, "the page is empty: {what}");
                 }
-                let mut explain = many.prepare(&format!("EXPLAIN QUERY PLAN {}", native.sql())).expect("a plan");
-                let details: Vec<String> = explain.raw_query().mapped(|row| row.get(3)).collect::<Result<_, _>>().expect("details");
+                let mut explain = many
+                    .prepare(&format!("EXPLAIN QUERY PLAN {}", native.sql()))
+                    .expect("a plan");
+                let details: Vec<String> = explain
+                    .raw_query()
+                    .mapped(|row| row.get(3))
+                    .collect::<Result<_, _>>()
+                    .expect("details");
                 // `SCAN notes` by itself is the whole table; by an index it stops at the limit.
-                let whole =
-                    |d: &String| (d.starts_with("SCAN ") && !d.contains("INDEX") && !d.contains("SUBQUERY")) || d.contains("TEMP B-TREE");
+                let whole = |d: &String| {
+                    (d.starts_with("SCAN ") && !d.contains("INDEX") && !d.contains("SUBQUERY"))
+                        || d.contains("TEMP B-TREE")
+                };
                 assert!(!details.iter().any(whole), "{details:?}: {what}");
             }
         }
     }
 }
 
-/// Records that are seen through others: of each one that is looked at, the other is found by its key.
+/// Records that are seen through others: of each one that is looked at, the other is found by its
+/// key.
 static THROUGH: [EntityDesc; 3] = [
-    EntityDesc { gates: &[Gate::new(OWNER, &GUARDED[4])], storage_name: "once", ttl: None, ..PLAIN },
-    EntityDesc { gates: &[Gate::new(OWNER, &THROUGH[0])], storage_name: "twice", ttl: None, ..PLAIN },
-    EntityDesc { gates: &[Gate::new(TENANT, &THROUGH[2]).depth(3)], storage_name: "tree", ttl: None, ..PLAIN },
+    EntityDesc {
+        gates: &[Gate::new(OWNER, &GUARDED[4])],
+        storage_name: "once",
+        ttl: None,
+        ..PLAIN
+    },
+    EntityDesc {
+        gates: &[Gate::new(OWNER, &THROUGH[0])],
+        storage_name: "twice",
+        ttl: None,
+        ..PLAIN
+    },
+    EntityDesc {
+        gates: &[Gate::new(TENANT, &THROUGH[2]).depth(3)],
+        storage_name: "tree",
+        ttl: None,
+        ..PLAIN
+    },
 ];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -217,43 +405,134 @@ async fn what_others_are_seen_through_is_found_by_its_key() {
     for entity in &THROUGH {
         let guard = Guard::new(entity).expect("it is guarded");
         let route = guard.route("list", true, false);
-        let order = |field: usize, desc: bool| [field, ID].map(|field| Order { field, desc }).to_vec();
+        let order =
+            |field: usize, desc: bool| [field, ID].map(|field| Order { field, desc }).to_vec();
         let limit = Some(Source::Value(Value::Int(5)));
         let by_key = Filter::eq_arg(ID, 0);
         let plans = [
-            ("get", Plan::Select { filter: by_key.clone(), order: vec![], after: None, limit: None }, true),
-            ("lookup", Plan::Select { filter: Filter::eq_arg(SLUG, 0), order: vec![], after: None, limit: None }, true),
-            ("list", Plan::Select { filter: Filter::TRUE, order: order(TITLE, false), after: None, limit: limit.clone() }, false),
             (
-                "of one",
-                Plan::Select { filter: Filter::eq_arg(TITLE, 0), order: vec![Order { field: ID, desc: true }], after: None, limit },
+                "get",
+                Plan::Select {
+                    filter: by_key.clone(),
+                    order: vec![],
+                    after: None,
+                    limit: None,
+                },
+                true,
+            ),
+            (
+                "lookup",
+                Plan::Select {
+                    filter: Filter::eq_arg(SLUG, 0),
+                    order: vec![],
+                    after: None,
+                    limit: None,
+                },
+                true,
+            ),
+            (
+                "list",
+                Plan::Select {
+                    filter: Filter::TRUE,
+                    order: order(TITLE, false),
+                    after: None,
+                    limit: limit.clone(),
+                },
                 false,
             ),
-            ("update", Plan::Update { filter: by_key.clone(), set: vec![], pick: None }, false),
-            ("delete", Plan::Delete { filter: by_key, pick: None }, false),
+            (
+                "of one",
+                Plan::Select {
+                    filter: Filter::eq_arg(TITLE, 0),
+                    order: vec![Order {
+                        field: ID,
+                        desc: true,
+                    }],
+                    after: None,
+                    limit,
+                },
+                false,
+            ),
+            (
+                "update",
+                Plan::Update {
+                    filter: by_key.clone(),
+                    set: vec![],
+                    pick: None,
+                },
+                false,
+            ),
+            (
+                "delete",
+                Plan::Delete {
+                    filter: by_key,
+                    pick: None,
+                },
+                false,
+            ),
         ];
         for (name, plan, inline) in plans {
             let plan = match plan {
                 // Whatever is written: it is the condition that counts here.
                 Plan::Update { filter, pick, .. } => {
                     let value = crate::store::AssignValue::Set(Source::Value(text("t")));
-                    Plan::Update { filter, set: vec![crate::store::Assign { field: TITLE, value }], pick }
+                    Plan::Update {
+                        filter,
+                        set: vec![crate::store::Assign {
+                            field: TITLE,
+                            value,
+                        }],
+                        pick,
+                    }
                 }
                 plan => plan,
             };
-            for reach in [Reach::Caller, Reach::NoTenant, Reach::Anonymous, Reach::System] {
-                let native = Rendered::new(entity, &guard.plan(&plan, reach, &route, plan.arity(entity))).expect("it renders");
-                let what = format!("{name} of {} for {reach:?}: {}", entity.storage_name, native.sql());
+            for reach in [
+                Reach::Caller,
+                Reach::NoTenant,
+                Reach::Anonymous,
+                Reach::System,
+            ] {
+                let native = Rendered::new(
+                    entity,
+                    &guard.plan(&plan, reach, &route, plan.arity(entity)),
+                )
+                .expect("it renders");
+                let what = format!(
+                    "{name} of {} for {reach:?}: {}",
+                    entity.storage_name,
+                    native.sql()
+                );
                 assert_eq!(native.is_inline(), inline, "{what}");
-                let mut explain = connection.prepare(&format!("EXPLAIN QUERY PLAN {}", native.sql())).expect("a plan");
-                let details: Vec<String> = explain.raw_query().mapped(|row| row.get(3)).collect::<Result<_, _>>().expect("details");
-                let whole = |d: &String| (d.starts_with("SCAN ") && !d.contains("INDEX")) || d.contains("TEMP B-TREE");
+                let mut explain = connection
+                    .prepare(&format!("EXPLAIN QUERY PLAN {}", native.sql()))
+                    .expect("a plan");
+                let details: Vec<String> = explain
+                    .raw_query()
+                    .mapped(|row| row.get(3))
+                    .collect::<Result<_, _>>()
+                    .expect("details");
+                let whole = |d: &String| {
+                    (d.starts_with("SCAN ") && !d.contains("INDEX")) || d.contains("TEMP B-TREE")
+                };
                 assert!(!details.iter().any(whole), "{details:?}: {what}");
                 steps(&connection, &native, &vec![Value::Null; 16]);
-                let links = details.iter().filter(|d| d.contains("SEARCH linchpin ")).count();
-                let found = details.iter().filter(|d| d.contains("SEARCH linchpin ") && d.contains("(id=?)")).count();
-                let expected = [1, 2, 3][THROUGH.iter().position(|e| e.storage_name == entity.storage_name).unwrap_or_default()];
-                assert!(links == found && (links == expected || reach == Reach::Anonymous), "{details:?}: {what}");
+                let links = details
+                    .iter()
+                    .filter(|d| d.contains("SEARCH linchpin "))
+                    .count();
+                let found = details
+                    .iter()
+                    .filter(|d| d.contains("SEARCH linchpin ") && d.contains("(id=?)"))
+                    .count();
+                let expected = [1, 2, 3][THROUGH
+                    .iter()
+                    .position(|e| e.storage_name == entity.storage_name)
+                    .unwrap_or_default()];
+                assert!(
+                    links == found && (links == expected || reach == Reach::Anonymous),
+                    "{details:?}: {what}"
+                );
             }
         }
     }
@@ -265,20 +544,43 @@ async fn the_sweeper_reads_what_has_expired() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = SqliteStore::open(SqliteOptions::new(folder.path().join("s.db"))).expect("a store");
     store.install(&[&GUARDED[4]]).await.expect("a table");
-    let insert = store.prepare(&GUARDED[4], Plan::Insert).expect("it renders");
+    let insert = store
+        .prepare(&GUARDED[4], Plan::Insert)
+        .expect("it renders");
     for n in 0..2000 {
         let mut values = record(&GUARDED[4], n);
         values[EXPIRY] = date(if n < 5 { 10 } else { 1000 });
-        store.run(&insert, values, Rows::count()).await.expect("a row");
+        store
+            .run(&insert, values, Rows::count())
+            .await
+            .expect("a row");
     }
-    let expired = Filter::cond(EXPIRY, Op::Lte, Operand::One(Source::Arg { index: 0, nullable: false }));
-    let order = [EXPIRY, ID].map(|field| Order { field, desc: false }).to_vec();
-    let plan = Plan::Select { filter: expired, order, after: None, limit: Some(Source::Value(Value::Int(500))) };
+    let expired = Filter::cond(
+        EXPIRY,
+        Op::Lte,
+        Operand::One(Source::Arg {
+            index: 0,
+            nullable: false,
+        }),
+    );
+    let order = [EXPIRY, ID]
+        .map(|field| Order { field, desc: false })
+        .to_vec();
+    let plan = Plan::Select {
+        filter: expired,
+        order,
+        after: None,
+        limit: Some(Source::Value(Value::Int(500))),
+    };
     let native = Rendered::new(&GUARDED[4], &plan).expect("it renders");
     assert!(native.is_limited(), "{}", native.sql());
     let connection = Connection::open(folder.path().join("s.db")).expect("the file");
     inspect::prepare(&connection).expect("functions");
     let (steps, rows) = steps(&connection, &native, &[date(500)]);
-    assert!(rows == 5 && steps < 300, "{steps} steps for {rows} rows: {}", native.sql());
+    assert!(
+        rows == 5 && steps < 300,
+        "{steps} steps for {rows} rows: {}",
+        native.sql()
+    );
     store.close().await;
 }

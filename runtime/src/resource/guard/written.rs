@@ -1,4 +1,5 @@
-//! What the guard asks of what is written: who marks records as deleted, and which expired ones leave.
+//! What the guard asks of what is written: who marks records as deleted, and which expired ones
+//! leave.
 
 use super::Guard;
 use crate::entity::SoftDelete;
@@ -12,7 +13,9 @@ impl Guard {
     /// # Errors
     /// `validation_failed` with `not_allowed`.
     pub(in crate::resource) fn refuse_mark(&self, plan: &Plan, args: &[Value]) -> Result<()> {
-        let Some(SoftDelete::Is(field, mark)) = self.desc.soft_delete else { return Ok(()) };
+        let Some(SoftDelete::Is(field, mark)) = self.desc.soft_delete else {
+            return Ok(());
+        };
         let assigned = |set: &[Assign]| {
             let assign = set.iter().find(|a| a.field == field)?;
             match &assign.value {
@@ -23,7 +26,11 @@ impl Guard {
         };
         let written = match plan {
             Plan::Insert => args.get(field).cloned(),
-            Plan::Upsert { set, .. } => args.get(field).filter(|new| **new == mark()).cloned().or_else(|| assigned(set)),
+            Plan::Upsert { set, .. } => args
+                .get(field)
+                .filter(|new| **new == mark())
+                .cloned()
+                .or_else(|| assigned(set)),
             Plan::Update { set, .. } => assigned(set),
             Plan::Select { .. }
             | Plan::Related { .. }
@@ -36,21 +43,33 @@ impl Guard {
         };
         if written.is_some_and(|value| value == mark()) {
             let wire = self.desc.fields[field].wire;
-            return Err(Error::invalid(Problem::new(wire, "not_allowed", "marks deleted records: delete the record instead")));
+            return Err(Error::invalid(Problem::new(
+                wire,
+                "not_allowed",
+                "marks deleted records: delete the record instead",
+            )));
         }
         Ok(())
     }
 
-    /// Which expired records could stand in the way of a write: a plan that removes them. Its arguments are those of the
-    /// write and, at `base`, the call's instant. It may name more than stand in the way; they are gone in any case.
+    /// Which expired records could stand in the way of a write: a plan that removes them. Its
+    /// arguments are those of the write and, at `base`, the call's instant. It may name more than
+    /// stand in the way; they are gone in any case.
     pub(in crate::resource) fn eviction(&self, plan: &Plan, base: usize) -> Option<Plan> {
         let ttl = self.desc.ttl?;
         let value = |field: usize| match plan {
-            Plan::Insert | Plan::Upsert { .. } => Some(Source::Arg { index: field, nullable: false }),
-            Plan::Update { set, .. } => set.iter().find(|a| a.field == field).and_then(|a| match &a.value {
-                AssignValue::Set(source) => Some(source.clone()),
-                _ => None,
+            Plan::Insert | Plan::Upsert { .. } => Some(Source::Arg {
+                index: field,
+                nullable: false,
             }),
+            Plan::Update { set, .. } => {
+                set.iter()
+                    .find(|a| a.field == field)
+                    .and_then(|a| match &a.value {
+                        AssignValue::Set(source) => Some(source.clone()),
+                        _ => None,
+                    })
+            }
             Plan::Select { .. }
             | Plan::Related { .. }
             | Plan::Chosen { .. }
@@ -60,18 +79,32 @@ impl Guard {
             | Plan::Aggregate { .. }
             | Plan::Delete { .. } => None,
         };
-        let equal = |field: usize| value(field).map(|source| Filter::cond(field, Op::Eq, Operand::One(source)));
-        let primary = matches!(plan, Plan::Insert | Plan::Upsert { .. }).then(|| equal(self.desc.primary)).flatten();
+        let equal = |field: usize| {
+            value(field).map(|source| Filter::cond(field, Op::Eq, Operand::One(source)))
+        };
+        let primary = matches!(plan, Plan::Insert | Plan::Upsert { .. })
+            .then(|| equal(self.desc.primary))
+            .flatten();
         let uniques = self.desc.uniques.iter().filter_map(|unique| {
-            let known: Vec<Filter> = unique.fields.iter().filter_map(|field| equal(*field)).collect();
+            let known: Vec<Filter> = unique
+                .fields
+                .iter()
+                .filter_map(|field| equal(*field))
+                .collect();
             (!known.is_empty()).then_some(Filter::All(known))
         });
         let standing: Vec<Filter> = primary.into_iter().chain(uniques).collect();
         if standing.is_empty() {
             return None;
         }
-        let now = Source::Arg { index: base, nullable: false };
+        let now = Source::Arg {
+            index: base,
+            nullable: false,
+        };
         let expired = Filter::cond(ttl.field, Op::Lte, Operand::One(now));
-        Some(Plan::Delete { filter: expired.and(Filter::Any(standing)), pick: None })
+        Some(Plan::Delete {
+            filter: expired.and(Filter::Any(standing)),
+            pick: None,
+        })
     }
 }

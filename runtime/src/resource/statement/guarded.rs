@@ -1,4 +1,5 @@
-//! Statements under the guard of their entity: the form of each for how far a call reaches, with the guard's arguments.
+//! Statements under the guard of their entity: the form of each for how far a call reaches, with
+//! the guard's arguments.
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,7 +12,8 @@ use crate::resource::prepared::Prepared;
 use crate::store::{Plan, Reply, Rows, Statement};
 use crate::{Code, Cx, Error, Result, Value};
 
-/// A statement under the guard of its entity: one form per reach, each made when it is first needed.
+/// A statement under the guard of its entity: one form per reach, each made when it is first
+/// needed.
 pub(in crate::resource) struct Guarded {
     /// As the route asked for it.
     pub(super) plan: Plan,
@@ -25,12 +27,18 @@ pub(in crate::resource) struct Guarded {
 }
 
 impl Statements {
-    /// What the guard is for a call on a route, as a condition with its values in place: for statements that are not ours.
+    /// What the guard is for a call on a route, as a condition with its values in place: for
+    /// statements that are not ours.
     ///
     /// # Errors
     /// As [`Statements::admit`].
     pub(in crate::resource) fn condition(&self, cx: &Cx, route: &str) -> Result<Filter> {
-        let (mut plan, mut args) = (Plan::Exists { filter: Filter::TRUE }, Vec::new());
+        let (mut plan, mut args) = (
+            Plan::Exists {
+                filter: Filter::TRUE,
+            },
+            Vec::new(),
+        );
         if let Some(guard) = &self.guard {
             let (route, mut owner) = (self.route(guard, route).1, Vec::new());
             let reach = guard.reach(cx, &route, &mut owner)?;
@@ -42,18 +50,28 @@ impl Statements {
             args.extend(only.values());
         }
         let Plan::Exists { filter } = plan else {
-            return Err(Error::internal("a guard turned a question into something else"));
+            return Err(Error::internal(
+                "a guard turned a question into something else",
+            ));
         };
         Ok(filter.map_sources(&mut |_, _, source| match source {
-            Source::Arg { index, .. } => Source::Value(args.get(index).cloned().unwrap_or_default()),
+            Source::Arg { index, .. } => {
+                Source::Value(args.get(index).cloned().unwrap_or_default())
+            }
             source => source,
         }))
     }
 
-    /// Notes what an operation leaves out of the guard. A route nobody has declared is guarded in full.
+    /// Notes what an operation leaves out of the guard. A route nobody has declared is guarded in
+    /// full.
     pub(in crate::resource) fn declare(&self, spec: &OpSpec) {
         if let Some(guard) = &self.guard {
-            self.note(spec.name, guard.route(spec.name, spec.kind.reads(), spec.unscoped.is_some()).of_deleted(spec.kind.deleted()));
+            self.note(
+                spec.name,
+                guard
+                    .route(spec.name, spec.kind.reads(), spec.unscoped.is_some())
+                    .of_deleted(spec.kind.deleted()),
+            );
         }
     }
 
@@ -61,7 +79,11 @@ impl Statements {
         let mut routes = self.routes.write();
         let same = routes.values().find(|(_, other)| **other == route).cloned();
         let noted = same.unwrap_or_else(|| {
-            let number = routes.values().map(|(number, _)| number + 1).max().unwrap_or_default();
+            let number = routes
+                .values()
+                .map(|(number, _)| number + 1)
+                .max()
+                .unwrap_or_default();
             (number, Arc::new(route))
         });
         routes.insert(name.to_owned(), noted.clone());
@@ -72,7 +94,10 @@ impl Statements {
         if let Some(noted) = self.routes.read().get(name) {
             return noted.clone();
         }
-        self.note(name, guard.route(name, matches!(name, "get" | "list"), false))
+        self.note(
+            name,
+            guard.route(name, matches!(name, "get" | "list"), false),
+        )
     }
 
     pub(super) fn execute_guarded<'a>(
@@ -91,7 +116,9 @@ impl Statements {
         let (cx, now) = (cx.clone(), Value::Date(cx.now()));
         let upserts = matches!(guarded.plan, Plan::Upsert { .. });
         Ok(Reply::Later(Box::pin(async move {
-            let first = self.run_limited(&cx, statement, args.clone(), rows.clone()).await;
+            let first = self
+                .run_limited(&cx, statement, args.clone(), rows.clone())
+                .await;
             let stopped = match &first {
                 Err(error) => error.code() == Code::Conflict,
                 // An upsert that meets a record out of reach answers no row.
@@ -100,15 +127,16 @@ impl Statements {
             if !stopped {
                 return first;
             }
-            // Expired records never block. They are gone for everybody already, so it is safe to remove them whether or not
-            // the write succeeds then.
+            // Expired records never block. They are gone for everybody already, so it is safe to
+            // remove them whether or not the write succeeds then.
             let mut expired = args.clone();
             expired.truncate(guarded.base);
             expired.push(now);
             let mut removed = Rows::count();
             removed.recording = self.emitter.get().and_then(|emitter| emitter.expiry(&cx));
             self.run(&cx, eviction, expired, removed).await?;
-            // Also when nothing was left to remove: somebody else, the sweeper say, may have done it meanwhile.
+            // Also when nothing was left to remove: somebody else, the sweeper say, may have done
+            // it meanwhile.
             self.run_limited(&cx, statement, args, rows).await
         })))
     }
@@ -141,7 +169,13 @@ impl Statements {
         self.statement_of(guard, guarded, prepared, reach)
     }
 
-    fn statement_of<'a>(&self, guard: &Guard, guarded: &'a Guarded, prepared: &'a Prepared, reach: Reach) -> Result<&'a Arc<Statement>> {
+    fn statement_of<'a>(
+        &self,
+        guard: &Guard,
+        guarded: &'a Guarded,
+        prepared: &'a Prepared,
+        reach: Reach,
+    ) -> Result<&'a Arc<Statement>> {
         if reach == Reach::Caller {
             return Ok(&prepared.statement);
         }
@@ -154,12 +188,18 @@ impl Statements {
         Ok(slot.get_or_init(|| statement))
     }
 
-    fn eviction<'a>(&self, guard: &Guard, guarded: &'a Guarded) -> Result<Option<&'a Arc<Statement>>> {
+    fn eviction<'a>(
+        &self,
+        guard: &Guard,
+        guarded: &'a Guarded,
+    ) -> Result<Option<&'a Arc<Statement>>> {
         if let Some(eviction) = guarded.eviction.get() {
             return Ok(eviction.as_ref());
         }
         let plan = guard.eviction(&guarded.plan, guarded.base);
-        let eviction = plan.map(|plan| self.store.prepare(self.desc, plan)).transpose()?;
+        let eviction = plan
+            .map(|plan| self.store.prepare(self.desc, plan))
+            .transpose()?;
         Ok(guarded.eviction.get_or_init(|| eviction).as_ref())
     }
 
@@ -175,13 +215,20 @@ impl Statements {
     ///
     /// # Errors
     /// As [`Statements::admit`].
-    pub(in crate::resource) fn fingerprint(&self, cx: &Cx, route: &str, out: &mut Vec<u8>) -> Result<()> {
+    pub(in crate::resource) fn fingerprint(
+        &self,
+        cx: &Cx,
+        route: &str,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
         if let Some(only) = cx.only(self.desc) {
             out.push(b'p');
             out.extend_from_slice(&only.shape());
             only.values().for_each(|value| cursor::encode(&value, out));
         }
-        let Some(guard) = &self.guard else { return Ok(()) };
+        let Some(guard) = &self.guard else {
+            return Ok(());
+        };
         let mut owner = Vec::new();
         let reach = guard.reach(cx, &self.route(guard, route).1, &mut owner)?;
         Guard::fingerprint(reach, &owner, out);
@@ -203,7 +250,12 @@ impl Statements {
     ///
     /// # Errors
     /// As [`Statements::admit`].
-    pub(in crate::resource) fn stamp(&self, cx: &Cx, route: &str, values: &mut [Option<Value>]) -> Result<()> {
+    pub(in crate::resource) fn stamp(
+        &self,
+        cx: &Cx,
+        route: &str,
+        values: &mut [Option<Value>],
+    ) -> Result<()> {
         match &self.guard {
             Some(guard) => guard.stamp(cx, &self.route(guard, route).1, values),
             None => Ok(()),

@@ -1,7 +1,8 @@
 //! One way to the store: every statement of CRUD and of operations is prepared and run here.
 //!
-//! What holds for every statement alike has its place in [`Statements::prepare`] and [`Statements::execute`], and cannot be
-//! forgotten by a kind of operation: nobody else runs one. That is the [`Guard`] above all.
+//! What holds for every statement alike has its place in [`Statements::prepare`] and
+//! [`Statements::execute`], and cannot be forgotten by a kind of operation: nobody else runs one.
+//! That is the [`Guard`] above all.
 
 mod guarded;
 mod run;
@@ -21,7 +22,8 @@ use crate::entity::EntityDesc;
 use crate::event::Emitter;
 use crate::store::{Driver, Plan, Statement, Store};
 
-/// Most statements kept per entity for shapes that requests choose (filters of lists, fields of patches).
+/// Most statements kept per entity for shapes that requests choose (filters of lists, fields of
+/// patches).
 const SHAPES: usize = 512;
 
 /// Where a statement is in memory, and the shape of the conditions that it is under.
@@ -42,9 +44,11 @@ pub(super) struct Statements {
     shapes: RwLock<HashMap<Box<[u8]>, Prepared>>,
     /// What the guard is on each route, with a number for each that is different.
     routes: RwLock<HashMap<String, (u16, Arc<RouteGuard>)>>,
-    /// Statements under the conditions of a permission, by the statement they were made of and the shape of the conditions.
+    /// Statements under the conditions of a permission, by the statement they were made of and the
+    /// shape of the conditions.
     limited: RwLock<HashMap<LimitedKey, Limited>>,
-    /// Set at start-up when somebody listens to the entity; without it nothing is recorded, and nothing of it paid for.
+    /// Set at start-up when somebody listens to the entity; without it nothing is recorded, and
+    /// nothing of it paid for.
     emitter: OnceLock<Arc<Emitter>>,
     /// What other records keep of these; without it a statement is all there is to a change.
     summaries: Option<Summaries>,
@@ -96,21 +100,48 @@ impl Statements {
     pub(super) fn prepare(&self, route: &'static str, plan: Plan) -> Result<Prepared> {
         let (event, change) = (event(route, &plan), Change::of(self.desc, &plan));
         let Some(guard) = &self.guard else {
-            return Ok(Prepared { statement: self.store.prepare(self.desc, plan)?, guarded: None, event, change });
+            return Ok(Prepared {
+                statement: self.store.prepare(self.desc, plan)?,
+                guarded: None,
+                event,
+                change,
+            });
         };
         let (_, route) = self.route(guard, route);
         let base = plan.arity(self.desc);
-        let statement = self.store.prepare(self.desc, guard.plan(&plan, Reach::Caller, &route, base))?;
-        let guarded = Guarded { plan, route, base, others: Default::default(), eviction: OnceLock::new() };
-        Ok(Prepared { statement, guarded: Some(Arc::new(guarded)), event, change })
+        let statement = self
+            .store
+            .prepare(self.desc, guard.plan(&plan, Reach::Caller, &route, base))?;
+        let guarded = Guarded {
+            plan,
+            route,
+            base,
+            others: Default::default(),
+            eviction: OnceLock::new(),
+        };
+        Ok(Prepared {
+            statement,
+            guarded: Some(Arc::new(guarded)),
+            event,
+            change,
+        })
     }
 
-    /// A statement without a guard, for what the application itself does with records nobody sees any more. It makes the
-    /// events of a route, or none.
+    /// A statement without a guard, for what the application itself does with records nobody sees
+    /// any more. It makes the events of a route, or none.
     pub(super) fn unguarded(&self, event: Option<&'static str>, plan: Plan) -> Result<Prepared> {
         // What leaves without anybody being told of it has been out of sight for long.
-        let change = if event.is_some() { Change::of(self.desc, &plan) } else { Change::None };
-        Ok(Prepared { statement: self.store.prepare(self.desc, plan)?, guarded: None, event, change })
+        let change = if event.is_some() {
+            Change::of(self.desc, &plan)
+        } else {
+            Change::None
+        };
+        Ok(Prepared {
+            statement: self.store.prepare(self.desc, plan)?,
+            guarded: None,
+            event,
+            change,
+        })
     }
 
     /// From now on what changes records makes events. Doing so again changes nothing.
@@ -125,8 +156,15 @@ impl Statements {
     }
 
     /// The statement of a shape that requests choose, prepared on first use.
-    pub(super) fn shape(&self, route: &'static str, key: &[u8], plan: impl FnOnce() -> Plan) -> Result<Prepared> {
-        let Some(guard) = &self.guard else { return self.shaped(route, key, plan) };
+    pub(super) fn shape(
+        &self,
+        route: &'static str,
+        key: &[u8],
+        plan: impl FnOnce() -> Plan,
+    ) -> Result<Prepared> {
+        let Some(guard) = &self.guard else {
+            return self.shaped(route, key, plan);
+        };
         // Routes that differ in their guard share no statement. No shape begins with a zero.
         match self.route(guard, route).0.to_be_bytes() {
             [0, 0] => self.shaped(route, key, plan),
@@ -134,15 +172,24 @@ impl Statements {
         }
     }
 
-    fn shaped(&self, route: &'static str, key: &[u8], plan: impl FnOnce() -> Plan) -> Result<Prepared> {
+    fn shaped(
+        &self,
+        route: &'static str,
+        key: &[u8],
+        plan: impl FnOnce() -> Plan,
+    ) -> Result<Prepared> {
         if let Some(prepared) = self.shapes.read().get(key) {
             // Routes may share a statement; the events are those of the one that runs it.
-            return Ok(Prepared { event: prepared.event.map(|_| route), ..prepared.clone() });
+            return Ok(Prepared {
+                event: prepared.event.map(|_| route),
+                ..prepared.clone()
+            });
         }
         let prepared = self.prepare(route, plan())?;
         let mut shapes = self.shapes.write();
         if shapes.len() >= SHAPES {
-            // Clients choose shapes; forgetting all of them bounds memory, and the common ones are back at once.
+            // Clients choose shapes; forgetting all of them bounds memory, and the common ones are
+            // back at once.
             shapes.clear();
         }
         shapes.insert(key.into(), prepared.clone());
@@ -174,12 +221,23 @@ impl Statements {
         self.desc
     }
 
-    /// A statement that stands for another one, or beside it: made once. No shape of conditions has one byte.
-    pub(super) fn derived(&self, of: &Arc<Statement>, what: u8, plan: impl FnOnce() -> Plan) -> Result<Arc<Statement>> {
+    /// A statement that stands for another one, or beside it: made once. No shape of conditions has
+    /// one byte.
+    pub(super) fn derived(
+        &self,
+        of: &Arc<Statement>,
+        what: u8,
+        plan: impl FnOnce() -> Plan,
+    ) -> Result<Arc<Statement>> {
         self.kept(of, Box::from([what]), plan)
     }
 
-    fn kept(&self, of: &Arc<Statement>, shape: Box<[u8]>, plan: impl FnOnce() -> Plan) -> Result<Arc<Statement>> {
+    fn kept(
+        &self,
+        of: &Arc<Statement>,
+        shape: Box<[u8]>,
+        plan: impl FnOnce() -> Plan,
+    ) -> Result<Arc<Statement>> {
         let key = (Arc::as_ptr(of) as usize, shape);
         if let Some(limited) = self.limited.read().get(&key) {
             return Ok(Arc::clone(&limited.statement));
@@ -189,7 +247,13 @@ impl Statements {
         if limited.len() >= SHAPES {
             limited.clear();
         }
-        limited.insert(key, Limited { _of: Arc::clone(of), statement: Arc::clone(&prepared) });
+        limited.insert(
+            key,
+            Limited {
+                _of: Arc::clone(of),
+                statement: Arc::clone(&prepared),
+            },
+        );
         Ok(prepared)
     }
 }

@@ -1,4 +1,5 @@
-//! Only what can change what counts pays for it: all else is the one statement that it is without a counter.
+//! Only what can change what counts pays for it: all else is the one statement that it is without a
+//! counter.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +15,12 @@ async fn idle_routes(store: Arc<dyn Store>) {
     let counting = Around::new(store, Arc::clone(&statements));
     let s = Server::memory_with(&FORUM, |app| app.store(Arc::new(counting))).await;
     topics(&s, &["t"]).await;
-    post(&s, "/answers", json!({"id": "a", "slug": "a", "topicId": "t", "status": "live"})).await;
+    post(
+        &s,
+        "/answers",
+        json!({"id": "a", "slug": "a", "topicId": "t", "status": "live"}),
+    )
+    .await;
     post(&s, "/shops", json!({"id": "1"})).await;
     let mut wrong = Vec::new();
     for (method, path, body, status, expected) in [
@@ -32,7 +38,11 @@ async fn idle_routes(store: Arc<dyn Store>) {
         ("DELETE", "/answers/a", Json::Null, 204, 0),
     ] {
         let before = statements.load(Ordering::SeqCst);
-        let reply = if body.is_null() { s.raw(method, path, &[], "").await } else { s.raw_json(method, path, body).await };
+        let reply = if body.is_null() {
+            s.raw(method, path, &[], "").await
+        } else {
+            s.raw_json(method, path, body).await
+        };
         let took = statements.load(Ordering::SeqCst) - before;
         if (reply.status, took) != (status, expected) {
             wrong.push(format!("{method} {path}: {took} statements, {reply:?}"));

@@ -5,7 +5,12 @@ use super::*;
 async fn club(s: &Server, id: &str, owners: &[&str]) {
     post(s, "/clubs", json!({"id": id})).await;
     for user in owners {
-        post(s, "/memberships", json!({"clubId": id, "userId": user, "rank": "owner"})).await;
+        post(
+            s,
+            "/memberships",
+            json!({"clubId": id, "userId": user, "rank": "owner"}),
+        )
+        .await;
     }
 }
 
@@ -13,7 +18,10 @@ async fn of(s: &Server, club: &str) -> Vec<String> {
     let mut all: Vec<(String, String)> = Vec::new();
     for member in s.walk("/memberships?limit=200").await {
         if member["clubId"] == club {
-            all.push((member["userId"].as_str().unwrap().to_owned(), member["id"].as_str().unwrap().to_owned()));
+            all.push((
+                member["userId"].as_str().unwrap().to_owned(),
+                member["id"].as_str().unwrap().to_owned(),
+            ));
         }
     }
     all.sort();
@@ -23,22 +31,46 @@ async fn of(s: &Server, club: &str) -> Vec<String> {
 pub(super) async fn least_is_kept(s: &Server) {
     club(s, "c", &["ann", "bob"]).await;
     post(s, "/memberships", json!({"clubId": "c", "userId": "zoe"})).await;
-    let [ann, bob, zoe] = &of(s, "c").await[..] else { panic!("three members") };
-    assert_eq!(s.patch(&format!("/memberships/{ann}"), json!({"rank": "member"})).await.status, 200);
+    let [ann, bob, zoe] = &of(s, "c").await[..] else {
+        panic!("three members")
+    };
+    assert_eq!(
+        s.patch(&format!("/memberships/{ann}"), json!({"rank": "member"}))
+            .await
+            .status,
+        200
+    );
     sound(s, "one of two").await;
     for reply in [
-        s.patch(&format!("/memberships/{bob}"), json!({"rank": "member"})).await,
+        s.patch(&format!("/memberships/{bob}"), json!({"rank": "member"}))
+            .await,
         s.delete(&format!("/memberships/{bob}")).await,
-        s.post("/memberships/assign", json!({"clubId": "c", "userId": "bob", "rank": "member"})).await,
-        s.post("/memberships/demote-all", json!({"club": "c"})).await,
+        s.post(
+            "/memberships/assign",
+            json!({"clubId": "c", "userId": "bob", "rank": "member"}),
+        )
+        .await,
+        s.post("/memberships/demote-all", json!({"club": "c"}))
+            .await,
     ] {
         assert_eq!(reply.code(), (409, "last_owner"), "{reply:?}");
         sound(s, "a refusal").await;
     }
-    assert_eq!(get(s, &format!("/memberships/{bob}")).await["rank"], "owner");
+    assert_eq!(
+        get(s, &format!("/memberships/{bob}")).await["rank"],
+        "owner"
+    );
     // A member who is not an owner may leave.
     assert_eq!(s.delete(&format!("/memberships/{zoe}")).await.status, 204);
-    assert_eq!(s.post("/memberships/assign", json!({"clubId": "c", "userId": "eve", "rank": "owner"})).await.status, 201);
+    assert_eq!(
+        s.post(
+            "/memberships/assign",
+            json!({"clubId": "c", "userId": "eve", "rank": "owner"})
+        )
+        .await
+        .status,
+        201
+    );
     assert_eq!(s.delete(&format!("/memberships/{bob}")).await.status, 204);
     sound(s, "another owner").await;
     // Two who step down at once: one stays.
@@ -46,7 +78,15 @@ pub(super) async fn least_is_kept(s: &Server) {
         let name = format!("r{round}");
         club(s, &name, &["a", "b"]).await;
         let ids = &of(s, &name).await;
-        let down = s.parallel(2, |n| async move { s.patch(&format!("/memberships/{}", ids[n]), json!({"rank": "member"})).await }).await;
+        let down = s
+            .parallel(2, |n| async move {
+                s.patch(
+                    &format!("/memberships/{}", ids[n]),
+                    json!({"rank": "member"}),
+                )
+                .await
+            })
+            .await;
         let mut told: Vec<u16> = down.iter().map(|reply| reply.status).collect();
         told.sort_unstable();
         assert_eq!(told, [200, 409], "{down:?}");
@@ -55,7 +95,14 @@ pub(super) async fn least_is_kept(s: &Server) {
     // The application itself may.
     let members = s.running().adapter::<Membership>().unwrap();
     let last = of(s, "c").await;
-    members.delete(&Cx::system("erase an account"), &*last[last.len() - 1], None).await.unwrap();
+    members
+        .delete(
+            &Cx::system("erase an account"),
+            &*last[last.len() - 1],
+            None,
+        )
+        .await
+        .unwrap();
     sound(s, "an erasure").await;
 }
 
@@ -70,10 +117,16 @@ pub(super) async fn least_of_what_is_deleted(s: &Server) {
 /// A change that is refused has been made in part: none of the transaction lasts.
 pub(super) async fn least_within_a_transaction(s: &Server) {
     club(s, "c", &["ann"]).await;
-    let (members, id) = (s.running().adapter::<Membership>().unwrap(), of(s, "c").await[0].clone());
+    let (members, id) = (
+        s.running().adapter::<Membership>().unwrap(),
+        of(s, "c").await[0].clone(),
+    );
     let outcome = Cx::actor(Actor::user("clerk"))
         .transaction(async |cx| {
-            let refused = members.delete(cx, id.as_str(), None).await.map_err(|e| e.code());
+            let refused = members
+                .delete(cx, id.as_str(), None)
+                .await
+                .map_err(|e| e.code());
             assert_eq!(refused, Err(Code::Other(409, "last_owner")));
             Ok(())
         })

@@ -10,9 +10,21 @@ pub(super) async fn parallel(s: &Server) {
             .parallel(25, |n| async move {
                 let id = format!("a{round}x{n}");
                 let (one, other) = if n % 2 == 0 { ("t", "u") } else { ("u", "t") };
-                let mut all = vec![s.post("/answers", json!({"id": id, "topicId": one, "parentId": "a0x0", "text": "x"})).await];
+                let mut all = vec![
+                    s.post(
+                        "/answers",
+                        json!({"id": id, "topicId": one, "parentId": "a0x0", "text": "x"}),
+                    )
+                    .await,
+                ];
                 all.push(s.post(&format!("/answers/{id}/publish"), json!({})).await);
-                all.push(s.patch(&format!("/answers/{id}"), json!({"topicId": other, "points": n})).await);
+                all.push(
+                    s.patch(
+                        &format!("/answers/{id}"),
+                        json!({"topicId": other, "points": n}),
+                    )
+                    .await,
+                );
                 if n % 5 == 0 {
                     all.push(s.delete(&format!("/answers/{id}")).await);
                 }
@@ -29,14 +41,20 @@ pub(super) async fn parallel(s: &Server) {
     }
 }
 
-/// Records go back and forth between two others, by keys that must name them: nobody waits in a circle.
+/// Records go back and forth between two others, by keys that must name them: nobody waits in a
+/// circle.
 pub(super) async fn moves_in_opposing_order(s: &Server) {
     post(s, "/posts", json!({"id": "p"})).await;
     post(s, "/posts", json!({"id": "q"})).await;
     let mut notes = Vec::new();
     for n in 0..25 {
         let (one, other) = if n % 2 == 0 { ("p", "q") } else { ("q", "p") };
-        notes.push(post(s, "/notes", json!({"postId": one, "otherId": other})).await["id"].as_str().unwrap().to_owned());
+        notes.push(
+            post(s, "/notes", json!({"postId": one, "otherId": other})).await["id"]
+                .as_str()
+                .unwrap()
+                .to_owned(),
+        );
     }
     let notes = &notes;
     for _ in 0..4 {
@@ -44,13 +62,26 @@ pub(super) async fn moves_in_opposing_order(s: &Server) {
             .parallel(25, |n| async move {
                 let mut all = Vec::new();
                 for (one, other) in [("p", "q"), ("q", "p"), ("p", "q")] {
-                    let (one, other) = if n % 2 == 0 { (one, other) } else { (other, one) };
-                    all.push(s.patch(&format!("/notes/{}", notes[n]), json!({"postId": other, "otherId": one})).await);
+                    let (one, other) = if n % 2 == 0 {
+                        (one, other)
+                    } else {
+                        (other, one)
+                    };
+                    all.push(
+                        s.patch(
+                            &format!("/notes/{}", notes[n]),
+                            json!({"postId": other, "otherId": one}),
+                        )
+                        .await,
+                    );
                 }
                 all
             })
             .await;
-        assert!(moved.iter().flatten().all(|reply| reply.status == 200), "{moved:?}");
+        assert!(
+            moved.iter().flatten().all(|reply| reply.status == 200),
+            "{moved:?}"
+        );
         sound(s, "moves").await;
     }
 }
@@ -77,16 +108,43 @@ pub(super) async fn named_before(s: &Server) {
 pub(super) async fn upserts_of_tenants(s: &Server) {
     let place = async |token: &str, board: &str| {
         let body = json!({"slug": "s", "boardId": board}).to_string();
-        s.raw("POST", "/pins/place", &[("authorization", token), ("content-type", "application/json")], &body).await.status
+        s.raw(
+            "POST",
+            "/pins/place",
+            &[
+                ("authorization", token),
+                ("content-type", "application/json"),
+            ],
+            &body,
+        )
+        .await
+        .status
     };
     let (ann, eve) = (s.token_in("ann", "red"), s.token_in("eve", "blue"));
     for (token, board) in [(&ann, "r"), (&eve, "b")] {
-        let headers = [("authorization", token.as_str()), ("content-type", "application/json")];
-        assert_eq!(s.raw("POST", "/boards", &headers, &json!({"id": board}).to_string()).await.status, 201);
+        let headers = [
+            ("authorization", token.as_str()),
+            ("content-type", "application/json"),
+        ];
+        assert_eq!(
+            s.raw(
+                "POST",
+                "/boards",
+                &headers,
+                &json!({"id": board}).to_string()
+            )
+            .await
+            .status,
+            201
+        );
         assert_eq!(place(token, board).await, 201);
     }
     let pins = s.running().adapter::<Pin>().unwrap();
-    let cx = Cx::actor(Actor { tenant_id: Some("red".into()), ..Actor::user("ann") }).at(s.now());
+    let cx = Cx::actor(Actor {
+        tenant_id: Some("red".into()),
+        ..Actor::user("ann")
+    })
+    .at(s.now());
     cx.transaction(async |cx| {
         pins.place(cx, "s", "r").await?;
         assert_eq!(place(&eve, "b").await, 200);

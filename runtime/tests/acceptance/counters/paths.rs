@@ -3,31 +3,70 @@
 use super::*;
 
 async fn ok(s: &Server, method: &str, path: &str, body: Json) -> Json {
-    let reply = if body.is_null() { s.raw(method, path, &[], "").await } else { s.raw_json(method, path, body).await };
-    assert!((200..300).contains(&reply.status), "{method} {path} {reply:?}");
+    let reply = if body.is_null() {
+        s.raw(method, path, &[], "").await
+    } else {
+        s.raw_json(method, path, body).await
+    };
+    assert!(
+        (200..300).contains(&reply.status),
+        "{method} {path} {reply:?}"
+    );
     sound(s, &format!("{method} {path}")).await;
-    if reply.body.is_empty() { Json::Null } else { reply.json() }
+    if reply.body.is_empty() {
+        Json::Null
+    } else {
+        reply.json()
+    }
 }
 
 pub(super) async fn crud(s: &Server) {
     topics(s, &["t", "u"]).await;
-    ok(s, "POST", "/answers", json!({"id": "a", "topicId": "t", "status": "live"})).await;
+    ok(
+        s,
+        "POST",
+        "/answers",
+        json!({"id": "a", "topicId": "t", "status": "live"}),
+    )
+    .await;
     ok(s, "POST", "/answers", json!({"id": "b", "topicId": "t"})).await;
     // `c` names a missing topic. `d` names no topic.
-    ok(s, "POST", "/answers", json!({"id": "c", "topicId": "nowhere", "status": "live"})).await;
+    ok(
+        s,
+        "POST",
+        "/answers",
+        json!({"id": "c", "topicId": "nowhere", "status": "live"}),
+    )
+    .await;
     ok(s, "POST", "/answers", json!({"id": "d", "status": "live"})).await;
     assert_eq!(get(s, "/topics/t").await["total"], 2);
-    ok(s, "PATCH", "/answers/b", json!({"status": "live", "points": 5})).await;
+    ok(
+        s,
+        "PATCH",
+        "/answers/b",
+        json!({"status": "live", "points": 5}),
+    )
+    .await;
     ok(s, "PATCH", "/answers/b", json!({"status": "live"})).await;
     ok(s, "PATCH", "/answers/b", json!({"text": "other"})).await;
     ok(s, "PATCH", "/answers/b", json!({"topicId": "u"})).await;
     ok(s, "PATCH", "/answers/b", json!({"topicId": null})).await;
-    ok(s, "PATCH", "/answers/c", json!({"topicId": "u", "status": "draft"})).await;
+    ok(
+        s,
+        "PATCH",
+        "/answers/c",
+        json!({"topicId": "u", "status": "draft"}),
+    )
+    .await;
     ok(s, "PATCH", "/answers/d", json!({"topicId": "u"})).await;
     ok(s, "DELETE", "/answers/d", Json::Null).await;
     // Refused calls and missing records change no count.
     for reply in [
-        s.post("/answers", json!({"id": "a", "topicId": "t", "status": "live"})).await,
+        s.post(
+            "/answers",
+            json!({"id": "a", "topicId": "t", "status": "live"}),
+        )
+        .await,
         s.patch("/answers/d", json!({"status": "draft"})).await,
         s.delete("/answers/d").await,
         s.delete("/answers/nobody").await,
@@ -44,34 +83,100 @@ pub(super) async fn crud(s: &Server) {
     assert_eq!(get(s, "/topics/t").await["total"], 0);
     // A deleted topic still gets its count, so the count is correct after a restore.
     assert_eq!(s.delete("/topics/u").await.status, 204);
-    ok(s, "POST", "/answers", json!({"id": "e", "topicId": "u", "status": "live"})).await;
+    ok(
+        s,
+        "POST",
+        "/answers",
+        json!({"id": "e", "topicId": "u", "status": "live"}),
+    )
+    .await;
 }
 
 pub(super) async fn keys_that_move(s: &Server) {
     topics(s, &["t", "u"]).await;
     for n in 0..4 {
-        post(s, "/answers", json!({"id": format!("a{n}"), "topicId": "t", "status": "live", "text": "x"})).await;
+        post(
+            s,
+            "/answers",
+            json!({"id": format!("a{n}"), "topicId": "t", "status": "live", "text": "x"}),
+        )
+        .await;
     }
     ok(s, "PATCH", "/answers/a0/move-to", json!({"topicId": "u"})).await;
-    assert_eq!((&get(s, "/topics/t").await["live"], &get(s, "/topics/u").await["live"]), (&json!(3), &json!(1)));
+    assert_eq!(
+        (
+            &get(s, "/topics/t").await["live"],
+            &get(s, "/topics/u").await["live"]
+        ),
+        (&json!(3), &json!(1))
+    );
     ok(s, "PATCH", "/answers/a0/move-to", json!({"topicId": null})).await;
-    ok(s, "POST", "/answers/move-all", json!({"text": "x", "to": "u"})).await;
-    assert_eq!((&get(s, "/topics/t").await["live"], &get(s, "/topics/u").await["live"]), (&json!(0), &json!(4)));
-    ok(s, "POST", "/answers/move-all", json!({"text": "x", "to": "nowhere"})).await;
-    ok(s, "POST", "/answers/move-all", json!({"text": "x", "to": null})).await;
-    ok(s, "PATCH", "/answers/a1", json!({"topicId": "t", "status": "draft"})).await;
-    post(s, "/answers", json!({"id": "b", "topicId": "u", "status": "live"})).await;
+    ok(
+        s,
+        "POST",
+        "/answers/move-all",
+        json!({"text": "x", "to": "u"}),
+    )
+    .await;
+    assert_eq!(
+        (
+            &get(s, "/topics/t").await["live"],
+            &get(s, "/topics/u").await["live"]
+        ),
+        (&json!(0), &json!(4))
+    );
+    ok(
+        s,
+        "POST",
+        "/answers/move-all",
+        json!({"text": "x", "to": "nowhere"}),
+    )
+    .await;
+    ok(
+        s,
+        "POST",
+        "/answers/move-all",
+        json!({"text": "x", "to": null}),
+    )
+    .await;
+    ok(
+        s,
+        "PATCH",
+        "/answers/a1",
+        json!({"topicId": "t", "status": "draft"}),
+    )
+    .await;
+    post(
+        s,
+        "/answers",
+        json!({"id": "b", "topicId": "u", "status": "live"}),
+    )
+    .await;
     ok(s, "POST", "/answers/swap", json!({"a": "a1", "b": "b"})).await;
-    assert_eq!((&get(s, "/topics/t").await["live"], &get(s, "/topics/u").await["total"]), (&json!(1), &json!(1)));
+    assert_eq!(
+        (
+            &get(s, "/topics/t").await["live"],
+            &get(s, "/topics/u").await["total"]
+        ),
+        (&json!(1), &json!(1))
+    );
 }
 
 pub(super) async fn kinds_by_id(s: &Server) {
     topics(s, &["t"]).await;
     for n in 0..5 {
-        post(s, "/answers", json!({"id": format!("a{n}"), "topicId": "t", "text": "x"})).await;
+        post(
+            s,
+            "/answers",
+            json!({"id": format!("a{n}"), "topicId": "t", "text": "x"}),
+        )
+        .await;
     }
     ok(s, "POST", "/answers/a0/publish", Json::Null).await;
-    assert_eq!(s.post("/answers/a0/publish", json!({})).await.code(), (400, "invalid_transition"));
+    assert_eq!(
+        s.post("/answers/a0/publish", json!({})).await.code(),
+        (400, "invalid_transition")
+    );
     sound(s, "a second one").await;
     ok(s, "PATCH", "/answers/a0/reword", json!({"text": "y"})).await;
     let taken = ok(s, "POST", "/answers/take", json!({"text": "y"})).await;
@@ -82,13 +187,25 @@ pub(super) async fn kinds_by_id(s: &Server) {
     assert_eq!(restore(s, "a0").await, 404);
     sound(s, "no restore").await;
     let answers = s.running().adapter::<Answer>().unwrap();
-    assert_eq!(answers.show_two(&Cx::actor(Actor::user("w")).at(s.now())).await.unwrap().len(), 2);
+    assert_eq!(
+        answers
+            .show_two(&Cx::actor(Actor::user("w")).at(s.now()))
+            .await
+            .unwrap()
+            .len(),
+        2
+    );
     sound(s, "a claim").await;
 }
 
 pub(super) async fn arrays_and_increments(s: &Server) {
     topics(s, &["t"]).await;
-    post(s, "/answers", json!({"id": "a", "topicId": "t", "points": 1})).await;
+    post(
+        s,
+        "/answers",
+        json!({"id": "a", "topicId": "t", "points": 1}),
+    )
+    .await;
     for expected in [0, 1, 1] {
         ok(s, "POST", "/answers/a/like", Json::Null).await;
         assert_eq!(get(s, "/topics/t").await["liked"], expected);
@@ -103,7 +220,11 @@ pub(super) async fn arrays_and_increments(s: &Server) {
         ("PUT", "/answers/b/retag", json!({"tags": []}), 1),
     ] {
         ok(s, method, path, body).await;
-        assert_eq!(get(s, "/topics/t").await["liked"], expected, "{method} {path}");
+        assert_eq!(
+            get(s, "/topics/t").await["liked"],
+            expected,
+            "{method} {path}"
+        );
     }
 }
 
@@ -112,14 +233,37 @@ pub(super) async fn batches(s: &Server) {
     for n in 0..9 {
         let status = if n % 2 == 0 { "live" } else { "draft" };
         let (topic, text) = (["t", "u", "v"][n % 3], ["x", "y"][n / 6]);
-        post(s, "/answers", json!({"id": format!("a{n}"), "topicId": topic, "status": status, "text": text})).await;
+        post(
+            s,
+            "/answers",
+            json!({"id": format!("a{n}"), "topicId": topic, "status": status, "text": text}),
+        )
+        .await;
     }
-    assert_eq!(ok(s, "POST", "/answers/show-all", json!({"text": "x"})).await, json!(6));
-    assert_eq!(ok(s, "POST", "/answers/show-all", json!({"text": "x"})).await, json!(6));
-    assert_eq!(ok(s, "POST", "/answers/show-all", json!({"text": "nobody's"})).await, json!(0));
-    assert_eq!(ok(s, "POST", "/answers/drop-all", json!({"text": "x"})).await, json!(6));
-    assert_eq!(ok(s, "POST", "/answers/drop-all", json!({"text": "x"})).await, json!(0));
-    assert_eq!(ok(s, "POST", "/answers/drop-all", json!({"text": "y"})).await, json!(3));
+    assert_eq!(
+        ok(s, "POST", "/answers/show-all", json!({"text": "x"})).await,
+        json!(6)
+    );
+    assert_eq!(
+        ok(s, "POST", "/answers/show-all", json!({"text": "x"})).await,
+        json!(6)
+    );
+    assert_eq!(
+        ok(s, "POST", "/answers/show-all", json!({"text": "nobody's"})).await,
+        json!(0)
+    );
+    assert_eq!(
+        ok(s, "POST", "/answers/drop-all", json!({"text": "x"})).await,
+        json!(6)
+    );
+    assert_eq!(
+        ok(s, "POST", "/answers/drop-all", json!({"text": "x"})).await,
+        json!(0)
+    );
+    assert_eq!(
+        ok(s, "POST", "/answers/drop-all", json!({"text": "y"})).await,
+        json!(3)
+    );
     for topic in ["t", "u", "v"] {
         assert_eq!(get(s, &format!("/topics/{topic}")).await["total"], 0);
     }
@@ -127,8 +271,16 @@ pub(super) async fn batches(s: &Server) {
 
 pub(super) async fn upserts(s: &Server) {
     topics(s, &["t", "u"]).await;
-    let first = s.post("/answers/ensure", json!({"slug": "s", "topicId": "t", "status": "live", "text": "x"})).await;
-    assert_eq!((first.status, &first.json()["created"]), (201, &json!(true)));
+    let first = s
+        .post(
+            "/answers/ensure",
+            json!({"slug": "s", "topicId": "t", "status": "live", "text": "x"}),
+        )
+        .await;
+    assert_eq!(
+        (first.status, &first.json()["created"]),
+        (201, &json!(true))
+    );
     sound(s, "a new one").await;
     assert_eq!(get(s, "/topics/t").await["live"], 1);
     for body in [
@@ -143,8 +295,17 @@ pub(super) async fn upserts(s: &Server) {
         ok(s, "POST", "/answers/ensure", body).await;
     }
     // After the record is deleted, an upsert with its slug creates a new record.
-    assert_eq!(ok(s, "POST", "/answers/drop-all", json!({"text": "other"})).await, json!(1));
-    let again = ok(s, "POST", "/answers/ensure", json!({"slug": "s", "topicId": "t", "status": "live"})).await;
+    assert_eq!(
+        ok(s, "POST", "/answers/drop-all", json!({"text": "other"})).await,
+        json!(1)
+    );
+    let again = ok(
+        s,
+        "POST",
+        "/answers/ensure",
+        json!({"slug": "s", "topicId": "t", "status": "live"}),
+    )
+    .await;
     assert_eq!(again["created"], true);
 }
 
@@ -169,16 +330,38 @@ pub(super) async fn cascades(s: &Server) {
     for id in ["p", "q", "r"] {
         post(s, "/posts", json!({"id": id})).await;
     }
-    for (on, other) in [("p", Some("q")), ("p", Some("p")), ("q", Some("p")), ("q", None), ("r", Some("q"))] {
+    for (on, other) in [
+        ("p", Some("q")),
+        ("p", Some("p")),
+        ("q", Some("p")),
+        ("q", None),
+        ("r", Some("q")),
+    ] {
         ok(s, "POST", "/notes", json!({"postId": on, "otherId": other})).await;
     }
-    let refused = s.post("/notes", json!({"postId": "p", "otherId": "nobody"})).await;
-    assert_eq!(refused.problems(), [("otherId".to_owned(), "reference".to_owned())]);
+    let refused = s
+        .post("/notes", json!({"postId": "p", "otherId": "nobody"}))
+        .await;
+    assert_eq!(
+        refused.problems(),
+        [("otherId".to_owned(), "reference".to_owned())]
+    );
     sound(s, "a key that names nothing").await;
     ok(s, "DELETE", "/posts/p", Json::Null).await;
-    assert_eq!((&get(s, "/posts/q").await["notes"], &get(s, "/posts/q").await["mentions"]), (&json!(2), &json!(1)));
+    assert_eq!(
+        (
+            &get(s, "/posts/q").await["notes"],
+            &get(s, "/posts/q").await["mentions"]
+        ),
+        (&json!(2), &json!(1))
+    );
     ok(s, "DELETE", "/posts/q", Json::Null).await;
-    s.running().adapter::<Post>().unwrap().purge(&system(), "r").await.unwrap();
+    s.running()
+        .adapter::<Post>()
+        .unwrap()
+        .purge(&system(), "r")
+        .await
+        .unwrap();
     sound(s, "a purge of what is counted for").await;
 }
 
@@ -186,12 +369,22 @@ pub(super) async fn expiry(s: &Server) {
     post(s, "/shops", json!({"id": "1"})).await;
     post(s, "/shops", json!({"id": "2"})).await;
     let offers = async |shop: &str| get(s, &format!("/shops/{shop}")).await["offers"].clone();
-    post(s, "/offers", json!({"shopId": 1, "name": "a", "until": "2026-03-04T06:00:00Z"})).await;
+    post(
+        s,
+        "/offers",
+        json!({"shopId": 1, "name": "a", "until": "2026-03-04T06:00:00Z"}),
+    )
+    .await;
     post(s, "/offers", json!({"shopId": 1, "name": "b"})).await;
     assert_eq!(offers("1").await, 2);
     s.advance(3_600_000);
     // An expired record does not block the unique name. The create removes it and its count.
-    post(s, "/offers", json!({"shopId": 2, "name": "a", "until": "2026-03-04T07:00:00Z"})).await;
+    post(
+        s,
+        "/offers",
+        json!({"shopId": 2, "name": "a", "until": "2026-03-04T07:00:00Z"}),
+    )
+    .await;
     assert_eq!((offers("1").await, offers("2").await), (json!(1), json!(1)));
     s.advance(3_600_000);
     let table = std::sync::Arc::clone(s.running().adapters().table("offers").unwrap());
@@ -202,27 +395,65 @@ pub(super) async fn expiry(s: &Server) {
 pub(super) async fn tenants(s: &Server) {
     let (ann, eve) = (s.token_in("ann", "red"), s.token_in("eve", "blue"));
     let send = async |token: &str, method: &str, path: &str, body: &str| {
-        let headers = [("authorization", token), ("content-type", "application/json")];
-        s.raw(method, path, &headers[..if body.is_empty() { 1 } else { 2 }], body).await
+        let headers = [
+            ("authorization", token),
+            ("content-type", "application/json"),
+        ];
+        s.raw(
+            method,
+            path,
+            &headers[..if body.is_empty() { 1 } else { 2 }],
+            body,
+        )
+        .await
     };
-    assert_eq!(send(&ann, "POST", "/boards", r#"{"id":"b"}"#).await.status, 201);
-    assert_eq!(send(&ann, "POST", "/pins", r#"{"boardId":"b"}"#).await.status, 201);
+    assert_eq!(
+        send(&ann, "POST", "/boards", r#"{"id":"b"}"#).await.status,
+        201
+    );
+    assert_eq!(
+        send(&ann, "POST", "/pins", r#"{"boardId":"b"}"#)
+            .await
+            .status,
+        201
+    );
     // A record that names a record of another tenant does not change the count there.
     let made = send(&eve, "POST", "/pins", r#"{"boardId":"b"}"#).await;
     assert_eq!(made.status, 201);
     assert_eq!(send(&ann, "GET", "/boards/b", "").await.json()["pins"], 1);
-    assert_eq!(send(&eve, "DELETE", &format!("/pins/{}", made.json()["id"].as_str().unwrap()), "").await.status, 204);
+    assert_eq!(
+        send(
+            &eve,
+            "DELETE",
+            &format!("/pins/{}", made.json()["id"].as_str().unwrap()),
+            ""
+        )
+        .await
+        .status,
+        204
+    );
     assert_eq!(send(&ann, "GET", "/boards/b", "").await.json()["pins"], 1);
 }
 
 pub(super) async fn recounts(s: &Server) {
     topics(s, &["t"]).await;
     for n in 0..3 {
-        post(s, "/answers", json!({"id": format!("a{n}"), "topicId": "t", "status": "live"})).await;
+        post(
+            s,
+            "/answers",
+            json!({"id": format!("a{n}"), "topicId": "t", "status": "live"}),
+        )
+        .await;
     }
-    assert_eq!(ok(s, "POST", "/topics/recount", json!({"id": "t"})).await["live"], 3);
+    assert_eq!(
+        ok(s, "POST", "/topics/recount", json!({"id": "t"})).await["live"],
+        3
+    );
     ok(s, "PATCH", "/answers/a0", json!({"status": "draft"})).await;
-    assert_eq!(ok(s, "POST", "/topics/recount", json!({"id": "t"})).await["live"], 2);
+    assert_eq!(
+        ok(s, "POST", "/topics/recount", json!({"id": "t"})).await["live"],
+        2
+    );
 }
 
 /// Calls from code in transactions: one rolls back, one commits.
@@ -254,7 +485,11 @@ pub(super) async fn code_and_transactions(s: &Server) {
     cx.transaction(async |cx| {
         answers.create(cx, live("a", "t")).await?;
         // The create fails. The transaction continues and the count is unchanged.
-        let taken = answers.create(cx, live("b", "u")).await.map(|_| ()).map_err(|e| e.code());
+        let taken = answers
+            .create(cx, live("b", "u"))
+            .await
+            .map(|_| ())
+            .map_err(|e| e.code());
         assert_eq!(taken, Err(Code::Conflict));
         answers.publish(cx, "a").await.map(|_| ()).unwrap_err();
         answers.move_to(cx, "a", "u").await?;
@@ -271,19 +506,43 @@ pub(super) async fn idle_changes(s: &Server) {
     topics(s, &["t"]).await;
     let before = get(s, "/topics/t").await;
     s.advance(1000);
-    ok(s, "POST", "/answers", json!({"id": "a", "topicId": "t", "status": "live"})).await;
+    ok(
+        s,
+        "POST",
+        "/answers",
+        json!({"id": "a", "topicId": "t", "status": "live"}),
+    )
+    .await;
     let after = get(s, "/topics/t").await;
-    assert_eq!((&after["version"], &after["updatedAt"], &after["live"]), (&before["version"], &before["updatedAt"], &json!(1)));
+    assert_eq!(
+        (&after["version"], &after["updatedAt"], &after["live"]),
+        (&before["version"], &before["updatedAt"], &json!(1))
+    );
 }
 
 /// A record with a counter never answers 304, because its `ETag` does not change.
 pub(super) async fn copies(s: &Server) {
     topics(s, &["t"]).await;
     let first = s.get("/topics/t").await;
-    post(s, "/answers", json!({"id": "a", "topicId": "t", "status": "live"})).await;
-    let again = s.raw("GET", "/topics/t", &[("if-none-match", &first.header("etag"))], "").await;
+    post(
+        s,
+        "/answers",
+        json!({"id": "a", "topicId": "t", "status": "live"}),
+    )
+    .await;
+    let again = s
+        .raw(
+            "GET",
+            "/topics/t",
+            &[("if-none-match", &first.header("etag"))],
+            "",
+        )
+        .await;
     assert_eq!((again.status, &again.json()["live"]), (200, &json!(1)));
     let document = s.get("/openapi.json").await.json();
     let get = &document["paths"]["/topics/{id}"]["get"];
-    assert!(get["responses"]["304"].is_null() && get["responses"]["200"].is_object(), "{get}");
+    assert!(
+        get["responses"]["304"].is_null() && get["responses"]["200"].is_object(),
+        "{get}"
+    );
 }

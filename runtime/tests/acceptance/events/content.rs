@@ -7,9 +7,18 @@ use super::{Article, ArticleCreate, Heard, article, slug};
 
 pub(super) async fn the_long_form(mut h: Heard) {
     for id in ["a", "b"] {
-        let opened = h.server.post("/tickets", json!({"id": id, "title": "t"})).await;
+        let opened = h
+            .server
+            .post("/tickets", json!({"id": id, "title": "t"}))
+            .await;
         let event = h.next().await;
-        assert_eq!((event.name.as_str(), &event.payload), ("ticket.opened", &json!({"id": id, "title": "t", "open": true})));
+        assert_eq!(
+            (event.name.as_str(), &event.payload),
+            (
+                "ticket.opened",
+                &json!({"id": id, "title": "t", "open": true})
+            )
+        );
         assert_eq!(opened.headers["x-event-id"], event.id.as_str());
         // The server's own consumers see more than clients do.
         assert_eq!(event.after.unwrap()["closedAt"], json!(null));
@@ -17,7 +26,10 @@ pub(super) async fn the_long_form(mut h: Heard) {
     // A key of a route replaces that of all routes as a whole; names go on as by default.
     let renamed = h.server.patch("/tickets/a", json!({"title": "u"})).await;
     let event = h.next().await;
-    assert_eq!((event.name.as_str(), &event.payload), ("help.tickets.updated", &json!({"id": "a"})));
+    assert_eq!(
+        (event.name.as_str(), &event.payload),
+        ("help.tickets.updated", &json!({"id": "a"}))
+    );
     assert_eq!(event.after.unwrap()["title"], "u");
     assert_eq!(renamed.headers["x-event-id"], event.id.as_str());
     let batch = h.server.post("/tickets/close-all", json!({})).await;
@@ -25,22 +37,34 @@ pub(super) async fn the_long_form(mut h: Heard) {
     let (first, second) = (h.next().await, h.next().await);
     assert_eq!(batch.headers["x-event-id"], first.id.as_str());
     for (event, id) in [(&first, "a"), (&second, "b")] {
-        assert_eq!((event.name.as_str(), event.record_id.as_deref()), ("help.tickets.close-all", Some(id)));
+        assert_eq!(
+            (event.name.as_str(), event.record_id.as_deref()),
+            ("help.tickets.close-all", Some(id))
+        );
         assert_eq!(event.payload, json!({"id": id, "open": false}));
     }
     h.server.post("/tickets/reopen-all", json!({})).await;
     let event = h.next().await;
-    assert_eq!((event.name.as_str(), &event.payload), ("help.tickets.reopen-all", &json!({"count": 2})));
+    assert_eq!(
+        (event.name.as_str(), &event.payload),
+        ("help.tickets.reopen-all", &json!({"count": 2}))
+    );
     h.server.delete("/tickets/a").await;
     let event = h.next().await;
     assert_eq!(event.name, "ticket.closed");
-    assert!(event.payload["closedAt"].is_string() && event.payload.get("secret").is_none(), "{event:?}");
+    assert!(
+        event.payload["closedAt"].is_string() && event.payload.get("secret").is_none(),
+        "{event:?}"
+    );
     h.server.post("/tickets/close-all", json!({})).await;
     assert_eq!(h.next().await.record_id.as_deref(), Some("b"));
     let swept = h.server.post("/tickets/sweep", json!({})).await;
     assert_eq!(swept.json(), json!(1));
     let event = h.next().await;
-    assert_eq!((event.name.as_str(), event.record_id.as_deref()), ("tickets.swept", Some("b")));
+    assert_eq!(
+        (event.name.as_str(), event.record_id.as_deref()),
+        ("tickets.swept", Some("b"))
+    );
     // Of nothing, nothing is told.
     let none = h.server.post("/tickets/sweep", json!({})).await;
     h.silent(&none).await;
@@ -48,9 +72,18 @@ pub(super) async fn the_long_form(mut h: Heard) {
 
 /// 7.11: changes of items count as mutations of their record.
 pub(super) async fn items_tell(mut h: Heard) {
-    assert_eq!(h.server.post("/crews", json!({"id": "c", "sailors": []})).await.status, 201);
+    assert_eq!(
+        h.server
+            .post("/crews", json!({"id": "c", "sailors": []}))
+            .await
+            .status,
+        201
+    );
     assert_eq!(h.next().await.name, "crews.created");
-    let reply = h.server.post("/crews/c/sailors-add", json!({"id": "s"})).await;
+    let reply = h
+        .server
+        .post("/crews/c/sailors-add", json!({"id": "s"}))
+        .await;
     assert_eq!(reply.status, 201, "{reply:?}");
     assert_eq!(h.named(&reply).await, "crews.sailors-add");
     let reply = h.server.get("/crews/c/sailors-list").await;
@@ -64,22 +97,80 @@ pub(super) async fn every_kind_tells(mut h: Heard) {
     let at = format!("/articles/{id}");
     let calls = [
         (h.server.patch(&at, json!({"views": 5})).await, "updated"),
-        (h.server.post(&format!("{at}/publish"), json!({})).await, "PUBLISHED"),
-        (h.server.post(&format!("{at}/count-view"), json!({})).await, "count-view"),
-        (h.server.patch(&format!("{at}/set-views"), json!({"views": 1})).await, "set-views"),
-        (h.server.post(&format!("{at}/tag"), json!({"tag": "a"})).await, "tag"),
-        (h.server.raw("DELETE", &format!("{at}/untag?tag=a"), &[], "").await, "untag"),
-        (h.server.raw("PUT", &format!("{at}/retag"), &[("content-type", "application/json")], r#"{"tags":["b"]}"#).await, "retag"),
-        (h.server.post("/articles/tally", json!({"id": id, "but": "none"})).await, "tally"),
-        (h.server.post("/articles/ensure", json!({"slug": "two", "views": 1})).await, "created"),
-        (h.server.post("/articles/ensure", json!({"slug": "two", "views": 7})).await, "updated"),
-        (h.server.post("/articles/redeem", slug("two")).await, "deleted"),
-        (h.server.post("/articles/publish-all", json!({"views": 0})).await, "publish-all"),
+        (
+            h.server.post(&format!("{at}/publish"), json!({})).await,
+            "PUBLISHED",
+        ),
+        (
+            h.server.post(&format!("{at}/count-view"), json!({})).await,
+            "count-view",
+        ),
+        (
+            h.server
+                .patch(&format!("{at}/set-views"), json!({"views": 1}))
+                .await,
+            "set-views",
+        ),
+        (
+            h.server
+                .post(&format!("{at}/tag"), json!({"tag": "a"}))
+                .await,
+            "tag",
+        ),
+        (
+            h.server
+                .raw("DELETE", &format!("{at}/untag?tag=a"), &[], "")
+                .await,
+            "untag",
+        ),
+        (
+            h.server
+                .raw(
+                    "PUT",
+                    &format!("{at}/retag"),
+                    &[("content-type", "application/json")],
+                    r#"{"tags":["b"]}"#,
+                )
+                .await,
+            "retag",
+        ),
+        (
+            h.server
+                .post("/articles/tally", json!({"id": id, "but": "none"}))
+                .await,
+            "tally",
+        ),
+        (
+            h.server
+                .post("/articles/ensure", json!({"slug": "two", "views": 1}))
+                .await,
+            "created",
+        ),
+        (
+            h.server
+                .post("/articles/ensure", json!({"slug": "two", "views": 7}))
+                .await,
+            "updated",
+        ),
+        (
+            h.server.post("/articles/redeem", slug("two")).await,
+            "deleted",
+        ),
+        (
+            h.server
+                .post("/articles/publish-all", json!({"views": 0}))
+                .await,
+            "publish-all",
+        ),
         (h.server.delete(&at).await, "deleted"),
     ];
     for (reply, name) in calls {
         assert!(reply.status < 300, "{name}: {reply:?}");
-        let name = if name == "PUBLISHED" { "article.published".to_owned() } else { format!("blog.articles.{name}") };
+        let name = if name == "PUBLISHED" {
+            "article.published".to_owned()
+        } else {
+            format!("blog.articles.{name}")
+        };
         assert_eq!(h.named(&reply).await, name);
     }
 }
@@ -92,36 +183,70 @@ pub(super) async fn failures_and_no_ops_are_silent(mut h: Heard) {
         h.server.post("/articles", slug("one")).await,
         h.server.post("/articles", json!({})).await,
         h.server.patch(&at, json!({})).await,
-        h.server.patch("/articles/nobody", json!({"views": 1})).await,
+        h.server
+            .patch("/articles/nobody", json!({"views": 1}))
+            .await,
         h.server.delete("/articles/nobody").await,
         h.server.post("/articles/nobody/publish", json!({})).await,
         h.server.post("/articles/redeem", slug("nobody")).await,
         h.server.post("/articles/clear", json!({"views": 99})).await,
-        h.server.post("/articles/publish-all", json!({"views": 99})).await,
+        h.server
+            .post("/articles/publish-all", json!({"views": 99}))
+            .await,
         h.server.post("/articles/rekey", json!({"views": 0})).await,
         h.server.get(&at).await,
-        h.server.raw("PATCH", &at, &[("content-type", "application/json"), ("if-match", "\"9\"")], "{\"views\":3}").await,
+        h.server
+            .raw(
+                "PATCH",
+                &at,
+                &[("content-type", "application/json"), ("if-match", "\"9\"")],
+                "{\"views\":3}",
+            )
+            .await,
     ] {
         assert!(!reply.headers.contains_key("x-event-id"), "{reply:?}");
     }
     // It says how many it would have written to.
-    assert_eq!(h.server.post("/articles/rekey", json!({"views": 0})).await.json(), json!(1));
+    assert_eq!(
+        h.server
+            .post("/articles/rekey", json!({"views": 0}))
+            .await
+            .json(),
+        json!(1)
+    );
     let last = h.server.get(&at).await;
-    assert_eq!(last.json(), made.json(), "nothing has changed, its version neither");
+    assert_eq!(
+        last.json(),
+        made.json(),
+        "nothing has changed, its version neither"
+    );
     h.silent(&last).await;
-    let told = h.server.post("/articles/rekey", json!({"views": 0, "pin": "1234"})).await;
+    let told = h
+        .server
+        .post("/articles/rekey", json!({"views": 0, "pin": "1234"}))
+        .await;
     // The mark that told of silence is one of them.
-    assert_eq!((told.json(), h.named(&told).await.as_str()), (json!(2), "blog.articles.rekey"));
+    assert_eq!(
+        (told.json(), h.named(&told).await.as_str()),
+        (json!(2), "blog.articles.rekey")
+    );
 }
 
 /// Who judges from an event what a consumer may see knows what the guard would look at.
 pub(super) async fn what_the_guard_needs(mut h: Heard) {
-    assert_eq!(h.server.post("/shelves", json!({"id": "s"})).await.status, 201);
+    assert_eq!(
+        h.server.post("/shelves", json!({"id": "s"})).await.status,
+        201
+    );
     h.next().await;
-    assert_eq!(h.server.post("/volumes", json!({"id": "v"})).await.status, 201);
+    assert_eq!(
+        h.server.post("/volumes", json!({"id": "v"})).await.status,
+        201
+    );
     let event = h.next().await;
     assert_eq!(event.payload, json!({"id": "v"}));
-    let state = json!({"id": "v", "shelfId": "s", "reader": null, "hushed": false, "sealed": false});
+    let state =
+        json!({"id": "v", "shelfId": "s", "reader": null, "hushed": false, "sealed": false});
     assert_eq!(event.after, Some(state.clone()));
     assert_eq!(h.server.delete("/volumes/v").await.status, 204);
     assert_eq!(h.next().await.before, Some(state));
@@ -129,29 +254,74 @@ pub(super) async fn what_the_guard_needs(mut h: Heard) {
 
 pub(super) async fn what_it_holds(mut h: Heard) {
     let body = json!({"slug": "one", "pin": "1234", "tags": ["é", "\"quoted\""]}).to_string();
-    let headers =
-        [("content-type", "application/json"), ("x-request-id", "request-of-mine"), ("authorization", &h.server.token("ann", &[]))];
+    let headers = [
+        ("content-type", "application/json"),
+        ("x-request-id", "request-of-mine"),
+        ("authorization", &h.server.token("ann", &[])),
+    ];
     let made = h.server.raw("POST", "/articles", &headers, &body).await;
     let event = h.next().await;
     let id = made.json()["id"].as_str().unwrap().to_owned();
-    assert_eq!((event.entity.as_ref(), event.route.as_ref(), event.request_id.as_str()), ("blog_articles", "create", "request-of-mine"));
-    assert_eq!((event.record_id.as_deref(), event.version, event.tenant_id.as_deref()), (Some(id.as_str()), Some(1), None));
-    assert_eq!((event.actor.kind.as_str(), event.actor.id.as_deref()), ("user", Some("ann")));
+    assert_eq!(
+        (
+            event.entity.as_ref(),
+            event.route.as_ref(),
+            event.request_id.as_str()
+        ),
+        ("blog_articles", "create", "request-of-mine")
+    );
+    assert_eq!(
+        (
+            event.record_id.as_deref(),
+            event.version,
+            event.tenant_id.as_deref()
+        ),
+        (Some(id.as_str()), Some(1), None)
+    );
+    assert_eq!(
+        (event.actor.kind.as_str(), event.actor.id.as_deref()),
+        ("user", Some("ann"))
+    );
     assert_eq!(event.at, h.server.now());
     // What clients can read, and nothing else.
     assert_eq!(event.payload, made.json());
     assert_eq!((event.before, event.after), (None, Some(made.json())));
-    let changed = h.server.patch(&format!("/articles/{id}"), json!({"views": 4, "pin": "5678"})).await;
+    let changed = h
+        .server
+        .patch(
+            &format!("/articles/{id}"),
+            json!({"views": 4, "pin": "5678"}),
+        )
+        .await;
     let event = h.next().await;
     assert_eq!((&event.payload, event.version), (&changed.json(), Some(2)));
     assert_eq!((event.before, event.after), (None, Some(changed.json())));
     h.server.delete(&format!("/articles/{id}")).await;
     let event = h.next().await;
-    assert_eq!((&event.payload, event.before, event.after), (&changed.json(), Some(changed.json()), None));
+    assert_eq!(
+        (&event.payload, event.before, event.after),
+        (&changed.json(), Some(changed.json()), None)
+    );
     // Code that calls is somebody as well.
     let articles = h.server.running().adapter::<Article>().unwrap();
-    articles.create(&Cx::system("a test"), ArticleCreate { secret: Some("hidden".to_owned()), ..article("code") }).await.unwrap();
+    articles
+        .create(
+            &Cx::system("a test"),
+            ArticleCreate {
+                secret: Some("hidden".to_owned()),
+                ..article("code")
+            },
+        )
+        .await
+        .unwrap();
     let event = h.next().await;
-    assert_eq!((event.actor.kind.as_str(), event.actor.id, event.request_id.as_str()), ("system", None, ""));
+    assert_eq!(
+        (
+            event.actor.kind.as_str(),
+            event.actor.id,
+            event.request_id.as_str()
+        ),
+        ("system", None, "")
+    );
     assert!(!format!("{:?}", (event.payload, event.after)).contains("hidden"));
 }

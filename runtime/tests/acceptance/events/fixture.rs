@@ -182,7 +182,23 @@ pub struct Shelf {
 pub static NEWS: Package = package!(
     name = "news",
     entities = [
-        entity(Article, [PUBLISH, COUNT_VIEW, SET_VIEWS, TAG, UNTAG, RETAG, TALLY, ENSURE, REDEEM, CLEAR, PUBLISH_ALL, REKEY]),
+        entity(
+            Article,
+            [
+                PUBLISH,
+                COUNT_VIEW,
+                SET_VIEWS,
+                TAG,
+                UNTAG,
+                RETAG,
+                TALLY,
+                ENSURE,
+                REDEEM,
+                CLEAR,
+                PUBLISH_ALL,
+                REKEY
+            ]
+        ),
         entity(Ticket, [CLOSE_ALL, SWEEP, REOPEN_ALL]),
         entity(Quiet, []),
         entity(Memo, []),

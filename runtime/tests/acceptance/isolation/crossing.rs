@@ -23,10 +23,17 @@ pub(super) struct Swept<'a> {
 const KEY: &str = "idempotency-key";
 const REPLAYED: &str = "idempotency-replayed";
 
-/// A route whose calls can be repeated: the victim has called it under a key, and the caller does the same under the same key.
-/// The answer is that for a key which nobody has used, about a record which nobody has.
+/// A route whose calls can be repeated: the victim has called it under a key, and the caller does
+/// the same under the same key. The answer is that for a key which nobody has used, about a record
+/// which nobody has.
 pub(super) async fn answers_are_not_replayed(route: Swept<'_>) -> bool {
-    let Swept { s, sweep, endpoint, desc, base } = route;
+    let Swept {
+        s,
+        sweep,
+        endpoint,
+        desc,
+        base,
+    } = route;
     let reads = match endpoint.action {
         Action::Get | Action::List => true,
         Action::Operation(spec, _) => spec.kind.reads(),
@@ -49,30 +56,68 @@ pub(super) async fn answers_are_not_replayed(route: Swept<'_>) -> bool {
         let asked = under(probe(&theirs, ""), &key);
         let first = as_victim(s, sweep, &asked).await;
         let again = as_victim(s, sweep, &asked).await;
-        assert_eq!((first.status, &first.body), (again.status, &again.body), "{name}");
-        assert_eq!(again.header(REPLAYED), "true", "{name}: there is an answer to be replayed");
+        assert_eq!(
+            (first.status, &first.body),
+            (again.status, &again.body),
+            "{name}"
+        );
+        assert_eq!(
+            again.header(REPLAYED),
+            "true",
+            "{name}: there is an answer to be replayed"
+        );
         let before = dump(s, desc).await;
         clean(s, sweep, base, desc).await;
-        let real = send(s, sweep, &if same { asked } else { under(probe(&theirs, ""), &key) }).await;
+        let real = send(
+            s,
+            sweep,
+            &if same {
+                asked
+            } else {
+                under(probe(&theirs, ""), &key)
+            },
+        )
+        .await;
         assert!(real.headers.get(REPLAYED).is_none(), "{name}: {real:?}");
-        assert!(!String::from_utf8_lossy(&real.body).contains("idempotency"), "{name}: {real:?}");
-        assert_eq!(dump(s, desc).await, before, "{name} changed what is not the caller's");
-        // Uniques beyond one's own records tell that a value is taken; in a call of one's own none is.
+        assert!(
+            !String::from_utf8_lossy(&real.body).contains("idempotency"),
+            "{name}: {real:?}"
+        );
+        assert_eq!(
+            dump(s, desc).await,
+            before,
+            "{name} changed what is not the caller's"
+        );
+        // Uniques beyond one's own records tell that a value is taken; in a call of one's own none
+        // is.
         if same && real.status == 409 {
             continue;
         }
         clean(s, sweep, base, desc).await;
         let none = send(s, sweep, &under(probe(&nobodys, ""), &fresh)).await;
-        assert_eq!(plain(&real, &theirs, "cursor"), plain(&none, &nobodys, "cursor"), "{name}");
+        assert_eq!(
+            plain(&real, &theirs, "cursor"),
+            plain(&none, &nobodys, "cursor"),
+            "{name}"
+        );
     }
     true
 }
 
 /// A route that includes: one's own record names a record of the victim, or is named by one.
 pub(super) async fn included_records_are_ones_own(route: Swept<'_>) -> bool {
-    let Swept { s, sweep, endpoint, desc, base } = route;
+    let Swept {
+        s,
+        sweep,
+        endpoint,
+        desc,
+        base,
+    } = route;
     let one = matches!(endpoint.action, Action::Get);
-    if !endpoint.includes() || !(one || matches!(endpoint.action, Action::List)) || sweep.asking.is_empty() {
+    if !endpoint.includes()
+        || !(one || matches!(endpoint.action, Action::List))
+        || sweep.asking.is_empty()
+    {
         return false;
     }
     for relation in desc.relations {
@@ -86,50 +131,101 @@ pub(super) async fn included_records_are_ones_own(route: Swept<'_>) -> bool {
             match relation.link {
                 Link::BelongsTo { key, .. } => {
                     let body = json!({desc.fields[key].wire: known["id"]});
-                    assert_eq!(request(s, &sweep.asking, "PATCH", &own, &[], Some(&body)).await.status, 200);
+                    assert_eq!(
+                        request(s, &sweep.asking, "PATCH", &own, &[], Some(&body))
+                            .await
+                            .status,
+                        200
+                    );
                 }
                 Link::HasMany { key, .. } => {
                     // It names the caller's record; the phantom's twin names another one.
                     let real = known["id"] == theirs["id"];
-                    let named = if real { own.rsplit('/').next().unwrap().to_owned() } else { "nobody".to_owned() };
+                    let named = if real {
+                        own.rsplit('/').next().unwrap().to_owned()
+                    } else {
+                        "nobody".to_owned()
+                    };
                     let path = format!("{base}/{}", theirs["id"].as_str().unwrap());
                     let field = desc.fields.iter().find(|field| field.name == key).unwrap();
                     let body = json!({field.wire: named});
-                    assert_eq!(request(s, &sweep.victim, "PATCH", &path, &[], Some(&body)).await.status, 200);
+                    assert_eq!(
+                        request(s, &sweep.victim, "PATCH", &path, &[], Some(&body))
+                            .await
+                            .status,
+                        200
+                    );
                 }
             }
             for include in [relation.wire.to_owned(), format!("{0}.{0}", relation.wire)] {
                 let mut query = String::new();
                 push(&mut query, "include", Some(&json!(include)));
                 let path = if one { &own } else { base };
-                let reply = request(s, &sweep.asking, "GET", &format!("{path}{query}"), &[], None).await;
+                let reply = request(
+                    s,
+                    &sweep.asking,
+                    "GET",
+                    &format!("{path}{query}"),
+                    &[],
+                    None,
+                )
+                .await;
                 assert_eq!(reply.status, 200, "{reply:?}");
                 let body = reply.json();
                 let record = if one { &body } else { &body["items"][0] };
                 let shown = &record[relation.wire];
                 let nothing = match relation.link {
-                    Link::BelongsTo { .. } => shown.is_null() && record.get(relation.wire).is_some(),
+                    Link::BelongsTo { .. } => {
+                        shown.is_null() && record.get(relation.wire).is_some()
+                    }
                     Link::HasMany { .. } => shown["items"] == json!([]),
                 };
                 assert!(nothing, "{path} shows {include} of somebody else: {body}");
-                answers.push((known["id"].clone(), include, plain(&reply, known, &forged("cursor"))));
+                answers.push((
+                    known["id"].clone(),
+                    include,
+                    plain(&reply, known, &forged("cursor")),
+                ));
             }
         }
-        let of = |id: &Json| answers.iter().filter(|(of, ..)| of == id).map(|(_, i, text)| (i.clone(), text.clone())).collect::<Vec<_>>();
-        assert_eq!(of(&theirs["id"]), of(&nobodys["id"]), "{} of {base}", relation.wire);
+        let of = |id: &Json| {
+            answers
+                .iter()
+                .filter(|(of, ..)| of == id)
+                .map(|(_, i, text)| (i.clone(), text.clone()))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            of(&theirs["id"]),
+            of(&nobodys["id"]),
+            "{} of {base}",
+            relation.wire
+        );
     }
     true
 }
 
-/// A derive that goes on from records to what they name: one's own record names a record of the victim.
+/// A derive that goes on from records to what they name: one's own record names a record of the
+/// victim.
 pub(super) async fn derived_records_are_ones_own(route: Swept<'_>) -> bool {
-    let Swept { s, sweep, endpoint, desc, base } = route;
-    let Action::Operation(spec, _) = endpoint.action else { return false };
+    let Swept {
+        s,
+        sweep,
+        endpoint,
+        desc,
+        base,
+    } = route;
+    let Action::Operation(spec, _) = endpoint.action else {
+        return false;
+    };
     if sweep.asking.is_empty() {
         return false;
     }
     let parts = spec.kind.derived().map_or(&[][..], |derive| derive.sources);
-    let on: Vec<usize> = parts.iter().filter_map(|part| Some(part.through?.on)).collect();
+    let on: Vec<usize> = parts
+        .iter()
+        .filter_map(|part| Some(part.through?.on))
+        .collect();
     for field in &on {
         let theirs = victim(s, sweep, base, desc, 4).await;
         let nobodys = phantom(desc, &theirs);
@@ -144,16 +240,28 @@ pub(super) async fn derived_records_are_ones_own(route: Swept<'_>) -> bool {
             let reply = send(s, sweep, &asked).await;
             assert_eq!(reply.status, 200, "{asked:?} {reply:?}");
             // One's own record is there, by another source, and what it names is not.
-            assert_eq!(reply.json().as_array().map(Vec::len), Some(1), "{asked:?} {reply:?}");
+            assert_eq!(
+                reply.json().as_array().map(Vec::len),
+                Some(1),
+                "{asked:?} {reply:?}"
+            );
             answers.push(plain(&reply, known, "cursor"));
         }
-        assert_eq!(answers[0], answers[1], "{} tells what {} names", endpoint.path, desc.fields[*field].wire);
+        assert_eq!(
+            answers[0], answers[1],
+            "{} tells what {} names",
+            endpoint.path, desc.fields[*field].wire
+        );
     }
     !on.is_empty()
 }
 
 async fn as_victim(s: &Server, sweep: &Sweep, asked: &Request) -> Reply {
-    let as_them = Sweep { asking: sweep.victim.clone(), victim: sweep.victim.clone(), paths: sweep.paths };
+    let as_them = Sweep {
+        asking: sweep.victim.clone(),
+        victim: sweep.victim.clone(),
+        paths: sweep.paths,
+    };
     send(s, &as_them, asked).await
 }
 
@@ -161,6 +269,8 @@ async fn as_victim(s: &Server, sweep: &Sweep, asked: &Request) -> Reply {
 async fn own_path(s: &Server, base: &str, desc: &'static EntityDesc) -> String {
     let all = everything(s, desc).await;
     let own = all.iter().find(|record| !is_theirs(desc, record)).unwrap();
-    let linchpin::Value::Text(id) = &own[desc.primary] else { panic!("a text") };
+    let linchpin::Value::Text(id) = &own[desc.primary] else {
+        panic!("a text")
+    };
     format!("{base}/{id}")
 }

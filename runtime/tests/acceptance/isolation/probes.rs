@@ -25,15 +25,25 @@ type Change = Box<dyn Fn(&mut Request, &Known, &str)>;
 
 /// Requests about a record: by path, parameters, filters, cursors, headers and bodies.
 pub(super) fn probes(endpoint: &Endpoint, desc: &'static EntityDesc, base: &str) -> Vec<Probe> {
-    let (method, path, base) = (endpoint.method.as_str(), endpoint.path.clone(), base.to_owned());
+    let (method, path, base) = (
+        endpoint.method.as_str(),
+        endpoint.path.clone(),
+        base.to_owned(),
+    );
     let plain = {
         let endpoint = endpoint.clone();
         move |known: &Known| {
-            let mut request = Request { method, path: fill(&path, desc, &endpoint, known), ..Request::default() };
+            let mut request = Request {
+                method,
+                path: fill(&path, desc, &endpoint, known),
+                ..Request::default()
+            };
             match endpoint.action {
                 Action::Create => request.body = Some(body(desc, known, FieldDesc::creatable)),
                 Action::Update => request.body = Some(body(desc, known, FieldDesc::updatable)),
-                Action::Operation(spec, in_path) => operation(spec, in_path, desc, known, &mut request),
+                Action::Operation(spec, in_path) => {
+                    operation(spec, in_path, desc, known, &mut request)
+                }
                 _ => {}
             }
             request
@@ -60,11 +70,23 @@ pub(super) fn probes(endpoint: &Endpoint, desc: &'static EntityDesc, base: &str)
             }),
         );
     }
-    for (name, wire) in [("x-tenant-id", "tenantId"), ("x-tenant", "tenantId"), ("x-user-id", "ownerId"), ("x-forwarded-user", "ownerId")] {
+    for (name, wire) in [
+        ("x-tenant-id", "tenantId"),
+        ("x-tenant", "tenantId"),
+        ("x-user-id", "ownerId"),
+        ("x-forwarded-user", "ownerId"),
+    ] {
         add(
             &mut out,
             Box::new(move |request, known, _| {
-                request.headers.push((name, known.get(wire).and_then(Json::as_str).unwrap_or("somebody").to_owned()));
+                request.headers.push((
+                    name,
+                    known
+                        .get(wire)
+                        .and_then(Json::as_str)
+                        .unwrap_or("somebody")
+                        .to_owned(),
+                ));
             }),
         );
     }
@@ -76,36 +98,78 @@ pub(super) fn probes(endpoint: &Endpoint, desc: &'static EntityDesc, base: &str)
                 if let Some(Json::Object(body)) = &mut request.body
                     && !told(desc, field)
                 {
-                    body.insert(field.wire.to_owned(), known.get(field.wire).cloned().unwrap_or(Json::Null));
+                    body.insert(
+                        field.wire.to_owned(),
+                        known.get(field.wire).cloned().unwrap_or(Json::Null),
+                    );
                 }
             }),
         );
         // Parameters nobody declared.
-        add(&mut out, Box::new(move |request, known, _| push(&mut request.query, field.wire, known.get(field.wire))));
+        add(
+            &mut out,
+            Box::new(move |request, known, _| {
+                push(&mut request.query, field.wire, known.get(field.wire))
+            }),
+        );
     }
-    add(&mut out, Box::new(|request, known, _| push(&mut request.query, "actor.id", known.get("ownerId"))));
-    add(&mut out, Box::new(|request, _, _| push(&mut request.query, "includeDeleted", Some(&json!("true")))));
-    add(&mut out, Box::new(|request, _, cursor| push(&mut request.query, "cursor", Some(&json!(cursor)))));
+    add(
+        &mut out,
+        Box::new(|request, known, _| push(&mut request.query, "actor.id", known.get("ownerId"))),
+    );
+    add(
+        &mut out,
+        Box::new(|request, _, _| push(&mut request.query, "includeDeleted", Some(&json!("true")))),
+    );
+    add(
+        &mut out,
+        Box::new(|request, _, cursor| push(&mut request.query, "cursor", Some(&json!(cursor)))),
+    );
     if endpoint.includes() {
         for relation in desc.relations {
             // The relations of the fixture lead to their own entity.
             for path in [relation.wire.to_owned(), format!("{0}.{0}", relation.wire)] {
-                add(&mut out, Box::new(move |request, _, _| push(&mut request.query, "include", Some(&json!(path)))));
+                add(
+                    &mut out,
+                    Box::new(move |request, _, _| {
+                        push(&mut request.query, "include", Some(&json!(path)))
+                    }),
+                );
             }
         }
     }
     match endpoint.action {
         Action::List => {
-            for field in desc.fields.iter().filter(|f| f.readable() && f.flags.has(Flags::FILTERABLE.or(Flags::PRIMARY))) {
-                for operator in ["", "[ne]", "[gt]", "[gte]", "[lt]", "[lte]", "[in]", "[nin]", "[contains]", "[has]"] {
-                    // How a stranger's value sorts against one's own says nothing of whether it is there.
+            for field in desc
+                .fields
+                .iter()
+                .filter(|f| f.readable() && f.flags.has(Flags::FILTERABLE.or(Flags::PRIMARY)))
+            {
+                for operator in [
+                    "",
+                    "[ne]",
+                    "[gt]",
+                    "[gte]",
+                    "[lt]",
+                    "[lte]",
+                    "[in]",
+                    "[nin]",
+                    "[contains]",
+                    "[has]",
+                ] {
+                    // How a stranger's value sorts against one's own says nothing of whether it is
+                    // there.
                     if matches!(operator, "[gt]" | "[gte]" | "[lt]" | "[lte]") {
                         continue;
                     }
                     add(
                         &mut out,
                         Box::new(move |request, known, _| {
-                            push(&mut request.query, &format!("{}{operator}", field.wire), known.get(field.wire));
+                            push(
+                                &mut request.query,
+                                &format!("{}{operator}", field.wire),
+                                known.get(field.wire),
+                            );
                         }),
                     );
                 }
@@ -114,8 +178,14 @@ pub(super) fn probes(endpoint: &Endpoint, desc: &'static EntityDesc, base: &str)
         Action::Operation(..) if endpoint.method.as_str() == "GET" => {}
         _ => {
             // A body where there is none, and one that is no body at all.
-            add(&mut out, Box::new(|request, known, _| request.body = Some(Json::Object(known.clone()))));
-            add(&mut out, Box::new(|request, _, _| request.body = Some(json!([1]))));
+            add(
+                &mut out,
+                Box::new(|request, known, _| request.body = Some(Json::Object(known.clone()))),
+            );
+            add(
+                &mut out,
+                Box::new(|request, _, _| request.body = Some(json!([1]))),
+            );
         }
     }
     // Twice in a row: the second may meet what the first has changed of one's own.
@@ -125,30 +195,56 @@ pub(super) fn probes(endpoint: &Endpoint, desc: &'static EntityDesc, base: &str)
 }
 
 pub(super) fn push(query: &mut String, name: &str, value: Option<&Json>) {
-    let Some(value) = value.filter(|v| !v.is_null()) else { return };
+    let Some(value) = value.filter(|v| !v.is_null()) else {
+        return;
+    };
     let text = match value {
         Json::String(text) => text.clone(),
-        Json::Array(list) => list.first().and_then(Json::as_str).unwrap_or_default().to_owned(),
+        Json::Array(list) => list
+            .first()
+            .and_then(Json::as_str)
+            .unwrap_or_default()
+            .to_owned(),
         other => other.to_string(),
     };
     let text: String = text
         .bytes()
-        .map(|b| if b.is_ascii_alphanumeric() || b"-_.".contains(&b) { char::from(b).to_string() } else { format!("%{b:02X}") })
+        .map(|b| {
+            if b.is_ascii_alphanumeric() || b"-_.".contains(&b) {
+                char::from(b).to_string()
+            } else {
+                format!("%{b:02X}")
+            }
+        })
         .collect();
     query.push_str(if query.is_empty() { "?" } else { "&" });
     query.push_str(&format!("{name}={text}"));
 }
 
 fn body(desc: &'static EntityDesc, known: &Known, wanted: impl Fn(&FieldDesc) -> bool) -> Json {
-    let value = |f: &FieldDesc| if told(desc, f) { Some(json!(format!("fresh{}", uniq()))) } else { known.get(f.wire).cloned() };
-    let members = desc.fields.iter().filter(|f| wanted(f)).filter_map(|f| Some((f.wire.to_owned(), value(f)?)));
+    let value = |f: &FieldDesc| {
+        if told(desc, f) {
+            Some(json!(format!("fresh{}", uniq())))
+        } else {
+            known.get(f.wire).cloned()
+        }
+    };
+    let members = desc
+        .fields
+        .iter()
+        .filter(|f| wanted(f))
+        .filter_map(|f| Some((f.wire.to_owned(), value(f)?)));
     Json::Object(members.collect())
 }
 
 /// Whether a unique beyond one's own records tells that a value is taken: a refused create says so.
 fn told(desc: &EntityDesc, field: &FieldDesc) -> bool {
-    let holds = |u: &linchpin::entity::UniqueDesc| u.fields.iter().any(|f| desc.fields[*f].wire == field.wire);
-    desc.uniques.iter().any(|u| (u.global || desc.tenant.is_none()) && holds(u))
+    let holds = |u: &linchpin::entity::UniqueDesc| {
+        u.fields.iter().any(|f| desc.fields[*f].wire == field.wire)
+    };
+    desc.uniques
+        .iter()
+        .any(|u| (u.global || desc.tenant.is_none()) && holds(u))
 }
 
 /// The value of a parameter: that of the field it is compared with or written to.
@@ -158,7 +254,9 @@ fn argument(param: &ParamSpec, desc: &EntityDesc, known: &Known) -> Json {
     match (param.list, field.kind, value) {
         (true, Kind::StringArray, list) => list,
         (true, _, one) => json!([one]),
-        (false, Kind::StringArray, Json::Array(list)) if !is_whole(param, field) => list.first().cloned().unwrap_or(json!("none")),
+        (false, Kind::StringArray, Json::Array(list)) if !is_whole(param, field) => {
+            list.first().cloned().unwrap_or(json!("none"))
+        }
         (_, _, value) => value,
     }
 }
@@ -168,19 +266,31 @@ fn is_whole(param: &ParamSpec, field: &FieldDesc) -> bool {
     param.name == field.wire
 }
 
-fn operation(spec: &'static OpSpec, in_path: bool, desc: &'static EntityDesc, known: &Known, request: &mut Request) {
+fn operation(
+    spec: &'static OpSpec,
+    in_path: bool,
+    desc: &'static EntityDesc,
+    known: &Known,
+    request: &mut Request,
+) {
     let mut members = Map::new();
     let mut whole = None;
     for param in spec.params {
         let creates = spec.kind.name() == "upsert" && told(desc, param.field_of(desc));
-        let value = if creates { json!(format!("fresh{}", uniq())) } else { argument(param, desc, known) };
+        let value = if creates {
+            json!(format!("fresh{}", uniq()))
+        } else {
+            argument(param, desc, known)
+        };
         match param.place {
             Place::Body => drop(members.insert(param.name.to_owned(), value)),
             Place::Query => push(&mut request.query, param.name, Some(&value)),
             Place::Segment if !in_path => push(&mut request.query, param.name, Some(&value)),
             Place::Segment | Place::Id => {}
             Place::Whole(Whole::Items) => whole = Some(value),
-            Place::Whole(Whole::Item) => whole = Some(value.get(0).cloned().unwrap_or_else(|| json!({}))),
+            Place::Whole(Whole::Item) => {
+                whole = Some(value.get(0).cloned().unwrap_or_else(|| json!({})))
+            }
             Place::Whole(Whole::Patch) => {
                 let mut item = value.get(0).cloned().unwrap_or_else(|| json!({}));
                 // The member that tells items apart never changes.
@@ -198,25 +308,42 @@ fn operation(spec: &'static OpSpec, in_path: bool, desc: &'static EntityDesc, kn
 fn fill(path: &str, desc: &EntityDesc, endpoint: &Endpoint, known: &Known) -> String {
     let value = |name: &str| -> String {
         let field = match endpoint.action {
-            Action::Operation(spec, _) => spec.params.iter().find(|p| p.name == name).map(|p| p.field_of(desc)),
+            Action::Operation(spec, _) => spec
+                .params
+                .iter()
+                .find(|p| p.name == name)
+                .map(|p| p.field_of(desc)),
             _ => None,
         };
         let wire = field.unwrap_or(&desc.fields[desc.primary]).wire;
         // Of a list of items, the id of the first.
-        let text = known.get(wire).and_then(|value| value.as_str().or_else(|| value[0]["id"].as_str()));
+        let text = known
+            .get(wire)
+            .and_then(|value| value.as_str().or_else(|| value[0]["id"].as_str()));
         text.unwrap_or("none").to_owned()
     };
-    let segments = path.split('/').map(|part| match part.strip_prefix('{').and_then(|p| p.strip_suffix('}')) {
-        Some(name) => value(name),
-        None => part.to_owned(),
+    let segments = path.split('/').map(|part| {
+        match part.strip_prefix('{').and_then(|p| p.strip_suffix('}')) {
+            Some(name) => value(name),
+            None => part.to_owned(),
+        }
     });
     segments.collect::<Vec<_>>().join("/")
 }
 
 /// A position within the victim's records on this route; any text where the route has no pages.
-pub(super) async fn cursor(s: &Server, sweep: &Sweep, endpoint: &Endpoint, theirs: &Known) -> String {
+pub(super) async fn cursor(
+    s: &Server,
+    sweep: &Sweep,
+    endpoint: &Endpoint,
+    theirs: &Known,
+) -> String {
     let desc = endpoint.table.as_ref().unwrap().desc;
-    let mut asked = Request { method: endpoint.method.as_str(), path: endpoint.path.clone(), ..Request::default() };
+    let mut asked = Request {
+        method: endpoint.method.as_str(),
+        path: endpoint.path.clone(),
+        ..Request::default()
+    };
     if let Action::Operation(spec, in_path) = endpoint.action {
         operation(spec, in_path, desc, theirs, &mut asked);
     }
@@ -224,7 +351,12 @@ pub(super) async fn cursor(s: &Server, sweep: &Sweep, endpoint: &Endpoint, their
         push(&mut asked.query, "limit", Some(&json!("1")));
         let path = format!("{}{}", asked.path, asked.query);
         let reply = request(s, &sweep.victim, "GET", &path, &[], None).await;
-        if let Some(cursor) = reply.status.eq(&200).then(|| reply.json()["nextCursor"].as_str().map(str::to_owned)).flatten() {
+        if let Some(cursor) = reply
+            .status
+            .eq(&200)
+            .then(|| reply.json()["nextCursor"].as_str().map(str::to_owned))
+            .flatten()
+        {
             return cursor;
         }
     }
@@ -234,5 +366,9 @@ pub(super) async fn cursor(s: &Server, sweep: &Sweep, endpoint: &Endpoint, their
 /// A cursor that nobody has signed.
 pub(super) fn forged(cursor: &str) -> String {
     let turn = |c: char| if c == 'A' { 'B' } else { 'A' };
-    cursor.chars().enumerate().map(|(i, c)| if i % 5 == 2 { turn(c) } else { c }).collect()
+    cursor
+        .chars()
+        .enumerate()
+        .map(|(i, c)| if i % 5 == 2 { turn(c) } else { c })
+        .collect()
 }

@@ -10,13 +10,35 @@ use super::{Known, OWN, Sweep, THEIRS};
 use crate::server::Server;
 
 /// A record of the victim, with every field it can have.
-pub(super) async fn victim(s: &Server, sweep: &Sweep, base: &str, desc: &'static EntityDesc, n: usize) -> Known {
+pub(super) async fn victim(
+    s: &Server,
+    sweep: &Sweep,
+    base: &str,
+    desc: &'static EntityDesc,
+    n: usize,
+) -> Known {
     let mut body = Map::new();
-    for (i, field) in desc.fields.iter().enumerate().filter(|(_, f)| f.creatable()) {
-        body.insert(field.wire.to_owned(), sample(field, &format!("bobs{n}{i}{}", uniq())));
+    for (i, field) in desc
+        .fields
+        .iter()
+        .enumerate()
+        .filter(|(_, f)| f.creatable())
+    {
+        body.insert(
+            field.wire.to_owned(),
+            sample(field, &format!("bobs{n}{i}{}", uniq())),
+        );
     }
     name(desc, THEIRS, &mut body);
-    let reply = request(s, &sweep.victim, "POST", base, &[], Some(&Json::Object(body))).await;
+    let reply = request(
+        s,
+        &sweep.victim,
+        "POST",
+        base,
+        &[],
+        Some(&Json::Object(body)),
+    )
+    .await;
     assert_eq!(reply.status, 201, "{reply:?}");
     reply.json().as_object().unwrap().clone()
 }
@@ -45,7 +67,9 @@ fn sample(field: &FieldDesc, text: &str) -> Json {
         Kind::Enum(desc) => json!(desc.variants[0]),
         Kind::StringArray => json!([text]),
         Kind::Items(fields) => {
-            let members = fields.iter().map(|f| (f.wire.to_owned(), sample(f, &format!("{text}{}", f.wire))));
+            let members = fields
+                .iter()
+                .map(|f| (f.wire.to_owned(), sample(f, &format!("{text}{}", f.wire))));
             json!([Json::Object(members.collect())])
         }
         Kind::Json => json!([]),
@@ -73,11 +97,17 @@ pub(super) fn phantom(desc: &EntityDesc, of: &Known) -> Known {
                 }
             }
             (Kind::Items(_), Some(Json::Array(items))) => {
-                for text in items.iter_mut().filter_map(Json::as_object_mut).flat_map(Map::values_mut) {
+                for text in items
+                    .iter_mut()
+                    .filter_map(Json::as_object_mut)
+                    .flat_map(Map::values_mut)
+                {
                     *text = json!(turned(text.as_str().unwrap_or_default()));
                 }
             }
-            (Kind::Integer, Some(value @ Json::Number(_))) => *value = json!(value.as_i64().unwrap_or_default() + 1),
+            (Kind::Integer, Some(value @ Json::Number(_))) => {
+                *value = json!(value.as_i64().unwrap_or_default() + 1)
+            }
             _ => {}
         }
     }
@@ -85,14 +115,30 @@ pub(super) fn phantom(desc: &EntityDesc, of: &Known) -> Known {
 }
 
 /// Everything the store holds, deleted records included, as the application itself sees it.
-pub(super) async fn everything(s: &Server, desc: &'static EntityDesc) -> Vec<Box<[linchpin::Value]>> {
+pub(super) async fn everything(
+    s: &Server,
+    desc: &'static EntityDesc,
+) -> Vec<Box<[linchpin::Value]>> {
     let table = s.running().adapters().table(desc.storage_name).unwrap();
     let (mut all, mut cursor) = (Vec::new(), None);
     loop {
-        let page = PageArgs { limit: Some(200), cursor, ..PageArgs::default() };
-        let request = ListRequest { page, deleted: true, ..ListRequest::default() };
-        let outcome = table.list(&Cx::system("look").at(s.now()), request, &Form::Records).await.unwrap();
-        let Outcome::Page { rows, next_cursor } = outcome else { panic!("a page") };
+        let page = PageArgs {
+            limit: Some(200),
+            cursor,
+            ..PageArgs::default()
+        };
+        let request = ListRequest {
+            page,
+            deleted: true,
+            ..ListRequest::default()
+        };
+        let outcome = table
+            .list(&Cx::system("look").at(s.now()), request, &Form::Records)
+            .await
+            .unwrap();
+        let Outcome::Page { rows, next_cursor } = outcome else {
+            panic!("a page")
+        };
         all.extend(rows.records);
         let Some(next) = next_cursor else { return all };
         cursor = Some(next);
@@ -101,24 +147,50 @@ pub(super) async fn everything(s: &Server, desc: &'static EntityDesc) -> Vec<Box
 
 /// The stored records of the victim.
 pub(super) async fn dump(s: &Server, desc: &'static EntityDesc) -> Vec<String> {
-    let theirs = everything(s, desc).await.into_iter().filter(|record| is_theirs(desc, record));
+    let theirs = everything(s, desc)
+        .await
+        .into_iter()
+        .filter(|record| is_theirs(desc, record));
     theirs.map(|record| format!("{record:?}")).collect()
 }
 
 /// Leaves the caller with one record, whatever earlier probes have made of it.
 pub(super) async fn clean(s: &Server, sweep: &Sweep, base: &str, desc: &'static EntityDesc) {
     let table = s.running().adapters().table(desc.storage_name).unwrap();
-    for record in everything(s, desc).await.iter().filter(|record| !is_theirs(desc, record)) {
-        table.purge(&Cx::system("clean up"), record[desc.primary].clone()).await.unwrap();
+    for record in everything(s, desc)
+        .await
+        .iter()
+        .filter(|record| !is_theirs(desc, record))
+    {
+        table
+            .purge(&Cx::system("clean up"), record[desc.primary].clone())
+            .await
+            .unwrap();
     }
     if !sweep.asking.is_empty() {
-        let own = desc.fields.iter().filter(|f| f.creatable()).map(|f| (f.wire.to_owned(), sample(f, "own")));
+        let own = desc
+            .fields
+            .iter()
+            .filter(|f| f.creatable())
+            .map(|f| (f.wire.to_owned(), sample(f, "own")));
         let mut own: Map<String, Json> = own.collect();
         if desc.fields.iter().any(|field| field.wire == "views") {
             own.insert("views".to_owned(), json!(5));
         }
         name(desc, OWN, &mut own);
-        assert_eq!(request(s, &sweep.asking, "POST", base, &[], Some(&Json::Object(own))).await.status, 201);
+        assert_eq!(
+            request(
+                s,
+                &sweep.asking,
+                "POST",
+                base,
+                &[],
+                Some(&Json::Object(own))
+            )
+            .await
+            .status,
+            201
+        );
     }
 }
 

@@ -37,16 +37,43 @@ pub(super) async fn records_in_use(s: &Server) {
         post(s, "/memos", json!({"id": id, "authorId": "gone"})).await;
         post(s, "/projects", json!({"id": id, "leadId": "gone"})).await;
     }
-    let (memos, projects) = (s.running().adapter::<Memo>().unwrap(), s.running().adapter::<Project>().unwrap());
+    let (memos, projects) = (
+        s.running().adapter::<Memo>().unwrap(),
+        s.running().adapter::<Project>().unwrap(),
+    );
     let reply = deleted_during(s, async |cx| {
-        memos.update(cx, "a", MemoPatch { text: Some("x".to_owned()), ..MemoPatch::default() }, None).await?;
-        projects.update(cx, "a", ProjectPatch { title: Some("x".to_owned()), ..ProjectPatch::default() }, None).await?;
+        memos
+            .update(
+                cx,
+                "a",
+                MemoPatch {
+                    text: Some("x".to_owned()),
+                    ..MemoPatch::default()
+                },
+                None,
+            )
+            .await?;
+        projects
+            .update(
+                cx,
+                "a",
+                ProjectPatch {
+                    title: Some("x".to_owned()),
+                    ..ProjectPatch::default()
+                },
+                None,
+            )
+            .await?;
         Ok(())
     })
     .await;
     assert_eq!(reply.status, 204, "{reply:?}");
     for id in ["a", "b"] {
-        assert_eq!(get(s, &format!("/memos/{id}")).await["authorId"], json!(null), "{id}");
+        assert_eq!(
+            get(s, &format!("/memos/{id}")).await["authorId"],
+            json!(null),
+            "{id}"
+        );
         assert_eq!(s.get(&format!("/projects/{id}")).await.status, 404, "{id}");
     }
     assert_eq!(get(s, "/memos/a").await["text"], "x");
@@ -57,20 +84,48 @@ pub(super) async fn many_in_use(s: &Server) {
     people(s, &["gone"]).await;
     let memos = s.running().adapter::<Memo>().unwrap();
     let (cx, count) = (Cx::actor(Actor::user("w")).at(s.now()), 600);
-    let memo = |n: usize| super::MemoCreate { id: format!("m{n:03}"), author_id: Some("gone".to_owned()), done: None, text: None };
+    let memo = |n: usize| super::MemoCreate {
+        id: format!("m{n:03}"),
+        author_id: Some("gone".to_owned()),
+        done: None,
+        text: None,
+    };
     for n in 0..count {
         memos.create(&cx, memo(n)).await.unwrap();
     }
     let reply = deleted_during(s, async |cx| {
         for id in ["m000", "m001", "m002"] {
-            memos.update(cx, id, MemoPatch { author_id: Some(None), ..MemoPatch::default() }, None).await?;
+            memos
+                .update(
+                    cx,
+                    id,
+                    MemoPatch {
+                        author_id: Some(None),
+                        ..MemoPatch::default()
+                    },
+                    None,
+                )
+                .await?;
         }
-        memos.update(cx, "m003", MemoPatch { text: Some("x".to_owned()), ..MemoPatch::default() }, None).await?;
+        memos
+            .update(
+                cx,
+                "m003",
+                MemoPatch {
+                    text: Some("x".to_owned()),
+                    ..MemoPatch::default()
+                },
+                None,
+            )
+            .await?;
         Ok(())
     })
     .await;
     assert_eq!(reply.status, 204, "{reply:?}");
     let left = s.walk("/memos?limit=200").await;
     assert_eq!(left.len(), count);
-    assert!(left.iter().all(|memo| memo["authorId"].is_null()), "somebody still names who is gone");
+    assert!(
+        left.iter().all(|memo| memo["authorId"].is_null()),
+        "somebody still names who is gone"
+    );
 }

@@ -20,35 +20,68 @@ pub(super) async fn against(s: &Server, path: &str, body: impl Fn(usize) -> Json
                 let barrier = Arc::clone(&barrier);
                 async move {
                     barrier.wait().await;
-                    if n == 6 { s.delete("/people/gone").await } else { s.post(path, body(round * 100 + n)).await }
+                    if n == 6 {
+                        s.delete("/people/gone").await
+                    } else {
+                        s.post(path, body(round * 100 + n)).await
+                    }
                 }
             })
             .await;
         let deleted = s.get("/people/gone").await.status == 404;
         assert_eq!(deleted, outcomes[6].status == 204, "{:?}", outcomes[6]);
-        assert!(matches!(outcomes[6].status, 204 | 409 | 503), "{:?}", outcomes[6]);
+        assert!(
+            matches!(outcomes[6].status, 204 | 409 | 503),
+            "{:?}",
+            outcomes[6]
+        );
         let orphans = s.walk(&format!("{children}?limit=200")).await;
         for (n, reply) in outcomes.iter().enumerate().filter(|(n, _)| *n != 6) {
             // Of several transactions at a time one may lose; it says so, and has done nothing.
             assert!(matches!(reply.status, 201 | 400 | 503), "{n} {reply:?}");
             if reply.status == 400 {
-                assert!(deleted, "only a record that is gone cannot be named: {reply:?}");
+                assert!(
+                    deleted,
+                    "only a record that is gone cannot be named: {reply:?}"
+                );
             }
         }
         if deleted {
-            assert!(orphans.iter().all(|child| child["leadId"] != "gone" && child["personId"] != "gone"), "{orphans:?}");
+            assert!(
+                orphans
+                    .iter()
+                    .all(|child| child["leadId"] != "gone" && child["personId"] != "gone"),
+                "{orphans:?}"
+            );
         }
         // The next round begins without them.
         for child in &orphans {
-            assert_eq!(s.delete(&format!("{children}/{}", child["id"].as_str().unwrap())).await.status, 204);
+            assert_eq!(
+                s.delete(&format!("{children}/{}", child["id"].as_str().unwrap()))
+                    .await
+                    .status,
+                204
+            );
         }
     }
 }
 
 pub(super) async fn children_against_deletions(s: &Server) {
-    against(s, "/projects", |n| json!({"id": format!("p{n}"), "leadId": "gone"}), "/projects").await;
+    against(
+        s,
+        "/projects",
+        |n| json!({"id": format!("p{n}"), "leadId": "gone"}),
+        "/projects",
+    )
+    .await;
 }
 
 pub(super) async fn restricted_children_against_deletions(s: &Server) {
-    against(s, "/desks", |n| json!({"id": format!("d{n}"), "personId": "gone"}), "/desks").await;
+    against(
+        s,
+        "/desks",
+        |n| json!({"id": format!("d{n}"), "personId": "gone"}),
+        "/desks",
+    )
+    .await;
 }

@@ -36,7 +36,14 @@ pub struct Sheet {
 #[operation(kind = "restore", route(roles = ["admin"]))]
 pub const RESTORE: Operation<Sheet>;
 
-static BINDERS: Package = package!(name = "binders", entities = [entity(Binder, [REOPEN]), entity(Sheet, [RESTORE]), entity(Person, [])]);
+static BINDERS: Package = package!(
+    name = "binders",
+    entities = [
+        entity(Binder, [REOPEN]),
+        entity(Sheet, [RESTORE]),
+        entity(Person, [])
+    ]
+);
 
 cases!(&crate::on_delete::restored::BINDERS => children_come_back_to_parents, all_that_is_gone_is_told);
 
@@ -52,7 +59,12 @@ async fn sheets(s: &Server) -> Json {
 async fn children_come_back_to_parents(s: &Server) {
     assert_eq!(s.post("/binders", json!({"id": "b"})).await.status, 201);
     for id in ["one", "two"] {
-        assert_eq!(s.post("/sheets", json!({"id": id, "binderId": "b"})).await.status, 201);
+        assert_eq!(
+            s.post("/sheets", json!({"id": id, "binderId": "b"}))
+                .await
+                .status,
+            201
+        );
     }
     assert_eq!(s.raw("DELETE", "/sheets/one", &[], "").await.status, 204);
     assert_eq!(restore(s, "/sheets/one/restore").await.status, 200);
@@ -63,13 +75,26 @@ async fn children_come_back_to_parents(s: &Server) {
     for path in ["/sheets/one/restore", "/sheets/two/restore"] {
         let refused = restore(s, path).await;
         assert_eq!(refused.code(), (409, "conflict"), "{path}");
-        assert_eq!(refused.problems(), [("binderId".to_owned(), "reference".to_owned())], "{path}");
+        assert_eq!(
+            refused.problems(),
+            [("binderId".to_owned(), "reference".to_owned())],
+            "{path}"
+        );
     }
     assert_eq!(s.get("/sheets").await.json()["items"], json!([]));
     assert_eq!(restore(s, "/binders/b/reopen").await.status, 200);
     // What was deleted with it stays so, until somebody brings it back as well.
-    assert_eq!((s.get("/sheets").await.json()["items"].clone(), sheets(s).await), (json!([]), json!(0)));
-    for (n, path) in ["/sheets/one/restore", "/sheets/two/restore"].into_iter().enumerate() {
+    assert_eq!(
+        (
+            s.get("/sheets").await.json()["items"].clone(),
+            sheets(s).await
+        ),
+        (json!([]), json!(0))
+    );
+    for (n, path) in ["/sheets/one/restore", "/sheets/two/restore"]
+        .into_iter()
+        .enumerate()
+    {
         assert_eq!(restore(s, path).await.status, 200, "{path}");
         assert_eq!(sheets(s).await, n + 1);
     }
@@ -78,21 +103,54 @@ async fn children_come_back_to_parents(s: &Server) {
 async fn all_that_is_gone_is_told(s: &Server) {
     assert_eq!(s.post("/binders", json!({"id": "b"})).await.status, 201);
     assert_eq!(s.post("/people", json!({"id": "ann"})).await.status, 201);
-    assert_eq!(s.post("/sheets", json!({"id": "one", "binderId": "b", "personId": "ann"})).await.status, 201);
+    assert_eq!(
+        s.post(
+            "/sheets",
+            json!({"id": "one", "binderId": "b", "personId": "ann"})
+        )
+        .await
+        .status,
+        201
+    );
     // A person is kept by a sheet that is there, and by none that is not.
     assert_eq!(s.raw("DELETE", "/people/ann", &[], "").await.status, 409);
     assert_eq!(s.raw("DELETE", "/binders/b", &[], "").await.status, 204);
     assert_eq!(s.raw("DELETE", "/people/ann", &[], "").await.status, 204);
     let mut problems = restore(s, "/sheets/one/restore").await.problems();
     problems.sort();
-    assert_eq!(problems, [("binderId".to_owned(), "reference".to_owned()), ("personId".to_owned(), "reference".to_owned())]);
+    assert_eq!(
+        problems,
+        [
+            ("binderId".to_owned(), "reference".to_owned()),
+            ("personId".to_owned(), "reference".to_owned())
+        ]
+    );
     // In a transaction of the application's own, nothing of it lasts.
     let app = s.running();
-    let (sheets, people, cx) = (app.adapter::<Sheet>().unwrap(), app.adapter::<Person>().unwrap(), Cx::system("test").at(s.now()));
+    let (sheets, people, cx) = (
+        app.adapter::<Sheet>().unwrap(),
+        app.adapter::<Person>().unwrap(),
+        Cx::system("test").at(s.now()),
+    );
     let outcome = cx
         .transaction(async |cx| {
-            people.create(cx, PersonCreate { id: "bob".to_owned(), name: None }).await?;
-            assert_eq!(sheets.restore(cx, "one").await.map(drop).map_err(|e| e.code()), Err(Code::Conflict));
+            people
+                .create(
+                    cx,
+                    PersonCreate {
+                        id: "bob".to_owned(),
+                        name: None,
+                    },
+                )
+                .await?;
+            assert_eq!(
+                sheets
+                    .restore(cx, "one")
+                    .await
+                    .map(drop)
+                    .map_err(|e| e.code()),
+                Err(Code::Conflict)
+            );
             Ok(())
         })
         .await;

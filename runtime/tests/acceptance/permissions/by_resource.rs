@@ -13,56 +13,192 @@ pub(super) async fn resources(s: &Server) {
         let path = path.clone();
         async move { call(s, &token, "PATCH", &path, json!({"title": title})).await }
     };
-    assert_eq!(title(s.token("bob", &["write@c2"]), "x").await.code(), (403, "forbidden"));
-    assert_eq!(title(s.token("bob", &["write"]), "x").await.code(), (403, "forbidden"), "of all containers is not of this one");
+    assert_eq!(
+        title(s.token("bob", &["write@c2"]), "x").await.code(),
+        (403, "forbidden")
+    );
+    assert_eq!(
+        title(s.token("bob", &["write"]), "x").await.code(),
+        (403, "forbidden"),
+        "of all containers is not of this one"
+    );
     let long = "x".repeat(300);
-    let moved = call(s, &s.token("bob", &[]), "PATCH", &format!("{path}/move-to"), json!({"containerId": long})).await;
+    let moved = call(
+        s,
+        &s.token("bob", &[]),
+        "PATCH",
+        &format!("{path}/move-to"),
+        json!({"containerId": long}),
+    )
+    .await;
     moved.problem("max_length", "containerId");
-    assert_eq!(title(s.token("bob", &["moderate@c1"]), "by grant").await.json()["title"], "by grant");
-    assert_eq!(title(s.token("ann", &[]), "by author").await.json()["title"], "by author");
-    assert_eq!(call(s, &s.token("bob", &["write@c1"]), "PATCH", "/threads/none", json!({"title": "x"})).await.code(), (404, "not_found"));
-    assert_eq!(call(s, &s.token("bob", &["write@c1"]), "POST", &format!("{path}/post"), Json::Null).await.json()["stage"], "out");
-    let again = call(s, &s.token("bob", &["write@c1"]), "POST", &format!("{path}/post"), Json::Null).await;
+    assert_eq!(
+        title(s.token("bob", &["moderate@c1"]), "by grant")
+            .await
+            .json()["title"],
+        "by grant"
+    );
+    assert_eq!(
+        title(s.token("ann", &[]), "by author").await.json()["title"],
+        "by author"
+    );
+    assert_eq!(
+        call(
+            s,
+            &s.token("bob", &["write@c1"]),
+            "PATCH",
+            "/threads/none",
+            json!({"title": "x"})
+        )
+        .await
+        .code(),
+        (404, "not_found")
+    );
+    assert_eq!(
+        call(
+            s,
+            &s.token("bob", &["write@c1"]),
+            "POST",
+            &format!("{path}/post"),
+            Json::Null
+        )
+        .await
+        .json()["stage"],
+        "out"
+    );
+    let again = call(
+        s,
+        &s.token("bob", &["write@c1"]),
+        "POST",
+        &format!("{path}/post"),
+        Json::Null,
+    )
+    .await;
     assert_eq!(again.code(), (400, "invalid_transition"));
     // A thread of no container.
     let loose = thread(s, "ann", "two", None).await;
     let path = format!("/threads/{}", id(&loose));
-    assert_eq!(call(s, &s.token("bob", &["write@c1"]), "DELETE", &path, Json::Null).await.code(), (403, "forbidden"));
-    assert_eq!(call(s, &s.token("bob", &["write@Null"]), "PATCH", &path, json!({"title": "n"})).await.json()["title"], "n");
-    assert_eq!(call(s, &s.token("ann", &[]), "DELETE", &path, Json::Null).await.status, 204);
+    assert_eq!(
+        call(
+            s,
+            &s.token("bob", &["write@c1"]),
+            "DELETE",
+            &path,
+            Json::Null
+        )
+        .await
+        .code(),
+        (403, "forbidden")
+    );
+    assert_eq!(
+        call(
+            s,
+            &s.token("bob", &["write@Null"]),
+            "PATCH",
+            &path,
+            json!({"title": "n"})
+        )
+        .await
+        .json()["title"],
+        "n"
+    );
+    assert_eq!(
+        call(s, &s.token("ann", &[]), "DELETE", &path, Json::Null)
+            .await
+            .status,
+        204
+    );
 }
 
 pub(super) async fn moved_records(s: &Server) {
     let record = thread(s, "ann", "one", Some("c1")).await;
     let path = format!("/threads/{}", id(&record));
     let to = |container: &str| json!({"containerId": container});
-    for (method, path) in [("PATCH", path.clone()), ("PATCH", format!("{path}/move-to"))] {
+    for (method, path) in [
+        ("PATCH", path.clone()),
+        ("PATCH", format!("{path}/move-to")),
+    ] {
         // Both the container it leaves and the one it comes to.
         let one = s.token("bob", &["write@c1"]);
-        assert_eq!(call(s, &one, method, &path, to("c2")).await.code(), (403, "forbidden"), "{path}");
+        assert_eq!(
+            call(s, &one, method, &path, to("c2")).await.code(),
+            (403, "forbidden"),
+            "{path}"
+        );
         let author = s.token("ann", &[]);
-        assert_eq!(call(s, &author, method, &path, to("c2")).await.code(), (403, "forbidden"), "{path}");
-        assert_eq!(call(s, &one, method, &path, to("c1")).await.status, 200, "it stays");
+        assert_eq!(
+            call(s, &author, method, &path, to("c2")).await.code(),
+            (403, "forbidden"),
+            "{path}"
+        );
+        assert_eq!(
+            call(s, &one, method, &path, to("c1")).await.status,
+            200,
+            "it stays"
+        );
         let both = s.token("bob", &["write@c1", "write@c2"]);
-        assert_eq!(call(s, &both, method, &path, to("c2")).await.json()["containerId"], "c2");
-        assert_eq!(call(s, &both, method, &path, to("c1")).await.json()["containerId"], "c1");
+        assert_eq!(
+            call(s, &both, method, &path, to("c2")).await.json()["containerId"],
+            "c2"
+        );
+        assert_eq!(
+            call(s, &both, method, &path, to("c1")).await.json()["containerId"],
+            "c1"
+        );
     }
-    // Many at once, as one: neither the author nor whoever may write to all of them may write to where they come to.
+    // Many at once, as one: neither the author nor whoever may write to all of them may write to
+    // where they come to.
     let body = |to: &str| json!({"title": record["title"], "to": to});
     for (who, roles) in [("ann", &[][..]), ("bob", &["write", "-write@c2"])] {
-        let moved = call(s, &s.token(who, roles), "POST", "/threads/move-all", body("c2")).await;
+        let moved = call(
+            s,
+            &s.token(who, roles),
+            "POST",
+            "/threads/move-all",
+            body("c2"),
+        )
+        .await;
         assert_eq!(moved.code(), (403, "forbidden"), "{who}");
-        call(s, &s.token(who, roles), "POST", "/threads/move-all", body(&"x".repeat(300))).await.problem("max_length", "to");
+        call(
+            s,
+            &s.token(who, roles),
+            "POST",
+            "/threads/move-all",
+            body(&"x".repeat(300)),
+        )
+        .await
+        .problem("max_length", "to");
     }
-    assert_eq!(call(s, &s.token("ann", &[]), "GET", &path, Json::Null).await.json()["containerId"], "c1");
+    assert_eq!(
+        call(s, &s.token("ann", &[]), "GET", &path, Json::Null)
+            .await
+            .json()["containerId"],
+        "c1"
+    );
     let author = s.token("ann", &["write@c2"]);
-    assert_eq!(call(s, &author, "POST", "/threads/move-all", body("c2")).await.json(), json!(1));
+    assert_eq!(
+        call(s, &author, "POST", "/threads/move-all", body("c2"))
+            .await
+            .json(),
+        json!(1)
+    );
     let stranger = s.token("bob", &["write@c1"]);
-    assert_eq!(call(s, &stranger, "POST", "/threads/move-all", body("c1")).await.json(), json!(0), "none of them is the stranger's");
+    assert_eq!(
+        call(s, &stranger, "POST", "/threads/move-all", body("c1"))
+            .await
+            .json(),
+        json!(0),
+        "none of them is the stranger's"
+    );
 }
 
 pub(super) async fn lists_of_a_resource(s: &Server) {
-    for (author, slug, container) in [("ann", "a", "c1"), ("bob", "b", "c1"), ("ann", "c", "c2"), ("bob", "d", "c2")] {
+    for (author, slug, container) in [
+        ("ann", "a", "c1"),
+        ("bob", "b", "c1"),
+        ("ann", "c", "c2"),
+        ("bob", "d", "c2"),
+    ] {
         thread(s, author, slug, Some(container)).await;
     }
     let of = |container: &'static str, roles: &'static [&'static str]| async move {
@@ -74,7 +210,9 @@ pub(super) async fn lists_of_a_resource(s: &Server) {
     assert_eq!(slugs(&of("c2", &["write@c1"]).await), ["c"]);
     assert_eq!(of("c2", &["-write@c2"]).await.code(), (403, "forbidden"));
     // The list says of no container: only a grant over all of them counts.
-    let list = |roles: &'static [&'static str]| async move { slugs(&call(s, &s.token("ann", roles), "GET", "/threads", Json::Null).await) };
+    let list = |roles: &'static [&'static str]| async move {
+        slugs(&call(s, &s.token("ann", roles), "GET", "/threads", Json::Null).await)
+    };
     assert_eq!(list(&["write@c1", "write@c2"]).await, ["a", "c"]);
     assert_eq!(list(&["write"]).await, ["a", "b", "c", "d"]);
 }
@@ -84,27 +222,97 @@ pub(super) async fn resources_in_the_path(s: &Server) {
     let body = json!({"text": "x", "authorId": "ann"});
     let record = made(s, &ann, "/containers/c1/leaves", body.clone()).await;
     let path = format!("/containers/c1/leaves/{}", id(&record));
-    assert_eq!(call(s, &of_one, "PATCH", &path, json!({"text": "y"})).await.json()["text"], "y");
-    assert_eq!(call(s, &of_one, "POST", "/containers/c2/leaves", body.clone()).await.code(), (403, "forbidden"));
+    assert_eq!(
+        call(s, &of_one, "PATCH", &path, json!({"text": "y"}))
+            .await
+            .json()["text"],
+        "y"
+    );
+    assert_eq!(
+        call(s, &of_one, "POST", "/containers/c2/leaves", body.clone())
+            .await
+            .code(),
+        (403, "forbidden")
+    );
     let elsewhere = path.replace("c1", "c2");
-    assert_eq!(call(s, &s.token("bob", &["write@c2"]), "PATCH", &elsewhere, json!({"text": "z"})).await.code(), (404, "not_found"));
-    assert_eq!(call(s, &s.token("bob", &["write@c2"]), "PATCH", &path, json!({"text": "z"})).await.code(), (403, "forbidden"));
+    assert_eq!(
+        call(
+            s,
+            &s.token("bob", &["write@c2"]),
+            "PATCH",
+            &elsewhere,
+            json!({"text": "z"})
+        )
+        .await
+        .code(),
+        (404, "not_found")
+    );
+    assert_eq!(
+        call(
+            s,
+            &s.token("bob", &["write@c2"]),
+            "PATCH",
+            &path,
+            json!({"text": "z"})
+        )
+        .await
+        .code(),
+        (403, "forbidden")
+    );
     let list = |token: String| async move {
-        call(s, &token, "GET", "/containers/c1/leaves", Json::Null).await.json()["items"].as_array().unwrap().len()
+        call(s, &token, "GET", "/containers/c1/leaves", Json::Null)
+            .await
+            .json()["items"]
+            .as_array()
+            .unwrap()
+            .len()
     };
-    assert_eq!((list(of_one).await, list(s.token("bob", &[])).await, list(ann).await), (1, 0, 1));
-    assert_eq!(call(s, &s.token("ann", &["-write@c1"]), "GET", &path, Json::Null).await.code(), (403, "forbidden"));
+    assert_eq!(
+        (
+            list(of_one).await,
+            list(s.token("bob", &[])).await,
+            list(ann).await
+        ),
+        (1, 0, 1)
+    );
+    assert_eq!(
+        call(s, &s.token("ann", &["-write@c1"]), "GET", &path, Json::Null)
+            .await
+            .code(),
+        (403, "forbidden")
+    );
 }
 
 /// The decision holds for the statement: the thread leaves its container between the two.
 pub(super) async fn a_record_that_moves_meanwhile(s: &Server) {
-    for (method, below, body) in [("PATCH", "", json!({"title": "mine"})), ("DELETE", "", Json::Null), ("POST", "/post", Json::Null)] {
+    for (method, below, body) in [
+        ("PATCH", "", json!({"title": "mine"})),
+        ("DELETE", "", Json::Null),
+        ("POST", "/post", Json::Null),
+    ] {
         let record = thread(s, "ann", "moving", Some("c1")).await;
         let path = format!("/threads/{}", id(&record));
-        let reply = call(s, &s.token("bob", &["write@c1", "mover"]), method, &format!("{path}{below}"), body).await;
+        let reply = call(
+            s,
+            &s.token("bob", &["write@c1", "mover"]),
+            method,
+            &format!("{path}{below}"),
+            body,
+        )
+        .await;
         assert_eq!(reply.code(), (409, "conflict"), "{method} {below}");
-        let now = call(s, &s.token("bob", &["write@c2"]), "GET", &path, Json::Null).await.json();
-        assert_eq!((&now["title"], &now["stage"], &now["containerId"]), (&json!("T"), &json!("draft"), &json!("c2")));
-        assert_eq!(call(s, &s.token("ann", &[]), "DELETE", &path, Json::Null).await.status, 204);
+        let now = call(s, &s.token("bob", &["write@c2"]), "GET", &path, Json::Null)
+            .await
+            .json();
+        assert_eq!(
+            (&now["title"], &now["stage"], &now["containerId"]),
+            (&json!("T"), &json!("draft"), &json!("c2"))
+        );
+        assert_eq!(
+            call(s, &s.token("ann", &[]), "DELETE", &path, Json::Null)
+                .await
+                .status,
+            204
+        );
     }
 }

@@ -5,7 +5,9 @@ use std::sync::OnceLock;
 use linchpin::http::{Inputs, OverrideCall};
 use linchpin::prelude::*;
 use linchpin::resource::Outcome;
-use linchpin::{AccessRequest, BoxFuture, Code, Decision, Evaluator, Plugin, PostCx, Result, Value};
+use linchpin::{
+    AccessRequest, BoxFuture, Code, Decision, Evaluator, Plugin, PostCx, Result, Value,
+};
 
 use super::{Paper, PaperPatch, REPLACED, Thread, ThreadAdapter, ThreadPatch};
 
@@ -15,16 +17,29 @@ pub fn judged(app: App) -> App {
 
 /// Does what it likes once it runs: that it may is checked before.
 async fn replaced(call: OverrideCall) -> Result<Outcome> {
-    let Inputs::Operation(args, ..) = call.inputs else { return Err(Error::internal("another operation")) };
-    let Some(Some(Value::Text(id))) = args.into_iter().next() else { return Err(Error::internal("no id")) };
+    let Inputs::Operation(args, ..) = call.inputs else {
+        return Err(Error::internal("another operation"));
+    };
+    let Some(Some(Value::Text(id))) = args.into_iter().next() else {
+        return Err(Error::internal("no id"));
+    };
     let cx = Cx::system("the code of an app");
-    let patch = PaperPatch { title: Some("replaced".to_owned()), ..Default::default() };
-    call.adapters.get::<Paper>()?.update(&cx, id.clone(), patch, None).await?;
-    call.table.get(&cx, Value::Text(id), &call.form).await.map(Outcome::Record)
+    let patch = PaperPatch {
+        title: Some("replaced".to_owned()),
+        ..Default::default()
+    };
+    call.adapters
+        .get::<Paper>()?
+        .update(&cx, id.clone(), patch, None)
+        .await?;
+    call.table
+        .get(&cx, Value::Text(id), &call.form)
+        .await
+        .map(Outcome::Record)
 }
 
-/// Grants by the roles of the actor: `write` or `write@c1` allows, `-write@c1` denies, `banned` denies with a reason, `broken`
-/// fails. `mover` moves the thread `moving` while it is looked at.
+/// Grants by the roles of the actor: `write` or `write@c1` allows, `-write@c1` denies, `banned`
+/// denies with a reason, `broken` fails. `mover` moves the thread `moving` while it is looked at.
 pub struct Judge;
 
 struct Book(OnceLock<Adapters>);
@@ -53,7 +68,10 @@ impl Evaluator for Book {
                 let threads = self.0.get().unwrap().get::<Thread>()?;
                 let cx = Cx::system("moves while it is looked at");
                 if let Some(thread) = threads.by_slug(&cx, "moving").await? {
-                    let patch = ThreadPatch { container_id: Some(Some("c2".to_owned())), ..Default::default() };
+                    let patch = ThreadPatch {
+                        container_id: Some(Some("c2".to_owned())),
+                        ..Default::default()
+                    };
                     threads.update(&cx, thread.id, patch, None).await?;
                 }
             }
@@ -73,7 +91,10 @@ impl Evaluator for Book {
     }
 
     fn knows(&self, action: &str) -> bool {
-        ["paper.", "rule."].iter().any(|known| action.starts_with(known)) || ["write", "moderate"].contains(&action)
+        ["paper.", "rule."]
+            .iter()
+            .any(|known| action.starts_with(known))
+            || ["write", "moderate"].contains(&action)
     }
 }
 

@@ -10,24 +10,65 @@ pub(super) async fn every_mutation_is_followed(l: Library) {
     l.paper("a", "one", "x").await;
     l.until("papers", &[("a", "one|x")]).await;
     for (method, path, body, expected) in [
-        ("PATCH", "/papers/a", json!({"title": "two", "body": null}), &[("a", "two|")][..]),
-        ("POST", "/papers/a/publish", json!({"title": "three"}), &[("a", "three|")]),
-        ("PATCH", "/papers/a/retitle", json!({"title": "four"}), &[("a", "four|")]),
-        ("POST", "/papers/ensure", json!({"slug": "a", "title": "five"}), &[("a", "five|")]),
-        ("POST", "/papers/rename-all", json!({"rank": 0, "title": "six"}), &[("a", "six|")]),
+        (
+            "PATCH",
+            "/papers/a",
+            json!({"title": "two", "body": null}),
+            &[("a", "two|")][..],
+        ),
+        (
+            "POST",
+            "/papers/a/publish",
+            json!({"title": "three"}),
+            &[("a", "three|")],
+        ),
+        (
+            "PATCH",
+            "/papers/a/retitle",
+            json!({"title": "four"}),
+            &[("a", "four|")],
+        ),
+        (
+            "POST",
+            "/papers/ensure",
+            json!({"slug": "a", "title": "five"}),
+            &[("a", "five|")],
+        ),
+        (
+            "POST",
+            "/papers/rename-all",
+            json!({"rank": 0, "title": "six"}),
+            &[("a", "six|")],
+        ),
         ("POST", "/papers/take", json!({"slug": "a"}), &[]),
-        ("POST", "/papers", json!({"id": "b", "title": "seven"}), &[("b", "seven|")]),
+        (
+            "POST",
+            "/papers",
+            json!({"id": "b", "title": "seven"}),
+            &[("b", "seven|")],
+        ),
         ("DELETE", "/papers/b", json!({}), &[]),
-        ("POST", "/papers", json!({"id": "c", "title": "eight"}), &[("c", "eight|")]),
+        (
+            "POST",
+            "/papers",
+            json!({"id": "c", "title": "eight"}),
+            &[("c", "eight|")],
+        ),
         ("POST", "/papers/clear", json!({"rank": 0}), &[]),
     ] {
-        let reply = if method == "DELETE" { l.s.delete(path).await } else { l.s.raw_json(method, path, body).await };
+        let reply = if method == "DELETE" {
+            l.s.delete(path).await
+        } else {
+            l.s.raw_json(method, path, body).await
+        };
         assert!(reply.status < 300, "{method} {path} {reply:?}");
         l.until("papers", expected).await;
     }
     // An upsert that makes a record, and a transaction: all of it or nothing.
-    l.s.post("/papers/ensure", json!({"slug": "new", "title": "made"})).await;
-    l.settled("papers", |found| found.values().eq(["made|"])).await;
+    l.s.post("/papers/ensure", json!({"slug": "new", "title": "made"}))
+        .await;
+    l.settled("papers", |found| found.values().eq(["made|"]))
+        .await;
     let papers = l.s.running().adapter::<Paper>().unwrap();
     let input = |id: &str| PaperCreate {
         id: Some(id.to_owned()),
@@ -51,7 +92,10 @@ pub(super) async fn every_mutation_is_followed(l: Library) {
     })
     .await
     .unwrap();
-    l.settled("papers", |found| found.contains_key("t1") && found.contains_key("t2")).await;
+    l.settled("papers", |found| {
+        found.contains_key("t1") && found.contains_key("t2")
+    })
+    .await;
     assert!(!l.words.indexed("papers").contains_key("undone"));
     // Afterwards the index says what the store says.
     assert_eq!(l.words.indexed("papers").len(), 3);
@@ -63,16 +107,31 @@ pub(super) async fn batches_of_many_records(l: Library) {
     cx.transaction(async |cx| {
         for n in 0..1203 {
             let (id, title) = (Some(format!("p{n:04}")), "old".to_owned());
-            papers.create(cx, PaperCreate { id, slug: None, title, body: None, stage: None, rank: None }).await?;
+            papers
+                .create(
+                    cx,
+                    PaperCreate {
+                        id,
+                        slug: None,
+                        title,
+                        body: None,
+                        stage: None,
+                        rank: None,
+                    },
+                )
+                .await?;
         }
         Ok(())
     })
     .await
     .unwrap();
     l.settled("papers", |found| found.len() == 1203).await;
-    let renamed = l.s.post("/papers/rename-all", json!({"rank": 0, "title": "new"})).await;
+    let renamed =
+        l.s.post("/papers/rename-all", json!({"rank": 0, "title": "new"}))
+            .await;
     assert_eq!(renamed.json(), json!(1203));
-    l.settled("papers", |found| found.values().all(|text| text == "new|")).await;
+    l.settled("papers", |found| found.values().all(|text| text == "new|"))
+        .await;
     let cleared = l.s.post("/papers/clear", json!({"rank": 0})).await;
     assert_eq!(cleared.json(), json!(1203));
     l.until("papers", &[]).await;
@@ -88,14 +147,21 @@ pub(super) async fn expiry_and_soft_deletion_are_followed(l: Library) {
     l.until("secrets", &[("b", "word"), ("c", "word")]).await;
     // Nobody sees an expired record, whether or not the index knows.
     l.s.advance(3_600_001);
-    assert_eq!(ids(&l.hunt("red", "/secrets/hunt?q=word").await), Vec::<&str>::new());
+    assert_eq!(
+        ids(&l.hunt("red", "/secrets/hunt?q=word").await),
+        Vec::<&str>::new()
+    );
     // One that stands in the way of another is removed then and there.
     let body = json!({"id": "d", "slug": "two", "text": "word"}).to_string();
     assert_eq!(l.as_of("red", "POST", "/secrets", &body).await.status, 201);
     l.until("secrets", &[("c", "word"), ("d", "word")]).await;
     // And the sweeper tells what it removes.
     let table = l.s.running().adapters().table("secrets").unwrap().clone();
-    assert_eq!(table.sweep(l.s.now()).await.unwrap(), 2, "the deleted one and the expired one");
+    assert_eq!(
+        table.sweep(l.s.now()).await.unwrap(),
+        2,
+        "the deleted one and the expired one"
+    );
     l.until("secrets", &[("d", "word")]).await;
 }
 
@@ -105,7 +171,19 @@ pub(super) async fn rebuilding(l: Library) {
     cx.transaction(async |cx| {
         for n in 0..1001 {
             let (id, title) = (Some(format!("p{n:04}")), "word".to_owned());
-            papers.create(cx, PaperCreate { id, slug: None, title, body: None, stage: None, rank: None }).await?;
+            papers
+                .create(
+                    cx,
+                    PaperCreate {
+                        id,
+                        slug: None,
+                        title,
+                        body: None,
+                        stage: None,
+                        rank: None,
+                    },
+                )
+                .await?;
         }
         Ok(())
     })
@@ -119,19 +197,31 @@ pub(super) async fn rebuilding(l: Library) {
     let writes = async {
         for n in 0..50 {
             l.paper(&format!("new-{n}"), "word", "").await;
-            assert_eq!(l.s.delete(&format!("/papers/p{:04}", n * 20)).await.status, 204);
+            assert_eq!(
+                l.s.delete(&format!("/papers/p{:04}", n * 20)).await.status,
+                204
+            );
         }
     };
     let (rebuilt, ()) = tokio::join!(l.s.running().adapters().rebuild_search::<Paper>(), writes);
     assert!((951..=1051).contains(&rebuilt.unwrap()));
     l.settled("papers", |found| {
-        let kept =
-            (0..1001).filter(|n| n % 20 != 0 || *n >= 1000).all(|n| found.get(&format!("p{n:04}")).is_some_and(|text| text == "word|"));
+        let kept = (0..1001).filter(|n| n % 20 != 0 || *n >= 1000).all(|n| {
+            found
+                .get(&format!("p{n:04}"))
+                .is_some_and(|text| text == "word|")
+        });
         let gone = (0..50).all(|n| !found.contains_key(&format!("p{:04}", n * 20)));
-        kept && gone && !found.contains_key("ghost") && (0..50).all(|n| found.contains_key(&format!("new-{n}")))
+        kept && gone
+            && !found.contains_key("ghost")
+            && (0..50).all(|n| found.contains_key(&format!("new-{n}")))
     })
     .await;
-    let refused = l.s.running().adapters().rebuild_search::<crate::fixture::Post>().await;
+    let refused =
+        l.s.running()
+            .adapters()
+            .rebuild_search::<crate::fixture::Post>()
+            .await;
     assert!(refused.is_err());
 }
 
@@ -139,33 +229,80 @@ pub(super) async fn rebuilding(l: Library) {
 pub(super) async fn an_index_goes_on_where_it_stopped(on: On) {
     let folder = tempfile::tempdir().unwrap();
     let words = Words::default();
-    let (one, two) = (on.fresh(folder.path(), "one.db"), on.fresh(folder.path(), "two.db"));
+    let (one, two) = (
+        on.fresh(folder.path(), "one.db"),
+        on.fresh(folder.path(), "two.db"),
+    );
     let start = async |url: &str| {
-        let config = Config::new().signing_secret(crate::server::SECRET).port(0).database(url);
-        App::new(config).plugin(JwtAuth::new()).package(&LIBRARY).search_provider("words", words.clone()).start().await.unwrap()
+        let config = Config::new()
+            .signing_secret(crate::server::SECRET)
+            .port(0)
+            .database(url);
+        App::new(config)
+            .plugin(JwtAuth::new())
+            .package(&LIBRARY)
+            .search_provider("words", words.clone())
+            .start()
+            .await
+            .unwrap()
     };
-    let input =
-        |id: &str| PaperCreate { id: Some(id.to_owned()), slug: None, title: "word".to_owned(), body: None, stage: None, rank: None };
+    let input = |id: &str| PaperCreate {
+        id: Some(id.to_owned()),
+        slug: None,
+        title: "word".to_owned(),
+        body: None,
+        stage: None,
+        rank: None,
+    };
     let cx = linchpin::Cx::system("a test");
     let titles = async |running: &linchpin::Running| {
-        let found = running.adapter::<Paper>().unwrap().find(&cx, "word", linchpin::entity::PageArgs::default()).await;
-        found.unwrap().into_iter().map(|paper| paper.id).collect::<Vec<_>>()
+        let found = running
+            .adapter::<Paper>()
+            .unwrap()
+            .find(&cx, "word", linchpin::entity::PageArgs::default())
+            .await;
+        found
+            .unwrap()
+            .into_iter()
+            .map(|paper| paper.id)
+            .collect::<Vec<_>>()
     };
     let running = start(&one).await;
-    running.adapter::<Paper>().unwrap().create(&cx, input("a")).await.unwrap();
+    running
+        .adapter::<Paper>()
+        .unwrap()
+        .create(&cx, input("a"))
+        .await
+        .unwrap();
     running.stop().await.unwrap();
-    assert_eq!(words.indexed("papers").len(), 1, "stopping delivers what waits");
+    assert_eq!(
+        words.indexed("papers").len(),
+        1,
+        "stopping delivers what waits"
+    );
     // Not read again: what is not in the index stays out of it.
     words.lose("papers", "a");
     let running = start(&one).await;
     assert_eq!(titles(&running).await, Vec::<String>::new());
-    assert_eq!(running.adapters().rebuild_search::<Paper>().await.unwrap(), 1);
+    assert_eq!(
+        running.adapters().rebuild_search::<Paper>().await.unwrap(),
+        1
+    );
     assert_eq!(titles(&running).await, ["a"]);
     running.stop().await.unwrap();
     // A database that was put in the place of the other one.
     let other = start(&two).await;
-    assert_eq!(words.indexed("papers").len(), 0, "its records, and no others, before it serves");
-    other.adapter::<Paper>().unwrap().create(&cx, input("b")).await.unwrap();
+    assert_eq!(
+        words.indexed("papers").len(),
+        0,
+        "its records, and no others, before it serves"
+    );
+    other
+        .adapter::<Paper>()
+        .unwrap()
+        .create(&cx, input("b"))
+        .await
+        .unwrap();
     other.stop().await.unwrap();
     let running = start(&two).await;
     assert_eq!(titles(&running).await, ["b"]);

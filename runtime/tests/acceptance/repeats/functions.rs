@@ -22,7 +22,12 @@ static CALLS: LazyLock<Mutex<HashMap<String, usize>>> = LazyLock::new(Mutex::def
 static HELD: LazyLock<Mutex<HashMap<String, Arc<Notify>>>> = LazyLock::new(Mutex::default);
 
 fn called(name: &str) -> usize {
-    *CALLS.lock().unwrap().entry(name.to_owned()).and_modify(|n| *n += 1).or_insert(1)
+    *CALLS
+        .lock()
+        .unwrap()
+        .entry(name.to_owned())
+        .and_modify(|n| *n += 1)
+        .or_insert(1)
 }
 
 fn calls(name: &str) -> usize {
@@ -53,14 +58,26 @@ pub(super) async fn act(
         "fail" if times == 1 => return Err(linchpin::Error::unavailable("as told")),
         "refuse" => return Err(linchpin::Error::not_found()),
         "hold" => {
-            adapters.get::<Order>()?.create(&cx, order(&said.name)).await?;
+            adapters
+                .get::<Order>()?
+                .create(&cx, order(&said.name))
+                .await?;
             held(&said.name).notified().await;
         }
         "stream" => {
-            let endless = futures_util::stream::iter((0..3).map(|_| Ok::<_, std::io::Error>(Bytes::from_static(b"piece "))));
+            let endless = futures_util::stream::iter(
+                (0..3).map(|_| Ok::<_, std::io::Error>(Bytes::from_static(b"piece "))),
+            );
             return Ok(Body::from_stream(endless).into_response());
         }
-        "cookie" => return Ok((StatusCode::ACCEPTED, [("set-cookie", "a=b"), ("etag", "\"x\"")], "text").into_response()),
+        "cookie" => {
+            return Ok((
+                StatusCode::ACCEPTED,
+                [("set-cookie", "a=b"), ("etag", "\"x\"")],
+                "text",
+            )
+                .into_response());
+        }
         "large" => return Ok(vec![b'x'; (2 << 20) + 1].into_response()),
         _ => {}
     }
@@ -68,14 +85,30 @@ pub(super) async fn act(
 }
 
 fn order(number: &str) -> OrderCreate {
-    OrderCreate { number: number.to_owned(), amount: None, card: None }
+    OrderCreate {
+        number: number.to_owned(),
+        amount: None,
+        card: None,
+    }
 }
 
 pub(super) async fn functions(s: &Server) {
-    let tell = async |how: &str, key: &str, name: &str| send(s, "POST", "/orders/act", key, &json!({"name": name, "how": how})).await;
+    let tell = async |how: &str, key: &str, name: &str| {
+        send(
+            s,
+            "POST",
+            "/orders/act",
+            key,
+            &json!({"name": name, "how": how}),
+        )
+        .await
+    };
     let (k, name) = (key("cookie"), key("cookie"));
     let first = tell("cookie", &k, &name).await;
-    assert_eq!((first.status, &*first.header("set-cookie"), &*first.body), (202, "a=b", &b"text"[..]));
+    assert_eq!(
+        (first.status, &*first.header("set-cookie"), &*first.body),
+        (202, "a=b", &b"text"[..])
+    );
     let again = tell("cookie", &k, &name).await;
     same(&first, &again);
     // Other headers are not stored: they may be secret.
@@ -91,15 +124,24 @@ pub(super) async fn functions(s: &Server) {
     for how in ["stream", "large"] {
         let (k, name) = (key(how), key(how));
         let first = tell(how, &k, &name).await;
-        assert_eq!((first.status, first.body.len()), (200, if how == "large" { (2 << 20) + 1 } else { 18 }));
-        assert_eq!(tell(how, &k, &name).await.code(), (409, "idempotency_conflict"));
+        assert_eq!(
+            (first.status, first.body.len()),
+            (200, if how == "large" { (2 << 20) + 1 } else { 18 })
+        );
+        assert_eq!(
+            tell(how, &k, &name).await.code(),
+            (409, "idempotency_conflict")
+        );
         assert_eq!(calls(&name), 1);
     }
 }
 
 /// Sends a call, and leaves the answer where it is.
 async fn begun(s: &Server, path: &str, key: &str, body: &Json) -> TcpStream {
-    let (text, mut socket) = (body.to_string(), TcpStream::connect(s.running().address()).await.unwrap());
+    let (text, mut socket) = (
+        body.to_string(),
+        TcpStream::connect(s.running().address()).await.unwrap(),
+    );
     let head = format!(
         "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nidempotency-key: {key}\r\ncontent-length: {}\r\n\r\n{text}",
         text.len()
@@ -132,9 +174,13 @@ pub(super) async fn a_client_that_leaves(s: &Server) {
     assert_eq!(busy.code(), (409, "idempotency_in_progress"));
     held(&name).notify_one();
     let answer = answered(s, "/orders/act", &k, &body).await;
-    assert_eq!((answer.status, replayed(&answer), answer.json()), (200, true, json!({"times": 1})));
+    assert_eq!(
+        (answer.status, replayed(&answer), answer.json()),
+        (200, true, json!({"times": 1}))
+    );
     assert_eq!((calls(&name), count(s).await), (1, 1));
-    // The same while a generated route works: whenever the client leaves, there is one order and one answer.
+    // The same while a generated route works: whenever the client leaves, there is one order and
+    // one answer.
     for round in 0..20 {
         let (k, body) = (key("leave"), json!({"number": format!("left-{round}")}));
         let mut socket = begun(s, "/orders", &k, &body).await;

@@ -37,7 +37,11 @@ impl Lie {
     }
 
     fn turn(self, statement: &Statement, rows: Result<Rows>) -> Result<Rows> {
-        if let Self::Rows(turn) = self { turn(statement, rows) } else { rows }
+        if let Self::Rows(turn) = self {
+            turn(statement, rows)
+        } else {
+            rows
+        }
     }
 }
 
@@ -66,16 +70,25 @@ impl Store for Liar {
             _ => self.0.prepare(entity, plan),
         }
     }
-    fn run<'a>(&'a self, statement: &'a Arc<Statement>, mut args: Vec<Value>, rows: Rows) -> Reply<'a> {
+    fn run<'a>(
+        &'a self,
+        statement: &'a Arc<Statement>,
+        mut args: Vec<Value>,
+        rows: Rows,
+    ) -> Reply<'a> {
         self.1.bend(statement, &mut args);
         let lie = self.1;
         match self.0.run(statement, args, rows) {
             Reply::Ready(rows) => Reply::Ready(lie.turn(statement, rows)),
-            Reply::Later(rows) => Reply::Later(Box::pin(async move { lie.turn(statement, rows.await) })),
+            Reply::Later(rows) => {
+                Reply::Later(Box::pin(async move { lie.turn(statement, rows.await) }))
+            }
         }
     }
     fn begin(&self) -> BoxFuture<'_, Result<Box<dyn Transaction>>> {
-        Box::pin(async move { Ok(Box::new(Half(Some(self.0.begin().await?), self.1)) as Box<dyn Transaction>) })
+        Box::pin(async move {
+            Ok(Box::new(Half(Some(self.0.begin().await?), self.1)) as Box<dyn Transaction>)
+        })
     }
     fn outbox(&self) -> Option<&dyn Outbox> {
         Some(self)
@@ -95,7 +108,12 @@ impl Store for Liar {
 struct Half(Option<Box<dyn Transaction>>, Lie);
 
 impl Transaction for Half {
-    fn run<'a>(&'a mut self, statement: &'a Arc<Statement>, mut args: Vec<Value>, rows: Rows) -> BoxFuture<'a, Result<Rows>> {
+    fn run<'a>(
+        &'a mut self,
+        statement: &'a Arc<Statement>,
+        mut args: Vec<Value>,
+        rows: Rows,
+    ) -> BoxFuture<'a, Result<Rows>> {
         self.1.bend(statement, &mut args);
         let lie = self.1;
         let open = self.0.as_mut().expect("it has not ended");
@@ -109,7 +127,10 @@ impl Transaction for Half {
 impl Drop for Half {
     fn drop(&mut self) {
         if let (Some(open), Lie::Undone) = (self.0.take(), self.1) {
-            open.commit().now_or_never().expect("memory does not wait").expect("committed");
+            open.commit()
+                .now_or_never()
+                .expect("memory does not wait")
+                .expect("committed");
         }
     }
 }
@@ -121,9 +142,19 @@ impl Outbox for Liar {
     fn knows<'a>(&'a self, consumer: &'a str) -> BoxFuture<'a, Result<bool>> {
         self.0.outbox().expect("memory has one").knows(consumer)
     }
-    fn waiting<'a>(&'a self, consumer: &'a str, given: &'a [i64], limit: usize) -> BoxFuture<'a, Result<Vec<(i64, Entry)>>> {
+    fn waiting<'a>(
+        &'a self,
+        consumer: &'a str,
+        given: &'a [i64],
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<(i64, Entry)>>> {
         Box::pin(async move {
-            let mut waiting = self.0.outbox().expect("memory has one").waiting(consumer, given, limit).await?;
+            let mut waiting = self
+                .0
+                .outbox()
+                .expect("memory has one")
+                .waiting(consumer, given, limit)
+                .await?;
             if let Lie::Events(whisper) = self.1 {
                 whisper(&mut waiting);
             }
@@ -131,9 +162,20 @@ impl Outbox for Liar {
         })
     }
     fn settle<'a>(&'a self, consumer: &'a str, given: &'a [i64]) -> BoxFuture<'a, Result<()>> {
-        self.0.outbox().expect("memory has one").settle(consumer, given)
+        self.0
+            .outbox()
+            .expect("memory has one")
+            .settle(consumer, given)
     }
-    fn prune<'a>(&'a self, consumers: &'a [&'a str], before: Timestamp, limit: usize) -> BoxFuture<'a, Result<usize>> {
-        self.0.outbox().expect("memory has one").prune(consumers, before, limit)
+    fn prune<'a>(
+        &'a self,
+        consumers: &'a [&'a str],
+        before: Timestamp,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<usize>> {
+        self.0
+            .outbox()
+            .expect("memory has one")
+            .prune(consumers, before, limit)
     }
 }

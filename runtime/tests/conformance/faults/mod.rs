@@ -17,16 +17,32 @@ use self::twist::{field, in_filter, in_related, in_set, is_claim, is_end, operat
 use super::differential::differences;
 
 const LIES: &[(&str, Lie)] = &[
-    ("gte as gt", Lie::Plan(|_, plan| operator(plan, Op::Gte, Op::Gt))),
-    ("contains as equality", Lie::Plan(|_, plan| operator(plan, Op::Contains, Op::Eq))),
-    ("a tenant is nobody's business", Lie::Plan(|desc, plan| without(plan, |f, _| desc.tenant.is_some_and(|t| t.field == f)))),
-    ("nothing expires", Lie::Plan(|desc, plan| without(plan, |f, op| op == Op::Gt && desc.ttl.is_some_and(|t| t.field == f)))),
+    (
+        "gte as gt",
+        Lie::Plan(|_, plan| operator(plan, Op::Gte, Op::Gt)),
+    ),
+    (
+        "contains as equality",
+        Lie::Plan(|_, plan| operator(plan, Op::Contains, Op::Eq)),
+    ),
+    (
+        "a tenant is nobody's business",
+        Lie::Plan(|desc, plan| without(plan, |f, _| desc.tenant.is_some_and(|t| t.field == f))),
+    ),
+    (
+        "nothing expires",
+        Lie::Plan(|desc, plan| {
+            without(plan, |f, op| {
+                op == Op::Gt && desc.ttl.is_some_and(|t| t.field == f)
+            })
+        }),
+    ),
     (
         "what is deleted is there",
         Lie::Plan(|desc, plan| match plan {
-            plan @ (Plan::Select { .. } | Plan::Exists { .. }) => {
-                without(plan, |f, op| matches!(op, Op::Eq | Op::Ne) && desc.soft_delete.is_some_and(|s| s.field() == f))
-            }
+            plan @ (Plan::Select { .. } | Plan::Exists { .. }) => without(plan, |f, op| {
+                matches!(op, Op::Eq | Op::Ne) && desc.soft_delete.is_some_and(|s| s.field() == f)
+            }),
             plan => plan,
         }),
     ),
@@ -51,11 +67,21 @@ const LIES: &[(&str, Lie)] = &[
     (
         "ties in the other direction",
         Lie::Plan(|_, plan| match plan {
-            Plan::Select { filter, mut order, after, limit } => {
+            Plan::Select {
+                filter,
+                mut order,
+                after,
+                limit,
+            } => {
                 if let [_, .., tie] = &mut order[..] {
                     tie.desc = !tie.desc;
                 }
-                Plan::Select { filter, order, after, limit }
+                Plan::Select {
+                    filter,
+                    order,
+                    after,
+                    limit,
+                }
             }
             plan => plan,
         }),
@@ -63,16 +89,26 @@ const LIES: &[(&str, Lie)] = &[
     (
         "a page that starts over",
         Lie::Plan(|_, plan| match plan {
-            Plan::Select { filter, order, limit, .. } => Plan::Select { filter, order, after: None, limit },
+            Plan::Select {
+                filter,
+                order,
+                limit,
+                ..
+            } => Plan::Select {
+                filter,
+                order,
+                after: None,
+                limit,
+            },
             plan => plan,
         }),
     ),
     (
         "a state that does not matter",
         Lie::Plan(|desc, plan| match plan {
-            plan @ Plan::Update { .. } => {
-                without(plan, |f, op| matches!(op, Op::Eq | Op::In) && matches!(desc.fields[f].kind, Kind::Enum(_)))
-            }
+            plan @ Plan::Update { .. } => without(plan, |f, op| {
+                matches!(op, Op::Eq | Op::In) && matches!(desc.fields[f].kind, Kind::Enum(_))
+            }),
             plan => plan,
         }),
     ),
@@ -81,7 +117,10 @@ const LIES: &[(&str, Lie)] = &[
         Lie::Plan(|_, plan| {
             in_set(plan, |a| {
                 Some(match a.value {
-                    AssignValue::Add(source) => Assign { value: AssignValue::Set(source), ..a },
+                    AssignValue::Add(source) => Assign {
+                        value: AssignValue::Set(source),
+                        ..a
+                    },
                     _ => a,
                 })
             })
@@ -89,25 +128,56 @@ const LIES: &[(&str, Lie)] = &[
     ),
     (
         "a number of others that stays",
-        Lie::Plan(|desc, plan| in_set(plan, |a| (field(desc, "Person", "openMemos") != Some(a.field)).then_some(a))),
+        Lie::Plan(|desc, plan| {
+            in_set(plan, |a| {
+                (field(desc, "Person", "openMemos") != Some(a.field)).then_some(a)
+            })
+        }),
     ),
     (
         "a number that is never counted at first",
         Lie::Plan(|desc, plan| {
             let votes = field(desc, "Tally", "votes");
-            in_set(plan, |a| (Some(a.field) != votes || matches!(a.value, AssignValue::Add(_))).then_some(a))
+            in_set(plan, |a| {
+                (Some(a.field) != votes || matches!(a.value, AssignValue::Add(_))).then_some(a)
+            })
         }),
     ),
-    ("a version that stays", Lie::Plan(|desc, plan| in_set(plan, |a| (desc.version.is_none_or(|v| v.field != a.field)).then_some(a)))),
-    ("lists without a bound", Lie::Plan(|_, plan| without(plan, |_, op| op == Op::Shorter))),
+    (
+        "a version that stays",
+        Lie::Plan(|desc, plan| {
+            in_set(plan, |a| {
+                (desc.version.is_none_or(|v| v.field != a.field)).then_some(a)
+            })
+        }),
+    ),
+    (
+        "lists without a bound",
+        Lie::Plan(|_, plan| without(plan, |_, op| op == Op::Shorter)),
+    ),
     (
         "weeks that begin as days do",
         Lie::Plan(|_, plan| match plan {
-            Plan::Aggregate { filter, mut groups, by_value, compute, limit } => {
-                for group in groups.iter_mut().filter(|group| group.truncate == Some(Truncate::Week)) {
+            Plan::Aggregate {
+                filter,
+                mut groups,
+                by_value,
+                compute,
+                limit,
+            } => {
+                for group in groups
+                    .iter_mut()
+                    .filter(|group| group.truncate == Some(Truncate::Week))
+                {
                     group.truncate = Some(Truncate::Day);
                 }
-                Plan::Aggregate { filter, groups, by_value, compute, limit }
+                Plan::Aggregate {
+                    filter,
+                    groups,
+                    by_value,
+                    compute,
+                    limit,
+                }
             }
             plan => plan,
         }),
@@ -115,11 +185,17 @@ const LIES: &[(&str, Lie)] = &[
     (
         "the last comes first",
         Lie::Plan(|_, plan| match plan {
-            Plan::Delete { filter, pick: Some(mut pick) } => {
+            Plan::Delete {
+                filter,
+                pick: Some(mut pick),
+            } => {
                 for order in &mut pick.order {
                     order.desc = !order.desc;
                 }
-                Plan::Delete { filter, pick: Some(pick) }
+                Plan::Delete {
+                    filter,
+                    pick: Some(pick),
+                }
             }
             plan => plan,
         }),
@@ -140,7 +216,10 @@ const LIES: &[(&str, Lie)] = &[
         "an empty text is null",
         Lie::Args(|statement, args| {
             if matches!(statement.plan, Plan::Update { .. }) {
-                for value in args.iter_mut().filter(|value| **value == Value::Text(String::new())) {
+                for value in args
+                    .iter_mut()
+                    .filter(|value| **value == Value::Text(String::new()))
+                {
                     *value = Value::Null;
                 }
             }
@@ -149,7 +228,11 @@ const LIES: &[(&str, Lie)] = &[
     (
         "a conflict that nobody hears of",
         Lie::Rows(|statement, rows| match rows {
-            Err(error) if error.code() == Code::Conflict && matches!(statement.plan, Plan::Insert) => Ok(Rows::count()),
+            Err(error)
+                if error.code() == Code::Conflict && matches!(statement.plan, Plan::Insert) =>
+            {
+                Ok(Rows::count())
+            }
             rows => rows,
         }),
     ),
@@ -166,7 +249,9 @@ const LIES: &[(&str, Lie)] = &[
         "one fewer",
         Lie::Rows(|statement, rows| {
             rows.map(|mut rows| {
-                if matches!(statement.plan, Plan::Update { .. } | Plan::Delete { .. }) && rows.count > 1 {
+                if matches!(statement.plan, Plan::Update { .. } | Plan::Delete { .. })
+                    && rows.count > 1
+                {
                     rows.count -= 1;
                 }
                 rows
@@ -188,7 +273,8 @@ const LIES: &[(&str, Lie)] = &[
         "a restriction that nobody asks about",
         Lie::Rows(|statement, rows| {
             rows.map(|mut rows| {
-                if statement.entity.name == "Desk" && matches!(statement.plan, Plan::Exists { .. }) {
+                if statement.entity.name == "Desk" && matches!(statement.plan, Plan::Exists { .. })
+                {
                     rows.count = 0;
                 }
                 rows
@@ -200,7 +286,8 @@ const LIES: &[(&str, Lie)] = &[
         Lie::Plan(|desc, plan| {
             let key = field(desc, "Memo", "authorId");
             in_set(plan, |a| {
-                let forgets = Some(a.field) == key && matches!(a.value, AssignValue::Set(Source::Value(Value::Null)));
+                let forgets = Some(a.field) == key
+                    && matches!(a.value, AssignValue::Set(Source::Value(Value::Null)));
                 (!forgets).then_some(a)
             })
         }),
@@ -208,20 +295,36 @@ const LIES: &[(&str, Lie)] = &[
     (
         "children that stay behind",
         Lie::Plan(|desc, plan| match plan {
-            Plan::Delete { filter, pick: pick @ Some(_) } if desc.name == "Node" => {
-                Plan::Delete { filter: filter.and(Filter::Any(Vec::new())), pick }
-            }
+            Plan::Delete {
+                filter,
+                pick: pick @ Some(_),
+            } if desc.name == "Node" => Plan::Delete {
+                filter: filter.and(Filter::Any(Vec::new())),
+                pick,
+            },
             plan => plan,
         }),
     ),
     (
         "included in the other direction",
         Lie::Plan(|_, plan| match plan {
-            Plan::Related { filter, field, values, mut order, limit } => {
+            Plan::Related {
+                filter,
+                field,
+                values,
+                mut order,
+                limit,
+            } => {
                 for key in &mut order {
                     key.desc = !key.desc;
                 }
-                Plan::Related { filter, field, values, order, limit }
+                Plan::Related {
+                    filter,
+                    field,
+                    values,
+                    order,
+                    limit,
+                }
             }
             plan => plan,
         }),
@@ -230,7 +333,11 @@ const LIES: &[(&str, Lie)] = &[
         "included although it is deleted",
         Lie::Plan(|desc, plan| match plan {
             plan @ Plan::Related { .. } => in_related(plan, |one| match one {
-                Filter::Cond { field, .. } if desc.soft_delete.is_some_and(|s| s.field() == field) => Filter::TRUE,
+                Filter::Cond { field, .. }
+                    if desc.soft_delete.is_some_and(|s| s.field() == field) =>
+                {
+                    Filter::TRUE
+                }
                 one => one,
             }),
             plan => plan,
@@ -239,7 +346,9 @@ const LIES: &[(&str, Lie)] = &[
     (
         "a call under a key that is a new one",
         Lie::Rows(|statement, rows| match rows {
-            Err(_) if is_claim(statement) && matches!(statement.plan, Plan::Insert) => Ok(Rows::count()),
+            Err(_) if is_claim(statement) && matches!(statement.plan, Plan::Insert) => {
+                Ok(Rows::count())
+            }
             rows => rows,
         }),
     ),
@@ -250,12 +359,22 @@ const LIES: &[(&str, Lie)] = &[
             in_set(plan, |a| (Some(a.field) != status).then_some(a))
         }),
     ),
-    ("others' papers are one's own", Lie::Plan(|desc, plan| without(plan, |f, _| field(desc, "Paper", "authorId") == Some(f)))),
-    ("one container is all of them", Lie::Plan(|desc, plan| without(plan, |f, _| field(desc, "Thread", "containerId") == Some(f)))),
+    (
+        "others' papers are one's own",
+        Lie::Plan(|desc, plan| without(plan, |f, _| field(desc, "Paper", "authorId") == Some(f))),
+    ),
+    (
+        "one container is all of them",
+        Lie::Plan(|desc, plan| {
+            without(plan, |f, _| field(desc, "Thread", "containerId") == Some(f))
+        }),
+    ),
     (
         "a function that sees everybody's",
         Lie::Plan(|desc, plan| match plan {
-            plan @ Plan::Select { after: None, .. } => without(plan, |f, _| field(desc, "Parcel", "tenantId") == Some(f)),
+            plan @ Plan::Select { after: None, .. } => {
+                without(plan, |f, _| field(desc, "Parcel", "tenantId") == Some(f))
+            }
             plan => plan,
         }),
     ),
@@ -263,22 +382,36 @@ const LIES: &[(&str, Lie)] = &[
         "back, and still deleted",
         Lie::Plan(|desc, plan| {
             let mark = field(desc, "Project", "deletedAt");
-            in_set(plan, |a| (Some(a.field) != mark || !matches!(a.value, AssignValue::Set(Source::Value(Value::Null)))).then_some(a))
+            in_set(plan, |a| {
+                (Some(a.field) != mark
+                    || !matches!(a.value, AssignValue::Set(Source::Value(Value::Null))))
+                .then_some(a)
+            })
         }),
     ),
     (
         "there already, and written once more",
         Lie::Plan(|desc, plan| match plan {
-            plan @ Plan::Update { .. } => without(plan, |f, op| op == Op::In && field(desc, "Project", "stage") == Some(f)),
+            plan @ Plan::Update { .. } => without(plan, |f, op| {
+                op == Op::In && field(desc, "Project", "stage") == Some(f)
+            }),
             plan => plan,
         }),
     ),
     (
         "more work than was asked for",
         Lie::Plan(|desc, plan| match plan {
-            Plan::Update { filter, set, pick: Some(mut pick) } if desc.name == "Job" => {
+            Plan::Update {
+                filter,
+                set,
+                pick: Some(mut pick),
+            } if desc.name == "Job" => {
                 pick.limit += 1;
-                Plan::Update { filter, set, pick: Some(pick) }
+                Plan::Update {
+                    filter,
+                    set,
+                    pick: Some(pick),
+                }
             }
             plan => plan,
         }),
@@ -287,8 +420,12 @@ const LIES: &[(&str, Lie)] = &[
         "a choice by what is not there",
         Lie::Rows(|statement, rows| {
             rows.map(|mut rows| {
-                if let (Plan::Lock { .. }, Some(views)) = (&statement.plan, field(statement.entity, "Sample", "views")) {
-                    rows.records.iter_mut().for_each(|record| record[views] = Value::Int(0));
+                if let (Plan::Lock { .. }, Some(views)) =
+                    (&statement.plan, field(statement.entity, "Sample", "views"))
+                {
+                    rows.records
+                        .iter_mut()
+                        .for_each(|record| record[views] = Value::Int(0));
                 }
                 rows
             })
@@ -312,16 +449,36 @@ const LIES: &[(&str, Lie)] = &[
     (
         "numbers that mean nothing",
         Lie::Plan(|_, plan| match plan {
-            Plan::Select { filter, order, after: Some(After::Count(_)), limit } => Plan::Select { filter, order, after: None, limit },
+            Plan::Select {
+                filter,
+                order,
+                after: Some(After::Count(_)),
+                limit,
+            } => Plan::Select {
+                filter,
+                order,
+                after: None,
+                limit,
+            },
             plan => plan,
         }),
     ),
     (
         "one direction for all",
         Lie::Plan(|_, plan| match plan {
-            Plan::Select { filter, order, after, limit } => {
+            Plan::Select {
+                filter,
+                order,
+                after,
+                limit,
+            } => {
                 let desc = order.first().is_some_and(|first| first.desc);
-                Plan::Select { filter, order: order.into_iter().map(|o| Order { desc, ..o }).collect(), after, limit }
+                Plan::Select {
+                    filter,
+                    order: order.into_iter().map(|o| Order { desc, ..o }).collect(),
+                    after,
+                    limit,
+                }
             }
             plan => plan,
         }),
@@ -343,14 +500,26 @@ const LIES: &[(&str, Lie)] = &[
 fn every_lie_is_found() {
     let mut missed = Vec::new();
     for (name, lie) in LIES {
-        let outcome = differences(1000, 7, &[], 1, || (Arc::new(Liar(Memory::new(), *lie)) as Arc<dyn Store>, ()));
+        let outcome = differences(1000, 7, &[], 1, || {
+            (Arc::new(Liar(Memory::new(), *lie)) as Arc<dyn Store>, ())
+        });
         let Err(found) = outcome else {
             missed.push(*name);
             continue;
         };
         // A sequence that was shrunk can be understood.
-        let steps = found.lines().next().and_then(|line| line.rsplit(": ").next()?.split(' ').next()?.parse::<usize>().ok());
-        assert!(steps.is_some_and(|n| (1..=12).contains(&n)), "{name}: {found}");
+        let steps = found.lines().next().and_then(|line| {
+            line.rsplit(": ")
+                .next()?
+                .split(' ')
+                .next()?
+                .parse::<usize>()
+                .ok()
+        });
+        assert!(
+            steps.is_some_and(|n| (1..=12).contains(&n)),
+            "{name}: {found}"
+        );
     }
     assert!(missed.is_empty(), "not found: {missed:?}");
 }

@@ -17,19 +17,48 @@ fn conditions(filter: Filter, change: &impl Fn(Filter) -> Filter) -> Filter {
 
 pub fn in_filter(plan: Plan, change: impl Fn(Filter) -> Filter) -> Plan {
     match plan {
-        Plan::Select { filter, order, after, limit } => Plan::Select { filter: conditions(filter, &change), order, after, limit },
-        Plan::Exists { filter } => Plan::Exists { filter: conditions(filter, &change) },
-        Plan::Update { filter, set, pick } => Plan::Update { filter: conditions(filter, &change), set, pick },
-        Plan::Delete { filter, pick } => Plan::Delete { filter: conditions(filter, &change), pick },
+        Plan::Select {
+            filter,
+            order,
+            after,
+            limit,
+        } => Plan::Select {
+            filter: conditions(filter, &change),
+            order,
+            after,
+            limit,
+        },
+        Plan::Exists { filter } => Plan::Exists {
+            filter: conditions(filter, &change),
+        },
+        Plan::Update { filter, set, pick } => Plan::Update {
+            filter: conditions(filter, &change),
+            set,
+            pick,
+        },
+        Plan::Delete { filter, pick } => Plan::Delete {
+            filter: conditions(filter, &change),
+            pick,
+        },
         plan => plan,
     }
 }
 
 pub fn in_related(plan: Plan, change: impl Fn(Filter) -> Filter) -> Plan {
     match plan {
-        Plan::Related { filter, field, values, order, limit } => {
-            Plan::Related { filter: conditions(filter, &change), field, values, order, limit }
-        }
+        Plan::Related {
+            filter,
+            field,
+            values,
+            order,
+            limit,
+        } => Plan::Related {
+            filter: conditions(filter, &change),
+            field,
+            values,
+            order,
+            limit,
+        },
         plan => plan,
     }
 }
@@ -41,7 +70,11 @@ pub fn is_claim(statement: &Statement) -> bool {
 
 /// Whether it is the one behind the last of a sequence.
 pub fn is_end(entry: &Entry) -> bool {
-    entry.event.contains("end-") || entry.record.as_ref().is_some_and(|key| key.contains("end-"))
+    entry.event.contains("end-")
+        || entry
+            .record
+            .as_ref()
+            .is_some_and(|key| key.contains("end-"))
 }
 
 pub fn operator(plan: Plan, from: Op, to: Op) -> Plan {
@@ -60,12 +93,18 @@ pub fn without(plan: Plan, gone: impl Fn(usize, Op) -> bool) -> Plan {
 
 pub fn in_set(plan: Plan, change: impl Fn(Assign) -> Option<Assign>) -> Plan {
     match plan {
-        Plan::Update { filter, set, pick } => Plan::Update { filter, set: set.into_iter().filter_map(change).collect(), pick },
+        Plan::Update { filter, set, pick } => Plan::Update {
+            filter,
+            set: set.into_iter().filter_map(change).collect(),
+            pick,
+        },
         plan => plan,
     }
 }
 
 /// Position of a field of the fixture's, by entity and wire name.
 pub fn field(desc: &EntityDesc, entity: &str, wire: &str) -> Option<usize> {
-    (desc.name == entity).then(|| desc.field_by_wire(wire)).flatten()
+    (desc.name == entity)
+        .then(|| desc.field_by_wire(wire))
+        .flatten()
 }

@@ -16,9 +16,19 @@ pub(super) fn filtered(r: &mut Random, desc: &'static EntityDesc) -> What {
             break filter;
         }
     };
-    let sortable: Vec<&FieldDesc> = desc.fields.iter().filter(|f| f.readable() && f.kind.is_scalar() && comparable(f)).collect();
+    let sortable: Vec<&FieldDesc> = desc
+        .fields
+        .iter()
+        .filter(|f| f.readable() && f.kind.is_scalar() && comparable(f))
+        .collect();
     let sort = r.percent(60).then(|| r.one(&sortable).wire.to_owned());
-    What::Filtered(Filtered { entity: desc.storage_name.to_owned(), filter, sort, desc: r.percent(50), limit: 1 + r.below(4) as u32 })
+    What::Filtered(Filtered {
+        entity: desc.storage_name.to_owned(),
+        filter,
+        sort,
+        desc: r.percent(50),
+        limit: 1 + r.below(4) as u32,
+    })
 }
 
 fn tree(r: &mut Random, desc: &'static EntityDesc, depth: usize) -> Json {
@@ -30,13 +40,25 @@ fn tree(r: &mut Random, desc: &'static EntityDesc, depth: usize) -> Json {
 }
 
 fn condition(r: &mut Random, desc: &'static EntityDesc) -> Json {
-    let usable = |f: &&FieldDesc| (f.kind.is_scalar() || matches!(f.kind, Kind::StringArray)) && comparable(f);
+    let usable = |f: &&FieldDesc| {
+        (f.kind.is_scalar() || matches!(f.kind, Kind::StringArray)) && comparable(f)
+    };
     let fields: Vec<&FieldDesc> = desc.fields.iter().filter(usable).collect();
     let field = *r.one(&fields);
     let ops: &[&str] = match field.kind {
         Kind::StringArray => &["$has", "$eq", "$ne"],
         Kind::Boolean | Kind::Enum(_) => &["$eq", "$ne", "$in", "$nin"],
-        Kind::String if !made(desc, field) => &["$eq", "$ne", "$gt", "$gte", "$lt", "$lte", "$in", "$nin", "$contains"],
+        Kind::String if !made(desc, field) => &[
+            "$eq",
+            "$ne",
+            "$gt",
+            "$gte",
+            "$lt",
+            "$lte",
+            "$in",
+            "$nin",
+            "$contains",
+        ],
         _ => &["$eq", "$ne", "$gt", "$gte", "$lt", "$lte", "$in", "$nin"],
     };
     let op = *r.one(ops);

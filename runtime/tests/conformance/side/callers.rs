@@ -5,7 +5,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use axum::http::request::Parts;
 use linchpin::entity::EntityDesc;
-use linchpin::http::{ActorResolver, Claims, HttpService, HttpState, Origin, Resolution, RouteAuth, endpoints, service};
+use linchpin::http::{
+    ActorResolver, Claims, HttpService, HttpState, Origin, Resolution, RouteAuth, endpoints,
+    service,
+};
 use linchpin::prelude::*;
 use linchpin::resource::{Adapters, CursorKey, Table};
 use linchpin::store::Store;
@@ -15,14 +18,31 @@ use super::{SECRET, all};
 use crate::fixture::ALL;
 use crate::fixture::related::Judge;
 
-/// Who calls: nobody, two of one tenant, one of another, and one of none. The first of them is an editor.
-pub const ACTORS: [Option<(&str, Option<&str>)>; 5] =
-    [None, Some(("alice", Some("t1"))), Some(("bob", Some("t1"))), Some(("carol", Some("t2"))), Some(("dave", None))];
+/// Who calls: nobody, two of one tenant, one of another, and one of none. The first of them is an
+/// editor.
+pub const ACTORS: [Option<(&str, Option<&str>)>; 5] = [
+    None,
+    Some(("alice", Some("t1"))),
+    Some(("bob", Some("t1"))),
+    Some(("carol", Some("t2"))),
+    Some(("dave", None)),
+];
 
 pub fn actor(n: usize) -> Arc<Actor> {
-    let Some((id, tenant)) = ACTORS[n % ACTORS.len()] else { return Arc::new(Actor::anonymous()) };
-    let roles = if id == "alice" { vec!["editor".to_owned()] } else { Vec::new() };
-    Arc::new(Actor { kind: ActorKind::User, tenant_id: tenant.map(str::to_owned), roles, ..Actor::user(id) })
+    let Some((id, tenant)) = ACTORS[n % ACTORS.len()] else {
+        return Arc::new(Actor::anonymous());
+    };
+    let roles = if id == "alice" {
+        vec!["editor".to_owned()]
+    } else {
+        Vec::new()
+    };
+    Arc::new(Actor {
+        kind: ActorKind::User,
+        tenant_id: tenant.map(str::to_owned),
+        roles,
+        ..Actor::user(id)
+    })
 }
 
 /// Believes the header `x-actor`.
@@ -36,7 +56,12 @@ impl Believer {
 
 impl ActorResolver for Believer {
     fn resolve(&self, parts: &Parts, _: Origin<'_>) -> Resolution {
-        let n = parts.headers.get("x-actor").and_then(|v| v.to_str().ok()).and_then(|t| t.parse().ok()).unwrap_or(0_usize);
+        let n = parts
+            .headers
+            .get("x-actor")
+            .and_then(|v| v.to_str().ok())
+            .and_then(|t| t.parse().ok())
+            .unwrap_or(0_usize);
         Resolution::Ready(Ok(Arc::clone(&self.0[n % self.0.len()])))
     }
 }
@@ -61,7 +86,10 @@ impl Plugin for Believer {
 /// The fixture on a store, served without an app around it: nobody listens to events.
 pub async fn app(store: &Arc<dyn Store>, clock: &Arc<AtomicI64>) -> (Adapters, HttpService) {
     let descs: Vec<&'static EntityDesc> = all().collect();
-    store.install(&descs).await.unwrap_or_else(|e| panic!("{}: {e:?}", store.name()));
+    store
+        .install(&descs)
+        .await
+        .unwrap_or_else(|e| panic!("{}: {e:?}", store.name()));
     let key = CursorKey::derive(&[SECRET]);
     let tables = ALL.entities.iter().map(|entry| {
         let table = Table::new(entry.desc, Arc::clone(store), key.clone());

@@ -10,23 +10,43 @@ use super::text::records;
 use super::{Side, all};
 
 impl Side {
-    /// Everything that is stored of an entity: hidden fields and deleted records as well. Only expired records are left out, since
-    /// nobody can tell when they go.
+    /// Everything that is stored of an entity: hidden fields and deleted records as well. Only
+    /// expired records are left out, since nobody can tell when they go.
     pub async fn contents(&mut self, desc: &'static EntityDesc) -> String {
         let (all, _) = &self.whole[desc.storage_name];
-        let rows = self.store.run(all, Vec::new(), Rows::records(desc)).rows().await.expect("the contents");
+        let rows = self
+            .store
+            .run(all, Vec::new(), Rows::records(desc))
+            .rows()
+            .await
+            .expect("the contents");
         assert!(rows.records.len() < 500, "more than is looked at");
         let now = self.now();
-        let expired = |record: &[Value]| desc.ttl.is_some_and(|ttl| matches!(record[ttl.field], Value::Date(at) if at <= now));
-        let live: Vec<&Box<[Value]>> = rows.records.iter().filter(|record| !expired(record)).collect();
+        let expired = |record: &[Value]| {
+            desc.ttl
+                .is_some_and(|ttl| matches!(record[ttl.field], Value::Date(at) if at <= now))
+        };
+        let live: Vec<&Box<[Value]>> = rows
+            .records
+            .iter()
+            .filter(|record| !expired(record))
+            .collect();
         let mut broken = String::new();
         for record in &live {
             self.remember(desc, record);
             // Whatever both sides agree on, what is computed follows from the rest.
             for (field, value) in desc.fields.iter().zip(&record[..]) {
-                let follows = field.computed.map(|computed| (computed.value)(&Stored(record)));
-                if follows.is_some_and(|follows| !matches!(follows, Ok(follows) if follows == *value)) {
-                    broken.push_str(&format!("\n{}: `{}` does not follow from the rest of {record:?}", self.store.name(), field.wire));
+                let follows = field
+                    .computed
+                    .map(|computed| (computed.value)(&Stored(record)));
+                if follows
+                    .is_some_and(|follows| !matches!(follows, Ok(follows) if follows == *value))
+                {
+                    broken.push_str(&format!(
+                        "\n{}: `{}` does not follow from the rest of {record:?}",
+                        self.store.name(),
+                        field.wire
+                    ));
                 }
             }
         }
@@ -36,7 +56,11 @@ impl Side {
     /// Every number that records of an entity keep of others is what counting gives.
     pub async fn sound(&self, desc: &'static EntityDesc) -> std::result::Result<(), String> {
         for other in all() {
-            for summary in other.summaries.iter().filter(|summary| (summary.target)().storage_name == desc.storage_name) {
+            for summary in other
+                .summaries
+                .iter()
+                .filter(|summary| (summary.target)().storage_name == desc.storage_name)
+            {
                 let field = summary.position().expect("a field");
                 let when = Filter::from(&summary.when);
                 let (records, kept) = (self.stored(other).await, self.stored(desc).await);
@@ -46,8 +70,17 @@ impl Side {
                         Some((theirs, ours)) => one[theirs.field] == record[ours.field],
                         None => true,
                     };
-                    let live = |one: &[Value]| other.soft_delete.is_none_or(|mark| one[mark.field()].is_null());
-                    let counted = records.iter().filter(|one| named(one) && own(one) && live(one) && matches(&when, &***one, &[])).count();
+                    let live = |one: &[Value]| {
+                        other
+                            .soft_delete
+                            .is_none_or(|mark| one[mark.field()].is_null())
+                    };
+                    let counted = records
+                        .iter()
+                        .filter(|one| {
+                            named(one) && own(one) && live(one) && matches(&when, &***one, &[])
+                        })
+                        .count();
                     if record[field] != Value::Int(counted as i64) {
                         let (key, is) = (&record[desc.primary], &record[field]);
                         return Err(format!(
@@ -63,7 +96,12 @@ impl Side {
 
     async fn stored(&self, desc: &'static EntityDesc) -> Vec<Box<[Value]>> {
         let (all, _) = &self.whole[desc.storage_name];
-        self.store.run(all, Vec::new(), Rows::records(desc)).rows().await.expect("the contents").records
+        self.store
+            .run(all, Vec::new(), Rows::records(desc))
+            .rows()
+            .await
+            .expect("the contents")
+            .records
     }
 }
 

@@ -22,7 +22,12 @@ impl Side {
             match value {
                 Value::Json(text) if !field.kind.item_fields().is_empty() => {
                     let items = serde_json::from_str::<Json>(text).unwrap_or_default();
-                    for id in items.as_array().into_iter().flatten().filter_map(|item| item["id"].as_str()) {
+                    for id in items
+                        .as_array()
+                        .into_iter()
+                        .flatten()
+                        .filter_map(|item| item["id"].as_str())
+                    {
                         note(format!("{}.{}", desc.path, field.wire), id.to_owned());
                     }
                 }
@@ -38,7 +43,8 @@ impl Side {
 
     /// Puts keys and the cursor in for what stands for them.
     pub(super) fn filled(&self, text: &str) -> String {
-        static REFERENCE: LazyLock<Regex> = LazyLock::new(|| Regex::new("<([a-z.]+):([0-9]+)>").expect("a pattern"));
+        static REFERENCE: LazyLock<Regex> =
+            LazyLock::new(|| Regex::new("<([a-z.]+):([0-9]+)>").expect("a pattern"));
         if !text.contains('<') {
             return text.to_owned();
         }
@@ -49,7 +55,9 @@ impl Side {
             let place = known.len().checked_sub(1 + n % known.len().max(1));
             place.map_or_else(|| "none".to_owned(), |place| known[place].clone())
         };
-        REFERENCE.replace_all(text, put).replace("<cursor>", &self.cursor)
+        REFERENCE
+            .replace_all(text, put)
+            .replace("<cursor>", &self.cursor)
     }
 
     pub(super) fn fill(&self, json: &mut Json) {
@@ -61,7 +69,8 @@ impl Side {
         }
     }
 
-    /// Takes the cursors out of pages, and keeps that of the page itself: others are of what it includes.
+    /// Takes the cursors out of pages, and keeps that of the page itself: others are of what it
+    /// includes.
     pub(super) fn unsigned(&mut self, body: String) -> (String, bool) {
         const BEFORE: &str = "\"nextCursor\":\"";
         if !body.contains(BEFORE) {
@@ -92,12 +101,19 @@ impl Side {
         while let Some(start) = rest.find(|c: char| c.is_ascii_alphanumeric()) {
             out.push_str(&rest[..start]);
             rest = &rest[start..];
-            let word = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_alphanumeric()).len();
+            let word = rest.len()
+                - rest
+                    .trim_start_matches(|c: char| c.is_ascii_alphanumeric())
+                    .len();
             let length = if is_uuid(rest) { 36 } else { word };
             let (made, behind) = rest.split_at(length);
             if length == 36 || is_cuid(made) {
                 let next = self.names.len();
-                out.push_str(self.names.entry(made.to_owned()).or_insert_with(|| format!("made-{next}")));
+                out.push_str(
+                    self.names
+                        .entry(made.to_owned())
+                        .or_insert_with(|| format!("made-{next}")),
+                );
             } else {
                 out.push_str(made);
             }
@@ -111,6 +127,13 @@ impl Side {
 #[test]
 fn what_is_made_up_is_told_from_what_is_said() {
     assert!(is_uuid("0193e7a0-0000-7000-8000-00000000000f\","));
-    assert!(!is_uuid("0193e7a0-0000-4000-8000-00000000000f") && !is_uuid("0193e7a0-0000-7000-8000-00000000000"));
-    assert!(is_cuid("tz4a98xxat96iws9zmbrgj3a") && !is_cuid("9z4a98xxat96iws9zmbrgj3a") && !is_cuid("made"));
+    assert!(
+        !is_uuid("0193e7a0-0000-4000-8000-00000000000f")
+            && !is_uuid("0193e7a0-0000-7000-8000-00000000000")
+    );
+    assert!(
+        is_cuid("tz4a98xxat96iws9zmbrgj3a")
+            && !is_cuid("9z4a98xxat96iws9zmbrgj3a")
+            && !is_cuid("made")
+    );
 }

@@ -21,11 +21,16 @@ pub(super) fn is_uuid(text: &str) -> bool {
 /// Whether a word is a cuid.
 pub(super) fn is_cuid(word: &str) -> bool {
     let alphanumeric = |b: &u8| matches!(b, b'0'..=b'9' | b'a'..=b'z');
-    word.len() == 24 && word.as_bytes()[0].is_ascii_lowercase() && word.as_bytes().iter().all(alphanumeric)
+    word.len() == 24
+        && word.as_bytes()[0].is_ascii_lowercase()
+        && word.as_bytes().iter().all(alphanumeric)
 }
 
 /// Records as JSON arrays, one a line.
-pub(super) fn records<'a>(desc: &EntityDesc, records: impl Iterator<Item = &'a Box<[Value]>>) -> String {
+pub(super) fn records<'a>(
+    desc: &EntityDesc,
+    records: impl Iterator<Item = &'a Box<[Value]>>,
+) -> String {
     let mut out = String::new();
     for record in records {
         for (i, (field, value)) in desc.fields.iter().zip(record).enumerate() {
@@ -40,7 +45,11 @@ pub(super) fn records<'a>(desc: &EntityDesc, records: impl Iterator<Item = &'a B
                 Value::Strings(list) => out.push_str(&Json::from(list.clone()).to_string()),
                 // Stores hand out lists of strings as lists or as JSON.
                 Value::Json(text) if matches!(field.kind, Kind::StringArray) => {
-                    out.push_str(&serde_json::from_str::<Json>(text).expect("JSON").to_string());
+                    out.push_str(
+                        &serde_json::from_str::<Json>(text)
+                            .expect("JSON")
+                            .to_string(),
+                    );
                 }
                 Value::Json(text) => out.push_str(text),
             }
@@ -51,7 +60,11 @@ pub(super) fn records<'a>(desc: &EntityDesc, records: impl Iterator<Item = &'a B
 }
 
 pub(super) fn describe(error: &Error) -> String {
-    let details: Vec<String> = error.details().iter().map(|p| format!("{} {}", p.path, p.code)).collect();
+    let details: Vec<String> = error
+        .details()
+        .iter()
+        .map(|p| format!("{} {}", p.path, p.code))
+        .collect();
     format!("{} {details:?}", error.code().as_str())
 }
 

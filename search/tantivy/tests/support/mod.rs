@@ -51,16 +51,27 @@ pub struct Note {
 #[operation(kind = "search", fields(text))]
 pub const HUNT: Operation<Note>;
 
-pub static SHELF: Package =
-    package!(name = "shelf", entities = [entity(Article, [FIND, FIND_TITLE, FIND_PAGE, RENAME_ALL]), entity(Note, [HUNT])]);
+pub static SHELF: Package = package!(
+    name = "shelf",
+    entities = [
+        entity(Article, [FIND, FIND_TITLE, FIND_PAGE, RENAME_ALL]),
+        entity(Note, [HUNT])
+    ]
+);
 
 /// A caller belongs to the team that the request names.
 struct TeamAuth;
 
 impl ActorResolver for TeamAuth {
     fn resolve(&self, parts: &axum::http::request::Parts, _: Origin<'_>) -> Resolution {
-        let team = parts.headers.get("x-team").and_then(|team| team.to_str().ok());
-        let actor = team.map_or_else(Actor::anonymous, |team| Actor { tenant_id: Some(team.to_owned()), ..Actor::user("somebody") });
+        let team = parts
+            .headers
+            .get("x-team")
+            .and_then(|team| team.to_str().ok());
+        let actor = team.map_or_else(Actor::anonymous, |team| Actor {
+            tenant_id: Some(team.to_owned()),
+            ..Actor::user("somebody")
+        });
         Resolution::Ready(Ok(Arc::new(actor)))
     }
 }
@@ -80,13 +91,19 @@ impl Plugin for TeamAuth {
 }
 
 pub async fn try_start(folder: &Path, database: &str) -> Result<Running> {
-    app(folder, database).search_provider("tantivy", Tantivy::in_folder(folder.join("search"))).start().await
+    app(folder, database)
+        .search_provider("tantivy", Tantivy::in_folder(folder.join("search")))
+        .start()
+        .await
 }
 
 /// The app without its search provider.
 pub fn app(folder: &Path, database: &str) -> App {
     let database = format!("sqlite:{}", folder.join(database).display());
-    let config = Config::new().signing_secret("a-secret-of-the-search-tests-32-b").port(0).database(database);
+    let config = Config::new()
+        .signing_secret("a-secret-of-the-search-tests-32-b")
+        .port(0)
+        .database(database);
     App::new(config).plugin(TeamAuth).package(&SHELF)
 }
 
@@ -96,7 +113,13 @@ pub async fn start(folder: &Path) -> Library {
 
 /// With an index that nothing outlives.
 pub async fn start_in_memory(folder: &Path) -> Library {
-    Library::of(app(folder, "test.db").search_provider("tantivy", Tantivy::in_memory()).start().await.unwrap())
+    Library::of(
+        app(folder, "test.db")
+            .search_provider("tantivy", Tantivy::in_memory())
+            .start()
+            .await
+            .unwrap(),
+    )
 }
 
 /// Waits until something holds.
@@ -116,21 +139,37 @@ pub struct Library {
 
 impl Library {
     fn of(running: Running) -> Self {
-        Self { client: Client::builder(TokioExecutor::new()).build(HttpConnector::new()), running }
+        Self {
+            client: Client::builder(TokioExecutor::new()).build(HttpConnector::new()),
+            running,
+        }
     }
 
-    async fn request(&self, team: Option<&str>, method: &str, path: &str, body: &str) -> (u16, String) {
-        let mut request = axum::http::Request::builder().method(method).uri(format!("http://{}{path}", self.running.address()));
+    async fn request(
+        &self,
+        team: Option<&str>,
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> (u16, String) {
+        let mut request = axum::http::Request::builder()
+            .method(method)
+            .uri(format!("http://{}{path}", self.running.address()));
         if !body.is_empty() {
             request = request.header("content-type", "application/json");
         }
         if let Some(team) = team {
             request = request.header("x-team", team);
         }
-        let request = request.body(Full::new(Bytes::copy_from_slice(body.as_bytes()))).unwrap();
+        let request = request
+            .body(Full::new(Bytes::copy_from_slice(body.as_bytes())))
+            .unwrap();
         let (parts, body) = self.client.request(request).await.unwrap().into_parts();
         let body = body.collect().await.unwrap().to_bytes();
-        (parts.status.as_u16(), String::from_utf8(body.to_vec()).unwrap())
+        (
+            parts.status.as_u16(),
+            String::from_utf8(body.to_vec()).unwrap(),
+        )
     }
 
     pub async fn send(&self, method: &str, path: &str, body: &str) -> (u16, String) {
@@ -149,8 +188,11 @@ impl Library {
         let cx = Cx::system("a test");
         let made = cx.transaction(async |cx| {
             for n in 0..count {
-                let (id, title, body) = (format!("bulk-{n:04}"), "many".to_owned(), "bulk".to_owned());
-                articles.create(cx, ArticleCreate { id, title, body }).await?;
+                let (id, title, body) =
+                    (format!("bulk-{n:04}"), "many".to_owned(), "bulk".to_owned());
+                articles
+                    .create(cx, ArticleCreate { id, title, body })
+                    .await?;
             }
             Ok(())
         });
@@ -164,7 +206,14 @@ impl Library {
     }
 
     pub async fn hunt(&self, team: &str, q: &str) -> Vec<String> {
-        let (status, answer) = self.request(Some(team), "GET", &format!("/notes/hunt?q={}", percent(q)), "").await;
+        let (status, answer) = self
+            .request(
+                Some(team),
+                "GET",
+                &format!("/notes/hunt?q={}", percent(q)),
+                "",
+            )
+            .await;
         assert_eq!(status, 200, "{answer}");
         ids(&serde_json::from_str(&answer).unwrap())
     }
@@ -190,7 +239,12 @@ impl Library {
         eventually(async || {
             let (mut found, articles) = (0, self.running.adapter::<Article>().unwrap());
             let page = linchpin::entity::ListQuery::<Article>::new().limit(1000);
-            for article in articles.list(&Cx::system("a test"), page).await.unwrap().items {
+            for article in articles
+                .list(&Cx::system("a test"), page)
+                .await
+                .unwrap()
+                .items
+            {
                 found += usize::from(self.find(&article.title).await.contains(&article.id));
             }
             found == count
@@ -202,7 +256,13 @@ impl Library {
     pub async fn walk(&self, q: &str, limit: usize) -> Vec<String> {
         let (mut seen, mut cursor) = (Vec::new(), String::new());
         loop {
-            let (status, answer) = self.send("GET", &format!("/articles/find-page?q={}&limit={limit}{cursor}", percent(q)), "").await;
+            let (status, answer) = self
+                .send(
+                    "GET",
+                    &format!("/articles/find-page?q={}&limit={limit}{cursor}", percent(q)),
+                    "",
+                )
+                .await;
             assert_eq!(status, 200, "{answer}");
             let page: serde_json::Value = serde_json::from_str(&answer).unwrap();
             seen.extend(ids(&page["items"]));
@@ -220,7 +280,11 @@ impl Library {
 }
 
 fn ids(list: &serde_json::Value) -> Vec<String> {
-    list.as_array().unwrap().iter().map(|record| record["id"].as_str().unwrap().to_owned()).collect()
+    list.as_array()
+        .unwrap()
+        .iter()
+        .map(|record| record["id"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 fn percent(text: &str) -> String {
@@ -236,7 +300,13 @@ const FOLDER: &str = "LINCHPIN_TEST_SEARCH_FOLDER";
 /// Runs this test program as the app that is killed.
 pub fn program(folder: &Path) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "support::writes_until_it_is_killed", "--ignored", "--test-threads", "1"])
+        .args([
+            "--exact",
+            "support::writes_until_it_is_killed",
+            "--ignored",
+            "--test-threads",
+            "1",
+        ])
         .env(FOLDER, folder)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -247,19 +317,40 @@ pub fn program(folder: &Path) -> Child {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "the program that another test runs and kills"]
 async fn writes_until_it_is_killed() {
-    let Ok(folder) = std::env::var(FOLDER) else { return };
+    let Ok(folder) = std::env::var(FOLDER) else {
+        return;
+    };
     let running = try_start(Path::new(&folder), "test.db").await.unwrap();
     let articles = running.adapter::<Article>().unwrap();
     let cx = Cx::system("a crash test");
     let life = linchpin::Uuid::new_v7();
     for n in 0.. {
         let make = async |kind: &str| {
-            let (id, title, body) = (format!("{life}-{kind}-{n}"), "some".to_owned(), "made".to_owned());
-            articles.create(&cx, ArticleCreate { id, title, body }).await.unwrap().id
+            let (id, title, body) = (
+                format!("{life}-{kind}-{n}"),
+                "some".to_owned(),
+                "made".to_owned(),
+            );
+            articles
+                .create(&cx, ArticleCreate { id, title, body })
+                .await
+                .unwrap()
+                .id
         };
         make("kept").await;
         let changed = make("changed").await;
-        articles.update(&cx, changed, ArticlePatch { body: Some("changed".to_owned()), ..Default::default() }, None).await.unwrap();
+        articles
+            .update(
+                &cx,
+                changed,
+                ArticlePatch {
+                    body: Some("changed".to_owned()),
+                    ..Default::default()
+                },
+                None,
+            )
+            .await
+            .unwrap();
         let gone = make("gone").await;
         articles.delete(&cx, gone, None).await.unwrap();
     }
@@ -267,8 +358,12 @@ async fn writes_until_it_is_killed() {
 
 /// How many articles there are.
 pub fn stored(folder: &Path) -> i64 {
-    let file = rusqlite::Connection::open_with_flags(folder.join("test.db"), rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY);
-    let count = file.and_then(|file| file.query_row("SELECT count(*) FROM articles", [], |row| row.get(0)));
+    let file = rusqlite::Connection::open_with_flags(
+        folder.join("test.db"),
+        rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY,
+    );
+    let count =
+        file.and_then(|file| file.query_row("SELECT count(*) FROM articles", [], |row| row.get(0)));
     // Before the first start there is nothing to count.
     count.unwrap_or(0)
 }
@@ -276,7 +371,13 @@ pub fn stored(folder: &Path) -> i64 {
 /// All documents of an index, in order. The app must have stopped.
 pub fn ids_in_the_index(folder: &Path) -> Vec<String> {
     let runtime = std::thread::scope(|scope| {
-        scope.spawn(|| tokio::runtime::Runtime::new().unwrap().block_on(everything(&folder.join("search")))).join()
+        scope
+            .spawn(|| {
+                tokio::runtime::Runtime::new()
+                    .unwrap()
+                    .block_on(everything(&folder.join("search")))
+            })
+            .join()
     });
     runtime.unwrap()
 }
@@ -284,11 +385,31 @@ pub fn ids_in_the_index(folder: &Path) -> Vec<String> {
 async fn everything(folder: &Path) -> Vec<String> {
     let desc = <Article as Entity>::DESC;
     let fields = ["title", "body"].map(|name| linchpin::search::SearchField { name, weight: 1.0 });
-    let index = SearchIndex { name: desc.storage_name, entity: desc.name, fields: fields.to_vec(), owners: Vec::new() };
+    let index = SearchIndex {
+        name: desc.storage_name,
+        entity: desc.name,
+        fields: fields.to_vec(),
+        owners: Vec::new(),
+    };
     let provider = Tantivy::in_folder(folder);
-    assert!(provider.open(&index).await.unwrap().complete, "the index is not the one of the app");
-    let query = SearchQuery { text: "some", fields: &[0], owners: &[], after: None, limit: 1_000_000 };
-    let mut ids: Vec<String> = provider.query(&index, &query).await.unwrap().into_iter().map(|hit| hit.id).collect();
+    assert!(
+        provider.open(&index).await.unwrap().complete,
+        "the index is not the one of the app"
+    );
+    let query = SearchQuery {
+        text: "some",
+        fields: &[0],
+        owners: &[],
+        after: None,
+        limit: 1_000_000,
+    };
+    let mut ids: Vec<String> = provider
+        .query(&index, &query)
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|hit| hit.id)
+        .collect();
     provider.close().await.unwrap();
     ids.sort();
     ids

@@ -73,7 +73,14 @@ pub(super) struct Data {
 impl Table {
     pub(super) fn new(entity: &'static EntityDesc, outbox: Arc<Queue>) -> Self {
         let uniques = entity.uniques.iter().map(|_| BTreeMap::new()).collect();
-        Self { entity, data: RwLock::new(Data { records: BTreeMap::new(), uniques }), outbox }
+        Self {
+            entity,
+            data: RwLock::new(Data {
+                records: BTreeMap::new(),
+                uniques,
+            }),
+            outbox,
+        }
     }
 
     /// The contents as they are; records are shared, not copied.
@@ -106,7 +113,11 @@ impl Table {
             Some((Key(Value::Int(last)), _)) => (*last).max(0),
             _ => 0,
         };
-        if last < MAX_INTEGER { Ok(Value::Int(last + 1)) } else { Err(Error::internal("all integer keys are taken")) }
+        if last < MAX_INTEGER {
+            Ok(Value::Int(last + 1))
+        } else {
+            Err(Error::internal("all integer keys are taken"))
+        }
     }
 
     fn check_free(&self, data: &Data, record: &Record) -> Result<()> {
@@ -115,7 +126,10 @@ impl Table {
             return Err(Error::unique([wire(self.entity.primary)]));
         }
         for (unique, taken) in self.entity.uniques.iter().zip(&data.uniques) {
-            if self.unique_key(unique, record).is_some_and(|key| taken.contains_key(&key)) {
+            if self
+                .unique_key(unique, record)
+                .is_some_and(|key| taken.contains_key(&key))
+            {
                 return Err(Error::unique(unique.fields.iter().map(|f| wire(*f))));
             }
         }
@@ -140,18 +154,29 @@ impl Table {
         data.records.remove(&self.key(record));
     }
 
-    /// What no other record may have; `None` when one of the values is null, since null never collides.
+    /// What no other record may have; `None` when one of the values is null, since null never
+    /// collides.
     ///
-    /// Deleted records collide with none. Where there are tenants, the tenant is part of it (no tenant is one as well),
-    /// unless the unique is across tenants.
+    /// Deleted records collide with none. Where there are tenants, the tenant is part of it (no
+    /// tenant is one as well), unless the unique is across tenants.
     fn unique_key(&self, unique: &UniqueDesc, record: &Record) -> Option<Box<[Key]>> {
         let live = layout::record_is_live(self.entity, record);
         if !live || unique.fields.iter().any(|f| record[*f].is_null()) {
             return None;
         }
-        let tenant = self.entity.tenant.filter(|_| !unique.global).map(|tenant| tenant.field);
+        let tenant = self
+            .entity
+            .tenant
+            .filter(|_| !unique.global)
+            .map(|tenant| tenant.field);
         let own = unique.fields.iter().copied().filter(|f| Some(*f) != tenant);
-        Some(tenant.into_iter().chain(own).map(|f| Key(record[f].clone())).collect())
+        Some(
+            tenant
+                .into_iter()
+                .chain(own)
+                .map(|f| Key(record[f].clone()))
+                .collect(),
+        )
     }
 
     fn key(&self, record: &Record) -> Key {

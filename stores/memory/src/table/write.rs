@@ -8,8 +8,14 @@ use linchpin_core::store::{Assign, Pick, Rows};
 use linchpin_core::{Error, Result, Value};
 
 impl Table {
-    /// Adds a record. When the store chose the key, the record goes into `rows`, since the caller does not know it.
-    pub(crate) fn insert(&self, data: &mut Data, mut values: Vec<Value>, rows: &mut Rows) -> Result<()> {
+    /// Adds a record. When the store chose the key, the record goes into `rows`, since the caller
+    /// does not know it.
+    pub(crate) fn insert(
+        &self,
+        data: &mut Data,
+        mut values: Vec<Value>,
+        rows: &mut Rows,
+    ) -> Result<()> {
         if values.len() != self.entity.fields.len() {
             return Err(Error::internal("an insert takes one value per field"));
         }
@@ -46,9 +52,20 @@ impl Table {
     }
 
     /// Puts changed records in the place of old ones, all or none.
-    fn replace(&self, data: &mut Data, old: &[Record], set: &[Assign], args: &[Value], rows: &mut Rows) -> Result<()> {
-        let new: Vec<Record> = old.iter().map(|record| assign(record, set, args).map(Record::from)).collect::<Result<_>>()?;
-        // All old records leave before new ones enter, so that values may move between records of one statement.
+    fn replace(
+        &self,
+        data: &mut Data,
+        old: &[Record],
+        set: &[Assign],
+        args: &[Value],
+        rows: &mut Rows,
+    ) -> Result<()> {
+        let new: Vec<Record> = old
+            .iter()
+            .map(|record| assign(record, set, args).map(Record::from))
+            .collect::<Result<_>>()?;
+        // All old records leave before new ones enter, so that values may move between records of
+        // one statement.
         for record in old {
             self.unlink(data, record);
         }
@@ -80,13 +97,23 @@ impl Table {
         rows: &mut Rows,
     ) -> Result<()> {
         let fields = self.entity.fields.len();
-        let values = args.get(..fields).ok_or_else(|| Error::internal("an upsert takes one value per field"))?;
+        let values = args
+            .get(..fields)
+            .ok_or_else(|| Error::internal("an upsert takes one value per field"))?;
         let new: Record = values.to_vec().into();
-        // What a unique keeps apart: deleted records and those of other tenants are nobody to change.
-        let unique = self.entity.uniques.iter().find(|u| u.fields.len() == keys.len() && u.fields.iter().all(|f| keys.contains(f)));
+        // What a unique keeps apart: deleted records and those of other tenants are nobody to
+        // change.
+        let unique =
+            self.entity.uniques.iter().find(|u| {
+                u.fields.len() == keys.len() && u.fields.iter().all(|f| keys.contains(f))
+            });
         let same = |record: &&Record| match unique {
-            Some(unique) => self.unique_key(unique, record).is_some_and(|key| Some(key) == self.unique_key(unique, &new)),
-            None => keys.iter().all(|k| !new[*k].is_null() && compare(record[*k].as_ref(), new[*k].as_ref()).is_eq()),
+            Some(unique) => self
+                .unique_key(unique, record)
+                .is_some_and(|key| Some(key) == self.unique_key(unique, &new)),
+            None => keys.iter().all(|k| {
+                !new[*k].is_null() && compare(record[*k].as_ref(), new[*k].as_ref()).is_eq()
+            }),
         };
         if let Some(old) = data.records.values().find(same).cloned() {
             if self.sight(data, others).matches(guard, &old, args) {
@@ -108,7 +135,14 @@ impl Table {
         Ok(())
     }
 
-    pub(crate) fn delete(&self, (data, others): Change<'_>, filter: &Filter, pick: Option<&Pick>, args: &[Value], rows: &mut Rows) {
+    pub(crate) fn delete(
+        &self,
+        (data, others): Change<'_>,
+        filter: &Filter,
+        pick: Option<&Pick>,
+        args: &[Value],
+        rows: &mut Rows,
+    ) {
         let gone = self.picked((data, others), filter, pick, args);
         for record in gone {
             self.unlink(data, &record);

@@ -2,11 +2,19 @@
 
 use super::*;
 
-/// The reads that a declared index or unique is for: equality on its leading fields, in the order of the next one, with or
-/// without a range on it, from the start and from positions, nulls included.
+/// The reads that a declared index or unique is for: equality on its leading fields, in the order
+/// of the next one, with or without a range on it, from the start and from positions, nulls
+/// included.
 fn intended(entity: &EntityDesc, of: i64) -> Vec<Call> {
-    let mut indexes: Vec<Vec<SortDesc>> = layout::indexes(entity).into_iter().filter(|i| !i.unique).map(|i| i.keys).collect();
-    indexes.push(vec![SortDesc { field: ID, desc: false }]);
+    let mut indexes: Vec<Vec<SortDesc>> = layout::indexes(entity)
+        .into_iter()
+        .filter(|i| !i.unique)
+        .map(|i| i.keys)
+        .collect();
+    indexes.push(vec![SortDesc {
+        field: ID,
+        desc: false,
+    }]);
     let mut calls = Vec::new();
     for keys in indexes {
         for (pinned, next) in keys.iter().enumerate() {
@@ -14,49 +22,109 @@ fn intended(entity: &EntityDesc, of: i64) -> Vec<Call> {
             if rest.last().is_none_or(|last| last.field != ID) {
                 continue;
             }
-            // The list route sorts by one field and the key, in either direction; several fields keep or turn all of theirs.
+            // The list route sorts by one field and the key, in either direction; several fields
+            // keep or turn all of theirs.
             let ways: Vec<Vec<Order>> = [false, true]
                 .into_iter()
                 .map(|turned| {
-                    let one_way = |k: &SortDesc| if rest.len() > 2 { k.desc != turned } else { turned };
-                    rest.iter().map(|k| Order { field: k.field, desc: one_way(k) }).collect()
+                    let one_way = |k: &SortDesc| {
+                        if rest.len() > 2 {
+                            k.desc != turned
+                        } else {
+                            turned
+                        }
+                    };
+                    rest.iter()
+                        .map(|k| Order {
+                            field: k.field,
+                            desc: one_way(k),
+                        })
+                        .collect()
                 })
                 .collect();
             for order in ways {
-                let equal: Vec<_> = keys[..pinned].iter().map(|k| (k.field, Op::Eq, middle(entity, k.field, of))).collect();
+                let equal: Vec<_> = keys[..pinned]
+                    .iter()
+                    .map(|k| (k.field, Op::Eq, middle(entity, k.field, of)))
+                    .collect();
                 let ranges: [&[Op]; 4] = [&[], &[Op::Gte], &[Op::Lt], &[Op::Gt, Op::Lte]];
                 for range in ranges {
-                    let bounds = range.iter().map(|op| (next.field, *op, other(entity, next.field, of)));
+                    let bounds = range
+                        .iter()
+                        .map(|op| (next.field, *op, other(entity, next.field, of)));
                     let all: Vec<_> = equal.iter().cloned().chain(bounds).collect();
                     // A range leaves no nulls, so no page ends at one.
-                    let from = positions(entity, &order, of)
-                        .into_iter()
-                        .filter(|at| range.is_empty() || at.as_ref().is_none_or(|k| !k[0].is_null()));
+                    let from = positions(entity, &order, of).into_iter().filter(|at| {
+                        range.is_empty() || at.as_ref().is_none_or(|k| !k[0].is_null())
+                    });
                     for position in from {
                         let mut args = Vec::new();
                         let filter = filter(&all.iter().collect::<Vec<_>>(), &mut args);
                         let after = position.map(|values| {
-                            After::Keys(values.into_iter().map(|v| (!v.is_null()).then(|| (args.push(v), args.len() - 1).1)).collect())
+                            After::Keys(
+                                values
+                                    .into_iter()
+                                    .map(|v| {
+                                        (!v.is_null()).then(|| (args.push(v), args.len() - 1).1)
+                                    })
+                                    .collect(),
+                            )
                         });
                         args.push(Value::Int(21));
-                        let limit = Some(Source::Arg { index: args.len() - 1, nullable: false });
-                        calls.push((Plan::Select { filter, order: order.clone(), after, limit }, args));
+                        let limit = Some(Source::Arg {
+                            index: args.len() - 1,
+                            nullable: false,
+                        });
+                        calls.push((
+                            Plan::Select {
+                                filter,
+                                order: order.clone(),
+                                after,
+                                limit,
+                            },
+                            args,
+                        ));
                     }
                 }
             }
         }
     }
     // Lookups: one record by each unique and the key, and by any leading fields of an index.
-    let leading = entity.indexes.iter().map(|i| i.fields.iter().map(|k| k.field).collect::<Vec<_>>());
-    let whole = entity.uniques.iter().map(|u| u.fields.to_vec()).chain([vec![ID]]);
+    let leading = entity
+        .indexes
+        .iter()
+        .map(|i| i.fields.iter().map(|k| k.field).collect::<Vec<_>>());
+    let whole = entity
+        .uniques
+        .iter()
+        .map(|u| u.fields.to_vec())
+        .chain([vec![ID]]);
     for fields in leading.chain(whole) {
         for n in 1..=fields.len() {
-            let equal: Vec<_> = fields[..n].iter().map(|f| (*f, Op::Eq, middle(entity, *f, of))).collect();
+            let equal: Vec<_> = fields[..n]
+                .iter()
+                .map(|f| (*f, Op::Eq, middle(entity, *f, of)))
+                .collect();
             let mut args = Vec::new();
             let filter = filter(&equal.iter().collect::<Vec<_>>(), &mut args);
-            calls.push((Plan::Exists { filter: filter.clone() }, args.clone()));
-            if n == fields.len() && (fields == [ID] || entity.uniques.iter().any(|u| u.fields == fields)) {
-                calls.push((Plan::Select { filter, order: Vec::new(), after: None, limit: None }, args));
+            calls.push((
+                Plan::Exists {
+                    filter: filter.clone(),
+                },
+                args.clone(),
+            ));
+            if n == fields.len()
+                && (fields == [ID] || entity.uniques.iter().any(|u| u.fields == fields))
+            {
+                calls.push((
+                    Plan::Select {
+                        filter,
+                        order: Vec::new(),
+                        after: None,
+                        limit: None,
+                    },
+                    args,
+                ));
             }
         }
     }
@@ -73,11 +141,18 @@ async fn what_an_index_is_for_uses_it() {
         for (plan, args) in intended(entity, 10) {
             let native = render(entity, &plan).expect("a plan");
             let path = explain(&connection, &native);
-            // A first page without conditions walks along its index, or the table itself, until its limit; all else seeks.
+            // A first page without conditions walks along its index, or the table itself, until its
+            // limit; all else seeks.
             let first = matches!(&plan, Plan::Select { filter, after: None, .. } if *filter == Filter::TRUE);
-            let scans = path.lines().any(|line| line.contains("SCAN") && line.contains(entity.storage_name));
+            let scans = path
+                .lines()
+                .any(|line| line.contains("SCAN") && line.contains(entity.storage_name));
             assert!(inline(&native), "{plan:#?}\n{args:?}");
-            assert!(!path.contains("TEMP B-TREE") && scans == first, "{}\n{path}", native.sql);
+            assert!(
+                !path.contains("TEMP B-TREE") && scans == first,
+                "{}\n{path}",
+                native.sql
+            );
         }
         store.close().await;
     }

@@ -12,9 +12,17 @@ fn fill(folder: &tempfile::TempDir, entity: &'static EntityDesc, spread: Spread)
     let insert = render(entity, &Plan::Insert).expect("a plan");
     let transaction = connection.transaction().expect("the lock");
     {
-        let mut statement = transaction.prepare_cached(&insert.sql).expect("a statement");
+        let mut statement = transaction
+            .prepare_cached(&insert.sql)
+            .expect("a statement");
         for n in 0..MANY {
-            bind::bind(&mut statement, &insert.binds, &record(entity, spread, n, MANY)).expect("arguments").expect("bound");
+            bind::bind(
+                &mut statement,
+                &insert.binds,
+                &record(entity, spread, n, MANY),
+            )
+            .expect("arguments")
+            .expect("bound");
             statement.raw_execute().expect("stored");
         }
     }
@@ -29,30 +37,59 @@ async fn page_4000_reads_as_much_as_page_1() {
     fill(&folder, &TEXT_KEY, Spread::Rising);
     let connection = connect(&folder);
     for desc in [false, true] {
-        let order = vec![Order { field: CREATED, desc }, Order { field: ID, desc }];
+        let order = vec![
+            Order {
+                field: CREATED,
+                desc,
+            },
+            Order { field: ID, desc },
+        ];
         let page = |after: Option<After>| Plan::Select {
             filter: Filter::TRUE,
             order: order.clone(),
             after,
-            limit: Some(Source::Arg { index: 2, nullable: false }),
+            limit: Some(Source::Arg {
+                index: 2,
+                nullable: false,
+            }),
         };
         let first = render(&TEXT_KEY, &page(None)).expect("a plan");
-        let deep = render(&TEXT_KEY, &page(Some(After::Keys(vec![Some(0), Some(1)])))).expect("a plan");
+        let deep =
+            render(&TEXT_KEY, &page(Some(After::Keys(vec![Some(0), Some(1)])))).expect("a plan");
         // One more than the page, as lists read it.
-        let at = |n: i64| vec![record(&TEXT_KEY, Spread::Rising, n, MANY)[CREATED].clone(), key(&TEXT_KEY, n), Value::Int(PAGE + 1)];
+        let at = |n: i64| {
+            vec![
+                record(&TEXT_KEY, Spread::Rising, n, MANY)[CREATED].clone(),
+                key(&TEXT_KEY, n),
+                Value::Int(PAGE + 1),
+            ]
+        };
         // 26 records of 9 columns, and for each the comparison with the position once more.
         let (base, _) = cost(&connection, &first, &at(0));
-        assert!((26 * 9..26 * 15).contains(&base), "{base} steps on the first page");
+        assert!(
+            (26 * 9..26 * 15).contains(&base),
+            "{base} steps on the first page"
+        );
         for number in [2, 200, 2000, 3999] {
             // The last record of the page before.
             let seen = (number - 1) * PAGE;
             let last = if desc { MANY - seen } else { seen - 1 };
             let (steps, sorts) = cost(&connection, &deep, &at(last));
-            assert!(sorts == 0 && steps <= base + 27 * 8, "{steps} steps on page {number}, {base} on the first");
+            assert!(
+                sorts == 0 && steps <= base + 27 * 8,
+                "{steps} steps on page {number}, {base} on the first"
+            );
         }
         // The last one has no record more than it answers.
-        let (steps, sorts) = cost(&connection, &deep, &at(if desc { PAGE } else { MANY - PAGE - 1 }));
-        assert!(sorts == 0 && steps <= base + 27 * 8, "{steps} steps on page 4000, {base} on the first");
+        let (steps, sorts) = cost(
+            &connection,
+            &deep,
+            &at(if desc { PAGE } else { MANY - PAGE - 1 }),
+        );
+        assert!(
+            sorts == 0 && steps <= base + 27 * 8,
+            "{steps} steps on page 4000, {base} on the first"
+        );
     }
     store.close().await;
 }
@@ -65,20 +102,52 @@ async fn the_first_of_each_value_are_all_that_is_read() {
     fill(&folder, &TEXT_KEY, Spread::Rising);
     let connection = connect(&folder);
     for desc in [false, true] {
-        let order = vec![Order { field: CATEGORY, desc }, Order { field: ID, desc }];
-        let limit = Some(Source::Arg { index: 1, nullable: false });
-        let plan = Plan::Related { filter: Filter::TRUE, field: OWNER, values: 0, order, limit };
+        let order = vec![
+            Order {
+                field: CATEGORY,
+                desc,
+            },
+            Order { field: ID, desc },
+        ];
+        let limit = Some(Source::Arg {
+            index: 1,
+            nullable: false,
+        });
+        let plan = Plan::Related {
+            filter: Filter::TRUE,
+            field: OWNER,
+            values: 0,
+            order,
+            limit,
+        };
         let native = render(&TEXT_KEY, &plan).expect("a plan");
         let path = explain(&connection, &native);
-        assert!(matches!(native.runs, Runs::Keyed { .. }) && !path.contains(&format!("SCAN {}", TEXT_KEY.storage_name)), "{path}");
+        assert!(
+            matches!(native.runs, Runs::Keyed { .. })
+                && !path.contains(&format!("SCAN {}", TEXT_KEY.storage_name)),
+            "{path}"
+        );
         // 20,000 records of each value, of which 4 are wanted.
-        let args = [Value::Strings(vec!["o1".to_owned(), "o3".to_owned(), "none".to_owned()]), Value::Int(4)];
+        let args = [
+            Value::Strings(vec!["o1".to_owned(), "o3".to_owned(), "none".to_owned()]),
+            Value::Int(4),
+        ];
         let (steps, _) = cost(&connection, &native, &args);
         assert!(steps < 1000, "{steps} steps\n{path}");
     }
-    let by_key = Plan::Related { filter: Filter::TRUE, field: ID, values: 0, order: Vec::new(), limit: None };
+    let by_key = Plan::Related {
+        filter: Filter::TRUE,
+        field: ID,
+        values: 0,
+        order: Vec::new(),
+        limit: None,
+    };
     let native = render(&TEXT_KEY, &by_key).expect("a plan");
     let path = explain(&connection, &native);
-    assert!(matches!(native.runs, Runs::Keyed { .. }) && !path.contains(&format!("SCAN {}", TEXT_KEY.storage_name)), "{path}");
+    assert!(
+        matches!(native.runs, Runs::Keyed { .. })
+            && !path.contains(&format!("SCAN {}", TEXT_KEY.storage_name)),
+        "{path}"
+    );
     store.close().await;
 }

@@ -7,7 +7,9 @@ use rusqlite::{Connection, StatementStatus};
 
 use super::render::{Native, Runs, render};
 use super::{SqliteOptions, SqliteStore, bind, reader};
-use linchpin_core::entity::{EntityDesc, EnumDesc, FieldDesc, Flags, IndexDesc, Kind, SortDesc, UniqueDesc};
+use linchpin_core::entity::{
+    EntityDesc, EnumDesc, FieldDesc, Flags, IndexDesc, Kind, SortDesc, UniqueDesc,
+};
 use linchpin_core::filter::{Filter, Op, Operand, Source};
 use linchpin_core::store::layout;
 use linchpin_core::store::{After, Order, Plan, Rows, Store};
@@ -18,7 +20,10 @@ mod indexes;
 mod inline;
 mod large;
 
-static STATUS: EnumDesc = EnumDesc { name: "Status", variants: &["draft", "published", "gone"] };
+static STATUS: EnumDesc = EnumDesc {
+    name: "Status",
+    variants: &["draft", "published", "gone"],
+};
 
 const ID: usize = 0;
 const OWNER: usize = 1;
@@ -32,7 +37,10 @@ const CREATED: usize = 7;
 const TITLE: usize = 8;
 
 static FIELDS: [FieldDesc; 9] = [
-    FieldDesc { flags: Flags::PRIMARY, ..FieldDesc::new("id", "id", "id", Kind::String, false) },
+    FieldDesc {
+        flags: Flags::PRIMARY,
+        ..FieldDesc::new("id", "id", "id", Kind::String, false)
+    },
     FieldDesc::new("owner", "owner", "owner", Kind::String, false),
     FieldDesc::new("handle", "handle", "handle", Kind::String, false),
     FieldDesc::new("email", "email", "email", Kind::String, true),
@@ -50,17 +58,63 @@ static BY_NUMBER: [FieldDesc; 9] = {
 };
 
 static INDEXES: [IndexDesc; 6] = [
-    IndexDesc { fields: &[SortDesc { field: CREATED, desc: false }] },
-    IndexDesc { fields: &[SortDesc { field: CATEGORY, desc: false }] },
-    IndexDesc { fields: &[SortDesc { field: STATUS_FIELD, desc: false }, SortDesc { field: CREATED, desc: true }] },
-    IndexDesc { fields: &[SortDesc { field: OWNER, desc: false }, SortDesc { field: CATEGORY, desc: false }] },
-    IndexDesc { fields: &[SortDesc { field: SCORE, desc: true }] },
+    IndexDesc {
+        fields: &[SortDesc {
+            field: CREATED,
+            desc: false,
+        }],
+    },
+    IndexDesc {
+        fields: &[SortDesc {
+            field: CATEGORY,
+            desc: false,
+        }],
+    },
+    IndexDesc {
+        fields: &[
+            SortDesc {
+                field: STATUS_FIELD,
+                desc: false,
+            },
+            SortDesc {
+                field: CREATED,
+                desc: true,
+            },
+        ],
+    },
+    IndexDesc {
+        fields: &[
+            SortDesc {
+                field: OWNER,
+                desc: false,
+            },
+            SortDesc {
+                field: CATEGORY,
+                desc: false,
+            },
+        ],
+    },
+    IndexDesc {
+        fields: &[SortDesc {
+            field: SCORE,
+            desc: true,
+        }],
+    },
     // Turns, with nulls behind the first key.
     IndexDesc {
         fields: &[
-            SortDesc { field: STATUS_FIELD, desc: false },
-            SortDesc { field: SCORE, desc: true },
-            SortDesc { field: CATEGORY, desc: false },
+            SortDesc {
+                field: STATUS_FIELD,
+                desc: false,
+            },
+            SortDesc {
+                field: SCORE,
+                desc: true,
+            },
+            SortDesc {
+                field: CATEGORY,
+                desc: false,
+            },
         ],
     },
 ];
@@ -70,7 +124,16 @@ const fn table(fields: &'static [FieldDesc], storage_name: &'static str) -> Enti
         fields,
         storage_name,
         indexes: &INDEXES,
-        uniques: &[UniqueDesc { fields: &[OWNER, HANDLE], global: false }, UniqueDesc { fields: &[EMAIL], global: false }],
+        uniques: &[
+            UniqueDesc {
+                fields: &[OWNER, HANDLE],
+                global: false,
+            },
+            UniqueDesc {
+                fields: &[EMAIL],
+                global: false,
+            },
+        ],
         ..linchpin_conformance::entity("Page", &[])
     }
 }
@@ -87,7 +150,11 @@ fn date(millis: i64) -> Value {
 }
 
 fn key(entity: &EntityDesc, n: i64) -> Value {
-    if matches!(entity.fields[ID].kind, Kind::Integer) { Value::Int(n) } else { text(&format!("k{n:05}")) }
+    if matches!(entity.fields[ID].kind, Kind::Integer) {
+        Value::Int(n)
+    } else {
+        text(&format!("k{n:05}"))
+    }
 }
 
 /// How the values of a table are spread.
@@ -189,7 +256,10 @@ fn filter(conditions: &[&(usize, Op, Value)], args: &mut Vec<Value>) -> Filter {
             Source::Value(Value::Null)
         } else {
             args.push(value.clone());
-            Source::Arg { index: args.len() - 1, nullable: false }
+            Source::Arg {
+                index: args.len() - 1,
+                nullable: false,
+            }
         };
         Filter::cond(*field, *op, Operand::One(source))
     });
@@ -198,7 +268,9 @@ fn filter(conditions: &[&(usize, Op, Value)], args: &mut Vec<Value>) -> Filter {
 
 fn orders(entity: &EntityDesc) -> Vec<Vec<Order>> {
     let sortable = [ID, OWNER, EMAIL, CATEGORY, SCORE, CREATED];
-    let both = sortable.into_iter().flat_map(|field| [vec![(field, false)], vec![(field, true)]]);
+    let both = sortable
+        .into_iter()
+        .flat_map(|field| [vec![(field, false)], vec![(field, true)]]);
     // Of several fields: as an index has them, and as none has.
     let several = [
         vec![(SCORE, true), (CATEGORY, false)],
@@ -207,16 +279,26 @@ fn orders(entity: &EntityDesc) -> Vec<Vec<Order>> {
     ];
     both.chain(several)
         .map(|keys| {
-            let mut order: Vec<Order> = keys.iter().map(|(field, desc)| Order { field: *field, desc: *desc }).collect();
+            let mut order: Vec<Order> = keys
+                .iter()
+                .map(|(field, desc)| Order {
+                    field: *field,
+                    desc: *desc,
+                })
+                .collect();
             if let Some(last) = order.last().filter(|o| o.field != entity.primary).copied() {
-                order.push(Order { field: entity.primary, ..last });
+                order.push(Order {
+                    field: entity.primary,
+                    ..last
+                });
             }
             order
         })
         .collect()
 }
 
-/// Where pages begin: at the first record, behind a middle one, behind one elsewhere, and behind a null in each key.
+/// Where pages begin: at the first record, behind a middle one, behind one elsewhere, and behind a
+/// null in each key.
 fn positions(entity: &EntityDesc, order: &[Order], of: i64) -> Vec<Option<Vec<Value>>> {
     let behind = |at: usize, value: Value| {
         let mut keys: Vec<Value> = order.iter().map(|o| middle(entity, o.field, of)).collect();
@@ -224,8 +306,15 @@ fn positions(entity: &EntityDesc, order: &[Order], of: i64) -> Vec<Option<Vec<Va
         Some(keys)
     };
     let first = order[0].field;
-    let mut all = vec![None, behind(0, middle(entity, first, of)), behind(0, other(entity, first, of))];
-    let optional = order.iter().enumerate().filter(|(_, o)| entity.fields[o.field].optional);
+    let mut all = vec![
+        None,
+        behind(0, middle(entity, first, of)),
+        behind(0, other(entity, first, of)),
+    ];
+    let optional = order
+        .iter()
+        .enumerate()
+        .filter(|(_, o)| entity.fields[o.field].optional);
     all.extend(optional.map(|(at, _)| behind(at, Value::Null)));
     all
 }
@@ -241,7 +330,9 @@ fn calls(entity: &EntityDesc, of: i64, limit: i64) -> Vec<Call> {
     let mut calls = Vec::new();
     for set in sets {
         let mut args = Vec::new();
-        let plan = Plan::Exists { filter: filter(&set, &mut args) };
+        let plan = Plan::Exists {
+            filter: filter(&set, &mut args),
+        };
         calls.push((plan, args));
         for order in orders(entity) {
             for position in positions(entity, &order, of) {
@@ -252,11 +343,27 @@ fn calls(entity: &EntityDesc, of: i64, limit: i64) -> Vec<Call> {
                         args.push(value);
                         args.len() - 1
                     };
-                    After::Keys(values.into_iter().map(|value| (!value.is_null()).then(|| slot(value))).collect())
+                    After::Keys(
+                        values
+                            .into_iter()
+                            .map(|value| (!value.is_null()).then(|| slot(value)))
+                            .collect(),
+                    )
                 });
                 args.push(Value::Int(limit));
-                let limit = Some(Source::Arg { index: args.len() - 1, nullable: false });
-                calls.push((Plan::Select { filter, order: order.clone(), after, limit }, args));
+                let limit = Some(Source::Arg {
+                    index: args.len() - 1,
+                    nullable: false,
+                });
+                calls.push((
+                    Plan::Select {
+                        filter,
+                        order: order.clone(),
+                        after,
+                        limit,
+                    },
+                    args,
+                ));
             }
         }
     }
@@ -269,7 +376,9 @@ async fn filled(entity: &'static EntityDesc, spread: Spread, of: i64, stores: &[
         let insert = store.prepare(entity, Plan::Insert).expect("a plan");
         for start in (0..of).step_by(1000) {
             let some = start..of.min(start + 1000);
-            let replies: Vec<_> = some.map(|n| store.run(&insert, record(entity, spread, n, of), Rows::count())).collect();
+            let replies: Vec<_> = some
+                .map(|n| store.run(&insert, record(entity, spread, n, of), Rows::count()))
+                .collect();
             for reply in replies {
                 reply.await.expect("stored");
             }
@@ -290,15 +399,24 @@ fn connect(folder: &tempfile::TempDir) -> Connection {
 /// Runs a statement to its end; the steps of SQLite's machine and the sorts it took.
 fn cost(connection: &Connection, native: &Native, args: &[Value]) -> (i32, i32) {
     let mut statement = connection.prepare_cached(&native.sql).expect("a statement");
-    for status in [StatementStatus::VmStep, StatementStatus::Sort, StatementStatus::AutoIndex] {
+    for status in [
+        StatementStatus::VmStep,
+        StatementStatus::Sort,
+        StatementStatus::AutoIndex,
+    ] {
         statement.reset_status(status);
     }
-    bind::bind(&mut statement, &native.binds, args).expect("arguments").expect("bound");
+    bind::bind(&mut statement, &native.binds, args)
+        .expect("arguments")
+        .expect("bound");
     let mut rows = statement.raw_query();
     while rows.next().expect("a row").is_some() {}
     drop(rows);
     let status = |status| statement.get_status(status);
-    (status(StatementStatus::VmStep), status(StatementStatus::Sort) + status(StatementStatus::AutoIndex))
+    (
+        status(StatementStatus::VmStep),
+        status(StatementStatus::Sort) + status(StatementStatus::AutoIndex),
+    )
 }
 
 fn inline(native: &Native) -> bool {
@@ -306,8 +424,16 @@ fn inline(native: &Native) -> bool {
 }
 
 fn explain(connection: &Connection, native: &Native) -> String {
-    let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {}", native.sql)).expect("a statement");
+    let mut statement = connection
+        .prepare(&format!("EXPLAIN QUERY PLAN {}", native.sql))
+        .expect("a statement");
     let count = statement.parameter_count();
-    let rows = statement.query_map(rusqlite::params_from_iter((0..count).map(|_| 1)), |row| row.get::<_, String>(3)).expect("rows");
-    rows.map(|r| r.expect("text")).collect::<Vec<_>>().join("\n")
+    let rows = statement
+        .query_map(rusqlite::params_from_iter((0..count).map(|_| 1)), |row| {
+            row.get::<_, String>(3)
+        })
+        .expect("rows");
+    rows.map(|r| r.expect("text"))
+        .collect::<Vec<_>>()
+        .join("\n")
 }

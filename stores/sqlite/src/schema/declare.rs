@@ -4,8 +4,8 @@ use crate::render::{only, quote};
 use linchpin_core::entity::{EntityDesc, FieldDesc, Kind};
 use linchpin_core::store::layout;
 
-/// Most variants that each write of a record compares one by one. For `IN` with more than two values SQLite makes a table and fills it,
-/// at each check.
+/// Most variants that each write of a record compares one by one. For `IN` with more than two
+/// values SQLite makes a table and fills it, at each check.
 const COMPARED: usize = 64;
 
 /// The statements that make an entity's table.
@@ -16,21 +16,47 @@ pub(super) struct Declared {
 }
 
 pub(super) fn declare(entity: &EntityDesc) -> Declared {
-    let columns: Vec<String> = entity.fields.iter().enumerate().map(|(i, f)| column(f, i == entity.primary)).collect();
+    let columns: Vec<String> = entity
+        .fields
+        .iter()
+        .enumerate()
+        .map(|(i, f)| column(f, i == entity.primary))
+        .collect();
     let table = quote(entity.storage_name);
     let mut indexes = Vec::new();
     let all = layout::indexes(entity);
-    // SQLite checks the youngest index first; created in reverse, the first unique declared is the first one reported.
+    // SQLite checks the youngest index first; created in reverse, the first unique declared is the
+    // first one reported.
     let uniques = all.iter().rev().filter(|index| index.unique);
     for index in uniques.chain(all.iter().filter(|index| !index.unique)) {
         let name = index.name(entity);
-        let columns: Vec<String> =
-            index.keys.iter().map(|k| format!("{}{}", quote(entity.fields[k.field].column), if k.desc { " DESC" } else { "" })).collect();
+        let columns: Vec<String> = index
+            .keys
+            .iter()
+            .map(|k| {
+                format!(
+                    "{}{}",
+                    quote(entity.fields[k.field].column),
+                    if k.desc { " DESC" } else { "" }
+                )
+            })
+            .collect();
         let unique = if index.unique { "UNIQUE " } else { "" };
-        let sql = format!("CREATE {unique}INDEX {} ON {table} ({}){}", quote(&name), columns.join(", "), only(entity, index));
+        let sql = format!(
+            "CREATE {unique}INDEX {} ON {table} ({}){}",
+            quote(&name),
+            columns.join(", "),
+            only(entity, index)
+        );
         indexes.push((name, sql));
     }
-    Declared { table: format!("CREATE TABLE {table} (\n  {}\n) STRICT", columns.join(",\n  ")), indexes }
+    Declared {
+        table: format!(
+            "CREATE TABLE {table} (\n  {}\n) STRICT",
+            columns.join(",\n  ")
+        ),
+        indexes,
+    }
 }
 
 fn column(field: &FieldDesc, primary: bool) -> String {
@@ -50,17 +76,28 @@ fn column(field: &FieldDesc, primary: bool) -> String {
     match field.kind {
         Kind::Boolean => sql.push_str(&format!(" CHECK ({name} IN (0, 1))")),
         Kind::Enum(desc) => {
-            let values = desc.variants.iter().map(|v| format!("'{}'", v.replace('\'', "''")));
+            let values = desc
+                .variants
+                .iter()
+                .map(|v| format!("'{}'", v.replace('\'', "''")));
             let check = if desc.variants.len() > COMPARED {
                 format!("{name} IN ({})", values.collect::<Vec<_>>().join(", "))
             } else {
-                values.map(|v| format!("{name} = {v}")).collect::<Vec<_>>().join(" OR ")
+                values
+                    .map(|v| format!("{name} = {v}"))
+                    .collect::<Vec<_>>()
+                    .join(" OR ")
             };
             sql.push_str(&format!(" CHECK ({check})"));
         }
         Kind::StringArray | Kind::Json | Kind::Items(_) => {
-            // Of a null, older versions of SQLite say that it is no JSON; their `integrity_check` then reports the record.
-            let null = if field.optional { format!("{name} IS NULL OR ") } else { String::new() };
+            // Of a null, older versions of SQLite say that it is no JSON; their `integrity_check`
+            // then reports the record.
+            let null = if field.optional {
+                format!("{name} IS NULL OR ")
+            } else {
+                String::new()
+            };
             sql.push_str(&format!(" CHECK ({null}json_valid({name}))"));
         }
         _ => {}

@@ -16,15 +16,23 @@ use linchpin_core::{Code, Error, Result};
 
 /// Creates what is missing and compares what is there. When anything differs, nothing is changed.
 pub(super) async fn install(pool: &SqlitePool, entities: &[&'static EntityDesc]) -> Result<()> {
-    let declared: Vec<(&EntityDesc, Declared)> = entities.iter().map(|e| (*e, declare(e))).collect();
+    let declared: Vec<(&EntityDesc, Declared)> =
+        entities.iter().map(|e| (*e, declare(e))).collect();
     let mut connection = pool.acquire().await.map_err(Error::unavailable)?;
     // First without the write lock, which another process may hold while all is well.
     if !missing(&mut connection, &declared).await?.is_empty() {
-        let mut transaction = sqlx::Connection::begin_with(&mut *connection, "BEGIN IMMEDIATE").await.map_err(Error::unavailable)?;
+        let mut transaction = sqlx::Connection::begin_with(&mut *connection, "BEGIN IMMEDIATE")
+            .await
+            .map_err(Error::unavailable)?;
         for declared in missing(&mut transaction, &declared).await? {
-            for sql in std::iter::once(&declared.table).chain(declared.indexes.iter().map(|(_, sql)| sql)) {
+            for sql in
+                std::iter::once(&declared.table).chain(declared.indexes.iter().map(|(_, sql)| sql))
+            {
                 // Made of quoted names and fixed words only.
-                sqlx::query(AssertSqlSafe(sql.as_str())).execute(&mut *transaction).await.map_err(Error::internal)?;
+                sqlx::query(AssertSqlSafe(sql.as_str()))
+                    .execute(&mut *transaction)
+                    .await
+                    .map_err(Error::internal)?;
             }
         }
         transaction.commit().await.map_err(Error::unavailable)?;
@@ -36,7 +44,10 @@ pub(super) async fn install(pool: &SqlitePool, entities: &[&'static EntityDesc])
 ///
 /// # Errors
 /// When what is there differs; the text holds every difference.
-async fn missing<'d>(connection: &mut SqliteConnection, declared: &'d [(&EntityDesc, Declared)]) -> Result<Vec<&'d Declared>> {
+async fn missing<'d>(
+    connection: &mut SqliteConnection,
+    declared: &'d [(&EntityDesc, Declared)],
+) -> Result<Vec<&'d Declared>> {
     let objects = objects(connection).await.map_err(Error::unavailable)?;
     let mut differences = Vec::new();
     let mut missing = Vec::new();
@@ -46,7 +57,10 @@ async fn missing<'d>(connection: &mut SqliteConnection, declared: &'d [(&EntityD
             State::Missing => missing.push(declared),
             State::Present if differences.len() == known => {
                 if let Err(error) = can_be_written(connection, entity).await {
-                    differences.push(format!("  table {}: records cannot be written: {error}", entity.storage_name));
+                    differences.push(format!(
+                        "  table {}: records cannot be written: {error}",
+                        entity.storage_name
+                    ));
                 }
             }
             State::Present => {}
@@ -63,26 +77,52 @@ async fn missing<'d>(connection: &mut SqliteConnection, declared: &'d [(&EntityD
 }
 
 async fn objects(connection: &mut SqliteConnection) -> sqlx::Result<Vec<Object>> {
-    let rows = sqlx::query("SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name");
+    let rows = sqlx::query(
+        "SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name",
+    );
     let rows = rows.fetch_all(connection).await?;
     rows.iter()
-        .map(|row| Ok(Object { kind: row.try_get(0)?, name: row.try_get(1)?, table: row.try_get(2)?, sql: row.try_get(3)? }))
+        .map(|row| {
+            Ok(Object {
+                kind: row.try_get(0)?,
+                name: row.try_get(1)?,
+                table: row.try_get(2)?,
+                sql: row.try_get(3)?,
+            })
+        })
         .collect()
 }
 
-/// Has SQLite translate an insert: an index that somebody added may need a function or collation that is not there.
-async fn can_be_written(connection: &mut SqliteConnection, entity: &EntityDesc) -> sqlx::Result<()> {
+/// Has SQLite translate an insert: an index that somebody added may need a function or collation
+/// that is not there.
+async fn can_be_written(
+    connection: &mut SqliteConnection,
+    entity: &EntityDesc,
+) -> sqlx::Result<()> {
     let columns: Vec<String> = entity.fields.iter().map(|f| quote(f.column)).collect();
     let nulls = vec!["NULL"; columns.len()].join(", ");
-    let sql = format!("EXPLAIN INSERT INTO {} ({}) VALUES ({nulls})", quote(entity.storage_name), columns.join(", "));
-    sqlx::query(AssertSqlSafe(sql)).fetch_all(connection).await.map(drop)
+    let sql = format!(
+        "EXPLAIN INSERT INTO {} ({}) VALUES ({nulls})",
+        quote(entity.storage_name),
+        columns.join(", ")
+    );
+    sqlx::query(AssertSqlSafe(sql))
+        .fetch_all(connection)
+        .await
+        .map(drop)
 }
 
-/// Switches a file that was made by somebody else to a write-ahead log; not before it is known to fit.
+/// Switches a file that was made by somebody else to a write-ahead log; not before it is known to
+/// fit.
 async fn write_ahead(connection: &mut SqliteConnection) -> Result<()> {
-    let mode: String = sqlx::query_scalar("PRAGMA journal_mode = WAL").fetch_one(connection).await.map_err(Error::unavailable)?;
+    let mode: String = sqlx::query_scalar("PRAGMA journal_mode = WAL")
+        .fetch_one(connection)
+        .await
+        .map_err(Error::unavailable)?;
     if mode.eq_ignore_ascii_case("wal") {
         return Ok(());
     }
-    Err(Error::unavailable("the file system of the database does not allow a write-ahead log"))
+    Err(Error::unavailable(
+        "the file system of the database does not allow a write-ahead log",
+    ))
 }

@@ -3,7 +3,8 @@
 /// A word of SQL.
 #[derive(Clone, Debug)]
 pub(super) enum Token {
-    /// A keyword or a name. SQLite does not tell upper from lower case in either, nor whether a name is quoted.
+    /// A keyword or a name. SQLite does not tell upper from lower case in either, nor whether a
+    /// name is quoted.
     Word { text: String, quoted: bool },
     /// A text literal; every letter counts.
     Text(String),
@@ -53,7 +54,9 @@ pub(super) fn tokens(sql: &str) -> Vec<Placed> {
         let (token, length) = match c {
             c if c.is_whitespace() => (None, c.len_utf8()),
             '-' if rest.starts_with("--") => (None, rest.find('\n').unwrap_or(rest.len())),
-            '/' if rest.starts_with("/*") => (None, rest[2..].find("*/").map_or(rest.len(), |end| end + 4)),
+            '/' if rest.starts_with("/*") => {
+                (None, rest[2..].find("*/").map_or(rest.len(), |end| end + 4))
+            }
             '\'' => {
                 let (text, length) = quoted(rest, '\'');
                 (Some(Token::Text(text)), length)
@@ -64,11 +67,21 @@ pub(super) fn tokens(sql: &str) -> Vec<Placed> {
             }
             c if is_word(c) => {
                 let length = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
-                (Some(Token::Word { text: rest[..length].to_owned(), quoted: false }), length)
+                (
+                    Some(Token::Word {
+                        text: rest[..length].to_owned(),
+                        quoted: false,
+                    }),
+                    length,
+                )
             }
             c => (Some(Token::Symbol(c)), c.len_utf8()),
         };
-        found.extend(token.map(|token| Placed { token, from: at, to: at + length }));
+        found.extend(token.map(|token| Placed {
+            token,
+            from: at,
+            to: at + length,
+        }));
         at += length;
     }
     found
@@ -78,7 +91,8 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_' || c == '$' || !c.is_ascii() && !c.is_whitespace()
 }
 
-/// The text between quotes, and how much the quotes hold with them; a doubled quote stands for itself.
+/// The text between quotes, and how much the quotes hold with them; a doubled quote stands for
+/// itself.
 fn quoted(rest: &str, end: char) -> (String, usize) {
     let mut text = String::new();
     let mut chars = rest.char_indices().skip(1).peekable();
@@ -110,10 +124,14 @@ impl Definition {
         self.tokens[1..] == other.tokens[1..] || self.meaning() == other.meaning()
     }
 
-    /// Without `column IS NULL OR`, which the check of JSON lacks in tables of earlier versions: of a null it says the same.
+    /// Without `column IS NULL OR`, which the check of JSON lacks in tables of earlier versions: of
+    /// a null it says the same.
     fn meaning(&self) -> Vec<&Token> {
         let mut tokens: Vec<&Token> = self.tokens.iter().skip(1).collect();
-        if let Some(at) = tokens.iter().position(|token| token.is("JSON_VALID")).filter(|at| *at >= 4)
+        if let Some(at) = tokens
+            .iter()
+            .position(|token| token.is("JSON_VALID"))
+            .filter(|at| *at >= 4)
             && tokens[at - 3].is("IS")
             && tokens[at - 2].is("NULL")
             && tokens[at - 1].is("OR")
@@ -159,21 +177,41 @@ pub(super) fn table(sql: &str) -> Option<TableText> {
     parts.push(part);
     let definitions = parts.into_iter().filter_map(|part| {
         let (first, last) = (part.first()?, part.last()?);
-        let constraint = ["CONSTRAINT", "PRIMARY", "UNIQUE", "CHECK", "FOREIGN"].iter().any(|word| first.token.is(word));
-        let column = first.token.word().filter(|_| !constraint).map(str::to_owned);
+        let constraint = ["CONSTRAINT", "PRIMARY", "UNIQUE", "CHECK", "FOREIGN"]
+            .iter()
+            .any(|word| first.token.is(word));
+        let column = first
+            .token
+            .word()
+            .filter(|_| !constraint)
+            .map(str::to_owned);
         let text = normal(&sql[first.from..last.to]);
-        Some(Definition { column, tokens: part.iter().map(|p| p.token.clone()).collect(), text })
+        Some(Definition {
+            column,
+            tokens: part.iter().map(|p| p.token.clone()).collect(),
+            text,
+        })
     });
     let definitions = definitions.collect();
     let options = all[end..].iter().map(|p| p.token.clone()).collect();
-    let options_text = all.get(end).map_or(String::new(), |first| normal(&sql[first.from..]));
-    Some(TableText { definitions, options, options_text })
+    let options_text = all
+        .get(end)
+        .map_or(String::new(), |first| normal(&sql[first.from..]));
+    Some(TableText {
+        definitions,
+        options,
+        options_text,
+    })
 }
 
 /// Whether two `CREATE INDEX` say the same, whatever the index is called.
 pub(super) fn same_index(a: &str, b: &str) -> bool {
     let meaning = |sql: &str| {
-        let mut tokens: Vec<Token> = tokens(sql).into_iter().map(|p| p.token).filter(|t| !t.is("ASC")).collect();
+        let mut tokens: Vec<Token> = tokens(sql)
+            .into_iter()
+            .map(|p| p.token)
+            .filter(|t| !t.is("ASC"))
+            .collect();
         if let Some(on) = tokens.iter().position(|t| t.is("ON")) {
             tokens.remove(on - 1);
         }

@@ -1,4 +1,5 @@
-//! Every way in which a file can differ from what is declared is refused, in words that name it, and changes nothing.
+//! Every way in which a file can differ from what is declared is refused, in words that name it,
+//! and changes nothing.
 
 use std::path::{Path, PathBuf};
 
@@ -12,13 +13,17 @@ use linchpin_core::store::Store;
 /// The statements of a file that fits.
 fn ddl() -> Vec<String> {
     let declared = declare(&THING);
-    std::iter::once(declared.table).chain(declared.indexes.into_iter().map(|(_, sql)| sql)).collect()
+    std::iter::once(declared.table)
+        .chain(declared.indexes.into_iter().map(|(_, sql)| sql))
+        .collect()
 }
 
 fn make(path: &Path, statements: &[String]) {
     let connection = Connection::open(path).expect("a file");
     for sql in statements {
-        connection.execute_batch(sql).unwrap_or_else(|e| panic!("{sql}: {e}"));
+        connection
+            .execute_batch(sql)
+            .unwrap_or_else(|e| panic!("{sql}: {e}"));
     }
 }
 
@@ -26,7 +31,8 @@ fn file(folder: &tempfile::TempDir) -> PathBuf {
     folder.path().join("test.db")
 }
 
-/// Installs on a file made by these statements and returns what the error says; the file must not change.
+/// Installs on a file made by these statements and returns what the error says; the file must not
+/// change.
 async fn refusal(entity: &'static EntityDesc, statements: &[String]) -> String {
     let folder = tempfile::tempdir().expect("a folder");
     make(&file(&folder), statements);
@@ -42,7 +48,10 @@ async fn refusal(entity: &'static EntityDesc, statements: &[String]) -> String {
 /// `ddl()` with a text replaced, which must be there.
 fn with(from: &str, to: &str) -> Vec<String> {
     let all = ddl();
-    assert!(all.iter().any(|sql| sql.contains(from)), "{from} in {all:#?}");
+    assert!(
+        all.iter().any(|sql| sql.contains(from)),
+        "{from} in {all:#?}"
+    );
     all.into_iter().map(|sql| sql.replace(from, to)).collect()
 }
 
@@ -53,36 +62,102 @@ fn and(sql: &str) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_difference_is_named() {
     let cases: Vec<(&str, Vec<String>, &[&str])> = vec![
-        ("type", with("\"rank\" INTEGER", "\"rank\" TEXT"), &["expected the column \"rank\" INTEGER", "found \"rank\" TEXT"]),
-        ("column missing", with(",\n  \"due_at\" INTEGER", ""), &["column missing: \"due_at\" INTEGER"]),
-        ("extra column", and("ALTER TABLE conformance_things ADD COLUMN note TEXT"), &["column not declared: note TEXT"]),
+        (
+            "type",
+            with("\"rank\" INTEGER", "\"rank\" TEXT"),
+            &[
+                "expected the column \"rank\" INTEGER",
+                "found \"rank\" TEXT",
+            ],
+        ),
+        (
+            "column missing",
+            with(",\n  \"due_at\" INTEGER", ""),
+            &["column missing: \"due_at\" INTEGER"],
+        ),
+        (
+            "extra column",
+            and("ALTER TABLE conformance_things ADD COLUMN note TEXT"),
+            &["column not declared: note TEXT"],
+        ),
         (
             "extra required column",
             and("ALTER TABLE conformance_things ADD COLUMN note TEXT NOT NULL DEFAULT ''"),
             &["column not declared: note TEXT NOT NULL DEFAULT ''"],
         ),
-        ("not null added", with("\"slug\" TEXT", "\"slug\" TEXT NOT NULL"), &["found \"slug\" TEXT NOT NULL"]),
-        ("not null gone", with("\"status\" TEXT NOT NULL", "\"status\" TEXT"), &["expected the column \"status\" TEXT NOT NULL"]),
-        ("default", with("\"slug\" TEXT", "\"slug\" TEXT DEFAULT 'x'"), &["found \"slug\" TEXT DEFAULT 'x'"]),
-        ("collation", with("\"slug\" TEXT", "\"slug\" TEXT COLLATE NOCASE"), &["found \"slug\" TEXT COLLATE NOCASE"]),
-        ("check of an enum", with("'gone'", "'Gone'"), &["= 'published' OR \"status\" = 'gone')", "'Gone'"]),
+        (
+            "not null added",
+            with("\"slug\" TEXT", "\"slug\" TEXT NOT NULL"),
+            &["found \"slug\" TEXT NOT NULL"],
+        ),
+        (
+            "not null gone",
+            with("\"status\" TEXT NOT NULL", "\"status\" TEXT"),
+            &["expected the column \"status\" TEXT NOT NULL"],
+        ),
+        (
+            "default",
+            with("\"slug\" TEXT", "\"slug\" TEXT DEFAULT 'x'"),
+            &["found \"slug\" TEXT DEFAULT 'x'"],
+        ),
+        (
+            "collation",
+            with("\"slug\" TEXT", "\"slug\" TEXT COLLATE NOCASE"),
+            &["found \"slug\" TEXT COLLATE NOCASE"],
+        ),
+        (
+            "check of an enum",
+            with("'gone'", "'Gone'"),
+            &["= 'published' OR \"status\" = 'gone')", "'Gone'"],
+        ),
         (
             "check gone",
             with(" CHECK (\"meta\" IS NULL OR json_valid(\"meta\"))", ""),
             &["expected the column \"meta\" TEXT CHECK (\"meta\" IS NULL OR json_valid(\"meta\"))"],
         ),
-        ("primary key gone", with(" NOT NULL PRIMARY KEY", " NOT NULL"), &["expected the column \"id\" TEXT NOT NULL PRIMARY KEY"]),
-        ("constraint", with("\n) STRICT", ",\n CHECK (rank > 0)) STRICT"), &["constraint not declared: CHECK (rank > 0)"]),
+        (
+            "primary key gone",
+            with(" NOT NULL PRIMARY KEY", " NOT NULL"),
+            &["expected the column \"id\" TEXT NOT NULL PRIMARY KEY"],
+        ),
+        (
+            "constraint",
+            with("\n) STRICT", ",\n CHECK (rank > 0)) STRICT"),
+            &["constraint not declared: CHECK (rank > 0)"],
+        ),
         (
             "foreign key",
-            with("\n) STRICT", ",\n FOREIGN KEY (slug) REFERENCES conformance_things (id)) STRICT"),
+            with(
+                "\n) STRICT",
+                ",\n FOREIGN KEY (slug) REFERENCES conformance_things (id)) STRICT",
+            ),
             &["constraint not declared: FOREIGN KEY (slug)"],
         ),
-        ("not strict", with(") STRICT", ")"), &["expected STRICT after its columns, found nothing"]),
-        ("without rowid", with(") STRICT", ") STRICT, WITHOUT ROWID"), &["found STRICT, WITHOUT ROWID"]),
-        ("case of the table", with("conformance_things", "Conformance_Things"), &["is called Conformance_Things in the database"]),
-        ("case of a column", with("\"slug\"", "\"Slug\""), &["expected the column \"slug\" TEXT", "found \"Slug\" TEXT"]),
-        ("index missing", ddl()[..3].to_vec(), &["index missing: CREATE INDEX"]),
+        (
+            "not strict",
+            with(") STRICT", ")"),
+            &["expected STRICT after its columns, found nothing"],
+        ),
+        (
+            "without rowid",
+            with(") STRICT", ") STRICT, WITHOUT ROWID"),
+            &["found STRICT, WITHOUT ROWID"],
+        ),
+        (
+            "case of the table",
+            with("conformance_things", "Conformance_Things"),
+            &["is called Conformance_Things in the database"],
+        ),
+        (
+            "case of a column",
+            with("\"slug\"", "\"Slug\""),
+            &["expected the column \"slug\" TEXT", "found \"Slug\" TEXT"],
+        ),
+        (
+            "index missing",
+            ddl()[..3].to_vec(),
+            &["index missing: CREATE INDEX"],
+        ),
         (
             "index with other columns",
             with("\"rank\" DESC, \"order\"", "\"rank\" DESC, \"slug\""),
@@ -91,10 +166,21 @@ async fn every_difference_is_named() {
         (
             "index in another direction",
             with("\"rank\" DESC", "\"rank\""),
-            &["(\"rank\" DESC, \"order\", \"id\")", "(\"rank\", \"order\", \"id\")"],
+            &[
+                "(\"rank\" DESC, \"order\", \"id\")",
+                "(\"rank\", \"order\", \"id\")",
+            ],
         ),
-        ("unique as an index", with("CREATE UNIQUE INDEX", "CREATE INDEX"), &["expected CREATE UNIQUE INDEX", "found CREATE INDEX"]),
-        ("partial unique", with("(\"slug\")", "(\"slug\") WHERE rank > 0"), &["found CREATE UNIQUE INDEX", "WHERE rank > 0"]),
+        (
+            "unique as an index",
+            with("CREATE UNIQUE INDEX", "CREATE INDEX"),
+            &["expected CREATE UNIQUE INDEX", "found CREATE INDEX"],
+        ),
+        (
+            "partial unique",
+            with("(\"slug\")", "(\"slug\") WHERE rank > 0"),
+            &["found CREATE UNIQUE INDEX", "WHERE rank > 0"],
+        ),
         (
             "extra unique",
             and("CREATE UNIQUE INDEX more ON conformance_things (\"order\")"),
@@ -105,7 +191,11 @@ async fn every_difference_is_named() {
             and("CREATE TRIGGER t AFTER INSERT ON conformance_things BEGIN SELECT 1; END"),
             &["trigger not declared: CREATE TRIGGER t AFTER INSERT"],
         ),
-        ("view", vec!["CREATE VIEW conformance_things AS SELECT 1 AS id".to_owned()], &["expected a table, found a view of that name"]),
+        (
+            "view",
+            vec!["CREATE VIEW conformance_things AS SELECT 1 AS id".to_owned()],
+            &["expected a table, found a view of that name"],
+        ),
         (
             "virtual table",
             vec!["CREATE VIRTUAL TABLE conformance_things USING fts5(id)".to_owned()],
@@ -113,14 +203,22 @@ async fn every_difference_is_named() {
         ),
         (
             "name of an index taken",
-            vec!["CREATE TABLE other (a)".to_owned(), "CREATE INDEX ux_conformance_things_slug ON other (a)".to_owned()],
-            &["the name of its index ux_conformance_things_slug belongs to the index ux_conformance_things_slug of other"],
+            vec![
+                "CREATE TABLE other (a)".to_owned(),
+                "CREATE INDEX ux_conformance_things_slug ON other (a)".to_owned(),
+            ],
+            &[
+                "the name of its index ux_conformance_things_slug belongs to the index ux_conformance_things_slug of other",
+            ],
         ),
         (
             "index of another table",
             [
                 ddl()[..1].to_vec(),
-                vec!["CREATE TABLE other (a)".to_owned(), "CREATE INDEX UX_conformance_things_slug ON other (a)".to_owned()],
+                vec![
+                    "CREATE TABLE other (a)".to_owned(),
+                    "CREATE INDEX UX_conformance_things_slug ON other (a)".to_owned(),
+                ],
             ]
             .concat(),
             &[
@@ -134,7 +232,12 @@ async fn every_difference_is_named() {
         for part in expected {
             assert!(text.contains(part), "{case}: {part} in\n{text}");
         }
-        assert!(text.starts_with("the database differs from what is declared:\n  table conformance_things: "), "{case}: {text}");
+        assert!(
+            text.starts_with(
+                "the database differs from what is declared:\n  table conformance_things: "
+            ),
+            "{case}: {text}"
+        );
     }
 }
 
@@ -143,9 +246,15 @@ async fn all_differences_are_listed_at_once() {
     let mut statements = with("\"rank\" INTEGER", "\"rank\" TEXT");
     statements[0] = statements[0].replace(") STRICT", ")");
     statements.pop();
-    statements.push("CREATE TRIGGER t AFTER DELETE ON conformance_things BEGIN SELECT 1; END".to_owned());
+    statements
+        .push("CREATE TRIGGER t AFTER DELETE ON conformance_things BEGIN SELECT 1; END".to_owned());
     let text = refusal(&THING, &statements).await;
-    for part in ["found \"rank\" TEXT", "expected STRICT", "index missing", "trigger not declared"] {
+    for part in [
+        "found \"rank\" TEXT",
+        "expected STRICT",
+        "index missing",
+        "trigger not declared",
+    ] {
         assert!(text.contains(part), "{part} in\n{text}");
     }
     assert_eq!(text.matches("  table ").count(), 4, "{text}");
@@ -153,32 +262,55 @@ async fn all_differences_are_listed_at_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_difference_keeps_other_tables_from_being_made() {
-    static OTHER: EntityDesc = EntityDesc { storage_name: "conformance_others", ..linchpin_conformance::entity("Other", &[]) };
+    static OTHER: EntityDesc = EntityDesc {
+        storage_name: "conformance_others",
+        ..linchpin_conformance::entity("Other", &[])
+    };
     let folder = tempfile::tempdir().expect("a folder");
     make(&file(&folder), &with(") STRICT", ")"));
     let before = std::fs::read(file(&folder)).expect("bytes");
     let store = SqliteStore::open(SqliteOptions::new(file(&folder))).expect("it is a database");
-    store.install(&[&OTHER, &THING]).await.expect_err("a difference");
+    store
+        .install(&[&OTHER, &THING])
+        .await
+        .expect_err("a difference");
     store.close().await;
-    assert!(before == std::fs::read(file(&folder)).expect("bytes"), "the file was changed");
+    assert!(
+        before == std::fs::read(file(&folder)).expect("bytes"),
+        "the file was changed"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_earlier_name_is_not_passed_over() {
-    static RENAMED: EntityDesc =
-        EntityDesc { storage_name: "articles", rename_from: Some("conformance_things"), ..linchpin_conformance::entity("Article", &[]) };
+    static RENAMED: EntityDesc = EntityDesc {
+        storage_name: "articles",
+        rename_from: Some("conformance_things"),
+        ..linchpin_conformance::entity("Article", &[])
+    };
     let text = refusal(&RENAMED, &ddl()).await;
-    assert!(text.contains("table articles: missing, but the table conformance_things, its earlier name, is there"), "{text}");
+    assert!(
+        text.contains(
+            "table articles: missing, but the table conformance_things, its earlier name, is there"
+        ),
+        "{text}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_says_the_same_fits() {
-    let tidy = |sql: String| sql.replace("\"order\"", "[order]").replace('"', "").replace("  ", "\t").to_lowercase();
+    let tidy = |sql: String| {
+        sql.replace("\"order\"", "[order]")
+            .replace('"', "")
+            .replace("  ", "\t")
+            .to_lowercase()
+    };
     let folder = tempfile::tempdir().expect("a folder");
     let mut statements: Vec<String> = ddl().into_iter().map(tidy).collect();
     statements[0] = statements[0].replacen("id text", "-- the key, (unique)\n id /* , */ text", 1);
     // For speed, by hand; and things of somebody else's.
-    statements.push("CREATE INDEX fast ON conformance_things (lower(slug)) WHERE rank > 3".to_owned());
+    statements
+        .push("CREATE INDEX fast ON conformance_things (lower(slug)) WHERE rank > 3".to_owned());
     statements.push("CREATE TABLE notes (a, b UNIQUE)".to_owned());
     statements.push("CREATE TRIGGER t AFTER INSERT ON notes BEGIN SELECT 1; END".to_owned());
     make(&file(&folder), &statements);
@@ -206,19 +338,34 @@ async fn an_index_that_would_refuse_every_write_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     make(&file(&folder), &ddl());
     let connection = Connection::open(file(&folder)).expect("the file");
-    let flags = rusqlite::functions::FunctionFlags::SQLITE_UTF8 | rusqlite::functions::FunctionFlags::SQLITE_DETERMINISTIC;
-    connection.create_scalar_function("theirs", 1, flags, |_| Ok(1)).expect("a function");
-    connection.execute_batch("CREATE INDEX odd ON conformance_things (theirs(slug))").expect("an index");
+    let flags = rusqlite::functions::FunctionFlags::SQLITE_UTF8
+        | rusqlite::functions::FunctionFlags::SQLITE_DETERMINISTIC;
+    connection
+        .create_scalar_function("theirs", 1, flags, |_| Ok(1))
+        .expect("a function");
+    connection
+        .execute_batch("CREATE INDEX odd ON conformance_things (theirs(slug))")
+        .expect("an index");
     drop(connection);
     let store = SqliteStore::open(SqliteOptions::new(file(&folder))).expect("it is a database");
-    let text = store.install(&[&THING]).await.expect_err("a difference").message().to_owned();
+    let text = store
+        .install(&[&THING])
+        .await
+        .expect_err("a difference")
+        .message()
+        .to_owned();
     store.close().await;
-    assert!(text.contains("records cannot be written") && text.contains("theirs"), "{text}");
+    assert!(
+        text.contains("records cannot be written") && text.contains("theirs"),
+        "{text}"
+    );
 }
 
 fn open_error(path: &Path) -> String {
     let error = SqliteStore::open(SqliteOptions::new(path)).expect_err("refused");
-    std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default()
+    std::error::Error::source(&error)
+        .map(ToString::to_string)
+        .unwrap_or_default()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -228,11 +375,17 @@ async fn what_is_no_database_is_refused() {
     let text = "not a database, but long enough to be looked at ".repeat(40);
     std::fs::write(&path, &text).expect("written");
     let said = open_error(&path);
-    assert!(said.contains("notes.txt: it is not a SQLite database"), "{said}");
+    assert!(
+        said.contains("notes.txt: it is not a SQLite database"),
+        "{said}"
+    );
     assert_eq!(std::fs::read_to_string(&path).expect("still there"), text);
 
     let said = open_error(&folder.path().join("no/such/test.db"));
-    assert!(said.contains("there is no folder") && said.contains("no/such"), "{said}");
+    assert!(
+        said.contains("there is no folder") && said.contains("no/such"),
+        "{said}"
+    );
     assert!(!folder.path().join("no").exists());
     let said = open_error(folder.path());
     assert!(said.contains("it is a folder"), "{said}");
@@ -244,8 +397,13 @@ async fn what_is_no_database_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_newer_format_is_refused() {
-    // Bytes 18 and 19 of the header: the versions needed to write and to read. Byte 47: the format of the schema.
-    for (at, value, expected) in [(18, 3, "newer format that may only be read"), (19, 3, "one of a newer format"), (47, 9, "unsupported")] {
+    // Bytes 18 and 19 of the header: the versions needed to write and to read. Byte 47: the format
+    // of the schema.
+    for (at, value, expected) in [
+        (18, 3, "newer format that may only be read"),
+        (19, 3, "one of a newer format"),
+        (47, 9, "unsupported"),
+    ] {
         let folder = tempfile::tempdir().expect("a folder");
         make(&file(&folder), &ddl());
         let mut bytes = std::fs::read(file(&folder)).expect("bytes");
@@ -253,7 +411,10 @@ async fn a_newer_format_is_refused() {
         std::fs::write(file(&folder), &bytes).expect("written");
         let said = open_error(&file(&folder));
         assert!(said.contains(expected), "byte {at}: {said}");
-        assert!(std::fs::read(file(&folder)).expect("bytes") == bytes, "the file was changed");
+        assert!(
+            std::fs::read(file(&folder)).expect("bytes") == bytes,
+            "the file was changed"
+        );
     }
 }
 
@@ -261,12 +422,21 @@ async fn a_newer_format_is_refused() {
 async fn a_read_only_file_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     make(&file(&folder), &ddl());
-    let mut permissions = std::fs::metadata(file(&folder)).expect("metadata").permissions();
+    let mut permissions = std::fs::metadata(file(&folder))
+        .expect("metadata")
+        .permissions();
     permissions.set_readonly(true);
     std::fs::set_permissions(file(&folder), permissions).expect("set");
     // Whoever is root may write all the same; then there is nothing to refuse.
-    if std::fs::OpenOptions::new().append(true).open(file(&folder)).is_ok() {
-        SqliteStore::open(SqliteOptions::new(file(&folder))).expect("it can be written").close().await;
+    if std::fs::OpenOptions::new()
+        .append(true)
+        .open(file(&folder))
+        .is_ok()
+    {
+        SqliteStore::open(SqliteOptions::new(file(&folder)))
+            .expect("it can be written")
+            .close()
+            .await;
     } else {
         let said = open_error(&file(&folder));
         assert!(said.contains("it is read-only"), "{said}");
@@ -275,11 +445,37 @@ async fn a_read_only_file_is_refused() {
 
 #[test]
 fn tokens_are_told_apart() {
-    let same = |a: &str, b: &str| sql::same_index(&format!("CREATE INDEX a ON t ({a})"), &format!("create index b on \"T\" ( {b} ASC )"));
+    let same = |a: &str, b: &str| {
+        sql::same_index(
+            &format!("CREATE INDEX a ON t ({a})"),
+            &format!("create index b on \"T\" ( {b} ASC )"),
+        )
+    };
     assert!(same("x", "[X]") && same("\"a\"\"b\"", "`a\"b`") && same("x /* y */", "x"));
-    assert!(!same("x", "'x'") && !same("x", "x DESC") && !same("'it''s'", "'its'") && !same("x", "x COLLATE NOCASE"));
+    assert!(
+        !same("x", "'x'")
+            && !same("x", "x DESC")
+            && !same("'it''s'", "'its'")
+            && !same("x", "x COLLATE NOCASE")
+    );
     // Whatever is in the file, reading it ends.
-    for odd in ["", "CREATE", "CREATE TABLE t (", "CREATE TABLE t (a", "'", "\"", "[", "/*", "--", "CREATE TABLE t ()) x", "é\u{a0}(,"] {
-        drop((sql::table(odd), sql::same_index(odd, "x"), sql::is_unique(odd)));
+    for odd in [
+        "",
+        "CREATE",
+        "CREATE TABLE t (",
+        "CREATE TABLE t (a",
+        "'",
+        "\"",
+        "[",
+        "/*",
+        "--",
+        "CREATE TABLE t ()) x",
+        "é\u{a0}(,",
+    ] {
+        drop((
+            sql::table(odd),
+            sql::same_index(odd, "x"),
+            sql::is_unique(odd),
+        ));
     }
 }

@@ -1,4 +1,5 @@
-//! Enums and items, one step away from the cases in `fail/entity/field_enum` and `fail/entity/embedded`.
+//! Enums and items, one step away from the cases in `fail/entity/field_enum` and
+//! `fail/entity/embedded`.
 #![deny(warnings)]
 #![allow(dead_code)] // it compiles: that is the test
 

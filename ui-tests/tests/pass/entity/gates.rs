@@ -1,4 +1,5 @@
-//! Gates, trees and conditions, one step away from the cases in `fail/entity/gate` and `fail/entity/visible`.
+//! Gates, trees and conditions, one step away from the cases in `fail/entity/gate` and
+//! `fail/entity/visible`.
 #![allow(dead_code, missing_docs)]
 
 use linchpin::prelude::*;
@@ -14,7 +15,8 @@ pub enum Status {
 pub mod places {
     use linchpin::prelude::*;
 
-    // Two that name each other, where one of them is no gate. Private fields decide who sees a record.
+    // Two that name each other, where one of them is no gate. Private fields decide who sees a
+    // record.
     #[entity(
         stores(memory, sqlite, postgres, mongo),
         has_many(notes: super::Note, key = room_id),
@@ -30,7 +32,8 @@ pub mod places {
     }
 }
 
-// A key of the other's type, with a relation over it and without; what is seen differs by the caller, by the time and by the record.
+// A key of the other's type, with a relation over it and without; what is seen differs by the
+// caller, by the time and by the record.
 #[entity(
     stores(memory, sqlite),
     index(room_id),

@@ -8,7 +8,8 @@ pub struct Note {
     pub flag: bool,
 }
 
-// Two routes at one path with different methods; a route in the place of another one that is elsewhere, or not mounted.
+// Two routes at one path with different methods; a route in the place of another one that is
+// elsewhere, or not mounted.
 #[entity(
     parent_path = "sheets/{sheet_id}",
     scope(sheet_id = param(sheet_id)),

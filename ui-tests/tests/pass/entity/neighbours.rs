@@ -93,7 +93,8 @@ pub struct Named {
     pub limit: i64,
 }
 
-// index, unique, private: the same fields in another order or direction, and hidden fields where they cannot leak.
+// index, unique, private: the same fields in another order or direction, and hidden fields where
+// they cannot leak.
 #[entity(
     index(a, b),
     index(b, a),
@@ -129,7 +130,8 @@ pub struct Paged {
     pub id: String,
 }
 
-// options, routes, middleware, guards, rate_limit, timeout: every key once, a trailing comma, a route of its own.
+// options, routes, middleware, guards, rate_limit, timeout: every key once, a trailing comma, a
+// route of its own.
 #[entity(routes(auth = none, timeout = "1ms", create(disabled,), list(auth = "userAuth", roles = ["none"])),)]
 pub struct Routed {
     #[field(primary)]

@@ -1,4 +1,5 @@
-//! A store that Linchpin does not know is taken by its name; what it grants is checked when the app starts.
+//! A store that Linchpin does not know is taken by its name; what it grants is checked when the app
+//! starts.
 use linchpin::prelude::*;
 
 #[entity(routes(auth = none), stores(toy, sqlite), unique(name), version)]

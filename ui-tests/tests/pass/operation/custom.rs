@@ -31,7 +31,8 @@ async fn near_sqlite(call: SqliteCall<Post>, side: Side, _: Option<i64>) -> Resu
     call.sql("SELECT id FROM {visible} WHERE title = $1").bind(side.as_str().to_owned()).column("id").await
 }
 
-// Records by a condition, in place of their keys. Texts that are judged at start-up: constants and literals.
+// Records by a condition, in place of their keys. Texts that are judged at start-up: constants and
+// literals.
 const NEAR_TEXT: &str = "SELECT id FROM {visible} WHERE title = $1";
 #[operation(kind = "custom", params(side: Side), output = Vec<Post>, sql(NEAR_TEXT, "title = $1"), handler(memory = like_memory, sqlite = like_sqlite))]
 pub const LIKE: Operation<Post>;

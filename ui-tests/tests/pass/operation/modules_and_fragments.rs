@@ -1,4 +1,5 @@
-//! Entities in modules of their own, names that are keywords, and declarations that `macro_rules!` writes.
+//! Entities in modules of their own, names that are keywords, and declarations that `macro_rules!`
+//! writes.
 #![deny(warnings)]
 #![allow(dead_code)] // it compiles: that is the test
 use linchpin::prelude::*;

@@ -1,7 +1,8 @@
 //! Orders by name: each is one step away from a case in `fail/operation/sorts`.
 use linchpin::prelude::*;
 
-// The order of the default sort turned round as a whole; a field called `page` where pages have no numbers.
+// The order of the default sort turned round as a whole; a field called `page` where pages have no
+// numbers.
 #[entity(
     index(board, desc(pinned), desc(ranked_at)),
     index(pinned, ranked_at),
@@ -32,7 +33,8 @@ pub struct Topic {
 )]
 pub const OF_BOARD: Operation<Topic>;
 
-// An index for calls that leave out what the lookup goes by, too; a parameter that is never missing.
+// An index for calls that leave out what the lookup goes by, too; a parameter that is never
+// missing.
 #[operation(
     kind = "lookup",
     returns = "many",

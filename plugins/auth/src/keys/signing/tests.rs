@@ -15,7 +15,8 @@ fn ring(secrets: &[&[u8]]) -> Signing {
 }
 
 fn claims() -> Map<String, Value> {
-    let claims = json!({ "sub": "u", "sid": "s", "jti": "j", "iat": NOW, "nbf": NOW, "exp": NOW + 60 });
+    let claims =
+        json!({ "sub": "u", "sid": "s", "jti": "j", "iat": NOW, "nbf": NOW, "exp": NOW + 60 });
     claims.as_object().cloned().unwrap()
 }
 
@@ -25,10 +26,17 @@ fn forged(header: &Value, claims: &Value, secret: &[u8]) -> String {
 
 fn written(header: &str, claims: &str, secret: &[u8]) -> String {
     use hmac::{Hmac, KeyInit, Mac};
-    let text = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims));
+    let text = format!(
+        "{}.{}",
+        URL_SAFE_NO_PAD.encode(header),
+        URL_SAFE_NO_PAD.encode(claims)
+    );
     let mut mac = <Hmac<sha2::Sha256> as KeyInit>::new_from_slice(secret).unwrap();
     mac.update(text.as_bytes());
-    format!("{text}.{}", URL_SAFE_NO_PAD.encode(mac.finalize().into_bytes()))
+    format!(
+        "{text}.{}",
+        URL_SAFE_NO_PAD.encode(mac.finalize().into_bytes())
+    )
 }
 
 #[test]
@@ -49,7 +57,11 @@ fn the_newest_secret_signs_and_all_verify() {
     let old = ring(&[OLD]).sign(claims()).unwrap();
     let both = ring(&[NEW, OLD]);
     assert!(both.verify(&old, at(NOW)).is_some());
-    assert!(ring(&[NEW]).verify(&both.sign(claims()).unwrap(), at(NOW)).is_some());
+    assert!(
+        ring(&[NEW])
+            .verify(&both.sign(claims()).unwrap(), at(NOW))
+            .is_some()
+    );
     assert!(ring(&[NEW]).verify(&old, at(NOW)).is_none());
 }
 
@@ -61,7 +73,12 @@ fn every_other_token_is_refused() {
     full["iss"] = json!("iss");
     full["aud"] = json!("aud");
     let header = json!({ "typ": "JWT", "alg": "HS256", "kid": kid });
-    assert!(signing.verify(&forged(&header, &full, NEW), at(NOW)).is_some(), "the forger can sign, if it has the secret");
+    assert!(
+        signing
+            .verify(&forged(&header, &full, NEW), at(NOW))
+            .is_some(),
+        "the forger can sign, if it has the secret"
+    );
     let with = |base: &Value, name: &str, value: Value| {
         let mut changed = base.clone();
         changed[name] = value;
@@ -79,7 +96,13 @@ fn every_other_token_is_refused() {
     for typ in [json!("at+jwt"), json!("jwt"), Value::Null] {
         bad.push(forged(&with(&header, "typ", typ), &full, NEW));
     }
-    for kid in [json!("nobody"), json!("../../dev/null"), json!("' OR 1=1"), json!(1), Value::Null] {
+    for kid in [
+        json!("nobody"),
+        json!("../../dev/null"),
+        json!("' OR 1=1"),
+        json!(1),
+        Value::Null,
+    ] {
         bad.push(forged(&with(&header, "kid", kid), &full, NEW));
     }
     for name in ["typ", "alg", "kid"] {
@@ -92,53 +115,125 @@ fn every_other_token_is_refused() {
     for name in ["sub", "sid", "exp", "nbf", "iat", "iss", "aud"] {
         bad.push(forged(&header, &without(&full, name), NEW));
         bad.push(forged(&header, &with(&full, name, json!({})), NEW));
-        bad.push(forged(&header, &with(&full, name, json!("other\u{0}")), NEW));
+        bad.push(forged(
+            &header,
+            &with(&full, name, json!("other\u{0}")),
+            NEW,
+        ));
     }
-    bad.push(forged(&header, &with(&full, "aud", json!(["aud", "other"])), NEW));
+    bad.push(forged(
+        &header,
+        &with(&full, "aud", json!(["aud", "other"])),
+        NEW,
+    ));
     bad.push(forged(&header, &with(&full, "iat", json!(NOW + 1000)), NEW));
     bad.push(forged(&header, &with(&full, "exp", json!(i64::MIN)), NEW));
     // A name that stands there twice, with another value or the same.
     let text = full.to_string();
-    for (name, value) in [("sid", "\"other\""), ("sid", "\"s\""), ("sub", "\"other\""), ("exp", "9999999999"), ("jti", "\"j\"")] {
-        let twice = [format!("{{\"{name}\":{value},{}", &text[1..]), format!("{},\"{name}\":{value}}}", &text[..text.len() - 1])];
-        bad.extend(twice.iter().map(|claims| written(&header.to_string(), claims, NEW)));
+    for (name, value) in [
+        ("sid", "\"other\""),
+        ("sid", "\"s\""),
+        ("sub", "\"other\""),
+        ("exp", "9999999999"),
+        ("jti", "\"j\""),
+    ] {
+        let twice = [
+            format!("{{\"{name}\":{value},{}", &text[1..]),
+            format!("{},\"{name}\":{value}}}", &text[..text.len() - 1]),
+        ];
+        bad.extend(
+            twice
+                .iter()
+                .map(|claims| written(&header.to_string(), claims, NEW)),
+        );
     }
     let named = header.to_string();
-    bad.push(written(&format!("{},\"kid\":{}}}", &named[..named.len() - 1], header["kid"]), &text, NEW));
+    bad.push(written(
+        &format!("{},\"kid\":{}}}", &named[..named.len() - 1], header["kid"]),
+        &text,
+        NEW,
+    ));
     bad.push(written(&named, "[]", NEW));
-    assert!(signing.verify(&written(&named, &text, NEW), at(NOW)).is_some());
+    assert!(
+        signing
+            .verify(&written(&named, &text, NEW), at(NOW))
+            .is_some()
+    );
     let good = forged(&header, &full, NEW);
     bad.extend(["", ".", "..", "a.b.c"].map(str::to_owned));
-    bad.extend([format!("{good}."), format!(".{good}"), format!("{good}="), good[..good.len() - 1].to_owned()]);
-    bad.push(format!("{}.{}.", URL_SAFE_NO_PAD.encode(header.to_string()), URL_SAFE_NO_PAD.encode(full.to_string())));
-    bad.push(forged(&header, &with(&full, "x", json!("x".repeat(LONGEST))), NEW));
+    bad.extend([
+        format!("{good}."),
+        format!(".{good}"),
+        format!("{good}="),
+        good[..good.len() - 1].to_owned(),
+    ]);
+    bad.push(format!(
+        "{}.{}.",
+        URL_SAFE_NO_PAD.encode(header.to_string()),
+        URL_SAFE_NO_PAD.encode(full.to_string())
+    ));
+    bad.push(forged(
+        &header,
+        &with(&full, "x", json!("x".repeat(LONGEST))),
+        NEW,
+    ));
     for token in bad {
         assert!(signing.verify(&token, at(NOW)).is_none(), "{token}");
     }
 }
 
 /// Keys of tests alone, made by `openssl genpkey`.
-const ED25519: &str =
-    "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEINTuctv5E1hK1bbY8fdp+K06/nwoy/HU++CXqI9EdVhC\n-----END PRIVATE KEY-----\n";
+const ED25519: &str = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEINTuctv5E1hK1bbY8fdp+K06/nwoy/HU++CXqI9EdVhC\n-----END PRIVATE KEY-----\n";
 
 #[test]
 fn a_public_key_is_no_secret() {
-    let signing = Signing::asymmetric(Algorithm::EdDsa, &[SigningKey::Private { kid: "k1".into(), pem: ED25519.into() }]).unwrap();
+    let signing = Signing::asymmetric(
+        Algorithm::EdDsa,
+        &[SigningKey::Private {
+            kid: "k1".into(),
+            pem: ED25519.into(),
+        }],
+    )
+    .unwrap();
     let token = signing.sign(claims()).unwrap();
     assert!(signing.verify(&token, at(NOW)).is_some());
     let jwks: Value = serde_json::from_str(signing.jwks().unwrap()).unwrap();
     let key = &jwks["keys"][0];
-    assert_eq!((&key["kid"], &key["kty"], &key["alg"], &key["use"]), (&json!("k1"), &json!("OKP"), &json!("EdDSA"), &json!("sig")));
+    assert_eq!(
+        (&key["kid"], &key["kty"], &key["alg"], &key["use"]),
+        (&json!("k1"), &json!("OKP"), &json!("EdDSA"), &json!("sig"))
+    );
     assert!(key.get("d").is_none(), "{jwks}");
     let x = URL_SAFE_NO_PAD.decode(key["x"].as_str().unwrap()).unwrap();
     for alg in ["HS256", "EdDSA"] {
         let header = json!({ "typ": "JWT", "alg": alg, "kid": "k1" });
-        assert!(signing.verify(&forged(&header, &Value::Object(claims()), &x), at(NOW)).is_none());
+        assert!(
+            signing
+                .verify(&forged(&header, &Value::Object(claims()), &x), at(NOW))
+                .is_none()
+        );
     }
     for (algorithm, keys, what) in [
         (Algorithm::EdDsa, vec![], "private"),
-        (Algorithm::Rs256, vec![SigningKey::Private { kid: "k1".into(), pem: ED25519.into() }], "is no RS256 key"),
-        (Algorithm::EdDsa, vec![SigningKey::Private { kid: "k1".into(), pem: ED25519.into() }; 2], "twice"),
+        (
+            Algorithm::Rs256,
+            vec![SigningKey::Private {
+                kid: "k1".into(),
+                pem: ED25519.into(),
+            }],
+            "is no RS256 key",
+        ),
+        (
+            Algorithm::EdDsa,
+            vec![
+                SigningKey::Private {
+                    kid: "k1".into(),
+                    pem: ED25519.into()
+                };
+                2
+            ],
+            "twice",
+        ),
     ] {
         let error = Signing::asymmetric(algorithm, &keys).unwrap_err();
         assert!(error.contains(what), "{error}");

@@ -5,24 +5,54 @@ use crate::mail::{MailKind, Templates};
 use crate::testing::sink::Sink;
 
 fn mail(to: &str, subject: &str) -> Mail {
-    let vars = BTreeMap::from([("link".to_owned(), "https://x.test/reset#token=abc".to_owned()), ("app".to_owned(), "Söhne".to_owned())]);
+    let vars = BTreeMap::from([
+        (
+            "link".to_owned(),
+            "https://x.test/reset#token=abc".to_owned(),
+        ),
+        ("app".to_owned(), "Söhne".to_owned()),
+    ]);
     let mail = Templates::default().render(to.into(), MailKind::PasswordReset, None, vars);
-    Mail { subject: subject.into(), ..mail }
+    Mail {
+        subject: subject.into(),
+        ..mail
+    }
 }
 
 #[tokio::test]
 async fn a_real_server_receives_both_bodies() {
     let sink = Sink::start();
     let mailer = SmtpMailer::new(&sink.url(), "Accounts <accounts@example.test>").unwrap();
-    mailer.send(mail("alice@example.test", "Grüße")).await.unwrap();
-    mailer.send(mail("bob@xn--bcher-kva.example", "Two")).await.unwrap();
+    mailer
+        .send(mail("alice@example.test", "Grüße"))
+        .await
+        .unwrap();
+    mailer
+        .send(mail("bob@xn--bcher-kva.example", "Two"))
+        .await
+        .unwrap();
     let received = sink.received(2).await;
     let first = &received[0];
-    assert_eq!((first["from"].as_str(), first["to"][0].as_str()), (Some("accounts@example.test"), Some("alice@example.test")));
-    assert_eq!((first["subject"].as_str(), first["autoSubmitted"].as_str()), (Some("Grüße"), Some("auto-generated")));
-    assert!(first["text"].as_str().unwrap().contains("https://x.test/reset#token=abc"), "{first}");
+    assert_eq!(
+        (first["from"].as_str(), first["to"][0].as_str()),
+        (Some("accounts@example.test"), Some("alice@example.test"))
+    );
+    assert_eq!(
+        (first["subject"].as_str(), first["autoSubmitted"].as_str()),
+        (Some("Grüße"), Some("auto-generated"))
+    );
     assert!(
-        first["html"].as_str().unwrap().contains("<a href=\"https://x.test/reset#token=abc\">")
+        first["text"]
+            .as_str()
+            .unwrap()
+            .contains("https://x.test/reset#token=abc"),
+        "{first}"
+    );
+    assert!(
+        first["html"]
+            .as_str()
+            .unwrap()
+            .contains("<a href=\"https://x.test/reset#token=abc\">")
             && first["html"].as_str().unwrap().contains("Söhne")
     );
     assert_eq!(received[1]["to"][0], "bob@xn--bcher-kva.example");
@@ -32,22 +62,51 @@ async fn a_real_server_receives_both_bodies() {
 async fn a_header_cannot_be_smuggled_in() {
     let sink = Sink::start();
     let mailer = SmtpMailer::new(&sink.url(), "accounts@example.test").unwrap();
-    for to in ["alice@example.test\r\nBcc: eve@evil.test", "alice@example.test, eve@evil.test", "", "<alice@example.test>"] {
+    for to in [
+        "alice@example.test\r\nBcc: eve@evil.test",
+        "alice@example.test, eve@evil.test",
+        "",
+        "<alice@example.test>",
+    ] {
         assert!(mailer.send(mail(to, "x")).await.is_err(), "{to:?}");
     }
     // Templates refuse this before; should one get here, it is encoded.
-    let _ = mailer.send(mail("alice@example.test", "x\r\nBcc: eve@evil.test\r\n\r\nbody")).await;
-    mailer.send(mail("alice@example.test", "last")).await.unwrap();
+    let _ = mailer
+        .send(mail(
+            "alice@example.test",
+            "x\r\nBcc: eve@evil.test\r\n\r\nbody",
+        ))
+        .await;
+    mailer
+        .send(mail("alice@example.test", "last"))
+        .await
+        .unwrap();
     for received in sink.received(1).await {
-        assert!(received["bcc"].is_null() && received["to"] == serde_json::json!(["alice@example.test"]), "{received}");
+        assert!(
+            received["bcc"].is_null()
+                && received["to"] == serde_json::json!(["alice@example.test"]),
+            "{received}"
+        );
     }
 }
 
 #[tokio::test]
 async fn a_server_that_is_down_is_unavailable() {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let mailer = SmtpMailer::new(&format!("smtp://127.0.0.1:{port}"), "accounts@example.test").unwrap();
-    assert_eq!(mailer.send(mail("alice@example.test", "x")).await.unwrap_err().code(), linchpin::Code::Unavailable);
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let mailer =
+        SmtpMailer::new(&format!("smtp://127.0.0.1:{port}"), "accounts@example.test").unwrap();
+    assert_eq!(
+        mailer
+            .send(mail("alice@example.test", "x"))
+            .await
+            .unwrap_err()
+            .code(),
+        linchpin::Code::Unavailable
+    );
 }
 
 #[test]
@@ -73,6 +132,12 @@ fn mail_does_not_leave_in_the_clear() {
     }
     let refused = SmtpMailer::new("smtp://user:hunter2@mail.example.test", "a@x.test").unwrap_err();
     assert!(!refused.contains("hunter2"));
-    assert!(!format!("{:?}", SmtpMailer::new("smtps://user:hunter2@mail.example.test", "a@x.test").unwrap()).contains("hunter2"));
+    assert!(
+        !format!(
+            "{:?}",
+            SmtpMailer::new("smtps://user:hunter2@mail.example.test", "a@x.test").unwrap()
+        )
+        .contains("hunter2")
+    );
     assert!(SmtpMailer::new("smtps://mail.example.test", "nobody").is_err());
 }

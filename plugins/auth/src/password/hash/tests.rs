@@ -24,30 +24,61 @@ fn password(text: &str) -> Password {
 #[tokio::test]
 async fn a_hash_is_salted_argon2id_with_its_parameters() {
     let hasher = hasher(Vec::new());
-    let (a, b) = (hasher.hash(password("violet otter")).await.unwrap(), hasher.hash(password("violet otter")).await.unwrap());
+    let (a, b) = (
+        hasher.hash(password("violet otter")).await.unwrap(),
+        hasher.hash(password("violet otter")).await.unwrap(),
+    );
     assert!(a.starts_with("$argon2id$v=19$m=32,t=1,p=1$"), "{a}");
     assert_ne!(a, b);
     let hash = PasswordHash::new(&a).unwrap();
-    assert_eq!((hash.salt.unwrap().len(), hash.hash.unwrap().len()), (16, 32));
-    assert_eq!(hasher.verify(password("violet otter"), Some(a.clone())).await.unwrap(), Verdict::Right { rehashed: None });
-    assert_eq!(hasher.verify(password("Violet otter"), Some(a)).await.unwrap(), Verdict::Wrong);
+    assert_eq!(
+        (hash.salt.unwrap().len(), hash.hash.unwrap().len()),
+        (16, 32)
+    );
+    assert_eq!(
+        hasher
+            .verify(password("violet otter"), Some(a.clone()))
+            .await
+            .unwrap(),
+        Verdict::Right { rehashed: None }
+    );
+    assert_eq!(
+        hasher
+            .verify(password("Violet otter"), Some(a))
+            .await
+            .unwrap(),
+        Verdict::Wrong
+    );
 }
 
 #[tokio::test]
 async fn nobody_has_the_dummy_as_password() {
     let hasher = hasher(Vec::new());
-    assert_eq!(hasher.verify(password("violet otter"), None).await.unwrap(), Verdict::Wrong);
+    assert_eq!(
+        hasher.verify(password("violet otter"), None).await.unwrap(),
+        Verdict::Wrong
+    );
 }
 
-/// Whoever is told that a password is wrong waits as long for an account that does not exist, or has none (contract 8.5).
+/// Whoever is told that a password is wrong waits as long for an account that does not exist, or
+/// has none (contract 8.5).
 #[tokio::test]
 async fn the_same_work_for_whom_there_is_no_hash() {
     let hasher = hasher(Vec::new());
     let stored = hasher.hash(password("violet otter")).await.unwrap();
-    let (ours, dummy) = (PasswordHash::new(&stored).unwrap(), PasswordHash::new(&hasher.0.dummy).unwrap());
-    assert_eq!((ours.algorithm, Params::try_from(&ours).unwrap()), (dummy.algorithm, Params::try_from(&dummy).unwrap()));
+    let (ours, dummy) = (
+        PasswordHash::new(&stored).unwrap(),
+        PasswordHash::new(&hasher.0.dummy).unwrap(),
+    );
+    assert_eq!(
+        (ours.algorithm, Params::try_from(&ours).unwrap()),
+        (dummy.algorithm, Params::try_from(&dummy).unwrap())
+    );
     for (stored, so_far) in [(None, 1), (Some(stored), 2)] {
-        assert_eq!(hasher.verify(password("wrong"), stored).await.unwrap(), Verdict::Wrong);
+        assert_eq!(
+            hasher.verify(password("wrong"), stored).await.unwrap(),
+            Verdict::Wrong
+        );
         assert_eq!(hasher.0.tried.load(Ordering::SeqCst), so_far);
     }
 }
@@ -57,12 +88,28 @@ async fn other_parameters_are_rehashed_after_a_right_password_only() {
     let before = Hasher::new(cheap(16), 1, Env::system().rng, Vec::new()).unwrap();
     let stored = before.hash(password("violet otter")).await.unwrap();
     let now = hasher(Vec::new());
-    assert_eq!(now.verify(password("wrong"), Some(stored.clone())).await.unwrap(), Verdict::Wrong);
-    let Verdict::Right { rehashed: Some(fresh) } = now.verify(password("violet otter"), Some(stored)).await.unwrap() else {
+    assert_eq!(
+        now.verify(password("wrong"), Some(stored.clone()))
+            .await
+            .unwrap(),
+        Verdict::Wrong
+    );
+    let Verdict::Right {
+        rehashed: Some(fresh),
+    } = now
+        .verify(password("violet otter"), Some(stored))
+        .await
+        .unwrap()
+    else {
         panic!("not rehashed")
     };
     assert!(fresh.contains("m=32,"), "{fresh}");
-    assert_eq!(now.verify(password("violet otter"), Some(fresh)).await.unwrap(), Verdict::Right { rehashed: None });
+    assert_eq!(
+        now.verify(password("violet otter"), Some(fresh))
+            .await
+            .unwrap(),
+        Verdict::Right { rehashed: None }
+    );
 }
 
 /// Passwords that another program kept backwards.
@@ -75,7 +122,11 @@ impl LegacyVerifier for Backwards {
     }
     fn verify(&self, password: &str, stored: &str) -> bool {
         self.0.fetch_add(1, Ordering::Relaxed);
-        stored.trim_start_matches("$backwards$").chars().rev().eq(password.chars())
+        stored
+            .trim_start_matches("$backwards$")
+            .chars()
+            .rev()
+            .eq(password.chars())
     }
 }
 
@@ -83,8 +134,17 @@ impl LegacyVerifier for Backwards {
 async fn an_imported_hash_is_replaced_at_the_first_right_password() {
     let hasher = hasher(vec![Arc::new(Backwards::default())]);
     let stored = || Some("$backwards$retto teloiv".to_owned());
-    assert_eq!(hasher.verify(password("wrong"), stored()).await.unwrap(), Verdict::Wrong);
-    let Verdict::Right { rehashed: Some(fresh) } = hasher.verify(password("violet otter"), stored()).await.unwrap() else {
+    assert_eq!(
+        hasher.verify(password("wrong"), stored()).await.unwrap(),
+        Verdict::Wrong
+    );
+    let Verdict::Right {
+        rehashed: Some(fresh),
+    } = hasher
+        .verify(password("violet otter"), stored())
+        .await
+        .unwrap()
+    else {
         panic!("not rehashed")
     };
     assert!(fresh.starts_with("$argon2id$"));
@@ -104,7 +164,13 @@ impl Meeting {
         let Some(count) = there.as_mut() else { return };
         *count += 1;
         self.come.notify_all();
-        drop(self.come.wait_timeout_while(there, Duration::from_secs(20), |there| there.is_some_and(|count| count < 2)).unwrap());
+        drop(
+            self.come
+                .wait_timeout_while(there, Duration::from_secs(20), |there| {
+                    there.is_some_and(|count| count < 2)
+                })
+                .unwrap(),
+        );
     }
 }
 
@@ -132,41 +198,97 @@ impl SecureRng for Attending {
 async fn what_was_made_otherwise_is_tried_beside_what_is_computed_for_everybody() {
     let meeting = Arc::new(Meeting::default());
     let rng = Arc::new(Attending(Arc::clone(&meeting)));
-    let hasher = Hasher::new(cheap(32), 2, rng, vec![Arc::new(Attending(Arc::clone(&meeting)))]).unwrap();
+    let hasher = Hasher::new(
+        cheap(32),
+        2,
+        rng,
+        vec![Arc::new(Attending(Arc::clone(&meeting)))],
+    )
+    .unwrap();
     for (text, right) in [("violet otter", true), ("wrong", false)] {
         *meeting.there.lock().unwrap() = Some(0);
-        let verdict = hasher.verify(password(text), Some("$attending$".to_owned())).await.unwrap();
-        assert_eq!(*meeting.there.lock().unwrap(), Some(2), "{text}: both were at work at once");
-        assert_eq!(matches!(verdict, Verdict::Right { rehashed: Some(_) }), right, "{text}");
+        let verdict = hasher
+            .verify(password(text), Some("$attending$".to_owned()))
+            .await
+            .unwrap();
+        assert_eq!(
+            *meeting.there.lock().unwrap(),
+            Some(2),
+            "{text}: both were at work at once"
+        );
+        assert_eq!(
+            matches!(verdict, Verdict::Right { rehashed: Some(_) }),
+            right,
+            "{text}"
+        );
     }
 }
 
 #[tokio::test]
 async fn the_same_password_under_the_same_salt_has_the_same_hash() {
     let hasher = hasher(Vec::new());
-    let hash = async |text: &str, salt: u8| hasher.hash_with(password(text), [salt; SALT]).await.unwrap();
+    let hash = async |text: &str, salt: u8| {
+        hasher
+            .hash_with(password(text), [salt; SALT])
+            .await
+            .unwrap()
+    };
     let first = hash("violet otter", 1).await;
     assert_eq!(first, hash("violet otter", 1).await);
     assert!(first != hash("violet otter", 2).await && first != hash("violet utter", 1).await);
-    assert_eq!(hasher.verify(password("violet otter"), Some(first)).await.unwrap(), Verdict::Right { rehashed: None });
+    assert_eq!(
+        hasher
+            .verify(password("violet otter"), Some(first))
+            .await
+            .unwrap(),
+        Verdict::Right { rehashed: None }
+    );
 }
 
 #[tokio::test]
 async fn earlier_passwords_are_recognised() {
     let hasher = hasher(vec![Arc::new(Backwards::default())]);
-    let earlier = vec![hasher.hash(password("first one")).await.unwrap(), "$backwards$eno dnoces".to_owned()];
-    for (text, known) in [("first one", true), ("second one", true), ("third one", false)] {
-        assert_eq!(hasher.is_one_of(password(text), earlier.clone()).await.unwrap(), known, "{text}");
+    let earlier = vec![
+        hasher.hash(password("first one")).await.unwrap(),
+        "$backwards$eno dnoces".to_owned(),
+    ];
+    for (text, known) in [
+        ("first one", true),
+        ("second one", true),
+        ("third one", false),
+    ] {
+        assert_eq!(
+            hasher
+                .is_one_of(password(text), earlier.clone())
+                .await
+                .unwrap(),
+            known,
+            "{text}"
+        );
     }
-    assert!(!hasher.is_one_of(password("first one"), Vec::new()).await.unwrap());
+    assert!(
+        !hasher
+            .is_one_of(password("first one"), Vec::new())
+            .await
+            .unwrap()
+    );
 }
 
 #[tokio::test]
 async fn a_hash_that_cannot_be_read_is_an_error_and_never_right() {
     let hasher = hasher(Vec::new());
     let dear = "$argon2id$v=19$m=4194304,t=1,p=1$c2FsdHNhbHRzYWx0c2FsdA$YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE";
-    for stored in ["", "plain", "$1$x$y", "$argon2id$v=19$m=32,t=1,p=1$c2FsdA", dear] {
-        let error = hasher.verify(password("plain"), Some(stored.to_owned())).await.expect_err(stored);
+    for stored in [
+        "",
+        "plain",
+        "$1$x$y",
+        "$argon2id$v=19$m=32,t=1,p=1$c2FsdA",
+        dear,
+    ] {
+        let error = hasher
+            .verify(password("plain"), Some(stored.to_owned()))
+            .await
+            .expect_err(stored);
         assert_eq!(error.code(), Code::Internal, "{stored}");
         assert!(!format!("{error:?}").contains("c2FsdA"));
     }
@@ -175,8 +297,23 @@ async fn a_hash_that_cannot_be_read_is_an_error_and_never_right() {
 #[test]
 fn cost_has_a_floor_and_a_ceiling() {
     assert!(Argon2Cost::default().params().is_ok());
-    assert!(Argon2Cost { m: 19_456, t: 2, p: 1 }.params().is_ok());
-    for (m, t, p) in [(19_456, 1, 1), (19_455, 9, 1), (65_536, 0, 1), (65_536, 2, 0), (u32::MAX, 2, 1), (65_536, u32::MAX, 1)] {
+    assert!(
+        Argon2Cost {
+            m: 19_456,
+            t: 2,
+            p: 1
+        }
+        .params()
+        .is_ok()
+    );
+    for (m, t, p) in [
+        (19_456, 1, 1),
+        (19_455, 9, 1),
+        (65_536, 0, 1),
+        (65_536, 2, 0),
+        (u32::MAX, 2, 1),
+        (65_536, u32::MAX, 1),
+    ] {
         assert!(Argon2Cost { m, t, p }.params().is_err(), "{m} {t} {p}");
     }
 }
@@ -184,7 +321,10 @@ fn cost_has_a_floor_and_a_ceiling() {
 /// The one cost below the floor is for tests alone.
 #[test]
 fn the_cost_of_tests_takes_the_feature() {
-    assert_eq!(Argon2Cost { m: 8, t: 1, p: 1 }.params().is_ok(), cfg!(feature = "test-util"));
+    assert_eq!(
+        Argon2Cost { m: 8, t: 1, p: 1 }.params().is_ok(),
+        cfg!(feature = "test-util")
+    );
     for (m, t, p) in [(9, 1, 1), (8, 2, 1), (16, 1, 2), (7, 1, 1)] {
         assert!(Argon2Cost { m, t, p }.params().is_err(), "{m} {t} {p}");
     }
@@ -219,8 +359,15 @@ async fn so_many_at_once_so_many_wait_and_the_next_is_refused() {
         tokio::task::yield_now().await;
     }
     let refused = hasher.hash(password("violet otter")).await.unwrap_err();
-    assert_eq!((refused.code(), refused.retry_after_seconds()), (Code::Unavailable, Some(1)));
-    assert_eq!(gate.came.load(Ordering::SeqCst), 2, "no more than two compute");
+    assert_eq!(
+        (refused.code(), refused.retry_after_seconds()),
+        (Code::Unavailable, Some(1))
+    );
+    assert_eq!(
+        gate.came.load(Ordering::SeqCst),
+        2,
+        "no more than two compute"
+    );
 
     // Who leaves while waiting makes room.
     tasks.pop().unwrap().abort();
@@ -239,7 +386,9 @@ async fn so_many_at_once_so_many_wait_and_the_next_is_refused() {
 async fn work_that_panics_is_an_error_and_frees_its_place() {
     let hasher = hasher(Vec::new());
     for _ in 0..QUEUE * 2 {
-        let result = hasher.run::<()>(|_| panic!("a verifier of somebody else")).await;
+        let result = hasher
+            .run::<()>(|_| panic!("a verifier of somebody else"))
+            .await;
         assert_eq!(result.unwrap_err().code(), Code::Internal);
     }
 }

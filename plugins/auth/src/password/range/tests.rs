@@ -23,7 +23,10 @@ async fn server(status: u16, answer: impl Into<String>) -> (RangeChecker, Arc<Mu
     let asked = Arc::new(Mutex::new(Vec::new()));
     let (seen, answer) = (asked.clone(), answer.into());
     let handler = move |Path(prefix): Path<String>, headers: HeaderMap| async move {
-        seen.lock().unwrap().push(format!("{prefix} {}", headers["add-padding"].to_str().unwrap()));
+        seen.lock().unwrap().push(format!(
+            "{prefix} {}",
+            headers["add-padding"].to_str().unwrap()
+        ));
         (StatusCode::from_u16(status).unwrap(), answer)
     };
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -34,20 +37,35 @@ async fn server(status: u16, answer: impl Into<String>) -> (RangeChecker, Arc<Mu
 }
 
 async fn check(checker: impl BreachChecker, on_error: BreachOnError) -> Result<()> {
-    Breaches { checker: Some(Arc::new(checker)), on_error }.check(&password("password")).await
+    Breaches {
+        checker: Some(Arc::new(checker)),
+        on_error,
+    }
+    .check(&password("password"))
+    .await
 }
 
 #[tokio::test]
 async fn five_characters_leave_and_a_listed_password_is_refused() {
-    let (checker, asked) = server(200, format!("0018A45C4D1DEF81644B54AB7F969B88D65:3\r\n{SUFFIX}:52579\r\n")).await;
+    let (checker, asked) = server(
+        200,
+        format!("0018A45C4D1DEF81644B54AB7F969B88D65:3\r\n{SUFFIX}:52579\r\n"),
+    )
+    .await;
     let error = check(checker, BreachOnError::Allow).await.unwrap_err();
-    assert_eq!((error.code().as_str(), error.details()[0].path.as_str()), ("password_breached", "password"));
+    assert_eq!(
+        (error.code().as_str(), error.details()[0].path.as_str()),
+        ("password_breached", "password")
+    );
     assert_eq!(*asked.lock().unwrap(), [format!("{PREFIX} true")]);
 }
 
 #[tokio::test]
 async fn others_and_padding_pass() {
-    for answer in [format!("0018A45C4D1DEF81644B54AB7F969B88D65:3\r\n{SUFFIX}:0\r\n"), String::new()] {
+    for answer in [
+        format!("0018A45C4D1DEF81644B54AB7F969B88D65:3\r\n{SUFFIX}:0\r\n"),
+        String::new(),
+    ] {
         let (checker, _) = server(200, answer).await;
         assert!(check(checker, BreachOnError::Refuse).await.is_ok());
     }
@@ -55,11 +73,18 @@ async fn others_and_padding_pass() {
 
 #[tokio::test]
 async fn a_server_that_fails_decides_nothing() {
-    for (status, answer) in
-        [(500, String::new()), (404, String::new()), (302, String::new()), (200, "<html>".to_owned()), (200, "A:1\n".repeat(300_000))]
-    {
+    for (status, answer) in [
+        (500, String::new()),
+        (404, String::new()),
+        (302, String::new()),
+        (200, "<html>".to_owned()),
+        (200, "A:1\n".repeat(300_000)),
+    ] {
         let (checker, _) = server(status, answer.clone()).await;
-        assert!(check(checker.clone(), BreachOnError::Allow).await.is_ok(), "{status}");
+        assert!(
+            check(checker.clone(), BreachOnError::Allow).await.is_ok(),
+            "{status}"
+        );
         let error = check(checker, BreachOnError::Refuse).await.unwrap_err();
         assert_eq!(error.code(), Code::Unavailable, "{status}");
     }
@@ -76,19 +101,37 @@ impl BreachChecker for Silent {
 #[tokio::test(start_paused = true)]
 async fn nobody_waits_longer_than_three_seconds() {
     let start = tokio::time::Instant::now();
-    assert_eq!(check(Silent, BreachOnError::Refuse).await.unwrap_err().code(), Code::Unavailable);
+    assert_eq!(
+        check(Silent, BreachOnError::Refuse)
+            .await
+            .unwrap_err()
+            .code(),
+        Code::Unavailable
+    );
     assert!(check(Silent, BreachOnError::Allow).await.is_ok());
-    assert_eq!(start.elapsed(), 2 * LIMIT, "of a clock that moves only when everybody waits");
+    assert_eq!(
+        start.elapsed(),
+        2 * LIMIT,
+        "of a clock that moves only when everybody waits"
+    );
 }
 
 #[tokio::test]
 async fn without_a_checker_nothing_is_asked() {
-    assert!(Breaches::default().check(&password("password")).await.is_ok());
+    assert!(
+        Breaches::default()
+            .check(&password("password"))
+            .await
+            .is_ok()
+    );
 }
 
 #[test]
 fn lines_that_are_no_lines() {
-    assert_eq!(listed(&format!("{}:1", SUFFIX.to_lowercase()), SUFFIX), Some(true));
+    assert_eq!(
+        listed(&format!("{}:1", SUFFIX.to_lowercase()), SUFFIX),
+        Some(true)
+    );
     assert_eq!(listed("abc", SUFFIX), None);
     assert_eq!(listed("abc:x", SUFFIX), None);
     assert_eq!(listed("\r\n\n", SUFFIX), Some(false));

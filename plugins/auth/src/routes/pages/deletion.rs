@@ -22,24 +22,44 @@ const KEEP: Simple = Simple {
 };
 
 /// All that an account can do that is to be deleted: stay.
-pub(super) fn kept_page(visit: &Visit, due: linchpin::Timestamp, error: Option<&Error>) -> Result<Response<Body>> {
+pub(super) fn kept_page(
+    visit: &Visit,
+    due: linchpin::Timestamp,
+    error: Option<&Error>,
+) -> Result<Response<Body>> {
     let form = visit.form("/keep", html!("<button>Keep my account</button>"))?;
     let content = html!(
         "<section class=\"card\"><h1>Your account will be deleted</h1><p class=\"lead\">On " (words::time(due))
         ". Until then you can keep it.</p>" (visit.notice(error)) (form) "</section>"
     );
-    visit.show("Your account will be deleted", Width::Narrow, content, error)
+    visit.show(
+        "Your account will be deleted",
+        Width::Narrow,
+        content,
+        error,
+    )
 }
 
 pub(super) async fn delete(visit: Visit) -> Result<Response<Body>> {
     if visit.known.is_none() {
         return Ok(visit.to_sign_in());
     }
-    let form = visit.form("/delete", html!("<button class=\"danger\">Delete my account</button>"))?;
-    let grace = visit.core.config.auth.account_deletion.grace_seconds.div_ceil(86_400);
+    let form = visit.form(
+        "/delete",
+        html!("<button class=\"danger\">Delete my account</button>"),
+    )?;
+    let grace = visit
+        .core
+        .config
+        .auth
+        .account_deletion
+        .grace_seconds
+        .div_ceil(86_400);
     let when = match grace {
         0 => html!("This cannot be undone."),
-        days => html!("You have " (usize::try_from(days).unwrap_or(usize::MAX)) " days to change your mind; then it cannot be undone."),
+        days => {
+            html!("You have " (usize::try_from(days).unwrap_or(usize::MAX)) " days to change your mind; then it cannot be undone.")
+        }
     };
     let content = html!(
         "<section class=\"card\"><h1>Delete your account?</h1><p class=\"lead\">You are signed out everywhere else. " (when) "</p>" (form) "</section>"
@@ -50,15 +70,31 @@ pub(super) async fn delete(visit: Visit) -> Result<Response<Body>> {
 
 pub(super) async fn deleting(visit: Visit) -> Result<Response<Body>> {
     let done = async {
-        let Some(_) = visit.active()? else { return Ok(None) };
-        let input = DeleteInput { method: None, code: None, password: None, reauth_token: None, webauthn_response: None };
-        Answered::of(deletion::delete(visit.core.clone(), visit.call(&[])?, input).await?).await.map(Some)
+        let Some(_) = visit.active()? else {
+            return Ok(None);
+        };
+        let input = DeleteInput {
+            method: None,
+            code: None,
+            password: None,
+            reauth_token: None,
+            webauthn_response: None,
+        };
+        Answered::of(deletion::delete(visit.core.clone(), visit.call(&[])?, input).await?)
+            .await
+            .map(Some)
     };
     match done.await {
         Ok(None) => Ok(visit.to_sign_in()),
-        Ok(Some(answered)) if answered.body["deletionScheduledFor"].is_string() => Ok(go(&visit.page("/security"))),
+        Ok(Some(answered)) if answered.body["deletionScheduledFor"].is_string() => {
+            Ok(go(&visit.page("/security")))
+        }
         Ok(Some(answered)) => Ok(answered.carry(visit.done("/sign-in", "deleted"))),
-        Err(error) if error.code() == STEP_UP_REQUIRED => Ok(go(&with(&visit.page("/confirm"), "returnTo", &visit.page("/delete")))),
+        Err(error) if error.code() == STEP_UP_REQUIRED => Ok(go(&with(
+            &visit.page("/confirm"),
+            "returnTo",
+            &visit.page("/delete"),
+        ))),
         Err(error) => security_page(&visit, Some(&error)).await,
     }
 }
@@ -79,7 +115,14 @@ pub(super) async fn keeping(visit: Visit) -> Result<Response<Body>> {
     }
     let mailed = token.is_some();
     match deletion::cancel(visit.core.clone(), visit.call(&[])?, CancelInput { token }).await {
-        Ok(_) => Ok(visit.done(if visit.known.is_some() { "/security" } else { "/sign-in" }, "kept")),
+        Ok(_) => Ok(visit.done(
+            if visit.known.is_some() {
+                "/security"
+            } else {
+                "/sign-in"
+            },
+            "kept",
+        )),
         Err(error) if mailed => keep_page(&visit, Some(&error)),
         Err(error) => security_page(&visit, Some(&error)).await,
     }

@@ -1,4 +1,5 @@
-//! Another address for one's account: asked for here, made the account's on the page that its mail leads to.
+//! Another address for one's account: asked for here, made the account's on the page that its mail
+//! leads to.
 
 use axum::body::Body;
 use axum::http::Response;
@@ -18,10 +19,19 @@ pub(super) const PATH: &str = "/email";
 
 /// Whose address may be changed now; `None` when nobody is signed in.
 async fn owner(visit: &Visit) -> Result<Option<User>> {
-    let Some(known) = visit.active()? else { return Ok(None) };
-    let user = visit.core.users.get(&visit.client.cx(), known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
+    let Some(known) = visit.active()? else {
+        return Ok(None);
+    };
+    let user = visit
+        .core
+        .users
+        .get(&visit.client.cx(), known.user_id.as_str())
+        .await?
+        .ok_or_else(Error::unauthorized)?;
     // Asked for first, so that nobody types an address in vain.
-    visit.core.require(&visit.client, known, &user, Need::ProofButMail)?;
+    visit
+        .core
+        .require(&visit.client, known, &user, Need::ProofButMail)?;
     Ok(Some(user))
 }
 
@@ -43,8 +53,14 @@ fn email_page(visit: &Visit, user: &User, error: Option<&Error>) -> Result<Respo
         first: true,
         ..Field::TEXT
     };
-    let form = visit.form(PATH, html!((new.show(error)) "<button>Send the link</button>"))?;
-    let now = user.email.as_ref().map(|email| html!(" Until then <strong>" (email) "</strong> stays, and is told."));
+    let form = visit.form(
+        PATH,
+        html!((new.show(error)) "<button>Send the link</button>"),
+    )?;
+    let now = user
+        .email
+        .as_ref()
+        .map(|email| html!(" Until then <strong>" (email) "</strong> stays, and is told."));
     let content = html!(
         "<section class=\"card\"><h1>Change your email address</h1><p class=\"lead\">We mail a link to the new address; it becomes yours once you open it." (now) "</p>"
         (visit.notice(error)) (form) "</section><p class=\"foot\"><a href=\"" (visit.page("/security")) "\">Cancel</a></p>"
@@ -54,7 +70,11 @@ fn email_page(visit: &Visit, user: &User, error: Option<&Error>) -> Result<Respo
 
 async fn refused(visit: &Visit, error: &Error) -> Result<Response<Body>> {
     if error.code() == STEP_UP_REQUIRED {
-        return Ok(go(&with(&visit.page("/confirm"), "returnTo", &visit.page(PATH))));
+        return Ok(go(&with(
+            &visit.page("/confirm"),
+            "returnTo",
+            &visit.page(PATH),
+        )));
     }
     security_page(visit, Some(error)).await
 }
@@ -66,7 +86,14 @@ pub(super) async fn asking(visit: Visit) -> Result<Response<Body>> {
         Err(error) => return refused(&visit, &error).await,
     };
     let email = visit.form.get("email").to_owned();
-    let input = ChangeEmailInput { email, method: None, code: None, password: None, reauth_token: None, webauthn_response: None };
+    let input = ChangeEmailInput {
+        email,
+        method: None,
+        code: None,
+        password: None,
+        reauth_token: None,
+        webauthn_response: None,
+    };
     match email::change(visit.core.clone(), visit.call(&[])?, input).await {
         Ok(_) => Ok(visit.done("/security", "email-asked")),
         Err(error) => email_page(&visit, &user, Some(&error)),

@@ -16,13 +16,19 @@ use crate::routes::{account, sessions};
 
 /// Where somebody goes who names no page.
 pub(super) async fn home(visit: Visit) -> Result<Response<Body>> {
-    Ok(if visit.known.is_some() { go(&visit.target()) } else { go(&visit.with_target("/sign-in")) })
+    Ok(if visit.known.is_some() {
+        go(&visit.target())
+    } else {
+        go(&visit.with_target("/sign-in"))
+    })
 }
 
 pub(super) async fn sign_in(visit: Visit) -> Result<Response<Body>> {
     if visit.known.is_some() {
         // What was said on the way here is still to be said.
-        let said = ["done", "failed"].into_iter().find_map(|word| Some((word, visit.query.given(word)?)));
+        let said = ["done", "failed"]
+            .into_iter()
+            .find_map(|word| Some((word, visit.query.given(word)?)));
         let said = said.map(|(word, value)| with(&visit.page("/security"), word, &value));
         return said.map_or_else(|| arrived(&visit), |to| Ok(go(&to)));
     }
@@ -32,11 +38,15 @@ pub(super) async fn sign_in(visit: Visit) -> Result<Response<Body>> {
     sign_in_page(&visit, None)
 }
 
-/// On to where somebody wants to be who is signed in already. Strict cookies are there for whoever clicks on a page of the app itself: where
-/// another site has begun this, somebody does.
+/// On to where somebody wants to be who is signed in already. Strict cookies are there for whoever
+/// clicks on a page of the app itself: where another site has begun this, somebody does.
 fn arrived(visit: &Visit) -> Result<Response<Body>> {
     let strict = visit.core.config.auth.cookies.same_site == SameSite::Strict;
-    if strict && visit.was_asked_again() { visit.show_way(&visit.target()) } else { Ok(go(&visit.target())) }
+    if strict && visit.was_asked_again() {
+        visit.show_way(&visit.target())
+    } else {
+        Ok(go(&visit.target()))
+    }
 }
 
 pub(super) fn sign_in_page(visit: &Visit, error: Option<&Error>) -> Result<Response<Body>> {
@@ -56,8 +66,16 @@ pub(super) fn sign_in_page(visit: &Visit, error: Option<&Error>) -> Result<Respo
     };
     let providers = providers::buttons(visit);
     let passkey = if auth.passkeys.enabled && auth.passkeys.primary {
-        let class = if auth.password.enabled { html!(" class=\"plain\"") } else { Html::new() };
-        Some(visit.passkey_form("sign-in", "/passkey", html!("<button" (class) ">Sign in with a passkey</button>"))?)
+        let class = if auth.password.enabled {
+            html!(" class=\"plain\"")
+        } else {
+            Html::new()
+        };
+        Some(visit.passkey_form(
+            "sign-in",
+            "/passkey",
+            html!("<button" (class) ">Sign in with a passkey</button>"),
+        )?)
     } else {
         None
     };
@@ -90,7 +108,15 @@ pub(super) fn identifier(primary: PrimaryField, value: &str, first: bool) -> Fie
         PrimaryField::Phone => ("Phone number", "tel", "tel"),
     };
     // Named as on the wire: what is wrong with it comes under that name.
-    Field { name: "identifier", label, kind, autocomplete, value, first, ..Field::TEXT }
+    Field {
+        name: "identifier",
+        label,
+        kind,
+        autocomplete,
+        value,
+        first,
+        ..Field::TEXT
+    }
 }
 
 /// What is wrong with a field that the form names otherwise.
@@ -104,7 +130,10 @@ pub(super) fn renamed(visit: &Visit, error: Error) -> Error {
 }
 
 pub(super) async fn signing_in(visit: Visit) -> Result<Response<Body>> {
-    let input = SignInInput { identifier: visit.form.get("identifier").to_owned(), password: visit.form.get("password").to_owned() };
+    let input = SignInInput {
+        identifier: visit.form.get("identifier").to_owned(),
+        password: visit.form.get("password").to_owned(),
+    };
     match account::login(visit.core.clone(), visit.call(&[])?, input).await {
         Ok(reply) => signed_in(&visit, reply).await,
         Err(error) => sign_in_page(&visit, Some(&renamed(&visit, error))),
@@ -133,11 +162,18 @@ pub(super) async fn register(visit: Visit) -> Result<Response<Body>> {
 fn register_page(visit: &Visit, error: Option<&Error>) -> Result<Response<Body>> {
     let auth = &visit.core.config.auth;
     let field = Field {
-        autocomplete: if auth.primary_field == PrimaryField::Email { "email" } else { "username" },
+        autocomplete: if auth.primary_field == PrimaryField::Email {
+            "email"
+        } else {
+            "username"
+        },
         ..identifier(auth.primary_field, visit.form.get("identifier"), true)
     };
     let email = (auth.primary_field != PrimaryField::Email).then(|| {
-        let (value, hint) = (visit.form.get("email"), "So that you can get back in if you forget your password.");
+        let (value, hint) = (
+            visit.form.get("email"),
+            "So that you can get back in if you forget your password.",
+        );
         Field {
             name: "email",
             label: "Email address (optional)",
@@ -154,8 +190,13 @@ fn register_page(visit: &Visit, error: Option<&Error>) -> Result<Response<Body>>
         "/register",
         html!((field.show(error)) (email) (Field { autocomplete: "new-password", hint: NEW_PASSWORD, ..Field::PASSWORD }.show(error)) "<button>Create account</button>"),
     )?;
-    let providers = if providers::sign_up(visit) { providers::buttons(visit) } else { Vec::new() };
-    let others = (!providers.is_empty()).then(|| html!("<p class=\"or\">or</p><div class=\"stack\">" (providers) "</div>"));
+    let providers = if providers::sign_up(visit) {
+        providers::buttons(visit)
+    } else {
+        Vec::new()
+    };
+    let others = (!providers.is_empty())
+        .then(|| html!("<p class=\"or\">or</p><div class=\"stack\">" (providers) "</div>"));
     let content = html!(
         "<section class=\"card\"><h1>Create an account</h1><p class=\"lead\">at " (auth.app_name) "</p>" (visit.notice(error)) (form) (others)
         "</section>"
@@ -165,7 +206,8 @@ fn register_page(visit: &Visit, error: Option<&Error>) -> Result<Response<Body>>
 }
 
 /// What a new password is to be.
-pub(super) const NEW_PASSWORD: &str = "A few words that nobody else would put together are best. Spaces are welcome.";
+pub(super) const NEW_PASSWORD: &str =
+    "A few words that nobody else would put together are best. Spaces are welcome.";
 
 pub(super) async fn registering(visit: Visit) -> Result<Response<Body>> {
     let form = &visit.form;
@@ -178,19 +220,33 @@ pub(super) async fn registering(visit: Visit) -> Result<Response<Body>> {
         Ok(reply) => {
             let answered = Answered::of(reply).await?;
             // Without a session there is a mail to be followed first.
-            let waits = answered.body.get("token").is_none() || answered.body.get("expiresAt").is_none();
-            Ok(if waits { visit.done("/sign-in", "registered") } else { answered.carry(go(&visit.target())) })
+            let waits =
+                answered.body.get("token").is_none() || answered.body.get("expiresAt").is_none();
+            Ok(if waits {
+                visit.done("/sign-in", "registered")
+            } else {
+                answered.carry(go(&visit.target()))
+            })
         }
         Err(error) => register_page(&visit, Some(&renamed(&visit, error))),
     }
 }
 
 pub(super) async fn signing_out(visit: Visit) -> Result<Response<Body>> {
-    // Whoever signs out to sign in again, which is proof where there is no other, goes on where they were.
+    // Whoever signs out to sign in again, which is proof where there is no other, goes on where
+    // they were.
     let again = visit.form.get("again") == "yes";
-    let out = if again { go(&with(&visit.with_target("/sign-in"), "done", "signed-out")) } else { visit.done("/sign-in", "signed-out") };
+    let out = if again {
+        go(&with(&visit.with_target("/sign-in"), "done", "signed-out"))
+    } else {
+        visit.done("/sign-in", "signed-out")
+    };
     // Nobody is known any more who has just left.
-    let Some(known) = &visit.known else { return Ok(out) };
-    let answered = Answered::of(sessions::revoke(visit.core.clone(), visit.call(&[&known.handle])?).await?).await?;
+    let Some(known) = &visit.known else {
+        return Ok(out);
+    };
+    let answered =
+        Answered::of(sessions::revoke(visit.core.clone(), visit.call(&[&known.handle])?).await?)
+            .await?;
     Ok(answered.carry(out))
 }

@@ -18,7 +18,13 @@ use crate::routes::{mfa, mfa_sent};
 
 /// What proves nothing by itself: the session has to be fresh.
 fn no_proof() -> mfa::ProofInput {
-    mfa::ProofInput { method: None, code: None, password: None, reauth_token: None, webauthn_response: None }
+    mfa::ProofInput {
+        method: None,
+        code: None,
+        password: None,
+        reauth_token: None,
+        webauthn_response: None,
+    }
 }
 
 /// The second factors of whoever is signed in.
@@ -30,14 +36,38 @@ pub(super) async fn section(visit: &Visit, user: &User) -> Result<Html> {
     let methods = core.methods(user);
     let mut items = Vec::new();
     if settings.totp.enabled {
-        let begin = visit.form("/factors/app", html!("<button class=\"plain small\">Set up</button>"))?;
-        let state = if methods.contains(&Way::Totp) { remove(visit, Way::Totp)? } else { begin };
-        items.push(item("Authenticator app", "Codes from an app on your phone.", methods.contains(&Way::Totp), &state));
+        let begin = visit.form(
+            "/factors/app",
+            html!("<button class=\"plain small\">Set up</button>"),
+        )?;
+        let state = if methods.contains(&Way::Totp) {
+            remove(visit, Way::Totp)?
+        } else {
+            begin
+        };
+        items.push(item(
+            "Authenticator app",
+            "Codes from an app on your phone.",
+            methods.contains(&Way::Totp),
+            &state,
+        ));
     }
     if settings.email_otp.enabled && user.email.is_some() {
-        let begin = visit.form("/factors/email", html!("<button class=\"plain small\">Set up</button>"))?;
-        let state = if methods.contains(&Way::EmailOtp) { remove(visit, Way::EmailOtp)? } else { begin };
-        items.push(item("Codes by email", "A code is mailed when you sign in.", methods.contains(&Way::EmailOtp), &state));
+        let begin = visit.form(
+            "/factors/email",
+            html!("<button class=\"plain small\">Set up</button>"),
+        )?;
+        let state = if methods.contains(&Way::EmailOtp) {
+            remove(visit, Way::EmailOtp)?
+        } else {
+            begin
+        };
+        items.push(item(
+            "Codes by email",
+            "A code is mailed when you sign in.",
+            methods.contains(&Way::EmailOtp),
+            &state,
+        ));
     }
     if settings.sms.enabled {
         let field = html!(
@@ -45,13 +75,25 @@ pub(super) async fn section(visit: &Visit, user: &User) -> Result<Html> {
         );
         let begin =
             visit.form("/factors/phone", html!("<div class=\"row\">" (field) "<button class=\"plain small\">Set up</button></div>"))?;
-        let state = if methods.contains(&Way::Sms) { remove(visit, Way::Sms)? } else { begin };
-        items.push(item("Codes by text message", "A code is sent to your phone.", methods.contains(&Way::Sms), &state));
+        let state = if methods.contains(&Way::Sms) {
+            remove(visit, Way::Sms)?
+        } else {
+            begin
+        };
+        items.push(item(
+            "Codes by text message",
+            "A code is sent to your phone.",
+            methods.contains(&Way::Sms),
+            &state,
+        ));
     }
     if !methods.is_empty() {
         let left = core.recovery_codes_left(&visit.client.cx(), user).await?;
         let what = format!("{left} left. Each lets you in once when you have nothing else.");
-        let renew = visit.form("/factors/recovery", html!("<button class=\"plain small\">New codes</button>"))?;
+        let renew = visit.form(
+            "/factors/recovery",
+            html!("<button class=\"plain small\">New codes</button>"),
+        )?;
         items.push(item("Recovery codes", &what, false, &renew));
     }
     Ok(html!(
@@ -67,14 +109,27 @@ fn item(name: &'static str, what: &str, on: bool, state: &Html) -> Html {
 
 fn remove(visit: &Visit, way: Way) -> Result<Html> {
     let method = html!("<input type=\"hidden\" name=\"method\" value=\"" (way.name()) "\">");
-    visit.form("/factors/remove", html!((method) "<button class=\"danger small\">Remove</button>"))
+    visit.form(
+        "/factors/remove",
+        html!((method) "<button class=\"danger small\">Remove</button>"),
+    )
 }
 
-/// Whether a factor may be set up now: an account that is to be deleted gets none, and who set it up has signed in lately.
+/// Whether a factor may be set up now: an account that is to be deleted gets none, and who set it
+/// up has signed in lately.
 async fn may_begin(visit: &Visit) -> Result<bool> {
-    let Some(known) = visit.enrolling()? else { return Ok(false) };
-    let user = visit.core.users.get(&visit.client.cx(), known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
-    visit.core.require(&visit.client, known, &user, Need::Recent)?;
+    let Some(known) = visit.enrolling()? else {
+        return Ok(false);
+    };
+    let user = visit
+        .core
+        .users
+        .get(&visit.client.cx(), known.user_id.as_str())
+        .await?
+        .ok_or_else(Error::unauthorized)?;
+    visit
+        .core
+        .require(&visit.client, known, &user, Need::Recent)?;
     Ok(true)
 }
 
@@ -83,7 +138,9 @@ pub(super) async fn begin_app(visit: Visit) -> Result<Response<Body>> {
         if !may_begin(&visit).await? {
             return Ok(None);
         }
-        Answered::of(mfa::setup(visit.core.clone(), visit.call(&[])?).await?).await.map(Some)
+        Answered::of(mfa::setup(visit.core.clone(), visit.call(&[])?).await?)
+            .await
+            .map(Some)
     };
     match done.await {
         Ok(None) => Ok(visit.to_sign_in()),
@@ -95,13 +152,31 @@ pub(super) async fn begin_app(visit: Visit) -> Result<Response<Body>> {
     }
 }
 
-/// What was set up is known to nobody but the page: the form carries it, for when the code was wrong.
-fn app_page(visit: &Visit, secret: &str, uri: &str, error: Option<&Error>) -> Result<Response<Body>> {
-    let held =
-        html!("<input type=\"hidden\" name=\"secret\" value=\"" (secret) "\"><input type=\"hidden\" name=\"uri\" value=\"" (uri) "\">");
-    let code = Field { name: "code", label: "Code that the app shows", autocomplete: "one-time-code", first: true, ..Field::TEXT };
-    let form = visit.form("/factors/app/verify", html!((held) (code.show(error)) "<button>Turn on</button>"))?;
-    let groups: Vec<String> = secret.as_bytes().chunks(4).map(|four| String::from_utf8_lossy(four).into_owned()).collect();
+/// What was set up is known to nobody but the page: the form carries it, for when the code was
+/// wrong.
+fn app_page(
+    visit: &Visit,
+    secret: &str,
+    uri: &str,
+    error: Option<&Error>,
+) -> Result<Response<Body>> {
+    let held = html!("<input type=\"hidden\" name=\"secret\" value=\"" (secret) "\"><input type=\"hidden\" name=\"uri\" value=\"" (uri) "\">");
+    let code = Field {
+        name: "code",
+        label: "Code that the app shows",
+        autocomplete: "one-time-code",
+        first: true,
+        ..Field::TEXT
+    };
+    let form = visit.form(
+        "/factors/app/verify",
+        html!((held) (code.show(error)) "<button>Turn on</button>"),
+    )?;
+    let groups: Vec<String> = secret
+        .as_bytes()
+        .chunks(4)
+        .map(|four| String::from_utf8_lossy(four).into_owned())
+        .collect();
     let content = html!(
         "<section class=\"card\"><h1>Authenticator app</h1><p class=\"lead\">Scan this with the app, or add the key by hand. Then type the code that the app shows.</p>" (visit.notice(error))
         (picture(uri)) "<p class=\"secret\">" (groups.join(" ")) "</p><p><a href=\"" (otpauth(uri)) "\">Open in an app on this device</a></p>" (form) "</section>"
@@ -112,11 +187,18 @@ fn app_page(visit: &Visit, secret: &str, uri: &str, error: Option<&Error>) -> Re
 
 /// An address as a picture that a phone can read.
 fn picture(uri: &str) -> Option<Html> {
-    let code = QrCode::encode_text(otpauth(uri), QrCodeEcc::Medium).ok().filter(|_| !otpauth(uri).is_empty())?;
+    let code = QrCode::encode_text(otpauth(uri), QrCodeEcc::Medium)
+        .ok()
+        .filter(|_| !otpauth(uri).is_empty())?;
     let size = code.size();
-    let dark = (0..size).flat_map(|y| (0..size).map(move |x| (x, y))).filter(|(x, y)| code.get_module(*x, *y));
+    let dark = (0..size)
+        .flat_map(|y| (0..size).map(move |x| (x, y)))
+        .filter(|(x, y)| code.get_module(*x, *y));
     // Four modules around it are to be left free.
-    let path = dark.map(|(x, y)| format!("M{} {}h1v1h-1z", x + 4, y + 4)).collect::<Vec<_>>().concat();
+    let path = dark
+        .map(|(x, y)| format!("M{} {}h1v1h-1z", x + 4, y + 4))
+        .collect::<Vec<_>>()
+        .concat();
     let side = usize::try_from(size + 8).ok()?;
     Some(html!(
         "<svg class=\"qr\" viewBox=\"0 0 " (side) " " (side) "\" role=\"img\" aria-label=\"The key, for a phone to scan\">"
@@ -126,17 +208,28 @@ fn picture(uri: &str) -> Option<Html> {
 
 /// An address of an app and nothing else: the form carries it.
 fn otpauth(uri: &str) -> &str {
-    if uri.starts_with("otpauth://") { uri } else { "" }
+    if uri.starts_with("otpauth://") {
+        uri
+    } else {
+        ""
+    }
 }
 
 pub(super) async fn verify_app(visit: Visit) -> Result<Response<Body>> {
     if visit.enrolling()?.is_none() {
         return Ok(visit.to_sign_in());
     }
-    let input = CodeInput { code: visit.form.get("code").trim().to_owned() };
+    let input = CodeInput {
+        code: visit.form.get("code").trim().to_owned(),
+    };
     match mfa::verify_setup(visit.core.clone(), visit.call(&[])?, input).await {
         Ok(reply) => enrolled(&visit, Answered::of(reply).await?),
-        Err(error) if error.code().status() == 401 => app_page(&visit, visit.form.get("secret"), visit.form.get("uri"), Some(&error)),
+        Err(error) if error.code().status() == 401 => app_page(
+            &visit,
+            visit.form.get("secret"),
+            visit.form.get("uri"),
+            Some(&error),
+        ),
         Err(error) => security_page(&visit, Some(&error)).await,
     }
 }
@@ -150,12 +243,21 @@ pub(super) fn enrolled(visit: &Visit, answered: Answered) -> Result<Response<Bod
 }
 
 fn codes(body: &Value) -> Option<Vec<String>> {
-    let list = body["recoveryCodes"].as_array().filter(|list| !list.is_empty())?;
-    Some(list.iter().filter_map(|code| code.as_str().map(str::to_owned)).collect())
+    let list = body["recoveryCodes"]
+        .as_array()
+        .filter(|list| !list.is_empty())?;
+    Some(
+        list.iter()
+            .filter_map(|code| code.as_str().map(str::to_owned))
+            .collect(),
+    )
 }
 
 fn codes_page(visit: &Visit, codes: &[String]) -> Result<Response<Body>> {
-    let items: Vec<Html> = codes.iter().map(|code| html!("<li>" (code) "</li>")).collect();
+    let items: Vec<Html> = codes
+        .iter()
+        .map(|code| html!("<li>" (code) "</li>"))
+        .collect();
     let content = html!(
         "<section class=\"card\"><h1>Recovery codes</h1><p class=\"lead\">Keep them where you will find them without this device. Each works once, and they are not shown again.</p>"
         "<ol class=\"codes\">" (items) "</ol><a class=\"button\" href=\"" (visit.page("/security")) "\">I have kept them</a></section>"
@@ -178,24 +280,52 @@ async fn begin_sent(visit: Visit, way: Way) -> Result<Response<Body>> {
         }
         let (core, call) = (visit.core.clone(), visit.call(&[])?);
         let reply = match way {
-            Way::Sms => mfa_sent::enable_sms(core, call, PhoneInput { phone: visit.form.get("phone").trim().to_owned() }).await?,
+            Way::Sms => {
+                mfa_sent::enable_sms(
+                    core,
+                    call,
+                    PhoneInput {
+                        phone: visit.form.get("phone").trim().to_owned(),
+                    },
+                )
+                .await?
+            }
             _ => mfa_sent::enable_mail(core, call).await?,
         };
         Answered::of(reply).await.map(Some)
     };
     match done.await {
         Ok(None) => Ok(visit.to_sign_in()),
-        Ok(Some(answered)) => sent_page(&visit, way, answered.body["setupToken"].as_str().unwrap_or_default(), None),
+        Ok(Some(answered)) => sent_page(
+            &visit,
+            way,
+            answered.body["setupToken"].as_str().unwrap_or_default(),
+            None,
+        ),
         Err(error) => security_page(&visit, Some(&error)).await,
     }
 }
 
-fn sent_page(visit: &Visit, way: Way, token: &str, error: Option<&Error>) -> Result<Response<Body>> {
+fn sent_page(
+    visit: &Visit,
+    way: Way,
+    token: &str,
+    error: Option<&Error>,
+) -> Result<Response<Body>> {
     let held = html!(
         "<input type=\"hidden\" name=\"setupToken\" value=\"" (token) "\"><input type=\"hidden\" name=\"method\" value=\"" (way.name()) "\">"
     );
-    let code = Field { name: "code", label: "Code from the message", autocomplete: "one-time-code", first: true, ..Field::TEXT };
-    let form = visit.form("/factors/sent/verify", html!((held) (code.show(error)) "<button>Turn on</button>"))?;
+    let code = Field {
+        name: "code",
+        label: "Code from the message",
+        autocomplete: "one-time-code",
+        first: true,
+        ..Field::TEXT
+    };
+    let form = visit.form(
+        "/factors/sent/verify",
+        html!((held) (code.show(error)) "<button>Turn on</button>"),
+    )?;
     let content = html!(
         "<section class=\"card\"><h1>A code is on its way</h1><p class=\"lead\">Type it here to turn this on.</p>" (visit.notice(error)) (form) "</section>"
         "<p class=\"foot\"><a href=\"" (visit.page("/security")) "\">Cancel</a></p>"
@@ -207,12 +337,21 @@ pub(super) async fn verify_sent(visit: Visit) -> Result<Response<Body>> {
     if visit.enrolling()?.is_none() {
         return Ok(visit.to_sign_in());
     }
-    let way = if visit.form.get("method") == Way::Sms.name() { Way::Sms } else { Way::EmailOtp };
+    let way = if visit.form.get("method") == Way::Sms.name() {
+        Way::Sms
+    } else {
+        Way::EmailOtp
+    };
     let token = visit.form.get("setupToken").to_owned();
-    let input = SetupInput { setup_token: token.clone(), code: visit.form.get("code").trim().to_owned() };
+    let input = SetupInput {
+        setup_token: token.clone(),
+        code: visit.form.get("code").trim().to_owned(),
+    };
     match mfa_sent::verify(visit.core.clone(), visit.call(&[])?, input, way).await {
         Ok(reply) => enrolled(&visit, Answered::of(reply).await?),
-        Err(error) if error.code() == crate::error::INVALID_CODE => sent_page(&visit, way, &token, Some(&error)),
+        Err(error) if error.code() == crate::error::INVALID_CODE => {
+            sent_page(&visit, way, &token, Some(&error))
+        }
         Err(error) => security_page(&visit, Some(&error)).await,
     }
 }
@@ -225,8 +364,12 @@ pub(super) async fn removing(visit: Visit) -> Result<Response<Body>> {
         _ => &[],
     };
     let done = async {
-        let Some(_) = visit.active()? else { return Ok(None) };
-        mfa::remove(visit.core.clone(), visit.call(&[])?, no_proof(), ways).await.map(Some)
+        let Some(_) = visit.active()? else {
+            return Ok(None);
+        };
+        mfa::remove(visit.core.clone(), visit.call(&[])?, no_proof(), ways)
+            .await
+            .map(Some)
     };
     match done.await {
         Ok(None) => Ok(visit.to_sign_in()),
@@ -237,7 +380,9 @@ pub(super) async fn removing(visit: Visit) -> Result<Response<Body>> {
 
 pub(super) async fn renewing_codes(visit: Visit) -> Result<Response<Body>> {
     let done = async {
-        let Some(_) = visit.active()? else { return Ok(None) };
+        let Some(_) = visit.active()? else {
+            return Ok(None);
+        };
         let reply = mfa::recovery_codes(visit.core.clone(), visit.call(&[])?, no_proof()).await?;
         Answered::of(reply).await.map(Some)
     };
@@ -250,8 +395,16 @@ pub(super) async fn renewing_codes(visit: Visit) -> Result<Response<Body>> {
 
 pub(super) async fn removing_passkey(visit: Visit) -> Result<Response<Body>> {
     let done = async {
-        let Some(_) = visit.active()? else { return Ok(None) };
-        crate::routes::passkeys::remove(visit.core.clone(), visit.call(&[visit.form.get("id")])?, no_proof()).await.map(Some)
+        let Some(_) = visit.active()? else {
+            return Ok(None);
+        };
+        crate::routes::passkeys::remove(
+            visit.core.clone(),
+            visit.call(&[visit.form.get("id")])?,
+            no_proof(),
+        )
+        .await
+        .map(Some)
     };
     match done.await {
         Ok(None) => Ok(visit.to_sign_in()),

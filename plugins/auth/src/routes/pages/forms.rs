@@ -1,7 +1,8 @@
 //! Whether a form is one of ours, and meant by who sends it.
 //!
-//! A form holds a token for the session it was made for, or for the browser where nobody was signed in. The session is named by its
-//! handle, which stays when its tokens are renewed or its user steps up: a form that was open meanwhile is as good as before.
+//! A form holds a token for the session it was made for, or for the browser where nobody was signed
+//! in. The session is named by its handle, which stays when its tokens are renewed or its user
+//! steps up: a form that was open meanwhile is as good as before.
 
 use linchpin::{Error, Result};
 
@@ -41,7 +42,11 @@ impl Owner<'_> {
     /// # Errors
     /// When there is no randomness.
     pub(super) fn token(self, core: &Core) -> Result<String> {
-        Ok(format!("{}.{}", self.kind(), csrf::make(&core.env, &core.ring, &self.subject())?))
+        Ok(format!(
+            "{}.{}",
+            self.kind(),
+            csrf::make(&core.env, &core.ring, &self.subject())?
+        ))
     }
 
     fn holds(self, token: &str, core: &Core) -> bool {
@@ -54,14 +59,16 @@ impl Owner<'_> {
 pub(super) enum Form {
     /// What whoever is there wants.
     Meant,
-    /// What somebody wanted who was signed in here. They are not any more, as far as this request shows; it may be renewed.
+    /// What somebody wanted who was signed in here. They are not any more, as far as this request
+    /// shows; it may be renewed.
     Left,
     /// What somebody wanted who was not signed in yet, and is by now.
     Overtaken,
 }
 
 impl Visit {
-    /// Judges the form that was sent. `renewable` is the session that the browser may renew, if nobody is signed in.
+    /// Judges the form that was sent. `renewable` is the session that the browser may renew, if
+    /// nobody is signed in.
     ///
     /// # Errors
     /// 403 `csrf_failed` for a form that no page of ours holds, for this session or this browser.
@@ -78,8 +85,15 @@ impl Visit {
             (None, _) if of_browser => Ok(Form::Meant),
             // A form of another session than the one to be renewed is worth as little as any.
             (None, Some(handle)) if is_of(Owner::Session(handle)) => Ok(Form::Left),
-            // Whose it was cannot be known, and nothing is done for it: to be asked to sign in is what they expect.
-            (None, None) if token.split_once('.').is_some_and(|(kind, _)| kind == SESSION) => Ok(Form::Left),
+            // Whose it was cannot be known, and nothing is done for it: to be asked to sign in is
+            // what they expect.
+            (None, None)
+                if token
+                    .split_once('.')
+                    .is_some_and(|(kind, _)| kind == SESSION) =>
+            {
+                Ok(Form::Left)
+            }
             _ => Err(self.forged(refuse(CSRF_FAILED)).await),
         }
     }
@@ -91,10 +105,18 @@ impl Visit {
 
     /// Whether a token was made for this browser while nobody was signed in.
     pub(super) fn is_of_browser(&self, token: &str) -> bool {
-        self.browser().is_some_and(|browser| Owner::Browser(browser).holds(token, &self.core))
+        self.browser()
+            .is_some_and(|browser| Owner::Browser(browser).holds(token, &self.core))
     }
 
     async fn forged(&self, refusal: Error) -> Error {
-        self.core.forged(&self.client, self.known.as_ref(), &self.page(self.path()), refusal).await
+        self.core
+            .forged(
+                &self.client,
+                self.known.as_ref(),
+                &self.page(self.path()),
+                refusal,
+            )
+            .await
     }
 }

@@ -1,4 +1,5 @@
-//! Markup. What stands in the source is markup; whatever comes from elsewhere is text, and escaped: the types leave no other way.
+//! Markup. What stands in the source is markup; whatever comes from elsewhere is text, and escaped:
+//! the types leave no other way.
 
 /// A piece of a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -99,10 +100,17 @@ mod tests {
     #[test]
     fn values_are_text_whatever_they_hold() {
         let hostile = "<script>alert('x')</script>\" onload=\"x&\u{202e}\u{0}";
-        let page = html!("<p title=\"" (hostile) "\">" (Some(hostile)) (None::<String>) "</p>").into_text();
+        let page = html!("<p title=\"" (hostile) "\">" (Some(hostile)) (None::<String>) "</p>")
+            .into_text();
         let text = "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;&quot; onload=&quot;x&amp;";
         assert_eq!(page, format!("<p title=\"{text}\">{text}</p>"));
-        let items = vec![html!("<li>" ("a<b") "</li>"), html!("<li>" (2_usize) "</li>")];
-        assert_eq!(html!("<ul>" (items) "</ul>").into_text(), "<ul><li>a&lt;b</li><li>2</li></ul>");
+        let items = vec![
+            html!("<li>" ("a<b") "</li>"),
+            html!("<li>" (2_usize) "</li>"),
+        ];
+        assert_eq!(
+            html!("<ul>" (items) "</ul>").into_text(),
+            "<ul><li>a&lt;b</li><li>2</li></ul>"
+        );
     }
 }

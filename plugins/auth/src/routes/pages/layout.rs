@@ -1,8 +1,10 @@
-//! What all pages have in common: the frame, the fields of forms, what went wrong, and what browsers may do with them.
+//! What all pages have in common: the frame, the fields of forms, what went wrong, and what
+//! browsers may do with them.
 
 use axum::body::Body;
 use axum::http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, RETRY_AFTER,
+    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use linchpin::{Error, Result, axum};
@@ -19,7 +21,8 @@ const REFRESH: HeaderName = HeaderName::from_static("refresh");
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; \
     base-uri 'none'; frame-ancestors 'none'";
 
-/// What browsers may do with every page. Another site learns nothing of where one was; forms keep their origin, by which they are judged.
+/// What browsers may do with every page. Another site learns nothing of where one was; forms keep
+/// their origin, by which they are judged.
 pub(super) fn guard(headers: &mut HeaderMap) {
     for (name, value) in [
         (CONTENT_SECURITY_POLICY, POLICY),
@@ -37,7 +40,10 @@ fn sent(status: StatusCode, text: String) -> Response<Body> {
     let mut response = Response::new(Body::from(text));
     *response.status_mut() = status;
     guard(response.headers_mut());
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    response.headers_mut().insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("text/html; charset=utf-8"),
+    );
     response
 }
 
@@ -51,7 +57,11 @@ pub(super) enum Width {
 fn frame(core: &Core, title: &str, width: Width, nav: &Html, content: &Html) -> String {
     let asset = |name: &str| page(core, &format!("/assets/{name}"));
     let app = core.config.auth.app_name.as_str();
-    let main = if width == Width::Wide { html!("<main id=\"main\" class=\"wide\">") } else { html!("<main id=\"main\">") };
+    let main = if width == Width::Wide {
+        html!("<main id=\"main\" class=\"wide\">")
+    } else {
+        html!("<main id=\"main\">")
+    };
     html!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>" (title) " – " (app) "</title>"
@@ -68,8 +78,16 @@ impl Visit {
     ///
     /// # Errors
     /// When there is no randomness.
-    pub(super) fn show(&self, title: &str, width: Width, content: Html, error: Option<&Error>) -> Result<Response<Body>> {
-        let status = error.and_then(|error| StatusCode::from_u16(error.code().status()).ok()).unwrap_or(StatusCode::OK);
+    pub(super) fn show(
+        &self,
+        title: &str,
+        width: Width,
+        content: Html,
+        error: Option<&Error>,
+    ) -> Result<Response<Body>> {
+        let status = error
+            .and_then(|error| StatusCode::from_u16(error.code().status()).ok())
+            .unwrap_or(StatusCode::OK);
         let nav = match &self.known {
             Some(_) => self.nav()?,
             None => Html::new(),
@@ -79,13 +97,17 @@ impl Visit {
         Ok(self.bind(response))
     }
 
-    /// A page that leads on by itself: what a browser asks for from here, it asks for with all of its cookies.
+    /// A page that leads on by itself: what a browser asks for from here, it asks for with all of
+    /// its cookies.
     ///
     /// # Errors
     /// When there is no randomness.
     pub(super) fn show_on_the_way(&self, to: &str) -> Result<Response<Body>> {
         let mut page = self.show_way(to)?;
-        page.headers_mut().insert(REFRESH, HeaderValue::try_from(format!("0; url={to}")).map_err(Error::internal)?);
+        page.headers_mut().insert(
+            REFRESH,
+            HeaderValue::try_from(format!("0; url={to}")).map_err(Error::internal)?,
+        );
         Ok(page)
     }
 
@@ -113,7 +135,9 @@ impl Visit {
     /// # Errors
     /// When there is no randomness.
     pub(super) fn form(&self, path: &str, content: Html) -> Result<Html> {
-        Ok(html!("<form method=\"post\" action=\"" (self.page(path)) "\">" (self.held()?) (content) "</form>"))
+        Ok(
+            html!("<form method=\"post\" action=\"" (self.page(path)) "\">" (self.held()?) (content) "</form>"),
+        )
     }
 
     /// What every form holds.
@@ -121,7 +145,9 @@ impl Visit {
     /// # Errors
     /// When there is no randomness.
     pub(super) fn held(&self) -> Result<Html> {
-        let target = self.kept_target().map(|target| html!("<input type=\"hidden\" name=\"returnTo\" value=\"" (target) "\">"));
+        let target = self.kept_target().map(
+            |target| html!("<input type=\"hidden\" name=\"returnTo\" value=\"" (target) "\">"),
+        );
         Ok(html!("<input type=\"hidden\" name=\"csrf\" value=\"" (self.csrf()?) "\">" (target)))
     }
 
@@ -141,12 +167,20 @@ impl Visit {
     /// What was done before this page, or went wrong on the way to it.
     pub(super) fn notice(&self, error: Option<&Error>) -> Html {
         let bad = |text: &str| html!("<div class=\"notice bad\" role=\"alert\">" (text) "</div>");
-        match (error, words::failed(self.query.get("failed")), words::done(self.query.get("done"))) {
+        match (
+            error,
+            words::failed(self.query.get("failed")),
+            words::done(self.query.get("done")),
+        ) {
             // Who it is that is signed in is not in doubt.
-            (Some(error), ..) if self.known.is_some() && error.code() == INVALID_CREDENTIALS => bad("The password is not right."),
+            (Some(error), ..) if self.known.is_some() && error.code() == INVALID_CREDENTIALS => {
+                bad("The password is not right.")
+            }
             (Some(error), ..) => bad(&words::of(&self.core, error)),
             (None, Some(failed), _) => bad(failed),
-            (None, None, Some(done)) => html!("<div class=\"notice fine\" role=\"status\">" (done) "</div>"),
+            (None, None, Some(done)) => {
+                html!("<div class=\"notice fine\" role=\"status\">" (done) "</div>")
+            }
             (None, None, None) => Html::new(),
         }
     }
@@ -155,13 +189,16 @@ impl Visit {
 /// When it is worth trying again.
 fn wait(response: &mut Response<Body>, error: Option<&Error>) {
     if let Some(seconds) = error.and_then(Error::retry_after_seconds) {
-        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+        response
+            .headers_mut()
+            .insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
 }
 
 /// The page of an error that no page could say.
 pub(super) fn failed(core: &Core, error: &Error) -> Response<Body> {
-    let status = StatusCode::from_u16(error.code().status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let status =
+        StatusCode::from_u16(error.code().status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     if status.is_server_error() {
         tracing::error!(error = ?error, "a page could not be made");
     }
@@ -169,7 +206,16 @@ pub(super) fn failed(core: &Core, error: &Error) -> Response<Body> {
         "<section class=\"card\"><h1>That did not work</h1><div class=\"notice bad\" role=\"alert\">" (words::of(core, error)) "</div>"
         "<a class=\"button\" href=\"" (page(core, "/sign-in")) "\">Start again</a></section>"
     );
-    let mut response = sent(status, frame(core, "That did not work", Width::Narrow, &Html::new(), &content));
+    let mut response = sent(
+        status,
+        frame(
+            core,
+            "That did not work",
+            Width::Narrow,
+            &Html::new(),
+            &content,
+        ),
+    );
     wait(&mut response, Some(error));
     response
 }
@@ -189,23 +235,45 @@ pub(super) struct Field<'a> {
 }
 
 impl Field<'_> {
-    pub(super) const TEXT: Field<'static> =
-        Field { name: "", label: "", kind: "text", autocomplete: "off", value: "", hint: "", required: true, first: false };
-    pub(super) const PASSWORD: Field<'static> =
-        Field { name: "password", label: "Password", kind: "password", autocomplete: "current-password", ..Field::TEXT };
+    pub(super) const TEXT: Field<'static> = Field {
+        name: "",
+        label: "",
+        kind: "text",
+        autocomplete: "off",
+        value: "",
+        hint: "",
+        required: true,
+        first: false,
+    };
+    pub(super) const PASSWORD: Field<'static> = Field {
+        name: "password",
+        label: "Password",
+        kind: "password",
+        autocomplete: "current-password",
+        ..Field::TEXT
+    };
 
     /// With what is wrong with it, if anything is.
     pub(super) fn show(&self, error: Option<&Error>) -> Html {
-        let problem = error.and_then(|error| error.details().iter().find(|problem| problem.path == self.name));
+        let problem = error.and_then(|error| {
+            error
+                .details()
+                .iter()
+                .find(|problem| problem.path == self.name)
+        });
         let told = format!("{}-told", self.name);
-        let described = (problem.is_some() || !self.hint.is_empty()).then(|| html!(" aria-describedby=\"" (told) "\""));
+        let described = (problem.is_some() || !self.hint.is_empty())
+            .then(|| html!(" aria-describedby=\"" (told) "\""));
         let invalid = problem.map(|_| html!(" aria-invalid=\"true\""));
         let value = (!self.value.is_empty()).then(|| html!(" value=\"" (self.value) "\""));
         let required = self.required.then(|| html!(" required"));
         let first = (self.first || problem.is_some()).then(|| html!(" autofocus"));
-        let token = (self.name == "token").then(|| html!(" data-token class=\"code\" spellcheck=\"false\""));
+        let token = (self.name == "token")
+            .then(|| html!(" data-token class=\"code\" spellcheck=\"false\""));
         let hint = (!self.hint.is_empty()).then(|| html!("<p class=\"hint\">" (self.hint) "</p>"));
-        let problem = problem.map(|problem| html!("<p class=\"problem\">" (words::sentence(&problem.message)) "</p>"));
+        let problem = problem.map(
+            |problem| html!("<p class=\"problem\">" (words::sentence(&problem.message)) "</p>"),
+        );
         html!(
             "<div class=\"field\"><label for=\"" (self.name) "\">" (self.label) "</label><input id=\"" (self.name) "\" name=\"" (self.name)
             "\" type=\"" (self.kind) "\" autocomplete=\"" (self.autocomplete) "\"" (value) (required) (first) (token) (invalid) (described) ">"

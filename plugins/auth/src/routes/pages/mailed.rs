@@ -1,4 +1,5 @@
-//! What goes by mail. Links carry their token behind `#`, which no server sees; without a script it is pasted.
+//! What goes by mail. Links carry their token behind `#`, which no server sees; without a script it
+//! is pasted.
 
 use axum::body::Body;
 use axum::http::Response;
@@ -10,7 +11,9 @@ use super::layout::{Field, Width};
 use super::visit::{Visit, go};
 use crate::error::INVALID_TOKEN;
 use crate::onetime::Purpose;
-use crate::routes::shapes::{EmailInput, MagicLinkInput, OptionalEmailInput, ResetInput, TokenInput};
+use crate::routes::shapes::{
+    EmailInput, MagicLinkInput, OptionalEmailInput, ResetInput, TokenInput,
+};
 use crate::routes::{concealed, mailed, password};
 
 /// A page with one form.
@@ -24,8 +27,17 @@ pub(super) struct Simple {
 impl Simple {
     /// # Errors
     /// When there is no randomness.
-    pub(super) fn show(&self, visit: &Visit, fields: Html, more: Option<Html>, error: Option<&Error>) -> Result<Response<Body>> {
-        let form = visit.form(self.path, html!((fields) "<button>" (self.button) "</button>"))?;
+    pub(super) fn show(
+        &self,
+        visit: &Visit,
+        fields: Html,
+        more: Option<Html>,
+        error: Option<&Error>,
+    ) -> Result<Response<Body>> {
+        let form = visit.form(
+            self.path,
+            html!((fields) "<button>" (self.button) "</button>"),
+        )?;
         let content = html!(
             "<section class=\"card\"><h1>" (self.title) "</h1><p class=\"lead\">" (self.lead) "</p>" (visit.notice(error)) (form) (more) "</section>"
             "<p class=\"foot\"><a href=\"" (visit.with_target("/sign-in")) "\">Back to sign-in</a></p>"
@@ -37,14 +49,24 @@ impl Simple {
 /// The token of a mail: what a form says may be the whole link.
 pub(super) fn token(visit: &Visit) -> String {
     let typed = visit.form.get("token").trim();
-    typed.rsplit_once("#token=").map_or(typed, |(_, token)| token).to_owned()
+    typed
+        .rsplit_once("#token=")
+        .map_or(typed, |(_, token)| token)
+        .to_owned()
 }
 
 /// Where it is pasted, or filled in by the script.
 pub(super) fn token_field(visit: &Visit, error: Option<&Error>) -> Html {
     let hint = "Filled in when you come here by the link. You can also paste the link itself.";
-    Field { name: "token", label: "Code from the mail", value: visit.form.get("token"), hint, autocomplete: "one-time-code", ..Field::TEXT }
-        .show(error)
+    Field {
+        name: "token",
+        label: "Code from the mail",
+        value: visit.form.get("token"),
+        hint,
+        autocomplete: "one-time-code",
+        ..Field::TEXT
+    }
+    .show(error)
 }
 
 fn email_field(visit: &Visit) -> Field<'_> {
@@ -65,32 +87,57 @@ const FORGOT: Simple = Simple {
     path: "/forgot",
     button: "Send the link",
 };
-const RESET: Simple =
-    Simple { title: "Set a new password", lead: "You will be signed out everywhere.", path: "/reset", button: "Set password" };
+const RESET: Simple = Simple {
+    title: "Set a new password",
+    lead: "You will be signed out everywhere.",
+    path: "/reset",
+    button: "Set password",
+};
 const VERIFY: Simple = Simple {
     title: "Confirm your email address",
     lead: "This proves that the address is yours, or takes back that it was changed, as the mail says.",
     path: "/verify",
     button: "Confirm",
 };
-const LINK: Simple =
-    Simple { title: "Sign in by email", lead: "We mail you a link that signs you in, once.", path: "/link", button: "Send the link" };
-const ENTER: Simple = Simple { title: "Sign in by email", lead: "The link works once.", path: "/enter", button: "Sign in" };
+const LINK: Simple = Simple {
+    title: "Sign in by email",
+    lead: "We mail you a link that signs you in, once.",
+    path: "/link",
+    button: "Send the link",
+};
+const ENTER: Simple = Simple {
+    title: "Sign in by email",
+    lead: "The link works once.",
+    path: "/enter",
+    button: "Sign in",
+};
 
 pub(super) async fn forgot(visit: Visit) -> Result<Response<Body>> {
     FORGOT.show(&visit, email_field(&visit).show(None), None, None)
 }
 
 pub(super) async fn asking_for_reset(visit: Visit) -> Result<Response<Body>> {
-    let input = EmailInput { email: visit.form.get("email").to_owned() };
+    let input = EmailInput {
+        email: visit.form.get("email").to_owned(),
+    };
     match password::forgot(visit.core.clone(), visit.call(&[])?, input).await {
         Ok(_) => Ok(visit.done("/reset", "asked")),
-        Err(error) => FORGOT.show(&visit, email_field(&visit).show(Some(&error)), None, Some(&error)),
+        Err(error) => FORGOT.show(
+            &visit,
+            email_field(&visit).show(Some(&error)),
+            None,
+            Some(&error),
+        ),
     }
 }
 
 fn reset_fields(visit: &Visit, error: Option<&Error>) -> Html {
-    let new = Field { label: "New password", autocomplete: "new-password", hint: NEW_PASSWORD, ..Field::PASSWORD };
+    let new = Field {
+        label: "New password",
+        autocomplete: "new-password",
+        hint: NEW_PASSWORD,
+        ..Field::PASSWORD
+    };
     html!((token_field(visit, error))(new.show(error)))
 }
 
@@ -99,16 +146,33 @@ pub(super) async fn reset(visit: Visit) -> Result<Response<Body>> {
 }
 
 pub(super) async fn resetting(visit: Visit) -> Result<Response<Body>> {
-    let input = ResetInput { token: token(&visit), password: visit.form.get("password").to_owned() };
+    let input = ResetInput {
+        token: token(&visit),
+        password: visit.form.get("password").to_owned(),
+    };
     match password::reset(visit.core.clone(), visit.call(&[])?, input).await {
         Ok(_) => Ok(visit.done("/sign-in", "reset")),
-        Err(error) => RESET.show(&visit, reset_fields(&visit, Some(&error)), None, Some(&error)),
+        Err(error) => RESET.show(
+            &visit,
+            reset_fields(&visit, Some(&error)),
+            None,
+            Some(&error),
+        ),
     }
 }
 
 fn verify_page(visit: &Visit, error: Option<&Error>) -> Result<Response<Body>> {
-    let email = visit.known.is_none().then(|| Field { first: false, ..email_field(visit) }.show(None));
-    let again = visit.form("/verify/resend", html!((email) "<button class=\"plain\">Send the mail again</button>"))?;
+    let email = visit.known.is_none().then(|| {
+        Field {
+            first: false,
+            ..email_field(visit)
+        }
+        .show(None)
+    });
+    let again = visit.form(
+        "/verify/resend",
+        html!((email) "<button class=\"plain\">Send the mail again</button>"),
+    )?;
     let again = html!("<details><summary>No mail?</summary>" (again) "</details>");
     VERIFY.show(visit, token_field(visit, error), Some(again), error)
 }
@@ -120,14 +184,34 @@ pub(super) async fn verify(visit: Visit) -> Result<Response<Body>> {
 pub(super) async fn verifying(visit: Visit) -> Result<Response<Body>> {
     if visit.core.config.auth.conceal_registration && visit.known.is_none() {
         // The mail of such a sign-up signs in as well; that of a changed address does not.
-        match concealed::verify_and_login(visit.core.clone(), visit.call(&[])?, TokenInput { token: token(&visit) }).await {
+        match concealed::verify_and_login(
+            visit.core.clone(),
+            visit.call(&[])?,
+            TokenInput {
+                token: token(&visit),
+            },
+        )
+        .await
+        {
             Err(error) if error.code() == INVALID_TOKEN => {}
             Err(error) => return verify_page(&visit, Some(&error)),
             Ok(reply) => return signed_in(&visit, reply).await,
         }
     }
-    let next = if visit.known.is_some() { "/security" } else { "/sign-in" };
-    match mailed::prove_mailbox(&visit.core, &visit.call(&[])?, TokenInput { token: token(&visit) }).await {
+    let next = if visit.known.is_some() {
+        "/security"
+    } else {
+        "/sign-in"
+    };
+    match mailed::prove_mailbox(
+        &visit.core,
+        &visit.call(&[])?,
+        TokenInput {
+            token: token(&visit),
+        },
+    )
+    .await
+    {
         // Every session has ended.
         Ok(Purpose::UndoEmail) => Ok(visit.done("/sign-in", "undone")),
         Ok(Purpose::VerifyNewEmail) => Ok(visit.done(next, "email")),
@@ -137,15 +221,28 @@ pub(super) async fn verifying(visit: Visit) -> Result<Response<Body>> {
 }
 
 pub(super) async fn resending(visit: Visit) -> Result<Response<Body>> {
-    let input = OptionalEmailInput { email: visit.form.given("email") };
+    let input = OptionalEmailInput {
+        email: visit.form.given("email"),
+    };
     match mailed::resend_verification(visit.core.clone(), visit.call(&[])?, input).await {
-        Ok(_) => Ok(visit.done(if visit.known.is_some() { "/security" } else { "/verify" }, "sent")),
+        Ok(_) => Ok(visit.done(
+            if visit.known.is_some() {
+                "/security"
+            } else {
+                "/verify"
+            },
+            "sent",
+        )),
         Err(error) => verify_page(&visit, Some(&error)),
     }
 }
 
 fn link_page(visit: &Visit, error: Option<&Error>) -> Result<Response<Body>> {
-    let field = identifier(visit.core.config.auth.primary_field, visit.form.get("identifier"), true);
+    let field = identifier(
+        visit.core.config.auth.primary_field,
+        visit.form.get("identifier"),
+        true,
+    );
     LINK.show(visit, field.show(error), None, error)
 }
 
@@ -154,9 +251,15 @@ pub(super) async fn link(visit: Visit) -> Result<Response<Body>> {
 }
 
 pub(super) async fn asking_for_link(visit: Visit) -> Result<Response<Body>> {
-    let input = MagicLinkInput { identifier: visit.form.get("identifier").to_owned() };
+    let input = MagicLinkInput {
+        identifier: visit.form.get("identifier").to_owned(),
+    };
     match mailed::magic_request(visit.core.clone(), visit.call(&[])?, input).await {
-        Ok(_) => Ok(go(&super::visit::with(&visit.with_target("/enter"), "done", "asked"))),
+        Ok(_) => Ok(go(&super::visit::with(
+            &visit.with_target("/enter"),
+            "done",
+            "asked",
+        ))),
         Err(error) => link_page(&visit, Some(&renamed(&visit, error))),
     }
 }
@@ -166,8 +269,21 @@ pub(super) async fn enter(visit: Visit) -> Result<Response<Body>> {
 }
 
 pub(super) async fn entering(visit: Visit) -> Result<Response<Body>> {
-    match mailed::magic_verify(visit.core.clone(), visit.call(&[])?, TokenInput { token: token(&visit) }).await {
+    match mailed::magic_verify(
+        visit.core.clone(),
+        visit.call(&[])?,
+        TokenInput {
+            token: token(&visit),
+        },
+    )
+    .await
+    {
         Ok(reply) => signed_in(&visit, reply).await,
-        Err(error) => ENTER.show(&visit, token_field(&visit, Some(&error)), None, Some(&error)),
+        Err(error) => ENTER.show(
+            &visit,
+            token_field(&visit, Some(&error)),
+            None,
+            Some(&error),
+        ),
     }
 }

@@ -1,7 +1,9 @@
-//! Pages for people: signing in, and looking after one's account, without a script but for passkeys.
+//! Pages for people: signing in, and looking after one's account, without a script but for
+//! passkeys.
 //!
-//! A page does nothing by itself. It reads a form, calls what the JSON route of the same name calls, and says what came of it; so there
-//! is no second way to a session. What was done ends in a redirect, so that nothing is done twice by looking at it again.
+//! A page does nothing by itself. It reads a form, calls what the JSON route of the same name
+//! calls, and says what came of it; so there is no second way to a session. What was done ends in a
+//! redirect, so that nothing is done twice by looking at it again.
 
 mod account;
 mod deletion;
@@ -48,7 +50,8 @@ const SIGN_OUT: &str = "/sign-out";
 
 const STYLE: &str = include_str!("pages.css");
 const SCRIPT: &str = include_str!("pages.js");
-/// What changes with the version of the plugin alone may be kept; it is small, and asked for again within the hour.
+/// What changes with the version of the plugin alone may be kept; it is small, and asked for again
+/// within the hour.
 const KEEP: HeaderValue = HeaderValue::from_static("public, max-age=3600");
 
 /// All pages that the settings ask for.
@@ -57,38 +60,83 @@ pub(crate) fn router(core: &Arc<Core>) -> Router {
     let theme = theme(&auth.pages);
     let mut out = Router::new()
         .route("/", get(shown(core, enter::home)))
-        .route("/assets/pages.css", file("text/css; charset=utf-8", STYLE.to_owned()))
-        .route("/assets/pages.js", file("text/javascript; charset=utf-8", SCRIPT.to_owned()))
+        .route(
+            "/assets/pages.css",
+            file("text/css; charset=utf-8", STYLE.to_owned()),
+        )
+        .route(
+            "/assets/pages.js",
+            file("text/javascript; charset=utf-8", SCRIPT.to_owned()),
+        )
         .route("/assets/theme.css", file("text/css; charset=utf-8", theme))
-        .route("/sign-in", get(shown(core, enter::sign_in)).post(shown(core, enter::signing_in)))
+        .route(
+            "/sign-in",
+            get(shown(core, enter::sign_in)).post(shown(core, enter::signing_in)),
+        )
         .route(SIGN_OUT, post(shown(core, enter::signing_out)))
-        .route("/confirm", get(shown(core, second::confirm)).post(shown(core, second::confirming)))
-        .route("/confirm/send", post(shown(core, second::sending_to_confirm)))
-        .route("/confirm/passkey", post(shown(core, second::confirming_by_passkey)))
+        .route(
+            "/confirm",
+            get(shown(core, second::confirm)).post(shown(core, second::confirming)),
+        )
+        .route(
+            "/confirm/send",
+            post(shown(core, second::sending_to_confirm)),
+        )
+        .route(
+            "/confirm/passkey",
+            post(shown(core, second::confirming_by_passkey)),
+        )
         .route("/security", get(shown(core, account::security)))
         .route("/sessions", get(shown(core, account::sessions)))
         .route("/sessions/end", post(shown(core, account::end_session)))
-        .route("/sessions/end-others", post(shown(core, account::end_others)));
+        .route(
+            "/sessions/end-others",
+            post(shown(core, account::end_others)),
+        );
     if auth.account_deletion.enabled {
         out = out
-            .route("/delete", get(shown(core, deletion::delete)).post(shown(core, deletion::deleting)))
-            .route("/keep", get(shown(core, deletion::keep)).post(shown(core, deletion::keeping)));
+            .route(
+                "/delete",
+                get(shown(core, deletion::delete)).post(shown(core, deletion::deleting)),
+            )
+            .route(
+                "/keep",
+                get(shown(core, deletion::keep)).post(shown(core, deletion::keeping)),
+            );
     }
     if auth.password.enabled {
         out = out
-            .route("/register", get(shown(core, enter::register)).post(shown(core, enter::registering)))
-            .route("/security/password", post(shown(core, account::set_password)));
+            .route(
+                "/register",
+                get(shown(core, enter::register)).post(shown(core, enter::registering)),
+            )
+            .route(
+                "/security/password",
+                post(shown(core, account::set_password)),
+            );
     }
     if auth.resets() {
         out = out
-            .route("/forgot", get(shown(core, mailed::forgot)).post(shown(core, mailed::asking_for_reset)))
-            .route("/reset", get(shown(core, mailed::reset)).post(shown(core, mailed::resetting)));
+            .route(
+                "/forgot",
+                get(shown(core, mailed::forgot)).post(shown(core, mailed::asking_for_reset)),
+            )
+            .route(
+                "/reset",
+                get(shown(core, mailed::reset)).post(shown(core, mailed::resetting)),
+            );
     }
     if auth.email_verification.enabled {
         out = out
-            .route("/verify", get(shown(core, mailed::verify)).post(shown(core, mailed::verifying)))
+            .route(
+                "/verify",
+                get(shown(core, mailed::verify)).post(shown(core, mailed::verifying)),
+            )
             .route("/verify/resend", post(shown(core, mailed::resending)))
-            .route(email::PATH, get(shown(core, email::email)).post(shown(core, email::asking)));
+            .route(
+                email::PATH,
+                get(shown(core, email::email)).post(shown(core, email::asking)),
+            );
     }
     #[cfg(feature = "providers")]
     if !core.oauth.is_empty() {
@@ -101,22 +149,45 @@ pub(crate) fn router(core: &Arc<Core>) -> Router {
     }
     if auth.magic_link.enabled {
         out = out
-            .route("/link", get(shown(core, mailed::link)).post(shown(core, mailed::asking_for_link)))
-            .route("/enter", get(shown(core, mailed::enter)).post(shown(core, mailed::entering)));
+            .route(
+                "/link",
+                get(shown(core, mailed::link)).post(shown(core, mailed::asking_for_link)),
+            )
+            .route(
+                "/enter",
+                get(shown(core, mailed::enter)).post(shown(core, mailed::entering)),
+            );
     }
     if auth.mfa.enabled {
         out = out
-            .route("/second", get(shown(core, second::second)).post(shown(core, second::answering)))
+            .route(
+                "/second",
+                get(shown(core, second::second)).post(shown(core, second::answering)),
+            )
             .route("/second/send", post(shown(core, second::sending)))
-            .route("/second/passkey", post(shown(core, second::answering_by_passkey)))
+            .route(
+                "/second/passkey",
+                post(shown(core, second::answering_by_passkey)),
+            )
             .route("/factors/remove", post(shown(core, factors::removing)))
-            .route("/factors/recovery", post(shown(core, factors::renewing_codes)));
-        // As their JSON routes: what is switched off is set up nowhere. What an account has of it can be removed all the same.
-        let (app, mail, phone) = (auth.mfa.totp.enabled, auth.mfa.email_otp.enabled, auth.mfa.sms.enabled);
+            .route(
+                "/factors/recovery",
+                post(shown(core, factors::renewing_codes)),
+            );
+        // As their JSON routes: what is switched off is set up nowhere. What an account has of it
+        // can be removed all the same.
+        let (app, mail, phone) = (
+            auth.mfa.totp.enabled,
+            auth.mfa.email_otp.enabled,
+            auth.mfa.sms.enabled,
+        );
         if app {
             out = out
                 .route("/factors/app", post(shown(core, factors::begin_app)))
-                .route("/factors/app/verify", post(shown(core, factors::verify_app)));
+                .route(
+                    "/factors/app/verify",
+                    post(shown(core, factors::verify_app)),
+                );
         }
         if mail {
             out = out.route("/factors/email", post(shown(core, factors::begin_email)));
@@ -125,20 +196,31 @@ pub(crate) fn router(core: &Arc<Core>) -> Router {
             out = out.route("/factors/phone", post(shown(core, factors::begin_phone)));
         }
         if mail || phone {
-            out = out.route("/factors/sent/verify", post(shown(core, factors::verify_sent)));
+            out = out.route(
+                "/factors/sent/verify",
+                post(shown(core, factors::verify_sent)),
+            );
         }
     }
     if auth.passkeys.enabled {
         out = out
             .route("/passkeys/add", post(shown(core, passkeys::add)))
             .route("/passkeys/rename", post(shown(core, passkeys::rename)))
-            .route("/passkeys/remove", post(shown(core, factors::removing_passkey)));
+            .route(
+                "/passkeys/remove",
+                post(shown(core, factors::removing_passkey)),
+            );
         if auth.passkeys.primary {
             out = out.route("/passkey", post(shown(core, passkeys::signing_in)));
         }
     }
     // People are answered in pages, also by an address that they have mistyped.
-    out.fallback(told(core, Code::NotFound, "There is no page at this address")).method_not_allowed_fallback(told(
+    out.fallback(told(
+        core,
+        Code::NotFound,
+        "There is no page at this address",
+    ))
+    .method_not_allowed_fallback(told(
         core,
         Code::MethodNotAllowed,
         "This address cannot be used in this way",
@@ -151,7 +233,11 @@ pub(crate) fn home(core: &Arc<Core>) -> MethodRouter {
 }
 
 /// A page that says nothing but this.
-fn told(core: &Arc<Core>, code: Code, what: &'static str) -> impl Fn() -> std::future::Ready<Response<Body>> + Clone + use<> {
+fn told(
+    core: &Arc<Core>,
+    code: Code,
+    what: &'static str,
+) -> impl Fn() -> std::future::Ready<Response<Body>> + Clone + use<> {
     let core = Arc::clone(core);
     move || std::future::ready(layout::failed(&core, &Error::new(code, what)))
 }
@@ -160,7 +246,9 @@ fn told(core: &Arc<Core>, code: Code, what: &'static str) -> impl Fn() -> std::f
 fn shown<F, Fut>(
     core: &Arc<Core>,
     run: F,
-) -> impl Fn(Request) -> std::pin::Pin<Box<dyn Future<Output = Response<Body>> + Send>> + Clone + use<F, Fut>
+) -> impl Fn(Request) -> std::pin::Pin<Box<dyn Future<Output = Response<Body>> + Send>>
++ Clone
++ use<F, Fut>
 where
     F: Fn(Visit) -> Fut + Clone + Send + 'static,
     Fut: Future<Output = Result<Response<Body>>> + Send,
@@ -189,14 +277,24 @@ enum Arrived {
     Gone(Response<Body>),
 }
 
-/// Somebody at a page: their form is judged, and their session renewed where it has to be. A form that is not theirs renews nothing.
+/// Somebody at a page: their form is judged, and their session renewed where it has to be. A form
+/// that is not theirs renews nothing.
 async fn arrived(core: &Arc<Core>, request: Request, kept: &mut Kept) -> Result<Arrived> {
     let mut visit = Visit::of(Arc::clone(core), request).await?;
     let renewable = visit.renewable().await?;
-    let form = if visit.is_form() { Some(visit.judge(renewable.as_ref().map(|(_, handle)| handle.as_str())).await?) } else { None };
+    let form = if visit.is_form() {
+        Some(
+            visit
+                .judge(renewable.as_ref().map(|(_, handle)| handle.as_str()))
+                .await?,
+        )
+    } else {
+        None
+    };
     let leaves = matches!(form, Some(Form::Left)) && visit.path() == SIGN_OUT;
     match (&form, &renewable) {
-        // Who leaves needs nothing renewed, and nothing that keeps it from being renewed keeps them here.
+        // Who leaves needs nothing renewed, and nothing that keeps it from being renewed keeps them
+        // here.
         _ if leaves => visit.leave(kept).await?,
         (None | Some(Form::Left), Some((token, _))) => visit.renew(token, kept).await?,
         _ => {}
@@ -212,12 +310,30 @@ async fn arrived(core: &Arc<Core>, request: Request, kept: &mut Kept) -> Result<
 fn file(kind: &'static str, text: String) -> MethodRouter {
     get(move || {
         let text = text.clone();
-        async move { ([(CONTENT_TYPE, HeaderValue::from_static(kind)), (CACHE_CONTROL, KEEP)], text).into_response() }
+        async move {
+            (
+                [
+                    (CONTENT_TYPE, HeaderValue::from_static(kind)),
+                    (CACHE_CONTROL, KEEP),
+                ],
+                text,
+            )
+                .into_response()
+        }
     })
 }
 
-/// What the app says otherwise of colours and shapes. The settings have been judged: nothing in them ends a declaration.
+/// What the app says otherwise of colours and shapes. The settings have been judged: nothing in
+/// them ends a declaration.
 fn theme(pages: &PagesSection) -> String {
-    let lines: Vec<String> = pages.theme.iter().map(|(name, value)| format!("  --{name}: {value};\n")).collect();
-    if lines.is_empty() { String::new() } else { format!(":root {{\n{}}}\n", lines.concat()) }
+    let lines: Vec<String> = pages
+        .theme
+        .iter()
+        .map(|(name, value)| format!("  --{name}: {value};\n"))
+        .collect();
+    if lines.is_empty() {
+        String::new()
+    } else {
+        format!(":root {{\n{}}}\n", lines.concat())
+    }
 }

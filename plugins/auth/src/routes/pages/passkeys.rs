@@ -23,7 +23,10 @@ pub(super) fn response(visit: &Visit) -> Result<Value> {
 
 pub(super) async fn signing_in(visit: Visit) -> Result<Response<Body>> {
     let done = async {
-        let input = LoginInput { passkey_token: visit.form.get("token").to_owned(), assertion_response: response(&visit)? };
+        let input = LoginInput {
+            passkey_token: visit.form.get("token").to_owned(),
+            assertion_response: response(&visit)?,
+        };
         passkey_login::login(visit.core.clone(), visit.call(&[])?, input).await
     };
     match done.await {
@@ -37,15 +40,25 @@ pub(super) async fn add(visit: Visit) -> Result<Response<Body>> {
         return Ok(visit.to_sign_in());
     }
     let done = async {
-        let name = visit.form.given("name").map(|name| name.chars().take(64).collect());
-        let input = RegisterInput { registration_token: visit.form.get("token").to_owned(), attestation_response: response(&visit)?, name };
+        let name = visit
+            .form
+            .given("name")
+            .map(|name| name.chars().take(64).collect());
+        let input = RegisterInput {
+            registration_token: visit.form.get("token").to_owned(),
+            attestation_response: response(&visit)?,
+            name,
+        };
         passkeys::register(visit.core.clone(), visit.call(&[])?, input).await
     };
     match done.await {
         Ok(reply) => {
             let answered = Answered::of(reply).await?;
             // With the first second factor come recovery codes.
-            if answered.body["recoveryCodes"].as_array().is_some_and(|codes| !codes.is_empty()) {
+            if answered.body["recoveryCodes"]
+                .as_array()
+                .is_some_and(|codes| !codes.is_empty())
+            {
                 enrolled(&visit, answered)
             } else {
                 Ok(visit.done("/security", "passkey"))
@@ -57,9 +70,17 @@ pub(super) async fn add(visit: Visit) -> Result<Response<Body>> {
 
 pub(super) async fn rename(visit: Visit) -> Result<Response<Body>> {
     let done = async {
-        let Some(_) = visit.active()? else { return Ok(None) };
+        let Some(_) = visit.active()? else {
+            return Ok(None);
+        };
         let name: String = visit.form.get("name").chars().take(64).collect();
-        passkeys::rename(visit.core.clone(), visit.call(&[visit.form.get("id")])?, RenameInput { name }).await.map(Some)
+        passkeys::rename(
+            visit.core.clone(),
+            visit.call(&[visit.form.get("id")])?,
+            RenameInput { name },
+        )
+        .await
+        .map(Some)
     };
     match done.await {
         Ok(None) => Ok(visit.to_sign_in()),
@@ -75,7 +96,10 @@ pub(super) async fn rename(visit: Visit) -> Result<Response<Body>> {
 pub(super) fn section(visit: &Visit, all: &[Credential]) -> Result<Html> {
     let mut items = Vec::new();
     for (at, one) in all.iter().enumerate() {
-        let used = one.last_used_at.map_or_else(|| "Not used yet".to_owned(), |at| format!("Last used {}", words::time(at)));
+        let used = one.last_used_at.map_or_else(
+            || "Not used yet".to_owned(),
+            |at| format!("Last used {}", words::time(at)),
+        );
         let field = format!("rename-{at}");
         let rename = visit.form(
             "/passkeys/rename",
@@ -87,8 +111,10 @@ pub(super) fn section(visit: &Visit, all: &[Credential]) -> Result<Html> {
         )?;
         let id = html!("<input type=\"hidden\" name=\"id\" value=\"" (one.id) "\">");
         let label = format!("Remove {}", one.name);
-        let remove =
-            visit.form("/passkeys/remove", html!((id) "<button class=\"danger small\" aria-label=\"" (label) "\">Remove</button>"))?;
+        let remove = visit.form(
+            "/passkeys/remove",
+            html!((id) "<button class=\"danger small\" aria-label=\"" (label) "\">Remove</button>"),
+        )?;
         items.push(html!(
             "<li><div class=\"what\"><strong>" (one.name) "</strong><span>Added " (words::time(one.created_at)) " · " (used) "</span></div>"
             "<details><summary aria-label=\"Change " (one.name) "\">Change</summary>" (rename) (remove) "</details></li>"

@@ -1,5 +1,5 @@
-//! Sign-in by providers. Whoever leaves for one follows a link: a form's answer may lead nowhere but to us, which the policy of our pages
-//! says and browsers hold redirects to.
+//! Sign-in by providers. Whoever leaves for one follows a link: a form's answer may lead nowhere
+//! but to us, which the policy of our pages says and browsers hold redirects to.
 
 use axum::body::Body;
 use axum::http::header::{LOCATION, SET_COOKIE};
@@ -39,12 +39,21 @@ pub(super) fn buttons(visit: &Visit) -> Vec<Html> {
         let to = with(&visit.with_target(START), "id", id);
         html!("<a class=\"button plain\" href=\"" (to) "\">" (mark(name)) "Continue with " (name) "</a>")
     };
-    visit.core.oauth.all().map(|provider| one(&provider.id, &provider.name)).collect()
+    visit
+        .core
+        .oauth
+        .all()
+        .map(|provider| one(&provider.id, &provider.name))
+        .collect()
 }
 
 /// The first letter of a name, for the eye alone.
 fn mark(name: &str) -> Html {
-    let letter: String = name.chars().next().map(|c| c.to_uppercase().collect()).unwrap_or_default();
+    let letter: String = name
+        .chars()
+        .next()
+        .map(|c| c.to_uppercase().collect())
+        .unwrap_or_default();
     html!("<span class=\"mark\" aria-hidden=\"true\">" (letter) "</span>")
 }
 
@@ -66,46 +75,72 @@ pub(super) async fn start(visit: Visit) -> Result<Response<Body>> {
     if visit.known.is_some() {
         return Ok(go(&visit.target()));
     }
-    // A provider that was agreed to before sends back at once: whoever follows a link of another site, or of a mail, would be signed in
-    // without having asked for it. They choose on a page of ours.
+    // A provider that was agreed to before sends back at once: whoever follows a link of another
+    // site, or of a mail, would be signed in without having asked for it. They choose on a page of
+    // ours.
     if !visit.core.csrf.is_from_own_page(visit.headers()) {
         return sign_in_page(&visit, None);
     }
     // What is too long to come back with is left behind.
     let token = visit.csrf()?;
     let marked = |page: String| with(&page, MARK, &token);
-    let back = Some(marked(visit.with_target(BACK))).filter(|back| ReturnTarget::parse(back, &[]).is_ok());
+    let back =
+        Some(marked(visit.with_target(BACK))).filter(|back| ReturnTarget::parse(back, &[]).is_ok());
     let back = back.unwrap_or_else(|| marked(visit.page(BACK)));
     let ticket = Ticket::of_page(back, visit.to_be_bound());
-    match oauth::begin(&visit.core, &visit.call(&[])?, visit.query.get("id"), ticket).await {
+    match oauth::begin(
+        &visit.core,
+        &visit.call(&[])?,
+        visit.query.get("id"),
+        ticket,
+    )
+    .await
+    {
         Ok(reply) => Ok(visit.bind(onward(reply))),
         Err(error) => sign_in_page(&visit, Some(&error)),
     }
 }
 
-/// Back from signing in. The code works once, for a minute, in the browser that was sent away: a page that leads here gains nothing, nor
-/// does a sibling domain that plants what it was sent away with, since the address says which browser that was.
+/// Back from signing in. The code works once, for a minute, in the browser that was sent away: a
+/// page that leads here gains nothing, nor does a sibling domain that plants what it was sent away
+/// with, since the address says which browser that was.
 pub(super) async fn back(visit: Visit) -> Result<Response<Body>> {
     if visit.known.is_some() {
         return from_here(&visit, visit.overtaken());
     }
     if !visit.is_of_browser(visit.query.get(MARK)) {
-        return from_here(&visit, go(&with(&visit.with_target("/sign-in"), "failed", "expired")));
+        return from_here(
+            &visit,
+            go(&with(&visit.with_target("/sign-in"), "failed", "expired")),
+        );
     }
     let failed = |word: &str| go(&with(&visit.with_target("/sign-in"), "failed", word));
-    let Some(code) = visit.query.given("code") else { return from_here(&visit, failed(visit.query.get("error"))) };
-    match oauth::redeem(&visit.core, &visit.call(&[])?, ExchangeInput { code, code_verifier: None }).await {
+    let Some(code) = visit.query.given("code") else {
+        return from_here(&visit, failed(visit.query.get("error")));
+    };
+    match oauth::redeem(
+        &visit.core,
+        &visit.call(&[])?,
+        ExchangeInput {
+            code,
+            code_verifier: None,
+        },
+    )
+    .await
+    {
         Ok(reply) => from_here(&visit, signed_in(&visit, reply).await?),
         Err(error) if error.code() == INVALID_CODE => Ok(failed("expired")),
         Err(error) => sign_in_page(&visit, Some(&error)),
     }
 }
 
-/// A redirect, for a browser that another site has sent here: where cookies are strict, it goes on from a page of ours, or it would
-/// leave them at home.
+/// A redirect, for a browser that another site has sent here: where cookies are strict, it goes on
+/// from a page of ours, or it would leave them at home.
 fn from_here(visit: &Visit, gone: Response<Body>) -> Result<Response<Body>> {
     let to = gone.headers().get(LOCATION).and_then(|to| to.to_str().ok());
-    let (SameSite::Strict, Some(to)) = (visit.core.config.auth.cookies.same_site, to) else { return Ok(gone) };
+    let (SameSite::Strict, Some(to)) = (visit.core.config.auth.cookies.same_site, to) else {
+        return Ok(gone);
+    };
     let mut page = visit.show_on_the_way(to)?;
     for cookie in gone.headers().get_all(SET_COOKIE) {
         page.headers_mut().append(SET_COOKIE, cookie.clone());
@@ -130,7 +165,11 @@ pub(super) async fn section(visit: &Visit, user: &User) -> Result<Option<Html>> 
                 let label = format!("Unlink {}", provider.name);
                 let form = html!((id) "<button class=\"danger small\" aria-label=\"" (label) "\">Unlink</button>");
                 let since = format!("Since {}", words::time(link.created_at));
-                (Some(html!(" <span class=\"badge\">Linked</span>")), since, visit.form(UNLINK, form)?)
+                (
+                    Some(html!(" <span class=\"badge\">Linked</span>")),
+                    since,
+                    visit.form(UNLINK, form)?,
+                )
             }
             None => {
                 let to = with(&visit.page(LINK), "id", &provider.id);
@@ -149,33 +188,46 @@ pub(super) async fn section(visit: &Visit, user: &User) -> Result<Option<Html>> 
     )))
 }
 
-/// Asks whether a provider is to be linked. Nobody is sent there from here but by a click: whoever makes a link to this page does not
-/// link anything by it.
+/// Asks whether a provider is to be linked. Nobody is sent there from here but by a click: whoever
+/// makes a link to this page does not link anything by it.
 pub(super) async fn link(visit: Visit) -> Result<Response<Body>> {
     let id = visit.query.get("id").to_owned();
     match may_link(&visit, &id).await {
         Ok(None) => Ok(visit.to_sign_in()),
         Ok(Some(name)) => link_page(&visit, &id, &name),
-        Err(error) if error.code() == STEP_UP_REQUIRED => {
-            Ok(go(&with(&visit.page("/confirm"), "returnTo", &with(&visit.page(LINK), "id", &id))))
-        }
+        Err(error) if error.code() == STEP_UP_REQUIRED => Ok(go(&with(
+            &visit.page("/confirm"),
+            "returnTo",
+            &with(&visit.page(LINK), "id", &id),
+        ))),
         Err(error) => security_page(&visit, Some(&error)).await,
     }
 }
 
-/// The name of a provider that may be linked now; `None` when nobody is signed in. Its route asks the same once more.
+/// The name of a provider that may be linked now; `None` when nobody is signed in. Its route asks
+/// the same once more.
 async fn may_link(visit: &Visit, id: &str) -> Result<Option<String>> {
-    let Some(known) = visit.active()? else { return Ok(None) };
+    let Some(known) = visit.active()? else {
+        return Ok(None);
+    };
     let core = &visit.core;
     let connection = core.oauth.get(id).ok_or_else(Error::not_found)?;
-    let user = core.users.get(&visit.client.cx(), known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
+    let user = core
+        .users
+        .get(&visit.client.cx(), known.user_id.as_str())
+        .await?
+        .ok_or_else(Error::unauthorized)?;
     core.require(&visit.client, known, &user, Need::Recent)?;
     core.may_add_way_in(&user)?;
     Ok(Some(connection.provider.name.clone()))
 }
 
 fn link_page(visit: &Visit, id: &str, name: &str) -> Result<Response<Body>> {
-    let to = with(&format!("{}/{id}/link", visit.core.config.auth.mount), "returnTo", &visit.page(LINKED));
+    let to = with(
+        &format!("{}/{id}/link", visit.core.config.auth.mount),
+        "returnTo",
+        &visit.page(LINKED),
+    );
     let content = html!(
         "<section class=\"card\"><h1>Link " (name) "?</h1><p class=\"lead\">You can sign in with it from then on. We send you there, and it sends "
         "you back.</p><a class=\"button\" href=\"" (to) "\">Continue to " (name) "</a></section>"
@@ -196,9 +248,19 @@ pub(super) async fn linked(visit: Visit) -> Result<Response<Body>> {
 
 pub(super) async fn unlinking(visit: Visit) -> Result<Response<Body>> {
     let done = async {
-        let Some(_) = visit.active()? else { return Ok(None) };
-        let proof = UnlinkInput { method: None, code: None, password: None, reauth_token: None, webauthn_response: None };
-        oauth::end_link(&visit.core, &visit.call(&[])?, proof, visit.form.get("id")).await.map(Some)
+        let Some(_) = visit.active()? else {
+            return Ok(None);
+        };
+        let proof = UnlinkInput {
+            method: None,
+            code: None,
+            password: None,
+            reauth_token: None,
+            webauthn_response: None,
+        };
+        oauth::end_link(&visit.core, &visit.call(&[])?, proof, visit.form.get("id"))
+            .await
+            .map(Some)
     };
     match done.await {
         Ok(None) => Ok(visit.to_sign_in()),

@@ -1,4 +1,5 @@
-//! Sign-in by providers in an app that is built without the feature `providers`: no button, no section, no route.
+//! Sign-in by providers in an app that is built without the feature `providers`: no button, no
+//! section, no route.
 
 use linchpin::Result;
 
@@ -17,7 +18,10 @@ pub(super) fn sign_up(_: &Visit) -> bool {
 }
 
 /// The providers, and which of them know whoever is signed in: nothing to show.
-#[expect(clippy::unused_async, reason = "the same signature as with the feature")]
+#[expect(
+    clippy::unused_async,
+    reason = "the same signature as with the feature"
+)]
 pub(super) async fn section(_: &Visit, _: &User) -> Result<Option<Html>> {
     Ok(None)
 }

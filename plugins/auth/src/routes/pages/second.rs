@@ -21,15 +21,26 @@ fn code_field(ways: &[Way], error: Option<&Error>) -> Html {
     let app = ways.contains(&Way::Totp);
     let sent = ways.iter().any(|way| way.is_sent());
     let hint = match (app, sent) {
-        (true, true) => "From your authenticator app, from the message we sent, or a recovery code.",
+        (true, true) => {
+            "From your authenticator app, from the message we sent, or a recovery code."
+        }
         (true, false) => "From your authenticator app, or a recovery code.",
         (false, true) => "From the message we sent, or a recovery code.",
         (false, false) => "A recovery code.",
     };
-    Field { name: "code", label: "Code", hint, autocomplete: "one-time-code", first: true, ..Field::TEXT }.show(error)
+    Field {
+        name: "code",
+        label: "Code",
+        hint,
+        autocomplete: "one-time-code",
+        first: true,
+        ..Field::TEXT
+    }
+    .show(error)
 }
 
-/// Where a number is from: an app's is no message's, and whoever asked for a message may go back to the app.
+/// Where a number is from: an app's is no message's, and whoever asked for a message may go back to
+/// the app.
 fn origin(ways: &[Way], sent: bool) -> Option<Html> {
     let app = Way::Totp.name();
     let one = |value: &str, label: &str, checked: bool| {
@@ -57,16 +68,25 @@ fn is_of_app(visit: &Visit, code: &str) -> bool {
 /// A button for each way that a code can be sent.
 fn senders(visit: &Visit, path: &str, ways: &[Way]) -> Result<Vec<Html>> {
     let one = |way: &Way| {
-        let label = if *way == Way::Sms { "Text me a code" } else { "Email me a code" };
+        let label = if *way == Way::Sms {
+            "Text me a code"
+        } else {
+            "Email me a code"
+        };
         let method = html!("<input type=\"hidden\" name=\"method\" value=\"" (way.name()) "\">");
-        visit.form(path, html!((method) "<button class=\"plain\">" (label) "</button>"))
+        visit.form(
+            path,
+            html!((method) "<button class=\"plain\">" (label) "</button>"),
+        )
     };
     ways.iter().filter(|way| way.is_sent()).map(one).collect()
 }
 
 /// What a form names as its way.
 fn method(visit: &Visit) -> Option<Way> {
-    [Way::EmailOtp, Way::Sms].into_iter().find(|way| way.name() == visit.form.get("method"))
+    [Way::EmailOtp, Way::Sms]
+        .into_iter()
+        .find(|way| way.name() == visit.form.get("method"))
 }
 
 pub(super) async fn second(visit: Visit) -> Result<Response<Body>> {
@@ -74,13 +94,24 @@ pub(super) async fn second(visit: Visit) -> Result<Response<Body>> {
 }
 
 async fn second_page(visit: &Visit, error: Option<&Error>) -> Result<Response<Body>> {
-    let Some(token) = visit.challenge() else { return Ok(go(&visit.with_target("/sign-in"))) };
-    let (challenge, user) = match visit.core.waiting(&visit.client, &SecretText::new(token.clone())).await {
+    let Some(token) = visit.challenge() else {
+        return Ok(go(&visit.with_target("/sign-in")));
+    };
+    let (challenge, user) = match visit
+        .core
+        .waiting(&visit.client, &SecretText::new(token.clone()))
+        .await
+    {
         Ok(found) => found,
         // It is over: the sign-in begins anew.
-        Err(over) => return sign_in_page(visit, Some(&over)).map(|page| visit.forget_challenge(page)),
+        Err(over) => {
+            return sign_in_page(visit, Some(&over)).map(|page| visit.forget_challenge(page));
+        }
     };
-    let ways = visit.core.methods_after(&visit.client.cx(), &user, challenge.pending.begun.as_ref()).await?;
+    let ways = visit
+        .core
+        .methods_after(&visit.client.cx(), &user, challenge.pending.begun.as_ref())
+        .await?;
     let trust = (visit.core.config.auth.mfa.trust_device_seconds > 0).then(|| {
         html!(
             "<div class=\"field check\"><input id=\"trust\" name=\"trust\" type=\"checkbox\" value=\"yes\">"
@@ -88,7 +119,10 @@ async fn second_page(visit: &Visit, error: Option<&Error>) -> Result<Response<Bo
         )
     });
     let from = origin(&ways, challenge.pending.sent.is_some());
-    let form = visit.form("/second", html!((code_field(&ways, error)) (from) (trust) "<button>Continue</button>"))?;
+    let form = visit.form(
+        "/second",
+        html!((code_field(&ways, error)) (from) (trust) "<button>Continue</button>"),
+    )?;
     let passkey = if ways.contains(&Way::Webauthn) {
         let step = html!("<input type=\"hidden\" name=\"challenge\" value=\"" (token) "\"><button class=\"plain\">Use a passkey</button>");
         Some(visit.passkey_form("second", "/second/passkey", step)?)
@@ -114,24 +148,53 @@ pub(super) async fn answering_by_passkey(visit: Visit) -> Result<Response<Body>>
     }
 }
 
-async fn answer(visit: Visit, webauthn_response: Option<serde_json::Value>) -> Result<Response<Body>> {
-    let Some(token) = visit.challenge() else { return Ok(go(&visit.with_target("/sign-in"))) };
-    let code = webauthn_response.is_none().then(|| visit.form.get("code").trim().to_owned());
+async fn answer(
+    visit: Visit,
+    webauthn_response: Option<serde_json::Value>,
+) -> Result<Response<Body>> {
+    let Some(token) = visit.challenge() else {
+        return Ok(go(&visit.with_target("/sign-in")));
+    };
+    let code = webauthn_response
+        .is_none()
+        .then(|| visit.form.get("code").trim().to_owned());
     let trust_device = (visit.form.get("trust") == "yes").then_some(true);
-    let method = code.as_deref().is_some_and(|code| is_of_app(&visit, code)).then_some(Way::Totp);
-    let input = VerifyInput { mfa_token: token, method, code, webauthn_response, trust_device };
+    let method = code
+        .as_deref()
+        .is_some_and(|code| is_of_app(&visit, code))
+        .then_some(Way::Totp);
+    let input = VerifyInput {
+        mfa_token: token,
+        method,
+        code,
+        webauthn_response,
+        trust_device,
+    };
     match mfa_login::verify(visit.core.clone(), visit.call(&[])?, input).await {
-        Ok(reply) => signed_in(&visit, reply).await.map(|gone| visit.forget_challenge(gone)),
-        Err(error) if error.code() == INVALID_CHALLENGE => sign_in_page(&visit, Some(&error)).map(|page| visit.forget_challenge(page)),
+        Ok(reply) => signed_in(&visit, reply)
+            .await
+            .map(|gone| visit.forget_challenge(gone)),
+        Err(error) if error.code() == INVALID_CHALLENGE => {
+            sign_in_page(&visit, Some(&error)).map(|page| visit.forget_challenge(page))
+        }
         Err(error) => second_page(&visit, Some(&error)).await,
     }
 }
 
 pub(super) async fn sending(visit: Visit) -> Result<Response<Body>> {
-    let Some(token) = visit.challenge() else { return Ok(go(&visit.with_target("/sign-in"))) };
-    let input = ResendInput { mfa_token: token, method: method(&visit) };
+    let Some(token) = visit.challenge() else {
+        return Ok(go(&visit.with_target("/sign-in")));
+    };
+    let input = ResendInput {
+        mfa_token: token,
+        method: method(&visit),
+    };
     match mfa_login::resend(visit.core.clone(), visit.call(&[])?, input).await {
-        Ok(_) => Ok(go(&super::visit::with(&visit.with_target("/second"), "done", "code"))),
+        Ok(_) => Ok(go(&super::visit::with(
+            &visit.with_target("/second"),
+            "done",
+            "code",
+        ))),
         Err(error) => second_page(&visit, Some(&error)).await,
     }
 }
@@ -141,30 +204,55 @@ pub(super) async fn confirm(visit: Visit) -> Result<Response<Body>> {
 }
 
 async fn confirm_page(visit: &Visit, error: Option<&Error>) -> Result<Response<Body>> {
-    let Some(known) = visit.enrolling()? else { return Ok(visit.to_sign_in()) };
+    let Some(known) = visit.enrolling()? else {
+        return Ok(visit.to_sign_in());
+    };
     let (core, cx) = (&visit.core, visit.client.cx());
-    let user = core.users.get(&cx, known.user_id.as_str()).await?.ok_or_else(Error::unauthorized)?;
+    let user = core
+        .users
+        .get(&cx, known.user_id.as_str())
+        .await?
+        .ok_or_else(Error::unauthorized)?;
     let mut ways = core.ways(&cx, &user).await?;
-    if visit.kept_target().is_some_and(|target| target == visit.page(email::PATH)) {
+    if visit
+        .kept_target()
+        .is_some_and(|target| target == visit.page(email::PATH))
+    {
         // What is proved by mail does not count for changing the address that it goes to.
         ways.retain(|way| *way != Way::EmailOtp);
     }
     let mut forms = Vec::new();
     if ways.contains(&Way::Password) {
-        let field = Field { first: true, ..Field::PASSWORD }.show(error);
+        let field = Field {
+            first: true,
+            ..Field::PASSWORD
+        }
+        .show(error);
         forms.push(visit.form("/confirm", html!((field) "<button>Continue</button>"))?);
     } else if ways.iter().any(|way| *way != Way::Webauthn) {
         let from = origin(&ways, visit.sent_by().is_some());
-        forms.push(visit.form("/confirm", html!((code_field(&ways, error)) (from) "<button>Continue</button>"))?);
+        forms.push(visit.form(
+            "/confirm",
+            html!((code_field(&ways, error)) (from) "<button>Continue</button>"),
+        )?);
     }
     if ways.is_empty() {
         // Whoever can prove nothing signs in once more.
-        let again = html!("<input type=\"hidden\" name=\"again\" value=\"yes\"><button>Sign in again</button>");
+        let again = html!(
+            "<input type=\"hidden\" name=\"again\" value=\"yes\"><button>Sign in again</button>"
+        );
         forms.push(visit.form("/sign-out", again)?);
     }
     let mut more = senders(visit, "/confirm/send", &ways)?;
     if ways.contains(&Way::Webauthn) {
-        more.insert(0, visit.passkey_form("confirm", "/confirm/passkey", html!("<button class=\"plain\">Use a passkey</button>"))?);
+        more.insert(
+            0,
+            visit.passkey_form(
+                "confirm",
+                "/confirm/passkey",
+                html!("<button class=\"plain\">Use a passkey</button>"),
+            )?,
+        );
     }
     let content = html!(
         "<section class=\"card\"><h1>Is it you?</h1><p class=\"lead\">For this we ask once more, so that nobody does it behind your back.</p>"
@@ -176,13 +264,20 @@ async fn confirm_page(visit: &Visit, error: Option<&Error>) -> Result<Response<B
 
 pub(super) async fn confirming(visit: Visit) -> Result<Response<Body>> {
     let code = visit.form.get("code").trim().to_owned();
-    let mut input = step_up(if visit.form.get("password").is_empty() { Way::Recovery } else { Way::Password });
+    let mut input = step_up(if visit.form.get("password").is_empty() {
+        Way::Recovery
+    } else {
+        Way::Password
+    });
     if input.method == Way::Password {
         input.password = visit.form.given("password");
     } else {
         // A number is the app's where the form says so; else the code that was sent, once one was.
         input.reauth_token = visit.challenge().filter(|_| !is_of_app(&visit, &code));
-        input.method = match (is_number(&SecretText::new(code.clone())), &input.reauth_token) {
+        input.method = match (
+            is_number(&SecretText::new(code.clone())),
+            &input.reauth_token,
+        ) {
             (true, Some(_)) => Way::EmailOtp,
             (true, None) => Way::Totp,
             (false, _) => Way::Recovery,
@@ -198,8 +293,11 @@ pub(super) async fn confirming(visit: Visit) -> Result<Response<Body>> {
 pub(super) async fn confirming_by_passkey(visit: Visit) -> Result<Response<Body>> {
     match response(&visit) {
         Ok(response) => {
-            let input =
-                StepUpInput { webauthn_response: Some(response), reauth_token: visit.form.given("token"), ..step_up(Way::Webauthn) };
+            let input = StepUpInput {
+                webauthn_response: Some(response),
+                reauth_token: visit.form.given("token"),
+                ..step_up(Way::Webauthn)
+            };
             confirmed(visit, input).await
         }
         Err(error) => confirm_page(&visit, Some(&error)).await,
@@ -207,7 +305,13 @@ pub(super) async fn confirming_by_passkey(visit: Visit) -> Result<Response<Body>
 }
 
 fn step_up(method: Way) -> StepUpInput {
-    StepUpInput { method, code: None, password: None, reauth_token: None, webauthn_response: None }
+    StepUpInput {
+        method,
+        code: None,
+        password: None,
+        reauth_token: None,
+        webauthn_response: None,
+    }
 }
 
 async fn confirmed(visit: Visit, input: StepUpInput) -> Result<Response<Body>> {
@@ -228,11 +332,21 @@ pub(super) async fn sending_to_confirm(visit: Visit) -> Result<Response<Body>> {
         return Ok(visit.to_sign_in());
     }
     let way = method(&visit);
-    match proof::reauth(visit.core.clone(), visit.call(&[])?, ReauthInput { method: way }).await {
+    match proof::reauth(
+        visit.core.clone(),
+        visit.call(&[])?,
+        ReauthInput { method: way },
+    )
+    .await
+    {
         Ok(reply) => {
             let answered = Answered::of(reply).await?;
             let token = answered.body["reauthToken"].as_str().unwrap_or_default();
-            let gone = go(&super::visit::with(&visit.with_target("/confirm"), "done", "code"));
+            let gone = go(&super::visit::with(
+                &visit.with_target("/confirm"),
+                "done",
+                "code",
+            ));
             Ok(visit.keep_challenge(gone, &format!("{token}.{}", way.map_or("", Way::name))))
         }
         Err(error) => confirm_page(&visit, Some(&error)).await,

@@ -35,17 +35,24 @@ impl Fields {
 
     /// The first value of a name; nothing for one that is not there.
     pub(super) fn get(&self, name: &str) -> &str {
-        self.0.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value.as_str())
+        self.0
+            .iter()
+            .find(|(known, _)| known == name)
+            .map_or("", |(_, value)| value.as_str())
     }
 
     /// Whether any of a name says something, wherever it stands.
     pub(super) fn has(&self, name: &str) -> bool {
-        self.0.iter().any(|(known, value)| known == name && !value.is_empty())
+        self.0
+            .iter()
+            .any(|(known, value)| known == name && !value.is_empty())
     }
 
     /// The same, for what may be left out.
     pub(super) fn given(&self, name: &str) -> Option<String> {
-        Some(self.get(name)).filter(|value| !value.is_empty()).map(str::to_owned)
+        Some(self.get(name))
+            .filter(|value| !value.is_empty())
+            .map(str::to_owned)
     }
 }
 
@@ -60,7 +67,8 @@ pub(super) struct Visit {
     renewed: Option<Arc<Actor>>,
     pub(super) form: Fields,
     pub(super) query: Fields,
-    /// What forms for whoever is not signed in are bound to, and whether the browser has yet to be given it.
+    /// What forms for whoever is not signed in are bound to, and whether the browser has yet to be
+    /// given it.
     browser: (String, bool),
 }
 
@@ -79,7 +87,16 @@ impl Visit {
         };
         let query = Fields::of(parts.uri.query().unwrap_or_default().as_bytes());
         let client = core.client(&call);
-        let mut visit = Self { core, parts, client, known, renewed: None, form: Fields::default(), query, browser };
+        let mut visit = Self {
+            core,
+            parts,
+            client,
+            known,
+            renewed: None,
+            form: Fields::default(),
+            query,
+            browser,
+        };
         if visit.is_form() {
             visit.form = visit.read(body).await?;
         }
@@ -92,11 +109,23 @@ impl Visit {
     }
 
     async fn read(&self, body: Body) -> Result<Fields> {
-        let kind = self.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-        if !kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/x-www-form-urlencoded") {
+        let kind = self
+            .headers()
+            .get(CONTENT_TYPE)
+            .and_then(|kind| kind.to_str().ok())
+            .unwrap_or_default();
+        if !kind
+            .split(';')
+            .next()
+            .unwrap_or_default()
+            .trim()
+            .eq_ignore_ascii_case("application/x-www-form-urlencoded")
+        {
             return Err(Error::new(Code::UnsupportedMediaType, "This is not a form"));
         }
-        let bytes = to_bytes(body, MAX_FORM).await.map_err(|_| Error::new(Code::BodyTooLarge, "The form is too large"))?;
+        let bytes = to_bytes(body, MAX_FORM)
+            .await
+            .map_err(|_| Error::new(Code::BodyTooLarge, "The form is too large"))?;
         Ok(Fields::of(&bytes))
     }
 
@@ -117,7 +146,8 @@ impl Visit {
         self.parts.uri.path()
     }
 
-    /// What forms of this browser hold for whoever is not signed in; `None` when it keeps no cookies, or has yet to be given one.
+    /// What forms of this browser hold for whoever is not signed in; `None` when it keeps no
+    /// cookies, or has yet to be given one.
     pub(super) fn browser(&self) -> Option<&str> {
         (!self.browser.1).then_some(self.browser.0.as_str())
     }
@@ -154,7 +184,10 @@ impl Visit {
     /// The address of this page, with the query it was asked for with.
     pub(super) fn page_as_asked(&self) -> String {
         let page = self.page(self.path());
-        self.parts.uri.query().map_or_else(|| page.clone(), |query| format!("{page}?{query}"))
+        self.parts
+            .uri
+            .query()
+            .map_or_else(|| page.clone(), |query| format!("{page}?{query}"))
     }
 
     /// The address of a page.
@@ -165,15 +198,20 @@ impl Visit {
     /// Where to go once signed in: what was asked for, if it is a path of ours.
     pub(super) fn target(&self) -> String {
         let usual = || self.core.config.auth.pages.home.clone();
-        self.kept_target().or_else(usual).unwrap_or_else(|| self.page("/security"))
+        self.kept_target()
+            .or_else(usual)
+            .unwrap_or_else(|| self.page("/security"))
     }
 
     /// The target as a field of forms and links; nothing when it is the usual one.
     pub(super) fn kept_target(&self) -> Option<String> {
-        let asked = [self.form.get("returnTo"), self.query.get("returnTo")].into_iter().find(|asked| !asked.is_empty())?;
+        let asked = [self.form.get("returnTo"), self.query.get("returnTo")]
+            .into_iter()
+            .find(|asked| !asked.is_empty())?;
         let target = ReturnTarget::parse(asked, &[]).ok()?;
-        // A browser that a page of ours sends to a route of the plugin is taken for one whose user meant it, who has just proved who
-        // they are: whoever made the link would have an account linked to a provider of theirs.
+        // A browser that a page of ours sends to a route of the plugin is taken for one whose user
+        // meant it, who has just proved who they are: whoever made the link would have an account
+        // linked to a provider of theirs.
         let mount = &self.core.config.auth.mount;
         (!target.may_be_below(mount, &self.page(""))).then(|| target.as_str().to_owned())
     }
@@ -189,11 +227,16 @@ impl Visit {
 
     /// To sign in first, and come back.
     pub(super) fn to_sign_in(&self) -> Response<Body> {
-        let here = if self.is_form() { self.page("/security") } else { self.page_as_asked() };
+        let here = if self.is_form() {
+            self.page("/security")
+        } else {
+            self.page_as_asked()
+        };
         go(&with(&self.page("/sign-in"), "returnTo", &here))
     }
 
-    /// On from a form that was opened before its sender signed in, in another window: they are told that nothing was done.
+    /// On from a form that was opened before its sender signed in, in another window: they are told
+    /// that nothing was done.
     pub(super) fn overtaken(&self) -> Response<Body> {
         go(&with(&self.page("/security"), "failed", "overtaken"))
     }
@@ -206,7 +249,8 @@ impl Visit {
         self.known.as_ref().map(Known::of_complete).transpose()
     }
 
-    /// Who is signed in, if the account is not about to be deleted; it may still have to set its second factor up.
+    /// Who is signed in, if the account is not about to be deleted; it may still have to set its
+    /// second factor up.
     ///
     /// # Errors
     /// 403 `deletion_scheduled`.
@@ -219,15 +263,20 @@ impl Visit {
         go(&with(&self.page(path), "done", what))
     }
 
-    /// The token of the challenge that the browser is to answer, at sign-in or to confirm who is there.
+    /// The token of the challenge that the browser is to answer, at sign-in or to confirm who is
+    /// there.
     pub(super) fn challenge(&self) -> Option<String> {
-        self.kept_challenge().map(|(token, _)| token).filter(|token| !token.is_empty())
+        self.kept_challenge()
+            .map(|(token, _)| token)
+            .filter(|token| !token.is_empty())
     }
 
     /// What the code of the challenge was sent by, as far as that is known.
     pub(super) fn sent_by(&self) -> Option<Way> {
         let (_, way) = self.kept_challenge()?;
-        [Way::EmailOtp, Way::Sms].into_iter().find(|known| known.name() == way)
+        [Way::EmailOtp, Way::Sms]
+            .into_iter()
+            .find(|known| known.name() == way)
     }
 
     fn kept_challenge(&self) -> Option<(String, String)> {
@@ -241,9 +290,17 @@ impl Visit {
     }
 
     /// Lets the browser keep a challenge as long as it can be answered.
-    pub(super) fn keep_challenge(&self, mut response: Response<Body>, challenge: &str) -> Response<Body> {
+    pub(super) fn keep_challenge(
+        &self,
+        mut response: Response<Body>,
+        challenge: &str,
+    ) -> Response<Body> {
         let seconds = self.core.config.auth.mfa.challenge_seconds;
-        if let Some(cookie) = self.core.cookies.set_challenge(challenge, i64::try_from(seconds).unwrap_or(300)) {
+        if let Some(cookie) = self
+            .core
+            .cookies
+            .set_challenge(challenge, i64::try_from(seconds).unwrap_or(300))
+        {
             response.headers_mut().append(SET_COOKIE, cookie);
         }
         response
@@ -288,7 +345,9 @@ pub(super) fn page(core: &Core, path: &str) -> String {
 /// An address with one more parameter.
 pub(super) fn with(address: &str, name: &str, value: &str) -> String {
     let joint = if address.contains('?') { '&' } else { '?' };
-    let pair: String = url::form_urlencoded::Serializer::new(String::new()).append_pair(name, value).finish();
+    let pair: String = url::form_urlencoded::Serializer::new(String::new())
+        .append_pair(name, value)
+        .finish();
     format!("{address}{joint}{pair}")
 }
 
@@ -319,8 +378,13 @@ impl Answered {
     /// When it has no JSON, which every answer of ours has.
     pub(super) async fn of(reply: Reply) -> Result<Self> {
         let (parts, body) = reply.into_response().into_parts();
-        let bytes = to_bytes(body, MAX_FORM * 16).await.map_err(Error::internal)?;
-        Ok(Self { cookies: parts.headers, body: serde_json::from_slice(&bytes).map_err(Error::internal)? })
+        let bytes = to_bytes(body, MAX_FORM * 16)
+            .await
+            .map_err(Error::internal)?;
+        Ok(Self {
+            cookies: parts.headers,
+            body: serde_json::from_slice(&bytes).map_err(Error::internal)?,
+        })
     }
 
     /// Gives the browser what the answer gave.

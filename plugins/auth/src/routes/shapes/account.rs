@@ -55,8 +55,8 @@ pub(crate) struct Scheduled {
     pub(crate) deletion_scheduled_for: Timestamp,
 }
 
-/// An account as those who run the app see it. Its members are written out, most of them as in [`UserView`]: a shape takes over none
-/// of another's, since clients see one flat object.
+/// An account as those who run the app see it. Its members are written out, most of them as in
+/// [`UserView`]: a shape takes over none of another's, since clients see one flat object.
 #[derive(Embedded)]
 pub(crate) struct AdminUser {
     pub(crate) id: String,
@@ -84,7 +84,11 @@ pub(crate) struct AdminUser {
 
 impl AdminUser {
     /// What its owner sees, but for the session that asks, and why it is suspended.
-    pub(crate) fn new(view: UserView, suspended_at: Option<Timestamp>, suspended_reason: Option<String>) -> Self {
+    pub(crate) fn new(
+        view: UserView,
+        suspended_at: Option<Timestamp>,
+        suspended_reason: Option<String>,
+    ) -> Self {
         Self {
             id: view.id,
             user_id: view.user_id,

@@ -55,19 +55,31 @@ pub(crate) struct SignUpInput {
 
 impl From<RegisterByEmail> for SignUpInput {
     fn from(input: RegisterByEmail) -> Self {
-        Self { identifier: input.email, password: input.password, email: None }
+        Self {
+            identifier: input.email,
+            password: input.password,
+            email: None,
+        }
     }
 }
 
 impl From<RegisterByUsername> for SignUpInput {
     fn from(input: RegisterByUsername) -> Self {
-        Self { identifier: input.username, password: input.password, email: input.email }
+        Self {
+            identifier: input.username,
+            password: input.password,
+            email: input.email,
+        }
     }
 }
 
 impl From<RegisterByPhone> for SignUpInput {
     fn from(input: RegisterByPhone) -> Self {
-        Self { identifier: input.phone, password: input.password, email: input.email }
+        Self {
+            identifier: input.phone,
+            password: input.password,
+            email: input.email,
+        }
     }
 }
 
@@ -79,19 +91,28 @@ pub(crate) struct SignInInput {
 
 impl From<LoginByEmail> for SignInInput {
     fn from(input: LoginByEmail) -> Self {
-        Self { identifier: input.email, password: input.password }
+        Self {
+            identifier: input.email,
+            password: input.password,
+        }
     }
 }
 
 impl From<LoginByUsername> for SignInInput {
     fn from(input: LoginByUsername) -> Self {
-        Self { identifier: input.username, password: input.password }
+        Self {
+            identifier: input.username,
+            password: input.password,
+        }
     }
 }
 
 impl From<LoginByPhone> for SignInInput {
     fn from(input: LoginByPhone) -> Self {
-        Self { identifier: input.phone, password: input.password }
+        Self {
+            identifier: input.phone,
+            password: input.password,
+        }
     }
 }
 

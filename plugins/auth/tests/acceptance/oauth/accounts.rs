@@ -18,7 +18,10 @@ pub(super) async fn a_provider_does_not_take_over_an_existing_account(store: Sto
     let owner = app.register(&email).await;
     let away = Away::from(&app, "/auth/peer").await;
     let callback = Browser::new().sign_in(&away.url, &id).await;
-    assert_eq!(away.back(&app, &callback).await.header("location"), "/?error=account_exists");
+    assert_eq!(
+        away.back(&app, &callback).await.header("location"),
+        "/?error=account_exists"
+    );
     assert_eq!(app.me(&owner.token).await.json()["providers"], json!([]));
     assert_eq!(post.all("existing_account", 1).await[0].to, email);
     // Nothing was left behind: the account goes on as before.
@@ -28,13 +31,20 @@ pub(super) async fn a_provider_does_not_take_over_an_existing_account(store: Sto
     for _ in 0..2 {
         let away = Away::from(&app, "/auth/peer").await;
         let callback = Browser::new().sign_in(&away.url, &id).await;
-        assert_eq!(away.back(&app, &callback).await.header("location"), "/?error=email_not_verified");
-        peer.account(&id, Some(&format!("new-{email}")), false).await;
+        assert_eq!(
+            away.back(&app, &callback).await.header("location"),
+            "/?error=email_not_verified"
+        );
+        peer.account(&id, Some(&format!("new-{email}")), false)
+            .await;
     }
     peer.account(&id, None, false).await;
     let away = Away::from(&app, "/auth/peer").await;
     let callback = Browser::new().sign_in(&away.url, &id).await;
-    assert_eq!(away.back(&app, &callback).await.header("location"), "/?error=email_required");
+    assert_eq!(
+        away.back(&app, &callback).await.header("location"),
+        "/?error=email_required"
+    );
 }
 
 pub(super) async fn verified_linking_needs_two_verified_addresses(store: Store) {
@@ -48,7 +58,8 @@ pub(super) async fn verified_linking_needs_two_verified_addresses(store: Store) 
                 provider.trust_email = Some(true);
                 provider
             });
-            peer.with(auth, "other", |provider| provider).configure(|config| config.auth.oauth.linking = Linking::Verified)
+            peer.with(auth, "other", |provider| provider)
+                .configure(|config| config.auth.oauth.linking = Linking::Verified)
         })
         .await;
     app.to_the_present().await;
@@ -58,64 +69,129 @@ pub(super) async fn verified_linking_needs_two_verified_addresses(store: Store) 
         let callback = Browser::new().sign_in(&away.url, login).await;
         away.back(&app, &callback).await
     };
-    // Not while nobody has proved the address here, and not by a provider that is not trusted with it.
-    assert_eq!(landed(&arrive("peer", &id).await, "error"), "account_exists");
-    app.change(&owner.id, json!({ "emailVerified": true })).await;
-    assert_eq!(landed(&arrive("other", &id).await, "error"), "account_exists");
+    // Not while nobody has proved the address here, and not by a provider that is not trusted with
+    // it.
+    assert_eq!(
+        landed(&arrive("peer", &id).await, "error"),
+        "account_exists"
+    );
+    app.change(&owner.id, json!({ "emailVerified": true }))
+        .await;
+    assert_eq!(
+        landed(&arrive("other", &id).await, "error"),
+        "account_exists"
+    );
     peer.account(&id, Some(&email), false).await;
-    assert_eq!(landed(&arrive("peer", &id).await, "error"), "email_not_verified");
+    assert_eq!(
+        landed(&arrive("peer", &id).await, "error"),
+        "email_not_verified"
+    );
     peer.account(&id, Some(&email), true).await;
     let done = enter(&app, "peer", &id).await;
     assert_eq!((done.status, done.text("userId")), (200, owner.id.clone()));
-    assert_eq!(app.me(&owner.token).await.json()["providers"], json!(["peer"]));
+    assert_eq!(
+        app.me(&owner.token).await.json()["providers"],
+        json!(["peer"])
+    );
     let mail = &post.all("provider_linked", 1).await[0];
-    assert!(mail.to == email && mail.text.contains("with peer"), "{mail:?}");
+    assert!(
+        mail.to == email && mail.text.contains("with peer"),
+        "{mail:?}"
+    );
     assert_eq!(post.count("provider_linked"), 1);
     // A trusted provider's word makes a new account's address as good as proved.
-    assert_eq!(enter(&app, "peer", &plain).await.json()["emailVerified"], json!(true));
+    assert_eq!(
+        enter(&app, "peer", &plain).await.json()["emailVerified"],
+        json!(true)
+    );
 }
 
 pub(super) async fn an_account_links_a_provider(store: Store) {
     let post = Post::default();
-    let app = app_with(&store, |auth| post.on(auth).configure(|config| config.auth.admin_role = Some("admin".into()))).await;
+    let app = app_with(&store, |auth| {
+        post.on(auth)
+            .configure(|config| config.auth.admin_role = Some("admin".into()))
+    })
+    .await;
     let ada = app.register("ada@x.test").await;
     let (first, second) = (format!("l1{}", fresh()), format!("l2{}", fresh()));
-    let link = async |token: &str| app.with(token, "POST", "/auth/peer/link?returnTo=/settings", None).await;
-    app.raw("POST", "/auth/peer/link", &[], "").await.refused(401, "unauthorized");
+    let link = async |token: &str| {
+        app.with(token, "POST", "/auth/peer/link?returnTo=/settings", None)
+            .await
+    };
+    app.raw("POST", "/auth/peer/link", &[], "")
+        .await
+        .refused(401, "unauthorized");
     let away = Away::of(&link(&ada.token).await);
     let callback = Browser::new().sign_in(&away.url, &first).await;
-    assert_eq!(away.back(&app, &callback).await.header("location"), "/settings?linked=peer");
-    assert_eq!(app.me(&ada.token).await.json()["providers"], json!(["peer"]));
+    assert_eq!(
+        away.back(&app, &callback).await.header("location"),
+        "/settings?linked=peer"
+    );
+    assert_eq!(
+        app.me(&ada.token).await.json()["providers"],
+        json!(["peer"])
+    );
     assert_eq!(post.all("provider_linked", 1).await[0].to, "ada@x.test");
-    // Once more says the same and does nothing; another person of the same provider does not fit beside the first.
+    // Once more says the same and does nothing; another person of the same provider does not fit
+    // beside the first.
     let again = async |token: &str, login: &str| {
         let away = Away::of(&link(token).await);
         let callback = Browser::new().sign_in(&away.url, login).await;
         away.back(&app, &callback).await.header("location")
     };
     assert_eq!(again(&ada.token, &first).await, "/settings?linked=peer");
-    assert_eq!(again(&ada.token, &second).await, "/settings?error=already_linked");
+    assert_eq!(
+        again(&ada.token, &second).await,
+        "/settings?error=already_linked"
+    );
     let bob = app.register("bob@x.test").await;
-    assert_eq!(again(&bob.token, &first).await, "/settings?error=already_linked");
+    assert_eq!(
+        again(&bob.token, &first).await,
+        "/settings?error=already_linked"
+    );
     assert_eq!(app.me(&bob.token).await.json()["providers"], json!([]));
     assert_eq!(post.count("provider_linked"), 1);
     // Administrators see whose it is.
     let root = app.admin("root@x.test").await;
-    let listed = app.get(&root.token, "/auth/admin/users?role=member").await.json();
-    let providers = |of: &str| listed["items"].as_array().unwrap().iter().find(|account| account["id"] == of).unwrap()["providers"].clone();
-    assert_eq!((providers(&ada.id), providers(&bob.id)), (json!(["peer"]), json!([])));
+    let listed = app
+        .get(&root.token, "/auth/admin/users?role=member")
+        .await
+        .json();
+    let providers = |of: &str| {
+        listed["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|account| account["id"] == of)
+            .unwrap()["providers"]
+            .clone()
+    };
+    assert_eq!(
+        (providers(&ada.id), providers(&bob.id)),
+        (json!(["peer"]), json!([]))
+    );
     // It signs in to the account that it was linked to, whose address is another one.
     assert_eq!(enter(&app, "peer", &first).await.text("userId"), ada.id);
     // The session in which it was asked for has ended, or its user has.
     let away = Away::of(&link(&bob.token).await);
     let callback = Browser::new().sign_in(&away.url, &second).await;
-    assert_eq!(app.with(&bob.token, "POST", "/auth/logout", None).await.status, 200);
-    away.back(&app, &callback).await.refused(400, "invalid_state");
+    assert_eq!(
+        app.with(&bob.token, "POST", "/auth/logout", None)
+            .await
+            .status,
+        200
+    );
+    away.back(&app, &callback)
+        .await
+        .refused(400, "invalid_state");
     let bob = app.login("bob@x.test").await;
     let away = Away::of(&link(&bob.token).await);
     let callback = Browser::new().sign_in(&away.url, &second).await;
     app.change(&bob.id, json!({ "suspended": true })).await;
-    away.back(&app, &callback).await.refused(400, "invalid_state");
+    away.back(&app, &callback)
+        .await
+        .refused(400, "invalid_state");
     app.change(&bob.id, json!({ "suspended": false })).await;
     // A sign-in that is not recent does not do.
     app.advance(901).await;
@@ -125,36 +201,85 @@ pub(super) async fn an_account_links_a_provider(store: Store) {
 pub(super) async fn the_last_way_to_sign_in_is_not_unlinked(store: Store) {
     let post = Post::default();
     let peer = Peer::shared();
-    let app = store.app_with(|auth| peer.with(peer.with(post.on(auth), "peer", |peer| peer), "other", |other| other)).await;
+    let app = store
+        .app_with(|auth| {
+            peer.with(
+                peer.with(post.on(auth), "peer", |peer| peer),
+                "other",
+                |other| other,
+            )
+        })
+        .await;
     app.to_the_present().await;
     let id = format!("un{}", fresh());
     let unlink = async |token: &str, provider: &str, body: serde_json::Value| {
-        app.with(token, "DELETE", &format!("/auth/{provider}/link"), Some(body)).await
+        app.with(
+            token,
+            "DELETE",
+            &format!("/auth/{provider}/link"),
+            Some(body),
+        )
+        .await
     };
     // By nothing but the provider: signing in a moment ago is proof, and the only way in stays.
     let only = enter(&app, "peer", &id).await.text("token");
-    unlink(&only, "other", json!({})).await.refused(404, "not_found");
-    unlink(&only, "peer", json!({})).await.refused(409, "last_credential");
+    unlink(&only, "other", json!({}))
+        .await
+        .refused(404, "not_found");
+    unlink(&only, "peer", json!({}))
+        .await
+        .refused(409, "last_credential");
     app.advance(301).await;
-    unlink(&only, "peer", json!({})).await.refused(403, "step_up_required");
+    unlink(&only, "peer", json!({}))
+        .await
+        .refused(403, "step_up_required");
     assert_eq!(set_password(&app, &only).await.status, 200);
     // With a password, that is what proves.
-    unlink(&only, "peer", json!({})).await.refused(403, "step_up_required");
-    unlink(&only, "peer", json!({ "password": "wrong-wrong-wrong" })).await.refused(401, "invalid_credentials");
-    unlink(&only, "peer", json!({ "passwords": GOOD })).await.problem("unknown_field", "passwords");
-    app.raw("DELETE", "/auth/peer/link", &[], "").await.refused(401, "unauthorized");
+    unlink(&only, "peer", json!({}))
+        .await
+        .refused(403, "step_up_required");
+    unlink(&only, "peer", json!({ "password": "wrong-wrong-wrong" }))
+        .await
+        .refused(401, "invalid_credentials");
+    unlink(&only, "peer", json!({ "passwords": GOOD }))
+        .await
+        .problem("unknown_field", "passwords");
+    app.raw("DELETE", "/auth/peer/link", &[], "")
+        .await
+        .refused(401, "unauthorized");
     assert_eq!(app.me(&only).await.json()["providers"], json!(["peer"]));
     let done = unlink(&only, "peer", json!({ "password": GOOD })).await;
-    assert_eq!((done.status, done.json()), (200, json!({ "ok": true, "message": "The provider was unlinked." })));
+    assert_eq!(
+        (done.status, done.json()),
+        (
+            200,
+            json!({ "ok": true, "message": "The provider was unlinked." })
+        )
+    );
     assert_eq!(app.me(&only).await.json()["providers"], json!([]));
     let mail = &post.all("provider_unlinked", 1).await[0];
-    assert!(mail.to == format!("{id}@peer.test") && mail.text.contains("with peer"), "{mail:?}");
-    unlink(&only, "peer", json!({ "password": GOOD })).await.refused(404, "not_found");
+    assert!(
+        mail.to == format!("{id}@peer.test") && mail.text.contains("with peer"),
+        "{mail:?}"
+    );
+    unlink(&only, "peer", json!({ "password": GOOD }))
+        .await
+        .refused(404, "not_found");
     let away = Away::from(&app, "/auth/peer").await;
     let callback = Browser::new().sign_in(&away.url, &id).await;
-    assert_eq!(landed(&away.back(&app, &callback).await, "error"), "account_exists");
+    assert_eq!(
+        landed(&away.back(&app, &callback).await, "error"),
+        "account_exists"
+    );
     let events = app.get(&only, "/auth/activity").await.json();
-    assert!(events["items"].as_array().unwrap().iter().any(|event| event["event"] == "auth:oauth.unlinked"), "{events}");
+    assert!(
+        events["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|event| event["event"] == "auth:oauth.unlinked"),
+        "{events}"
+    );
 }
 
 pub(super) async fn an_account_of_a_provider_sets_its_first_password(store: Store) {
@@ -162,50 +287,102 @@ pub(super) async fn an_account_of_a_provider_sets_its_first_password(store: Stor
     let (id, late) = (format!("pw{}", fresh()), format!("pw{}", fresh()));
     let done = enter(&app, "peer", &id).await;
     let late = enter(&app, "peer", &late).await.text("token");
-    app.post("/auth/login", json!({ "email": format!("{id}@peer.test"), "password": GOOD })).await.refused(401, "invalid_credentials");
+    app.post(
+        "/auth/login",
+        json!({ "email": format!("{id}@peer.test"), "password": GOOD }),
+    )
+    .await
+    .refused(401, "invalid_credentials");
     app.advance(900).await;
     assert_eq!(set_password(&app, &done.text("token")).await.status, 200);
-    assert_eq!(app.login(&format!("{id}@peer.test")).await.id, done.text("userId"));
+    assert_eq!(
+        app.login(&format!("{id}@peer.test")).await.id,
+        done.text("userId")
+    );
     app.advance(1).await;
-    set_password(&app, &late).await.refused(403, "step_up_required");
+    set_password(&app, &late)
+        .await
+        .refused(403, "step_up_required");
 }
 
 pub(super) async fn a_provider_does_not_replace_the_second_factor(store: Store) {
-    let app = app_with(&store, |auth| auth.configure(|config| config.auth.mfa.enabled = true)).await;
+    let app = app_with(&store, |auth| {
+        auth.configure(|config| config.auth.mfa.enabled = true)
+    })
+    .await;
     let id = format!("mf{}", fresh());
     let first = enter(&app, "peer", &id).await.signed_in();
     let (secret, _) = crate::factor::enrol(&app, &first).await;
     app.advance(30).await;
     let challenged = enter(&app, "peer", &id).await;
     let body = challenged.json();
-    assert_eq!((challenged.status, &body["token"], &body["mfaRequired"]), (200, &json!(""), &json!(true)), "{body}");
-    assert_eq!((&body["mfaMethods"], challenged.headers.get("set-cookie")), (&json!(["totp"]), None));
+    assert_eq!(
+        (challenged.status, &body["token"], &body["mfaRequired"]),
+        (200, &json!(""), &json!(true)),
+        "{body}"
+    );
+    assert_eq!(
+        (&body["mfaMethods"], challenged.headers.get("set-cookie")),
+        (&json!(["totp"]), None)
+    );
     let code = crate::factor::code_at(&app, &secret, 0);
-    let done = app.post("/auth/mfa/verify", json!({ "mfaToken": body["mfaToken"], "code": code })).await;
+    let done = app
+        .post(
+            "/auth/mfa/verify",
+            json!({ "mfaToken": body["mfaToken"], "code": code }),
+        )
+        .await;
     assert_eq!((done.status, done.text("userId")), (200, first.id));
     let sessions = app.get(&done.text("token"), "/auth/sessions").await.json();
-    let own = sessions["sessions"].as_array().unwrap().iter().find(|session| session["current"] == true).unwrap();
+    let own = sessions["sessions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|session| session["current"] == true)
+        .unwrap();
     assert_eq!(own["amr"], json!(["fed", "otp", "mfa"]));
 }
 
 /// After a deletion, the provider's identity is new, and nothing of the link is left.
 pub(super) async fn deleted_accounts(store: Store) {
-    let app = app_with(&store, |auth| auth.configure(|config| config.auth.account_deletion.grace_seconds = 120)).await;
+    let app = app_with(&store, |auth| {
+        auth.configure(|config| config.auth.account_deletion.grace_seconds = 120)
+    })
+    .await;
     let id = format!("de{}", fresh());
     let first = enter(&app, "peer", &id).await;
-    let gone = app.with(&first.text("token"), "DELETE", "/auth/me", Some(json!({}))).await;
+    let gone = app
+        .with(&first.text("token"), "DELETE", "/auth/me", Some(json!({})))
+        .await;
     assert_eq!(gone.status, 202, "{gone:?}");
     // Until then they sign in to what is left of it.
     let again = enter(&app, "peer", &id).await;
-    assert_eq!((again.text("userId"), again.json()["deletionScheduledFor"].is_string()), (first.text("userId"), true));
-    app.with(&again.text("token"), "POST", "/auth/peer/link", None).await.refused(403, "deletion_scheduled");
+    assert_eq!(
+        (
+            again.text("userId"),
+            again.json()["deletionScheduledFor"].is_string()
+        ),
+        (first.text("userId"), true)
+    );
+    app.with(&again.text("token"), "POST", "/auth/peer/link", None)
+        .await
+        .refused(403, "deletion_scheduled");
     app.advance(121).await;
     let new = enter(&app, "peer", &id).await;
     assert_eq!(new.status, 200, "{new:?}");
     assert_ne!(new.text("userId"), first.text("userId"));
-    assert_eq!(app.me(&new.text("token")).await.json()["providers"], json!(["peer"]));
+    assert_eq!(
+        app.me(&new.text("token")).await.json()["providers"],
+        json!(["peer"])
+    );
 }
 
 pub(super) async fn set_password(app: &Server, token: &str) -> Reply {
-    app.with(token, "POST", "/auth/set-password", Some(json!({ "password": GOOD }))).await
+    app.with(
+        token,
+        "POST",
+        "/auth/set-password",
+        Some(json!({ "password": GOOD })),
+    )
+    .await
 }

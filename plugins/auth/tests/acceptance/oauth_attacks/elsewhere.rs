@@ -1,4 +1,5 @@
-//! A page elsewhere that brings its own: sign-ins and links that somebody else has begun, or that have been overtaken.
+//! A page elsewhere that brings its own: sign-ins and links that somebody else has begun, or that
+//! have been overtaken.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -26,38 +27,61 @@ pub(super) async fn parallel_callbacks_and_exchanges(store: Store) {
         refused.refused(400, "invalid_state");
     }
     let code = landed(landed_at[0], "code");
-    let exchanged = futures_util::future::join_all((0..10).map(|_| away.exchange(&app, &code))).await;
-    assert_eq!(exchanged.iter().filter(|reply| reply.status == 200).count(), 1);
+    let exchanged =
+        futures_util::future::join_all((0..10).map(|_| away.exchange(&app, &code))).await;
+    assert_eq!(
+        exchanged.iter().filter(|reply| reply.status == 200).count(),
+        1
+    );
     for refused in exchanged.iter().filter(|reply| reply.status != 200) {
         refused.refused(401, "invalid_code");
     }
     // The same new person comes back in several browsers at once, and is one account.
     standin.behave(|manner| {
         manner.claims.insert("sub".to_owned(), json!("subject-2"));
-        manner.claims.insert("email".to_owned(), json!("bob@standin.test"));
+        manner
+            .claims
+            .insert("email".to_owned(), json!("bob@standin.test"));
     });
     let all = futures_util::future::join_all((0..6).map(|_| async {
         let (away, back) = arrive(&app).await;
         away.exchange(&app, &landed(&back, "code")).await
     }))
     .await;
-    let ids: std::collections::BTreeSet<String> = all.iter().map(|reply| reply.text("userId")).collect();
-    assert!(ids.len() == 1 && all.iter().all(|reply| reply.status == 200), "{all:?}");
+    let ids: std::collections::BTreeSet<String> =
+        all.iter().map(|reply| reply.text("userId")).collect();
+    assert!(
+        ids.len() == 1 && all.iter().all(|reply| reply.status == 200),
+        "{all:?}"
+    );
 }
 
 pub(super) async fn links_that_a_page_elsewhere_asks_for(store: Store) {
     let standin = StandIn::start().await;
     let app = app(&store, &standin).await;
-    let login = app.post("/auth/register", json!({ "email": "eve@x.test", "password": GOOD })).await;
+    let login = app
+        .post(
+            "/auth/register",
+            json!({ "email": "eve@x.test", "password": GOOD }),
+        )
+        .await;
     let (token, csrf) = (login.text("token"), login.cookie_value("csrf_token"));
     let session = format!("__Host-token={token}; csrf_token={csrf}");
     let origin = format!("http://{}", app.host());
     let get = async |headers: &[(&str, &str)]| {
-        let all: Vec<_> = headers.iter().copied().chain([("cookie", session.as_str())]).collect();
+        let all: Vec<_> = headers
+            .iter()
+            .copied()
+            .chain([("cookie", session.as_str())])
+            .collect();
         app.raw("GET", "/auth/stand/link", &all, "").await
     };
     let same_page = format!("{origin}/settings");
-    for own in [&[("sec-fetch-site", "same-origin")][..], &[("sec-fetch-site", "none")], &[("referer", &same_page)]] {
+    for own in [
+        &[("sec-fetch-site", "same-origin")][..],
+        &[("sec-fetch-site", "none")],
+        &[("referer", &same_page)],
+    ] {
         assert_eq!(get(own).await.status, 302, "{own:?}");
     }
     for foreign in [
@@ -72,26 +96,74 @@ pub(super) async fn links_that_a_page_elsewhere_asks_for(store: Store) {
     }
     // A POST is not sent by a browser on its own.
     let bearer = format!("Bearer {token}");
-    let headers = [("authorization", bearer.as_str()), ("sec-fetch-site", "same-origin")];
-    app.raw("GET", "/auth/stand/link", &headers, "").await.refused(403, "csrf_failed");
+    let headers = [
+        ("authorization", bearer.as_str()),
+        ("sec-fetch-site", "same-origin"),
+    ];
+    app.raw("GET", "/auth/stand/link", &headers, "")
+        .await
+        .refused(403, "csrf_failed");
     // It is written down, once for all of them.
-    let events = app.get(&token, "/auth/activity").await.json()["items"].as_array().cloned().unwrap();
-    assert_eq!(events.iter().filter(|event| event["event"] == "auth:csrf.failed").count(), 1, "{events:?}");
-    app.raw("GET", "/auth/stand/link", &[("sec-fetch-site", "same-origin")], "").await.refused(401, "unauthorized");
-    app.raw("POST", "/auth/stand/link", &[("cookie", &session)], "").await.refused(403, "csrf_failed");
-    let proved = [("cookie", session.as_str()), ("x-csrf-token", &csrf), ("origin", &origin)];
-    assert_eq!(app.raw("POST", "/auth/stand/link", &proved, "").await.status, 303);
-    // Somebody sends a victim's browser to the end of a link of their own: it is not the browser that was sent away.
+    let events = app.get(&token, "/auth/activity").await.json()["items"]
+        .as_array()
+        .cloned()
+        .unwrap();
+    assert_eq!(
+        events
+            .iter()
+            .filter(|event| event["event"] == "auth:csrf.failed")
+            .count(),
+        1,
+        "{events:?}"
+    );
+    app.raw(
+        "GET",
+        "/auth/stand/link",
+        &[("sec-fetch-site", "same-origin")],
+        "",
+    )
+    .await
+    .refused(401, "unauthorized");
+    app.raw("POST", "/auth/stand/link", &[("cookie", &session)], "")
+        .await
+        .refused(403, "csrf_failed");
+    let proved = [
+        ("cookie", session.as_str()),
+        ("x-csrf-token", &csrf),
+        ("origin", &origin),
+    ];
+    assert_eq!(
+        app.raw("POST", "/auth/stand/link", &proved, "")
+            .await
+            .status,
+        303
+    );
+    // Somebody sends a victim's browser to the end of a link of their own: it is not the browser
+    // that was sent away.
     let own = Away::of(&app.raw("POST", "/auth/stand/link", &proved, "").await);
     let callback = Browser::new().sign_in(&own.url, "").await;
     let victim = Away::from(&app, "/auth/stand").await;
-    victim.back(&app, &callback).await.refused(400, "invalid_state");
-    // Nor is it that where a sibling domain has planted what it was sent away with: a browser has what only this host could give it.
+    victim
+        .back(&app, &callback)
+        .await
+        .refused(400, "invalid_state");
+    // Nor is it that where a sibling domain has planted what it was sent away with: a browser has
+    // what only this host could give it.
     let planted = format!("{MARK}={}", own.cookie);
     let path = callback.strip_prefix(APP).unwrap();
-    let mark = victim.host.as_deref().map(|host| format!("{planted}; __Host-browser={host}"));
+    let mark = victim
+        .host
+        .as_deref()
+        .map(|host| format!("{planted}; __Host-browser={host}"));
     for cookie in [planted.as_str(), mark.as_deref().unwrap()] {
-        let back = app.raw("GET", path, &[("cookie", cookie), ("sec-fetch-site", "cross-site")], "").await;
+        let back = app
+            .raw(
+                "GET",
+                path,
+                &[("cookie", cookie), ("sec-fetch-site", "cross-site")],
+                "",
+            )
+            .await;
         back.refused(400, "invalid_state");
     }
     assert_eq!(app.me(&token).await.json()["providers"], json!([]));
@@ -99,16 +171,49 @@ pub(super) async fn links_that_a_page_elsewhere_asks_for(store: Store) {
     let bob = app.register("bob@x.test").await;
     let begun = Away::of(&app.raw("POST", "/auth/stand/link", &proved, "").await);
     let over = Browser::new().sign_in(&begun.url, "").await;
-    let marks = format!("{MARK}={}; __Host-browser={}", begun.cookie, begun.host.unwrap());
+    let marks = format!(
+        "{MARK}={}; __Host-browser={}",
+        begun.cookie,
+        begun.host.unwrap()
+    );
     let by_bob = format!("{marks}; __Host-token={}", bob.token);
-    app.raw("GET", over.strip_prefix(APP).unwrap(), &[("cookie", &by_bob)], "").await.refused(400, "invalid_state");
+    app.raw(
+        "GET",
+        over.strip_prefix(APP).unwrap(),
+        &[("cookie", &by_bob)],
+        "",
+    )
+    .await
+    .refused(400, "invalid_state");
     for who in [&token, &bob.token] {
         assert_eq!(app.me(who).await.json()["providers"], json!([]));
     }
-    let both = format!("{planted}; __Host-browser={}; __Host-token={token}", own.host.unwrap());
-    assert_eq!(landed(&app.raw("GET", path, &[("cookie", &both), ("sec-fetch-site", "cross-site")], "").await, "linked"), "stand");
+    let both = format!(
+        "{planted}; __Host-browser={}; __Host-token={token}",
+        own.host.unwrap()
+    );
     assert_eq!(
-        app.raw("GET", "/auth/stand/link?returnTo=//evil.test", &[("cookie", &session), ("sec-fetch-site", "none")], "").await.status,
+        landed(
+            &app.raw(
+                "GET",
+                path,
+                &[("cookie", &both), ("sec-fetch-site", "cross-site")],
+                ""
+            )
+            .await,
+            "linked"
+        ),
+        "stand"
+    );
+    assert_eq!(
+        app.raw(
+            "GET",
+            "/auth/stand/link?returnTo=//evil.test",
+            &[("cookie", &session), ("sec-fetch-site", "none")],
+            ""
+        )
+        .await
+        .status,
         400
     );
 }
@@ -125,40 +230,78 @@ pub(super) async fn links_whose_session_has_ended_meanwhile(store: Store) {
     const OTHER: &str = "amber-walrus-17-dune";
     for what in ["logout", "everywhere else", "another password"] {
         let thief = app.login("ada@x.test").await;
-        let away = Away::of(&app.with(&thief.token, "POST", "/auth/stand/link", None).await);
+        let away = Away::of(
+            &app.with(&thief.token, "POST", "/auth/stand/link", None)
+                .await,
+        );
         let callback = Browser::new().sign_in(&away.url, "").await;
         let meanwhile = async {
             standin.is_asked().await;
             let done = match what {
                 "logout" => app.with(&thief.token, "POST", "/auth/logout", None).await,
-                "everywhere else" => app.with(&ada.token, "POST", "/auth/sessions/revoke-others", None).await,
-                _ => app.with(&ada.token, "POST", "/auth/set-password", Some(set(GOOD, OTHER))).await,
+                "everywhere else" => {
+                    app.with(&ada.token, "POST", "/auth/sessions/revoke-others", None)
+                        .await
+                }
+                _ => {
+                    app.with(
+                        &ada.token,
+                        "POST",
+                        "/auth/set-password",
+                        Some(set(GOOD, OTHER)),
+                    )
+                    .await
+                }
             };
             assert_eq!(done.status, 200, "{what}: {done:?}");
             standin.let_go();
         };
         let (back, ()) = futures_util::future::join(away.back(&app, &callback), meanwhile).await;
         back.refused(400, "invalid_state");
-        assert_eq!(app.me(&ada.token).await.json()["providers"], json!([]), "{what}");
+        assert_eq!(
+            app.me(&ada.token).await.json()["providers"],
+            json!([]),
+            "{what}"
+        );
     }
     // One that lives on gets its link.
     let away = Away::of(&app.with(&ada.token, "POST", "/auth/stand/link", None).await);
     let callback = Browser::new().sign_in(&away.url, "").await;
     let meanwhile = async {
         standin.is_asked().await;
-        app.with(&ada.token, "PATCH", "/auth/me", Some(json!({ "displayName": "Ada" }))).await;
+        app.with(
+            &ada.token,
+            "PATCH",
+            "/auth/me",
+            Some(json!({ "displayName": "Ada" })),
+        )
+        .await;
         standin.let_go();
     };
     let (back, ()) = futures_util::future::join(away.back(&app, &callback), meanwhile).await;
-    assert_eq!(landed(&back, "linked"), "stand", "a change of the account alone ends nothing");
-    assert_eq!(app.me(&ada.token).await.json()["providers"], json!(["stand"]));
+    assert_eq!(
+        landed(&back, "linked"),
+        "stand",
+        "a change of the account alone ends nothing"
+    );
+    assert_eq!(
+        app.me(&ada.token).await.json()["providers"],
+        json!(["stand"])
+    );
 }
 
-/// Nor is one linked that was begun before the account had a second factor, in a session that has not proved it.
+/// Nor is one linked that was begun before the account had a second factor, in a session that has
+/// not proved it.
 pub(super) async fn links_begun_before_a_second_factor(store: Store) {
     let standin = StandIn::start().await;
-    let app = app_with(&store, &standin, |auth| auth.configure(|config| config.auth.mfa.enabled = true)).await;
-    let (ada, thief) = (app.register("ada@x.test").await, app.login("ada@x.test").await);
+    let app = app_with(&store, &standin, |auth| {
+        auth.configure(|config| config.auth.mfa.enabled = true)
+    })
+    .await;
+    let (ada, thief) = (
+        app.register("ada@x.test").await,
+        app.login("ada@x.test").await,
+    );
     let mut begun = Vec::new();
     for who in [&thief, &ada] {
         let away = Away::of(&app.with(&who.token, "POST", "/auth/stand/link", None).await);
@@ -166,38 +309,78 @@ pub(super) async fn links_begun_before_a_second_factor(store: Store) {
         begun.push((away, callback));
     }
     enrol(&app, &ada).await;
-    begun[0].0.back(&app, &begun[0].1).await.refused(400, "invalid_state");
+    begun[0]
+        .0
+        .back(&app, &begun[0].1)
+        .await
+        .refused(400, "invalid_state");
     assert_eq!(app.me(&ada.token).await.json()["providers"], json!([]));
-    assert_eq!(landed(&begun[1].0.back(&app, &begun[1].1).await, "linked"), "stand");
+    assert_eq!(
+        landed(&begun[1].0.back(&app, &begun[1].1).await, "linked"),
+        "stand"
+    );
 }
 
-/// With a challenge, the code that comes back is worth a session to whoever made that: a page elsewhere must not bring its own.
+/// With a challenge, the code that comes back is worth a session to whoever made that: a page
+/// elsewhere must not bring its own.
 pub(super) async fn starts_for_somebody_elses_verifier(store: Store) {
     let standin = StandIn::start().await;
     let app = app_with(&store, &standin, |auth| {
         auth.configure(|config| {
-            config.security.allowed_origins.push("https://spa.test".to_owned());
-            config.auth.oauth.allowed_redirect_origins.push("https://native.test".to_owned());
+            config
+                .security
+                .allowed_origins
+                .push("https://spa.test".to_owned());
+            config
+                .auth
+                .oauth
+                .allowed_redirect_origins
+                .push("https://native.test".to_owned());
         })
     })
     .await;
     let challenge = "x".repeat(43);
-    let (plain, bound) = ("/auth/stand".to_owned(), format!("/auth/stand?codeChallenge={challenge}"));
-    let start = async |path: &str, headers: &[(&str, &str)]| app.raw("GET", path, headers, "").await;
-    let (cross, evil, spa) = (("sec-fetch-site", "cross-site"), ("referer", "https://evil.test/"), ("referer", "https://spa.test/"));
-    for foreign in [&[cross][..], &[cross, evil], &[("sec-fetch-site", "same-site"), evil], &[evil], &[cross, cross]] {
+    let (plain, bound) = (
+        "/auth/stand".to_owned(),
+        format!("/auth/stand?codeChallenge={challenge}"),
+    );
+    let start =
+        async |path: &str, headers: &[(&str, &str)]| app.raw("GET", path, headers, "").await;
+    let (cross, evil, spa) = (
+        ("sec-fetch-site", "cross-site"),
+        ("referer", "https://evil.test/"),
+        ("referer", "https://spa.test/"),
+    );
+    for foreign in [
+        &[cross][..],
+        &[cross, evil],
+        &[("sec-fetch-site", "same-site"), evil],
+        &[evil],
+        &[cross, cross],
+    ] {
         start(&bound, foreign).await.refused(403, "csrf_failed");
     }
-    for own in [&[][..], &[("sec-fetch-site", "none")], &[("sec-fetch-site", "same-origin")], &[cross, spa], &[spa]] {
+    for own in [
+        &[][..],
+        &[("sec-fetch-site", "none")],
+        &[("sec-fetch-site", "same-origin")],
+        &[cross, spa],
+        &[spa],
+    ] {
         assert_eq!(start(&bound, own).await.status, 302, "{own:?}");
     }
-    // Some browsers call it cross-site when an app opened them, which nothing says more of; what comes back is for the app.
+    // Some browsers call it cross-site when an app opened them, which nothing says more of; what
+    // comes back is for the app.
     let native = format!("{bound}&returnTo=https://native.test/done");
     for any in [&[][..], &[cross]] {
         assert_eq!(start(&native, any).await.status, 302, "{any:?}");
     }
-    start(&native, &[cross, evil]).await.refused(403, "csrf_failed");
-    start(&native, &[cross, cross]).await.refused(403, "csrf_failed");
+    start(&native, &[cross, evil])
+        .await
+        .refused(403, "csrf_failed");
+    start(&native, &[cross, cross])
+        .await
+        .refused(403, "csrf_failed");
     // Without one it is good in the browser that was sent away, and there alone.
     for any in [&[][..], &[cross], &[cross, evil]] {
         assert_eq!(start(&plain, any).await.status, 302, "{any:?}");
@@ -212,7 +395,13 @@ impl AuthHooks for Doorman {
     fn pre_login<'a>(&'a self, _: &'a HookCx, _: &'a SignIn) -> BoxFuture<'a, HookResult> {
         self.0.0.fetch_add(1, Ordering::SeqCst);
         let refuses = self.0.1.load(Ordering::SeqCst);
-        Box::pin(async move { if refuses { Err(HookError::new("no")) } else { Ok(()) } })
+        Box::pin(async move {
+            if refuses {
+                Err(HookError::new("no"))
+            } else {
+                Ok(())
+            }
+        })
     }
 }
 
@@ -222,50 +411,110 @@ pub(super) async fn links_that_a_hook_refuses(store: Store) {
     let app = app_with(&store, &standin, |auth| {
         post.on(auth).hooks(doorman.clone()).configure(|config| {
             config.auth.oauth.linking = Linking::Verified;
-            config.auth.oauth.providers.get_mut("stand").unwrap().trust_email = Some(true);
+            config
+                .auth
+                .oauth
+                .providers
+                .get_mut("stand")
+                .unwrap()
+                .trust_email = Some(true);
         })
     })
     .await;
-    standin.behave(|manner| drop(manner.claims.insert("email".to_owned(), json!("ada@standin.test"))));
+    standin.behave(|manner| {
+        drop(
+            manner
+                .claims
+                .insert("email".to_owned(), json!("ada@standin.test")),
+        )
+    });
     let ada = app.register("ada@standin.test").await;
     app.change(&ada.id, json!({ "emailVerified": true })).await;
     doorman.0.1.store(true, Ordering::SeqCst);
-    assert_eq!(arrive(&app).await.1.header("location"), "/?error=hook_rejected");
+    assert_eq!(
+        arrive(&app).await.1.header("location"),
+        "/?error=hook_rejected"
+    );
     assert_eq!(app.me(&ada.token).await.json()["providers"], json!([]));
     let events = app.get(&ada.token, "/auth/activity").await.json()["items"].to_string();
     assert!(!events.contains("auth:oauth.linked"), "{events}");
-    assert_eq!((post.count("provider_linked"), doorman.0.0.swap(0, Ordering::SeqCst)), (0, 1));
+    assert_eq!(
+        (
+            post.count("provider_linked"),
+            doorman.0.0.swap(0, Ordering::SeqCst)
+        ),
+        (0, 1)
+    );
     // The hook runs once for an accepted sign-in.
     doorman.0.1.store(false, Ordering::SeqCst);
     let (away, back) = arrive(&app).await;
-    assert_eq!(away.exchange(&app, &landed(&back, "code")).await.text("userId"), ada.id);
-    assert_eq!(app.me(&ada.token).await.json()["providers"], json!(["stand"]));
-    assert_eq!((post.all("provider_linked", 1).await.len(), doorman.0.0.load(Ordering::SeqCst)), (1, 1));
+    assert_eq!(
+        away.exchange(&app, &landed(&back, "code"))
+            .await
+            .text("userId"),
+        ada.id
+    );
+    assert_eq!(
+        app.me(&ada.token).await.json()["providers"],
+        json!(["stand"])
+    );
+    assert_eq!(
+        (
+            post.all("provider_linked", 1).await.len(),
+            doorman.0.0.load(Ordering::SeqCst)
+        ),
+        (1, 1)
+    );
 }
 
-/// Hosts that share their cookies by a domain share what a browser was sent away with. What one of them gave it for itself alone is at no
-/// other, or is another there; a provider may send back to either.
+/// Hosts that share their cookies by a domain share what a browser was sent away with. What one of
+/// them gave it for itself alone is at no other, or is another there; a provider may send back to
+/// either.
 pub(super) async fn back_at_another_host(store: Store) {
     for shared in [true, false] {
         let standin = StandIn::start().await;
         let domain = shared.then(|| "app.test".to_owned());
-        let app = app_with(&store, &standin, |auth| auth.configure(|config| config.auth.cookies.domain = domain)).await;
+        let app = app_with(&store, &standin, |auth| {
+            auth.configure(|config| config.auth.cookies.domain = domain)
+        })
+        .await;
         let other = "A".repeat(43);
         for held in [None, Some(&other)] {
             let away = Away::from(&app, "/auth/stand").await;
             assert!(away.host.is_some());
             let own = format!("{MARK}={}", away.cookie);
-            let cookies = held.map_or_else(|| own.clone(), |other| format!("{own}; __Host-browser={other}"));
+            let cookies = held.map_or_else(
+                || own.clone(),
+                |other| format!("{own}; __Host-browser={other}"),
+            );
             let callback = Browser::new().sign_in(&away.url, "").await;
             let path = callback.strip_prefix(APP).unwrap();
-            let back = app.raw("GET", path, &[("cookie", &cookies), ("sec-fetch-site", "cross-site")], "").await;
+            let back = app
+                .raw(
+                    "GET",
+                    path,
+                    &[("cookie", &cookies), ("sec-fetch-site", "cross-site")],
+                    "",
+                )
+                .await;
             if !shared {
                 back.refused(400, "invalid_state");
                 continue;
             }
             assert_eq!(back.status, 302, "{held:?}: {back:?}");
-            let headers = [("cookie", cookies.as_str()), ("content-type", "application/json"), ("sec-fetch-site", "same-origin")];
-            let done = app.raw("POST", "/auth/oauth/exchange", &headers, &json!({ "code": landed(&back, "code") }).to_string()).await;
+            let headers = [
+                ("cookie", cookies.as_str()),
+                ("content-type", "application/json"),
+                ("sec-fetch-site", "same-origin"),
+            ];
+            let done = app
+                .raw(
+                    "POST",
+                    "/auth/oauth/exchange",
+                    &headers,
+                    &json!({ "code": landed(&back, "code") }).to_string(),
+                )
+                .await;
             assert_eq!(done.status, 200, "{held:?}: {done:?}");
         }
         app.stop().await;

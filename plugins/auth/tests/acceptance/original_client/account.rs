@@ -33,45 +33,110 @@ async fn an_account(mode: Mode) {
     assert_eq!(page.read("useUser"), json!({ "user": null }));
     page.register(&post).await;
     let user = page.read("useUser")["user"].clone();
-    assert_eq!((&user["email"], &user["emailVerified"], &user["id"]), (&json!(EMAIL), &json!(true), &user["userId"]));
-    page.says("useResendVerification", json!({ "email": EMAIL }), "If that email needs verification, a message has been sent.");
-    page.refused("useVerifyEmail", json!({ "token": "nothing" }), 400, "invalid_token");
+    assert_eq!(
+        (&user["email"], &user["emailVerified"], &user["id"]),
+        (&json!(EMAIL), &json!(true), &user["userId"])
+    );
+    page.says(
+        "useResendVerification",
+        json!({ "email": EMAIL }),
+        "If that email needs verification, a message has been sent.",
+    );
+    page.refused(
+        "useVerifyEmail",
+        json!({ "token": "nothing" }),
+        400,
+        "invalid_token",
+    );
 
     // Sessions: this one, and another that it ends.
     let other = app.login(EMAIL).await;
-    let sessions = page.read("useSessions")["sessions"].as_array().unwrap().clone();
-    let of = |current: bool| sessions.iter().find(|one| one["current"] == current).unwrap()["sessionId"].clone();
+    let sessions = page.read("useSessions")["sessions"]
+        .as_array()
+        .unwrap()
+        .clone();
+    let of = |current: bool| {
+        sessions
+            .iter()
+            .find(|one| one["current"] == current)
+            .unwrap()["sessionId"]
+            .clone()
+    };
     assert_eq!(sessions.len(), 2);
     page.says("useRevokeSession", of(false), "The session was ended.");
     app.me(&other.token).await.refused(401, "unauthorized");
-    assert_eq!(page.read("useSessions")["sessions"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        page.read("useSessions")["sessions"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
 
-    // Passwords. What is wrong is 401 and nothing ends by it, though the client takes every 401 for the end of a session: it renews its
-    // tokens, asks once more, and tells the app in cookie mode.
+    // Passwords. What is wrong is 401 and nothing ends by it, though the client takes every 401 for
+    // the end of a session: it renews its tokens, asks once more, and tells the app in cookie mode.
     let wrong = json!({ "password": NEW, "currentPassword": "wrong-wrong-wrong" });
     let state = page.refused("useSetPassword", wrong, 401, "invalid_credentials");
-    let told = if mode == Mode::Cookie { json!(["unauthenticated"]) } else { json!([]) };
-    assert_eq!((&state["told"], &state["token"]), (&told, &json!(mode == Mode::Token)));
+    let told = if mode == Mode::Cookie {
+        json!(["unauthenticated"])
+    } else {
+        json!([])
+    };
+    assert_eq!(
+        (&state["told"], &state["token"]),
+        (&told, &json!(mode == Mode::Token))
+    );
     assert_eq!(page.read("useUser")["user"]["email"], EMAIL);
-    page.says("useSetPassword", json!({ "password": NEW, "currentPassword": GOOD }), "The password was set.");
-    let refresh = if mode == Mode::Token { json!({ "refreshToken": page.stored_refresh() }) } else { json!({}) };
+    page.says(
+        "useSetPassword",
+        json!({ "password": NEW, "currentPassword": GOOD }),
+        "The password was set.",
+    );
+    let refresh = if mode == Mode::Token {
+        json!({ "refreshToken": page.stored_refresh() })
+    } else {
+        json!({})
+    };
     let (renewed, state) = page.call("useRefreshToken", refresh);
     assert_eq!(renewed["userId"], user["id"]);
     page.is_signed_in(&state, "/home");
 
     page.logout();
     assert_eq!(page.read("useUser"), json!({ "user": null }));
-    page.refused("useLogin", json!({ "email": EMAIL, "password": GOOD }), 401, "invalid_credentials");
+    page.refused(
+        "useLogin",
+        json!({ "email": EMAIL, "password": GOOD }),
+        401,
+        "invalid_credentials",
+    );
     let (answer, _) = page.call("useForgotPassword", json!({ "email": EMAIL }));
-    assert_eq!(answer["message"], "If that email is registered, a password reset link has been sent.");
+    assert_eq!(
+        answer["message"],
+        "If that email is registered, a password reset link has been sent."
+    );
     let token = post.token("password_reset", 1).await;
-    page.refused("useResetPassword", json!({ "token": token, "password": "password123" }), 400, "password_too_common");
-    page.says("useResetPassword", json!({ "token": token, "password": GOOD }), "The password was set. Sign in with it.");
-    let (user, state) = page.call("useLogin", json!({ "email": EMAIL, "password": GOOD, "redirectTo": "/settings" }));
+    page.refused(
+        "useResetPassword",
+        json!({ "token": token, "password": "password123" }),
+        400,
+        "password_too_common",
+    );
+    page.says(
+        "useResetPassword",
+        json!({ "token": token, "password": GOOD }),
+        "The password was set. Sign in with it.",
+    );
+    let (user, state) = page.call(
+        "useLogin",
+        json!({ "email": EMAIL, "password": GOOD, "redirectTo": "/settings" }),
+    );
     assert_eq!(user["hasPassword"], true);
     page.is_signed_in(&state, "/settings");
     // A session that is not there is null to the client, as every 404.
-    assert_eq!(page.call("useRevokeSession", json!("of-nobody")).0, json!(null));
+    assert_eq!(
+        page.call("useRevokeSession", json!("of-nobody")).0,
+        json!(null)
+    );
     ends(&mut page);
     page.logout();
     page.has_called(HOOKS);
@@ -83,16 +148,32 @@ fn ends(page: &mut Page) {
     let (scheduled, state) = page.call("useDeleteAccount", json!({ "password": GOOD }));
     assert!(scheduled["deletionScheduledFor"].is_string(), "{scheduled}");
     assert_eq!(state, signed_out(&["unauthenticated"]));
-    // The client has dropped its tokens; cookies are the browser's, and the session goes on for this.
+    // The client has dropped its tokens; cookies are the browser's, and the session goes on for
+    // this.
     if page.mode == Mode::Token {
         page.call("useLogin", json!({ "email": EMAIL, "password": GOOD }));
     }
-    assert_eq!(page.read("useUser")["user"]["deletionScheduledFor"], scheduled["deletionScheduledFor"]);
-    assert_eq!(page.read("useSessions"), json!({ "sessions": [], "isError": true }));
+    assert_eq!(
+        page.read("useUser")["user"]["deletionScheduledFor"],
+        scheduled["deletionScheduledFor"]
+    );
+    assert_eq!(
+        page.read("useSessions"),
+        json!({ "sessions": [], "isError": true })
+    );
     page.says("useCancelDeletion", json!(null), "The account stays.");
-    assert_eq!(page.read("useUser")["user"]["deletionScheduledFor"], json!(null));
+    assert_eq!(
+        page.read("useUser")["user"]["deletionScheduledFor"],
+        json!(null)
+    );
     let sessions = if page.mode == Mode::Token { 2 } else { 1 };
-    assert_eq!(page.read("useSessions")["sessions"].as_array().unwrap().len(), sessions);
+    assert_eq!(
+        page.read("useSessions")["sessions"]
+            .as_array()
+            .unwrap()
+            .len(),
+        sessions
+    );
     page.refused("useCancelDeletion", json!(null), 409, "not_scheduled");
 }
 
@@ -107,10 +188,22 @@ async fn an_ended_token_is_renewed(mode: Mode) {
     assert_eq!(user["user"]["email"], EMAIL);
     page.is_signed_in(&state, "/home");
     app.advance(901).await;
-    page.says("useSetPassword", json!({ "password": NEW, "currentPassword": GOOD }), "The password was set.");
+    page.says(
+        "useSetPassword",
+        json!({ "password": NEW, "currentPassword": GOOD }),
+        "The password was set.",
+    );
     // Once the session is over, so it is for the client.
     app.advance(91 * 86_400).await;
-    let state = page.refused("useSetPassword", json!({ "password": GOOD, "currentPassword": NEW }), 401, "unauthorized");
-    assert_eq!((&state["token"], &state["told"]), (&json!(false), &json!(["unauthenticated"])));
+    let state = page.refused(
+        "useSetPassword",
+        json!({ "password": GOOD, "currentPassword": NEW }),
+        401,
+        "unauthorized",
+    );
+    assert_eq!(
+        (&state["token"], &state["told"]),
+        (&json!(false), &json!(["unauthenticated"]))
+    );
     assert_eq!(page.read("useUser"), json!({ "user": null }));
 }

@@ -9,7 +9,12 @@ use crate::factor::{code_at, wrong};
 use crate::post::Post;
 use crate::server::GOOD;
 
-both_modes!(a_sign_up, a_wrong_code_without_refresh_tokens, all_sessions_end_with_a_password, a_provider_of_an_account_with_a_factor);
+both_modes!(
+    a_sign_up,
+    a_wrong_code_without_refresh_tokens,
+    all_sessions_end_with_a_password,
+    a_provider_of_an_account_with_a_factor
+);
 
 fn credentials() -> Json {
     json!({ "email": EMAIL, "password": GOOD })
@@ -17,37 +22,77 @@ fn credentials() -> Json {
 
 async fn a_sign_up(mode: Mode) {
     let post = Post::default();
-    let app = app(&post, |auth| auth.configure(|config| config.auth.email_verification.required = true)).await;
+    let app = app(&post, |auth| {
+        auth.configure(|config| config.auth.email_verification.required = true)
+    })
+    .await;
     let mut page = Page::open(&app, mode);
     let more = json!({ "email": EMAIL, "password": GOOD, "nickname": "Ada" });
     page.refused("useRegister", more, 400, "validation_failed");
     // It is made; nobody is signed in, which is what the client asks for at once.
     let state = page.refused("useRegister", credentials(), 401, "unauthorized");
-    assert_eq!((&state["user"], &state["token"], &state["told"]), (&json!(null), &json!(false), &json!(["unauthenticated"])));
+    assert_eq!(
+        (&state["user"], &state["token"], &state["told"]),
+        (&json!(null), &json!(false), &json!(["unauthenticated"]))
+    );
     page.refused("useLogin", credentials(), 403, "email_not_verified");
-    page.says("useVerifyEmail", json!({ "token": post.token("verify_email", 1).await }), "The address is verified.");
+    page.says(
+        "useVerifyEmail",
+        json!({ "token": post.token("verify_email", 1).await }),
+        "The address is verified.",
+    );
     let (_, state) = page.call("useLogin", credentials());
     page.is_signed_in(&state, "/home");
 }
 
 async fn a_wrong_code_without_refresh_tokens(mode: Mode) {
     let post = Post::default();
-    let app = app(&post, |auth| auth.configure(|config| config.auth.refresh.enabled = false)).await;
+    let app = app(&post, |auth| {
+        auth.configure(|config| config.auth.refresh.enabled = false)
+    })
+    .await;
     let mut page = Page::open(&app, mode);
     page.call("useRegister", credentials());
-    page.says("useVerifyEmail", json!({ "token": post.token("verify_email", 1).await }), "The address is verified.");
-    let secret = page.call("useMfaSetup", json!(null)).0["secret"].as_str().unwrap().to_owned();
+    page.says(
+        "useVerifyEmail",
+        json!({ "token": post.token("verify_email", 1).await }),
+        "The address is verified.",
+    );
+    let secret = page.call("useMfaSetup", json!(null)).0["secret"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let code = code_at(&app, &secret, 0);
-    let state = page.refused("useMfaVerifySetup", json!({ "code": wrong(&code) }), 401, "invalid_code");
-    assert_eq!((&state["token"], &state["told"]), (&json!(false), &json!(["unauthenticated"])));
-    // The session goes on. Cookies are the browser's; in token mode the client has dropped what it had.
+    let state = page.refused(
+        "useMfaVerifySetup",
+        json!({ "code": wrong(&code) }),
+        401,
+        "invalid_code",
+    );
+    assert_eq!(
+        (&state["token"], &state["told"]),
+        (&json!(false), &json!(["unauthenticated"]))
+    );
+    // The session goes on. Cookies are the browser's; in token mode the client has dropped what it
+    // had.
     let user = page.read("useUser")["user"].clone();
-    assert_eq!(user["email"], if mode == Mode::Cookie { json!(EMAIL) } else { json!(null) });
+    assert_eq!(
+        user["email"],
+        if mode == Mode::Cookie {
+            json!(EMAIL)
+        } else {
+            json!(null)
+        }
+    );
 }
 
 async fn all_sessions_end_with_a_password(mode: Mode) {
     let post = Post::default();
-    let all = |auth: Auth| auth.configure(|config| config.auth.session.on_password_change = OnPasswordChange::RevokeAllAndReissue);
+    let all = |auth: Auth| {
+        auth.configure(|config| {
+            config.auth.session.on_password_change = OnPasswordChange::RevokeAllAndReissue
+        })
+    };
     let app = app(&post, all).await;
     let mut page = Page::open(&app, mode);
     page.register(&post).await;
@@ -55,27 +100,54 @@ async fn all_sessions_end_with_a_password(mode: Mode) {
     let done = page.says("useSetPassword", new, "The password was set.");
     assert!(done["token"].is_string(), "{done}");
     let (user, state) = page.call("useUser", json!(null));
-    assert_eq!(user["user"]["email"], if mode == Mode::Cookie { json!(EMAIL) } else { json!(null) });
-    assert_eq!((&state["token"], &state["path"]), (&json!(false), &json!("/home")));
+    assert_eq!(
+        user["user"]["email"],
+        if mode == Mode::Cookie {
+            json!(EMAIL)
+        } else {
+            json!(null)
+        }
+    );
+    assert_eq!(
+        (&state["token"], &state["path"]),
+        (&json!(false), &json!("/home"))
+    );
 }
 
 async fn a_provider_of_an_account_with_a_factor(mode: Mode) {
     let post = Post::default();
-    let app = with_peer(&post, |auth| auth.configure(|config| config.auth.email_verification.enabled = false)).await;
+    let app = with_peer(&post, |auth| {
+        auth.configure(|config| config.auth.email_verification.enabled = false)
+    })
+    .await;
     let mut page = Page::open(&app, mode);
     let api = page.api.clone();
-    let login = if mode == Mode::Token { "factor-by-token" } else { "factor-by-cookie" };
-    // On the server's own origin, where the browser of this test says no origin, tokens are what changes are asked with.
+    let login = if mode == Mode::Token {
+        "factor-by-token"
+    } else {
+        "factor-by-cookie"
+    };
+    // On the server's own origin, where the browser of this test says no origin, tokens are what
+    // changes are asked with.
     page.mode = Mode::Token;
     page.go(&api);
     let redeem = code(&mut page, PAGE, login).await;
     page.call("useOAuthExchange", redeem);
-    let secret = page.call("useMfaSetup", json!(null)).0["secret"].as_str().unwrap().to_owned();
-    page.call("useMfaVerifySetup", json!({ "code": code_at(&app, &secret, 0) }));
+    let secret = page.call("useMfaSetup", json!(null)).0["secret"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    page.call(
+        "useMfaVerifySetup",
+        json!({ "code": code_at(&app, &secret, 0) }),
+    );
     assert_eq!(page.call("useLogout", json!({})).1, signed_out(&["logout"]));
     page.mode = mode;
     page.go(&api);
     let redeem = code(&mut page, PAGE, login).await;
     let state = page.refused("useOAuthExchange", redeem, 401, "unauthorized");
-    assert_eq!((&state["user"], &state["pending"], &state["token"]), (&json!(null), &json!(null), &json!(false)));
+    assert_eq!(
+        (&state["user"], &state["pending"], &state["token"]),
+        (&json!(null), &json!(null), &json!(false))
+    );
 }

@@ -54,11 +54,22 @@ async fn second_factors(mode: Mode) {
     page.register(&post).await;
     assert_eq!(page.read("useMfaMethods"), json!({ "methods": [] }));
 
-    // Set up by an authenticator app: what the page says of issuer and period is passed over, since the app has set them.
+    // Set up by an authenticator app: what the page says of issuer and period is passed over, since
+    // the app has set them.
     let begun = page.call("useMfaSetup", json!(null)).0;
-    let (secret, uri) = (begun["secret"].as_str().unwrap().to_owned(), begun["uri"].as_str().unwrap().to_owned());
-    assert!(uri.starts_with("otpauth://totp/Acme") && uri.contains("period=30"), "{uri}");
-    let made = page.says("useMfaVerifySetup", json!({ "code": code_at(&app, &secret, 0) }), SET_UP);
+    let (secret, uri) = (
+        begun["secret"].as_str().unwrap().to_owned(),
+        begun["uri"].as_str().unwrap().to_owned(),
+    );
+    assert!(
+        uri.starts_with("otpauth://totp/Acme") && uri.contains("period=30"),
+        "{uri}"
+    );
+    let made = page.says(
+        "useMfaVerifySetup",
+        json!({ "code": code_at(&app, &secret, 0) }),
+        SET_UP,
+    );
     assert_eq!(texts(&made["recoveryCodes"]).len(), 10);
 
     // A further one: no recovery codes, as a list.
@@ -69,28 +80,62 @@ async fn second_factors(mode: Mode) {
     let both = json!(["totp", "emailOtp"]);
     assert_eq!(page.read("useMfaMethods"), json!({ "methods": both }));
     app.advance(30).await;
-    let codes = texts(&page.call("useMfaRecoveryCodes", json!({ "code": code_at(&app, &secret, 0) })).0["recoveryCodes"]);
+    let codes = texts(
+        &page
+            .call(
+                "useMfaRecoveryCodes",
+                json!({ "code": code_at(&app, &secret, 0) }),
+            )
+            .0["recoveryCodes"],
+    );
     assert_eq!(codes.len(), 10);
     page.logout();
 
     // Signing in, by a mailed code: a wrong one leaves the challenge.
     let challenge = challenged(&mut page, &both);
-    page.says("useMfaResend", json!({ "mfaToken": challenge["mfaToken"] }), "A code has been sent.");
+    page.says(
+        "useMfaResend",
+        json!({ "mfaToken": challenge["mfaToken"] }),
+        "A code has been sent.",
+    );
     let mailed = post.code(2).await;
-    let state = page.refused("useMfaVerify", json!({ "code": wrong(&mailed), "method": "emailOtp" }), 401, "invalid_code");
+    let state = page.refused(
+        "useMfaVerify",
+        json!({ "code": wrong(&mailed), "method": "emailOtp" }),
+        401,
+        "invalid_code",
+    );
     assert_eq!((&state["pending"], &state["path"]), (&both, &json!("/mfa")));
-    let (user, state) = page.call("useMfaVerify", json!({ "code": mailed, "method": "emailOtp" }));
+    let (user, state) = page.call(
+        "useMfaVerify",
+        json!({ "code": mailed, "method": "emailOtp" }),
+    );
     assert_eq!(user["mfaEnabled"], true);
     page.is_signed_in(&state, "/home");
 
-    // A factor was proved a moment ago: the password that the client sends does not stand in the way, unless it is wrong.
-    page.refused("useMfaEmailOtpDisable", json!({ "password": "wrong-wrong-wrong" }), 401, "invalid_credentials");
-    page.says("useMfaEmailOtpDisable", json!({ "password": GOOD }), "The second factor was removed.");
+    // A factor was proved a moment ago: the password that the client sends does not stand in the
+    // way, unless it is wrong.
+    page.refused(
+        "useMfaEmailOtpDisable",
+        json!({ "password": "wrong-wrong-wrong" }),
+        401,
+        "invalid_credentials",
+    );
+    page.says(
+        "useMfaEmailOtpDisable",
+        json!({ "password": GOOD }),
+        "The second factor was removed.",
+    );
     assert_eq!(page.read("useMfaMethods"), json!({ "methods": ["totp"] }));
 
     // Deletion: with the password, once a factor was proved.
     app.advance(301).await;
-    page.refused("useDeleteAccount", json!({ "password": GOOD }), 403, "factor_not_allowed");
+    page.refused(
+        "useDeleteAccount",
+        json!({ "password": GOOD }),
+        403,
+        "factor_not_allowed",
+    );
     page.logout();
     sign_in(&mut page, &app, &secret, &json!(["totp"])).await;
     let (scheduled, state) = page.call("useDeleteAccount", json!({ "password": GOOD }));
@@ -101,8 +146,17 @@ async fn second_factors(mode: Mode) {
 
     // The last factor goes with a code, also with one for recovery.
     app.advance(301).await;
-    page.refused("useMfaDisable", json!({ "code": wrong(&code_at(&app, &secret, 0)) }), 401, "invalid_code");
-    page.says("useMfaDisable", json!({ "code": codes[0] }), "The second factor was removed.");
+    page.refused(
+        "useMfaDisable",
+        json!({ "code": wrong(&code_at(&app, &secret, 0)) }),
+        401,
+        "invalid_code",
+    );
+    page.says(
+        "useMfaDisable",
+        json!({ "code": codes[0] }),
+        "The second factor was removed.",
+    );
     assert_eq!(page.read("useMfaMethods"), json!({ "methods": [] }));
     page.logout();
     let (_, state) = page.call("useLogin", json!({ "email": EMAIL, "password": GOOD }));

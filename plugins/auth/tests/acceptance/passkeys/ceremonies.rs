@@ -14,20 +14,44 @@ pub(super) async fn every_algorithm(store: Store) {
     let post = Post::default();
     let app = store.app_with(|auth| post.on(with_passkeys(auth))).await;
     let ada = app.register("ada@example.test").await;
-    for mut authenticator in [Authenticator::p256(), Authenticator::ed25519(), Authenticator::rsa()] {
+    for mut authenticator in [
+        Authenticator::p256(),
+        Authenticator::ed25519(),
+        Authenticator::rsa(),
+    ] {
         let id = app.register_passkey(&ada.token, &mut authenticator).await;
         let reply = app.sign_in_with(&mut authenticator).await;
-        assert_eq!((reply.status, reply.text("userId")), (200, ada.id.clone()), "{reply:?}");
+        assert_eq!(
+            (reply.status, reply.text("userId")),
+            (200, ada.id.clone()),
+            "{reply:?}"
+        );
         assert!(reply.cookie("__Host-token").is_some());
         let token = reply.text("token");
         assert_eq!(app.me(&token).await.status, 200);
         // It has verified its user: two factors at once, and a fresh proof.
         assert_eq!(app.get(&token, "/__test/protected/mfa").await.status, 200);
-        assert_eq!(app.get(&token, "/__test/protected/step-up").await.status, 200);
-        let shown = app.passkeys(&token).await.into_iter().find(|one| one["credentialId"] == json!(id)).unwrap();
-        assert_eq!((&shown["transports"], &shown["userVerified"]), (&json!(["hybrid", "internal"]), &json!(true)));
+        assert_eq!(
+            app.get(&token, "/__test/protected/step-up").await.status,
+            200
+        );
+        let shown = app
+            .passkeys(&token)
+            .await
+            .into_iter()
+            .find(|one| one["credentialId"] == json!(id))
+            .unwrap();
+        assert_eq!(
+            (&shown["transports"], &shown["userVerified"]),
+            (&json!(["hybrid", "internal"]), &json!(true))
+        );
     }
-    let names: Vec<String> = post.all("passkey_added", 3).await.iter().map(|mail| mail.vars["name"].clone()).collect();
+    let names: Vec<String> = post
+        .all("passkey_added", 3)
+        .await
+        .iter()
+        .map(|mail| mail.vars["name"].clone())
+        .collect();
     assert_eq!(names, ["Passkey", "Passkey", "Passkey"]);
     let events = app.get(&ada.token, "/auth/activity").await.json()["items"].to_string();
     assert_eq!(events.matches("auth:passkey.added").count(), 3, "{events}");
@@ -37,30 +61,74 @@ pub(super) async fn a_registration_keeps_every_rule(store: Store) {
     let app = store.app_with(with_passkeys).await;
     let ada = app.register("ada@example.test").await;
     let wrong: Vec<(&str, Change)> = vec![
-        ("origin", Box::new(|d| d.client_data["origin"] = json!("https://evil.test"))),
-        ("subdomain that is not listed", Box::new(|d| d.client_data["origin"] = json!("https://www.app.test"))),
-        ("scheme", Box::new(|d| d.client_data["origin"] = json!("http://app.test"))),
-        ("type", Box::new(|d| d.client_data["type"] = json!("webauthn.get"))),
-        ("challenge", Box::new(|d| d.client_data["challenge"] = json!("AAAA"))),
-        ("empty challenge", Box::new(|d| d.client_data["challenge"] = json!(""))),
-        ("crossOrigin", Box::new(|d| d.client_data["crossOrigin"] = json!(true))),
-        ("topOrigin", Box::new(|d| d.client_data["topOrigin"] = json!(ORIGIN))),
+        (
+            "origin",
+            Box::new(|d| d.client_data["origin"] = json!("https://evil.test")),
+        ),
+        (
+            "subdomain that is not listed",
+            Box::new(|d| d.client_data["origin"] = json!("https://www.app.test")),
+        ),
+        (
+            "scheme",
+            Box::new(|d| d.client_data["origin"] = json!("http://app.test")),
+        ),
+        (
+            "type",
+            Box::new(|d| d.client_data["type"] = json!("webauthn.get")),
+        ),
+        (
+            "challenge",
+            Box::new(|d| d.client_data["challenge"] = json!("AAAA")),
+        ),
+        (
+            "empty challenge",
+            Box::new(|d| d.client_data["challenge"] = json!("")),
+        ),
+        (
+            "crossOrigin",
+            Box::new(|d| d.client_data["crossOrigin"] = json!(true)),
+        ),
+        (
+            "topOrigin",
+            Box::new(|d| d.client_data["topOrigin"] = json!(ORIGIN)),
+        ),
         ("site", Box::new(|d| d.site = "evil.test".into())),
         ("nobody present", Box::new(|d| d.flags &= !PRESENT)),
         ("not verified", Box::new(|d| d.flags &= !VERIFIED)),
         ("no credential", Box::new(|d| d.flags &= !(1 << 6))),
-        ("extensions that are not there", Box::new(|d| d.flags |= 1 << 7)),
-        ("backed up but not eligible", Box::new(|d| d.flags |= BACKED_UP)),
+        (
+            "extensions that are not there",
+            Box::new(|d| d.flags |= 1 << 7),
+        ),
+        (
+            "backed up but not eligible",
+            Box::new(|d| d.flags |= BACKED_UP),
+        ),
         ("more behind", Box::new(|d| d.more = vec![0xa0])),
         ("another id outside", Box::new(|d| d.outer_id = vec![7; 32])),
         ("no id", Box::new(|d| d.credential_id = Vec::new())),
-        ("an id too long", Box::new(|d| (d.credential_id, d.outer_id) = (vec![7; 1024], vec![7; 1024]))),
+        (
+            "an id too long",
+            Box::new(|d| (d.credential_id, d.outer_id) = (vec![7; 1024], vec![7; 1024])),
+        ),
         ("a key of another algorithm", Box::new(|d| d.key = es384())),
         ("no key", Box::new(|d| d.key = vec![0xa0])),
-        ("a certificate", Box::new(|d| (d.format, d.statement) = ("packed", vec![0xa1, 0x63, b'x', b'5', b'c', 0x80]))),
+        (
+            "a certificate",
+            Box::new(|d| {
+                (d.format, d.statement) = ("packed", vec![0xa1, 0x63, b'x', b'5', b'c', 0x80])
+            }),
+        ),
         ("another format", Box::new(|d| d.format = "tpm")),
-        ("a statement of nothing", Box::new(|d| d.statement = vec![0xa1, 0x61, b'x', 0])),
-        ("spoilt self-attestation", Box::new(|d| (d.format, d.statement, d.spoil_signature) = ("packed", Vec::new(), true))),
+        (
+            "a statement of nothing",
+            Box::new(|d| d.statement = vec![0xa1, 0x61, b'x', 0]),
+        ),
+        (
+            "spoilt self-attestation",
+            Box::new(|d| (d.format, d.statement, d.spoil_signature) = ("packed", Vec::new(), true)),
+        ),
     ];
     for (what, change) in wrong {
         let (options, token) = app.register_options(&ada.token).await;
@@ -68,43 +136,91 @@ pub(super) async fn a_registration_keeps_every_rule(store: Store) {
         let answer = authenticator.register_otherwise(&options, change);
         let body = json!({ "registrationToken": token, "attestationResponse": answer });
         let reply = app.with(&ada.token, "POST", REGISTER, Some(body)).await;
-        assert_eq!((reply.status, reply.text("code").as_str()), (401, "webauthn_failed"), "{what}: {reply:?}");
+        assert_eq!(
+            (reply.status, reply.text("code").as_str()),
+            (401, "webauthn_failed"),
+            "{what}: {reply:?}"
+        );
         // What was asked is asked anew.
         let body = json!({ "registrationToken": token, "attestationResponse": authenticator.register(&options) });
-        app.with(&ada.token, "POST", REGISTER, Some(body)).await.refused(401, "invalid_challenge");
+        app.with(&ada.token, "POST", REGISTER, Some(body))
+            .await
+            .refused(401, "invalid_challenge");
     }
     assert!(app.passkeys(&ada.token).await.is_empty());
     // Allowed: self-attestation, and backup flags.
     let mut authenticator = Authenticator::p256();
     authenticator.flags |= ELIGIBLE | BACKED_UP;
     let (options, token) = app.register_options(&ada.token).await;
-    let answer = authenticator.register_otherwise(&options, |d| (d.format, d.statement) = ("packed", Vec::new()));
+    let answer = authenticator.register_otherwise(&options, |d| {
+        (d.format, d.statement) = ("packed", Vec::new())
+    });
     let body = json!({ "registrationToken": token, "attestationResponse": answer, "name": "  <b>Key</b>  " });
-    let made = app.with(&ada.token, "POST", REGISTER, Some(body.clone())).await;
-    assert_eq!((made.status, &made.json()["recoveryCodes"]), (200, &json!([])), "{made:?}");
-    app.with(&ada.token, "POST", REGISTER, Some(body)).await.refused(401, "invalid_challenge");
+    let made = app
+        .with(&ada.token, "POST", REGISTER, Some(body.clone()))
+        .await;
+    assert_eq!(
+        (made.status, &made.json()["recoveryCodes"]),
+        (200, &json!([])),
+        "{made:?}"
+    );
+    app.with(&ada.token, "POST", REGISTER, Some(body))
+        .await
+        .refused(401, "invalid_challenge");
     let shown = &app.passkeys(&ada.token).await[0];
-    assert_eq!((&shown["name"], &shown["backedUp"], &shown["lastUsedAt"]), (&json!("<b>Key</b>"), &json!(true), &Json::Null));
+    assert_eq!(
+        (&shown["name"], &shown["backedUp"], &shown["lastUsedAt"]),
+        (&json!("<b>Key</b>"), &json!(true), &Json::Null)
+    );
     // The same credential once more, by whomever.
     let eve = app.register("eve@example.test").await;
     for who in [&ada, &eve] {
         let (options, token) = app.register_options(&who.token).await;
         let body = json!({ "registrationToken": token, "attestationResponse": authenticator.register(&options) });
-        app.with(&who.token, "POST", REGISTER, Some(body)).await.refused(409, "conflict");
+        app.with(&who.token, "POST", REGISTER, Some(body))
+            .await
+            .refused(409, "conflict");
     }
 }
 
 /// ECDSA on P-384, which nobody asked for.
 fn es384() -> Vec<u8> {
     let mut out = minicbor::Encoder::new(Vec::new());
-    out.map(5).unwrap().i64(1).unwrap().i64(2).unwrap().i64(3).unwrap().i64(-35).unwrap().i64(-1).unwrap().i64(2).unwrap();
-    out.i64(-2).unwrap().bytes(&[1; 48]).unwrap().i64(-3).unwrap().bytes(&[1; 48]).unwrap();
+    out.map(5)
+        .unwrap()
+        .i64(1)
+        .unwrap()
+        .i64(2)
+        .unwrap()
+        .i64(3)
+        .unwrap()
+        .i64(-35)
+        .unwrap()
+        .i64(-1)
+        .unwrap()
+        .i64(2)
+        .unwrap();
+    out.i64(-2)
+        .unwrap()
+        .bytes(&[1; 48])
+        .unwrap()
+        .i64(-3)
+        .unwrap()
+        .bytes(&[1; 48])
+        .unwrap();
     out.into_writer()
 }
 
 pub(super) async fn an_assertion_keeps_every_rule(store: Store) {
-    let app = store.app_with(|auth| with_passkeys(auth).configure(|config| config.auth.rate_limit.enabled = false)).await;
-    let (ada, eve) = (app.register("ada@example.test").await, app.register("eve@example.test").await);
+    let app = store
+        .app_with(|auth| {
+            with_passkeys(auth).configure(|config| config.auth.rate_limit.enabled = false)
+        })
+        .await;
+    let (ada, eve) = (
+        app.register("ada@example.test").await,
+        app.register("eve@example.test").await,
+    );
     let (mut of_ada, mut of_eve) = (Authenticator::p256(), Authenticator::p256());
     app.register_passkey(&ada.token, &mut of_ada).await;
     app.register_passkey(&eve.token, &mut of_eve).await;
@@ -114,38 +230,78 @@ pub(super) async fn an_assertion_keeps_every_rule(store: Store) {
     };
     let eve_id = of_eve.credential_id.clone();
     let wrong: Vec<(&str, Change)> = vec![
-        ("origin", Box::new(|d| d.client_data["origin"] = json!("https://app.test.evil.test"))),
-        ("type", Box::new(|d| d.client_data["type"] = json!("webauthn.create"))),
-        ("challenge", Box::new(|d| d.client_data["challenge"] = json!("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"))),
-        ("crossOrigin", Box::new(|d| d.client_data["crossOrigin"] = json!(true))),
+        (
+            "origin",
+            Box::new(|d| d.client_data["origin"] = json!("https://app.test.evil.test")),
+        ),
+        (
+            "type",
+            Box::new(|d| d.client_data["type"] = json!("webauthn.create")),
+        ),
+        (
+            "challenge",
+            Box::new(|d| {
+                d.client_data["challenge"] = json!("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA")
+            }),
+        ),
+        (
+            "crossOrigin",
+            Box::new(|d| d.client_data["crossOrigin"] = json!(true)),
+        ),
         ("site", Box::new(|d| d.site = "evil.test".into())),
         ("nobody present", Box::new(|d| d.flags &= !PRESENT)),
         ("not verified", Box::new(|d| d.flags &= !VERIFIED)),
-        ("backed up but not eligible", Box::new(|d| d.flags |= BACKED_UP)),
+        (
+            "backed up but not eligible",
+            Box::new(|d| d.flags |= BACKED_UP),
+        ),
         ("eligible all at once", Box::new(|d| d.flags |= ELIGIBLE)),
         ("a credential within", Box::new(|d| d.flags |= 1 << 6)),
-        ("extensions that are not there", Box::new(|d| d.flags |= 1 << 7)),
+        (
+            "extensions that are not there",
+            Box::new(|d| d.flags |= 1 << 7),
+        ),
         ("more behind", Box::new(|d| d.more = vec![0])),
         ("a spoilt signature", Box::new(|d| d.spoil_signature = true)),
         ("unknown credential", Box::new(|d| d.outer_id = vec![9; 32])),
-        ("another user's credential", Box::new(move |d| d.outer_id = eve_id)),
-        ("another user's handle", Box::new(move |d| d.user_handle = Some(handle))),
+        (
+            "another user's credential",
+            Box::new(move |d| d.outer_id = eve_id),
+        ),
+        (
+            "another user's handle",
+            Box::new(move |d| d.user_handle = Some(handle)),
+        ),
         ("no handle", Box::new(|d| d.user_handle = None)),
-        ("no handle at all", Box::new(|d| d.user_handle = Some(String::new()))),
+        (
+            "no handle at all",
+            Box::new(|d| d.user_handle = Some(String::new())),
+        ),
     ];
     for (what, change) in wrong {
         let (options, token) = app.login_options().await;
         let answer = of_ada.assert_otherwise(&options, change);
         let reply = app.passkey_login(&token, &answer).await;
-        assert_eq!((reply.status, reply.text("code").as_str()), (401, "webauthn_failed"), "{what}: {reply:?}");
+        assert_eq!(
+            (reply.status, reply.text("code").as_str()),
+            (401, "webauthn_failed"),
+            "{what}: {reply:?}"
+        );
         assert!(!reply.headers.contains_key("set-cookie"));
         // What was asked is asked anew.
-        app.passkey_login(&token, &of_ada.assert(&options)).await.refused(401, "invalid_challenge");
+        app.passkey_login(&token, &of_ada.assert(&options))
+            .await
+            .refused(401, "invalid_challenge");
     }
     // Extensions that are there are passed over.
     let (options, token) = app.login_options().await;
-    let answer = of_ada.assert_otherwise(&options, |d| (d.flags, d.more) = (d.flags | 1 << 7, vec![0xa1, 0x61, b'x', 0xf5]));
+    let answer = of_ada.assert_otherwise(&options, |d| {
+        (d.flags, d.more) = (d.flags | 1 << 7, vec![0xa1, 0x61, b'x', 0xf5])
+    });
     assert_eq!(app.passkey_login(&token, &answer).await.status, 200);
     let failed = app.get(&ada.token, "/auth/activity").await.json()["items"].to_string();
-    assert!(failed.contains("auth:login.failed") && failed.contains("webauthn_failed"), "{failed}");
+    assert!(
+        failed.contains("auth:login.failed") && failed.contains("webauthn_failed"),
+        "{failed}"
+    );
 }
