@@ -2,9 +2,12 @@
 //! long.
 
 use std::borrow::BorrowMut;
+use std::fs::File;
+use std::io::{Read as _, Seek as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 /// Most seconds of `cargo xtask test` on two cores, with the dependencies compiled by an earlier
@@ -13,6 +16,9 @@ const WARM: u64 = 20 * 60;
 /// Most seconds of it on a bare machine, which compiles the dependencies and installs what the
 /// tests talk to.
 const BARE: u64 = 40 * 60;
+
+/// How many steps run at a time, where steps can run beside each other.
+const BESIDE: usize = 2;
 
 /// The steps that have run, and how many seconds each took.
 static STEPS: Mutex<Vec<(String, u64)>> = Mutex::new(Vec::new());
@@ -33,10 +39,75 @@ pub(crate) fn target() -> PathBuf {
 
 /// Runs a command as a step.
 pub(crate) fn step(name: &str, mut command: impl BorrowMut<Command>) -> Result<(), String> {
-    timed(name, || match command.borrow_mut().status() {
+    timed(name, || status(name, command.borrow_mut()))
+}
+
+/// Runs a command as a step beside others: its output is printed in one piece when it ends.
+pub(crate) fn step_beside(name: &str, mut command: impl BorrowMut<Command>) -> Result<(), String> {
+    timed(name, || {
+        let command = command.borrow_mut();
+        let mut output = nameless_file().map_err(|e| format!("{name}: {e}"))?;
+        let copy = |file: &File| file.try_clone().map_err(|e| format!("{name}: {e}"));
+        command.stdout(copy(&output)?).stderr(copy(&output)?);
+        let done = status(name, command);
+        let mut text = Vec::new();
+        let read = output
+            .rewind()
+            .and_then(|()| output.read_to_end(&mut text))
+            .map_err(|e| format!("the output of {name} cannot be read: {e}"));
+        println!("{}", String::from_utf8_lossy(&text));
+        read.and(done)
+    })
+}
+
+/// A file that is gone when it is closed. A pipe would stay open as long as a server that a test
+/// left running.
+fn nameless_file() -> std::io::Result<File> {
+    static MADE: AtomicUsize = AtomicUsize::new(0);
+    let number = MADE.fetch_add(1, Ordering::Relaxed);
+    let path = std::env::temp_dir().join(format!("xtask-{}-{number}.log", std::process::id()));
+    let mut options = File::options();
+    let file = options
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(&path)?;
+    std::fs::remove_file(path)?;
+    Ok(file)
+}
+
+fn status(name: &str, command: &mut Command) -> Result<(), String> {
+    match command.status() {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(format!("{name} failed ({status})")),
         Err(error) => Err(format!("{name} could not be started: {error}")),
+    }
+}
+
+/// A step that can run beside others.
+pub(crate) type Job<'a> = Box<dyn FnOnce() -> Result<(), String> + Send + 'a>;
+
+/// Runs jobs, at most [`BESIDE`] at a time, in the order given. Tests wait for servers and disks
+/// for a third of their time; a second job uses it.
+pub(crate) fn beside(jobs: Vec<Job<'_>>) -> Vec<Result<(), String>> {
+    let jobs = Mutex::new(jobs.into_iter());
+    let next = || jobs.lock().ok().and_then(|mut jobs| jobs.next());
+    let work = || {
+        let mut done = Vec::new();
+        while let Some(job) = next() {
+            done.push(job());
+        }
+        done
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..BESIDE).map(|_| scope.spawn(work)).collect();
+        workers
+            .into_iter()
+            .flat_map(|worker| {
+                let panicked = |_| vec![Err("a step of the checks panicked".to_owned())];
+                worker.join().unwrap_or_else(panicked)
+            })
+            .collect()
     })
 }
 
@@ -91,7 +162,33 @@ fn table(steps: &[(String, u64)], took: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{BARE, WARM, table};
+    use super::{BARE, Job, WARM, beside, table};
+
+    #[test]
+    fn a_job_that_fails_keeps_no_other_from_running() {
+        let ran = std::sync::Mutex::new(Vec::new());
+        let job = |name: &'static str, done: Result<(), String>| -> Job<'_> {
+            let ran = &ran;
+            Box::new(move || {
+                ran.lock().unwrap().push(name);
+                done
+            })
+        };
+        let failed = || Err("failed".to_owned());
+        let jobs = vec![job("a", failed()), job("b", Ok(())), job("c", failed())];
+        let errors = beside(jobs).iter().filter(|done| done.is_err()).count();
+        ran.lock().unwrap().sort_unstable();
+        assert_eq!(
+            (errors, &ran.lock().unwrap()[..]),
+            (2, &["a", "b", "c"][..])
+        );
+    }
+
+    #[test]
+    fn a_job_that_panics_is_a_failure() {
+        let jobs: Vec<Job<'_>> = vec![Box::new(|| panic!("on purpose")), Box::new(|| Ok(()))];
+        assert!(beside(jobs).iter().any(Result::is_err));
+    }
 
     #[test]
     fn the_table_adds_steps_of_one_name_and_shows_the_longest_first() {

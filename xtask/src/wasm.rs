@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::peers::apt;
-use crate::steps::{cargo, step, target};
+use crate::steps::{cargo, step_beside, target};
 
 const TARGET: &str = "wasm32-unknown-unknown";
 
@@ -59,7 +59,7 @@ pub(crate) fn check() -> Result<(), String> {
             .env("RUSTC_BOOTSTRAP", "1");
         debian
     };
-    step(
+    step_beside(
         "core for wasm32",
         command.env("CARGO_TARGET_DIR", target().join("wasm")),
     )

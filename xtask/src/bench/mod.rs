@@ -13,7 +13,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Stdio;
 
-pub(crate) use instructions::gate;
+pub(crate) use instructions::{build_gated, gate};
 
 use crate::postgres::Cluster;
 

@@ -7,7 +7,19 @@ use std::process::{Command, Stdio};
 
 use super::SEARCH;
 use crate::FEATURES;
-use crate::steps::{cargo, step};
+use crate::steps::{cargo, step_beside};
+
+/// The test binaries that take longest, longest first, as `PACKAGE/TARGET`.
+const LONGEST: [&str; 8] = [
+    "linchpin-auth/acceptance",
+    "ui-tests/ui",
+    "linchpin/acceptance",
+    "linchpin/conformance",
+    "linchpin-auth/crash",
+    "quickstart/crash",
+    "quickstart/driver",
+    "linchpin-auth/linchpin_auth",
+];
 
 /// Something that cargo has compiled for the tests.
 #[derive(Debug, PartialEq)]
@@ -114,7 +126,20 @@ impl Binary {
             .env("INSTA_UPDATE", "no")
             .env("CI", "true")
             .env_remove("RUSTFLAGS");
-        step(&format!("test {package}: {}", self.target), command)
+        step_beside(&format!("test {package}: {}", self.target), command)
+    }
+
+    /// Its place in the order: the binaries that take longest come first, so that the last ones to
+    /// end are short.
+    pub(crate) fn rank(&self) -> usize {
+        let name = format!("{}/{}", self.package(), self.target);
+        let place = LONGEST.iter().position(|longest| *longest == name);
+        place.unwrap_or(LONGEST.len())
+    }
+
+    /// Whether its tests compare times of requests: nothing else may run at that time.
+    pub(crate) fn measures_time(&self) -> bool {
+        self.target == "timing"
     }
 
     /// The name of its package, as its manifest says it.

@@ -5,7 +5,7 @@ mod changed;
 
 use std::time::Instant;
 
-use crate::steps::{cargo, print_table, step, timed};
+use crate::steps::{Job, beside, cargo, print_table, step, step_beside, timed};
 use crate::{AS_TESTS, AUTH_FEATURES, FEATURES, bench, expand_size, layers, peers, postgres, wasm};
 use changed::Affected;
 
@@ -73,19 +73,9 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
                 .and(peers::install())
                 .and(wasm::install())
         }));
-        if affected.has("linchpin-core") {
-            note(wasm::check());
-        }
         tests(fast, &affected).into_iter().for_each(&mut note);
-        if affected.has_code() {
-            let doc = ["test", "--workspace", "--exclude", SEARCH, "--doc"];
-            note(step("documentation examples", cargo(&doc).args(FEATURES)));
-        }
         if affected.has("linchpin-macros") {
             note(expand_size::run());
-        }
-        if !fast && affected.has(SEARCH) {
-            note(search());
         }
         if !fast && affected.has("linchpin-benches") {
             note(bench::gate());
@@ -149,7 +139,8 @@ fn fewer_features_of_auth() -> Vec<Result<(), String>> {
 }
 
 /// Compiles all tests with one set of features, and runs the affected ones; each binary is a row of
-/// the table.
+/// the table. What compiles in a target folder of its own, or waits for cargo's lock, runs beside
+/// them.
 fn tests(fast: bool, affected: &Affected) -> Vec<Result<(), String>> {
     let without: &[&str] = if fast { &["ui-tests"] } else { &[] };
     let built = match timed("compiling the tests", || binaries::build(without)) {
@@ -157,21 +148,43 @@ fn tests(fast: bool, affected: &Affected) -> Vec<Result<(), String>> {
         Err(what) => return vec![Err(what)],
     };
     let chosen = affected.of(&built);
-    built
+    let mut chosen: Vec<&binaries::Binary> = built
         .iter()
         .filter(|binary| chosen.contains(&binary.file))
-        .map(binaries::Binary::run)
-        .collect()
+        .collect();
+    chosen.sort_by_key(|binary| binary.rank());
+    let (alone, others): (Vec<_>, Vec<_>) = chosen.into_iter().partition(|b| b.measures_time());
+    let mut jobs: Vec<Job<'_>> = Vec::new();
+    for binary in others {
+        jobs.push(Box::new(|| binary.run()));
+    }
+    if affected.has_code() {
+        let doc = ["test", "--workspace", "--exclude", SEARCH, "--doc"];
+        let examples = move || step_beside("documentation examples", cargo(&doc).args(FEATURES));
+        jobs.push(Box::new(examples));
+    }
+    if affected.has("linchpin-core") {
+        jobs.push(Box::new(wasm::check));
+    }
+    if !fast && affected.has(SEARCH) {
+        jobs.push(Box::new(search));
+    }
+    if !fast && affected.has("linchpin-benches") {
+        jobs.insert(2.min(jobs.len()), Box::new(bench::build_gated));
+    }
+    let mut done = beside(jobs);
+    done.extend(alone.into_iter().map(binaries::Binary::run));
+    done
 }
 
 /// Lints and tests of the search provider.
 pub(crate) fn search() -> Result<(), String> {
     let mut lints = cargo(&["clippy", "-p", SEARCH, "--all-targets"]);
-    step(
+    step_beside(
         "lints of the search provider",
         lints.args(AS_TESTS).args(["--", "-D", "warnings"]),
     )?;
-    step(
+    step_beside(
         "tests of the search provider",
         &mut cargo(&["test", "-p", SEARCH, "--no-fail-fast"]),
     )
