@@ -187,9 +187,9 @@ impl Pair {
                 }
                 if n >= WARM {
                     if of_known {
-                        known.push(took)
+                        known.push(took);
                     } else {
-                        unknown.push(took)
+                        unknown.push(took);
                     }
                 }
             }

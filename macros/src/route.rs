@@ -74,7 +74,7 @@ impl Args {
                 "crate" => {
                     krate = opt
                         .path("crate = ::framework::linchpin", d)
-                        .map_or(krate, |path| quote!(#path))
+                        .map_or(krate, |path| quote!(#path));
                 }
                 _ if route.option(opt, true, d) => {}
                 _ => options::unknown(opt, "route", &known, policy::LATER, d),

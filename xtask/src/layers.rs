@@ -110,10 +110,10 @@ fn crates(root: &Path) -> Result<BTreeMap<String, BTreeSet<String>>, String> {
             } else if let Some((key, value)) = line.split_once('=') {
                 match section {
                     "package" if key.trim() == "name" => {
-                        value.trim().trim_matches('"').clone_into(&mut name)
+                        value.trim().trim_matches('"').clone_into(&mut name);
                     }
                     "dependencies" => {
-                        drop(uses.insert(key.trim().trim_end_matches(".workspace").to_owned()))
+                        uses.insert(key.trim().trim_end_matches(".workspace").to_owned());
                     }
                     _ => {}
                 }

@@ -76,7 +76,7 @@ fn fixed<F: Field, V: Fits<F::Ty, F>>(value: V) -> Value {
         assert!(
             !(V::WHOLE && <F::Ty as FieldType>::OPTIONAL),
             "linchpin: a value that a declaration names is there: no `Option`"
-        )
+        );
     };
     value.fitting().into_value()
 }

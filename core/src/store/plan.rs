@@ -173,7 +173,7 @@ impl Plan {
             | Self::Update { filter, .. }
             | Self::Delete { filter, .. }
             | Self::Upsert { guard: filter, .. } => {
-                *filter = std::mem::replace(filter, Filter::TRUE).and(condition)
+                *filter = std::mem::replace(filter, Filter::TRUE).and(condition);
             }
         }
         self

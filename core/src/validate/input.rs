@@ -273,7 +273,7 @@ impl Reader<'_> {
                 .enumerate()
                 .for_each(|(i, text)| refuse_nul(text, Path::Index(&path, i))),
             Value::Json(text) if json_holds_nul(text) => {
-                path.report(self.problems, HOLDS_NUL.code, HOLDS_NUL.message)
+                path.report(self.problems, HOLDS_NUL.code, HOLDS_NUL.message);
             }
             _ => {}
         }

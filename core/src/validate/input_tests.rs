@@ -189,7 +189,7 @@ fn no_value_is_coerced() {
 #[test]
 fn values_arrive_as_they_were_sent() {
     let is = |wire: &str, json: &str, expected: Value| {
-        assert_eq!(value(wire, json), Ok(Some(expected)), "{wire} {json}")
+        assert_eq!(value(wire, json), Ok(Some(expected)), "{wire} {json}");
     };
     is(
         "title",

@@ -133,10 +133,10 @@ impl Reader<'_> {
             {
                 None => path.report(self.problems, "unknown_field", "is not a field"),
                 Some(field) if field.wire == key => {
-                    path.report(self.problems, "immutable", "cannot be changed")
+                    path.report(self.problems, "immutable", "cannot be changed");
                 }
                 Some(field) if field.flags.has(Flags::READ_ONLY) => {
-                    path.report(self.problems, "read_only", "cannot be written")
+                    path.report(self.problems, "read_only", "cannot be written");
                 }
                 Some(field) if matches!(json, Json::Null) && !field.optional => {
                     path.report(self.problems, IS_NULL.code, IS_NULL.message);

@@ -149,7 +149,7 @@ impl Validator {
                 Value::Text(text),
             ) => each.check(text, path, problems),
             (_, Value::Text(text)) if holds_nul(text) => {
-                path.report(problems, HOLDS_NUL.code, HOLDS_NUL.message)
+                path.report(problems, HOLDS_NUL.code, HOLDS_NUL.message);
             }
             (_, Value::Text(_)) => {}
             _ => path.report(problems, NOT_STRING.code, NOT_STRING.message),
@@ -239,7 +239,7 @@ impl FieldRules {
                 }
             }
             (Kind::StringArray, Value::Strings(list)) => {
-                self.check_strings(list, path, false, problems)
+                self.check_strings(list, path, false, problems);
             }
             (Kind::Json, Value::Json(text)) => {
                 if json_holds_nul(text) {

@@ -115,7 +115,7 @@ pub fn list_value(values: &[Value]) -> Value {
         }
         match value {
             Value::Date(date) => {
-                out.extend_from_slice(itoa::Buffer::new().format(date.millis()).as_bytes())
+                out.extend_from_slice(itoa::Buffer::new().format(date.millis()).as_bytes());
             }
             value => crate::json::write_value(value.as_ref(), &mut out),
         }

@@ -104,7 +104,7 @@ fn write_number(literal: &str, out: &mut Vec<u8>) -> bool {
         match literal.parse::<f64>() {
             // Adding zero turns -0.0 into 0.0 and changes nothing else.
             Ok(n) if n.is_finite() => {
-                crate::json::write_value(crate::ValueRef::Float(n + 0.0), out)
+                crate::json::write_value(crate::ValueRef::Float(n + 0.0), out);
             }
             _ => return false,
         }

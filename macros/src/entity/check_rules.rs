@@ -81,7 +81,7 @@ pub(crate) fn check_written(field: &Field, value: &syn::Expr, element: bool, d: 
         .and_then(|pattern| whole(&pattern.value.value()).ok());
     match options::as_text(value) {
         Some(text) if element || field.kind.may_be_text() => {
-            text_literal(text, written, rules, pattern.as_ref(), d)
+            text_literal(text, written, rules, pattern.as_ref(), d);
         }
         _ if element => {}
         _ => number_literal(field, value, written, d),

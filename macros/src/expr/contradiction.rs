@@ -70,7 +70,9 @@ pub(crate) fn check(scope: &mut Scope<'_>, what: &str, filter: &Resolved, beside
         }
         // What can hold as a whole may have branches that cannot.
         (Verdict::Possible, Resolved::Any(list)) => {
-            list.iter().for_each(|one| check(scope, what, one, beside))
+            for one in list {
+                check(scope, what, one, beside);
+            }
         }
         (Verdict::Possible, Resolved::All(list)) => {
             list.iter()

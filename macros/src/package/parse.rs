@@ -59,12 +59,12 @@ impl PackageArgs {
                     args.name = opt
                         .text("name = \"blog\"", d)
                         .map(|text| name(&text, d))
-                        .unwrap_or_default()
+                        .unwrap_or_default();
                 }
                 "mount" => {
                     args.mount = opt
                         .text("mount = \"/api\"", d)
-                        .map_or_else(|| "/".to_owned(), |text| mount(&text, d))
+                        .map_or_else(|| "/".to_owned(), |text| mount(&text, d));
                 }
                 "entities" => {
                     args.entities = list(opt, "entities = [entity(Post, [PUBLISH])]", d)

@@ -35,7 +35,7 @@ pub(super) fn read(opt: &Opt, d: &mut Diagnostics) -> Option<Roles> {
             (Some(text), _) if !variants.is_empty() => mixed(text, d),
             (None, Expr::Path(_)) if !texts.is_empty() => mixed(role, d),
             (Some(text), _) if text.value().trim().is_empty() => {
-                d.error(text, "a role has no name").help(EXAMPLE)
+                d.error(text, "a role has no name").help(EXAMPLE);
             }
             (Some(text), _) if texts.iter().any(|r| r.value() == text.value()) => {
                 d.error(text, format!("role `{}` repeated", text.value()))

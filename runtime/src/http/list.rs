@@ -219,7 +219,7 @@ impl ListParams {
             Key::Limit => reading.page.limit = query::limit(pair, &mut reading.problems),
             Key::Number => reading.page.page = query::limit(pair, &mut reading.problems),
             Key::Cursor => {
-                reading.page.cursor = query::text(pair, &mut reading.problems).map(str::to_owned)
+                reading.page.cursor = query::text(pair, &mut reading.problems).map(str::to_owned);
             }
             Key::Sort => {
                 let Some(text) = query::text(pair, &mut reading.problems) else {

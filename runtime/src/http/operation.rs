@@ -290,14 +290,14 @@ impl OperationPlan {
                     }
                 }
                 (PageKey::Cursor, Json::Text(text)) => {
-                    read.page.cursor = Some(text.clone().into_owned())
+                    read.page.cursor = Some(text.clone().into_owned());
                 }
                 (PageKey::Sort, Json::Text(text)) => self.sort(text, name, read, problems),
                 (PageKey::Limit | PageKey::Number, _) => {
-                    problems.push(Problem::new(*name, "type", "must be a whole number"))
+                    problems.push(Problem::new(*name, "type", "must be a whole number"));
                 }
                 (PageKey::Cursor | PageKey::Sort, _) => {
-                    problems.push(Problem::new(*name, "type", "must be text"))
+                    problems.push(Problem::new(*name, "type", "must be text"));
                 }
             }
         }
@@ -386,10 +386,10 @@ impl OperationPlan {
     ) {
         match self.key(&pair.key) {
             Some(Key::Page(key @ (PageKey::Limit | PageKey::Number))) => {
-                *key.number(&mut read.page) = query::limit(pair, problems)
+                *key.number(&mut read.page) = query::limit(pair, problems);
             }
             Some(Key::Page(PageKey::Cursor)) => {
-                read.page.cursor = query::text(pair, problems).map(str::to_owned)
+                read.page.cursor = query::text(pair, problems).map(str::to_owned);
             }
             Some(Key::Page(PageKey::Sort)) => {
                 if let Some(name) = query::text(pair, problems) {
@@ -406,7 +406,7 @@ impl OperationPlan {
                 }
                 Some(true) => read.args[index] = Some(Value::Null),
                 Some(false) => {
-                    problems.push(Problem::new(pair.path(), "enum", "must be true when given"))
+                    problems.push(Problem::new(pair.path(), "enum", "must be true when given"));
                 }
                 None => {}
             },
@@ -499,7 +499,7 @@ impl OperationPlan {
         {
             match (param.place, value) {
                 (Place::Whole(Whole::Item | Whole::Patch), Value::Json(item)) => {
-                    table.validator.judge_item(param.field, item, problems)
+                    table.validator.judge_item(param.field, item, problems);
                 }
                 (Place::Whole(_), _) => table.validator.check(param.field, value, "", problems),
                 _ => {

@@ -268,7 +268,7 @@ impl Pattern {
                     rest = true;
                 }
                 Some(name) if !name.is_empty() && !name.contains(['{', '}', '*']) => {
-                    parts.push(Part::Any)
+                    parts.push(Part::Any);
                 }
                 None if !segment.contains(['{', '}', '*', '?', '#']) => {
                     let decoded =

@@ -308,10 +308,10 @@ pub(super) fn value(field: &FieldDesc) -> Map<String, Json> {
                 DefaultDesc::Uuid
                     if rules.format.is_none() && !field.flags.has(Flags::CLIENT_SET) =>
                 {
-                    set("format", json!("uuid"))
+                    set("format", json!("uuid"));
                 }
                 _ if field.flags.has(Flags::PRIMARY) && rules.length.0.is_none() => {
-                    set("minLength", json!(1))
+                    set("minLength", json!(1));
                 }
                 _ => {}
             }

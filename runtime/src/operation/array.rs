@@ -215,13 +215,13 @@ impl Executor for Run {
         let (validator, field, path) = (&table.validator, self.kind.field, param_path(param));
         match (self.kind.action, value) {
             (ArrayAction::Set { dedupe: true }, Value::Strings(list)) => {
-                validator.check_without_repeats(field, list, &path, problems)
+                validator.check_without_repeats(field, list, &path, problems);
             }
             (ArrayAction::Set { .. }, _) => validator.check(field, value, &path, problems),
             // Any text may be asked to go.
             (ArrayAction::Pull, Value::Text(_)) => {}
             (ArrayAction::Push { .. } | ArrayAction::Pull, _) => {
-                validator.check_element(field, value, &path, problems)
+                validator.check_element(field, value, &path, problems);
             }
         }
     }

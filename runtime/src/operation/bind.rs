@@ -168,7 +168,7 @@ pub(crate) fn check(
     for (index, param) in spec.params.iter().enumerate() {
         match call.args.get(index).and_then(Option::as_ref) {
             None if param.required => {
-                problems.push(Problem::new(param_path(param), "required", "is required"))
+                problems.push(Problem::new(param_path(param), "required", "is required"));
             }
             Some(Value::Null) if !param.nullable => {
                 problems.push(Problem::new(

@@ -213,7 +213,7 @@ impl Run {
             match (select, item.first()) {
                 // Ids are strings on the wire, whatever the key's type.
                 (Some(field), Some(Value::Int(key))) if field == entity.primary => {
-                    crate::json::write_str(&key.to_string(), &mut json)
+                    crate::json::write_str(&key.to_string(), &mut json);
                 }
                 (Some(_), Some(value)) => crate::json::write_value(value.as_ref(), &mut json),
                 _ => self.shown.write(&item[..], &mut json),

@@ -81,7 +81,7 @@ impl Statements {
                 added = (!whole).then(|| (summaries, args.clone()));
             }
             Some(summaries) if cx.has_taken().is_none() => {
-                self.take_parents(cx, summaries, statement, &args).await?
+                self.take_parents(cx, summaries, statement, &args).await?;
             }
             _ => {}
         }

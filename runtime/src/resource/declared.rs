@@ -36,7 +36,7 @@ pub(super) fn written(desc: &EntityDesc, validator: &Validator, spec: &OpSpec) -
     for (field, of) in desc.fields.iter().enumerate() {
         if let Some(SourceSpec::Literal(value)) = spec.kind.writes(field) {
             fits(desc, field, &value(), &what, &|value, problems| {
-                validator.check(field, value, of.wire, problems)
+                validator.check(field, value, of.wire, problems);
             })?;
         }
     }

@@ -375,7 +375,7 @@ impl Table {
                     match dependent.rule {
                         OnDelete::None => {}
                         OnDelete::Restrict => {
-                            other.refuse_named(cx, &table, dependent.key, chunk).await?
+                            other.refuse_named(cx, &table, dependent.key, chunk).await?;
                         }
                         OnDelete::SetNull => other.forget(cx, dependent.key, chunk).await?,
                         OnDelete::Cascade => {

@@ -110,7 +110,7 @@ pub(crate) fn start(
                     ),
                     // The next round tries again; nobody sees what is left.
                     Err(error) => {
-                        tracing::warn!(entity = table.desc.name, %error, "expired records could not be removed")
+                        tracing::warn!(entity = table.desc.name, %error, "expired records could not be removed");
                     }
                 }
             }

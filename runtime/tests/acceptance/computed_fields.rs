@@ -242,7 +242,7 @@ async fn a_computed_field_follows_every_change(s: &Server) {
             (reply.code(), reply.problems()[0].0.as_str()),
             ((409, "conflict"), "slugKey"),
             "{reply:?}"
-        )
+        );
     };
     taken(send(s, "POST", "/leaves", json!({"id": "c", "slug": "MOVED"})).await);
     taken(send(s, "PATCH", "/leaves/b", json!({"slug": "mOVED"})).await);

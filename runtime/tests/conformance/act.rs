@@ -85,7 +85,7 @@ impl Act {
         match &mut act {
             Self::Claim { .. } | Self::Lease { .. } | Self::Hire { .. } | Self::Dismiss { .. } => {}
             Self::Fire { id } | Self::Shut { id } | Self::Revive { id } | Self::Look { id } => {
-                *id = fill(id)
+                *id = fill(id);
             }
             Self::Note { author, .. } | Self::Begin { lead: author, .. } => *author = fill(author),
             Self::Finish { id, by } => (*id, *by) = (fill(id), by.as_deref().map(fill)),

@@ -85,7 +85,7 @@ fn plainer(step: &Step) -> Vec<Step> {
                 out.push(Step {
                     what: What::Call(call),
                     ..step.clone()
-                })
+                });
             };
             for i in 0..call.query.len() {
                 let mut less = call.clone();
@@ -119,7 +119,7 @@ fn plainer(step: &Step) -> Vec<Step> {
                 out.push(Step {
                     what: What::Filtered(asked),
                     ..step.clone()
-                })
+                });
             };
             if asked.sort.is_some() {
                 with(super::sequence::Filtered {

@@ -20,7 +20,7 @@ fn walk(value: &Json, path: &str, visit: &mut impl FnMut(&str, &Json)) {
                     v,
                     &format!("{path}/{}", k.replace('~', "~0").replace('/', "~1")),
                     visit,
-                )
+                );
             });
         }
         _ => {}

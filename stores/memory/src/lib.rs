@@ -109,10 +109,10 @@ impl Memory {
                 }
                 // A transaction is alone with the store.
                 Plan::Exists { filter } | Plan::Hold { filter } => {
-                    table.exists(view, filter, &args, &mut rows)
+                    table.exists(view, filter, &args, &mut rows);
                 }
                 Plan::Lock { filter, pick } => {
-                    table.those(view, filter, pick.as_ref(), &args, &mut rows)
+                    table.those(view, filter, pick.as_ref(), &args, &mut rows);
                 }
                 Plan::Aggregate {
                     filter,
@@ -143,13 +143,13 @@ impl Memory {
         match &statement.plan {
             Plan::Insert => table.insert(change.0, args, &mut rows)?,
             Plan::Update { filter, set, pick } => {
-                table.update(change, (filter, pick.as_ref()), set, &args, &mut rows)?
+                table.update(change, (filter, pick.as_ref()), set, &args, &mut rows)?;
             }
             Plan::Delete { filter, pick } => {
-                table.delete(change, filter, pick.as_ref(), &args, &mut rows)
+                table.delete(change, filter, pick.as_ref(), &args, &mut rows);
             }
             Plan::Upsert { keys, guard, set } => {
-                table.upsert(change, keys, (guard, set), &args, &mut rows)?
+                table.upsert(change, keys, (guard, set), &args, &mut rows)?;
             }
             Plan::Select { .. }
             | Plan::Related { .. }

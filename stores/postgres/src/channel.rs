@@ -106,7 +106,7 @@ impl Channel {
                 }
                 match connection.poll_message(cx) {
                     Poll::Ready(Some(Ok(AsyncMessage::Notification(sent)))) => {
-                        heard(sent.payload())
+                        heard(sent.payload());
                     }
                     Poll::Ready(Some(Ok(_))) => {}
                     Poll::Ready(Some(Err(error))) => {

@@ -284,7 +284,7 @@ impl Gather {
             Err(_) => {
                 place.abandon();
                 return calls.into_iter().for_each(|call| {
-                    call.end(Err(Error::unavailable("the database does not answer")))
+                    call.end(Err(Error::unavailable("the database does not answer")));
                 });
             }
         };

@@ -149,7 +149,7 @@ fn differences(want: &BTreeMap<String, String>, have: &BTreeMap<String, String>)
         match have.get(name) {
             None => all.push(format!("{name} missing: {text}")),
             Some(found) if found != text => {
-                all.push(format!("expected {name} {text}\n    found {found}"))
+                all.push(format!("expected {name} {text}\n    found {found}"));
             }
             Some(_) => {}
         }

@@ -274,7 +274,7 @@ impl Path {
                 Fact::Pin { field, .. }
                     if self.keys[..pinned].iter().any(|(at, _)| at == field) =>
                 {
-                    pins += 1
+                    pins += 1;
                 }
                 Fact::Range {
                     op: Op::Gt | Op::Gte,

@@ -170,10 +170,10 @@ impl SqliteStore {
         match tokio::task::spawn_blocking(checkpoint).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                tracing::warn!(%error, "the log was not written back when the store was closed")
+                tracing::warn!(%error, "the log was not written back when the store was closed");
             }
             Err(error) => {
-                tracing::warn!(%error, "the log was not written back when the store was closed")
+                tracing::warn!(%error, "the log was not written back when the store was closed");
             }
         }
     }

@@ -155,7 +155,7 @@ async fn a_full_queue_refuses_at_once() {
                 if e.code() == linchpin_core::Code::Unavailable
                     && e.retry_after_seconds() == Some(1) =>
             {
-                refused += 1
+                refused += 1;
             }
             reply => taken.push(reply),
         }

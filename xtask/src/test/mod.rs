@@ -41,7 +41,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let started = Instant::now();
     let mut failed = Vec::new();
     let mut note = |done: Result<(), String>| {
-        failed.extend(done.err().inspect(|what| eprintln!("xtask: {what}")))
+        failed.extend(done.err().inspect(|what| eprintln!("xtask: {what}")));
     };
     note(step("formatting", cargo(&["fmt", "--all", "--check"])));
     note(timed("layers", layers::run));

@@ -246,7 +246,9 @@ fn of_the_record(filter: &Filter, model: &EntityModel, d: &mut Diagnostics) {
     };
     match filter {
         Filter::All(list) | Filter::Any(list) => {
-            list.iter().for_each(|one| of_the_record(one, model, d))
+            for one in list {
+                of_the_record(one, model, d);
+            }
         }
         Filter::Cond { operand, .. } => match operand {
             Operand::One(source) | Operand::ListOf(source) => judge(source),

@@ -223,7 +223,7 @@ fn providers(
                     if key.is_empty() { "" } else { "." }
                 ),
                 what,
-            )
+            );
         };
         out.extend(preset::resolve(id, section, callback, production, told));
     }

@@ -182,7 +182,7 @@ mod tests {
                 .map(|problem| problem.path.clone())
                 .collect();
             check(&mut config, Environment::Development, |key, _| {
-                out.push(key.to_owned())
+                out.push(key.to_owned());
             });
             (out, config.auth.passkeys.origins)
         };

@@ -84,7 +84,7 @@ mod tests {
         let origins = |origins: &'static [&'static str]| {
             move |config: &mut AuthConfig| {
                 config.security.allowed_origins =
-                    origins.iter().map(|&origin| origin.to_owned()).collect()
+                    origins.iter().map(|&origin| origin.to_owned()).collect();
             }
         };
         let found = told(origins(&[
@@ -116,7 +116,7 @@ mod tests {
         );
         let trusting = |text: &'static str| {
             told(move |config| {
-                config.security.trust_proxy = TrustProxy::parse(text).expect("networks")
+                config.security.trust_proxy = TrustProxy::parse(text).expect("networks");
             })
         };
         for everybody in [

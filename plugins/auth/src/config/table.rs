@@ -186,7 +186,7 @@ mod tests {
         assert!(keys.windows(2).all(|two| two[0] != two[1]), "{keys:?}");
         let mut out = Vec::new();
         check_bounds(&AuthConfig::default(), |key, what| {
-            out.push(format!("{key}: {what}"))
+            out.push(format!("{key}: {what}"));
         });
         assert_eq!(out, Vec::<String>::new());
     }

@@ -427,7 +427,7 @@ impl Purge {
                     Ok(removed) if removed > 0 => continue,
                     Ok(_) => {}
                     Err(error) => {
-                        tracing::warn!(error = ?error, "accounts whose deletion is due cannot be found")
+                        tracing::warn!(error = ?error, "accounts whose deletion is due cannot be found");
                     }
                 }
                 tokio::time::sleep(core.env.clock.pause(LOOK)).await;

@@ -293,7 +293,7 @@ impl Limiter {
             // Somebody else has just counted it.
             Err(error) if error.code() == Code::Conflict => {
                 self.give_back(&ticket.id, ticket.bucket, ticket.window_end)
-                    .await
+                    .await;
             }
             Err(error) => return Err(unreachable(error)),
         }
@@ -451,7 +451,7 @@ impl Taken {
                 Counted::All => {}
                 Counted::Failures => self.return_ticket(ticket).await,
                 Counted::FailuresInARow | Counted::FailuresThatAdd => {
-                    self.limiter.remove(&ticket.id).await
+                    self.limiter.remove(&ticket.id).await;
                 }
             }
         }

@@ -24,7 +24,7 @@ impl Example {
                     values: HashMap::new(),
                 }),
                 (None, Some((key, hex))) => {
-                    drop(out.last_mut().unwrap().values.insert(key, unhex(hex)))
+                    drop(out.last_mut().unwrap().values.insert(key, unhex(hex)));
                 }
                 _ => panic!("{line}"),
             }

@@ -678,7 +678,7 @@ async fn forwarded_addresses_are_trusted_from_proxies_only(store: Store) {
     let app = store
         .app_with(|auth| {
             auth.configure(|config| {
-                config.security.trust_proxy = linchpin_auth::TrustProxy::Hops(1)
+                config.security.trust_proxy = linchpin_auth::TrustProxy::Hops(1);
             })
         })
         .await;

@@ -159,7 +159,7 @@ async fn two_passwords_for_an_unproved_address_are_none(store: Store) {
                 .auth
                 .rate_limit
                 .buckets
-                .extend([("strangerMail".to_owned(), few)])
+                .extend([("strangerMail".to_owned(), few)]);
         })
     };
     let app = store.app_with(|auth| few(concealed(auth, &post))).await;

@@ -26,7 +26,7 @@ const WEEK: i64 = 7 * 86_400;
 
 fn deleting(auth: Auth, post: &Post) -> Auth {
     post.on(auth).configure(|config| {
-        config.auth.account_deletion.link_base_url = Some("https://app.test/keep".into())
+        config.auth.account_deletion.link_base_url = Some("https://app.test/keep".into());
     })
 }
 
@@ -629,7 +629,7 @@ async fn deletion_is_a_setting(store: Store) {
     let wrong = store
         .try_app(|auth| {
             auth.configure(|config| {
-                config.auth.account_deletion.link_base_url = Some("nowhere".into())
+                config.auth.account_deletion.link_base_url = Some("nowhere".into());
             })
         })
         .await;

@@ -483,7 +483,7 @@ async fn disabled_text_messages_leave_recovery_codes(store: Store) {
     // The provider is in the code of the app; the host was in its settings.
     let off = |auth: linchpin_auth::Auth| {
         phone.on(auth).configure(|config| {
-            (config.auth.mfa.sms.enabled, config.auth.mfa.sms.host) = (false, None)
+            (config.auth.mfa.sms.enabled, config.auth.mfa.sms.host) = (false, None);
         })
     };
     let app = app_with(&store, &post, off).await;

@@ -245,7 +245,7 @@ async fn suspended_and_unverified(store: Store) {
             manner
                 .claims
                 .insert("email".to_owned(), json!("new@standin.test")),
-        )
+        );
     });
     assert_eq!(
         arrive(&app).await.1.header("location"),

@@ -83,7 +83,7 @@ fn says(documents: Vec<(&'static str, Json)>) -> impl FnOnce(&mut Manner) {
             documents
                 .into_iter()
                 .map(|(path, document)| (path.to_owned(), document)),
-        )
+        );
     }
 }
 
@@ -439,7 +439,7 @@ async fn microsoft(store: Store) {
         standin.behave(token(asked, tid.clone(), issuer(of), edov));
         let own = Store::memory();
         let app = app(&own, &standin, "microsoft", |provider| {
-            provider.tenant = (asked != "common").then(|| asked.to_owned())
+            provider.tenant = (asked != "common").then(|| asked.to_owned());
         })
         .await;
         let (_, back) = arrive(&app, "microsoft").await;
@@ -516,7 +516,7 @@ async fn real_addresses(store: Store) {
                     auth.provider(id, ProviderSection::new(CLIENT).secret(SECRET.to_owned()))
                 });
             auth.configure(|config| {
-                config.auth.public_url = Some("https://app.test/base/".to_owned())
+                config.auth.public_url = Some("https://app.test/base/".to_owned());
             })
         })
         .await;

@@ -410,7 +410,7 @@ async fn states_of_accounts(store: Store) {
     let app = store
         .app_with(|auth| {
             with_passkeys(auth).configure(|config| {
-                config.auth.passkeys.user_verification = UserVerification::Preferred
+                config.auth.passkeys.user_verification = UserVerification::Preferred;
             })
         })
         .await;

@@ -135,7 +135,7 @@ async fn wrong_current_passwords_are_limited(store: Store) {
 async fn a_password_change_may_replace_all_sessions(store: Store) {
     let reissue = |auth: linchpin_auth::Auth| {
         auth.refresh_tokens().configure(|config| {
-            config.auth.session.on_password_change = OnPasswordChange::RevokeAllAndReissue
+            config.auth.session.on_password_change = OnPasswordChange::RevokeAllAndReissue;
         })
     };
     let app = store.app_with(reissue).await;

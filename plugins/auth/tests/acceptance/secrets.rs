@@ -103,7 +103,7 @@ impl Noting<'_> {
         for (name, value) in json.as_object().into_iter().flatten() {
             match value {
                 Json::String(text) if SECRETS.contains(&name.as_str()) => {
-                    drop(self.long.insert(text.clone()))
+                    self.long.insert(text.clone());
                 }
                 Json::Array(list) if SECRETS.contains(&name.as_str()) => {
                     let codes = list.iter().filter_map(Json::as_str);

@@ -22,7 +22,7 @@ async fn secrets_can_be_rotated(store: Store) {
     let secrets = |list: &'static [&str]| {
         move |auth: Auth| {
             auth.configure(|config| {
-                config.security.secrets = list.iter().map(|s| SecretText::new(*s)).collect()
+                config.security.secrets = list.iter().map(|s| SecretText::new(*s)).collect();
             })
         }
     };

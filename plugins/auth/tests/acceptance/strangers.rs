@@ -162,7 +162,7 @@ async fn strangers_use_up_no_mail_that_the_owner_needs() {
                     .await
                     .status,
                 200
-            )
+            );
         };
         for n in 0..6 {
             ask(n).await;
@@ -346,7 +346,7 @@ async fn mail_that_could_not_be_left_behind_is_not_lost() {
                 .await
                 .status,
             200
-        )
+        );
     };
     for n in 1..=3 {
         ask().await;
@@ -410,7 +410,7 @@ async fn the_way_back_from_a_deletion_is_always_mailed() {
     let post = Post::default();
     let with = |auth| {
         post.on(auth).configure(|c| {
-            c.auth.account_deletion.link_base_url = Some("https://app.test/keep".into())
+            c.auth.account_deletion.link_base_url = Some("https://app.test/keep".into());
         })
     };
     let app = Store::memory().app_with(with).await;

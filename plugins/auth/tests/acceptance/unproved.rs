@@ -330,7 +330,7 @@ async fn nor_does_one_that_signs_in() {
             (
                 c.auth.email_verification.enabled,
                 c.auth.conceal_registration,
-            ) = (true, true)
+            ) = (true, true);
         })
     })
     .await;

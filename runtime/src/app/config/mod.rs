@@ -133,7 +133,7 @@ impl Config {
         match SigningSecret::new(secret) {
             Ok(secret) if self.secrets.contains(&secret) => {
                 self.problems
-                    .push(Problem::new(name, "invalid", "names one secret twice"))
+                    .push(Problem::new(name, "invalid", "names one secret twice"));
             }
             Ok(secret) => self.secrets.push(secret),
             Err(why) => self.problems.push(Problem::new(name, "invalid", why)),

@@ -41,7 +41,7 @@ pub(super) fn token(args: &[String], secrets: &[SigningSecret]) -> Result<String
                     usage(format!(
                         "`{value}` is no duration such as 90s, 15m, 1h or 7d"
                     ))
-                })?
+                })?;
             }
         }
     }

@@ -55,7 +55,7 @@ impl Asked<'_> {
             match id {
                 // A parent is the one that this request names.
                 _ if parameters < births.parents => {
-                    at.push_str(self.params.get(parameters).unwrap_or_default())
+                    at.push_str(self.params.get(parameters).unwrap_or_default());
                 }
                 Value::Text(id) => path::push_segment(&mut at, id),
                 Value::Int(id) => at.push_str(itoa::Buffer::new().format(*id)),

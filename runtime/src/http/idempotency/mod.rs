@@ -270,7 +270,7 @@ impl Gate {
             match self.settle(&asked.cx, &claim, &left).await {
                 Ok(()) => break,
                 Err(error) => {
-                    tracing::error!(%error, route = &*self.route, "how an idempotent call ended cannot be written down yet")
+                    tracing::error!(%error, route = &*self.route, "how an idempotent call ended cannot be written down yet");
                 }
             }
             // The answer is true whatever becomes of the claim.

@@ -113,7 +113,7 @@ impl PluggedPlan {
             let mut given = pairs.iter().filter(|pair| pair.key == field.wire);
             match (given.next(), given.next()) {
                 (_, Some(_)) => {
-                    problems.push(Problem::new(path, "duplicate", "must be given once"))
+                    problems.push(Problem::new(path, "duplicate", "must be given once"));
                 }
                 (Some(pair), None) => match pair.value.as_deref() {
                     Some(text) => out[i] = query::scalar(field, text, &path, problems),

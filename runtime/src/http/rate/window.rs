@@ -149,7 +149,7 @@ impl Window {
         };
         match self.moments.back_mut() {
             Some(last) if now.saturating_sub(last.first) <= step => {
-                (last.last, last.calls) = (now, last.calls + 1)
+                (last.last, last.calls) = (now, last.calls + 1);
             }
             _ => self.moments.push_back(Moment {
                 first: now,

@@ -70,7 +70,7 @@ pub(super) fn plain(reply: &Reply, known: &Known, cursor: &str) -> String {
                 }
             }
             Json::Number(value) if name == "views" => {
-                text = text.replace(&format!(":{value}"), ":VIEWS")
+                text = text.replace(&format!(":{value}"), ":VIEWS");
             }
             _ => {}
         }

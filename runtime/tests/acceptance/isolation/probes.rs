@@ -42,7 +42,7 @@ pub(super) fn probes(endpoint: &Endpoint, desc: &'static EntityDesc, base: &str)
                 Action::Create => request.body = Some(body(desc, known, FieldDesc::creatable)),
                 Action::Update => request.body = Some(body(desc, known, FieldDesc::updatable)),
                 Action::Operation(spec, in_path) => {
-                    operation(spec, in_path, desc, known, &mut request)
+                    operation(spec, in_path, desc, known, &mut request);
                 }
                 _ => {}
             }
@@ -109,7 +109,7 @@ pub(super) fn probes(endpoint: &Endpoint, desc: &'static EntityDesc, base: &str)
         add(
             &mut out,
             Box::new(move |request, known, _| {
-                push(&mut request.query, field.wire, known.get(field.wire))
+                push(&mut request.query, field.wire, known.get(field.wire));
             }),
         );
     }
@@ -132,7 +132,7 @@ pub(super) fn probes(endpoint: &Endpoint, desc: &'static EntityDesc, base: &str)
                 add(
                     &mut out,
                     Box::new(move |request, _, _| {
-                        push(&mut request.query, "include", Some(&json!(path)))
+                        push(&mut request.query, "include", Some(&json!(path)));
                     }),
                 );
             }
@@ -289,7 +289,7 @@ fn operation(
             Place::Segment | Place::Id => {}
             Place::Whole(Whole::Items) => whole = Some(value),
             Place::Whole(Whole::Item) => {
-                whole = Some(value.get(0).cloned().unwrap_or_else(|| json!({})))
+                whole = Some(value.get(0).cloned().unwrap_or_else(|| json!({})));
             }
             Place::Whole(Whole::Patch) => {
                 let mut item = value.get(0).cloned().unwrap_or_else(|| json!({}));

@@ -106,7 +106,7 @@ pub(super) fn phantom(desc: &EntityDesc, of: &Known) -> Known {
                 }
             }
             (Kind::Integer, Some(value @ Json::Number(_))) => {
-                *value = json!(value.as_i64().unwrap_or_default() + 1)
+                *value = json!(value.as_i64().unwrap_or_default() + 1);
             }
             _ => {}
         }

@@ -147,7 +147,7 @@ fn indexes(declared: &Declared, own: &[&Object], all: &[Object], differs: &mut i
                 ));
             }
             Some(found) if !sql::same_index(&found.sql, sql) => {
-                differs(format!("expected {sql}\n    found {}", normal(&found.sql)))
+                differs(format!("expected {sql}\n    found {}", normal(&found.sql)));
             }
             Some(_) => {}
         }

@@ -426,7 +426,7 @@ pub(super) async fn links_that_a_hook_refuses(store: Store) {
             manner
                 .claims
                 .insert("email".to_owned(), json!("ada@standin.test")),
-        )
+        );
     });
     let ada = app.register("ada@standin.test").await;
     app.change(&ada.id, json!({ "emailVerified": true })).await;

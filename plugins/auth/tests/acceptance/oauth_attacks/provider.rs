@@ -261,7 +261,7 @@ pub(super) async fn answers_that_are_none(store: Store) {
             manner
                 .metadata
                 .insert("issuer".to_owned(), json!("https://evil.test")),
-        )
+        );
     });
     let start = app.raw("GET", "/auth/stand", &[], "").await;
     assert_eq!(start.header("location"), "/?error=provider_error");

@@ -90,7 +90,7 @@ async fn all_sessions_end_with_a_password(mode: Mode) {
     let post = Post::default();
     let all = |auth: Auth| {
         auth.configure(|config| {
-            config.auth.session.on_password_change = OnPasswordChange::RevokeAllAndReissue
+            config.auth.session.on_password_change = OnPasswordChange::RevokeAllAndReissue;
         })
     };
     let app = app(&post, all).await;

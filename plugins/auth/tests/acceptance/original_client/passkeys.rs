@@ -131,7 +131,7 @@ async fn a_passkey_that_is_no_factor(mode: Mode) {
     let post = Post::default();
     let app = app(&post, |auth| {
         auth.configure(|config| {
-            (config.auth.mfa.enabled, config.auth.mfa.email_otp.enabled) = (false, false)
+            (config.auth.mfa.enabled, config.auth.mfa.email_otp.enabled) = (false, false);
         })
     })
     .await;

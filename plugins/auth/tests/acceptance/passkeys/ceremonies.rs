@@ -117,7 +117,7 @@ pub(super) async fn a_registration_keeps_every_rule(store: Store) {
         (
             "a certificate",
             Box::new(|d| {
-                (d.format, d.statement) = ("packed", vec![0xa1, 0x63, b'x', b'5', b'c', 0x80])
+                (d.format, d.statement) = ("packed", vec![0xa1, 0x63, b'x', b'5', b'c', 0x80]);
             }),
         ),
         ("another format", Box::new(|d| d.format = "tpm")),
@@ -153,7 +153,7 @@ pub(super) async fn a_registration_keeps_every_rule(store: Store) {
     authenticator.flags |= ELIGIBLE | BACKED_UP;
     let (options, token) = app.register_options(&ada.token).await;
     let answer = authenticator.register_otherwise(&options, |d| {
-        (d.format, d.statement) = ("packed", Vec::new())
+        (d.format, d.statement) = ("packed", Vec::new());
     });
     let body = json!({ "registrationToken": token, "attestationResponse": answer, "name": "  <b>Key</b>  " });
     let made = app
@@ -241,7 +241,7 @@ pub(super) async fn an_assertion_keeps_every_rule(store: Store) {
         (
             "challenge",
             Box::new(|d| {
-                d.client_data["challenge"] = json!("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA")
+                d.client_data["challenge"] = json!("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
             }),
         ),
         (
@@ -296,7 +296,7 @@ pub(super) async fn an_assertion_keeps_every_rule(store: Store) {
     // Extensions that are there are passed over.
     let (options, token) = app.login_options().await;
     let answer = of_ada.assert_otherwise(&options, |d| {
-        (d.flags, d.more) = (d.flags | 1 << 7, vec![0xa1, 0x61, b'x', 0xf5])
+        (d.flags, d.more) = (d.flags | 1 << 7, vec![0xa1, 0x61, b'x', 0xf5]);
     });
     assert_eq!(app.passkey_login(&token, &answer).await.status, 200);
     let failed = app.get(&ada.token, "/auth/activity").await.json()["items"].to_string();
