@@ -236,7 +236,7 @@ fn is_guarded(path: &str, reply: &Reply) {
 /// happens is told.
 fn accessible(path: &str, page: &str) {
     assert!(
-        page.starts_with("<!doctype html>\n<html lang=\"en\">")
+        page.starts_with("<!DOCTYPE html><html lang=\"en\">")
             && page.contains("<title>")
             && page.contains("<h1>"),
         "{path}: {page}"

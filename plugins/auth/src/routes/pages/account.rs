@@ -3,9 +3,9 @@
 use axum::body::Body;
 use axum::http::Response;
 use linchpin::{Error, Result, axum};
+use maud::{Markup, html};
 
 use super::enter::NEW_PASSWORD;
-use super::html::{Html, html};
 use super::layout::{Field, Width};
 use super::visit::{Answered, Visit, go, with};
 use super::{deletion, email, factors, passkeys, providers, words};
@@ -41,34 +41,51 @@ async fn sessions_page(visit: &Visit, error: Option<&Error>) -> Result<Response<
     let end_all = if others {
         Some(visit.form(
             "/sessions/end-others",
-            html!("<button class=\"danger\">End all other sessions</button>"),
+            html! { button.danger { "End all other sessions" } },
         )?)
     } else {
         None
     };
-    let content = html!(
-        "<h1>Sessions</h1><p class=\"lead\">Where your account is signed in. End what you do not know.</p>" (visit.notice(error))
-        "<section class=\"card\"><ul class=\"list\">" (items) "</ul></section>" (end_all)
-    );
+    let content = html! {
+        h1 { "Sessions" }
+        p.lead { "Where your account is signed in. End what you do not know." }
+        (visit.notice(error))
+        section.card { ul.list { @for item in &items { (item) } } }
+        @if let Some(end_all) = &end_all { (end_all) }
+    };
     visit.show("Sessions", Width::Wide, content, error)
 }
 
-fn one_session(visit: &Visit, session: &Session, current: bool) -> Result<Html> {
+fn one_session(visit: &Visit, session: &Session, current: bool) -> Result<Markup> {
     let device = device::name(session.user_agent.as_deref());
     let place = session.ip.as_deref().unwrap_or("unknown address");
     let end = if current {
-        html!("<span class=\"badge\">This device</span>")
+        html! { span.badge { "This device" } }
     } else {
-        let id = html!("<input type=\"hidden\" name=\"id\" value=\"" (session.handle) "\">");
+        let id = html! { input type="hidden" name="id" value=(session.handle); };
         visit.form(
             "/sessions/end",
-            html!((id) "<button class=\"plain small\" aria-label=\"End the session of " (device) "\">End</button>"),
+            html! {
+                (id)
+                button.plain.small aria-label={ "End the session of " (device) } { "End" }
+            },
         )?
     };
-    Ok(html!(
-        "<li><div class=\"what\"><strong>" (device) "</strong><span>" (place) " · active " (words::time(session.last_active_at)) " · since "
-        (words::time(session.created_at)) "</span></div>" (end) "</li>"
-    ))
+    Ok(html! {
+        li {
+            div.what {
+                strong { (device) }
+                span {
+                    (place)
+                    " · active "
+                    (words::time(session.last_active_at))
+                    " · since "
+                    (words::time(session.created_at))
+                }
+            }
+            (end)
+        }
+    })
 }
 
 pub(super) async fn end_session(visit: Visit) -> Result<Response<Body>> {
@@ -150,10 +167,13 @@ pub(super) async fn security_page(visit: &Visit, error: Option<&Error>) -> Resul
         return deletion::kept_page(visit, due, error);
     }
     let deletion = auth.account_deletion.enabled.then(|| {
-        html!(
-            "<section class=\"card\"><h2>Delete account</h2><p class=\"lead\">With everything that belongs to it.</p>"
-            "<a class=\"button danger small\" href=\"" (visit.page("/delete")) "\">Delete account</a></section>"
-        )
+        html! {
+            section.card {
+                h2 { "Delete account" }
+                p.lead { "With everything that belongs to it." }
+                a.button.danger.small href=(visit.page("/delete")) { "Delete account" }
+            }
+        }
     });
     let factors = if auth.mfa.enabled {
         Some(factors::section(visit, &user).await?)
@@ -161,46 +181,65 @@ pub(super) async fn security_page(visit: &Visit, error: Option<&Error>) -> Resul
         None
     };
     let providers = providers::section(visit, &user).await?;
-    let content = html!(
-        "<h1>Security</h1><p class=\"lead\">What you sign in with.</p>"(visit.notice(error))(who(
-            visit, &user
-        )?)(password)(factors)(passkeys)(providers)(deletion)
-    );
+    let content = html! {
+        h1 { "Security" }
+        p.lead { "What you sign in with." }
+        (visit.notice(error))
+        (who(visit, &user)?)
+        @if let Some(password) = &password { (password) }
+        @if let Some(factors) = &factors { (factors) }
+        @if let Some(passkeys) = &passkeys { (passkeys) }
+        @if let Some(providers) = &providers { (providers) }
+        @if let Some(deletion) = &deletion { (deletion) }
+    };
     visit.show("Security", Width::Wide, content, error)
 }
 
 /// Who is signed in, and whether their address is proved.
-fn who(visit: &Visit, user: &User) -> Result<Html> {
+fn who(visit: &Visit, user: &User) -> Result<Markup> {
     let asks = visit.core.config.auth.email_verification.enabled;
     let state = match (&user.email, user.email_verified_at) {
         (None, _) => None,
-        (Some(_), Some(_)) => Some(html!("<span class=\"badge\">Confirmed</span>")),
+        (Some(_), Some(_)) => Some(html! { span.badge { "Confirmed" } }),
         (Some(_), None) if asks => Some(visit.form(
             "/verify/resend",
-            html!("<button class=\"plain small\">Send confirmation mail</button>"),
+            html! { button.plain.small { "Send confirmation mail" } },
         )?),
         (Some(_), None) => None,
     };
     let change = asks.then(|| {
-        let label = if user.email.is_some() { "Change email address" } else { "Add an email address" };
-        html!("<a class=\"button plain small\" href=\"" (visit.page(email::PATH)) "\">" (label) "</a>")
+        let label = if user.email.is_some() {
+            "Change email address"
+        } else {
+            "Add an email address"
+        };
+        html! { a.button.plain.small href=(visit.page(email::PATH)) { (label) } }
     });
     let email = user
         .email
         .as_ref()
-        .filter(|email| **email != user.identifier_display)
-        .map(|email| html!("<span>" (email) "</span>"));
-    let name = user
-        .display_name
-        .as_ref()
-        .map(|name| html!("<span>" (name) "</span>"));
-    Ok(html!(
-        "<section class=\"card\"><h2>Account</h2><ul class=\"list\"><li><div class=\"what\"><strong>" (user.identifier_display) "</strong>" (name) (email)
-        "</div><div class=\"row\">" (state) (change) "</div></li></ul></section>"
-    ))
+        .filter(|email| **email != user.identifier_display);
+    Ok(html! {
+        section.card {
+            h2 { "Account" }
+            ul.list {
+                li {
+                    div.what {
+                        strong { (user.identifier_display) }
+                        @if let Some(name) = &user.display_name { span { (name) } }
+                        @if let Some(email) = email { span { (email) } }
+                    }
+                    div.row {
+                        @if let Some(state) = &state { (state) }
+                        @if let Some(change) = &change { (change) }
+                    }
+                }
+            }
+        }
+    })
 }
 
-fn password_section(visit: &Visit, user: &User, error: Option<&Error>) -> Result<Html> {
+fn password_section(visit: &Visit, user: &User, error: Option<&Error>) -> Result<Markup> {
     let has = user.password_hash.is_some();
     let current = has.then(|| {
         Field {
@@ -217,19 +256,31 @@ fn password_section(visit: &Visit, user: &User, error: Option<&Error>) -> Result
         ..Field::PASSWORD
     };
     // So that password managers know whose it is.
-    let whose = html!("<input type=\"text\" name=\"username\" value=\"" (user.identifier_display) "\" autocomplete=\"username\" hidden>");
+    let whose = html! {
+        input type="text" name="username" value=(user.identifier_display)
+            autocomplete="username" hidden;
+    };
     let button = if has {
-        html!("<button class=\"small\">Change password</button>")
+        html! { button.small { "Change password" } }
     } else {
-        html!("<button class=\"small\">Set a password</button>")
+        html! { button.small { "Set a password" } }
     };
     let form = visit.form(
         "/security/password",
-        html!((whose)(current)(new.show(error))(button)),
+        html! {
+            (whose)
+            @if let Some(current) = &current { (current) }
+            (new.show(error))
+            (button)
+        },
     )?;
-    Ok(
-        html!("<section class=\"card\"><h2>Password</h2><p class=\"lead\">Changing it signs you out everywhere else.</p>" (form) "</section>"),
-    )
+    Ok(html! {
+        section.card {
+            h2 { "Password" }
+            p.lead { "Changing it signs you out everywhere else." }
+            (form)
+        }
+    })
 }
 
 pub(super) async fn set_password(visit: Visit) -> Result<Response<Body>> {

@@ -3,9 +3,9 @@
 use axum::body::Body;
 use axum::http::Response;
 use linchpin::{Error, Result, axum};
+use maud::html;
 
 use super::account::security_page;
-use super::html::html;
 use super::layout::Width;
 use super::mailed::{Simple, token, token_field};
 use super::visit::{Answered, Visit, go, with};
@@ -27,11 +27,15 @@ pub(super) fn kept_page(
     due: linchpin::Timestamp,
     error: Option<&Error>,
 ) -> Result<Response<Body>> {
-    let form = visit.form("/keep", html!("<button>Keep my account</button>"))?;
-    let content = html!(
-        "<section class=\"card\"><h1>Your account will be deleted</h1><p class=\"lead\">On " (words::time(due))
-        ". Until then you can keep it.</p>" (visit.notice(error)) (form) "</section>"
-    );
+    let form = visit.form("/keep", html! { button { "Keep my account" } })?;
+    let content = html! {
+        section.card {
+            h1 { "Your account will be deleted" }
+            p.lead { "On " (words::time(due)) ". Until then you can keep it." }
+            (visit.notice(error))
+            (form)
+        }
+    };
     visit.show(
         "Your account will be deleted",
         Width::Narrow,
@@ -44,10 +48,7 @@ pub(super) async fn delete(visit: Visit) -> Result<Response<Body>> {
     if visit.known.is_none() {
         return Ok(visit.to_sign_in());
     }
-    let form = visit.form(
-        "/delete",
-        html!("<button class=\"danger\">Delete my account</button>"),
-    )?;
+    let form = visit.form("/delete", html! { button.danger { "Delete my account" } })?;
     let grace = visit
         .core
         .config
@@ -56,15 +57,23 @@ pub(super) async fn delete(visit: Visit) -> Result<Response<Body>> {
         .grace_seconds
         .div_ceil(86_400);
     let when = match grace {
-        0 => html!("This cannot be undone."),
+        0 => html! { "This cannot be undone." },
         days => {
-            html!("You have " (usize::try_from(days).unwrap_or(usize::MAX)) " days to change your mind; then it cannot be undone.")
+            html! {
+                "You have "
+                (usize::try_from(days).unwrap_or(usize::MAX))
+                " days to change your mind; then it cannot be undone."
+            }
         }
     };
-    let content = html!(
-        "<section class=\"card\"><h1>Delete your account?</h1><p class=\"lead\">You are signed out everywhere else. " (when) "</p>" (form) "</section>"
-        "<p class=\"foot\"><a href=\"" (visit.page("/security")) "\">Keep it</a></p>"
-    );
+    let content = html! {
+        section.card {
+            h1 { "Delete your account?" }
+            p.lead { "You are signed out everywhere else. " (when) }
+            (form)
+        }
+        p.foot { a href=(visit.page("/security")) { "Keep it" } }
+    };
     visit.show("Delete your account?", Width::Narrow, content, None)
 }
 

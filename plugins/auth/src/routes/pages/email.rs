@@ -4,9 +4,9 @@
 use axum::body::Body;
 use axum::http::Response;
 use linchpin::{Error, Result, axum};
+use maud::html;
 
 use super::account::security_page;
-use super::html::html;
 use super::layout::{Field, Width};
 use super::visit::{Visit, go, with};
 use crate::entities::User;
@@ -53,18 +53,23 @@ fn email_page(visit: &Visit, user: &User, error: Option<&Error>) -> Result<Respo
         first: true,
         ..Field::TEXT
     };
-    let form = visit.form(
-        PATH,
-        html!((new.show(error)) "<button>Send the link</button>"),
-    )?;
-    let now = user
-        .email
-        .as_ref()
-        .map(|email| html!(" Until then <strong>" (email) "</strong> stays, and is told."));
-    let content = html!(
-        "<section class=\"card\"><h1>Change your email address</h1><p class=\"lead\">We mail a link to the new address; it becomes yours once you open it." (now) "</p>"
-        (visit.notice(error)) (form) "</section><p class=\"foot\"><a href=\"" (visit.page("/security")) "\">Cancel</a></p>"
-    );
+    let form = visit.form(PATH, html! { (new.show(error)) button { "Send the link" } })?;
+    let content = html! {
+        section.card {
+            h1 { "Change your email address" }
+            p.lead {
+                "We mail a link to the new address; it becomes yours once you open it."
+                @if let Some(email) = &user.email {
+                    " Until then "
+                    strong { (email) }
+                    " stays, and is told."
+                }
+            }
+            (visit.notice(error))
+            (form)
+        }
+        p.foot { a href=(visit.page("/security")) { "Cancel" } }
+    };
     visit.show("Change your email address", Width::Narrow, content, error)
 }
 

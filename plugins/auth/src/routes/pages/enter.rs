@@ -4,8 +4,8 @@ use axum::body::Body;
 use axum::http::Response;
 use linchpin::http::Reply;
 use linchpin::{Error, Result, axum};
+use maud::html;
 
-use super::html::{Html, html};
 use super::layout::{Field, Width};
 use super::providers;
 use super::visit::{Answered, Visit, go, with};
@@ -51,52 +51,65 @@ fn arrived(visit: &Visit) -> Result<Response<Body>> {
 
 pub(super) fn sign_in_page(visit: &Visit, error: Option<&Error>) -> Result<Response<Body>> {
     let auth = &visit.core.config.auth;
-    let forgot =
-        auth.resets().then(|| html!("<p class=\"hint\"><a href=\"" (visit.with_target("/forgot")) "\">Forgot your password?</a></p>"));
     let password = if auth.password.enabled {
         Some(visit.form(
             "/sign-in",
-            html!(
+            html! {
                 (identifier(auth.primary_field, visit.form.get("identifier"), true).show(error))
-                (Field::PASSWORD.show(error)) "<button>Sign in</button>" (forgot)
-            ),
+                (Field::PASSWORD.show(error))
+                button { "Sign in" }
+                @if auth.resets() {
+                    p.hint { a href=(visit.with_target("/forgot")) { "Forgot your password?" } }
+                }
+            },
         )?)
     } else {
         None
     };
     let providers = providers::buttons(visit);
     let passkey = if auth.passkeys.enabled && auth.passkeys.primary {
-        let class = if auth.password.enabled {
-            html!(" class=\"plain\"")
-        } else {
-            Html::new()
-        };
         Some(visit.passkey_form(
             "sign-in",
             "/passkey",
-            html!("<button" (class) ">Sign in with a passkey</button>"),
+            html! {
+                button class=[auth.password.enabled.then_some("plain")] { "Sign in with a passkey" }
+            },
         )?)
     } else {
         None
     };
-    let link = auth
-        .magic_link
-        .enabled
-        .then(|| html!("<a class=\"button plain\" href=\"" (visit.with_target("/link")) "\">Email me a sign-in link</a>"));
     // Without a script there are no passkeys, and then there may be nothing else.
-    let or = match (&password, link.is_some() || !providers.is_empty(), &passkey) {
+    let or = match (
+        &password,
+        auth.magic_link.enabled || !providers.is_empty(),
+        &passkey,
+    ) {
         (None, ..) | (_, false, None) => None,
-        (Some(_), true, _) => Some(html!("<p class=\"or\">or</p>")),
-        (Some(_), false, Some(_)) => Some(html!("<p class=\"or\" hidden data-with-passkey>or</p>")),
+        (Some(_), true, _) => Some(html! { p.or { "or" } }),
+        (Some(_), false, Some(_)) => Some(html! { p.or hidden data-with-passkey { "or" } }),
     };
-    let new = auth
-        .password
-        .enabled
-        .then(|| html!("<p class=\"foot\">New here? <a href=\"" (visit.with_target("/register")) "\">Create an account</a></p>"));
-    let content = html!(
-        "<section class=\"card\"><h1>Sign in</h1><p class=\"lead\">to continue to " (auth.app_name) "</p>" (visit.notice(error))
-        (password) (or) "<div class=\"stack\">" (providers) (passkey) (link) "</div></section>" (new)
-    );
+    let content = html! {
+        section.card {
+            h1 { "Sign in" }
+            p.lead { "to continue to " (auth.app_name) }
+            (visit.notice(error))
+            @if let Some(password) = &password { (password) }
+            @if let Some(or) = &or { (or) }
+            div.stack {
+                @for button in &providers { (button) }
+                @if let Some(passkey) = &passkey { (passkey) }
+                @if auth.magic_link.enabled {
+                    a.button.plain href=(visit.with_target("/link")) { "Email me a sign-in link" }
+                }
+            }
+        }
+        @if auth.password.enabled {
+            p.foot {
+                "New here? "
+                a href=(visit.with_target("/register")) { "Create an account" }
+            }
+        }
+    };
     visit.show("Sign in", Width::Narrow, content, error)
 }
 
@@ -186,22 +199,41 @@ fn register_page(visit: &Visit, error: Option<&Error>) -> Result<Response<Body>>
         }
         .show(error)
     });
+    let password = Field {
+        autocomplete: "new-password",
+        hint: NEW_PASSWORD,
+        ..Field::PASSWORD
+    };
     let form = visit.form(
         "/register",
-        html!((field.show(error)) (email) (Field { autocomplete: "new-password", hint: NEW_PASSWORD, ..Field::PASSWORD }.show(error)) "<button>Create account</button>"),
+        html! {
+            (field.show(error))
+            @if let Some(email) = &email { (email) }
+            (password.show(error))
+            button { "Create account" }
+        },
     )?;
     let providers = if providers::sign_up(visit) {
         providers::buttons(visit)
     } else {
         Vec::new()
     };
-    let others = (!providers.is_empty())
-        .then(|| html!("<p class=\"or\">or</p><div class=\"stack\">" (providers) "</div>"));
-    let content = html!(
-        "<section class=\"card\"><h1>Create an account</h1><p class=\"lead\">at " (auth.app_name) "</p>" (visit.notice(error)) (form) (others)
-        "</section>"
-        "<p class=\"foot\">Have an account? <a href=\"" (visit.with_target("/sign-in")) "\">Sign in</a></p>"
-    );
+    let content = html! {
+        section.card {
+            h1 { "Create an account" }
+            p.lead { "at " (auth.app_name) }
+            (visit.notice(error))
+            (form)
+            @if !providers.is_empty() {
+                p.or { "or" }
+                div.stack { @for button in &providers { (button) } }
+            }
+        }
+        p.foot {
+            "Have an account? "
+            a href=(visit.with_target("/sign-in")) { "Sign in" }
+        }
+    };
     visit.show("Create an account", Width::Narrow, content, error)
 }
 

@@ -3,11 +3,11 @@
 use axum::body::Body;
 use axum::http::Response;
 use linchpin::{Error, Result, axum};
+use maud::{Markup, html};
 use qrcodegen::{QrCode, QrCodeEcc};
 use serde_json::Value;
 
 use super::account::security_page;
-use super::html::{Html, html};
 use super::layout::{Field, Width};
 use super::visit::{Answered, Visit};
 use crate::entities::User;
@@ -31,15 +31,12 @@ fn no_proof() -> mfa::ProofInput {
 ///
 /// # Errors
 /// When the store cannot answer.
-pub(super) async fn section(visit: &Visit, user: &User) -> Result<Html> {
+pub(super) async fn section(visit: &Visit, user: &User) -> Result<Markup> {
     let (core, settings) = (&visit.core, &visit.core.config.auth.mfa);
     let methods = core.methods(user);
     let mut items = Vec::new();
     if settings.totp.enabled {
-        let begin = visit.form(
-            "/factors/app",
-            html!("<button class=\"plain small\">Set up</button>"),
-        )?;
+        let begin = visit.form("/factors/app", html! { button.plain.small { "Set up" } })?;
         let state = if methods.contains(&Way::Totp) {
             remove(visit, Way::Totp)?
         } else {
@@ -53,10 +50,7 @@ pub(super) async fn section(visit: &Visit, user: &User) -> Result<Html> {
         ));
     }
     if settings.email_otp.enabled && user.email.is_some() {
-        let begin = visit.form(
-            "/factors/email",
-            html!("<button class=\"plain small\">Set up</button>"),
-        )?;
+        let begin = visit.form("/factors/email", html! { button.plain.small { "Set up" } })?;
         let state = if methods.contains(&Way::EmailOtp) {
             remove(visit, Way::EmailOtp)?
         } else {
@@ -70,11 +64,21 @@ pub(super) async fn section(visit: &Visit, user: &User) -> Result<Html> {
         ));
     }
     if settings.sms.enabled {
-        let field = html!(
-            "<div class=\"field\"><label for=\"phone\">Phone number</label><input id=\"phone\" name=\"phone\" type=\"tel\" autocomplete=\"tel\" required></div>"
-        );
-        let begin =
-            visit.form("/factors/phone", html!("<div class=\"row\">" (field) "<button class=\"plain small\">Set up</button></div>"))?;
+        let field = html! {
+            div.field {
+                label for="phone" { "Phone number" }
+                input id="phone" name="phone" type="tel" autocomplete="tel" required;
+            }
+        };
+        let begin = visit.form(
+            "/factors/phone",
+            html! {
+                div.row {
+                    (field)
+                    button.plain.small { "Set up" }
+                }
+            },
+        )?;
         let state = if methods.contains(&Way::Sms) {
             remove(visit, Way::Sms)?
         } else {
@@ -92,26 +96,42 @@ pub(super) async fn section(visit: &Visit, user: &User) -> Result<Html> {
         let what = format!("{left} left. Each lets you in once when you have nothing else.");
         let renew = visit.form(
             "/factors/recovery",
-            html!("<button class=\"plain small\">New codes</button>"),
+            html! { button.plain.small { "New codes" } },
         )?;
         items.push(item("Recovery codes", &what, false, &renew));
     }
-    Ok(html!(
-        "<section class=\"card\"><h2>Two-step verification</h2><p class=\"lead\">Something you have, besides your password.</p>"
-        "<ul class=\"list\">" (items) "</ul></section>"
-    ))
+    Ok(html! {
+        section.card {
+            h2 { "Two-step verification" }
+            p.lead { "Something you have, besides your password." }
+            ul.list { @for item in &items { (item) } }
+        }
+    })
 }
 
-fn item(name: &'static str, what: &str, on: bool, state: &Html) -> Html {
-    let badge = on.then(|| html!(" <span class=\"badge\">On</span>"));
-    html!("<li><div class=\"what\"><strong>" (name) (badge) "</strong><span>" (what) "</span></div>" (state) "</li>")
+fn item(name: &'static str, what: &str, on: bool, state: &Markup) -> Markup {
+    html! {
+        li {
+            div.what {
+                strong {
+                    (name)
+                    @if on {
+                        " "
+                        span.badge { "On" }
+                    }
+                }
+                span { (what) }
+            }
+            (state)
+        }
+    }
 }
 
-fn remove(visit: &Visit, way: Way) -> Result<Html> {
-    let method = html!("<input type=\"hidden\" name=\"method\" value=\"" (way.name()) "\">");
+fn remove(visit: &Visit, way: Way) -> Result<Markup> {
+    let method = html! { input type="hidden" name="method" value=(way.name()); };
     visit.form(
         "/factors/remove",
-        html!((method) "<button class=\"danger small\">Remove</button>"),
+        html! { (method) button.danger.small { "Remove" } },
     )
 }
 
@@ -160,7 +180,10 @@ fn app_page(
     uri: &str,
     error: Option<&Error>,
 ) -> Result<Response<Body>> {
-    let held = html!("<input type=\"hidden\" name=\"secret\" value=\"" (secret) "\"><input type=\"hidden\" name=\"uri\" value=\"" (uri) "\">");
+    let held = html! {
+        input type="hidden" name="secret" value=(secret);
+        input type="hidden" name="uri" value=(uri);
+    };
     let code = Field {
         name: "code",
         label: "Code that the app shows",
@@ -170,23 +193,37 @@ fn app_page(
     };
     let form = visit.form(
         "/factors/app/verify",
-        html!((held) (code.show(error)) "<button>Turn on</button>"),
+        html! {
+            (held)
+            (code.show(error))
+            button { "Turn on" }
+        },
     )?;
     let groups: Vec<String> = secret
         .as_bytes()
         .chunks(4)
         .map(|four| String::from_utf8_lossy(four).into_owned())
         .collect();
-    let content = html!(
-        "<section class=\"card\"><h1>Authenticator app</h1><p class=\"lead\">Scan this with the app, or add the key by hand. Then type the code that the app shows.</p>" (visit.notice(error))
-        (picture(uri)) "<p class=\"secret\">" (groups.join(" ")) "</p><p><a href=\"" (otpauth(uri)) "\">Open in an app on this device</a></p>" (form) "</section>"
-        "<p class=\"foot\"><a href=\"" (visit.page("/security")) "\">Cancel</a></p>"
-    );
+    let content = html! {
+        section.card {
+            h1 { "Authenticator app" }
+            p.lead {
+                "Scan this with the app, or add the key by hand. "
+                "Then type the code that the app shows."
+            }
+            (visit.notice(error))
+            @if let Some(picture) = picture(uri) { (picture) }
+            p.secret { (groups.join(" ")) }
+            p { a href=(otpauth(uri)) { "Open in an app on this device" } }
+            (form)
+        }
+        p.foot { a href=(visit.page("/security")) { "Cancel" } }
+    };
     visit.show("Authenticator app", Width::Narrow, content, error)
 }
 
 /// An address as a picture that a phone can read.
-fn picture(uri: &str) -> Option<Html> {
+fn picture(uri: &str) -> Option<Markup> {
     let code = QrCode::encode_text(otpauth(uri), QrCodeEcc::Medium)
         .ok()
         .filter(|_| !otpauth(uri).is_empty())?;
@@ -200,10 +237,13 @@ fn picture(uri: &str) -> Option<Html> {
         .collect::<Vec<_>>()
         .concat();
     let side = usize::try_from(size + 8).ok()?;
-    Some(html!(
-        "<svg class=\"qr\" viewBox=\"0 0 " (side) " " (side) "\" role=\"img\" aria-label=\"The key, for a phone to scan\">"
-        "<path fill=\"#fff\" d=\"M0 0h" (side) "v" (side) "H0z\"/><path fill=\"#000\" d=\"" (path) "\"/></svg>"
-    ))
+    Some(html! {
+        svg.qr viewBox={ "0 0 " (side) " " (side) } role="img"
+            aria-label="The key, for a phone to scan" {
+            path fill="#fff" d={ "M0 0h" (side) "v" (side) "H0z" } {}
+            path fill="#000" d=(path) {}
+        }
+    })
 }
 
 /// An address of an app and nothing else: the form carries it.
@@ -254,14 +294,18 @@ fn codes(body: &Value) -> Option<Vec<String>> {
 }
 
 fn codes_page(visit: &Visit, codes: &[String]) -> Result<Response<Body>> {
-    let items: Vec<Html> = codes
-        .iter()
-        .map(|code| html!("<li>" (code) "</li>"))
-        .collect();
-    let content = html!(
-        "<section class=\"card\"><h1>Recovery codes</h1><p class=\"lead\">Keep them where you will find them without this device. Each works once, and they are not shown again.</p>"
-        "<ol class=\"codes\">" (items) "</ol><a class=\"button\" href=\"" (visit.page("/security")) "\">I have kept them</a></section>"
-    );
+    let items: Vec<Markup> = codes.iter().map(|code| html! { li { (code) } }).collect();
+    let content = html! {
+        section.card {
+            h1 { "Recovery codes" }
+            p.lead {
+                "Keep them where you will find them without this device. "
+                "Each works once, and they are not shown again."
+            }
+            ol.codes { @for item in &items { (item) } }
+            a.button href=(visit.page("/security")) { "I have kept them" }
+        }
+    };
     visit.show("Recovery codes", Width::Narrow, content, None)
 }
 
@@ -312,9 +356,10 @@ fn sent_page(
     token: &str,
     error: Option<&Error>,
 ) -> Result<Response<Body>> {
-    let held = html!(
-        "<input type=\"hidden\" name=\"setupToken\" value=\"" (token) "\"><input type=\"hidden\" name=\"method\" value=\"" (way.name()) "\">"
-    );
+    let held = html! {
+        input type="hidden" name="setupToken" value=(token);
+        input type="hidden" name="method" value=(way.name());
+    };
     let code = Field {
         name: "code",
         label: "Code from the message",
@@ -324,12 +369,21 @@ fn sent_page(
     };
     let form = visit.form(
         "/factors/sent/verify",
-        html!((held) (code.show(error)) "<button>Turn on</button>"),
+        html! {
+            (held)
+            (code.show(error))
+            button { "Turn on" }
+        },
     )?;
-    let content = html!(
-        "<section class=\"card\"><h1>A code is on its way</h1><p class=\"lead\">Type it here to turn this on.</p>" (visit.notice(error)) (form) "</section>"
-        "<p class=\"foot\"><a href=\"" (visit.page("/security")) "\">Cancel</a></p>"
-    );
+    let content = html! {
+        section.card {
+            h1 { "A code is on its way" }
+            p.lead { "Type it here to turn this on." }
+            (visit.notice(error))
+            (form)
+        }
+        p.foot { a href=(visit.page("/security")) { "Cancel" } }
+    };
     visit.show("A code is on its way", Width::Narrow, content, error)
 }
 

@@ -8,8 +8,8 @@ use axum::http::header::{
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use linchpin::{Error, Result, axum};
+use maud::{DOCTYPE, Markup, html};
 
-use super::html::{Html, html};
 use super::visit::{Visit, page};
 use super::words;
 use crate::core::Core;
@@ -18,8 +18,8 @@ use crate::error::INVALID_CREDENTIALS;
 const REFRESH: HeaderName = HeaderName::from_static("refresh");
 
 /// Nothing but what we serve ourselves, in no frame.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; \
-    base-uri 'none'; frame-ancestors 'none'";
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
+    connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
 /// What browsers may do with every page. Another site learns nothing of where one was; forms keep
 /// their origin, by which they are judged.
@@ -54,23 +54,48 @@ pub(super) enum Width {
     Wide,
 }
 
-fn frame(core: &Core, title: &str, width: Width, nav: &Html, content: &Html) -> String {
+fn frame(core: &Core, title: &str, width: Width, nav: &Markup, content: &Markup) -> String {
     let asset = |name: &str| page(core, &format!("/assets/{name}"));
     let app = core.config.auth.app_name.as_str();
-    let main = if width == Width::Wide {
-        html!("<main id=\"main\" class=\"wide\">")
-    } else {
-        html!("<main id=\"main\">")
+    let document = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { (title) " – " (app) }
+                link rel="stylesheet" href=(asset("pages.css"));
+                link rel="stylesheet" href=(asset("theme.css"));
+                script src=(asset("pages.js")) defer {}
+            }
+            body {
+                a.skip href="#main" { "Skip to content" }
+                header {
+                    span.brand { (app) }
+                    (nav)
+                }
+                main id="main" class=[(width == Width::Wide).then_some("wide")] {
+                    div.notice id="said" role="status" aria-live="polite" {}
+                    (content)
+                }
+            }
+        }
     };
-    html!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
-        "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>" (title) " – " (app) "</title>"
-        "<link rel=\"stylesheet\" href=\"" (asset("pages.css")) "\"><link rel=\"stylesheet\" href=\"" (asset("theme.css")) "\">"
-        "<script src=\"" (asset("pages.js")) "\" defer></script></head>"
-        "<body><a class=\"skip\" href=\"#main\">Skip to content</a><header><span class=\"brand\">" (app) "</span>" (nav) "</header>"
-        (main) "<div id=\"said\" class=\"notice\" role=\"status\" aria-live=\"polite\"></div>" (content) "</main></body></html>\n"
-    )
-    .into_text()
+    without_hidden_characters(document)
+}
+
+/// Removes control characters and those that change the direction of the text after them, so that
+/// a name chosen by a user cannot disguise the text beside it.
+fn without_hidden_characters(document: Markup) -> String {
+    let mut text = document.into_string();
+    text.retain(|c| {
+        let directs = matches!(
+            c,
+            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+        );
+        c == '\n' || !(c.is_control() || directs)
+    });
+    text
 }
 
 impl Visit {
@@ -82,7 +107,7 @@ impl Visit {
         &self,
         title: &str,
         width: Width,
-        content: Html,
+        content: Markup,
         error: Option<&Error>,
     ) -> Result<Response<Body>> {
         let status = error
@@ -90,7 +115,7 @@ impl Visit {
             .unwrap_or(StatusCode::OK);
         let nav = match &self.known {
             Some(_) => self.nav()?,
-            None => Html::new(),
+            None => Markup::default(),
         };
         let mut response = sent(status, frame(&self.core, title, width, &nav, &content));
         wait(&mut response, error);
@@ -116,57 +141,72 @@ impl Visit {
     /// # Errors
     /// When there is no randomness.
     pub(super) fn show_way(&self, to: &str) -> Result<Response<Body>> {
-        let content = html!(
-            "<section class=\"card\"><h1>One moment</h1><p class=\"lead\">You are on your way.</p>"
-            "<a class=\"button\" href=\"" (to) "\">Continue</a></section>"
-        );
+        let content = html! {
+            section.card {
+                h1 { "One moment" }
+                p.lead { "You are on your way." }
+                a.button href=(to) { "Continue" }
+            }
+        };
         self.show("One moment", Width::Narrow, content, None)
     }
 
-    fn nav(&self) -> Result<Html> {
-        Ok(html!(
-            "<nav aria-label=\"Account\"><a href=\"" (self.page("/security")) "\">Security</a><a href=\"" (self.page("/sessions")) "\">Sessions</a>"
-            (self.form("/sign-out", html!("<button class=\"link\">Sign out</button>"))?) "</nav>"
-        ))
+    fn nav(&self) -> Result<Markup> {
+        Ok(html! {
+            nav aria-label="Account" {
+                a href=(self.page("/security")) { "Security" }
+                a href=(self.page("/sessions")) { "Sessions" }
+                (self.form("/sign-out", html! { button.link { "Sign out" } })?)
+            }
+        })
     }
 
     /// A form to a page, with what every form holds.
     ///
     /// # Errors
     /// When there is no randomness.
-    pub(super) fn form(&self, path: &str, content: Html) -> Result<Html> {
-        Ok(
-            html!("<form method=\"post\" action=\"" (self.page(path)) "\">" (self.held()?) (content) "</form>"),
-        )
+    pub(super) fn form(&self, path: &str, content: Markup) -> Result<Markup> {
+        Ok(html! { form method="post" action=(self.page(path)) { (self.held()?) (content) } })
     }
 
     /// What every form holds.
     ///
     /// # Errors
     /// When there is no randomness.
-    pub(super) fn held(&self) -> Result<Html> {
-        let target = self.kept_target().map(
-            |target| html!("<input type=\"hidden\" name=\"returnTo\" value=\"" (target) "\">"),
-        );
-        Ok(html!("<input type=\"hidden\" name=\"csrf\" value=\"" (self.csrf()?) "\">" (target)))
+    pub(super) fn held(&self) -> Result<Markup> {
+        Ok(html! {
+            input type="hidden" name="csrf" value=(self.csrf()?);
+            @if let Some(target) = self.kept_target() {
+                input type="hidden" name="returnTo" value=(target);
+            }
+        })
     }
 
     /// A form that the script fills with what a passkey answers; without a script it is not shown.
     ///
     /// # Errors
     /// When there is no randomness.
-    pub(super) fn passkey_form(&self, step: &'static str, path: &str, more: Html) -> Result<Html> {
+    pub(super) fn passkey_form(
+        &self,
+        step: &'static str,
+        path: &str,
+        more: Markup,
+    ) -> Result<Markup> {
         let confirm = self.page("/confirm");
-        Ok(html!(
-            "<form hidden method=\"post\" data-passkey=\"" (step) "\" data-api=\"" (self.core.config.auth.mount) "\" data-confirm=\"" (confirm)
-            "\" action=\"" (self.page(path)) "\">" (self.held()?)
-            "<input type=\"hidden\" name=\"token\"><input type=\"hidden\" name=\"response\">" (more) "</form>"
-        ))
+        Ok(html! {
+            form hidden method="post" data-passkey=(step) data-api=(self.core.config.auth.mount)
+                data-confirm=(confirm) action=(self.page(path)) {
+                (self.held()?)
+                input type="hidden" name="token";
+                input type="hidden" name="response";
+                (more)
+            }
+        })
     }
 
     /// What was done before this page, or went wrong on the way to it.
-    pub(super) fn notice(&self, error: Option<&Error>) -> Html {
-        let bad = |text: &str| html!("<div class=\"notice bad\" role=\"alert\">" (text) "</div>");
+    pub(super) fn notice(&self, error: Option<&Error>) -> Markup {
+        let bad = |text: &str| html! { div.notice.bad role="alert" { (text) } };
         match (
             error,
             words::failed(self.query.get("failed")),
@@ -179,9 +219,9 @@ impl Visit {
             (Some(error), ..) => bad(&words::of(&self.core, error)),
             (None, Some(failed), _) => bad(failed),
             (None, None, Some(done)) => {
-                html!("<div class=\"notice fine\" role=\"status\">" (done) "</div>")
+                html! { div.notice.fine role="status" { (done) } }
             }
-            (None, None, None) => Html::new(),
+            (None, None, None) => Markup::default(),
         }
     }
 }
@@ -202,17 +242,20 @@ pub(super) fn failed(core: &Core, error: &Error) -> Response<Body> {
     if status.is_server_error() {
         tracing::error!(error = ?error, "a page could not be made");
     }
-    let content = html!(
-        "<section class=\"card\"><h1>That did not work</h1><div class=\"notice bad\" role=\"alert\">" (words::of(core, error)) "</div>"
-        "<a class=\"button\" href=\"" (page(core, "/sign-in")) "\">Start again</a></section>"
-    );
+    let content = html! {
+        section.card {
+            h1 { "That did not work" }
+            div.notice.bad role="alert" { (words::of(core, error)) }
+            a.button href=(page(core, "/sign-in")) { "Start again" }
+        }
+    };
     let mut response = sent(
         status,
         frame(
             core,
             "That did not work",
             Width::Narrow,
-            &Html::new(),
+            &Markup::default(),
             &content,
         ),
     );
@@ -254,30 +297,52 @@ impl Field<'_> {
     };
 
     /// With what is wrong with it, if anything is.
-    pub(super) fn show(&self, error: Option<&Error>) -> Html {
+    pub(super) fn show(&self, error: Option<&Error>) -> Markup {
         let problem = error.and_then(|error| {
             error
                 .details()
                 .iter()
                 .find(|problem| problem.path == self.name)
         });
-        let told = format!("{}-told", self.name);
-        let described = (problem.is_some() || !self.hint.is_empty())
-            .then(|| html!(" aria-describedby=\"" (told) "\""));
-        let invalid = problem.map(|_| html!(" aria-invalid=\"true\""));
-        let value = (!self.value.is_empty()).then(|| html!(" value=\"" (self.value) "\""));
-        let required = self.required.then(|| html!(" required"));
-        let first = (self.first || problem.is_some()).then(|| html!(" autofocus"));
-        let token = (self.name == "token")
-            .then(|| html!(" data-token class=\"code\" spellcheck=\"false\""));
-        let hint = (!self.hint.is_empty()).then(|| html!("<p class=\"hint\">" (self.hint) "</p>"));
-        let problem = problem.map(
-            |problem| html!("<p class=\"problem\">" (words::sentence(&problem.message)) "</p>"),
+        let notes = format!("{}-told", self.name);
+        let described = problem.is_some() || !self.hint.is_empty();
+        let token = self.name == "token";
+        html! {
+            div.field {
+                label for=(self.name) { (self.label) }
+                input id=(self.name) name=(self.name) type=(self.kind)
+                    autocomplete=(self.autocomplete)
+                    value=[Some(self.value).filter(|value| !value.is_empty())]
+                    required[self.required] autofocus[self.first || problem.is_some()]
+                    data-token[token] class=[token.then_some("code")]
+                    spellcheck=[token.then_some("false")]
+                    aria-invalid=[problem.map(|_| "true")]
+                    aria-describedby=[described.then_some(&notes)];
+                div id=(notes) {
+                    @if let Some(problem) = problem {
+                        p.problem { (words::sentence(&problem.message)) }
+                    }
+                    @if !self.hint.is_empty() {
+                        p.hint { (self.hint) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_text_whatever_they_hold() {
+        let hostile = "<script>alert(1)</script>\" onload=\"x&\u{202e}\u{0}";
+        let page = html! { p title=(hostile) { (hostile) } };
+        let text = "&lt;script&gt;alert(1)&lt;/script&gt;&quot; onload=&quot;x&amp;";
+        assert_eq!(
+            without_hidden_characters(page),
+            format!("<p title=\"{text}\">{text}</p>")
         );
-        html!(
-            "<div class=\"field\"><label for=\"" (self.name) "\">" (self.label) "</label><input id=\"" (self.name) "\" name=\"" (self.name)
-            "\" type=\"" (self.kind) "\" autocomplete=\"" (self.autocomplete) "\"" (value) (required) (first) (token) (invalid) (described) ">"
-            "<div id=\"" (told) "\">" (problem) (hint) "</div></div>"
-        )
     }
 }

@@ -4,9 +4,9 @@
 use axum::body::Body;
 use axum::http::Response;
 use linchpin::{Error, Result, axum};
+use maud::{Markup, html};
 
 use super::enter::{NEW_PASSWORD, identifier, renamed, signed_in};
-use super::html::{Html, html};
 use super::layout::{Field, Width};
 use super::visit::{Visit, go};
 use crate::error::INVALID_TOKEN;
@@ -30,18 +30,21 @@ impl Simple {
     pub(super) fn show(
         &self,
         visit: &Visit,
-        fields: Html,
-        more: Option<Html>,
+        fields: Markup,
+        more: Option<Markup>,
         error: Option<&Error>,
     ) -> Result<Response<Body>> {
-        let form = visit.form(
-            self.path,
-            html!((fields) "<button>" (self.button) "</button>"),
-        )?;
-        let content = html!(
-            "<section class=\"card\"><h1>" (self.title) "</h1><p class=\"lead\">" (self.lead) "</p>" (visit.notice(error)) (form) (more) "</section>"
-            "<p class=\"foot\"><a href=\"" (visit.with_target("/sign-in")) "\">Back to sign-in</a></p>"
-        );
+        let form = visit.form(self.path, html! { (fields) button { (self.button) } })?;
+        let content = html! {
+            section.card {
+                h1 { (self.title) }
+                p.lead { (self.lead) }
+                (visit.notice(error))
+                (form)
+                @if let Some(more) = &more { (more) }
+            }
+            p.foot { a href=(visit.with_target("/sign-in")) { "Back to sign-in" } }
+        };
         visit.show(self.title, Width::Narrow, content, error)
     }
 }
@@ -56,7 +59,7 @@ pub(super) fn token(visit: &Visit) -> String {
 }
 
 /// Where it is pasted, or filled in by the script.
-pub(super) fn token_field(visit: &Visit, error: Option<&Error>) -> Html {
+pub(super) fn token_field(visit: &Visit, error: Option<&Error>) -> Markup {
     let hint = "Filled in when you come here by the link. You can also paste the link itself.";
     Field {
         name: "token",
@@ -131,14 +134,14 @@ pub(super) async fn asking_for_reset(visit: Visit) -> Result<Response<Body>> {
     }
 }
 
-fn reset_fields(visit: &Visit, error: Option<&Error>) -> Html {
+fn reset_fields(visit: &Visit, error: Option<&Error>) -> Markup {
     let new = Field {
         label: "New password",
         autocomplete: "new-password",
         hint: NEW_PASSWORD,
         ..Field::PASSWORD
     };
-    html!((token_field(visit, error))(new.show(error)))
+    html! { (token_field(visit, error)) (new.show(error)) }
 }
 
 pub(super) async fn reset(visit: Visit) -> Result<Response<Body>> {
@@ -171,9 +174,17 @@ fn verify_page(visit: &Visit, error: Option<&Error>) -> Result<Response<Body>> {
     });
     let again = visit.form(
         "/verify/resend",
-        html!((email) "<button class=\"plain\">Send the mail again</button>"),
+        html! {
+            @if let Some(email) = &email { (email) }
+            button.plain { "Send the mail again" }
+        },
     )?;
-    let again = html!("<details><summary>No mail?</summary>" (again) "</details>");
+    let again = html! {
+        details {
+            summary { "No mail?" }
+            (again)
+        }
+    };
     VERIFY.show(visit, token_field(visit, error), Some(again), error)
 }
 

@@ -11,7 +11,6 @@ mod email;
 mod enter;
 mod factors;
 mod forms;
-mod html;
 mod layout;
 mod mailed;
 mod passkeys;

@@ -3,12 +3,12 @@
 use axum::body::Body;
 use axum::http::Response;
 use linchpin::{Result, axum};
+use maud::{Markup, html};
 use serde_json::Value;
 
 use super::account::security_page;
 use super::enter::{sign_in_page, signed_in};
 use super::factors::enrolled;
-use super::html::{Html, html};
 use super::visit::{Answered, Visit};
 use super::words;
 use crate::entities::Credential;
@@ -93,7 +93,7 @@ pub(super) async fn rename(visit: Visit) -> Result<Response<Body>> {
 ///
 /// # Errors
 /// When the page cannot be made.
-pub(super) fn section(visit: &Visit, all: &[Credential]) -> Result<Html> {
+pub(super) fn section(visit: &Visit, all: &[Credential]) -> Result<Markup> {
     let mut items = Vec::new();
     for (at, one) in all.iter().enumerate() {
         let used = one.last_used_at.map_or_else(
@@ -103,34 +103,61 @@ pub(super) fn section(visit: &Visit, all: &[Credential]) -> Result<Html> {
         let field = format!("rename-{at}");
         let rename = visit.form(
             "/passkeys/rename",
-            html!(
-                "<input type=\"hidden\" name=\"id\" value=\"" (one.id) "\"><div class=\"row\"><div class=\"field\"><label for=\"" (field) "\">Name</label>"
-                "<input id=\"" (field) "\" name=\"name\" value=\"" (one.name) "\" maxlength=\"64\" required autocomplete=\"off\"></div>"
-                "<button class=\"plain small\">Save</button></div>"
-            ),
+            html! {
+                input type="hidden" name="id" value=(one.id);
+                div.row {
+                    div.field {
+                        label for=(field) { "Name" }
+                        input id=(field) name="name" value=(one.name) maxlength="64" required
+                            autocomplete="off";
+                    }
+                    button.plain.small { "Save" }
+                }
+            },
         )?;
-        let id = html!("<input type=\"hidden\" name=\"id\" value=\"" (one.id) "\">");
+        let id = html! { input type="hidden" name="id" value=(one.id); };
         let label = format!("Remove {}", one.name);
         let remove = visit.form(
             "/passkeys/remove",
-            html!((id) "<button class=\"danger small\" aria-label=\"" (label) "\">Remove</button>"),
+            html! { (id) button.danger.small aria-label=(label) { "Remove" } },
         )?;
-        items.push(html!(
-            "<li><div class=\"what\"><strong>" (one.name) "</strong><span>Added " (words::time(one.created_at)) " · " (used) "</span></div>"
-            "<details><summary aria-label=\"Change " (one.name) "\">Change</summary>" (rename) (remove) "</details></li>"
-        ));
+        items.push(html! {
+            li {
+                div.what {
+                    strong { (one.name) }
+                    span { "Added " (words::time(one.created_at)) " · " (used) }
+                }
+                details {
+                    summary aria-label={ "Change " (one.name) } { "Change" }
+                    (rename)
+                    (remove)
+                }
+            }
+        });
     }
     let add = visit.passkey_form(
         "add",
         "/passkeys/add",
-        html!(
-            "<div class=\"row\"><div class=\"field\"><label for=\"passkey-name\">Name for a new one</label>"
-            "<input id=\"passkey-name\" name=\"name\" maxlength=\"64\" placeholder=\"My phone\" autocomplete=\"off\"></div>"
-            "<button class=\"small\">Add a passkey</button></div>"
-        ),
+        html! {
+            div.row {
+                div.field {
+                    label for="passkey-name" { "Name for a new one" }
+                    input id="passkey-name" name="name" maxlength="64" placeholder="My phone"
+                        autocomplete="off";
+                }
+                button.small { "Add a passkey" }
+            }
+        },
     )?;
-    Ok(html!(
-        "<section class=\"card\"><h2>Passkeys</h2><p class=\"lead\">Sign in with your fingerprint, face or device PIN. Nobody can guess or phish one.</p>"
-        "<ul class=\"list\">" (items) "</ul>" (add) "<noscript><p class=\"hint\">Passkeys need JavaScript.</p></noscript></section>"
-    ))
+    Ok(html! {
+        section.card {
+            h2 { "Passkeys" }
+            p.lead {
+                "Sign in with your fingerprint, face or device PIN. Nobody can guess or phish one."
+            }
+            ul.list { @for item in &items { (item) } }
+            (add)
+            noscript { p.hint { "Passkeys need JavaScript." } }
+        }
+    })
 }

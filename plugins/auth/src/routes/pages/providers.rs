@@ -7,10 +7,10 @@ use axum::http::{Response, StatusCode};
 use axum::response::IntoResponse;
 use linchpin::http::Reply;
 use linchpin::{Error, Result, axum};
+use maud::{Markup, html};
 
 use super::account::security_page;
 use super::enter::{sign_in_page, signed_in};
-use super::html::{Html, html};
 use super::layout::{Width, guard};
 use super::visit::{Visit, go, with};
 use super::words;
@@ -34,10 +34,10 @@ const MARK: &str = "browser";
 pub(super) const UNLINK: &str = "/provider/unlink";
 
 /// A way to each provider.
-pub(super) fn buttons(visit: &Visit) -> Vec<Html> {
+pub(super) fn buttons(visit: &Visit) -> Vec<Markup> {
     let one = |id: &str, name: &str| {
         let to = with(&visit.with_target(START), "id", id);
-        html!("<a class=\"button plain\" href=\"" (to) "\">" (mark(name)) "Continue with " (name) "</a>")
+        html! { a.button.plain href=(to) { (mark(name)) "Continue with " (name) } }
     };
     visit
         .core
@@ -48,13 +48,13 @@ pub(super) fn buttons(visit: &Visit) -> Vec<Html> {
 }
 
 /// The first letter of a name, for the eye alone.
-fn mark(name: &str) -> Html {
+fn mark(name: &str) -> Markup {
     let letter: String = name
         .chars()
         .next()
         .map(|c| c.to_uppercase().collect())
         .unwrap_or_default();
-    html!("<span class=\"mark\" aria-hidden=\"true\">" (letter) "</span>")
+    html! { span.mark aria-hidden="true" { (letter) } }
 }
 
 /// Whether providers make accounts.
@@ -152,7 +152,7 @@ fn from_here(visit: &Visit, gone: Response<Body>) -> Result<Response<Body>> {
 ///
 /// # Errors
 /// When the store cannot answer.
-pub(super) async fn section(visit: &Visit, user: &User) -> Result<Option<Html>> {
+pub(super) async fn section(visit: &Visit, user: &User) -> Result<Option<Markup>> {
     if visit.core.oauth.is_empty() {
         return Ok(None);
     }
@@ -161,12 +161,12 @@ pub(super) async fn section(visit: &Visit, user: &User) -> Result<Option<Html>> 
     for provider in visit.core.oauth.all() {
         let (badge, what, action) = match links.iter().find(|link| link.provider == provider.id) {
             Some(link) => {
-                let id = html!("<input type=\"hidden\" name=\"id\" value=\"" (provider.id) "\">");
+                let id = html! { input type="hidden" name="id" value=(provider.id); };
                 let label = format!("Unlink {}", provider.name);
-                let form = html!((id) "<button class=\"danger small\" aria-label=\"" (label) "\">Unlink</button>");
+                let form = html! { (id) button.danger.small aria-label=(label) { "Unlink" } };
                 let since = format!("Since {}", words::time(link.created_at));
                 (
-                    Some(html!(" <span class=\"badge\">Linked</span>")),
+                    Some(html! { " " span.badge { "Linked" } }),
                     since,
                     visit.form(UNLINK, form)?,
                 )
@@ -174,18 +174,32 @@ pub(super) async fn section(visit: &Visit, user: &User) -> Result<Option<Html>> 
             None => {
                 let to = with(&visit.page(LINK), "id", &provider.id);
                 let label = format!("Link {}", provider.name);
-                let link = html!("<a class=\"button plain small\" href=\"" (to) "\" aria-label=\"" (label) "\">Link</a>");
+                let link = html! {
+                    a.button.plain.small href=(to) aria-label=(label) { "Link" }
+                };
                 (None, "Not linked".to_owned(), link)
             }
         };
-        items.push(
-            html!("<li><div class=\"what\"><strong>" (provider.name) (badge) "</strong><span>" (what) "</span></div>" (action) "</li>"),
-        );
+        items.push(html! {
+            li {
+                div.what {
+                    strong {
+                        (provider.name)
+                        @if let Some(badge) = &badge { (badge) }
+                    }
+                    span { (what) }
+                }
+                (action)
+            }
+        });
     }
-    Ok(Some(html!(
-        "<section class=\"card\"><h2>Other accounts</h2><p class=\"lead\">Accounts elsewhere that you sign in with.</p>"
-        "<ul class=\"list\">" (items) "</ul></section>"
-    )))
+    Ok(Some(html! {
+        section.card {
+            h2 { "Other accounts" }
+            p.lead { "Accounts elsewhere that you sign in with." }
+            ul.list { @for item in &items { (item) } }
+        }
+    }))
 }
 
 /// Asks whether a provider is to be linked. Nobody is sent there from here but by a click: whoever
@@ -228,11 +242,16 @@ fn link_page(visit: &Visit, id: &str, name: &str) -> Result<Response<Body>> {
         "returnTo",
         &visit.page(LINKED),
     );
-    let content = html!(
-        "<section class=\"card\"><h1>Link " (name) "?</h1><p class=\"lead\">You can sign in with it from then on. We send you there, and it sends "
-        "you back.</p><a class=\"button\" href=\"" (to) "\">Continue to " (name) "</a></section>"
-        "<p class=\"foot\"><a href=\"" (visit.page("/security")) "\">Cancel</a></p>"
-    );
+    let content = html! {
+        section.card {
+            h1 { "Link " (name) "?" }
+            p.lead {
+                "You can sign in with it from then on. We send you there, and it sends you back."
+            }
+            a.button href=(to) { "Continue to " (name) }
+        }
+        p.foot { a href=(visit.page("/security")) { "Cancel" } }
+    };
     visit.show("Link another account", Width::Narrow, content, None)
 }
 

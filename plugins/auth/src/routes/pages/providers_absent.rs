@@ -2,13 +2,13 @@
 //! section, no route.
 
 use linchpin::Result;
+use maud::Markup;
 
-use super::html::Html;
 use super::visit::Visit;
 use crate::entities::User;
 
 /// A way to each provider: none.
-pub(super) fn buttons(_: &Visit) -> Vec<Html> {
+pub(super) fn buttons(_: &Visit) -> Vec<Markup> {
     Vec::new()
 }
 
@@ -22,6 +22,6 @@ pub(super) fn sign_up(_: &Visit) -> bool {
     clippy::unused_async,
     reason = "the same signature as with the feature"
 )]
-pub(super) async fn section(_: &Visit, _: &User) -> Result<Option<Html>> {
+pub(super) async fn section(_: &Visit, _: &User) -> Result<Option<Markup>> {
     Ok(None)
 }

@@ -3,10 +3,10 @@
 use axum::body::Body;
 use axum::http::Response;
 use linchpin::{Error, Result, axum};
+use maud::{Markup, html};
 
 use super::email;
 use super::enter::{sign_in_page, signed_in};
-use super::html::{Html, html};
 use super::layout::{Field, Width};
 use super::passkeys::response;
 use super::visit::{Answered, Visit, go};
@@ -17,7 +17,7 @@ use crate::routes::{mfa_login, proof};
 use crate::secret::SecretText;
 
 /// A code, whatever it is of.
-fn code_field(ways: &[Way], error: Option<&Error>) -> Html {
+fn code_field(ways: &[Way], error: Option<&Error>) -> Markup {
     let app = ways.contains(&Way::Totp);
     let sent = ways.iter().any(|way| way.is_sent());
     let hint = match (app, sent) {
@@ -41,22 +41,27 @@ fn code_field(ways: &[Way], error: Option<&Error>) -> Html {
 
 /// Where a number is from: an app's is no message's, and whoever asked for a message may go back to
 /// the app.
-fn origin(ways: &[Way], sent: bool) -> Option<Html> {
+fn origin(ways: &[Way], sent: bool) -> Option<Markup> {
     let app = Way::Totp.name();
     let one = |value: &str, label: &str, checked: bool| {
-        let checked = checked.then(|| html!(" checked"));
-        html!(
-            "<div class=\"check\"><input id=\"from-" (value) "\" name=\"from\" type=\"radio\" value=\"" (value) "\"" (checked) ">"
-            "<label for=\"from-" (value) "\">" (label) "</label></div>"
-        )
+        html! {
+            div.check {
+                input id={ "from-" (value) } name="from" type="radio" value=(value)
+                    checked[checked];
+                label for={ "from-" (value) } { (label) }
+            }
+        }
     };
     match (ways.contains(&Way::Totp), sent) {
         (false, _) => None,
-        (true, false) => Some(html!("<input type=\"hidden\" name=\"from\" value=\"" (app) "\">")),
-        (true, true) => Some(html!(
-            "<fieldset class=\"field\"><legend>Where is the code from?</legend>"
-            (one("message", "The message we sent", true)) (one(app, "My authenticator app", false)) "</fieldset>"
-        )),
+        (true, false) => Some(html! { input type="hidden" name="from" value=(app); }),
+        (true, true) => Some(html! {
+            fieldset.field {
+                legend { "Where is the code from?" }
+                (one("message", "The message we sent", true))
+                (one(app, "My authenticator app", false))
+            }
+        }),
     }
 }
 
@@ -66,18 +71,15 @@ fn is_of_app(visit: &Visit, code: &str) -> bool {
 }
 
 /// A button for each way that a code can be sent.
-fn senders(visit: &Visit, path: &str, ways: &[Way]) -> Result<Vec<Html>> {
+fn senders(visit: &Visit, path: &str, ways: &[Way]) -> Result<Vec<Markup>> {
     let one = |way: &Way| {
         let label = if *way == Way::Sms {
             "Text me a code"
         } else {
             "Email me a code"
         };
-        let method = html!("<input type=\"hidden\" name=\"method\" value=\"" (way.name()) "\">");
-        visit.form(
-            path,
-            html!((method) "<button class=\"plain\">" (label) "</button>"),
-        )
+        let method = html! { input type="hidden" name="method" value=(way.name()); };
+        visit.form(path, html! { (method) button.plain { (label) } })
     };
     ways.iter().filter(|way| way.is_sent()).map(one).collect()
 }
@@ -113,27 +115,45 @@ async fn second_page(visit: &Visit, error: Option<&Error>) -> Result<Response<Bo
         .methods_after(&visit.client.cx(), &user, challenge.pending.begun.as_ref())
         .await?;
     let trust = (visit.core.config.auth.mfa.trust_device_seconds > 0).then(|| {
-        html!(
-            "<div class=\"field check\"><input id=\"trust\" name=\"trust\" type=\"checkbox\" value=\"yes\">"
-            "<label for=\"trust\">Do not ask again on this device</label></div>"
-        )
+        html! {
+            div.field.check {
+                input id="trust" name="trust" type="checkbox" value="yes";
+                label for="trust" { "Do not ask again on this device" }
+            }
+        }
     });
     let from = origin(&ways, challenge.pending.sent.is_some());
     let form = visit.form(
         "/second",
-        html!((code_field(&ways, error)) (from) (trust) "<button>Continue</button>"),
+        html! {
+            (code_field(&ways, error))
+            @if let Some(from) = &from { (from) }
+            @if let Some(trust) = &trust { (trust) }
+            button { "Continue" }
+        },
     )?;
     let passkey = if ways.contains(&Way::Webauthn) {
-        let step = html!("<input type=\"hidden\" name=\"challenge\" value=\"" (token) "\"><button class=\"plain\">Use a passkey</button>");
+        let step = html! {
+            input type="hidden" name="challenge" value=(token);
+            button.plain { "Use a passkey" }
+        };
         Some(visit.passkey_form("second", "/second/passkey", step)?)
     } else {
         None
     };
-    let content = html!(
-        "<section class=\"card\"><h1>One more step</h1><p class=\"lead\">Prove that it is you.</p>" (visit.notice(error)) (form)
-        "<div class=\"stack more\">" (passkey) (senders(visit, "/second/send", &ways)?) "</div></section>"
-        "<p class=\"foot\"><a href=\"" (visit.with_target("/sign-in")) "\">Start again</a></p>"
-    );
+    let content = html! {
+        section.card {
+            h1 { "One more step" }
+            p.lead { "Prove that it is you." }
+            (visit.notice(error))
+            (form)
+            div.stack.more {
+                @if let Some(passkey) = &passkey { (passkey) }
+                @for form in senders(visit, "/second/send", &ways)? { (form) }
+            }
+        }
+        p.foot { a href=(visit.with_target("/sign-in")) { "Start again" } }
+    };
     visit.show("One more step", Width::Narrow, content, error)
 }
 
@@ -228,19 +248,24 @@ async fn confirm_page(visit: &Visit, error: Option<&Error>) -> Result<Response<B
             ..Field::PASSWORD
         }
         .show(error);
-        forms.push(visit.form("/confirm", html!((field) "<button>Continue</button>"))?);
+        forms.push(visit.form("/confirm", html! { (field) button { "Continue" } })?);
     } else if ways.iter().any(|way| *way != Way::Webauthn) {
         let from = origin(&ways, visit.sent_by().is_some());
         forms.push(visit.form(
             "/confirm",
-            html!((code_field(&ways, error)) (from) "<button>Continue</button>"),
+            html! {
+                (code_field(&ways, error))
+                @if let Some(from) = &from { (from) }
+                button { "Continue" }
+            },
         )?);
     }
     if ways.is_empty() {
         // Whoever can prove nothing signs in once more.
-        let again = html!(
-            "<input type=\"hidden\" name=\"again\" value=\"yes\"><button>Sign in again</button>"
-        );
+        let again = html! {
+            input type="hidden" name="again" value="yes";
+            button { "Sign in again" }
+        };
         forms.push(visit.form("/sign-out", again)?);
     }
     let mut more = senders(visit, "/confirm/send", &ways)?;
@@ -250,15 +275,20 @@ async fn confirm_page(visit: &Visit, error: Option<&Error>) -> Result<Response<B
             visit.passkey_form(
                 "confirm",
                 "/confirm/passkey",
-                html!("<button class=\"plain\">Use a passkey</button>"),
+                html! { button.plain { "Use a passkey" } },
             )?,
         );
     }
-    let content = html!(
-        "<section class=\"card\"><h1>Is it you?</h1><p class=\"lead\">For this we ask once more, so that nobody does it behind your back.</p>"
-        (visit.notice(error)) (forms) "<div class=\"stack more\">" (more) "</div></section>"
-        "<p class=\"foot\"><a href=\"" (visit.target()) "\">Cancel</a></p>"
-    );
+    let content = html! {
+        section.card {
+            h1 { "Is it you?" }
+            p.lead { "For this we ask once more, so that nobody does it behind your back." }
+            (visit.notice(error))
+            @for form in &forms { (form) }
+            div.stack.more { @for form in &more { (form) } }
+        }
+        p.foot { a href=(visit.target()) { "Cancel" } }
+    };
     visit.show("Is it you?", Width::Narrow, content, error)
 }
 
