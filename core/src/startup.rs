@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use linchpin_vocabulary::store::{BUILT_IN, FACTORY};
+use linchpin_vocabulary::store::FACTORY;
 
 /// Why an app does not start, for programs: [`Error::startup`](crate::Error::startup).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,8 +90,7 @@ fn text(gaps: &[EntityGap]) -> String {
             && gap
                 .missing
                 .iter()
-                .all(|missing| missing.capability == FACTORY)
-            && BUILT_IN.contains(&store.as_str());
+                .all(|missing| missing.capability == FACTORY);
         let _ = match (brought, fits.is_empty()) {
             (true, true) => writeln!(
                 out,

@@ -32,8 +32,8 @@ pub mod __private;
 
 #[cfg(feature = "server")]
 pub use app::{
-    App, Command, Config, Database, DatabaseUrl, Durability, Environment, MiddlewareCx, Plugin,
-    PostCx, Postgres, Registrar, Route, RoutesCx, Running, SigningSecret,
+    App, Command, Config, Durability, Environment, MiddlewareCx, Plugin, PostCx, Postgres,
+    Registrar, Route, RoutesCx, Running, SigningSecret,
 };
 #[cfg(feature = "server")]
 pub use auth::JwtAuth;
@@ -46,6 +46,7 @@ pub use cx::Cx;
 pub use event::{
     ActorRef, AppEvent, EntityEvent, Event, EventBus, EventSink, Lagged, Subscription,
 };
+pub use linchpin_core::store::DatabaseUrl;
 pub use linchpin_core::{
     Actor, ActorKind, Attached, Code, ContextDesc, ContextValue, DecodeError, Embedded, Entity,
     EntityEntry, Error, Field, FieldEnum, Json, Operation, Package, Page, PageArgs, Param,

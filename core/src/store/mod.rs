@@ -6,12 +6,13 @@
 //! kind of store.
 
 mod assign;
-mod capabilities;
 mod items;
+mod kind;
 mod outbox;
 mod plan;
 mod rows;
 mod transaction;
+mod url;
 mod words;
 
 use std::any::Any;
@@ -22,7 +23,7 @@ use std::task::{Context, Poll};
 
 pub use crate::{indexed, layout};
 pub use assign::{assign, fixed};
-pub use capabilities::{STORES, granted};
+pub use kind::{StoreKind, StoreProvider};
 pub use outbox::Outbox;
 pub use plan::{
     After, Assign, AssignValue, Compute, Figure, Function, Group, Order, Pick, Plan, Truncate,
@@ -30,6 +31,7 @@ pub use plan::{
 };
 pub use rows::{Note, Notes, Projection, Row, Rows};
 pub use transaction::{Patience, Transaction};
+pub use url::DatabaseUrl;
 pub use words::Words;
 
 use crate::entity::EntityDesc;
@@ -79,11 +81,18 @@ impl Future for Reply<'_> {
 
 /// A store of records.
 pub trait Store: Send + Sync + 'static {
+    /// The facts of the store: its name, its capabilities, and how it behaves.
+    fn kind(&self) -> &'static StoreKind;
+
     /// The name that entities use: `memory`, `sqlite`, `postgres`.
-    fn name(&self) -> &'static str;
+    fn name(&self) -> &'static str {
+        self.kind().name
+    }
 
     /// Whether the store has a capability.
-    fn supports(&self, capability: &str) -> bool;
+    fn supports(&self, capability: &str) -> bool {
+        self.kind().grants(capability)
+    }
 
     /// Translates a plan. It runs once per statement: at start-up, or when a request first uses a
     /// new combination of filters.
@@ -110,7 +119,9 @@ pub trait Store: Send + Sync + 'static {
     fn computes(&self, last: bool) -> bool;
 
     /// Whether a transaction is the only writer, so that the records it read cannot change.
-    fn alone(&self) -> bool;
+    fn alone(&self) -> bool {
+        self.kind().alone
+    }
 
     /// Begins a transaction.
     ///

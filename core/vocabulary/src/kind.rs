@@ -13,7 +13,7 @@
 pub struct KindFacts {
     /// The kind as a declaration names it: `transition`.
     pub name: &'static str,
-    /// The capability that a store must grant: a name of [`crate::store::GRANTS`], or
+    /// The capability that a store must grant: a name of [`crate::store::CAPABILITIES`], or
     /// [`crate::store::FACTORY`].
     pub capability: &'static str,
     /// The capability that suffices for a declaration that only reads.

@@ -1,6 +1,6 @@
 //! The capabilities that declarations need, and the stores that grant them.
 //!
-//! A store that is not in this table says by itself what it grants, when the app starts.
+//! A store that is not in this table brings the same facts as data, when the app starts.
 //!
 //! ```
 //! use linchpin_vocabulary::store;
@@ -18,6 +18,8 @@ pub struct StoreFacts {
     pub name: &'static str,
     /// Whether this version has it; the others come later.
     pub available: bool,
+    /// The capabilities that it grants: names of [`CAPABILITIES`].
+    pub grants: &'static [&'static str],
     /// Why it grants less than others, and why it reserves no unique values; `None` if it does.
     pub limits: Option<Limits>,
 }
@@ -35,30 +37,35 @@ pub struct Limits {
 pub const MEMORY: StoreFacts = StoreFacts {
     name: "memory",
     available: true,
+    grants: &CAPABILITIES,
     limits: None,
 };
 /// A database in a file.
 pub const SQLITE: StoreFacts = StoreFacts {
     name: "sqlite",
     available: true,
+    grants: &CAPABILITIES,
     limits: None,
 };
 /// A database server.
 pub const POSTGRES: StoreFacts = StoreFacts {
     name: "postgres",
     available: true,
+    grants: &CAPABILITIES,
     limits: None,
 };
 /// A document database.
 pub const MONGO: StoreFacts = StoreFacts {
     name: "mongo",
     available: false,
+    grants: &CAPABILITIES,
     limits: None,
 };
 /// Plain keys and values.
 pub const REDIS: StoreFacts = StoreFacts {
     name: "redis",
     available: false,
+    grants: &READS,
     limits: Some(Limits {
         unique: "key-value wiring cannot reserve a value atomically",
         other: "standard key-value wiring reads, changes and writes in separate steps",
@@ -71,41 +78,49 @@ pub const STORES: [&StoreFacts; 5] = [&MEMORY, &SQLITE, &POSTGRES, &MONGO, &REDI
 /// What a custom operation needs: a function of the app for the store. No store grants it.
 pub const FACTORY: &str = "custom.factory";
 
-const ALL: &[&StoreFacts] = &[&MEMORY, &SQLITE, &POSTGRES, &MONGO, &REDIS];
-/// Stores that change several records in one step.
-const ATOMIC: &[&StoreFacts] = &[&MEMORY, &SQLITE, &POSTGRES, &MONGO];
+/// Every capability, in the order in which documents list them.
+pub const CAPABILITIES: [&str; 22] = [
+    "core.crud",
+    "core.list",
+    "operation.lookup",
+    "operation.exists",
+    "operation.aggregate",
+    "operation.search",
+    "operation.derive",
+    "collection.list",
+    "atomic.collection",
+    "unique.reservation",
+    "atomic.version",
+    "atomic.transition",
+    "atomic.field-update",
+    "atomic.array",
+    "atomic.increment",
+    "atomic.upsert",
+    "atomic.consume",
+    "batch.write",
+    "batch.atomic",
+    "computed.write",
+    "computed.atomic",
+    "transaction",
+];
 
-/// Every capability, and the stores that grant it.
-pub const GRANTS: [(&str, &[&StoreFacts]); 22] = [
-    ("core.crud", ALL),
-    ("core.list", ALL),
-    ("operation.lookup", ALL),
-    ("operation.exists", ALL),
-    ("operation.aggregate", ALL),
-    ("operation.search", ALL),
-    ("operation.derive", ALL),
-    ("collection.list", ALL),
-    ("atomic.collection", ATOMIC),
-    ("unique.reservation", ATOMIC),
-    ("atomic.version", ATOMIC),
-    ("atomic.transition", ATOMIC),
-    ("atomic.field-update", ATOMIC),
-    ("atomic.array", ATOMIC),
-    ("atomic.increment", ATOMIC),
-    ("atomic.upsert", ATOMIC),
-    ("atomic.consume", ATOMIC),
-    ("batch.write", ATOMIC),
-    ("batch.atomic", ATOMIC),
-    ("computed.write", ATOMIC),
-    ("computed.atomic", ATOMIC),
-    ("transaction", ATOMIC),
+/// The capabilities that need no change of several values in one step.
+pub const READS: [&str; 8] = [
+    "core.crud",
+    "core.list",
+    "operation.lookup",
+    "operation.exists",
+    "operation.aggregate",
+    "operation.search",
+    "operation.derive",
+    "collection.list",
 ];
 
 impl StoreFacts {
     /// Whether it grants a capability. A capability that the table lacks is granted by no store.
     #[must_use]
     pub fn grants(&self, capability: &str) -> bool {
-        granting(capability).any(|store| store == self)
+        self.grants.contains(&capability)
     }
 
     /// Why it does not grant a capability, if the table says so.
@@ -122,14 +137,15 @@ impl StoreFacts {
 
 /// The stores that grant a capability.
 pub fn granting(capability: &str) -> impl Iterator<Item = &'static StoreFacts> {
-    let row = GRANTS.into_iter().find(|(name, _)| *name == capability);
-    row.map_or(&[][..], |(_, stores)| stores).iter().copied()
+    STORES
+        .into_iter()
+        .filter(move |store| store.grants(capability))
 }
 
 /// Whether the table has this capability.
 #[must_use]
 pub fn is_known(capability: &str) -> bool {
-    GRANTS.iter().any(|(name, _)| *name == capability)
+    CAPABILITIES.contains(&capability)
 }
 
 /// The store of this name, if the table has it.
@@ -138,23 +154,28 @@ pub fn named(name: &str) -> Option<&'static StoreFacts> {
     STORES.into_iter().find(|store| store.name == name)
 }
 
-/// The stores that this version brings.
-pub const BUILT_IN: [&str; 3] = ["memory", "sqlite", "postgres"];
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_table_has_each_name_once() {
-        for (at, (capability, stores)) in GRANTS.iter().enumerate() {
+        for (at, capability) in CAPABILITIES.iter().enumerate() {
             assert!(
-                GRANTS[..at].iter().all(|(other, _)| other != capability),
+                !CAPABILITIES[..at].contains(capability),
                 "{capability} twice"
             );
+        }
+        for (at, store) in STORES.iter().enumerate() {
             assert!(
-                stores.iter().all(|store| named(store.name) == Some(*store)),
-                "{capability}"
+                STORES[..at].iter().all(|other| other.name != store.name),
+                "{} twice",
+                store.name
+            );
+            assert!(
+                store.grants.iter().all(|capability| is_known(capability)),
+                "{}",
+                store.name
             );
         }
     }
@@ -166,9 +187,8 @@ mod tests {
             "/../../docs/reference/stores.md"
         );
         let page = std::fs::read_to_string(page).expect("docs/reference/stores.md");
-        let needed = GRANTS
+        let needed = CAPABILITIES
             .into_iter()
-            .map(|(capability, _)| capability)
             .filter(|name| !name.starts_with("core."));
         for capability in needed.chain([FACTORY]) {
             assert!(

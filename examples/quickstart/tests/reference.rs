@@ -231,13 +231,12 @@ fn options() {
 
 /// `stores.md`: every capability, the kinds that need it, and the stores that grant it.
 fn grants() {
-    let rows = store::GRANTS.into_iter().map(|(capability, stores)| {
+    let rows = store::CAPABILITIES.into_iter().map(|capability| {
         let kinds = kind::KINDS
             .iter()
             .filter(|kind| kind.capability == capability)
             .map(|kind| format!("`{}`", kind.name));
-        let stores = stores
-            .iter()
+        let stores = store::granting(capability)
             .filter(|store| store.available)
             .map(|store| store.name);
         vec![

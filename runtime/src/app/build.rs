@@ -11,7 +11,7 @@ use crate::http::{Action, Clock, Endpoint, Override, OverrideCall, RateStore, Ro
 use crate::operation::{OpSpec, Operation};
 use crate::resource::{Adapters, BoxFuture, Outcome};
 use crate::search::{Providers, SearchProvider};
-use crate::store::Store;
+use crate::store::{Store, StoreProvider};
 use crate::{Package, Result, Timestamp};
 
 /// An application: a config, plugins and packages.
@@ -35,6 +35,7 @@ pub struct App {
     pub(super) title: Option<String>,
     pub(super) version: Option<String>,
     pub(super) store: Option<Arc<dyn Store>>,
+    pub(super) providers: Vec<Box<dyn StoreProvider>>,
     pub(super) sweep_every: Duration,
     pub(super) rates: Option<Arc<dyn RateStore>>,
     pub(super) hooks: Vec<Hook>,
@@ -138,6 +139,7 @@ impl App {
             title: None,
             version: None,
             store: None,
+            providers: Vec::new(),
             sweep_every: SWEEP,
             rates: None,
             hooks: Vec::new(),
@@ -183,8 +185,27 @@ impl App {
         self
     }
 
-    /// A store of another crate, or one made by a test, in place of the one that the configuration
-    /// names.
+    /// Adds a store of another crate: a database URL with one of its schemes opens it. The stores of
+    /// this build need no registration. Two stores with one name or one scheme are a start-up
+    /// error.
+    ///
+    /// ```
+    /// # use linchpin::prelude::*;
+    /// use linchpin::store::StoreProvider;
+    ///
+    /// fn app(toy: impl StoreProvider) -> App {
+    ///     App::new(Config::new().database("toy:box")).store_provider(toy)
+    /// }
+    /// ```
+    #[must_use]
+    pub fn store_provider(mut self, provider: impl StoreProvider) -> Self {
+        self.config.leave(provider.kind().variables);
+        self.providers.push(Box::new(provider));
+        self
+    }
+
+    /// Uses this store in place of the one that the configuration names. For tests, and for stores
+    /// that no URL can describe.
     #[must_use]
     pub fn store(mut self, store: Arc<dyn Store>) -> Self {
         self.store = Some(store);

@@ -4,10 +4,10 @@
 use linchpin_vocabulary::store::{self, FACTORY};
 
 use crate::EntityEntry;
-use crate::store::{STORES, granted};
+use crate::store::StoreKind;
 use crate::{EntityGap, Error, Gap, Result, StartupError};
 
-/// Refuses entities that cannot run on the store, all at once.
+/// Refuses entities that cannot run on the store, all at once. `kinds` are the stores of the app.
 ///
 /// # Errors
 /// A start-up error whose text lists every gap.
@@ -15,9 +15,10 @@ pub(crate) fn check<'a>(
     entries: impl Iterator<Item = &'a EntityEntry>,
     store: &str,
     supports: impl Fn(&str) -> bool,
+    kinds: &[&StoreKind],
 ) -> Result<()> {
     let mut gaps: Vec<EntityGap> = entries
-        .filter_map(|entry| gaps(entry, store, &supports))
+        .filter_map(|entry| gaps(entry, store, &supports, kinds))
         .collect();
     gaps.sort_by_key(|gap| gap.entity);
     if gaps.is_empty() {
@@ -28,7 +29,12 @@ pub(crate) fn check<'a>(
 }
 
 /// Everything `entity` needs that the store lacks.
-fn gaps(entry: &EntityEntry, store: &str, supports: impl Fn(&str) -> bool) -> Option<EntityGap> {
+fn gaps(
+    entry: &EntityEntry,
+    store: &str,
+    supports: impl Fn(&str) -> bool,
+    kinds: &[&StoreKind],
+) -> Option<EntityGap> {
     let desc = entry.desc;
     let mut missing = Vec::new();
     let mut need = |capability: &'static str, required_by: String| {
@@ -89,9 +95,10 @@ fn gaps(entry: &EntityEntry, store: &str, supports: impl Fn(&str) -> bool) -> Op
     missing.sort();
     let named_elsewhere = !desc.stores.is_empty() && !desc.stores.contains(&store);
     (named_elsewhere || !missing.is_empty()).then(|| {
-        let fits = STORES
-            .into_iter()
-            .filter(|other| *other != store && fits(entry, &missing, other))
+        let fits = kinds
+            .iter()
+            .filter(|other| other.name != store && fits(entry, &missing, other))
+            .map(|other| other.name)
             .collect();
         EntityGap {
             entity: desc.name,
@@ -104,19 +111,19 @@ fn gaps(entry: &EntityEntry, store: &str, supports: impl Fn(&str) -> bool) -> Op
 }
 
 /// Whether a store would satisfy all gaps of an entity.
-fn fits(entry: &EntityEntry, missing: &[Gap], store: &str) -> bool {
-    let named = entry.desc.stores.is_empty() || entry.desc.stores.contains(&store);
+fn fits(entry: &EntityEntry, missing: &[Gap], store: &StoreKind) -> bool {
+    let named = entry.desc.stores.is_empty() || entry.desc.stores.contains(&store.name);
     // A factory is the program's to bring, for each operation.
     let brought = || {
         entry
             .mounted()
             .filter(|spec| spec.kind.capability() == FACTORY)
-            .all(|spec| spec.kind.brings(store))
+            .all(|spec| spec.kind.brings(store.name))
     };
     named
         && missing
             .iter()
-            .all(|gap| granted(store, gap.capability) || (gap.capability == FACTORY && brought()))
+            .all(|gap| store.grants(gap.capability) || (gap.capability == FACTORY && brought()))
 }
 
 fn reason(capability: &str, store: &str) -> String {
@@ -169,7 +176,14 @@ mod tests {
     #[test]
     fn the_text_names_what_is_missing_why_and_where_to_go() {
         let entries = [entry(&COUNTER), entry(&ELSEWHERE)];
-        let error = check(entries.iter(), "redis", |_| false).unwrap_err();
+        let kinds: &[&StoreKind] = &[
+            &crate::store::memory::KIND,
+            #[cfg(feature = "sqlite")]
+            &crate::store::sqlite::KIND,
+            #[cfg(feature = "postgres")]
+            &crate::store::postgres::KIND,
+        ];
+        let error = check(entries.iter(), "redis", |_| false, kinds).unwrap_err();
         // The stores of this build.
         let server = cfg!(feature = "postgres");
         let (audit, stores) = if server {
@@ -197,11 +211,8 @@ mod tests {
             (gaps.len(), gaps[1].missing[0].capability),
             (2, "unique.reservation")
         );
-        assert!(
-            check(entries[..1].iter(), "memory", |capability| granted(
-                "memory", capability
-            ))
-            .is_ok()
-        );
+        let memory = kinds[0];
+        let supports = |capability: &str| memory.grants(capability);
+        assert!(check(entries[..1].iter(), memory.name, supports, kinds).is_ok());
     }
 }

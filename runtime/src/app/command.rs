@@ -3,13 +3,14 @@
 use std::io::IsTerminal;
 
 use super::build::App;
-use super::config::{Config, Database};
-use super::own::writes_alone;
+use super::config::Config;
 use super::plugin::{Command, Run};
 use super::start::apply;
+use super::stores::Stores;
 use super::{checks, graph, report};
 use crate::entity::EntityDesc;
 use crate::http::Endpoint;
+use crate::store::StoreKind;
 use crate::suggest::did_you_mean;
 use crate::{Code, Error, Result};
 use linchpin_core::causes;
@@ -71,9 +72,12 @@ impl App {
         let mut commands = self.commands()?;
         if let Some(at) = commands.iter().position(|c| c.name == word) {
             return match commands.swap_remove(at).run {
-                Run::Alone(run) => say(run(rest, &self.config.clone().checked()?.1)?),
+                Run::Alone(run) => {
+                    let stores = Stores::new(&self.config, &self.providers);
+                    say(run(rest, &self.config.clone().checked(&stores)?.1)?)
+                }
                 Run::Over(run) => {
-                    if self.store.is_none() && matches!(self.config.database, Database::Memory) {
+                    if self.store.is_none() && self.configured().is_some_and(|kind| !kind.durable) {
                         // No other process will see it, such as the one that serves.
                         eprintln!(
                             "linchpin: the database is this command's memory: what `{word}` does ends with it"
@@ -208,7 +212,7 @@ impl App {
         apply(&self.overrides, &mut endpoints);
         crate::http::guard(&checks::patterns(&self.guards)?, &mut endpoints);
         let alone = self.store.as_ref().map_or_else(
-            || writes_alone(&self.config.database),
+            || self.configured().is_none_or(|kind| kind.alone),
             |store| store.alone(),
         );
         let lines = report::lines(&self.packages, &endpoints, alone);
@@ -231,6 +235,12 @@ impl App {
         endpoints.extend(of_plugins);
         crate::http::guard(&guards, &mut endpoints);
         Ok(endpoints)
+    }
+
+    /// The facts of the store that the configuration names, if the app has it.
+    fn configured(&self) -> Option<&'static StoreKind> {
+        let stores = Stores::new(&self.config, &self.providers);
+        stores.kind(&self.config.database).ok()
     }
 
     fn plugin_routes(&self) -> Vec<Endpoint> {

@@ -250,39 +250,3 @@ async fn told(stopped: &mut watch::Receiver<bool>) {
     // The value is looked at here, so that no guard of it lives on in the caller.
     drop(stopped.wait_for(|stop| *stop).await);
 }
-
-/// Opens the store on a server.
-#[cfg(feature = "postgres")]
-pub(super) fn postgres(
-    url: &str,
-    config: &super::Config,
-) -> Result<std::sync::Arc<dyn crate::store::Store>> {
-    let mut options = crate::store::postgres::PostgresOptions::new(url);
-    let named = config.postgres;
-    options.readers = named.readers.unwrap_or(options.readers);
-    options.scans = named.scans.unwrap_or(options.scans);
-    options.writers = named.writers.unwrap_or(options.writers);
-    options.pool = named.pool.unwrap_or(options.pool);
-    options.transactions = named.transactions.unwrap_or(options.transactions);
-    options.in_flight = named.in_flight.unwrap_or(options.in_flight);
-    options.statement_timeout = named.statement_timeout.unwrap_or(options.statement_timeout);
-    options.connect_timeout = named.connect_timeout.unwrap_or(options.connect_timeout);
-    Ok(std::sync::Arc::new(
-        crate::store::postgres::PostgresStore::open(options)?,
-    ))
-}
-
-/// Opens the embedded store.
-#[cfg(feature = "sqlite")]
-pub(super) fn sqlite(
-    file: &std::path::Path,
-    durability: super::Durability,
-) -> Result<std::sync::Arc<dyn crate::store::Store>> {
-    let mut options = crate::store::sqlite::SqliteOptions::new(file);
-    options.durability = match durability {
-        super::Durability::Full => crate::store::sqlite::Durability::Full,
-        super::Durability::Normal => crate::store::sqlite::Durability::Normal,
-    };
-    let store = crate::store::sqlite::SqliteStore::open(options)?;
-    Ok(std::sync::Arc::new(store))
-}

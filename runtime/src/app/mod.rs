@@ -18,12 +18,13 @@ mod running;
 mod secret;
 mod start;
 mod states;
+mod stores;
 mod stream;
 mod summaries;
 
 pub use build::{App, Route};
 pub(crate) use checks::startup;
-pub use config::{Config, Database, DatabaseUrl, Durability, Environment, Postgres};
+pub use config::{Config, Durability, Environment, Postgres};
 pub use plugin::{Command, MiddlewareCx, Plugin, PostCx, RoutesCx};
 pub use registrar::Registrar;
 pub use running::Running;

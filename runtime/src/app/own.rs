@@ -1,13 +1,13 @@
-//! What every app has without asking: its store, its health, its document.
+//! The routes that every app has: its health and its document.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::checks::{self, startup};
-use super::config::{Config, Database};
+use super::checks;
+use super::config::Config;
 use super::plugin::RoutesCx;
 use crate::http::Endpoint;
-use crate::store::{Store, memory::Memory};
+use crate::store::Store;
 use crate::{Error, Result};
 
 const LIVE: &str = "/health/live";
@@ -15,42 +15,6 @@ const READY: &str = "/health/ready";
 
 /// How long the store may take to say that it is ready.
 const PATIENCE: Duration = Duration::from_secs(2);
-
-/// Refuses a database whose store is not in this build.
-pub(super) fn compiled(database: &Database) -> Result<()> {
-    let missing = match database {
-        Database::Sqlite(_) if !cfg!(feature = "sqlite") => {
-            "this build has no `sqlite` feature; enable it or use memory:"
-        }
-        Database::Postgres(_) if !cfg!(feature = "postgres") => {
-            "this build has no `postgres` feature; enable it in Cargo.toml"
-        }
-        _ => return Ok(()),
-    };
-    Err(startup(missing))
-}
-
-/// What the store that the settings name will say of itself: whether nobody else writes while a
-/// transaction lasts.
-pub(super) fn writes_alone(database: &Database) -> bool {
-    match database {
-        Database::Memory | Database::Sqlite(_) => true,
-        Database::Postgres(_) => false,
-    }
-}
-
-/// Opens the store that the settings name.
-pub(super) fn connect(config: &Config) -> Result<Arc<dyn Store>> {
-    match &config.database {
-        Database::Memory => Ok(Arc::new(Memory::new())),
-        #[cfg(feature = "sqlite")]
-        Database::Sqlite(file) => super::listen::sqlite(file, config.durability),
-        #[cfg(feature = "postgres")]
-        Database::Postgres(url) => super::listen::postgres(url.expose(), config),
-        #[cfg(not(all(feature = "sqlite", feature = "postgres")))]
-        other => compiled(other).and_then(|()| Err(startup("the database has no store"))),
-    }
-}
 
 /// `/health/live`, `/health/ready`, `/openapi.json` and `/docs`, as far as they are wanted: their
 /// paths.

@@ -7,17 +7,17 @@ use super::AfterAdapters;
 use super::build::{App, Replacement};
 use super::capabilities;
 use super::checks::{self, startup};
-use super::config::Database;
-use super::own::{compiled, connect, own_routes};
+use super::own::own_routes;
 use super::plugin::{MiddlewareCx, Plugin, PostCx, RoutesCx};
 use super::registrar::Registrar;
 use super::running::{Built, Running};
 use super::states;
+use super::stores::Stores;
 use crate::audit::AuditLog;
 use crate::entity::EntityDesc;
 use crate::http::{self, Claims, ContextProviders, Endpoint, HttpState, Layers, idempotency};
 use crate::resource::{Adapters, CursorKey, Table};
-use crate::store::{Store, granted};
+use crate::store::Store;
 use crate::{Error, Package, Result};
 
 impl App {
@@ -61,37 +61,34 @@ impl App {
             mut events,
             mut searches,
             store: own_store,
+            providers,
             ..
         } = self;
-        let (config, secrets) = config.checked()?;
+        let stores = Stores::new(&config, &providers);
+        stores.check()?;
+        let (config, secrets) = config.checked(&stores)?;
         let plugins = checks::ordered(plugins, &packages)?;
         for lost in states::unreachable(&packages) {
             tracing::warn!("{lost}");
         }
         let entries = || packages.iter().flat_map(|p| p.entities);
 
-        let name = match (&own_store, &config.database) {
-            (Some(store), _) => store.name(),
-            (None, Database::Memory) => "memory",
-            (None, Database::Sqlite(_)) => "sqlite",
-            (None, Database::Postgres(_)) => "postgres",
+        // Said first: the capabilities of a store that is not there are no news.
+        let kind = match &own_store {
+            Some(store) => store.kind(),
+            None => stores.kind(&config.database)?,
         };
-        // Said first: what a store that is not there cannot do is no news.
-        if own_store.is_none() {
-            compiled(&config.database)?;
-        }
-        let supports = |capability: &str| {
-            own_store
-                .as_ref()
-                .map_or_else(|| granted(name, capability), |s| s.supports(capability))
+        let supports = |capability: &str| match &own_store {
+            Some(store) => store.supports(capability),
+            None => kind.grants(capability),
         };
-        capabilities::check(entries(), name, supports)?;
+        capabilities::check(entries(), kind.name, supports, &stores.kinds())?;
         super::summaries::check(entries())?;
         checks::routes(&packages, &overrides)?;
         let guards = checks::patterns(&guards)?;
         let audited = checks::audited(&packages, &plugins)? || audit;
 
-        let store: Arc<dyn Store> = own_store.map_or_else(|| connect(&config), Ok)?;
+        let store: Arc<dyn Store> = own_store.map_or_else(|| stores.open(&config.database), Ok)?;
         let mut teardown = Built::new(Arc::clone(&store), config.grace);
         let done: Result<http::HttpService> = async {
             let mut descs: Vec<&'static EntityDesc> = entries().map(|e| e.desc).collect();

@@ -10,7 +10,7 @@ use super::*;
 use crate::entity::EntityDesc;
 use crate::event::Entry;
 use crate::resource::BoxFuture;
-use crate::store::{Plan, Reply, Rows, Statement};
+use crate::store::{Plan, Reply, Rows, Statement, StoreKind};
 use crate::{Uuid, Value};
 
 #[test]
@@ -65,11 +65,9 @@ impl Away {
 struct Lone(Arc<Away>);
 
 impl Store for Lone {
-    fn name(&self) -> &'static str {
-        "lone"
-    }
-    fn supports(&self, _: &str) -> bool {
-        true
+    fn kind(&self) -> &'static StoreKind {
+        static KIND: StoreKind = StoreKind::new("lone", &["lone"], "lone:");
+        &KIND
     }
     fn prepare(&self, _: &'static EntityDesc, _: Plan) -> Result<Arc<Statement>> {
         Err(Error::internal("no statements here"))
@@ -81,9 +79,6 @@ impl Store for Lone {
         false
     }
     fn computes(&self, _: bool) -> bool {
-        false
-    }
-    fn alone(&self) -> bool {
         false
     }
     fn outbox(&self) -> Option<&dyn Outbox> {

@@ -15,12 +15,6 @@ pub use linchpin_sqlite as sqlite;
 
 #[cfg(feature = "server")]
 pub use driver::{Driver, SqlRow, SqlTransaction};
-/// The stores of this build.
-#[cfg(not(feature = "postgres"))]
-pub const STORES: [&str; 2] = ["memory", "sqlite"];
-/// The stores of this build.
-#[cfg(feature = "postgres")]
-pub const STORES: [&str; 3] = ["memory", "sqlite", "postgres"];
 
 pub use linchpin_core::store::*;
 #[cfg(feature = "server")]

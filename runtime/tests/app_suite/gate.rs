@@ -9,7 +9,7 @@ use linchpin::filter::{Op, OperandSpec, SourceSpec};
 use linchpin::operation::{
     AssignSpec, Batch, ComputedAggregate, Increment, OpSpec, Output, Transition,
 };
-use linchpin::store::{Plan, Reply, Rows, Statement, Store};
+use linchpin::store::{Plan, Reply, Rows, Statement, Store, StoreKind};
 use linchpin::{App, EntityEntry, JwtAuth, Package, Result, StartupError, Value};
 
 use crate::fixture::{NOTE_BASE, config, package};
@@ -18,8 +18,9 @@ use crate::fixture::{NOTE_BASE, config, package};
 struct Plain(&'static [&'static str]);
 
 impl Store for Plain {
-    fn name(&self) -> &'static str {
-        "redis"
+    fn kind(&self) -> &'static StoreKind {
+        static KIND: StoreKind = StoreKind::new("redis", &["redis"], "redis://…");
+        &KIND
     }
 
     fn supports(&self, capability: &str) -> bool {
@@ -41,10 +42,6 @@ impl Store for Plain {
     }
 
     fn computes(&self, _: bool) -> bool {
-        false
-    }
-
-    fn alone(&self) -> bool {
         false
     }
 

@@ -12,6 +12,7 @@ mod fixture;
 mod gate;
 mod lifecycle;
 mod plugins;
+mod providers;
 mod report;
 mod serving;
 mod startup;

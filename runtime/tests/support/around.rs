@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use linchpin::entity::EntityDesc;
-use linchpin::store::{Outbox, Patience, Plan, Reply, Rows, Statement, Store, Transaction};
+use linchpin::store::{
+    Outbox, Patience, Plan, Reply, Rows, Statement, Store, StoreKind, Transaction,
+};
 use linchpin::{BoxFuture, Result, Value};
 
 /// The observer between.
@@ -52,12 +54,8 @@ impl<W: Watch> Around<W> {
 }
 
 impl<W: Watch> Store for Around<W> {
-    fn name(&self) -> &'static str {
-        self.store.name()
-    }
-
-    fn supports(&self, capability: &str) -> bool {
-        self.store.supports(capability)
+    fn kind(&self) -> &'static StoreKind {
+        self.store.kind()
     }
 
     fn prepare(&self, entity: &'static EntityDesc, plan: Plan) -> Result<Arc<Statement>> {
@@ -74,10 +72,6 @@ impl<W: Watch> Store for Around<W> {
 
     fn computes(&self, last: bool) -> bool {
         self.store.computes(last)
-    }
-
-    fn alone(&self) -> bool {
-        self.store.alone()
     }
 
     fn begin(&self) -> BoxFuture<'_, Result<Box<dyn Transaction>>> {

@@ -441,11 +441,10 @@ fn same_form((field, value): (usize, Value)) -> Value {
     }
 }
 
-/// An answer as it can be compared: `jsonb` of Postgres keeps what JSON means, not how it was
-/// spelled (blanks, the order of an object's members), so its answers and the model's are brought
-/// into one spelling. Every other store must agree to the byte.
+/// An answer in the form that is compared. If the store changes the text of JSON (blanks, the order
+/// of members), the JSON of both answers is written anew. Every other store must agree to the byte.
 fn comparable(store: &dyn Store, answer: Answer) -> Answer {
-    if store.name() != "postgres" {
+    if !store.kind().respells_json {
         return answer;
     }
     let respelled = |value| match value {

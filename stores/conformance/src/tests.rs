@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use super::*;
 use linchpin_core::filter::{Op, Operand};
-use linchpin_core::store::{AssignValue, Reply, Statement, Truncate};
+use linchpin_core::store::{AssignValue, Reply, Statement, StoreKind, Truncate};
 
 #[test]
 fn the_model_agrees_with_itself() {
@@ -23,20 +23,14 @@ struct Faulty(Memory, Fault);
 type Fault = fn(Plan) -> Plan;
 
 impl Store for Faulty {
-    fn name(&self) -> &'static str {
-        "faulty"
-    }
-    fn supports(&self, capability: &str) -> bool {
-        self.0.supports(capability)
+    fn kind(&self) -> &'static StoreKind {
+        self.0.kind()
     }
     fn may_take_long(&self, statement: &Statement) -> bool {
         self.0.may_take_long(statement)
     }
     fn computes(&self, last: bool) -> bool {
         self.0.computes(last)
-    }
-    fn alone(&self) -> bool {
-        self.0.alone()
     }
     fn prepare(
         &self,

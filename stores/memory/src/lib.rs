@@ -7,6 +7,7 @@
 mod aggregate;
 mod others;
 mod outbox;
+mod provider;
 mod table;
 mod transaction;
 
@@ -19,9 +20,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::RwLock;
 
 use self::others::Held;
+pub use self::provider::{KIND, MemoryProvider};
 use self::table::Table;
 use linchpin_core::entity::EntityDesc;
-use linchpin_core::store::{Outbox, Plan, Reply, Rows, Statement, Store, Transaction, granted};
+use linchpin_core::store::{Outbox, Plan, Reply, Rows, Statement, Store, StoreKind, Transaction};
 use linchpin_core::{Error, Result, Value};
 
 /// Records in ordered maps, one per entity.
@@ -178,12 +180,8 @@ fn native_of(statement: &Statement) -> Result<&Native> {
 }
 
 impl Store for Memory {
-    fn name(&self) -> &'static str {
-        "memory"
-    }
-
-    fn alone(&self) -> bool {
-        true
+    fn kind(&self) -> &'static StoreKind {
+        &KIND
     }
 
     fn may_take_long(&self, _: &Statement) -> bool {
@@ -192,10 +190,6 @@ impl Store for Memory {
 
     fn computes(&self, _: bool) -> bool {
         false
-    }
-
-    fn supports(&self, capability: &str) -> bool {
-        granted("memory", capability)
     }
 
     fn prepare(&self, entity: &'static EntityDesc, plan: Plan) -> Result<Arc<Statement>> {

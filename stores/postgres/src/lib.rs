@@ -22,6 +22,7 @@ mod gather;
 mod lane;
 mod native;
 mod outbox;
+mod provider;
 mod related;
 mod render;
 mod road;
@@ -55,12 +56,15 @@ use self::gather::{Answer, Asked, Joined};
 use self::lane::Lane;
 use self::native::Native;
 use self::outbox::Courier;
+pub use self::provider::{KIND, PostgresProvider};
 use self::run::Failure;
 use self::scan::Scan;
 use self::session::Sessions;
 use linchpin_core::BoxFuture;
 use linchpin_core::entity::EntityDesc;
-use linchpin_core::store::{Outbox, Patience, Plan, Reply, Rows, Statement, Store, Transaction};
+use linchpin_core::store::{
+    Outbox, Patience, Plan, Reply, Rows, Statement, Store, StoreKind, Transaction,
+};
 use linchpin_core::{Error, Result, Value};
 use linchpin_sql::access::Span;
 use linchpin_sql::places::{Place, Places};
@@ -402,21 +406,13 @@ fn closed() -> Error {
 }
 
 impl Store for PostgresStore {
-    fn name(&self) -> &'static str {
-        "postgres"
+    fn kind(&self) -> &'static StoreKind {
+        &KIND
     }
 
     fn may_take_long(&self, statement: &Statement) -> bool {
         statement.plan.reads()
             && Native::of(statement).is_ok_and(|native| !matches!(native.span, Span::One))
-    }
-
-    fn supports(&self, _capability: &str) -> bool {
-        true
-    }
-
-    fn alone(&self) -> bool {
-        false
     }
 
     // A statement that has waited for a record counts what was there when it began to wait.

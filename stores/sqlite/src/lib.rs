@@ -16,6 +16,7 @@ mod file;
 pub mod inspect;
 mod outbox;
 mod pool;
+mod provider;
 mod reader;
 mod related;
 mod render;
@@ -40,10 +41,11 @@ use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions, SqliteSynchronous};
 
 #[doc(hidden)]
 pub use conversation::{arguments, condition, failed, read};
+pub use provider::{KIND, SqliteProvider};
 
 use linchpin_core::BoxFuture;
 use linchpin_core::entity::EntityDesc;
-use linchpin_core::store::{Plan, Reply, Rows, Statement, Store, Transaction, granted};
+use linchpin_core::store::{Plan, Reply, Rows, Statement, Store, StoreKind, Transaction};
 use linchpin_core::{Error, Result, Value};
 use render::{Native, Runs};
 
@@ -197,16 +199,8 @@ fn native(statement: &Statement) -> Result<&Native> {
 }
 
 impl Store for SqliteStore {
-    fn name(&self) -> &'static str {
-        "sqlite"
-    }
-
-    fn alone(&self) -> bool {
-        true
-    }
-
-    fn supports(&self, capability: &str) -> bool {
-        granted("sqlite", capability)
+    fn kind(&self) -> &'static StoreKind {
+        &KIND
     }
 
     // One thread writes, so whoever is last sees everything.

@@ -3,8 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use super::database::{count, database};
+use super::database::count;
 use super::{Config, Durability, Environment};
+use crate::store::DatabaseUrl;
 use crate::suggest::nearest;
 use crate::{Problem, Result};
 
@@ -13,12 +14,15 @@ const ALL: &str = "LINCHPIN_";
 /// The variable of the signing secrets.
 pub(super) const SECRET: &str = "LINCHPIN_SIGNING_SECRET";
 
+/// The variable of where records live.
+const DATABASE: &str = "LINCHPIN_DATABASE_URL";
+
 /// What may stand in the environment; the table at [`Config`] says what it means.
 const VARIABLES: &[&str] = &[
     "LINCHPIN_HOST",
     "LINCHPIN_PORT",
     SECRET,
-    "LINCHPIN_DATABASE_URL",
+    DATABASE,
     "LINCHPIN_SQLITE_DURABILITY",
     "LINCHPIN_POSTGRES_READERS",
     "LINCHPIN_POSTGRES_SCANS",
@@ -127,10 +131,11 @@ impl Config {
                 }
                 None
             }
-            "LINCHPIN_DATABASE_URL" => database(value)
-                .map(|v| self.database = v)
-                .err()
-                .map(|e| Problem::new(name, "invalid", e)),
+            DATABASE => {
+                self.database = DatabaseUrl::new(value);
+                self.database_at = DATABASE;
+                None
+            }
             "LINCHPIN_SQLITE_DURABILITY" => match value {
                 "full" => None,
                 "normal" => {

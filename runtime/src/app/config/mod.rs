@@ -2,7 +2,7 @@
 //! name.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 mod database;
@@ -10,10 +10,12 @@ mod env;
 #[cfg(test)]
 mod tests;
 
-use self::database::{COUNT, database};
-pub use self::database::{Database, DatabaseUrl, Postgres};
+use self::database::COUNT;
+pub use self::database::Postgres;
 use super::secret::SigningSecret;
+use super::stores::Stores;
 use crate::http::Cors;
+use crate::store::DatabaseUrl;
 use crate::{Code, Error, Problem, Result};
 
 /// The key of the signing secrets.
@@ -29,7 +31,7 @@ const DATABASE: &str = "stores.default";
 /// | `LINCHPIN_HOST` | address to listen on | loopback; every address in production |
 /// | `LINCHPIN_PORT` | 0 to 65535; 0 picks a free one | 3000 |
 /// | `LINCHPIN_SIGNING_SECRET` | `security.signing.secret`: one or several, newest first, separated by commas, of at least 32 bytes | in development one is made and kept beside the database; required in production |
-/// | `LINCHPIN_DATABASE_URL` | `sqlite:<file>`, `postgres://user:password@host:port/database` (feature `postgres`) or `memory:` | `sqlite:linchpin.db` |
+/// | `LINCHPIN_DATABASE_URL` | `sqlite:<file>`, `postgres://user:password@host:port/database` (feature `postgres`), `memory:`, or the URL of a store of another crate | `sqlite:linchpin.db` |
 /// | `LINCHPIN_SQLITE_DURABILITY` | `full` or `normal` | `full` |
 /// | `LINCHPIN_POSTGRES_READERS` | connections for reads that an index covers | 2 |
 /// | `LINCHPIN_POSTGRES_SCANS` | connections for reads that may take long | 4 |
@@ -56,7 +58,9 @@ pub struct Config {
     pub(crate) host: IpAddr,
     pub(crate) port: u16,
     pub(crate) secrets: Vec<SigningSecret>,
-    pub(crate) database: Database,
+    pub(crate) database: DatabaseUrl,
+    /// The name of the setting that `database` comes from.
+    database_at: &'static str,
     pub(crate) durability: Durability,
     pub(crate) postgres: Postgres,
     pub(crate) environment: Environment,
@@ -105,7 +109,8 @@ impl Config {
             host: IpAddr::V4(Ipv4Addr::LOCALHOST),
             port: 3000,
             secrets: Vec::new(),
-            database: Database::Sqlite("linchpin.db".into()),
+            database: DatabaseUrl::new("sqlite:linchpin.db"),
+            database_at: DATABASE,
             durability: Durability::Full,
             postgres: Postgres::default(),
             environment: Environment::Development,
@@ -162,14 +167,41 @@ impl Config {
         self
     }
 
-    /// Where records live: `sqlite:<file>`, `postgres://…` or `memory:`.
+    /// Where records live: `sqlite:<file>`, `postgres://…`, `memory:`, or the URL of a store that
+    /// the app takes with [`App::store_provider`](crate::App::store_provider).
     #[must_use]
     pub fn database(mut self, url: impl AsRef<str>) -> Self {
-        match database(url.as_ref()) {
-            Ok(database) => self.database = database,
-            Err(why) => self.problems.push(Problem::new(DATABASE, "invalid", why)),
-        }
+        self.database = DatabaseUrl::new(url.as_ref());
+        self.database_at = DATABASE;
         self
+    }
+
+    /// Opens SQLite files with these settings.
+    #[cfg(feature = "sqlite")]
+    pub(super) fn sqlite_provider(&self) -> crate::store::sqlite::SqliteProvider {
+        use crate::store::sqlite;
+        sqlite::SqliteProvider {
+            durability: match self.durability {
+                Durability::Full => sqlite::Durability::Full,
+                Durability::Normal => sqlite::Durability::Normal,
+            },
+        }
+    }
+
+    /// Opens PostgreSQL databases with these settings.
+    #[cfg(feature = "postgres")]
+    pub(super) fn postgres_provider(&self) -> crate::store::postgres::PostgresProvider {
+        let mut provider = crate::store::postgres::PostgresProvider::default();
+        let (options, named) = (&mut provider.options, self.postgres);
+        options.readers = named.readers.unwrap_or(options.readers);
+        options.scans = named.scans.unwrap_or(options.scans);
+        options.writers = named.writers.unwrap_or(options.writers);
+        options.pool = named.pool.unwrap_or(options.pool);
+        options.transactions = named.transactions.unwrap_or(options.transactions);
+        options.in_flight = named.in_flight.unwrap_or(options.in_flight);
+        options.statement_timeout = named.statement_timeout.unwrap_or(options.statement_timeout);
+        options.connect_timeout = named.connect_timeout.unwrap_or(options.connect_timeout);
+        provider
     }
 
     /// When a write of the embedded store counts as done.
@@ -283,18 +315,20 @@ impl Config {
 
     /// The configuration and its signing secrets, the development one when none was given; or
     /// everything that is wrong with it.
-    pub(crate) fn checked(mut self) -> Result<(Self, Vec<SigningSecret>)> {
+    pub(super) fn checked(mut self, stores: &Stores<'_>) -> Result<(Self, Vec<SigningSecret>)> {
+        let flaw = stores.flaw(&self.database);
+        self.problems
+            .extend(flaw.map(|flaw| Problem::new(self.database_at, "invalid", flaw)));
         // A folder is not made for a database: it would hide a misspelling, or a disk that is not
         // mounted, behind an empty app.
-        let file = match &self.database {
-            Database::Sqlite(file) => Some(file),
-            Database::Memory | Database::Postgres(_) => None,
-        };
+        let file = stores
+            .find(&self.database)
+            .and_then(|provider| provider.file(&self.database));
         let missing = |file: &&PathBuf| {
             file.parent()
                 .is_some_and(|folder| !folder.as_os_str().is_empty() && !folder.is_dir())
         };
-        let lost = file.filter(missing).map(|file| {
+        let lost = file.as_ref().filter(missing).map(|file| {
             format!("is the file {}, whose folder does not exist: make it, or name another file by LINCHPIN_DATABASE_URL", file.display())
         });
         // A development secret would be kept in that folder.
@@ -308,7 +342,7 @@ impl Config {
                 .iter()
                 .any(|p| p.path == env::SECRET || p.path == SECRET)
         {
-            match self.development_secret() {
+            match self.development_secret(file.as_deref()) {
                 Ok(secret) => self.secrets.push(secret),
                 Err(problem) => self.problems.push(problem),
             }
@@ -335,7 +369,8 @@ impl Config {
             .with_details(self.problems))
     }
 
-    fn development_secret(&self) -> Result<SigningSecret, Problem> {
+    /// `file` is that of the records: the secret is kept beside it.
+    fn development_secret(&self, file: Option<&Path>) -> Result<SigningSecret, Problem> {
         if self.environment == Environment::Production {
             let message = format!(
                 "is required in production: set {} to at least 32 random bytes",
@@ -343,11 +378,8 @@ impl Config {
             );
             return Err(Problem::new(SECRET, "required", message));
         }
-        let folder = match &self.database {
-            Database::Sqlite(file) => file.parent().unwrap_or(file.as_path()).to_owned(),
-            Database::Memory | Database::Postgres(_) => PathBuf::new(),
-        };
-        let (secret, file) = SigningSecret::development(&folder)
+        let folder = file.map_or(Path::new(""), |file| file.parent().unwrap_or(file));
+        let (secret, file) = SigningSecret::development(folder)
             .map_err(|why| Problem::new(SECRET, "invalid", why))?;
         tracing::warn!(
             "no signing secret is set: using the development secret in {}",

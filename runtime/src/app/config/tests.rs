@@ -6,8 +6,12 @@ const GOOD: &str = "0123456789abcdef0123456789abcdef";
 
 fn vars(list: &[(&str, &str)]) -> Result<Config> {
     Config::from_vars(list.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())))
-        .and_then(Config::checked)
-        .map(|(config, _)| config)
+        .and_then(checked)
+}
+
+fn checked(config: Config) -> Result<Config> {
+    let stores = Stores::new(&config, &[]);
+    config.checked(&stores).map(|(config, _)| config)
 }
 
 #[test]
@@ -104,7 +108,7 @@ fn variables_of_a_plugin_are_its_own_and_those_that_nearly_are_say_so() {
         Config::from_vars(names.map(|name| (format!("LINCHPIN_{name}"), "1".to_owned())))
             .expect("a configuration");
     config.leave(&["LINCHPIN_AUTH_", "LINCHPIN_SECURITY_"]);
-    let error = config.checked().err();
+    let error = checked(config).err();
     let told: Vec<String> = error
         .iter()
         .flat_map(crate::Error::details)
@@ -186,7 +190,10 @@ fn a_server_is_chosen_by_its_url() {
     ]);
     let config = config.expect("a valid configuration");
     assert!(
-        matches!(&config.database, Database::Postgres(url) if url.expose().starts_with("postgresql://u:hush@h"))
+        config
+            .database
+            .expose()
+            .starts_with("postgresql://u:hush@h")
     );
     assert_eq!(config.postgres.writers, Some(3));
     assert!(!format!("{config:?}").contains("hush"));

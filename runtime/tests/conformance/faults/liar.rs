@@ -7,7 +7,7 @@ use linchpin::entity::EntityDesc;
 use linchpin::event::Entry;
 use linchpin::resource::BoxFuture;
 use linchpin::store::memory::Memory;
-use linchpin::store::{Outbox, Plan, Reply, Rows, Statement, Store, Transaction};
+use linchpin::store::{Outbox, Plan, Reply, Rows, Statement, Store, StoreKind, Transaction};
 use linchpin::{Result, Timestamp, Value};
 
 /// Changes a plan on its way in.
@@ -48,21 +48,14 @@ impl Lie {
 pub struct Liar(pub Memory, pub Lie);
 
 impl Store for Liar {
-    // Functions of the user's are those of the store it is in truth.
-    fn name(&self) -> &'static str {
-        "memory"
-    }
-    fn supports(&self, capability: &str) -> bool {
-        self.0.supports(capability)
+    fn kind(&self) -> &'static StoreKind {
+        self.0.kind()
     }
     fn may_take_long(&self, statement: &Statement) -> bool {
         self.0.may_take_long(statement)
     }
     fn computes(&self, last: bool) -> bool {
         self.0.computes(last)
-    }
-    fn alone(&self) -> bool {
-        self.0.alone()
     }
     fn prepare(&self, entity: &'static EntityDesc, plan: Plan) -> Result<Arc<Statement>> {
         match self.1 {

@@ -1,0 +1,37 @@
+//! The facts of the store, and how an app opens it.
+
+use std::sync::Arc;
+
+use linchpin_core::Result;
+use linchpin_core::store::{DatabaseUrl, Store, StoreKind, StoreProvider};
+use linchpin_vocabulary::store::MEMORY;
+
+use super::Memory;
+
+/// The facts of the store.
+pub static KIND: StoreKind = StoreKind::new(MEMORY.name, &["memory"], "memory:")
+    .granting(MEMORY.grants)
+    .alone()
+    .volatile();
+
+/// Opens an empty store for each app: `memory:`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MemoryProvider;
+
+impl StoreProvider for MemoryProvider {
+    fn kind(&self) -> &'static StoreKind {
+        &KIND
+    }
+
+    fn check(&self, url: &DatabaseUrl) -> Result<(), String> {
+        if url.rest().is_empty() {
+            Ok(())
+        } else {
+            Err("takes nothing after `memory:`".to_owned())
+        }
+    }
+
+    fn open(&self, _: &DatabaseUrl) -> Result<Arc<dyn Store>> {
+        Ok(Arc::new(Memory::new()))
+    }
+}

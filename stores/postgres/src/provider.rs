@@ -1,0 +1,50 @@
+//! The facts of the store, and how an app opens it.
+
+use std::sync::Arc;
+
+use linchpin_core::Result;
+use linchpin_core::store::{DatabaseUrl, Store, StoreKind, StoreProvider};
+use linchpin_vocabulary::store::POSTGRES;
+
+use super::{PostgresOptions, PostgresStore};
+
+/// The facts of the store.
+pub static KIND: StoreKind =
+    StoreKind::new(POSTGRES.name, &["postgres", "postgresql"], "postgres://…")
+        .granting(POSTGRES.grants)
+        .respelling_json();
+
+/// Opens the database that a URL names: `postgres://user:password@host:port/database`.
+#[derive(Clone, Debug)]
+pub struct PostgresProvider {
+    /// How the server is used. The URL of these options is ignored.
+    pub options: PostgresOptions,
+}
+
+impl Default for PostgresProvider {
+    fn default() -> Self {
+        Self {
+            options: PostgresOptions::new(""),
+        }
+    }
+}
+
+impl StoreProvider for PostgresProvider {
+    fn kind(&self) -> &'static StoreKind {
+        &KIND
+    }
+
+    fn check(&self, url: &DatabaseUrl) -> Result<(), String> {
+        if url.rest().starts_with("//") {
+            Ok(())
+        } else {
+            Err("must be `postgres://user:password@host:port/database`".to_owned())
+        }
+    }
+
+    fn open(&self, url: &DatabaseUrl) -> Result<Arc<dyn Store>> {
+        let mut options = self.options.clone();
+        url.expose().clone_into(&mut options.url);
+        Ok(Arc::new(PostgresStore::open(options)?))
+    }
+}

@@ -1,0 +1,53 @@
+//! The facts of the store, and how an app opens it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use linchpin_core::Result;
+use linchpin_core::store::{DatabaseUrl, Store, StoreKind, StoreProvider};
+use linchpin_vocabulary::store::SQLITE;
+
+use super::{Durability, SqliteOptions, SqliteStore};
+
+/// The facts of the store.
+pub static KIND: StoreKind = StoreKind::new(SQLITE.name, &["sqlite"], "sqlite:<file>")
+    .granting(SQLITE.grants)
+    .alone();
+
+/// Opens the file that a URL names: `sqlite:<file>`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SqliteProvider {
+    /// When a write counts as done.
+    pub durability: Durability,
+}
+
+/// The file of a URL, empty if it names none.
+fn path(url: &DatabaseUrl) -> &str {
+    url.rest().strip_prefix("//").unwrap_or(url.rest())
+}
+
+impl StoreProvider for SqliteProvider {
+    fn kind(&self) -> &'static StoreKind {
+        &KIND
+    }
+
+    fn check(&self, url: &DatabaseUrl) -> Result<(), String> {
+        match path(url) {
+            "" => Err("must name a file: `sqlite:<file>`".to_owned()),
+            ":memory:" => {
+                Err("must name a file: `sqlite:<file>`; records in memory are `memory:`".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn file(&self, url: &DatabaseUrl) -> Option<PathBuf> {
+        Some(path(url).into())
+    }
+
+    fn open(&self, url: &DatabaseUrl) -> Result<Arc<dyn Store>> {
+        let mut options = SqliteOptions::new(path(url));
+        options.durability = self.durability;
+        Ok(Arc::new(SqliteStore::open(options)?))
+    }
+}
