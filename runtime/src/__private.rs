@@ -24,17 +24,14 @@ pub use crate::operation::OnSqlite;
 pub use crate::operation::assert_route_audited;
 #[cfg(feature = "server")]
 pub use crate::operation::custom_call::{
-    Erased, made_nothing, made_optional, made_record, made_records, made_value, run_value,
+    Erased, made_nothing, made_optional, made_record, made_records, made_value,
 };
 #[cfg(feature = "server")]
 pub use crate::operation::transition_choice::choose;
 #[cfg(feature = "server")]
 pub use crate::operation::{Chooser, Handler, OnMemory};
 #[cfg(feature = "server")]
-pub use crate::resource::{
-    Adapter, run_bool, run_count, run_json, run_list, run_optional, run_other, run_page,
-    run_record, run_records, run_row, run_rows, run_unit, run_upserted, run_values,
-};
+pub use crate::resource::{Adapter, answer, run};
 #[cfg(feature = "server")]
 pub use axum::{extract::FromRequestParts, http::request::Parts};
 pub use linchpin_core::__private::*;

@@ -242,37 +242,38 @@ fn method(model: &Expansion<'_>) -> TokenStream {
         Returns::Custom(made) => split(&made.arguments),
         _ => arguments(model),
     };
-    let (run, answer) = match &model.plan.returns {
-        Returns::Record => ("run_record", quote!(#entity)),
-        Returns::Optional => ("run_optional", quote!(::core::option::Option<#entity>)),
-        Returns::Page => ("run_page", quote!(#krate::Page<#entity>)),
-        Returns::List => ("run_list", quote!(::std::vec::Vec<#entity>)),
-        Returns::Boolean => ("run_bool", quote!(bool)),
-        Returns::Count => ("run_count", quote!(u64)),
-        Returns::Nothing => ("run_unit", quote!(())),
-        Returns::Upserted => ("run_upserted", quote!(#krate::entity::Upserted<#entity>)),
-        Returns::Records(other) => ("run_records", quote!(::std::vec::Vec<#other>)),
-        Returns::Values(value) => ("run_values", quote!(::std::vec::Vec<#value>)),
-        Returns::Other(other) => ("run_other", quote!(#other)),
+    // The function that reads the outcome, and the type that it returns.
+    let (read, answer) = match &model.plan.returns {
+        Returns::Record => ("record", quote!(#entity)),
+        Returns::Optional => ("optional", quote!(::core::option::Option<#entity>)),
+        Returns::Page => ("page", quote!(#krate::Page<#entity>)),
+        Returns::List => ("records", quote!(::std::vec::Vec<#entity>)),
+        Returns::Boolean => ("boolean", quote!(bool)),
+        Returns::Count => ("count", quote!(u64)),
+        Returns::Nothing => ("nothing", quote!(())),
+        Returns::Upserted => ("upserted", quote!(#krate::entity::Upserted<#entity>)),
+        Returns::Records(other) => ("records", quote!(::std::vec::Vec<#other>)),
+        Returns::Values(value) => ("values", quote!(::std::vec::Vec<#value>)),
+        Returns::Other(other) => ("record", quote!(#other)),
         Returns::Custom(made) => match &made.output {
-            Output::Nothing => ("run_unit", quote!(())),
-            Output::Value(ty) => ("run_value", quote!(#ty)),
-            Output::Record => ("run_record", quote!(#entity)),
-            Output::Optional => ("run_optional", quote!(::core::option::Option<#entity>)),
-            Output::Records => ("run_records", quote!(::std::vec::Vec<#entity>)),
+            Output::Nothing => ("nothing", quote!(())),
+            Output::Value(ty) => ("value", quote!(#ty)),
+            Output::Record => ("record", quote!(#entity)),
+            Output::Optional => ("optional", quote!(::core::option::Option<#entity>)),
+            Output::Records => ("records", quote!(::std::vec::Vec<#entity>)),
         },
         Returns::Numbers(Numbers {
             name,
             grouped: false,
             ..
-        }) => ("run_row", quote!(#name)),
-        Returns::Numbers(Numbers { name, .. }) => ("run_rows", quote!(::std::vec::Vec<#name>)),
+        }) => ("row", quote!(#name)),
+        Returns::Numbers(Numbers { name, .. }) => ("rows", quote!(::std::vec::Vec<#name>)),
     };
-    let run = Ident::new(run, Span::call_site());
-    let (page, paged) = if model.plan.pages() {
-        (quote!(page: #krate::PageArgs), quote!(, page))
+    let read = Ident::new(read, here(ident));
+    let (page, given) = if model.plan.pages() {
+        (quote!(page: #krate::PageArgs), quote!((args, page)))
     } else {
-        (TokenStream::new(), TokenStream::new())
+        (TokenStream::new(), quote!(args))
     };
     // `self`, `cx` and `page` count as well; clippy's limit is seven.
     let many = (names.len() > 4).then(|| quote!(#[allow(clippy::too_many_arguments)]));
@@ -295,7 +296,7 @@ fn method(model: &Expansion<'_>) -> TokenStream {
             #vis fn #name(&self, cx: &#krate::Cx, #(#names: #types,)* #page) -> impl #krate::ResultFuture<#answer> {
                 use #krate::__private as __lp;
                 let args = __lp::args([#(#args),*]);
-                __lp::#run(self, #ident.spec(), cx, args #paged)
+                __lp::run(self, #ident.spec(), cx, #given, __lp::answer::#read)
             }
         }
     }

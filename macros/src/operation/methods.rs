@@ -124,22 +124,22 @@ pub(super) fn methods(model: &Expansion<'_>) -> TokenStream {
         |(at, (part, (http, segments)))| {
             let name = format_ident!("{}", full_name(model, part), span = ident.span());
             let at = index(at);
-            let (what, run, answer) = match part.name {
+            let (what, read, answer) = match part.name {
                 "list" => (
                     "The items, in their order.",
-                    "run_json",
+                    "json",
                     quote!(#krate::ValueAt<#list>),
                 ),
-                "add" => ("Appends an item.", "run_json", item.clone()),
-                "remove" => ("Takes an item out.", "run_unit", quote!(())),
-                "update" => ("Changes members of an item.", "run_json", item.clone()),
+                "add" => ("Appends an item.", "json", item.clone()),
+                "remove" => ("Takes an item out.", "nothing", quote!(())),
+                "update" => ("Changes members of an item.", "json", item.clone()),
                 _ => (
                     "Replaces all items.",
-                    "run_json",
+                    "json",
                     quote!(#krate::ValueAt<#list>),
                 ),
             };
-            let run = format_ident!("{run}");
+            let read = Ident::new(read, here(ident));
             let item_id = part
                 .item
                 .then(|| quote!(item_id: impl ::core::convert::Into<::std::string::String>,));
@@ -167,7 +167,7 @@ pub(super) fn methods(model: &Expansion<'_>) -> TokenStream {
                 ) -> impl #krate::ResultFuture<#answer> {
                     use #krate::__private as __lp;
                     let args = __lp::args([__lp::arg::<#id>(id), #item_arg #body_arg]);
-                    __lp::#run(self, #ident.spec().parts[#at], cx, args)
+                    __lp::run(self, #ident.spec().parts[#at], cx, args, __lp::answer::#read)
                 }
             }
         },

@@ -6,6 +6,8 @@
 mod adapter;
 mod adapters;
 mod aggregate;
+#[doc(hidden)]
+pub mod answer;
 pub(crate) mod computed;
 mod consequences;
 mod cursor;
@@ -43,10 +45,7 @@ pub use page::ListRequest;
 pub(crate) use page::{Ask, refused};
 pub use prepared::Prepared;
 pub(crate) use provided::SearchRequest;
-pub use run::{
-    run_bool, run_count, run_json, run_list, run_optional, run_other, run_page, run_record,
-    run_records, run_row, run_rows, run_unit, run_upserted, run_values,
-};
+pub use run::{CallArgs, run};
 pub(crate) use table::Borrowed;
 pub use table::Table;
 pub(crate) use write::{REPEATS, Turns};

@@ -153,20 +153,6 @@ pub fn made_records<T: Entity, N: Named<T>>(
     Ok(ours(result)?.made())
 }
 
-/// Runs a custom operation that answers no record. For generated methods.
-///
-/// # Errors
-/// Those of the operation.
-#[doc(hidden)]
-pub async fn run_value<E: Entity, T: Output>(
-    adapter: &Adapter<E>,
-    spec: &'static OpSpec,
-    cx: &Cx,
-    args: Vec<Option<Value>>,
-) -> Result<T> {
-    crate::resource::run_json(adapter, spec, cx, args).await
-}
-
 /// A store that custom operations have functions for.
 pub trait CustomStore: Send + Sync + 'static {}
 
