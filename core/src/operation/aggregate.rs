@@ -5,6 +5,7 @@ use crate::Code;
 use crate::entity::EntityDesc;
 use crate::filter::FilterSpec;
 use crate::store::{Function, Group, Truncate};
+use linchpin_vocabulary::kind::{self as facts, KindFacts};
 
 /// Most groups of an answer. More are refused: an answer that grows with the table would one day be
 /// too large to hold.
@@ -134,16 +135,8 @@ impl Kind for Aggregate {
         Options::Aggregate(self)
     }
 
-    fn name(&self) -> &'static str {
-        "aggregate"
-    }
-
-    fn capability(&self) -> &'static str {
-        "operation.aggregate"
-    }
-
-    fn reads(&self) -> bool {
-        true
+    fn facts(&self) -> &'static KindFacts {
+        &facts::AGGREGATE
     }
 
     fn returns(&self) -> Answer {
@@ -160,10 +153,6 @@ impl Kind for Aggregate {
 
     fn filter(&self) -> Option<&FilterSpec> {
         self.filter.as_ref()
-    }
-
-    fn aggregate(&self) -> Option<&Aggregate> {
-        Some(self)
     }
 
     fn statements(&self, _: &EntityDesc) -> Option<usize> {

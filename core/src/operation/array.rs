@@ -3,6 +3,7 @@
 use super::{Answer, AssignSpec, Kind, Options};
 use crate::Code;
 use crate::filter::SourceSpec;
+use linchpin_vocabulary::kind::{self as facts, KindFacts};
 
 /// Options of an array operation.
 #[derive(Debug)]
@@ -83,11 +84,11 @@ impl Kind for ArrayWrite {
         Options::ArrayWrite(self)
     }
 
-    fn name(&self) -> &'static str {
+    fn facts(&self) -> &'static KindFacts {
         match self.action {
-            ArrayAction::Push { .. } => "array_push",
-            ArrayAction::Pull => "array_pull",
-            ArrayAction::Set { .. } => "array_set",
+            ArrayAction::Push { .. } => &facts::ARRAY_PUSH,
+            ArrayAction::Pull => &facts::ARRAY_PULL,
+            ArrayAction::Set { .. } => &facts::ARRAY_SET,
         }
     }
 
@@ -106,10 +107,6 @@ impl Kind for ArrayWrite {
 
     fn touches(&self, _: &crate::entity::EntityDesc) -> crate::entity::FieldSet {
         crate::entity::FieldSet::NONE.with(self.field)
-    }
-
-    fn capability(&self) -> &'static str {
-        "atomic.array"
     }
 
     fn returns(&self) -> Answer {

@@ -6,6 +6,7 @@ use super::{Answer, AssignSpec, Kind, Options};
 use crate::Code;
 use crate::entity::SortDesc;
 use crate::filter::{FilterSpec, SourceSpec};
+use linchpin_vocabulary::kind::{self as facts, KindFacts};
 
 /// Options of a batch.
 #[derive(Debug)]
@@ -93,8 +94,8 @@ impl Kind for Batch {
         Options::Batch(self)
     }
 
-    fn name(&self) -> &'static str {
-        "batch"
+    fn facts(&self) -> &'static KindFacts {
+        &facts::BATCH
     }
 
     fn touches(&self, _: &crate::entity::EntityDesc) -> crate::entity::FieldSet {

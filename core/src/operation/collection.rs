@@ -1,8 +1,9 @@
 //! `collection`: the items of a list inside a record, one by one. Each of its methods is a route of
 //! its own.
 
-use super::{Answer, Kind, Options, Subject};
+use super::{Answer, Kind, Options};
 use crate::Code;
+use linchpin_vocabulary::kind::{self as facts, KindFacts};
 
 /// One method of a collection.
 #[derive(Debug)]
@@ -65,17 +66,24 @@ impl Collection {
     }
 }
 
+impl Collection {
+    /// The limits of the list.
+    pub(super) fn bounds(&self) -> ItemBounds {
+        ItemBounds {
+            field: self.field,
+            key: self.key,
+            max: self.max,
+        }
+    }
+}
+
 impl Kind for Collection {
     fn options(&'static self) -> Options {
         Options::Collection(self)
     }
 
-    fn name(&self) -> &'static str {
-        "collection"
-    }
-
-    fn subject(&self) -> Subject {
-        Subject::Record
+    fn facts(&self) -> &'static KindFacts {
+        &facts::COLLECTION
     }
 
     fn touches(&self, _: &crate::entity::EntityDesc) -> crate::entity::FieldSet {
@@ -83,14 +91,6 @@ impl Kind for Collection {
             crate::entity::FieldSet::NONE
         } else {
             crate::entity::FieldSet::NONE.with(self.field)
-        }
-    }
-
-    fn capability(&self) -> &'static str {
-        if self.method == Method::List {
-            "collection.list"
-        } else {
-            "atomic.collection"
         }
     }
 
@@ -130,13 +130,5 @@ impl Kind for Collection {
                 Code::CollectionFull,
             ],
         }
-    }
-
-    fn bounds(&self) -> Option<ItemBounds> {
-        Some(ItemBounds {
-            field: self.field,
-            key: self.key,
-            max: self.max,
-        })
     }
 }

@@ -1,9 +1,10 @@
 //! `computed_aggregate`: writes a number over the records of one entity into a record of another.
 
-use super::{Answer, AssignSpec, Kind, Options, Output, Subject};
+use super::{Answer, AssignSpec, Kind, Options, Output};
 use crate::Code;
 use crate::entity::EntityDesc;
 use crate::filter::FilterSpec;
+use linchpin_vocabulary::kind::{self as facts, KindFacts};
 
 /// Options of a computed aggregate.
 #[derive(Debug)]
@@ -89,12 +90,8 @@ impl Kind for ComputedAggregate {
         Options::ComputedAggregate(self)
     }
 
-    fn name(&self) -> &'static str {
-        "computed_aggregate"
-    }
-
-    fn subject(&self) -> Subject {
-        Subject::Foreign
+    fn facts(&self) -> &'static KindFacts {
+        &facts::COMPUTED_AGGREGATE
     }
 
     fn statements(&self, _: &EntityDesc) -> Option<usize> {
@@ -128,10 +125,6 @@ impl Kind for ComputedAggregate {
 
     fn by_id(&self) -> bool {
         false
-    }
-
-    fn answers(&self) -> Option<&'static EntityDesc> {
-        self.target
     }
 
     fn errors(&self) -> &'static [Code] {

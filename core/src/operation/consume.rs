@@ -2,6 +2,7 @@
 
 use super::{Answer, Kind, Options};
 use crate::filter::FilterSpec;
+use linchpin_vocabulary::kind::{self as facts, KindFacts};
 
 /// Options of a consume.
 #[derive(Debug)]
@@ -49,16 +50,12 @@ impl Kind for Consume {
         Options::Consume(self)
     }
 
-    fn name(&self) -> &'static str {
-        "consume"
+    fn facts(&self) -> &'static KindFacts {
+        &facts::CONSUME
     }
 
     fn touches(&self, _: &crate::entity::EntityDesc) -> crate::entity::FieldSet {
         crate::entity::FieldSet::ALL
-    }
-
-    fn capability(&self) -> &'static str {
-        "atomic.consume"
     }
 
     fn returns(&self) -> Answer {

@@ -5,6 +5,7 @@
 use super::{Answer, Kind, Options};
 use crate::Code;
 use crate::entity::{self, EntityDesc, FieldDesc};
+use linchpin_vocabulary::kind::{self as facts, KindFacts};
 
 /// The most stores that one operation has functions for.
 pub const MOST_HANDLERS: usize = 8;
@@ -174,8 +175,8 @@ impl Kind for Custom {
         Options::Custom(self)
     }
 
-    fn name(&self) -> &'static str {
-        "custom"
+    fn facts(&self) -> &'static KindFacts {
+        &facts::CUSTOM
     }
 
     fn touches(&self, _: &crate::entity::EntityDesc) -> crate::entity::FieldSet {
@@ -184,14 +185,6 @@ impl Kind for Custom {
         } else {
             crate::entity::FieldSet::ALL
         }
-    }
-
-    fn capability(&self) -> &'static str {
-        "custom.factory"
-    }
-
-    fn brings(&self, store: &str) -> bool {
-        self.handler(store).is_some()
     }
 
     fn returns(&self) -> Answer {
@@ -204,14 +197,6 @@ impl Kind for Custom {
                 Answer::Value
             }
         }
-    }
-
-    fn shape(&self) -> Option<Shape> {
-        Some(self.output)
-    }
-
-    fn texts(&self) -> &'static [&'static str] {
-        self.texts
     }
 
     fn by_id(&self) -> bool {

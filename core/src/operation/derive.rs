@@ -1,9 +1,10 @@
 //! `derive`: one array out of the records of several entities.
 
-use super::{Answer, Kind, Options, Subject};
+use super::{Answer, Kind, Options};
 use crate::Code;
 use crate::entity::EntityDesc;
 use crate::filter::FilterSpec;
+use linchpin_vocabulary::kind::{self as facts, KindFacts};
 
 /// Most records that one source may give. More are refused: they are merged in memory.
 pub const MOST_DERIVED: u32 = 10_000;
@@ -191,12 +192,8 @@ impl Kind for Derive {
         Options::Derive(self)
     }
 
-    fn name(&self) -> &'static str {
-        "derive"
-    }
-
-    fn subject(&self) -> Subject {
-        Subject::Foreign
+    fn facts(&self) -> &'static KindFacts {
+        &facts::DERIVE
     }
 
     fn statements(&self, _: &EntityDesc) -> Option<usize> {
@@ -208,23 +205,11 @@ impl Kind for Derive {
         )
     }
 
-    fn capability(&self) -> &'static str {
-        "operation.derive"
-    }
-
-    fn reads(&self) -> bool {
-        true
-    }
-
     fn returns(&self) -> Answer {
         Answer::Derived
     }
 
     fn errors(&self) -> &'static [Code] {
         &[Code::ValidationFailed]
-    }
-
-    fn derived(&self) -> Option<&Derive> {
-        Some(self)
     }
 }

@@ -1,6 +1,7 @@
 //! `exists`: whether a record with these values is visible.
 
 use super::{Answer, AssignSpec, Kind, Options};
+use linchpin_vocabulary::kind::{self as facts, KindFacts};
 
 /// Options of an exists.
 #[derive(Debug)]
@@ -30,20 +31,12 @@ impl Kind for Exists {
         Options::Exists(self)
     }
 
-    fn name(&self) -> &'static str {
-        "exists"
+    fn facts(&self) -> &'static KindFacts {
+        &facts::EXISTS
     }
 
     fn matches(&self) -> &'static [AssignSpec] {
         self.fields
-    }
-
-    fn capability(&self) -> &'static str {
-        "operation.exists"
-    }
-
-    fn reads(&self) -> bool {
-        true
     }
 
     fn returns(&self) -> Answer {

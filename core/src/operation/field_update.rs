@@ -4,6 +4,7 @@ use super::spec::written;
 use super::{Answer, AssignSpec, Kind, Options};
 use crate::Code;
 use crate::filter::SourceSpec;
+use linchpin_vocabulary::kind::{self as facts, KindFacts};
 
 /// Options of a field update.
 #[derive(Debug)]
@@ -27,8 +28,8 @@ impl Kind for FieldUpdate {
         Options::FieldUpdate(self)
     }
 
-    fn name(&self) -> &'static str {
-        "field_update"
+    fn facts(&self) -> &'static KindFacts {
+        &facts::FIELD_UPDATE
     }
 
     fn matches(&self) -> &'static [AssignSpec] {
@@ -37,10 +38,6 @@ impl Kind for FieldUpdate {
 
     fn writes(&self, field: usize) -> Option<&'static SourceSpec> {
         written(self.set, field)
-    }
-
-    fn capability(&self) -> &'static str {
-        "atomic.field-update"
     }
 
     fn returns(&self) -> Answer {

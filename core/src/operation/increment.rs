@@ -3,6 +3,7 @@
 use super::{Answer, AssignSpec, Kind, Options};
 use crate::Code;
 use crate::entity::Bound;
+use linchpin_vocabulary::kind::{self as facts, KindFacts};
 
 /// Options of an increment.
 #[derive(Debug)]
@@ -28,8 +29,8 @@ impl Kind for Increment {
         Options::Increment(self)
     }
 
-    fn name(&self) -> &'static str {
-        "increment"
+    fn facts(&self) -> &'static KindFacts {
+        &facts::INCREMENT
     }
 
     fn matches(&self) -> &'static [AssignSpec] {
@@ -38,10 +39,6 @@ impl Kind for Increment {
 
     fn touches(&self, _: &crate::entity::EntityDesc) -> crate::entity::FieldSet {
         crate::entity::FieldSet::NONE.with(self.field)
-    }
-
-    fn capability(&self) -> &'static str {
-        "atomic.increment"
     }
 
     fn returns(&self) -> Answer {

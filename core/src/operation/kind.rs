@@ -1,32 +1,36 @@
 //! What a kind of operation is: its declared options, its answer, its plan.
 
+use linchpin_vocabulary::kind::{Changes, KindFacts};
+
 use crate::entity::{EntityDesc, FieldSet, Paging, SortDesc};
 use crate::filter::{FilterSpec, SourceSpec};
 
-use super::spec::{AssignSpec, Subject};
+use super::spec::AssignSpec;
 
 /// A field, the value that is always written to it, and whether that is one element of its list.
 pub type Fixed = (usize, fn() -> crate::Value, bool);
 
 /// One kind of operation: its declared options and the facts that follow from them.
+///
+/// A fact of the kind itself is data in [`KindFacts`]. A fact of only one kind is a field of its
+/// options; the methods of `dyn Kind` read it.
 pub trait Kind: std::fmt::Debug + Send + Sync + 'static {
     /// Its options, by kind.
     fn options(&'static self) -> Options;
 
-    /// `transition` and so on.
-    fn name(&self) -> &'static str;
+    /// The facts that do not depend on the declaration.
+    fn facts(&self) -> &'static KindFacts;
 
-    /// What the store must be able to do: a name of the capability matrix.
-    fn capability(&self) -> &'static str;
-
-    /// Whether it brings what it needs of a store by itself, so that the store need not have the
-    /// capability.
-    fn brings(&self, store: &str) -> bool {
-        let _ = store;
-        false
+    /// The capability that the store must grant.
+    fn capability(&self) -> &'static str {
+        if self.reads() {
+            self.facts().read_capability
+        } else {
+            self.facts().capability
+        }
     }
 
-    /// What a successful call answers, for OpenAPI and the HTTP layer.
+    /// The form of a successful answer, for OpenAPI and the HTTP layer.
     fn returns(&self) -> Answer;
 
     /// Whether it changes the one record that its path names, so that `If-Match` can guard it.
@@ -34,123 +38,154 @@ pub trait Kind: std::fmt::Debug + Send + Sync + 'static {
         matches!(self.returns(), Answer::Record | Answer::Boolean)
     }
 
-    /// What it works on, as far as a permission is concerned.
-    fn subject(&self) -> Subject {
-        if self.by_id() {
-            Subject::Record
-        } else {
-            Subject::Records
-        }
-    }
-
-    /// Whether it runs a function of the user's, so that a permission has to be judged before.
-    fn runs_code(&self) -> bool {
-        self.name() == "custom"
-    }
-
-    /// What the records it works on must equal, parameters that are left out apart; empty when it
-    /// goes by the id alone.
+    /// The fields by which it finds its record, and their values; empty if it uses the id alone.
+    /// Parameters that a call leaves out are not compared.
     fn matches(&self) -> &'static [AssignSpec] {
         &[]
     }
 
-    /// What it writes to a field.
+    /// The value that it writes to a field.
     fn writes(&self, field: usize) -> Option<&'static SourceSpec> {
         let _ = field;
         None
     }
 
-    /// Values of its declaration that it writes beside what [`Kind::writes`] says.
+    /// Values of its declaration that it writes in addition to [`Kind::writes`].
     fn fixed(&self) -> Vec<Fixed> {
         Vec::new()
     }
 
-    /// Which fields of its own entity's records it may change; all of them where it makes or
-    /// removes records, and where code of the user decides. What every change writes (on-update
-    /// dates, version, expiry) is not among them.
+    /// The fields of its own entity's records that it may change: all fields if it creates or
+    /// deletes records, or if a function of the app decides. Fields that every change writes
+    /// (on-update dates, version, expiry) are not included.
     fn touches(&self, on: &EntityDesc) -> FieldSet {
         (0..on.fields.len())
             .filter(|field| self.writes(*field).is_some())
             .collect()
     }
 
-    /// Whether it only reads: then an anonymous caller may see records without a tenant, where the
-    /// entity says so.
+    /// Whether it only reads. An entity may let anonymous callers read records without a tenant.
     fn reads(&self) -> bool {
-        false
+        self.facts().changes == Changes::Nothing
     }
 
-    /// Whether it works on deleted records, and on no others.
+    /// Whether it works only on deleted records.
     fn deleted(&self) -> bool {
         false
     }
 
-    /// What a call can be refused with beyond what every route can: its own refusals, for OpenAPI.
+    /// The errors of this kind, in addition to those of every route. For OpenAPI.
     fn errors(&self) -> &'static [crate::Code] {
         &[]
     }
 
-    /// The most statements that a call sends, repetitions apart: a write that another call
-    /// overtakes is sent again. `None` where code of the user decides.
+    /// The most statements that a call sends, without retries after a concurrent change. `None` if
+    /// a function of the app decides.
     fn statements(&self, on: &EntityDesc) -> Option<usize> {
         let _ = on;
-        // When nothing was changed, a second one asks why.
+        // If the first one changes no record, a second one finds the reason.
         Some(if self.by_id() && !self.reads() { 2 } else { 1 })
-    }
-
-    /// What it lays down for a list of items, for all that write the list.
-    fn bounds(&self) -> Option<super::ItemBounds> {
-        None
-    }
-
-    /// How its pages are asked for, if it answers any.
-    fn paging(&self) -> Paging {
-        Paging::Limit
-    }
-
-    /// The orders that a call chooses from by name; the first holds without a name.
-    fn sorts(&self) -> &'static [NamedSort] {
-        &[]
-    }
-
-    /// Whether the search provider of its entity answers it, where there is one.
-    fn uses_provider(&self) -> bool {
-        false
-    }
-
-    /// What it is made of, for a kind that merges other entities' records.
-    fn derived(&self) -> Option<&super::Derive> {
-        None
-    }
-
-    /// Whose records it answers, when they are not those of its own entity.
-    fn answers(&self) -> Option<&'static EntityDesc> {
-        None
-    }
-
-    /// Texts of SQL that its functions run, to be judged before anybody calls.
-    fn texts(&self) -> &'static [&'static str] {
-        &[]
-    }
-
-    /// The form of its answer, for a kind whose answer is declared by a type.
-    fn shape(&self) -> Option<super::Shape> {
-        None
-    }
-
-    /// Which move it is, for a kind that moves a field between states.
-    fn transition(&self) -> Option<&super::Transition> {
-        None
-    }
-
-    /// What is computed, for a kind that answers numbers.
-    fn aggregate(&self) -> Option<&super::Aggregate> {
-        None
     }
 
     /// The declared filter, for introspection.
     fn filter(&self) -> Option<&FilterSpec> {
         None
+    }
+}
+
+/// Facts that are read from the data of one kind.
+impl dyn Kind {
+    /// The name of the kind in a declaration: `transition`.
+    pub fn name(&self) -> &'static str {
+        self.facts().name
+    }
+
+    /// Whether it runs a function of the app. A permission is then checked before the call.
+    pub fn runs_code(&self) -> bool {
+        self.facts().changes == Changes::Unknown
+    }
+
+    /// Whether the declaration has a function for this store, so that the store needs no
+    /// capability.
+    pub fn brings(&'static self, store: &str) -> bool {
+        matches!(self.options(), Options::Custom(custom) if custom.handler(store).is_some())
+    }
+
+    /// SQL texts that its functions run. Start-up lets the database check them.
+    pub fn texts(&'static self) -> &'static [&'static str] {
+        match self.options() {
+            Options::Custom(custom) => custom.texts,
+            _ => &[],
+        }
+    }
+
+    /// The form of its answer, if a type declares it.
+    pub fn shape(&'static self) -> Option<super::Shape> {
+        match self.options() {
+            Options::Custom(custom) => Some(custom.output),
+            _ => None,
+        }
+    }
+
+    /// The limits that it sets for a list of items. They hold for every write of the list.
+    pub fn bounds(&'static self) -> Option<super::ItemBounds> {
+        match self.options() {
+            Options::Collection(collection) => Some(collection.bounds()),
+            _ => None,
+        }
+    }
+
+    /// How a call asks for a page.
+    pub fn paging(&'static self) -> Paging {
+        match self.options() {
+            Options::Lookup(lookup) => lookup.paging(),
+            _ => Paging::Limit,
+        }
+    }
+
+    /// The orders that a call chooses by name. The first is the default.
+    pub fn sorts(&'static self) -> &'static [NamedSort] {
+        match self.options() {
+            Options::Lookup(lookup) => lookup.sorts,
+            _ => &[],
+        }
+    }
+
+    /// Whether the search provider of its entity answers it.
+    pub fn uses_provider(&'static self) -> bool {
+        matches!(self.options(), Options::Search(search) if !search.in_store)
+    }
+
+    /// The sources that it merges.
+    pub fn derived(&'static self) -> Option<&'static super::Derive> {
+        match self.options() {
+            Options::Derive(derive) => Some(derive),
+            _ => None,
+        }
+    }
+
+    /// The entity of its answer, if that is another one.
+    pub fn answers(&'static self) -> Option<&'static EntityDesc> {
+        match self.options() {
+            Options::ComputedAggregate(computed) => computed.target,
+            _ => None,
+        }
+    }
+
+    /// The move between states that it makes.
+    pub fn transition(&'static self) -> Option<&'static super::Transition> {
+        match self.options() {
+            Options::Transition(transition) => Some(transition),
+            _ => None,
+        }
+    }
+
+    /// The numbers that it computes.
+    pub fn aggregate(&'static self) -> Option<&'static super::Aggregate> {
+        match self.options() {
+            Options::Aggregate(aggregate) => Some(aggregate),
+            _ => None,
+        }
     }
 }
 

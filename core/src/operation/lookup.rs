@@ -3,6 +3,7 @@
 use super::{Answer, AssignSpec, Kind, NamedSort, Options};
 use crate::entity::{Paging, SortDesc};
 use crate::filter::FilterSpec;
+use linchpin_vocabulary::kind::{self as facts, KindFacts};
 
 /// Options of a lookup.
 #[derive(Debug)]
@@ -111,38 +112,30 @@ impl Lookup {
     }
 }
 
+impl Lookup {
+    /// How a call asks for a page: at most `limit` records.
+    #[must_use]
+    pub fn paging(&self) -> Paging {
+        self.limit
+            .map_or(self.paging, |cap| self.paging.within(cap))
+    }
+}
+
 impl Kind for Lookup {
     fn options(&'static self) -> Options {
         Options::Lookup(self)
     }
 
-    fn name(&self) -> &'static str {
-        "lookup"
+    fn facts(&self) -> &'static KindFacts {
+        &facts::LOOKUP
     }
 
     fn matches(&self) -> &'static [AssignSpec] {
         self.fields
     }
 
-    fn capability(&self) -> &'static str {
-        "operation.lookup"
-    }
-
-    fn reads(&self) -> bool {
-        true
-    }
-
     fn deleted(&self) -> bool {
         self.deleted
-    }
-
-    fn paging(&self) -> Paging {
-        self.limit
-            .map_or(self.paging, |cap| self.paging.within(cap))
-    }
-
-    fn sorts(&self) -> &'static [NamedSort] {
-        self.sorts
     }
 
     fn returns(&self) -> Answer {

@@ -3,6 +3,7 @@
 
 use super::{Answer, AssignSpec, Kind, Options};
 use crate::Code;
+use linchpin_vocabulary::kind::{self as facts, KindFacts};
 
 /// Options of a restore.
 #[derive(Debug)]
@@ -24,8 +25,8 @@ impl Kind for Restore {
         Options::Restore(self)
     }
 
-    fn name(&self) -> &'static str {
-        "restore"
+    fn facts(&self) -> &'static KindFacts {
+        &facts::RESTORE
     }
 
     fn touches(&self, on: &crate::entity::EntityDesc) -> crate::entity::FieldSet {
@@ -33,10 +34,6 @@ impl Kind for Restore {
             .map_or(crate::entity::FieldSet::NONE, |mark| {
                 crate::entity::FieldSet::NONE.with(mark.field())
             })
-    }
-
-    fn capability(&self) -> &'static str {
-        "atomic.transition"
     }
 
     fn returns(&self) -> Answer {

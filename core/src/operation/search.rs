@@ -6,6 +6,7 @@
 use super::{Answer, Kind, Options};
 use crate::Code;
 use crate::filter::FilterSpec;
+use linchpin_vocabulary::kind::{self as facts, KindFacts};
 
 /// Options of a search. What is searched for is the first parameter, `q`.
 #[derive(Debug)]
@@ -65,16 +66,8 @@ impl Kind for Search {
         Options::Search(self)
     }
 
-    fn name(&self) -> &'static str {
-        "search"
-    }
-
-    fn capability(&self) -> &'static str {
-        "operation.search"
-    }
-
-    fn reads(&self) -> bool {
-        true
+    fn facts(&self) -> &'static KindFacts {
+        &facts::SEARCH
     }
 
     fn returns(&self) -> Answer {
@@ -91,9 +84,5 @@ impl Kind for Search {
 
     fn filter(&self) -> Option<&FilterSpec> {
         self.filter.as_ref()
-    }
-
-    fn uses_provider(&self) -> bool {
-        !self.in_store
     }
 }

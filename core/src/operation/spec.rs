@@ -2,6 +2,8 @@
 
 use std::marker::PhantomData;
 
+use linchpin_vocabulary::kind::{Changes, Records};
+
 use crate::ContextDesc;
 use crate::entity::{Entity, EntityDesc, FieldDesc, SourceLine};
 use crate::filter::SourceSpec;
@@ -131,18 +133,18 @@ pub enum Subject {
 }
 
 impl OpSpec {
-    /// What it works on.
+    /// The records that a permission is checked for.
     pub fn subject(&self) -> Subject {
-        let names_one =
-            !self.kind.matches().is_empty() || self.params.iter().any(|p| p.place == Place::Id);
-        match self.kind.subject() {
-            Subject::Record if !names_one => Subject::Foreign,
-            // What a function does to how many records, nobody here knows.
-            _ if self.kind.runs_code() && !self.params.iter().any(|p| p.place == Place::Id) => {
-                Subject::Foreign
-            }
-            _ if self.kind.runs_code() => Subject::Record,
-            subject => subject,
+        let has_id = || self.params.iter().any(|p| p.place == Place::Id);
+        let names_one = || !self.kind.matches().is_empty() || has_id();
+        let facts = self.kind.facts();
+        match (facts.records, facts.changes) {
+            (Records::One, Changes::NewOrOne) => Subject::Either,
+            (Records::One, _) if names_one() => Subject::Record,
+            (Records::Many, _) => Subject::Records,
+            // A function may change any records; a permission can only check the one it names.
+            (Records::OfPath, _) if has_id() => Subject::Record,
+            (Records::One | Records::OfPath | Records::Foreign, _) => Subject::Foreign,
         }
     }
 

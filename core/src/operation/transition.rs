@@ -6,6 +6,7 @@ use super::{Answer, AssignSpec, Kind, Options};
 use crate::entity::EntityDesc;
 use crate::filter::SourceSpec;
 use crate::{Code, Value};
+use linchpin_vocabulary::kind::{self as facts, KindFacts};
 
 /// Options of a transition.
 #[derive(Debug)]
@@ -88,12 +89,8 @@ impl Kind for Transition {
         Options::Transition(self)
     }
 
-    fn name(&self) -> &'static str {
-        "transition"
-    }
-
-    fn transition(&self) -> Option<&Transition> {
-        Some(self)
+    fn facts(&self) -> &'static KindFacts {
+        &facts::TRANSITION
     }
 
     fn matches(&self) -> &'static [AssignSpec] {

@@ -1,9 +1,10 @@
 //! `upsert`: creates a record, or changes the one that has the same key, in one statement.
 
 use super::spec::written;
-use super::{Answer, AssignSpec, Kind, Options, Subject};
+use super::{Answer, AssignSpec, Kind, Options};
 use crate::Code;
 use crate::filter::SourceSpec;
+use linchpin_vocabulary::kind::{self as facts, KindFacts};
 
 /// Options of an upsert.
 #[derive(Debug)]
@@ -58,12 +59,8 @@ impl Kind for Upsert {
         Options::Upsert(self)
     }
 
-    fn name(&self) -> &'static str {
-        "upsert"
-    }
-
-    fn subject(&self) -> Subject {
-        Subject::Either
+    fn facts(&self) -> &'static KindFacts {
+        &facts::UPSERT
     }
 
     fn matches(&self) -> &'static [AssignSpec] {
@@ -84,10 +81,6 @@ impl Kind for Upsert {
 
     fn touches(&self, _: &crate::entity::EntityDesc) -> crate::entity::FieldSet {
         crate::entity::FieldSet::ALL
-    }
-
-    fn capability(&self) -> &'static str {
-        "atomic.upsert"
     }
 
     fn returns(&self) -> Answer {

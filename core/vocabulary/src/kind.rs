@@ -1,10 +1,11 @@
 //! The kinds of operations, and the facts of each.
 //!
 //! ```
-//! use linchpin_vocabulary::kind::{self, Records};
+//! use linchpin_vocabulary::kind::{self, Changes, Records};
 //!
 //! let batch = kind::named("batch").expect("a kind");
 //! assert_eq!((batch.capability, batch.records), ("batch.write", Records::Many));
+//! assert_eq!(batch.changes, Changes::Many);
 //! assert!(kind::named("bulk").is_none());
 //! ```
 
@@ -20,6 +21,10 @@ pub struct KindFacts {
     pub read_capability: &'static str,
     /// The records that a call works on.
     pub records: Records,
+    /// What a call does to them.
+    pub changes: Changes,
+    /// Whether `include` in a `GET` request adds related records to its answer.
+    pub includes: bool,
     /// Whether an event may be made for each record that a call changes: `expose = "records"`.
     pub exposes_records: bool,
     /// Members that an answer has beside the fields of the entity.
@@ -41,13 +46,49 @@ pub enum Records {
     OfPath,
 }
 
+/// What a call does to the records that it works on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Changes {
+    /// It only reads.
+    Nothing,
+    /// It creates one record.
+    New,
+    /// It updates one record, or creates it.
+    NewOrOne,
+    /// It updates one record.
+    One,
+    /// It takes one deleted record back.
+    Restored,
+    /// It deletes one record.
+    Removed,
+    /// It updates or deletes any number of records.
+    Many,
+    /// A function of the app decides.
+    Unknown,
+}
+
+impl Changes {
+    /// Whether records may be deleted.
+    #[must_use]
+    pub const fn may_delete(self) -> bool {
+        matches!(self, Self::Removed | Self::Many | Self::Unknown)
+    }
+}
+
 impl KindFacts {
-    const fn new(name: &'static str, capability: &'static str, records: Records) -> Self {
+    const fn new(
+        name: &'static str,
+        capability: &'static str,
+        records: Records,
+        changes: Changes,
+    ) -> Self {
         Self {
             name,
             capability,
             read_capability: capability,
             records,
+            changes,
+            includes: false,
             exposes_records: false,
             answer_members: &[],
             has_methods: false,
@@ -56,53 +97,117 @@ impl KindFacts {
 }
 
 /// Finds records by the values of fields.
-pub const LOOKUP: KindFacts = KindFacts::new("lookup", "operation.lookup", Records::Many);
+pub const LOOKUP: KindFacts = KindFacts {
+    includes: true,
+    ..KindFacts::new(
+        "lookup",
+        "operation.lookup",
+        Records::Many,
+        Changes::Nothing,
+    )
+};
 /// Tells whether a record exists.
-pub const EXISTS: KindFacts = KindFacts::new("exists", "operation.exists", Records::Many);
+pub const EXISTS: KindFacts = KindFacts::new(
+    "exists",
+    "operation.exists",
+    Records::Many,
+    Changes::Nothing,
+);
 /// Moves an enum field from one value to another.
-pub const TRANSITION: KindFacts = KindFacts::new("transition", "atomic.transition", Records::One);
+pub const TRANSITION: KindFacts = KindFacts::new(
+    "transition",
+    "atomic.transition",
+    Records::One,
+    Changes::One,
+);
 /// Takes a deleted record back.
-pub const RESTORE: KindFacts = KindFacts::new("restore", "atomic.transition", Records::One);
+pub const RESTORE: KindFacts = KindFacts::new(
+    "restore",
+    "atomic.transition",
+    Records::One,
+    Changes::Restored,
+);
 /// Adds to a number.
-pub const INCREMENT: KindFacts = KindFacts::new("increment", "atomic.increment", Records::One);
+pub const INCREMENT: KindFacts =
+    KindFacts::new("increment", "atomic.increment", Records::One, Changes::One);
 /// Writes some fields.
-pub const FIELD_UPDATE: KindFacts =
-    KindFacts::new("field_update", "atomic.field-update", Records::One);
+pub const FIELD_UPDATE: KindFacts = KindFacts::new(
+    "field_update",
+    "atomic.field-update",
+    Records::One,
+    Changes::One,
+);
 /// Appends to a list of texts.
-pub const ARRAY_PUSH: KindFacts = KindFacts::new("array_push", "atomic.array", Records::One);
+pub const ARRAY_PUSH: KindFacts =
+    KindFacts::new("array_push", "atomic.array", Records::One, Changes::One);
 /// Removes from a list of texts.
-pub const ARRAY_PULL: KindFacts = KindFacts::new("array_pull", "atomic.array", Records::One);
+pub const ARRAY_PULL: KindFacts =
+    KindFacts::new("array_pull", "atomic.array", Records::One, Changes::One);
 /// Replaces a list of texts.
-pub const ARRAY_SET: KindFacts = KindFacts::new("array_set", "atomic.array", Records::One);
+pub const ARRAY_SET: KindFacts =
+    KindFacts::new("array_set", "atomic.array", Records::One, Changes::One);
 /// Updates or deletes the records that a filter matches.
 pub const BATCH: KindFacts = KindFacts {
     exposes_records: true,
-    ..KindFacts::new("batch", "batch.write", Records::Many)
+    ..KindFacts::new("batch", "batch.write", Records::Many, Changes::Many)
 };
 /// Creates a record, or updates the one that matches.
 pub const UPSERT: KindFacts = KindFacts {
     answer_members: &["entity", "created"],
-    ..KindFacts::new("upsert", "atomic.upsert", Records::One)
+    ..KindFacts::new("upsert", "atomic.upsert", Records::One, Changes::NewOrOne)
 };
 /// Takes one record out of those that a filter matches.
-pub const CONSUME: KindFacts = KindFacts::new("consume", "atomic.consume", Records::Many);
+pub const CONSUME: KindFacts =
+    KindFacts::new("consume", "atomic.consume", Records::Many, Changes::Removed);
 /// Works on the items of a list inside a record.
 pub const COLLECTION: KindFacts = KindFacts {
     read_capability: "collection.list",
     has_methods: true,
-    ..KindFacts::new("collection", "atomic.collection", Records::One)
+    ..KindFacts::new(
+        "collection",
+        "atomic.collection",
+        Records::One,
+        Changes::One,
+    )
 };
 /// Finds records by words.
-pub const SEARCH: KindFacts = KindFacts::new("search", "operation.search", Records::Many);
+pub const SEARCH: KindFacts = KindFacts {
+    includes: true,
+    ..KindFacts::new(
+        "search",
+        "operation.search",
+        Records::Many,
+        Changes::Nothing,
+    )
+};
 /// Counts, sums and compares records.
-pub const AGGREGATE: KindFacts = KindFacts::new("aggregate", "operation.aggregate", Records::Many);
+pub const AGGREGATE: KindFacts = KindFacts::new(
+    "aggregate",
+    "operation.aggregate",
+    Records::Many,
+    Changes::Nothing,
+);
 /// Computes a value from records of one entity and writes it to a record of another.
-pub const COMPUTED_AGGREGATE: KindFacts =
-    KindFacts::new("computed_aggregate", "computed.write", Records::Foreign);
+pub const COMPUTED_AGGREGATE: KindFacts = KindFacts::new(
+    "computed_aggregate",
+    "computed.write",
+    Records::Foreign,
+    Changes::One,
+);
 /// Joins records of several entities.
-pub const DERIVE: KindFacts = KindFacts::new("derive", "operation.derive", Records::Foreign);
+pub const DERIVE: KindFacts = KindFacts::new(
+    "derive",
+    "operation.derive",
+    Records::Foreign,
+    Changes::Nothing,
+);
 /// Runs a function of the app.
-pub const CUSTOM: KindFacts = KindFacts::new("custom", crate::store::FACTORY, Records::OfPath);
+pub const CUSTOM: KindFacts = KindFacts::new(
+    "custom",
+    crate::store::FACTORY,
+    Records::OfPath,
+    Changes::Unknown,
+);
 
 /// Every kind.
 pub const KINDS: [&KindFacts; 18] = [

@@ -4,15 +4,15 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
+use linchpin_vocabulary::kind::{Changes, Records};
 use serde_json::{Value as Json, json};
 
-use super::summaries::{self, Changed};
+use super::summaries;
 use crate::Package;
 use crate::entity::{EntityDesc, FieldSet, Flags, Paging, ScopeFrom};
 use crate::event::names_by_route;
 use crate::http::{Action, AuthDesc, Endpoint, MiddlewareDesc, PermissionDesc};
 use crate::openapi::gates;
-use crate::operation::Subject;
 use crate::resource::computed;
 
 /// A route as the report shows it.
@@ -106,7 +106,7 @@ pub(super) fn lines(
                 .cloned()
                 .unwrap_or_default(),
             statements: desc
-                .filter(|desc| !followed(packages, desc, endpoint))
+                .filter(|desc| !deletes_dependents(packages, desc, endpoint))
                 .and_then(|desc| statements(packages, endpoint, desc, alone)),
             paging: endpoint.pages().then(|| {
                 if endpoint.paging() == Paging::Limit {
@@ -222,17 +222,17 @@ fn permission(declared: &PermissionDesc) -> String {
     if declared.hide { out + ", hides" } else { out }
 }
 
-/// Whether a record that is deleted, or marked as deleted, changes others: how many statements that
-/// takes depends on how many there are.
-fn followed(packages: &[&'static Package], desc: &EntityDesc, endpoint: &Endpoint) -> bool {
+/// Whether the deletion of a record, or its mark as deleted, changes records that name it. The
+/// number of statements then depends on the number of those records.
+fn deletes_dependents(
+    packages: &[&'static Package],
+    desc: &EntityDesc,
+    endpoint: &Endpoint,
+) -> bool {
+    let changes = changes(endpoint);
     let deletes = match endpoint.action {
         Action::Delete => true,
-        Action::Operation(spec, _)
-            if matches!(
-                spec.kind.name(),
-                "batch" | "consume" | "transition" | "field_update"
-            ) =>
-        {
+        Action::Operation(spec, _) if changes.may_delete() || changes == Changes::One => {
             let touched = spec.kind.touches(desc);
             touched == FieldSet::ALL
                 || desc
@@ -265,18 +265,22 @@ fn computing(endpoint: &Endpoint, desc: &EntityDesc) -> Option<usize> {
         always || mark == Some(field) || spec.kind.writes(field).is_some()
     };
     let follows = || !computed::following(desc, written).is_empty();
-    match spec.kind.name() {
-        // What stands in the way of a new record may be the record itself, made meanwhile.
-        "upsert" => Some(if follows() { 2 } else { 0 }),
-        "batch" => (!follows()).then_some(0),
-        "consume" => (mark.is_none() || !follows()).then_some(0),
-        "computed_aggregate" => {
+    let facts = spec.kind.facts();
+    match facts.changes {
+        // The record that conflicts with a new one may have been created in the meantime.
+        Changes::NewOrOne => Some(if follows() { 2 } else { 0 }),
+        Changes::Many => (!follows()).then_some(0),
+        Changes::Removed => (mark.is_none() || !follows()).then_some(0),
+        // It writes a record of another entity.
+        Changes::One if facts.records == Records::Foreign => {
             let target = spec.kind.answers().unwrap_or(desc);
             Some(usize::from(
                 target.fields.iter().any(|field| field.computed.is_some()),
             ))
         }
-        _ => Some(0),
+        Changes::Nothing | Changes::New | Changes::One | Changes::Restored | Changes::Unknown => {
+            Some(0)
+        }
     }
 }
 
@@ -299,7 +303,19 @@ fn reads_it(endpoint: &Endpoint, desc: &EntityDesc) -> bool {
     !computed::following(desc, written).is_empty()
 }
 
-/// The most statements of one call, repetitions apart.
+/// What a call does to records of the entity.
+fn changes(endpoint: &Endpoint) -> Changes {
+    match endpoint.action {
+        Action::Create => Changes::New,
+        Action::List | Action::Get => Changes::Nothing,
+        Action::Update => Changes::One,
+        Action::Delete => Changes::Removed,
+        Action::Operation(spec, _) => spec.kind.facts().changes,
+        Action::Extra(_) | Action::Plugin(_) => Changes::Unknown,
+    }
+}
+
+/// The most statements of one call, without retries.
 fn statements(
     packages: &[&'static Package],
     endpoint: &Endpoint,
@@ -325,9 +341,10 @@ fn statements(
         ),
         Action::Extra(_) | Action::Plugin(_) => return None,
     };
-    // A key that must name a record looks for it; of a record that comes back, each does.
-    let restores =
-        matches!(endpoint.action, Action::Operation(spec, _) if spec.kind.name() == "restore");
+    // A statement reads the record that a written key names. A restored record has all its keys
+    // checked.
+    let changed = changes(endpoint);
+    let restores = changed == Changes::Restored;
     let writes = |field: usize| match endpoint.action {
         Action::Create | Action::Update => true,
         Action::Operation(..) if restores => true,
@@ -348,15 +365,6 @@ fn statements(
         .filter(|(of, field)| !doubled(of, *field))
         .chain(gates);
     let keys = named.filter(|(_, field)| writes(*field)).count();
-    let changed = match endpoint.action {
-        Action::Create => Changed::New,
-        Action::Delete => Changed::Gone,
-        Action::Operation(spec, _) if spec.kind.name() == "consume" => Changed::Gone,
-        Action::Operation(spec, _) if spec.kind.name() == "batch" => Changed::Many,
-        Action::Operation(..) if restores => Changed::Back,
-        Action::Operation(spec, _) if spec.kind.subject() == Subject::Either => Changed::NewOrOne,
-        _ => Changed::One,
-    };
     // A record that has come back is read for its keys.
     let read = usize::from(restores && keys > 0);
     let kept = summaries::cost(packages, desc, endpoint.touches(), changed, alone)? + read;

@@ -1,6 +1,8 @@
 //! What start-up checks about numbers that records keep of others: what several declarations say
 //! together.
 
+use linchpin_vocabulary::kind::{Changes, Records};
+
 use super::checks::startup;
 use crate::EntityEntry;
 use crate::entity::{DefaultDesc, EntityDesc, FieldSet, Relation, SoftDelete, Summary};
@@ -72,15 +74,15 @@ fn wrong(kept: &EntityEntry, summary: &Summary) -> Vec<String> {
         problems
             .push(format!("whether a record of `{}` counts cannot depend on it: it moves without a change of the record", kept.desc.name));
     }
-    // A number that is counted anew is right.
-    for spec in kept
-        .mounted()
-        .filter(|spec| spec.kind.name() != "computed_aggregate" && !spec.kind.runs_code())
-    {
-        let writes = match spec.kind.name() {
-            // Their records are new, and begin at 0 like all.
-            "upsert" => spec.kind.writes(field).is_some(),
-            "batch" | "consume" if spec.kind.writes(field).is_none() => false,
+    for spec in kept.mounted() {
+        let facts = spec.kind.facts();
+        let writes = match (facts.records, facts.changes) {
+            // Computed from all records, the number is correct. What a function writes is unknown.
+            (Records::Foreign | Records::OfPath, _) => false,
+            // New records start at 0; deleted ones are not counted.
+            (_, Changes::NewOrOne | Changes::Many | Changes::Removed) => {
+                spec.kind.writes(field).is_some()
+            }
             _ => spec.kind.touches(kept.desc).has(field),
         };
         if writes {
@@ -102,7 +104,7 @@ pub(super) fn cost(
     packages: &[&'static Package],
     desc: &EntityDesc,
     touches: FieldSet,
-    changed: Changed,
+    changes: Changes,
     alone: bool,
 ) -> Option<usize> {
     let all = packages
@@ -111,7 +113,7 @@ pub(super) fn cost(
         .flat_map(|entry| entry.desc.summaries);
     let kept = all.filter(|summary| (summary.target)().storage_name == desc.storage_name);
     // What has named a new record before is counted, and written where there is any.
-    let makes = matches!(changed, Changed::New | Changed::NewOrOne) && nameable(desc);
+    let makes = matches!(changes, Changes::New | Changes::NewOrOne) && nameable(desc);
     let counted = |summary: &Summary| {
         2 + usize::from(
             summary
@@ -161,7 +163,7 @@ pub(super) fn cost(
         .chain(desc.gates.iter().map(|gate| gate.field));
     let held = |by: usize| looked_up.clone().any(|key| key == by);
     // One that is looked up names something, unless the record has been brought back.
-    let sound = matches!(changed, Changed::New) || desc.soft_delete.is_none();
+    let sound = matches!(changes, Changes::New) || desc.soft_delete.is_none();
     let grows = |one: &Moved| one.grows(alone, sound && held(one.by));
     let shrinks = |one: &Moved| one.shrinks(alone, sound && held(one.by));
     let new: usize = moved.iter().map(grows).sum();
@@ -183,35 +185,19 @@ pub(super) fn cost(
     let taken = if alone { 0 } else { targets.len() };
     let looks = usize::from(!alone);
     let looked_up = looked_up.next().is_some();
-    Some(match changed {
+    Some(match changes {
         // The records that keep the numbers are taken by the additions, or before keys are looked
         // up.
-        Changed::New => first + new + if looked_up { taken } else { 0 },
+        Changes::New => first + new + if looked_up { taken } else { 0 },
         // It is taken itself, unless it is removed at once; then it is one less for the one that it
         // named and one more for the one that it names.
-        Changed::NewOrOne | Changed::One => first + looks + taken + 1 + additions,
+        Changes::NewOrOne | Changes::One => first + looks + taken + 1 + additions,
         // What its keys name may be gone.
-        Changed::Back => first + looks + taken + 1 + new,
-        Changed::Gone => first + looks + taken + usize::from(desc.soft_delete.is_some()) + gone,
-        Changed::Many => return None,
+        Changes::Restored => first + looks + taken + 1 + new,
+        Changes::Removed => first + looks + taken + usize::from(desc.soft_delete.is_some()) + gone,
+        Changes::Nothing => first,
+        Changes::Many | Changes::Unknown => return None,
     })
-}
-
-/// What a route changes.
-#[derive(Clone, Copy)]
-pub(super) enum Changed {
-    /// It makes one record.
-    New,
-    /// One record, which may be new.
-    NewOrOne,
-    /// One record.
-    One,
-    /// One record, which was marked as deleted and is so no more.
-    Back,
-    /// It removes one record, or marks it as deleted.
-    Gone,
-    /// Any number.
-    Many,
 }
 
 /// Numbers that one record keeps by one key, which move together.
@@ -232,7 +218,7 @@ impl Moved {
         if held {
             1 + further
         } else {
-            (self.tries(alone) + 1).max(1 + further)
+            (self.attempts(alone) + 1).max(1 + further)
         }
     }
 
@@ -240,15 +226,15 @@ impl Moved {
     fn shrinks(&self, alone: bool, held: bool) -> usize {
         let further = usize::from(follows(self.target, &self.fields));
         let missed = match (self.least, held) {
-            (true, _) => self.tries(alone) + 1,
+            (true, _) => self.attempts(alone) + 1,
             (false, true) => 1,
-            (false, false) => self.tries(alone),
+            (false, false) => self.attempts(alone),
         };
         missed.max(1 + further)
     }
 
     /// How often it is tried before there is no such record.
-    fn tries(&self, alone: bool) -> usize {
+    fn attempts(&self, alone: bool) -> usize {
         if !alone && nameable(self.target) {
             2
         } else {

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use linchpin_vocabulary::kind::Changes;
+
 use crate::EntityEntry;
 use crate::entity::{EntityDesc, FieldSet};
 use crate::event::{Name, RouteEvent};
@@ -86,15 +88,16 @@ pub(super) fn routes(entry: &EntityEntry) -> Routes {
     add("delete", delete, deleted(), false);
     for spec in entry.mounted().filter(|spec| !spec.kind.reads()) {
         let event = spec.policy.or(desc.defaults).event;
-        let name = match spec.kind.name() {
-            "upsert" => Name::Upsert {
+        let changes = spec.kind.facts().changes;
+        let name = match changes {
+            Changes::NewOrOne => Name::Upsert {
                 created: format!("{prefix}.created"),
                 updated: format!("{prefix}.updated"),
             },
-            "consume" => deleted(),
+            Changes::Removed => deleted(),
             _ => Name::Of(format!("{prefix}.{}", kebab(spec))),
         };
-        add(spec.name, event, name, spec.kind.name() == "batch");
+        add(spec.name, event, name, changes == Changes::Many);
     }
     add(ELSEWHERE, None, Name::Of(format!("{prefix}.changed")), true);
     if desc.ttl.is_some() {

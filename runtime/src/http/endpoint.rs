@@ -135,7 +135,7 @@ impl Endpoint {
             && match self.action {
                 Action::Get | Action::List => true,
                 Action::Operation(spec, _) => {
-                    self.method == Method::Get && matches!(spec.kind.name(), "lookup" | "search")
+                    self.method == Method::Get && spec.kind.facts().includes
                 }
                 Action::Create
                 | Action::Update

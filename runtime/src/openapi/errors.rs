@@ -270,7 +270,7 @@ fn codes(endpoint: &Endpoint) -> Vec<Code> {
         Action::Operation(spec, _) => {
             out.extend_from_slice(spec.kind.errors());
             // What others name may have to stay.
-            let removes = matches!(spec.kind.name(), "batch" | "consume");
+            let removes = spec.kind.facts().changes.may_delete();
             out.extend(
                 endpoint
                     .table

@@ -6,7 +6,7 @@ use crate::Value;
 use crate::entity::page::Refused;
 use crate::filter::{Filter, Source};
 use crate::operation::bind::{self, Slots};
-use crate::operation::{Kind, NamedSort, OpSpec};
+use crate::operation::{NamedSort, OpSpec};
 use crate::resource::{Ask, BoxFuture, Call, Executor, Outcome, Prepared, Table, refused};
 use crate::store::{Order, Plan};
 

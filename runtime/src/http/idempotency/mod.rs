@@ -115,8 +115,7 @@ impl Gate {
     pub(super) fn new(endpoint: &Endpoint, policy: Idempotency, claims: Arc<Claims>) -> Self {
         // A function of the user may call with a context of its own, which would wait for the end
         // of the transaction.
-        let custom =
-            matches!(endpoint.action, Action::Operation(spec, _) if spec.kind.name() == "custom");
+        let custom = matches!(endpoint.action, Action::Operation(spec, _) if spec.kind.runs_code());
         // An evaluator is one as well, and is asked before the transaction begins.
         let generated =
             endpoint.run.is_none() && !custom && !matches!(endpoint.action, Action::Extra(_));
