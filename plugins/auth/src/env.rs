@@ -15,7 +15,9 @@ pub trait Clock: Send + Sync + 'static {
     /// How long a background task sleeps before it looks for work again, when it should look every
     /// `interval`.
     ///
-    /// A clock of tests returns a shorter time: its `now` changes while no real time passes.
+    /// A clock of tests returns a shorter time: its `now` changes while no real time passes. Other
+    /// clocks do not implement it.
+    #[doc(hidden)]
     fn pause(&self, interval: Duration) -> Duration {
         interval
     }

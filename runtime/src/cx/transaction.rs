@@ -141,6 +141,33 @@ impl Cx {
         self.begin(Patience::Once, work).await
     }
 
+    /// Runs `work` as soon as the transaction of this context is committed, or at once if the
+    /// context has no transaction. A rollback drops `work`.
+    ///
+    /// Use it to wake a background task that reads what the transaction writes: before the commit
+    /// the task would find nothing. `work` must return quickly, because the caller of
+    /// [`Cx::transaction`] waits for it. It is lost when the process dies between the commit and the
+    /// call, so the background task should also look for work at intervals.
+    ///
+    /// ```no_run
+    /// # use linchpin::prelude::*;
+    /// # #[entity] #[derive(Clone, Debug)] pub struct Mail { #[field(primary)] pub id: String }
+    /// # async fn f(mails: MailAdapter, cx: &linchpin::Cx, wake: std::sync::Arc<tokio::sync::Notify>) -> linchpin::Result<()> {
+    /// cx.transaction(async |cx| {
+    ///     mails.create(cx, MailCreate { id: "welcome".into() }).await?;
+    ///     cx.after_commit(move || wake.notify_one());
+    ///     Ok(())
+    /// })
+    /// .await
+    /// # }
+    /// ```
+    pub fn after_commit(&self, work: impl FnOnce() + Send + 'static) {
+        match &self.transaction {
+            Some(transaction) => transaction.after_commit(Box::new(work)),
+            None => work(),
+        }
+    }
+
     /// The same for one that waits for others as `patience` says.
     async fn begin<T>(
         &self,

@@ -14,6 +14,8 @@ pub(crate) struct TxScope {
     state: Mutex<State>,
     /// The first event of the transaction, and who is to be woken when it is committed.
     emitted: parking_lot::Mutex<Option<(Uuid, watch::Sender<()>)>>,
+    /// Functions that run after the commit, in the order in which they were added.
+    after_commit: parking_lot::Mutex<Vec<Box<dyn FnOnce() + Send>>>,
     /// Where the store is that it has begun on; 0 before.
     store: AtomicUsize,
     /// Whether something of it failed halfway, so that it must not last.
@@ -113,7 +115,16 @@ impl TxScope {
         if let Some((_, wake)) = &*self.emitted.lock() {
             wake.send_replace(());
         }
+        let after_commit = std::mem::take(&mut *self.after_commit.lock());
+        for work in after_commit {
+            work();
+        }
         Ok(())
+    }
+
+    /// Runs `work` after the commit. A rollback drops it.
+    pub(crate) fn after_commit(&self, work: Box<dyn FnOnce() + Send>) {
+        self.after_commit.lock().push(work);
     }
 
     /// Notes an event that happens when the transaction is committed.

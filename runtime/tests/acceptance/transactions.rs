@@ -2,6 +2,7 @@
 
 #![allow(missing_docs)] // a fixture
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use linchpin::prelude::*;
@@ -49,7 +50,7 @@ pub static BANK: Package = package!(
     ]
 );
 
-cases!(&super::BANK => together, undone_together, undone_and_let_go, dropped, refused_and_going_on, sees_itself, transfers, ended, nested, reads_alone);
+cases!(&super::BANK => together, undone_together, undone_and_let_go, dropped, refused_and_going_on, sees_itself, transfers, ended, nested, reads_alone, after_the_commit);
 
 struct Bank {
     accounts: AccountAdapter,
@@ -282,4 +283,44 @@ async fn reads_alone(s: &Server) {
             .map(|a| a.balance),
         Some(100)
     );
+}
+
+// The function sees what the transaction wrote: it runs after the commit, in order, and never after
+// a rollback.
+async fn after_the_commit(s: &Server) {
+    let bank = accounts(s).await;
+    let calls = Arc::new(Mutex::new(Vec::new()));
+    let note = |name: &'static str| {
+        let calls = Arc::clone(&calls);
+        move || calls.lock().unwrap().push(name)
+    };
+    bank.cx
+        .transaction(async |cx| {
+            cx.after_commit(note("first"));
+            bank.accounts.take(cx, "a").await?;
+            cx.transaction(async |cx| {
+                cx.after_commit(note("second"));
+                Ok(())
+            })
+            .await?;
+            assert!(calls.lock().unwrap().is_empty(), "before the commit");
+            Ok(())
+        })
+        .await
+        .unwrap();
+    assert_eq!(*calls.lock().unwrap(), ["first", "second"]);
+
+    let undone: linchpin::Result<()> = bank
+        .cx
+        .transaction(async |cx| {
+            cx.after_commit(note("undone"));
+            bank.accounts.take(cx, "a").await?;
+            Err(changed_my_mind())
+        })
+        .await;
+    assert!(undone.is_err());
+    assert_eq!(calls.lock().unwrap().len(), 2, "after a rollback");
+
+    bank.cx.after_commit(note("no transaction"));
+    assert_eq!(calls.lock().unwrap().last(), Some(&"no transaction"));
 }

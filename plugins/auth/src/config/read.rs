@@ -8,6 +8,8 @@ use super::{ApiCredential, AuthConfig, Security, table};
 use crate::keys::signing::SigningKey;
 use crate::limit::Bucket;
 use crate::limit::table::Limit;
+#[cfg(feature = "test-util")]
+use crate::password::Argon2Cost;
 use crate::secret::SecretText;
 
 impl AuthConfig {
@@ -43,6 +45,10 @@ impl AuthConfig {
     fn read(mut w: Written) -> Self {
         let mut out = Self::default();
         table::read_all(&mut w, &mut out);
+        #[cfg(feature = "test-util")]
+        if out.auth.password.argon2 == Argon2Cost::OF_TESTS {
+            let _: Option<()> = w.wrong("auth.password.argon2", "is for tests: set it in code");
+        }
         lists(&mut w, &mut out.security);
         let auth = &mut out.auth;
         for bucket in Bucket::ALL {

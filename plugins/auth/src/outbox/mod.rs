@@ -191,7 +191,8 @@ impl OutboxQueue {
             expires_at,
         };
         self.records.create(&self.system(cx), record).await?;
-        self.wake.notify_one();
+        let wake = Arc::clone(&self.wake);
+        cx.after_commit(move || wake.notify_one());
         Ok(())
     }
 

@@ -21,6 +21,7 @@ on_stores!(
     nothing_secret_stands_in_the_store,
     a_task_of_a_transaction_that_fails_is_none,
     mail_arrives_when_the_server_is_back,
+    a_commit_wakes_the_worker,
 );
 
 /// Notes what it does, and fails as long as it is told to.
@@ -288,4 +289,42 @@ async fn mail_arrives_when_the_server_is_back(bed: &Bed) {
     let received = sink.received(1).await;
     assert!(received[0]["text"].as_str().unwrap().contains("012345"));
     assert!(records(bed).await.is_empty());
+}
+
+/// A clock whose background tasks look for work only when they are woken.
+struct OnlyWhenWoken(crate::testing::StandingClock);
+
+impl crate::env::Clock for OnlyWhenWoken {
+    fn now(&self) -> Timestamp {
+        self.0.now()
+    }
+
+    fn pause(&self, _: Duration) -> Duration {
+        Duration::from_hours(24)
+    }
+}
+
+async fn a_commit_wakes_the_worker(bed: &Bed) {
+    let mut queue = queue(bed);
+    queue.env.clock = Arc::new(OnlyWhenWoken(bed.clock.clone()));
+    let notes = Arc::new(Notes::default());
+    let worker = queue.work(notes.clone());
+    Cx::system("test")
+        .transaction(async |cx| {
+            queue.put(cx, &sms(1), None).await?;
+            // Time for a worker that was woken too early: it finds nothing and sleeps for a day.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            Ok(())
+        })
+        .await
+        .unwrap();
+    let performed = async {
+        while notes.done.lock().is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), performed)
+        .await
+        .expect("the commit wakes the worker");
+    worker.stop().await;
 }

@@ -50,8 +50,8 @@ impl Default for Argon2Cost {
 impl Argon2Cost {
     /// The cheapest cost that the library computes, for tests that are not about cost or time.
     ///
-    /// It is the only cost below the minimum that is accepted, and only with the feature
-    /// `test-util`.
+    /// It is the only cost below the minimum that is accepted, only with the feature `test-util`,
+    /// and only from code: a file or an environment variable with this cost stops the start.
     #[cfg(feature = "test-util")]
     pub const OF_TESTS: Self = Self { m: 8, t: 1, p: 1 };
 

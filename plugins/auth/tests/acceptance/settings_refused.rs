@@ -261,3 +261,29 @@ async fn limits_are_where_they_are_said_to_be() {
             .contains("auth.passwordReset.enabled: ")
     );
 }
+
+/// The cheap hash of tests is for code: a deployment cannot switch it on.
+#[tokio::test]
+async fn the_cost_of_tests_comes_from_code_only() {
+    let cost = [("m", "8"), ("t", "1"), ("p", "1")];
+    let variables = cost.map(|(name, value)| {
+        let name = format!("LINCHPIN_AUTH_PASSWORD_ARGON2_{}", name.to_uppercase());
+        (name, value.to_owned())
+    });
+    let cost = json!({ "m": 8, "t": 1, "p": 1 });
+    for config in [
+        AuthConfig::from_vars(variables),
+        AuthConfig::from_json(&file("auth.password.argon2", &cost)),
+    ] {
+        let started = Store::memory()
+            .try_app(|_| Auth::from_config(config).roles(["admin", "member"]))
+            .await;
+        let error = started.err().map(|error| error.to_string());
+        assert!(
+            error
+                .as_deref()
+                .is_some_and(|error| error.contains("auth.password.argon2: ")),
+            "{error:?}"
+        );
+    }
+}
