@@ -121,7 +121,8 @@ fn is_public(filter: &Filter, desc: &EntityDesc) -> bool {
     }
 }
 
-/// The first line of a doc comment is the summary, all of it the description.
+/// The first paragraph of a doc comment is the summary, in one line. A comment of several
+/// paragraphs is the description.
 fn document(out: &mut Json, endpoint: &Endpoint, names: &Names) {
     let entity = endpoint
         .table
@@ -137,11 +138,13 @@ fn document(out: &mut Json, endpoint: &Endpoint, names: &Names) {
         Action::Extra(spec) => spec.doc.trim().to_owned(),
         Action::Plugin(desc) => desc.doc.trim().to_owned(),
     };
-    if let Some(first) = doc.lines().next() {
-        out["summary"] = json!(first.trim());
-    }
-    if doc.lines().count() > 1 {
+    let paragraph = doc.lines().map(str::trim).take_while(|line| !line.is_empty());
+    let summary = paragraph.collect::<Vec<_>>().join(" ");
+    if doc.contains("\n\n") {
         out["description"] = json!(doc);
+    }
+    if !summary.is_empty() {
+        out["summary"] = json!(summary);
     }
 }
 
