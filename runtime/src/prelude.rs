@@ -7,10 +7,7 @@ pub use crate::entity::{
 pub use crate::http::{Next, RouteCall, RouteGuard, require_role};
 #[cfg(feature = "server")]
 pub use crate::operation::{ChooserCall, CustomCall, MemoryCall, Records, SqlStore};
-pub use crate::{Actor, Cx, Error, Operation, Package, Problem, Result, Timestamp};
+pub use crate::{Actor, Error, Operation, Package, Problem, Result, Roles, Timestamp};
 #[cfg(feature = "server")]
-pub use crate::{Adapter, Adapters, App, Config, JwtAuth};
-pub use linchpin_core::Roles;
-pub use linchpin_macros::{
-    Embedded, FieldEnum, Roles, entity, operation, package, projection, route,
-};
+pub use crate::{Adapter, Adapters, App, Config, Cx, JwtAuth};
+pub use linchpin_macros::{Embedded, FieldEnum, entity, operation, package, projection, route};

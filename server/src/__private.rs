@@ -3,48 +3,36 @@
 //! An expansion starts with `use ::linchpin::__private as __lp;` and is data plus calls into the
 //! functions below.
 
-#[cfg(feature = "server")]
 pub use crate::Attachment;
 pub use crate::Cx;
-#[cfg(feature = "server")]
 pub use crate::app::AfterAdapters;
-#[cfg(feature = "server")]
 pub use crate::http::{
     Arguments, ByMedia, ByRecord, ByShape, Contents, ContentsOf, ExtraHandler, ExtraRoute,
     ExtraRouteSpec, MiddlewareFn, Otherwise, Probe, ResponseFuture, answered, serve_route,
 };
 /// A request, as extra routes get it.
-#[cfg(feature = "server")]
 pub type Request = axum::http::Request<axum::body::Body>;
 #[cfg(feature = "postgres")]
 pub use crate::operation::OnPostgres;
 #[cfg(feature = "sqlite")]
 pub use crate::operation::OnSqlite;
-#[cfg(feature = "server")]
 pub use crate::operation::assert_route_audited;
-#[cfg(feature = "server")]
 pub use crate::operation::custom_call::{
     Erased, made_nothing, made_optional, made_record, made_records, made_value,
 };
-#[cfg(feature = "server")]
 pub use crate::operation::transition_choice::choose;
-#[cfg(feature = "server")]
 pub use crate::operation::{Chooser, Handler, OnMemory};
-#[cfg(feature = "server")]
 pub use crate::resource::{Adapter, answer, run};
-#[cfg(feature = "server")]
 pub use axum::{extract::FromRequestParts, http::request::Parts};
 pub use linchpin_core::__private::*;
 pub use linchpin_macros::__operation;
 
 /// A future behind a pointer, as a middleware returns it.
-#[cfg(feature = "server")]
 pub fn boxed<'a, T>(future: impl Future<Output = T> + Send + 'a) -> crate::BoxFuture<'a, T> {
     Box::pin(future)
 }
 
 /// An extra route listed with its entity: rustc judges that it belongs there.
-#[cfg(feature = "server")]
 pub const fn extra<E: Entity, F: Itself<E>>(route: &ExtraRoute<F>) -> ExtraRouteSpec {
     route.spec()
 }
@@ -53,7 +41,6 @@ pub const fn extra<E: Entity, F: Itself<E>>(route: &ExtraRoute<F>) -> ExtraRoute
 ///
 /// # Errors
 /// When the handler was not mounted through an app, or no package of the app lists the entity.
-#[cfg(feature = "server")]
 pub fn adapter_of<E: Entity>(parts: &Parts) -> Result<E::Adapter>
 where
     E::Adapter: From<Adapter<E>>,
@@ -67,7 +54,6 @@ where
 }
 
 /// A function of a custom operation, in the form that the runtime calls.
-#[cfg(feature = "server")]
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __handler {
@@ -82,7 +68,6 @@ macro_rules! __handler {
     };
 }
 /// The function on the memory store.
-#[cfg(feature = "server")]
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __on_memory {
@@ -120,9 +105,7 @@ macro_rules! __on_postgres {
         ::core::option::Option::None
     };
 }
-#[cfg(feature = "server")]
 pub use __handler as handler;
-#[cfg(feature = "server")]
 pub use __on_memory as on_memory;
 pub use __on_postgres as on_postgres;
 pub use __on_sqlite as on_sqlite;

@@ -156,7 +156,7 @@ fn files_that_are_named_are_there() {
         let from = [
             root(),
             folder,
-            root().join("runtime/src"),
+            root().join("server/src"),
             root().join("plugins/auth/src"),
         ];
         for (line, path) in paths(&read(&document)) {

@@ -115,7 +115,9 @@ fn shown(value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::prelude::*;
+    use linchpin_macros::{FieldEnum, entity, operation, package};
+
+    use crate::{Operation, Package};
 
     #[derive(Clone, Copy, Debug, PartialEq, FieldEnum)]
     enum Status {
@@ -194,7 +196,7 @@ mod tests {
         assert_eq!(said(&WRITTEN), [""; 0]);
     }
 
-    #[crate::route(entity = Post, method = "GET", path = "all.txt", auth = none)]
+    #[linchpin_macros::route(entity = Post, method = "GET", path = "all.txt", auth = none)]
     async fn all() -> String {
         String::new()
     }

@@ -1,6 +1,8 @@
 //! An entry of the log: an entity of our own, in the store of the app.
 
-use linchpin::prelude::*;
+use linchpin_macros::entity;
+
+use crate::Timestamp;
 
 /// What one call did to one record.
 #[entity(

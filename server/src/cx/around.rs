@@ -15,11 +15,9 @@ pub(super) struct Around {
     /// Values of the context by name; null where who provides them has none.
     context: Vec<(&'static str, Value)>,
     /// What the call answers once.
-    #[cfg(feature = "server")]
     once: Option<Arc<crate::http::Once>>,
     /// Entities whose lists it may read by way of another route, by storage name, and what it is
     /// limited to there.
-    #[cfg(feature = "server")]
     lists: Vec<(&'static str, Option<Arc<crate::permission::Only>>)>,
 }
 
@@ -60,7 +58,6 @@ impl Cx {
     }
 
     /// What [`Cx::within`] said of a field.
-    #[cfg(feature = "server")]
     pub(crate) fn bound(&self, entity: &EntityDesc, field: usize) -> Option<Value> {
         let mut parents = self.around.as_deref()?.parents.iter();
         parents
@@ -97,7 +94,6 @@ impl Cx {
     ///
     /// # Errors
     /// `internal` when the route declares no such name, or another type.
-    #[cfg(feature = "server")]
     pub fn answer_once<T: FieldType>(&self, name: &str, value: T) -> crate::Result<()> {
         match self.once() {
             None => Ok(()),
@@ -106,7 +102,6 @@ impl Cx {
     }
 
     /// The same call with room for what it answers once.
-    #[cfg(feature = "server")]
     pub(crate) fn answering_once(self, declared: &'static [crate::entity::FieldDesc]) -> Self {
         let once = Some(Arc::new(crate::http::Once::new(declared)));
         Self {
@@ -118,14 +113,12 @@ impl Cx {
         }
     }
 
-    #[cfg(feature = "server")]
     pub(crate) fn once(&self) -> Option<&crate::http::Once> {
         self.around.as_deref()?.once.as_deref()
     }
 
     /// The same call, let through to what lists show by way of another route: each entity with the
     /// call as far as it sees that list.
-    #[cfg(feature = "server")]
     pub(crate) fn let_through(&self, lists: Vec<(&'static EntityDesc, Self)>) -> Self {
         let lists = lists
             .into_iter()
@@ -141,7 +134,6 @@ impl Cx {
     }
 
     /// The call as far as it sees the list of an entity, when it has been let through to that.
-    #[cfg(feature = "server")]
     pub(crate) fn through_list(&self, entity: &EntityDesc) -> Option<Self> {
         let (_, only) = self
             .around
@@ -162,7 +154,6 @@ impl Cx {
     }
 
     /// Every value of the context, by name.
-    #[cfg(feature = "server")]
     pub(crate) fn context_values(&self) -> &[(&'static str, Value)] {
         self.around.as_deref().map_or(&[], |around| &around.context)
     }

@@ -2,29 +2,20 @@
 
 mod around;
 mod moment;
-#[cfg(feature = "server")]
 mod reach;
-#[cfg(feature = "server")]
 mod transaction;
 
-#[cfg(feature = "server")]
 use std::hash::BuildHasher;
-#[cfg(feature = "server")]
 use std::net::IpAddr;
-#[cfg(feature = "server")]
 use std::num::NonZeroU64;
 use std::sync::Arc;
-#[cfg(feature = "server")]
 use std::sync::OnceLock;
 
 use self::around::Around;
 use self::moment::Moment;
-#[cfg(feature = "server")]
 pub(crate) use self::transaction::Again;
-#[cfg(feature = "server")]
 use crate::Uuid;
 use crate::filter::CtxPath;
-#[cfg(feature = "server")]
 use crate::store::TxScope;
 use crate::{Actor, Timestamp, Value};
 
@@ -34,33 +25,24 @@ pub struct Cx {
     scope: Scope,
     now: Moment,
     request_id: Arc<str>,
-    #[cfg(feature = "server")]
     transaction: Option<Arc<TxScope>>,
     /// Where the request came from.
-    #[cfg(feature = "server")]
     from: Option<IpAddr>,
     /// Where the first event of the call is noted, for its answer.
-    #[cfg(feature = "server")]
     emitted: Option<Arc<OnceLock<Uuid>>>,
     /// The operation that other routes' statements run for.
-    #[cfg(feature = "server")]
     operation: Option<&'static str>,
     /// What must hold of the records that it may touch.
-    #[cfg(feature = "server")]
     only: Option<Arc<crate::permission::Only>>,
     /// What is told of its changes.
-    #[cfg(feature = "server")]
     audit: Option<Arc<crate::audit::Auditing>>,
     /// Whether it follows from a change that the caller was allowed to make: then it reaches
     /// whosever records there are.
-    #[cfg(feature = "server")]
     follows: bool,
     /// Whether what keeps numbers of the records that it changes has been taken; and whether the
     /// transaction ends with the statement.
-    #[cfg(feature = "server")]
     taken: Option<bool>,
     /// Whether it is at the head of a queue for a record.
-    #[cfg(feature = "server")]
     first: bool,
     /// What most calls have none of: parents and values of the context.
     around: Option<Arc<Around>>,
@@ -70,7 +52,6 @@ pub struct Cx {
 enum Scope {
     Actor(Arc<Actor>),
     /// The reason, and whether deleted records are meant as well.
-    #[cfg_attr(not(feature = "server"), allow(dead_code))] // only stores reach deleted records
     System(&'static str, bool),
 }
 
@@ -102,44 +83,32 @@ impl Cx {
             scope,
             now,
             request_id,
-            #[cfg(feature = "server")]
             transaction: None,
-            #[cfg(feature = "server")]
             from: None,
-            #[cfg(feature = "server")]
             emitted: None,
-            #[cfg(feature = "server")]
             operation: None,
-            #[cfg(feature = "server")]
             only: None,
-            #[cfg(feature = "server")]
             audit: None,
-            #[cfg(feature = "server")]
             follows: false,
-            #[cfg(feature = "server")]
             taken: None,
-            #[cfg(feature = "server")]
             first: false,
             around: None,
         }
     }
 
     /// The same call on behalf of another actor.
-    #[cfg(feature = "server")]
     pub(crate) fn by(mut self, actor: Arc<Actor>) -> Self {
         self.scope = Scope::Actor(actor);
         self
     }
 
     /// The same call from an address.
-    #[cfg(feature = "server")]
     pub(crate) fn called_from(mut self, from: Option<IpAddr>) -> Self {
         self.from = from;
         self
     }
 
     /// Where the request came from, as far as that is known.
-    #[cfg(feature = "server")]
     pub(crate) fn address(&self) -> Option<IpAddr> {
         self.from
     }
@@ -147,7 +116,6 @@ impl Cx {
     /// A number for whose call it is, where callers share what there is little of: equal for calls
     /// of one actor, or of one address (of IPv6: the 2^64 around it) when the actor is anonymous;
     /// `None` for the application itself.
-    #[cfg(feature = "server")]
     pub(crate) fn caller(&self) -> Option<NonZeroU64> {
         // Random per process, so that nobody can choose a name that shares with somebody else.
         static KEYS: OnceLock<std::collections::hash_map::RandomState> = OnceLock::new();
@@ -167,7 +135,6 @@ impl Cx {
     }
 
     /// A context value; null when absent, and for the application itself.
-    #[cfg(feature = "server")]
     pub(crate) fn value(&self, path: CtxPath) -> Value {
         match path {
             CtxPath::Value(desc) => self.provided(desc).cloned().unwrap_or_default(),
@@ -219,7 +186,6 @@ impl Cx {
     }
 
     /// The same call at the present of an app, unless an instant has been said.
-    #[cfg(feature = "server")]
     pub(crate) fn by_clock(&self, clock: &crate::http::Clock) -> std::borrow::Cow<'_, Self> {
         match self.now.by(clock) {
             None => std::borrow::Cow::Borrowed(self),

@@ -1,6 +1,5 @@
 //! The instant of a call: said, or the present of whichever app it reaches.
 
-#[cfg(feature = "server")]
 use std::sync::{Arc, OnceLock};
 
 use crate::Timestamp;
@@ -14,7 +13,6 @@ pub(super) enum Moment {
     /// system clock.
     Present(Timestamp),
     /// The same within a transaction, whose first call settles it for all.
-    #[cfg(feature = "server")]
     Shared(Timestamp, Arc<OnceLock<Timestamp>>),
 }
 
@@ -28,13 +26,11 @@ impl Moment {
     pub(super) fn shown(&self) -> Timestamp {
         match self {
             Self::At(now) | Self::Present(now) => *now,
-            #[cfg(feature = "server")]
             Self::Shared(made, settled) => settled.get().copied().unwrap_or(*made),
         }
     }
 
     /// By the clock of an app; `None` when it has been said.
-    #[cfg(feature = "server")]
     pub(super) fn by(&self, clock: &crate::http::Clock) -> Option<Timestamp> {
         match self {
             Self::At(_) => None,
@@ -44,7 +40,6 @@ impl Moment {
     }
 
     /// That of a transaction's calls.
-    #[cfg(feature = "server")]
     pub(super) fn shared(&self) -> Self {
         match self {
             Self::Present(made) => Self::Shared(*made, Arc::default()),

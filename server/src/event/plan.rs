@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use linchpin_core::operation::OpSpec;
 use linchpin_vocabulary::kind::Changes;
 
 use crate::EntityEntry;
 use crate::entity::{EntityDesc, FieldSet};
 use crate::event::{Name, RouteEvent};
 use crate::http::EventDesc;
-use crate::operation::OpSpec;
 use crate::store::Projection;
 
 /// The events of an entity, by route.

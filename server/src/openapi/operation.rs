@@ -138,7 +138,10 @@ fn document(out: &mut Json, endpoint: &Endpoint, names: &Names) {
         Action::Extra(spec) => spec.doc.trim().to_owned(),
         Action::Plugin(desc) => desc.doc.trim().to_owned(),
     };
-    let paragraph = doc.lines().map(str::trim).take_while(|line| !line.is_empty());
+    let paragraph = doc
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !line.is_empty());
     let summary = paragraph.collect::<Vec<_>>().join(" ");
     if doc.contains("\n\n") {
         out["description"] = json!(doc);

@@ -2,71 +2,46 @@
 //!
 //! An executor is planned once per mounted entity at start-up and runs per call.
 
-#[cfg(feature = "server")]
 mod aggregate;
-#[cfg(feature = "server")]
 mod array;
-#[cfg(feature = "server")]
 mod batch;
-#[cfg(feature = "server")]
 pub(crate) mod bind;
-#[cfg(feature = "server")]
 mod collection;
-#[cfg(feature = "server")]
 mod computed_aggregate;
-#[cfg(feature = "server")]
 mod consume;
-#[cfg(feature = "server")]
 mod custom;
-#[cfg(feature = "server")]
 mod derive;
-#[cfg(feature = "server")]
 mod exists;
-#[cfg(feature = "server")]
 mod field_update;
-#[cfg(feature = "server")]
 mod guarded;
-#[cfg(feature = "server")]
 mod increment;
-#[cfg(feature = "server")]
 mod lookup;
-#[cfg(feature = "server")]
 mod restore;
-#[cfg(feature = "server")]
 mod search;
-#[cfg(feature = "server")]
 mod transition;
-#[cfg(feature = "server")]
 mod upsert;
-#[cfg(feature = "server")]
 mod write;
 
 pub use linchpin_core::operation::*;
 
-#[cfg(feature = "server")]
 pub(crate) use bind::{check, equalities, resolve, value_of};
-#[cfg(feature = "server")]
 pub(crate) use custom::call as custom_call;
 #[cfg(feature = "postgres")]
 pub use custom::call::{OnPostgres, PostgresCall};
 #[cfg(feature = "sqlite")]
 pub use custom::call::{OnSqlite, SqliteCall};
-#[cfg(feature = "server")]
 pub use custom::{
     Handler,
     call::{CustomCall, CustomStore, MemoryCall, OnMemory, Sql, SqlStore},
     records::Records,
 };
-#[cfg(feature = "server")]
 pub(crate) use transition::choice as transition_choice;
-#[cfg(feature = "server")]
 pub use transition::{Chooser, choice::ChooserCall};
 
 /// Plans an operation for one mounted entity: everything that does not depend on a call.
 ///
 /// # Errors
 /// When the store refuses a statement of it.
-#[cfg(feature = "server")]
 pub(crate) fn plan(
     spec: &'static OpSpec,
     table: &crate::resource::Table,

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use linchpin_macros::{entity, package};
 use parking_lot::Mutex;
 
 use super::{Change, Hit, Opened, SearchIndex, SearchProvider, SearchQuery};
-use crate::prelude::*;
 use crate::resource::BoxFuture;
+use crate::{App, Config, Cx, JwtAuth, Package, Result};
 
 #[entity(search(provider = "ids", fields(title = 1)))]
 #[derive(Clone, Debug)]
