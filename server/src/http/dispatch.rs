@@ -1,8 +1,17 @@
-//! What every route of an entity shares: policy, inputs, the call, the answer.
+//! The path of a request through a mounted route.
 //!
-//! The order of checks is the contract's: actor, rate limit, auth, roles, guards, middleware, body,
-//! unknown parameters, content type, syntax, validation, precondition, statement. A request that
-//! fails one of them has changed nothing.
+//! ```text
+//! router::find      path and method -> Mounted, path parameters
+//!   run             actor, rate limit, path guards, auth, roles
+//!     RouteChecks   guards of the route, context values, middleware around the rest
+//!       call        parent path, tenant and scope of the caller, permission, related sources
+//!         perform   EntityRequest: query, body, If-Match -> Table or executor -> response
+//!           resource  scopes, visibility filters and permissions of records: the only place
+//! ```
+//!
+//! A request that one of these steps refuses has changed nothing. The steps before `perform` decide
+//! whether the caller may call the route; they read no records. The module
+//! [`resource`](crate::resource) decides which records the call may read and change.
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
@@ -10,17 +19,17 @@ use std::sync::{Arc, OnceLock};
 use axum::body::{Body, HttpBody};
 use axum::http::header::CACHE_CONTROL;
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, Request, Response};
+use axum::http::{HeaderValue, Response};
 use axum::response::IntoResponse;
 use bytes::Bytes;
 use http_body_util::Limited;
 use tower_service::Service;
 
-use super::asked::Asked;
 use super::auth::{Origin, Resolution};
 use super::foreign::Asking;
-use super::mounted::{EntityPlan, Mounted, Plan, Target};
-use super::plugged::PluggedPlan;
+use super::mounted::{EntityPlan, Plan, Target};
+use super::plugin_routes::PluginRoutePlan;
+use super::request::{EntityRequest, Request};
 use super::request_id::RequestId;
 use super::response;
 use super::router::{App, Params};
@@ -30,7 +39,10 @@ use crate::entity::Flags;
 use crate::validate::parse_scalar;
 use crate::{Actor, Cx, Error, Problem, Result, Uuid, Value};
 
-/// The actor behind a request.
+/// Resolves the actor of a request.
+///
+/// # Errors
+/// Those of the resolver.
 pub(super) async fn actor(
     app: &App,
     parts: &Parts,
@@ -46,41 +58,45 @@ pub(super) async fn actor(
     }
 }
 
-/// Answers one request to an endpoint.
-pub(super) async fn run(
-    app: &Arc<App>,
-    mounted: &Mounted,
-    params: Params<'_>,
-    parts: &Parts,
-    body: &mut Body,
-    id: &RequestId,
-    from: Option<IpAddr>,
-) -> Result<Response<Body>> {
+/// Responds to a request. The caller drains what is left of the body after an error.
+///
+/// # Errors
+/// Those of the policy and of the route.
+pub(super) async fn run(request: &Request<'_>, body: &mut Body) -> Result<Response<Body>> {
+    let Request {
+        app,
+        mounted,
+        parts,
+        id,
+        from,
+        ..
+    } = *request;
     let policy = &mounted.endpoint.policy;
     let actor = actor(app, parts, id, from).await?;
     if let Some(limiter) = &mounted.limiter {
         limiter.admit(&actor, from, (app.clock)()).await?;
     }
     let mut cx = Cx::new(Arc::clone(&actor), (app.clock)(), id.shared()).called_from(from);
-    if let Some(before) = &mounted.before {
-        before.admit(&cx, Some(parts.uri.path()))?;
+    if let Some(guards) = &mounted.path_guards {
+        guards.admit(&cx, Some(parts.uri.path()))?;
     }
-    if let Some(check) = &mounted.check {
-        check(&actor)?;
+    if let Some(auth) = &mounted.auth {
+        auth(&actor)?;
     }
     if !policy.roles.is_empty() {
         (app.auth.require_role)(&actor, policy.roles)?;
     }
     let emitted = mounted.emits.then(|| cx.watch());
-    // Where strangers may call, others still see what is for them alone.
+    // A public route may return different records to signed-in callers, so the response must not be
+    // cached.
     let public = mounted.endpoint.is_public();
     let personal = public && (actor.id.is_some() || mounted.varies());
-    let answer = match &mounted.gates {
-        None => call(app, mounted, params, parts, body, cx, id).await,
-        Some(gates) => {
-            gates.guard(&cx)?;
-            let cx = Box::pin(gates.known(parts, cx)).await?;
-            let rest = call(app, mounted, params, parts, body, cx.clone(), id);
+    let answer = match &mounted.checks {
+        None => call(request, body, cx).await,
+        Some(checks) => {
+            checks.guard(&cx)?;
+            let cx = Box::pin(checks.with_context(parts, cx)).await?;
+            let rest = call(request, body, cx.clone());
             let rest = Box::pin(async {
                 let response = rest.await?;
                 match cx.once() {
@@ -88,13 +104,13 @@ pub(super) async fn run(
                     Some(once) => once.reveal(response).await,
                 }
             });
-            gates.around(app, &mounted.endpoint, parts, &cx, rest).await
+            checks.around(request, &cx, rest).await
         }
     };
     if public && actor.has_invalid_credential() {
         return Ok(Box::pin(unrecognised(answer, emitted, body)).await);
     }
-    let mut response = announce(answer?, emitted.and_then(|place| place.get().cloned()));
+    let mut response = announce(answer?, emitted.and_then(|event| event.get().cloned()));
     if personal {
         response
             .headers_mut()
@@ -104,15 +120,15 @@ pub(super) async fn run(
     Ok(response)
 }
 
-/// The answer of a public route to a caller whose credential cannot be used: that of an anonymous
-/// caller, which says so.
+/// The response of a public route to a caller with an invalid credential: the response to an
+/// anonymous caller, with a header that reports the credential.
 async fn unrecognised(
     answer: Result<Response<Body>>,
     emitted: Option<Arc<OnceLock<Uuid>>>,
     body: &mut Body,
 ) -> Response<Body> {
     let mut response = match answer {
-        Ok(response) => announce(response, emitted.and_then(|place| place.get().cloned())),
+        Ok(response) => announce(response, emitted.and_then(|event| event.get().cloned())),
         Err(error) => {
             if !body.is_end_stream() {
                 body::drain(body).await;
@@ -124,30 +140,28 @@ async fn unrecognised(
     response
 }
 
-/// Answers a request that roles, guards and middleware have let through.
-async fn call(
-    app: &Arc<App>,
-    mounted: &Mounted,
-    params: Params<'_>,
-    parts: &Parts,
-    body: &mut Body,
-    mut cx: Cx,
-    id: &RequestId,
-) -> Result<Response<Body>> {
-    if let Plan::Entity(on, _) = &mounted.plan
-        && on.guarded
+/// Responds to a request that roles, guards and middleware have accepted.
+async fn call(request: &Request<'_>, body: &mut Body, mut cx: Cx) -> Result<Response<Body>> {
+    let Request {
+        app,
+        mounted,
+        parts,
+        ..
+    } = *request;
+    if let Plan::Entity(target, _) = &mounted.plan
+        && target.restricted
     {
-        cx = within(on, params, cx)?;
-        // Before the body is looked at: who may not call at all learns nothing about it.
-        on.table.admit(&cx, &mounted.endpoint.name)?;
+        cx = within_parents(target, request.params, cx)?;
+        // Before the body is read: a caller without access learns nothing about it.
+        target.table.admit(&cx, &mounted.endpoint.name)?;
     }
     if let Some(permit) = mounted.permit() {
         cx = Box::pin(permit.enter(cx)).await?;
     }
-    if let Plan::Entity(on, _) = &mounted.plan
-        && !on.sources.is_empty()
+    if let Plan::Entity(target, _) = &mounted.plan
+        && !target.sources.is_empty()
     {
-        cx = Box::pin(on.sources.admit(Asking {
+        cx = Box::pin(target.sources.admit(Asking {
             cx: &cx,
             parts,
             adapters: &app.adapters,
@@ -157,23 +171,14 @@ async fn call(
     if let Some(auditing) = &mounted.audit {
         cx = cx.audited(auditing);
     }
-    if let Plan::Plugged(plan) = &mounted.plan {
-        return Box::pin(plugged(app, mounted, plan, params, parts, body, (cx, id))).await;
+    if let Plan::Plugin(plan) = &mounted.plan {
+        return Box::pin(plugin_route(request, plan, body, cx)).await;
     }
     if let (Plan::Extra(router), None) = (&mounted.plan, &mounted.idempotency) {
-        // It reads the body itself, as it comes.
-        return Box::pin(extra(
-            app,
-            mounted,
-            router,
-            parts,
-            std::mem::take(body),
-            cx,
-            id,
-        ))
-        .await;
+        // The function reads the body itself, as a stream.
+        return Box::pin(extra_route(request, router, std::mem::take(body), cx)).await;
     }
-    // What most requests do not need is boxed, so that the future of a read by key stays small.
+    // Rare steps are boxed, so that the future of a read by key stays small.
     let read = |body| {
         Box::pin(body::read(
             body,
@@ -187,61 +192,53 @@ async fn call(
     } else {
         read(std::mem::take(body)).await?
     };
-    let asked = Asked {
-        app,
-        mounted,
-        params,
-        parts,
+    let request = EntityRequest {
+        head: *request,
         body,
         cx,
     };
     match &mounted.idempotency {
-        None => perform(&asked, id).await,
-        Some(gate) => Box::pin(gate.run(asked, id)).await,
+        None => perform(&request).await,
+        Some(keyed) => Box::pin(keyed.run(request)).await,
     }
 }
 
-/// What a route does, once it is known who calls and what they sent.
-pub(super) async fn perform(asked: &Asked<'_>, id: &RequestId) -> Result<Response<Body>> {
-    let (on, plan) = match &asked.mounted.plan {
-        Plan::Entity(on, plan) => (on, plan),
+/// Runs the route: the caller may call it, and the body is read.
+///
+/// # Errors
+/// Those of the route.
+pub(super) async fn perform(request: &EntityRequest<'_>) -> Result<Response<Body>> {
+    let (target, plan) = match &request.head.mounted.plan {
+        Plan::Entity(target, plan) => (target, plan),
         Plan::Extra(router) => {
-            let body = Body::from(asked.body.clone());
-            return Box::pin(extra(
-                asked.app,
-                asked.mounted,
-                router,
-                asked.parts,
-                body,
-                asked.cx.clone(),
-                id,
-            ))
-            .await;
+            let body = Body::from(request.body.clone());
+            let route = extra_route(&request.head, router, body, request.cx.clone());
+            return Box::pin(route).await;
         }
-        // Answered before there is anything to repeat.
-        Plan::Plugged(_) => {
+        // `call` has responded to it.
+        Plan::Plugin(_) => {
             return Err(Error::internal(
-                "a plugin's route was asked as one of an entity",
+                "a plugin's route was called as one of an entity",
             ));
         }
     };
     let answered = match plan {
-        EntityPlan::Get => asked.get(on).await,
-        EntityPlan::List(list) => Box::pin(asked.list(on, list)).await,
-        EntityPlan::Create(births) => Box::pin(asked.create(on, births)).await,
-        EntityPlan::Update => Box::pin(asked.update(on)).await,
-        EntityPlan::Delete => Box::pin(asked.delete(on)).await,
-        EntityPlan::Operation(plan) => Box::pin(asked.operation(on, plan)).await,
+        EntityPlan::Get => request.get(target).await,
+        EntityPlan::List(list) => Box::pin(request.list(target, list)).await,
+        EntityPlan::Create(location) => Box::pin(request.create(target, location)).await,
+        EntityPlan::Update => Box::pin(request.update(target)).await,
+        EntityPlan::Delete => Box::pin(request.delete(target)).await,
+        EntityPlan::Operation(plan) => Box::pin(request.operation(target, plan)).await,
     };
-    answered.map_err(|error| told(on, error))
+    answered.map_err(|error| redact(target, error))
 }
 
-/// What is told of a unique that is taken: stores name all of its fields, and clients are not to
-/// know of private ones.
-fn told(on: &Target, error: Error) -> Error {
+/// Removes private fields from the details of an error: stores name all fields of a unique
+/// constraint.
+fn redact(target: &Target, error: Error) -> Error {
     let private = |problem: &&Problem| {
         problem.code == "unique"
-            && on
+            && target
                 .table
                 .desc
                 .fields
@@ -263,9 +260,9 @@ fn told(on: &Target, error: Error) -> Error {
     error.with_details(details)
 }
 
-/// Names the first event of a call in its answer.
+/// Adds the id of the first event of a call to its response.
 pub(super) fn announce(mut response: Response<Body>, event: Option<Uuid>) -> Response<Body> {
-    // A uuid is a header value always.
+    // A uuid is always a header value.
     if let Some(id) = event
         && let Ok(id) = HeaderValue::from_str(id.as_str())
     {
@@ -274,19 +271,19 @@ pub(super) fn announce(mut response: Response<Body>, event: Option<Uuid>) -> Res
     response
 }
 
-/// The call below the parents that the path names.
+/// Adds the parent records that the path names to the context.
 ///
 /// # Errors
-/// `not_found` when one can name no parent.
-fn within(on: &Target, params: Params<'_>, mut cx: Cx) -> Result<Cx> {
-    for (position, field) in &on.parents {
-        let desc = on.table.desc;
+/// `not_found` when a path parameter cannot be a key of its parent.
+fn within_parents(target: &Target, params: Params<'_>, mut cx: Cx) -> Result<Cx> {
+    for (position, field) in &target.parents {
+        let desc = target.table.desc;
         let text = params
             .get(*position)
             .and_then(path::decode)
             .ok_or_else(Error::not_found)?;
         let value = parse_scalar(&desc.fields[*field], &text).map_err(|_| Error::not_found())?;
-        // One record has one path.
+        // One record has one path: `007` is not `7`.
         if matches!(value, Value::Int(n) if itoa::Buffer::new().format(n) != text) {
             return Err(Error::not_found());
         }
@@ -295,56 +292,49 @@ fn within(on: &Target, params: Params<'_>, mut cx: Cx) -> Result<Cx> {
     Ok(cx)
 }
 
-/// Hands a request to a plugin's function: with its body read, or without looking at one.
-async fn plugged(
-    app: &App,
-    mounted: &Mounted,
-    plan: &PluggedPlan,
-    params: Params<'_>,
-    parts: &Parts,
+/// Calls a plugin's route. Reads the body only if the route takes one.
+async fn plugin_route(
+    request: &Request<'_>,
+    plan: &PluginRoutePlan,
     body: &mut Body,
-    (cx, id): (Cx, &RequestId),
+    cx: Cx,
 ) -> Result<Response<Body>> {
     let takes = plan.takes_body() && !body.is_end_stream();
-    let limit = mounted.endpoint.policy.timeout;
+    let limit = request.mounted.endpoint.policy.timeout;
     let bytes = if takes {
-        body::read(std::mem::take(body), mounted.max_body, limit, &app.room).await?
+        let max = request.mounted.max_body;
+        body::read(std::mem::take(body), max, limit, &request.app.room).await?
     } else {
         Bytes::new()
     };
-    let from = cx.address();
-    let answer = plan
-        .run((cx, app.adapters.clone(), id), params, parts, from, &bytes)
-        .await;
+    let answer = plan.run(request, cx, &bytes).await;
     if !body.is_end_stream() {
         body::drain(body).await;
     }
     answer
 }
 
-/// Hands a request to the user's function.
-async fn extra(
-    app: &App,
-    mounted: &Mounted,
+/// Calls the app's own function of an extra route.
+async fn extra_route(
+    request: &Request<'_>,
     router: &axum::Router,
-    parts: &Parts,
     mut body: Body,
     cx: Cx,
-    id: &RequestId,
 ) -> Result<Response<Body>> {
-    let max = mounted.endpoint.policy.max_body;
+    let max = request.mounted.endpoint.policy.max_body;
     if body.size_hint().lower() > max {
         body::drain(&mut body).await;
         return Err(Error::too_large(Some(max)));
     }
-    let mut parts = parts.clone();
+    let mut parts = request.parts.clone();
     parts.extensions.insert(cx);
-    parts.extensions.insert(app.adapters.clone());
-    parts.extensions.insert(id.clone());
+    parts.extensions.insert(request.app.adapters.clone());
+    parts.extensions.insert(request.id.clone());
     let body = Body::new(Limited::new(
         body,
         usize::try_from(max).unwrap_or(usize::MAX),
     ));
-    let Ok(response) = router.clone().call(Request::from_parts(parts, body)).await;
+    let inner = axum::http::Request::from_parts(parts, body);
+    let Ok(response) = router.clone().call(inner).await;
     Ok(response)
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::overrides::Override;
 use super::path;
 use super::path_guard::PathGuard;
-use super::plugged::{PluginHandler, PluginRoute, RouteDesc};
+use super::plugin_routes::{PluginHandler, PluginRoute, RouteDesc};
 use super::{
     AuthDesc, EventDesc, ExtraRouteSpec, GuardDesc, Idempotency, MiddlewareDesc, PermissionDesc,
     PolicyDesc, RateLimit,

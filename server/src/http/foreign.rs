@@ -7,8 +7,8 @@ use std::sync::Arc;
 use axum::http::request::Parts;
 
 use super::auth::{AuthCheck, RoleCheck};
+use super::checks::RouteChecks;
 use super::endpoint::{Action, Endpoint, Policy};
-use super::gates::Gates;
 use super::path_guard::{self, PathGuards};
 use super::rate::Limiter;
 use super::router::HttpState;
@@ -45,7 +45,7 @@ pub(crate) enum Shows {
 }
 
 /// Who may see the other entity's records: the policy of its own `get` or `list`.
-pub(super) struct Gate {
+pub(super) struct RelatedPolicy {
     /// That route, as middleware is told of it.
     route: Endpoint,
     /// Counts calls with those of that route.
@@ -55,8 +55,8 @@ pub(super) struct Gate {
     check: Option<AuthCheck>,
     roles: &'static [&'static str],
     require_role: RoleCheck,
-    /// Guards and permission.
-    gates: Option<Box<Gates>>,
+    /// Guards, middleware and permission.
+    checks: Option<Box<RouteChecks>>,
 }
 
 /// The policy that guards what an entity shows by way of others.
@@ -72,7 +72,7 @@ pub(crate) fn policy(entity: &EntityDesc, shows: Shows) -> Policy {
 /// An entity that a derive reads, and the policy of its list.
 struct Source {
     table: Arc<Table>,
-    gate: Gate,
+    policy: RelatedPolicy,
 }
 
 /// What a derive reads. `Default` for routes that are none.
@@ -82,8 +82,8 @@ pub(super) struct Sources {
     closed: bool,
 }
 
-impl Gate {
-    /// The gate of `table` before `around.endpoint`. `name` is that of what leads there, for what
+impl RelatedPolicy {
+    /// The policy of `table` for `around.endpoint`. `name` is that of what leads there, for what
     /// is wrong with it.
     ///
     /// # Errors
@@ -145,11 +145,11 @@ impl Gate {
         }
         let refused = |missing: Vec<String>| format!("{name} {}", missing.join(", and "));
         let before = PathGuards::new(&route.guards, &state.auth).map_err(refused)?;
-        let mut gates = Gates::new(&route, &state.auth, &state.registry).map_err(refused)?;
-        if let Some(gates) = &mut gates {
-            gates.leave_out(&route, outer);
+        let mut checks = RouteChecks::new(&route, &state.auth, &state.registry).map_err(refused)?;
+        if let Some(checks) = &mut checks {
+            checks.leave_out(&route, outer);
         }
-        let gates = gates.filter(|gates| gates.ask());
+        let checks = checks.filter(|checks| checks.restrict_readers());
         let require_role = Arc::clone(&state.auth.require_role);
         let limiter = policy.rate_limit.map(|limit| {
             // Without a route it is counted under the name of what is stored.
@@ -169,14 +169,14 @@ impl Gate {
             check,
             roles: policy.roles,
             require_role,
-            gates,
+            checks,
         })
     }
 
     /// What that route shows of a record.
     ///
     /// # Errors
-    /// As [`Gate::new`].
+    /// As [`RelatedPolicy::new`].
     pub(super) fn projection(
         &self,
         table: &Table,
@@ -194,7 +194,7 @@ impl Gate {
 
     /// Whether some callers may pass and others not.
     pub(super) fn varies(&self) -> bool {
-        self.check.is_some() || self.before.is_some() || self.gates.is_some()
+        self.check.is_some() || self.before.is_some() || self.checks.is_some()
     }
 
     /// The call, limited to what it may see; what limits the records of the route that it came by
@@ -219,12 +219,12 @@ impl Gate {
                 (self.require_role)(actor, self.roles)?;
             }
         }
-        let Some(gates) = &self.gates else {
+        let Some(checks) = &self.checks else {
             return Ok(cx);
         };
-        gates.guard(&cx)?;
-        gates.pass(&self.route, &asking, &cx).await?;
-        match &gates.permit {
+        checks.guard(&cx)?;
+        checks.pass(&self.route, &asking, &cx).await?;
+        match &checks.permit {
             Some(permit) => permit.list(&permit.enter(cx).await?).await,
             None => Ok(cx),
         }
@@ -249,7 +249,7 @@ impl Sources {
                 .sibling(entity)
                 .map_err(|_| format!("{name} is in no package of this app"))?;
             Ok(Source {
-                gate: Gate::new(around, &table, Shows::Many, &name)?,
+                policy: RelatedPolicy::new(around, &table, Shows::Many, &name)?,
                 table,
             })
         };
@@ -258,7 +258,7 @@ impl Sources {
             .into_iter()
             .map(source)
             .collect::<std::result::Result<_, String>>()?;
-        let closed = each.iter().any(|source| source.gate.varies());
+        let closed = each.iter().any(|source| source.policy.varies());
         Ok(Self { each, closed })
     }
 
@@ -279,8 +279,8 @@ impl Sources {
     /// As the first list that refuses.
     pub(super) async fn admit(&self, asking: Asking<'_>) -> Result<Cx> {
         let mut lists = Vec::with_capacity(self.each.len());
-        for Source { table, gate } in &self.each {
-            let cx = gate.admit(asking).await?;
+        for Source { table, policy } in &self.each {
+            let cx = policy.admit(asking).await?;
             table.admit(&cx, "list")?;
             lists.push((table.desc, cx));
         }

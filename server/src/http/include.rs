@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::endpoint::Policy;
-use super::foreign::{self, Around, Asking, Gate, Shows};
+use super::foreign::{self, Around, Asking, RelatedPolicy, Shows};
 use super::query::{self, Pair};
 use crate::entity::{EntityDesc, Link, Relation, ScopeFrom};
 use crate::resource::{BoxFuture, Include, Includes, Table, field_of};
@@ -31,7 +31,7 @@ struct Planned {
     relation: &'static Relation,
     table: Arc<Table>,
     projection: Arc<Projection>,
-    gate: Gate,
+    policy: RelatedPolicy,
     inner: Level,
 }
 
@@ -109,14 +109,14 @@ impl Level {
                     "{name} leads to `{target}`, which lives below `{parents}`: its pages could not go on"
                 ));
             }
-            let gate = Gate::new(around, &other, shows(relation), &name)?;
-            let projection = gate.projection(&other, &name)?;
+            let policy = RelatedPolicy::new(around, &other, shows(relation), &name)?;
+            let projection = policy.projection(&other, &name)?;
             Ok(Planned {
                 relation,
                 inner: Self::new(around, &other, depth - 1)?,
                 table: other,
                 projection,
-                gate,
+                policy,
             })
         };
         let relations: Box<[Planned]> = table
@@ -128,7 +128,7 @@ impl Level {
         let seen = |table: &Table| super::context::seen_by(table.desc).next().is_some();
         let closed = relations
             .iter()
-            .any(|planned| planned.gate.varies() || seen(&planned.table) || planned.inner.closed);
+            .any(|planned| planned.policy.varies() || seen(&planned.table) || planned.inner.closed);
         Ok(Self { relations, closed })
     }
 
@@ -225,7 +225,7 @@ impl Level {
                     relation: planned.relation,
                     table: Arc::clone(&planned.table),
                     projection: Arc::clone(&planned.projection),
-                    cx: planned.gate.admit(asking).await?,
+                    cx: planned.policy.admit(asking).await?,
                     inner: planned.inner.allowed(inner, asking).await?,
                 });
             }

@@ -16,7 +16,7 @@ use futures_util::FutureExt;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::guard::panic_text;
+use super::protection::panic_text;
 use super::request_id::{self, RequestId};
 use super::response;
 use super::router::App;

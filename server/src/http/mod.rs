@@ -5,9 +5,9 @@
 //! no route has code of its own.
 
 mod answer;
-mod asked;
 mod auth;
 mod body;
+mod checks;
 mod contents;
 pub(crate) mod context;
 mod cors;
@@ -16,8 +16,6 @@ mod endpoint;
 mod extra;
 mod extract;
 pub(crate) mod foreign;
-mod gates;
-mod guard;
 mod host;
 pub(crate) mod idempotency;
 pub(crate) mod include;
@@ -32,10 +30,12 @@ mod overrides;
 mod path;
 mod path_guard;
 mod permitted;
-mod plugged;
+mod plugin_routes;
 mod precondition;
+mod protection;
 mod query;
 mod rate;
+mod request;
 mod request_id;
 mod response;
 mod router;
@@ -46,6 +46,8 @@ pub use auth::{
     ActorResolver, ArgumentCheck, AuthCheck, GuardCall, GuardCheck, NamedCheck, Origin, Resolution,
     RoleCheck, RouteAuth,
 };
+pub use checks::Registry;
+pub(crate) use checks::missing;
 #[doc(hidden)]
 pub use contents::{
     ByMedia, ByRecord, ByShape, Content, ContentSchema, Contents, Otherwise, Probe,
@@ -59,8 +61,6 @@ pub(crate) use extra::contents_of;
 pub use extra::{Arguments, answered, serve_route};
 #[doc(hidden)]
 pub use extra::{ContentsOf, ExtraHandler, ExtraRoute, ResponseFuture};
-pub use gates::Registry;
-pub(crate) use gates::missing;
 pub(crate) use host::refused as refused_host;
 pub use idempotency::Claims;
 pub use layers::Layers;
@@ -75,7 +75,7 @@ pub(crate) use once::Once;
 pub(crate) use operation::PageKey;
 pub use overrides::{Inputs, Override, OverrideCall};
 pub use path_guard::{PathGuard, RouteGuard, guard, require_role};
-pub use plugged::{
+pub use plugin_routes::{
     AnswerDesc, Nothing, Partial, PluginCall, PluginRoute, Reply, Route, RouteDesc, RouteInput,
 };
 pub use rate::{Caller, RateKey, RateReply, RateStore, RateVerdict, RatesInProcess};

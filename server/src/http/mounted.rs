@@ -6,18 +6,18 @@ use axum::extract::DefaultBodyLimit;
 
 use super::AuthDesc;
 use super::auth::AuthCheck;
+use super::checks::RouteChecks;
 use super::context::{self, ContextProviders};
 use super::endpoint::{Action, Endpoint};
 use super::extra::handler_of;
 use super::foreign::{Around, Sources};
-use super::gates::Gates;
-use super::idempotency::{self, Gate};
+use super::idempotency::{self, KeyedCalls};
 use super::include::{Level, MAX_DEPTH};
 use super::list::ListParams;
-use super::operation::{Births, OperationPlan};
+use super::operation::{NewRecordLocation, OperationPlan};
 use super::path;
 use super::path_guard::PathGuards;
-use super::plugged::PluggedPlan;
+use super::plugin_routes::PluginRoutePlan;
 use super::rate::Limiter;
 use super::router::HttpState;
 use crate::audit::Auditing;
@@ -36,19 +36,19 @@ const NO_INPUT: u64 = 4 << 10;
 pub(super) struct Mounted {
     pub(super) endpoint: Endpoint,
     /// Guards of the app on path prefixes; `None` if none covers this path.
-    pub(super) before: Option<PathGuards>,
+    pub(super) path_guards: Option<PathGuards>,
     /// Checks the credentials; `None` if the route is public.
-    pub(super) check: Option<AuthCheck>,
+    pub(super) auth: Option<AuthCheck>,
     /// Whether a call can emit events.
     pub(super) emits: bool,
     /// Guards, middleware, permission and context providers; `None` if the route has none.
-    pub(super) gates: Option<Box<Gates>>,
+    pub(super) checks: Option<Box<RouteChecks>>,
     /// Writes changes to the audit log; `None` if the route is not audited.
     pub(super) audit: Option<Arc<Auditing>>,
     /// Limits the rate of calls; `None` if the policy has no limit.
     pub(super) limiter: Option<Box<Limiter>>,
     /// Recognizes repeated calls; `None` if the route is not idempotent.
-    pub(super) idempotency: Option<Box<Gate>>,
+    pub(super) idempotency: Option<Box<KeyedCalls>>,
     /// The maximum length of a body, in bytes.
     pub(super) max_body: u64,
     pub(super) plan: Plan,
@@ -62,12 +62,12 @@ pub(super) enum Plan {
     /// parameter names that the user wrote.
     Extra(axum::Router),
     /// A function of a plugin.
-    Plugged(Box<PluggedPlan>),
+    Plugin(Box<PluginRoutePlan>),
 }
 
 /// The kind of an entity's route.
 pub(super) enum EntityPlan {
-    Create(Births),
+    Create(NewRecordLocation),
     List(ListParams),
     Get,
     Update,
@@ -87,7 +87,7 @@ pub(super) struct Target {
     /// The source entities of a `derive` operation.
     pub(super) sources: Sources,
     /// Whether the visible records depend on the caller or on the context.
-    pub(super) guarded: bool,
+    pub(super) restricted: bool,
     /// The parameters of the parent path: the position in the path, and the field with that value.
     pub(super) parents: Box<[(usize, usize)]>,
 }
@@ -100,7 +100,7 @@ impl Mounted {
         state: &HttpState,
         providers: Option<&Arc<ContextProviders>>,
     ) -> Result<Self> {
-        let check = match endpoint.policy.auth {
+        let auth = match endpoint.policy.auth {
             AuthDesc::None => None,
             AuthDesc::Named(name) => match state.auth.check(name) {
                 Some(check) => Some(Arc::clone(check)),
@@ -137,14 +137,14 @@ impl Mounted {
             .policy
             .rate_limit
             .map(|limit| Box::new(Limiter::new(endpoint, limit, Arc::clone(&state.rates))));
-        let before = PathGuards::new(&endpoint.guards, &state.auth)
+        let path_guards = PathGuards::new(&endpoint.guards, &state.auth)
             .map_err(|missing| refuse(endpoint, &missing.join(", and ")))?;
-        let mut gates = Gates::new(endpoint, &state.auth, &state.registry)
+        let mut checks = RouteChecks::new(endpoint, &state.auth, &state.registry)
             .map_err(|missing| refuse(endpoint, &missing.join(", and ")))?;
         if let Some(providers) = providers {
-            let gates = gates.get_or_insert_default();
-            gates.context = Some(Arc::clone(providers));
-            gates.varies = !context::needed(endpoint).is_empty();
+            let checks = checks.get_or_insert_default();
+            checks.context = Some(Arc::clone(providers));
+            checks.varies = !context::needed(endpoint).is_empty();
         }
         let idempotency = match (
             endpoint
@@ -154,9 +154,11 @@ impl Mounted {
             &state.claims,
         ) {
             (None, _) => None,
-            (Some(policy), Some(claims)) => {
-                Some(Box::new(Gate::new(endpoint, policy, Arc::clone(claims))))
-            }
+            (Some(policy), Some(claims)) => Some(Box::new(KeyedCalls::new(
+                endpoint,
+                policy,
+                Arc::clone(claims),
+            ))),
             (Some(_), None) => {
                 return Err(refuse(
                     endpoint,
@@ -171,10 +173,10 @@ impl Mounted {
             } else {
                 endpoint.policy.max_body.min(NO_INPUT)
             },
-            before,
+            path_guards,
             audit,
-            check,
-            gates,
+            auth,
+            checks,
             emits,
             limiter,
             idempotency,
@@ -186,12 +188,12 @@ impl Mounted {
     /// Whether the response of a public route depends on the caller.
     pub(super) fn varies(&self) -> bool {
         let closed = matches!(&self.plan, Plan::Entity(on, _) if on.sources.is_closed());
-        closed || self.gates.as_ref().is_some_and(|gates| gates.varies)
+        closed || self.checks.as_ref().is_some_and(|checks| checks.varies)
     }
 
     /// Returns the permission that the route needs on a record.
     pub(super) fn permit(&self) -> Option<&Permit> {
-        self.gates.as_ref()?.permit.as_ref()
+        self.checks.as_ref()?.permit.as_ref()
     }
 }
 
@@ -203,7 +205,7 @@ impl Plan {
             Self::Entity(_, EntityPlan::Operation(plan)) => plan.takes_body(),
             Self::Entity(_, EntityPlan::Create(_) | EntityPlan::Update)
             | Self::Extra(_)
-            | Self::Plugged(_) => true,
+            | Self::Plugin(_) => true,
         }
     }
 
@@ -220,7 +222,7 @@ impl Plan {
                 .ok_or_else(|| refuse(endpoint, "has no table"))
         };
         let plan = match endpoint.action {
-            Action::Create => EntityPlan::Create(births(endpoint, table()?, all)),
+            Action::Create => EntityPlan::Create(new_record_location(endpoint, table()?, all)),
             Action::List => {
                 EntityPlan::List(ListParams::new(table()?.desc, endpoint.policy.output))
             }
@@ -231,7 +233,8 @@ impl Plan {
                 let mut plan = OperationPlan::new(spec, endpoint.method, names, table()?)?;
                 if let Answer::Upserted { .. } = plan.answer {
                     let table = table()?;
-                    plan.births = home(table, all).map(|get| births(get, table, all));
+                    plan.location =
+                        home(table, all).map(|get| new_record_location(get, table, all));
                 }
                 EntityPlan::Operation(plan)
             }
@@ -248,7 +251,7 @@ impl Plan {
                     .plugin
                     .clone()
                     .ok_or_else(|| refuse(endpoint, "has no function"))?;
-                return Ok(Self::Plugged(Box::new(PluggedPlan::new(desc, run)?)));
+                return Ok(Self::Plugin(Box::new(PluginRoutePlan::new(desc, run)?)));
             }
         };
         let table = table()?;
@@ -286,7 +289,7 @@ impl Plan {
             )
             .map_err(unmountable)?,
             sources: Sources::new(&around, table).map_err(unmountable)?,
-            guarded: table.is_guarded(),
+            restricted: table.is_restricted(),
             parents: parents(table, names)
                 .ok_or_else(|| refuse(endpoint, "lacks a parameter of its parent path"))?,
             table: Arc::clone(table),
@@ -365,14 +368,13 @@ pub(super) fn place<'a>(
 ///
 /// It is the path of the `get` route, or the default path of that route if it is disabled. `one` is
 /// a generated route of the entity.
-fn births(one: &Endpoint, table: &Table, all: &[Endpoint]) -> Births {
+fn new_record_location(one: &Endpoint, table: &Table, all: &[Endpoint]) -> NewRecordLocation {
     let base = base(one, table).unwrap_or_default();
-    let location =
-        home(table, all).map_or_else(|| format!("{base}/{{id}}"), |get| get.path.clone());
-    Births {
+    let path = home(table, all).map_or_else(|| format!("{base}/{{id}}"), |get| get.path.clone());
+    NewRecordLocation {
         reserved: reserved(&base, table, all),
-        parents: path::canonical(&location).1.len().saturating_sub(1),
-        location,
+        parents: path::canonical(&path).1.len().saturating_sub(1),
+        path,
     }
 }
 

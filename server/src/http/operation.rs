@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use axum::http::request::Parts;
-
 use super::include::{self, Wanted};
 use super::mounted::Target;
 use super::query::{self, Pair};
-use super::router::Params;
+use super::request::{EntityRequest, Request};
 use super::{input, path};
 use crate::entity::{EntityDesc, FieldDesc, Kind, PageArgs, Paging};
 use crate::filter::SourceSpec;
@@ -25,29 +23,29 @@ pub(super) struct OperationPlan {
     pub(super) spec: &'static OpSpec,
     pub(super) executor: Arc<dyn Executor>,
     pub(super) answer: Answer,
-    /// Whether `If-Match` guards the call: it writes one record.
-    pub(super) guarded: bool,
+    /// Whether `If-Match` applies to the call: it writes one record.
+    pub(super) conditional: bool,
     /// One per parameter.
     sources: Box<[Carrier]>,
     /// What says which page, by the names of its route.
     pages: Box<[(&'static str, PageKey)]>,
     /// Where those stand.
     carrier: Carrier,
-    /// Where new records are found, for kinds that create some.
-    pub(super) births: Option<Births>,
+    /// The `Location` of new records; `None` if the kind creates none.
+    pub(super) location: Option<NewRecordLocation>,
 }
 
-/// Where an entity's records are found.
-pub(super) struct Births {
-    /// The path of a record, its id the last parameter: `/posts/{id}`.
-    pub(super) location: String,
-    /// How many parameters stand before the id.
+/// The `Location` of new records of an entity.
+pub(super) struct NewRecordLocation {
+    /// The path of a record; its id is the last parameter: `/posts/{id}`.
+    pub(super) path: String,
+    /// The number of parameters before the id.
     pub(super) parents: usize,
-    /// Ids that would name another route.
+    /// Ids that would be the path of another route.
     pub(super) reserved: Box<[String]>,
 }
 
-impl Births {
+impl NewRecordLocation {
     /// Reports an id that is the path of another route.
     pub(super) fn check(&self, table: &Table, id: Option<&Value>, problems: &mut Vec<Problem>) {
         if let Some(Value::Text(id)) = id
@@ -113,16 +111,16 @@ impl OperationPlan {
         Ok(Self {
             executor: table.executor(spec)?,
             answer,
-            guarded: method != Method::Get && spec.kind.by_id(),
+            conditional: method != Method::Get && spec.kind.by_id(),
             sources,
-            births: None,
+            location: None,
             pages: PageKey::of(spec),
             carrier,
             spec,
         })
     }
 
-    /// Reads the parameters of a request, the body having been read.
+    /// Reads the parameters, the page and `include` of a request.
     ///
     /// # Errors
     /// `unknown_parameter`, the body's errors, `validation_failed` with every problem; `not_found`
@@ -130,13 +128,12 @@ impl OperationPlan {
     pub(super) fn read(
         &self,
         on: &Target,
-        cx: &Cx,
-        params: Params<'_>,
-        parts: &Parts,
-        body: &[u8],
+        request: &EntityRequest<'_>,
         mut problems: Vec<Problem>,
     ) -> Result<OperationInput> {
         let (table, include) = (&*on.table, &on.include);
+        let (Request { params, parts, .. }, cx) = (request.head, &request.cx);
+        let body = &*request.body;
         let mut read = OperationInput {
             args: vec![None; self.sources.len()],
             page: PageArgs::default(),

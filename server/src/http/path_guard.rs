@@ -7,8 +7,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::auth::{GuardCall, GuardCheck, RouteAuth};
+use super::checks::{self, Registry};
 use super::endpoint::Endpoint;
-use super::gates::{self, Registry};
 use super::{GuardArg, path};
 use crate::{Cx, Error, Result};
 
@@ -75,7 +75,7 @@ impl RouteGuard {
                     Ok(Arc::new(move |call: &GuardCall<'_>| check(call.actor)))
                 }
                 (_, argument) => {
-                    let (check, argument) = (gates::guard_of(auth, name, *argument)?, *argument);
+                    let (check, argument) = (checks::guard_of(auth, name, *argument)?, *argument);
                     Ok(Arc::new(move |call: &GuardCall<'_>| {
                         check(&GuardCall { argument, ..*call })
                     }))

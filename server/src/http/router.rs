@@ -16,10 +16,10 @@ use tower_service::Service;
 
 use super::auth::{ActorResolver, RouteAuth};
 use super::body::Room;
+use super::checks::Registry;
 use super::context::ContextProviders;
 use super::cors::Cors;
 use super::endpoint::{Action, Endpoint};
-use super::gates::Registry;
 use super::idempotency::Claims;
 use super::layers::{self, Layers};
 use super::mounted::Mounted;

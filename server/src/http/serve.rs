@@ -21,9 +21,10 @@ use super::body;
 use super::cors::{self, Grant};
 use super::dispatch;
 use super::endpoint::{Action, Policy};
-use super::guard::guarded;
 use super::mounted::Mounted;
 use super::path;
+use super::protection::protected;
+use super::request;
 use super::request_id::{self, RequestId};
 use super::response;
 use super::router::{App, Found, Refusal, method_not_allowed};
@@ -84,7 +85,7 @@ pub(super) fn serve(
             let error = Error::new(Code::UriTooLong, "The query string is longer than 8 KiB");
             return finish(
                 Err(error),
-                &Asked {
+                &Exchange {
                     mounted: None,
                     method: &parts.method,
                     id: &id,
@@ -95,41 +96,55 @@ pub(super) fn serve(
         }
         let refusal = match app.find(&parts.method, parts.uri.path()) {
             Found::Endpoint(mounted, params) => {
+                let request = request::Request {
+                    app: &app,
+                    mounted,
+                    params,
+                    parts: &parts,
+                    id: &id,
+                    from,
+                };
                 let answer = {
-                    let work = pin!(dispatch::run(
-                        &app, mounted, params, &parts, &mut body, &id, from
-                    ));
-                    guarded(mounted.endpoint.policy.timeout, work)
+                    let work = pin!(dispatch::run(&request, &mut body));
+                    protected(mounted.endpoint.policy.timeout, work)
                         .await
                         .and_then(|done| done)
                 };
                 if answer.is_err() && !body.is_end_stream() {
                     Box::pin(body::drain(&mut body)).await;
                 }
-                let asked = Asked {
+                let exchange = Exchange {
                     mounted: Some(mounted),
                     method: &parts.method,
                     id: &id,
                     started,
                 };
-                return finish(answer, &asked, grant(&app, &parts));
+                return finish(answer, &exchange, grant(&app, &parts));
             }
             Found::Other(refusal) => Some(refusal),
             Found::Nowhere => None,
         };
         let (method, grant) = (parts.method.clone(), grant(&app, &parts));
+        let on_server = method == Method::OPTIONS && parts.uri.path() == "*";
+        let request = Unmatched {
+            app: &app,
+            parts,
+            body,
+            id: &id,
+            from,
+        };
         let answer = match refusal {
-            Some(refusal) => Box::pin(other_method(&app, refusal, parts, body, &id, from)).await,
-            // The server itself is asked what it can do.
-            None if method == Method::OPTIONS && parts.uri.path() == "*" => Ok(response::allow(
+            Some(refusal) => Box::pin(other_method(refusal, request)).await,
+            // `OPTIONS *` is about the server, not about a route.
+            None if on_server => Ok(response::allow(
                 response::empty(StatusCode::NO_CONTENT),
                 &ANY_METHOD,
             )),
-            None => Box::pin(elsewhere(&app, parts, body, &id, from)).await,
+            None => Box::pin(elsewhere(request)).await,
         };
         finish(
             answer,
-            &Asked {
+            &Exchange {
                 mounted: None,
                 method: &method,
                 id: &id,
@@ -140,19 +155,21 @@ pub(super) fn serve(
     }
 }
 
-/// A path of ours without this method: a plugin may have it.
-async fn other_method(
-    app: &App,
-    refusal: &Refusal,
+/// A request that no endpoint has the path and method of. A router of a plugin may have them.
+struct Unmatched<'a> {
+    app: &'a App,
     parts: Parts,
     body: Body,
-    id: &RequestId,
+    id: &'a RequestId,
     from: Option<IpAddr>,
-) -> Result<Response<Body>> {
-    let options = parts.method == Method::OPTIONS;
+}
+
+/// Responds for a path whose endpoints have other methods. A router of a plugin may have this one.
+async fn other_method(refusal: &Refusal, request: Unmatched<'_>) -> Result<Response<Body>> {
+    let (options, id) = (request.parts.method == Method::OPTIONS, request.id);
     let mut allow = refusal.allow.clone();
-    if app.extra.is_some() {
-        let answer = elsewhere(app, parts, body, id, from).await?;
+    if request.app.extra.is_some() {
+        let answer = elsewhere(request).await?;
         if answer.extensions().get::<Unrouted>().is_none() {
             if !matches!(
                 answer.status(),
@@ -175,14 +192,15 @@ async fn other_method(
     Ok(answer)
 }
 
-/// The plugins' routes, or 404.
-async fn elsewhere(
-    app: &App,
-    parts: Parts,
-    body: Body,
-    id: &RequestId,
-    from: Option<IpAddr>,
-) -> Result<Response<Body>> {
+/// Calls the routers of plugins, or responds 404.
+async fn elsewhere(request: Unmatched<'_>) -> Result<Response<Body>> {
+    let Unmatched {
+        app,
+        parts,
+        body,
+        id,
+        from,
+    } = request;
     let Some(extra) = &app.extra else {
         return Err(Error::not_found());
     };
@@ -243,7 +261,7 @@ async fn elsewhere(
         }
         Ok(answer)
     };
-    let answer = match guarded(Policy::DEFAULT.timeout, pin!(work)).await? {
+    let answer = match protected(Policy::DEFAULT.timeout, pin!(work)).await? {
         // A browser's question before a request carries no credential. It is answered without
         // asking the router, whose handler may take every method.
         Err(_) if options => {
@@ -298,9 +316,9 @@ fn grant(app: &App, parts: &Parts) -> Option<Grant> {
     cors::grant(&app.cors, &parts.method, &parts.headers)
 }
 
-/// What was asked, for the answer and the log.
+/// The facts of a request that its response and its log entry need.
 #[derive(Clone, Copy)]
-struct Asked<'a> {
+struct Exchange<'a> {
     /// `None` when no endpoint of ours answers.
     mounted: Option<&'a Mounted>,
     method: &'a Method,
@@ -311,15 +329,15 @@ struct Asked<'a> {
 /// Turns an answer or error into the response, and logs it.
 fn finish(
     answer: Result<Response<Body>>,
-    asked: &Asked<'_>,
+    exchange: &Exchange<'_>,
     grant: Option<Grant>,
 ) -> Response<Body> {
-    let Asked {
+    let Exchange {
         mounted,
         method,
         id,
         ..
-    } = *asked;
+    } = *exchange;
     let mut raised = None;
     let mut response = match answer {
         Ok(mut response) => {
@@ -360,19 +378,19 @@ fn finish(
     if let Some(grant) = grant {
         grant.apply(response.status(), response.headers_mut());
     }
-    log(response.status(), raised.as_deref(), asked);
+    log(response.status(), raised.as_deref(), exchange);
     response
 }
 
 /// One event per request. The route's template is named, never the path: parameters may be
 /// sensitive.
-fn log(status: StatusCode, error: Option<&Error>, asked: &Asked<'_>) {
-    let Asked {
+fn log(status: StatusCode, error: Option<&Error>, exchange: &Exchange<'_>) {
+    let Exchange {
         mounted,
         method,
         id,
         started,
-    } = *asked;
+    } = *exchange;
     let route = mounted.map_or("", |m| &m.endpoint.path);
     macro_rules! event {
         ($level:ident, $text:literal $(, $name:ident = $value:expr)*) => {

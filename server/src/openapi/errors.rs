@@ -226,7 +226,11 @@ fn codes(endpoint: &Endpoint) -> Vec<Code> {
         Code::UnsupportedMediaType,
         Code::Unavailable,
     ]);
-    if let Some(table) = endpoint.table.as_ref().filter(|table| table.is_guarded()) {
+    if let Some(table) = endpoint
+        .table
+        .as_ref()
+        .filter(|table| table.is_restricted())
+    {
         let by_caller = table.desc.tenant.is_some()
             || table
                 .desc

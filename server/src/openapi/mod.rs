@@ -12,7 +12,7 @@ mod names;
 mod narrowed;
 mod operation;
 mod parameters;
-mod plugged;
+mod plugin_routes;
 mod related;
 mod repeat;
 mod schema;

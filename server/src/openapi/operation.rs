@@ -6,8 +6,8 @@ use super::errors::{field_of, header_map};
 use super::names::{self, Names};
 use super::schema::{self, Object, describe};
 use super::{
-    Components, Security, errors, extra, gates, narrowed, parameters, plugged, reference, related,
-    repeat, security,
+    Components, Security, errors, extra, gates, narrowed, parameters, plugin_routes, reference,
+    related, repeat, security,
 };
 use crate::entity::{EntityDesc, Flags};
 use crate::filter::Filter;
@@ -153,7 +153,7 @@ fn document(out: &mut Json, endpoint: &Endpoint, names: &Names) {
 
 fn request_body(endpoint: &Endpoint, names: &Names, components: &mut Components) -> Option<Json> {
     match endpoint.action {
-        Action::Plugin(desc) => return plugged::request_body(desc, components),
+        Action::Plugin(desc) => return plugin_routes::request_body(desc, components),
         Action::Extra(spec) => return extra::request_body(endpoint, &spec, names, components),
         _ => {}
     }
@@ -264,7 +264,7 @@ fn responses(
         return Json::Object(out);
     }
     if let Action::Plugin(desc) = endpoint.action {
-        plugged::responses(desc, &mut out);
+        plugin_routes::responses(desc, &mut out);
         errors::add((endpoint, security), head, &mut out, components);
         return Json::Object(out);
     }

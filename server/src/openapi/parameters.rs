@@ -13,7 +13,7 @@ pub(super) fn parameters(parts: &Parts<'_>) -> Vec<Json> {
     let endpoint = parts.endpoint;
     let mut out = path(parts);
     if let Action::Plugin(desc) = endpoint.action {
-        out.extend(super::plugged::parameters(desc));
+        out.extend(super::plugin_routes::parameters(desc));
     }
     let Some(table) = &endpoint.table else {
         return out;

@@ -380,8 +380,8 @@ impl Table {
     }
 
     /// Whether what a call sees or writes depends on who calls, or where.
-    pub fn is_guarded(&self) -> bool {
-        self.statements.is_guarded() || self.ctx_defaults
+    pub fn is_restricted(&self) -> bool {
+        self.statements.is_restricted() || self.ctx_defaults
     }
 
     /// Whether a call may go on at all on a route, before anything else about it is looked at.
@@ -389,7 +389,7 @@ impl Table {
     /// # Errors
     /// 401 or 403 when tenant, scope or a default need a value that the caller has not.
     pub fn admit(&self, cx: &Cx, route: &str) -> Result<()> {
-        if self.statements.is_guarded() {
+        if self.statements.is_restricted() {
             self.statements.admit(cx, route)?;
         }
         if self.ctx_defaults && route == "create" {

@@ -21,11 +21,11 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
 
-use super::asked::Asked;
 use super::context;
 use super::dispatch;
 use super::endpoint::{Action, Endpoint};
-use super::guard::guarded;
+use super::protection::protected;
+use super::request::{EntityRequest, Request};
 use super::request_id::RequestId;
 use super::router::Found;
 use super::{Idempotency, PolicyDesc};
@@ -85,8 +85,8 @@ fn surroundings(values: &[(&'static str, Value)]) -> Vec<(&'static str, Vec<u8>)
     all
 }
 
-/// The gate of a mounted route.
-pub(super) struct Gate {
+/// The calls of a route that may have an idempotency key.
+pub(super) struct KeyedCalls {
     route: Box<str>,
     claims: Arc<Claims>,
     policy: Idempotency,
@@ -111,7 +111,7 @@ enum Left {
     Free,
 }
 
-impl Gate {
+impl KeyedCalls {
     pub(super) fn new(endpoint: &Endpoint, policy: Idempotency, claims: Arc<Claims>) -> Self {
         // A function of the user may call with a context of its own, which would wait for the end
         // of the transaction.
@@ -138,8 +138,8 @@ impl Gate {
     /// # Errors
     /// `validation_failed` for the key; `idempotency_conflict`, `idempotency_in_progress`; whatever
     /// the route answers.
-    pub(super) async fn run(&self, asked: Asked<'_>, id: &RequestId) -> Result<Response<Body>> {
-        let Some(key) = key(&asked.parts.headers).map_err(Error::invalid)? else {
+    pub(super) async fn run(&self, request: EntityRequest<'_>) -> Result<Response<Body>> {
+        let Some(key) = key(&request.head.parts.headers).map_err(Error::invalid)? else {
             if self.policy.required {
                 return Err(Error::invalid(Problem::new(
                     PATH,
@@ -147,28 +147,34 @@ impl Gate {
                     "is required",
                 )));
             }
-            return dispatch::perform(&asked, id).await;
+            return dispatch::perform(&request).await;
         };
-        let ask = self.ask(key, &asked);
-        let (app, parts, id) = (Arc::clone(asked.app), asked.parts.clone(), id.clone());
-        let Asked { body, cx, .. } = asked;
-        let (told, answer) = oneshot::channel();
-        // Counted from here on, so that the store is not closed under it.
+        let ask = self.ask(key, &request);
+        let EntityRequest { head, body, cx } = request;
+        let (app, parts, id, from) = (
+            Arc::clone(head.app),
+            head.parts.clone(),
+            head.id.clone(),
+            head.from,
+        );
+        let (answering, answer) = oneshot::channel();
+        // Counted from here on, so that shutdown waits with the store until it ends.
         let counted = app.work.subscribe();
         tokio::spawn(async move {
             // The same route: a path has one.
             if let Found::Endpoint(mounted, params) = app.find(&parts.method, parts.uri.path())
-                && let Some(gate) = &mounted.idempotency
+                && let Some(keyed) = &mounted.idempotency
             {
-                let asked = Asked {
+                let head = Request {
                     app: &app,
                     mounted,
                     params,
                     parts: &parts,
-                    body,
-                    cx,
+                    id: &id,
+                    from,
                 };
-                gate.work(asked, &ask, &id, told).await;
+                let request = EntityRequest { head, body, cx };
+                keyed.work(request, &ask, answering).await;
             }
             drop(counted);
         });
@@ -176,11 +182,11 @@ impl Gate {
     }
 
     /// Whose call it is, and what about.
-    fn ask(&self, key: &str, asked: &Asked<'_>) -> Ask {
-        let parts = asked.parts;
+    fn ask(&self, key: &str, request: &EntityRequest<'_>) -> Ask {
+        let parts = request.head.parts;
         let anonymous = Actor::anonymous();
-        let actor = asked.cx.get_actor().map_or(&anonymous, |actor| &**actor);
-        let address = asked
+        let actor = request.cx.get_actor().map_or(&anonymous, |actor| &**actor);
+        let address = request
             .cx
             .address()
             .map(|address| address.to_string())
@@ -202,7 +208,7 @@ impl Gate {
             .part(caller.as_bytes())
             .part(key.as_bytes());
         let mut what = Digested::new();
-        for (name, value) in surroundings(asked.cx.context_values()) {
+        for (name, value) in surroundings(request.cx.context_values()) {
             // What it depends on beside its caller: the same key in another workspace is another
             // call. From another language it is the same one, unless code may have read that; then
             // it is refused, since a second effect would be worse.
@@ -230,7 +236,7 @@ impl Gate {
                 what.part(value);
             }
         }
-        what.part(&asked.body);
+        what.part(&request.body);
         let timeout = u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX);
         Ask {
             id: of.end(),
@@ -243,58 +249,58 @@ impl Gate {
     /// Claims, runs, and writes down how it ended.
     async fn work(
         &self,
-        asked: Asked<'_>,
+        request: EntityRequest<'_>,
         ask: &Ask,
-        id: &RequestId,
-        told: oneshot::Sender<Result<Response<Body>>>,
+        answering: oneshot::Sender<Result<Response<Body>>>,
     ) {
-        let claim = match self.claims.claim(&asked.cx, ask).await {
+        let claim = match self.claims.claim(&request.cx, ask).await {
             Ok(Met::Claimed(claim)) => claim,
             // Nobody waiting for an answer is no reason to stop, here and below.
-            Ok(Met::Kept(kept)) => return drop(told.send(kept.replay())),
-            Err(error) => return drop(told.send(Err(error))),
+            Ok(Met::Kept(kept)) => return drop(answering.send(kept.replay())),
+            Err(error) => return drop(answering.send(Err(error))),
         };
         let ended = if self.together {
-            guarded(self.timeout, pin!(self.together(&asked, &claim, id))).await
+            protected(self.timeout, pin!(self.together(&request, &claim))).await
         } else {
-            guarded(self.timeout, pin!(self.apart(&asked, id))).await
+            protected(self.timeout, pin!(self.apart(&request))).await
         };
         let End { answer, left } = match ended.and_then(|ended| ended) {
             Ok(end) => end,
-            Err(error) => self.refused(error, id).await,
+            Err(error) => self.refused(error, request.head.id).await,
         };
-        let mut waiting = Some((told, answer));
+        let mut waiting = Some((answering, answer));
         for wait in WAITS {
             tokio::time::sleep(wait).await;
-            match self.settle(&asked.cx, &claim, &left).await {
+            match self.settle(&request.cx, &claim, &left).await {
                 Ok(()) => break,
                 Err(error) => {
                     tracing::error!(%error, route = &*self.route, "how an idempotent call ended cannot be written down yet");
                 }
             }
             // The answer is true whatever becomes of the claim.
-            if let Some((told, answer)) = waiting.take() {
-                drop(told.send(answer));
+            if let Some((answering, answer)) = waiting.take() {
+                drop(answering.send(answer));
             }
         }
-        if let Some((told, answer)) = waiting {
-            drop(told.send(answer));
+        if let Some((answering, answer)) = waiting {
+            drop(answering.send(answer));
         }
     }
 
     /// Runs a generated route: what it writes and its answer are one transaction.
-    async fn together(&self, asked: &Asked<'_>, claim: &Claim, id: &RequestId) -> Result<End> {
-        let table = asked
+    async fn together(&self, request: &EntityRequest<'_>, claim: &Claim) -> Result<End> {
+        let table = request
+            .head
             .mounted
             .endpoint
             .table
             .as_ref()
             .unwrap_or_else(|| self.claims.table());
-        let mut again = table.again(&asked.cx);
+        let mut again = table.again(&request.cx);
         loop {
             let done = again
-                .attempt(&asked.cx, async |cx| {
-                    self.attempt(cx, asked, claim, id).await
+                .attempt(&request.cx, async |cx| {
+                    self.attempt(cx, request, claim).await
                 })
                 .await;
             if let Some(done) = again.over(done).await {
@@ -304,19 +310,14 @@ impl Gate {
     }
 
     /// Within a transaction, which is begun again when others got in between.
-    async fn attempt(
-        &self,
-        cx: &Cx,
-        asked: &Asked<'_>,
-        claim: &Claim,
-        id: &RequestId,
-    ) -> Result<End> {
-        let inner = Asked {
+    async fn attempt(&self, cx: &Cx, request: &EntityRequest<'_>, claim: &Claim) -> Result<End> {
+        let id = request.head.id;
+        let inner = EntityRequest {
+            head: request.head,
             cx: cx.clone(),
-            body: asked.body.clone(),
-            ..*asked
+            body: request.body.clone(),
         };
-        let response = dispatch::perform(&inner, id).await?;
+        let response = dispatch::perform(&inner).await?;
         let (kept, response) =
             Kept::of(dispatch::announce(response, cx.first_event()), id.as_str()).await?;
         if !settles(kept.status()) {
@@ -344,10 +345,11 @@ impl Gate {
     }
 
     /// Runs a function of the user, then keeps what it answered.
-    async fn apart(&self, asked: &Asked<'_>, id: &RequestId) -> Result<End> {
-        let response = dispatch::perform(asked, id).await?;
+    async fn apart(&self, request: &EntityRequest<'_>) -> Result<End> {
+        let id = request.head.id;
+        let response = dispatch::perform(request).await?;
         let (kept, response) = Kept::of(
-            dispatch::announce(response, asked.cx.first_event()),
+            dispatch::announce(response, request.cx.first_event()),
             id.as_str(),
         )
         .await?;

@@ -92,7 +92,7 @@ impl Statements {
     }
 
     /// Whether calls differ in what they see.
-    pub(super) fn is_guarded(&self) -> bool {
+    pub(super) fn is_restricted(&self) -> bool {
         self.guard.is_some()
     }
 

@@ -3,10 +3,10 @@
 use axum::body::Body;
 use axum::http::{Response, StatusCode};
 
-use super::{Asked, form};
+use super::{EntityRequest, form};
 use crate::http::list::ListParams;
 use crate::http::mounted::Target;
-use crate::http::operation::{Births, OperationPlan};
+use crate::http::operation::{NewRecordLocation, OperationPlan};
 use crate::http::overrides::Inputs;
 use crate::http::permitted::{self, Permitted};
 use crate::http::{answer, response};
@@ -16,7 +16,7 @@ use crate::resource::{Call, Draft, Outcome};
 use crate::validate::Mode;
 use crate::{Code, Error, Result, Value};
 
-impl Asked<'_> {
+impl EntityRequest<'_> {
     pub(in crate::http) async fn get(&self, on: &Target) -> Result<Response<Body>> {
         let wanted = self.only_include(on)?;
         self.no_body()?;
@@ -30,7 +30,7 @@ impl Asked<'_> {
         let form = form(on, with.as_deref());
         let limited = self.limited(on, &id, Moved::default()).await?;
         let cx = self.cx_of(limited.as_ref());
-        let outcome = match &self.mounted.endpoint.run {
+        let outcome = match &self.head.mounted.endpoint.run {
             Some(run) => run(self.inputs(on, cx, &form, Inputs::Get(id))).await,
             None => on.table.get(cx, id, &form).await.map(Outcome::Record),
         };
@@ -49,16 +49,16 @@ impl Asked<'_> {
         on: &Target,
         list: &ListParams,
     ) -> Result<Response<Body>> {
-        let (request, wanted) = list.read(self.parts.uri.query(), &on.include)?;
+        let (request, wanted) = list.read(self.head.parts.uri.query(), &on.include)?;
         self.no_body()?;
         let with = self.with(on, &wanted).await?;
         let form = form(on, with.as_deref());
-        let limited = match self.mounted.permit() {
+        let limited = match self.head.mounted.permit() {
             Some(permit) => Some(permit.list(&self.cx).await?),
             None => None,
         };
         let cx = limited.as_ref().unwrap_or(&self.cx);
-        let outcome = match &self.mounted.endpoint.run {
+        let outcome = match &self.head.mounted.endpoint.run {
             Some(run) => run(self.inputs(on, cx, &form, Inputs::List(request))).await?,
             None => on.table.list(cx, request, &form).await?,
         };
@@ -71,7 +71,7 @@ impl Asked<'_> {
     pub(in crate::http) async fn create(
         &self,
         on: &Target,
-        births: &Births,
+        location: &NewRecordLocation,
     ) -> Result<Response<Body>> {
         self.no_query()?;
         let mut draft = self.draft(on, Mode::Create)?;
@@ -79,9 +79,9 @@ impl Asked<'_> {
             .values
             .get(on.table.desc.primary)
             .and_then(Option::as_ref);
-        births.check(&on.table, id, &mut draft.problems);
+        location.check(&on.table, id, &mut draft.problems);
         let mut limited = None;
-        if let Some(permit) = self.mounted.permit() {
+        if let Some(permit) = self.head.mounted.permit() {
             draft = on.table.checked_create(&self.cx, draft)?;
             let values: Vec<Value> = draft
                 .values
@@ -91,7 +91,7 @@ impl Asked<'_> {
             limited = Some(permit.new_record(&self.cx, &values).await?);
         }
         let cx = limited.as_ref().unwrap_or(&self.cx);
-        let (outcome, id) = if let Some(run) = &self.mounted.endpoint.run {
+        let (outcome, id) = if let Some(run) = &self.head.mounted.endpoint.run {
             let draft = on.table.checked_create(cx, draft)?;
             let outcome = run(self.inputs(on, cx, &on.form, Inputs::Create(draft))).await?;
             let id = answer::id_of(&on.table, &outcome);
@@ -101,7 +101,7 @@ impl Asked<'_> {
             (Outcome::Record(rows), Some(id))
         };
         let mut response = self.answer(on, outcome, Answer::Record)?;
-        self.created(&mut response, Some(births), id.as_ref());
+        self.created(&mut response, Some(location), id.as_ref());
         Ok(response)
     }
 
@@ -116,13 +116,13 @@ impl Asked<'_> {
             _ => return Err(refuse_update(on, draft, missing)),
         };
         let mut limited = None;
-        if let Some(permit) = self.mounted.permit() {
+        if let Some(permit) = self.head.mounted.permit() {
             draft = on.table.checked_update(draft)?;
             let moved = permit.moved(|field| draft.values[field].clone());
             limited = self.limited(on, &id, moved).await?;
         }
         let cx = self.cx_of(limited.as_ref());
-        let outcome = match &self.mounted.endpoint.run {
+        let outcome = match &self.head.mounted.endpoint.run {
             Some(run) => {
                 run(self.inputs(
                     on,
@@ -159,7 +159,7 @@ impl Asked<'_> {
         let id = self.id(on).ok_or_else(Error::not_found)?;
         let limited = self.limited(on, &id, Moved::default()).await?;
         let cx = self.cx_of(limited.as_ref());
-        let done = match &self.mounted.endpoint.run {
+        let done = match &self.head.mounted.endpoint.run {
             Some(run) => run(self.inputs(on, cx, &on.form, Inputs::Delete(id, version)))
                 .await
                 .map(drop),
@@ -178,15 +178,15 @@ impl Asked<'_> {
         plan: &OperationPlan,
     ) -> Result<Response<Body>> {
         let mut problems = Vec::new();
-        let version = if plan.guarded {
+        let version = if plan.conditional {
             self.expected(on, &mut problems)
         } else {
             None
         };
-        let read = plan.read(on, &self.cx, self.params, self.parts, &self.body, problems)?;
-        if let Some(births) = &plan.births {
+        let read = plan.read(on, self, problems)?;
+        if let Some(location) = &plan.location {
             let mut problems = Vec::new();
-            births.check(
+            location.check(
                 &on.table,
                 plan.argument(&read, on.table.desc.primary),
                 &mut problems,
@@ -198,9 +198,9 @@ impl Asked<'_> {
         let with = self.with(on, &read.wanted).await?;
         let form = form(on, with.as_deref());
         let mut limited = None;
-        if let Some(permit) = self.mounted.permit() {
+        if let Some(permit) = self.head.mounted.permit() {
             plan.check_required(&read.args)?;
-            let looks = self.mounted.endpoint.run.is_some();
+            let looks = self.head.mounted.endpoint.run.is_some();
             let (cx, matches) =
                 Box::pin(permit.operation(&on.table, &self.cx, plan.spec, &read.args, looks))
                     .await?;
@@ -211,7 +211,7 @@ impl Asked<'_> {
             });
         }
         let cx = self.cx_of(limited.as_ref());
-        let outcome = if let Some(run) = &self.mounted.endpoint.run {
+        let outcome = if let Some(run) = &self.head.mounted.endpoint.run {
             plan.check_required(&read.args)?;
             run(self.inputs(
                 on,
@@ -247,7 +247,7 @@ impl Asked<'_> {
             }
         };
         let mut response = self.answer(on, outcome, plan.answer)?;
-        self.created(&mut response, plan.births.as_ref(), id.as_ref());
+        self.created(&mut response, plan.location.as_ref(), id.as_ref());
         Ok(response)
     }
 }

@@ -8,4 +8,4 @@ mod plan;
 pub use call::{PluginCall, Reply};
 pub(crate) use desc::PluginHandler;
 pub use desc::{AnswerDesc, Nothing, Partial, PluginRoute, Route, RouteDesc, RouteInput};
-pub(super) use plan::PluggedPlan;
+pub(super) use plan::PluginRoutePlan;

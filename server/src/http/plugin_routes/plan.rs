@@ -1,7 +1,5 @@
 //! A plugin's route in the table: reads and judges what it takes, and calls it.
 
-use std::net::IpAddr;
-
 use axum::body::Body;
 use axum::http::Response;
 use axum::http::request::Parts;
@@ -9,21 +7,19 @@ use axum::response::IntoResponse;
 
 use super::PluginCall;
 use super::desc::{PluginHandler, RouteDesc};
-use crate::http::request_id::RequestId;
-use crate::http::router::Params;
+use crate::http::request::Request;
 use crate::http::{body, input, path, query};
-use crate::resource::Adapters;
 use crate::validate::{Validator, read_whole};
 use crate::{Cx, Error, Problem, Result, Value};
 
 /// All that can be known before the first call.
-pub(in crate::http) struct PluggedPlan {
+pub(in crate::http) struct PluginRoutePlan {
     desc: &'static RouteDesc,
     rules: Option<Validator>,
     run: PluginHandler,
 }
 
-impl PluggedPlan {
+impl PluginRoutePlan {
     /// # Errors
     /// When a rule of the body does not compile.
     pub(in crate::http) fn new(desc: &'static RouteDesc, run: PluginHandler) -> Result<Self> {
@@ -46,12 +42,11 @@ impl PluggedPlan {
     /// the route.
     pub(in crate::http) async fn run(
         &self,
-        (cx, adapters, id): (Cx, Adapters, &RequestId),
-        params: Params<'_>,
-        parts: &Parts,
-        from: Option<IpAddr>,
+        request: &Request<'_>,
+        cx: Cx,
         body: &[u8],
     ) -> Result<Response<Body>> {
+        let Request { params, parts, .. } = *request;
         let mut problems = Vec::new();
         let query = self.parameters(parts, body, &mut problems)?;
         let body = self.body(&cx, parts, body, &mut problems)?;
@@ -65,12 +60,12 @@ impl PluggedPlan {
             // A segment that is no text names nothing.
             params: texts.collect::<Option<_>>().ok_or_else(Error::not_found)?,
             query,
+            from: cx.address(),
             cx,
-            adapters,
+            adapters: request.app.adapters.clone(),
             method: parts.method.clone(),
             headers: parts.headers.clone(),
-            from,
-            request_id: id.clone(),
+            request_id: request.id.clone(),
         };
         Ok((self.run)(call, body).await?.into_response())
     }

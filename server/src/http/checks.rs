@@ -1,5 +1,5 @@
-//! What most routes have none of: guards, middleware and permissions, between roles and the route's
-//! own work.
+//! Optional per-route guards, middleware and permissions. They run after roles and before the body
+//! is read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::context::ContextProviders;
 use super::endpoint::{Action, Endpoint};
 use super::foreign::Asking;
 use super::middleware::{Middleware, MiddlewareFn, Next, RouteCall};
-use super::router::App;
+use super::request::Request;
 use super::{GuardArg, GuardDesc, MiddlewareDesc};
 use crate::entity::FieldDesc;
 use crate::operation::Subject;
@@ -52,26 +52,26 @@ impl std::fmt::Debug for Registry {
     }
 }
 
-/// The gates of a mounted route.
+/// Guards, middleware, permission and context values of a mounted route.
 #[derive(Default)]
-pub(super) struct Gates {
+pub(super) struct RouteChecks {
     guards: Box<[(GuardCheck, Option<GuardArg>)]>,
     middleware: Box<[Middleware]>,
-    /// Who may do with a record what the route does.
+    /// The permission that the route needs on a record.
     pub(super) permit: Option<Permit>,
-    /// Who provides values of the context beside the actor.
+    /// Providers of context values other than the actor.
     pub(super) context: Option<Arc<ContextProviders>>,
-    /// Whether what it answers depends on them.
+    /// Whether the response depends on those values.
     pub(super) varies: bool,
-    /// What it answers once.
+    /// Members that only the first response contains.
     once: &'static [FieldDesc],
 }
 
-impl Gates {
-    /// `None` for a route without any.
+impl RouteChecks {
+    /// The checks of a route; `None` if it has none.
     ///
     /// # Errors
-    /// The names that nobody has given a meaning.
+    /// One sentence per name that nothing registers.
     pub(super) fn new(
         endpoint: &Endpoint,
         auth: &RouteAuth,
@@ -126,7 +126,7 @@ impl Gates {
     /// Runs the guards.
     ///
     /// # Errors
-    /// That of the first guard that does not let the call pass.
+    /// The error of the first guard that refuses.
     pub(super) fn guard(&self, cx: &Cx) -> Result<()> {
         let Some(actor) = cx.get_actor() else {
             return Ok(());
@@ -140,11 +140,16 @@ impl Gates {
         })
     }
 
-    /// The same call with what plugins know of its request, and with room for what it answers once.
+    /// The call with the context values of its request, and with a place for the members that only
+    /// the first response contains.
     ///
     /// # Errors
-    /// A provider's own.
-    pub(super) async fn known(&self, parts: &axum::http::request::Parts, cx: Cx) -> Result<Cx> {
+    /// Those of the providers.
+    pub(super) async fn with_context(
+        &self,
+        parts: &axum::http::request::Parts,
+        cx: Cx,
+    ) -> Result<Cx> {
         let cx = if self.once.is_empty() {
             cx
         } else {
@@ -156,8 +161,8 @@ impl Gates {
         }
     }
 
-    /// Leaves out the middleware that stands around another route already: for what that one shows
-    /// beside its records.
+    /// Removes the middleware that already runs around another route, which reads related records
+    /// of this one.
     pub(super) fn leave_out(&mut self, route: &Endpoint, outer: &Endpoint) {
         let known: Vec<&'static MiddlewareDesc> = outer.middleware().collect();
         let further = route
@@ -170,16 +175,17 @@ impl Gates {
             .collect();
     }
 
-    /// Whether they ask anything of who reads the records of this route by way of another.
-    pub(super) fn ask(&self) -> bool {
+    /// Whether guards, middleware or a permission restrict who reads records of this route through
+    /// another one.
+    pub(super) fn restrict_readers(&self) -> bool {
         !self.guards.is_empty() || !self.middleware.is_empty() || self.permit.is_some()
     }
 
-    /// Runs the middleware around nothing: whether it lets a call pass that reads the records of
-    /// this route by way of another. What it does to the answer is of no effect.
+    /// Runs the middleware around an empty response, for a call that reads records of this route
+    /// through another one. Changes to the response have no effect.
     ///
     /// # Errors
-    /// Its own; `forbidden` when it answers itself.
+    /// Those of the middleware; `forbidden` when it responds itself.
     pub(super) async fn pass(&self, route: &Endpoint, asking: &Asking<'_>, cx: &Cx) -> Result<()> {
         if self.middleware.is_empty() {
             return Ok(());
@@ -204,21 +210,23 @@ impl Gates {
         }
     }
 
-    /// Runs the middleware around the rest.
+    /// Runs the middleware around the rest of the route.
+    ///
+    /// # Errors
+    /// Those of the middleware and of the route.
     pub(super) async fn around(
         &self,
-        app: &App,
-        endpoint: &Endpoint,
-        parts: &axum::http::request::Parts,
+        request: &Request<'_>,
         cx: &Cx,
         rest: Next<'_>,
     ) -> Result<Response<Body>> {
+        let endpoint = &request.mounted.endpoint;
         let call = RouteCall {
             cx,
-            parts,
+            parts: request.parts,
             path: &endpoint.path,
             name: &endpoint.name,
-            adapters: &app.adapters,
+            adapters: &request.app.adapters,
         };
         self.run(call, rest).await
     }

@@ -1,8 +1,13 @@
-//! What one request asks of an entity: read, held against the declaration, answered.
+//! A request on its way from the router to the response.
+//!
+//! [`Request`] holds the facts known before the body is read, [`EntityRequest`] adds the body and
+//! the context. The methods of the latter read and check the inputs of a route, call the
+//! [`Table`](crate::resource::Table) or executor, and write the response.
 
 mod routes;
 
 use std::borrow::Cow;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -15,9 +20,10 @@ use super::answer::{self, Shape};
 use super::foreign::Asking;
 use super::include::{self, Wanted};
 use super::mounted::{Mounted, Target};
-use super::operation::Births;
+use super::operation::NewRecordLocation;
 use super::overrides::{Inputs, OverrideCall};
 use super::permitted::Permitted;
+use super::request_id::RequestId;
 use super::router::{App, Params};
 use super::serve::NO_STORE;
 use super::{input, path, precondition, query};
@@ -27,35 +33,58 @@ use crate::resource::{Draft, Form, Includes, Outcome};
 use crate::validate::{Mode, read_draft};
 use crate::{Cx, Error, Problem, Result, Value};
 
-/// One request on its way to an endpoint: known, allowed, its body read.
-pub(in crate::http) struct Asked<'a> {
+/// The facts of a request that stay the same on its way through a route. The server makes it once,
+/// when the router has found the route.
+#[derive(Clone, Copy)]
+pub(in crate::http) struct Request<'a> {
+    /// Everything that all routes share.
     pub(in crate::http) app: &'a Arc<App>,
+    /// The route, with its data prepared at start-up.
     pub(in crate::http) mounted: &'a Mounted,
+    /// The path parameters, not decoded.
     pub(in crate::http) params: Params<'a>,
+    /// Method, path, query and headers.
     pub(in crate::http) parts: &'a Parts,
+    /// The id of the request.
+    pub(in crate::http) id: &'a RequestId,
+    /// The other end of the connection, which may be a proxy.
+    pub(in crate::http) from: Option<IpAddr>,
+}
+
+/// A request that its route has accepted: the caller is known, and the body is read.
+pub(in crate::http) struct EntityRequest<'a> {
+    /// The facts known before the body was read.
+    pub(in crate::http) head: Request<'a>,
+    /// The whole body.
     pub(in crate::http) body: Bytes,
+    /// The call: its actor, its instant, its permissions.
     pub(in crate::http) cx: Cx,
 }
 
-impl Asked<'_> {
-    /// 201, and where the new record is.
-    fn created(&self, response: &mut Response<Body>, births: Option<&Births>, id: Option<&Value>) {
+impl EntityRequest<'_> {
+    /// Sets the status 201 and the `Location` of the new record.
+    fn created(
+        &self,
+        response: &mut Response<Body>,
+        location: Option<&NewRecordLocation>,
+        id: Option<&Value>,
+    ) {
         *response.status_mut() = StatusCode::CREATED;
-        let (Some(births), Some(id)) = (births, id) else {
+        let (Some(location), Some(id)) = (location, id) else {
             return;
         };
-        let mut at = String::with_capacity(births.location.len() + 40);
+        let mut at = String::with_capacity(location.path.len() + 40);
         let mut parameters = 0;
-        for segment in births.location.split('/').skip(1) {
+        for segment in location.path.split('/').skip(1) {
             at.push('/');
             if !segment.starts_with('{') {
                 at.push_str(segment);
                 continue;
             }
             match id {
-                // A parent is the one that this request names.
-                _ if parameters < births.parents => {
-                    at.push_str(self.params.get(parameters).unwrap_or_default());
+                // The parents are those of this request.
+                _ if parameters < location.parents => {
+                    at.push_str(self.head.params.get(parameters).unwrap_or_default());
                 }
                 Value::Text(id) => path::push_segment(&mut at, id),
                 Value::Int(id) => at.push_str(itoa::Buffer::new().format(*id)),
@@ -63,7 +92,7 @@ impl Asked<'_> {
             }
             parameters += 1;
         }
-        // Percent-encoded text is a header value always.
+        // Percent-encoded text is always a header value.
         if let Ok(value) = HeaderValue::try_from(at) {
             response.headers_mut().insert(LOCATION, value);
         }
@@ -72,13 +101,16 @@ impl Asked<'_> {
     /// The record's id; `None` when the segment can be no key of the entity.
     fn id(&self, on: &Target) -> Option<Value> {
         // The record's id is the last parameter of a CRUD path.
-        let text = self.params.get(self.params.len().checked_sub(1)?)?;
+        let text = self
+            .head
+            .params
+            .get(self.head.params.len().checked_sub(1)?)?;
         on.table.parse_id(&path::decode(text)?)
     }
 
     /// The version of `If-Match`; problems with it are pushed.
     fn expected(&self, on: &Target, problems: &mut Vec<Problem>) -> Option<i64> {
-        let version = precondition::if_match(&self.parts.headers).unwrap_or_else(|problem| {
+        let version = precondition::if_match(&self.head.parts.headers).unwrap_or_else(|problem| {
             problems.push(problem);
             None
         });
@@ -94,7 +126,7 @@ impl Asked<'_> {
     }
 
     fn draft(&self, on: &Target, mode: Mode) -> Result<Draft> {
-        let object = input::object(&self.parts.headers, &self.body)?;
+        let object = input::object(&self.head.parts.headers, &self.body)?;
         let mut draft = read_draft(on.table.desc, &object, mode, self.cx.now());
         if let Some(allowed) = &on.input {
             input::narrow(on.table.desc, &object, allowed, &mut draft);
@@ -105,7 +137,13 @@ impl Asked<'_> {
     /// `include` alone.
     fn only_include(&self, on: &Target) -> Result<Wanted> {
         let mut wanted = Wanted::default();
-        let Some(query) = self.parts.uri.query().filter(|query| !query.is_empty()) else {
+        let Some(query) = self
+            .head
+            .parts
+            .uri
+            .query()
+            .filter(|query| !query.is_empty())
+        else {
             return Ok(wanted);
         };
         let pairs = query::pairs(Some(query));
@@ -136,7 +174,7 @@ impl Asked<'_> {
     }
 
     fn no_query(&self) -> Result<()> {
-        match self.parts.uri.query() {
+        match self.head.parts.uri.query() {
             None | Some("") => Ok(()),
             query => query::refuse_unknown(query::pairs(query).iter().map(|p| &*p.key), || None),
         }
@@ -146,7 +184,7 @@ impl Asked<'_> {
         if self.body.is_empty() {
             Ok(())
         } else {
-            input::nothing(&self.parts.headers, &self.body)
+            input::nothing(&self.head.parts.headers, &self.body)
         }
     }
 
@@ -158,12 +196,12 @@ impl Asked<'_> {
         id: &Value,
         moved: Moved,
     ) -> Result<Option<Permitted<'_>>> {
-        let Some(permit) = self.mounted.permit() else {
+        let Some(permit) = self.head.mounted.permit() else {
             return Ok(None);
         };
         let (matches, looks) = (
             on.table.by_id(id.clone()),
-            self.mounted.endpoint.run.is_some(),
+            self.head.mounted.endpoint.run.is_some(),
         );
         let cx = Box::pin(permit.record(&on.table, &self.cx, &matches, moved, looks)).await?;
         Ok(Some(Permitted {
@@ -181,7 +219,7 @@ impl Asked<'_> {
     fn inputs(&self, on: &Target, cx: &Cx, form: &Form, inputs: Inputs) -> OverrideCall {
         let (table, adapters, form) = (
             Arc::clone(&on.table),
-            self.app.adapters.clone(),
+            self.head.app.adapters.clone(),
             form.clone(),
         );
         OverrideCall {
@@ -190,7 +228,7 @@ impl Asked<'_> {
             adapters,
             inputs,
             form,
-            route: self.mounted.endpoint.action.name(),
+            route: self.head.mounted.endpoint.action.name(),
         }
     }
 
@@ -201,8 +239,8 @@ impl Asked<'_> {
         }
         let asking = Asking {
             cx: &self.cx,
-            parts: self.parts,
-            adapters: &self.app.adapters,
+            parts: self.head.parts,
+            adapters: &self.head.app.adapters,
         };
         let includes = on.include.allowed(wanted, asking).await?;
         includes.admit()?;
@@ -224,7 +262,7 @@ impl Asked<'_> {
             outcome,
             &Shape {
                 answer: shape,
-                method: &self.parts.method,
+                method: &self.head.parts.method,
                 headers: &whole,
             },
         )?;
@@ -240,8 +278,8 @@ impl Asked<'_> {
             outcome,
             &Shape {
                 answer: shape,
-                method: &self.parts.method,
-                headers: &self.parts.headers,
+                method: &self.head.parts.method,
+                headers: &self.head.parts.headers,
             },
         )
     }

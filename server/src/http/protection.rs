@@ -1,4 +1,4 @@
-//! Time and panics: what every request is protected from, in one poll.
+//! Limits the time of a request and turns its panics into errors, in one poll.
 
 use std::any::Any;
 use std::future::{Future, poll_fn};
@@ -16,7 +16,7 @@ use crate::{Code, Error};
 ///
 /// # Errors
 /// `timeout`, and `internal` with the text of the panic as its cause.
-pub(super) async fn guarded<T>(
+pub(super) async fn protected<T>(
     limit: Duration,
     mut work: Pin<&mut impl Future<Output = T>>,
 ) -> Result<T, Error> {
@@ -55,14 +55,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn work_is_bounded_and_panics_are_errors() {
         let limit = Duration::from_secs(30);
-        assert_eq!(guarded(limit, pin!(async { 7 })).await.unwrap(), 7);
+        assert_eq!(protected(limit, pin!(async { 7 })).await.unwrap(), 7);
         assert_eq!(
-            guarded(limit, pin!(tokio::time::sleep(Duration::from_secs(29))))
+            protected(limit, pin!(tokio::time::sleep(Duration::from_secs(29))))
                 .await
                 .ok(),
             Some(())
         );
-        let late = guarded(limit, pin!(std::future::pending::<()>()))
+        let late = protected(limit, pin!(std::future::pending::<()>()))
             .await
             .unwrap_err();
         assert_eq!(late.code(), Code::Timeout);
@@ -70,7 +70,7 @@ mod tests {
             tokio::task::yield_now().await;
             assert!(std::hint::black_box(false), "boom {}", 1);
         });
-        let error = guarded(limit, panics).await.unwrap_err();
+        let error = protected(limit, panics).await.unwrap_err();
         assert_eq!(error.code(), Code::Internal);
         assert!(format!("{error:?}").contains("boom 1"), "{error:?}");
     }
