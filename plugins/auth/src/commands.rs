@@ -1,4 +1,4 @@
-//! What the plugin adds to the app's command line: accounts, tokens for trying out, and keys.
+//! Commands of the app's command line: accounts, tokens for development, and keys.
 
 use linchpin::{Adapters, Code, Command, Error, Result};
 
@@ -21,19 +21,19 @@ pub(crate) fn all() -> Vec<Command> {
     ]
 }
 
-/// Whom a command is about.
+/// The account that a command is about.
 #[derive(Debug, PartialEq)]
 struct Asked {
     identifier: String,
     roles: Vec<String>,
-    /// Whether a password stands on standard input.
+    /// Whether the password is read from standard input.
     reads_password: bool,
-    /// Whether an account that is there is known to be the one that is meant.
+    /// Whether `--existing` confirms that an existing account is the intended one.
     existing: bool,
 }
 
 impl Asked {
-    /// Reads the arguments behind a command's name.
+    /// Reads the arguments after the name of the command.
     fn read(command: &str, makes: bool, arguments: &[String]) -> Result<Self> {
         let usage = |what: String| {
             let more = if makes {
@@ -45,7 +45,7 @@ impl Asked {
                 "{what}\nusage: {command} IDENTIFIER [--role R]…{more}"
             ))
         };
-        // What is for trying out asks nobody twice.
+        // Commands of development need no confirmation.
         let (mut identifier, mut roles, mut reads_password, mut existing) =
             (None, Vec::new(), false, !makes);
         let mut arguments = arguments.iter();
@@ -185,7 +185,7 @@ async fn rekey(adapters: Adapters, arguments: Vec<String>) -> Result<String> {
     Ok(lines.join("\n"))
 }
 
-/// Makes the account. Who runs commands vouches for its address.
+/// Creates the account. Its address counts as verified.
 async fn make(
     service: &AuthService,
     asked: &Asked,
@@ -198,9 +198,8 @@ async fn make(
     service.create_user(new).await
 }
 
-/// The account with these roles beside those it has. One that is known by an address that nobody
-/// has proved gets none, and one that is known by what nobody can prove only if it is said to be
-/// the one that is meant.
+/// Adds roles to an existing account. An account with an unverified address gets none. An account
+/// with an identifier that cannot be verified needs `--existing`.
 async fn with_roles(service: &AuthService, account: Account, asked: &Asked) -> Result<Account> {
     let wanted = &asked.roles;
     service.known_roles(wanted)?;
@@ -214,7 +213,7 @@ async fn with_roles(service: &AuthService, account: Account, asked: &Asked) -> R
     if roles == account.roles {
         return Ok(account);
     }
-    // Whoever was first to sign up with it would get them.
+    // Otherwise anyone who signed up with this identifier first would get the roles.
     if !service.knows_by_address() && !asked.existing {
         return Err(said(format!(
             "{} has an account already, which may be anybody's who came first; `{EXISTING}` gives it the roles, if it is the one that you mean",
@@ -231,7 +230,7 @@ async fn with_roles(service: &AuthService, account: Account, asked: &Asked) -> R
     service.set_roles(&account.id, roles).await
 }
 
-/// The first line of standard input.
+/// Returns the first line of standard input.
 async fn from_stdin() -> Result<SecretText> {
     let read = || {
         let mut line = zeroize::Zeroizing::new(String::new());
@@ -252,7 +251,7 @@ async fn from_stdin() -> Result<SecretText> {
     }
 }
 
-/// What the person at the command line is told.
+/// An error whose text is printed on the command line.
 fn said(text: impl Into<String>) -> Error {
     Error::new(Code::Internal, text.into())
 }
@@ -304,7 +303,7 @@ mod tests {
         );
     }
 
-    /// A name is whoever's who takes it first.
+    /// The first sign-up with a user name gets it.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_name_that_is_taken_gets_no_roles_unasked() {
         let config = linchpin::Config::new()
@@ -341,7 +340,7 @@ mod tests {
                 .unwrap()
                 .ends_with("roles: admin")
         );
-        // What needs a former key is said, and nothing does.
+        // Nothing needs a former key, and the output says so.
         let said = rekey(app.adapters().clone(), Vec::new()).await.unwrap();
         assert!(said.contains("no former key is needed any more"), "{said}");
         let refused = rekey(app.adapters().clone(), vec!["--end".to_owned()])

@@ -1,4 +1,4 @@
-//! What every route works with, made once at start-up.
+//! The shared state of all routes, created once at start-up.
 
 use std::sync::Arc;
 
@@ -34,10 +34,10 @@ use crate::session::cookies::Cookies;
 use crate::session::csrf::Csrf;
 use crate::tenant::Tenants;
 
-/// Longest user agent that is kept, in characters.
+/// Maximum length of a stored user agent in characters.
 const USER_AGENT_LENGTH: usize = 256;
 
-/// The plugin at work.
+/// The state of the running plugin.
 pub(crate) struct Core {
     pub(crate) config: AuthConfig,
     pub(crate) env: Env,
@@ -60,11 +60,11 @@ pub(crate) struct Core {
     pub(crate) parts: Parts,
     pub(crate) devices: Devices,
     pub(crate) passkeys: Passkeys,
-    /// What other processes are to be told, until the bus takes it.
+    /// Invalidations for other processes. The bus takes the receiver at start-up.
     pub(crate) told: Mutex<Option<mpsc::Receiver<String>>>,
-    /// Whether people are served: nothing that is for trying out works.
+    /// Whether the app runs in production, where development features are off.
     pub(crate) production: bool,
-    /// Programs with a token of their own.
+    /// Programs with an API credential.
     services: Vec<(SecretText, Arc<Actor>)>,
 }
 
@@ -76,21 +76,21 @@ impl std::fmt::Debug for Core {
     }
 }
 
-/// Where a request comes from, as it is written down.
+/// The client of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
     pub(crate) ip: Option<std::net::IpAddr>,
     pub(crate) user_agent: Option<String>,
     pub(crate) request_id: String,
-    /// The tenant that whoever calls acts in.
+    /// The tenant of the caller.
     pub(crate) tenant: Option<String>,
-    /// The token of a device that has been signed in from.
+    /// The device token of the request.
     pub(crate) device: Option<SecretText>,
     pub(crate) now: Timestamp,
 }
 
 impl Client {
-    /// The app itself.
+    /// The app itself as the client.
     pub(crate) fn own(now: Timestamp) -> Self {
         Self {
             ip: None,
@@ -102,36 +102,36 @@ impl Client {
         }
     }
 
-    /// The context of what the plugin itself reads and writes for it.
+    /// The context of the plugin's own reads and writes for this client.
     pub(crate) fn cx(&self) -> Cx {
         Cx::system("auth").at(self.now)
     }
 
-    /// The token of a device that it presents.
+    /// The device token of the request.
     pub(crate) fn device(&self) -> Option<&str> {
         self.device.as_ref().map(SecretText::expose)
     }
 
-    /// What its address is counted as.
+    /// The name of the client's address in rate limits.
     pub(crate) fn counted(&self) -> String {
         self.ip.map_or_else(|| "unknown".to_owned(), counted_as)
     }
 }
 
-/// Something that has happened.
+/// An event for the audit.
 #[derive(Clone, Debug)]
 pub(crate) struct Happened<'a> {
     pub(crate) event: &'static str,
     pub(crate) user: Option<&'a str>,
-    /// The handle.
+    /// The handle of the session.
     pub(crate) session: Option<&'a str>,
-    /// `ok` or why not.
+    /// `ok` or the error code.
     pub(crate) outcome: &'static str,
     pub(crate) details: Value,
 }
 
 impl<'a> Happened<'a> {
-    /// To a user.
+    /// A successful event of an account.
     pub(crate) fn to(event: &'static str, user: &'a str) -> Self {
         Self {
             event,
@@ -156,7 +156,7 @@ impl<'a> Happened<'a> {
 
 impl Core {
     /// # Errors
-    /// When an adapter is missing, or there is no randomness.
+    /// If an adapter is missing or there is no randomness.
     pub(crate) fn new(
         checked: Checked,
         env: Env,
@@ -258,12 +258,12 @@ impl Core {
         })
     }
 
-    /// The present instant.
+    /// The current time.
     pub(crate) fn now(&self) -> Timestamp {
         self.env.clock.now()
     }
 
-    /// Where a call comes from.
+    /// The client of a call.
     pub(crate) fn client(&self, call: &PluginCall) -> Client {
         let tenant = call
             .cx
@@ -281,7 +281,7 @@ impl Core {
         }
     }
 
-    /// Where a request comes from.
+    /// The client of a request.
     pub(crate) fn client_of(&self, headers: &HeaderMap, origin: Origin<'_>) -> Client {
         let forwarded: Vec<&[u8]> = headers
             .get_all("x-forwarded-for")
@@ -301,7 +301,7 @@ impl Core {
         }
     }
 
-    /// What hooks get.
+    /// The context of hooks.
     pub(crate) fn hook_cx(&self, client: &Client) -> HookCx {
         HookCx {
             ip: client.ip,
@@ -311,9 +311,9 @@ impl Core {
         }
     }
 
-    /// The program of a token.
+    /// Returns the actor of an API credential.
     pub(crate) fn service(&self, token: &str) -> Option<Arc<Actor>> {
-        // All are compared, so that time does not tell which begins alike.
+        // Compares all tokens, so that the time does not depend on which one is similar.
         let mut found = None;
         for (known, actor) in &self.services {
             if same(known.expose().as_bytes(), token.as_bytes()) {
@@ -323,10 +323,10 @@ impl Core {
         found
     }
 
-    /// Writes down what has happened, as part of the same transaction where `cx` is one.
+    /// Writes an entry of the audit, in the transaction of `cx` if it has one.
     ///
     /// # Errors
-    /// When it cannot be written: then it must not happen either.
+    /// If the entry cannot be written. Then the event must not happen either.
     pub(crate) async fn audit(
         &self,
         cx: &Cx,
@@ -354,12 +354,12 @@ impl Core {
     }
 }
 
-/// An instant so many milliseconds later, or the last one there is.
+/// Adds milliseconds to a time; the result is at most the last valid time.
 pub(crate) fn later(at: Timestamp, millis: i64) -> Timestamp {
     Timestamp::from_millis(at.millis().saturating_add(millis)).min(Timestamp::MAX)
 }
 
-/// Seconds as milliseconds.
+/// Converts seconds to milliseconds.
 pub(crate) fn millis(seconds: u64) -> i64 {
     i64::try_from(seconds)
         .unwrap_or(i64::MAX / 1000)

@@ -1,5 +1,5 @@
-//! What is stored, as ordinary entities of the namespace `auth` without routes. They are written by
-//! create, update under version, lookups and deletes by id alone, so they live on every store.
+//! The stored entities, in the namespace `auth` and without routes. All writes are creates, updates
+//! under a version, lookups, and deletes by id, so every store supports them.
 
 use linchpin::prelude::*;
 use serde_json::Value as Json;
@@ -29,23 +29,23 @@ use crate::outbox::entity::Outbox;
 pub(crate) struct User {
     #[field(primary, default = uuid)]
     pub(crate) id: String,
-    /// In the one form that is compared.
+    /// The identifier in normalised form.
     pub(crate) identifier: String,
-    /// As typed.
+    /// The identifier as typed.
     pub(crate) identifier_display: String,
     pub(crate) email: Option<String>,
     pub(crate) email_normalised: Option<String>,
     pub(crate) email_verified_at: Option<Timestamp>,
-    /// When its owner first proved an address of it, whatever has become of that since.
+    /// When the account first verified an address, even if the address changed since.
     pub(crate) proved_at: Option<Timestamp>,
-    /// Argon2id as a PHC string.
+    /// The password hash: Argon2id as a PHC string.
     #[field(private)]
     pub(crate) password_hash: Option<String>,
-    /// Raised by every change of the password: challenges of before die with it.
+    /// Incremented by every change of the password, which invalidates earlier challenges.
     #[field(default = 0)]
     pub(crate) password_version: i64,
-    /// Raised whenever all sessions end: what is opened by somebody who had proved themselves
-    /// before is worth nothing.
+    /// Incremented when all sessions end, so that a sign-in that began before cannot open a
+    /// session.
     #[field(default = 0)]
     pub(crate) session_epoch: i64,
     pub(crate) roles: Vec<String>,
@@ -58,18 +58,19 @@ pub(crate) struct User {
     pub(crate) user_metadata: Json,
     #[field(private)]
     pub(crate) app_metadata: Option<Json>,
-    /// What authenticators know the account by: random, and nothing else.
+    /// The random user handle of the account in passkeys.
     #[field(immutable)]
     pub(crate) user_handle: String,
-    /// Raised by every change of a factor.
+    /// Incremented by every change of a second factor.
     #[field(default = 0)]
     pub(crate) mfa_version: i64,
-    /// The second factors that are set up, by name.
+    /// Names of the second factors that are set up.
     pub(crate) mfa_methods: Vec<String>,
     pub(crate) created_at: Timestamp,
 }
 
-/// A session: what a token is good for as long as it is there. It is one family of refresh tokens.
+/// A session, which is also one family of refresh tokens. Its tokens work as long as the record
+/// exists.
 #[entity(
     namespace = "auth",
     unique(sid_hash),
@@ -81,10 +82,10 @@ pub(crate) struct User {
 )]
 #[derive(Clone)]
 pub(crate) struct Session {
-    /// What clients call it: knowing it authenticates nothing.
+    /// The handle: the name of the session for clients. It cannot be used to authenticate.
     #[field(primary)]
     pub(crate) handle: String,
-    /// Raised by each change of the `sid`, which is made from it.
+    /// Incremented by each change of the `sid`, which is derived from it.
     #[field(default = 0)]
     pub(crate) sid_version: i64,
     /// SHA-256 of the `sid` claim.
@@ -92,10 +93,10 @@ pub(crate) struct Session {
     pub(crate) sid_hash: String,
     #[field(immutable)]
     pub(crate) user_id: String,
-    /// That of its user when they proved who they are.
+    /// The `session_epoch` of the user at the sign-in.
     #[field(default = 0)]
     pub(crate) epoch: i64,
-    /// What the refresh tokens of the family are made with.
+    /// The seed of the family's refresh tokens.
     #[field(private)]
     pub(crate) family_seed: String,
     #[field(default = 0)]
@@ -104,28 +105,28 @@ pub(crate) struct Session {
     pub(crate) created_at: Timestamp,
     pub(crate) auth_at: Timestamp,
     pub(crate) step_up_at: Option<Timestamp>,
-    /// What that was done with.
+    /// The method of the last step-up.
     pub(crate) step_up_by: Option<Way>,
-    /// The version of its user's factors (`mfa_version`) for which it has proved one of them. When
-    /// another session takes one away, or sets up the first, it proves one again.
+    /// The `mfa_version` of the user for which this session proved a factor. If another session
+    /// removes a factor or sets up the first one, this session must prove a factor again.
     pub(crate) proved_factors: Option<i64>,
     pub(crate) last_active_at: Timestamp,
-    /// Its hard end.
+    /// Maximum lifetime of the session.
     pub(crate) expires_at: Option<Timestamp>,
     pub(crate) ip: Option<String>,
     pub(crate) user_agent: Option<String>,
-    /// How its user proved who they are (RFC 8176).
+    /// Authentication methods of the session (RFC 8176).
     pub(crate) amr: Vec<String>,
-    /// 1: one factor; 2: two, or a passkey that verified its user.
+    /// Authentication level. 1: one factor. 2: two factors, or a passkey that verified its user.
     pub(crate) aal: i64,
     #[field(private)]
     pub(crate) custom_claims: Option<Json>,
 }
 
 impl User {
-    /// Its address is proved at an instant.
+    /// A patch that marks the address as verified at an instant.
     pub(crate) fn proved(&self, now: Timestamp) -> UserPatch {
-        // Accounts of before that was noted have only the date of the last proof.
+        // Older records only have the date of the last verification.
         let first = self
             .proved_at
             .is_none()
@@ -137,7 +138,7 @@ impl User {
         }
     }
 
-    /// Nobody has proved the address that it has.
+    /// A patch that marks the address as not verified.
     pub(crate) fn unproved() -> UserPatch {
         UserPatch {
             email_verified_at: Some(None),
@@ -145,65 +146,66 @@ impl User {
         }
     }
 
-    /// Whether it is as good as gone: its deletion is due, whether or not it has been removed.
+    /// Whether the deletion of the account is due, even if the record still exists.
     pub(crate) fn is_gone(&self, now: Timestamp) -> bool {
         self.deletion_due_at.is_some_and(|due| now >= due)
     }
 }
 
 impl Session {
-    /// Whether it is this user's, opened since all of theirs were last ended.
+    /// Whether the session belongs to the user and was opened after all sessions last ended.
     pub(crate) fn is_of(&self, user: &User) -> bool {
         self.user_id == user.id && self.epoch == user.session_epoch
     }
 
-    /// Whether it began with holding a passkey, and nothing has been proved besides.
+    /// Whether the session was opened by the registration of a passkey and nothing was proved
+    /// since.
     pub(crate) fn holds_passkey_alone(&self) -> bool {
         self.amr.iter().any(|how| how == "pop")
             && self.amr.iter().all(|how| how == "pop" || how == "user")
     }
 
-    /// Whether its hard end has come.
+    /// Whether the maximum lifetime is over.
     pub(crate) fn is_over(&self, now: Timestamp) -> bool {
         self.expires_at.is_none_or(|end| now >= end)
     }
 
-    /// Whether a token of it may still work: it is neither over, nor idle for longer than `idle`,
-    /// nor was its last refresh token given longer than `refresh` ago. Both in milliseconds, 0 for
-    /// no bound.
+    /// Whether a token of the session may still work. The lifetime is not over, the last request is
+    /// at most `idle` ago, and the last refresh token was issued at most `refresh` ago. Both are
+    /// milliseconds; 0 means no bound.
     pub(crate) fn is_usable(&self, now: Timestamp, idle: i64, refresh: i64) -> bool {
         let within =
             |since: Timestamp, most: i64| most == 0 || now.millis() - since.millis() <= most;
         !self.is_over(now) && within(self.last_active_at, idle) && within(self.rotated_at, refresh)
     }
 
-    /// Whether it is worth anything: neither over nor ended, and its user may sign in.
+    /// Whether the session is valid: not over, not ended, and its user may sign in.
     pub(crate) fn is_live(&self, user: &User, now: Timestamp) -> bool {
         !self.is_over(now) && self.is_of(user) && user.suspended_at.is_none() && !user.is_gone(now)
     }
 }
 
-/// What has happened. Rows are only ever added, and go by themselves; of a deleted account they
-/// keep a name that leads to nobody.
+/// An entry of the audit. Entries are only added, and expire. The entries of a deleted account keep
+/// a pseudonym.
 #[entity(namespace = "auth", index(user_id, desc(at)), index(by_id), index(desc(at)), sort = desc(at), ttl(expires_at), routes(disabled))]
 #[derive(Clone)]
 pub(crate) struct Audit {
     #[field(primary, default = uuid)]
     pub(crate) id: String,
-    /// `auth:login` and so on.
+    /// The event, such as `auth:login`.
     pub(crate) event: String,
     pub(crate) at: Timestamp,
     pub(crate) user_id: Option<String>,
-    /// Who did it, where that is somebody else: the `by` of the details, by which the row is found
-    /// when they leave.
+    /// The account that acted, if it is another one. It is the member `by` of the details, in a
+    /// field of its own so that the entry is found when that account is deleted.
     pub(crate) by_id: Option<String>,
-    /// The handle.
+    /// The handle of the session.
     pub(crate) session_id: Option<String>,
     pub(crate) tenant_id: Option<String>,
     pub(crate) ip: Option<String>,
     pub(crate) user_agent: Option<String>,
     pub(crate) request_id: Option<String>,
-    /// `ok` or why not.
+    /// `ok` or the error code.
     pub(crate) outcome: String,
     pub(crate) details: Option<Json>,
     pub(crate) expires_at: Option<Timestamp>,
@@ -219,39 +221,39 @@ pub(crate) struct Audit {
 )]
 #[derive(Clone)]
 pub(crate) struct Credential {
-    /// Given by the authenticator; base64url.
+    /// The id that the authenticator gave, in base64url.
     #[field(primary)]
     pub(crate) id: String,
     #[field(immutable)]
     pub(crate) user_id: String,
-    /// A COSE key; base64url.
+    /// The public key: a COSE key in base64url.
     #[field(immutable)]
     pub(crate) public_key: String,
-    /// The authenticator's count of uses; 0 where it has none.
+    /// The authenticator's signature counter; 0 if it has none.
     #[field(default = 0)]
     pub(crate) sign_count: i64,
-    /// Whether it verified its user when it was made.
+    /// Whether the authenticator verified its user at the registration.
     #[field(immutable)]
     pub(crate) user_verified: bool,
-    /// Whether it can be copied to other devices.
+    /// Whether the passkey can be copied to other devices.
     #[field(immutable)]
     pub(crate) backup_eligible: bool,
-    /// Whether it has been.
+    /// Whether the passkey has been copied to other devices.
     pub(crate) backed_up: bool,
     #[field(immutable)]
     pub(crate) transports: Vec<String>,
     pub(crate) name: String,
     pub(crate) created_at: Timestamp,
     pub(crate) last_used_at: Option<Timestamp>,
-    /// Since when its count says that there is a copy of it.
+    /// When the signature counter first showed that a copy exists.
     pub(crate) suspect_since: Option<Timestamp>,
 }
 
-/// The passkeys of a user.
+/// Returns the passkeys of a user.
 #[operation(kind = "lookup", fields(user_id = param(user_id)), returns = "many", route(disabled))]
 pub(crate) const PASSKEYS_OF: Operation<Credential>;
 
-/// A password that was used before.
+/// A former password.
 #[entity(namespace = "auth", unique(user_id, number), routes(disabled))]
 #[derive(Clone)]
 pub(crate) struct PasswordHistory {
@@ -261,35 +263,35 @@ pub(crate) struct PasswordHistory {
     pub(crate) user_id: String,
     #[field(private)]
     pub(crate) password_hash: String,
-    /// The version of the password: which one came before which.
+    /// The version of the password, which gives the order.
     pub(crate) number: i64,
 }
 
-/// The former passwords of a user.
+/// Returns the former passwords of a user.
 #[operation(kind = "lookup", fields(user_id = param(user_id)), returns = "many", route(disabled))]
 pub(crate) const OF_OWNER: Operation<PasswordHistory>;
 
-/// The account of an identifier.
+/// Returns the account with an identifier.
 #[operation(kind = "lookup", fields(identifier = param(identifier)), returns = "one", route(disabled))]
 pub(crate) const BY_IDENTIFIER: Operation<User>;
 
-/// Ends every session there is, and those that are being opened.
+/// Ends all sessions of the user, and those that are about to be opened.
 #[operation(kind = "increment", field = session_epoch, route(disabled))]
 pub(crate) const NEW_EPOCH: Operation<User>;
 
-/// The account of an email address.
+/// Returns the account with an email address.
 #[operation(kind = "lookup", fields(email_normalised = param(email)), returns = "one", route(disabled))]
 pub(crate) const BY_EMAIL: Operation<User>;
 
-/// The session of a token.
+/// Returns the session of a token.
 #[operation(kind = "lookup", fields(sid_hash = param(sid_hash)), returns = "one", route(disabled))]
 pub(crate) const BY_SID: Operation<Session>;
 
-/// The sessions of a user, newest first.
+/// Returns the sessions of a user, newest first.
 #[operation(kind = "lookup", fields(user_id = param(user_id)), returns = "many", route(disabled))]
 pub(crate) const OF_USER: Operation<Session>;
 
-/// All of them.
+/// All entities of the plugin.
 pub(crate) static ENTITIES: Package = package!(
     name = "linchpin-auth",
     entities = [

@@ -1,4 +1,5 @@
-//! Time and randomness: the only door to either, so that tests can open their own.
+//! Time and randomness. No other module reads the clock or the random source, so tests can replace
+//! both.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,9 +8,9 @@ use std::time::Duration;
 
 use linchpin::{Result, Timestamp};
 
-/// Tells what time it is.
+/// A source of time.
 pub trait Clock: Send + Sync + 'static {
-    /// The present instant.
+    /// The current time.
     fn now(&self) -> Timestamp;
 
     /// How long a background task sleeps before it looks for work again, when it should look every
@@ -23,21 +24,21 @@ pub trait Clock: Send + Sync + 'static {
     }
 }
 
-/// Makes bytes that nobody can guess.
+/// A cryptographically secure source of random bytes.
 pub trait SecureRng: Send + Sync + 'static {
-    /// Fills the whole slice.
+    /// Fills the whole slice with random bytes.
     ///
     /// # Errors
-    /// `unavailable` when the system has no randomness to give: nothing that needs some may go on.
+    /// `unavailable` if the system has no randomness. The caller must stop then.
     fn fill(&self, bytes: &mut [u8]) -> Result<()>;
 }
 
-/// What the plugin takes from its surroundings.
+/// The clock and the random source of the plugin.
 #[derive(Clone)]
 pub struct Env {
-    /// Where every `now` comes from.
+    /// The source of all times.
     pub clock: Arc<dyn Clock>,
-    /// Where every secret comes from.
+    /// The source of all secrets.
     pub rng: Arc<dyn SecureRng>,
 }
 
@@ -50,7 +51,7 @@ impl Env {
         }
     }
 
-    /// Fresh random bytes.
+    /// Returns random bytes.
     ///
     /// # Errors
     /// As [`SecureRng::fill`].
@@ -81,11 +82,11 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that never goes back: what has expired, or was used, stays so when the clock behind it
-/// is set back.
+/// A clock that never goes back. If the clock behind it is set back, it keeps its latest time, so
+/// expired and used tokens stay invalid.
 pub(crate) struct Forward {
     clock: Arc<dyn Clock>,
-    /// The latest instant that it has shown, in milliseconds.
+    /// The latest time that it returned, in milliseconds.
     latest: AtomicI64,
 }
 
@@ -135,23 +136,23 @@ mod fake {
 
     use super::{Clock, SecureRng};
 
-    /// A clock that stands still until it is told to go on.
+    /// A clock that stands still until a test advances it.
     #[derive(Debug)]
     pub struct FakeClock(AtomicI64);
 
     impl FakeClock {
-        /// A clock that shows this instant.
+        /// A clock at this time.
         pub fn at(instant: Timestamp) -> Self {
             Self(AtomicI64::new(instant.millis()))
         }
 
-        /// Goes on.
+        /// Advances the clock.
         pub fn advance(&self, by: Duration) {
             let millis = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
             self.0.fetch_add(millis, Ordering::SeqCst);
         }
 
-        /// Shows another instant, which may be an earlier one.
+        /// Sets the clock to another time, which may be earlier.
         pub fn set(&self, instant: Timestamp) {
             self.0.store(instant.millis(), Ordering::SeqCst);
         }
@@ -169,7 +170,7 @@ mod fake {
         }
     }
 
-    /// The same bytes for the same seed, in the order they are asked for.
+    /// A random source that returns the same bytes for the same seed.
     #[derive(Debug)]
     pub struct SeededRng {
         seed: u64,
@@ -177,7 +178,7 @@ mod fake {
     }
 
     impl SeededRng {
-        /// Randomness that can be repeated.
+        /// A random source with this seed.
         pub const fn new(seed: u64) -> Self {
             Self {
                 seed,

@@ -1,6 +1,6 @@
-//! The codes of this plugin beside those of the framework, each with its one status and one text.
+//! The error codes of this plugin, each with its status and its text.
 //!
-//! Texts hold nothing of a user; clients go by the code.
+//! Texts contain no user data. Clients use the code.
 
 use linchpin::{Code, Error, Problem};
 
@@ -14,9 +14,9 @@ macro_rules! codes {
 }
 
 codes! {
-    /// The identifier or the password is wrong; which of them is not said.
+    /// The identifier or the password is wrong. The response does not say which.
     INVALID_CREDENTIALS = 401, "invalid_credentials", "The credentials are not valid";
-    /// A code of a factor, or of an exchange, is wrong.
+    /// A code of a second factor or of an exchange is wrong.
     INVALID_CODE = 401, "invalid_code", "The code is not valid";
     /// A challenge is unknown, used, expired or for another purpose.
     INVALID_CHALLENGE = 401, "invalid_challenge", "The challenge is not valid; start again";
@@ -49,10 +49,10 @@ codes! {
     HOOK_TIMEOUT = 504, "hook_timeout", "A check took too long";
 }
 
-/// What a hook refuses with unless it names a status or a code of its own.
+/// The code of an error of a hook that sets no status or code.
 pub(crate) const HOOK_REJECTED: Code = Code::Other(400, "hook_rejected");
 
-/// An error of this plugin with its text.
+/// An error with the status and text of a code.
 pub(crate) fn refuse(code: Code) -> Error {
     let text = TEXTS
         .iter()
@@ -61,15 +61,14 @@ pub(crate) fn refuse(code: Code) -> Error {
     Error::new(code, text)
 }
 
-/// The same, about a field of the body.
+/// The same error for a field of the body.
 pub(crate) fn refuse_field(code: Code, field: &str) -> Error {
     let error = refuse(code);
     let problem = Problem::new(field, code.as_str(), error.message().to_owned());
     error.with_details(vec![problem])
 }
 
-/// A write under the version that was read, which another write has overtaken: 409, and worth
-/// trying again.
+/// Maps a version conflict to 409, because the caller may try again.
 pub(crate) fn overtaken(error: Error) -> Error {
     match error.code() {
         Code::PreconditionFailed => Error::new(
@@ -80,7 +79,7 @@ pub(crate) fn overtaken(error: Error) -> Error {
     }
 }
 
-/// 429 `rate_limited` with the seconds after which it is worth trying again.
+/// 429 `rate_limited` with the seconds to wait.
 pub(crate) fn rate_limited(seconds: u32) -> Error {
     Error::new(Code::RateLimited, "Too many attempts; try again later").retry_after(seconds.max(1))
 }

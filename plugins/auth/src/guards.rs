@@ -1,4 +1,5 @@
-//! Who may call what: the meaning of every name that a policy can hold. Nothing else decides.
+//! Guards: the meaning of each name that a route's policy may use. No other code decides which
+//! callers may call a route.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,38 +16,38 @@ use crate::error::{
 use crate::session::cookies::Cookies;
 use crate::session::{Known, is_fresh};
 
-/// A valid session, whatever state its account is in: for reading oneself, leaving, and taking a
-/// deletion back.
+/// A valid session, in any state of its account. Used by routes that read the own account, sign
+/// out, or cancel a deletion.
 pub(crate) const SESSION: &str = "userSession";
-/// A valid session of an active account, which may still have to set up its second factor: for
-/// doing just that.
+/// A valid session of an active account, also one that must still set up its second factor. Used by
+/// the routes that set it up.
 pub(crate) const ENROLLING: &str = "userEnrolling";
 
-/// An active account.
+/// A valid session of an active account with every required factor.
 const USER: &str = "userAuth";
 
-/// A program.
+/// A program with an API credential.
 const BEARER: &str = "bearer";
 
-/// An account with the role of `auth.admin.role`.
+/// `userAuth`, and the role of `auth.admin.role`.
 pub(crate) const ADMIN: &str = "userAdmin";
 
-/// A recent sign-in: what R asks for on a route that takes no proof in its body.
+/// A recent sign-in, for routes that take no proof in the body.
 pub(crate) const RECENT: &str = "require_recent";
 
-/// A proved address.
+/// A verified email address.
 const VERIFIED: &str = "require_verified_email";
-/// A second factor at sign-in, or since.
+/// A second factor, at sign-in or later in the session.
 const MFA: &str = "require_mfa";
-/// A proof of who is there, not long ago.
+/// A recent step-up.
 const STEP_UP: &str = "require_step_up";
 
-/// What is known of an actor whose session this plugin has checked.
+/// The checked session of an actor; `None` if this plugin did not authenticate the actor.
 pub(crate) fn known(actor: &Actor) -> Option<&Known> {
     actor.attached.get::<Known>()
 }
 
-/// A session.
+/// The session of a user.
 fn session(actor: &Actor) -> Result<&Known> {
     match (&actor.kind, known(actor)) {
         (ActorKind::User, Some(known)) => Ok(known),
@@ -56,7 +57,7 @@ fn session(actor: &Actor) -> Result<&Known> {
 }
 
 impl Known {
-    /// Itself, of an account that is not about to be deleted.
+    /// Returns the session if its account is not scheduled for deletion.
     ///
     /// # Errors
     /// 403 `deletion_scheduled`.
@@ -68,7 +69,7 @@ impl Known {
         }
     }
 
-    /// Itself, of an active account that has every factor it needs.
+    /// Returns the session if its account is active and has every required factor.
     ///
     /// # Errors
     /// 403 `deletion_scheduled`, `mfa_setup_required`.
@@ -82,7 +83,7 @@ impl Known {
     }
 }
 
-/// What `userAuth` means.
+/// The check of `userAuth`.
 fn user_auth(actor: &Actor) -> Result<()> {
     session(actor)?.of_complete().map(drop)
 }
@@ -140,8 +141,8 @@ fn recent(call: &GuardCall<'_>, seconds: u64) -> Result<()> {
     }
 }
 
-/// What proves who calls, for the API document: names that routes of the plugin alone ask for are
-/// no other way to do that.
+/// Security schemes for the OpenAPI document. Names that only routes of this plugin use add no
+/// scheme.
 pub(crate) fn security(config: &AuthConfig) -> Vec<Security> {
     let session = &config.auth.session.transport;
     let refuses = |names: &[&str], codes: &[Code]| {
@@ -184,11 +185,11 @@ pub(crate) fn security(config: &AuthConfig) -> Vec<Security> {
     ]
 }
 
-/// What `require_step_up` takes.
+/// Checks the argument of `require_step_up`.
 fn takes_seconds(argument: Option<GuardArg>) -> std::result::Result<(), String> {
     match argument {
         None | Some(GuardArg::Int(1..)) => Ok(()),
-        // In no time nobody could pass.
+        // Nobody could pass with 0 seconds.
         _ => Err("a whole number of seconds, 1 or more: `require_step_up(300)`, or none for `auth.stepUp.maxAgeSeconds`".to_owned()),
     }
 }
@@ -201,8 +202,8 @@ fn takes_none(argument: Option<GuardArg>) -> std::result::Result<(), String> {
     }
 }
 
-/// The registry of the app. Without `programs`, which are API credentials, nobody could ever pass
-/// as one.
+/// The guards of the app. `programs` says whether API credentials are configured; without them, a
+/// route with `auth = "bearer"` is a start-up error.
 pub(crate) fn registry(
     ages: &StepUpSection,
     admin_role: Option<&str>,
@@ -217,7 +218,7 @@ pub(crate) fn registry(
         ENROLLING.to_owned(),
         NamedCheck::actor(|actor| session(actor)?.of_active().map(drop)),
     );
-    // Without such a role nobody is one.
+    // Without `auth.admin.role` nobody is an administrator.
     let admin_role = admin_role.map(str::to_owned);
     let admin = move |actor: &Actor| {
         user_auth(actor)?;
@@ -301,7 +302,7 @@ mod tests {
             ..Actor::anonymous()
         }
         .with_roles(["editor"]);
-        // A user whom somebody else made up has no session.
+        // A user actor that another plugin created has no session here.
         let made_up = Actor::user("u");
         let restricted = user(|k| k.restricted = true);
         let enrolling = user(|k| k.mfa_setup_required = true);
@@ -446,7 +447,7 @@ mod tests {
             ),
             ("ok", "step_up_required")
         );
-        // A login alone is no step-up.
+        // A sign-in alone is not a step-up.
         assert_eq!(asked(&user(|_| {}), None, 1000), "step_up_required");
         assert_eq!(asked(&Actor::anonymous(), None, 1000), "unauthorized");
     }

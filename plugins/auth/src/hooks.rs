@@ -1,4 +1,4 @@
-//! Hooks: code of the app that is asked, or told, at turns of an account's life.
+//! Hooks: functions of the app that run before and after changes of accounts and sessions.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -12,43 +12,43 @@ use serde_json::{Map, Value};
 
 use crate::error::{HOOK_REJECTED, HOOK_TIMEOUT, refuse};
 
-/// How long a hook that is asked may take.
+/// Timeout of a `pre_` hook.
 const ASKED: Duration = Duration::from_secs(10);
-/// How long `post_login` may take.
+/// Timeout of `post_login`.
 const CLAIMS: Duration = Duration::from_secs(5);
-/// How long a hook that is told may take.
+/// Timeout of the other `post_` hooks.
 const TOLD: Duration = Duration::from_secs(30);
 
-/// What every hook gets.
+/// The context of a hook.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HookCx {
-    /// Where the request came from.
+    /// The address of the request.
     pub ip: Option<IpAddr>,
-    /// What called itself so.
+    /// The user agent of the request.
     pub user_agent: Option<String>,
-    /// The request's id.
+    /// The id of the request.
     pub request_id: String,
-    /// Of the app: the adapter of an entity (`services.get::<Post>()`), what start-up hooks have
-    /// provided (`services.provided::<Billing>()`), and the bus
-    /// (`services.events().emit("welcome", &payload)`).
+    /// Services of the app: the adapter of an entity (`services.get::<Post>()`), values provided at
+    /// start-up (`services.provided::<Billing>()`), and the bus (`services.events().emit("welcome",
+    /// &payload)`).
     pub services: Adapters,
 }
 
-/// Why a hook refuses. Any error becomes one, with its text as the message.
+/// The refusal of a hook. Any error converts into one, with its text as the message.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HookError {
-    /// What the client is told.
+    /// The message for the client.
     pub message: String,
-    /// 400 to 499 or 503; 400 without it.
+    /// The status: 400 to 499, or 503. The default is 400.
     pub status: Option<u16>,
-    /// `hook_rejected` without it.
+    /// The error code. The default is `hook_rejected`.
     pub code: Option<&'static str>,
 }
 
 impl HookError {
-    /// Refuses with a text.
+    /// A refusal with a message.
     pub fn new(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -57,7 +57,7 @@ impl HookError {
         }
     }
 
-    /// With a status.
+    /// Sets the status.
     #[must_use]
     pub fn status(self, status: u16) -> Self {
         Self {
@@ -66,7 +66,7 @@ impl HookError {
         }
     }
 
-    /// With a code.
+    /// Sets the error code.
     #[must_use]
     pub fn code(self, code: &'static str) -> Self {
         Self {
@@ -97,11 +97,11 @@ impl<E: std::error::Error> From<E> for HookError {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SignUp {
-    /// As it is compared.
+    /// The normalised identifier.
     pub identifier: String,
-    /// `password` and so on.
+    /// The method, such as `password`.
     pub method: &'static str,
-    /// The account, once there is one.
+    /// The id of the account, after it is created.
     pub user_id: Option<String>,
 }
 
@@ -109,15 +109,15 @@ pub struct SignUp {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SignIn {
-    /// As it is compared, where one was typed.
+    /// The normalised identifier, if one was typed.
     pub identifier: Option<String>,
-    /// `password` and so on.
+    /// The method, such as `password`.
     pub method: &'static str,
-    /// The account, once it is known.
+    /// The id of the account, after it is known.
     pub user_id: Option<String>,
-    /// The handle of the session, once there is one.
+    /// The handle of the session, after it is opened.
     pub session_id: Option<String>,
-    /// How they proved who they are.
+    /// Authentication methods of the session (RFC 8176).
     pub amr: Vec<String>,
 }
 
@@ -125,7 +125,7 @@ pub struct SignIn {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PasswordChange {
-    /// Whose.
+    /// The id of the account.
     pub user_id: String,
     /// `set`, `change` or `reset`.
     pub cause: &'static str,
@@ -135,35 +135,36 @@ pub struct PasswordChange {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct AccountDeletion {
-    /// Whose.
+    /// The id of the account.
     pub user_id: String,
-    /// When it happens, or was to happen.
+    /// The time of the deletion.
     pub scheduled_for: Option<Timestamp>,
 }
 
-/// What a hook answers that may refuse.
+/// The result of a hook that may refuse.
 pub type HookResult<T = ()> = std::result::Result<T, HookError>;
 
-/// Hooks of the app. Those named `pre_` are asked before anything happens, and may refuse; those
-/// named `post_` are told, and their failure changes nothing.
+/// Hooks of the app. A `pre_` hook runs before the change and may refuse it. A `post_` hook runs
+/// after the change, and its errors change nothing.
 #[allow(unused_variables)] // the names of the arguments are documentation
 pub trait AuthHooks: Send + Sync + 'static {
-    /// Before an account is made.
+    /// Runs before an account is created.
     fn pre_register<'a>(&'a self, cx: &'a HookCx, input: &'a SignUp) -> BoxFuture<'a, HookResult> {
         Box::pin(async { Ok(()) })
     }
 
-    /// An account was made.
+    /// Runs after an account is created.
     fn post_register<'a>(&'a self, cx: &'a HookCx, input: &'a SignUp) -> BoxFuture<'a, HookResult> {
         Box::pin(async { Ok(()) })
     }
 
-    /// Before a credential is checked.
+    /// Runs before a credential is checked.
     fn pre_login<'a>(&'a self, cx: &'a HookCx, input: &'a SignIn) -> BoxFuture<'a, HookResult> {
         Box::pin(async { Ok(()) })
     }
 
-    /// A session was made. `{ "customClaims": { .. } }` in its answer goes into the access token.
+    /// Runs after a session is opened. The members of `customClaims` in its result are added to the
+    /// access token.
     fn post_login<'a>(
         &'a self,
         cx: &'a HookCx,
@@ -172,7 +173,7 @@ pub trait AuthHooks: Send + Sync + 'static {
         Box::pin(async { Ok(Value::Null) })
     }
 
-    /// Before a password is changed.
+    /// Runs before a password is changed.
     fn pre_password_change<'a>(
         &'a self,
         cx: &'a HookCx,
@@ -181,7 +182,7 @@ pub trait AuthHooks: Send + Sync + 'static {
         Box::pin(async { Ok(()) })
     }
 
-    /// A password was changed.
+    /// Runs after a password is changed.
     fn post_password_change<'a>(
         &'a self,
         cx: &'a HookCx,
@@ -190,7 +191,8 @@ pub trait AuthHooks: Send + Sync + 'static {
         Box::pin(async { Ok(()) })
     }
 
-    /// Before an account is deleted, or its deletion is scheduled: once, when that is asked for.
+    /// Runs once, when a deletion is requested: before the account is deleted or its deletion is
+    /// scheduled.
     fn pre_delete_account<'a>(
         &'a self,
         cx: &'a HookCx,
@@ -199,8 +201,8 @@ pub trait AuthHooks: Send + Sync + 'static {
         Box::pin(async { Ok(()) })
     }
 
-    /// An account was removed, perhaps long after that was asked for: the context is of the request
-    /// that asked.
+    /// Runs after an account is deleted. This may be long after the request; the context is the one
+    /// of the request.
     fn post_delete_account<'a>(
         &'a self,
         cx: &'a HookCx,
@@ -210,10 +212,10 @@ pub trait AuthHooks: Send + Sync + 'static {
     }
 }
 
-/// Which hook, for an input.
+/// The method of [`AuthHooks`] for an input.
 type Hook<I> = for<'a> fn(&'a dyn AuthHooks, &'a HookCx, &'a I) -> BoxFuture<'a, HookResult>;
 
-/// The hooks of an app, if it has any: how long they may take, and what becomes of their answers.
+/// The hooks of an app, with their timeouts and the handling of their results.
 #[derive(Clone, Default)]
 pub(crate) struct Hooks(pub(crate) Option<Arc<dyn AuthHooks>>);
 
@@ -224,10 +226,10 @@ impl fmt::Debug for Hooks {
 }
 
 impl Hooks {
-    /// Asks a hook.
+    /// Runs a `pre_` hook.
     ///
     /// # Errors
-    /// What it refuses with; 504 `hook_timeout`; `internal` when it panics.
+    /// The refusal of the hook; 504 `hook_timeout`; `internal` if the hook panics.
     pub(crate) async fn ask<I>(&self, cx: &HookCx, input: &I, ask: Hook<I>) -> Result<()> {
         let Some(hooks) = &self.0 else { return Ok(()) };
         let asked = AssertUnwindSafe(async { ask(&**hooks, cx, input).await }).catch_unwind();
@@ -238,7 +240,7 @@ impl Hooks {
         }
     }
 
-    /// Tells a hook, behind the request's back.
+    /// Runs a `post_` hook in the background.
     pub(crate) fn tell<I: Send + Sync + 'static>(
         &self,
         name: &'static str,
@@ -264,12 +266,12 @@ impl Hooks {
         });
     }
 
-    /// Whether the app has none.
+    /// Whether the app has no hooks.
     pub(crate) fn are_none(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Asks `post_login` for claims; nothing it does keeps anybody out.
+    /// Runs `post_login` and returns its claims. Its failure does not stop the sign-in.
     pub(crate) async fn claims(&self, cx: &HookCx, input: &SignIn) -> Option<Map<String, Value>> {
         let hooks = self.0.as_ref()?;
         let asked = AssertUnwindSafe(async { hooks.post_login(cx, input).await }).catch_unwind();
@@ -289,9 +291,9 @@ impl Hooks {
     }
 }
 
-/// Claims that are ours to write.
+/// Claims that a hook cannot set.
 const RESERVED: [&str; 8] = ["exp", "iat", "nbf", "iss", "aud", "jti", "sub", "sid"];
-/// Most bytes of custom claims.
+/// Maximum size of custom claims in bytes.
 const MOST_CLAIMS: usize = 4096;
 
 fn custom_claims(answer: Value, request_id: &str) -> Option<Map<String, Value>> {
@@ -347,10 +349,10 @@ mod tests {
         }
     }
 
-    /// Answers nothing: it hangs, or panics.
+    /// A hook that hangs or panics.
     #[derive(Default)]
     struct Stuck {
-        /// Held by what has been told and is at it.
+        /// Referenced by each hook that is still running.
         told: Arc<()>,
     }
 
@@ -381,7 +383,7 @@ mod tests {
         }
     }
 
-    /// Nobody waits longer than was said, and what a panic says is told to nobody.
+    /// A hook is stopped at its timeout, and the response does not contain the text of a panic.
     #[tokio::test(start_paused = true)]
     async fn hooks_that_hang_or_panic() {
         let stuck = Stuck::default();
@@ -423,7 +425,7 @@ mod tests {
         let begun = tokio::time::Instant::now();
         assert_eq!(hooks.claims(&cx, &sign_in).await, None);
         assert_eq!(begun.elapsed().as_secs(), 5);
-        // Whoever is told is not waited for at all, and let go in the end.
+        // The request does not wait for a `post_` hook; a hanging one is stopped.
         let begun = tokio::time::Instant::now();
         let at_it = || Arc::strong_count(&told) - 2;
         hooks.tell("post_register", cx.clone(), sign_up, |hooks, cx, input| {

@@ -1,21 +1,21 @@
-//! Authentication for Linchpin: accounts, sessions, factors and guards, and an actor on every
+//! Authentication for Linchpin: accounts, sessions, second factors, guards, and an actor on every
 //! request.
 //!
-//! Each rule has one place: what a password must be in `password`, what two spellings of one
-//! address have in common in `identity`, how a login ends in a session in `flow`, what a session is
-//! worth in `session`, who may call what in `guards`.
+//! Each rule has one place. `password` checks passwords, `identity` normalises addresses and names,
+//! `flow` turns a proof into a session, `session` checks sessions, and `guards` decides which
+//! callers may call a route. The README of the crate lists all rules with their files.
 //!
 //! # Features
 //!
 //! All of these are on by default. An app that needs none of them compiles faster with
 //! `default-features = false`.
 //!
-//! - `providers`: sign-in by OAuth 2 and OpenID Connect. Without it, settings below `auth.oauth`
-//!   that name a provider keep the app from starting.
+//! - `providers`: sign-in by OAuth 2 and OpenID Connect. Without it, a provider in `auth.oauth` is
+//!   a start-up error.
 //! - `smtp`: `SmtpMailer`.
-//! - `breach-check`: `RangeChecker`, which asks Have I Been Pwned about new passwords.
-// What is used with a feature alone stays in place without it. With all features, nothing may be
-// unused.
+//! - `breach-check`: `RangeChecker`, which looks up new passwords in Have I Been Pwned.
+// Code that only one feature uses is compiled without the feature too. With all features, unused
+// code is an error.
 #![cfg_attr(
     not(all(feature = "breach-check", feature = "providers", feature = "smtp")),
     allow(dead_code)
@@ -91,7 +91,7 @@ pub use sms::{E164, SmsProvider};
 pub use tenant::{TenantCx, TenantResolver};
 pub use totp::TotpAlgorithm;
 
-/// The example of the README compiles.
+/// Compiles the examples of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

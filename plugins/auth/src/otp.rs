@@ -1,5 +1,5 @@
-//! Numeric codes sent by mail or text message: made without bias, kept only as a MAC bound to their
-//! challenge.
+//! Numeric codes that are sent by mail or text message. They are unbiased; only a MAC that is bound
+//! to the challenge is stored.
 
 use linchpin::Result;
 use zeroize::Zeroizing;
@@ -8,19 +8,20 @@ use crate::env::SecureRng;
 use crate::keys::data::{DataKeys, Domain};
 use crate::secret::SecretText;
 
-/// Fewest and most digits of a code.
+/// Minimum and maximum number of digits.
 pub(crate) const DIGITS: std::ops::RangeInclusive<u8> = 6..=10;
 
-/// A code of so many digits, each equally likely.
+/// Generates a code. Each digit is equally likely.
 ///
 /// # Errors
-/// When there is no randomness.
+/// If there is no randomness.
 pub(crate) fn generate(rng: &dyn SecureRng, digits: u8) -> Result<SecretText> {
     let mut code = Zeroizing::new(String::with_capacity(usize::from(digits)));
     let mut bytes = Zeroizing::new([0u8; 16]);
     while code.len() < usize::from(digits) {
         rng.fill(&mut *bytes)?;
-        // 250 to 255 are thrown away: 250 is the largest multiple of ten in a byte.
+        // Bytes of 250 and more are discarded, because 250 is the largest multiple of ten in a
+        // byte.
         for byte in bytes
             .iter()
             .filter(|b| **b < 250)
@@ -32,13 +33,12 @@ pub(crate) fn generate(rng: &dyn SecureRng, digits: u8) -> Result<SecretText> {
     Ok(code.into())
 }
 
-/// What is kept of a code.
+/// The stored form of a code.
 pub(crate) fn stored(keys: &DataKeys, challenge: &str, code: &str) -> String {
     keys.mac(Domain::Otp, &[challenge.as_bytes(), code.as_bytes()])
 }
 
-/// Whether what somebody typed is the code that was sent for this challenge. Spaces around and
-/// within do not matter.
+/// Whether a typed code is the one that was sent for this challenge. Spaces are ignored.
 pub(crate) fn matches(keys: &DataKeys, challenge: &str, typed: &str, stored: &str) -> bool {
     let code = Zeroizing::new(typed.chars().filter(|c| *c != ' ').collect::<String>());
     keys.verifies(

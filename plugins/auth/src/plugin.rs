@@ -1,4 +1,4 @@
-//! The plugin: settings in, routes, actor and guards out.
+//! The plugin: it reads the settings and registers routes, the actor resolver and guards.
 
 use std::sync::{Arc, OnceLock};
 
@@ -36,15 +36,16 @@ use crate::session::bus::Line;
 pub struct Auth {
     config: AuthConfig,
     core: Place,
-    /// From the first step of start-up to the one that has adapters.
+    /// The checked settings, between `setup_middleware` and `setup_routes`.
     checked: Mutex<Option<(Checked, Env)>>,
-    /// Origins that another list lets send cookies, and that are not ours.
+    /// Origins whose requests carry cookies by the CORS lists of the app, although
+    /// `security.allowedOrigins` does not list them. Start-up logs a warning for each.
     foreign: Mutex<Vec<String>>,
-    /// Who does what the outbox holds, while the app runs.
+    /// Processes the outbox while the app runs.
     worker: Mutex<Option<Worker>>,
-    /// Who removes accounts whose deletion is due, while the app runs.
+    /// Deletes accounts whose deletion is due, while the app runs.
     purge: Mutex<Option<Purge>>,
-    /// What other processes are told by, while the app runs.
+    /// The connection to the `InvalidationBus`, while the app runs.
     line: Mutex<Option<Line>>,
 }
 
@@ -63,18 +64,19 @@ impl Default for Auth {
 }
 
 impl Auth {
-    /// With the defaults: accounts known by email address, the secret of the app. The environment
-    /// is not read, which is [`Auth::from_env`].
+    /// Creates the plugin with the default settings: accounts are identified by email address, and
+    /// keys are derived from the secret of the app. It reads no environment variables;
+    /// [`Auth::from_env`] does.
     pub fn new() -> Self {
         Self::from_config(AuthConfig::default())
     }
 
-    /// With what the environment says, and the defaults for all else; see [`AuthConfig::from_env`].
+    /// Creates the plugin with settings from the environment; see [`AuthConfig::from_env`].
     pub fn from_env() -> Self {
         Self::from_config(AuthConfig::from_env())
     }
 
-    /// With these settings; see [`AuthConfig::from_json`].
+    /// Creates the plugin with these settings; see [`AuthConfig::from_json`].
     pub fn from_config(config: AuthConfig) -> Self {
         Self {
             config,
@@ -94,31 +96,31 @@ impl Auth {
         self
     }
 
-    /// All roles there are.
+    /// Sets the roles of the app. No other role can be assigned.
     #[must_use]
     pub fn roles<R: Into<String>>(self, roles: impl IntoIterator<Item = R>) -> Self {
         self.configure(|config| config.auth.roles = roles.into_iter().map(Into::into).collect())
     }
 
-    /// The role of new accounts.
+    /// Sets the role of new accounts.
     #[must_use]
     pub fn default_role(self, role: impl Into<String>) -> Self {
         self.configure(|config| config.auth.default_role = Some(role.into()))
     }
 
-    /// What accounts are known by.
+    /// Sets the kind of identifier: email address, user name or phone number.
     #[must_use]
     pub fn primary_field(self, field: PrimaryField) -> Self {
         self.configure(|config| config.auth.primary_field = field)
     }
 
-    /// How clients carry their sessions.
+    /// Sets how clients carry their session: in cookies, in headers, or both.
     #[must_use]
     pub fn transport(self, transport: Transport) -> Self {
         self.configure(|config| config.auth.session.transport = transport)
     }
 
-    /// Short access tokens, renewed by refresh tokens.
+    /// Enables refresh tokens: access tokens are short-lived and renewed by refresh tokens.
     #[must_use]
     pub fn refresh_tokens(self) -> Self {
         self.configure(|config| {
@@ -129,8 +131,8 @@ impl Auth {
         })
     }
 
-    /// A way to sign in by somebody else's word: a preset such as `google` or `github`, or any id
-    /// with an issuer.
+    /// Adds an external provider: a preset such as `google` or `github`, or any other id with an
+    /// issuer.
     ///
     /// ```
     /// # use linchpin_auth::{Auth, ProviderSection};
@@ -143,13 +145,13 @@ impl Auth {
         self.configure(|config| drop(config.auth.oauth.providers.insert(id.into(), provider)))
     }
 
-    /// Code of the app that is asked and told.
+    /// Sets functions of the app that run before and after sign-ups, sign-ins and other events.
     #[must_use]
     pub fn hooks(self, hooks: impl AuthHooks) -> Self {
         self.configure(|config| config.auth.hooks = Some(Arc::new(hooks)))
     }
 
-    /// Replaces clock and randomness, for tests.
+    /// Replaces the clock and the source of randomness, for tests.
     #[cfg(feature = "test-util")]
     #[must_use]
     pub fn env(self, env: Env) -> Self {
@@ -157,11 +159,10 @@ impl Auth {
     }
 }
 
-/// Fewest characters of a password that may be the only factor (NIST SP 800-63B).
+/// Minimum length of a password that is the only factor (NIST SP 800-63B).
 const ALONE: u64 = 15;
 
-/// The origins of these lists whose requests may carry cookies, without those that are allowed to
-/// change anything by them.
+/// Origins in these CORS lists whose requests may carry cookies, without the origins in `allowed`.
 fn foreign(lists: &[Cors], allowed: &[String], cookies: bool) -> Vec<String> {
     let carrying = lists
         .iter()
@@ -225,7 +226,7 @@ impl Plugin for Auth {
                 checked.config.auth.session.transport.cookies(),
             );
             *self.foreign.lock() = foreign(cx.allowed_origins(), allowed, cookies);
-            // Whoever may change something from there has to read what comes of it.
+            // Pages of these origins change data, so they must be able to read the responses.
             cx.allow_origins(allowed.iter().cloned(), cookies)?;
             *self.checked.lock() = Some((checked, env));
             cx.set_actor_resolver(Arc::new(Resolver::new(Arc::clone(&self.core))))
@@ -256,7 +257,7 @@ impl Plugin for Auth {
     fn setup_post<'a>(&'a self, cx: &'a mut PostCx) -> BoxFuture<'a, Result<()>> {
         Box::pin(async {
             let auth = &self.config.auth;
-            // None is an answer, too: no account could hold what a policy names then.
+            // An empty list counts too: then any role in a policy is a start-up error.
             cx.registrar()
                 .roles_of("auth.roles", auth.roles.iter().cloned());
             if let Some(core) = self.core.get() {
@@ -326,7 +327,7 @@ mod tests {
         };
         let allowed = ["https://a.test".to_owned()];
         assert_eq!(foreign(&[list(true)], &allowed, true), ["https://b.test"]);
-        // Whoever carries no cookie changes nothing by one.
+        // A list without credentials is harmless.
         assert!(
             foreign(&[list(false)], &allowed, true).is_empty()
                 && foreign(&[list(true)], &allowed, false).is_empty()

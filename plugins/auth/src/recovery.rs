@@ -1,5 +1,5 @@
-//! Recovery codes: for whoever lost every other factor. Each works once and is kept only as a MAC
-//! bound to its user.
+//! Recovery codes, for users who lost all other factors. Each works once. Only a MAC that is bound
+//! to the user is stored.
 
 use linchpin::Result;
 use zeroize::Zeroizing;
@@ -8,20 +8,20 @@ use crate::env::SecureRng;
 use crate::keys::data::{DataKeys, Domain};
 use crate::secret::SecretText;
 
-/// 32 characters that are not taken for each other; a power of two, so that five random bits choose
-/// one without bias.
+/// 32 characters that are not mistaken for each other. The number is a power of two, so five random
+/// bits choose one without bias.
 const ALPHABET: &[u8; 32] = b"ABCDEFGHJKLMNPQRSTUVWXYZ23456789";
 const LENGTH: usize = 12;
 
-/// A recovery code in its one spelling.
+/// A recovery code in normalised form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RecoveryCode(SecretText);
 
 impl RecoveryCode {
-    /// A fresh code.
+    /// Generates a code.
     ///
     /// # Errors
-    /// When there is no randomness.
+    /// If there is no randomness.
     pub(crate) fn generate(rng: &dyn SecureRng) -> Result<Self> {
         let mut bytes = Zeroizing::new([0u8; LENGTH]);
         rng.fill(&mut *bytes)?;
@@ -32,7 +32,7 @@ impl RecoveryCode {
         Ok(Self(text.into()))
     }
 
-    /// Reads what somebody typed: case, spaces and dashes do not matter.
+    /// Parses a typed code. Case, spaces and dashes are ignored.
     pub(crate) fn parse(typed: &str) -> Option<Self> {
         let mut text = Zeroizing::new(String::with_capacity(LENGTH));
         for c in typed.chars().filter(|c| !matches!(c, ' ' | '-')) {
@@ -45,13 +45,13 @@ impl RecoveryCode {
         (text.len() == LENGTH).then(|| Self(text.into()))
     }
 
-    /// As it is shown to its owner: `XXXX-XXXX-XXXX`.
+    /// The code as its owner sees it: `XXXX-XXXX-XXXX`.
     pub(crate) fn shown(&self) -> SecretText {
         let text = self.0.expose();
         SecretText::new(format!("{}-{}-{}", &text[..4], &text[4..8], &text[8..]))
     }
 
-    /// As it is stored, under the newest key.
+    /// The stored form, with the newest key.
     pub(crate) fn stored(&self, keys: &DataKeys, user: &str) -> String {
         keys.mac(
             Domain::Recovery,
@@ -59,7 +59,7 @@ impl RecoveryCode {
         )
     }
 
-    /// As it may be stored: one look-up per key that is still listed.
+    /// The possible stored forms: one for each configured key.
     pub(crate) fn candidates(&self, keys: &DataKeys, user: &str) -> Vec<String> {
         keys.macs(
             Domain::Recovery,

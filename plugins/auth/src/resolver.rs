@@ -1,4 +1,4 @@
-//! Who calls: the actor of each request.
+//! The actor of each request.
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,11 +11,11 @@ use crate::guards::known;
 use crate::session::credential::{self, Credential};
 use crate::session::csrf::Presented;
 
-/// Finds actors once the plugin is at work.
+/// Resolves actors after start-up.
 pub(crate) struct Resolver {
     core: Arc<OnceLock<Arc<Core>>>,
     anonymous: Arc<Actor>,
-    /// Anonymous as well, with a credential that cannot be used.
+    /// The anonymous actor of a request whose credential is invalid.
     unrecognised: Arc<Actor>,
 }
 
@@ -32,9 +32,9 @@ impl Resolver {
         Resolution::Ready(Ok(Arc::clone(&self.anonymous)))
     }
 
-    /// The actor behind a credential that cannot be used. The routes of this plugin are where a
-    /// client gets another one: there it is nobody, so that no answer to signing in or to a renewal
-    /// asks for a renewal.
+    /// The actor for an invalid credential. Routes of this plugin treat it as a caller without a
+    /// credential: they are where a client gets a new one, so their responses must not ask for a
+    /// refresh.
     fn unrecognised(&self, core: &Core, path: &str) -> &Arc<Actor> {
         let own = path
             .strip_prefix(&*core.config.auth.mount)
@@ -46,8 +46,7 @@ impl Resolver {
         }
     }
 
-    /// The actor of a token. What a request authenticated by a cookie has to prove is judged once
-    /// its session is known.
+    /// Resolves a token. The CSRF check of a cookie runs after its session is known.
     fn token(&self, core: &Arc<Core>, token: &str, path: &str, asked: Option<Asked>) -> Resolution {
         let found = core.checks.known(token);
         if let (Some(actor), None) = (&found, &asked) {
@@ -67,15 +66,14 @@ impl Resolver {
                 (Ok(None), _) => Ok(unrecognised),
                 (Ok(Some(actor)), None) => Ok(actor),
                 (Ok(Some(actor)), Some(asked)) => asked.meant(&core, actor).await,
-                // What cannot be checked is neither good nor bad.
+                // A token that cannot be checked is neither valid nor invalid.
                 (Err(error), _) => Err(Error::unavailable(error)),
             }
         }))
     }
 }
 
-/// What a request that a browser authenticated by itself has to prove, and what is written down
-/// when it does not.
+/// The CSRF check of a request with a cookie, with the data for its audit entry.
 struct Asked {
     presented: Presented,
     client: Client,
@@ -83,7 +81,7 @@ struct Asked {
 }
 
 impl Asked {
-    /// The actor, if the request was meant.
+    /// Returns the actor if the request is not forged.
     async fn meant(self, core: &Core, actor: Arc<Actor>) -> Result<Arc<Actor>> {
         let Some(known) = known(&actor) else {
             return Ok(actor);

@@ -1,5 +1,4 @@
-//! Where somebody may be sent back to after signing in elsewhere: the one rule against open
-//! redirects.
+//! Return addresses after a sign-in elsewhere. This module alone prevents open redirects.
 
 use linchpin::Result;
 use percent_encoding::percent_decode_str;
@@ -7,18 +6,18 @@ use url::Url;
 
 use crate::error::{INVALID_REDIRECT, refuse};
 
-/// Longest target: it comes back in a header.
+/// Maximum length, because it is sent in a header.
 const LONGEST: usize = 2048;
 
-/// What paths are resolved against.
+/// The base for resolving paths.
 const NOWHERE: &str = "http://nowhere.invalid/";
 
-/// A target that was allowed.
+/// An allowed return address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ReturnTarget(String);
 
 impl ReturnTarget {
-    /// Allows a path of this application, or an address of one of `origins` (as
+    /// Parses a path of this app, or an address of one of the `origins` (such as
     /// `https://app.example.com`).
     ///
     /// # Errors
@@ -32,19 +31,18 @@ impl ReturnTarget {
         }
     }
 
-    /// The target, fit for a `Location` header.
+    /// The address for a `Location` header.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether it is a path of this application, not an address of another one.
+    /// Whether it is a path of this app.
     pub(crate) fn is_path(&self) -> bool {
         self.0.starts_with('/')
     }
 
-    /// Whether it is at or below `base` but not at or below `but`, or can be taken for that: by a
-    /// browser, which takes dots out, and by the server and something in front of it, which decode
-    /// it once each. Capitals and small letters are one, and so are slashes that follow each other.
+    /// Whether it is at or below `base` but not at or below `but`, for any reader: browsers resolve
+    /// dots, and a proxy and the server each decode once. Case and repeated slashes are ignored.
     pub(crate) fn may_be_below(&self, base: &str, but: &str) -> bool {
         let mut text = self.0.clone();
         (0..3).any(|_| {
@@ -61,7 +59,7 @@ impl ReturnTarget {
         })
     }
 
-    /// The target with one more parameter in its query, in front of any fragment.
+    /// Adds a query parameter, before the fragment.
     pub(crate) fn with(&self, name: &str, value: &str) -> String {
         let (front, fragment) = self
             .0
@@ -89,26 +87,26 @@ fn is_below(path: &str, base: &str) -> bool {
     front && (path.len() == base.len() || path[base.len()..].starts_with('/'))
 }
 
-/// A path that every browser takes for one of the same origin, also when something in between
-/// decodes it once.
+/// Whether every browser resolves the text to a path of the same origin, even if a proxy decodes it
+/// once.
 fn is_path(text: &str) -> bool {
     let decoded = percent_decode_str(text).decode_utf8();
     decoded.is_ok_and(|decoded| [text, &decoded].into_iter().all(stays_here))
 }
 
 fn stays_here(text: &str) -> bool {
-    // Browsers drop tabs and line breaks and take a backslash for a slash.
+    // Browsers drop tabs and line breaks, and read a backslash as a slash.
     text.starts_with('/') && !text[1..].starts_with(['/', '\\']) && is_plain(text)
 }
 
-/// Nothing that ends a line or that browsers drop.
+/// Whether the text has no character that ends a line or that browsers drop.
 fn is_plain(text: &str) -> bool {
     !text
         .chars()
         .any(|c| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}'))
 }
 
-/// An address whose scheme, host and port are exactly those of a listed origin.
+/// Whether the address has exactly the scheme, host and port of a listed origin.
 fn is_of(text: &str, origins: &[String]) -> bool {
     let decoded = percent_decode_str(text).decode_utf8();
     if !text.is_ascii()
@@ -121,8 +119,8 @@ fn is_of(text: &str, origins: &[String]) -> bool {
         return false;
     };
     let hidden = !url.username().is_empty() || url.password().is_some();
-    // Compared as parsed on both sides, and as written: a parser that is kinder than the browser's
-    // decides nothing.
+    // Compares the parsed forms and the written forms, because the parser may accept more than
+    // browsers.
     !hidden
         && origins.iter().any(|origin| {
             let exact = text
@@ -309,7 +307,7 @@ mod tests {
     }
 
     proptest! {
-        /// What a browser would resolve the target to, seen from a page of ours, is our origin or a
+        /// A browser on a page of the app resolves each allowed address to the app's origin or a
         /// listed one. The `url` crate follows the same standard as browsers.
         #[test]
         fn whatever_passes_stays(text in prop_oneof![

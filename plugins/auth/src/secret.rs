@@ -1,5 +1,5 @@
-//! Values that must not be seen: wiped when dropped, printed as dots, never serialised, compared in
-//! constant time.
+//! Secret values: erased when dropped, hidden in `Debug`, not serialisable, compared in constant
+//! time.
 
 use std::fmt;
 
@@ -7,23 +7,23 @@ use serde::{Deserialize, Deserializer};
 use subtle::ConstantTimeEq;
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-/// Whether two secrets are equal, without telling by the time taken where they differ. Lengths are
-/// not secret.
+/// Whether two secrets are equal, in a time that does not depend on their content. Lengths are not
+/// secret.
 pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
     a.ct_eq(b).into()
 }
 
-/// Text that must not be seen: a password, a token, a code.
+/// A secret text: a password, a token, a code.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct SecretText(String);
 
 impl SecretText {
-    /// Takes a text.
+    /// Creates a secret text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// The text, for those who check or send it.
+    /// The text, for code that checks or sends it.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -41,7 +41,7 @@ impl From<Zeroizing<String>> for SecretText {
     }
 }
 
-/// Bodies carry secrets in; nothing carries them out.
+/// Bodies of requests may contain secrets; responses cannot.
 impl<'de> Deserialize<'de> for SecretText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer).map(Self)
@@ -62,17 +62,17 @@ impl fmt::Debug for SecretText {
     }
 }
 
-/// Bytes that must not be seen.
+/// Secret bytes.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct SecretBytes(Vec<u8>);
 
 impl SecretBytes {
-    /// Takes bytes.
+    /// Creates secret bytes.
     pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
         Self(bytes.into())
     }
 
-    /// The bytes, for those who use them.
+    /// The bytes, for code that uses them.
     pub fn expose(&self) -> &[u8] {
         &self.0
     }
@@ -97,12 +97,12 @@ impl fmt::Debug for SecretBytes {
 pub struct Key([u8; 32]);
 
 impl Key {
-    /// Takes the bytes of a key.
+    /// Creates a key from its bytes.
     pub const fn new(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// The bytes, for those who encrypt or sign.
+    /// The bytes, for code that encrypts or signs.
     pub const fn expose(&self) -> &[u8; 32] {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! What the app itself may do with accounts, beside what their owners can.
+//! Administration of accounts from code of the app.
 
 use std::sync::Arc;
 
@@ -17,60 +17,59 @@ use crate::identity::normalise;
 use crate::recovery::RecoveryCode;
 use crate::secret::SecretText;
 
-/// Fewest characters of a password that we make: two recovery codes, 120 bits.
+/// Minimum length of a generated password: two recovery codes, 120 bits.
 const FRESH: usize = 24;
 
-/// Administration of accounts, for code: `adapters.provided::<AuthService>()` once the app is set
-/// up.
+/// Administration of accounts from code. `adapters.provided::<AuthService>()` returns it after
+/// start-up.
 #[derive(Clone, Debug)]
 pub struct AuthService {
     core: Arc<Core>,
 }
 
-/// An account as code sees it.
+/// An account, as code of the app reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Account {
-    /// Its id, which is that of the actor.
+    /// The id of the account and of its actor.
     pub id: String,
-    /// The identifier as typed.
+    /// The identifier as the user typed it.
     pub identifier: String,
-    /// The email address as typed.
+    /// The email address as the user typed it.
     pub email: Option<String>,
-    /// Since when that is known to be its owner's.
+    /// When the address was verified; `None` if it is not verified.
     pub email_verified_at: Option<Timestamp>,
-    /// What its owner may do.
+    /// The roles of the account.
     pub roles: Vec<String>,
-    /// Since when it is suspended.
+    /// When the account was suspended; `None` if it is not suspended.
     pub suspended_at: Option<Timestamp>,
-    /// What the app keeps with it for itself.
+    /// Data of the app, which the user cannot read.
     pub app_metadata: Option<Value>,
 }
 
-/// An account that code makes.
+/// A new account for [`AuthService::create_user`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NewUser {
-    /// What it is known by: of the kind that `auth.primaryField` names.
+    /// The identifier, of the kind in `auth.primaryField`.
     pub identifier: String,
-    /// The email address, where accounts are known by something else.
+    /// The email address, if the identifier is not one.
     pub email: Option<String>,
-    /// Whether the address is known to be its owner's.
+    /// Whether the address is verified.
     pub email_verified: bool,
-    /// A password, under the rules for those of sign-ups.
+    /// A password. The rules for sign-ups apply.
     pub password: Option<SecretText>,
-    /// The hash of a password that another program made, where there is a
-    /// [`LegacyVerifier`](crate::LegacyVerifier) for it, or an Argon2 hash as a PHC string. It is
-    /// replaced when its owner first signs in.
+    /// The hash of an imported password: an Argon2 hash as a PHC string, or a hash that a
+    /// [`LegacyVerifier`](crate::LegacyVerifier) of the app checks. The first sign-in replaces it.
     pub password_hash: Option<SecretText>,
-    /// What its owner may do; the default role unless it is said here.
+    /// The roles of the account; `None` assigns the default role.
     pub roles: Option<Vec<String>>,
-    /// What the app keeps with it for itself: its owner neither sees nor changes it.
+    /// Data of the app, which the user can neither read nor change.
     pub app_metadata: Option<Value>,
 }
 
 impl NewUser {
-    /// An account with nothing but an identifier.
+    /// An account with an identifier and nothing else.
     pub fn new(identifier: impl Into<String>) -> Self {
         Self {
             identifier: identifier.into(),
@@ -83,7 +82,7 @@ impl NewUser {
         }
     }
 
-    /// With a password.
+    /// Sets the password.
     #[must_use]
     pub fn password(self, password: impl Into<String>) -> Self {
         Self {
@@ -92,7 +91,7 @@ impl NewUser {
         }
     }
 
-    /// With these roles in place of the default one.
+    /// Sets the roles, which replace the default role.
     #[must_use]
     pub fn roles<R: Into<String>>(self, roles: impl IntoIterator<Item = R>) -> Self {
         Self {
@@ -101,7 +100,7 @@ impl NewUser {
         }
     }
 
-    /// With an address that is known to be its owner's.
+    /// Marks the email address as verified.
     #[must_use]
     pub fn verified(self) -> Self {
         Self {
@@ -130,12 +129,12 @@ impl AuthService {
         Self { core }
     }
 
-    /// The app itself as a client.
+    /// The app itself as the client of a call.
     fn client(&self) -> Client {
         Client::own(self.core.now())
     }
 
-    /// An account.
+    /// Returns an account by its id.
     ///
     /// # Errors
     /// When the store cannot answer.
@@ -145,7 +144,7 @@ impl AuthService {
             .map(Account::from))
     }
 
-    /// The account that is known by an identifier, however it is spelt.
+    /// Returns an account by its identifier, in any spelling.
     ///
     /// # Errors
     /// When the store cannot answer.
@@ -163,18 +162,17 @@ impl AuthService {
             .map(Account::from))
     }
 
-    /// The account, unless its deletion is due.
+    /// Returns the account unless its deletion is due.
     fn there(&self, user: Option<User>) -> Option<User> {
         let client = self.client();
         user.filter(|user| !user.is_gone(client.now))
     }
 
-    /// Makes an account, as the first administrator's. Hooks of sign-ups are not asked: this is the
-    /// app itself. Without a password its owner signs in another way, or sets one by a link for a
-    /// forgotten password.
+    /// Creates an account, for example the first administrator. It does not run the sign-up hooks.
+    /// Without a password the user signs in another way, or sets one by a password reset.
     ///
     /// # Errors
-    /// `conflict` when there is one; `validation_failed`, `password_too_common`,
+    /// `conflict` if the account exists; `validation_failed`, `password_too_common`,
     /// `password_breached`.
     pub async fn create_user(&self, new: NewUser) -> Result<Account> {
         let (core, primary) = (&self.core, self.core.config.auth.primary_field);
@@ -232,14 +230,14 @@ impl AuthService {
             .map(Account::from)
     }
 
-    /// Opens a session for an account, without any proof, and answers its access token: for tests,
-    /// and for tools that act in the name of a user. What keeps its owner from signing in keeps the
-    /// app from it as well.
+    /// Opens a session for an account without any proof and returns its access token. Use it in
+    /// tests, and in tools that act on behalf of a user. An account that cannot sign in is refused
+    /// here too.
     ///
     /// # Errors
-    /// `not_found`; what [`AuthHooks::pre_login`](crate::AuthHooks::pre_login) refuses with, asked
-    /// with the method `service`; `account_suspended`, `email_not_verified`, and `mfa_required` for
-    /// an account with a second factor.
+    /// `not_found`; the error of [`AuthHooks::pre_login`](crate::AuthHooks::pre_login), which runs
+    /// with the method `service`; `account_suspended`, `email_not_verified`; `mfa_required` for an
+    /// account with a second factor.
     pub async fn sign_in(&self, id: &str) -> Result<SecretText> {
         let client = self.client();
         let user = self.there(self.core.users.get(&client.cx(), id).await?);
@@ -250,7 +248,7 @@ impl AuthService {
             .map(|tokens| SecretText::new(tokens.access))
     }
 
-    /// Shuts an account: nobody signs in to it, and all its sessions end.
+    /// Suspends an account: it cannot sign in, and all its sessions end.
     ///
     /// # Errors
     /// `not_found`.
@@ -261,7 +259,7 @@ impl AuthService {
             .map(Account::from)
     }
 
-    /// Opens it again. Its former sessions stay ended.
+    /// Lifts a suspension. Sessions that ended stay ended.
     ///
     /// # Errors
     /// `not_found`.
@@ -272,7 +270,7 @@ impl AuthService {
             .map(Account::from)
     }
 
-    /// Replaces what its owner may do, from the next request on.
+    /// Replaces the roles of an account. The next request uses the new ones.
     ///
     /// # Errors
     /// `not_found`; `validation_failed` for a role that is not in `auth.roles`.
@@ -283,11 +281,10 @@ impl AuthService {
             .map(Account::from)
     }
 
-    /// Has the sessions of an account ask the [`TenantResolver`](crate::TenantResolver) anew, from
-    /// the next request on: to be called once a membership has been stored, changed or removed,
-    /// after its transaction. Without it what is known of a session counts for
-    /// `auth.session.cacheSeconds`. Other processes are told by `auth.session.bus`, where there is
-    /// one.
+    /// Drops the cached tenant of an account's sessions, so that the next request calls the
+    /// [`TenantResolver`](crate::TenantResolver) again. Call it after the transaction that stores,
+    /// changes or removes a membership. Without the call, the former tenant stays for
+    /// `auth.session.cacheSeconds`. The `auth.session.bus` informs other processes.
     ///
     /// ```
     /// use linchpin::prelude::*;
@@ -316,7 +313,7 @@ impl AuthService {
         self.core.checks.forget(id);
     }
 
-    /// Notes that an email address is known to be its owner's, or that it is not.
+    /// Marks the email address as verified or not verified.
     ///
     /// # Errors
     /// `not_found`.
@@ -327,8 +324,7 @@ impl AuthService {
             .map(Account::from)
     }
 
-    /// Replaces what the app keeps with an account for itself: its owner neither sees nor changes
-    /// it.
+    /// Replaces the data of the app of an account, which the user can neither read nor change.
     ///
     /// # Errors
     /// `not_found`.
@@ -339,7 +335,7 @@ impl AuthService {
             .map(Account::from)
     }
 
-    /// Takes all second factors of an account away, for an owner who has lost them.
+    /// Removes all second factors of an account, for a user who lost them.
     ///
     /// # Errors
     /// `not_found`; `mfa_not_enabled` when it has none.
@@ -350,27 +346,27 @@ impl AuthService {
             .map(Account::from)
     }
 
-    /// Ends all sessions of an account; how many.
+    /// Ends all sessions of an account and returns their number.
     ///
     /// # Errors
-    /// When the store cannot say that they have ended.
+    /// If the store is not reachable.
     pub async fn revoke_sessions(&self, id: &str) -> Result<i64> {
         self.core
             .end_all(&self.client(), id, None, Reason::Revoked)
             .await
     }
 
-    /// Writes what is encrypted under a former key of `security.dataKeys`, or of a former secret,
-    /// anew under the newest, and says which unused recovery codes still need a former one.
+    /// Encrypts all stored data with the newest key of `security.dataKeys` or the newest secret,
+    /// and reports the unused recovery codes that still need a former key.
     ///
     /// # Errors
-    /// When the store cannot, or something cannot be read. It may be begun again.
+    /// If the store is not reachable, or if a record cannot be decrypted. A second call continues.
     pub async fn rekey(&self) -> Result<Rekeyed> {
         self.core.rekey(false).await
     }
 
-    /// The same, and ends the recovery codes that need a former key, so that it can be removed.
-    /// Their owners get a mail.
+    /// Like [`AuthService::rekey`], and also deletes the recovery codes that need a former key, so
+    /// that this key can be removed. Their owners get a mail.
     ///
     /// # Errors
     /// As [`AuthService::rekey`].
@@ -378,22 +374,22 @@ impl AuthService {
         self.core.rekey(true).await
     }
 
-    /// Whether people are served: nothing that is for trying out works.
+    /// Whether the app runs in production, where development features are off.
     pub(crate) fn is_production(&self) -> bool {
         self.core.production
     }
 
-    /// Whether accounts are known by an address, which its owner can prove.
+    /// Whether the identifier is an email address.
     pub(crate) fn knows_by_address(&self) -> bool {
         self.core.config.auth.primary_field == PrimaryField::Email
     }
 
-    /// Whether accounts have passwords at all.
+    /// Whether accounts have passwords.
     pub(crate) fn has_passwords(&self) -> bool {
         self.core.config.auth.password.enabled
     }
 
-    /// A password that nobody has thought of, as long as the rules want it.
+    /// A random password that the password rules accept.
     pub(crate) fn fresh_password(&self) -> Result<SecretText> {
         let mut text = zeroize::Zeroizing::new(String::new());
         while text.len() < *self.core.policy.length.start() || text.len() < FRESH {
@@ -409,10 +405,10 @@ impl AuthService {
         Ok(SecretText::from(text))
     }
 
-    /// Whether these are roles of the app.
+    /// Checks that the app declares these roles.
     ///
     /// # Errors
-    /// One that says which there are.
+    /// An error that lists the declared roles.
     pub(crate) fn known_roles(&self, roles: &[String]) -> Result<()> {
         let known = &self.core.config.auth.roles;
         let Some(unknown) = roles.iter().find(|role| !known.contains(role)) else {
@@ -431,8 +427,7 @@ impl AuthService {
         ))
     }
 
-    /// Lets a session count as one that has just proved who its user is, for tests of what asks for
-    /// that.
+    /// Sets a session's step-up to now, for tests of routes that need one.
     ///
     /// # Errors
     /// `not_found`.

@@ -1,4 +1,4 @@
-//! Text messages: the trait of whoever sends them, and what a message with a code says.
+//! Text messages: the trait of providers, and the text of a message with a code.
 
 use std::fmt;
 
@@ -7,22 +7,22 @@ use linchpin::{BoxFuture, Result};
 use crate::identity::normalise::phone;
 use crate::secret::SecretText;
 
-/// A phone number: `+`, then 7 to 15 digits.
+/// A phone number in E.164: `+` and 7 to 15 digits.
 #[derive(Clone, PartialEq, Eq)]
 pub struct E164(String);
 
 impl E164 {
-    /// Takes a number in this form.
+    /// Parses a number in this form.
     pub fn parse(text: &str) -> Option<Self> {
         phone(text).ok().map(|number| Self(number.normalised))
     }
 
-    /// The number.
+    /// The number as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The last two digits, which tell its owner which one is meant and nobody else who it is.
+    /// The last two digits, which the owner recognises and which do not identify the owner.
     pub(crate) fn hint(&self) -> String {
         format!("••{}", &self.0[self.0.len() - 2..])
     }
@@ -36,12 +36,12 @@ impl fmt::Debug for E164 {
 
 /// Sends text messages.
 pub trait SmsProvider: Send + Sync + 'static {
-    /// Sends one. It may be asked again when it answers an error.
+    /// Sends a message. After an error it may be sent again.
     fn send<'a>(&'a self, to: &'a E164, text: &'a str) -> BoxFuture<'a, Result<()>>;
 }
 
-/// What a message with a code says. The last line binds the code to a host: phones fill it in there
-/// and nowhere else.
+/// The text of a message with a code. The last line binds the code to a host, so that phones fill
+/// it in only there.
 pub(crate) fn text(app: &str, host: &str, code: &SecretText) -> SecretText {
     let code = code.expose();
     let app: String = app.chars().filter(|c| !c.is_control()).collect();

@@ -1,4 +1,4 @@
-//! Which tenant somebody acts in: the app's to know.
+//! The tenant of a user, which the app knows.
 
 use std::sync::Arc;
 
@@ -7,35 +7,36 @@ use serde_json::Value;
 
 use crate::config::AuthSection;
 
-/// Whose tenant is asked for.
+/// The user whose tenant is requested.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TenantCx {
-    /// The account.
+    /// The id of the account.
     pub user_id: String,
-    /// What its owner may do.
+    /// The roles of the account.
     pub roles: Vec<String>,
-    /// The claims of the token, those of `post_login` among them.
+    /// The claims of the token, including those of `post_login`.
     pub claims: Value,
-    /// Adapters, and what start-up hooks have provided.
+    /// Adapters and values provided at start-up.
     pub services: Adapters,
 }
 
-/// Says which tenant a user acts in: `tenants`. The answer is remembered with the session, for as
-/// long as what else is known of it, and nothing that a request says can change it.
+/// Returns the tenant of a user: `auth.tenants`. The result is cached with the session for
+/// `auth.session.cacheSeconds`. Nothing in a request can change it.
 pub trait TenantResolver: Send + Sync + 'static {
-    /// The tenant of a user who is a member of it; `None` for nobody's. Without an answer the
-    /// request is `unavailable`.
+    /// Returns the tenant of which the user is a member; `None` for no tenant. An error makes the
+    /// request `unavailable`.
     ///
-    /// Whoever resolves checks the membership: a claim alone may be older than its end.
+    /// The implementation must check the membership: a claim of the token may be older than its
+    /// end.
     fn tenant<'a>(&'a self, cx: &'a TenantCx) -> BoxFuture<'a, Result<Option<String>>>;
 
-    /// The roles that the user has in that tenant, beside those of the account, which count
-    /// everywhere: none unless it is written. Each is one of `auth.roles`, and none is
-    /// `auth.admin.role`: who administers accounts does so in all tenants. Another one, or no
-    /// answer, makes the request `unavailable`.
+    /// Returns the roles of the user in that tenant, in addition to the roles of the account, which
+    /// apply in all tenants. The default is none. Each must be in `auth.roles`, and none may be
+    /// `auth.admin.role`, because administrators act on accounts of all tenants. Any other role, or
+    /// an error, makes the request `unavailable`.
     ///
-    /// Like the tenant they are remembered with the session: a change of memberships is told by
+    /// The result is cached like the tenant. After a change of memberships, call
     /// [`AuthService::membership_changed`](crate::AuthService::membership_changed).
     fn roles<'a>(
         &'a self,
@@ -47,15 +48,15 @@ pub trait TenantResolver: Send + Sync + 'static {
     }
 }
 
-/// Where a user acts, and what they may do there.
+/// The tenant of a user, and the user's roles there.
 #[derive(Debug, Default)]
 pub(crate) struct Acting {
     pub(crate) tenant: Option<String>,
-    /// Of the account and of the tenant, each once.
+    /// The roles of the account and of the tenant, without duplicates.
     pub(crate) roles: Vec<String>,
 }
 
-/// The resolver of an app, with what it gets.
+/// The resolver of an app with its services.
 #[derive(Clone)]
 pub(crate) struct Tenants {
     resolver: Option<Arc<dyn TenantResolver>>,
@@ -85,10 +86,10 @@ impl Tenants {
         }
     }
 
-    /// The tenant that a user acts in, and all roles that they have there.
+    /// Returns the tenant of a user and all roles there.
     ///
     /// # Errors
-    /// When the app cannot tell.
+    /// If the app returns an error.
     pub(crate) async fn of(
         &self,
         user_id: &str,

@@ -1,5 +1,4 @@
-//! What tests of modules share: an app on each store, whose clock stands still until it is told to
-//! go on.
+//! Shared code of unit tests: an app on each store, with a clock that tests advance.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -20,7 +19,7 @@ pub(crate) mod sink;
 
 const SECRET: &str = "only a test: 32 bytes or more of it";
 
-/// A clock that stands still.
+/// A clock that stands still until a test advances it.
 #[derive(Clone, Debug)]
 pub(crate) struct StandingClock(Arc<AtomicI64>);
 
@@ -37,7 +36,7 @@ impl Clock for StandingClock {
     }
 }
 
-/// An app with entities and nothing else.
+/// An app with the entities of a test.
 pub(crate) struct Bed {
     pub(crate) app: Running,
     pub(crate) clock: StandingClock,
@@ -95,7 +94,7 @@ impl Bed {
     }
 }
 
-/// Each function as a test on each store. It takes a `&Bed` with the package.
+/// Runs each function as a test on each store. It takes a `&Bed` with the package.
 macro_rules! on_stores {
     ($package:expr => $($name:ident),* $(,)?) => {
         mod memory {

@@ -1,5 +1,5 @@
-//! Time-based codes of authenticator apps (RFC 6238). The algorithm is the `totp-rs` library's;
-//! which step may still be used, and the text that apps scan, are decided here.
+//! Time-based codes of authenticator apps (RFC 6238). The library `totp-rs` computes the codes;
+//! this module decides which time steps are valid, and writes the URI that apps scan.
 
 use linchpin::{Result, Timestamp};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -9,30 +9,30 @@ use zeroize::Zeroizing;
 use crate::env::SecureRng;
 use crate::secret::{SecretBytes, SecretText, same};
 
-/// Bytes of a secret: 160 bits, as RFC 4226 recommends.
+/// Length of a secret in bytes: 160 bits, as RFC 4226 recommends.
 const SECRET: usize = 20;
 
-/// What stands for itself in a label or query of the text.
+/// Characters that are not encoded in the URI.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')
     .remove(b'~');
 
-/// The hash of the codes.
+/// The hash algorithm of the codes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TotpAlgorithm {
-    /// What every app knows.
+    /// Supported by every app.
     #[default]
     Sha1,
-    /// For apps that are known to read it.
+    /// Only some apps support it.
     Sha256,
-    /// For apps that are known to read it.
+    /// Only some apps support it.
     Sha512,
 }
 
 impl TotpAlgorithm {
-    /// The name in the text that apps scan, and in the configuration.
+    /// The name in the URI and in settings.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Sha1 => "SHA1",
@@ -50,15 +50,15 @@ impl TotpAlgorithm {
     }
 }
 
-/// How codes are made: `mfa.totp`.
+/// The rules for codes: `mfa.totp`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TotpRules {
     pub(crate) algorithm: TotpAlgorithm,
-    /// 6 to 8.
+    /// Digits of a code: 6 to 8.
     pub(crate) digits: u8,
-    /// Seconds of a step.
+    /// Length of a time step in seconds.
     pub(crate) period: u32,
-    /// Steps before and after the present one that are accepted: 0 or 1.
+    /// Number of time steps before and after the current one that are accepted: 0 or 1.
     pub(crate) window: u8,
 }
 
@@ -73,24 +73,24 @@ impl Default for TotpRules {
     }
 }
 
-/// A fresh secret.
+/// Generates a secret.
 ///
 /// # Errors
-/// When there is no randomness.
+/// If there is no randomness.
 pub(crate) fn secret(rng: &dyn SecureRng) -> Result<SecretBytes> {
     let mut bytes = Zeroizing::new([0u8; SECRET]);
     rng.fill(&mut *bytes)?;
     Ok(SecretBytes::new(bytes.to_vec()))
 }
 
-/// The secret as its owner types it.
+/// The secret in base32, which users can type.
 pub(crate) fn base32(secret: &SecretBytes) -> SecretText {
     SecretText::new(Secret::from(secret.expose().to_vec()).to_base32())
 }
 
 impl TotpRules {
-    /// The text that apps scan. Every parameter is named: some apps guess others than the defaults
-    /// of the specification.
+    /// The URI that apps scan. It contains all parameters, because some apps assume other defaults
+    /// than the specification.
     pub(crate) fn uri(self, issuer: &str, account: &str, secret: &SecretBytes) -> SecretText {
         let [issuer, account] = [issuer, account].map(|part| utf8_percent_encode(part, PLAIN));
         let (algorithm, digits, period) = (self.algorithm.name(), self.digits, self.period);
@@ -101,9 +101,8 @@ impl TotpRules {
         ))
     }
 
-    /// The step that a code belongs to, if it may be used now: within the window and later than the
-    /// last one used. The caller stores it under the condition that no later one is stored, which
-    /// makes each code work once.
+    /// Returns the time step of a code, if it is within the window and later than the last one. The
+    /// caller stores it under the condition that no later one is stored, so each code works once.
     pub(crate) fn step(
         self,
         secret: &SecretBytes,
@@ -119,7 +118,7 @@ impl TotpRules {
             .div_euclid(i64::from(self.period));
         let window = i64::from(self.window);
         let mut found = None;
-        // Every step is tried, so that time does not tell which one was right.
+        // Checks all steps, so that the time does not depend on the result.
         for step in present - window..=present + window {
             let Ok(instant) = u64::try_from(step * i64::from(self.period)) else {
                 continue;
@@ -141,8 +140,8 @@ impl TotpRules {
             .with_digits(self.digits)
             .with_step_duration(u64::from(self.period))
             .with_secret(secret.expose().to_vec())
-            // Its own checks concern labels, which are made above, and what the configuration has
-            // checked.
+            // The checks of the library concern labels, which the URI has, and values that start-up
+            // checks.
             .build_noncompliant()
     }
 }
@@ -197,7 +196,7 @@ mod tests {
         }
     }
 
-    /// Another program makes the codes. A machine without it fails the test.
+    /// Another program computes the codes. The test needs it on the machine.
     #[test]
     fn codes_of_another_program_are_accepted() {
         let secret = secret(&*Env::system().rng).unwrap();

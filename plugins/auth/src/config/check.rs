@@ -1,4 +1,5 @@
-//! What is wrong with settings: all of it, each under its key, before anything is mounted.
+//! Checks of the settings. All mistakes are collected, each with its key, before any route is
+//! mounted.
 
 use argon2::Params;
 use linchpin::{Environment, Error, Problem, Result, SigningSecret};
@@ -9,28 +10,28 @@ use crate::keys::signing::{Algorithm, Signing};
 use crate::limit::Limits;
 use crate::oauth::Provider;
 
-/// Settings that fit together, and what is made of them.
+/// The checked settings and the values made from them.
 pub(crate) struct Checked {
     pub(crate) config: AuthConfig,
     pub(crate) ring: Ring,
     pub(crate) signing: Signing,
     pub(crate) argon2: Params,
-    /// `None` when nothing is limited.
+    /// `None` if limits are disabled.
     pub(crate) limits: Option<Limits>,
-    /// Who else says who somebody is.
+    /// The external providers.
     pub(crate) providers: Vec<Provider>,
-    /// Whether people are served: nothing that is for trying out works.
+    /// Whether the app runs in production, where development features are off.
     pub(crate) production: bool,
 }
 
-/// Shortest secret, in bytes.
+/// Minimum length of a secret in bytes.
 const SHORTEST: usize = 32;
 
 impl AuthConfig {
-    /// Judges the settings; `secrets` are those of the app, for when there are none here.
+    /// Checks the settings. `secrets` are the secrets of the app, used if the settings have none.
     ///
     /// # Errors
-    /// Everything that is wrong with them.
+    /// All mistakes, each with its key.
     pub(crate) fn check(
         mut self,
         secrets: &[SigningSecret],
@@ -153,7 +154,7 @@ impl AuthConfig {
                 "must have 1 to 64 characters, none of them a control character",
             );
         }
-        // It stands in routes, and in the attributes of cookies.
+        // The path is part of routes and of cookie attributes.
         if !auth.mount.starts_with('/')
             || auth.mount.len() < 2
             || auth.mount.ends_with('/')
@@ -278,14 +279,14 @@ impl AuthConfig {
     }
 }
 
-/// `https://app.example.com`, with a port perhaps, and nothing behind.
+/// Whether the text is an origin such as `https://app.example.com`, optionally with a port.
 pub(super) fn is_origin(text: &str) -> bool {
     url::Url::parse(text).is_ok_and(|url| {
         matches!(url.scheme(), "http" | "https") && url.origin().ascii_serialization() == text
     })
 }
 
-/// The name of a host; browsers drop a cookie whose domain is none.
+/// Whether the text is a host name. Browsers drop a cookie with any other domain.
 fn is_domain(text: &str) -> bool {
     let label = |label: &str| {
         !label.is_empty()
@@ -296,7 +297,7 @@ fn is_domain(text: &str) -> bool {
     text.strip_prefix('.').unwrap_or(text).split('.').all(label)
 }
 
-/// What may stand in an attribute of a cookie.
+/// Whether the text may be the value of a cookie attribute.
 fn is_attribute(text: &str) -> bool {
     text.bytes()
         .all(|b| b.is_ascii_graphic() && b != b';' && b != b',')

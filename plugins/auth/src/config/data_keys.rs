@@ -1,4 +1,4 @@
-//! Keys for data at rest: `security.dataKeys`.
+//! Keys that encrypt stored data: `security.dataKeys`.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
@@ -8,10 +8,10 @@ use super::{AuthConfig, Security};
 use crate::keys::derive::Ring;
 use crate::secret::{Key, SecretText};
 
-/// A key that data at rest is encrypted with: `{ kid, key }`.
+/// A key that encrypts stored data: `{ kid, key }`.
 #[derive(Clone, Debug)]
 pub struct DataKey {
-    /// What the data calls it: letters, digits, dashes and underscores.
+    /// The name of the key in stored data: letters, digits, dashes and underscores.
     pub kid: String,
     /// 32 bytes in base64.
     pub key: SecretText,
@@ -29,7 +29,7 @@ impl DataKey {
     }
 }
 
-/// Reads them.
+/// Reads the keys.
 pub(super) fn read(w: &mut Written, security: &mut Security) {
     for written in w.objects("security.dataKeys").unwrap_or_default() {
         let text = |name: &str| {
@@ -48,7 +48,7 @@ pub(super) fn read(w: &mut Written, security: &mut Security) {
     }
 }
 
-/// Judges them.
+/// Checks the keys.
 pub(super) fn check(keys: &[DataKey], mut wrong: impl FnMut(&str, &str)) {
     for (i, key) in keys.iter().enumerate() {
         if key.kid.is_empty()
@@ -73,9 +73,9 @@ pub(super) fn check(keys: &[DataKey], mut wrong: impl FnMut(&str, &str)) {
 }
 
 impl AuthConfig {
-    /// The keys for data at rest, newest first. Behind those that are configured stand those that
-    /// were derived before any were, so that what is stored stays readable while it is written
-    /// anew.
+    /// The keys for stored data, newest first: the configured keys, then the keys derived from the
+    /// secrets. So data that was stored before keys were configured can be read until it is
+    /// encrypted again.
     pub(crate) fn data_keys(&self, ring: &Ring) -> Vec<(String, Key)> {
         let own = self
             .security

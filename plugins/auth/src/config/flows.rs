@@ -1,4 +1,4 @@
-//! Settings of what goes by mail.
+//! Settings of flows that send mail.
 
 use linchpin::Environment;
 
@@ -6,11 +6,11 @@ use super::{AuthConfig, AuthSection};
 use crate::identity::PrimaryField;
 use crate::mail::ConsoleMailer;
 
-/// What is asked of a link's page. The one in the hint is there where the plugin's own pages are.
+/// The rule for the address of a page.
 const PAGE: &str =
     "the address of a page, https or http://localhost in development, without a fragment";
 
-/// Which of the plugin's own pages takes the link of a section's mails.
+/// The page of this plugin that accepts the links of a section's mails.
 fn own_page(section: &str) -> &'static str {
     match section {
         "passwordReset" => "reset",
@@ -20,20 +20,20 @@ fn own_page(section: &str) -> &'static str {
     }
 }
 
-/// What is asked of whoever names the page of a link that nobody would send.
+/// The error for the page of a link if the app has no mailer.
 const UNSENT: &str = "the link to this page goes by mail, and there is no mailer: set auth.mailer in code, such as to an `SmtpMailer`";
 
 /// `emailVerification`
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct VerificationSection {
-    /// Whether new accounts are sent a link.
+    /// Whether a new account gets a mail with a link that verifies its address.
     pub enabled: bool,
-    /// Whether nobody signs in before they have followed it.
+    /// Whether an account can sign in only after its address is verified.
     pub required: bool,
-    /// How long the link works.
+    /// Lifetime of the link in seconds.
     pub token_seconds: u64,
-    /// The page that takes the token; it stands behind `#token=`.
+    /// The page of the link. The token is in the fragment `#token=`.
     pub link_base_url: Option<String>,
 }
 
@@ -52,12 +52,12 @@ impl Default for VerificationSection {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ResetSection {
-    /// Whether a forgotten password can be replaced; by itself when there is an address of the
-    /// page. It takes a mailer.
+    /// Whether a forgotten password can be reset. The default is whether `link_base_url` is set. It
+    /// needs a mailer.
     pub enabled: Option<bool>,
-    /// How long the link works.
+    /// Lifetime of the link in seconds.
     pub token_seconds: u64,
-    /// The page that takes the token; it stands behind `#token=`.
+    /// The page of the link. The token is in the fragment `#token=`.
     pub link_base_url: Option<String>,
 }
 
@@ -77,12 +77,12 @@ impl Default for ResetSection {
 pub struct MagicLinkSection {
     /// Whether a mailed link signs in.
     pub enabled: bool,
-    /// How long it works.
+    /// Lifetime of the link in seconds.
     pub token_seconds: u64,
-    /// The page that takes the token; it stands behind `#token=`.
+    /// The page of the link. The token is in the fragment `#token=`.
     pub link_base_url: Option<String>,
-    /// Whether an address without an account is mailed a link that makes one. It needs accounts
-    /// known by email address.
+    /// Whether an unknown address gets a link that creates an account. It needs email addresses as
+    /// identifiers.
     pub allow_sign_up: bool,
 }
 
@@ -101,12 +101,12 @@ impl Default for MagicLinkSection {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DeletionSection {
-    /// Whether owners may delete their accounts.
+    /// Whether users may delete their accounts.
     pub enabled: bool,
-    /// How long they can call it off; 0: not at all.
+    /// Seconds in which a user can cancel the deletion; 0 deletes at once.
     pub grace_seconds: u64,
-    /// The page that calls it off with a mailed token, which stands behind `#token=`. Without one
-    /// the mail says when it will happen, and the owner signs in to call it off.
+    /// The page that cancels the deletion with the mailed token in the fragment `#token=`. Without
+    /// a page, the mail only gives the date, and users sign in to cancel the deletion.
     pub link_base_url: Option<String>,
 }
 
@@ -120,20 +120,19 @@ impl Default for DeletionSection {
     }
 }
 
-/// Which sessions end when a password is changed: `session.onPasswordChange`.
+/// The sessions that end with a change of the password: `session.onPasswordChange`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnPasswordChange {
-    /// All but the one that changed it.
+    /// All other sessions.
     #[default]
     RevokeOthers,
-    /// All; the one that changed it goes on with a new token.
+    /// All sessions; the session that changed the password continues under a new token.
     RevokeAllAndReissue,
 }
 
 impl AuthSection {
-    /// Whether a forgotten password can be replaced: for the routes, for the pages and for whoever
-    /// judges these settings. A mailer is not asked for, since there is no start without one where
-    /// this is on.
+    /// Whether a forgotten password can be reset. Routes, pages and the checks of settings use
+    /// this. It does not look at the mailer: start-up fails if resets are on without one.
     pub(crate) fn resets(&self) -> bool {
         self.password_reset
             .enabled
@@ -141,7 +140,7 @@ impl AuthSection {
     }
 }
 
-/// Judges them. What is left to the environment is decided here: who sends mail.
+/// Checks the settings, and sets the console as the mailer of development.
 pub(super) fn check(
     config: &mut AuthConfig,
     environment: Environment,
@@ -197,7 +196,7 @@ pub(super) fn check(
     ];
     for (section, _, link) in mails.into_iter().filter(|(_, enabled, _)| *enabled) {
         match auth.mailer {
-            // Nothing but the page says that it is wanted.
+            // Resets are on only because the page is set.
             None if section == "passwordReset" && by_its_page => {
                 wrong(
                     "auth.passwordReset.linkBaseUrl",
@@ -229,7 +228,7 @@ pub(super) fn check(
         );
     }
     let deletion = &auth.account_deletion;
-    // Who asked for a deletion is read from the audit when it is done.
+    // The audit says who requested a deletion, so its entry must last until then.
     let least = if deletion.enabled {
         deletion.grace_seconds
     } else {
@@ -261,7 +260,7 @@ pub(super) fn check(
     }
 }
 
-/// What the page of a section's links must be, with the plugin's own for an example.
+/// The rule for the page of a section's links, with the plugin's own page as the example.
 fn page_of(section: &str, must: &str) -> String {
     format!(
         "{must} {PAGE}, such as https://app.example.com/auth/ui/{}, the plugin's own",

@@ -12,19 +12,19 @@ use crate::totp::{TotpAlgorithm, TotpRules};
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct MfaSection {
-    /// Whether accounts may have second factors. Without it nobody is asked for one.
+    /// Whether accounts may have second factors. Without it no sign-in asks for one.
     pub enabled: bool,
-    /// Whether every account has to set one up before it can do anything else.
+    /// Whether an account must set up a second factor before it can do anything else.
     pub required: bool,
-    /// What authenticator apps call the app: its name unless it is set.
+    /// The name of the app in authenticator apps; default `auth.appName`.
     pub issuer: Option<String>,
-    /// How long a sign-in waits for its second factor.
+    /// Seconds in which a sign-in can be completed with the second factor.
     pub challenge_seconds: u64,
-    /// Wrong answers that end such a sign-in.
+    /// Number of wrong answers that end such a sign-in.
     pub max_attempts: u64,
-    /// How many recovery codes there are.
+    /// Number of recovery codes of an account.
     pub recovery_codes: u64,
-    /// How long a trusted device is not asked again; 0: no device is trusted.
+    /// Seconds in which a trusted device needs no second factor; 0 disables trusted devices.
     pub trust_device_seconds: u64,
     /// `mfa.totp`
     pub totp: TotpSection,
@@ -63,19 +63,19 @@ impl Default for MfaSection {
     }
 }
 
-/// `mfa.totp`: authenticator apps. Switched off, no more are set up; those that are go on working.
+/// `mfa.totp`: authenticator apps. If disabled, no more can be set up; existing ones still work.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TotpSection {
-    /// Whether one can be set up.
+    /// Whether an authenticator app can be set up.
     pub enabled: bool,
-    /// The hash of the codes.
+    /// The hash algorithm of the codes.
     pub algorithm: TotpAlgorithm,
-    /// 6 to 8.
+    /// Digits of a code: 6 to 8.
     pub digits: u64,
-    /// Seconds that a code is shown for: 15 to 120.
+    /// Seconds between two codes: 15 to 120.
     pub period: u64,
-    /// Codes before and after the present one that are accepted: 0 or 1.
+    /// Number of codes before and after the current one that are accepted: 0 or 1.
     pub window: u64,
 }
 
@@ -92,7 +92,7 @@ impl Default for TotpSection {
 }
 
 impl TotpSection {
-    /// As codes are made; the numbers have been judged.
+    /// The rules for codes. The settings are already checked.
     pub(crate) fn rules(&self) -> TotpRules {
         TotpRules {
             algorithm: self.algorithm,
@@ -107,11 +107,11 @@ impl TotpSection {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct EmailOtpSection {
-    /// Whether they can be set up.
+    /// Whether mailed codes can be set up.
     pub enabled: bool,
-    /// 6 to 10.
+    /// Digits of a code: 6 to 10.
     pub digits: u64,
-    /// How long a code works: at most 600.
+    /// Lifetime of a code in seconds: 30 to 600.
     pub seconds: u64,
 }
 
@@ -125,19 +125,19 @@ impl Default for EmailOtpSection {
     }
 }
 
-/// `mfa.sms`: codes sent to a phone.
+/// `mfa.sms`: codes sent by text message.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct SmsSection {
-    /// Whether they can be set up.
+    /// Whether codes by text message can be set up.
     pub enabled: bool,
-    /// 6 to 10.
+    /// Digits of a code: 6 to 10.
     pub digits: u64,
-    /// How long a code works: at most 600.
+    /// Lifetime of a code in seconds: 30 to 600.
     pub seconds: u64,
-    /// The host that phones fill the code in on.
+    /// The host on which phones fill in the code.
     pub host: Option<String>,
-    /// Who sends them.
+    /// Sends text messages.
     pub provider: Option<Arc<dyn SmsProvider>>,
 }
 
@@ -154,8 +154,7 @@ impl Default for SmsSection {
 }
 
 impl SmsSection {
-    /// The host that messages are bound to, where there is one and somebody who sends them. What is
-    /// switched off may have either.
+    /// The host to which messages are bound, if messages are enabled and can be sent.
     pub(crate) fn sends_for(&self) -> Option<&str> {
         self.host.as_deref().filter(|_| self.provider.is_some())
     }
@@ -170,7 +169,7 @@ impl std::fmt::Debug for SmsSection {
     }
 }
 
-/// Judges them.
+/// Checks the settings.
 pub(super) fn check(
     config: &AuthConfig,
     environment: Environment,

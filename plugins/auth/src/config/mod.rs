@@ -1,4 +1,4 @@
-//! Settings: what they are by default, how they are written, and what is wrong with them.
+//! Settings: fields, defaults, sources and checks.
 
 mod check;
 mod data_keys;
@@ -40,8 +40,8 @@ pub use pages::PagesSection;
 pub use passkeys::{PasskeySection, UserVerification};
 pub(crate) use reader::VARIABLES;
 
-/// All settings of the plugin; the table in its README says what each means. What is not set is as
-/// secure as it can be without knowing the app.
+/// All settings of the plugin. The README explains each of them. A setting that is not set has the
+/// most secure value that works for any app.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct AuthConfig {
@@ -49,17 +49,18 @@ pub struct AuthConfig {
     pub security: Security,
     /// `auth`
     pub auth: AuthSection,
-    /// What was wrong with the form of what was read.
+    /// Mistakes in the form of the settings that were read.
     pub(crate) problems: Vec<Problem>,
-    /// Whether the environment was read: its variables are nobody's mistake then.
+    /// Whether the settings come from the environment. If not, an `LINCHPIN_AUTH_` variable is a
+    /// start-up error.
     pub(crate) of_environment: bool,
 }
 
-/// Keys, proxies, origins.
+/// Keys, proxies and origins.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Security {
-    /// `signing.secret`: newest first. Those of the app when there are none here.
+    /// `signing.secret`: newest first. Without one, the secrets of the app are used.
     pub secrets: Vec<SecretText>,
     /// `signing.algorithm`
     pub algorithm: Algorithm,
@@ -69,16 +70,16 @@ pub struct Security {
     pub issuer: Option<String>,
     /// `signing.audience`
     pub audience: Option<String>,
-    /// `dataKeys`: for data at rest, newest first; derived from the secrets when there are none
-    /// here.
+    /// `dataKeys`: keys for stored data, newest first. Without one, the keys are derived from the
+    /// secrets.
     pub data_keys: Vec<DataKey>,
     /// `trustProxy`
     pub trust_proxy: TrustProxy,
-    /// `allowedOrigins`: besides the server's own.
+    /// `allowedOrigins`: in addition to the server's own origin.
     pub allowed_origins: Vec<String>,
     /// `csrf.enabled`
     pub csrf: bool,
-    /// `csrf.exemptPaths`: whole paths; with `/*` at the end, all below.
+    /// `csrf.exemptPaths`: exact paths, or a path with `/*` at the end for all paths below it.
     pub csrf_exempt: Vec<String>,
     /// `apiCredentials`
     pub api_credentials: Vec<ApiCredential>,
@@ -102,33 +103,33 @@ impl Default for Security {
     }
 }
 
-/// A program that calls with a fixed bearer token: the actor kind `service`.
+/// A program that calls with a static bearer token. Its actor has the kind `service`.
 #[derive(Clone, Debug)]
 pub struct ApiCredential {
-    /// What it is called; the actor's id.
+    /// The id of the actor.
     pub id: String,
-    /// At least 32 characters, without dots.
+    /// The token: at least 32 characters, no dots.
     pub token: SecretText,
-    /// The actor's roles.
+    /// The roles of the actor.
     pub roles: Vec<String>,
 }
 
-/// Accounts and sessions.
+/// Settings of accounts and sessions.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct AuthSection {
     /// `mount`
     pub mount: String,
-    /// `publicUrl`: where browsers reach the app, as `https://app.example.com`.
+    /// `publicUrl`: the address of the app for browsers, such as `https://app.example.com`.
     pub public_url: Option<String>,
-    /// `roles`: all there are.
+    /// `roles`: all roles of the app.
     pub roles: Vec<String>,
-    /// `defaultRole`: of new accounts.
+    /// `defaultRole`: the role of new accounts.
     pub default_role: Option<String>,
     /// `primaryField`
     pub primary_field: PrimaryField,
-    /// `concealRegistration`: whether a sign-up is answered the same whether there is an account or
-    /// not. It needs `emailVerification` and accounts known by email address.
+    /// `concealRegistration`: whether the response of a sign-up is the same if the account exists.
+    /// It needs `emailVerification` and email addresses as identifiers.
     pub conceal_registration: bool,
     /// `password`
     pub password: PasswordSection,
@@ -150,15 +151,15 @@ pub struct AuthSection {
     pub account_deletion: DeletionSection,
     /// `pages`
     pub pages: PagesSection,
-    /// Who sends mail; in development the console unless it is set.
+    /// Sends mail. The default in development is the console.
     pub mailer: Option<Arc<dyn Mailer>>,
-    /// What mails say.
+    /// Texts of the mails.
     pub templates: Templates,
-    /// `appName`: what pages, mails, authenticator apps and passkeys call the app.
+    /// `appName`: the name of the app in pages, mails, authenticator apps and passkeys.
     pub app_name: String,
     /// `mfa`
     pub mfa: MfaSection,
-    /// Says which tenant a user acts in; without it, none.
+    /// Returns the tenant of a user; without it, users have no tenant.
     pub tenants: Option<Arc<dyn TenantResolver>>,
     /// `oauth`
     pub oauth: OauthSection,
@@ -166,14 +167,15 @@ pub struct AuthSection {
     pub step_up: StepUpSection,
     /// `rateLimit`
     pub rate_limit: RateLimitSection,
-    /// `admin.role`: who may call the routes below `/admin`; without it there are none.
+    /// `admin.role`: the role that may call the routes below `/admin`. Without it they do not
+    /// exist.
     pub admin_role: Option<String>,
     /// `audit.retentionSeconds`
     pub audit_retention_seconds: u64,
     /// `hooks`
     pub hooks: Option<Arc<dyn AuthHooks>>,
-    /// `env`: the app's clock and the system's randomness unless it is set, which takes the feature
-    /// `test-util`.
+    /// `env`: clock and randomness, set by tests with the feature `test-util`. The default is the
+    /// clock of the app and the randomness of the system.
     pub(crate) env: Option<Env>,
 }
 
@@ -230,21 +232,22 @@ impl Default for AuthSection {
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct PasswordSection {
-    /// Whether accounts have passwords at all.
+    /// Whether accounts have passwords.
     pub enabled: bool,
-    /// Fewest characters: 8 to 64.
+    /// Minimum length in characters: 8 to 64.
     pub min_length: u64,
-    /// Most characters.
+    /// Maximum length in characters.
     pub max_length: u64,
-    /// Earlier passwords that may not come back, the present one besides; 0: any may.
+    /// Number of former passwords that may not be used again, in addition to the current one; 0
+    /// allows any password.
     pub history_count: u64,
-    /// What hashing one costs.
+    /// The cost of a password hash.
     pub argon2: Argon2Cost,
-    /// Knows passwords from breaches.
+    /// Checks whether a password is known from a data breach.
     pub breach_checker: Option<Arc<dyn BreachChecker>>,
-    /// What happens when it cannot tell.
+    /// Whether a password is accepted if the breach check fails.
     pub breach_on_error: BreachOnError,
-    /// Check hashes that were imported.
+    /// Verify imported hashes of other systems.
     pub legacy: Vec<Arc<dyn LegacyVerifier>>,
 }
 
@@ -263,15 +266,15 @@ impl Default for PasswordSection {
     }
 }
 
-/// How a client carries its session: `session.transport`.
+/// Where a session's tokens are sent and read: `session.transport`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transport {
-    /// In bodies and cookies.
+    /// In response bodies and in cookies.
     #[default]
     Both,
-    /// In cookies alone.
+    /// In cookies only.
     Cookie,
-    /// In bodies alone; no cookie is set or read.
+    /// In response bodies only. No cookie is set or read.
     Bearer,
 }
 
@@ -289,21 +292,21 @@ impl Transport {
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct SessionSection {
-    /// How clients carry it.
+    /// Where tokens are sent and read.
     pub transport: Transport,
-    /// Its hard end, from the login: 7 days, with refresh tokens 90.
+    /// Maximum lifetime of a session in seconds: 7 days, or 90 days with refresh tokens.
     pub absolute_seconds: Option<u64>,
-    /// Its end when nothing happens; 0: none.
+    /// Seconds without a request after which a session ends; 0 means never.
     pub idle_seconds: u64,
-    /// Beyond it the oldest ends.
+    /// Maximum number of sessions of an account. A further sign-in ends the oldest one.
     pub max_per_user: u64,
-    /// Which ones end when the password is changed.
+    /// The sessions that end with a change of the password.
     pub on_password_change: OnPasswordChange,
-    /// Tells other processes of changes, so that they count there at once; without one, within
+    /// Informs other processes of changed sessions at once. Without it they read the change within
     /// `cache_seconds`.
     pub bus: Option<Arc<dyn InvalidationBus>>,
-    /// For how long what is known of one is taken for true without a look, 0 to 30. Changes within
-    /// the process count at once.
+    /// Seconds for which a checked session is cached, 0 to 30. A change in the same process takes
+    /// effect at once.
     pub cache_seconds: u64,
 }
 
@@ -338,13 +341,13 @@ impl Default for SessionSection {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RefreshSection {
-    /// Whether there are any.
+    /// Whether refresh tokens are issued.
     pub enabled: bool,
-    /// How long access tokens live then.
+    /// Lifetime of an access token in seconds, if refresh tokens are issued.
     pub access_seconds: u64,
-    /// How long one lives, from its rotation.
+    /// Lifetime of a refresh token in seconds, from its issue.
     pub refresh_seconds: u64,
-    /// How long the one before is answered with the same successor.
+    /// Seconds for which a used refresh token returns the same successor again.
     pub grace_seconds: u64,
 }
 
@@ -359,7 +362,7 @@ impl Default for RefreshSection {
     }
 }
 
-/// `SameSite` of cookies: `cookies.sameSite`.
+/// The attribute `SameSite` of cookies: `cookies.sameSite`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)] // the names are those of the standard
 pub enum SameSite {
@@ -373,13 +376,13 @@ pub enum SameSite {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CookieSection {
-    /// Without it only in development.
+    /// The attribute `Secure`. Only development accepts `false`.
     pub secure: bool,
-    /// Of the access token.
+    /// The attribute `SameSite` of the access token's cookie.
     pub same_site: SameSite,
-    /// Shared with subdomains of it.
+    /// The attribute `Domain`, which shares the cookies with subdomains.
     pub domain: Option<String>,
-    /// Of the access token.
+    /// The attribute `Path` of the access token's cookie.
     pub path: String,
 }
 
@@ -398,9 +401,9 @@ impl Default for CookieSection {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StepUpSection {
-    /// How fresh a proof `require_step_up` asks for.
+    /// Maximum age in seconds of a step-up for `require_step_up`.
     pub max_age_seconds: u64,
-    /// How fresh a login the account routes ask for.
+    /// Maximum age in seconds of a sign-in for routes that change the account.
     pub account_max_age_seconds: u64,
 }
 
@@ -417,10 +420,9 @@ impl Default for StepUpSection {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RateLimitSection {
-    /// Without it only in development.
+    /// Whether limits apply. Only development accepts `false`.
     pub enabled: bool,
-    /// Limits in place of those of the table, by the names of their buckets: `login`, `register`
-    /// and so on.
+    /// Limits that replace the defaults, by bucket: `login`, `register` and so on.
     pub buckets: BTreeMap<String, Limit>,
 }
 
@@ -434,7 +436,7 @@ impl Default for RateLimitSection {
 }
 
 impl AuthConfig {
-    /// The hard end of a session, in seconds from its login.
+    /// The maximum lifetime of a session in seconds.
     pub(crate) fn absolute_seconds(&self) -> u64 {
         self.auth
             .session

@@ -1,4 +1,4 @@
-//! `oauth`: who else says who somebody is, and what their word is worth here.
+//! `oauth`: external providers and what the app accepts from them.
 
 use std::collections::BTreeMap;
 
@@ -16,17 +16,17 @@ use crate::secret::SecretText;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct OauthSection {
-    /// `oauth.<id>`: each way to sign in, by the id that stands in its paths. An id of a preset
-    /// (`google`, `github` and so on) needs little more than a client; any other is an OpenID
-    /// Connect issuer.
+    /// `oauth.<id>`: the providers, by the id that their paths contain. A preset id (`google`,
+    /// `github` and so on) needs a client id and mostly a secret; any other id is an OpenID Connect
+    /// issuer.
     pub providers: BTreeMap<String, ProviderSection>,
-    /// `oauth.postRedirect`: where people land who did not say where they want to.
+    /// `oauth.postRedirect`: the path after sign-in if the request names none.
     pub post_redirect: String,
-    /// `oauth.allowedRedirectOrigins`: where they may land beside this app.
+    /// `oauth.allowedRedirectOrigins`: allowed origins of return addresses besides this app.
     pub allowed_redirect_origins: Vec<String>,
-    /// `oauth.linking`: what happens when an account with the same email address is there already.
+    /// `oauth.linking`: what happens if an account with the same email address exists.
     pub linking: Linking,
-    /// `oauth.allowSignUp`: whether whoever has no account gets one.
+    /// `oauth.allowSignUp`: whether a sign-in without an account creates one.
     pub allow_sign_up: bool,
 }
 
@@ -42,24 +42,24 @@ impl Default for OauthSection {
     }
 }
 
-/// What happens when a provider names an address that an account has: `oauth.linking`.
+/// What happens if a provider reports the address of an existing account: `oauth.linking`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Linking {
-    /// Its owner signs in as before and links the provider by themselves.
+    /// The user signs in to the account and links the provider there.
     #[default]
     Never,
-    /// The provider is linked to it, when both sides have verified the address and the provider is
-    /// trusted with it.
+    /// The provider is linked to the account if both sides verified the address and the provider
+    /// has `trustEmail`.
     Verified,
 }
 
-/// How a provider sends people back: `responseMode`.
+/// How the provider returns the result: `responseMode`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ResponseMode {
     /// In the query of a redirect.
     #[default]
     Query,
-    /// As a form that the browser posts.
+    /// In a form that the browser posts.
     FormPost,
 }
 
@@ -71,37 +71,36 @@ pub struct ProviderSection {
     pub client_id: String,
     /// `clientSecret`
     pub client_secret: Option<SecretText>,
-    /// `redirectUri`: where the provider sends people back to; `auth.publicUrl` and the path of the
-    /// callback unless it is set.
+    /// `redirectUri`: the address of the callback; default `auth.publicUrl` and the callback's
+    /// path.
     pub redirect_uri: Option<String>,
-    /// `scopes`, in place of the preset's.
+    /// `scopes`, which replace those of the preset.
     pub scopes: Option<Vec<String>>,
-    /// `trustEmail`: whether an address that it has verified is as good as verified here.
+    /// `trustEmail`: whether an address that the provider verified counts as verified here.
     pub trust_email: Option<bool>,
-    /// `name`: what people know it by.
+    /// `name`: the name of the provider on pages.
     pub name: Option<String>,
-    /// `issuer`, of a provider without a preset.
+    /// `issuer`: for a provider without a preset.
     pub issuer: Option<String>,
-    /// `responseMode`, of a provider without a preset.
+    /// `responseMode`: for a provider without a preset.
     pub response_mode: Option<ResponseMode>,
-    /// `tenant`, of `microsoft`.
+    /// `tenant`: for `microsoft`.
     pub tenant: Option<String>,
-    /// `teamId`, of `apple`.
+    /// `teamId`: for `apple`.
     pub team_id: Option<String>,
-    /// `keyId`, of `apple`.
+    /// `keyId`: for `apple`.
     pub key_id: Option<String>,
-    /// `privateKey`, of `apple`: the downloaded key, in PEM.
+    /// `privateKey`: for `apple`, the downloaded key in PEM.
     pub private_key: Option<SecretText>,
-    /// `baseUrl`, of `gitlab`.
+    /// `baseUrl`: for `gitlab`.
     pub base_url: Option<String>,
-    /// A server of tests that stands in for those of a preset: its address takes the place of
-    /// theirs.
+    /// The address of a test server that replaces the servers of a preset.
     #[cfg(feature = "test-util")]
     pub stand_in: Option<String>,
 }
 
 impl ProviderSection {
-    /// A provider at which the app is known by this id.
+    /// A provider with the app's client id at that provider.
     pub fn new(client_id: impl Into<String>) -> Self {
         Self {
             client_id: client_id.into(),
@@ -109,7 +108,7 @@ impl ProviderSection {
         }
     }
 
-    /// With the secret that proves it is the app.
+    /// Sets the client secret.
     #[must_use]
     pub fn secret(self, secret: impl Into<SecretText>) -> Self {
         Self {
@@ -118,7 +117,7 @@ impl ProviderSection {
         }
     }
 
-    /// At an OpenID Connect issuer.
+    /// Sets the OpenID Connect issuer.
     #[must_use]
     pub fn issuer(self, issuer: impl Into<String>) -> Self {
         Self {
@@ -128,7 +127,7 @@ impl ProviderSection {
     }
 }
 
-/// The keys of a provider.
+/// The settings of a provider.
 const KEYS: [&str; 13] = [
     "clientId",
     "clientSecret",
@@ -167,7 +166,7 @@ pub(super) fn read(w: &mut Written, auth: &mut AuthSection) {
     }
 }
 
-/// Judges them, and makes of each provider what is worked with.
+/// Checks the providers and resolves their presets.
 pub(super) fn check(
     config: &AuthConfig,
     environment: Environment,
@@ -202,7 +201,7 @@ pub(super) fn check(
     providers(config, production, wrong)
 }
 
-/// What is worked with of each provider.
+/// Resolves the presets of the providers.
 #[cfg(feature = "providers")]
 fn providers(
     config: &AuthConfig,
@@ -230,14 +229,14 @@ fn providers(
     out
 }
 
-/// What is worked with of each provider: there are none without the feature.
+/// Without the feature there are no providers.
 #[cfg(not(feature = "providers"))]
 fn providers(config: &AuthConfig, _: bool, wrong: impl FnMut(&str, &str)) -> Vec<Provider> {
     refuse_providers(config, wrong);
     Vec::new()
 }
 
-/// Refuses each provider that is set up in an app that is built without them.
+/// Reports each provider in an app that is built without the feature.
 #[cfg(any(test, not(feature = "providers")))]
 fn refuse_providers(config: &AuthConfig, mut wrong: impl FnMut(&str, &str)) {
     for id in config.auth.oauth.providers.keys() {
@@ -248,7 +247,8 @@ fn refuse_providers(config: &AuthConfig, mut wrong: impl FnMut(&str, &str)) {
     }
 }
 
-/// `https://app.example.com` or `https://example.com/app`.
+/// Whether the text is a base address such as `https://app.example.com` or
+/// `https://example.com/app`.
 fn is_base(text: &str, production: bool) -> bool {
     url::Url::parse(text).is_ok_and(|url| {
         crate::oauth::is_safe(&url, !production)

@@ -1,4 +1,4 @@
-//! Settings of the pages for people.
+//! Settings of the pages.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::{AuthConfig, AuthSection, Transport};
 use crate::return_target::ReturnTarget;
 use crate::routes::pages::BASE;
 
-/// What a theme can set, as it is named in the style sheet.
+/// The custom properties of the style sheet that a theme can set.
 const NAMES: [&str; 13] = [
     "accent",
     "on-accent",
@@ -30,12 +30,12 @@ const NAMES: [&str; 13] = [
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct PagesSection {
-    /// Whether there are pages to sign in with; in development there are unless it is said here.
+    /// Whether the plugin serves pages; default: only in development.
     pub enabled: Option<bool>,
-    /// Where one goes after signing in, a path; without it to the page about one's security.
+    /// The path after sign-in; default: the security page.
     pub home: Option<String>,
     /// Colours and shapes: `accent`, `on-accent`, `page`, `surface`, `text`, `muted`, `line`,
-    /// `danger`, `danger-surface`, `good`, `good-surface`, `radius`, `font`, each a value of CSS.
+    /// `danger`, `danger-surface`, `good`, `good-surface`, `radius`, `font`, each with a CSS value.
     pub theme: BTreeMap<String, String>,
 }
 
@@ -63,7 +63,7 @@ fn capital(word: &str) -> String {
     word[..1].to_uppercase() + &word[1..]
 }
 
-/// Judges them, and says whether there are any.
+/// Checks the settings, and decides whether there are pages.
 pub(super) fn check(
     config: &mut AuthConfig,
     environment: Environment,
@@ -119,13 +119,13 @@ pub(super) fn check(
     }
 }
 
-/// Whether a browser sends cookies of this path to all below `base` (RFC 6265, 5.1.4).
+/// Whether browsers send cookies of this path to all paths below `base` (RFC 6265, 5.1.4).
 fn holds(path: &str, base: &str) -> bool {
     base.strip_prefix(path)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || path.ends_with('/'))
 }
 
-/// A value that ends no declaration and loads nothing.
+/// Whether the text is a CSS value that cannot end its declaration or load anything.
 fn is_value(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || " #%.,()-\"'".contains(c);
     !text.is_empty()

@@ -5,19 +5,19 @@ use url::Url;
 
 use super::AuthConfig;
 
-/// Whether an authenticator has to verify who uses it, by a PIN or a finger:
+/// Whether the authenticator must verify its user, by a PIN or a fingerprint:
 /// `passkeys.userVerification`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UserVerification {
-    /// Always: a passkey is two factors by itself.
+    /// Required: a passkey counts as two factors.
     #[default]
     Required,
-    /// Where it can: one that did not verify is one factor.
+    /// Preferred: a passkey that did not verify its user counts as one factor.
     Preferred,
 }
 
 impl UserVerification {
-    /// As browsers are told.
+    /// The name in the WebAuthn standard.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Required => "required",
@@ -30,20 +30,20 @@ impl UserVerification {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PasskeySection {
-    /// Whether there are any.
+    /// Whether passkeys are enabled.
     pub enabled: bool,
-    /// What browsers call the site; the app's name without it.
+    /// The name of the site in browsers; default `auth.appName`.
     pub rp_name: Option<String>,
-    /// The domain that passkeys are for: `example.com` serves all of its subdomains. It cannot be
-    /// changed later.
+    /// The domain of the passkeys: `example.com` works on all its subdomains. It cannot change
+    /// later.
     pub rp_id: String,
-    /// Where pages may ask for them: `https://` and the domain unless it is said here.
+    /// Origins whose pages may use passkeys; default `https://` and the domain.
     pub origins: Vec<String>,
-    /// Whether one signs in by itself, without a password.
+    /// Whether a passkey alone signs in.
     pub primary: bool,
-    /// Whether it has to verify its user.
+    /// Whether the authenticator must verify its user.
     pub user_verification: UserVerification,
-    /// How long browsers wait, in milliseconds.
+    /// Timeout of browsers in milliseconds.
     pub timeout_ms: u64,
 }
 
@@ -61,7 +61,7 @@ impl Default for PasskeySection {
     }
 }
 
-/// Judges them, and says where pages may ask for passkeys unless it is said.
+/// Checks the settings, and sets the default of `origins`.
 pub(super) fn check(
     config: &mut AuthConfig,
     environment: Environment,
@@ -101,12 +101,13 @@ pub(super) fn check(
     }
 }
 
-/// A name, no address, as browsers write it.
+/// Whether the text is a domain in the form that browsers use, and not an IP address.
 fn is_domain(text: &str) -> bool {
     Url::parse(&format!("https://{text}")).is_ok_and(|url| url.domain() == Some(text))
 }
 
-/// Browsers give passkeys to secure pages alone, and take the machine itself for one.
+/// Whether browsers offer passkeys of this domain to pages of the origin. They require https,
+/// except for `localhost`.
 fn is_origin_of(origin: &str, id: &str, environment: Environment) -> bool {
     let Ok(url) = Url::parse(origin) else {
         return false;

@@ -1,14 +1,13 @@
-//! What may be so in development only: where people are served, it would take a protection away in
-//! silence.
+//! Settings that only development accepts, because each of them disables a protection.
 
 use super::AuthConfig;
 use crate::identity::TrustProxy;
 
-/// Fewest leading bits of a network of proxies, of IPv4 and of IPv6: what is wider holds clients.
-/// The widest that are private are `10.0.0.0/8` and `fc00::/7`.
+/// Minimum prefix length of a network of proxies, for IPv4 and IPv6. A wider network contains
+/// clients. The widest private networks are `10.0.0.0/8` and `fc00::/7`.
 const NARROWEST: (u8, u8) = (8, 7);
 
-/// Judges the settings of an app that people are served by.
+/// Checks the settings of an app in production.
 pub(super) fn check(config: &AuthConfig, mut wrong: impl FnMut(&str, &str)) {
     let (security, auth) = (&config.security, &config.auth);
     for origin in security
@@ -21,7 +20,7 @@ pub(super) fn check(config: &AuthConfig, mut wrong: impl FnMut(&str, &str)) {
         );
         wrong("security.allowedOrigins", &what);
     }
-    // A program on the user's own machine is landed at without TLS (RFC 8252).
+    // A native app on the user's machine is reached without TLS (RFC 8252).
     let is_of_others = |origin: &&String| {
         url::Url::parse(origin).is_ok_and(|url| !crate::oauth::is_safe(&url, true))
     };

@@ -1,5 +1,5 @@
-//! Settings from a file or from the environment: those of the table, and those that are lists of
-//! objects or maps.
+//! Reads settings from a file or from the environment: the settings of the table, and the lists and
+//! maps.
 
 use serde_json::{Map, Value};
 
@@ -15,7 +15,7 @@ use crate::secret::SecretText;
 impl AuthConfig {
     /// Reads `{ "security": { .. }, "auth": { .. } }`, with keys in camelCase.
     ///
-    /// What is wrong is reported when the app starts, with every other mistake.
+    /// A mistake is reported at start-up, together with all other mistakes.
     #[must_use]
     pub fn from_json(file: &Value) -> Self {
         Self::read(Written::file(file))
@@ -24,7 +24,7 @@ impl AuthConfig {
     /// Reads the environment: `auth.session.idleSeconds` is `LINCHPIN_AUTH_SESSION_IDLE_SECONDS`.
     /// Lists are separated by commas.
     ///
-    /// What is wrong is reported when the app starts, with every other mistake.
+    /// A mistake is reported at start-up, together with all other mistakes.
     #[must_use]
     pub fn from_env() -> Self {
         let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
@@ -33,7 +33,7 @@ impl AuthConfig {
         Self::from_vars(std::env::vars_os().filter_map(text))
     }
 
-    /// [`AuthConfig::from_env`] over given variables.
+    /// Like [`AuthConfig::from_env`], with these variables.
     #[must_use]
     pub fn from_vars(variables: impl IntoIterator<Item = (String, String)>) -> Self {
         Self {

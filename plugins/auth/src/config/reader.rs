@@ -1,5 +1,5 @@
-//! Configuration as written: keys in camelCase from a file, or names in capitals from the
-//! environment. Every mistake is kept, under the key that it is about.
+//! Reads settings by key. Keys are camelCase in a file and upper case in the environment. Each
+//! mistake is stored with its key.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,18 +9,19 @@ use serde_json::Value;
 use crate::identity::TrustProxy;
 use crate::secret::SecretText;
 
-/// How the variables of the plugin begin.
+/// Prefixes of the plugin's environment variables.
 pub(crate) const VARIABLES: [&str; 2] = ["LINCHPIN_AUTH_", "LINCHPIN_SECURITY_"];
 
-/// A value that a setting can have.
+/// The type of a setting.
 pub(crate) trait Readable: Sized {
-    /// Reads it, if it was written. A value of another form is noted as a mistake.
+    /// Reads the value; `None` if the key is not set. A value of the wrong type is stored as a
+    /// mistake.
     fn read(written: &mut Written, key: &str) -> Option<Self>;
 }
 
-/// A setting that is one of several words.
+/// The type of a setting that accepts a fixed list of words.
 pub(crate) trait Words: Copy + 'static {
-    /// Each word, and what it stands for.
+    /// Each word with its value.
     const WORDS: &'static [(&'static str, Self)];
 }
 
@@ -50,7 +51,7 @@ macro_rules! readable {
 readable! {
     bool, Written::flag;
     u64, Written::number;
-    // A number that is too large for its field is out of bounds as well.
+    // A number that is too large for the field is out of bounds too.
     u32, |written, key| written.number(key).map(|number| u32::try_from(number).unwrap_or(u32::MAX));
     String, Written::text;
     Vec<String>, Written::list;
@@ -59,19 +60,19 @@ readable! {
     TrustProxy, Written::trust;
 }
 
-/// What was written, key by key.
+/// The keys and values of one source.
 #[derive(Debug, Default)]
 pub(crate) struct Written {
-    /// `auth.session.idleSeconds`, without objects.
+    /// Values of a file, by full key such as `auth.session.idleSeconds`.
     keys: BTreeMap<String, Value>,
-    /// Of the environment, by name.
+    /// Values of the environment, by name.
     variables: BTreeMap<String, String>,
     asked: BTreeSet<String>,
     problems: Vec<Problem>,
 }
 
 impl Written {
-    /// A file that was read as JSON.
+    /// Reads a JSON file.
     pub(crate) fn file(file: &Value) -> Self {
         let mut out = Self::default();
         if file.is_object() {
@@ -86,7 +87,7 @@ impl Written {
         out
     }
 
-    /// The environment's variables of the plugin.
+    /// Takes the variables of the plugin.
     pub(crate) fn environment(variables: impl IntoIterator<Item = (String, String)>) -> Self {
         let ours = |(name, _): &(String, String)| VARIABLES.iter().any(|p| name.starts_with(p));
         Self {
@@ -106,7 +107,7 @@ impl Written {
             .map(|text| (name, Value::String(text)))
     }
 
-    /// A text.
+    /// Reads a string.
     pub(crate) fn text(&mut self, key: &str) -> Option<String> {
         match self.take(key)? {
             (_, Value::String(text)) => Some(text),
@@ -114,7 +115,7 @@ impl Written {
         }
     }
 
-    /// `true` or `false`, if one was written.
+    /// Reads `true` or `false`.
     pub(crate) fn flag(&mut self, key: &str) -> Option<bool> {
         match self.take(key) {
             None => None,
@@ -128,7 +129,7 @@ impl Written {
         }
     }
 
-    /// A whole number, if one was written.
+    /// Reads a whole number.
     pub(crate) fn number(&mut self, key: &str) -> Option<u64> {
         match self.take(key)? {
             (at, Value::Number(number)) => number
@@ -142,8 +143,8 @@ impl Written {
         }
     }
 
-    /// A list of texts; a single one stands for a list of one. In the environment they are
-    /// separated by commas.
+    /// Reads a list of strings. A single string is a list with one element. In the environment,
+    /// elements are separated by commas.
     pub(crate) fn list(&mut self, key: &str) -> Option<Vec<String>> {
         match self.take(key)? {
             (at, Value::String(text)) if Self::is_variable(&at) => Some(
@@ -165,8 +166,8 @@ impl Written {
         }
     }
 
-    /// Whose word about addresses counts: `false`, a number of proxies, or a list of networks; in
-    /// one text as well.
+    /// Reads `security.trustProxy`: `false`, a number of proxies, or a list of networks. A string
+    /// may contain each of them.
     pub(crate) fn trust(&mut self, key: &str) -> Option<TrustProxy> {
         let (at, value) = self.take(key)?;
         let form = || {
@@ -185,7 +186,7 @@ impl Written {
         read.map_err(|what| self.wrong::<()>(at, what)).ok()
     }
 
-    /// A list of objects.
+    /// Reads a list of objects.
     pub(crate) fn objects(&mut self, key: &str) -> Option<Vec<serde_json::Map<String, Value>>> {
         let (at, value) = self.take(key)?;
         let list = match value {
@@ -200,7 +201,7 @@ impl Written {
         objects.or_else(|| self.wrong(at, "must be a list of objects"))
     }
 
-    /// One of several words, if one was written.
+    /// Reads one of a fixed list of words.
     pub(crate) fn word<T: Words>(&mut self, key: &str) -> Option<T> {
         let text = self.text(key)?;
         let found = T::WORDS
@@ -213,9 +214,8 @@ impl Written {
         })
     }
 
-    /// The names that stand below a key and in front of one of these: `google` of
-    /// `auth.oauth.google.clientId`. In a variable, whose name has no dashes, they stand as
-    /// underscores.
+    /// Returns the names between `key` and one of the keys in `last`: `google` for
+    /// `auth.oauth.google.clientId`. In environment variables, underscores replace dashes.
     pub(crate) fn below(&self, key: &str, last: &[&str]) -> BTreeSet<String> {
         let inside = |full: &String| {
             full.strip_prefix(key)?
@@ -243,7 +243,7 @@ impl Written {
         names.filter(|name| !name.is_empty()).collect()
     }
 
-    /// Notes a mistake.
+    /// Stores a mistake.
     pub(crate) fn wrong<T>(
         &mut self,
         key: impl Into<String>,
@@ -257,7 +257,7 @@ impl Written {
         at.starts_with("LINCHPIN_")
     }
 
-    /// Every mistake, what nobody asked for among them.
+    /// Returns all mistakes, including unknown keys.
     pub(crate) fn finish(mut self) -> Vec<Problem> {
         let names: Vec<String> = self.asked.iter().map(|key| variable(key)).collect();
         for key in self.keys.keys() {
@@ -277,7 +277,7 @@ impl Written {
     }
 }
 
-/// `auth.session.idleSeconds` as `LINCHPIN_AUTH_SESSION_IDLE_SECONDS`.
+/// The variable of a key: `LINCHPIN_AUTH_SESSION_IDLE_SECONDS` for `auth.session.idleSeconds`.
 fn variable(key: &str) -> String {
     let mut out = "LINCHPIN_".to_owned();
     for c in key.chars() {
@@ -312,8 +312,8 @@ fn flatten(at: &str, value: &Value, out: &mut BTreeMap<String, Value>) {
     }
 }
 
-/// `; did you mean ..?`, when there is a key that differs little: in some letters, in words that it
-/// has besides, or in where it stands.
+/// Returns `; did you mean ..?` with the most similar key. A key is similar if it differs in a few
+/// letters, in additional words, or in its section.
 fn nearest<'a>(key: &str, known: impl Iterator<Item = &'a str>) -> String {
     let last = |key: &str| {
         key.rsplit('.')
@@ -330,7 +330,7 @@ fn nearest<'a>(key: &str, known: impl Iterator<Item = &'a str>) -> String {
         let (wrong, mut known) = (words(key), words(known).into_iter());
         wrong.len() > 2 && wrong.iter().all(|word| known.any(|other| other == *word))
     };
-    // Keys are long, and begin alike.
+    // Keys are long and have common prefixes.
     let most = (key.chars().count() / 8).max(2);
     let mut near: Vec<(usize, &str)> = Vec::new();
     for known in known {

@@ -1,6 +1,5 @@
-//! Every setting that has a value of its own: its key, its field, its bounds. Reading and checking
-//! follow this one table. What several settings have to do with each other is checked in the files
-//! beside, and so are lists of objects.
+//! The table of settings with a single value: key, field and bounds. Reading and the check of
+//! bounds use this table. Other modules check lists, maps, and rules between several settings.
 
 use std::ops::RangeInclusive;
 
@@ -8,22 +7,21 @@ use super::AuthConfig;
 use super::reader::{Readable, Written};
 use crate::otp::DIGITS as DIGITS_OF_CODES;
 
-/// One setting.
+/// A setting.
 pub(super) struct Setting {
     key: &'static str,
     read: fn(&mut Written, &str, &mut AuthConfig),
     bounds: Option<Bounds>,
 }
 
-/// The numbers that a setting may have, and when that matters.
+/// The bounds of a number, and the condition under which they apply.
 struct Bounds {
     range: RangeInclusive<u64>,
     value: fn(&AuthConfig) -> u64,
     when: fn(&AuthConfig) -> bool,
 }
 
-/// `"key" => field`, with `in range` for numbers, and `when condition` for numbers that matter only
-/// then.
+/// `"key" => field`, optionally with `in range` for numbers and `when condition`.
 macro_rules! settings {
     ($($key:literal => $($field:ident).+ $(in $range:expr $(, when $when:expr)?)?;)+) => {
         &[$(Setting {
@@ -39,7 +37,7 @@ macro_rules! settings {
     };
 }
 
-/// Digits of a code that is sent.
+/// Number of digits of a sent code.
 const DIGITS: RangeInclusive<u64> = *DIGITS_OF_CODES.start() as u64..=*DIGITS_OF_CODES.end() as u64;
 
 static SETTINGS: &[Setting] = settings! {
@@ -142,21 +140,21 @@ static SETTINGS: &[Setting] = settings! {
     "auth.pages.home" => auth.pages.home;
 };
 
-/// Reads a setting, if it was written.
+/// Reads a setting, if it is set.
 pub(super) fn read<T: Readable>(written: &mut Written, key: &str, into: &mut T) {
     if let Some(value) = T::read(written, key) {
         *into = value;
     }
 }
 
-/// Reads every setting of the table.
+/// Reads all settings of the table.
 pub(super) fn read_all(written: &mut Written, config: &mut AuthConfig) {
     for setting in SETTINGS {
         (setting.read)(written, setting.key, config);
     }
 }
 
-/// Reports every number that is out of bounds.
+/// Reports each number that is out of bounds.
 pub(super) fn check_bounds(config: &AuthConfig, mut wrong: impl FnMut(&str, &str)) {
     for setting in SETTINGS {
         let Some(bounds) = &setting.bounds else {

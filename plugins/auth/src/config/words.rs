@@ -1,4 +1,4 @@
-//! The words of settings that are one of several.
+//! Settings that accept a fixed list of words.
 
 use super::reader::Words;
 use super::{Linking, OnPasswordChange, ResponseMode, SameSite, Transport, UserVerification};

@@ -1,4 +1,4 @@
-//! The record behind a device that has been signed in from.
+//! The entity of recognised devices.
 
 use linchpin::prelude::*;
 
@@ -6,23 +6,23 @@ use linchpin::prelude::*;
 #[entity(namespace = "auth", index(user_id, desc(last_seen_at)), sort = desc(last_seen_at), ttl(expires_at), routes(disabled))]
 #[derive(Clone)]
 pub(crate) struct Device {
-    /// SHA-256 of its secret, which itself is stored nowhere.
+    /// SHA-256 of the token's secret, which is not stored.
     #[field(primary)]
     pub(crate) id: String,
     #[field(immutable)]
     pub(crate) user_id: String,
-    /// Until when it counts as the second factor.
+    /// Until when the device replaces the second factor.
     pub(crate) trusted_until: Option<Timestamp>,
-    /// What the account was like when it was trusted: a change of its password or its factors ends
-    /// that.
+    /// The version of the account when the device was trusted. A change of the password or of a
+    /// factor ends the trust.
     pub(crate) trusted_version: Option<i64>,
     pub(crate) created_at: Timestamp,
-    /// When its owner was told of it, if they were.
+    /// When the user got a mail about this device; `None` if no mail was sent.
     pub(crate) told_at: Option<Timestamp>,
     pub(crate) last_seen_at: Timestamp,
     pub(crate) expires_at: Option<Timestamp>,
 }
 
-/// The devices of a user, the latest seen first.
+/// Returns the devices of a user, last seen first.
 #[operation(kind = "lookup", fields(user_id = param(user_id)), returns = "many", route(disabled))]
 pub(crate) const OF_HOLDER: Operation<Device>;

@@ -1,8 +1,9 @@
-//! Devices that somebody has signed in from: who guesses elsewhere cannot keep their owner out.
+//! Recognised devices: guesses from other devices do not lock out a user on a device with an
+//! earlier sign-in.
 //!
-//! A device holds a token that is good for one user. A browser that several people share recognises
-//! whoever signed in last: a token for all of them could be planted in a browser, and would then be
-//! recognised, or even trusted, for its next user.
+//! A device token works for one user. A shared browser recognises the user who signed in last. One
+//! token for several users would be unsafe: an attacker could plant it in a browser, which would
+//! then be recognised, or even trusted, for its next user.
 
 pub(crate) mod entity;
 mod name;
@@ -25,14 +26,14 @@ use crate::env::Env;
 use crate::keys::derive::{Purpose, Ring, mac};
 use crate::secret::{SecretText, same};
 
-/// How long a device is recognised after it was last seen, in seconds: 180 days.
+/// Seconds for which a device is recognised after its last use: 180 days.
 pub(crate) const LIFETIME: u64 = 180 * 24 * 60 * 60;
-/// How often it is written down that it was seen, in milliseconds: once a day.
+/// Minimum time between two updates of `last_seen_at`, in milliseconds: one day.
 const SEEN: i64 = 24 * 60 * 60 * 1000;
-/// Devices of one user; beyond it the one that was not seen for longest goes. Programs that keep no
-/// token make one with each sign-in.
+/// Maximum number of devices of a user. A further one replaces the device that was not seen for the
+/// longest time. A program that keeps no token creates a device with each sign-in.
 const MOST: usize = 50;
-/// New devices of a user within [`LATELY`] that they are told of.
+/// Maximum number of mails about new devices within [`LATELY`].
 const TOLD: usize = 5;
 /// One hour, in milliseconds.
 const LATELY: i64 = 60 * 60 * 1000;
@@ -40,7 +41,7 @@ const LATELY: i64 = 60 * 60 * 1000;
 const VERSION: &str = "v1";
 const SECRET: usize = 32;
 const MAC: usize = 32;
-/// Longest token looked at, in bytes.
+/// Maximum length of a token in bytes.
 const LONGEST: usize = 256;
 
 /// Recognises devices.
@@ -56,11 +57,11 @@ impl Devices {
         Self { records, ring, env }
     }
 
-    /// The device behind a token, if it is one of this user. Without a right token the store is not
-    /// asked, whoever the user is.
+    /// Returns the device of a token if the token belongs to this user. The store is read only if
+    /// the token's signature is valid, for any user.
     ///
     /// # Errors
-    /// When the store cannot tell.
+    /// If the store cannot be read.
     pub(crate) async fn recognised(
         &self,
         cx: &Cx,
@@ -76,10 +77,10 @@ impl Devices {
         }))
     }
 
-    /// Whether a user has signed in from any device that is still recognised.
+    /// Whether any device of the user is still recognised.
     ///
     /// # Errors
-    /// When the store cannot tell.
+    /// If the store cannot be read.
     pub(crate) async fn any(&self, cx: &Cx, user: &str) -> Result<bool> {
         let page = PageArgs {
             limit: Some(1),
@@ -93,12 +94,11 @@ impl Devices {
             .is_empty())
     }
 
-    /// Whether a new device of a user is worth a mail: it is not their first, and they were told of
-    /// few others in the last hour. Whoever signs in over and over is told of at first, and does
-    /// not fill a mailbox.
+    /// Whether a mail about a new device is sent. None is sent for the first device, and at most a
+    /// few within an hour, so that many sign-ins do not fill a mailbox.
     ///
     /// # Errors
-    /// When the store cannot tell.
+    /// If the store cannot be read.
     pub(crate) async fn is_news(&self, cx: &Cx, user: &User) -> Result<bool> {
         let devices = self.of(cx, &user.id).await?;
         let fresh = devices.is_empty() && cx.now() < later(user.created_at, millis(LIFETIME));
@@ -113,11 +113,10 @@ impl Devices {
         Ok(!fresh && lately < TOLD)
     }
 
-    /// Remembers a new device of a user, who was told of it or not, and makes the token that it is
-    /// recognised by.
+    /// Stores a new device of a user and returns its token. `told` says whether a mail was sent.
     ///
     /// # Errors
-    /// When it cannot be kept.
+    /// If it cannot be stored.
     pub(crate) async fn remember(
         &self,
         cx: &Cx,
@@ -150,10 +149,10 @@ impl Devices {
         Ok((device, SecretText::new(token)))
     }
 
-    /// Notes that a device is used, so that it is recognised for longer.
+    /// Updates `last_seen_at`, so that the device is recognised for longer.
     ///
     /// # Errors
-    /// When that cannot be kept.
+    /// If it cannot be stored.
     pub(crate) async fn seen(&self, cx: &Cx, device: &Device) -> Result<()> {
         let now = cx.now();
         if now.millis() - device.last_seen_at.millis() < SEEN {
@@ -172,10 +171,10 @@ impl Devices {
         )
     }
 
-    /// Lets a device count as the second factor for a while, for an account as it is now.
+    /// Trusts a device for a while: it replaces the second factor until the account changes.
     ///
     /// # Errors
-    /// When that cannot be kept.
+    /// If it cannot be stored.
     pub(crate) async fn trust(
         &self,
         cx: &Cx,
@@ -196,10 +195,10 @@ impl Devices {
         )
     }
 
-    /// Trusts none of a user's devices any more. They are recognised as before.
+    /// Ends the trust in all devices of a user. They are still recognised.
     ///
     /// # Errors
-    /// When the store cannot say that they are not.
+    /// If it cannot be stored.
     pub(crate) async fn distrust(&self, cx: &Cx, user: &str) -> Result<()> {
         for device in self
             .of(cx, user)
@@ -222,10 +221,10 @@ impl Devices {
         Ok(())
     }
 
-    /// Forgets all devices of a user.
+    /// Deletes all devices of a user.
     ///
     /// # Errors
-    /// When the store cannot say that they are forgotten.
+    /// If they cannot be deleted.
     pub(crate) async fn forget(&self, cx: &Cx, user: &str) -> Result<()> {
         for device in self.of(cx, user).await? {
             self.remove(cx, device.id).await?;
@@ -247,7 +246,7 @@ impl Devices {
         unless_gone(self.records.delete(cx, id, None).await)
     }
 
-    /// The secret of a token that was made for this user.
+    /// Returns the secret of a token if the token belongs to this user.
     fn secret(&self, token: &str, user: &str) -> Option<[u8; SECRET]> {
         if token.len() > LONGEST {
             return None;
@@ -276,14 +275,14 @@ impl Devices {
 }
 
 impl Device {
-    /// Whether it counts as the second factor of an account.
+    /// Whether the device replaces the second factor of the account.
     pub(crate) fn is_trusted(&self, user: &User, now: Timestamp) -> bool {
         self.trusted_until.is_some_and(|end| now < end)
             && self.trusted_version == Some(version(user))
     }
 }
 
-/// Both only ever grow, and so does their sum: it is the same only while both are.
+/// Both versions only grow, so the sum is equal only if both are equal.
 fn version(user: &User) -> i64 {
     user.password_version + user.mfa_version
 }

@@ -1,11 +1,10 @@
-//! What people call a device.
+//! Names of devices for people.
 
 /// Longest name of a program, in characters.
 const LONGEST: usize = 30;
 
-/// A browser, as people call it, by what it says of itself. That is whatever somebody likes, so
-/// nothing else of it is shown than the name of a program: a mail to somebody else holds no text of
-/// theirs.
+/// A name for a user agent. The header is chosen by the client, so the result contains at most the
+/// name of a program: a mail to another person contains no text of the client.
 pub(crate) fn name(user_agent: Option<&str>) -> String {
     let Some(text) = user_agent else {
         return UNKNOWN.to_owned();
@@ -41,7 +40,8 @@ pub(crate) fn name(user_agent: Option<&str>) -> String {
 
 const UNKNOWN: &str = "Unknown device";
 
-/// `curl` of `curl/8.5`: one word, which leads nowhere.
+/// The program of a user agent: `curl` for `curl/8.5`. It is one word without characters of an
+/// address.
 fn program(text: &str) -> Option<&str> {
     let name = text.split(['/', ' ']).next().unwrap_or_default();
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';

@@ -1,4 +1,4 @@
-//! What those who run an app do with accounts: by its routes, or by its code.
+//! Administration of accounts, for the admin routes and for `AuthService`.
 
 use linchpin::entity::FieldType;
 use linchpin::filter::{Filter, Op, Operand as RightSide, Source};
@@ -16,13 +16,11 @@ use crate::onetime::Purpose;
 use crate::service::{AccountQuery, AuditQuery};
 
 impl Core {
-    /// Shuts an account: nobody signs in to it, its sessions end, and nothing it was mailed or
-    /// asked works any more. One that is shut stays so since then; another reason takes the place
-    /// of its own.
+    /// Suspends an account: it cannot sign in, its sessions end, and its mailed links and
+    /// challenges are void. Suspending a suspended account only updates the reason.
     ///
     /// # Errors
-    /// `not_found`; `conflict` where an administrator shuts the last one, having been shut out
-    /// meanwhile.
+    /// `not_found`; `conflict` if this would suspend the last administrator.
     pub(crate) async fn suspend(
         &self,
         client: &Client,
@@ -56,8 +54,8 @@ impl Core {
         };
         let happened = Happened::to("auth:account.suspended", id).details(json!({ "by": by }));
         self.change_account(client, id, (patch, None), happened, async |cx, user| {
-            // Whoever has a link to sign in, or is back from a provider, is told why they cannot;
-            // it ends before it could work again.
+            // Links for sign-in and results of providers stay valid for now, because their response
+            // says that the account is suspended. Lifting the suspension voids them.
             let signs_in = |purpose: Purpose| {
                 matches!(
                     purpose,
@@ -85,7 +83,8 @@ impl Core {
         .await
     }
 
-    /// Opens it again. What had ended stays ended; and nothing ends where it was open.
+    /// Lifts a suspension. Sessions and links that ended stay ended. An account that is not
+    /// suspended is not changed.
     ///
     /// # Errors
     /// `not_found`.
@@ -115,11 +114,11 @@ impl Core {
         .await
     }
 
-    /// Replaces what an account's owner may do, from the next request on.
+    /// Replaces the roles of an account. The next request uses the new ones.
     ///
     /// # Errors
-    /// `not_found`; `validation_failed` for what is no role of the app, or stands there twice;
-    /// `conflict` where an administrator takes the role away from the last one.
+    /// `not_found`; `validation_failed` for an unknown or repeated role; `conflict` if this would
+    /// remove the last administrator.
     pub(crate) async fn set_roles(
         &self,
         client: &Client,
@@ -161,8 +160,8 @@ impl Core {
         .await
     }
 
-    /// Lets an account go that is shut or is to be deleted, as part of the transaction in which it
-    /// is: somebody else is an administrator, if it was one.
+    /// Checks, in the transaction that suspends or deletes an account, that another administrator
+    /// remains.
     ///
     /// # Errors
     /// `conflict`.
@@ -179,9 +178,9 @@ impl Core {
         }
     }
 
-    /// Lets an account give the role of administrators up, as part of the transaction in which it
-    /// has, if somebody else has it who can sign in. That one is held to it: of two who take it
-    /// from each other at once, one is told to look again.
+    /// Checks, in the transaction that removes the administrator role, that another account with
+    /// this role can sign in. It locks that account: if two administrators remove each other's
+    /// role, one of them gets a conflict.
     async fn keeps_an_administrator(&self, cx: &Cx, role: String) -> Result<()> {
         let mut behind = None;
         loop {
@@ -212,10 +211,10 @@ impl Core {
         }
     }
 
-    /// Judges what is to be the roles of an account.
+    /// Checks the roles of an account.
     ///
     /// # Errors
-    /// `validation_failed` for what is no role of the app, or stands there twice.
+    /// `validation_failed` for an unknown or repeated role.
     pub(crate) fn judge_roles(&self, roles: &[String]) -> Result<()> {
         let mut problems = Vec::new();
         for (at, role) in roles.iter().enumerate() {
@@ -240,7 +239,7 @@ impl Core {
         }
     }
 
-    /// Notes that an email address is known to be its owner's, or that it is not.
+    /// Marks the email address as verified or not verified.
     ///
     /// # Errors
     /// `not_found`.
@@ -277,8 +276,7 @@ impl Core {
                 )
                 .await
             {
-                // When it was first proved is written once: what was read of it has to be as it
-                // was.
+                // `proved_at` is written once, so the record must be unchanged since it was read.
                 Err(error) if error.code() == Code::PreconditionFailed => {}
                 done => return done,
             }
@@ -286,11 +284,11 @@ impl Core {
         Err(Error::unavailable("an account kept changing"))
     }
 
-    /// Changes an account, as it was seen if it says so, and writes down that it was, together with
-    /// what else belongs to it; what is remembered of its sessions ends.
+    /// Changes an account and writes the audit in one transaction, together with `more`. Cached
+    /// sessions of the account are dropped.
     ///
     /// # Errors
-    /// `not_found`; `precondition_failed` when it was not seen so.
+    /// `not_found`; `precondition_failed` if the account changed since it was read.
     pub(crate) async fn change_account(
         &self,
         client: &Client,
@@ -312,10 +310,10 @@ impl Core {
         changed
     }
 
-    /// Accounts, the newest first. `at` is what the address that is looked for is called.
+    /// Lists accounts, newest first. `at` is the name of the address parameter in errors.
     ///
     /// # Errors
-    /// `validation_failed` for what is no address; `invalid_cursor`.
+    /// `validation_failed` if it is not an address; `invalid_cursor`.
     pub(crate) async fn find_accounts(
         &self,
         client: &Client,
@@ -345,7 +343,7 @@ impl Core {
         self.users.list(&client.cx(), query).await
     }
 
-    /// What has happened, the latest first.
+    /// Lists entries of the audit, newest first.
     ///
     /// # Errors
     /// `invalid_cursor`.
@@ -381,7 +379,7 @@ impl Core {
     /// Ends a session of an account.
     ///
     /// # Errors
-    /// `not_found` when there is none that may still be used.
+    /// `not_found` if the account has no such active session.
     pub(crate) async fn revoke_session(
         &self,
         client: &Client,
@@ -400,7 +398,7 @@ impl Core {
         }
     }
 
-    /// Replaces what the app keeps with an account for itself.
+    /// Replaces the data of the app of an account.
     ///
     /// # Errors
     /// `not_found`.
@@ -428,7 +426,7 @@ impl Core {
     }
 }
 
-/// The page of a list.
+/// The paging of a list query.
 fn paged<E: Entity>(limit: Option<u32>, cursor: Option<String>) -> ListQuery<E> {
     let mut query = ListQuery::new();
     if let Some(limit) = limit {
@@ -440,7 +438,7 @@ fn paged<E: Entity>(limit: Option<u32>, cursor: Option<String>) -> ListQuery<E> 
     query
 }
 
-/// A list that holds an element.
+/// A filter for lists that contain an element.
 fn holds<F: Field<Ty = Vec<String>>>(_field: F, element: String) -> Filter {
     Filter::cond(
         F::INDEX,
@@ -449,7 +447,7 @@ fn holds<F: Field<Ty = Vec<String>>>(_field: F, element: String) -> Filter {
     )
 }
 
-/// What an administrator must not do to their own account.
+/// The error for an administrator who acts on the own account.
 pub(crate) fn not_oneself() -> Error {
     Error::new(Code::Conflict, "Nobody does this to their own account")
 }

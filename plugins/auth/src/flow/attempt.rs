@@ -1,5 +1,5 @@
-//! An attempt to sign in with a password: counted before anything is tried, and given back by
-//! success.
+//! Attempts to sign in with a password. They are counted before the check, and a success gives them
+//! back.
 
 use linchpin::{Cx, Error, Result};
 use serde_json::json;
@@ -12,30 +12,30 @@ use crate::identity::PrimaryField;
 use crate::limit::{Bucket, Full, Hit, Taken};
 use crate::mail::MailKind;
 
-/// How long a client that may not try passwords any more is told to wait: no other answer than that
-/// of any full bucket.
+/// Seconds to wait in the response of a locked-out client. The response is the same as for any
+/// exhausted limit.
 const LOCKED_OUT: u32 = 3600;
 
-/// How long guesses from elsewhere keep nobody out at an address where the owner has proved who
-/// they are, in seconds.
+/// Seconds in which guesses from other addresses do not lock out the address where the owner signed
+/// in by a proof.
 const PROVED: u32 = 3600;
 
-/// An attempt that is being made.
+/// A counted attempt.
 pub(crate) struct Attempt {
     taken: Taken,
-    /// The device it comes from, if its user has signed in from it before.
+    /// The device of the client, if the user signed in on it before.
     device: Option<Device>,
 }
 
 impl Attempt {
-    /// It was never made, because something else forbade it.
+    /// Gives the attempt back, because it was refused for another reason.
     pub(crate) async fn undo(&self) {
         self.taken.undo().await;
     }
 }
 
 impl Core {
-    /// Counts an attempt. Identifiers without an account are counted alike.
+    /// Counts an attempt. Identifiers without an account are counted in the same way.
     ///
     /// # Errors
     /// 429; 503 when the counters cannot be reached.
@@ -123,8 +123,8 @@ impl Core {
         }
     }
 
-    /// The refusal of an attempt, after it was written down: once for each window, since anybody
-    /// can cause any number.
+    /// Refuses an attempt and writes the audit. Only the first refusal in each window is written,
+    /// because anyone can cause any number of them.
     async fn throttled(
         &self,
         cx: &Cx,
@@ -140,7 +140,7 @@ impl Core {
             full.seconds
         };
         let (name, address) = (full.bucket.row().name, client.counted());
-        // By what the bucket is kept for: identifiers cost nothing to make up.
+        // By the key of the bucket. Identifiers can be invented without cost.
         let of = match full.bucket {
             Bucket::LoginIp | Bucket::LoginSpread => [address.as_str(), ""],
             Bucket::Login => [address.as_str(), identifier],
@@ -163,9 +163,8 @@ impl Core {
         Ok(rate_limited(seconds))
     }
 
-    /// Whether who is locked out of a password can still sign in: then, and only then, guesses lock
-    /// it. An identifier without an account is like any account that has been signed in to, and as
-    /// much is looked for.
+    /// Whether a user can still sign in while the password is locked. Only then do guesses lock it.
+    /// An identifier without an account does the same work as an account with devices.
     async fn has_another_way(&self, cx: &Cx, user: Option<&User>) -> Result<bool> {
         let auth = &self.config.auth;
         let by_mail = auth.resets() || auth.magic_link.enabled;
@@ -184,7 +183,7 @@ impl Core {
         )
     }
 
-    /// A right password: what counts failures in a row begins anew.
+    /// Resets the counters after a correct password.
     pub(crate) async fn succeeded(&self, attempt: Attempt, identifier: &str) {
         attempt.taken.succeeded().await;
         if attempt.device.is_some() {
@@ -197,9 +196,9 @@ impl Core {
         }
     }
 
-    /// The owner of an account has proved who they are in a way that guesses do not reach. Their
-    /// next password is tried at once, and guesses from other addresses keep them out of nothing
-    /// for an hour.
+    /// Resets the counters after the owner proved the identity by a mailed link or a reset. The
+    /// next password is checked at once, and for one hour guesses from other addresses do not lock
+    /// out this address.
     ///
     /// # Errors
     /// 503 when the counters cannot be reached.
@@ -227,10 +226,11 @@ impl Core {
             .await
     }
 
-    /// Writes down a wrong password. Whoever takes the last guess that there is has the owner told.
+    /// Writes the audit for a wrong password. The guess that exhausts the limit sends a mail to the
+    /// owner.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub(crate) async fn failed(
         &self,
         client: &Client,
@@ -263,7 +263,7 @@ impl Core {
     }
 }
 
-/// The mark of an address where the owner of an account has proved who they are.
+/// The mark of an address where the owner of an account proved the identity.
 fn proved_at<'a>(address: &'a str, identifier: &'a str) -> [&'a str; 3] {
     ["proved at", address, identifier]
 }

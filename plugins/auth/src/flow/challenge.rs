@@ -1,5 +1,5 @@
-//! The second factor of a sign-in: the challenge, codes for it, and the answer to it. There is no
-//! session before.
+//! The second factor of a sign-in: the challenge, sent codes, and the answer. There is no session
+//! yet.
 
 use std::time::Duration;
 
@@ -21,19 +21,19 @@ use crate::onetime::{OneTime, Purpose, Terms};
 use crate::routes::mfa_shapes::ChallengeView;
 use crate::secret::SecretText;
 
-/// What answers a challenge.
+/// The answer to a challenge.
 pub(crate) struct Answer {
     pub(crate) token: SecretText,
     pub(crate) method: Option<Way>,
     pub(crate) code: Option<SecretText>,
     pub(crate) webauthn: Option<serde_json::Value>,
-    /// Whether the device is to count as the second factor from now on.
+    /// Whether the device is trusted from now on.
     pub(crate) trusts: bool,
 }
 
 impl Answer {
-    /// The one factor that it tries. A bare number is the code that was sent, once one was, else
-    /// that of an authenticator app.
+    /// Returns the factor that the answer contains. Digits without a method are the sent code if
+    /// one was sent, otherwise the code of an authenticator app.
     fn tried(&self, methods: &[Way], pending: &Pending) -> Result<Tried> {
         let missing = |path: &str| {
             Error::invalid(Problem::new(
@@ -53,7 +53,7 @@ impl Answer {
             (Some(Way::Totp), _) => Tried::Totp(code()?),
             (Some(Way::Recovery), _) => Tried::Recovery(code()?),
             (Some(way @ (Way::EmailOtp | Way::Sms)), _) => Tried::Sent(Some(way), code()?),
-            // It is what the sign-in began with.
+            // The password was the first factor.
             (Some(Way::Password), _) => return Err(refuse(METHOD_UNAVAILABLE)),
             (None, None) => {
                 let code = code()?;
@@ -70,11 +70,11 @@ impl Answer {
 }
 
 impl Core {
-    /// Asks whoever has begun to sign in for a second factor. A code goes out by itself where there
-    /// is nothing to choose.
+    /// Creates a challenge for the second factor. If there is only one method and it sends codes, a
+    /// code is sent at once.
     ///
     /// # Errors
-    /// When the challenge cannot be kept.
+    /// If the challenge cannot be stored.
     pub(crate) async fn ask_second(
         &self,
         client: &Client,
@@ -126,9 +126,8 @@ impl Core {
         Reply::sparse(200, &view)
     }
 
-    /// Whether a code may go out with a challenge. When there were too many, it does not: the
-    /// challenge can be answered by a recovery code, and who asks for another one is told how long
-    /// to wait.
+    /// Whether a code is sent with a challenge. If the limit is exhausted no code is sent: a
+    /// recovery code still works, and a request for another code returns the seconds to wait.
     async fn sends_by_itself(&self, client: &Client, user: &User, way: Way) -> Result<bool> {
         if !self.can_send(user, way) {
             return Ok(false);
@@ -140,9 +139,8 @@ impl Core {
         }
     }
 
-    /// Counts a code that is about to be sent for a sign-in: whoever has the password can have as
-    /// many sent as that, and none of them is one of those that its owner has sent where they have
-    /// signed in before.
+    /// Counts a code that is about to be sent for a sign-in. Codes for a recognised device are
+    /// counted apart, so that other people who know the password cannot use up the owner's codes.
     async fn count_send(&self, client: &Client, user: &User, way: Way) -> Result<Taken> {
         let device = self
             .devices
@@ -169,7 +167,7 @@ impl Core {
         }
     }
 
-    /// The challenge of a sign-in, with whose it is, while it counts.
+    /// Returns a valid challenge with its account.
     ///
     /// # Errors
     /// 401 `invalid_challenge`; 403 `account_suspended`.
@@ -203,7 +201,7 @@ impl Core {
         }
     }
 
-    /// Sends a code for a challenge, in place of the one before, or asks for a passkey once more.
+    /// Sends another code for a challenge, or asks for a passkey again.
     ///
     /// # Errors
     /// 400 `method_unavailable`; 401 `invalid_challenge`; 429.
@@ -228,7 +226,7 @@ impl Core {
             .filter(|way| can.contains(way))
             .ok_or_else(|| refuse(METHOD_UNAVAILABLE))?;
         let cx = client.cx();
-        // Asking for a passkey sends nothing.
+        // A passkey sends nothing.
         let taken = if way.is_sent() {
             Some(self.count_send(client, &user, way).await?)
         } else {
@@ -241,7 +239,7 @@ impl Core {
             .await?
             .is_none()
         {
-            // What is not sent is not counted.
+            // A code that was not sent is not counted.
             if let Some(taken) = taken {
                 taken.undo().await;
             }
@@ -276,10 +274,10 @@ impl Core {
         .await
     }
 
-    /// Completes a sign-in by its second factor.
+    /// Completes a sign-in with its second factor.
     ///
     /// # Errors
-    /// 401 `invalid_code` with the tries that are left, `invalid_challenge`; 403
+    /// 401 `invalid_code` with the remaining attempts, `invalid_challenge`; 403
     /// `account_suspended`; 429.
     pub(crate) async fn answer_second(&self, client: &Client, answer: Answer) -> Result<Reply> {
         let address = client.counted();
@@ -307,8 +305,7 @@ impl Core {
             of_address.undo().await;
             return Err(refuse(METHOD_UNAVAILABLE));
         }
-        // Whoever has signed in here before is kept out by nobody who guesses elsewhere: guesses
-        // from there count apart.
+        // On a recognised device, guesses from other devices do not count.
         let device = self
             .devices
             .recognised(&cx, client.device(), &user.id)
@@ -365,8 +362,8 @@ impl Core {
         opened.await
     }
 
-    /// Writes down a wrong second factor. After the last try the challenge is dead. Whoever takes
-    /// the last guess that there is has the owner told: somebody has their password.
+    /// Writes the audit for a wrong second factor. The last attempt ends the challenge. The guess
+    /// that exhausts the limit sends a mail to the owner, because the client knows the password.
     async fn wrong_second(
         &self,
         client: &Client,

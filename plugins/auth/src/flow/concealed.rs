@@ -1,5 +1,5 @@
-//! What becomes of a sign-up that tells nobody: its request has left it behind, so that no time it
-//! takes shows whether there was an account.
+//! Concealed sign-ups: a background task processes them, so that the response time does not depend
+//! on whether the account exists.
 
 use linchpin::{Code, Cx, Error, Result, Timestamp};
 use serde_json::json;
@@ -15,10 +15,11 @@ use crate::mfa::enrolled;
 use crate::outbox::Concealed;
 
 impl Core {
-    /// Makes the account and mails its owner a link, or tells the owner of the one there is.
+    /// Creates the account and mails its owner a link, or informs the owner of the existing
+    /// account.
     ///
     /// # Errors
-    /// When neither can be done now.
+    /// If neither is possible now. The task is repeated.
     pub(super) async fn take_sign_up(&self, asked: Concealed) -> Result<()> {
         let Concealed {
             normalised,
@@ -62,9 +63,9 @@ impl Core {
         }
     }
 
-    /// The account that there is. While nobody has proved the address, of two passwords neither is
-    /// known to be its owner's: whoever signed up first must have no way in that works once the
-    /// owner, who has signed up as well, follows the link.
+    /// Returns the existing account. While its address is not verified, the password of either
+    /// sign-up may be the owner's. If the real owner signs up too and follows the link, the other
+    /// person must not keep a way to sign in.
     async fn owner_of(
         &self,
         client: &Client,
@@ -74,7 +75,7 @@ impl Core {
     ) -> Result<User> {
         let cx = client.cx();
         for _ in 0..OVERTAKEN {
-            // Gone meanwhile: the sign-up is done again.
+            // The account was deleted meanwhile: the task is repeated.
             let found = self
                 .users
                 .by_identifier(&cx, identifier.to_owned())
@@ -101,8 +102,7 @@ impl Core {
                 for session in self.sessions_of(cx, &user.id).await? {
                     self.end(cx, client, &session, Reason::Disputed).await?;
                 }
-                // The owner of the mailbox, who never had it, is told that somebody signed up: see
-                // `tell_owner`.
+                // The owner of the mailbox gets a mail about the second sign-up: see `tell_owner`.
                 self.dropped_password(cx, client, &user).await?;
                 self.drop_unproved(cx, client, &user.id).await?;
                 let details = json!({ "method": "signed_up_again" });
@@ -112,7 +112,7 @@ impl Core {
                     Happened::to("auth:user.updated", &user.id).details(details),
                 )
                 .await?;
-                // Last: it is a change of the account like any other.
+                // Last, because it changes the account like any other write.
                 self.users.new_epoch(cx, user.id.as_str()).await
             });
             match taken.await {
@@ -127,9 +127,9 @@ impl Core {
         Err(Error::unavailable("an account kept changing"))
     }
 
-    /// Whether somebody else may have made an account than who signed up at an instant. It does not
-    /// matter how late that is looked at: an account that was first proved since was unproved then,
-    /// unless it was from the start, or its owner has set a password meanwhile.
+    /// Whether someone else may have created the account before the sign-up at this time. The
+    /// result does not depend on when the task runs: an account that was verified later was
+    /// unverified then, unless it was created as verified or its owner set a password meanwhile.
     async fn is_disputed(
         &self,
         cx: &Cx,
@@ -139,7 +139,7 @@ impl Core {
     ) -> Result<bool> {
         let since =
             |at: Timestamp| asked_at <= at && user.created_at < at && user.password_version == 0;
-        // Accounts of before proofs were noted have only the date of the last one.
+        // Older records only have the date of the last verification.
         let proved_at = user.proved_at.or(user.email_verified_at);
         let was_unproved = user.email_verified_at.is_none() || proved_at.is_none_or(since);
         if !was_unproved || user.password_hash.as_deref() == Some(password_hash) {
@@ -151,11 +151,11 @@ impl Core {
             || !self.sessions_of(cx, &user.id).await?.is_empty())
     }
 
-    /// Mails the owner of an account that somebody tried to sign up with its address, but not any
-    /// number of times.
+    /// Mails the owner of an account that someone tried to sign up with its address. The number of
+    /// mails is limited.
     ///
     /// # Errors
-    /// When it cannot be kept.
+    /// If it cannot be stored.
     pub(super) async fn tell_owner(&self, client: &Client, user: &User) -> Result<()> {
         if user.suspended_at.is_some() {
             return Ok(());
@@ -171,8 +171,8 @@ impl Core {
             .await
     }
 
-    /// Counts a mail to an address whose reader may not have asked for it; `None` when it must not
-    /// be sent.
+    /// Counts a mail to an address whose owner may not have requested it. Returns `None` if the
+    /// limit is exhausted.
     ///
     /// # Errors
     /// 503 when the counters cannot be reached.
@@ -187,9 +187,9 @@ impl Core {
             .ok())
     }
 
-    /// Counts a mail to the address of an account that nobody has proved, caused by whoever uses
-    /// the account; `None` when it must not be sent. What leads back to an owner counts apart:
-    /// nobody keeps it away by anything else that they do.
+    /// Counts a mail to the unverified address of an account. Returns `None` if the limit is
+    /// exhausted. Mails that return an account to its owner are counted apart, so that other mails
+    /// cannot use up their limit.
     ///
     /// # Errors
     /// 503 when the counters cannot be reached.

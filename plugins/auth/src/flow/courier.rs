@@ -1,5 +1,5 @@
-//! Who does what the outbox holds: sends mail, and finds the accounts that mail was asked for. None
-//! of it shows in an answer.
+//! Performs the tasks of the outbox: it sends mail and finds the accounts that mail was requested
+//! for. No response depends on the result.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use crate::onetime::{Purpose, Terms};
 use crate::outbox::{Asked, Perform, Task};
 use crate::sms::E164;
 
-/// Seconds between mails that are sent although too many were asked for.
+/// Minimum seconds between two mails that are sent although the limit is exhausted.
 const SPARE: u32 = 60;
 
-/// Does the tasks of an app.
+/// Performs the tasks of an app.
 pub(crate) struct Courier(pub(crate) Arc<Core>);
 
 impl Perform for Courier {
@@ -115,7 +115,7 @@ impl Courier {
         .await
     }
 
-    /// Mails somebody what was asked for.
+    /// Sends the requested mail.
     async fn send(&self, what: Asked, user: &User, client: &Client) -> Result<()> {
         let core = &self.0;
         let cx = client.cx();
@@ -166,9 +166,9 @@ impl Courier {
         }
     }
 
-    /// Sends something. Where there were too many, only to a user who has nothing that was mailed
-    /// for the purpose and is still good, once a minute at most: of many look-ups at once, one
-    /// sends a mail.
+    /// Runs `send`. If the limit is exhausted (`full`), it runs `send` only for a user without a
+    /// valid token of this purpose, at most once a minute: of many concurrent tasks, one sends a
+    /// mail.
     async fn beside(
         &self,
         full: bool,
@@ -189,7 +189,7 @@ impl Courier {
         }
         let sent = send.await;
         if sent.is_err() {
-            // It is done again, and still owed then.
+            // The task is repeated, and its mail is still due.
             core.limiter.forget(&mark).await;
         }
         sent
@@ -217,7 +217,7 @@ impl Courier {
 }
 
 impl Core {
-    /// Mails a link that makes an account for whoever reads mail at an address.
+    /// Mails a link that creates an account for the owner of the address.
     async fn send_sign_up(&self, cx: &Cx, email: &str) -> Result<()> {
         let magic = &self.config.auth.magic_link;
         let lifetime = Duration::from_secs(magic.token_seconds);
@@ -244,8 +244,8 @@ impl Core {
             .await
     }
 
-    /// What a mailed link that proves an account's address is good for. Where sign-ups are
-    /// concealed it signs in as well: nobody has been signed in by the sign-up.
+    /// The purpose of a mailed link that verifies an account's address. If sign-ups are concealed,
+    /// the link also signs in, because the sign-up did not.
     pub(crate) fn proof_of_address(&self) -> Purpose {
         if self.config.auth.conceal_registration {
             Purpose::VerifyAndLogin
@@ -254,10 +254,10 @@ impl Core {
         }
     }
 
-    /// Mails a link that proves an account's address.
+    /// Mails a link that verifies an account's address.
     ///
     /// # Errors
-    /// When it cannot be kept.
+    /// If it cannot be stored.
     pub(crate) async fn send_verification(&self, cx: &Cx, user: &User) -> Result<()> {
         let verification = &self.config.auth.email_verification;
         let (Some(to), Some(normalised)) = (To::owner(user), &user.email_normalised) else {
@@ -289,8 +289,8 @@ impl Core {
     }
 }
 
-/// What somebody is called who has no account yet, so that a newer link ends those of before. No
-/// account has such an id.
+/// The owner of tokens for an address without an account, so that a newer link replaces earlier
+/// ones. No account has such an id.
 fn stranger(email: &str) -> String {
     format!("new:{}", crate::onetime::hash(email))
 }

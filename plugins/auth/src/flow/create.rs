@@ -1,4 +1,4 @@
-//! New accounts. No route, and no code of an app, makes one in another way.
+//! Creation of accounts. No other code creates one.
 
 use linchpin::{Code, Error, Result, Timestamp};
 use serde_json::{Value, json};
@@ -11,23 +11,23 @@ use crate::identity::normalise::Identifier;
 use crate::oauth::Identity;
 use crate::onetime::OneTime;
 
-/// What an account is made of.
+/// A new account.
 pub(crate) struct NewAccount {
     pub(crate) identifier: Identifier,
     pub(crate) email: Option<Identifier>,
     pub(crate) email_verified_at: Option<Timestamp>,
     pub(crate) password_hash: Option<String>,
     pub(crate) roles: Vec<String>,
-    /// `password` and so on.
+    /// The method, such as `password`.
     pub(crate) method: &'static str,
-    /// The provider that its owner signed up with, and whom it knows them as.
+    /// The provider of the sign-up, with the identity at the provider.
     pub(crate) link: Option<(String, Identity)>,
-    /// What the app keeps with it for itself.
+    /// Data of the app.
     pub(crate) app_metadata: Option<Value>,
 }
 
 impl NewAccount {
-    /// By somebody who signs up with a password.
+    /// A sign-up with a password.
     pub(crate) fn signed_up(
         core: &Core,
         identifier: Identifier,
@@ -49,18 +49,18 @@ impl NewAccount {
 }
 
 impl Core {
-    /// Makes an account, and mails a link that proves its address where that is asked for.
+    /// Creates an account, and mails a link that verifies its address if verification is enabled.
     ///
     /// # Errors
-    /// `conflict` under the name that clients know the field by.
+    /// `conflict` with the field's name in requests.
     pub(crate) async fn create_account(&self, client: &Client, new: NewAccount) -> Result<User> {
         self.create_account_with(client, new, None).await
     }
 
-    /// The same, with a token that is taken with it.
+    /// Like [`Core::create_account`], and consumes a token in the same transaction.
     ///
     /// # Errors
-    /// 400 `invalid_token` when somebody else has taken it; as [`Core::create_account`].
+    /// 400 `invalid_token` if another request consumed it; the errors of [`Core::create_account`].
     pub(crate) async fn create_account_with(
         &self,
         client: &Client,
@@ -81,8 +81,8 @@ impl Core {
         let proves = email
             .as_ref()
             .filter(|_| self.config.auth.email_verification.enabled && email_verified_at.is_none());
-        // Somebody else's address may be signed up, deleted and signed up again. Its owner asks for
-        // another link.
+        // Anyone can sign up with another person's address, delete the account and repeat it, so
+        // these mails are limited. The owner of an account can request another link.
         let counted = match proves {
             Some(email) => self.may_mail(&email.normalised).await?,
             None => None,
@@ -143,11 +143,11 @@ impl Core {
 }
 
 impl Core {
-    /// Removes accounts that are in the way of a new one and whose deletion is due: they are gone
-    /// for everybody, whether or not the job that removes them has been there.
+    /// Deletes accounts that block a new one and whose deletion is due, even if the background job
+    /// has not deleted them yet.
     ///
     /// # Errors
-    /// When they cannot be removed.
+    /// If they cannot be deleted.
     pub(crate) async fn make_room(
         &self,
         client: &Client,
@@ -174,7 +174,7 @@ impl Core {
     }
 }
 
-/// A unique that is taken, under the name that the client knows the field by.
+/// Maps a unique conflict to an error with the field's name in requests.
 fn taken(primary: PrimaryField, error: Error) -> Error {
     if error.code() != Code::Conflict {
         return error;

@@ -1,5 +1,6 @@
-//! The end of an account: asked for, called off, done. What is due is as good as gone at once;
-//! removing it is a job that may be interrupted anywhere and goes on where it stopped.
+//! Deletion of accounts: request, cancellation and removal. An account whose deletion is due counts
+//! as deleted at once. Its removal is a background job that can be interrupted at any point and
+//! continues later.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,20 +23,20 @@ use crate::mail::MailKind;
 use crate::onetime::{OneTime, Purpose, Terms};
 use crate::session::Known;
 
-/// How often somebody looks what is due.
+/// Interval at which the job looks for due accounts.
 const LOOK: Duration = Duration::from_secs(10);
-/// Accounts that are looked up at a time.
+/// Number of accounts in one look-up.
 const AT_ONCE: u32 = 50;
-/// Rows of the audit that are changed at a time.
+/// Number of audit entries in one transaction.
 const ROWS: u32 = 200;
 
 impl Core {
-    /// Asks the app, then schedules the deletion of an account: its other sessions end and this one
-    /// may do little. Without a grace period it is due at once.
+    /// Runs the hook, then schedules the deletion of an account. Its other sessions end, and this
+    /// one is restricted. Without a grace period the deletion is due at once.
     ///
     /// # Errors
-    /// What the app refuses with; 409 when the account was changed since it was read, or is that of
-    /// the last administrator.
+    /// The refusal of the hook; 409 if the account changed since it was read, or if it is the last
+    /// administrator.
     pub(crate) async fn schedule_deletion(
         &self,
         client: &Client,
@@ -67,15 +68,14 @@ impl Core {
                     .update(cx, user.id.as_str(), patch, Some(user.version))
                     .await
                     .map_err(overtaken)?;
-                // An account that is to be deleted goes nowhere else.
+                // An account that is scheduled for deletion cannot change its address.
                 self.void_new_email(cx, &user.id).await?;
                 for other in self.sessions_of(cx, &user.id).await? {
                     if grace == 0 || other.handle != known.handle {
                         self.end(cx, client, &other, Reason::Deletion).await?;
                     }
                 }
-                // Without a grace period as well: whoever removes the account learns from it who
-                // asked for that.
+                // Without a grace period too: the removal reads from this entry who requested it.
                 let happened = Happened::to("auth:account.deletion.scheduled", &user.id)
                     .session(&known.handle);
                 self.audit(cx, client, happened.details(json!({ "scheduledFor": due })))
@@ -91,8 +91,8 @@ impl Core {
         scheduled
     }
 
-    /// Tells the owner what will happen, with a link that calls it off where there is a page for
-    /// it.
+    /// Mails the owner the date of the deletion, with a link that cancels it if a page is
+    /// configured.
     async fn mail_way_back(
         &self,
         cx: &Cx,
@@ -141,10 +141,10 @@ impl Core {
             .await
     }
 
-    /// Calls a deletion off, by a session or by the token that was mailed.
+    /// Cancels a deletion, by a session or by the mailed token.
     ///
     /// # Errors
-    /// 409 `not_scheduled`; 400 `invalid_token` when somebody else has taken the token.
+    /// 409 `not_scheduled`; 400 `invalid_token` if another request consumed the token.
     pub(crate) async fn cancel_deletion(
         &self,
         client: &Client,
@@ -170,11 +170,11 @@ impl Core {
         cancelled
     }
 
-    /// Calls a deletion off, as part of the caller's transaction, and tells the owner. The answer
-    /// is the account as it is then.
+    /// Cancels a deletion in the caller's transaction, and mails the owner. Returns the changed
+    /// account.
     ///
     /// # Errors
-    /// 409 when the account was changed since it was read.
+    /// 409 if the account changed since it was read.
     pub(super) async fn call_off(&self, cx: &Cx, client: &Client, user: &User) -> Result<User> {
         let patch = UserPatch {
             deletion_due_at: Some(None),
@@ -202,11 +202,11 @@ impl Core {
         Ok(kept)
     }
 
-    /// Removes accounts whose deletion is due; how many. What fails is left for the next time, and
-    /// keeps nothing behind it waiting.
+    /// Deletes accounts whose deletion is due, and returns their number. An account that fails is
+    /// tried again later and does not delay others.
     ///
     /// # Errors
-    /// When the store cannot say which are.
+    /// If the store cannot list them.
     pub(crate) async fn purge_due(&self) -> Result<usize> {
         let own = Client::own(self.now());
         let (mut removed, mut behind) = (0, None::<String>);
@@ -234,17 +234,16 @@ impl Core {
         }
     }
 
-    /// Removes an account that is due, with every record of it. The audit stays, under a name that
-    /// leads to nobody.
+    /// Deletes an account that is due, with all its records. The audit stays under a pseudonym.
     ///
     /// # Errors
-    /// When the store cannot: then it is done again, from wherever it stopped.
+    /// If the store fails. The next call continues.
     pub(crate) async fn purge(&self, user: &User) -> Result<()> {
         let pseudonym =
             URL_SAFE_NO_PAD.encode(self.ring.mac(derive::Purpose::Audit, &[user.id.as_bytes()]));
         let client = self.as_asked(user, &pseudonym).await?;
-        // The long part first, row by row: nobody can add many rows to an account that is gone, or
-        // by it.
+        // The long part comes first, in small transactions. A deleted account gets few new audit
+        // entries.
         self.rename_all(&client.cx(), &user.id, &pseudonym).await?;
         let removed = client
             .cx()
@@ -259,7 +258,8 @@ impl Core {
                 self.users
                     .delete(cx, user.id.as_str(), Some(user.version))
                     .await?;
-                // Whoever listens is told who it was; what is kept does not say it.
+                // Subscribers of this event get the id of the account; the stored entry gets the
+                // pseudonym.
                 self.audit(cx, &client, Happened::to("auth:user.deleted", &user.id))
                     .await?;
                 self.rename_all(cx, &user.id, &pseudonym).await
@@ -279,14 +279,14 @@ impl Core {
                     });
                 Ok(())
             }
-            // Another process has removed it.
+            // Another process deleted it.
             Err(error) if error.code() == Code::NotFound => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// Removes what belongs to an account beside its sessions, which end, and the audit, which
-    /// stays. [`ERASED`] lists it.
+    /// Deletes all records of an account except its sessions, which end, and the audit, which
+    /// stays. [`ERASED`] lists the entities.
     async fn erase(&self, cx: &Cx, user: &User) -> Result<()> {
         let (parts, id, all) = (&self.parts, user.id.as_str(), PageArgs::default);
         parts.tokens.void(cx, id, Purpose::ALL).await?;
@@ -320,18 +320,18 @@ impl Core {
         Ok(())
     }
 
-    /// The request that asked for a deletion, at the present instant: hooks are told of that one,
-    /// however long ago it was.
+    /// The client of the request that scheduled the deletion, at the current time: the context of
+    /// the hook.
     async fn as_asked(&self, user: &User, pseudonym: &str) -> Result<Client> {
         let own = Client::own(self.now());
-        // A removal that was interrupted may have renamed the row already.
+        // An interrupted removal may have replaced the id in the entry already.
         let asked = ListQuery::new()
             .filter(audit::user_id.one_of([Some(user.id.clone()), Some(pseudonym.to_owned())]))
             .filter(audit::event.eq("auth:account.deletion.scheduled".to_owned()))
             .sort(audit::at, Direction::Desc)
             .limit(1);
         let found = self.audits.list(&own.cx(), asked).await?.items.pop();
-        // One for another day was called off.
+        // An entry with another date belongs to a cancelled deletion.
         let due = json!(user.deletion_due_at);
         let Some(row) = found.filter(|row| {
             row.details
@@ -348,8 +348,8 @@ impl Core {
         })
     }
 
-    /// Puts a pseudonym in place of a user's id in all that has happened to them, and in all that
-    /// they did to others.
+    /// Replaces a user's id by a pseudonym in all audit entries about the user or caused by the
+    /// user.
     async fn rename_all(&self, cx: &Cx, user: &str, pseudonym: &str) -> Result<()> {
         let to_them = || ListQuery::new().filter(audit::user_id.eq(Some(user.to_owned())));
         let by_them = || ListQuery::new().filter(audit::by_id.eq(Some(user.to_owned())));
@@ -375,7 +375,7 @@ impl Core {
         Ok(())
     }
 
-    /// Changes some of these rows; whether there was any.
+    /// Changes some of these entries, and returns whether there was any.
     async fn rename_rows(
         &self,
         cx: &Cx,
@@ -395,13 +395,13 @@ impl Core {
     }
 }
 
-/// Another name in place of the one that stands there.
+/// The pseudonym, if the entry contains the user's id.
 #[allow(clippy::option_option, clippy::unnecessary_wraps)] // as patches have it
 fn named(pseudonym: &str) -> Option<Option<String>> {
     Some(Some(pseudonym.to_owned()))
 }
 
-/// The entities whose records [`Core::erase`] removes.
+/// The entities whose records [`Core::erase`] deletes.
 #[cfg(test)]
 const ERASED: [&str; 7] = [
     "OneTime",
@@ -413,12 +413,12 @@ const ERASED: [&str; 7] = [
     "ProviderLink",
 ];
 
-/// Removes what is due while an app runs.
+/// The background job that deletes due accounts.
 #[derive(Debug)]
 pub(crate) struct Purge(JoinHandle<()>);
 
 impl Purge {
-    /// Begins with what became due while the app did not run.
+    /// Starts the job. It first deletes the accounts that became due while the app was stopped.
     pub(crate) fn work(core: Arc<Core>) -> Self {
         Self(tokio::spawn(async move {
             loop {
@@ -435,10 +435,10 @@ impl Purge {
         }))
     }
 
-    /// Stops. What has begun and is not done is undone by the store, and done after the next start.
+    /// Stops the job. The store rolls back an open transaction; the next start continues.
     pub(crate) async fn stop(self) {
         self.0.abort();
-        // That it was aborted is what it answers.
+        // The result is only that the task was aborted.
         let _ = self.0.await;
     }
 }
@@ -448,7 +448,7 @@ mod tests {
     use super::ERASED;
     use crate::entities::ENTITIES;
 
-    /// Whoever adds records of users says what becomes of them.
+    /// Each entity with records of users must be listed here.
     #[test]
     fn nothing_of_a_deleted_account_is_forgotten() {
         let of_users = ENTITIES

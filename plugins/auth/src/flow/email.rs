@@ -1,5 +1,5 @@
-//! Another address for an account: asked for, effective once its mailbox is proved, and taken back
-//! by the former one.
+//! Change of an account's address: the request, the verification of the new mailbox, and the undo
+//! by the former mailbox.
 
 use std::time::Duration;
 
@@ -17,27 +17,27 @@ use crate::identity::normalise::Identifier;
 use crate::mail::MailKind;
 use crate::onetime::{OneTime, Purpose, Terms};
 
-/// How long the former address can take a change back, from when it is effective at the latest.
+/// Time in which the former address can undo a change, from the change on.
 const UNDO: Duration = Duration::from_hours(7 * 24);
 
-/// An address in both its forms.
+/// An address as typed and in normalised form.
 #[derive(Serialize, Deserialize)]
 struct Address {
     normalised: String,
     display: String,
-    /// Whether it was proved to be the owner's.
+    /// Whether the address was verified.
     verified: bool,
 }
 
 impl Core {
-    /// Mails the new address a link that makes it the account's, and the present one a link that
-    /// takes that back. An address in use gets a notice in place of the link; who asked is told the
-    /// same. After too many mails to that address, whoever caused them, nothing is mailed, and a
-    /// link of before stays good.
+    /// Mails the new address a link that completes the change, and the current address a link that
+    /// undoes it. An address of another account gets a notice instead, with the same response. If
+    /// the limit of mails to the address is exhausted, nothing is mailed and an earlier link stays
+    /// valid.
     ///
     /// # Errors
-    /// When it cannot be kept, or the proof was used meanwhile; 409 when the account was changed
-    /// since it was read.
+    /// If it cannot be stored, or if the proof was used meanwhile; 409 if the account changed since
+    /// it was read.
     pub(crate) async fn ask_for_email(
         &self,
         client: &Client,
@@ -60,7 +60,7 @@ impl Core {
             .cx()
             .transaction(async |cx| {
                 proof.spend(self, cx, client, user).await?;
-                // What a new password ends, nobody begins beside it who knew the former one.
+                // A change of the password must not miss a request that begins at the same time.
                 self.hold(cx, user).await.map_err(overtaken)?;
                 if !may_mail {
                     return Ok(());
@@ -72,8 +72,8 @@ impl Core {
                         display: email.clone(),
                         verified,
                     };
-                    // A later change voids none of them: whoever changed the address once must not
-                    // get rid of its owner by a second.
+                    // A later change does not void these links: an attacker who changed the address
+                    // could otherwise get rid of the owner by a second change.
                     let terms = Terms {
                         only_newest: false,
                         ..Terms::link(UNDO + lifetime)
@@ -95,8 +95,9 @@ impl Core {
                         )
                         .await?;
                 }
-                // The same is done for an address in use, down to the token, which nobody is told:
-                // neither how long it takes nor what becomes of a link of before says that it is.
+                // An address in use causes the same work, including a token that nobody gets. So
+                // neither the response time nor the fate of an earlier link shows whether the
+                // address is in use.
                 let new = Address {
                     normalised: new.normalised.clone(),
                     display: new.display.clone(),
@@ -136,10 +137,10 @@ impl Core {
             .await
     }
 
-    /// Makes a new address the account's: its mailbox is proved.
+    /// Completes a change of address after the new mailbox is verified.
     ///
     /// # Errors
-    /// 400 `invalid_token`; 409 when the address has been taken meanwhile.
+    /// 400 `invalid_token`; 409 if another account has taken the address meanwhile.
     pub(crate) async fn take_new_email(
         &self,
         client: &Client,
@@ -150,12 +151,12 @@ impl Core {
         self.move_to(client, user, found, new).await
     }
 
-    /// Gives an account its former address back. Whoever had changed it is signed out, what they
-    /// added to sign in with goes, and nothing they were mailed works any more. Ways back that are
-    /// older stay: they are those of owners before.
+    /// Restores the former address. All sessions end, ways to sign in that were added since the
+    /// change are removed, and mailed links are void. Older undo links stay valid: they belong to
+    /// earlier owners.
     ///
     /// # Errors
-    /// As [`Core::take_new_email`].
+    /// The errors of [`Core::take_new_email`].
     pub(crate) async fn undo_email(
         &self,
         client: &Client,
@@ -166,14 +167,14 @@ impl Core {
         self.move_to(client, user, found, former).await
     }
 
-    /// Who signed up with an address meanwhile and never proved that they read its mail.
+    /// The account that signed up with the address meanwhile and never verified it.
     async fn squatter(&self, cx: &Cx, user: &User, address: &str) -> Result<Option<User>> {
         let holder = self.users.by_email(cx, address.to_owned()).await?;
         Ok(holder.filter(|holder| holder.id != user.id && holder.email_verified_at.is_none()))
     }
 
-    /// Takes an address from a squatter: its owner has just shown that they read its mail. An
-    /// account that is known by it is as good as deleted, and called by its id until it is removed.
+    /// Takes an address from an account that never verified it. If the address is its identifier,
+    /// the account is deleted; until its removal its identifier is its id.
     async fn displace(&self, cx: &Cx, client: &Client, holder: &User) -> Result<()> {
         let holder = &self.hold_now(cx, holder).await.map_err(overtaken)?;
         let known_by_it = self.config.auth.primary_field == PrimaryField::Email;
@@ -197,7 +198,7 @@ impl Core {
         )
         .await?;
         if known_by_it {
-            // Whoever removes the account learns from it which request that was.
+            // The removal reads from this entry which request caused it.
             let details = json!({ "scheduledFor": client.now });
             self.audit(
                 cx,
@@ -226,7 +227,7 @@ impl Core {
             };
             self.make_room(client, &identifier, Some(&identifier))
                 .await?;
-            // Who never proved the address either has no better claim to it than they have.
+            // If the former owner did not verify the address either, the other account keeps it.
             if undone && to.verified {
                 squatter = self.squatter(&client.cx(), user, &to.normalised).await?;
             }
@@ -265,18 +266,20 @@ impl Core {
                 if !stays {
                     self.set_email(cx, client, user, to).await?;
                 }
-                // Last: they are changes of the account like any other.
+                // Last, because they change the account like any other write.
                 if undone {
                     if !stays {
-                        // To the address that the account had: its reader may be who is to know.
+                        // The mail goes to the address that the account had, whose owner may need
+                        // to know.
                         self.parts
                             .notice(cx, client, user, MailKind::EmailRestored)
                             .await?;
                     }
                     self.drop_since(cx, client, &user.id, found.created_at)
                         .await?;
-                    // Whoever is to be deleted cannot ask for another address: this was asked for
-                    // since, and told to the other one.
+                    // An account with a scheduled deletion cannot request a change of address. So
+                    // the deletion was requested after this change, and was mailed to the other
+                    // address.
                     let back = self
                         .users
                         .get(cx, user.id.as_str())
@@ -300,14 +303,14 @@ impl Core {
         })
     }
 
-    /// Ends the ways back that were mailed since an account left an address that it is at again:
-    /// whoever had it moved away has one, and it would take with it what the owner has set up
-    /// since. Those of before stay, so that nobody is rid of an owner by moving to and fro.
+    /// Voids undo links that were mailed since the account last had this address. Their holders
+    /// could otherwise remove what the owner set up since. Older links stay valid, so that nobody
+    /// can get rid of an owner by changing the address twice.
     async fn void_ways_back(&self, cx: &Cx, user: &User, to: &Address) -> Result<()> {
         let tokens = &self.parts.tokens;
         let mut left = Vec::new();
         for given in tokens.given(cx, Purpose::UndoEmail, &user.id).await? {
-            // One that was changed outside leads nowhere.
+            // A payload that was changed outside is skipped.
             let Ok(former) = tokens.payload::<Address>(&given) else {
                 continue;
             };
@@ -345,7 +348,7 @@ impl Core {
             .update(cx, user.id.as_str(), patch, Some(user.version))
             .await
             .map_err(overtaken)?;
-        // What went to the other mailbox is of no use to who has it.
+        // Links that were sent to the other mailbox.
         let mailed = [
             Purpose::ResetPassword,
             Purpose::VerifyEmail,

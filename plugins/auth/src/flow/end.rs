@@ -8,34 +8,35 @@ use crate::entities::Session;
 use crate::mail::MailKind;
 use crate::onetime::Purpose;
 
-/// Why a session ends.
+/// The reason for the end of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// Its user left.
+    /// The user signed out.
     Logout,
-    /// Its user ended it from another one.
+    /// The user ended it from another session.
     Revoked,
-    /// There were too many.
+    /// The account had too many sessions.
     Evicted,
-    /// A refresh token came twice.
+    /// A refresh token was used twice.
     Reused,
-    /// Its account was suspended.
+    /// The account was suspended.
     Suspended,
     /// The password was changed.
     PasswordChanged,
-    /// Its account is to be deleted, or is.
+    /// The account is deleted or scheduled for deletion.
     Deletion,
-    /// The address that the account had before was taken back.
+    /// The former address of the account was restored.
     EmailRestored,
-    /// It was begun before anybody had proved the mailbox.
+    /// The session was opened before the mailbox was verified.
     Proved,
-    /// So it was, and somebody else signed up with the address.
+    /// The session was opened before the mailbox was verified, and someone else signed up with the
+    /// address.
     Disputed,
 }
 
 impl Reason {
-    /// Whether whoever used the session may have been somebody else: what they asked for and what
-    /// needs no session any more ends with it.
+    /// Whether the session may have been used by another person. Then its pending change of address
+    /// ends too.
     fn is_distrust(self) -> bool {
         matches!(self, Self::Revoked | Self::Reused | Self::Deletion)
     }
@@ -57,11 +58,11 @@ impl Reason {
 }
 
 impl Core {
-    /// Ends a session: its row goes, with its refresh tokens, and nobody here takes it for good any
-    /// more. False when it had ended already.
+    /// Ends a session: deletes its record, which voids its refresh tokens, and drops it from the
+    /// cache. Returns false if it had ended already.
     ///
     /// # Errors
-    /// When the store cannot say that it has ended.
+    /// If the store cannot delete it.
     pub(crate) async fn end(
         &self,
         cx: &Cx,
@@ -95,7 +96,7 @@ impl Core {
                 if reason == Reason::Reused {
                     self.audit(cx, client, happened("auth:refresh.reused"))
                         .await?;
-                    // A token that comes twice has been copied: its owner is to know, once.
+                    // A refresh token that is used twice was copied: the owner gets one mail.
                     if let Some(user) = self.users.get(cx, session.user_id.as_str()).await? {
                         self.parts
                             .notice(cx, client, &user, MailKind::RefreshReused)
@@ -112,16 +113,16 @@ impl Core {
                 Ok(true)
             })
             .await;
-        // Also when it failed: it may have ended all the same.
+        // On errors too, because the session may have ended.
         self.checks.forget(&session.user_id);
         ended
     }
 
-    /// Whether a session is still there, by its handle, and all of its user's have not been ended
-    /// since it was opened.
+    /// Whether the session with this handle exists and was opened after all sessions of the user
+    /// last ended.
     ///
     /// # Errors
-    /// When the store cannot tell.
+    /// If the store cannot be read.
     pub(crate) async fn is_live(
         &self,
         cx: &Cx,
@@ -140,8 +141,8 @@ impl Core {
         Ok(session.is_of(&user))
     }
 
-    /// Waits until nobody is about to wish for another address of an account, as part of the
-    /// caller's transaction: who is, holds it. Whoever comes later finds what has ended.
+    /// Waits, in the caller's transaction, for concurrent requests to change the address, which
+    /// lock the account. Later requests see that the session has ended.
     async fn wait_for_wishes(&self, cx: &Cx, user: &str) -> Result<()> {
         match self.users.get(cx, user).await? {
             Some(user) => self.hold_row(cx, &user).await.map(drop),
@@ -149,10 +150,10 @@ impl Core {
         }
     }
 
-    /// Ends the wish for another address: its link needs no session.
+    /// Voids a pending change of address, whose link needs no session.
     ///
     /// # Errors
-    /// When the store cannot say that it has ended.
+    /// If the store cannot void it.
     pub(crate) async fn void_new_email(&self, cx: &Cx, user: &str) -> Result<()> {
         self.parts
             .tokens
@@ -160,11 +161,11 @@ impl Core {
             .await
     }
 
-    /// Ends all sessions of a user but one, the trust in their devices, and the wish for another
-    /// address, whoever has it; the number of sessions that ended.
+    /// Ends all sessions of a user except one, the trust in devices, and a pending change of
+    /// address. Returns the number of ended sessions.
     ///
     /// # Errors
-    /// When the store cannot say that they have ended.
+    /// If the store cannot end them.
     pub(crate) async fn end_all(
         &self,
         client: &Client,
@@ -177,7 +178,7 @@ impl Core {
         cx.transaction(async |cx| {
             self.wait_for_wishes(cx, user).await?;
             self.devices.distrust(cx, user).await?;
-            // Whoever asked for it may have left by themselves.
+            // The change may have been requested in a session that has ended since.
             self.void_new_email(cx, user).await
         })
         .await?;

@@ -1,5 +1,5 @@
-//! Setting second factors up and taking them away: the one place that changes what an account has,
-//! and all that goes with it.
+//! Set-up and removal of second factors. Only this module changes the factors of an account and
+//! what depends on them.
 
 use linchpin::{Code, Cx, PageArgs, Result, Timestamp};
 use serde_json::json;
@@ -15,11 +15,11 @@ use crate::onetime::Purpose;
 use crate::recovery::RecoveryCode;
 use crate::secret::SecretText;
 
-/// What was waiting for a factor that is another one now.
+/// Challenges for a factor that has changed.
 const WAITING: &[Purpose] = &[Purpose::Login, Purpose::Reauth];
 
-/// What somebody may have under way who is signed in, or was. What was mailed to the account's own
-/// address is not among them: it is of use to nobody who does not read its mail.
+/// Pending flows of sessions. Links that were mailed to the account's own address are not among
+/// them, because only the owner of the mailbox can use them.
 const BEGUN: &[Purpose] = &[
     Purpose::VerifyNewEmail,
     Purpose::UndoEmail,
@@ -33,7 +33,7 @@ const BEGUN: &[Purpose] = &[
     Purpose::OauthCode,
 ];
 
-/// What of it adds to the account.
+/// Those of them that add a way to sign in or a factor.
 const ADDING: &[Purpose] = &[
     Purpose::VerifyNewEmail,
     Purpose::TotpSetup,
@@ -43,14 +43,14 @@ const ADDING: &[Purpose] = &[
     Purpose::OauthState,
 ];
 
-/// Who takes factors away.
+/// The actor that removes factors.
 #[derive(Clone, Copy)]
 pub(crate) enum By<'a> {
-    /// Their owner, in the session of this handle.
+    /// The owner, in the session with this handle.
     Session(&'a str),
-    /// Somebody else, by their id; without one, the app.
+    /// An administrator with this id; `None` is the app.
     Administrator(Option<&'a str>),
-    /// Nobody: whose mailbox it is was proved.
+    /// The verification of the mailbox.
     Proof,
 }
 
@@ -71,12 +71,11 @@ impl<'a> By<'a> {
 }
 
 impl Core {
-    /// Notes that an account has a factor, set up in the session of this handle, as part of the
-    /// caller's transaction; what it was found by must have been `user`. The answer is its recovery
-    /// codes, when it is the first one.
+    /// Adds a factor that the session with this handle set up, in the caller's transaction. Returns
+    /// the recovery codes if it is the first factor. `user` is the account as it was read.
     ///
     /// # Errors
-    /// 409 when the account was changed since it was read; 401 when the session has ended.
+    /// 409 if the account changed since it was read; 401 if the session has ended.
     pub(crate) async fn enrol(
         &self,
         cx: &Cx,
@@ -114,12 +113,11 @@ impl Core {
         }
     }
 
-    /// Takes factors away, as part of the caller's transaction. With the last one go the recovery
-    /// codes.
+    /// Removes factors in the caller's transaction. Without any factor left, the recovery codes are
+    /// removed too.
     ///
     /// # Errors
-    /// 409 when the account was changed since it was read; 401 when the session has ended in which
-    /// it is done.
+    /// 409 if the account changed since it was read; 401 if the session has ended.
     pub(crate) async fn unenrol(
         &self,
         cx: &Cx,
@@ -165,10 +163,11 @@ impl Core {
         }
     }
 
-    /// Whether an account may do without these factors.
+    /// Checks whether these factors may be removed.
     ///
     /// # Errors
-    /// 409 `mfa_not_enabled` when it has none of them; 403 `mfa_required` when it must keep one.
+    /// 409 `mfa_not_enabled` if the account has none of them; 403 `mfa_required` if it must keep
+    /// one.
     pub(crate) fn may_unenrol(&self, user: &User, ways: &[Way]) -> Result<()> {
         let (gone, left): (Vec<Way>, Vec<Way>) = enrolled(user)
             .into_iter()
@@ -176,7 +175,7 @@ impl Core {
         if gone.is_empty() {
             return Err(refuse(MFA_NOT_ENABLED));
         }
-        // A phone alone is not enough where everybody has to have one.
+        // If a second factor is required, text messages alone are not enough.
         let needed = self.config.auth.mfa.required && left.iter().all(|way| *way == Way::Sms);
         if needed {
             Err(refuse(MFA_REQUIRED))
@@ -185,11 +184,10 @@ impl Core {
         }
     }
 
-    /// Notes that an account has passkeys, or has fewer, where nothing else follows from it.
+    /// Stores that an account has more or fewer passkeys, if nothing else depends on it.
     ///
     /// # Errors
-    /// 409 when the account was changed since it was read; 401 when the session has ended in which
-    /// it is done.
+    /// 409 if the account changed since it was read; 401 if the session has ended.
     pub(crate) async fn note_passkeys(
         &self,
         cx: &Cx,
@@ -207,9 +205,9 @@ impl Core {
             .await
     }
 
-    /// Writes down what an account has. What waits for a factor ends; so does the trust in devices,
-    /// which is in the version, and what other sessions have proved, unless a factor is added to
-    /// those that were there.
+    /// Stores the factors of an account. Challenges for a factor end, and so does the trust in
+    /// devices, which contains the version. Other sessions must prove a factor again, unless a
+    /// factor was added to existing ones.
     async fn set_methods(
         &self,
         cx: &Cx,
@@ -239,9 +237,9 @@ impl Core {
         self.parts.tokens.void(cx, &user.id, WAITING).await
     }
 
-    /// Lets sessions count as ones that have proved a factor under the account's next version as
-    /// well: that in which it is done, if it had under the one before, or has just set up the
-    /// first; and where a factor is `added` to those that were there, all that had.
+    /// Marks sessions as having proved a factor under the next `mfa_version`. The session of the
+    /// change is marked if it had proved one before or if it set up the first. If a factor was
+    /// `added` to existing ones, all sessions that had proved one are marked.
     async fn go_on_proved(
         &self,
         cx: &Cx,
@@ -267,7 +265,7 @@ impl Core {
                     ..SessionPatch::default()
                 };
                 match self.sessions.update(cx, one.handle, patch, None).await {
-                    // Ended meanwhile.
+                    // The session ended meanwhile.
                     Err(error) if error.code() == Code::NotFound && !own => {}
                     done => drop(done?),
                 }
@@ -276,10 +274,10 @@ impl Core {
         Ok(())
     }
 
-    /// Keeps what belongs to a factor, in place of what did before.
+    /// Stores the data of a factor, in place of earlier data.
     ///
     /// # Errors
-    /// When it cannot be kept.
+    /// If it cannot be stored.
     pub(crate) async fn keep_factor(
         &self,
         cx: &Cx,
@@ -324,11 +322,11 @@ impl Core {
         }
     }
 
-    /// Makes new recovery codes; the earlier ones no longer work. The caller has written the
-    /// account in the same transaction, so that two who do this at once do not both succeed.
+    /// Creates new recovery codes; the earlier ones no longer work. The caller has written the
+    /// account in the same transaction, so of two concurrent calls only one succeeds.
     ///
     /// # Errors
-    /// When they cannot be kept.
+    /// If they cannot be stored.
     pub(crate) async fn replace_recovery_codes(
         &self,
         cx: &Cx,
@@ -350,7 +348,7 @@ impl Core {
         Ok(shown)
     }
 
-    /// Takes recovery codes away, or those alone that were made at an instant or after it.
+    /// Deletes recovery codes: all of them, or those that were created at a time or later.
     async fn drop_recovery_codes(
         &self,
         cx: &Cx,
@@ -368,7 +366,7 @@ impl Core {
             .filter(|code| since.is_none_or(|since| code.created_at >= since))
         {
             match self.parts.codes.delete(cx, code.id, None).await {
-                // Just used.
+                // The code was just used.
                 Err(error) if error.code() == Code::NotFound => {}
                 done => done?,
             }
@@ -376,10 +374,10 @@ impl Core {
         Ok(())
     }
 
-    /// New recovery codes in place of the earlier ones, as their owner asks for in a session.
+    /// Replaces the recovery codes at the request of the owner's session.
     ///
     /// # Errors
-    /// 409 when the account was changed since it was read; 401 when the session has ended.
+    /// 409 if the account changed since it was read; 401 if the session has ended.
     pub(crate) async fn renew_recovery_codes(
         &self,
         cx: &Cx,
@@ -401,14 +399,14 @@ impl Core {
         self.replace_recovery_codes(cx, user).await
     }
 
-    /// Takes away whatever somebody set up who never proved that the account's mailbox is theirs:
-    /// providers, passkeys, second factors and recovery codes, recognised devices, a deletion that
-    /// waits, the wish for another address, and whatever else is under way. Part of the transaction
-    /// in which the mailbox is proved; the caller takes the password and the sessions away. The
-    /// answer is the account as it is then.
+    /// Removes everything that was set up before the mailbox was verified for the first time:
+    /// providers, passkeys, second factors and recovery codes, recognised devices, a scheduled
+    /// deletion, a pending change of address, and all other pending flows. It runs in the
+    /// transaction of the verification; the caller removes the password and the sessions. Returns
+    /// the changed account.
     ///
     /// # Errors
-    /// When it cannot be taken away.
+    /// If something cannot be removed.
     pub(crate) async fn drop_unproved(&self, cx: &Cx, client: &Client, id: &str) -> Result<User> {
         self.drop_since(cx, client, id, Timestamp::MIN).await?;
         self.parts.tokens.void(cx, id, BEGUN).await?;
@@ -424,14 +422,14 @@ impl Core {
         self.call_off(cx, client, &now).await
     }
 
-    /// Takes away what was added to an account since it was made, as part of the transaction in
-    /// which a mailed link confirms the sign-up: who follows it may not be who added that. What the
-    /// account was made with stays, a password or a provider, with its sessions: the link was
-    /// mailed for that, and is often followed on another device. So do codes by mail, which only
-    /// who reads it has set up.
+    /// Removes what was added to an account since its sign-up, in the transaction in which a mailed
+    /// link confirms the sign-up: the person who follows the link may not have added it. The
+    /// password or provider of the sign-up stays, with its sessions, because the link was mailed
+    /// for this sign-up and is often followed on another device. Codes by mail stay too, because
+    /// only the owner of the mailbox can set them up.
     ///
     /// # Errors
-    /// When it cannot be taken away.
+    /// If something cannot be removed.
     pub(crate) async fn drop_added(&self, cx: &Cx, client: &Client, user: &User) -> Result<()> {
         self.parts.tokens.void(cx, &user.id, ADDING).await?;
         let since = later(user.created_at, 1);
@@ -448,7 +446,7 @@ impl Core {
                 .await?
                 .iter()
                 .any(|link| link.created_at >= since);
-        // Nothing else of the account is touched where there is nothing.
+        // Without anything to remove, the account is not changed.
         if any {
             self.drop_since(cx, client, &user.id, since).await
         } else {
@@ -456,12 +454,12 @@ impl Core {
         }
     }
 
-    /// Takes away by what else somebody may sign in, and what is asked of them, that was set up at
-    /// an instant or after it: the account was not its owner's then. Part of the transaction in
-    /// which it is theirs again; its owner is told at the address that it has by now.
+    /// Removes ways to sign in and second factors that were set up at a time or later, when another
+    /// person controlled the account. It runs in the transaction that returns the account to its
+    /// owner. The owner gets a mail at the restored address.
     ///
     /// # Errors
-    /// When it cannot be taken away.
+    /// If something cannot be removed.
     pub(crate) async fn drop_since(
         &self,
         cx: &Cx,
@@ -497,16 +495,16 @@ impl Core {
             ways.push(Way::Webauthn);
         }
         if since < user.created_at {
-            // Codes by mail keep nothing that would say since when: they are as old as the account.
+            // Codes by mail have no record with a time. They count as being as old as the account.
             ways.push(Way::EmailOtp);
         }
-        // Either way the account's factors have another version, which ends the trust in devices:
-        // some may be the other's.
+        // In both cases the version of the factors changes, which ends the trust in devices. Some
+        // may belong to the other person.
         self.unenrol(cx, client, &user, &ways, By::Proof).await?;
         self.drop_recovery_codes(cx, &user, Some(since)).await
     }
 
-    /// Takes every second factor of somebody away who has lost them.
+    /// Removes all second factors of a user who lost them.
     ///
     /// # Errors
     /// `not_found`; 409 `mfa_not_enabled`.

@@ -1,9 +1,9 @@
-//! Trying a factor: in one place for the second factor of a sign-in, for step-up, and for a proof
-//! in a body.
+//! The check of a factor: one place for the second factor of a sign-in, for the step-up, and for a
+//! proof in a body.
 //!
-//! A try has two halves. First it is judged, which changes nothing; what is right is then spent, in
-//! the transaction of what it is good for. So a proof that a hook or a rule refuses afterwards is
-//! still unused, and of a hundred who use it at once one does.
+//! A check has two steps. `judge` checks the factor and changes nothing. `spend` uses it up, in the
+//! transaction that needs the proof. So a proof stays unused if a hook or a rule refuses the
+//! request, and of many concurrent requests with the same proof one succeeds.
 
 use linchpin::{Code, Cx, PageArgs, Result};
 use serde_json::json;
@@ -20,36 +20,35 @@ use crate::password::{Password, Verdict};
 use crate::recovery::RecoveryCode;
 use crate::secret::{SecretBytes, SecretText};
 
-/// A factor that was right. Whoever asked by a challenge takes that as well: a code that was sent
-/// costs nothing else.
+/// A factor that was correct. The caller also consumes the challenge of the request; a sent code
+/// needs nothing else.
 #[must_use]
 pub(crate) struct Right(Cost);
 
-/// What using it up takes.
+/// What must be written to use up the factor.
 enum Cost {
     Nothing,
-    /// The step of an authenticator app: none of before counts any more.
+    /// The time step of an authenticator app. Codes of earlier steps are invalid afterwards.
     Step {
         factor: Factor,
         step: i64,
     },
-    /// A recovery code, as it may be stored.
+    /// The possible hashes of a recovery code.
     Recovery(Vec<String>),
-    /// The use of a passkey: its count goes up.
+    /// The use of a passkey: its signature counter grows.
     Passkey(Box<Used>),
 }
 
 impl Right {
-    /// Whether it is a passkey that did not verify its user: whoever holds it has proved no more
-    /// than that.
+    /// Whether it is a passkey that did not verify its user, which proves possession only.
     pub(crate) fn is_bare_passkey(&self) -> bool {
         matches!(&self.0, Cost::Passkey(used) if !used.asserted.flags.user_verified)
     }
 
-    /// Uses it up, as part of what it is good for.
+    /// Uses up the factor, in the transaction that needs the proof.
     ///
     /// # Errors
-    /// `invalid_code` when somebody else was faster.
+    /// `invalid_code` if another request used it first.
     pub(crate) async fn spend(
         &self,
         core: &Core,
@@ -96,16 +95,16 @@ impl Core {
         Factors::of(&self.config).methods(user)
     }
 
-    /// Whether an account has to set up a second factor before anything else.
+    /// Whether an account must set up a second factor before anything else.
     pub(crate) fn must_enrol(&self, user: &User) -> bool {
         must_enrol(self.config.auth.mfa.required, user)
     }
 
-    /// What an account can prove itself with: its second factors and recovery codes, or its
-    /// password when it has none.
+    /// The methods by which an account proves its owner: its second factors and recovery codes, or
+    /// its password if it has none.
     ///
     /// # Errors
-    /// When the store cannot tell.
+    /// If the store cannot be read.
     pub(crate) async fn ways(&self, cx: &Cx, user: &User) -> Result<Vec<Way>> {
         let mut ways = self.methods(user);
         if ways.is_empty() {
@@ -121,7 +120,7 @@ impl Core {
         Ok(ways)
     }
 
-    /// Whether a factor is one that an account proves itself with.
+    /// Whether this method proves the owner of the account.
     pub(crate) fn counts(&self, user: &User, way: Way) -> bool {
         let methods = self.methods(user);
         match way {
@@ -135,11 +134,11 @@ impl Core {
         self.config.auth.password.enabled && user.password_hash.is_some()
     }
 
-    /// Tries a factor that counts for the account; `None` when it is wrong. A code that was sent is
-    /// one of the challenge.
+    /// Checks a factor of the account; `None` if it is wrong. A sent code is checked against the
+    /// challenge.
     ///
     /// # Errors
-    /// When it cannot be tried.
+    /// If it cannot be checked.
     pub(crate) async fn judge(
         &self,
         client: &Client,
@@ -173,10 +172,10 @@ impl Core {
     /// Whether a text is the account's password.
     ///
     /// # Errors
-    /// 503 when too many wait to know.
+    /// 503 if too many checks are waiting.
     pub(crate) async fn is_password(&self, user: &User, typed: &SecretText) -> Result<bool> {
         let most = usize::try_from(self.config.auth.password.max_length).unwrap_or(128);
-        // A text that no password can be is as wrong as any other.
+        // A text that cannot be a password is a wrong password.
         let Ok(password) = Password::tried(typed, most) else {
             return Ok(false);
         };
@@ -251,9 +250,8 @@ impl Core {
         (meant && right).then_some(Right(Cost::Nothing))
     }
 
-    /// What is kept with a factor. One that cannot be read, because it was changed outside or its
-    /// key is gone, proves nothing: whoever runs the app is told, and its owner goes on with
-    /// another.
+    /// Decrypts the data of a factor. `None` if it cannot be read, because it was changed outside
+    /// or its key is missing. That is logged, and the user can use another factor.
     pub(crate) fn open_factor(&self, factor: &Factor) -> Option<SecretBytes> {
         let opened = self
             .parts
@@ -262,10 +260,10 @@ impl Core {
         opened.inspect_err(|error| tracing::error!(factor = factor.id, error = ?error, "a second factor cannot be read")).ok()
     }
 
-    /// How many recovery codes are left.
+    /// The number of unused recovery codes.
     ///
     /// # Errors
-    /// When the store cannot tell.
+    /// If the store cannot be read.
     pub(crate) async fn recovery_codes_left(&self, cx: &Cx, user: &User) -> Result<usize> {
         Ok(self
             .parts
@@ -314,7 +312,7 @@ impl Core {
     }
 }
 
-/// Where a factor's secret is kept.
+/// The place of a factor's secret, which is part of its encryption.
 pub(crate) fn factor_place(id: &str) -> Place<'_> {
     Place {
         entity: "auth_factors",

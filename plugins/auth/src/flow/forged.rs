@@ -1,4 +1,4 @@
-//! Requests that were perhaps not meant: refused, and written down.
+//! Requests that may be forged: the refusal and its audit entry.
 
 use linchpin::http::PluginCall;
 use linchpin::{Error, Result};
@@ -7,16 +7,16 @@ use serde_json::json;
 use crate::core::{Client, Core, Happened};
 use crate::session::Known;
 
-/// How often the same is written down, in seconds: anybody can cause any number.
+/// Seconds between two equal audit entries, because anyone can cause any number of them.
 const ONCE_IN: u32 = 60;
-/// Longest path that is kept, in characters.
+/// Maximum length of a stored path in characters.
 const PATH: usize = 200;
 
 impl Core {
-    /// Lets a request make a session, unless a page of a foreign origin sent it.
+    /// Checks that no page of a foreign origin sent a request that opens a session.
     ///
     /// # Errors
-    /// 403 `csrf_failed`; 503 when that cannot be written down.
+    /// 403 `csrf_failed`; 503 if the audit cannot be written.
     pub(crate) async fn may_sign_in(&self, call: &PluginCall, path: &str) -> Result<()> {
         match self.csrf.may_sign_in(&call.headers) {
             Ok(()) => Ok(()),
@@ -31,8 +31,7 @@ impl Core {
         }
     }
 
-    /// Writes down that a request was taken for a forged one. The answer is what it is refused
-    /// with.
+    /// Writes the audit of a refused request and returns the error.
     pub(crate) async fn forged(
         &self,
         client: &Client,

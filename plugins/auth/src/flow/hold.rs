@@ -1,5 +1,4 @@
-//! Holding an account while something is done about it: what others would change meanwhile waits,
-//! or is told to look again.
+//! Locks of an account: concurrent changes wait, or get a conflict.
 
 use linchpin::{Code, Cx, Error, Result};
 
@@ -7,11 +6,10 @@ use crate::core::Core;
 use crate::entities::{User, UserPatch};
 
 impl Core {
-    /// Holds an account to what it was when it was read, as part of the caller's transaction:
-    /// whatever has changed it since, or is about to, the caller is told to look again.
+    /// Locks the account in the caller's transaction, if it did not change since it was read.
     ///
     /// # Errors
-    /// `precondition_failed` when it has changed.
+    /// `precondition_failed` if it has changed.
     pub(crate) async fn hold(&self, cx: &Cx, user: &User) -> Result<User> {
         let seen = UserPatch {
             mfa_version: Some(user.mfa_version),
@@ -22,14 +20,13 @@ impl Core {
             .await
     }
 
-    /// Holds an account as it is now until the caller's transaction ends, for who has proved
-    /// themselves by something that no session gives: unlike with [`Core::hold`], somebody who goes
-    /// on changing the profile keeps them from nothing.
+    /// Locks the account as it is now, for a proof that no session can give. Unlike [`Core::hold`],
+    /// a change of the profile does not matter, so nobody can block the owner by repeated changes.
     ///
     /// # Errors
-    /// `precondition_failed` when something has changed that was judged when it was read: the
-    /// address and whether it is proved, suspension, deletion. The password is none of that:
-    /// whoever knows it can change it over and over as well.
+    /// `precondition_failed` if a field changed that was checked when the account was read: the
+    /// address and its verification, suspension, deletion. The password is not among them, because
+    /// anyone who knows it can change it repeatedly.
     pub(crate) async fn hold_now(&self, cx: &Cx, user: &User) -> Result<User> {
         let now = self.hold_row(cx, user).await?;
         let judged = |user: &User| {
@@ -47,10 +44,10 @@ impl Core {
         }
     }
 
-    /// The same, for who has proved the password.
+    /// Like [`Core::hold_now`], for a proof by password.
     ///
     /// # Errors
-    /// As [`Core::hold_now`], and when the password has changed.
+    /// The errors of [`Core::hold_now`]; also if the password has changed.
     pub(crate) async fn hold_with_password(&self, cx: &Cx, user: &User) -> Result<User> {
         let now = self.hold_now(cx, user).await?;
         if now.password_version == user.password_version {
@@ -60,13 +57,13 @@ impl Core {
         }
     }
 
-    /// Holds an account, whatever has become of it: who holds one in another transaction is waited
-    /// for, and what they did is seen.
+    /// Locks the account in any state. It waits for other transactions that lock the account, and
+    /// sees their changes.
     ///
     /// # Errors
     /// `not_found`.
     pub(crate) async fn hold_row(&self, cx: &Cx, user: &User) -> Result<User> {
-        // When it was made never changes; what counts is that the record is written.
+        // The creation time never changes. The write itself takes the lock.
         let same = UserPatch {
             created_at: Some(user.created_at),
             ..UserPatch::default()

@@ -1,4 +1,4 @@
-//! Linking an account to a provider, and unlinking it, as its owner asks for it.
+//! Linking an account to a provider, and unlinking it, at the request of its owner.
 
 use linchpin::{Error, Result};
 use serde_json::json;
@@ -14,13 +14,13 @@ use crate::oauth::{Identity, Provider};
 use crate::onetime::Purpose;
 
 impl Core {
-    /// Links an account that is as it was when it was judged, in whose session `asked` that was
-    /// asked for, if in one: since then, the provider has been asked who somebody is, which takes
-    /// its time. Its owner is told.
+    /// Links an account to an identity at a provider. The sign-in at the provider takes time, so
+    /// the account must be unchanged since it was checked, and the session that requested the link
+    /// (`asked`) must still exist. The owner gets a mail.
     ///
     /// # Errors
-    /// As [`Core::store_link`]; `precondition_failed` when the account was changed since;
-    /// `invalid_state` when that session is over.
+    /// The errors of [`Core::store_link`]; `precondition_failed` if the account changed;
+    /// `invalid_state` if the session has ended.
     pub(crate) async fn add_link(
         &self,
         client: &Client,
@@ -56,11 +56,11 @@ impl Core {
         added
     }
 
-    /// Ends the link of an account to a provider, unless nothing else signs its owner in.
+    /// Removes the link of an account to a provider, unless it is the last way to sign in.
     ///
     /// # Errors
-    /// 404 when there is none; 409 `last_credential`; 409 `conflict` when the account was changed
-    /// since it was read.
+    /// 404 if there is none; 409 `last_credential`; 409 `conflict` if the account changed since it
+    /// was read.
     pub(crate) async fn unlink(
         &self,
         client: &Client,
@@ -78,8 +78,8 @@ impl Core {
         let unlinked = cx
             .transaction(async |cx| {
                 proof.spend(self, cx, client, user).await?;
-                // Under the account's version: of two ways in that are removed at once, one is
-                // looked at again.
+                // Locks the account: if two ways to sign in are removed at once, one request gets a
+                // conflict.
                 self.hold(cx, user).await.map_err(overtaken)?;
                 self.remove_link(cx, link).await?;
                 self.parts

@@ -1,4 +1,4 @@
-//! The links of accounts to providers: stored, listed, removed with what they belong to.
+//! Links of accounts to providers: stored, listed and removed.
 
 use std::collections::HashMap;
 
@@ -14,10 +14,11 @@ use crate::oauth::entity::{ProviderLink, ProviderLinkCreate, provider_link};
 use crate::onetime::Purpose;
 
 impl Core {
-    /// Writes down that a provider knows the owner of an account.
+    /// Stores the link of an account to an identity at a provider.
     ///
     /// # Errors
-    /// `conflict` when it knows them as somebody else's, or the account has one of this provider.
+    /// `conflict` if the identity belongs to another account, or if the account already has a link
+    /// to this provider.
     pub(crate) async fn store_link(
         &self,
         cx: &Cx,
@@ -42,10 +43,10 @@ impl Core {
         .await
     }
 
-    /// The links of an account.
+    /// Returns the links of an account.
     ///
     /// # Errors
-    /// When the store cannot answer.
+    /// If the store cannot be read.
     pub(crate) async fn links_of(&self, cx: &Cx, user: &str) -> Result<Vec<ProviderLink>> {
         Ok(self
             .links
@@ -54,10 +55,10 @@ impl Core {
             .items)
     }
 
-    /// The ids of the providers that the owner of an account signs in with.
+    /// Returns the ids of the providers of an account.
     ///
     /// # Errors
-    /// When the store cannot answer.
+    /// If the store cannot be read.
     pub(crate) async fn providers_of(&self, cx: &Cx, user: &str) -> Result<Vec<String>> {
         if self.oauth.is_empty() {
             return Ok(Vec::new());
@@ -72,10 +73,11 @@ impl Core {
         Ok(ids)
     }
 
-    /// The same of many accounts at once, by their ids; one that has none is left out.
+    /// Returns the providers of many accounts, by account id. An account without a provider is left
+    /// out.
     ///
     /// # Errors
-    /// When the store cannot answer.
+    /// If the store cannot be read.
     pub(crate) async fn providers_of_each(
         &self,
         cx: &Cx,
@@ -107,10 +109,10 @@ impl Core {
         Ok(found)
     }
 
-    /// Ends every link of an account that is removed, and what they have been good for.
+    /// Removes all links of a deleted account, and their codes.
     ///
     /// # Errors
-    /// When the store cannot say that they have ended.
+    /// If the store cannot remove them.
     pub(crate) async fn remove_links(&self, cx: &Cx, user: &str) -> Result<()> {
         for link in self.links_of(cx, user).await? {
             self.remove_link(cx, &link).await?;
@@ -121,11 +123,11 @@ impl Core {
             .await
     }
 
-    /// Ends the links that an account was given at an instant or after it, and whatever is under
-    /// way, as part of the caller's transaction.
+    /// Removes the links that were added at a time or later, and pending provider flows, in the
+    /// caller's transaction.
     ///
     /// # Errors
-    /// When the store cannot say that they have ended.
+    /// If the store cannot remove them.
     pub(crate) async fn remove_links_since(
         &self,
         cx: &Cx,
@@ -164,10 +166,10 @@ impl Core {
             .await
     }
 
-    /// Ends a link, whoever else has.
+    /// Removes a link. It is no error if another request removed it.
     ///
     /// # Errors
-    /// When the store cannot say that it has ended.
+    /// If the store cannot remove it.
     pub(super) async fn remove_link(&self, cx: &Cx, link: &ProviderLink) -> Result<()> {
         match self.links.delete(cx, link.id.as_str(), None).await {
             Err(error) if error.code() == Code::NotFound => Ok(()),

@@ -1,4 +1,4 @@
-//! From a proof to a session. No route makes a session in another way.
+//! From a proof to a session. No other code opens a session.
 
 use linchpin::http::Reply;
 use linchpin::{Code, Cx, PageArgs, Result, Timestamp};
@@ -17,23 +17,23 @@ use crate::mfa::{Begun, Pending, Way};
 use crate::secret::SecretText;
 use crate::session::sid;
 
-/// Who has proved, and how.
+/// An account and the proof of its owner.
 pub(crate) struct Proved {
     pub(crate) user: User,
-    /// `password` and so on.
+    /// The method, such as `password`.
     pub(crate) method: &'static str,
-    /// RFC 8176.
+    /// Authentication methods of the proof (RFC 8176).
     pub(crate) amr: &'static [&'static str],
-    /// 2 when the proof is of two factors by itself.
+    /// 2 if the proof alone counts as two factors.
     pub(crate) aal: i64,
-    /// The status of the answer: a sign-up answers 201.
+    /// The status of the response: 201 for a sign-up.
     pub(crate) status: u16,
 }
 
-/// The method of what the app does in the name of a user.
+/// The method of sessions that the app opens on behalf of a user.
 pub(crate) const SERVICE: &str = "service";
 
-/// The methods that a sign-in begins with: what a challenge was begun with is named by them.
+/// The first methods of a sign-in. A challenge contains one of these names.
 const METHODS: [&str; 5] = [
     "password",
     "magicLink",
@@ -42,7 +42,7 @@ const METHODS: [&str; 5] = [
     "oauth",
 ];
 
-/// A session that is about to be.
+/// A session that is about to be opened.
 pub(super) struct Opening {
     user: User,
     method: &'static str,
@@ -50,11 +50,11 @@ pub(super) struct Opening {
     aal: i64,
     /// The second factor.
     second: Option<Way>,
-    /// Whether what was proved is all that the account has, so that no factor is left to prove.
+    /// Whether the account has no other factor to prove.
     is_all: bool,
-    /// Whether the device is to count as the second factor from now on.
+    /// Whether the device is trusted from now on.
     trusts: bool,
-    /// Whether somebody's device signs in; else the app itself does.
+    /// Whether a user's device signs in; false if the app itself does.
     on_device: bool,
     status: u16,
 }
@@ -63,12 +63,12 @@ pub(super) struct Opening {
 struct Opened {
     tokens: Tokens,
     sid: String,
-    /// What a device that is new holds from now on.
+    /// The token of a new device.
     device: Option<SecretText>,
 }
 
 impl Opening {
-    /// After the first factor alone, or one that is two.
+    /// After the first factor, or after a proof that counts as two.
     fn primary(proved: Proved) -> Self {
         let Proved {
             user,
@@ -118,8 +118,8 @@ impl Opening {
 }
 
 impl Core {
-    /// The one way from a primary proof to a session: suspension, then verification, deletion,
-    /// second factor, session.
+    /// The only way from a first proof to a session. It checks suspension, verification, scheduled
+    /// deletion and the second factor, and then opens the session.
     ///
     /// # Errors
     /// 403 `account_suspended`; 401 `invalid_credentials` for an account whose deletion is due.
@@ -127,10 +127,11 @@ impl Core {
         self.complete_with(client, proved, None).await
     }
 
-    /// The same, for a proof by this passkey: it is no second factor to itself.
+    /// Like [`Core::complete_primary`], for a proof by this passkey, which cannot be the second
+    /// factor too.
     ///
     /// # Errors
-    /// As [`Core::complete_primary`].
+    /// The errors of [`Core::complete_primary`].
     pub(crate) async fn complete_with(
         &self,
         client: &Client,
@@ -157,10 +158,10 @@ impl Core {
         .await
     }
 
-    /// Asks `pre_login` whether an account may sign in that is known before anything is typed.
+    /// Runs the hook `pre_login` for an account that is known before an identifier is typed.
     ///
     /// # Errors
-    /// What it refuses with; 504 `hook_timeout`.
+    /// The refusal of the hook; 504 `hook_timeout`.
     pub(crate) async fn ask_before(
         &self,
         client: &Client,
@@ -181,12 +182,11 @@ impl Core {
             .await
     }
 
-    /// A session that the app itself opens in the name of a user, and its access token: what keeps
-    /// its user out keeps the app out.
+    /// Opens a session for the app on behalf of a user. An account that cannot sign in is refused.
     ///
     /// # Errors
-    /// As [`Core::complete_primary`] and [`Core::ask_before`]; 403 `mfa_required` where a second
-    /// factor is asked for.
+    /// The errors of [`Core::complete_primary`] and [`Core::ask_before`]; 403 `mfa_required` if the
+    /// account needs a second factor.
     pub(crate) async fn open_for(&self, client: &Client, user: User) -> Result<Tokens> {
         self.ask_before(client, SERVICE, &user).await?;
         let proved = Proved {
@@ -212,8 +212,7 @@ impl Core {
             .map(|opened| opened.tokens)
     }
 
-    /// What has to follow a proof before there is a session: the second factors that would do, none
-    /// when none is asked for.
+    /// The second factors of which one must follow a proof. Empty if none is needed.
     async fn missing_factors(
         &self,
         client: &Client,
@@ -238,7 +237,7 @@ impl Core {
         Ok(if waived { Vec::new() } else { methods })
     }
 
-    /// Whether the device that somebody signs in on counts as their second factor.
+    /// Whether the client's device is trusted for this account.
     async fn is_trusted(&self, client: &Client, user: &User) -> Result<bool> {
         if self.config.auth.mfa.trust_device_seconds == 0 {
             return Ok(false);
@@ -250,14 +249,14 @@ impl Core {
         Ok(device.is_some_and(|device| device.is_trusted(user, client.now)))
     }
 
-    /// Whether nobody signs in to an account before its address is proved.
+    /// Whether the account cannot sign in before its address is verified.
     pub(crate) fn must_verify(&self, user: &User) -> bool {
         self.config.auth.email_verification.required
             && user.email.is_some()
             && user.email_verified_at.is_none()
     }
 
-    /// Makes the session, together with what `spend` does: both happen or neither.
+    /// Opens the session and runs `spend` in one transaction.
     pub(super) async fn open_session(
         &self,
         client: &Client,
@@ -320,7 +319,7 @@ impl Core {
             auth_at: client.now,
             step_up_at: (*aal >= 2).then_some(client.now),
             step_up_by: *second,
-            // The account is held to that version below.
+            // The transaction below checks that the account still has this version.
             proved_factors: (*aal >= 2 || *is_all).then_some(user.mfa_version),
             last_active_at: client.now,
             expires_at: Some(later(client.now, millis(self.config.absolute_seconds()))),
@@ -335,16 +334,15 @@ impl Core {
             .recognised(&cx, client.device(), &user.id)
             .await?;
         if *on_device && *method != "password" {
-            // Passwords may be tried again: whoever guesses them is not who this is.
+            // The owner has signed in, so earlier guesses by others no longer count.
             self.unlock(client, &user.identifier).await?;
         }
         let (session, device) = cx
             .transaction(async |cx| {
                 spend(cx).await?;
                 let session = self.sessions.create(cx, new).await?;
-                // Since the proof a new password, a suspension or the like may have ended all
-                // sessions: this one as well. And where it was seen that there is no second factor
-                // to ask for, there may be one now.
+                // Since the proof, a change of the password or a suspension may have ended all
+                // sessions, or the account may have got a second factor.
                 let now = self.users.get(cx, user.id.as_str()).await?;
                 if !now
                     .is_some_and(|now| session.is_of(&now) && now.mfa_version == user.mfa_version)
@@ -384,9 +382,8 @@ impl Core {
         })
     }
 
-    /// Notes the device that somebody signs in from. For one that is new to an account the answer
-    /// is its token, and its owner is told, unless the account is new as well or there have been
-    /// many.
+    /// Updates the device of a sign-in. For a device that is new to the account it returns a token
+    /// and mails the owner, unless the account is new or there were many such mails.
     async fn on_device(
         &self,
         cx: &Cx,
@@ -425,12 +422,11 @@ impl Core {
         Ok(token)
     }
 
-    /// Asks the app for claims, and keeps them with the session: a refresh signs them again. That
-    /// they cannot be kept keeps nobody out, as nothing does that becomes of `post_login` (contract
-    /// 14).
+    /// Runs the hook `post_login` and stores its claims with the session, so that a refresh signs
+    /// them again. An error of the hook, or in storing its claims, does not stop the sign-in.
     ///
     /// # Errors
-    /// 401 `invalid_credentials` when the session is over by now.
+    /// 401 `invalid_credentials` if the session has ended meanwhile.
     async fn with_claims(
         &self,
         cx: &Cx,
@@ -445,9 +441,8 @@ impl Core {
             session_id: Some(session.handle.clone()),
             amr: session.amr.clone(),
         };
-        // It was ended meanwhile, by its user or by the hook: no session that is over mints a token
-        // (contract 7.4). The proof was right and opened nothing, which is what anybody else is
-        // told whose sign-in was overtaken.
+        // The user or the hook ended the session meanwhile. An ended session gets no token; the
+        // response is that of any sign-in that was overtaken.
         let over = || refuse(INVALID_CREDENTIALS);
         let Some(claims) = self.hooks.claims(&self.hook_cx(client), &input).await else {
             let there = self.hooks.are_none()
@@ -475,9 +470,9 @@ impl Core {
         }
     }
 
-    /// Ends the oldest sessions of a user beyond the most there may be. Everybody who signs in does
-    /// so after their own session is there: whoever looks last sees all of them, and all agree on
-    /// which are the oldest.
+    /// Ends the oldest sessions of a user that exceed the maximum. Each sign-in runs this after its
+    /// own session is stored. So the last one sees all sessions, and all agree on which are the
+    /// oldest.
     async fn keep_within(&self, cx: &Cx, client: &Client, user: &str) -> Result<()> {
         let most = usize::try_from(self.config.auth.session.max_per_user).unwrap_or(usize::MAX);
         let mut sessions = self.sessions_of(cx, user).await?;
@@ -488,10 +483,10 @@ impl Core {
         Ok(())
     }
 
-    /// The sessions of a user.
+    /// Returns the sessions of a user.
     ///
     /// # Errors
-    /// When the store cannot answer.
+    /// If the store cannot be read.
     pub(crate) async fn sessions_of(&self, cx: &Cx, user: &str) -> Result<Vec<Session>> {
         Ok(self
             .sessions
@@ -501,7 +496,7 @@ impl Core {
     }
 }
 
-/// What sessions are ordered by: equal instants by their names.
+/// The order of sessions: by creation time, then by handle.
 fn age(session: &Session) -> (Timestamp, String) {
     (session.created_at, session.handle.clone())
 }

@@ -1,5 +1,4 @@
-//! How a proof of who somebody is becomes a session: one way for every method, and every end of a
-//! session.
+//! Flows: from each kind of proof to a session, and to the end of a session.
 
 mod admin;
 mod attempt;
@@ -56,28 +55,28 @@ pub use rekey::Rekeyed;
 pub(crate) use renew::Pace;
 pub(crate) use ways_in::Without;
 
-/// How often a flow looks again at what another request changed meanwhile. Each time, that one got
-/// on.
+/// Maximum number of attempts of a flow whose records other requests change at the same time. Each
+/// conflict means that another request succeeded.
 const OVERTAKEN: usize = 16;
 
-/// A session with what its client is to hold.
+/// A session with the tokens of its client.
 pub(crate) struct Tokens {
     pub(crate) access: String,
-    /// The access token for a cookie, where the other is longer than browsers keep.
+    /// The access token for a cookie, if the other one is longer than browsers accept.
     for_cookie: Option<String>,
     pub(crate) expires_at: Timestamp,
     pub(crate) refresh: Option<String>,
-    /// Until when the refresh token is good.
+    /// When the refresh token expires.
     refresh_until: Timestamp,
-    /// The handle of their session.
+    /// The handle of the session.
     handle: String,
 }
 
 impl Core {
-    /// Signs the access token of a session, and names its refresh token.
+    /// Signs the access token of a session and derives its refresh token.
     ///
     /// # Errors
-    /// When it cannot be signed.
+    /// If the token cannot be signed.
     pub(crate) fn tokens(&self, session: &Session, sid: &str, now: Timestamp) -> Result<Tokens> {
         let refreshes = &self.config.auth.refresh;
         let end = session.expires_at.unwrap_or(now);
@@ -99,7 +98,7 @@ impl Core {
         claims.insert("iat".to_owned(), json!(seconds(now)));
         claims.insert("nbf".to_owned(), json!(seconds(now)));
         claims.insert("exp".to_owned(), json!(seconds(expires_at)));
-        // Ours stand last in both, so that none of the app's replaces them.
+        // The plugin's own claims come last, so that the app's claims cannot replace them.
         let mut all = custom;
         let bare = (!all.is_empty()).then(|| claims.clone());
         all.append(&mut claims);
@@ -117,7 +116,7 @@ impl Core {
         Ok(Tokens {
             access,
             for_cookie,
-            // What the token says, to the second.
+            // The expiry of the token, in whole seconds.
             expires_at: Timestamp::from_millis(seconds(expires_at) * 1000),
             refresh: refreshes
                 .enabled
@@ -132,10 +131,10 @@ impl Core {
         })
     }
 
-    /// Puts the tokens where the transport says: body, cookies, or both.
+    /// Puts the tokens in the body, in cookies, or both, by the transport.
     ///
     /// # Errors
-    /// When there is no randomness.
+    /// If there is no randomness.
     pub(crate) fn carry(
         &self,
         reply: Reply,
@@ -143,7 +142,7 @@ impl Core {
         sid: &str,
         now: Timestamp,
     ) -> Result<Reply> {
-        // As tokens count them: in whole seconds of the clock.
+        // The difference in whole seconds, as tokens count them.
         let seconds = |at: Timestamp| at.millis().div_euclid(1000) - now.millis().div_euclid(1000);
         let csrf = csrf::make(&self.env, &self.ring, sid)?;
         let refresh = match tokens.refresh.as_deref() {
@@ -159,7 +158,7 @@ impl Core {
             .set(reply, (access, seconds(tokens.expires_at)), refresh, &csrf))
     }
 
-    /// What a sign-up answers whose address has to be proved first.
+    /// The response of a sign-up whose address must be verified first.
     pub(crate) fn pending(user: &User) -> Authenticated {
         Authenticated {
             token: String::new(),
@@ -174,10 +173,10 @@ impl Core {
         }
     }
 
-    /// Answers a session that goes on under new tokens, because of a step-up or for another reason.
+    /// The response for a session that continues under new tokens, for example after a step-up.
     ///
     /// # Errors
-    /// When they cannot be made.
+    /// If the tokens cannot be created.
     pub(crate) fn renewed(
         &self,
         client: &Client,
@@ -207,7 +206,7 @@ impl Core {
         self.carry(Reply::sparse(200, &reissued)?, &tokens, sid, client.now)
     }
 
-    /// What a completed sign-in answers.
+    /// The response of a completed sign-in.
     pub(crate) fn authenticated(&self, user: &User, tokens: &Tokens) -> Authenticated {
         let in_body = self.config.auth.session.transport.bodies();
         Authenticated {
@@ -230,10 +229,10 @@ impl Core {
         }
     }
 
-    /// Fresh random bytes as text.
+    /// Random bytes as text.
     ///
     /// # Errors
-    /// When there is no randomness.
+    /// If there is no randomness.
     pub(crate) fn random_text<const N: usize>(&self) -> Result<String> {
         Ok(URL_SAFE_NO_PAD.encode(self.env.random::<N>()?))
     }

@@ -1,8 +1,8 @@
-//! Sign-in by providers: somebody is sent away, comes back with a code, and gets one of ours, which
-//! is worth a session once.
+//! Sign-in with providers: the browser is sent to the provider, returns with the provider's code,
+//! and gets a one-time code of this plugin, which it exchanges for a session.
 //!
-//! What is refused before it is sure that this browser was sent away is an error; from then on it
-//! is told at the return target, by a code and never in a provider's words.
+//! Before the plugin knows that it sent this browser, a refusal is an error response. Afterwards it
+//! is a code at the return address, never a text of the provider.
 
 use std::time::Duration;
 
@@ -24,41 +24,42 @@ use crate::onetime::{Purpose, Terms, hash};
 use crate::return_target::ReturnTarget;
 use crate::secret::same;
 
-/// How long somebody may be away.
+/// Time for the sign-in at the provider.
 const AWAY: Duration = Duration::from_mins(10);
-/// How long the code is worth a session.
+/// Lifetime of the one-time code.
 const REDEEMABLE: Duration = Duration::from_mins(1);
 
 const METHOD: &str = "oauth";
 
-/// What is kept of somebody who was sent away, sealed.
+/// The encrypted state of a sign-in at a provider.
 #[derive(Serialize, Deserialize)]
 struct Trip {
     provider: String,
     target: String,
     nonce: String,
     verifier: String,
-    /// Of the app's own client, which proves at the exchange that it began.
+    /// The code challenge of the app's own client, which proves at the exchange that it started the
+    /// flow.
     challenge: Option<String>,
     browser: Sent,
     link: Option<LinkFor>,
 }
 
-/// The browser that was sent away: SHA-256 of what it holds.
+/// The browser that was sent away: SHA-256 of its marks.
 #[derive(Clone, Serialize, Deserialize)]
 struct Sent {
     flow: String,
     host: String,
 }
 
-/// What says which browser it is.
+/// The marks that identify the browser.
 pub(crate) struct Marks {
-    /// Given for this alone.
+    /// A value for this flow.
     pub(crate) flow: String,
-    /// Given for this host alone: a sibling domain can plant the other, so that whoever follows its
-    /// link would come back in the place of somebody else.
+    /// A value for this host only. A sibling domain can plant the other one, so that a user who
+    /// follows its link would return in place of another person.
     pub(crate) host: Option<String>,
-    /// Whether it says of itself that it is a browser, which keeps both.
+    /// Whether the client is a browser by its headers. A browser keeps both values.
     pub(crate) is_browser: bool,
 }
 
@@ -73,50 +74,50 @@ impl Marks {
     }
 }
 
-/// The account that a provider is to be linked to, and the session in which that was asked for.
+/// The account to link, and the session that requested the link.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct LinkFor {
     pub(crate) user: String,
     pub(crate) session: String,
 }
 
-/// What is kept with a code of ours, sealed.
+/// The encrypted data of a one-time code.
 #[derive(Serialize, Deserialize)]
 struct Redeemable {
     challenge: Option<String>,
     browser: Sent,
-    /// That of the account when it was seen who somebody is: what ends all sessions, as the first
-    /// proof of the mailbox does, ends the code.
+    /// The `session_epoch` of the account when the provider identified it. The end of all sessions,
+    /// such as by the first verification of the mailbox, voids the code.
     #[serde(default)]
     epoch: i64,
 }
 
-/// Somebody who is to be sent away.
+/// A browser that is about to be sent to a provider.
 pub(crate) struct Departure<'a> {
     pub(crate) target: &'a ReturnTarget,
     pub(crate) challenge: Option<String>,
-    /// What the browser holds: for this alone, and for this host alone.
+    /// The marks of the browser: for this flow, and for this host.
     pub(crate) browser: (&'a str, &'a str),
     pub(crate) link: Option<LinkFor>,
 }
 
-/// What somebody came back with.
+/// The parameters of a browser that returns.
 pub(crate) struct Return {
     pub(crate) code: Option<String>,
     pub(crate) state: Option<String>,
     pub(crate) issuer: Option<String>,
     pub(crate) error: Option<String>,
     pub(crate) browser: Option<Marks>,
-    /// The id of whoever is signed in there, if anybody is.
+    /// The id of the account that is signed in, if there is one.
     pub(crate) user: Option<String>,
 }
 
-/// Why it ended without a code: what `?error=` says.
+/// The error code of a flow that failed, in `?error=`.
 #[derive(PartialEq, Eq)]
 struct Refused(&'static str);
 
-/// The session in which a link was asked for is over: its browser is no longer who asked, and is
-/// sent nowhere.
+/// The session that requested a link has ended. The browser may belong to another person now, so it
+/// is not redirected.
 const OVER: Refused = Refused("invalid_state");
 
 impl From<Error> for Refused {
@@ -127,11 +128,11 @@ impl From<Error> for Refused {
 }
 
 impl Core {
-    /// Where to send somebody who wants to sign in, or to link a provider. `None` when the provider
-    /// cannot be asked.
+    /// Returns the address at the provider for a sign-in or a link. `None` if the provider cannot
+    /// be reached.
     ///
     /// # Errors
-    /// When nothing can be kept of it.
+    /// If the state cannot be stored.
     pub(crate) async fn send_away(
         &self,
         client: &Client,
@@ -178,11 +179,11 @@ impl Core {
         }
     }
 
-    /// Where to send somebody who came back.
+    /// Returns the address for a browser that came back.
     ///
     /// # Errors
-    /// 400 `invalid_state` when nobody of this browser was sent there and not come back yet, or the
-    /// session is over in which they were.
+    /// 400 `invalid_state` if this browser was not sent away or came back before, or if the session
+    /// that requested the link has ended.
     pub(crate) async fn come_back(
         &self,
         client: &Client,
@@ -201,7 +202,7 @@ impl Core {
         })
     }
 
-    /// The trip that somebody is back from. It is over before anybody is asked about it.
+    /// Takes the state of the flow. It is consumed before the provider is asked about the code.
     async fn trip(&self, client: &Client, connection: &Connection, back: &Return) -> Result<Trip> {
         let invalid = || refuse(INVALID_STATE);
         let cx = client.cx();
@@ -224,8 +225,7 @@ impl Core {
             return Err(invalid());
         }
         match &trip.link {
-            // Somebody else has signed in there meanwhile: what comes back is not what they asked
-            // for.
+            // Another user has signed in meanwhile, who did not request this link.
             Some(link) if back.user.as_ref().is_some_and(|user| *user != link.user) => {
                 Err(invalid())
             }
@@ -234,11 +234,11 @@ impl Core {
         }
     }
 
-    /// Whether the session is still there in which a link was asked for, and its user may still
-    /// ask: where the account has got a second factor meanwhile, not without having proved it.
+    /// Whether the session that requested a link still exists and may still do it. If the account
+    /// got a second factor meanwhile, the session must have proved it.
     ///
     /// # Errors
-    /// When the store cannot answer.
+    /// If the store cannot be read.
     pub(super) async fn may_ask(&self, cx: &Cx, client: &Client, link: &LinkFor) -> Result<bool> {
         let session = self
             .sessions
@@ -318,8 +318,8 @@ impl Core {
         Ok(("code", code.expose().to_owned()))
     }
 
-    /// The account of somebody a provider knows: the one that is linked, or one that is linked now,
-    /// or a new one.
+    /// Returns the account of an identity: the linked one, an existing one that is linked now, or a
+    /// new one.
     async fn known_by(
         &self,
         client: &Client,
@@ -327,13 +327,13 @@ impl Core {
         identity: &Identity,
     ) -> Result<User, Refused> {
         let cx = client.cx();
-        // Whose account the app has been asked about: once for each, however often this is
-        // overtaken.
+        // The account for which the hook ran: it runs once for each account, even if this loop
+        // repeats.
         let mut asked_of = None;
         for _ in 0..OVERTAKEN {
             if let Some(link) = self.link_of(&cx, identity).await? {
                 match self.users.get(&cx, link.user_id.as_str()).await? {
-                    // Whose account is gone is somebody new.
+                    // The owner of a deleted account counts as new.
                     Some(user) if user.is_gone(client.now) => self.purge(&user).await?,
                     Some(user) => {
                         self.may_enter(client, &user, &mut asked_of).await?;
@@ -345,7 +345,7 @@ impl Core {
             let email = address(identity)?;
             let owner = self.users.by_email(&cx, email.normalised.clone()).await?;
             if let Some(user) = owner.filter(|user| !user.is_gone(client.now)) {
-                // Another browser of theirs may have been here since the first look.
+                // The same identity may have signed in from another browser since the first look.
                 if self.link_of(&cx, identity).await?.is_some() {
                     continue;
                 }
@@ -353,12 +353,12 @@ impl Core {
                     self.tell_owner(client, &user).await?;
                     return Err(Refused("account_exists"));
                 }
-                // Before the link is there: whoever the app turns away has changed nothing.
+                // Before the link is stored, so that a refusal of the hook changes nothing.
                 self.may_enter(client, &user, &mut asked_of).await?;
                 match self.add_link(client, provider, identity, &user, None).await {
                     Ok(user) => return Ok(user),
-                    // Somebody else has just done so, the account has another one of this provider,
-                    // or it is not what it was.
+                    // Another request linked it just now, the account has another link of this
+                    // provider, or the account changed.
                     Err(error)
                         if matches!(error.code(), Code::Conflict | Code::PreconditionFailed) =>
                     {
@@ -383,8 +383,7 @@ impl Core {
             .await
     }
 
-    /// Lets somebody on whose account is there. `asked_of` is the account that the app has been
-    /// asked about already.
+    /// Runs `pre_login` for the account, unless it ran for it before (`asked_of`).
     async fn may_enter(
         &self,
         client: &Client,
@@ -404,7 +403,7 @@ impl Core {
         Ok(())
     }
 
-    /// Whether a provider's word is enough to enter an account that has the same address.
+    /// Whether the identity may be linked to an existing account with the same address.
     fn may_join(&self, provider: &Provider, user: &User) -> bool {
         self.config.auth.oauth.linking == Linking::Verified
             && provider.trust_email
@@ -412,7 +411,7 @@ impl Core {
             && user.suspended_at.is_none()
     }
 
-    /// Makes an account with its link; `Err(None)` when there is one meanwhile.
+    /// Creates an account with its link; `Err(None)` if the account exists meanwhile.
     async fn sign_up(
         &self,
         client: &Client,
@@ -420,7 +419,7 @@ impl Core {
         identity: &Identity,
         email: Identifier,
     ) -> Result<User, Option<Refused>> {
-        // What other accounts are known by is not a provider's to say.
+        // Only email addresses can come from a provider.
         if !self.config.auth.oauth.allow_sign_up
             || self.config.auth.primary_field != PrimaryField::Email
         {
@@ -463,7 +462,7 @@ impl Core {
         }
     }
 
-    /// Links a provider to the account that asked for it.
+    /// Links a provider to the account that requested it.
     async fn link(
         &self,
         client: &Client,
@@ -485,7 +484,7 @@ impl Core {
                 .add_link(client, provider, &identity, &user, Some(link))
                 .await
             {
-                // It is not what it was: the session may have ended with that.
+                // The account changed, so the session may have ended too.
                 Err(error) if error.code() == Code::PreconditionFailed => {}
                 Err(error) if error.code() == Code::Conflict => {
                     return Err(Refused("already_linked"));
@@ -497,10 +496,10 @@ impl Core {
         Err(Refused("server_error"))
     }
 
-    /// Redeems a code of ours for a session. Whatever comes of it, the code is spent.
+    /// Exchanges a one-time code for a session. The code is consumed, whatever the result.
     ///
     /// # Errors
-    /// 401 `invalid_code`; those of [`Core::complete_primary`].
+    /// 401 `invalid_code`; the errors of [`Core::complete_primary`].
     pub(crate) async fn redeem(
         &self,
         client: &Client,
@@ -529,11 +528,11 @@ impl Core {
         } else {
             None
         };
-        // Who is suspended is told so.
+        // A suspended account gets its own error.
         let user = user
             .filter(|user| user.suspended_at.is_some() || user.session_epoch == kept.epoch)
             .ok_or_else(invalid)?;
-        // RFC 8176 has no name for the word of somebody else; this one is what others call it.
+        // RFC 8176 has no value for external providers; other servers use this one.
         self.complete_primary(
             client,
             Proved {
@@ -548,7 +547,7 @@ impl Core {
     }
 }
 
-/// The address that a provider vouches for.
+/// The address that a provider reports as verified.
 fn address(identity: &Identity) -> Result<Identifier, Refused> {
     let email = identity.email.as_deref().ok_or(Refused("email_required"))?;
     if !identity.vouched {
@@ -557,7 +556,7 @@ fn address(identity: &Identity) -> Result<Identifier, Refused> {
     normalise::email(email).map_err(|_| Refused("email_required"))
 }
 
-/// A hook's refusal. Its words are not put into an address.
+/// The error code for the refusal of a hook. Its text does not become part of an address.
 fn asked(error: Error) -> Refused {
     match error.code() {
         Code::Internal | Code::Unavailable | HOOK_TIMEOUT => error.into(),

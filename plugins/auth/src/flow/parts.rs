@@ -1,4 +1,4 @@
-//! What routes beside sign-in work with: limits, tokens that work once, the outbox.
+//! The shared parts of flows other than sign-in: limits, one-time tokens, the outbox.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use crate::outbox::entity::Outbox;
 use crate::outbox::{OutboxQueue, Task};
 use crate::secret::SecretText;
 
-/// How long a notice is worth sending.
+/// Time after which an unsent notice is dropped.
 const NOTICE: Duration = Duration::from_hours(24);
 
-/// Each of them.
+/// The shared parts.
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) tokens: OneTimes,
@@ -31,20 +31,20 @@ pub(crate) struct Parts {
     pub(crate) history: PasswordHistoryAdapter,
     pub(crate) factors: FactorAdapter,
     pub(crate) codes: RecoveryCodeAdapter,
-    /// For what is kept encrypted, or only compared.
+    /// The keys of encrypted and hashed data.
     pub(crate) keys: Arc<DataKeys>,
     mails: bool,
     app: String,
-    /// What whoever did not do what a notice tells of is to do about it.
+    /// The advice in notices for a reader who did not cause the event.
     protect: String,
 }
 
-/// Whom a mail is for.
+/// The recipient of a mail.
 #[derive(Clone, Copy)]
 pub(crate) struct To<'a> {
     address: &'a str,
     locale: Option<&'a str>,
-    /// The address as it is counted, where it is that of an account which nobody has proved.
+    /// The address for the limit of mails, if it belongs to an account that has not verified it.
     unproved: Option<&'a str>,
 }
 
@@ -54,7 +54,7 @@ impl<'a> To<'a> {
         user.email.as_deref().map(|address| Self::at(user, address))
     }
 
-    /// The same, at another address.
+    /// The owner of an account, at another address.
     pub(crate) fn at(user: &'a User, address: &'a str) -> Self {
         let tag = |locale: &&str| {
             (2..=35).contains(&locale.len())
@@ -62,7 +62,7 @@ impl<'a> To<'a> {
                     .bytes()
                     .all(|b| b.is_ascii_alphanumeric() || b == b'-')
         };
-        // Who answers codes by mail reads it.
+        // A user who enters codes by mail reads this mailbox.
         let unproved = user.email_verified_at.is_none() && !enrolled(user).contains(&Way::EmailOtp);
         let own = user
             .email_normalised
@@ -75,7 +75,7 @@ impl<'a> To<'a> {
         }
     }
 
-    /// Somebody who has no account.
+    /// An address without an account.
     pub(crate) fn stranger(address: &'a str) -> Self {
         Self {
             address,
@@ -87,7 +87,7 @@ impl<'a> To<'a> {
 
 impl Parts {
     /// # Errors
-    /// When an adapter or a key is missing.
+    /// If an adapter or a key is missing.
     pub(crate) fn new(
         config: &AuthConfig,
         ring: &Arc<Ring>,
@@ -120,11 +120,10 @@ impl Parts {
         })
     }
 
-    /// Leaves a mail with a token behind: the link holds it in its fragment, which no server sees
-    /// and no log.
+    /// Queues a mail with a link. The token is in the fragment, which servers and logs do not see.
     ///
     /// # Errors
-    /// When it cannot be kept.
+    /// If it cannot be stored.
     pub(crate) async fn link(
         &self,
         cx: &Cx,
@@ -138,10 +137,10 @@ impl Parts {
             .await
     }
 
-    /// The same, with an instant that the mail names.
+    /// Like [`Parts::link`], with a time that the mail contains.
     ///
     /// # Errors
-    /// As [`Parts::link`].
+    /// The errors of [`Parts::link`].
     #[allow(clippy::too_many_arguments)] // a mail and its link
     pub(crate) async fn link_at(
         &self,
@@ -165,10 +164,10 @@ impl Parts {
         .await
     }
 
-    /// Tells a user what has happened to their account.
+    /// Queues a notice about an event of the account.
     ///
     /// # Errors
-    /// When it cannot be kept: then it must not happen either.
+    /// If it cannot be stored. Then the event must not happen either.
     pub(crate) async fn notice(
         &self,
         cx: &Cx,
@@ -179,11 +178,11 @@ impl Parts {
         self.notice_of(cx, client, user, kind, &[]).await
     }
 
-    /// The same, with what else the mail names. At an address that nobody has proved, a mail beyond
-    /// those of an hour is left out: what it tells of is done all the same.
+    /// Like [`Parts::notice`], with more variables. If the address is not verified and its limit is
+    /// exhausted, no notice is queued, and the event happens anyway.
     ///
     /// # Errors
-    /// As [`Parts::notice`].
+    /// The errors of [`Parts::notice`].
     pub(crate) async fn notice_of(
         &self,
         cx: &Cx,
@@ -210,10 +209,10 @@ impl Parts {
             .await
     }
 
-    /// Leaves a mail with a code behind.
+    /// Queues a mail with a code.
     ///
     /// # Errors
-    /// When it cannot be kept.
+    /// If it cannot be stored.
     pub(crate) async fn code(
         &self,
         cx: &Cx,
@@ -239,8 +238,8 @@ impl Parts {
             .map(|(name, value)| (name.to_owned(), value))
             .collect();
         all.insert("app".to_owned(), self.app.clone());
-        // What is asked for by mail, or about it, has limits of its own. So has a deletion, and it
-        // is never left out: the link of one is void with the next.
+        // Requested mails have limits of their own. Mails about a deletion are always sent, because
+        // each new one voids the link of the previous one.
         let asked = matches!(
             kind,
             MailKind::VerifyEmail

@@ -1,4 +1,4 @@
-//! Passkeys: what browsers are asked, whose a credential is, and what a use of it proves.
+//! Passkeys: the options for browsers, the owner of a credential, and the check of its use.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -15,30 +15,30 @@ use crate::mfa::{Begun, Challenge, Way};
 use crate::secret::same;
 use crate::webauthn::{self, Asserted, Assertion, Fault, Registration, Site};
 
-/// What all of them work with.
+/// Settings and adapter of passkeys.
 #[derive(Debug)]
 pub(crate) struct Passkeys {
     pub(crate) credentials: CredentialAdapter,
     site: Site,
-    /// What browsers call it.
+    /// The name of the site in browsers.
     name: String,
 }
 
-/// What a browser has been asked, as it is kept with its token.
+/// The options that a browser got, stored with their token.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Asked {
-    /// base64url
+    /// In base64url.
     challenge: String,
-    /// The handle of the session that asked; empty where nobody was signed in.
+    /// The handle of the session that requested them; empty if nobody was signed in.
     pub(crate) session: String,
 }
 
-/// Why a use of a passkey proves nothing.
+/// A use of a passkey that was refused.
 pub(crate) struct Unproved {
     pub(crate) fault: Fault,
-    /// Whose it is, as far as that is known.
+    /// The account, if it is known.
     pub(crate) user: Option<String>,
-    /// The credential, where its count says that there is a copy of it.
+    /// The credential, if its signature counter shows that a copy exists.
     pub(crate) copied: Option<Box<Credential>>,
 }
 
@@ -52,7 +52,7 @@ impl From<Fault> for Unproved {
     }
 }
 
-/// A use of a passkey that proves who is there.
+/// A valid use of a passkey.
 pub(crate) struct Used {
     pub(crate) user: User,
     pub(crate) credential: Credential,
@@ -61,7 +61,7 @@ pub(crate) struct Used {
 
 impl Passkeys {
     /// # Errors
-    /// When the adapter is missing.
+    /// If the adapter is missing.
     pub(crate) fn new(config: &AuthConfig, adapters: &Adapters) -> Result<Self> {
         let passkeys = &config.auth.passkeys;
         Ok(Self {
@@ -74,10 +74,10 @@ impl Passkeys {
         })
     }
 
-    /// The passkeys of a user, the oldest first.
+    /// Returns the passkeys of a user, oldest first.
     ///
     /// # Errors
-    /// When the store cannot answer.
+    /// If the store cannot be read.
     pub(crate) async fn of(&self, cx: &Cx, user: &str) -> Result<Vec<Credential>> {
         let mut all = self
             .credentials
@@ -88,10 +88,10 @@ impl Passkeys {
         Ok(all)
     }
 
-    /// Judges a new passkey.
+    /// Checks the registration of a passkey.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason for a refusal.
     pub(crate) fn judge_new(
         &self,
         sent: Value,
@@ -117,10 +117,10 @@ impl Asked {
 }
 
 impl Core {
-    /// What a browser is asked that is to make a passkey.
+    /// The options for the registration of a passkey.
     ///
     /// # Errors
-    /// When there is no randomness.
+    /// If there is no randomness.
     pub(crate) fn ask_for_new_passkey(
         &self,
         user: &User,
@@ -156,11 +156,11 @@ impl Core {
         ))
     }
 
-    /// What a browser is asked that is to use one of these passkeys; of none, whichever it has for
-    /// the site.
+    /// The options for the use of one of these passkeys. Without any, the browser offers all
+    /// passkeys of the site.
     ///
     /// # Errors
-    /// When there is no randomness.
+    /// If there is no randomness.
     pub(crate) fn ask_for_passkey(
         &self,
         allowed: &[Credential],
@@ -183,11 +183,11 @@ impl Core {
         ))
     }
 
-    /// Judges a use of a passkey. `of` is whose it has to be; of nobody in particular, the browser
-    /// has to say whose it is.
+    /// Checks the use of a passkey. `of` is its required owner. Without one, the browser must
+    /// return the owner.
     ///
     /// # Errors
-    /// When the store cannot answer.
+    /// If the store cannot be read.
     pub(crate) async fn judge_passkey(
         &self,
         cx: &Cx,
@@ -269,7 +269,7 @@ impl Core {
             return Err(Fault("changed whether it can be copied"));
         }
         let count = i64::from(asserted.sign_count);
-        // An authenticator that counts counts up: a count that was there before is that of a copy.
+        // A signature counter only grows. A repeated value comes from a copy.
         if (count != 0 || credential.sign_count != 0) && count <= credential.sign_count {
             Err(COPIED)
         } else {
@@ -277,11 +277,11 @@ impl Core {
         }
     }
 
-    /// Notes a use, as part of the caller's transaction.
+    /// Stores the use of a passkey in the caller's transaction.
     ///
     /// # Errors
-    /// `precondition_failed` when another use was noted meanwhile: its count may have made this one
-    /// a copy.
+    /// `precondition_failed` if another use was stored meanwhile: its counter may show that this
+    /// one is from a copy.
     pub(crate) async fn note_use(&self, cx: &Cx, client: &Client, used: &Used) -> Result<()> {
         let patch = CredentialPatch {
             sign_count: Some(i64::from(used.asserted.sign_count)),
@@ -297,12 +297,12 @@ impl Core {
             .map(drop)
     }
 
-    /// The second factors that are left to who has begun in this way: what they have shown already
-    /// is none. Codes by mail are left to whoever followed a mailed link and has set up nothing
-    /// else.
+    /// The second factors that may follow a first proof. The factor of the first proof is not one
+    /// of them. After a mailed link, codes by mail are allowed only if the account has no other
+    /// factor.
     ///
     /// # Errors
-    /// When the store cannot tell.
+    /// If the store cannot be read.
     pub(crate) async fn methods_after(
         &self,
         cx: &Cx,
@@ -333,10 +333,10 @@ impl Core {
         Ok(all)
     }
 
-    /// What a browser is asked for a second factor.
+    /// The options for a passkey as the second factor.
     ///
     /// # Errors
-    /// When the store cannot answer.
+    /// If the store cannot be read.
     pub(crate) async fn ask_second_passkey(
         &self,
         cx: &Cx,
@@ -347,11 +347,11 @@ impl Core {
         self.ask_for_passkey(&allowed, UserVerification::Preferred)
     }
 
-    /// Judges a passkey as the second factor of a challenge. What was asked is answered once, right
-    /// or wrong.
+    /// Checks a passkey as the second factor of a challenge. The options are used up, whether the
+    /// answer is right or wrong.
     ///
     /// # Errors
-    /// When the store cannot answer.
+    /// If the store cannot be read.
     pub(crate) async fn judge_second_passkey(
         &self,
         client: &Client,
@@ -399,10 +399,10 @@ impl Core {
         .await
     }
 
-    /// Takes passkeys away, as part of the caller's transaction.
+    /// Removes passkeys in the caller's transaction.
     ///
     /// # Errors
-    /// When they cannot be taken away.
+    /// If they cannot be removed.
     pub(crate) async fn drop_passkeys(
         &self,
         cx: &Cx,
@@ -440,10 +440,10 @@ impl Core {
         Ok(())
     }
 
-    /// Marks a credential whose count says that there is a copy of it.
+    /// Marks a credential of which a copy exists by its signature counter.
     ///
     /// # Errors
-    /// When it cannot be written down.
+    /// If it cannot be written.
     pub(crate) async fn suspect(
         &self,
         cx: &Cx,
@@ -474,17 +474,17 @@ impl Core {
     }
 }
 
-/// What an authenticator's count gives away.
+/// The signature counter did not grow.
 const COPIED: Fault = Fault("counter");
 
-/// Credentials as browsers are told of them.
+/// Credentials in the form of WebAuthn options.
 fn described(credentials: &[Credential]) -> Value {
     let one = |credential: &Credential| json!({ "type": "public-key", "id": credential.id, "transports": credential.transports });
     credentials.iter().map(one).collect()
 }
 
-/// The name of a passkey as a mail shows it: somebody else may have chosen it, so nothing is left
-/// in it that leads anywhere.
+/// The name of a passkey in a mail. Another person may have chosen it, so everything that looks
+/// like a link is removed.
 pub(crate) fn as_mailed(name: &str) -> String {
     let plain: String = name
         .chars()
@@ -497,7 +497,7 @@ pub(crate) fn as_mailed(name: &str) -> String {
     }
 }
 
-/// Whether a write was overtaken, and what it was about is to be looked at again.
+/// Whether a write had a conflict and should be tried again.
 pub(crate) fn was_overtaken<T>(done: &Result<T>, tried: usize) -> bool {
     tried < OVERTAKEN
         && done

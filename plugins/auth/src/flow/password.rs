@@ -1,4 +1,4 @@
-//! Changing a password: the one order of checks, and the one write.
+//! Changes of a password: one order of checks, and one write.
 
 use linchpin::{Cx, Error, PageArgs, Result};
 use serde_json::json;
@@ -12,7 +12,8 @@ use crate::mail::MailKind;
 use crate::onetime::Purpose;
 use crate::secret::SecretText;
 
-/// What ends with a password. Whoever knew the former one may have asked for another address.
+/// Pending flows that end with a change of the password. Anyone who knew the former one may have
+/// requested a change of the address.
 const WITH_PASSWORD: &[Purpose] = &[
     Purpose::VerifyAndLogin,
     Purpose::VerifyNewEmail,
@@ -20,19 +21,19 @@ const WITH_PASSWORD: &[Purpose] = &[
     Purpose::Reauth,
 ];
 
-/// What ends with it where its owner has set it by mail. Who is signed in takes nothing from who
-/// reads the mail: a thief who knows the password would change it over and over, and no link would
-/// live until its owner follows it.
+/// Pending flows that end too if the owner sets the password by mail. A change in a session does
+/// not end them: a thief who knows the password could otherwise change it repeatedly, so that no
+/// mailed link would work for the owner.
 const MAILED: &[Purpose] = &[Purpose::ResetPassword, Purpose::MagicLink];
 
-/// Why a password changes.
+/// How a password changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// It is the first.
+    /// The account had none.
     Set,
-    /// Its owner is signed in and knows the one before.
+    /// The owner is signed in and knows the former password.
     Change,
-    /// Its owner has proved a mailbox.
+    /// The owner verified the mailbox.
     Reset,
 }
 
@@ -47,11 +48,11 @@ impl Cause {
 }
 
 impl Core {
-    /// Judges a new password, in this order: policy, history, breaches, hook. Then hashes it.
-    /// Nothing has changed yet.
+    /// Checks a new password in this order: policy, history, breaches, hook. Then it hashes the
+    /// password. Nothing is written.
     ///
     /// # Errors
-    /// Why it is refused.
+    /// The reason for a refusal.
     pub(crate) async fn judge_password(
         &self,
         client: &Client,
@@ -87,7 +88,7 @@ impl Core {
         self.hasher.hash(password).await
     }
 
-    /// The present password and those before it that may not come back.
+    /// The hashes of the current password and of former ones that may not be used again.
     async fn earlier_passwords(&self, client: &Client, user: &User) -> Result<Vec<String>> {
         let count = usize::try_from(self.config.auth.password.history_count).unwrap_or(0);
         if count == 0 {
@@ -110,13 +111,11 @@ impl Core {
             .collect())
     }
 
-    /// Stores a new password, as part of the caller's transaction: with it goes everything that the
-    /// one before let somebody do. `but` is the session that stays. The caller forgets what is
-    /// remembered of the user once the transaction has ended.
-    ///
+    /// Stores a new password in the caller's transaction, and ends sessions and pending flows of
+    /// the former one. `but` is the session that stays. The caller drops the cached sessions of the
+    /// user after the transaction.
     /// # Errors
-    /// 409 when the account was changed since it was read; 401 when the session that stays has
-    /// ended.
+    /// 409 if the account changed since it was read; 401 if the session that stays has ended.
     pub(crate) async fn store_password(
         &self,
         cx: &Cx,
@@ -126,13 +125,13 @@ impl Core {
         cause: Cause,
         but: Option<&str>,
     ) -> Result<User> {
-        // While the new one was judged and hashed, its owner may have ended the session.
+        // The user may have ended the session while the password was checked and hashed.
         if let Some(but) = but
             && !self.is_live(cx, client, but, &user.id).await?
         {
             return Err(Error::unauthorized());
         }
-        // Whoever resets it by mail has proved the mailbox.
+        // A reset by mail verifies the mailbox.
         let proves = cause == Cause::Reset && user.email_verified_at.is_none();
         let patch = UserPatch {
             password_hash: Some(Some(hash)),
@@ -187,11 +186,11 @@ impl Core {
         Ok(changed)
     }
 
-    /// Writes down that the password of an account, if it had one, was taken away with nothing in
-    /// its place, as part of the caller's transaction; whether it had one.
+    /// Writes the audit for a removed password, in the caller's transaction. Returns whether the
+    /// account had one.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub(crate) async fn dropped_password(
         &self,
         cx: &Cx,
@@ -211,7 +210,7 @@ impl Core {
         Ok(had)
     }
 
-    /// Keeps the former password as one that may not come back, and drops those that may.
+    /// Adds the former password to the history, and removes passwords that may be used again.
     async fn remember_password(&self, cx: &Cx, user: &User) -> Result<()> {
         let count = usize::try_from(self.config.auth.password.history_count).unwrap_or(0);
         let (Some(hash), true) = (&user.password_hash, count > 0) else {
@@ -235,7 +234,7 @@ impl Core {
         Ok(())
     }
 
-    /// Tells the app, behind the request's back.
+    /// Runs `post_password_change` in the background.
     pub(crate) fn password_changed(&self, client: &Client, user: &str, cause: Cause) {
         let change = PasswordChange {
             user_id: user.to_owned(),

@@ -1,15 +1,15 @@
-//! Proof of who is signed in, and how recent it is: the rules R and P. Every route that asks for
-//! either asks here.
+//! Proof of the signed-in user, and its age: the rules R and P. Every route that needs one of them
+//! calls this module.
 //!
-//! - R: signed in lately, or a proof in the body.
-//! - P: a proof in the body, or a step-up a moment ago; for an account with neither password nor
-//!   second factor, a sign-in a moment ago. One of several ways to sign in is taken away after a
-//!   sign-in a moment ago by every account without second factors.
+//! - R: a recent sign-in, or a proof in the body.
+//! - P: a proof in the body, or a recent step-up. An account with neither password nor second
+//!   factor needs a recent sign-in. For the removal of one of several ways to sign in, a recent
+//!   sign-in is enough if the account has no second factor.
 //!
-//! On an account with second factors both ask for a session that has proved one of them, as they
-//! are now: at its sign-in, by a step-up, or by setting up the first one. A session that was opened
-//! before there was one, or on a trusted device, proves one first. A passkey that does not verify
-//! its user is one factor; where an account has nothing else, that is all there is to prove.
+//! For an account with second factors, both need a session that has proved one of the current
+//! factors: at sign-in, by a step-up, or by setting up the first one. A session that was opened
+//! before the factor existed, or on a trusted device, must prove one first. A passkey that does not
+//! verify its user is one factor; if the account has nothing else, it is enough.
 
 use linchpin::{Code, Cx, Error, Result};
 use serde_json::json;
@@ -27,38 +27,38 @@ use crate::onetime::{OneTime, Purpose};
 use crate::secret::SecretText;
 use crate::session::{Known, is_fresh};
 
-/// What a route asks for.
+/// The proof that a route needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
     /// R.
     Recent,
     /// P.
     Proof,
-    /// P, for taking away a passkey or a provider, while another way to sign in remains: clients
+    /// P, for the removal of a passkey or a provider if another way to sign in remains. Clients
     /// send no proof with it.
     WayIn,
-    /// P, to be proved now: a step-up does not follow from the one before.
+    /// P with a new proof: for a step-up, an earlier step-up is not enough.
     StepUp,
-    /// P, but what is proved by mail does not count: for changing the address that it goes to.
+    /// P, but not by mail: for a change of the address to which codes are mailed.
     ProofButMail,
 }
 
-/// Proof that suffices. It is spent in the transaction of what it was asked for.
+/// A sufficient proof. It is used up in the transaction of the change.
 #[must_use]
 pub(crate) struct Proof {
-    /// The handle of the session that it was given in.
+    /// The handle of the session of the request.
     pub(crate) session: String,
     right: Option<Right>,
     challenge: Option<OneTime>,
 }
 
 impl Proof {
-    /// Uses up what it was given with, if anything. A session that has ended since, while a hook
-    /// was asked or a password tried, has nothing done in its name.
+    /// Uses up the proof. Nothing is done if the session has ended meanwhile, for example while a
+    /// hook ran or a password was checked.
     ///
     /// # Errors
-    /// `invalid_challenge`, `invalid_code` when somebody else has used it meanwhile; 401 when the
-    /// session has ended.
+    /// `invalid_challenge` or `invalid_code` if another request used it up; 401 if the session has
+    /// ended.
     pub(crate) async fn spend(
         &self,
         core: &Core,
@@ -82,8 +82,8 @@ impl Proof {
 }
 
 impl Core {
-    /// Asks who is signed in for what a route needs. What a body says is judged even where nothing
-    /// more is needed: a wrong proof is refused whoever sends it. It counts for this request alone.
+    /// Checks that the signed-in user gave the proof that a route needs. A proof in the body is
+    /// checked even if none is needed: a wrong one is refused. It counts for this request only.
     ///
     /// # Errors
     /// 403 `step_up_required`, `factor_not_allowed`; 401 for a wrong proof; 429.
@@ -96,8 +96,8 @@ impl Core {
         need: Need,
     ) -> Result<Proof> {
         match typed.tried()? {
-            // After a step-up, the password of an account with second factors is no proof by
-            // itself, but a wrong one is refused.
+            // After a step-up, the password of an account with second factors is not a proof, but a
+            // wrong one is refused.
             Some(Tried::Password(typed))
                 if need != Need::StepUp && self.is_beside(client, known, user, need) =>
             {
@@ -123,15 +123,14 @@ impl Core {
         }
     }
 
-    /// Whether a password is sent where a second factor was proved a moment ago, which is what
-    /// counts.
+    /// Whether a password was sent although a recent proof of a second factor is what counts.
     fn is_beside(&self, client: &Client, known: &Known, user: &User, need: Need) -> bool {
         !self.methods(user).is_empty()
             && self.takes_password(user)
             && self.suffices(client, known, user, need)
     }
 
-    /// Asks for a sign-in or a step-up that is recent enough, where a body holds no proof.
+    /// Checks for a recent sign-in or step-up, if the body has no proof.
     ///
     /// # Errors
     /// 403 `step_up_required`.
@@ -149,7 +148,7 @@ impl Core {
         }
     }
 
-    /// Whether somebody needs to prove nothing, because they just have.
+    /// Whether the session's sign-in or step-up is recent enough.
     fn suffices(&self, client: &Client, known: &Known, user: &User, need: Need) -> bool {
         let ages = &self.config.auth.step_up;
         if !self.has_proved_factors(known, user) {
@@ -163,8 +162,8 @@ impl Core {
                 let stepped_up = known
                     .step_up_at
                     .is_some_and(|at| counts && is_fresh(at, client.now, ages.max_age_seconds));
-                // Whoever can prove nothing signs in again; so does whoever can only prove once
-                // more what they signed in with.
+                // A user without any factor signs in again, and so does one who could only repeat
+                // the proof of the sign-in.
                 let again = known.holds_passkey_alone && self.methods(user) == [Way::Webauthn];
                 let nothing =
                     !self.takes_password(user) && (again || self.methods(user).is_empty());
@@ -175,13 +174,12 @@ impl Core {
         }
     }
 
-    /// Whether a session has proved a second factor of its account, as far as that has any.
+    /// Whether a session has proved a second factor of its account, or the account has none.
     pub(crate) fn has_proved_factors(&self, known: &Known, user: &User) -> bool {
         self.methods(user).is_empty() || known.proved_factors == Some(user.mfa_version)
     }
 
-    /// Asks for a factor that was there, where another one is about to be set up that was begun
-    /// before.
+    /// Checks for the proof of an existing factor when another one is about to be added.
     ///
     /// # Errors
     /// 403 `step_up_required`.
@@ -193,8 +191,7 @@ impl Core {
         }
     }
 
-    /// Tries the factor that a body holds; wrong ones are counted with every other proof of the
-    /// user.
+    /// Checks the factor in a body. Wrong ones count together with all other proofs of the user.
     ///
     /// # Errors
     /// 403 `factor_not_allowed`; 401 `invalid_code`, `invalid_credentials`,
@@ -262,7 +259,7 @@ impl Core {
                 Err(refuse(outcome))
             }
             Err(error) => {
-                // What could not be tried is no failure.
+                // A check that failed for another reason does not count.
                 if error.code().status() >= 500 {
                     taken.undo().await;
                 }
@@ -271,9 +268,8 @@ impl Core {
         }
     }
 
-    /// Counts a proof, by the session that it is given in: whoever has stolen another one keeps its
-    /// owner from proving nothing. What all of them try together has a bound as well, from which a
-    /// device is apart that its owner has signed in from before.
+    /// Counts a proof, by session: anyone who stole another session cannot lock out the owner's.
+    /// There is also a limit over all sessions, from which recognised devices are exempt.
     async fn count_proof(&self, client: &Client, known: &Known, user: &User) -> Result<Taken> {
         let device = self
             .devices
@@ -296,8 +292,7 @@ impl Core {
             .await
     }
 
-    /// Tries the current password of who is to change it; a wrong one is counted with every other
-    /// proof.
+    /// Checks the current password for a change of it. Wrong ones count with all other proofs.
     ///
     /// # Errors
     /// 401 `invalid_credentials`; 429.
@@ -326,8 +321,8 @@ impl Core {
         }
     }
 
-    /// Whether a session began with holding a passkey, and nothing has been proved besides: holding
-    /// one again proves nothing more.
+    /// Whether a session was opened by a passkey without user verification and nothing was proved
+    /// since: the same passkey proves nothing more.
     async fn holds_nothing_else(&self, cx: &Cx, known: &Known) -> Result<bool> {
         let session = self
             .sessions
@@ -353,7 +348,7 @@ impl Core {
         self.audit(&client.cx(), client, failed).await
     }
 
-    /// What `/reauth/challenge` gave out for this session; `None` for anything else.
+    /// The pending challenge of `/reauth/challenge` for this session; `None` for any other token.
     async fn reauth(
         &self,
         cx: &Cx,

@@ -1,4 +1,4 @@
-//! A session that goes on under a new `sid`: every token of before is worth nothing from then on.
+//! Reissue: a session continues under a new `sid`, and all its earlier tokens become invalid.
 
 use linchpin::{Code, Cx, Error, Result};
 
@@ -8,12 +8,12 @@ use crate::entities::{Session, SessionPatch};
 use crate::session::{Known, sid};
 
 impl Core {
-    /// Gives the session of a caller a new `sid` and a new family of refresh tokens, with what else
-    /// changes, and with the ways `added` to how its user proved who they are. Its beginning and
-    /// its end stay. The caller forgets what is remembered of the user once this has lasted.
+    /// Gives the caller's session a new `sid` and a new family of refresh tokens, applies the other
+    /// changes, and adds the methods `added` to its authentication methods. Its start and end do
+    /// not change. The caller drops the cached sessions of the user after the transaction.
     ///
     /// # Errors
-    /// 401 when it has ended, or goes on under another `sid` already.
+    /// 401 if the session has ended or already has another `sid`.
     pub(crate) async fn reissue(
         &self,
         cx: &Cx,
@@ -55,7 +55,7 @@ impl Core {
                 .await
             {
                 Ok(renewed) => return Ok((renewed, sid)),
-                // Its last activity is written down behind requests' backs.
+                // The last activity is written in the background, so a conflict here is harmless.
                 Err(error) if error.code() == Code::PreconditionFailed => {}
                 Err(error) if error.code() == Code::NotFound => return Err(Error::unauthorized()),
                 Err(error) => return Err(error),

@@ -1,5 +1,5 @@
-//! Data at rest under another key: whether any needs a key that is gone, and writing all of it anew
-//! under the newest.
+//! Keys of stored data: whether any data needs a missing key, and encryption of all data with the
+//! newest key.
 
 use std::collections::BTreeMap;
 
@@ -21,29 +21,29 @@ use crate::onetime::place as token_place;
 use crate::outbox::entity::{Outbox, OutboxPatch, outbox};
 use crate::outbox::place as outbox_place;
 
-/// Records that are written anew at a time.
+/// Number of records in one read.
 const PAGE: u32 = 100;
 
-/// What came of writing data at rest anew.
+/// The result of a re-encryption.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rekeyed {
-    /// So many values are under the newest key now.
+    /// Number of values that were encrypted with the newest key.
     pub rewritten: u64,
-    /// Former keys that something still needs. Of codes to recover an account only a MAC is kept,
-    /// which no other key can make: they need theirs until they are used, made anew or ended.
+    /// Former keys that are still needed. Only a MAC of a recovery code is stored, which cannot be
+    /// computed with another key. A key is needed until its codes are used, replaced or ended.
     pub needed: Vec<String>,
-    /// Unused codes to recover an account that need one of these keys.
+    /// Number of unused recovery codes that need one of these keys.
     pub codes: u64,
-    /// The accounts that have such codes, as their owners type them.
+    /// Identifiers of the accounts with such codes.
     pub accounts: Vec<String>,
-    /// So many codes were ended.
+    /// Number of codes that were ended.
     pub ended: u64,
 }
 
 impl Rekeyed {
-    /// The former keys, how many codes of whom need them, and what ends that; nothing when none is
-    /// needed.
+    /// Describes the former keys, the number of codes and accounts that need them, and what to do.
+    /// `None` if no former key is needed.
     pub(crate) fn dependents(&self) -> Option<String> {
         if self.needed.is_empty() {
             return None;
@@ -56,24 +56,23 @@ impl Rekeyed {
     }
 }
 
-/// What is under a key, in a field that is named twice: an envelope names its key in front.
+/// A filter for values encrypted with a key: an envelope starts with the name of its key.
 fn under<F: Field, M>(from: F, to: F, kid: &str) -> Filter
 where
     String: Comparand<F::Ty, M>,
 {
     let begin = format!("v1.{kid}.");
-    // The character behind a dot.
+    // `/` is the character after `.`.
     let end = format!("v1.{kid}/");
     from.gte(begin).and(to.lt(end))
 }
 
 impl Core {
-    /// Notes the key that is used from now on, and looks whether anything needs one that is not
-    /// configured any more. Only such keys are asked for, by their names: no start reads every
-    /// record.
+    /// Stores the name of the newest key, and checks whether any data needs a key that is no longer
+    /// configured. It only queries by the names of such keys, so no start reads all records.
     ///
     /// # Errors
-    /// When something does: it could not be read.
+    /// If data needs a missing key.
     pub(crate) async fn check_data_keys(&self) -> Result<()> {
         let cx = Client::own(self.now()).cx();
         let uses = self.adapters.get::<DataKeyUse>()?;
@@ -105,12 +104,11 @@ impl Core {
         Ok(())
     }
 
-    /// Writes everything that is encrypted under a former key anew under the newest, and finds the
-    /// recovery codes that need a former one, or ends them if `ends_codes`. It may be stopped and
-    /// begun again.
+    /// Encrypts all data under former keys with the newest key. It finds the recovery codes that
+    /// need a former key, or ends them with `ends_codes`. It can be interrupted and run again.
     ///
     /// # Errors
-    /// When the store cannot, or something cannot be read.
+    /// If the store fails, or if a value cannot be decrypted.
     pub(crate) async fn rekey(&self, ends_codes: bool) -> Result<Rekeyed> {
         let client = Client::own(self.now());
         let cx = client.cx();
@@ -149,7 +147,7 @@ impl Core {
         Ok(done)
     }
 
-    /// Whether anything is under a key.
+    /// Whether any data is encrypted with a key.
     async fn is_needed(&self, cx: &Cx, kid: &str) -> Result<bool> {
         let parts = &self.parts;
         let codes = codes(kid).limit(1);
@@ -208,8 +206,8 @@ impl Core {
                     sealed: Some(Some(self.reseal(token_place(&token.id), sealed)?)),
                     ..OneTimePatch::default()
                 };
-                // What a challenge sends meanwhile is written over: its owner asks for another
-                // code.
+                // This replaces a code that is sent at the same moment: the user requests another
+                // one.
                 rewritten += taken(records.update(cx, token.id, patch, None).await)?;
             }
         }
@@ -236,7 +234,7 @@ impl Core {
         }
     }
 
-    /// The accounts that have unused recovery codes under a key, and how many.
+    /// The accounts with unused recovery codes under a key, with their number.
     async fn holders_of_codes(&self, cx: &Cx, kid: &str) -> Result<BTreeMap<String, u64>> {
         let mut holders = BTreeMap::new();
         let mut page = self.parts.codes.list(cx, codes(kid).limit(PAGE)).await?;
@@ -255,7 +253,7 @@ impl Core {
         }
     }
 
-    /// Ends the unused recovery codes of an account that are under a key, and tells its owner.
+    /// Ends the unused recovery codes of an account under a key, and mails the owner.
     async fn end_codes(
         &self,
         cx: &Cx,
@@ -271,7 +269,7 @@ impl Core {
                 .filter(of_key.and(recovery_code::user_id.eq(id.to_owned())))
                 .limit(u32::MAX);
             for code in self.parts.codes.list(cx, under_key).await?.items {
-                // It may be used at this moment.
+                // It may be in use at this moment.
                 ended += taken(self.parts.codes.delete(cx, code.id, None).await)?;
             }
             if ended > 0 {
@@ -293,7 +291,7 @@ impl Core {
         .await
     }
 
-    /// The same value under the newest key.
+    /// The same value, encrypted with the newest key.
     fn reseal(&self, place: Place<'_>, sealed: &str) -> Result<String> {
         let plain = self
             .parts
@@ -320,7 +318,7 @@ fn factors(kid: &str) -> ListQuery<Factor> {
     ListQuery::new().filter(under(factor::sealed, factor::sealed, kid))
 }
 
-/// One that was written; none when it has gone or was changed meanwhile, and is looked at again.
+/// 1 if the record was written. 0 if it was deleted or changed meanwhile; it is read again then.
 fn taken<T>(done: Result<T>) -> Result<u64> {
     match done {
         Ok(_) => Ok(1),

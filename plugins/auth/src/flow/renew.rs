@@ -1,5 +1,5 @@
-//! Refresh: a new pair for the current token, the same one for the token just rotated, the end for
-//! any earlier one.
+//! Refresh: the current token gets a new pair, the previous one gets the same pair again, and any
+//! earlier token ends the session.
 
 use axum::http::HeaderMap;
 use linchpin::{Code, Cx, Error, Result, Timestamp, axum};
@@ -16,15 +16,15 @@ use crate::session::csrf::{self, FETCH_SITE};
 use crate::session::refresh::{Presented, Worth};
 use crate::session::sid;
 
-/// How often a refresh token gives way to another.
+/// How often a refresh token is rotated.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// Each time: whoever asks takes what they are given.
+    /// With each refresh: the client stores what it gets.
     Always,
-    /// In the second half of its time. Whoever is shown a page may have left it before it came, and
-    /// would then present a token that another has followed.
+    /// In the second half of its lifetime. A browser may leave a page before the response arrives,
+    /// and would then present a token that was rotated.
     Seldom,
-    /// Not at all: another site has sent the browser here, and can send it away.
+    /// Never: another site sent the browser here and may navigate it away.
     Never,
 }
 
@@ -47,7 +47,7 @@ impl Core {
         self.limiter.take(&of_address).await?.succeeded().await;
         let presented = Presented::parse(token).ok_or_else(invalid)?;
         let (mut counted, mut keeps) = (false, false);
-        // Whoever overtook it has rotated, so that the second look tells.
+        // A conflict means that another request rotated the token; the second look sees that.
         for _ in 0..OVERTAKEN {
             let session = self
                 .sessions
@@ -58,8 +58,8 @@ impl Core {
                 .filter(|session| self.is_usable(session, client))
                 .ok_or_else(invalid)?;
             if !std::mem::replace(&mut counted, true) {
-                // Only real tokens count: whoever has seen the name of a session must not use up
-                // what its owner may do.
+                // Only valid tokens count: anyone who knows the handle of a session must not use up
+                // its limit.
                 let of_session = [Hit {
                     bucket: Bucket::Refresh,
                     of: &[&presented.handle()],
@@ -79,7 +79,7 @@ impl Core {
                     }
                     Worth::Current => match self.rotate(&cx, client, &session).await {
                         Ok(rotated) => rotated,
-                        // Another request was faster: what this token is worth now is seen anew.
+                        // Another request was faster: the token is checked again.
                         Err(error)
                             if matches!(
                                 error.code(),
@@ -100,8 +100,8 @@ impl Core {
             let sid = sid::of(&self.ring, &renewed).ok_or_else(invalid)?;
             let mut tokens = self.tokens(&renewed, &sid, client.now)?;
             if keeps {
-                // The browser has it. Given once more, it could take the place of one that another
-                // window has got meanwhile.
+                // The browser has this token. Sending it again could replace a newer one that
+                // another window got meanwhile.
                 tokens.refresh = None;
             }
             return Ok((user, sid, tokens));
@@ -109,7 +109,7 @@ impl Core {
         Err(Error::unavailable("the session kept changing"))
     }
 
-    /// Whether any token of a session may still work, or be renewed.
+    /// Whether any token of a session may still work or be renewed.
     pub(crate) fn is_usable(&self, session: &Session, client: &Client) -> bool {
         let auth = &self.config.auth;
         let refresh = if auth.refresh.enabled {
@@ -120,11 +120,11 @@ impl Core {
         session.is_usable(client.now, millis(auth.session.idle_seconds), refresh)
     }
 
-    /// The sessions of a user that may still be used. `asking` is the one of the request, if it is
-    /// theirs: it is, although what is written down of its activity may lie behind.
+    /// The active sessions of a user. `asking` is the session of the request: it is active, even if
+    /// its stored activity is older.
     ///
     /// # Errors
-    /// When the store cannot answer.
+    /// If the store cannot be read.
     pub(crate) async fn active_sessions_of(
         &self,
         client: &Client,
@@ -138,7 +138,7 @@ impl Core {
         Ok(sessions)
     }
 
-    /// One of them.
+    /// Returns an active session of a user.
     ///
     /// # Errors
     /// `not_found`.
@@ -159,8 +159,8 @@ impl Core {
             .ok_or_else(Error::not_found)
     }
 
-    /// Whether a refresh token has most of its time before it, and needs no other so that the
-    /// session goes on.
+    /// Whether a refresh token is in the first half of its lifetime and the session can continue
+    /// with it.
     fn is_fresh(&self, session: &Session, client: &Client) -> bool {
         let auth = &self.config.auth;
         let within =
@@ -205,12 +205,12 @@ fn invalid() -> Error {
 }
 
 impl Core {
-    /// The refresh token that a browser was given, and the handle of its session: the one of those
-    /// it sends that what stands beside it is of. A sibling domain can plant others, and nobody is
-    /// to be signed in as somebody else, or kept from leaving, by them.
+    /// Returns the refresh token of a browser's cookies, with the handle of its session. If a
+    /// sibling domain planted other cookies, it chooses the token that belongs to the session of
+    /// the other cookies, so that nobody is signed in as another person or kept from signing out.
     ///
     /// # Errors
-    /// When there are several and the store cannot tell which is the latest.
+    /// If there are several tokens and the store cannot say which one is the latest.
     pub(crate) async fn refresh_given<'a>(
         &self,
         cx: &Cx,
@@ -229,7 +229,7 @@ impl Core {
             .refreshes(headers)
             .filter_map(candidate)
             .collect();
-        // What is of the session by its name alone, or is an older one of it, takes nobody's place.
+        // A token with the session's handle only, or an earlier one, does not replace a valid one.
         if let [(_, first), _, ..] = found.as_slice()
             && let Some(session) = self.sessions.get(cx, first.handle()).await?
         {
@@ -242,12 +242,12 @@ impl Core {
             .map(|(token, presented)| (token, presented.handle())))
     }
 
-    /// Judges a refresh that was asked for with nothing but a cookie, which was `given` or not. A
-    /// token that names no session has nothing to forge.
+    /// Checks a refresh that is authenticated by a cookie only. `given` says whether this browser
+    /// got the token from the server. A token without a session cannot be misused.
     ///
     /// # Errors
-    /// 403 `csrf_failed`: also where a browser, which says so of itself, sends a token that it was
-    /// not given.
+    /// 403 `csrf_failed`, also if the client is a browser by its headers and did not get this token
+    /// from the server.
     pub(crate) async fn judge_refresh(
         &self,
         client: &Client,
@@ -269,8 +269,8 @@ impl Core {
                 &sid,
                 &self.ring,
             ) {
-                // Hosts that share their cookies by a domain share nothing that is of one of them,
-                // and have to trust each other.
+                // Hosts that share their cookies by `Domain` have no cookies of a single host, so
+                // they must trust each other.
                 Ok(())
                     if given
                         || !headers.contains_key(FETCH_SITE)

@@ -1,4 +1,4 @@
-//! Codes that are sent: by mail or to a phone.
+//! Codes that are sent by mail or by text message.
 
 use std::time::Duration;
 
@@ -16,9 +16,9 @@ use crate::sms::{self, E164};
 use crate::{otp, secret::SecretText};
 
 impl Core {
-    /// Whether there is somebody who sends codes of this kind, and somewhere to send them. A method
-    /// that is set up stays one of its account when that is gone, as when text messages are
-    /// switched off: then it is answered by a recovery code.
+    /// Whether codes of this method can be sent. A method stays on its account even if it can no
+    /// longer be sent, for example after text messages were disabled; then a recovery code replaces
+    /// it.
     pub(crate) fn can_send(&self, user: &User, way: Way) -> bool {
         let auth = &self.config.auth;
         match way {
@@ -28,11 +28,11 @@ impl Core {
         }
     }
 
-    /// Makes a code for a challenge and leaves it to be sent, as part of the caller's transaction.
-    /// What comes back is kept with the challenge, where it takes the place of the code before.
+    /// Creates a code for a challenge and queues its message, in the caller's transaction. The
+    /// result is stored with the challenge, where it replaces the previous code.
     ///
     /// # Errors
-    /// `method_unavailable` when there is no way to send it.
+    /// `method_unavailable` if the code cannot be sent.
     pub(crate) async fn send_code(
         &self,
         cx: &Cx,
@@ -67,7 +67,7 @@ impl Core {
         }
     }
 
-    /// By mail, to the account's address.
+    /// Sends a code to the account's address.
     ///
     /// # Errors
     /// `email_missing`.
@@ -99,10 +99,10 @@ impl Core {
         Ok(sent)
     }
 
-    /// To a phone.
+    /// Sends a code to a phone.
     ///
     /// # Errors
-    /// `method_unavailable` when nobody sends text messages.
+    /// `method_unavailable` if there is no provider of text messages.
     pub(crate) async fn send_to_phone(
         &self,
         cx: &Cx,
@@ -147,10 +147,10 @@ impl Core {
         ))
     }
 
-    /// Counts a text message that is about to be sent: for a user, and for the session or device
-    /// that asks for it, as `of` says. So whoever has stolen a session leaves the owner some. All
-    /// of them together have a bound as well; so has a `number` that is being set up, whoever asks,
-    /// since its owner may be somebody else.
+    /// Counts a text message that is about to be sent, by user together with the session or device
+    /// in `of`. So anyone who stole another session cannot use up the owner's messages. There is
+    /// also a limit over all of them, and one for a `number` that is being set up, because it may
+    /// belong to another person.
     ///
     /// # Errors
     /// 429.

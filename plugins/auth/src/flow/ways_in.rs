@@ -1,4 +1,4 @@
-//! Ways to sign in: who may add one, which an account has, and that one remains.
+//! Ways to sign in: who may add one, which ones an account has, and that one remains.
 
 use linchpin::{Cx, Result};
 
@@ -8,7 +8,7 @@ use crate::error::{EMAIL_NOT_VERIFIED, LAST_CREDENTIAL, refuse};
 use crate::mfa::Way;
 use crate::oauth::entity::ProviderLink;
 
-/// What an account is to do without.
+/// What is about to be removed from an account.
 #[derive(Clone, Copy)]
 pub(crate) enum Without<'a> {
     Passkeys(&'a [Credential]),
@@ -16,8 +16,8 @@ pub(crate) enum Without<'a> {
 }
 
 impl Core {
-    /// Whether an account may get a further way to sign in, or a further factor: where addresses
-    /// are proved, its own has to be.
+    /// Checks that an account may get another way to sign in or another factor. If addresses are
+    /// verified, its own must be.
     ///
     /// # Errors
     /// 403 `email_not_verified`.
@@ -31,28 +31,27 @@ impl Core {
         }
     }
 
-    /// Whether an account can be signed in to with a passkey.
+    /// Whether an account can sign in with a passkey.
     ///
     /// # Errors
-    /// When the store cannot tell.
+    /// If the store cannot be read.
     pub(crate) async fn signs_in_by_passkey(&self, cx: &Cx, user: &str) -> Result<bool> {
         self.has_passkeys_beside(cx, user, 0).await
     }
 
-    /// Whether the owner of an account can sign in by a provider.
+    /// Whether an account can sign in with a provider.
     ///
     /// # Errors
-    /// When the store cannot answer.
+    /// If the store cannot be read.
     pub(crate) async fn signs_in_by_provider(&self, cx: &Cx, user: &str) -> Result<bool> {
         self.has_providers_beside(cx, user, None).await
     }
 
-    /// Whether one passkey is all that an account has: nothing else proves who its owner is, and
-    /// there is no mail or provider to sign in by beside which it would be the second factor. Where
-    /// recovery codes are left, its owner proves by one of them.
+    /// Whether one passkey is the only proof of an account: no other factor, no recovery codes, and
+    /// no mail or provider for which the passkey would be the second factor.
     ///
     /// # Errors
-    /// When the store cannot tell.
+    /// If the store cannot be read.
     pub(crate) async fn has_one_passkey_alone(&self, cx: &Cx, user: &User) -> Result<bool> {
         let auth = &self.config.auth;
         let by_mail = user.email.is_some()
@@ -65,8 +64,8 @@ impl Core {
             && self.recovery_codes_left(cx, user).await? == 0)
     }
 
-    /// Lets an account do without something, if its owner can sign in all the same: with a
-    /// password, a passkey or a provider.
+    /// Checks that the owner can still sign in after a removal: with a password, a passkey or a
+    /// provider.
     ///
     /// # Errors
     /// 409 `last_credential`.
@@ -77,7 +76,7 @@ impl Core {
         without: Without<'_>,
     ) -> Result<()> {
         let (passkeys, link) = match without {
-            // Nobody signs in with them: they are no way in.
+            // These passkeys do not sign in.
             Without::Passkeys(gone) if gone.is_empty() || !self.config.auth.passkeys.primary => {
                 return Ok(());
             }
@@ -94,14 +93,13 @@ impl Core {
         }
     }
 
-    /// Whether passkeys sign in, and an account has more of them than so many.
+    /// Whether passkeys sign in and the account has more than this number of them.
     async fn has_passkeys_beside(&self, cx: &Cx, user: &str, gone: usize) -> Result<bool> {
         let settings = &self.config.auth.passkeys;
         Ok(settings.enabled && settings.primary && self.passkeys.of(cx, user).await?.len() > gone)
     }
 
-    /// Whether an account is linked to a provider that is set up here, by another link than this
-    /// one.
+    /// Whether the account has another link to a configured provider.
     async fn has_providers_beside(
         &self,
         cx: &Cx,

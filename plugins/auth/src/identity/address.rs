@@ -1,28 +1,26 @@
-//! Where a request comes from, as far as proxies in front are trusted. The only place that reads
-//! `X-Forwarded-For`.
+//! The address of a client behind trusted proxies. No other module reads `X-Forwarded-For`.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use ipnet::IpNet;
 
-/// Whose word about the client's address counts: `security.trustProxy`.
+/// Proxies whose `X-Forwarded-For` is trusted: `security.trustProxy`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum TrustProxy {
-    /// Nobody's: the address of the connection is the client's.
+    /// No proxy. The address of the connection is the client's.
     #[default]
     Nobody,
-    /// This many proxies stand in front, each of which adds the address it saw.
+    /// This number of proxies, each of which adds the address of its client.
     Hops(u8),
-    /// Whatever in these networks adds an address is a proxy.
+    /// Every proxy in these networks.
     Networks(Vec<IpNet>),
 }
 
 impl TrustProxy {
-    /// Reads the configured form as text: `false`, a number from 1 to 10, or networks separated by
-    /// commas.
+    /// Parses the text form: `false`, a number from 1 to 10, or networks separated by commas.
     ///
     /// # Errors
-    /// Why it is none of them.
+    /// The reason if the text is none of them.
     pub fn parse(text: &str) -> Result<Self, String> {
         let text = text.trim();
         if text.eq_ignore_ascii_case("false") {
@@ -34,7 +32,7 @@ impl TrustProxy {
         }
     }
 
-    /// This many proxies: 1 to 10.
+    /// A number of proxies: 1 to 10.
     pub(crate) fn hops(hops: u64) -> Result<Self, String> {
         match u8::try_from(hops) {
             Ok(hops @ 1..=10) => Ok(Self::Hops(hops)),
@@ -42,7 +40,7 @@ impl TrustProxy {
         }
     }
 
-    /// Proxies in these networks.
+    /// Networks of proxies.
     pub(crate) fn networks<'a>(
         networks: impl IntoIterator<Item = &'a str>,
     ) -> Result<Self, String> {
@@ -57,9 +55,8 @@ impl TrustProxy {
             .map(Self::Networks)
     }
 
-    /// The client's address: that of the connection, or what trusted proxies say. `forwarded` are
-    /// the values of all `X-Forwarded-For` headers in their order. Whatever cannot be read gives
-    /// the address of the connection.
+    /// Returns the address of the client. `forwarded` are the values of all `X-Forwarded-For`
+    /// headers in their order. If an entry is invalid, the result is the address of the connection.
     pub(crate) fn client<'a>(
         &self,
         socket: IpAddr,
@@ -81,7 +78,7 @@ impl TrustProxy {
                     match chain.next().map(entry) {
                         Some(Some(next)) => client = next,
                         Some(None) => return socket,
-                        // Everybody in the chain is trusted: the first of them asked.
+                        // All entries are trusted proxies, so the first one is the client.
                         None => return client,
                     }
                 }
@@ -97,7 +94,7 @@ fn network(text: &str) -> Option<IpNet> {
         .or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))
 }
 
-/// An entry of the header, without port and zone.
+/// Parses an entry of the header without its port and zone.
 fn entry(bytes: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(bytes).ok()?.trim_matches([' ', '\t']);
     let address = match text.strip_prefix('[') {
@@ -126,12 +123,13 @@ fn without_zone(text: &str) -> Option<Ipv6Addr> {
         .ok()
 }
 
-/// An IPv4 address that came in IPv6 clothes is that IPv4 address.
+/// Converts an IPv4-mapped IPv6 address to IPv4.
 fn plain(address: IpAddr) -> IpAddr {
     address.to_canonical()
 }
 
-/// What an address is counted as: an IPv6 client has at least a /64 to choose from.
+/// The name of an address in rate limits. An IPv6 client has at least a /64 network, so the network
+/// is counted.
 pub(crate) fn counted_as(address: IpAddr) -> String {
     match plain(address) {
         IpAddr::V4(v4) => v4.to_string(),

@@ -1,4 +1,4 @@
-//! Who somebody says they are, and where a request comes from.
+//! Identifiers of accounts and addresses of clients.
 
 pub(crate) mod address;
 pub(crate) mod normalise;
@@ -6,8 +6,8 @@ pub(crate) mod normalise;
 pub use address::TrustProxy;
 pub use normalise::PrimaryField;
 
-/// Text whose case does not matter, character by character. Through upper case first, so that `ß`
-/// meets `SS`.
+/// Folds the case of a text, character by character. It converts to upper case first, so that `ß`
+/// equals `SS`.
 pub(crate) fn fold(text: &str) -> impl Iterator<Item = char> {
     text.chars()
         .flat_map(char::to_uppercase)

@@ -1,6 +1,6 @@
-//! Identifiers in the one form under which they are looked up, kept unique and counted.
+//! Normalised identifiers, for look-ups, uniqueness and rate limits.
 //!
-//! The form as typed is kept beside it for display. Providers' own rules are nobody's business:
+//! The typed form is stored beside it for display. Rules of single mail providers do not apply:
 //! dots and `+tag` are significant.
 
 use std::net::IpAddr;
@@ -9,19 +9,19 @@ use email_address::EmailAddress;
 use linchpin::Problem;
 use unicode_normalization::UnicodeNormalization as _;
 
-/// Most characters of an identifier, before and after.
+/// Maximum length of an identifier in characters, before and after normalisation.
 const MOST: usize = 254;
 
 /// An identifier in both forms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identifier {
-    /// What is compared, indexed and counted.
+    /// The normalised form.
     pub(crate) normalised: String,
-    /// What its owner typed, without outer spaces.
+    /// The typed form without outer spaces.
     pub(crate) display: String,
 }
 
-/// Why a text is no identifier.
+/// The reason why a text is not an identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotOne {
     code: &'static str,
@@ -29,7 +29,7 @@ pub(crate) struct NotOne {
 }
 
 impl NotOne {
-    /// The problem at a field.
+    /// The error for a field.
     pub(crate) fn at(self, field: &str) -> Problem {
         Problem::new(field, self.code, self.message)
     }
@@ -52,20 +52,20 @@ const PHONE: NotOne = NotOne {
     message: "must be a phone number such as +4930123456",
 };
 
-/// The kind of identifier that accounts are known by.
+/// The kind of identifier of all accounts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PrimaryField {
     /// An email address.
     #[default]
     Email,
-    /// 3 to 64 letters, digits, dots, dashes and underscores of ASCII.
+    /// A user name: 3 to 64 ASCII letters, digits, dots, dashes and underscores.
     Username,
-    /// An E.164 number.
+    /// A phone number in E.164 form.
     Phone,
 }
 
 impl PrimaryField {
-    /// The name on the wire.
+    /// The name in requests and settings.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Email => "email",
@@ -74,10 +74,10 @@ impl PrimaryField {
         }
     }
 
-    /// Reads an identifier of this kind.
+    /// Parses an identifier of this kind.
     ///
     /// # Errors
-    /// Why it is none.
+    /// The reason if the text is not one.
     pub(crate) fn parse(self, typed: &str) -> Result<Identifier, NotOne> {
         match self {
             Self::Email => email(typed),
@@ -87,10 +87,10 @@ impl PrimaryField {
     }
 }
 
-/// An email address: NFC, lower case, domain in ASCII by UTS 46.
+/// Parses an email address: NFC, lower case, domain in ASCII by UTS 46.
 ///
 /// # Errors
-/// Why it is none.
+/// The reason if the text is not one.
 pub(crate) fn email(typed: &str) -> Result<Identifier, NotOne> {
     let display = display(typed)?;
     let (local, domain) = display.split_once('@').ok_or(EMAIL)?;
@@ -107,8 +107,7 @@ pub(crate) fn email(typed: &str) -> Result<Identifier, NotOne> {
     if normalised.chars().count() > MOST {
         return Err(LONG);
     }
-    // What nobody could send mail to is no address; and what is one line here stays one line in a
-    // header.
+    // Only addresses that can receive mail are valid, and none can break a line of a header.
     if !EmailAddress::is_valid_local_part(&local) || !is_mail_domain(&domain) {
         return Err(EMAIL);
     }
@@ -118,16 +117,16 @@ pub(crate) fn email(typed: &str) -> Result<Identifier, NotOne> {
     })
 }
 
-/// Whether mail can be addressed to a domain: a name, or an address of a machine.
+/// Whether mail can be sent to a domain: a host name, or an IP address in brackets.
 fn is_mail_domain(domain: &str) -> bool {
     !domain.is_empty()
         && (EmailAddress::is_valid_domain(domain) || domain.parse::<IpAddr>().is_ok())
 }
 
-/// A user name. One script only, and none that looks like another, because it is ASCII.
+/// Parses a user name. It is ASCII, so no two names look alike by characters of other scripts.
 ///
 /// # Errors
-/// Why it is none.
+/// The reason if the text is not one.
 pub(crate) fn username(typed: &str) -> Result<Identifier, NotOne> {
     let display = display(typed)?;
     if !(3..=64).contains(&display.len())
@@ -143,10 +142,10 @@ pub(crate) fn username(typed: &str) -> Result<Identifier, NotOne> {
     })
 }
 
-/// A phone number in E.164: `+` and 7 to 15 digits, the first of which is not zero.
+/// Parses a phone number in E.164: `+` and 7 to 15 digits; the first digit is not zero.
 ///
 /// # Errors
-/// Why it is none.
+/// The reason if the text is not one.
 pub(crate) fn phone(typed: &str) -> Result<Identifier, NotOne> {
     let display = display(typed)?;
     let digits = display.strip_prefix('+').ok_or(PHONE)?;
@@ -162,9 +161,9 @@ pub(crate) fn phone(typed: &str) -> Result<Identifier, NotOne> {
     })
 }
 
-/// The text without outer spaces, in NFC.
+/// Returns the text without outer spaces, in NFC.
 fn display(typed: &str) -> Result<String, NotOne> {
-    // Bytes first, so that a hostile text is not even looked at.
+    // The length in bytes is checked first, so that a huge text causes no work.
     if typed.len() > 8 * MOST {
         return Err(LONG);
     }
@@ -176,12 +175,12 @@ fn display(typed: &str) -> Result<String, NotOne> {
     }
 }
 
-/// Lower case that a second time does not change: lowering may take characters apart.
+/// Lower case that is stable: lowering can decompose characters.
 fn lower(text: &str) -> String {
     text.chars().flat_map(char::to_lowercase).nfc().collect()
 }
 
-/// Characters that leave no mark: two addresses that differ in one look the same to everybody.
+/// Invisible characters: two addresses that differ in one look the same.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
         | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}'

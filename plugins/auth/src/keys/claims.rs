@@ -1,4 +1,5 @@
-//! What a signed token says: each member once. Of two with one name, one library reads the first
+//! Claims of a signed token, without duplicate members: libraries differ in which duplicate they
+//! use.
 //! and another the last.
 
 use std::fmt;

@@ -1,7 +1,7 @@
-//! Data at rest: what is encrypted, what is only compared, and under which key.
+//! Stored secrets: which values are encrypted, which are hashed, and the keys for both.
 //!
-//! An envelope names its key, so keys are rotated by putting a new one first, and is bound to the
-//! place it was written for, so a value copied into another record or field does not open.
+//! An encrypted value contains the name of its key, so keys are rotated by adding a new first one.
+//! It is bound to its place, so a value copied to another record or field cannot be decrypted.
 
 use aes_gcm::aead::{Aead, KeyInit, Payload};
 use aes_gcm::{Aes256Gcm, Nonce};
@@ -15,19 +15,20 @@ use crate::secret::{Key, SecretBytes, same};
 
 const VERSION: &str = "v1";
 
-/// Where a value is kept.
+/// The place of a stored value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place<'a> {
-    /// The entity's storage name.
+    /// The storage name of the entity.
     pub(crate) entity: &'static str,
-    /// The record.
+    /// The id of the record.
     pub(crate) id: &'a str,
-    /// The field.
+    /// The name of the field.
     pub(crate) field: &'static str,
 }
 
 impl Place<'_> {
-    /// The bytes that an envelope is bound to; lengths first, so that no two places look alike.
+    /// The bytes to which an encrypted value is bound. Lengths come first, so that two places never
+    /// have the same bytes.
     fn bytes(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.entity.len() + self.id.len() + self.field.len() + 24);
         for part in [self.entity, self.id, self.field] {
@@ -38,7 +39,7 @@ impl Place<'_> {
     }
 }
 
-/// What a MAC at rest is about: one may never stand in for another.
+/// The purpose of a stored MAC. A MAC of one purpose is not valid for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Domain {
     /// A numeric code, with its challenge.
@@ -56,18 +57,18 @@ impl Domain {
     }
 }
 
-/// Why an envelope does not open.
+/// The reason why a value cannot be decrypted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Sealed {
-    /// Its key is no longer configured.
+    /// Its key is not configured.
     #[error("data at rest needs key `{0}`, which is not in `security.dataKeys`")]
     KeyGone(String),
-    /// It was changed, cut, or moved from another place.
+    /// It was changed, truncated, or copied from another place.
     #[error("data at rest was changed outside the application")]
     Broken,
 }
 
-/// The keys for data at rest, newest first.
+/// The keys of stored data, newest first.
 #[derive(Debug)]
 pub(crate) struct DataKeys {
     newest: (String, Key),
@@ -75,7 +76,7 @@ pub(crate) struct DataKeys {
 }
 
 impl DataKeys {
-    /// Keys by id, newest first; nothing without one.
+    /// Creates the keys from ids and keys, newest first; `None` without any.
     pub(crate) fn new(keys: impl IntoIterator<Item = (String, Key)>) -> Option<Self> {
         let mut keys = keys.into_iter();
         Some(Self {
@@ -88,7 +89,7 @@ impl DataKeys {
         std::iter::once(&self.newest).chain(&self.older)
     }
 
-    /// The id of the key that new values are written under.
+    /// The id of the newest key.
     pub(crate) fn kid(&self) -> &str {
         &self.newest.0
     }
@@ -107,7 +108,7 @@ impl DataKeys {
     /// Encrypts a value for its place: `v1.<kid>.<nonce>.<ciphertext>`.
     ///
     /// # Errors
-    /// When there is no randomness.
+    /// If there is no randomness.
     pub(crate) fn seal(
         &self,
         rng: &dyn SecureRng,
@@ -133,10 +134,10 @@ impl DataKeys {
         ))
     }
 
-    /// Decrypts an envelope that was written for this place.
+    /// Decrypts a value of this place.
     ///
     /// # Errors
-    /// When the key is gone or the envelope is not one of this place.
+    /// If its key is not configured, or if it was not encrypted for this place.
     pub(crate) fn open(&self, place: Place<'_>, envelope: &str) -> Result<SecretBytes, Sealed> {
         let (kid, rest) = split(envelope).ok_or(Sealed::Broken)?;
         let key = self
@@ -161,17 +162,17 @@ impl DataKeys {
             .map_err(|_| Sealed::Broken)
     }
 
-    /// The MAC of parts under the newest key: `v1.<kid>.<mac>`.
+    /// The MAC of parts with the newest key: `v1.<kid>.<mac>`.
     pub(crate) fn mac(&self, domain: Domain, parts: &[&[u8]]) -> String {
         written(&self.newest, domain, parts)
     }
 
-    /// The MAC of parts under each key, newest first: what to look for in a store.
+    /// The MAC of parts with each key, newest first, for a look-up in the store.
     pub(crate) fn macs(&self, domain: Domain, parts: &[&[u8]]) -> Vec<String> {
         self.all().map(|key| written(key, domain, parts)).collect()
     }
 
-    /// Whether a stored MAC is one of these parts.
+    /// Whether a stored MAC is the MAC of these parts.
     pub(crate) fn verifies(&self, domain: Domain, parts: &[&[u8]], stored: &str) -> bool {
         let Some((kid, _)) = split(stored) else {
             return false;
@@ -183,7 +184,7 @@ impl DataKeys {
     }
 }
 
-/// The id of the key that a value at rest needs, with what follows it.
+/// The id of the key of a stored value, and the rest of the value.
 fn split(stored: &str) -> Option<(&str, &str)> {
     stored
         .strip_prefix(VERSION)?

@@ -1,7 +1,8 @@
-//! The key ring: every key but those for data is derived from a signing secret, one per purpose.
+//! Derived keys: one per purpose, from the signing secrets. Keys of stored data can be configured
+//! instead.
 //!
-//! A value made under an older secret stays good while that secret is listed. Two purposes never
-//! share a key, so a value of one cannot be passed off as a value of the other.
+//! A value made with an older secret stays valid while that secret is configured. No two purposes
+//! share a key, so a value of one is not valid for another.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -11,10 +12,10 @@ use sha2::Sha256;
 
 use crate::secret::{Key, same};
 
-/// The salt of every derivation: the version of this scheme.
+/// The salt of all derivations, with the version of this scheme.
 const SALT: &[u8] = b"linchpin/auth/v1";
 
-/// What a derived key is for.
+/// The purpose of a derived key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// The MAC of CSRF tokens.
@@ -27,7 +28,7 @@ pub(crate) enum Purpose {
     Limit,
     /// The pseudonyms of deleted users.
     Audit,
-    /// The salts of passwords that nobody has proved yet to be those of whom they are for.
+    /// The salts of passwords of accounts whose address is not verified.
     Salt,
 }
 
@@ -62,7 +63,8 @@ fn expand(secret: &[u8], info: &str) -> Key {
     Key::new(bytes)
 }
 
-/// HMAC-SHA256 over parts, each behind its length: `("ab", "c")` is not `("a", "bc")`.
+/// HMAC-SHA256 over parts. Each part follows its length, so `("ab", "c")` differs from `("a",
+/// "bc")`.
 pub(crate) fn mac(key: &Key, parts: &[&[u8]]) -> [u8; 32] {
     let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(key.expose())
         .expect("HMAC takes a key of any length");
@@ -73,7 +75,7 @@ pub(crate) fn mac(key: &Key, parts: &[&[u8]]) -> [u8; 32] {
     mac.finalize().into_bytes().into()
 }
 
-/// The keys of one secret.
+/// The derived keys of one secret.
 #[derive(Debug)]
 struct Generation {
     kid: String,
@@ -97,7 +99,7 @@ impl Generation {
     }
 }
 
-/// The derived keys of every secret, newest first.
+/// The derived keys of all secrets, newest first.
 #[derive(Debug)]
 pub(crate) struct Ring {
     newest: Generation,
@@ -105,7 +107,7 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// Derives the keys of these secrets, newest first; nothing without a secret.
+    /// Derives the keys of these secrets, newest first; `None` without a secret.
     pub(crate) fn new<S: AsRef<[u8]>>(secrets: impl IntoIterator<Item = S>) -> Option<Self> {
         let mut all = secrets
             .into_iter()
@@ -125,37 +127,37 @@ impl Ring {
         self.all().map(|generation| generation.kid.as_str())
     }
 
-    /// The id of the newest secret, which values that name their key carry.
+    /// The id of the newest secret, for values that contain the name of their key.
     pub(crate) fn kid(&self) -> &str {
         &self.newest.kid
     }
 
-    /// The key that new values are made with.
+    /// The key of new values.
     pub(crate) fn key(&self, purpose: Purpose) -> &Key {
         self.newest.key(purpose)
     }
 
-    /// The key of a value that names its key.
+    /// The key of a value that contains the name of its key.
     pub(crate) fn key_of(&self, kid: &str, purpose: Purpose) -> Option<&Key> {
         self.all()
             .find(|generation| generation.kid == kid)
             .map(|generation| generation.key(purpose))
     }
 
-    /// The MAC of parts under the newest secret.
+    /// The MAC of parts with the newest secret.
     pub(crate) fn mac(&self, purpose: Purpose, parts: &[&[u8]]) -> [u8; 32] {
         mac(self.key(purpose), parts)
     }
 
-    /// Whether a MAC is right under any secret of the list.
+    /// Whether a MAC is valid for any of the secrets.
     pub(crate) fn verifies(&self, purpose: Purpose, parts: &[&[u8]], presented: &[u8]) -> bool {
-        // All are tried, so that time does not tell which secret made it.
+        // Checks all of them, so that the time does not depend on the secret.
         self.all().fold(false, |right, generation| {
             right | same(&mac(generation.key(purpose), parts), presented)
         })
     }
 
-    /// Keys for data at rest, by id, newest first, for apps that configure none of their own.
+    /// Keys of stored data by id, newest first, for apps that configure none.
     pub(crate) fn data_keys(&self) -> Vec<(String, Key)> {
         self.all()
             .map(|generation| (generation.kid.clone(), generation.data.clone()))

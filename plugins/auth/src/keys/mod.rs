@@ -1,4 +1,4 @@
-//! Keys: those that sign, and those that are derived for everything else.
+//! Keys: for signatures of tokens, and for everything else.
 
 pub(crate) mod claims;
 pub(crate) mod data;

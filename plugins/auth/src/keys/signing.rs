@@ -1,5 +1,4 @@
-//! The ring of keys that sign and verify access tokens: the one place that decides whether a token
-//! is one of ours.
+//! Keys that sign and verify access tokens. No other code decides whether a token is valid.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,17 +14,17 @@ use serde_json::{Map, Value, json};
 use super::claims::Claims;
 use super::derive::Ring;
 
-/// Longest token looked at, in bytes.
+/// Maximum length of a token in bytes.
 const LONGEST: usize = 8 * 1024;
-/// How far the clocks of two nodes may differ, in seconds.
+/// Maximum difference between the clocks of two servers, in seconds.
 const LEEWAY: i64 = 10;
-/// Smallest modulus of an RSA key, in bytes: 2048 bits.
+/// Minimum modulus of an RSA key in bytes: 2048 bits.
 const SMALLEST_RSA: usize = 256;
 
-/// How access tokens are signed: `signing.algorithm`.
+/// The algorithm of access tokens: `signing.algorithm`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Algorithm {
-    /// With the signing secret: whoever verifies could sign as well.
+    /// HMAC-SHA256 with the signing secret: anyone who can verify a token could also sign one.
     #[default]
     Hs256,
     /// Ed25519.
@@ -52,28 +51,28 @@ impl Algorithm {
     }
 }
 
-/// A key as configured: the private one signs and verifies, a public one verifies what an earlier
-/// key has signed.
+/// A configured key. A private key signs and verifies; a public key verifies tokens of an earlier
+/// key.
 #[derive(Clone)]
 pub enum SigningKey {
-    /// PEM of a private key in PKCS#8.
+    /// A private key in PEM (PKCS#8).
     Private {
-        /// The id that tokens name it by.
+        /// The key id in tokens.
         kid: String,
-        /// The text.
+        /// The PEM text.
         pem: String,
     },
-    /// PEM of a public key.
+    /// A public key in PEM.
     Public {
-        /// The id that tokens name it by.
+        /// The key id in tokens.
         kid: String,
-        /// The text.
+        /// The PEM text.
         pem: String,
     },
 }
 
 impl SigningKey {
-    /// The id.
+    /// The key id.
     pub fn kid(&self) -> &str {
         match self {
             Self::Private { kid, .. } | Self::Public { kid, .. } => kid,
@@ -92,12 +91,12 @@ pub(crate) struct Signing {
     algorithm: Algorithm,
     kid: String,
     signer: EncodingKey,
-    /// By id, an opaque text.
+    /// By key id.
     verifiers: HashMap<String, DecodingKey>,
     validation: Validation,
     issuer: Option<String>,
     audience: Option<String>,
-    /// The public keys; `None` when there are none.
+    /// The JWK set; `None` if there are no public keys.
     jwks: Option<String>,
 }
 
@@ -110,7 +109,7 @@ impl fmt::Debug for Signing {
     }
 }
 
-/// What a token must say of itself, and all that it may say.
+/// The header of a token: required and allowed members.
 #[derive(Deserialize)]
 struct RawHeader {
     typ: String,
@@ -120,14 +119,14 @@ struct RawHeader {
     others: Map<String, Value>,
 }
 
-/// What brings keys, or asks for something we would have to understand.
+/// Header members that contain keys or change the processing of a token. They are refused.
 const FORBIDDEN: [&str; 7] = ["crit", "jwk", "jku", "x5u", "x5c", "enc", "zip"];
 
 impl Signing {
-    /// With the secrets themselves, newest first, so that any library can verify.
+    /// Signs with the secrets, newest first, so that any library can verify.
     ///
     /// # Errors
-    /// When there is no secret.
+    /// If there is no secret.
     pub(crate) fn hs256(secrets: &[Vec<u8>], ring: &Ring) -> Result<Self, String> {
         let first = secrets.first().ok_or("a signing secret is required")?;
         let verifiers = ring
@@ -144,10 +143,10 @@ impl Signing {
         ))
     }
 
-    /// With a key pair; keys are newest first.
+    /// Signs with a key pair; keys are newest first.
     ///
     /// # Errors
-    /// What is wrong with which key.
+    /// The wrong key and the reason.
     pub(crate) fn asymmetric(algorithm: Algorithm, keys: &[SigningKey]) -> Result<Self, String> {
         install_crypto();
         let Some(SigningKey::Private { kid, .. }) = keys.first() else {
@@ -158,7 +157,7 @@ impl Signing {
         let mut public = Vec::new();
         for key in keys {
             let named = |what: &str| format!("key `{}` {what}", key.kid());
-            // The library reads no private key of RSA that is shorter.
+            // The library refuses shorter RSA keys.
             let size = if algorithm == Algorithm::Rs256 {
                 ", of 2048 bits at least"
             } else {
@@ -203,8 +202,7 @@ impl Signing {
     ) -> Self {
         install_crypto();
         let mut validation = Validation::new(algorithm.library());
-        // Everything but the signature is checked below, in the contract's order and against the
-        // plugin's clock.
+        // The validation below checks everything except the signature, with the plugin's clock.
         validation.validate_exp = false;
         validation.validate_nbf = false;
         validation.validate_aud = false;
@@ -221,7 +219,7 @@ impl Signing {
         }
     }
 
-    /// Puts these in every token, and requires them.
+    /// Adds these claims to every token and requires them.
     #[must_use]
     pub(crate) fn meant(self, issuer: Option<String>, audience: Option<String>) -> Self {
         Self {
@@ -231,7 +229,7 @@ impl Signing {
         }
     }
 
-    /// The public keys as a JWK set; `None` for HS256, whose keys are nobody's business.
+    /// The public keys as a JWK set; `None` for HS256.
     pub(crate) fn jwks(&self) -> Option<&str> {
         self.jwks.as_deref()
     }
@@ -239,7 +237,7 @@ impl Signing {
     /// Signs claims.
     ///
     /// # Errors
-    /// `internal` when the library cannot.
+    /// `internal` if the library fails.
     pub(crate) fn sign(&self, mut claims: Map<String, Value>) -> Result<String> {
         if let Some(issuer) = &self.issuer {
             claims.insert("iss".to_owned(), json!(issuer));
@@ -252,7 +250,7 @@ impl Signing {
         jsonwebtoken::encode(&header, &claims, &self.signer).map_err(Error::internal)
     }
 
-    /// The claims of a token of ours, whatever its times; `None` for everything else.
+    /// The claims of a token with a valid signature, at any time; `None` for any other token.
     fn signed(&self, token: &str) -> Option<Map<String, Value>> {
         if token.len() > LONGEST || token.bytes().filter(|b| *b == b'.').count() != 2 {
             return None;
@@ -267,7 +265,7 @@ impl Signing {
             return None;
         }
         let key = self.verifiers.get(&header.kid)?;
-        // The key decides, never the token.
+        // The algorithm comes from the key, never from the token.
         if header.alg != self.algorithm.name() {
             return None;
         }
@@ -276,13 +274,13 @@ impl Signing {
             .map(|data| data.claims.0)
     }
 
-    /// Verifies a token, all but its session.
+    /// Verifies a token, except for its session.
     pub(crate) fn verify(&self, token: &str, now: Timestamp) -> Option<Verified> {
         let verified = self.verify_expired(token, now)?;
         verified.is_current(now).then_some(verified)
     }
 
-    /// Verifies a token that may have expired: it still says which session to end.
+    /// Verifies a token that may have expired. It still names the session to end.
     pub(crate) fn verify_expired(&self, token: &str, now: Timestamp) -> Option<Verified> {
         let claims = self.signed(token)?;
         let time = |name: &str| claims.get(name).and_then(Value::as_i64);
@@ -321,26 +319,26 @@ impl Signing {
     }
 }
 
-/// A token of ours.
+/// A verified token.
 #[derive(Debug)]
 pub(crate) struct Verified {
     pub(crate) sub: String,
     pub(crate) sid: String,
-    /// In seconds.
+    /// In seconds since 1970.
     exp: i64,
     nbf: i64,
     pub(crate) claims: Map<String, Value>,
 }
 
 impl Verified {
-    /// Whether its times are right at an instant.
+    /// Whether the token is valid at this time.
     pub(crate) fn is_current(&self, now: Timestamp) -> bool {
         let seconds = now.millis().div_euclid(1000);
         seconds < self.exp.saturating_add(LEEWAY) && self.nbf <= seconds.saturating_add(LEEWAY)
     }
 }
 
-/// The public part of a key, and the private one if it has one.
+/// The public key of a configured key, and its private key if it has one.
 fn public_part(algorithm: Algorithm, key: &SigningKey) -> Result<(Jwk, Option<EncodingKey>), ()> {
     match key {
         SigningKey::Private { pem, .. } => {
@@ -370,9 +368,8 @@ fn public_part(algorithm: Algorithm, key: &SigningKey) -> Result<(Jwk, Option<En
     }
 }
 
-/// The cryptography of tokens, installed by name: when another crate of the build switches on a
-/// second backend, choosing by feature would panic at first use. Whoever installed one first keeps
-/// it.
+/// Installs the cryptography of the token library explicitly. If another crate enables a second
+/// backend, the library would otherwise panic at its first use. An installed backend stays.
 fn install_crypto() {
     let _ = jsonwebtoken::crypto::aws_lc::DEFAULT_PROVIDER.install_default();
 }

@@ -1,13 +1,12 @@
-//! Which keys data at rest has been encrypted with: what start-up asks for, in place of a look at
-//! every record.
+//! Keys that encrypted data. Start-up reads these records instead of all data.
 
 use linchpin::prelude::*;
 
-/// A key that has been the newest.
+/// A key that was the newest at some time.
 #[entity(namespace = "auth", routes(disabled))]
 #[derive(Clone)]
 pub(crate) struct DataKeyUse {
-    /// What the data calls it.
+    /// The id of the key.
     #[field(primary)]
     pub(crate) id: String,
     pub(crate) since: Timestamp,

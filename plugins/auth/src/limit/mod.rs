@@ -1,9 +1,9 @@
-//! Rate limits and lockout: counters that are taken before an attempt and given back by its
-//! success.
+//! Rate limits and lockout: an attempt is counted before it is checked, and a success gives it
+//! back.
 //!
-//! Because they are taken before, a hundred guesses at once pass no more often than a hundred in a
-//! row. Counters are records of the app's store, so that several processes share them; every step
-//! is one atomic operation on one record.
+//! Because counting comes first, concurrent guesses cannot pass more often than sequential ones.
+//! Counters are records in the app's store, so processes share them. Each step is one atomic
+//! operation on one record.
 
 pub(crate) mod counter;
 pub(crate) mod table;
@@ -21,16 +21,16 @@ use crate::keys::derive::{Purpose, Ring};
 use counter::{CounterAdapter, CounterCreate, CounterPatch};
 pub(crate) use table::{Bucket, Counted, Limits};
 
-/// How often a step is repeated that met another one. Each repetition means that somebody else got
-/// on.
+/// Maximum number of attempts of a step after write conflicts. Each conflict means that another
+/// request succeeded.
 const TRIES: usize = 64;
 
-/// One thing to count: a bucket and what it is kept for.
+/// A bucket and the key that is counted in it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hit<'a> {
     pub(crate) bucket: Bucket,
-    /// The address, the identifier in its normalised form, the user's id: what the bucket's comment
-    /// says.
+    /// The key: the client's address, the normalised identifier or the user id. The documentation
+    /// of the bucket says which.
     pub(crate) of: &'a [&'a str],
 }
 
@@ -40,12 +40,12 @@ pub(crate) struct Limiter {
     counters: CounterAdapter,
     ring: Arc<Ring>,
     env: Env,
-    /// `None` when they are switched off, which production refuses.
+    /// `None` if limits are disabled, which production refuses.
     limits: Option<Limits>,
 }
 
-/// What an attempt was counted in. Dropped, it stays counted: an attempt that ends in any other way
-/// than success has failed.
+/// The counters of an attempt. If it is dropped the attempt stays counted: only a success gives it
+/// back.
 #[must_use]
 #[derive(Debug)]
 pub(crate) struct Taken {
@@ -58,17 +58,17 @@ struct Ticket {
     id: String,
     bucket: Bucket,
     window_end: Option<Timestamp>,
-    /// What is left of the window behind it.
+    /// The number of attempts that remain in the window.
     left: i64,
-    /// A mark of its own that says what has been counted already.
+    /// The mark of a value that was counted, for `admit_distinct`.
     mark: Option<String>,
 }
 
-/// A bucket that lets nothing more pass.
+/// An exhausted bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Full {
     pub(crate) bucket: Bucket,
-    /// Until its window ends.
+    /// Seconds until the window ends.
     pub(crate) seconds: u32,
 }
 
@@ -96,22 +96,22 @@ impl Limiter {
         }
     }
 
-    /// Counts an attempt in all these buckets, or in none of them.
+    /// Counts an attempt in all buckets, or in none of them.
     ///
     /// # Errors
-    /// 429 `rate_limited` with the seconds to wait, when one is full; 503 when the counters cannot
-    /// be reached.
+    /// 429 `rate_limited` with the seconds to wait if a bucket is exhausted; 503 if the store is
+    /// not reachable.
     pub(crate) async fn take(&self, hits: &[Hit<'_>]) -> Result<Taken> {
         self.admit(hits)
             .await?
             .map_err(|full| rate_limited(full.seconds))
     }
 
-    /// Counts what a session of a user begins, in its own bucket and in the one of all their
-    /// sessions.
+    /// Counts an action of a session, in the bucket of the session and in the bucket of all
+    /// sessions of the user.
     ///
     /// # Errors
-    /// As [`Limiter::take`].
+    /// The errors of [`Limiter::take`].
     pub(crate) async fn take_in_session(
         &self,
         session: Bucket,
@@ -133,10 +133,10 @@ impl Limiter {
         Ok(())
     }
 
-    /// The same as [`Limiter::take`], for who wants to know which bucket is full.
+    /// Like [`Limiter::take`], for a caller that needs the exhausted bucket.
     ///
     /// # Errors
-    /// 503 when the counters cannot be reached.
+    /// 503 if the store is not reachable.
     pub(crate) async fn admit(&self, hits: &[Hit<'_>]) -> Result<Result<Taken, Full>> {
         let mut taken = Taken {
             limiter: self.clone(),
@@ -165,11 +165,11 @@ impl Limiter {
         Ok(Ok(taken))
     }
 
-    /// Whether this is the first of its kind in a while: what anybody can cause is written down
-    /// once, however often they do.
+    /// Sets a mark for some seconds, and returns whether it was not set. So an event that anyone
+    /// can cause is written once in this time.
     ///
     /// # Errors
-    /// 503 when the counters cannot be reached.
+    /// 503 if the store is not reachable.
     pub(crate) async fn is_first(&self, of: &[&str], seconds: u32) -> Result<bool> {
         let (id, cx) = (self.mark(of), self.cx());
         match self
@@ -190,10 +190,10 @@ impl Limiter {
         }
     }
 
-    /// Writes something down for a while from now, however long it stands there already.
+    /// Sets a mark for some seconds from now, even if it is set already.
     ///
     /// # Errors
-    /// 503 when the counters cannot be reached.
+    /// 503 if the store is not reachable.
     pub(crate) async fn note(&self, of: &[&str], seconds: u32) -> Result<()> {
         for _ in 0..TRIES {
             if self.is_first(of, seconds).await? {
@@ -205,7 +205,7 @@ impl Limiter {
                 ..CounterPatch::default()
             };
             match self.counters.update(&cx, self.mark(of), patch, None).await {
-                // Its time has ended in between.
+                // The mark expired in between.
                 Err(error) if error.code() == Code::NotFound => {}
                 done => return done.map(drop).map_err(unreachable),
             }
@@ -213,15 +213,15 @@ impl Limiter {
         Err(Error::unavailable("a counter kept changing"))
     }
 
-    /// Strikes out what [`Limiter::is_first`] has written down: what was to follow from it has not.
+    /// Removes a mark of [`Limiter::is_first`], because the event did not happen.
     pub(crate) async fn forget(&self, of: &[&str]) {
         self.remove(&self.mark(of)).await;
     }
 
-    /// Whether [`Limiter::is_first`] or [`Limiter::note`] has written it down, and it still counts.
+    /// Whether a mark of [`Limiter::is_first`] or [`Limiter::note`] is set.
     ///
     /// # Errors
-    /// 503 when the counters cannot be reached.
+    /// 503 if the store is not reachable.
     pub(crate) async fn is_noted(&self, of: &[&str]) -> Result<bool> {
         Ok(self
             .counters
@@ -231,12 +231,12 @@ impl Limiter {
             .is_some())
     }
 
-    /// Counts a value of `of` that this window has not seen yet; one that it has seen passes
-    /// without being counted. Two who bring the same new value at the same moment count it twice
-    /// until the second has noticed: stricter, never more generous.
+    /// Counts a value once in each window; a value that was counted before passes. Two requests
+    /// with the same new value at the same moment may count it twice for a short time, which is
+    /// stricter, never more permissive.
     ///
     /// # Errors
-    /// As [`Limiter::admit`].
+    /// The errors of [`Limiter::admit`].
     pub(crate) async fn admit_distinct(
         &self,
         hit: Hit<'_>,
@@ -290,7 +290,7 @@ impl Limiter {
             .await
         {
             Ok(_) => taken.tickets.push(ticket),
-            // Somebody else has just counted it.
+            // Another request just counted it.
             Err(error) if error.code() == Code::Conflict => {
                 self.give_back(&ticket.id, ticket.bucket, ticket.window_end)
                     .await;
@@ -300,7 +300,7 @@ impl Limiter {
         Ok(Ok(taken))
     }
 
-    /// Empties a counter: what it was kept against is over.
+    /// Resets a counter.
     pub(crate) async fn clear(&self, hit: Hit<'_>) {
         if self.limits.is_some() {
             self.remove(&self.id(hit.bucket, hit.of)).await;
@@ -327,12 +327,13 @@ impl Limiter {
                     };
                     match self.counters.create(&cx, first).await {
                         Ok(_) => return Ok(Step::Taken { left, window_end }),
-                        // Somebody else began the window.
+                        // Another request started the window.
                         Err(error) if error.code() == Code::Conflict => {}
                         Err(error) => return Err(error),
                     }
                 }
-                // Below zero: the window is full, unless it has ended meanwhile.
+                // The counter would go below zero: the window is exhausted, unless it ended
+                // meanwhile.
                 Err(error) if error.code() == Code::ValidationFailed => {
                     if let Some(full) = self
                         .counters
@@ -352,9 +353,9 @@ impl Limiter {
         Err(Error::unavailable("a counter kept changing"))
     }
 
-    /// Keeps a counter for as many windows from now as it had counted when a ticket was taken, and
-    /// never for less than it is kept already: of many at once the one that counted most may be
-    /// done first.
+    /// Extends the window of a counter: it ends after as many windows from now as attempts were
+    /// counted when the ticket was taken. The end never moves back, because of several requests the
+    /// one that counted most may finish first.
     async fn prolong(&self, ticket: &Ticket) -> Result<()> {
         let Some(limits) = &self.limits else {
             return Ok(());
@@ -369,7 +370,7 @@ impl Limiter {
             return Ok(());
         }
         for _ in 0..TRIES {
-            // A success may have emptied it meanwhile.
+            // A success may have reset the counter meanwhile.
             let counter = self
                 .counters
                 .get(&cx, ticket.id.as_str())
@@ -395,7 +396,7 @@ impl Limiter {
         Err(Error::unavailable("a counter kept changing"))
     }
 
-    /// Gives one back. That it cannot be done makes the limit stricter and nothing else.
+    /// Gives an attempt back. If that fails, the limit is stricter for a while.
     async fn give_back(&self, id: &str, bucket: Bucket, window_end: Option<Timestamp>) {
         let (Some(end), Some(limits)) = (window_end, &self.limits) else {
             return;
@@ -443,8 +444,8 @@ impl Limiter {
 }
 
 impl Taken {
-    /// The attempt succeeded: what counts failures only is given back, what counts them in a row
-    /// begins anew.
+    /// The attempt succeeded: counters of failures get it back, and counters of consecutive
+    /// failures are reset.
     pub(crate) async fn succeeded(self) {
         for ticket in &self.tickets {
             match ticket.bucket.row().counted {
@@ -457,11 +458,11 @@ impl Taken {
         }
     }
 
-    /// The attempt failed: what keeps failures in mind for longer the more there are does so. What
-    /// was refused before it was tried prolongs nothing.
+    /// The attempt failed: extends the windows of `FailuresThatAdd`. An attempt that was refused
+    /// before its check does not extend them.
     ///
     /// # Errors
-    /// 503 when the counters cannot be reached.
+    /// 503 if the store is not reachable.
     pub(crate) async fn failed(&self) -> Result<()> {
         for ticket in self
             .tickets
@@ -473,21 +474,21 @@ impl Taken {
         Ok(())
     }
 
-    /// Whether it was the last that a bucket lets pass: whoever takes that one, and nobody else,
-    /// tells who has to know.
+    /// Whether this attempt was the last one that the bucket allows. Only one request gets true,
+    /// and it informs the owner.
     pub(crate) fn is_last(&self, bucket: Bucket) -> bool {
         self.tickets
             .iter()
             .any(|ticket| ticket.bucket == bucket && ticket.left == 0)
     }
 
-    /// Counts what another has taken as part of the same attempt.
+    /// Adds the counters of another part of the same attempt.
     pub(crate) fn and(mut self, other: Self) -> Self {
         self.tickets.extend(other.tickets);
         self
     }
 
-    /// The attempt was never made, because something else forbade it.
+    /// Gives everything back, because another rule refused the attempt.
     pub(crate) async fn undo(&self) {
         for ticket in self.tickets.iter().rev() {
             self.return_ticket(ticket).await;
@@ -495,7 +496,7 @@ impl Taken {
     }
 
     async fn return_ticket(&self, ticket: &Ticket) {
-        // The mark goes first: between the two, the value may be counted twice, but never not at
+        // The mark is removed first. In between, the value may be counted twice, but never not at
         // all.
         if let Some(mark) = &ticket.mark {
             self.limiter.remove(mark).await;
@@ -510,7 +511,7 @@ fn after(now: Timestamp, seconds: u32) -> Timestamp {
     Timestamp::from_millis(now.millis() + i64::from(seconds) * 1000)
 }
 
-/// Whole seconds, so that whoever waits them is not a moment too early.
+/// Rounds up to whole seconds, so that a client that waits is not too early.
 fn seconds_until(now: Timestamp, end: Timestamp) -> u32 {
     let millis = u64::try_from(end.millis() - now.millis()).unwrap_or(0);
     u32::try_from(millis.div_ceil(1000))
@@ -518,7 +519,7 @@ fn seconds_until(now: Timestamp, end: Timestamp) -> u32 {
         .max(1)
 }
 
-/// Without counters nothing may be tried.
+/// Without counters every attempt is refused.
 fn unreachable(error: Error) -> Error {
     if error.code() == Code::Unavailable {
         error

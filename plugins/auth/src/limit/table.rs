@@ -1,4 +1,4 @@
-//! Every limit of the plugin: the only place for these numbers.
+//! All limits of the plugin.
 
 use std::collections::BTreeMap;
 
@@ -7,31 +7,31 @@ use std::collections::BTreeMap;
 pub(crate) enum Counted {
     /// Every attempt.
     All,
-    /// Attempts that fail: one that succeeds is given back.
+    /// Failed attempts: a success gives its attempt back.
     Failures,
-    /// Attempts that fail since the last one that succeeded: that one empties the counter.
+    /// Failed attempts since the last success, which resets the counter.
     FailuresInARow,
-    /// The same, and the more there are the longer they are kept in mind: for one window after the
-    /// first of them, two after the second. What is tried once is soon forgotten, however many
-    /// there are of it, and what is under siege is not.
+    /// Like `FailuresInARow`, and the window grows with each failure: one window after the first,
+    /// two after the second. So a single failure is soon forgotten, and an account under attack
+    /// stays protected.
     FailuresThatAdd,
 }
 
-/// A limit as it stands in the table.
+/// A row of the table.
 #[derive(Debug)]
 pub(crate) struct Row {
-    /// The name in the configuration, and in the key of each counter.
+    /// The name in settings, and in the key of each counter.
     pub(crate) name: &'static str,
     pub(crate) counted: Counted,
     pub(crate) limit: Limit,
 }
 
-/// So many in so much time.
+/// A maximum number in a window of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// So many pass; the next does not.
+    /// Number of attempts that are allowed in a window.
     pub max: u32,
-    /// Seconds from the first one that was counted.
+    /// Length of the window in seconds, from the first counted attempt.
     pub window_seconds: u32,
 }
 
@@ -39,15 +39,15 @@ const MINUTE: u32 = 60;
 const HOUR: u32 = 60 * MINUTE;
 const DAY: u32 = 24 * HOUR;
 
-/// Codes sent for one challenge, the first one not counted.
+/// Number of codes that can be sent again for one challenge.
 pub(crate) const SENDS_PER_CHALLENGE: i64 = 3;
 
-/// Wrong answers that drop what is being set up, and that end proof of identity by a sent code.
+/// Number of wrong answers that end a set-up, or a proof by a sent code.
 pub(crate) const TRIES_PER_SETUP: i64 = 5;
 
 macro_rules! buckets {
     ($($(#[$doc:meta])* $bucket:ident $name:literal: $counted:ident, $max:literal in $n:literal * $unit:ident;)*) => {
-        /// What is limited. The comment says what a counter is kept for.
+        /// The limits. The documentation of each bucket says what its key is.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub(crate) enum Bucket {
             $($(#[$doc])* $bucket,)*
@@ -65,110 +65,111 @@ macro_rules! buckets {
 }
 
 buckets! {
-    /// Address.
+    /// Key: client address.
     Register "register": All, 20 in 60 * MINUTE;
-    /// Address and identifier.
+    /// Key: client address and identifier.
     Login "login": FailuresInARow, 10 in 15 * MINUTE;
-    /// Address.
+    /// Key: client address.
     LoginIp "loginIp": Failures, 50 in 15 * MINUTE;
-    /// Address: one for each identifier, by `Limiter::admit_distinct`.
+    /// Key: client address. Counts different identifiers, by `Limiter::admit_distinct`.
     LoginSpread "loginSpread": Failures, 15 in 15 * MINUTE;
-    /// Identifier, from devices that are not recognised.
+    /// Key: identifier. Counts only devices that are not recognised.
     LoginIdentifier "loginIdentifier": Failures, 30 in 60 * MINUTE;
-    /// Recognised device, in place of the former.
+    /// Key: recognised device, in place of `LoginIdentifier`.
     LoginDevice "loginDevice": Failures, 10 in 15 * MINUTE;
-    /// Identifier, from devices that are not recognised, when its owner has another way in.
+    /// Key: identifier. Counts only devices that are not recognised, and only if the owner has
+    /// another way to sign in.
     PasswordLockout "passwordLockout": FailuresThatAdd, 100 in 1 * DAY;
-    /// Address.
+    /// Key: client address.
     VerifyEmail "verifyEmail": All, 20 in 15 * MINUTE;
-    /// Address.
+    /// Key: client address.
     ResetPassword "resetPassword": All, 20 in 15 * MINUTE;
-    /// Address.
+    /// Key: client address.
     MagicVerify "magicVerify": All, 20 in 15 * MINUTE;
-    /// Address.
+    /// Key: client address.
     VerifyAndLogin "verifyAndLogin": All, 20 in 15 * MINUTE;
-    /// Address.
+    /// Key: client address.
     Forgot "forgot": All, 10 in 15 * MINUTE;
-    /// Identifier; nobody is told.
+    /// Key: identifier. No response shows that it is exhausted.
     ForgotIdentifier "forgotIdentifier": All, 3 in 60 * MINUTE;
-    /// Address.
+    /// Key: client address.
     Resend "resend": All, 10 in 15 * MINUTE;
-    /// Identifier; nobody is told.
+    /// Key: identifier. No response shows that it is exhausted.
     ResendIdentifier "resendIdentifier": All, 3 in 60 * MINUTE;
-    /// Address.
+    /// Key: client address.
     MagicRequest "magicRequest": All, 10 in 15 * MINUTE;
-    /// Identifier; nobody is told.
+    /// Key: identifier. No response shows that it is exhausted.
     MagicRequestIdentifier "magicRequestIdentifier": All, 3 in 60 * MINUTE;
-    /// Session.
+    /// Key: session.
     Refresh "refresh": All, 30 in 60 * SECOND;
-    /// Address.
+    /// Key: client address.
     RefreshIp "refreshIp": All, 300 in 60 * SECOND;
-    /// User and session; shared by step-up, proof in a body, and the current password.
+    /// Key: user and session. Shared by the step-up, proofs in a body, and the current password.
     Proof "proof": Failures, 10 in 15 * MINUTE;
-    /// The same of all sessions: user, and the device where it is recognised.
+    /// Key: user, and the device if it is recognised. Covers all sessions.
     ProofUser "proofUser": Failures, 30 in 15 * MINUTE;
-    /// User and session.
+    /// Key: user and session.
     Reauth "reauth": All, 10 in 15 * MINUTE;
-    /// User, from devices that are not recognised.
+    /// Key: user. Counts only devices that are not recognised.
     MfaVerifyUser "mfaVerifyUser": Failures, 15 in 15 * MINUTE;
-    /// Address.
+    /// Key: client address.
     MfaVerifyIp "mfaVerifyIp": Failures, 50 in 15 * MINUTE;
-    /// User; a challenge counts its own.
+    /// Key: user. Each challenge has its own limit too.
     MfaResend "mfaResend": All, 10 in 60 * MINUTE;
-    /// User and session.
+    /// Key: user and session.
     MfaSetup "mfaSetup": All, 10 in 15 * MINUTE;
-    /// User and session.
+    /// Key: user and session.
     MfaEnable "mfaEnable": All, 10 in 15 * MINUTE;
-    /// The same of all sessions: user.
+    /// Key: user. Covers all sessions.
     MfaEnableUser "mfaEnableUser": All, 30 in 15 * MINUTE;
-    /// User, and the session that asks for it, or in a sign-in the device where it is recognised.
+    /// Key: user and session; at sign-in, user and recognised device.
     SmsSend "smsSend": All, 5 in 60 * MINUTE;
-    /// The same of all sessions and devices: user.
+    /// Key: user. Covers all sessions and devices.
     SmsSendUser "smsSendUser": All, 15 in 60 * MINUTE;
-    /// Number that is being set up, whoever asks.
+    /// Key: phone number that is being set up, for all callers.
     SmsSendNumber "smsSendNumber": All, 5 in 60 * MINUTE;
-    /// Address.
+    /// Key: client address.
     SmsSendIp "smsSendIp": All, 20 in 24 * HOUR;
-    /// Address.
+    /// Key: client address.
     PasskeyOptions "passkeyOptions": All, 60 in 60 * SECOND;
-    /// Address.
+    /// Key: client address.
     PasskeyLogin "passkeyLogin": Failures, 30 in 15 * MINUTE;
-    /// Address.
+    /// Key: client address.
     OauthStart "oauthStart": All, 30 in 60 * SECOND;
-    /// Address.
+    /// Key: client address.
     OauthCallback "oauthCallback": All, 30 in 60 * SECOND;
-    /// Address.
+    /// Key: client address.
     OauthExchange "oauthExchange": All, 20 in 60 * SECOND;
-    /// User and session.
+    /// Key: user and session.
     ChangeEmail "changeEmail": All, 10 in 60 * MINUTE;
-    /// The same of all sessions: user. Each may mail a stranger.
+    /// Key: user. Covers all sessions. Each request may mail another person.
     ChangeEmailUser "changeEmailUser": All, 30 in 60 * MINUTE;
-    /// Address of mail, whoever causes it: accounts that ask to be known by it, sign-ups and
-    /// sign-ins with an address that is taken; and apart, by their kind, links that an account
-    /// causes at an address that it has not proved. Nobody is told.
+    /// Key: mail address, for all callers. Counts mails that other people cause: changes of an
+    /// address to it, and sign-ups and sign-ins with it. A separate key for each kind counts links
+    /// that an account sends to its own unverified address. No response shows that it is exhausted.
     StrangerMail "strangerMail": All, 3 in 60 * MINUTE;
-    /// Address of mail that its account has not proved: codes and notices that the account causes.
-    /// Nobody is told.
+    /// Key: unverified mail address of an account. Counts codes and notices that the account
+    /// causes. No response shows that it is exhausted.
     UnprovedMail "unprovedMail": All, 10 in 60 * MINUTE;
-    /// User and session.
+    /// Key: user and session.
     Link "link": All, 10 in 60 * MINUTE;
-    /// The same of all sessions: user.
+    /// Key: user. Covers all sessions.
     LinkUser "linkUser": All, 30 in 60 * MINUTE;
-    /// User and session.
+    /// Key: user and session.
     DeleteAccount "deleteAccount": All, 10 in 60 * MINUTE;
-    /// The same of all sessions: user.
+    /// Key: user. Covers all sessions.
     DeleteAccountUser "deleteAccountUser": All, 30 in 60 * MINUTE;
 }
 
 const SECOND: u32 = 1;
 
 impl Bucket {
-    /// Its row of the table.
+    /// The row of the bucket.
     pub(crate) fn row(self) -> &'static Row {
         &ROWS[self as usize]
     }
 
-    /// The bucket of a name in the configuration.
+    /// The bucket with a name in the settings.
     pub(crate) fn named(name: &str) -> Option<Self> {
         Self::ALL
             .iter()
@@ -177,15 +178,15 @@ impl Bucket {
     }
 }
 
-/// The limits of an app: the table, and what its configuration says otherwise.
+/// The limits of an app: the table with the changes of the settings.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Limits(BTreeMap<Bucket, Limit>);
 
 impl Limits {
-    /// Takes a limit of the configuration.
+    /// Replaces a limit.
     ///
     /// # Errors
-    /// Why it cannot be one.
+    /// The reason if the name or the limit is invalid.
     pub(crate) fn set(&mut self, name: &str, limit: Limit) -> Result<(), String> {
         let bucket = Bucket::named(name).ok_or_else(|| format!("there is no limit `{name}`"))?;
         if limit.max == 0 || limit.window_seconds == 0 {

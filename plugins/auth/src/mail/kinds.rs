@@ -1,10 +1,10 @@
-//! What mails are about, and what they say unless the app says it otherwise.
+//! Kinds of mail, with their variables and default texts.
 
 use serde::{Deserialize, Serialize};
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident $name:literal [$($var:literal)*] $subject:literal $text:literal;)*) => {
-        /// What a mail is about.
+        /// The kind of a mail.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
         #[non_exhaustive]
@@ -13,24 +13,24 @@ macro_rules! kinds {
         }
 
         impl MailKind {
-            /// Every kind.
+            /// All kinds.
             pub const ALL: &[Self] = &[$(Self::$kind,)*];
 
-            /// The name on the wire, as `verify_email`.
+            /// The name in snake case, such as `verify_email`.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$kind => $name,)*
                 }
             }
 
-            /// What a template of this kind may name, beside `app`.
+            /// Variables of this kind's templates, in addition to `app`.
             pub const fn variables(self) -> &'static [&'static str] {
                 match self {
                     $(Self::$kind => &[$($var),*],)*
                 }
             }
 
-            /// Subject and text as they are unless the app replaces them.
+            /// The default subject and text.
             pub(super) const fn words(self) -> (&'static str, &'static str) {
                 match self {
                     $(Self::$kind => ($subject, $text),)*
@@ -41,15 +41,15 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// Proves a new account's address.
+    /// Verifies the address of a new account.
     VerifyEmail "verify_email" ["link"]
         "Confirm your email address"
         "Please confirm that this address is yours:\n\n{{link}}\n\nIf you did not sign up at {{app}}, ignore this message.";
-    /// Proves an address that is to replace another.
+    /// Verifies an address that will replace another one.
     VerifyNewEmail "verify_new_email" ["link"]
         "Confirm your new email address"
         "Please confirm that this is your new address at {{app}}:\n\n{{link}}\n\nUntil then the old one stays in use. If you did not ask for this, ignore this message.";
-    /// Lets a new password be set.
+    /// Sets a new password.
     PasswordReset "password_reset" ["link"]
         "Reset your password"
         "Somebody, hopefully you, asked for a new password at {{app}}. You can set one here:\n\n{{link}}\n\nIf it was not you, ignore this message; your password stays as it is.";
@@ -57,19 +57,19 @@ kinds! {
     MagicLink "magic_link" ["link"]
         "Your sign-in link"
         "Here you sign in to {{app}}:\n\n{{link}}\n\nThe link works once. If you did not ask for it, ignore this message.";
-    /// A code for a second factor, or to prove who one is.
+    /// A code for a second factor or for a proof of identity.
     EmailOtp "email_otp" ["code"]
         "Your code"
         "Your code for {{app}} is:\n\n{{code}}\n\nNobody from {{app}} will ever ask you for it. If you did not expect it, somebody may know your password: change it.";
-    /// Takes the deletion of an account back.
+    /// Cancels the deletion of an account.
     CancelDeletion "cancel_deletion" ["link" "at"]
         "Your account will be deleted"
         "Your account at {{app}} will be deleted on {{at}}. You can keep it:\n\n{{link}}";
-    /// Somebody tried to sign up with an address that has an account.
+    /// Someone tried to sign up with the address of an existing account.
     ExistingAccount "existing_account" []
         "You already have an account"
         "Somebody, perhaps you, tried to sign up at {{app}} with this address. It has an account already: sign in to that one.\n\nIf it was not you, there is nothing to do.";
-    /// The password was changed by who is signed in.
+    /// The password was changed in a session.
     PasswordChanged "password_changed" ["at" "ip" "protect"]
         "Your password was changed"
         "The password of your account at {{app}} was changed on {{at}} from {{ip}}.\n\nIf it was not you, {{protect}}.";
@@ -77,11 +77,11 @@ kinds! {
     PasswordResetDone "password_reset_done" ["at" "ip"]
         "Your password was reset"
         "The password of your account at {{app}} was reset on {{at}} from {{ip}}. All sessions have ended.\n\nIf it was not you, reset it again and check who can read your mail.";
-    /// To the old address, with a way back.
+    /// For the former address: the address was changed, with a link that undoes it.
     EmailChanged "email_changed" ["link" "at"]
         "Your email address was changed"
         "On {{at}} a new email address was asked for or set for your account at {{app}}.\n\nIf it was not you, take it back within seven days:\n\n{{link}}";
-    /// To the address that an account was moved to, when its owner has moved it back.
+    /// For an address from which the owner has moved the account back.
     EmailRestored "email_restored" ["at" "ip"]
         "Your email address was changed back"
         "On {{at}} the former email address of your account at {{app}} was put back, from {{ip}}, by the link that was mailed to it. Everybody was signed out, and this address is no longer in use.\n\nIf you did not expect this, ask whoever runs {{app}} for help.";
@@ -97,11 +97,11 @@ kinds! {
     RecoveryCodeUsed "recovery_code_used" ["left" "at" "ip" "protect"]
         "A recovery code was used"
         "A recovery code of your account at {{app}} was used on {{at}} from {{ip}}. You have {{left}} left.\n\nIf it was not you, {{protect}}, and make new recovery codes.";
-    /// There are new recovery codes.
+    /// New recovery codes were created.
     RecoveryCodesRegenerated "recovery_codes_regenerated" ["at" "ip" "protect"]
         "You have new recovery codes"
         "New recovery codes were made for your account at {{app}} on {{at}} from {{ip}}. The old ones no longer work.\n\nIf it was not you, {{protect}}.";
-    /// Recovery codes stopped working with the key that they were kept under.
+    /// Recovery codes were ended because their key is removed.
     RecoveryCodesEnded "recovery_codes_ended" ["at"]
         "Your recovery codes no longer work"
         "On {{at}}, {{app}} removed a former key, and unused recovery codes of your account stopped working with it. Sign in and make new ones.";
@@ -121,7 +121,7 @@ kinds! {
     ProviderUnlinked "provider_unlinked" ["provider" "at" "ip" "protect"]
         "A sign-in method was removed"
         "You can no longer sign in to {{app}} with {{provider}}. This was changed on {{at}} from {{ip}}.\n\nIf it was not you, {{protect}}.";
-    /// Somebody signed in where nobody had before.
+    /// A sign-in from a new device.
     NewDeviceLogin "new_device_login" ["at" "ip" "device" "protect"]
         "A new device signed in"
         "Somebody signed in to your account at {{app}} on {{at}} from {{ip}}, with {{device}}.\n\nIf it was not you, {{protect}}.";
@@ -129,27 +129,27 @@ kinds! {
     PasswordUnderAttack "password_under_attack" ["at" "protect"]
         "Somebody is guessing your password"
         "Since {{at}} there have been so many wrong passwords for your account at {{app}} that it is refused on devices you have not used before. To end this, {{protect}}, or sign in another way.";
-    /// Many wrong second factors after a right password.
+    /// Many wrong second factors after a correct password.
     MfaUnderAttack "mfa_under_attack" ["at" "ip" "protect"]
         "Somebody has your password"
         "On {{at}}, somebody at {{ip}} gave the right password of your account at {{app}} and many wrong codes.\n\nIf it was not you, {{protect}}.";
-    /// A refresh token was presented a second time.
+    /// A refresh token was used twice.
     RefreshReused "refresh_reused" ["at" "ip"]
         "A session was ended for your safety"
         "On {{at}}, a session of your account at {{app}} was continued from {{ip}} in a way that suggests a copy. It has been ended; please sign in again.";
-    /// The account will be deleted.
+    /// The deletion of the account was scheduled.
     DeletionScheduled "deletion_scheduled" ["due" "at" "ip"]
         "Your account will be deleted"
         "The deletion of your account at {{app}} was asked for on {{at}} from {{ip}}. It will happen on {{due}}. Until then, sign in to keep the account.";
-    /// It will not.
+    /// The deletion of the account was cancelled.
     DeletionCancelled "deletion_cancelled" ["at"]
         "Your account stays"
         "The deletion of your account at {{app}} was called off on {{at}}.";
-    /// The account is gone.
+    /// The account was deleted.
     AccountDeleted "account_deleted" ["at"]
         "Your account was deleted"
         "Your account at {{app}} was deleted on {{at}}.";
-    /// The account can no longer be used.
+    /// The account was suspended.
     AccountSuspended "account_suspended" ["at"]
         "Your account was suspended"
         "Your account at {{app}} was suspended on {{at}}. All sessions have ended.";

@@ -1,4 +1,4 @@
-//! Mailers for development and tests: to the console, and to a file.
+//! Mailers for development and tests: console and file.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use tokio::sync::Mutex;
 
 use super::{Mail, Mailer};
 
-/// Prints mail on standard output: for development, where nobody else reads it.
+/// Prints mail on standard output, for development.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ConsoleMailer;
 
@@ -39,16 +39,16 @@ impl Mailer for ConsoleMailer {
     }
 }
 
-/// Appends mail to a file, one JSON object a line: for development and tests.
+/// Appends mail to a file, one JSON object per line, for development and tests.
 #[derive(Debug)]
 pub struct FileMailer {
     path: PathBuf,
-    /// One line at a time.
+    /// Held while a line is written.
     lock: Mutex<()>,
 }
 
 impl FileMailer {
-    /// Appends to this file, which need not be there.
+    /// Appends to this file; creates it if it does not exist.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),

@@ -1,4 +1,4 @@
-//! Mail: who sends it and what it says. The outbox sees to it that none is lost.
+//! Mail: mailers, templates and kinds. The outbox stores mail until it is sent.
 
 mod kinds;
 mod local;
@@ -18,26 +18,26 @@ pub use local::{ConsoleMailer, FileMailer};
 pub use smtp::SmtpMailer;
 pub use template::{Template, Templates};
 
-/// A mail as it is sent. It may hold a link or a code that lets somebody in, so nothing of it is
-/// printed.
+/// A mail for a [`Mailer`]. It may contain a link or a code that signs in, so `Debug` prints only
+/// its kind.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct Mail {
-    /// The address.
+    /// The address of the recipient.
     pub to: String,
-    /// What it is about.
+    /// The kind of the mail.
     pub kind: MailKind,
-    /// The language its reader prefers, a tag such as `de-CH`: what the account's `userMetadata`
-    /// has as `locale`. `None` where it says nothing of the kind, and for whoever has no account
-    /// yet: the language of a request may be that of somebody else. Templates are in one language;
-    /// a [`Mailer`] may choose its own words by this.
+    /// The recipient's preferred language as a tag such as `de-CH`, from `locale` in the account's
+    /// `userMetadata`. `None` if it is not set, and for an address without an account, because the
+    /// request may come from another person. Templates have one language; a [`Mailer`] may choose
+    /// texts by this tag.
     pub locale: Option<String>,
-    /// One line.
+    /// The subject: one line.
     pub subject: String,
-    /// The body for every reader.
+    /// The plain text body.
     pub text: String,
-    /// The same for those who read HTML.
+    /// The HTML body.
     pub html: String,
-    /// What the bodies were made from.
+    /// The variables of the template.
     pub vars: BTreeMap<String, String>,
 }
 
@@ -51,10 +51,10 @@ impl fmt::Debug for Mail {
 
 /// Sends mail.
 pub trait Mailer: Send + Sync + 'static {
-    /// Sends one. It is asked again, later, when it answers an error.
+    /// Sends a mail. After an error the mail is sent again later.
     fn send(&self, mail: Mail) -> BoxFuture<'_, Result<()>>;
 
-    /// Whether it shows mail to whoever runs the app: such a mailer keeps production from starting.
+    /// Whether the mailer shows mail to the operator of the app. Production refuses such a mailer.
     fn is_for_development(&self) -> bool {
         false
     }

@@ -13,10 +13,10 @@ use url::{Host, Url};
 
 use super::{Mail, Mailer};
 
-/// How long one step of the conversation may take.
+/// Timeout of one step of the protocol.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Sends by SMTP, over a pool of connections.
+/// Sends mail by SMTP, over a pool of connections.
 #[derive(Clone)]
 pub struct SmtpMailer(Arc<Inner>);
 
@@ -25,7 +25,7 @@ type Transport = AsyncSmtpTransport<Tokio1Executor>;
 struct Inner {
     builder: AsyncSmtpTransportBuilder,
     from: Mailbox,
-    /// The pool begins and ends tasks of its own, so it lives in the runtime of the first mail.
+    /// The pool starts tasks, so it is created in the runtime of the first mail.
     pool: OnceLock<(Handle, Transport)>,
 }
 
@@ -47,14 +47,14 @@ impl fmt::Debug for SmtpMailer {
 }
 
 impl SmtpMailer {
-    /// Sends through a server, as `from` (`Accounts <accounts@example.com>`).
+    /// A mailer for a server, with the sender `from` (such as `Accounts <accounts@example.com>`).
     ///
     /// The address of the server is `smtps://user:password@host` for TLS, or
-    /// `smtp://user:password@host?tls=required` for STARTTLS. Without either only a server on this
+    /// `smtp://user:password@host?tls=required` for STARTTLS. Without TLS only a server on this
     /// machine is accepted.
     ///
     /// # Errors
-    /// Why the address or the sender cannot be used. The text does not repeat the password.
+    /// The reason why the address or the sender is invalid. The text does not contain the password.
     pub fn new(server: &str, from: &str) -> Result<Self, String> {
         let url = Url::parse(server).map_err(|e| format!("the address of the mail server: {e}"))?;
         let encrypted = match url.scheme() {
@@ -93,7 +93,7 @@ impl SmtpMailer {
             .from(self.0.from.clone())
             .to(Mailbox::new(None, to))
             .subject(mail.subject)
-            // So that no other program answers it.
+            // Tells other programs not to answer automatically.
             .header(AutoSubmitted)
             .multipart(MultiPart::alternative_plain_html(mail.text, mail.html))
             .map_err(Error::internal)?;
@@ -116,7 +116,7 @@ impl Mailer for SmtpMailer {
 }
 
 fn is_here(url: &Url) -> bool {
-    // Of a scheme that is not the web's, every host is a domain to the parser.
+    // The parser accepts any host in a scheme that is not a web scheme, so it is parsed again.
     let host = url.host_str().and_then(|host| Host::parse(host).ok());
     match host {
         Some(Host::Domain(name)) => name == "localhost",

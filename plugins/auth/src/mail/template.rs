@@ -1,4 +1,4 @@
-//! From kinds and variables to mails. Values are data: they cannot add a line to a subject, nor
+//! Mails from templates and variables. Values are data: they cannot add lines to a subject or
 //! markup to a body.
 
 use std::collections::BTreeMap;
@@ -6,18 +6,18 @@ use std::fmt::Write as _;
 
 use super::{Mail, MailKind};
 
-/// What a mail says. `{{name}}` stands for a variable.
+/// A template. `{{name}}` is replaced by a variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
-    /// One line.
+    /// The subject: one line.
     pub subject: String,
-    /// The body for every reader.
+    /// The plain text body.
     pub text: String,
-    /// The body for those who read HTML; made from `text` when there is none.
+    /// The HTML body; without one it is made from `text`.
     pub html: Option<String>,
 }
 
-/// The templates of an app: Linchpin's own, and those that replace them.
+/// The templates of an app: the defaults, and those that replace them.
 #[derive(Clone, Debug)]
 pub struct Templates(BTreeMap<MailKind, Template>);
 
@@ -42,8 +42,8 @@ impl Templates {
     /// Replaces a template.
     ///
     /// # Errors
-    /// When it names a variable that mails of this kind do not have, or leaves out the link or code
-    /// that they are for, or when the subject is not one line.
+    /// If it uses a variable that this kind does not have, if it does not use the link or code of
+    /// this kind, or if the subject has more than one line.
     pub fn replace(&mut self, kind: MailKind, template: Template) -> Result<(), String> {
         let of = kind.name();
         if template.subject.chars().any(char::is_control) {
@@ -77,7 +77,7 @@ impl Templates {
         Ok(())
     }
 
-    /// Makes a mail. A variable without a value is empty.
+    /// Renders a mail. A variable without a value is empty.
     pub(crate) fn render(
         &self,
         to: String,
@@ -85,7 +85,7 @@ impl Templates {
         locale: Option<String>,
         vars: BTreeMap<String, String>,
     ) -> Mail {
-        // Every kind is there from the beginning.
+        // Every kind has a template from the start.
         let fallback = Template {
             subject: kind.words().0.into(),
             text: kind.words().1.into(),
@@ -118,7 +118,7 @@ impl Templates {
     }
 }
 
-/// The variables that a text names.
+/// The variables in a text.
 fn names(text: &str) -> Result<Vec<&str>, &'static str> {
     let mut found = Vec::new();
     let mut rest = text;
@@ -130,8 +130,8 @@ fn names(text: &str) -> Result<Vec<&str>, &'static str> {
     Ok(found)
 }
 
-/// The text with every variable's value in its place. Values are not looked into: one that holds
-/// `{{code}}` shows just that.
+/// Replaces the variables in a text. Values are not parsed: a value that contains `{{code}}` shows
+/// that text.
 fn fill(text: &str, value: impl Fn(&str) -> String) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -148,8 +148,8 @@ fn fill(text: &str, value: impl Fn(&str) -> String) -> String {
     out
 }
 
-/// An instant as people read it, `23 November 2026 at 04:41 UTC`: whose zone it is nobody knows.
-/// The variable of the mail keeps its form, for mailers that know better.
+/// Formats a time for people: `23 November 2026 at 04:41 UTC`. The reader's time zone is unknown.
+/// The variable of the mail keeps the original form, for mailers that format it themselves.
 fn instant(value: &str) -> String {
     const MONTHS: [&str; 12] = [
         "January",
@@ -178,7 +178,7 @@ fn instant(value: &str) -> String {
     said().unwrap_or_else(|| one_line(value))
 }
 
-/// A value without line breaks and other control characters.
+/// Removes line breaks and other control characters from a value.
 fn one_line(value: &str) -> String {
     value
         .chars()
@@ -207,8 +207,8 @@ fn escaped(value: &str) -> String {
     out
 }
 
-/// The plain text as a page: a paragraph for each of its own, links that can be followed, codes
-/// that can be read out.
+/// Converts a plain text to HTML: a paragraph for each of its own, with links, and codes in a
+/// larger font.
 fn page(text: &str, value: impl Fn(&str) -> String) -> String {
     let mut out = String::from(
         "<!doctype html><html><body style=\"font-family:sans-serif;line-height:1.5\">",

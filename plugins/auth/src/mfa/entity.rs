@@ -1,11 +1,10 @@
-//! What is stored of factors.
+//! The entities of second factors and recovery codes.
 
 use linchpin::prelude::*;
 
 use super::Way;
 
-/// A factor that is set up and has something to keep: an authenticator app its secret, a phone its
-/// number.
+/// A second factor with data: the secret of an authenticator app or the number of a phone.
 #[entity(
     namespace = "auth",
     unique(user_id, way),
@@ -20,15 +19,15 @@ pub(crate) struct Factor {
     pub(crate) user_id: String,
     #[field(immutable)]
     pub(crate) way: Way,
-    /// What belongs to it, encrypted for this place.
+    /// The data, encrypted for this place.
     #[field(private)]
     pub(crate) sealed: String,
-    /// The last step of an authenticator app whose code was accepted: none of before is any more.
+    /// The last accepted time step of an authenticator app. Earlier steps are refused.
     pub(crate) last_step: Option<i64>,
     pub(crate) created_at: Timestamp,
 }
 
-/// A recovery code that has not been used.
+/// An unused recovery code.
 #[entity(namespace = "auth", unique(user_id, mac), routes(disabled))]
 #[derive(Clone)]
 pub(crate) struct RecoveryCode {
@@ -36,28 +35,28 @@ pub(crate) struct RecoveryCode {
     pub(crate) id: String,
     #[field(immutable)]
     pub(crate) user_id: String,
-    /// All that is kept of it.
+    /// The MAC of the code. The code itself is not stored.
     #[field(private)]
     pub(crate) mac: String,
     pub(crate) created_at: Timestamp,
 }
 
-/// A factor of a user.
+/// Returns a factor of a user.
 #[operation(kind = "lookup", fields(user_id = param(user_id), way = param(way)), returns = "one", route(disabled))]
 pub(crate) const OF_WAY: Operation<Factor>;
 
-/// All factors of a user that have something to keep.
+/// Returns all factors with data of a user.
 #[operation(kind = "lookup", fields(user_id = param(user_id)), returns = "many", route(disabled))]
 pub(crate) const FACTORS_OF: Operation<Factor>;
 
-/// The unused recovery codes of a user.
+/// Returns the unused recovery codes of a user.
 #[operation(kind = "lookup", fields(user_id = param(user_id)), returns = "many", route(disabled))]
 pub(crate) const CODES_OF: Operation<RecoveryCode>;
 
-/// A recovery code, as long as it has not been used.
+/// Returns a recovery code if it is unused.
 #[operation(kind = "lookup", fields(user_id = param(user_id), mac = param(mac)), returns = "one", route(disabled))]
 pub(crate) const UNUSED: Operation<RecoveryCode>;
 
-/// Takes a recovery code: of many who type it, one gets it.
+/// Consumes a recovery code. Of concurrent requests, one succeeds.
 #[operation(kind = "consume", filter = (user_id == param(user_id) && mac == param(mac)), returns = "boolean", route(disabled))]
 pub(crate) const USE: Operation<RecoveryCode>;

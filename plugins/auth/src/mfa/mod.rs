@@ -1,4 +1,4 @@
-//! Factors: the ways in which somebody proves who they are, and what they type to do so.
+//! Factors: the methods of proof, and their input.
 
 pub(crate) mod entity;
 
@@ -12,7 +12,7 @@ use crate::flow::passkeys::Asked;
 use crate::onetime::OneTime;
 use crate::secret::SecretText;
 
-/// A way of proving who one is, by its name on the wire.
+/// A method of proof, with its name in requests and responses.
 #[derive(FieldEnum, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Way {
     #[field(rename = "password")]
@@ -20,10 +20,10 @@ pub(crate) enum Way {
     /// A code of an authenticator app.
     #[field(rename = "totp")]
     Totp,
-    /// A code that was mailed.
+    /// A mailed code.
     #[field(rename = "emailOtp")]
     EmailOtp,
-    /// A code that was sent to a phone.
+    /// A code sent by text message.
     #[field(rename = "sms")]
     Sms,
     /// A passkey.
@@ -35,11 +35,10 @@ pub(crate) enum Way {
 }
 
 impl Way {
-    /// Those that are a second factor of a sign-in once they are set up, in the order in which they
-    /// are offered.
+    /// Methods that can be a second factor of a sign-in, in the order of preference.
     pub(crate) const METHODS: [Self; 4] = [Self::Totp, Self::EmailOtp, Self::Sms, Self::Webauthn];
 
-    /// The name on the wire.
+    /// The name in requests and responses.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Password => "password",
@@ -51,7 +50,7 @@ impl Way {
         }
     }
 
-    /// As sessions and tokens say it (RFC 8176).
+    /// The name in sessions and tokens (RFC 8176).
     pub(crate) const fn amr(self) -> &'static str {
         match self {
             Self::Password => "pwd",
@@ -61,13 +60,13 @@ impl Way {
         }
     }
 
-    /// Whether a code has to be sent for it.
+    /// Whether codes of this method must be sent.
     pub(crate) const fn is_sent(self) -> bool {
         matches!(self, Self::EmailOtp | Self::Sms)
     }
 }
 
-/// The second factors that an account has set up, whether or not the settings ask for any.
+/// The second factors of an account, even if the settings do not use them.
 pub(crate) fn enrolled(user: &User) -> Vec<Way> {
     Way::METHODS
         .into_iter()
@@ -75,7 +74,7 @@ pub(crate) fn enrolled(user: &User) -> Vec<Way> {
         .collect()
 }
 
-/// Which factors the settings ask for.
+/// The second factors that the settings use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Factors {
     mfa: bool,
@@ -90,7 +89,7 @@ impl Factors {
         }
     }
 
-    /// Those that an account is asked for.
+    /// The second factors that an account must use.
     pub(crate) fn methods(self, user: &User) -> Vec<Way> {
         enrolled(user)
             .into_iter()
@@ -98,43 +97,43 @@ impl Factors {
             .collect()
     }
 
-    /// Whether an account is asked for one.
+    /// Whether an account must use a second factor.
     pub(crate) fn asks(self, user: &User) -> bool {
-        // Most accounts have none.
+        // The common case first: most accounts have none.
         !user.mfa_methods.is_empty() && !self.methods(user).is_empty()
     }
 }
 
-/// Whether an account has to set up a second factor, where all of them must have one. A phone alone
-/// does not suffice.
+/// Whether an account must set up a second factor, if all accounts need one. Text messages alone
+/// are not enough.
 pub(crate) fn must_enrol(required: bool, user: &User) -> bool {
     required && enrolled(user).iter().all(|way| *way == Way::Sms)
 }
 
-/// What a body says to prove who sends it; see `routes/mfa_shapes.rs`.
+/// The proof in a body; see `routes/mfa_shapes.rs`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Typed {
     pub(crate) method: Option<Way>,
     pub(crate) code: Option<SecretText>,
     pub(crate) password: Option<SecretText>,
-    /// What `/reauth/challenge` gave out.
+    /// The token of `/reauth/challenge`.
     pub(crate) token: Option<SecretText>,
     pub(crate) webauthn: Option<Json>,
 }
 
-/// The one factor of a body that is tried.
+/// The factor of a body that is checked.
 #[derive(Clone, Debug)]
 pub(crate) enum Tried {
     Password(SecretText),
     Totp(SecretText),
-    /// A code that was sent: of this method, or of whichever it was sent by.
+    /// A sent code, of this method or of any.
     Sent(Option<Way>, SecretText),
     Webauthn(Json),
     Recovery(SecretText),
 }
 
 impl Tried {
-    /// What it is; a sent code is what it was sent by.
+    /// The method; for a sent code, the method by which it was sent.
     pub(crate) fn way(&self, sent: Option<Way>) -> Way {
         match self {
             Self::Password(_) => Way::Password,
@@ -147,11 +146,11 @@ impl Tried {
 }
 
 impl Typed {
-    /// What is tried: what `method` names, or what the rest can only mean. `None` when the body
-    /// proves nothing.
+    /// Returns the factor to check: the one that `method` names, or the only possible one. `None`
+    /// if the body contains no proof.
     ///
     /// # Errors
-    /// 400 when the method lacks what it needs.
+    /// 400 if the body lacks what the method needs.
     pub(crate) fn tried(&self) -> Result<Option<Tried>> {
         let code = |path: &str| self.code.clone().ok_or_else(|| missing(path));
         if let Some(method) = self.method {
@@ -186,8 +185,7 @@ impl Typed {
     }
 }
 
-/// Whether a code is of an authenticator app: digits, and fewer than a recovery code has
-/// characters.
+/// Whether a code is from an authenticator app: only digits, and shorter than a recovery code.
 pub(crate) fn is_number(code: &SecretText) -> bool {
     let plain = code.expose().chars().filter(|c| *c != ' ');
     let digits = plain.clone().count();
@@ -202,34 +200,34 @@ fn missing(path: &str) -> Error {
     ))
 }
 
-/// What is kept with a challenge: of a sign-in that waits for its second factor, or of somebody
-/// signed in who is to prove it.
+/// The data of a challenge: for a sign-in that waits for its second factor, or for a proof in a
+/// session.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Pending {
-    /// The account's password and factors as they were: a change of either ends the challenge.
+    /// Versions of the account's password and factors. A change of either ends the challenge.
     password_version: i64,
     mfa_version: i64,
-    /// The session that it belongs to, by handle; none for a sign-in.
+    /// The handle of the session; `None` for a sign-in.
     pub(crate) session: Option<String>,
-    /// How the sign-in began.
+    /// The first factor of the sign-in.
     pub(crate) begun: Option<Begun>,
-    /// The one code that counts.
+    /// The only valid code.
     pub(crate) sent: Option<Sent>,
-    /// What the browser was asked, for a passkey to answer once.
+    /// The options for a passkey, valid for one answer.
     pub(crate) asked: Option<Asked>,
 }
 
-/// How a sign-in began that waits for its second factor.
+/// The first factor of a sign-in.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Begun {
     pub(crate) method: String,
     pub(crate) amr: Vec<String>,
-    /// The passkey that it began with, which is no second factor to itself.
+    /// The passkey of the first factor, which cannot be the second one too.
     pub(crate) passkey: Option<String>,
 }
 
 impl Begun {
-    /// Whether it began with a link that was mailed: who has that reads every mail.
+    /// Whether it was a mailed link: then codes by mail prove nothing more.
     pub(crate) fn by_mail(&self) -> bool {
         ["magicLink", "verifyAndLogin"].contains(&self.method.as_str())
     }
@@ -243,17 +241,17 @@ impl Begun {
     }
 }
 
-/// A code that was sent, as far as it is kept.
+/// The data of a sent code.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Sent {
     pub(crate) way: Way,
     pub(crate) mac: String,
-    /// The first millisecond in which it no longer counts.
+    /// The first millisecond in which the code is expired.
     pub(crate) until: i64,
 }
 
 impl Pending {
-    /// Of a user as they are now.
+    /// The current versions of a user.
     fn of(user: &User) -> Self {
         let (password_version, mfa_version) = (user.password_version, user.mfa_version);
         Self {
@@ -266,7 +264,7 @@ impl Pending {
         }
     }
 
-    /// For a sign-in that has begun.
+    /// A challenge for a sign-in.
     pub(crate) fn login(user: &User, begun: Begun) -> Self {
         Self {
             begun: Some(begun),
@@ -274,7 +272,7 @@ impl Pending {
         }
     }
 
-    /// For somebody who is signed in, in this session.
+    /// A challenge for a proof in a session.
     pub(crate) fn reauth(user: &User, session: &str) -> Self {
         Self {
             session: Some(session.to_owned()),
@@ -282,18 +280,18 @@ impl Pending {
         }
     }
 
-    /// The passkey that is no second factor here, because it was the first.
+    /// The passkey of the first factor.
     pub(crate) fn first(&self) -> Option<&str> {
         self.begun.as_ref()?.passkey.as_deref()
     }
 
-    /// Whether the account's password and factors are still those of when it began.
+    /// Whether the account's password and factors are unchanged.
     pub(crate) fn is_current(&self, user: &User) -> bool {
         (self.password_version, self.mfa_version) == (user.password_version, user.mfa_version)
     }
 }
 
-/// A challenge that was found.
+/// A challenge from the store.
 pub(crate) struct Challenge {
     pub(crate) one: OneTime,
     pub(crate) pending: Pending,

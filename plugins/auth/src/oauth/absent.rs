@@ -1,17 +1,17 @@
-//! The providers of an app that is built without the feature `providers`: there are none.
+//! Replaces the providers in an app that is built without the feature `providers`.
 
 use linchpin::Result;
 
-/// A provider: settings that name one are refused at start-up, so no value of it exists.
+/// A provider. Start-up refuses settings of providers, so no value exists.
 #[derive(Clone, Debug)]
 pub(crate) enum Provider {}
 
-/// Every provider of an app: none.
+/// The providers of an app: none.
 #[derive(Debug)]
 pub(crate) struct Oauth;
 
 impl Oauth {
-    /// Takes the same list as the one with providers, and never fails.
+    /// Takes the same list as with the feature, and never fails.
     #[expect(
         clippy::unnecessary_wraps,
         reason = "the same signature as with the feature"
@@ -20,7 +20,7 @@ impl Oauth {
         Ok(Self)
     }
 
-    /// Whether there are none.
+    /// Whether the app has no providers.
     #[expect(clippy::unused_self, reason = "the same signature as with the feature")]
     pub(crate) fn is_empty(&self) -> bool {
         true

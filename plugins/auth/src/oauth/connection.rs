@@ -1,4 +1,4 @@
-//! The providers of an app, and what is remembered of each.
+//! The providers of an app, with their cached metadata.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,34 +11,34 @@ use super::wire::Wire;
 use super::{Failure, Identity, grant, id_token, preset, profile};
 use crate::secret::SecretText;
 
-/// A provider as it was set up.
+/// A configured provider.
 #[derive(Clone, Debug)]
 pub(crate) struct Provider {
-    /// Stands in paths.
+    /// The id in paths.
     pub(crate) id: String,
-    /// What people know it by.
+    /// The name on pages.
     pub(crate) name: String,
     pub(crate) client_id: String,
     pub(crate) secret: ClientProof,
-    /// Where it sends people back to.
+    /// The address of the callback.
     pub(crate) callback: String,
     pub(crate) scopes: Vec<String>,
-    /// Whether an address that it has verified is as good as verified here.
+    /// Whether an address that the provider verified counts as verified here.
     pub(crate) trust_email: bool,
-    /// Whether it posts its answer as a form.
+    /// Whether the provider posts its result as a form.
     pub(crate) form_post: bool,
     pub(crate) kind: Kind,
-    /// Whether it may be a server of this machine, without TLS.
+    /// Whether it may be a server on this machine, without TLS.
     pub(crate) loopback: bool,
 }
 
-/// How the app proves to a provider that it is the app.
+/// How the app authenticates to the provider.
 #[derive(Clone, Debug)]
 pub(crate) enum ClientProof {
-    /// By PKCE alone.
+    /// By PKCE only.
     None,
     Secret(SecretText),
-    /// By a token that it signs anew for each call.
+    /// By a token that the app signs for each call.
     Apple {
         team_id: String,
         key_id: String,
@@ -46,30 +46,30 @@ pub(crate) enum ClientProof {
     },
 }
 
-/// What a provider speaks.
+/// The protocol of a provider.
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
     /// OpenID Connect.
     Oidc { issuer: String, dialect: Dialect },
-    /// OAuth 2, with a way of its own to ask who somebody is.
+    /// OAuth 2, with an API of its own for the identity.
     Plain(preset::Plain),
 }
 
-/// Where an issuer differs from the standard.
+/// Deviations of an issuer from the standard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
     Standard,
-    /// Leaves the nonce out of its tokens; PKCE binds the code to the browser all the same.
+    /// Its tokens have no nonce. PKCE still binds the code to the browser.
     NoNonce,
-    /// Everything of it is below one address.
+    /// All its addresses are below this one.
     Below(String),
-    /// One set of keys for issuers that differ by tenant.
+    /// One set of keys for the issuers of all tenants.
     Microsoft {
         tenant: String,
     },
 }
 
-/// A provider with what is remembered of it.
+/// A provider with its cached metadata.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) provider: Provider,
@@ -77,13 +77,13 @@ pub(crate) struct Connection {
     issuer: Issuer,
 }
 
-/// Every provider of an app.
+/// The providers of an app.
 #[derive(Debug, Default)]
 pub(crate) struct Oauth(BTreeMap<String, Arc<Connection>>);
 
 impl Oauth {
     /// # Errors
-    /// When no TLS can be had.
+    /// If TLS cannot be set up.
     pub(crate) fn new(providers: Vec<Provider>) -> Result<Self> {
         let connect = |provider: Provider| {
             let wire = Wire::new(provider.loopback)?;
@@ -101,7 +101,7 @@ impl Oauth {
         ))
     }
 
-    /// Whether there are none.
+    /// Whether the app has no providers.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -117,26 +117,26 @@ impl Oauth {
         self.0.get(id)
     }
 
-    /// Each, by its id.
+    /// All providers, ordered by id.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Provider> {
         self.0.values().map(|connection| &connection.provider)
     }
 }
 
-/// What came back with somebody.
+/// The result that a browser brought back.
 pub(crate) struct Answer<'a> {
     pub(crate) code: &'a str,
-    /// What the provider calls itself in the answer.
+    /// The issuer in the result.
     pub(crate) issuer: Option<&'a str>,
     pub(crate) verifier: &'a str,
     pub(crate) nonce: &'a str,
 }
 
 impl Connection {
-    /// Where to send somebody.
+    /// Returns the address at the provider for a browser.
     ///
     /// # Errors
-    /// When the issuer cannot be asked where that is.
+    /// If the issuer's metadata cannot be read.
     pub(crate) async fn authorization(
         &self,
         asked: &Authorization<'_>,
@@ -146,11 +146,11 @@ impl Connection {
         grant::url(&self.provider, &metadata, asked)
     }
 
-    /// Checks that an answer is this provider's, in so far as it says whose it is: another one
-    /// might have been asked in its name.
+    /// Checks that a result is from this provider, if it contains an issuer: another provider may
+    /// have been called in its name.
     ///
     /// # Errors
-    /// When it is not.
+    /// If it is from another provider.
     pub(crate) async fn answered(
         &self,
         issuer: Option<&str>,
@@ -168,10 +168,10 @@ impl Connection {
         }
     }
 
-    /// Redeems a code for who somebody is.
+    /// Exchanges a code for an identity.
     ///
     /// # Errors
-    /// When the provider does not say, or not credibly.
+    /// If the provider refuses the code, or if its response is not valid.
     pub(crate) async fn identity(
         &self,
         answer: &Answer<'_>,

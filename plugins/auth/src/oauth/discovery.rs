@@ -1,4 +1,4 @@
-//! What an issuer says of itself: where it is asked for what, and which keys are its own.
+//! Metadata of an issuer: its endpoints and its keys.
 
 use std::sync::Arc;
 
@@ -12,17 +12,17 @@ use super::preset::Plain;
 use super::wire::Wire;
 use super::{Dialect, Failure};
 
-/// How long the document and the keys are good for, in milliseconds.
+/// Milliseconds for which metadata and keys are cached.
 const FRESH: i64 = 3_600_000;
-/// How often an unknown key makes us look again.
+/// Minimum milliseconds between two requests for an unknown key.
 const LOOK: i64 = 60_000;
-/// How long nobody asks again after a failure.
+/// Milliseconds without a request after a failure.
 const PAUSE: i64 = 5_000;
 
-/// What stands for the tenant in an issuer of Microsoft's.
+/// The placeholder of the tenant in an issuer of Microsoft.
 pub(super) const TENANT: &str = "{tenantid}";
 
-/// The document at `/.well-known/openid-configuration`, in so far as it is used.
+/// The used members of `/.well-known/openid-configuration`.
 #[derive(Deserialize)]
 struct Document {
     issuer: String,
@@ -35,23 +35,23 @@ struct Document {
     authorization_response_iss_parameter_supported: bool,
 }
 
-/// Where a provider is asked for what.
+/// The endpoints of a provider.
 #[derive(Clone, Debug)]
 pub(crate) struct Metadata {
-    /// For Microsoft with [`TENANT`] in it, unless the tenant is fixed.
+    /// For Microsoft it contains [`TENANT`], unless the tenant is fixed.
     pub(super) issuer: String,
     pub(super) authorize: String,
     pub(super) token: String,
     pub(super) userinfo: Option<String>,
     jwks: String,
-    /// Whether the client's secret goes into a header and not into the body.
+    /// Whether the client secret is sent in a header instead of the body.
     pub(super) basic: bool,
-    /// Whether every answer says whose it is.
+    /// Whether each result contains the issuer.
     pub(super) names_itself: bool,
 }
 
 impl Metadata {
-    /// Of a provider that has no such document.
+    /// The endpoints of a provider without such a document.
     pub(super) fn fixed(plain: &Plain) -> Self {
         Self {
             issuer: String::new(),
@@ -64,7 +64,7 @@ impl Metadata {
         }
     }
 
-    /// Whether an answer's issuer may be this one.
+    /// Whether a result may be from this issuer.
     pub(super) fn may_be(&self, issuer: &str) -> bool {
         match self.issuer.split_once(TENANT) {
             Some((front, back)) => issuer
@@ -75,13 +75,13 @@ impl Metadata {
         }
     }
 
-    /// The issuer for a tenant.
+    /// The issuer of a tenant.
     pub(super) fn issuer_of(&self, tenant: &str) -> String {
         self.issuer.replace(TENANT, tenant)
     }
 }
 
-/// A tenant in the one form that tokens name it by.
+/// Whether the text is a tenant id in the form that tokens contain.
 pub(super) fn is_tenant(text: &str) -> bool {
     text.len() == 36 && uuid::Uuid::try_parse(text).is_ok()
 }
@@ -90,14 +90,14 @@ pub(super) fn is_tenant(text: &str) -> bool {
 #[derive(Debug)]
 pub(super) struct Key {
     pub(super) kid: Option<String>,
-    /// Microsoft's say which issuers they are for.
+    /// The issuers of the key, which Microsoft reports.
     pub(super) issuer: Option<String>,
     pub(super) jwk: Jwk,
 }
 
 pub(super) type Keys = Arc<Vec<Key>>;
 
-/// What is remembered of an issuer.
+/// The cached metadata of an issuer.
 #[derive(Debug, Default)]
 pub(super) struct Issuer {
     document: Mutex<Remembered<Arc<Metadata>>>,
@@ -120,7 +120,7 @@ impl<T> Default for Remembered<T> {
 }
 
 impl<T: Clone> Remembered<T> {
-    /// What is remembered, or reads it: whoever asks meanwhile waits for that one look.
+    /// Returns the cached metadata or reads it. Concurrent requests wait for one read.
     async fn fresh(
         &mut self,
         now: Timestamp,
@@ -153,7 +153,7 @@ fn within(at: Timestamp, now: Timestamp, millis: i64) -> bool {
 
 impl Issuer {
     /// # Errors
-    /// When the document cannot be had, or is another issuer's.
+    /// If the document cannot be read, or if it is from another issuer.
     pub(super) async fn metadata(
         &self,
         wire: &Wire,
@@ -169,10 +169,10 @@ impl Issuer {
             .await
     }
 
-    /// The keys of an issuer, among them one with this id if it has one.
+    /// Returns the keys of an issuer. If the key with this id is unknown, they are read again.
     ///
     /// # Errors
-    /// When they cannot be had.
+    /// If they cannot be read.
     pub(super) async fn keys(
         &self,
         wire: &Wire,
@@ -190,7 +190,7 @@ impl Issuer {
         if is_known || looked.is_some_and(|at| within(at, now, LOOK)) {
             return Ok(known);
         }
-        // It may have changed its keys. Whoever makes up ids makes us look no more than once a
+        // The issuer may have changed its keys. Invented key ids cause at most one request per
         // minute.
         *looked = Some(now);
         *keys = Remembered::default();
@@ -238,15 +238,15 @@ async fn discover(wire: &Wire, issuer: &str, dialect: &Dialect) -> Result<Metada
         token: document.token_endpoint,
         userinfo: document.userinfo_endpoint,
         jwks: document.jwks_uri,
-        // What the standard takes for granted when nothing is said.
+        // The default of the standard.
         basic: methods
             .is_none_or(|methods| methods.iter().any(|method| method == "client_secret_basic")),
         names_itself: document.authorization_response_iss_parameter_supported,
     })
 }
 
-/// Whether a document is that of Microsoft's `tenant`: it names it by id, or leaves its place open
-/// when there are many.
+/// Whether a document is from Microsoft's `tenant`: it contains the id, or a placeholder if there
+/// are many tenants.
 fn is_of_microsoft(found: &str, asked: &str, tenant: &str) -> bool {
     let Some((front, back)) = asked.split_once(tenant) else {
         return false;
@@ -258,7 +258,7 @@ fn is_of_microsoft(found: &str, asked: &str, tenant: &str) -> bool {
         "common" | "organizations" => of == Some(TENANT),
         "consumers" => of == Some(TENANT) || of == Some(super::preset::CONSUMERS),
         id if is_tenant(id) => of == Some(id),
-        // A domain of the tenant's.
+        // A domain of the tenant.
         _ => of.is_some_and(is_tenant),
     }
 }
@@ -270,7 +270,7 @@ async fn read_keys(wire: &Wire, url: &str) -> Result<Keys, Failure> {
     }
     let set: Set = wire.read(url, None).await?;
     let text = |key: &Value, name: &str| key.get(name).and_then(Value::as_str).map(str::to_owned);
-    // One that cannot be read is one of a kind that we do not use.
+    // A key that cannot be read has a type that is not supported here.
     let key = |value: Value| {
         let usable = text(&value, "use").is_none_or(|usage| usage == "sig");
         let (kid, issuer) = (text(&value, "kid"), text(&value, "issuer"));

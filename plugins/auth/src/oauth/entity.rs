@@ -1,8 +1,8 @@
-//! The record behind a linked provider.
+//! The entity of links to providers.
 
 use linchpin::prelude::*;
 
-/// A provider that the owner of an account signs in with.
+/// A link of an account to a provider, by which its owner signs in.
 #[entity(
     namespace = "auth",
     unique(issuer, subject),
@@ -13,13 +13,13 @@ use linchpin::prelude::*;
 pub(crate) struct ProviderLink {
     #[field(primary, default = uuid)]
     pub(crate) id: String,
-    /// The id that it is set up under here.
+    /// The id of the provider in this app.
     #[field(immutable)]
     pub(crate) provider: String,
-    /// The issuer, or the id of a provider that has none: whose name for them it is.
+    /// The issuer that gave the subject, or the id of a provider without an issuer.
     #[field(immutable)]
     pub(crate) issuer: String,
-    /// Its name for them. Never an address, which may change hands.
+    /// The issuer's id of the user. Never an address, which can get another owner.
     #[field(immutable)]
     pub(crate) subject: String,
     #[field(immutable)]
@@ -27,10 +27,10 @@ pub(crate) struct ProviderLink {
     pub(crate) created_at: Timestamp,
 }
 
-/// The link of somebody a provider knows.
+/// Returns the link of an identity.
 #[operation(kind = "lookup", fields(issuer = param(issuer), subject = param(subject)), returns = "one", route(disabled))]
 pub(crate) const OF_IDENTITY: Operation<ProviderLink>;
 
-/// The links of an account.
+/// Returns the links of an account.
 #[operation(kind = "lookup", fields(user_id = param(user_id)), returns = "many", route(disabled))]
 pub(crate) const LINKS_OF: Operation<ProviderLink>;

@@ -1,10 +1,10 @@
-//! Sign-in by providers: OAuth 2 with PKCE, and OpenID Connect. All of it but the stored links
-//! needs the feature `providers`.
+//! Sign-in with providers: OAuth 2 with PKCE, and OpenID Connect. Everything except the stored
+//! links needs the feature `providers`.
 //!
-//! `preset` knows the providers and makes settings into one; `connection` keeps what is known of
-//! each; `wire` sends requests to them; `discovery` reads an issuer's metadata; `grant` builds the
-//! authorization request and redeems the code; `id_token` and `profile` read who signed in. The
-//! accounts that follow from it are in `flow::oauth`.
+//! `preset` knows the providers and resolves their settings; `connection` caches their metadata;
+//! `wire` sends requests to them; `discovery` reads an issuer's metadata; `grant` builds the
+//! authorization request and exchanges the code; `id_token` and `profile` read the identity.
+//! `flow::oauth` finds or creates the account.
 
 #[cfg(not(feature = "providers"))]
 mod absent;
@@ -33,26 +33,26 @@ pub(crate) use connection::{Answer, ClientProof, Connection, Dialect, Kind, Oaut
 #[cfg(feature = "providers")]
 pub(crate) use grant::{Authorization, proves};
 
-/// Why a provider could not say who somebody is. In words of ours: nothing that a provider sends is
-/// ever repeated.
+/// The reason why there is no identity. The texts are from this plugin; nothing that a provider
+/// sends is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Failure(pub(crate) &'static str);
 
-/// Who a provider says somebody is.
+/// An identity at a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// The issuer, or the id of a provider that has none.
+    /// The issuer, or the id of a provider without one.
     pub(crate) issuer: String,
-    /// Its name for them, which never changes.
+    /// The issuer's id of the user, which never changes.
     pub(crate) subject: String,
-    /// The address, as it is written there.
+    /// The email address in the provider's spelling.
     pub(crate) email: Option<String>,
-    /// Whether the provider says that it is theirs.
+    /// Whether the provider reports the address as verified.
     pub(crate) vouched: bool,
 }
 
-/// Whether an address is under TLS; of this machine, it may be without.
+/// Whether an address uses TLS. An address of this machine may do without.
 pub(crate) fn is_safe(url: &Url, loopback: bool) -> bool {
     url.has_host()
         && (url.scheme() == "https" || url.scheme() == "http" && loopback && is_loopback(url))

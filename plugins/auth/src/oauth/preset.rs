@@ -1,5 +1,5 @@
-//! The providers that are known by name, and how settings become one: the only place for their
-//! addresses.
+//! Presets of providers, and the resolution of settings. No other module contains addresses of
+//! providers.
 
 use url::Url;
 
@@ -9,7 +9,7 @@ use crate::config::{ProviderSection, ResponseMode};
 /// The tenant of personal accounts at Microsoft.
 pub(super) const CONSUMERS: &str = "9188040d-6c67-4c5b-b112-36a304b66dad";
 
-/// Paths below the mount that are no provider's.
+/// Paths below the mount that cannot be the id of a provider.
 pub(crate) const RESERVED: [&str; 25] = [
     "activity",
     "admin",
@@ -38,19 +38,19 @@ pub(crate) const RESERVED: [&str; 25] = [
     "verify-email",
 ];
 
-/// A provider that speaks OAuth 2 alone.
+/// A provider with OAuth 2 only.
 #[derive(Clone, Debug)]
 pub(crate) struct Plain {
     pub(super) authorize: String,
     pub(super) token: String,
-    /// In front of the paths at which it says who somebody is.
+    /// The base address of its API for the identity.
     pub(super) api: String,
-    /// Whether the client's secret goes into a header and not into the body.
+    /// Whether the client secret is sent in a header instead of the body.
     pub(super) basic: bool,
     pub(super) profile: Profile,
 }
 
-/// How it says who somebody is.
+/// The API for the identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Profile {
     GitHub,
@@ -60,7 +60,7 @@ pub(super) enum Profile {
     Bitbucket,
 }
 
-/// What a preset is made of.
+/// A preset.
 struct Preset {
     id: &'static str,
     name: &'static str,
@@ -171,7 +171,7 @@ const PRESETS: [Preset; 11] = [
     Preset {
         id: "twitter",
         name: "X",
-        // Without `tweet.read` it tells nobody who they are.
+        // Without `tweet.read` the API refuses to return the user.
         scopes: &["users.read", "tweet.read"],
         trust_email: false,
         speaks: Speaks::Plain {
@@ -197,7 +197,7 @@ const PRESETS: [Preset; 11] = [
     },
 ];
 
-/// Whether a provider can be called so.
+/// Whether the text can be the id of a provider.
 pub(crate) fn is_id(id: &str) -> bool {
     let form = (1..=32).contains(&id.len())
         && id
@@ -206,7 +206,7 @@ pub(crate) fn is_id(id: &str) -> bool {
     form && !id.starts_with('-') && !id.ends_with('-') && !RESERVED.contains(&id)
 }
 
-/// Makes settings into a provider. What is wrong with them is told by key; then there is none.
+/// Resolves the settings of a provider. Mistakes are reported by key; then the result is `None`.
 pub(crate) fn resolve(
     id: &str,
     section: &ProviderSection,
@@ -336,7 +336,7 @@ pub(crate) fn resolve(
     })
 }
 
-/// Refuses keys that belong to another preset.
+/// Refuses settings of other presets.
 fn only_with(
     section: &ProviderSection,
     preset: Option<&Preset>,
@@ -496,7 +496,7 @@ fn kind(
     }
 }
 
-/// The address of a preset, or the same path at the server that stands in for it.
+/// The address of a preset, or the same path at the test server that replaces it.
 #[cfg(feature = "test-util")]
 fn placed(section: &ProviderSection, url: &str) -> String {
     let path = url

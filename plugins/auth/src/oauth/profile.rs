@@ -1,4 +1,4 @@
-//! Who somebody is, in each provider's own words.
+//! The identity in each provider's format.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -10,12 +10,13 @@ use super::wire::Wire;
 use super::{Dialect, Failure, Identity, Provider};
 use crate::secret::SecretText;
 
-/// Longest name of a person at a provider: what OpenID Connect allows.
+/// Maximum length of a user id at a provider: the limit of OpenID Connect.
 const LONGEST: usize = 255;
-/// Microsoft's claim that the domain of an address is its tenant's.
+/// Microsoft's claim that the domain of an address belongs to the tenant.
 const EDOV: &str = "xms_edov";
 
-/// By OpenID Connect: the token, and where it names no address, the document about its owner.
+/// The identity by OpenID Connect: from the token, or from the user info if the token has no
+/// address.
 pub(super) async fn oidc(
     wire: &Wire,
     metadata: &Metadata,
@@ -29,7 +30,7 @@ pub(super) async fn oidc(
         if self::subject(more.get("sub"))? != subject {
             return Err(Failure("the provider speaks of somebody else"));
         }
-        // Whether an address is theirs is said beside it, or not at all.
+        // The claim about the address must come from the same document as the address.
         claims.retain(|name, _| name != "email_verified" && name != EDOV);
         claims.extend(
             ["email", "email_verified"]
@@ -42,8 +43,8 @@ pub(super) async fn oidc(
         .and_then(Value::as_str)
         .unwrap_or_default()
         .to_owned();
-    // Microsoft lets tenants write any address; it says by another claim which ones the tenant's
-    // domain vouches for.
+    // Microsoft's tenants can write any address. Another claim says whether the domain belongs to
+    // the tenant.
     let vouched = claims.get(if matches!(dialect, Dialect::Microsoft { .. }) {
         EDOV
     } else {
@@ -65,7 +66,7 @@ pub(super) async fn oidc(
     })
 }
 
-/// By the provider's own interface.
+/// The identity by the provider's own API.
 pub(super) async fn plain(
     wire: &Wire,
     provider: &Provider,
@@ -92,7 +93,7 @@ pub(super) async fn plain(
     };
     let (name, email, vouched) = match plain.profile {
         Profile::GitHub => {
-            // There, and nowhere else, it is a number.
+            // Only this provider's id is a number.
             let id = me["id"].as_u64().map(|id| Value::from(id.to_string()));
             let emails: Vec<Address> = wire.read(&at("/user/emails"), Some(token)).await?;
             let primary = emails
@@ -106,7 +107,7 @@ pub(super) async fn plain(
             text(&me["email"]),
             me["verified"] == true,
         ),
-        // An address that is not confirmed is left out there.
+        // Facebook leaves out an address that is not confirmed.
         Profile::Facebook => (Some(me["id"].clone()), text(&me["email"]), true),
         Profile::Twitter => (
             Some(me["data"]["id"].clone()),
@@ -135,7 +136,7 @@ pub(super) async fn plain(
     })
 }
 
-/// An address as GitHub and Bitbucket list them.
+/// An address in the lists of GitHub and Bitbucket.
 #[derive(Deserialize)]
 struct Address {
     email: String,

@@ -1,4 +1,4 @@
-//! The only door to providers: TLS, five seconds, one mebibyte, no redirects, JSON.
+//! Requests to providers: TLS, a timeout of five seconds, at most one mebibyte, no redirects, JSON.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use url::Url;
 use super::{Failure, is_safe};
 use crate::secret::SecretText;
 
-/// How long a call may take, from the first packet to the last byte of the answer.
+/// Timeout of a request, including its response.
 const LIMIT: Duration = Duration::from_secs(5);
-/// Longest answer, in bytes.
+/// Maximum size of a response in bytes.
 const MOST: usize = 1 << 20;
 
-/// Calls providers.
+/// Sends requests to providers.
 #[derive(Clone, Debug)]
 pub(super) struct Wire {
     client: reqwest::Client,
@@ -25,7 +25,7 @@ pub(super) struct Wire {
 
 impl Wire {
     /// # Errors
-    /// When no TLS can be had.
+    /// If TLS cannot be set up.
     pub(super) fn new(loopback: bool) -> Result<Self> {
         let client = reqwest::Client::builder()
             .timeout(LIMIT)
@@ -38,10 +38,10 @@ impl Wire {
         })
     }
 
-    /// Sends a request; what comes back as a success is JSON.
+    /// Sends a request. A successful response is JSON.
     ///
     /// # Errors
-    /// When there is no such answer.
+    /// If there is no such response.
     pub(super) async fn send(
         &self,
         request: Request<Vec<u8>>,
@@ -88,7 +88,7 @@ impl Wire {
     /// Reads a document.
     ///
     /// # Errors
-    /// When it cannot be had, or is another one.
+    /// If it cannot be read or has another form.
     pub(super) async fn read<T: DeserializeOwned>(
         &self,
         url: &str,

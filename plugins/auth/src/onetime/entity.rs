@@ -1,49 +1,48 @@
-//! The record behind a token that works once.
+//! The entity of one-time tokens.
 
 use linchpin::prelude::*;
 
-/// What a token is for. One of another purpose is as good as none.
+/// The purpose of a token. A token of another purpose is invalid.
 #[derive(FieldEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// Sets a new password.
     ResetPassword,
-    /// Proves an account's address.
+    /// Verifies an account's address.
     VerifyEmail,
-    /// Proves an account's address and signs in, where sign-ups tell nobody whether there is an
-    /// account.
+    /// Verifies an account's address and signs in, for concealed sign-ups.
     VerifyAndLogin,
-    /// Proves an address that is to replace another.
+    /// Verifies an address that will replace another one.
     VerifyNewEmail,
-    /// Takes the former address back.
+    /// Restores the former address.
     UndoEmail,
-    /// Calls the deletion of an account off.
+    /// Cancels the deletion of an account.
     CancelDeletion,
-    /// Makes an account for whoever reads mail at an address, and signs in.
+    /// Creates an account for the owner of a mailbox, and signs in.
     SignUp,
     /// Signs in.
     MagicLink,
-    /// Waits for the second factor of a sign-in.
+    /// A sign-in that waits for its second factor.
     Login,
-    /// Waits for the code that proves a new authenticator app.
+    /// An authenticator app that is being set up.
     TotpSetup,
-    /// Waits for the code that proves an address as a factor.
+    /// Codes by mail that are being set up.
     EmailOtpSetup,
-    /// Waits for the code that proves a phone.
+    /// A phone that is being set up.
     SmsSetup,
-    /// Waits for the code that proves who is signed in.
+    /// A proof of identity that waits for its code.
     Reauth,
-    /// Waits for a new passkey.
+    /// The registration of a passkey.
     WebauthnRegister,
-    /// Waits for a passkey that signs in.
+    /// A sign-in with a passkey.
     PasskeyLogin,
-    /// Brings somebody back from a provider.
+    /// The state of a sign-in at a provider.
     OauthState,
-    /// Is redeemed for the session of somebody who is back.
+    /// The code that is exchanged for a session after a sign-in at a provider.
     OauthCode,
 }
 
 impl Purpose {
-    /// Every one.
+    /// All purposes.
     pub(crate) const ALL: &[Self] = &[
         Self::ResetPassword,
         Self::VerifyEmail,
@@ -65,7 +64,7 @@ impl Purpose {
     ];
 }
 
-/// A token that has been given out.
+/// An issued token.
 #[entity(
     namespace = "auth",
     ttl(expires_at),
@@ -74,37 +73,37 @@ impl Purpose {
 )]
 #[derive(Clone)]
 pub(crate) struct OneTime {
-    /// SHA-256 of the token, which itself is stored nowhere.
+    /// SHA-256 of the token, which is not stored.
     #[field(primary)]
     pub(crate) id: String,
     #[field(immutable)]
     pub(crate) purpose: Purpose,
     #[field(immutable)]
     pub(crate) user_id: String,
-    /// What belongs to it, encrypted.
+    /// The payload, encrypted.
     pub(crate) sealed: Option<String>,
-    /// Wrong answers that it still bears.
+    /// Number of wrong answers that are still allowed.
     #[field(range = 0..)]
     pub(crate) tries_left: i64,
-    /// Codes that may still be sent for it.
+    /// Number of codes that can still be sent for it.
     #[field(range = 0..)]
     pub(crate) sends_left: i64,
     pub(crate) created_at: Timestamp,
-    /// Which one of its process it is: tells those of one millisecond apart.
+    /// The number of the token in its process, which orders tokens of one millisecond.
     #[field(immutable)]
     pub(crate) nth: i64,
     pub(crate) expires_at: Option<Timestamp>,
 }
 
 impl OneTime {
-    /// What is greater of a newer one. Two processes that give some out in the same millisecond
-    /// agree on one of them by its id.
+    /// The order of tokens: greater is newer. If two processes issue tokens in the same
+    /// millisecond, their ids decide.
     pub(crate) fn order(&self) -> (Timestamp, i64, &str) {
         (self.created_at, self.nth, &self.id)
     }
 }
 
-/// Takes a token: of many who present it, one gets it, and nobody after its time.
+/// Consumes a token. Of concurrent requests, one succeeds; after its expiry, none.
 #[operation(
     kind = "consume",
     filter = (id == param(id) && purpose == param(purpose)),
@@ -114,14 +113,14 @@ impl OneTime {
 )]
 pub(crate) const REDEEM: Operation<OneTime>;
 
-/// Counts a try, before it is known how it ends.
+/// Counts an attempt before its answer is checked.
 #[operation(kind = "increment", field = tries_left, by = -1, match(id = param(id), purpose = param(purpose)), route(disabled))]
 pub(crate) const TRY: Operation<OneTime>;
 
-/// Counts a code that is sent.
+/// Counts a sent code.
 #[operation(kind = "increment", field = sends_left, by = -1, match(id = param(id), purpose = param(purpose)), route(disabled))]
 pub(crate) const SEND: Operation<OneTime>;
 
-/// What a user has been given for a purpose.
+/// Returns the tokens of a user for a purpose.
 #[operation(kind = "lookup", fields(user_id = param(user_id), purpose = param(purpose)), returns = "many", route(disabled))]
 pub(crate) const GIVEN: Operation<OneTime>;

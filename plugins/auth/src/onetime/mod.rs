@@ -1,8 +1,8 @@
-//! Tokens that work once: issued, looked up, and taken in one place, whatever they are for.
+//! One-time tokens: issued, looked up and consumed here, for all purposes.
 //!
-//! Who presents one is first judged in every other way (is the new password good, do hooks agree)
-//! and takes it last, together with what it is good for. So what is refused leaves it usable, and
-//! of a hundred who present it at once one has an effect.
+//! A request with a token first checks everything else (such as the rules of a new password, and
+//! hooks). It consumes the token last, in the transaction of its effect. So a refused request
+//! leaves the token valid, and of concurrent requests with one token one succeeds.
 
 pub(crate) mod entity;
 
@@ -23,34 +23,33 @@ use crate::secret::SecretText;
 pub(crate) use entity::{OneTime, Purpose};
 use entity::{OneTimeAdapter, OneTimeCreate, OneTimePatch};
 
-/// How long a token can be that is worth looking up: ours have 43 characters.
+/// Maximum length of a token that is looked up. Issued tokens have 43 characters.
 const LONGEST: usize = 64;
 
-/// Gives out tokens and takes them back.
+/// Issues and consumes tokens.
 #[derive(Clone, Debug)]
 pub(crate) struct OneTimes {
     records: OneTimeAdapter,
     keys: Arc<DataKeys>,
     env: Env,
-    /// How many have been given out since the start: of two of one millisecond it tells which came
-    /// later.
+    /// Number of tokens issued since the start, which orders tokens of one millisecond.
     given: Arc<AtomicI64>,
 }
 
-/// What a new token bears.
+/// The terms of a new token.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
     pub(crate) lifetime: Duration,
-    /// Wrong answers until it is dead.
+    /// Number of wrong answers that end it.
     pub(crate) tries: i64,
-    /// Codes that may be sent for it, beside the first.
+    /// Number of codes that can be sent for it after the first one.
     pub(crate) sends: i64,
-    /// Whether the user's earlier ones of the same purpose end.
+    /// Whether the user's earlier tokens of the same purpose end.
     pub(crate) only_newest: bool,
 }
 
 impl Terms {
-    /// Of a link: whoever has it needs nothing else, and a newer one ends it.
+    /// The terms of a link: it works without an answer, and a newer link ends it.
     pub(crate) const fn link(lifetime: Duration) -> Self {
         Self {
             lifetime,
@@ -71,15 +70,15 @@ impl OneTimes {
         }
     }
 
-    /// The records behind them.
+    /// The adapter of the stored tokens.
     pub(crate) fn records(&self) -> &OneTimeAdapter {
         &self.records
     }
 
-    /// Gives out a token. The payload is kept with it, encrypted.
+    /// Issues a token. The payload is stored with it, encrypted.
     ///
     /// # Errors
-    /// When it cannot be kept.
+    /// If it cannot be stored.
     pub(crate) async fn issue<T: Serialize>(
         &self,
         cx: &Cx,
@@ -93,10 +92,10 @@ impl OneTimes {
             .map(|(token, _)| token)
     }
 
-    /// The same, with what is kept of it.
+    /// Like [`OneTimes::issue`], and returns the stored record too.
     ///
     /// # Errors
-    /// When it cannot be kept.
+    /// If it cannot be stored.
     pub(crate) async fn give<T: Serialize>(
         &self,
         cx: &Cx,
@@ -130,8 +129,8 @@ impl OneTimes {
         Ok((token, kept))
     }
 
-    /// Ends all but the newest. Everybody who issues one does so after their own is there: whoever
-    /// looks last sees all of them, and all agree on which is the newest.
+    /// Ends all tokens except the newest. Each issue runs this after its own token is stored. So
+    /// the last one sees all tokens, and all agree on which is the newest.
     async fn keep_newest(&self, cx: &Cx, purpose: Purpose, user: &str) -> Result<()> {
         let mut given = self.given(cx, purpose, user).await?;
         given.sort_by(|a, b| b.order().cmp(&a.order()));
@@ -141,11 +140,11 @@ impl OneTimes {
         Ok(())
     }
 
-    /// The newest token that a user has been given for a purpose, while it lasts. One that was
-    /// changed outside is none.
+    /// Returns the newest valid token of a user for a purpose. A token whose payload was changed
+    /// outside is invalid.
     ///
     /// # Errors
-    /// When the store cannot tell.
+    /// If the store cannot be read.
     pub(crate) async fn newest(
         &self,
         cx: &Cx,
@@ -162,10 +161,10 @@ impl OneTimes {
             .max_by(|a, b| a.order().cmp(&b.order())))
     }
 
-    /// What a user has been given for a purpose and not used.
+    /// Returns the unused tokens of a user for a purpose.
     ///
     /// # Errors
-    /// When the store cannot tell.
+    /// If the store cannot be read.
     pub(crate) async fn given(
         &self,
         cx: &Cx,
@@ -179,11 +178,11 @@ impl OneTimes {
             .items)
     }
 
-    /// What a token is, without taking it. `None` for one that is unknown, used, over, or for
-    /// another purpose.
+    /// Returns the record of a token without consuming it. `None` if it is unknown, used, expired,
+    /// or for another purpose.
     ///
     /// # Errors
-    /// When the store cannot tell.
+    /// If the store cannot be read.
     pub(crate) async fn find(
         &self,
         cx: &Cx,
@@ -201,11 +200,11 @@ impl OneTimes {
         }))
     }
 
-    /// Takes a token that was found: false when somebody else has, or its time is over. To be done
-    /// in the transaction of what it is good for, so that both happen or neither.
+    /// Consumes a token: false if another request has consumed it or it has expired. Call it in the
+    /// transaction of the token's effect.
     ///
     /// # Errors
-    /// When the store cannot tell.
+    /// If the store cannot be written.
     pub(crate) async fn take(&self, cx: &Cx, found: &OneTime) -> Result<bool> {
         Ok(self
             .records
@@ -214,12 +213,12 @@ impl OneTimes {
             .is_some())
     }
 
-    /// Counts a try of an answer, before it is looked at, so that many at a time have no more tries
-    /// than one after another. `None` when there are none left, or the token is gone; else what it
-    /// is now.
+    /// Counts an attempt before its answer is checked, so that concurrent requests have no more
+    /// attempts than sequential ones. `None` if no attempt remains or the token is gone, otherwise
+    /// the changed record.
     ///
     /// # Errors
-    /// When the store cannot tell.
+    /// If the store cannot be written.
     pub(crate) async fn attempt(&self, cx: &Cx, found: &OneTime) -> Result<Option<OneTime>> {
         counted(
             self.records
@@ -228,10 +227,10 @@ impl OneTimes {
         )
     }
 
-    /// Counts a code that is about to be sent. `None` when no more may be.
+    /// Counts a code that is about to be sent. `None` if no more are allowed.
     ///
     /// # Errors
-    /// When the store cannot tell.
+    /// If the store cannot be written.
     pub(crate) async fn count_send(&self, cx: &Cx, found: &OneTime) -> Result<Option<OneTime>> {
         counted(
             self.records
@@ -240,10 +239,10 @@ impl OneTimes {
         )
     }
 
-    /// Replaces what is kept with a token.
+    /// Replaces the payload of a token.
     ///
     /// # Errors
-    /// `not_found` when it is gone.
+    /// `not_found` if the token is gone.
     pub(crate) async fn replace<T: Serialize>(
         &self,
         cx: &Cx,
@@ -259,10 +258,10 @@ impl OneTimes {
             .await
     }
 
-    /// What was kept with a token.
+    /// Decrypts the payload of a token.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If it cannot be decrypted.
     pub(crate) fn payload<T: DeserializeOwned>(&self, found: &OneTime) -> Result<T> {
         let sealed = found
             .sealed
@@ -276,7 +275,7 @@ impl OneTimes {
             .map_err(|_| Error::internal("the payload of a token cannot be read"))
     }
 
-    /// Whether what is kept with a token is what was kept: one that was changed outside is none.
+    /// Whether the payload can be decrypted. If not, it was changed outside.
     fn is_ours(&self, one: &OneTime) -> bool {
         let opened = one
             .sealed
@@ -292,10 +291,10 @@ impl OneTimes {
         }
     }
 
-    /// Ends what a user has been given for these purposes.
+    /// Ends the tokens of a user for these purposes.
     ///
     /// # Errors
-    /// When the store cannot say that they have ended.
+    /// If the store cannot delete them.
     pub(crate) async fn void(&self, cx: &Cx, user: &str, purposes: &[Purpose]) -> Result<()> {
         for purpose in purposes {
             for given in self.given(cx, *purpose, user).await? {
@@ -305,10 +304,10 @@ impl OneTimes {
         Ok(())
     }
 
-    /// Ends what a user has been given for a purpose at an instant or after it.
+    /// Ends the tokens of a user for a purpose that were issued at a time or later.
     ///
     /// # Errors
-    /// As [`OneTimes::void`].
+    /// The errors of [`OneTimes::void`].
     pub(crate) async fn void_since(
         &self,
         cx: &Cx,
@@ -330,7 +329,7 @@ impl OneTimes {
     /// Ends a token.
     ///
     /// # Errors
-    /// When the store cannot say that it has ended.
+    /// If the store cannot delete it.
     pub(crate) async fn remove(&self, cx: &Cx, given: &OneTime) -> Result<()> {
         match self.records.delete(cx, given.id.as_str(), None).await {
             Err(error) if error.code() == Code::NotFound => Ok(()),
@@ -344,7 +343,7 @@ impl OneTimes {
     }
 }
 
-/// What a token is stored and named by.
+/// The id of a token's record.
 pub(crate) fn hash(token: &str) -> String {
     URL_SAFE_NO_PAD.encode(Sha256::digest(token))
 }
@@ -352,13 +351,13 @@ pub(crate) fn hash(token: &str) -> String {
 fn counted(done: Result<OneTime>) -> Result<Option<OneTime>> {
     match done {
         Ok(one) => Ok(Some(one)),
-        // Below zero, or gone.
+        // The counter would go below zero, or the token is gone.
         Err(error) if matches!(error.code(), Code::ValidationFailed | Code::NotFound) => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// Where what belongs to a token is kept.
+/// The place of a token's encrypted payload.
 pub(crate) fn place(id: &str) -> Place<'_> {
     Place {
         entity: "auth_one_times",

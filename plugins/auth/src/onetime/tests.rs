@@ -147,7 +147,7 @@ async fn a_newer_link_ends_the_earlier_ones(bed: &Bed) {
             .await
             .is_some()
     );
-    // Challenges stand beside each other.
+    // A user can have several challenges.
     let (a, b) = (
         issue(bed, Purpose::Login, CHALLENGE).await,
         issue(bed, Purpose::Login, CHALLENGE).await,
@@ -176,7 +176,8 @@ async fn fifty_issued_at_once_leave_one(bed: &Bed) {
                 .is_some(),
         );
     }
-    // Each was looked for while others were still being issued; once all are, one is left.
+    // Some look-ups ran while other tokens were still being issued. After all of them one token is
+    // left.
     assert!(alive >= 1);
     let left = bed
         .app
@@ -253,7 +254,7 @@ async fn nothing_of_it_can_be_read_in_the_store(bed: &Bed) {
         tokens.payload::<String>(&changed).unwrap(),
         "other@example.test"
     );
-    // A payload that is moved to another token is none.
+    // A payload that was copied to another token cannot be decrypted.
     let other = tokens
         .issue(&cx(bed), Purpose::VerifyNewEmail, "u2", &(), LINK)
         .await
@@ -290,7 +291,7 @@ async fn voiding_ends_what_is_named(bed: &Bed) {
     assert!(find(bed, Purpose::VerifyEmail, &verify).await.is_some());
 }
 
-/// Who asks for a mail again at once has the second one work, whatever the clock says.
+/// If a user requests two mails at once, the second link works, even within one millisecond.
 async fn the_last_of_one_millisecond_is_the_newest(bed: &Bed) {
     let tokens_of_app = tokens(bed);
     let issue = async || {

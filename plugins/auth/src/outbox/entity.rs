@@ -1,8 +1,8 @@
-//! The record behind a task that must not be lost.
+//! The entity of queued tasks.
 
 use linchpin::prelude::*;
 
-/// A task that is still to be done.
+/// A task that is not done yet.
 #[entity(
     namespace = "auth",
     version,
@@ -14,14 +14,14 @@ use linchpin::prelude::*;
 pub(crate) struct Outbox {
     #[field(primary)]
     pub(crate) id: String,
-    /// What is to be done, encrypted: it may hold a link or a code.
+    /// The task, encrypted because it may contain a link or a code.
     pub(crate) sealed: String,
-    /// How often it has been tried.
+    /// Number of attempts so far.
     #[field(default = 0)]
     pub(crate) attempts: i64,
-    /// When it is tried next. While somebody is at it, the instant from which another may take
-    /// over.
+    /// Time of the next attempt. During an attempt, the end of its lease: then another process may
+    /// take the task.
     pub(crate) due_at: Timestamp,
-    /// When it is no longer worth doing: a code that has expired need not be sent.
+    /// When the task is dropped: an expired code need not be sent.
     pub(crate) expires_at: Option<Timestamp>,
 }

@@ -1,8 +1,7 @@
-//! The outbox: work that a request leaves for afterwards, kept in the store until it is done.
+//! The outbox: tasks that run after the response, stored until they are done.
 //!
-//! Mail and text messages go through it, and so does whatever must not show by its time whether an
-//! account exists. A task is done at least once: a process that dies in the middle leaves it to the
-//! next one.
+//! It sends mail and text messages, and does work whose time would show whether an account exists.
+//! A task runs at least once: if a process dies during a task, another one repeats it.
 
 pub(crate) mod entity;
 
@@ -24,7 +23,7 @@ use crate::keys::data::{DataKeys, Place};
 use crate::mail::MailKind;
 use entity::{OutboxAdapter, OutboxCreate, OutboxPatch, outbox};
 
-/// Pauses before each repetition; after the last one a task is given up.
+/// Pauses between attempts. After the last one the task is dropped.
 const BACK_OFF: [Duration; 5] = [
     Duration::from_secs(10),
     Duration::from_mins(1),
@@ -33,17 +32,17 @@ const BACK_OFF: [Duration; 5] = [
     Duration::from_hours(2),
 ];
 
-/// How long a task may take, and when another process may assume that who took it has died.
+/// Maximum duration of a task, and the lease after which another process repeats it.
 const LONGEST: Duration = Duration::from_mins(1);
 const LEASE: Duration = Duration::from_secs(90);
 
-/// So many are done at a time.
+/// Number of tasks that run at the same time.
 const AT_ONCE: u32 = 16;
 
-/// How often somebody looks who was not woken.
+/// Interval at which the worker looks for tasks if nothing wakes it.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Something to be done after the answer.
+/// A task that runs after the response.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "task", rename_all = "snake_case")]
 pub(crate) enum Task {
@@ -53,42 +52,42 @@ pub(crate) enum Task {
         to: String,
         locale: Option<String>,
         vars: BTreeMap<String, String>,
-        /// The address as it is counted, where its reader may not be who causes the mail: it is
-        /// left out when there were too many.
+        /// The address for the limit of mails, if its owner may not have caused the mail. If the
+        /// limit is exhausted the mail is dropped.
         #[serde(default)]
         counted: Option<String>,
     },
     /// Sends a text message.
     Sms { to: String, text: String },
-    /// Looks for the account of an address, and mails it what was asked for.
+    /// Finds the account of an address and mails what was requested.
     Lookup {
         what: Asked,
         identifier: String,
-        /// Whether so many were asked for that a mail is sent only if no earlier one is good any
-        /// more.
+        /// Whether the limit of mails is exhausted: then a mail is sent only if no earlier link is
+        /// valid.
         #[serde(default)]
         full: bool,
         #[serde(flatten)]
         from: Whence,
     },
-    /// Makes the account of a concealed sign-up, or tells the owner of the one there is.
+    /// Creates the account of a concealed sign-up, or informs the owner of the existing one.
     SignUp(Concealed),
 }
 
-/// A sign-up that tells nobody what becomes of it.
+/// A sign-up whose response does not show whether the account exists.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Concealed {
-    /// The address, in both its forms.
+    /// The normalised address.
     pub(crate) normalised: String,
     pub(crate) display: String,
     pub(crate) password_hash: String,
-    /// When it was asked for, which may be long before it is done.
+    /// The time of the request, which may be long before the task runs.
     pub(crate) asked_at: Timestamp,
     #[serde(flatten)]
     pub(crate) from: Whence,
 }
 
-/// The request that left a task, as far as it is written down.
+/// The client of the request, as far as it is stored.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Whence {
@@ -108,7 +107,7 @@ impl From<&Client> for Whence {
 }
 
 impl Whence {
-    /// Whoever asked, at the instant at which it is done.
+    /// The client at the time of the task.
     pub(crate) fn client(self, now: Timestamp) -> Client {
         Client {
             ip: self.ip,
@@ -119,7 +118,7 @@ impl Whence {
     }
 }
 
-/// What somebody who is not signed in may have mailed to an address.
+/// Mails that anyone can request for an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Asked {
@@ -139,13 +138,13 @@ impl std::fmt::Debug for Task {
     }
 }
 
-/// Does tasks.
+/// Performs tasks.
 pub(crate) trait Perform: Send + Sync + 'static {
-    /// Does one. It is done again, later, when the answer is an error.
+    /// Performs a task. After an error it is repeated later.
     fn perform(&self, task: Task) -> BoxFuture<'_, Result<()>>;
 }
 
-/// Where tasks are put.
+/// The queue of tasks.
 #[derive(Clone, Debug)]
 pub(crate) struct OutboxQueue {
     records: OutboxAdapter,
@@ -164,15 +163,16 @@ impl OutboxQueue {
         }
     }
 
-    /// The records behind it.
+    /// The adapter of the stored tasks.
     pub(crate) fn records(&self) -> &OutboxAdapter {
         &self.records
     }
 
-    /// Keeps a task until it is done or its time is over. In a transaction, it is part of it.
+    /// Stores a task until it is done or its lifetime is over. It is part of the transaction of
+    /// `cx`, if there is one. The worker is woken after the commit.
     ///
     /// # Errors
-    /// When it cannot be kept.
+    /// If it cannot be stored.
     pub(crate) async fn put(&self, cx: &Cx, task: &Task, lifetime: Option<Duration>) -> Result<()> {
         let mut id = String::with_capacity(32);
         for byte in self.env.random::<16>()? {
@@ -196,13 +196,13 @@ impl OutboxQueue {
         Ok(())
     }
 
-    /// Does what is due, several tasks at a time. The answer is how many were taken.
+    /// Runs due tasks, several at a time, and returns their number.
     ///
     /// # Errors
-    /// When the store cannot be reached.
+    /// If the store is not reachable.
     pub(crate) async fn round(&self, performer: &dyn Perform) -> Result<usize> {
         let cx = self.now();
-        // The longest due first.
+        // Oldest first.
         let due = ListQuery::new()
             .filter(outbox::due_at.lte(cx.now()))
             .sort(outbox::due_at, Direction::Asc)
@@ -233,7 +233,7 @@ impl OutboxQueue {
             .await
         {
             Ok(taken) => taken.version,
-            // Somebody else has it.
+            // Another process has taken it.
             Err(error) if matches!(error.code(), Code::PreconditionFailed | Code::NotFound) => {
                 return Ok(0);
             }
@@ -246,7 +246,7 @@ impl OutboxQueue {
             },
             Err(error) => Err(error),
         };
-        // The clock may have gone on.
+        // Time has passed during the task.
         let cx = self.now();
         let pause = usize::try_from(attempts - 1)
             .ok()
@@ -276,7 +276,7 @@ impl OutboxQueue {
             }
         };
         match over {
-            // Its time was over, or another has taken over.
+            // The task expired, or another process has taken it.
             Err(error) if matches!(error.code(), Code::PreconditionFailed | Code::NotFound) => {
                 Ok(1)
             }
@@ -293,7 +293,7 @@ impl OutboxQueue {
             .map_err(|_| Error::internal("a task of the outbox cannot be read"))
     }
 
-    /// Does tasks as they come, until it is told to stop.
+    /// Starts a worker, which runs tasks until it is stopped.
     pub(crate) fn work(&self, performer: Arc<dyn Perform>) -> Worker {
         let (stop, mut stopped) = watch::channel(false);
         let queue = self.clone();
@@ -322,13 +322,13 @@ impl OutboxQueue {
         Cx::system("outbox").at(self.env.clock.now())
     }
 
-    /// The caller's transaction at the plugin's clock.
+    /// The caller's context at the time of the plugin's clock.
     fn system(&self, cx: &Cx) -> Cx {
         cx.clone().at(self.env.clock.now())
     }
 }
 
-/// Whoever does the tasks.
+/// The background task that runs the queue.
 #[derive(Debug)]
 pub(crate) struct Worker {
     stop: watch::Sender<bool>,
@@ -336,15 +336,15 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Lets what has begun come to its end, and begins nothing more.
+    /// Waits for running tasks and starts no more.
     pub(crate) async fn stop(self) {
-        // The worker may have ended already; then there is nothing to wait for.
+        // The worker may have ended already.
         let _ = self.stop.send(true);
         let _ = self.task.await;
     }
 }
 
-/// Where a task is kept.
+/// The place of a task's encrypted data.
 pub(crate) fn place(id: &str) -> Place<'_> {
     Place {
         entity: "auth_outbox",

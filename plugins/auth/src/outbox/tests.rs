@@ -24,7 +24,7 @@ on_stores!(
     a_commit_wakes_the_worker,
 );
 
-/// Notes what it does, and fails as long as it is told to.
+/// Records tasks, and fails while `fails` is set.
 #[derive(Default)]
 struct Notes {
     done: Mutex<Vec<Task>>,
@@ -144,7 +144,7 @@ async fn a_failure_is_repeated_five_times_with_longer_pauses(bed: &Bed) {
     assert_eq!(notes.tried.load(Ordering::SeqCst), 6);
     assert!(records(bed).await.is_empty(), "given up");
 
-    // One that succeeds in the end.
+    // A task that succeeds in the end.
     put(&queue, &sms(2)).await;
     queue.round(&notes).await.unwrap();
     notes.fails.store(false, Ordering::SeqCst);
@@ -207,7 +207,7 @@ async fn nothing_secret_stands_in_the_store(bed: &Bed) {
         "{text}"
     );
     assert_eq!(format!("{task:?}"), "Mail(password_reset)");
-    // An envelope moved to another record is not that record's task.
+    // Data that was copied to another record cannot be decrypted.
     let notes = Notes::default();
     let cx = Cx::system("test").at(bed.env.clock.now());
     let adapter = bed.app.adapter::<Outbox>().unwrap();
@@ -241,7 +241,7 @@ async fn a_task_of_a_transaction_that_fails_is_none(bed: &Bed) {
     assert!(failed.is_err() && records(bed).await.is_empty());
 }
 
-/// Sends mail and nothing else.
+/// Sends mail only.
 struct Sends(SmtpMailer);
 
 impl Perform for Sends {

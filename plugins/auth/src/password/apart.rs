@@ -1,4 +1,4 @@
-//! Work that keeps a core busy for long, on threads that stand back for those that answer requests.
+//! Runs CPU-bound work on threads with low priority, so that requests are not delayed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,41 +6,40 @@ use std::time::Duration;
 use linchpin::{Error, Result};
 use tokio::sync::{Semaphore, oneshot};
 
-/// Work that takes so long is kept from its core.
+/// Work that takes longer than this gets too little of its core.
 const LONG: Duration = Duration::from_secs(2);
 
-/// Where work is done that may stand back.
+/// Runs work with low priority.
 #[derive(Clone, Debug)]
 pub(super) struct Apart {
-    /// Places for threads that run where a core has nothing else to do. One that is kept from its
-    /// core keeps its place meanwhile, so those who come later need not find out for themselves.
+    /// Permits for threads that run only on idle cores. A starved thread keeps its permit, so later
+    /// work does not wait behind it.
     idle: Arc<Semaphore>,
 }
 
-/// How much a thread stands back.
+/// The priority of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Share {
-    /// It runs where a core has nothing else to do, and leaves it at once to whoever wakes there.
+    /// The thread runs only on idle cores.
     Leftover,
-    /// About a tenth of a core beside one that wants all of it: a server under full load still
-    /// signs people in.
+    /// About a tenth of a core if another thread wants all of it. So a server under full load still
+    /// signs users in.
     Tenth,
 }
 
 impl Apart {
-    /// Room for `at_once` threads that run where a core has nothing else to do.
+    /// `at_once` threads may run on idle cores.
     pub(super) fn new(at_once: usize) -> Self {
         Self {
             idle: Arc::new(Semaphore::new(at_once)),
         }
     }
 
-    /// Does something on a thread of its own; a new one each time, for the work takes a thousand
-    /// times as long as making a thread. It may be done twice, when the first time is kept from its
-    /// core.
+    /// Runs work on a new thread: the work takes a thousand times as long as the start of a thread.
+    /// It may run twice, if the first thread is starved.
     ///
     /// # Errors
-    /// 503 when the system gives no thread.
+    /// 503 if the system cannot start a thread.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         work: impl Fn() -> T + Send + Sync + 'static,
@@ -58,7 +57,7 @@ impl Apart {
             made = &mut first => return done(made),
             () = tokio::time::sleep(LONG) => {}
         }
-        // A thread cannot be given back what it gave up, unless the process may raise priorities.
+        // A thread cannot raise its priority again unless the process has that privilege.
         let second = start(Share::Tenth, move || again())?;
         tokio::select! {
             made = first => done(made),
@@ -67,7 +66,7 @@ impl Apart {
     }
 }
 
-/// Starts a thread that answers once.
+/// Starts a thread that sends one result.
 fn start<T: Send + 'static>(
     share: Share,
     work: impl FnOnce() -> T + Send + 'static,
@@ -79,7 +78,7 @@ fn start<T: Send + 'static>(
             if let Err(e) = stand_back(share) {
                 tracing::debug!("hashing goes on with the priority of the others: {e}");
             }
-            // Who asked may have left; the work is done all the same.
+            // The receiver may be gone; the work is done anyway.
             let _ = answer.send(work());
         });
     thread.map_err(|_| Error::unavailable("no thread is left for hashing a password"))?;
@@ -90,14 +89,14 @@ fn done<T>(made: std::result::Result<T, oneshot::error::RecvError>) -> Result<T>
     made.map_err(|_| Error::internal("the thread that hashed a password stopped early"))
 }
 
-/// Lowers the priority of this thread.
+/// Lowers the priority of the current thread.
 #[cfg(target_os = "linux")]
 fn stand_back(share: Share) -> std::result::Result<(), thread_priority::Error> {
     use thread_priority::{
         NormalThreadSchedulePolicy as Policy, ThreadPriority, ThreadPriorityValue,
         ThreadSchedulePolicy,
     };
-    // Of a hundred, where half is what threads have otherwise: a niceness of 10.
+    // Priority in percent, where 50 is normal: a niceness of 10.
     const TENTH: u8 = 25;
     let (policy, priority) = match share {
         Share::Leftover => (Policy::Idle, ThreadPriority::Min),
@@ -141,7 +140,7 @@ mod tests {
         use thread_priority::NormalThreadSchedulePolicy as Policy;
         let apart = Apart::new(1);
         assert_eq!(apart.run(policy).await.expect("done"), Policy::Idle);
-        // What rescues it does not wait for that.
+        // The second thread does not wait for a permit.
         let full = Apart::new(0);
         assert_eq!(full.run(policy).await.expect("done"), Policy::Other);
         let nice = full
@@ -156,7 +155,7 @@ mod tests {
         assert!(matches!(nice, Some(9..=10)), "{nice:?}");
     }
 
-    /// Time passes as soon as nobody has anything to do.
+    /// The paused clock advances when no task can run.
     #[tokio::test(start_paused = true)]
     async fn what_is_kept_from_its_core_is_done_by_another() {
         let (release, held) = mpsc::channel::<()>();
@@ -167,7 +166,7 @@ mod tests {
         let work = move || {
             let turn = count.fetch_add(1, Ordering::SeqCst);
             if turn == 0 {
-                // Until the test ends: this one gets no core.
+                // This thread is starved until the test ends.
                 let _ = held.lock().expect("one holds it").recv();
             }
             turn
@@ -180,7 +179,7 @@ mod tests {
             tokio::task::yield_now().await;
         }
         assert_eq!(first.await.expect("it ends").expect("done"), 1);
-        // It keeps its place, so nobody else waits there.
+        // It keeps its permit, so no other thread waits for it.
         assert_eq!(apart.idle.available_permits(), 0);
         let count = Arc::clone(&begun);
         assert_eq!(

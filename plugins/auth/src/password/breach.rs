@@ -1,4 +1,4 @@
-//! Whether a password is known from a breach. Only five characters of its SHA-1 ever leave the
+//! The breach check of passwords. Only the first five characters of a password's SHA-1 leave the
 //! process.
 
 use std::fmt::Write as _;
@@ -12,27 +12,27 @@ use zeroize::Zeroizing;
 use super::policy::{FIELD, Password};
 use crate::error::{PASSWORD_BREACHED, refuse_field};
 
-/// How long a check may take.
+/// Timeout of a check.
 pub(super) const LIMIT: Duration = Duration::from_secs(3);
 
-/// Knows passwords that were in breaches.
+/// Checks whether passwords are known from data breaches.
 pub trait BreachChecker: Send + Sync + 'static {
-    /// Whether a password with this SHA-1, in capital hexadecimals, is known. Only the prefix of
-    /// five characters may leave the process.
+    /// Whether a password with this SHA-1 (upper-case hexadecimal digits) is known. Only the prefix
+    /// of five characters may leave the process.
     fn is_breached<'a>(&'a self, prefix: &'a str, suffix: &'a str) -> BoxFuture<'a, Result<bool>>;
 }
 
-/// What happens when the check cannot be made: `password.breachOnError`.
+/// What happens if the check fails: `password.breachOnError`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BreachOnError {
-    /// The password passes; the failure is logged.
+    /// The password is accepted, and the failure is logged.
     #[default]
     Allow,
     /// 503 `unavailable`.
     Refuse,
 }
 
-/// The check that new passwords go through.
+/// The breach check of new passwords.
 #[derive(Clone, Default)]
 pub(crate) struct Breaches {
     pub(crate) checker: Option<Arc<dyn BreachChecker>>,
@@ -40,10 +40,10 @@ pub(crate) struct Breaches {
 }
 
 impl Breaches {
-    /// Lets a password pass that is not known.
+    /// Checks a new password.
     ///
     /// # Errors
-    /// 400 `password_breached`; 503 when it cannot be told and that is to be refused.
+    /// 400 `password_breached`; 503 if the check fails and `breachOnError` is `refuse`.
     pub(crate) async fn check(&self, password: &Password) -> Result<()> {
         let Some(checker) = &self.checker else {
             return Ok(());

@@ -1,17 +1,17 @@
-//! The passwords that are tried first. The list, its sources and their licences are in `common/`.
+//! The list of common passwords. `common/` contains its sources and their licences.
 
 use crate::identity::fold;
 
-/// Case-folded, sorted by code point, one a line.
+/// Case-folded, sorted by code point, one per line.
 static LIST: &str = include_str!("common/passwords.txt");
 
-/// Whether a password is one of the list, whatever its case. Nothing is allocated, and nothing but
-/// the list is kept in memory.
+/// Whether a password is in the list, in any case. It does not allocate, and needs no memory
+/// besides the list.
 pub(crate) fn is_common(password: &str) -> bool {
     let (mut low, mut high) = (0, LIST.len());
     while low < high {
         let middle = low.midpoint(high);
-        // The line that holds the byte in the middle. The list is ASCII, so every index is a
+        // The start of the line in the middle. The list is ASCII, so every index is a character
         // boundary.
         let start = LIST[low..middle].rfind('\n').map_or(low, |at| low + at + 1);
         let end = LIST[middle..high].find('\n').map_or(high, |at| middle + at);

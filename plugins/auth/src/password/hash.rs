@@ -1,7 +1,8 @@
-//! Hashing: Argon2id on threads of its own, a bounded number at once.
+//! Password hashes: Argon2id on separate threads, with a bounded number at the same time.
 //!
-//! A try takes as long whether the account exists, has no password, or has one: one Argon2id
-//! computation under the present parameters. What was made in another way is tried beside it.
+//! A check takes the same time for an account with a password, for one without, and for no account:
+//! one Argon2id computation with the current parameters. A stored hash of another form is checked
+//! in addition.
 
 use std::sync::Arc;
 
@@ -16,20 +17,20 @@ use super::policy::Password;
 use super::{LegacyVerifier, Verdict};
 use crate::env::SecureRng;
 
-/// Length of a salt, in bytes.
+/// Length of a salt in bytes.
 pub(crate) const SALT: usize = 16;
 
-/// Tries that may wait for a free thread; the next is told to come back.
+/// Number of checks that may wait for a free thread. Further ones get 503.
 const QUEUE: usize = 64;
 
-/// Dearest stored parameters that are still computed: a record is data, and may have been imported.
+/// Maximum cost of a stored hash that is still computed, because a record may be imported.
 const DEAREST_KIB: u32 = 1 << 20;
 const MOST_PASSES: u32 = 32;
 
-/// What an Argon2id computation costs: `password.argon2`.
+/// The cost of an Argon2id hash: `password.argon2`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Argon2Cost {
-    /// KiB of memory.
+    /// Memory in KiB.
     pub m: u32,
     /// Passes.
     pub t: u32,
@@ -55,10 +56,10 @@ impl Argon2Cost {
     #[cfg(feature = "test-util")]
     pub const OF_TESTS: Self = Self { m: 8, t: 1, p: 1 };
 
-    /// The parameters of the library.
+    /// Converts the cost to parameters of the library.
     ///
     /// # Errors
-    /// Why such a cost cannot be used.
+    /// The reason if the cost is not allowed.
     pub(crate) fn params(self) -> Result<Params, String> {
         #[cfg(feature = "test-util")]
         if self == Self::OF_TESTS {
@@ -76,7 +77,7 @@ impl Argon2Cost {
     }
 }
 
-/// Hashes passwords and checks them.
+/// Computes and checks password hashes.
 #[derive(Clone)]
 pub(crate) struct Hasher(Arc<Inner>);
 
@@ -84,21 +85,21 @@ struct Inner {
     params: Params,
     rng: Arc<dyn SecureRng>,
     legacy: Vec<Arc<dyn LegacyVerifier>>,
-    /// What is computed for accounts that do not exist or have no password.
+    /// The hash that is computed for an account that does not exist or has no password.
     dummy: String,
     running: Arc<Semaphore>,
     admitted: Arc<Semaphore>,
     apart: Apart,
-    /// How many passwords have been held against a hash of ours.
+    /// Number of checks against an Argon2id hash.
     #[cfg(test)]
     tried: std::sync::atomic::AtomicUsize,
 }
 
 impl Hasher {
-    /// A hasher that computes at most `at_once` hashes at a time.
+    /// At most `at_once` hashes are computed at the same time.
     ///
     /// # Errors
-    /// When there is no randomness for the dummy.
+    /// If there is no randomness.
     pub(crate) fn new(
         params: Params,
         at_once: usize,
@@ -121,28 +122,27 @@ impl Hasher {
         })))
     }
 
-    /// The hash of a new password, as a PHC string.
+    /// Returns the hash of a new password as a PHC string.
     ///
     /// # Errors
-    /// 503 when too many wait.
+    /// 503 if too many checks are waiting.
     pub(crate) async fn hash(&self, password: Password) -> Result<String> {
         self.run(move |inner| inner.hashed(&password)).await
     }
 
-    /// The same, with a salt that is given: whoever chooses the same password under the same salt
-    /// has the same hash.
+    /// Like [`Hasher::hash`], with a given salt, so that equal passwords have equal hashes.
     ///
     /// # Errors
-    /// 503 when too many wait.
+    /// 503 if too many checks are waiting.
     pub(crate) async fn hash_with(&self, password: Password, salt: [u8; SALT]) -> Result<String> {
         self.run(move |inner| salted(&inner.params, &salt, password.expose().as_bytes()))
             .await
     }
 
-    /// Tries a password. `stored` is `None` for an account that does not exist or has no password.
+    /// Checks a password. `stored` is `None` for an account that does not exist or has no password.
     ///
     /// # Errors
-    /// 503 when too many wait.
+    /// 503 if too many checks are waiting.
     pub(crate) async fn verify(
         &self,
         password: Password,
@@ -152,7 +152,7 @@ impl Hasher {
             .await
     }
 
-    /// Whether passwords can be checked with a hash.
+    /// Whether passwords can be checked against a hash.
     pub(crate) fn can_read(&self, stored: &str) -> bool {
         let legacy = self.0.legacy.iter().any(|legacy| legacy.recognises(stored));
         let argon2 = || {
@@ -163,10 +163,10 @@ impl Hasher {
         legacy || argon2()
     }
 
-    /// Whether a password is one of these earlier ones, all tried in one place of the queue.
+    /// Whether a password is one of these former ones. All are checked with one permit.
     ///
     /// # Errors
-    /// 503 when too many wait.
+    /// 503 if too many checks are waiting.
     pub(crate) async fn is_one_of(&self, password: Password, earlier: Vec<String>) -> Result<bool> {
         self.run(move |inner| {
             for stored in &earlier {
@@ -179,8 +179,8 @@ impl Hasher {
         .await
     }
 
-    /// Computes apart from what answers requests. The permits go with the work: a caller who leaves
-    /// frees nothing before it is done.
+    /// Runs work on a low-priority thread. The work holds the permits, so they are not released
+    /// before it is done, even if the caller is gone.
     async fn run<T: Send + 'static>(
         &self,
         work: impl Fn(&Inner) -> Result<T> + Send + Sync + 'static,
@@ -219,7 +219,7 @@ impl std::fmt::Debug for Hasher {
 impl Inner {
     fn verify(&self, password: &Password, stored: Option<&str>) -> Result<Verdict> {
         let Some(stored) = stored else {
-            // The answer is known; the work is done all the same.
+            // The result is known; the computation keeps the time equal.
             self.matches(password, &self.dummy)?;
             return Ok(Verdict::Wrong);
         };
@@ -230,8 +230,8 @@ impl Inner {
                 Verdict::Wrong
             });
         }
-        // What is to take its place is made meanwhile, right or wrong: how long a wrong one takes
-        // does not tell that there is one.
+        // The new hash is computed in parallel, for a wrong password too, so that the time does not
+        // show whether one is needed.
         let (right, fresh) = std::thread::scope(|scope| {
             let fresh = std::thread::Builder::new().spawn_scoped(scope, || self.hashed(password));
             (
@@ -255,7 +255,7 @@ impl Inner {
         hashed(&self.params, &*self.rng, password.expose().as_bytes())
     }
 
-    /// Whether a hash, of this program or an imported one, is that of a password.
+    /// Whether a password matches a hash, of this plugin or imported.
     fn matches(&self, password: &Password, stored: &str) -> Result<bool> {
         if let Some(legacy) = self.legacy.iter().find(|legacy| legacy.recognises(stored)) {
             return Ok(legacy.verify(password.expose(), stored));

@@ -1,4 +1,4 @@
-//! Passwords: what one must be, how it is kept, and how it is tried.
+//! Passwords: rules, hashes and checks.
 
 mod apart;
 mod breach;
@@ -17,23 +17,23 @@ pub(crate) use policy::{Password, Policy};
 #[cfg(feature = "breach-check")]
 pub use range::RangeChecker;
 
-/// Checks hashes that another program made. They are replaced at the first right password.
+/// Verifies imported hashes. Each is replaced at the first correct password.
 pub trait LegacyVerifier: Send + Sync + 'static {
-    /// Whether a stored hash is of the kind it knows.
+    /// Whether a stored hash has the form of this verifier.
     fn recognises(&self, stored: &str) -> bool;
 
-    /// Whether the password is right. It runs on a thread that may block.
+    /// Whether the password is correct. It runs on a thread that may block.
     fn verify(&self, password: &str, stored: &str) -> bool;
 }
 
-/// What came of trying a password.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It is the one; `rehashed` is to be stored when the present hash is of an older kind.
+    /// The password is correct. `rehashed` replaces a stored hash of an older form.
     Right {
-        /// The hash under the present parameters.
+        /// The hash with the current parameters.
         rehashed: Option<String>,
     },
-    /// It is not, or there is none.
+    /// The password is wrong, or the account has none.
     Wrong,
 }

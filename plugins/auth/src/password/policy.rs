@@ -1,4 +1,4 @@
-//! What a password must be. It is applied where a password is set, never where one is tried.
+//! Rules for new passwords. They do not apply to passwords at sign-in.
 
 use linchpin::{Error, Problem, Result};
 use unicode_normalization::UnicodeNormalization as _;
@@ -9,24 +9,24 @@ use crate::error::{PASSWORD_TOO_COMMON, refuse_field};
 use crate::identity::fold;
 use crate::secret::SecretText;
 
-/// The field that problems are about.
+/// The field of the errors.
 pub(crate) const FIELD: &str = "password";
 
-/// Most bytes of a password, after normalisation: work that an attacker can ask for has an end.
+/// Maximum size of a normalised password in bytes, which bounds the work.
 const MOST_BYTES: usize = 512;
 
-/// Characters that may stand beside a name without making a password of it.
+/// Number of characters besides names that are not enough for a password.
 const BESIDE_NAMES: usize = 4;
 
-/// A password in the one form that is hashed: NFC, otherwise as typed.
+/// A password in the form that is hashed: NFC, otherwise as typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Password(SecretText);
 
 impl Password {
-    /// A password that is being tried; nothing but its size is checked.
+    /// A password for a check. Only its size is limited.
     ///
     /// # Errors
-    /// 400 when it is empty or longer than any password can be.
+    /// 400 if it is empty or too long.
     pub(crate) fn tried(typed: &SecretText, longest: usize) -> Result<Self> {
         let password = Self::normalised(typed)?;
         match password.expose().chars().count() {
@@ -40,7 +40,7 @@ impl Password {
     }
 
     fn normalised(typed: &SecretText) -> Result<Self> {
-        // NFC is at most three times as long; what is longer before need not be looked at.
+        // NFC at most triples the length, so a longer text need not be normalised.
         if typed.expose().len() > 3 * MOST_BYTES {
             return Err(too(
                 "max_length",
@@ -58,7 +58,7 @@ impl Password {
         Ok(password)
     }
 
-    /// The text that is hashed.
+    /// The text for the hash.
     pub(crate) fn expose(&self) -> &str {
         self.0.expose()
     }
@@ -71,20 +71,19 @@ fn too(code: &'static str, message: impl Into<String>) -> Error {
 /// The rules for new passwords.
 #[derive(Clone, Debug)]
 pub(crate) struct Policy {
-    /// Fewest and most characters, counted as code points.
+    /// Minimum and maximum length in code points.
     pub(crate) length: std::ops::RangeInclusive<usize>,
-    /// Names that anybody would try: of the app and of the relying party.
+    /// Names that are easy to guess: of the app and of the relying party.
     pub(crate) names: Vec<String>,
 }
 
 impl Policy {
-    /// Takes a new password, if it is one. `identifiers` are those of its owner, as typed and as
-    /// normalised.
+    /// Checks a new password. `identifiers` are those of its owner, typed and normalised.
     ///
-    /// What needs a look elsewhere comes after: the history and the breach check.
+    /// The history and the breach check come later.
     ///
     /// # Errors
-    /// 400 with the code that says why.
+    /// 400 with the code of the rule.
     pub(crate) fn check(&self, typed: &SecretText, identifiers: &[&str]) -> Result<Password> {
         let password = Password::normalised(typed)?;
         let (least, most) = (*self.length.start(), *self.length.end());
@@ -130,8 +129,8 @@ impl Policy {
     }
 }
 
-/// Fewest characters of `text` that no name covers, over every way to lay names into it without
-/// overlap. One that is compared as several, as `ß` is as `ss`, is one that somebody typed.
+/// The minimum number of characters of `text` that no name covers, over all ways to place names
+/// without overlap. A character that folds to several, such as `ß`, counts once.
 fn beside(text: &str, names: &[Vec<char>]) -> usize {
     let (mut folded, mut costs) = (Vec::new(), Vec::new());
     for c in text.chars() {
@@ -192,12 +191,12 @@ mod tests {
             ("validation_failed", "max_length")
         );
         assert!(check(&"violet-otter!".repeat(10)[..128]).is_ok());
-        // Eight when typed, seven when composed.
+        // Eight code points as typed, seven in NFC.
         assert_eq!(code("e\u{301}lan-vt"), ("validation_failed", "min_length"));
         assert!(check("e\u{301}lan-vta").is_ok());
         // 128 code points of four bytes are 512 bytes.
         assert!(check(&"🦦🪔🧵🪵🧭🪁🧿🪶".repeat(16)).is_ok());
-        // One hostile text of a mebibyte.
+        // A text of one mebibyte.
         assert_eq!(
             code(&"é".repeat(1 << 19)),
             ("validation_failed", "max_length")
@@ -263,7 +262,7 @@ mod tests {
         ] {
             assert!(check(password).is_ok(), "{password}");
         }
-        // Of a short name, as often as it is repeated.
+        // Repetitions of a short name.
         let of = |password: &str, owner: &str| policy().check(&SecretText::new(password), &[owner]);
         assert!(
             of("bobbobbob-91", "bob@x.test").is_err() && of("bobbobbob-91", "rob@x.test").is_ok()

@@ -1,4 +1,4 @@
-//! What the app may read of accounts, their sessions and their past.
+//! Reads of accounts, sessions and the audit from code of the app.
 
 use linchpin::prelude::Page;
 use linchpin::{Result, Timestamp};
@@ -7,83 +7,83 @@ use serde_json::Value;
 use super::{Account, AuthService};
 use crate::entities::{Audit, Session};
 
-/// Which accounts to list; those there are, unless it says more.
+/// Filter for [`AuthService::accounts`]. The default lists all accounts.
 #[derive(Clone, Debug, Default)]
 pub struct AccountQuery {
-    /// With this email address, however it is spelt.
+    /// Accounts with this email address, in any spelling.
     pub email: Option<String>,
-    /// Suspended ones alone, or others alone.
+    /// Only suspended accounts, or only accounts that are not.
     pub suspended: Option<bool>,
-    /// That hold this role.
+    /// Accounts with this role.
     pub role: Option<String>,
-    /// Most of them in a page: 25 unless it is said, and at most 100.
+    /// Page size: default 25, at most 100.
     pub limit: Option<u32>,
-    /// Where to go on: the `next_cursor` of the page before.
+    /// The `next_cursor` of the previous page.
     pub cursor: Option<String>,
 }
 
-/// Which part of the audit to list; all of it, unless it says more.
+/// Filter for [`AuthService::audit`]. The default lists all entries.
 #[derive(Clone, Debug, Default)]
 pub struct AuditQuery {
-    /// What happened to this account.
+    /// Entries of this account.
     pub user_id: Option<String>,
-    /// What is called so: `auth:login`.
+    /// Entries of this event, such as `auth:login`.
     pub event: Option<String>,
-    /// Then or later.
+    /// Entries at this time or later.
     pub from: Option<Timestamp>,
-    /// Earlier than then.
+    /// Entries before this time.
     pub to: Option<Timestamp>,
-    /// Most entries of a page: 25 unless it is said, and at most 100.
+    /// Page size: default 25, at most 100.
     pub limit: Option<u32>,
-    /// Where to go on: the `next_cursor` of the page before.
+    /// The `next_cursor` of the previous page.
     pub cursor: Option<String>,
 }
 
-/// A session as code sees it.
+/// A session, as code of the app reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SessionInfo {
-    /// What it is called: knowing that authenticates nobody.
+    /// The handle of the session. It cannot be used to authenticate.
     pub id: String,
-    /// Since when it is there.
+    /// When the session was opened.
     pub created_at: Timestamp,
-    /// When it was last used, to within a minute.
+    /// When the session was last used, with a precision of one minute.
     pub last_active_at: Timestamp,
-    /// When it ends at the latest.
+    /// When the session ends at the latest.
     pub expires_at: Option<Timestamp>,
-    /// Where it was opened from.
+    /// The address that opened the session.
     pub ip: Option<String>,
-    /// What opened it.
+    /// The user agent that opened the session.
     pub user_agent: Option<String>,
-    /// How its user proved who they are (RFC 8176).
+    /// Authentication methods of the session (RFC 8176).
     pub amr: Vec<String>,
 }
 
-/// Something that has happened.
+/// An entry of the audit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AuditEntry {
-    /// Its id.
+    /// The id of the entry.
     pub id: String,
-    /// `auth:login` and so on.
+    /// The event, such as `auth:login`.
     pub event: String,
-    /// When.
+    /// When the event happened.
     pub at: Timestamp,
-    /// To whom; another name once the account is deleted.
+    /// The account. A deleted account is replaced by a pseudonym.
     pub user_id: Option<String>,
-    /// In which session.
+    /// The handle of the session.
     pub session_id: Option<String>,
-    /// Whoever asked for it acted in this tenant.
+    /// The tenant of the caller.
     pub tenant_id: Option<String>,
-    /// Where the request came from.
+    /// The address of the request.
     pub ip: Option<String>,
-    /// What sent it.
+    /// The user agent of the request.
     pub user_agent: Option<String>,
-    /// Its id; empty where there was none.
+    /// The id of the request; empty for a call without one.
     pub request_id: Option<String>,
-    /// `ok`, or the code of the refusal.
+    /// `ok`, or the error code.
     pub outcome: String,
-    /// What else there is to say, by the event.
+    /// More data, which depends on the event.
     pub details: Option<Value>,
 }
 
@@ -119,7 +119,7 @@ impl From<Audit> for AuditEntry {
     }
 }
 
-/// A page of something as code sees it.
+/// Converts the records of a page.
 fn shown<T, U: From<T>>(page: Page<T>) -> Page<U> {
     Page {
         items: page.items.into_iter().map(U::from).collect(),
@@ -129,10 +129,10 @@ fn shown<T, U: From<T>>(page: Page<T>) -> Page<U> {
 }
 
 impl AuthService {
-    /// Accounts, the newest first.
+    /// Lists accounts, newest first.
     ///
     /// # Errors
-    /// `validation_failed` for what is no address; `invalid_cursor`.
+    /// `validation_failed` if `email` is not an address; `invalid_cursor`.
     pub async fn accounts(&self, query: AccountQuery) -> Result<Page<Account>> {
         self.core
             .find_accounts(&self.client(), query, "email")
@@ -140,7 +140,7 @@ impl AuthService {
             .map(shown)
     }
 
-    /// The sessions of an account that may still be used, the newest first.
+    /// Lists the active sessions of an account, newest first.
     ///
     /// # Errors
     /// When the store cannot answer.
@@ -156,14 +156,14 @@ impl AuthService {
     /// Ends a session of an account.
     ///
     /// # Errors
-    /// `not_found` when there is none that may still be used.
+    /// `not_found` if the account has no such active session.
     pub async fn revoke_session(&self, id: &str, session: &str) -> Result<()> {
         self.core
             .revoke_session(&self.client(), id, session, None)
             .await
     }
 
-    /// What has happened, the latest first.
+    /// Lists entries of the audit, newest first.
     ///
     /// # Errors
     /// `invalid_cursor`.
