@@ -1,5 +1,4 @@
-//! The authorization code grant: where somebody is sent, and what the code is worth that they come
-//! back with.
+//! The authorization code grant: the address at the provider, and the exchange of the code.
 
 use std::borrow::Cow;
 
@@ -27,12 +26,12 @@ use super::wire::Wire;
 use super::{Answer, ClientProof, Failure, Kind, Provider};
 use crate::secret::{SecretText, same};
 
-/// How long a client's token is good for, in seconds.
+/// Lifetime of a client's token in seconds.
 const CLIENT_TOKEN: i64 = 300;
-/// Longest token that is passed on.
+/// Maximum length of a token that is used.
 const LONGEST: usize = 16 << 10;
 
-/// What goes along with somebody who is sent to a provider.
+/// The values of one flow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Authorization<'a> {
     pub(crate) state: &'a str,
@@ -40,13 +39,13 @@ pub(crate) struct Authorization<'a> {
     pub(crate) verifier: &'a str,
 }
 
-/// What a code was worth.
+/// The tokens for a code.
 pub(super) struct Tokens {
     pub(super) access: SecretText,
     pub(super) id_token: Option<SecretText>,
 }
 
-/// What OpenID Connect adds to an answer.
+/// Additional response members of OpenID Connect.
 #[derive(Debug, Deserialize, Serialize)]
 struct Extra {
     #[serde(default, skip_serializing)]
@@ -64,8 +63,8 @@ type Bare = Client<
     BasicRevocationErrorResponse,
 >;
 
-/// Whether a verifier that a client sends is that of its challenge: `S256` of RFC 7636. The library
-/// wants verifiers of the length that the standard asks for, and would not survive another one.
+/// Whether a code verifier matches its challenge by `S256` (RFC 7636). The library panics for a
+/// verifier whose length is not allowed, so the length is checked first.
 pub(crate) fn proves(verifier: &str, challenge: &str) -> bool {
     (43..=128).contains(&verifier.len())
         && same(
@@ -74,7 +73,7 @@ pub(crate) fn proves(verifier: &str, challenge: &str) -> bool {
         )
 }
 
-/// Where somebody is sent.
+/// The address at the provider.
 pub(super) fn url(
     provider: &Provider,
     metadata: &Metadata,
@@ -106,7 +105,7 @@ pub(super) fn url(
     }
 }
 
-/// Redeems a code.
+/// Exchanges a code.
 pub(super) async fn redeem(
     provider: &Provider,
     metadata: &Metadata,
@@ -136,7 +135,7 @@ pub(super) async fn redeem(
     let tokens: TokenAnswer = redeemed.map_err(|error| match error {
         RequestTokenError::Request(failure) => failure,
         RequestTokenError::ServerResponse(_) => Failure("the provider refused the code"),
-        // What stands in it is not for logs.
+        // The content may contain secrets, so it is not logged.
         RequestTokenError::Parse(..) | RequestTokenError::Other(_) => {
             Failure("the provider's answer cannot be read")
         }

@@ -1,5 +1,4 @@
-//! Whether a token says who somebody is: OpenID Connect Core 3.1.3.7, against the clock of the
-//! plugin.
+//! Validation of ID tokens (OpenID Connect Core 3.1.3.7), with the plugin's clock.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -15,10 +14,10 @@ use super::{Dialect, Failure};
 use crate::keys::claims;
 use crate::secret::same;
 
-/// What two clocks may differ by, in seconds.
+/// Maximum difference between two clocks in seconds.
 const LEEWAY: i64 = 30;
 
-/// The algorithms that count, by the names that tokens give them: public keys all.
+/// The accepted algorithms, by their names in tokens. All use public keys.
 const ALGORITHMS: [(&str, Algorithm); 4] = [
     ("RS256", Algorithm::RS256),
     ("PS256", Algorithm::PS256),
@@ -28,7 +27,7 @@ const ALGORITHMS: [(&str, Algorithm); 4] = [
 
 pub(super) type Claims = Map<String, Value>;
 
-/// What a token has to say.
+/// The required content of a token.
 pub(super) struct Expected<'a> {
     pub(super) client_id: &'a str,
     pub(super) nonce: &'a str,
@@ -53,12 +52,12 @@ fn header(token: &str) -> Result<RawHeader, Failure> {
     serde_json::from_slice(&header).map_err(|_| unreadable)
 }
 
-/// The id of the key that a token names.
+/// The key id in a token's header.
 pub(super) fn kid(token: &str) -> Result<Option<String>, Failure> {
     Ok(header(token)?.kid)
 }
 
-/// Verifies a token; its claims.
+/// Validates a token and returns its claims.
 pub(super) fn verify(
     token: &str,
     keys: &[Key],
@@ -121,7 +120,7 @@ pub(super) fn verify(
     Ok(claims)
 }
 
-/// The claims of a token that one of the keys has signed.
+/// The claims of a token whose signature one of the keys verifies.
 fn signed<'k>(
     token: &str,
     keys: &'k [Key],
@@ -143,7 +142,7 @@ fn signed<'k>(
         return Err(Failure("the id_token does not say which key signed it"));
     }
     let mut validation = Validation::new(algorithm);
-    // Nothing but the signature: what it says is judged against the plugin's clock.
+    // The library checks the signature only; the claims are checked with the plugin's clock.
     validation.validate_exp = false;
     validation.validate_nbf = false;
     validation.validate_aud = false;
@@ -156,7 +155,7 @@ fn signed<'k>(
     Ok((key, claims.claims.0))
 }
 
-/// Whether a key can have signed in this way: it is of that type, and says no other way of itself.
+/// Whether a key can verify this algorithm: it has the right type and names no other algorithm.
 fn is_for_algorithm(jwk: &Jwk, name: &str) -> bool {
     use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve};
     let fits = match &jwk.algorithm {
@@ -175,7 +174,7 @@ fn is_for_algorithm(jwk: &Jwk, name: &str) -> bool {
         .is_none_or(|algorithm| algorithm.to_string() == name)
 }
 
-/// The issuer that a token has to be of. With Microsoft that depends on the tenant that it names.
+/// The required issuer of a token. For Microsoft it depends on the tenant in the token.
 fn issuer(claims: &Claims, expected: &Expected<'_>) -> Result<String, Failure> {
     let Dialect::Microsoft { tenant: asked } = expected.dialect else {
         return Ok(expected.metadata.issuer.clone());
@@ -197,7 +196,7 @@ fn issuer(claims: &Claims, expected: &Expected<'_>) -> Result<String, Failure> {
     }
 }
 
-/// Whether a key is for an issuer, by what it says itself.
+/// Whether a key belongs to an issuer, by the key's own data.
 fn is_for(key_issuer: &str, issuer: &str) -> bool {
     match key_issuer.split_once(TENANT) {
         Some((front, back)) => issuer

@@ -1,15 +1,15 @@
-//! Passwords that follow from their first characters: repeats, sequences, and walks along the
+//! Passwords that follow from a few of their characters: repeats, sequences, and walks on the
 //! keyboard.
 
 use crate::identity::fold;
 
-/// Characters that a password may leave to choice without being one.
+/// Number of freely chosen characters that are not enough for a password.
 const CHOSEN: usize = 4;
 
-/// Fewest characters of a sequence or a walk: two neighbours are chance.
+/// Minimum length of a sequence or a walk, because two neighbours can be chance.
 const RUN: usize = 3;
 
-/// Rows and columns of the keyboards that most people have, without Shift and with it.
+/// Rows and columns of common keyboards, without and with Shift.
 const KEYS: [&str; 18] = [
     "1234567890-=",
     "!@#$%^&*()_+",
@@ -31,7 +31,7 @@ const KEYS: [&str; 18] = [
     "0p;/",
 ];
 
-/// Ways in which one character follows another, as a set.
+/// A set of relations between two characters.
 type Ways = u8;
 const SAME: Ways = 1;
 const UP: Ways = 2;
@@ -40,21 +40,21 @@ const ALONG: Ways = 8;
 const BACK: Ways = 16;
 const ALL: Ways = SAME | UP | DOWN | ALONG | BACK;
 
-/// Whether at most four characters of a password were chosen, and the others follow from them: as
-/// in `00000000`, `987654321`, `abcabcabc`, `qwertyui2` and `a1b2c3d4`. Its time grows with the
-/// cube of the length at most, which the length of a password bounds.
+/// Whether at most four characters of a password were freely chosen and the others follow from
+/// them, as in `00000000`, `987654321`, `abcabcabc`, `qwertyui2` and `a1b2c3d4`. The time is at
+/// most cubic in the length, which is bounded.
 pub(super) fn is_predictable(password: &str) -> bool {
     chosen(&fold(password).collect::<Vec<char>>()) <= CHOSEN
 }
 
-/// Fewest characters that have to be chosen, over every way to divide the text into such
+/// The minimum number of freely chosen characters, over all divisions of the text into such
 /// characters, runs and repeats.
 fn chosen(text: &[char]) -> usize {
-    // Up to each place; what follows from characters before costs nothing.
+    // The minimum for each prefix. Characters that follow from earlier ones cost nothing.
     let mut fewest: Vec<usize> = (0..=text.len()).collect();
     for start in 0..text.len() {
         let cost = fewest[start];
-        // No way onwards is cheaper than free, and one that is too expensive already stays so.
+        // Costs never fall, so a prefix that costs too much is skipped.
         if cost > CHOSEN {
             fewest[start + 1] = fewest[start + 1].min(cost + 1);
             continue;
@@ -86,8 +86,9 @@ fn lower(known: &mut usize, found: usize) {
     *known = (*known).min(found);
 }
 
-/// How many characters, from the first one, belong to a run of so many tracks: each character
-/// follows from the one so many places before, each track in a way of its own. `1q2w3e` has two.
+/// Length of the run at the start of the text with this number of tracks. Each character follows
+/// from the one `tracks` places before it; each track has its own relation. `1q2w3e` has two
+/// tracks.
 fn run(text: &[char], tracks: usize) -> usize {
     let mut ways = [ALL; 2];
     let follows = |at: usize| {

@@ -1,13 +1,13 @@
-//! The range protocol of Have I Been Pwned, over HTTPS.
+//! The range protocol of Have I Been Pwned over HTTPS.
 
 use linchpin::{BoxFuture, Error, Result};
 
 use super::breach::{BreachChecker, LIMIT};
 
-/// Most bytes of an answer that are read: a real one has about 40 KiB.
+/// Maximum size of a response in bytes; typical ones have 40 KiB.
 const MOST: usize = 1 << 20;
 
-/// Asks a server that speaks the range protocol of Have I Been Pwned.
+/// A breach checker that uses the range protocol of Have I Been Pwned.
 #[derive(Clone, Debug)]
 pub struct RangeChecker {
     client: reqwest::Client,
@@ -15,18 +15,18 @@ pub struct RangeChecker {
 }
 
 impl RangeChecker {
-    /// Asks the public server.
+    /// Uses the public server.
     ///
     /// # Errors
-    /// When no TLS can be had.
+    /// If TLS cannot be set up.
     pub fn public() -> Result<Self> {
         Self::at("https://api.pwnedpasswords.com/range/")
     }
 
-    /// Asks a server of one's own; the prefix is put behind this address.
+    /// Uses another server. The prefix is appended to this address.
     ///
     /// # Errors
-    /// When no TLS can be had.
+    /// If TLS cannot be set up.
     pub fn at(base: impl Into<String>) -> Result<Self> {
         let client = reqwest::Client::builder()
             .timeout(LIMIT)
@@ -40,7 +40,8 @@ impl RangeChecker {
 
     async fn ask(&self, prefix: &str, suffix: &str) -> Result<bool> {
         let url = format!("{}{prefix}", self.base);
-        // With padding, the size of the answer does not tell the prefix to who watches the line.
+        // With padding, the size of the response does not show the prefix to observers of the
+        // connection.
         let request = self
             .client
             .get(url)
@@ -74,7 +75,7 @@ impl BreachChecker for RangeChecker {
     }
 }
 
-/// Whether an answer lists a suffix as seen; nothing when it is no answer. Lines are
+/// Whether a response lists a suffix as known; `None` if the response is malformed. Lines are
 /// `SUFFIX:COUNT`; those with count 0 are padding.
 fn listed(body: &str, suffix: &str) -> Option<bool> {
     let mut seen = false;

@@ -1,4 +1,4 @@
-//! Accounts: register, login, logout, me.
+//! Routes for accounts: register, login, logout, me.
 
 use std::sync::Arc;
 
@@ -24,9 +24,9 @@ use crate::secret::SecretText;
 use crate::session::credential::{self, Credential, Once};
 use crate::session::{Known, csrf, refresh, sid};
 
-/// Largest user metadata, in bytes.
+/// Maximum size of user metadata in bytes.
 const METADATA: usize = 16 << 10;
-/// Deepest.
+/// Maximum nesting of user metadata.
 const DEPTH: usize = 8;
 const PASSWORD: &str = "password";
 
@@ -82,7 +82,7 @@ pub(super) async fn register(
             hooks.post_register(cx, input)
         });
     if core.must_verify(&user) {
-        // The account is there; nobody is signed in to it before its address is proved.
+        // The account exists, but it cannot sign in before its address is verified.
         return Reply::sparse(201, &Core::pending(&user));
     }
     core.complete_primary(
@@ -98,8 +98,8 @@ pub(super) async fn register(
     .await
 }
 
-/// Both identifiers of a sign-up; what is wrong with them is told together with what is wrong with
-/// the password's length.
+/// Both identifiers of a sign-up. Their errors are reported together with those of the password's
+/// length.
 fn identifiers(
     core: &Core,
     typed: &str,
@@ -169,12 +169,11 @@ pub(super) async fn login(core: Arc<Core>, call: PluginCall, input: SignInInput)
         })
         .await
     {
-        // Whoever the app turns away has not tried.
+        // An attempt that a hook refuses does not count.
         attempt.undo().await;
         return Err(refusal);
     }
-    // Where sign-ups are concealed, nobody learns by the password they signed up with whether there
-    // was an account before.
+    // With concealed sign-ups, the response must not show whether the account existed before.
     let concealed =
         |user: &&User| core.config.auth.conceal_registration && user.email_verified_at.is_none();
     let stored = user
@@ -184,7 +183,7 @@ pub(super) async fn login(core: Arc<Core>, call: PluginCall, input: SignInInput)
     let verdict = match core.hasher.verify(password, stored).await {
         Ok(verdict) => verdict,
         Err(error) => {
-            // What could not be judged is no wrong password.
+            // If the password could not be checked, the attempt does not count.
             attempt.undo().await;
             return Err(error);
         }
@@ -212,7 +211,7 @@ pub(super) async fn login(core: Arc<Core>, call: PluginCall, input: SignInInput)
     }
 }
 
-/// Stores a password under the present parameters, unless it has been changed meanwhile.
+/// Stores a hash with the current parameters, unless the password has changed meanwhile.
 async fn rehash(core: &Core, cx: &Cx, user: User, hash: Option<String>) -> Result<User> {
     let Some(hash) = hash else { return Ok(user) };
     let patch = UserPatch {
@@ -254,8 +253,7 @@ pub(super) async fn logout(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     if by_header.is_empty()
         && let Some((_, sid)) = of_browser.first()
     {
-        // Nothing but what a browser sends by itself: a page of another origin must not sign
-        // anybody out.
+        // The caller sent only cookies, so a page of another origin may have sent the request.
         let judged = core.csrf.judge(
             &core.csrf.presented(&call.headers, &core.cookies),
             sid,
@@ -276,7 +274,7 @@ pub(super) async fn logout(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
         core.end(&cx, &client, session, Reason::Logout).await?;
     }
     let done = said("You are signed out.")?;
-    // A page of another origin brings no cookies, and takes none away.
+    // A page of another origin sends no cookies, so it cannot clear any.
     Ok(if core.csrf.may_sign_in(&call.headers).is_ok() {
         core.cookies.clear(done)
     } else {
@@ -284,7 +282,7 @@ pub(super) async fn logout(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     })
 }
 
-/// The sessions of tokens that are ours, expired or not.
+/// The sessions of the tokens in the request, expired ones included.
 async fn presented(
     core: &Core,
     cx: &Cx,
@@ -306,7 +304,7 @@ async fn presented(
     Ok(out)
 }
 
-/// The session of a refresh token that is ours.
+/// The session of a refresh token.
 async fn of_refresh(core: &Core, cx: &Cx, token: &str) -> Result<Option<(Session, String)>> {
     let Some(presented) = refresh::Presented::parse(token) else {
         return Ok(None);
@@ -337,8 +335,8 @@ pub(super) async fn me(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
             ..view
         },
     )?;
-    // A client that has lost its CSRF token gets another one here. Programs send no cookies; theirs
-    // is not read twice.
+    // A client without its CSRF cookie gets one here. Programs send no cookies, so their `me` needs
+    // no second read.
     match call
         .headers
         .contains_key(COOKIE)
@@ -376,7 +374,7 @@ pub(super) async fn update_me(
     let cx = client.cx();
     let changed = cx.transaction(async |cx| {
         if unchanged {
-            // Nothing happens to the account, and nothing is written down.
+            // Without a change nothing is written, and no audit either.
             return core
                 .users
                 .get(cx, known.user_id.as_str())
@@ -428,7 +426,7 @@ fn judge_metadata(metadata: &Value) -> Result<()> {
     Ok(())
 }
 
-/// How deep a value is; reading it has bounded that.
+/// The nesting of a value, which the JSON parser has bounded.
 fn depth(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
@@ -437,14 +435,13 @@ fn depth(value: &Value) -> usize {
     }
 }
 
-/// Who calls a route that asks for a session.
+/// The session of the caller.
 pub(super) fn caller(call: &PluginCall) -> Result<Known> {
     let actor = call.cx.get_actor().ok_or_else(Error::unauthorized)?;
     known(actor).cloned().ok_or_else(Error::unauthorized)
 }
 
-/// An account with the providers that its owner signs in with, as the holder of a session sees it,
-/// or somebody else.
+/// An account with its providers, for the holder of a session or for an administrator.
 pub(super) fn view(
     core: &Core,
     user: User,

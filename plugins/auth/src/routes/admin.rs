@@ -1,5 +1,4 @@
-//! Administration, for the role of `auth.admin.role`, after a recent proof of who they are; and
-//! what has happened to oneself.
+//! Admin routes, for the role of `auth.admin.role` after a step-up; and the user's own activity.
 
 use std::sync::Arc;
 
@@ -137,7 +136,7 @@ static AUDIT: Route<Nothing> = route(Route::get("admin_audit", "admin/audit"))
     .answers(&[AnswerDesc::of::<AuditPage>(200, "A page.")])
     .errors(READS);
 
-/// Those that the settings ask for.
+/// The routes that the settings enable.
 pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
     let mount = config.auth.mount.as_str();
     let mut out = vec![ACTIVITY.bind(mount, at(place, |core, call, _| activity(core, call)))];
@@ -157,7 +156,7 @@ pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
     out
 }
 
-/// The page that a call asks for, by the first two parameters of its query.
+/// The page of a request, from `limit` and `cursor` in its query.
 fn paging(call: &PluginCall) -> Result<(Option<u32>, Option<String>)> {
     let limit = call.query::<i64>(0)?;
     if limit.is_some_and(|limit| limit < 1) {

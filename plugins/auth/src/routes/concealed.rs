@@ -1,4 +1,5 @@
-//! Sign-ups that tell nobody whether there is an account: its owner learns it by mail.
+//! Concealed sign-ups: the response does not show whether the account exists; its owner learns it
+//! by mail.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,21 +21,21 @@ use crate::outbox::{Concealed, Task};
 use crate::password::SALT;
 use crate::secret::SecretText;
 
-/// Who has proved by a mailed link that a sign-up was theirs.
+/// The method of a sign-in by the link of a concealed sign-up.
 const METHOD: &str = "verifyAndLogin";
 
-/// How long a sign-up is worth doing: as long as its owner may wait for the mail.
+/// Time after which the task of a sign-up is dropped.
 const WAITING: Duration = Duration::from_hours(24);
 
-/// What hashes the password of such a sign-up: whoever sends the same twice, as a browser does
-/// whose button is pressed twice, is seen to be one by that.
+/// The salt of such a sign-up's password hash. It depends on the identifier only, so two equal
+/// requests (for example of a button that is pressed twice) have equal hashes and are recognised.
 pub(super) fn salt(core: &Core, identifier: &str) -> [u8; SALT] {
     let mac = core.ring.mac(Purpose::Salt, &[identifier.as_bytes()]);
     std::array::from_fn(|at| mac[at])
 }
 
-/// Leaves the sign-up behind. Whether there is an account is found out by whoever does it: the
-/// answer is the same, and so is all that has been done until here.
+/// Queues the sign-up. The background task finds out whether the account exists, so response and
+/// response time are the same.
 pub(super) async fn answer(
     core: &Core,
     client: &Client,
@@ -60,7 +61,7 @@ pub(super) async fn answer(
     Reply::json(202, &Said { ok: true, message })
 }
 
-/// Takes the token of such a sign-up: the address is proved, and whoever proved it is signed in.
+/// Consumes the token of a concealed sign-up: verifies the address and signs in.
 pub(super) async fn verify_and_login(
     core: Arc<Core>,
     call: PluginCall,

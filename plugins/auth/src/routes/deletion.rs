@@ -1,4 +1,4 @@
-//! Deleting one's account, and keeping it after all.
+//! Routes to delete the own account and to cancel the deletion.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::onetime::Purpose;
 use crate::secret::SecretText;
 
 proof_input! {
-    /// Who deletes their account.
+    /// Proof for the deletion of the caller's account.
     DeleteInput {}
 }
 
@@ -41,7 +41,7 @@ static CANCEL: Route<CancelInput> = route(Route::post("cancel_deletion", "cancel
     .answers(&[AnswerDesc::of::<Said>(200, "It stays.")])
     .errors(&[INVALID_TOKEN, Code::Unauthorized, NOT_SCHEDULED, CSRF_FAILED, Code::Conflict]);
 
-/// Both, where owners may delete their accounts.
+/// The routes, if users may delete their accounts.
 pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
     if !config.auth.account_deletion.enabled {
         return Vec::new();
@@ -88,8 +88,7 @@ pub(super) async fn delete(
             },
         ),
         _ => {
-            // It is gone for everybody already; what is left of it goes now, or with the next round
-            // of the job.
+            // The account counts as deleted already. What fails here is done by the background job.
             if let Err(error) = core.purge(&scheduled).await {
                 tracing::warn!(error = ?error, "a deleted account was not removed yet");
             }

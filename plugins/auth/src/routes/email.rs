@@ -1,4 +1,4 @@
-//! Another address for one's account.
+//! The route to change the own email address.
 
 use std::sync::Arc;
 
@@ -16,9 +16,9 @@ use crate::identity::normalise;
 use crate::limit::Bucket;
 
 proof_input! {
-    /// Another address, and who asks for it.
+    /// A new address, with proof.
     ChangeEmailInput {
-        /// It becomes the account's once its mailbox is proved.
+        /// The new address. It replaces the current one after its mailbox is verified.
         email: String,
     }
 }
@@ -32,7 +32,7 @@ static CHANGE_EMAIL: Route<ChangeEmailInput> = route(Route::post("change_email",
     .answers(&[AnswerDesc::of::<Said>(202, "Whoever reads mail at the address decides.")])
     .errors(proof_refused!());
 
-/// The route, where addresses are proved.
+/// The route, if addresses are verified.
 pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
     if !config.auth.email_verification.enabled {
         return Vec::new();
@@ -61,8 +61,8 @@ pub(super) async fn change(
             &known.handle,
         )
         .await?;
-    // What is proved by mail does not count: whoever reads the mail of an account must not keep its
-    // owner from reading it.
+    // A proof by mail does not count: anyone who reads the account's mail could otherwise take the
+    // mailbox away from its owner.
     let proof = core
         .prove(&client, &known, &user, &input.typed(), Need::ProofButMail)
         .await?;

@@ -1,5 +1,5 @@
-//! What goes by mail: proving an address, signing in by a link. Who asks is told the same whether
-//! there is an account or not.
+//! Routes that send mail: verification of an address, and links that sign in. The response does not
+//! show whether the account exists.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,12 +21,12 @@ use crate::onetime::{OneTime, Purpose};
 use crate::outbox::{Asked, Task};
 use crate::secret::SecretText;
 
-/// How who signs in by a link has proved who they are.
+/// The method of a sign-in by a mailed link.
 const MAGIC_LINK: &str = "magicLink";
-/// How long what was asked for is worth looking up.
+/// Time after which a requested look-up is dropped.
 const ASKED: Duration = Duration::from_mins(15);
 
-/// Counts a call from an address.
+/// Counts a request by its client address.
 ///
 /// # Errors
 /// 429.
@@ -40,12 +40,12 @@ pub(super) async fn by_ip(core: &Core, client: &Client, bucket: Bucket) -> Resul
         .map(drop)
 }
 
-/// Leaves a look-up behind. After too many for this identifier, which strangers may have asked for,
-/// a mail is sent only if none of before is good any more, so that whoever reads the mailbox always
-/// has one. Nobody is told which.
+/// Queues a look-up. If the limit of the identifier is exhausted, which other people can cause, a
+/// mail is sent only if no earlier link is valid. So the owner of the mailbox always has a valid
+/// link. No response shows which case it is.
 ///
 /// # Errors
-/// 503 when it cannot be kept.
+/// 503 if it cannot be stored.
 pub(super) async fn ask(
     core: &Core,
     client: &Client,
@@ -76,7 +76,7 @@ pub(super) async fn ask(
         .await
 }
 
-/// An acknowledgement with a text that may be shown.
+/// A response with a text for users.
 pub(super) fn said(message: &str) -> Result<Reply> {
     Reply::json(
         200,
@@ -134,7 +134,7 @@ pub(super) async fn verify_email(
     said("The address is verified.")
 }
 
-/// Does what a mailed token about an address is for; which that was.
+/// Performs the purpose of a mailed token about an address, and returns the purpose.
 ///
 /// # Errors
 /// 400 `invalid_token`; 409; 429.
@@ -187,9 +187,9 @@ pub(super) async fn prove_mailbox(
     Ok(found.purpose)
 }
 
-/// Proves the address that an account has. That confirms the sign-up; what was added to it since
-/// stays where the link is followed in a `session` of the account, by its handle: who does both is
-/// one person.
+/// Verifies the current address of an account, which confirms the sign-up. What was added to the
+/// account since stays only if the link is followed in a `session` of the account (a handle),
+/// because then it is the same person.
 async fn prove_address(
     core: &Core,
     client: &Client,
@@ -198,7 +198,7 @@ async fn prove_address(
     session: Option<&str>,
 ) -> Result<()> {
     let proved: String = core.parts.tokens.payload(found)?;
-    // It proves the address it was sent to and no other.
+    // The token verifies only the address to which it was sent.
     if user.email_normalised.as_ref() != Some(&proved) {
         return Err(invalid());
     }
@@ -301,8 +301,8 @@ pub(super) async fn magic_verify(
     .await
 }
 
-/// Makes the account of whoever followed a link at an address that had none, and signs them in.
-/// Their mailbox is proved by that.
+/// Creates the account for a link to an address without one, and signs in. The link verifies the
+/// mailbox.
 async fn sign_up(core: &Core, client: &Client, found: &OneTime) -> Result<Reply> {
     let typed: String = core.parts.tokens.payload(found)?;
     let email = normalise::email(&typed).map_err(|what| Error::invalid(what.at("token")))?;
@@ -324,7 +324,7 @@ async fn sign_up(core: &Core, client: &Client, found: &OneTime) -> Result<Reply>
         ..NewAccount::signed_up(core, email.clone(), Some(email), String::new())
     };
     let made = core.create_account_with(client, new, Some(found)).await;
-    // Somebody has signed up with the address meanwhile: the link is of no use any more.
+    // Another sign-up used the address meanwhile, so the link is void.
     let user = made.map_err(|error| {
         if error.code() == Code::Conflict {
             invalid()
@@ -350,10 +350,10 @@ async fn sign_up(core: &Core, client: &Client, found: &OneTime) -> Result<Reply>
     .await
 }
 
-/// Who presents a token that signs in, and the token, which is not taken yet.
+/// The account of a token that signs in, and the token, which is not consumed yet.
 ///
 /// # Errors
-/// 400 `invalid_token`; 403 `account_suspended`; what the app refuses with.
+/// 400 `invalid_token`; 403 `account_suspended`; the refusal of a hook.
 pub(super) async fn signing_in(
     core: &Core,
     client: &Client,
@@ -381,13 +381,12 @@ pub(super) async fn signing_in(
     Ok((found, user))
 }
 
-/// A token that does nothing, or nothing any more.
+/// The error for an unknown, used or expired token.
 pub(super) fn invalid() -> Error {
     refuse(INVALID_TOKEN)
 }
 
-/// The first proof that a mailbox is its account's: whatever somebody set up before without it
-/// goes.
+/// The first verification of an account's mailbox removes everything that was set up before.
 async fn first_proof(core: &Core, cx: &linchpin::Cx, client: &Client, user: &User) -> Result<User> {
     if user.email_verified_at.is_some() {
         return Ok(user.clone());

@@ -1,4 +1,4 @@
-//! The second factors of who is signed in: setting them up, taking them away, recovery codes.
+//! Routes for the second factors of the caller: set-up, removal, recovery codes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,11 +31,11 @@ use crate::session::Known;
 use crate::totp;
 
 proof_input! {
-    /// A proof and nothing else.
+    /// A proof.
     ProofInput {}
 }
 
-/// How long an authenticator app can be set up once it has been begun.
+/// Time in which the set-up of an authenticator app can be completed.
 const PENDING: Duration = Duration::from_mins(10);
 
 pub(super) const LATELY: &[GuardDesc] = &[GuardDesc::new(RECENT)];
@@ -50,7 +50,8 @@ pub(super) const BEGIN: &[Code] = &[
 ];
 pub(super) const REMOVAL: &[Code] = proof_refused!(MFA_REQUIRED, MFA_NOT_ENABLED);
 
-/// Of all factors: passkeys, which may be the only way in, are among them.
+/// Errors of the removal of all factors. Passkeys are among them, which may be the only way to sign
+/// in.
 const REMOVAL_OF_ALL: &[Code] = proof_refused!(MFA_REQUIRED, MFA_NOT_ENABLED, LAST_CREDENTIAL);
 
 static SETUP: Route<Nothing> = route(Route::post("mfa_setup", "mfa/setup"))
@@ -96,7 +97,7 @@ static RECOVERY: Route<ProofInput> = route(Route::post("mfa_recovery_codes", "mf
     )])
     .errors(REMOVAL);
 
-/// Those that the settings ask for.
+/// The routes that the settings enable.
 pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
     let mount = config.auth.mount.as_str();
     let mut out = Vec::new();
@@ -126,7 +127,7 @@ pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
     out
 }
 
-/// Who calls, with their account as it is now.
+/// The caller's session, client and current account.
 pub(super) async fn whose(core: &Core, call: &PluginCall) -> Result<(Known, Client, User)> {
     let known = caller(call)?;
     let client = core.client(call);
@@ -142,8 +143,8 @@ pub(super) async fn whose(core: &Core, call: &PluginCall) -> Result<(Known, Clie
 #[derive(Serialize, Deserialize)]
 struct Pending {
     secret: Vec<u8>,
-    /// The handle of the session in which it was begun; empty where another version of the plugin
-    /// has begun it.
+    /// The handle of the session that started the set-up; empty if an older version of the plugin
+    /// started it.
     #[serde(default)]
     session: String,
 }
@@ -171,7 +172,7 @@ pub(super) async fn setup(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
         sends: 0,
         only_newest: true,
     };
-    // The token itself is for nobody: the code alone proves the app, to who is signed in.
+    // The client does not get the token: the code and the session are enough.
     let (_, one) = core
         .parts
         .tokens
@@ -208,7 +209,7 @@ pub(super) async fn verify_setup(
         .ok_or_else(none)?;
     let pending: Pending = core.parts.tokens.payload(&begun)?;
     if pending.session != known.handle {
-        // It is another session's, whose tries it must not use up.
+        // Another session started it, whose attempts must not be used up.
         return Err(none());
     }
     core.may_add_way_in(&user)?;
@@ -242,7 +243,7 @@ pub(super) async fn verify_setup(
     .await
 }
 
-/// A wrong code of what is being set up; after the last try that is over.
+/// The error for a wrong code of a set-up. The last attempt ends the set-up.
 pub(super) async fn wrong(core: &Core, client: &Client, tried: &OneTime) -> Result<Error> {
     if tried.tries_left == 0 {
         core.parts.tokens.remove(&client.cx(), tried).await?;
@@ -250,7 +251,7 @@ pub(super) async fn wrong(core: &Core, client: &Client, tried: &OneTime) -> Resu
     Ok(refuse(INVALID_CODE))
 }
 
-/// Sets up a factor whose code was right; `kept` is what belongs to it.
+/// Completes the set-up of a factor; `kept` is its data.
 pub(super) async fn finish(
     core: &Core,
     client: &Client,

@@ -1,4 +1,4 @@
-//! The second factor of a sign-in.
+//! Routes for the second factor of a sign-in.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Factors whose codes are sent: by mail, or to a phone.
+//! Routes for factors with sent codes: by mail and by text message.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -120,10 +120,10 @@ pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
     out
 }
 
-/// What is being set up.
+/// A factor that is being set up.
 #[derive(Serialize, Deserialize)]
 struct Pending {
-    /// The address or the number.
+    /// The mail address or the phone number.
     to: String,
     sent: Option<Sent>,
 }
@@ -260,7 +260,7 @@ pub(super) async fn verify(
     core.may_add_way_in(&user)?;
     core.require_factors(&known, &user)?;
     let pending: Pending = core.parts.tokens.payload(&begun)?;
-    // It proves the address it was sent to and no other.
+    // The code verifies only the address to which it was sent.
     if way == Way::EmailOtp && user.email_normalised.as_ref() != Some(&pending.to) {
         return Err(invalid());
     }

@@ -1,4 +1,4 @@
-//! What routes of second factors and proofs take and answer.
+//! Requests and responses of routes for second factors and proofs.
 
 use linchpin::{Embedded, Timestamp};
 use serde_json::Value as Json;
@@ -6,28 +6,26 @@ use serde_json::Value as Json;
 use crate::mfa::{Typed, Way};
 use crate::secret::SecretText;
 
-/// Declares a body that may hold a proof of who sends it, beside fields of its own. `typed` takes
-/// the proof out.
+/// Declares a body with an optional proof besides its own fields. `typed` takes the proof out.
 macro_rules! proof_input {
     ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $ty:ty,)* }) => {
         $(#[$doc])*
         #[derive(linchpin::Embedded)]
         pub(crate) struct $name {
             $($(#[$field_doc])* pub(crate) $field: $ty,)*
-            /// What it is proved with; told from the rest when it is left out.
+            /// The method of the proof; found by the other fields if it is left out.
             pub(crate) method: Option<$crate::mfa::Way>,
-            /// Of an authenticator app, a recovery code, or with `reauthToken` the one that was
-            /// sent.
+            /// A code of an authenticator app, a recovery code, or with `reauthToken` a sent code.
             pub(crate) code: Option<String>,
             pub(crate) password: Option<String>,
-            /// What `/reauth/challenge` gave out.
+            /// The token of `/reauth/challenge`.
             pub(crate) reauth_token: Option<String>,
-            /// The passkey's answer.
+            /// The response of the passkey.
             pub(crate) webauthn_response: Option<serde_json::Value>,
         }
 
         impl $name {
-            /// The proof that it holds.
+            /// The proof in the body.
             pub(crate) fn typed(&mut self) -> $crate::mfa::Typed {
                 $crate::mfa::Typed {
                     method: self.method,
@@ -42,7 +40,7 @@ macro_rules! proof_input {
 }
 pub(crate) use proof_input;
 
-/// What a route that wants a proof can be refused with, and what else this one can.
+/// The errors of a route that needs a proof, with more codes of this route.
 macro_rules! proof_refused {
     ($($more:expr),* $(,)?) => {
         &[
@@ -66,13 +64,13 @@ pub(crate) use proof_refused;
 /// A step-up.
 #[derive(Embedded)]
 pub(crate) struct StepUpInput {
-    /// What it is proved with.
+    /// The method of the proof.
     pub(crate) method: Way,
     pub(crate) code: Option<String>,
     pub(crate) password: Option<String>,
-    /// What `/reauth/challenge` gave out.
+    /// The token of `/reauth/challenge`.
     pub(crate) reauth_token: Option<String>,
-    /// The passkey's answer.
+    /// The response of the passkey.
     pub(crate) webauthn_response: Option<Json>,
 }
 
@@ -90,36 +88,36 @@ impl From<StepUpInput> for Typed {
     }
 }
 
-/// Asks what somebody can prove themselves with, and for a code to do so.
+/// Requests the possible methods of proof, and a code for one of them.
 #[derive(Embedded)]
 pub(crate) struct ReauthInput {
-    /// What a code is to be sent by.
+    /// The method by which a code is sent.
     pub(crate) method: Option<Way>,
 }
 
-/// What somebody can prove themselves with.
+/// The possible methods of proof.
 #[derive(Embedded)]
 pub(crate) struct ReauthView {
     pub(crate) available_methods: Vec<String>,
-    /// Goes with the code that was sent.
+    /// The token for the sent code.
     pub(crate) reauth_token: Option<String>,
-    /// Options of a passkey.
+    /// Options for a passkey.
     pub(crate) webauthn_options: Option<Json>,
-    /// Until when both count.
+    /// When both expire.
     pub(crate) expires_at: Option<Timestamp>,
 }
 
 /// An authenticator app that is being set up.
 #[derive(Embedded)]
 pub(crate) struct TotpSetup {
-    /// In base32, for who types it.
+    /// The secret in base32, for typing.
     pub(crate) secret: String,
-    /// For who scans it.
+    /// The URI, for scanning.
     pub(crate) uri: String,
     pub(crate) expires_at: Timestamp,
 }
 
-/// A code of what is being set up.
+/// A code that completes a set-up.
 #[derive(Embedded)]
 pub(crate) struct CodeInput {
     pub(crate) code: String,
@@ -129,10 +127,10 @@ pub(crate) struct CodeInput {
 #[derive(Embedded)]
 pub(crate) struct Enrolled {
     pub(crate) ok: bool,
-    /// A text that may be shown.
+    /// A text for users.
     pub(crate) message: String,
-    /// When it is the first one: for whoever loses it. They are shown once. None when there are
-    /// some already.
+    /// The recovery codes with the first factor, shown only once. Empty if the account has some
+    /// already.
     pub(crate) recovery_codes: Vec<String>,
 }
 
@@ -140,14 +138,14 @@ pub(crate) struct Enrolled {
 #[derive(Embedded)]
 pub(crate) struct SetupSent {
     pub(crate) ok: bool,
-    /// A text that may be shown.
+    /// A text for users.
     pub(crate) message: String,
-    /// Goes with the code.
+    /// The token for the code.
     pub(crate) setup_token: String,
     pub(crate) expires_at: Timestamp,
 }
 
-/// A code that was sent to set a factor up.
+/// A sent code that completes a set-up.
 #[derive(Embedded)]
 pub(crate) struct SetupInput {
     pub(crate) setup_token: String,
@@ -157,7 +155,7 @@ pub(crate) struct SetupInput {
 /// A phone.
 #[derive(Embedded)]
 pub(crate) struct PhoneInput {
-    /// `+`, then 7 to 15 digits.
+    /// The number: `+` and 7 to 15 digits.
     pub(crate) phone: String,
 }
 
@@ -166,11 +164,11 @@ pub(crate) struct PhoneInput {
 pub(crate) struct MethodsView {
     pub(crate) methods: Vec<String>,
     pub(crate) recovery_codes_left: i64,
-    /// Whether everybody has to have one.
+    /// Whether every account must have a second factor.
     pub(crate) required: bool,
 }
 
-/// New recovery codes. They are shown once.
+/// New recovery codes, shown only once.
 #[derive(Embedded)]
 pub(crate) struct RecoveryCodes {
     pub(crate) recovery_codes: Vec<String>,
@@ -179,15 +177,15 @@ pub(crate) struct RecoveryCodes {
 /// A sign-in that waits for its second factor.
 #[derive(Embedded)]
 pub(crate) struct ChallengeView {
-    /// Empty: nobody is signed in yet.
+    /// Empty, because nobody is signed in yet.
     pub(crate) token: String,
     pub(crate) mfa_required: bool,
-    /// Goes with the answer.
+    /// The token for the second factor.
     pub(crate) mfa_token: String,
-    /// `totp`, `emailOtp`, `sms`, `webauthn`.
+    /// The possible methods: `totp`, `emailOtp`, `sms`, `webauthn`.
     pub(crate) mfa_methods: Vec<String>,
     pub(crate) recovery_available: bool,
-    /// Options of a passkey.
+    /// Options for a passkey.
     pub(crate) webauthn_options: Option<Json>,
     pub(crate) user_id: String,
     pub(crate) expires_at: Timestamp,
@@ -197,29 +195,29 @@ pub(crate) struct ChallengeView {
 #[derive(Embedded)]
 pub(crate) struct VerifyInput {
     pub(crate) mfa_token: String,
-    /// What it is answered with; told from the rest when it is left out.
+    /// The method; found by the other fields if it is left out.
     pub(crate) method: Option<Way>,
     pub(crate) code: Option<String>,
-    /// The passkey's answer.
+    /// The response of the passkey.
     pub(crate) webauthn_response: Option<Json>,
-    /// Whether this device is not asked again for a while, where the app allows that.
+    /// Whether this device is trusted for a while, if the app allows it.
     pub(crate) trust_device: Option<bool>,
 }
 
-/// A code was sent, or a passkey is asked for.
+/// A code was sent, or a passkey is requested.
 #[derive(Embedded)]
 pub(crate) struct Resent {
     pub(crate) ok: bool,
-    /// A text that may be shown.
+    /// A text for users.
     pub(crate) message: String,
-    /// Options of a passkey.
+    /// Options for a passkey.
     pub(crate) webauthn_options: Option<Json>,
 }
 
-/// Another code for a challenge.
+/// Requests another code for a challenge.
 #[derive(Embedded)]
 pub(crate) struct ResendInput {
     pub(crate) mfa_token: String,
-    /// What it is sent by.
+    /// The method by which the code is sent.
     pub(crate) method: Option<Way>,
 }

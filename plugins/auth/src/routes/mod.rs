@@ -1,5 +1,4 @@
-//! The routes: what each takes, who may call it, what it answers. What they do is in the files
-//! beside.
+//! The routes: requests, guards and responses. The other modules contain the handlers.
 
 mod account;
 mod admin;
@@ -47,22 +46,22 @@ use shapes::{
     SetPasswordInput, TokenInput, UserView,
 };
 
-/// The plugin's name, which is the tag of its routes.
+/// The name of the plugin, which is the tag of its routes in the OpenAPI document.
 pub(crate) const PLUGIN: &str = "auth";
-/// Largest body, in bytes.
+/// Maximum size of a body in bytes.
 const MAX_BODY: u64 = 64 << 10;
-/// Nothing that a route of ours answers is for anybody else, or for later.
+/// Responses must not be cached.
 const HEADERS: &[(&str, &str)] = &[
     ("cache-control", "no-store"),
     ("referrer-policy", "no-referrer"),
 ];
 
-/// What all routes share.
+/// The settings of all routes.
 pub(crate) const fn route<I: RouteInput>(route: Route<I>) -> Route<I> {
     route.of(PLUGIN).headers(HEADERS).max_body(MAX_BODY)
 }
 
-/// What every route that asks for a session can refuse a caller with, whom it knows.
+/// Errors of every route that needs a session.
 const ACTIVE: &[Code] = &[
     DELETION_SCHEDULED,
     MFA_SETUP_REQUIRED,
@@ -87,7 +86,7 @@ const SIGNED_IN: &[AnswerDesc] = &[
     AnswerDesc::sparse::<Authenticated>(200, "Signed in."),
     AnswerDesc::sparse::<mfa_shapes::ChallengeView>(200, "A second factor is asked for."),
 ];
-/// What a client says that keeps its own cookies.
+/// The request header of a client that stores its cookies itself.
 const DEVICE: &[(&str, &str)] = &[(
     "x-device-token",
     "The `deviceToken` of an earlier sign-in: a device that is known. The cookie says the same.",
@@ -175,7 +174,7 @@ static REFRESH: Route<RefreshInput> = route(Route::post("refresh", "refresh"))
     .answers(&[AnswerDesc::sparse::<Renewed>(200, "A new pair.")])
     .errors(&[REFRESH_REQUIRED, REFRESH_INVALID, REFRESH_REUSED, ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, CSRF_FAILED, Code::RateLimited]);
 
-/// What a mailed token that signs in can be refused with.
+/// Errors of a mailed token that signs in.
 const LINK_REFUSED: &[Code] = &[
     INVALID_TOKEN,
     INVALID_CREDENTIALS,
@@ -244,7 +243,8 @@ static RESEND: Route<OptionalEmailInput> = route(Route::post("resend_verificatio
     .doc("Mails the link that proves an address once more.\n\nThe answer is the same whether there is an account or not.")
     .public()
     .answers(SAID)
-    // A caller with a session may leave the address out, so that a cookie counts here.
+    // The address is optional for a caller with a session, so a cookie may authenticate the
+    // request.
     .errors(&[CSRF_FAILED, Code::RateLimited]);
 static MAGIC_REQUEST: Route<MagicLinkInput> = route(Route::post(
     "magic_link_request",
@@ -262,7 +262,7 @@ static MAGIC_VERIFY: Route<TokenInput> =
         .answers(SIGNED_IN)
         .errors(LINK_REFUSED);
 
-/// What is published at the server's root.
+/// The key set at the root of the server.
 #[derive(linchpin::Embedded)]
 struct Jwks {
     keys: serde_json::Value,
@@ -275,10 +275,10 @@ static JWKS: Route<Nothing> = Route::get("jwks", ".well-known/jwks.json")
     .public()
     .answers(&[AnswerDesc::of::<Jwks>(200, "A JWK set.")]);
 
-/// Where the plugin at work will be found.
+/// The place of the state of the running plugin.
 pub(crate) type Place = Arc<OnceLock<Arc<Core>>>;
 
-/// What a route does, given the plugin at work.
+/// A handler with the state of the running plugin.
 fn at<I, F, Fut>(
     place: &Place,
     run: F,
@@ -300,7 +300,7 @@ where
     }
 }
 
-/// Every route that the settings ask for.
+/// All routes that the settings enable.
 pub(crate) fn all(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
     let (auth, mount) = (&config.auth, config.auth.mount.as_str());
     let mut out = Vec::new();
@@ -407,8 +407,7 @@ pub(crate) fn all(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
     out
 }
 
-/// Routes that make or end sessions: they judge by themselves what is sent to them, whoever the
-/// browser says it is.
+/// Routes that open or end sessions. They check for forged requests themselves, for any credential.
 pub(crate) fn judging_themselves(config: &AuthConfig) -> Vec<String> {
     let fixed = [
         "register",

@@ -1,4 +1,4 @@
-//! Sign-in by providers. Each has paths of its own below the mount.
+//! Routes for sign-in with providers. Each provider has its own paths below the mount.
 
 use std::sync::Arc;
 
@@ -35,7 +35,8 @@ const fn text(wire: &'static str) -> FieldDesc {
     FieldDesc::new(wire, wire, wire, Kind::String, true)
 }
 
-/// Names a parameter that clients add and nobody reads: what a provider is asked is set in the app.
+/// A parameter that clients send and the server ignores: the app configures the requests to
+/// providers.
 const fn passed_over(wire: &'static str) -> FieldDesc {
     FieldDesc {
         doc: "Accepted and passed over: the settings of the provider count.",
@@ -87,7 +88,7 @@ const LINK_REFUSED: &[Code] = &[
 const UNLINK_REFUSED: &[Code] = proof_refused!(LAST_CREDENTIAL, Code::NotFound);
 
 proof_input! {
-    /// Who no longer signs in by a provider.
+    /// Proof for the removal of a link to a provider.
     UnlinkInput {}
 }
 
@@ -101,8 +102,8 @@ static EXCHANGE: Route<ExchangeInput> = route(Route::post("oauth_exchange", "oau
     .reads(DEVICE).answers(SIGNED_IN)
     .errors(&[INVALID_CODE, INVALID_CREDENTIALS, ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, CSRF_FAILED, Code::RateLimited]);
 
-/// A route at a provider's own path. Names and paths of routes live as long as the process; these
-/// are made once, when it starts.
+/// A route with a path of a provider. Routes need names and paths that live as long as the process;
+/// these are created once, at start-up.
 fn own<I: RouteInput>(
     make: fn(&'static str, &'static str) -> Route<I>,
     name: &str,
@@ -120,11 +121,11 @@ fn kept<I: RouteInput>(route: Route<I>) -> &'static Route<I> {
     Box::leak(Box::new(route))
 }
 
-/// Those that the settings ask for.
+/// The routes that the settings enable.
 pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
     let mount = config.auth.mount.as_str();
     let mut out = Vec::new();
-    // What is no id is told when the settings are judged.
+    // The check of the settings reports an invalid id.
     for id in config.auth.oauth.providers.keys().filter(|id| is_id(id)) {
         let bound = |route: Route<Nothing>, run: Run| {
             let id: Arc<str> = Arc::from(id.as_str());
@@ -213,10 +214,10 @@ pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
     out
 }
 
-/// What stands behind a route of a provider.
+/// The handler of a provider's route.
 type Run = fn(Arc<Core>, PluginCall, Arc<str>) -> linchpin::BoxFuture<'static, Result<Reply>>;
 
-/// Paths of those that make sessions, or take a browser that brings nothing but its cookies.
+/// Paths of routes that open sessions, or that a browser calls with cookies only.
 pub(super) fn judging_themselves(config: &AuthConfig) -> impl Iterator<Item = String> {
     let ids = config.auth.oauth.providers.keys().filter(|id| is_id(id));
     ids.flat_map(|id| [id.clone(), format!("{id}/callback")])
@@ -252,10 +253,10 @@ async fn start(core: Arc<Core>, call: PluginCall, id: Arc<str>) -> Result<Reply>
     .await
 }
 
-/// Sends a browser to a provider to sign in.
+/// Redirects a browser to a provider to sign in.
 ///
 /// # Errors
-/// 400 `invalid_redirect`, or for a challenge that is none; 404; 429.
+/// 400 `invalid_redirect`, or for an invalid code challenge; 404; 429.
 pub(super) async fn begin(
     core: &Core,
     call: &PluginCall,
@@ -282,7 +283,7 @@ pub(super) async fn begin(
 async fn link(core: Arc<Core>, call: PluginCall, id: Arc<str>) -> Result<Reply> {
     let known = caller(&call)?;
     let client = core.client(&call);
-    // What is posted was judged before it came here.
+    // A POST was checked for forgery before.
     if call.method != Method::POST
         && let Err(refusal) = core.csrf.is_own_navigation(&call.headers, &core.cookies)
     {
@@ -333,10 +334,10 @@ async fn unlink(
     end_link(&core, &call, input, &id).await
 }
 
-/// Ends the link of the account that is signed in to a provider.
+/// Removes the link of the caller's account to a provider.
 ///
 /// # Errors
-/// As [`Core::prove`] and [`Core::unlink`]; 429.
+/// The errors of [`Core::prove`] and [`Core::unlink`]; 429.
 pub(super) async fn end_link(
     core: &Core,
     call: &PluginCall,
@@ -362,13 +363,13 @@ pub(super) async fn end_link(
     said("The provider was unlinked.")
 }
 
-/// What somebody is sent away with.
+/// The request of a flow.
 pub(super) struct Ticket<'a> {
-    /// Where they want to land.
+    /// The return address.
     asked: Option<String>,
     challenge: Option<String>,
     link: Option<LinkFor>,
-    /// What the browser holds for this host alone, or is given by who asks.
+    /// The mark of the browser for this host, or a value from the caller.
     host: Option<&'a str>,
 }
 
@@ -382,7 +383,7 @@ impl<'a> Ticket<'a> {
         }
     }
 
-    /// For a page, which gives the browser what it holds for this host alone.
+    /// A flow that a page starts, with the mark that the page gives the browser for this host.
     pub(super) fn of_page(back: String, host: &'a str) -> Self {
         Self {
             host: Some(host),
@@ -391,7 +392,7 @@ impl<'a> Ticket<'a> {
     }
 }
 
-/// Where the query says that somebody wants to land.
+/// The return address in the query.
 fn asked(call: &PluginCall) -> Result<Option<String>> {
     Ok(call.query(0)?.or(call.query(1)?))
 }
@@ -459,7 +460,7 @@ async fn depart(
     })
 }
 
-/// 302 for who reads, 303 for who posts.
+/// 302 for a GET, 303 for a POST.
 fn redirect(call: &PluginCall, to: &str) -> Result<Reply> {
     let status = if call.method == Method::GET { 302 } else { 303 };
     Ok(Reply::empty(status)?.header(
@@ -483,7 +484,7 @@ fn accepts_json(headers: &HeaderMap) -> bool {
     })
 }
 
-/// 32 bytes as `base64url`: what our random values and the hashes of SHA-256 look like.
+/// Whether the text is 32 bytes in `base64url`, like random values and SHA-256 hashes here.
 fn is_hash(text: &str) -> bool {
     text.len() == 43
         && text
@@ -491,7 +492,7 @@ fn is_hash(text: &str) -> bool {
             .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
 }
 
-/// One of our random values.
+/// A random value from a cookie.
 fn held(cookie: Once<'_>) -> Option<&str> {
     match cookie {
         Once::Text(value) if is_hash(value) => Some(value),
@@ -499,11 +500,11 @@ fn held(cookie: Once<'_>) -> Option<&str> {
     }
 }
 
-/// What a browser was given when it was sent away.
+/// The marks that a browser got when it was redirected.
 fn of_browser(core: &Core, headers: &HeaderMap) -> Option<Marks> {
     let flow = held(core.cookies.flow(headers))?.to_owned();
-    // The provider may send back to another host than the one that it was left from, where both
-    // share cookies.
+    // If hosts share cookies, the provider may redirect to another host than the one that started
+    // the flow.
     let alone = core.config.auth.cookies.domain.is_none();
     let host = held(core.cookies.browser(headers))
         .filter(|_| alone)
@@ -533,8 +534,8 @@ async fn callback(core: Arc<Core>, call: PluginCall, id: Arc<str>) -> Result<Rep
     redirect(&call, &to)
 }
 
-/// The id of whoever is signed in where a callback comes from. It takes no actor from a cookie,
-/// since it changes nothing by that.
+/// The id of the account that is signed in at a callback. The actor does not come from a cookie,
+/// because the request changes no data.
 async fn signed_in(core: &Core, call: &PluginCall) -> Result<Option<String>> {
     let actor = match credential::of(&call.headers, &core.cookies) {
         Credential::Cookie(token) => match core.checks.known(token) {
@@ -549,8 +550,8 @@ async fn signed_in(core: &Core, call: &PluginCall) -> Result<Option<String>> {
         .map(|known| known.user_id.clone()))
 }
 
-/// A browser posts a form from the provider's page without the cookies that say which one it is: it
-/// is sent to fetch the same.
+/// A browser posts a form from the provider's page without its cookies. So it is redirected to the
+/// same address by GET.
 fn form_post(core: &Core, call: &PluginCall, id: &str) -> Result<Reply> {
     let connection = core.oauth.get(id).ok_or_else(Error::not_found)?;
     let mut query = url::form_urlencoded::Serializer::new(String::new());
@@ -579,11 +580,11 @@ async fn exchange(core: Arc<Core>, call: PluginCall, input: ExchangeInput) -> Re
     redeem(&core, &call, input).await
 }
 
-/// Signs in with a code of ours. That it is this browser's, or this client's, is proved by what it
-/// began with, so that it matters neither who sent the browser here nor by which method it asks.
+/// Exchanges a one-time code for a session. The marks or the code verifier prove that it is the
+/// same browser or client, so the origin and the method of the request do not matter.
 ///
 /// # Errors
-/// 401 `invalid_code`; 429; those of [`Core::complete_primary`].
+/// 401 `invalid_code`; 429; the errors of [`Core::complete_primary`].
 pub(super) async fn redeem(core: &Core, call: &PluginCall, input: ExchangeInput) -> Result<Reply> {
     let client = core.client(call);
     by_ip(core, &client, Bucket::OauthExchange).await?;

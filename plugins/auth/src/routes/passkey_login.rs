@@ -1,4 +1,4 @@
-//! Signing in with a passkey.
+//! Routes for sign-in with a passkey.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -109,7 +109,7 @@ pub(super) async fn login(core: Arc<Core>, call: PluginCall, input: LoginInput) 
     Err(invalid())
 }
 
-/// A passkey that verified its user is two factors by itself.
+/// A passkey that verified its user counts as two factors.
 fn proved(used: Used) -> Proved {
     let verified = used.asserted.flags.user_verified;
     let amr: &[&str] = if verified {
@@ -126,7 +126,7 @@ fn proved(used: Used) -> Proved {
     }
 }
 
-/// Writes down a use that proved nothing; what was asked is used up.
+/// Writes the audit of a refused passkey. Its options are used up.
 async fn failed(
     core: &Core,
     client: &Client,

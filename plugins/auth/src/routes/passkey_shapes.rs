@@ -1,9 +1,9 @@
-//! What routes of passkeys take and answer.
+//! Requests and responses of routes for passkeys.
 
 use linchpin::{Embedded, Timestamp};
 use serde_json::Value as Json;
 
-/// What `navigator.credentials.create()` is asked.
+/// Options for `navigator.credentials.create()`.
 #[derive(Embedded)]
 pub(super) struct RegistrationOptions {
     /// `PublicKeyCredentialCreationOptionsJSON`
@@ -11,7 +11,7 @@ pub(super) struct RegistrationOptions {
     pub(super) registration_token: String,
 }
 
-/// What it answered.
+/// The result of `navigator.credentials.create()`.
 #[derive(Embedded)]
 pub(super) struct RegisterInput {
     pub(super) registration_token: String,
@@ -25,14 +25,14 @@ pub(super) struct RegisterInput {
 #[derive(Embedded)]
 pub(super) struct PasskeyMade {
     pub(super) ok: bool,
-    /// A text that may be shown.
+    /// A text for users.
     pub(super) message: String,
     pub(super) credential_id: String,
-    /// The account's first ones; none when it has some already.
+    /// The recovery codes with the first factor; empty if the account has some already.
     pub(super) recovery_codes: Vec<String>,
 }
 
-/// A passkey as its owner sees it.
+/// A passkey of the caller.
 #[derive(Embedded)]
 pub(super) struct PasskeyView {
     pub(super) credential_id: String,
@@ -50,23 +50,23 @@ pub(super) struct PasskeyList {
     pub(super) credentials: Vec<PasskeyView>,
 }
 
-/// Another name for one.
+/// A new name for a passkey.
 #[derive(Embedded)]
 pub(super) struct RenameInput {
     #[field(length = 1..=64)]
     pub(super) name: String,
 }
 
-/// Who wants to sign in, which nobody asks: the answer is the same for all.
+/// A request for options. The response is the same for all callers.
 #[derive(Embedded)]
 pub(super) struct LoginOptionsInput {
     #[field(length = ..=254)]
     #[allow(dead_code)]
-    // accepted and never used: an answer that depended on it would tell who has an account
+    // accepted and ignored: a response that depended on it would show whether the account exists
     pub(super) identifier: Option<String>,
 }
 
-/// What `navigator.credentials.get()` is asked.
+/// Options for `navigator.credentials.get()`.
 #[derive(Embedded)]
 pub(super) struct LoginOptions {
     /// `PublicKeyCredentialRequestOptionsJSON`
@@ -74,7 +74,7 @@ pub(super) struct LoginOptions {
     pub(super) passkey_token: String,
 }
 
-/// What it answered.
+/// The result of `navigator.credentials.get()`.
 #[derive(Embedded)]
 pub(super) struct LoginInput {
     pub(super) passkey_token: String,

@@ -1,4 +1,4 @@
-//! Passkeys: making them, and looking after them. Signing in with them is in the file beside.
+//! Routes for passkeys: registration, list, renaming and removal. `passkey_login` signs in.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,9 +35,9 @@ use crate::onetime::{Purpose, Terms};
 use crate::session::Known;
 use crate::webauthn::Registered;
 
-/// Most passkeys of an account.
+/// Maximum number of passkeys of an account.
 const MOST: usize = 25;
-/// Longest name, in characters.
+/// Maximum length of a name in characters.
 const LONGEST_NAME: usize = 64;
 const REGISTERING: Duration = Duration::from_mins(5);
 
@@ -130,7 +130,7 @@ static LOGIN: Route<LoginInput> = route(Route::post("passkey_login", "passkey/lo
         HOOK_TIMEOUT,
     ]);
 
-/// Those that the settings ask for.
+/// The routes that the settings enable.
 pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
     let (passkeys, mount) = (&config.auth.passkeys, config.auth.mount.as_str());
     let mut out = Vec::new();
@@ -212,7 +212,7 @@ pub(super) async fn register(
         core.config.auth.passkeys.user_verification,
     );
     let Ok((registered, transports)) = judged else {
-        // It was asked once and answered once.
+        // The options are valid for one answer.
         tokens.take(&cx, &found).await?;
         return Err(refuse(WEBAUTHN_FAILED));
     };
@@ -252,7 +252,7 @@ pub(super) async fn register(
             let second = core.config.auth.mfa.enabled;
             let codes = if enrolled(&user).contains(&Way::Webauthn) {
                 core.hold(cx, &user).await.map_err(overtaken)?;
-                // The others look as well.
+                // The other branches check this too.
                 if !core.is_live(cx, &client, &known.handle, &user.id).await? {
                     return Err(Error::unauthorized());
                 }
@@ -287,7 +287,7 @@ pub(super) async fn register(
     )
 }
 
-/// A credential that somebody has registered already, whoever it is.
+/// The error for a credential that is registered already, for any account.
 fn taken(error: Error) -> Error {
     if error.code() == Code::Conflict {
         Error::unique(["credentialId"])
@@ -319,7 +319,7 @@ fn created(
     }
 }
 
-/// What a passkey is called whose owner says nothing.
+/// The default name of a passkey.
 fn named(typed: Option<String>) -> String {
     let typed = typed.unwrap_or_default();
     let name = typed.trim();
@@ -398,8 +398,8 @@ async fn remove_all(core: Arc<Core>, call: PluginCall, mut input: ProofInput) ->
     said("All passkeys were removed.")
 }
 
-/// Takes passkeys away. Each time the account is written under the version that was read: of two
-/// who take the last two away at once, one is told to look again.
+/// Removes passkeys. The account is written under the version that was read: if two requests remove
+/// the last two passkeys at once, one of them gets a conflict.
 async fn take_away(
     core: &Core,
     client: &Client,
@@ -438,7 +438,7 @@ async fn take_away(
     done
 }
 
-/// A passkey of the caller.
+/// Returns a passkey of the caller.
 async fn own(core: &Core, cx: &linchpin::Cx, known: &Known, id: &str) -> Result<Credential> {
     core.passkeys
         .credentials

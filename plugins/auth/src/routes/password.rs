@@ -1,4 +1,4 @@
-//! Passwords that are changed, forgotten, and set anew.
+//! Routes to change, request and reset passwords.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ pub(super) async fn reset(core: Arc<Core>, call: PluginCall, input: ResetInput) 
     let hash = core
         .judge_password(&client, &user, &typed, Cause::Reset)
         .await?;
-    // Before the token is taken: where the counters cannot be reached, it is as good as before.
+    // Before the token is consumed: if the counters are not reachable the token stays valid.
     core.unlock(&client, &user.identifier).await?;
     let stored = cx
         .transaction(async |cx| {

@@ -1,4 +1,4 @@
-//! Proving once more who is signed in: what with, and the step-up itself.
+//! Routes for proofs of the signed-in user: possible methods, and the step-up.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ use crate::limit::{Bucket, Hit};
 use crate::mfa::{Pending, Typed, Way};
 use crate::onetime::{Purpose, Terms};
 
-/// How long what was sent to prove who is signed in is good.
+/// Lifetime of a sent code.
 const LIFETIME: Duration = Duration::from_mins(5);
 
 static REAUTH: Route<ReauthInput> = route(Route::post("reauth_challenge", "reauth/challenge"))
@@ -47,7 +47,7 @@ static STEP_UP: Route<StepUpInput> = route(Route::post("step_up", "step-up"))
         Code::RateLimited,
     ]);
 
-/// All of them; every app has them.
+/// The routes, which every app has.
 pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
     let mount = config.auth.mount.as_str();
     vec![
@@ -78,7 +78,7 @@ pub(super) async fn reauth(core: Arc<Core>, call: PluginCall, input: ReauthInput
     let chosen = match input.method {
         Some(method) if ways.contains(&method) => Some(method),
         Some(_) => return Err(refuse(METHOD_UNAVAILABLE)),
-        // What cannot be sent is not asked for by itself; the other ways are there.
+        // Without a code that can be sent, the other methods remain.
         None => methods
             .first()
             .copied()
@@ -114,8 +114,7 @@ pub(super) async fn reauth(core: Arc<Core>, call: PluginCall, input: ReauthInput
             let (token, one) = tokens
                 .give(cx, Purpose::Reauth, &user.id, &pending, terms)
                 .await?;
-            // The newest of the session counts: one that was asked for in another takes nothing
-            // away from this one.
+            // The newest token of this session counts. Tokens of other sessions stay valid.
             for earlier in tokens
                 .given(cx, Purpose::Reauth, &user.id)
                 .await?
@@ -165,7 +164,7 @@ pub(super) async fn step_up(
         auth_at: Some(client.now),
         step_up_at: Some(Some(client.now)),
         step_up_by: Some(Some(way)),
-        // Whoever has a second factor has proved it.
+        // An account with a second factor has proved it now.
         aal: second.then_some(2),
         proved_factors: second.then_some(Some(user.mfa_version)),
         ..SessionPatch::default()

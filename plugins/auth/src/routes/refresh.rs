@@ -1,4 +1,4 @@
-//! Renewing the tokens of a session.
+//! The route to refresh the tokens of a session.
 
 use std::sync::Arc;
 
@@ -14,15 +14,15 @@ use crate::session::credential::{Once, once};
 
 const HEADER: HeaderName = HeaderName::from_static("x-refresh-token");
 
-/// Where a token stands.
+/// Where a refresh token was found.
 enum Place {
-    /// Where a program puts it that has it.
+    /// In the body or a header, from a client that has it.
     Client,
-    /// In a cookie; whether the browser was given it.
+    /// In a cookie; `given` says whether the server gave the cookie to this browser.
     Cookie { given: bool },
 }
 
-/// The token and where it stands: the first place that has one.
+/// The token from the first of these places that has one.
 async fn presented<'a>(
     core: &Core,
     cx: &Cx,
@@ -52,7 +52,7 @@ pub(super) async fn refresh(
     input: RefreshInput,
 ) -> Result<Reply> {
     let client = core.client(&call);
-    // A page of another origin brings no cookies, and takes none away.
+    // A page of another origin sends no cookies, so it cannot clear any.
     let brings = core.csrf.may_sign_in(&call.headers).is_ok();
     let clear = |reply| {
         if brings {
@@ -63,8 +63,8 @@ pub(super) async fn refresh(
     };
     let Some((token, place)) = presented(&core, &client.cx(), &call, &input).await? else {
         let refused = Reply::refused(refuse(REFRESH_REQUIRED));
-        // Two of them are no proof that its own is worth nothing: a sibling domain can plant one,
-        // and is to gain nothing by it.
+        // Two cookies do not show that the browser's own token is invalid: a sibling domain can
+        // plant one, and must not gain by it.
         return Ok(if core.cookies.refresh(&call.headers) == Once::Unusable {
             refused
         } else {
@@ -77,7 +77,7 @@ pub(super) async fn refresh(
     }
     let (user, sid, tokens) = match core.renew(&client, token, Pace::Always).await {
         Ok(renewed) => renewed,
-        // What can never be right again is not kept.
+        // A token that can never be valid again is cleared.
         Err(error) if error.code().status() == 401 => return Ok(clear(Reply::refused(error))),
         Err(error) => return Err(error),
     };

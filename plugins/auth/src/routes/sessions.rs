@@ -1,4 +1,4 @@
-//! The caller's sessions.
+//! Routes for the caller's sessions.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(super) async fn list(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     Reply::json(200, &shown(sessions, &known.handle))
 }
 
-/// Sessions as they are shown, the latest active first.
+/// The sessions in a response, last active first.
 pub(super) fn shown(mut sessions: Vec<Session>, current: &str) -> SessionList {
     sessions.sort_by_key(|session| {
         (

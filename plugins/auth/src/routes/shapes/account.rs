@@ -1,4 +1,4 @@
-//! Accounts, as their owners see them and as those who run the app do.
+//! Accounts in responses to their owners and to administrators.
 
 use linchpin::{Embedded, Timestamp};
 use serde_json::Value as Json;
@@ -23,13 +23,13 @@ pub(crate) struct UserView {
     pub(crate) providers: Vec<String>,
     pub(crate) suspended: bool,
     pub(crate) deletion_scheduled_for: Option<Timestamp>,
-    /// The handle of the session that asks.
+    /// The handle of the session of the request.
     pub(crate) session_id: String,
     pub(crate) tenant_id: Option<String>,
     pub(crate) created_at: Timestamp,
 }
 
-/// What its owner may change of an account.
+/// The changes that a user may make to the account.
 #[derive(Embedded)]
 pub(crate) struct Profile {
     #[field(length = ..=200)]
@@ -38,25 +38,25 @@ pub(crate) struct Profile {
     pub(crate) first_name: Option<String>,
     #[field(length = ..=200)]
     pub(crate) last_name: Option<String>,
-    /// An object of at most 16 KiB; it takes the place of the one before.
+    /// An object of at most 16 KiB, which replaces the previous one.
     pub(crate) user_metadata: Json,
 }
 
-/// A token from a mail; the session decides without one.
+/// A token from a mail. Without one, the session counts.
 #[derive(Embedded)]
 pub(crate) struct CancelInput {
     pub(crate) token: Option<String>,
 }
 
-/// An account that will be deleted.
+/// An account whose deletion is scheduled.
 #[derive(Embedded)]
 pub(crate) struct Scheduled {
     pub(crate) ok: bool,
     pub(crate) deletion_scheduled_for: Timestamp,
 }
 
-/// An account as those who run the app see it. Its members are written out, most of them as in
-/// [`UserView`]: a shape takes over none of another's, since clients see one flat object.
+/// An account for administrators. Most members are those of [`UserView`]; they are repeated,
+/// because clients get one flat object.
 #[derive(Embedded)]
 pub(crate) struct AdminUser {
     pub(crate) id: String,
@@ -83,7 +83,7 @@ pub(crate) struct AdminUser {
 }
 
 impl AdminUser {
-    /// What its owner sees, but for the session that asks, and why it is suspended.
+    /// The members of [`UserView`] except the session, and the reason for a suspension.
     pub(crate) fn new(
         view: UserView,
         suspended_at: Option<Timestamp>,
@@ -123,17 +123,17 @@ pub(crate) struct AdminUserPage {
     pub(crate) has_more: bool,
 }
 
-/// Why an account is suspended.
+/// The reason for a suspension.
 #[derive(Embedded)]
 pub(crate) struct SuspendInput {
     #[field(length = ..=500)]
     pub(crate) reason: Option<String>,
 }
 
-/// What the owner of an account may do.
+/// The roles of an account.
 #[derive(Embedded)]
 pub(crate) struct Roles {
-    // Left out, it would take all of them away.
+    // Required: without it all roles would be removed.
     #[field(required)]
     pub(crate) roles: Vec<String>,
 }

@@ -1,9 +1,9 @@
-//! What has happened.
+//! Entries of the audit in responses.
 
 use linchpin::{Embedded, Timestamp};
 use serde_json::Value as Json;
 
-/// What has happened to the caller's account.
+/// An event of the caller's account.
 #[derive(Embedded)]
 pub(crate) struct ActivityView {
     pub(crate) id: String,
@@ -15,7 +15,7 @@ pub(crate) struct ActivityView {
     pub(crate) outcome: String,
 }
 
-/// A page of it.
+/// A page of events.
 #[derive(Embedded)]
 pub(crate) struct ActivityPage {
     pub(crate) items: Vec<ActivityView>,
@@ -23,7 +23,7 @@ pub(crate) struct ActivityPage {
     pub(crate) has_more: bool,
 }
 
-/// What has happened, as those who run the app see it.
+/// An entry of the audit, for administrators.
 #[derive(Embedded)]
 pub(crate) struct AuditView {
     pub(crate) id: String,
@@ -39,7 +39,7 @@ pub(crate) struct AuditView {
     pub(crate) details: Option<Json>,
 }
 
-/// A page of it.
+/// A page of entries.
 #[derive(Embedded)]
 pub(crate) struct AuditPage {
     pub(crate) items: Vec<AuditView>,

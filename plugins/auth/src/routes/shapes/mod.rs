@@ -1,4 +1,4 @@
-//! What routes take and answer.
+//! Requests and responses.
 
 mod account;
 mod history;
@@ -12,7 +12,7 @@ pub(crate) use history::*;
 pub(crate) use session::*;
 pub(crate) use sign_in::*;
 
-/// Done, with a text that may be shown.
+/// An acknowledgement with a text for users.
 #[derive(Embedded)]
 pub(crate) struct Said {
     pub(crate) ok: bool,
@@ -25,7 +25,7 @@ pub(crate) struct TokenInput {
     pub(crate) token: String,
 }
 
-/// Where somebody is to go.
+/// An address to go to.
 #[derive(Embedded)]
 pub(crate) struct SendTo {
     pub(crate) url: String,

@@ -1,12 +1,12 @@
-//! Sessions and their tokens.
+//! Sessions and their tokens in responses.
 
 use linchpin::{Embedded, Timestamp};
 
-/// A session as its owner sees it.
+/// A session of the caller.
 #[derive(Embedded)]
 pub(crate) struct SessionView {
     pub(crate) session_id: String,
-    /// Whether it is the one that asks.
+    /// Whether it is the session of the request.
     pub(crate) current: bool,
     pub(crate) created_at: Timestamp,
     pub(crate) last_active_at: Timestamp,
@@ -17,27 +17,27 @@ pub(crate) struct SessionView {
     pub(crate) is_active: bool,
 }
 
-/// Sessions, the latest active first.
+/// Sessions, last active first.
 #[derive(Embedded)]
 pub(crate) struct SessionList {
     pub(crate) sessions: Vec<SessionView>,
 }
 
-/// A session that goes on under new tokens.
+/// A session that continues under new tokens.
 #[derive(Embedded)]
 pub(crate) struct Reissued {
     pub(crate) ok: bool,
-    /// A text that may be shown.
+    /// A text for users.
     pub(crate) message: String,
-    /// Empty where cookies alone carry it.
+    /// The access token; empty if tokens are sent in cookies only.
     pub(crate) token: String,
     pub(crate) refresh_token: Option<String>,
-    /// Since when it counts as proved, where that is why.
+    /// The time of the step-up, if there was one.
     pub(crate) step_up_at: Option<Timestamp>,
     pub(crate) expires_at: Timestamp,
 }
 
-/// Done, to so many sessions.
+/// An acknowledgement with the number of sessions.
 #[derive(Embedded)]
 pub(crate) struct Revoked {
     pub(crate) ok: bool,
@@ -47,11 +47,11 @@ pub(crate) struct Revoked {
 /// A refresh.
 #[derive(Embedded)]
 pub(crate) struct RefreshInput {
-    /// Else the header `x-refresh-token`, else the cookie.
+    /// The refresh token. Without it, the header `x-refresh-token` counts, then the cookie.
     pub(crate) refresh_token: Option<String>,
 }
 
-/// A renewed pair.
+/// A new pair of tokens.
 #[derive(Embedded)]
 pub(crate) struct Renewed {
     pub(crate) token: String,

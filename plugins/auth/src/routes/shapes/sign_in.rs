@@ -1,4 +1,4 @@
-//! Signing up and in: with a password, by a link or by a provider.
+//! Sign-up and sign-in with a password, a link or a provider.
 
 use linchpin::{Embedded, Timestamp};
 
@@ -46,7 +46,7 @@ pub(crate) struct LoginByPhone {
     pub(crate) password: String,
 }
 
-/// What a sign-up says, whatever accounts are known by.
+/// A sign-up with any kind of identifier.
 pub(crate) struct SignUpInput {
     pub(crate) identifier: String,
     pub(crate) password: String,
@@ -83,7 +83,7 @@ impl From<RegisterByPhone> for SignUpInput {
     }
 }
 
-/// What a sign-in says, whatever accounts are known by.
+/// A sign-in with any kind of identifier.
 pub(crate) struct SignInInput {
     pub(crate) identifier: String,
     pub(crate) password: String,
@@ -116,18 +116,18 @@ impl From<LoginByPhone> for SignInInput {
     }
 }
 
-/// What a completed sign-in answers.
+/// A completed sign-in.
 #[derive(Embedded)]
 pub(crate) struct Authenticated {
-    /// The access token; empty where cookies alone carry it.
+    /// The access token; empty if tokens are sent in cookies only.
     pub(crate) token: String,
     pub(crate) user_id: String,
     pub(crate) email: Option<String>,
     pub(crate) email_verified: Option<bool>,
     pub(crate) refresh_token: Option<String>,
-    /// `exp` of the token.
+    /// When the access token expires.
     pub(crate) expires_at: Option<Timestamp>,
-    /// Recognises this device at the next sign-in.
+    /// The device token, by which the next sign-in recognises this device.
     pub(crate) device_token: Option<String>,
     pub(crate) deletion_scheduled_for: Option<Timestamp>,
     pub(crate) mfa_setup_required: Option<bool>,
@@ -139,50 +139,50 @@ pub(crate) struct EmailInput {
     pub(crate) email: String,
 }
 
-/// An address; that of the session without one.
+/// An address; without one, the address of the session.
 #[derive(Embedded)]
 pub(crate) struct OptionalEmailInput {
     pub(crate) email: Option<String>,
 }
 
-/// Whoever wants to sign in by a link.
+/// A request for a link that signs in.
 #[derive(Embedded)]
 pub(crate) struct MagicLinkInput {
     #[field(length = ..=254)]
     pub(crate) identifier: String,
 }
 
-/// A token from a mail and what it is to set.
+/// A token from a mail, and the new password.
 #[derive(Embedded)]
 pub(crate) struct ResetInput {
     pub(crate) token: String,
     pub(crate) password: String,
 }
 
-/// A new password, and the present one if there is one.
+/// A new password, and the current one if there is one.
 #[derive(Embedded)]
 pub(crate) struct SetPasswordInput {
     pub(crate) password: String,
     pub(crate) current_password: Option<String>,
 }
 
-/// A provider that one can sign in with.
+/// A provider for sign-in.
 #[derive(Embedded)]
 pub(crate) struct ProviderView {
     pub(crate) id: String,
     pub(crate) name: String,
 }
 
-/// All of them.
+/// The providers.
 #[derive(Embedded)]
 pub(crate) struct ProviderList {
     pub(crate) providers: Vec<ProviderView>,
 }
 
-/// A code that somebody came back from a provider with.
+/// The one-time code of a sign-in with a provider.
 #[derive(Embedded)]
 pub(crate) struct ExchangeInput {
     pub(crate) code: String,
-    /// Of the `codeChallenge` that it began with, if it did.
+    /// The verifier, if the flow began with `codeChallenge`.
     pub(crate) code_verifier: Option<String>,
 }
