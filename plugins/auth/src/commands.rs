@@ -23,7 +23,7 @@ pub(crate) fn all() -> Vec<Command> {
 
 /// The account that a command is about.
 #[derive(Debug, PartialEq)]
-struct Asked {
+struct AccountArguments {
     identifier: String,
     roles: Vec<String>,
     /// Whether the password is read from standard input.
@@ -32,7 +32,7 @@ struct Asked {
     existing: bool,
 }
 
-impl Asked {
+impl AccountArguments {
     /// Reads the arguments after the name of the command.
     fn read(command: &str, makes: bool, arguments: &[String]) -> Result<Self> {
         let usage = |what: String| {
@@ -84,7 +84,7 @@ impl Asked {
 
 /// `user root@example.com --role admin`
 async fn user(adapters: Adapters, arguments: Vec<String>) -> Result<String> {
-    let asked = Asked::read("user", true, &arguments)?;
+    let asked = AccountArguments::read("user", true, &arguments)?;
     let service = adapters.provided::<AuthService>()?;
     let there = service.account_by_identifier(&asked.identifier).await?;
     let already = if there.is_some() {
@@ -133,7 +133,7 @@ async fn user(adapters: Adapters, arguments: Vec<String>) -> Result<String> {
 
 /// `token alice@example.com --role admin`
 async fn token(adapters: Adapters, arguments: Vec<String>) -> Result<String> {
-    let asked = Asked::read("token", false, &arguments)?;
+    let asked = AccountArguments::read("token", false, &arguments)?;
     let service = adapters.provided::<AuthService>()?;
     if service.is_production() {
         return Err(said(
@@ -170,7 +170,7 @@ async fn rekey(adapters: Adapters, arguments: Vec<String>) -> Result<String> {
     )];
     if done.ended > 0 {
         lines.push(format!(
-            "{} recovery codes of a former key were ended, and their owners told",
+            "{} recovery codes of a former key were ended, and their owners got a mail",
             done.ended
         ));
     }
@@ -188,7 +188,7 @@ async fn rekey(adapters: Adapters, arguments: Vec<String>) -> Result<String> {
 /// Creates the account. Its address counts as verified.
 async fn make(
     service: &AuthService,
-    asked: &Asked,
+    asked: &AccountArguments,
     password: Option<SecretText>,
 ) -> Result<Account> {
     service.known_roles(&asked.roles)?;
@@ -200,7 +200,11 @@ async fn make(
 
 /// Adds roles to an existing account. An account with an unverified address gets none. An account
 /// with an identifier that cannot be verified needs `--existing`.
-async fn with_roles(service: &AuthService, account: Account, asked: &Asked) -> Result<Account> {
+async fn with_roles(
+    service: &AuthService,
+    account: Account,
+    asked: &AccountArguments,
+) -> Result<Account> {
     let wanted = &asked.roles;
     service.known_roles(wanted)?;
     let mut roles = account.roles.clone();
@@ -264,7 +268,7 @@ mod tests {
     fn arguments_in_any_order() {
         let read = |line: &str| {
             let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-            Asked::read("user", true, &arguments)
+            AccountArguments::read("user", true, &arguments)
         };
         let asked =
             read("--role admin a@x.test --password-stdin --role member --existing --role admin")
@@ -272,7 +276,7 @@ mod tests {
         let roles = vec!["admin".to_owned(), "member".to_owned()];
         assert_eq!(
             asked,
-            Asked {
+            AccountArguments {
                 identifier: "a@x.test".to_owned(),
                 roles,
                 reads_password: true,
@@ -293,7 +297,8 @@ mod tests {
                 error.message()
             );
         }
-        let error = Asked::read("token", false, &["a".to_owned(), STDIN.to_owned()]).unwrap_err();
+        let error = AccountArguments::read("token", false, &["a".to_owned(), STDIN.to_owned()])
+            .unwrap_err();
         assert!(
             error
                 .message()

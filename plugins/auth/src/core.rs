@@ -61,7 +61,7 @@ pub(crate) struct Core {
     pub(crate) devices: Devices,
     pub(crate) passkeys: Passkeys,
     /// Invalidations for other processes. The bus takes the receiver at start-up.
-    pub(crate) told: Mutex<Option<mpsc::Receiver<String>>>,
+    pub(crate) invalidations: Mutex<Option<mpsc::Receiver<String>>>,
     /// Whether the app runs in production, where development features are off.
     pub(crate) production: bool,
     /// Programs with an API credential.
@@ -120,7 +120,7 @@ impl Client {
 
 /// An event for the audit.
 #[derive(Clone, Debug)]
-pub(crate) struct Happened<'a> {
+pub(crate) struct AuditEvent<'a> {
     pub(crate) event: &'static str,
     pub(crate) user: Option<&'a str>,
     /// The handle of the session.
@@ -130,7 +130,7 @@ pub(crate) struct Happened<'a> {
     pub(crate) details: Value,
 }
 
-impl<'a> Happened<'a> {
+impl<'a> AuditEvent<'a> {
     /// A successful event of an account.
     pub(crate) fn to(event: &'static str, user: &'a str) -> Self {
         Self {
@@ -176,10 +176,10 @@ impl Core {
         let (users, sessions): (UserAdapter, SessionAdapter) =
             (adapters.get::<User>()?, adapters.get::<Session>()?);
         let signing = Arc::new(signing);
-        let (others, told) = match &config.auth.session.bus {
+        let (others, invalidations) = match &config.auth.session.bus {
             Some(_) => {
-                let (others, told) = mpsc::channel(WAITING);
-                (Some(others), Some(told))
+                let (others, invalidations) = mpsc::channel(WAITING);
+                (Some(others), Some(invalidations))
             }
             None => (None, None),
         };
@@ -203,7 +203,7 @@ impl Core {
                 Tenants::new(&config.auth, adapters.clone()),
                 others,
             ),
-            told: Mutex::new(told),
+            invalidations: Mutex::new(invalidations),
             hasher: Hasher::new(
                 argon2,
                 at_once,
@@ -331,7 +331,7 @@ impl Core {
         &self,
         cx: &Cx,
         client: &Client,
-        happened: Happened<'_>,
+        happened: AuditEvent<'_>,
     ) -> Result<()> {
         let keep = i64::try_from(self.config.auth.audit_retention_seconds)
             .unwrap_or(i64::MAX / 1000)

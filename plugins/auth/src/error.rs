@@ -69,7 +69,7 @@ pub(crate) fn refuse_field(code: Code, field: &str) -> Error {
 }
 
 /// Maps a version conflict to 409, because the caller may try again.
-pub(crate) fn overtaken(error: Error) -> Error {
+pub(crate) fn conflict(error: Error) -> Error {
     match error.code() {
         Code::PreconditionFailed => Error::new(
             Code::Conflict,

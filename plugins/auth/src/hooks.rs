@@ -13,11 +13,11 @@ use serde_json::{Map, Value};
 use crate::error::{HOOK_REJECTED, HOOK_TIMEOUT, refuse};
 
 /// Timeout of a `pre_` hook.
-const ASKED: Duration = Duration::from_secs(10);
+const PRE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout of `post_login`.
-const CLAIMS: Duration = Duration::from_secs(5);
+const CLAIMS_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout of the other `post_` hooks.
-const TOLD: Duration = Duration::from_secs(30);
+const POST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The context of a hook.
 #[derive(Clone, Debug)]
@@ -233,7 +233,7 @@ impl Hooks {
     pub(crate) async fn ask<I>(&self, cx: &HookCx, input: &I, ask: Hook<I>) -> Result<()> {
         let Some(hooks) = &self.0 else { return Ok(()) };
         let asked = AssertUnwindSafe(async { ask(&**hooks, cx, input).await }).catch_unwind();
-        match tokio::time::timeout(ASKED, asked).await {
+        match tokio::time::timeout(PRE_TIMEOUT, asked).await {
             Ok(Ok(answer)) => answer.map_err(HookError::into_error),
             Ok(Err(_)) => Err(Error::internal("a hook panicked")),
             Err(_) => Err(refuse(HOOK_TIMEOUT)),
@@ -250,8 +250,9 @@ impl Hooks {
     ) {
         let Some(hooks) = self.0.clone() else { return };
         tokio::spawn(async move {
-            let told = AssertUnwindSafe(async { tell(&*hooks, &cx, &input).await }).catch_unwind();
-            let what = match tokio::time::timeout(TOLD, told).await {
+            let running =
+                AssertUnwindSafe(async { tell(&*hooks, &cx, &input).await }).catch_unwind();
+            let what = match tokio::time::timeout(POST_TIMEOUT, running).await {
                 Ok(Ok(Ok(()))) => return,
                 Ok(Ok(Err(error))) => error.message,
                 Ok(Err(_)) => "it panicked".to_owned(),
@@ -275,7 +276,7 @@ impl Hooks {
     pub(crate) async fn claims(&self, cx: &HookCx, input: &SignIn) -> Option<Map<String, Value>> {
         let hooks = self.0.as_ref()?;
         let asked = AssertUnwindSafe(async { hooks.post_login(cx, input).await }).catch_unwind();
-        let what = match tokio::time::timeout(CLAIMS, asked).await {
+        let what = match tokio::time::timeout(CLAIMS_TIMEOUT, asked).await {
             Ok(Ok(Ok(answer))) => return custom_claims(answer, &cx.request_id),
             Ok(Ok(Err(error))) => error.message,
             Ok(Err(_)) => "it panicked".to_owned(),
@@ -310,7 +311,7 @@ fn custom_claims(answer: Value, request_id: &str) -> Option<Map<String, Value>> 
     let Some(mut claims) = claims else {
         tracing::warn!(
             request_id,
-            "post_login answered something other than customClaims, which is ignored"
+            "post_login returned members besides customClaims, which are ignored"
         );
         return None;
     };
@@ -353,7 +354,7 @@ mod tests {
     #[derive(Default)]
     struct Stuck {
         /// Referenced by each hook that is still running.
-        told: Arc<()>,
+        running: Arc<()>,
     }
 
     impl AuthHooks for Stuck {
@@ -362,10 +363,10 @@ mod tests {
         }
 
         fn post_register<'a>(&'a self, _: &'a HookCx, _: &'a SignUp) -> BoxFuture<'a, HookResult> {
-            let told = Arc::clone(&self.told);
+            let running = Arc::clone(&self.running);
             Box::pin(async move {
                 let never = std::future::pending().await;
-                drop(told);
+                drop(running);
                 never
             })
         }
@@ -387,7 +388,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn hooks_that_hang_or_panic() {
         let stuck = Stuck::default();
-        let told = Arc::clone(&stuck.told);
+        let running = Arc::clone(&stuck.running);
         let hooks = Hooks(Some(Arc::new(stuck)));
         let cx = HookCx {
             ip: None,
@@ -427,7 +428,7 @@ mod tests {
         assert_eq!(begun.elapsed().as_secs(), 5);
         // The request does not wait for a `post_` hook; a hanging one is stopped.
         let begun = tokio::time::Instant::now();
-        let at_it = || Arc::strong_count(&told) - 2;
+        let at_it = || Arc::strong_count(&running) - 2;
         hooks.tell("post_register", cx.clone(), sign_up, |hooks, cx, input| {
             hooks.post_register(cx, input)
         });

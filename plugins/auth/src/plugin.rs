@@ -21,7 +21,7 @@ use crate::outbox::Worker;
 use crate::resolver::Resolver;
 use crate::routes::{self, PLUGIN, Place};
 use crate::service::AuthService;
-use crate::session::bus::Line;
+use crate::session::bus::BusConnection;
 
 /// Authentication: accounts, sessions, guards, and an actor on every request.
 ///
@@ -46,7 +46,7 @@ pub struct Auth {
     /// Deletes accounts whose deletion is due, while the app runs.
     purge: Mutex<Option<Purge>>,
     /// The connection to the `InvalidationBus`, while the app runs.
-    line: Mutex<Option<Line>>,
+    line: Mutex<Option<BusConnection>>,
 }
 
 impl std::fmt::Debug for Auth {
@@ -262,8 +262,10 @@ impl Plugin for Auth {
                 .roles_of("auth.roles", auth.roles.iter().cloned());
             if let Some(core) = self.core.get() {
                 core.check_data_keys().await?;
-                if let (Some(bus), Some(told)) = (&auth.session.bus, core.told.lock().take()) {
-                    *self.line.lock() = Some(Line::open(bus, &core.checks, told));
+                if let (Some(bus), Some(receiver)) =
+                    (&auth.session.bus, core.invalidations.lock().take())
+                {
+                    *self.line.lock() = Some(BusConnection::open(bus, &core.checks, receiver));
                 }
             }
             cx.registrar().set_route_auth(guards::registry(
@@ -320,7 +322,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_that_differ_are_told_of() {
+    fn lists_that_differ_are_reported() {
         let list = |credentials: bool| Cors {
             origins: vec!["https://a.test".to_owned(), "https://b.test".to_owned()],
             credentials,

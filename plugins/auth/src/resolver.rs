@@ -47,7 +47,13 @@ impl Resolver {
     }
 
     /// Resolves a token. The CSRF check of a cookie runs after its session is known.
-    fn token(&self, core: &Arc<Core>, token: &str, path: &str, asked: Option<Asked>) -> Resolution {
+    fn token(
+        &self,
+        core: &Arc<Core>,
+        token: &str,
+        path: &str,
+        asked: Option<CsrfCheck>,
+    ) -> Resolution {
         let found = core.checks.known(token);
         if let (Some(actor), None) = (&found, &asked) {
             return Resolution::Ready(Ok(Arc::clone(actor)));
@@ -74,13 +80,13 @@ impl Resolver {
 }
 
 /// The CSRF check of a request with a cookie, with the data for its audit entry.
-struct Asked {
+struct CsrfCheck {
     presented: Presented,
     client: Client,
     path: String,
 }
 
-impl Asked {
+impl CsrfCheck {
     /// Returns the actor if the request is not forged.
     async fn meant(self, core: &Core, actor: Arc<Actor>) -> Result<Arc<Actor>> {
         let Some(known) = known(&actor) else {
@@ -117,7 +123,7 @@ impl ActorResolver for Resolver {
                 let presented = core
                     .csrf
                     .asked(&parts.method, path, &parts.headers, &core.cookies);
-                let asked = presented.map(|presented| Asked {
+                let asked = presented.map(|presented| CsrfCheck {
                     presented,
                     client: core.client_of(&parts.headers, origin),
                     path: path.to_owned(),

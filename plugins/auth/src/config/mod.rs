@@ -1,6 +1,7 @@
 //! Settings: fields, defaults, sources and checks.
 
 mod check;
+mod choices;
 mod data_keys;
 mod flows;
 mod mfa;
@@ -11,7 +12,6 @@ mod production;
 mod read;
 mod reader;
 mod table;
-mod words;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

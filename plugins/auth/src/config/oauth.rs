@@ -215,7 +215,7 @@ fn providers(
             .public_url
             .as_deref()
             .map(|base| format!("{}{}/{id}/callback", base.trim_end_matches('/'), auth.mount));
-        let told = |key: &str, what: &str| {
+        let report = |key: &str, what: &str| {
             wrong(
                 &format!(
                     "auth.oauth.{id}{}{key}",
@@ -224,7 +224,7 @@ fn providers(
                 what,
             );
         };
-        out.extend(preset::resolve(id, section, callback, production, told));
+        out.extend(preset::resolve(id, section, callback, production, report));
     }
     out
 }

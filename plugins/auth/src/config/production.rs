@@ -69,7 +69,7 @@ pub(super) fn check(config: &AuthConfig, mut wrong: impl FnMut(&str, &str)) {
 mod tests {
     use super::*;
 
-    fn told(change: impl FnOnce(&mut AuthConfig)) -> Vec<String> {
+    fn problems_of(change: impl FnOnce(&mut AuthConfig)) -> Vec<String> {
         let mut config = AuthConfig::default();
         change(&mut config);
         let mut out = Vec::new();
@@ -79,14 +79,14 @@ mod tests {
 
     #[test]
     fn what_takes_a_protection_away_is_told() {
-        assert_eq!(told(|_| ()), Vec::<String>::new());
+        assert_eq!(problems_of(|_| ()), Vec::<String>::new());
         let origins = |origins: &'static [&'static str]| {
             move |config: &mut AuthConfig| {
                 config.security.allowed_origins =
                     origins.iter().map(|&origin| origin.to_owned()).collect();
             }
         };
-        let found = told(origins(&[
+        let found = problems_of(origins(&[
             "https://app.test",
             "http://app.test",
             "http://localhost:3000",
@@ -104,17 +104,18 @@ mod tests {
             ];
             config.auth.oauth.allowed_redirect_origins = origins.map(str::to_owned).to_vec();
         };
-        let found = told(landing);
+        let found = problems_of(landing);
         assert!(
             found.len() == 1
                 && found[0].starts_with("auth.oauth.allowedRedirectOrigins: `http://app.test`"),
             "{found:?}"
         );
         assert!(
-            told(|config| config.security.csrf = false)[0].starts_with("security.csrf.enabled: ")
+            problems_of(|config| config.security.csrf = false)[0]
+                .starts_with("security.csrf.enabled: ")
         );
         let trusting = |text: &'static str| {
-            told(move |config| {
+            problems_of(move |config| {
                 config.security.trust_proxy = TrustProxy::parse(text).expect("networks");
             })
         };
@@ -140,7 +141,7 @@ mod tests {
             assert_eq!(trusting(some), Vec::<String>::new(), "{some}");
         }
         let roles = |default: &'static str| {
-            told(move |config| {
+            problems_of(move |config| {
                 config.auth.default_role = Some(default.to_owned());
                 config.auth.admin_role = Some("admin".to_owned());
             })

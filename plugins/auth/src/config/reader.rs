@@ -20,14 +20,14 @@ pub(crate) trait Readable: Sized {
 }
 
 /// The type of a setting that accepts a fixed list of words.
-pub(crate) trait Words: Copy + 'static {
+pub(crate) trait Choices: Copy + 'static {
     /// Each word with its value.
-    const WORDS: &'static [(&'static str, Self)];
+    const CHOICES: &'static [(&'static str, Self)];
 }
 
-impl<T: Words> Readable for T {
+impl<T: Choices> Readable for T {
     fn read(written: &mut Written, key: &str) -> Option<Self> {
-        written.word(key)
+        written.choice(key)
     }
 }
 
@@ -202,14 +202,14 @@ impl Written {
     }
 
     /// Reads one of a fixed list of words.
-    pub(crate) fn word<T: Words>(&mut self, key: &str) -> Option<T> {
+    pub(crate) fn choice<T: Choices>(&mut self, key: &str) -> Option<T> {
         let text = self.text(key)?;
-        let found = T::WORDS
+        let found = T::CHOICES
             .iter()
             .find(|(word, _)| *word == text)
             .map(|(_, value)| *value);
         found.or_else(|| {
-            let known: Vec<&str> = T::WORDS.iter().map(|(word, _)| *word).collect();
+            let known: Vec<&str> = T::CHOICES.iter().map(|(word, _)| *word).collect();
             self.wrong(key, format!("must be one of {}", known.join(", ")))
         })
     }
@@ -404,7 +404,7 @@ mod tests {
             "auth.mail.from",
             "auth.roles",
         ];
-        let told = |problems: Vec<Problem>| {
+        let shown = |problems: Vec<Problem>| {
             problems
                 .into_iter()
                 .map(|p| format!("{} {}", p.path, p.message))
@@ -427,7 +427,7 @@ mod tests {
         let meant =
             |name: &str, meant: &str| format!("{name} is no setting; did you mean `{meant}`?");
         assert_eq!(
-            told(environment.finish()),
+            shown(environment.finish()),
             [
                 meant(
                     "LINCHPIN_AUTH_IDLE_SECONDS",
@@ -442,7 +442,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            told(file.finish()),
+            shown(file.finish()),
             [
                 meant("auth.idleSeconds", "auth.session.idleSeconds"),
                 "auth.nothing is no setting".to_owned(),

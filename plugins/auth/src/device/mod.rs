@@ -33,10 +33,10 @@ const SEEN: i64 = 24 * 60 * 60 * 1000;
 /// Maximum number of devices of a user. A further one replaces the device that was not seen for the
 /// longest time. A program that keeps no token creates a device with each sign-in.
 const MOST: usize = 50;
-/// Maximum number of mails about new devices within [`LATELY`].
-const TOLD: usize = 5;
+/// Maximum number of mails about new devices within [`NOTICE_WINDOW`].
+const MAX_NOTICES: usize = 5;
 /// One hour, in milliseconds.
-const LATELY: i64 = 60 * 60 * 1000;
+const NOTICE_WINDOW: i64 = 60 * 60 * 1000;
 
 const VERSION: &str = "v1";
 const SECRET: usize = 32;
@@ -106,14 +106,14 @@ impl Devices {
             .iter()
             .filter(|device| {
                 device
-                    .told_at
-                    .is_some_and(|at| cx.now() < later(at, LATELY))
+                    .notified_at
+                    .is_some_and(|at| cx.now() < later(at, NOTICE_WINDOW))
             })
             .count();
-        Ok(!fresh && lately < TOLD)
+        Ok(!fresh && lately < MAX_NOTICES)
     }
 
-    /// Stores a new device of a user and returns its token. `told` says whether a mail was sent.
+    /// Stores a new device of a user and returns its token. `notified` says whether a mail was sent.
     ///
     /// # Errors
     /// If it cannot be stored.
@@ -121,7 +121,7 @@ impl Devices {
         &self,
         cx: &Cx,
         user: &str,
-        told: bool,
+        notified: bool,
     ) -> Result<(Device, SecretText)> {
         let secret = self.env.random::<SECRET>()?;
         let now = cx.now();
@@ -131,7 +131,7 @@ impl Devices {
             trusted_until: None,
             trusted_version: None,
             created_at: now,
-            told_at: told.then_some(now),
+            notified_at: notified.then_some(now),
             last_seen_at: now,
             expires_at: Some(end(now)),
         };

@@ -6,10 +6,10 @@ use linchpin::prelude::{Entity, Field, ListQuery, Page};
 use linchpin::{Code, Cx, Error, Problem, Result};
 use serde_json::{Value, json};
 
-use super::{OVERTAKEN, Reason};
-use crate::core::{Client, Core, Happened};
+use super::{MAX_ATTEMPTS, Reason};
+use crate::core::{AuditEvent, Client, Core};
 use crate::entities::{Audit, User, UserPatch, audit, user};
-use crate::error::overtaken;
+use crate::error::conflict;
 use crate::identity::normalise;
 use crate::mail::MailKind;
 use crate::onetime::Purpose;
@@ -41,7 +41,7 @@ impl Core {
                 suspended_reason: Some(reason),
                 ..UserPatch::default()
             };
-            let happened = Happened::to("auth:user.updated", id)
+            let happened = AuditEvent::to("auth:user.updated", id)
                 .details(json!({ "method": "suspension", "by": by }));
             return self
                 .change_account(client, id, (patch, None), happened, async |_, _| Ok(()))
@@ -52,7 +52,7 @@ impl Core {
             suspended_reason: Some(reason),
             ..UserPatch::default()
         };
-        let happened = Happened::to("auth:account.suspended", id).details(json!({ "by": by }));
+        let happened = AuditEvent::to("auth:account.suspended", id).details(json!({ "by": by }));
         self.change_account(client, id, (patch, None), happened, async |cx, user| {
             // Links for sign-in and results of providers stay valid for now, because their response
             // says that the account is suspended. Lifting the suspension voids them.
@@ -107,7 +107,7 @@ impl Core {
             suspended_reason: Some(None),
             ..UserPatch::default()
         };
-        let happened = Happened::to("auth:account.unsuspended", id).details(json!({ "by": by }));
+        let happened = AuditEvent::to("auth:account.unsuspended", id).details(json!({ "by": by }));
         self.change_account(client, id, (patch, None), happened, async |cx, _| {
             self.parts.tokens.void(cx, id, Purpose::ALL).await
         })
@@ -142,7 +142,7 @@ impl Core {
             .filter(|role| before.roles.iter().any(|had| had == role))
             .map(str::to_owned);
         let happened =
-            Happened::to("auth:role.changed", id).details(json!({ "by": by, "roles": roles }));
+            AuditEvent::to("auth:role.changed", id).details(json!({ "by": by, "roles": roles }));
         let patch = UserPatch {
             roles: Some(roles),
             ..UserPatch::default()
@@ -197,7 +197,7 @@ impl Core {
                     && !self.must_verify(user)
             };
             if let Some(other) = page.items.iter().find(stays) {
-                return self.hold(cx, other).await.map(drop).map_err(overtaken);
+                return self.hold(cx, other).await.map(drop).map_err(conflict);
             }
             behind = page.next_cursor;
             if behind.is_none() {
@@ -249,7 +249,7 @@ impl Core {
         id: &str,
         verified: bool,
     ) -> Result<User> {
-        for _ in 0..OVERTAKEN {
+        for _ in 0..MAX_ATTEMPTS {
             let user = self
                 .users
                 .get(&client.cx(), id)
@@ -261,9 +261,9 @@ impl Core {
                 User::unproved()
             };
             let happened = if verified {
-                Happened::to("auth:email.verified", id)
+                AuditEvent::to("auth:email.verified", id)
             } else {
-                Happened::to("auth:user.updated", id)
+                AuditEvent::to("auth:user.updated", id)
                     .details(json!({ "method": "email_unverified" }))
             };
             match self
@@ -294,7 +294,7 @@ impl Core {
         client: &Client,
         id: &str,
         (patch, seen): (UserPatch, Option<i64>),
-        happened: Happened<'_>,
+        happened: AuditEvent<'_>,
         more: impl AsyncFnOnce(&Cx, &User) -> Result<()>,
     ) -> Result<User> {
         let changed = client
@@ -413,7 +413,7 @@ impl Core {
             ..UserPatch::default()
         };
         let happened =
-            Happened::to("auth:user.updated", id).details(json!({ "method": "app_metadata" }));
+            AuditEvent::to("auth:user.updated", id).details(json!({ "method": "app_metadata" }));
         self.change_account(client, id, (patch, None), happened, async |_, _| Ok(()))
             .await
     }

@@ -4,7 +4,7 @@
 use linchpin::{Cx, Error, Result};
 use serde_json::json;
 
-use crate::core::{Client, Core, Happened};
+use crate::core::{AuditEvent, Client, Core};
 use crate::device::Device;
 use crate::entities::User;
 use crate::error::rate_limited;
@@ -151,7 +151,7 @@ impl Core {
             .is_first(&["auth:login.throttled", name, of[0], of[1]], seconds)
             .await?
         {
-            let happened = Happened {
+            let happened = AuditEvent {
                 event: "auth:login.throttled",
                 user: user.map(|user| user.id.as_str()),
                 session: None,
@@ -238,19 +238,19 @@ impl Core {
         user: Option<&User>,
     ) -> Result<()> {
         attempt.taken.failed().await?;
-        let failed = Happened {
+        let failed = AuditEvent {
             event: "auth:login.failed",
             user: user.map(|user| user.id.as_str()),
             session: None,
             outcome: "invalid_credentials",
             details: json!({ "method": "password", "reason": "invalid_credentials" }),
         };
-        let told = user.filter(|_| attempt.taken.is_last(Bucket::PasswordLockout));
+        let notified = user.filter(|_| attempt.taken.is_last(Bucket::PasswordLockout));
         client
             .cx()
             .transaction(async |cx| {
                 self.audit(cx, client, failed).await?;
-                match told {
+                match notified {
                     Some(user) => {
                         self.parts
                             .notice(cx, client, user, MailKind::PasswordUnderAttack)

@@ -8,7 +8,7 @@ use linchpin::{Code, Error, Problem, Result};
 use serde_json::json;
 
 use super::login::Opening;
-use crate::core::{Client, Core, Happened};
+use crate::core::{AuditEvent, Client, Core};
 use crate::entities::User;
 use crate::error::{
     ACCOUNT_SUSPENDED, INVALID_CHALLENGE, INVALID_CODE, METHOD_UNAVAILABLE, rate_limited, refuse,
@@ -89,7 +89,7 @@ impl Core {
         };
         let terms = Terms {
             lifetime: Duration::from_secs(mfa.challenge_seconds),
-            tries: i64::try_from(mfa.max_attempts).unwrap_or(1),
+            attempts: i64::try_from(mfa.max_attempts).unwrap_or(1),
             sends: SENDS_PER_CHALLENGE,
             only_newest: false,
         };
@@ -372,9 +372,9 @@ impl Core {
         counted: &OneTime,
         taken: &Taken,
     ) -> Result<Error> {
-        let failed = Happened {
+        let failed = AuditEvent {
             outcome: INVALID_CODE.as_str(),
-            ..Happened::to("auth:mfa.failed", &user.id).details(json!({ "method": way.name() }))
+            ..AuditEvent::to("auth:mfa.failed", &user.id).details(json!({ "method": way.name() }))
         };
         let cx = client.cx();
         let done = cx.transaction(async |cx| {
@@ -384,14 +384,14 @@ impl Core {
                     .notice(cx, client, user, MailKind::MfaUnderAttack)
                     .await?;
             }
-            if counted.tries_left == 0 {
+            if counted.attempts_left == 0 {
                 self.parts.tokens.remove(cx, counted).await
             } else {
                 Ok(())
             }
         });
         done.await?;
-        let left = counted.tries_left;
+        let left = counted.attempts_left;
         let left = Problem::new(
             "code",
             "tries_left",

@@ -4,8 +4,8 @@
 use linchpin::{Code, Cx, Error, Result, Timestamp};
 use serde_json::json;
 
-use super::{NewAccount, OVERTAKEN, Reason};
-use crate::core::{Client, Core, Happened};
+use super::{MAX_ATTEMPTS, NewAccount, Reason};
+use crate::core::{AuditEvent, Client, Core};
 use crate::entities::{User, UserPatch};
 use crate::hooks::SignUp;
 use crate::identity::normalise::Identifier;
@@ -74,15 +74,16 @@ impl Core {
         asked_at: Timestamp,
     ) -> Result<User> {
         let cx = client.cx();
-        for _ in 0..OVERTAKEN {
+        for _ in 0..MAX_ATTEMPTS {
             // The account was deleted meanwhile: the task is repeated.
             let found = self
                 .users
                 .by_identifier(&cx, identifier.to_owned())
                 .await?
                 .filter(|user| !user.is_gone(client.now));
-            let user = found
-                .ok_or_else(|| Error::unavailable("the account of an address has just gone"))?;
+            let user = found.ok_or_else(|| {
+                Error::unavailable("the account of the address was deleted just now")
+            })?;
             if !self
                 .is_disputed(&cx, &user, password_hash, asked_at)
                 .await?
@@ -109,7 +110,7 @@ impl Core {
                 self.audit(
                     cx,
                     client,
-                    Happened::to("auth:user.updated", &user.id).details(details),
+                    AuditEvent::to("auth:user.updated", &user.id).details(details),
                 )
                 .await?;
                 // Last, because it changes the account like any other write.

@@ -8,11 +8,11 @@ use linchpin::{BoxFuture, Cx, Error, Result};
 use serde_json::Value;
 
 use super::To;
-use crate::core::{Client, Core, Happened};
+use crate::core::{AuditEvent, Client, Core};
 use crate::entities::User;
 use crate::mail::MailKind;
 use crate::onetime::{Purpose, Terms};
-use crate::outbox::{Asked, Perform, Task};
+use crate::outbox::{Perform, RequestedMail, Task};
 use crate::sms::E164;
 
 /// Minimum seconds between two mails that are sent although the limit is exhausted.
@@ -36,7 +36,7 @@ impl Perform for Courier {
                     let mailer = auth
                         .mailer
                         .as_ref()
-                        .ok_or_else(|| Error::internal("there is no mailer any more"))?;
+                        .ok_or_else(|| Error::internal("there is no mailer"))?;
                     let mut taken = None;
                     if let Some(address) = counted {
                         taken = self.0.may_mail_unproved(&address, kind).await?;
@@ -54,11 +54,10 @@ impl Perform for Courier {
                 }
                 Task::Sms { to, text } => {
                     let provider = self.0.config.auth.mfa.sms.provider.as_ref();
-                    let provider = provider.ok_or_else(|| {
-                        Error::internal("there is no provider of text messages any more")
-                    })?;
+                    let provider = provider
+                        .ok_or_else(|| Error::internal("there is no provider of text messages"))?;
                     let to = E164::parse(&to)
-                        .ok_or_else(|| Error::internal("a phone number cannot be read"))?;
+                        .ok_or_else(|| Error::internal("a stored phone number is invalid"))?;
                     provider.send(&to, &text).await
                 }
                 Task::Lookup {
@@ -77,22 +76,30 @@ impl Perform for Courier {
 }
 
 impl Courier {
-    async fn look(&self, what: Asked, identifier: &str, full: bool, client: Client) -> Result<()> {
+    async fn look(
+        &self,
+        what: RequestedMail,
+        identifier: &str,
+        full: bool,
+        client: Client,
+    ) -> Result<()> {
         let core = &self.0;
         let cx = client.cx();
         let found = match what {
-            Asked::MagicLink => core.users.by_identifier(&cx, identifier.to_owned()).await?,
-            Asked::PasswordReset | Asked::Verification => {
+            RequestedMail::MagicLink => {
+                core.users.by_identifier(&cx, identifier.to_owned()).await?
+            }
+            RequestedMail::PasswordReset | RequestedMail::Verification => {
                 core.users.by_email(&cx, identifier.to_owned()).await?
             }
         };
-        if what == Asked::MagicLink
+        if what == RequestedMail::MagicLink
             && core.config.auth.magic_link.allow_sign_up
             && found.as_ref().is_none_or(|user| user.is_gone(client.now))
         {
             let sent = cx.transaction(async |cx| core.send_sign_up(cx, identifier).await);
             return self
-                .beside(full, &cx, Purpose::SignUp, &stranger(identifier), sent)
+                .send_limited(full, &cx, Purpose::SignUp, &stranger(identifier), sent)
                 .await;
         }
         let Some(user) =
@@ -101,11 +108,11 @@ impl Courier {
             return Ok(());
         };
         let purpose = match what {
-            Asked::Verification => core.proof_of_address(),
-            Asked::PasswordReset => Purpose::ResetPassword,
-            Asked::MagicLink => Purpose::MagicLink,
+            RequestedMail::Verification => core.proof_of_address(),
+            RequestedMail::PasswordReset => Purpose::ResetPassword,
+            RequestedMail::MagicLink => Purpose::MagicLink,
         };
-        self.beside(
+        self.send_limited(
             full,
             &cx,
             purpose,
@@ -116,16 +123,16 @@ impl Courier {
     }
 
     /// Sends the requested mail.
-    async fn send(&self, what: Asked, user: &User, client: &Client) -> Result<()> {
+    async fn send(&self, what: RequestedMail, user: &User, client: &Client) -> Result<()> {
         let core = &self.0;
         let cx = client.cx();
         match what {
-            Asked::Verification if user.email_verified_at.is_some() => Ok(()),
-            Asked::Verification => {
+            RequestedMail::Verification if user.email_verified_at.is_some() => Ok(()),
+            RequestedMail::Verification => {
                 cx.transaction(async |cx| core.send_verification(cx, user).await)
                     .await
             }
-            Asked::PasswordReset => {
+            RequestedMail::PasswordReset => {
                 cx.transaction(async |cx| {
                     let reset = &core.config.auth.password_reset;
                     let lifetime = Duration::from_secs(reset.token_seconds);
@@ -141,13 +148,13 @@ impl Courier {
                     core.audit(
                         cx,
                         client,
-                        Happened::to("auth:password.reset.requested", &user.id),
+                        AuditEvent::to("auth:password.reset.requested", &user.id),
                     )
                     .await
                 })
                 .await
             }
-            Asked::MagicLink => {
+            RequestedMail::MagicLink => {
                 let magic = &core.config.auth.magic_link;
                 let lifetime = Duration::from_secs(magic.token_seconds);
                 cx.transaction(async |cx| {
@@ -169,7 +176,7 @@ impl Courier {
     /// Runs `send`. If the limit is exhausted (`full`), it runs `send` only for a user without a
     /// valid token of this purpose, at most once a minute: of many concurrent tasks, one sends a
     /// mail.
-    async fn beside(
+    async fn send_limited(
         &self,
         full: bool,
         cx: &Cx,
@@ -181,7 +188,7 @@ impl Courier {
             return send.await;
         }
         let (core, name) = (&self.0, format!("{purpose:?}"));
-        let mark = ["mailed beside", &name, user];
+        let mark = ["mail over the limit", &name, user];
         if core.parts.tokens.newest(cx, purpose, user).await?.is_some()
             || !core.limiter.is_first(&mark, SPARE).await?
         {

@@ -3,7 +3,7 @@
 use linchpin::{Code, Error, Result, Timestamp};
 use serde_json::{Value, json};
 
-use crate::core::{Client, Core, Happened};
+use crate::core::{AuditEvent, Client, Core};
 use crate::entities::{User, UserCreate};
 use crate::error::{INVALID_TOKEN, refuse};
 use crate::identity::PrimaryField;
@@ -122,7 +122,7 @@ impl Core {
             self.audit(
                 cx,
                 client,
-                Happened::to("auth:user.created", &user.id).details(json!({ "method": method })),
+                AuditEvent::to("auth:user.created", &user.id).details(json!({ "method": method })),
             )
             .await?;
             if let Some((provider, identity)) = &link {

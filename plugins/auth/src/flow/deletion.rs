@@ -14,9 +14,9 @@ use tokio::task::JoinHandle;
 
 use super::proof::Proof;
 use super::{Reason, To};
-use crate::core::{Client, Core, Happened, later, millis};
+use crate::core::{AuditEvent, Client, Core, later, millis};
 use crate::entities::{Audit, AuditPatch, User, UserPatch, audit, user};
-use crate::error::{NOT_SCHEDULED, overtaken, refuse};
+use crate::error::{NOT_SCHEDULED, conflict, refuse};
 use crate::hooks::AccountDeletion;
 use crate::keys::derive;
 use crate::mail::MailKind;
@@ -67,7 +67,7 @@ impl Core {
                     .users
                     .update(cx, user.id.as_str(), patch, Some(user.version))
                     .await
-                    .map_err(overtaken)?;
+                    .map_err(conflict)?;
                 // An account that is scheduled for deletion cannot change its address.
                 self.void_new_email(cx, &user.id).await?;
                 for other in self.sessions_of(cx, &user.id).await? {
@@ -76,7 +76,7 @@ impl Core {
                     }
                 }
                 // Without a grace period too: the removal reads from this entry who requested it.
-                let happened = Happened::to("auth:account.deletion.scheduled", &user.id)
+                let happened = AuditEvent::to("auth:account.deletion.scheduled", &user.id)
                     .session(&known.handle);
                 self.audit(cx, client, happened.details(json!({ "scheduledFor": due })))
                     .await?;
@@ -162,7 +162,7 @@ impl Core {
                 {
                     return Err(refuse(crate::error::INVALID_TOKEN));
                 }
-                let user = self.hold_now(cx, user).await.map_err(overtaken)?;
+                let user = self.hold_now(cx, user).await.map_err(conflict)?;
                 self.call_off(cx, client, &user).await.map(drop)
             })
             .await;
@@ -184,7 +184,7 @@ impl Core {
             .users
             .update(cx, user.id.as_str(), patch, Some(user.version))
             .await
-            .map_err(overtaken)?;
+            .map_err(conflict)?;
         self.parts
             .tokens
             .void(cx, &user.id, &[Purpose::CancelDeletion])
@@ -193,7 +193,7 @@ impl Core {
         self.audit(
             cx,
             client,
-            Happened::to("auth:account.deletion.cancelled", &user.id).details(details),
+            AuditEvent::to("auth:account.deletion.cancelled", &user.id).details(details),
         )
         .await?;
         self.parts
@@ -223,7 +223,7 @@ impl Core {
                 match self.purge(&user).await {
                     Ok(()) => removed += 1,
                     Err(error) => {
-                        tracing::warn!(error = ?error, "an account whose deletion is due was not removed and will be tried again");
+                        tracing::warn!(error = ?error, "an account whose deletion is due was not deleted; the job tries again later");
                     }
                 }
             }
@@ -260,7 +260,7 @@ impl Core {
                     .await?;
                 // Subscribers of this event get the id of the account; the stored entry gets the
                 // pseudonym.
-                self.audit(cx, &client, Happened::to("auth:user.deleted", &user.id))
+                self.audit(cx, &client, AuditEvent::to("auth:user.deleted", &user.id))
                     .await?;
                 self.rename_all(cx, &user.id, &pseudonym).await
             })
@@ -427,7 +427,7 @@ impl Purge {
                     Ok(removed) if removed > 0 => continue,
                     Ok(_) => {}
                     Err(error) => {
-                        tracing::warn!(error = ?error, "accounts whose deletion is due cannot be found");
+                        tracing::warn!(error = ?error, "accounts whose deletion is due cannot be listed");
                     }
                 }
                 tokio::time::sleep(core.env.clock.pause(LOOK)).await;

@@ -9,9 +9,9 @@ use serde_json::json;
 
 use super::proof::Proof;
 use super::{Reason, To};
-use crate::core::{Client, Core, Happened};
+use crate::core::{AuditEvent, Client, Core};
 use crate::entities::{User, UserPatch};
-use crate::error::{INVALID_TOKEN, overtaken, refuse};
+use crate::error::{INVALID_TOKEN, conflict, refuse};
 use crate::identity::PrimaryField;
 use crate::identity::normalise::Identifier;
 use crate::mail::MailKind;
@@ -61,7 +61,7 @@ impl Core {
             .transaction(async |cx| {
                 proof.spend(self, cx, client, user).await?;
                 // A change of the password must not miss a request that begins at the same time.
-                self.hold(cx, user).await.map_err(overtaken)?;
+                self.hold(cx, user).await.map_err(conflict)?;
                 if !may_mail {
                     return Ok(());
                 }
@@ -176,7 +176,7 @@ impl Core {
     /// Takes an address from an account that never verified it. If the address is its identifier,
     /// the account is deleted; until its removal its identifier is its id.
     async fn displace(&self, cx: &Cx, client: &Client, holder: &User) -> Result<()> {
-        let holder = &self.hold_now(cx, holder).await.map_err(overtaken)?;
+        let holder = &self.hold_now(cx, holder).await.map_err(conflict)?;
         let known_by_it = self.config.auth.primary_field == PrimaryField::Email;
         let patch = UserPatch {
             identifier: known_by_it.then(|| holder.id.clone()),
@@ -189,12 +189,12 @@ impl Core {
         self.users
             .update(cx, holder.id.as_str(), patch, Some(holder.version))
             .await
-            .map_err(overtaken)?;
+            .map_err(conflict)?;
         let details = json!({ "method": "address_restored" });
         self.audit(
             cx,
             client,
-            Happened::to("auth:user.updated", &holder.id).details(details),
+            AuditEvent::to("auth:user.updated", &holder.id).details(details),
         )
         .await?;
         if known_by_it {
@@ -203,7 +203,7 @@ impl Core {
             self.audit(
                 cx,
                 client,
-                Happened::to("auth:account.deletion.scheduled", &holder.id).details(details),
+                AuditEvent::to("auth:account.deletion.scheduled", &holder.id).details(details),
             )
             .await?;
         }
@@ -238,7 +238,7 @@ impl Core {
                 if !self.parts.tokens.take(cx, found).await? {
                     return Err(refuse(INVALID_TOKEN));
                 }
-                let user = &self.hold_now(cx, user).await.map_err(overtaken)?;
+                let user = &self.hold_now(cx, user).await.map_err(conflict)?;
                 self.parts
                     .tokens
                     .void(cx, &user.id, &[Purpose::VerifyNewEmail])
@@ -347,7 +347,7 @@ impl Core {
         self.users
             .update(cx, user.id.as_str(), patch, Some(user.version))
             .await
-            .map_err(overtaken)?;
+            .map_err(conflict)?;
         // Links that were sent to the other mailbox.
         let mailed = [
             Purpose::ResetPassword,
@@ -359,7 +359,7 @@ impl Core {
             Purpose::EmailOtpSetup,
         ];
         self.parts.tokens.void(cx, &user.id, &mailed).await?;
-        self.audit(cx, client, Happened::to("auth:email.changed", &user.id))
+        self.audit(cx, client, AuditEvent::to("auth:email.changed", &user.id))
             .await
     }
 }

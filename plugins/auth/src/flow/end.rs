@@ -3,7 +3,7 @@
 use linchpin::{Code, Cx, Result};
 use serde_json::json;
 
-use crate::core::{Client, Core, Happened};
+use crate::core::{AuditEvent, Client, Core};
 use crate::entities::Session;
 use crate::mail::MailKind;
 use crate::onetime::Purpose;
@@ -84,7 +84,7 @@ impl Core {
                     self.void_new_email(cx, &session.user_id).await?;
                 }
                 let happened =
-                    |event| Happened::to(event, &session.user_id).session(&session.handle);
+                    |event| AuditEvent::to(event, &session.user_id).session(&session.handle);
                 if reason == Reason::Logout {
                     self.audit(
                         cx,

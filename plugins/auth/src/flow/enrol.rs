@@ -5,9 +5,9 @@ use linchpin::{Code, Cx, PageArgs, Result, Timestamp};
 use serde_json::json;
 
 use super::factors::factor_place;
-use crate::core::{Client, Core, Happened, later};
+use crate::core::{AuditEvent, Client, Core, later};
 use crate::entities::{SessionPatch, User, UserPatch};
-use crate::error::{MFA_NOT_ENABLED, MFA_REQUIRED, overtaken, refuse};
+use crate::error::{MFA_NOT_ENABLED, MFA_REQUIRED, conflict, refuse};
 use crate::mail::MailKind;
 use crate::mfa::entity::{FactorCreate, FactorPatch, RecoveryCodeCreate};
 use crate::mfa::{Way, enrolled};
@@ -94,7 +94,7 @@ impl Core {
         self.audit(
             cx,
             client,
-            Happened::to("auth:mfa.enabled", &user.id).details(json!({ "method": way.name() })),
+            AuditEvent::to("auth:mfa.enabled", &user.id).details(json!({ "method": way.name() })),
         )
         .await?;
         self.parts
@@ -143,7 +143,7 @@ impl Core {
             self.audit(
                 cx,
                 client,
-                Happened::to("auth:mfa.disabled", &user.id).details(details),
+                AuditEvent::to("auth:mfa.disabled", &user.id).details(details),
             )
             .await?;
             self.parts
@@ -229,7 +229,7 @@ impl Core {
         self.users
             .update(cx, user.id.as_str(), patch, Some(user.version))
             .await
-            .map_err(overtaken)?;
+            .map_err(conflict)?;
         if let Some(session) = session {
             let added = methods.iter().any(|way| !enrolled(user).contains(way));
             self.go_on_proved(cx, client, user, session, added).await?;
@@ -303,7 +303,7 @@ impl Core {
                 factors
                     .update(cx, factor.id, patch, Some(factor.version))
                     .await
-                    .map_err(overtaken)
+                    .map_err(conflict)
                     .map(drop)
             }
             None => {
@@ -390,7 +390,7 @@ impl Core {
         self.audit(
             cx,
             client,
-            Happened::to("auth:mfa.recovery_regenerated", &user.id),
+            AuditEvent::to("auth:mfa.recovery_regenerated", &user.id),
         )
         .await?;
         self.parts

@@ -9,7 +9,7 @@ use linchpin::{Code, Cx, PageArgs, Result};
 use serde_json::json;
 
 use super::passkeys::Used;
-use crate::core::{Client, Core, Happened};
+use crate::core::{AuditEvent, Client, Core};
 use crate::entities::User;
 use crate::error::{INVALID_CODE, refuse};
 use crate::keys::data::Place;
@@ -257,7 +257,7 @@ impl Core {
             .parts
             .keys
             .open(factor_place(&factor.id), &factor.sealed);
-        opened.inspect_err(|error| tracing::error!(factor = factor.id, error = ?error, "a second factor cannot be read")).ok()
+        opened.inspect_err(|error| tracing::error!(factor = factor.id, error = ?error, "a second factor cannot be decrypted")).ok()
     }
 
     /// The number of unused recovery codes.
@@ -293,7 +293,7 @@ impl Core {
                 self.audit(
                     cx,
                     client,
-                    Happened::to("auth:mfa.recovery_used", &user.id).details(details),
+                    AuditEvent::to("auth:mfa.recovery_used", &user.id).details(details),
                 )
                 .await?;
                 return self

@@ -4,7 +4,7 @@ use linchpin::http::PluginCall;
 use linchpin::{Error, Result};
 use serde_json::json;
 
-use crate::core::{Client, Core, Happened};
+use crate::core::{AuditEvent, Client, Core};
 use crate::session::Known;
 
 /// Seconds between two equal audit entries, because anyone can cause any number of them.
@@ -51,7 +51,7 @@ impl Core {
             if !self.limiter.is_first(&of, ONCE_IN).await? {
                 return Ok(());
             }
-            let happened = Happened {
+            let happened = AuditEvent {
                 event: "auth:csrf.failed",
                 user,
                 session: known.map(|known| known.handle.as_str()),

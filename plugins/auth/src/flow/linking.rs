@@ -6,9 +6,9 @@ use serde_json::json;
 use super::oauth::LinkFor;
 use super::proof::Proof;
 use super::ways_in::Without;
-use crate::core::{Client, Core, Happened};
+use crate::core::{AuditEvent, Client, Core};
 use crate::entities::User;
-use crate::error::{INVALID_STATE, overtaken, refuse};
+use crate::error::{INVALID_STATE, conflict, refuse};
 use crate::mail::MailKind;
 use crate::oauth::{Identity, Provider};
 use crate::onetime::Purpose;
@@ -80,7 +80,7 @@ impl Core {
                 proof.spend(self, cx, client, user).await?;
                 // Locks the account: if two ways to sign in are removed at once, one request gets a
                 // conflict.
-                self.hold(cx, user).await.map_err(overtaken)?;
+                self.hold(cx, user).await.map_err(conflict)?;
                 self.remove_link(cx, link).await?;
                 self.parts
                     .tokens
@@ -89,7 +89,7 @@ impl Core {
                 self.audit(
                     cx,
                     client,
-                    Happened::to("auth:oauth.unlinked", &user.id)
+                    AuditEvent::to("auth:oauth.unlinked", &user.id)
                         .details(json!({ "provider": provider.id })),
                 )
                 .await?;

@@ -6,7 +6,7 @@ use linchpin::prelude::{Field, ListQuery};
 use linchpin::{Code, Cx, PageArgs, Result, Timestamp};
 use serde_json::json;
 
-use crate::core::{Client, Core, Happened};
+use crate::core::{AuditEvent, Client, Core};
 use crate::entities::User;
 use crate::mail::MailKind;
 use crate::oauth::Identity;
@@ -38,7 +38,7 @@ impl Core {
         self.audit(
             cx,
             client,
-            Happened::to("auth:oauth.linked", user).details(json!({ "provider": provider })),
+            AuditEvent::to("auth:oauth.linked", user).details(json!({ "provider": provider })),
         )
         .await
     }
@@ -146,7 +146,7 @@ impl Core {
             self.audit(
                 cx,
                 client,
-                Happened::to("auth:oauth.unlinked", &user.id)
+                AuditEvent::to("auth:oauth.unlinked", &user.id)
                     .details(json!({ "provider": link.provider })),
             )
             .await?;

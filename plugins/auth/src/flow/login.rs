@@ -5,7 +5,7 @@ use linchpin::{Code, Cx, PageArgs, Result, Timestamp};
 use serde_json::{Value, json};
 
 use super::{Reason, Tokens};
-use crate::core::{Client, Core, Happened, later, millis};
+use crate::core::{AuditEvent, Client, Core, later, millis};
 use crate::device::{self, Device, LIFETIME};
 use crate::entities::{Session, SessionCreate, SessionPatch, User};
 use crate::error::{
@@ -358,13 +358,13 @@ impl Core {
                 self.audit(
                     cx,
                     client,
-                    Happened::to("auth:session.created", &user.id).session(&handle),
+                    AuditEvent::to("auth:session.created", &user.id).session(&handle),
                 )
                 .await?;
                 self.audit(
                     cx,
                     client,
-                    Happened::to("auth:login", &user.id)
+                    AuditEvent::to("auth:login", &user.id)
                         .session(&handle)
                         .details(details),
                 )
@@ -398,8 +398,8 @@ impl Core {
                 (device, None)
             }
             None => {
-                let told = self.devices.is_news(cx, user).await?;
-                if told {
+                let notified = self.devices.is_news(cx, user).await?;
+                if notified {
                     let device = device::name(client.user_agent.as_deref());
                     self.parts
                         .notice_of(
@@ -411,7 +411,7 @@ impl Core {
                         )
                         .await?;
                 }
-                let (device, token) = self.devices.remember(cx, &user.id, told).await?;
+                let (device, token) = self.devices.remember(cx, &user.id, notified).await?;
                 (device, Some(token))
             }
         };
@@ -463,7 +463,7 @@ impl Core {
             Err(error) if error.code() == Code::NotFound => Err(over()),
             Err(error) => {
                 let request_id = client.request_id.as_str();
-                tracing::warn!(hook = "post_login", request_id, error = ?error, "claims were not kept; the login goes on without them");
+                tracing::warn!(hook = "post_login", request_id, error = ?error, "the claims were not stored; the sign-in continues without them");
                 Ok(session)
             }
             done => done,

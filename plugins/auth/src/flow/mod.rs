@@ -57,7 +57,7 @@ pub(crate) use ways_in::Without;
 
 /// Maximum number of attempts of a flow whose records other requests change at the same time. Each
 /// conflict means that another request succeeded.
-const OVERTAKEN: usize = 16;
+const MAX_ATTEMPTS: usize = 16;
 
 /// A session with the tokens of its client.
 pub(crate) struct Tokens {
@@ -107,7 +107,7 @@ impl Core {
             Some(bare) if !self.cookies.fits(&access) => {
                 tracing::warn!(
                     user = session.user_id,
-                    "the custom claims make a token that no browser keeps; its cookie goes without them"
+                    "the token with custom claims is too long for a cookie; its cookie has no custom claims"
                 );
                 Some(self.signing.sign(bare)?)
             }

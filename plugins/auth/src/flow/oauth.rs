@@ -10,7 +10,7 @@ use linchpin::http::Reply;
 use linchpin::{Code, Cx, Error, Result};
 use serde::{Deserialize, Serialize};
 
-use super::{NewAccount, OVERTAKEN, Proved};
+use super::{MAX_ATTEMPTS, NewAccount, Proved};
 use crate::config::Linking;
 use crate::core::{Client, Core};
 use crate::entities::User;
@@ -122,7 +122,7 @@ const OVER: Refused = Refused("invalid_state");
 
 impl From<Error> for Refused {
     fn from(error: Error) -> Self {
-        tracing::error!(error = ?error, "a sign-in by a provider failed");
+        tracing::error!(error = ?error, "a sign-in with a provider failed");
         Self("server_error")
     }
 }
@@ -330,7 +330,7 @@ impl Core {
         // The account for which the hook ran: it runs once for each account, even if this loop
         // repeats.
         let mut asked_of = None;
-        for _ in 0..OVERTAKEN {
+        for _ in 0..MAX_ATTEMPTS {
             if let Some(link) = self.link_of(&cx, identity).await? {
                 match self.users.get(&cx, link.user_id.as_str()).await? {
                     // The owner of a deleted account counts as new.
@@ -471,7 +471,7 @@ impl Core {
         link: &LinkFor,
     ) -> Result<(), Refused> {
         let cx = client.cx();
-        for _ in 0..OVERTAKEN {
+        for _ in 0..MAX_ATTEMPTS {
             let user = self.users.get(&cx, link.user.as_str()).await?.ok_or(OVER)?;
             self.may_add_way_in(&user)
                 .map_err(|_| Refused("email_not_verified"))?;

@@ -96,7 +96,7 @@ impl Parts {
     ) -> Result<Self> {
         let keys = Arc::new(
             DataKeys::new(config.data_keys(ring))
-                .ok_or_else(|| Error::internal("there is no key for data at rest"))?,
+                .ok_or_else(|| Error::internal("there is no key for stored data"))?,
         );
         Ok(Self {
             tokens: OneTimes::new(adapters.get::<OneTime>()?, Arc::clone(&keys), env.clone()),

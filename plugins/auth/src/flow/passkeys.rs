@@ -6,9 +6,9 @@ use linchpin::{Adapters, Code, Cx, PageArgs, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::OVERTAKEN;
+use super::MAX_ATTEMPTS;
 use crate::config::{AuthConfig, UserVerification};
-use crate::core::{Client, Core, Happened};
+use crate::core::{AuditEvent, Client, Core};
 use crate::entities::{Credential, CredentialAdapter, CredentialPatch, User};
 use crate::mail::MailKind;
 use crate::mfa::{Begun, Challenge, Way};
@@ -26,7 +26,7 @@ pub(crate) struct Passkeys {
 
 /// The options that a browser got, stored with their token.
 #[derive(Clone, Serialize, Deserialize)]
-pub(crate) struct Asked {
+pub(crate) struct PasskeyRequest {
     /// In base64url.
     challenge: String,
     /// The handle of the session that requested them; empty if nobody was signed in.
@@ -95,7 +95,7 @@ impl Passkeys {
     pub(crate) fn judge_new(
         &self,
         sent: Value,
-        asked: &Asked,
+        asked: &PasskeyRequest,
         policy: UserVerification,
     ) -> std::result::Result<(webauthn::Registered, Vec<String>), Fault> {
         let answer = Registration::read(sent)?;
@@ -108,7 +108,7 @@ impl Passkeys {
     }
 }
 
-impl Asked {
+impl PasskeyRequest {
     fn challenge(&self) -> std::result::Result<Vec<u8>, Fault> {
         URL_SAFE_NO_PAD
             .decode(&self.challenge)
@@ -126,7 +126,7 @@ impl Core {
         user: &User,
         session: &str,
         had: &[Credential],
-    ) -> Result<(Asked, Value)> {
+    ) -> Result<(PasskeyRequest, Value)> {
         let (settings, passkeys) = (&self.config.auth.passkeys, &self.passkeys);
         let challenge = URL_SAFE_NO_PAD.encode(webauthn::challenge(&self.env)?);
         let name = user
@@ -148,7 +148,7 @@ impl Core {
             "attestation": "none",
         });
         Ok((
-            Asked {
+            PasskeyRequest {
                 challenge,
                 session: session.to_owned(),
             },
@@ -165,7 +165,7 @@ impl Core {
         &self,
         allowed: &[Credential],
         policy: UserVerification,
-    ) -> Result<(Asked, Value)> {
+    ) -> Result<(PasskeyRequest, Value)> {
         let challenge = URL_SAFE_NO_PAD.encode(webauthn::challenge(&self.env)?);
         let options = json!({
             "challenge": challenge,
@@ -175,7 +175,7 @@ impl Core {
             "userVerification": policy.name(),
         });
         Ok((
-            Asked {
+            PasskeyRequest {
                 challenge,
                 session: String::new(),
             },
@@ -192,7 +192,7 @@ impl Core {
         &self,
         cx: &Cx,
         client: &Client,
-        asked: &Asked,
+        asked: &PasskeyRequest,
         sent: Value,
         of: Option<&str>,
         policy: UserVerification,
@@ -241,7 +241,7 @@ impl Core {
         &self,
         user: &User,
         credential: &Credential,
-        asked: &Asked,
+        asked: &PasskeyRequest,
         answer: &Assertion,
         user_is_known: bool,
         policy: UserVerification,
@@ -342,7 +342,7 @@ impl Core {
         cx: &Cx,
         user: &User,
         first: Option<&str>,
-    ) -> Result<(Asked, Value)> {
+    ) -> Result<(PasskeyRequest, Value)> {
         let allowed = self.second_passkeys(cx, user, first).await?;
         self.ask_for_passkey(&allowed, UserVerification::Preferred)
     }
@@ -424,7 +424,7 @@ impl Core {
             self.audit(
                 cx,
                 client,
-                Happened::to("auth:passkey.removed", &user.id).details(details),
+                AuditEvent::to("auth:passkey.removed", &user.id).details(details),
             )
             .await?;
             self.parts
@@ -465,8 +465,8 @@ impl Core {
                 _ => {}
             }
         }
-        let happened = Happened::to("auth:passkey.counter_regression", &credential.user_id);
-        let happened = Happened {
+        let happened = AuditEvent::to("auth:passkey.counter_regression", &credential.user_id);
+        let happened = AuditEvent {
             outcome: "webauthn_failed",
             ..happened.details(json!({ "credentialId": credential.id }))
         };
@@ -498,8 +498,8 @@ pub(crate) fn as_mailed(name: &str) -> String {
 }
 
 /// Whether a write had a conflict and should be tried again.
-pub(crate) fn was_overtaken<T>(done: &Result<T>, tried: usize) -> bool {
-    tried < OVERTAKEN
+pub(crate) fn should_retry<T>(done: &Result<T>, tried: usize) -> bool {
+    tried < MAX_ATTEMPTS
         && done
             .as_ref()
             .err()

@@ -3,9 +3,9 @@
 use linchpin::{Cx, Error, PageArgs, Result};
 use serde_json::json;
 
-use crate::core::{Client, Core, Happened};
+use crate::core::{AuditEvent, Client, Core};
 use crate::entities::{PasswordHistoryCreate, SessionPatch, User, UserPatch};
-use crate::error::{PASSWORD_REUSED, overtaken, refuse_field};
+use crate::error::{PASSWORD_REUSED, conflict, refuse_field};
 use crate::flow::Reason;
 use crate::hooks::PasswordChange;
 use crate::mail::MailKind;
@@ -147,7 +147,7 @@ impl Core {
             .users
             .update(cx, user.id.clone(), patch, Some(user.version))
             .await
-            .map_err(overtaken)?;
+            .map_err(conflict)?;
         self.remember_password(cx, user).await?;
         self.parts.tokens.void(cx, &user.id, WITH_PASSWORD).await?;
         if cause == Cause::Reset {
@@ -175,7 +175,7 @@ impl Core {
         } else {
             "auth:password.changed"
         };
-        self.audit(cx, client, Happened::to(event, &user.id))
+        self.audit(cx, client, AuditEvent::to(event, &user.id))
             .await?;
         let kind = if cause == Cause::Reset {
             MailKind::PasswordResetDone
@@ -203,7 +203,7 @@ impl Core {
             self.audit(
                 cx,
                 client,
-                Happened::to("auth:password.changed", &before.id).details(details),
+                AuditEvent::to("auth:password.changed", &before.id).details(details),
             )
             .await?;
         }

@@ -15,7 +15,7 @@ use linchpin::{Code, Cx, Error, Result};
 use serde_json::json;
 
 use super::factors::Right;
-use crate::core::{Client, Core, Happened};
+use crate::core::{AuditEvent, Client, Core};
 use crate::entities::User;
 use crate::error::{
     FACTOR_NOT_ALLOWED, INVALID_CHALLENGE, INVALID_CODE, INVALID_CREDENTIALS, STEP_UP_REQUIRED,
@@ -99,7 +99,7 @@ impl Core {
             // After a step-up, the password of an account with second factors is not a proof, but a
             // wrong one is refused.
             Some(Tried::Password(typed))
-                if need != Need::StepUp && self.is_beside(client, known, user, need) =>
+                if need != Need::StepUp && self.is_unneeded_password(client, known, user, need) =>
             {
                 self.prove_password(client, known, user, &typed).await?;
                 Ok(Proof {
@@ -124,7 +124,13 @@ impl Core {
     }
 
     /// Whether a password was sent although a recent proof of a second factor is what counts.
-    fn is_beside(&self, client: &Client, known: &Known, user: &User, need: Need) -> bool {
+    fn is_unneeded_password(
+        &self,
+        client: &Client,
+        known: &Known,
+        user: &User,
+        need: Need,
+    ) -> bool {
         !self.methods(user).is_empty()
             && self.takes_password(user)
             && self.suffices(client, known, user, need)
@@ -339,9 +345,9 @@ impl Core {
         way: Way,
         outcome: Code,
     ) -> Result<()> {
-        let failed = Happened {
+        let failed = AuditEvent {
             outcome: outcome.as_str(),
-            ..Happened::to("auth:step_up.failed", &known.user_id)
+            ..AuditEvent::to("auth:step_up.failed", &known.user_id)
                 .session(&known.handle)
                 .details(json!({ "method": way.name() }))
         };

@@ -2,7 +2,7 @@
 
 use linchpin::{Code, Cx, Error, Result};
 
-use super::OVERTAKEN;
+use super::MAX_ATTEMPTS;
 use crate::core::{Client, Core};
 use crate::entities::{Session, SessionPatch};
 use crate::session::{Known, sid};
@@ -23,7 +23,7 @@ impl Core {
         changes: impl Fn() -> SessionPatch,
     ) -> Result<(Session, String)> {
         let handle = known.handle.as_str();
-        for _ in 0..OVERTAKEN {
+        for _ in 0..MAX_ATTEMPTS {
             let session = self
                 .sessions
                 .get(cx, handle)

@@ -10,7 +10,7 @@ use linchpin::{Code, Cx};
 use serde_json::json;
 
 use super::factors::factor_place;
-use crate::core::{Client, Core, Happened};
+use crate::core::{AuditEvent, Client, Core};
 use crate::entities::User;
 use crate::keys::data::Place;
 use crate::keys::uses::{DataKeyUse, DataKeyUseCreate};
@@ -277,7 +277,7 @@ impl Core {
                 self.audit(
                     cx,
                     client,
-                    Happened::to("auth:mfa.recovery_ended", id).details(details),
+                    AuditEvent::to("auth:mfa.recovery_ended", id).details(details),
                 )
                 .await?;
                 if let Some(owner) = owner {

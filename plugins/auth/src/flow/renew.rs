@@ -4,7 +4,7 @@
 use axum::http::HeaderMap;
 use linchpin::{Code, Cx, Error, Result, Timestamp, axum};
 
-use super::{OVERTAKEN, Reason, Tokens};
+use super::{MAX_ATTEMPTS, Reason, Tokens};
 use crate::core::{Client, Core, millis};
 use crate::entities::{Session, SessionPatch, User};
 use crate::error::{
@@ -48,7 +48,7 @@ impl Core {
         let presented = Presented::parse(token).ok_or_else(invalid)?;
         let (mut counted, mut keeps) = (false, false);
         // A conflict means that another request rotated the token; the second look sees that.
-        for _ in 0..OVERTAKEN {
+        for _ in 0..MAX_ATTEMPTS {
             let session = self
                 .sessions
                 .get(&cx, presented.handle())

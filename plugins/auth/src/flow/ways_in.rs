@@ -36,7 +36,7 @@ impl Core {
     /// # Errors
     /// If the store cannot be read.
     pub(crate) async fn signs_in_by_passkey(&self, cx: &Cx, user: &str) -> Result<bool> {
-        self.has_passkeys_beside(cx, user, 0).await
+        self.has_other_passkeys(cx, user, 0).await
     }
 
     /// Whether an account can sign in with a provider.
@@ -44,7 +44,7 @@ impl Core {
     /// # Errors
     /// If the store cannot be read.
     pub(crate) async fn signs_in_by_provider(&self, cx: &Cx, user: &str) -> Result<bool> {
-        self.has_providers_beside(cx, user, None).await
+        self.has_other_providers(cx, user, None).await
     }
 
     /// Whether one passkey is the only proof of an account: no other factor, no recovery codes, and
@@ -84,8 +84,8 @@ impl Core {
             Without::Link(link) => (0, Some(link)),
         };
         let kept = self.takes_password(user)
-            || self.has_passkeys_beside(cx, &user.id, passkeys).await?
-            || self.has_providers_beside(cx, &user.id, link).await?;
+            || self.has_other_passkeys(cx, &user.id, passkeys).await?
+            || self.has_other_providers(cx, &user.id, link).await?;
         if kept {
             Ok(())
         } else {
@@ -94,13 +94,13 @@ impl Core {
     }
 
     /// Whether passkeys sign in and the account has more than this number of them.
-    async fn has_passkeys_beside(&self, cx: &Cx, user: &str, gone: usize) -> Result<bool> {
+    async fn has_other_passkeys(&self, cx: &Cx, user: &str, gone: usize) -> Result<bool> {
         let settings = &self.config.auth.passkeys;
         Ok(settings.enabled && settings.primary && self.passkeys.of(cx, user).await?.len() > gone)
     }
 
     /// Whether the account has another link to a configured provider.
-    async fn has_providers_beside(
+    async fn has_other_providers(
         &self,
         cx: &Cx,
         user: &str,

@@ -23,7 +23,7 @@ pub(crate) use table::{Bucket, Counted, Limits};
 
 /// Maximum number of attempts of a step after write conflicts. Each conflict means that another
 /// request succeeded.
-const TRIES: usize = 64;
+const MAX_ATTEMPTS: usize = 64;
 
 /// A bucket and the key that is counted in it.
 #[derive(Clone, Copy, Debug)]
@@ -195,7 +195,7 @@ impl Limiter {
     /// # Errors
     /// 503 if the store is not reachable.
     pub(crate) async fn note(&self, of: &[&str], seconds: u32) -> Result<()> {
-        for _ in 0..TRIES {
+        for _ in 0..MAX_ATTEMPTS {
             if self.is_first(of, seconds).await? {
                 return Ok(());
             }
@@ -308,7 +308,7 @@ impl Limiter {
     }
 
     async fn step(&self, id: &str, limit: table::Limit) -> Result<Step> {
-        for _ in 0..TRIES {
+        for _ in 0..MAX_ATTEMPTS {
             let cx = self.cx();
             match self.counters.take(&cx, id).await {
                 Ok(counter) => {
@@ -369,7 +369,7 @@ impl Limiter {
         if end <= ticket.window_end {
             return Ok(());
         }
-        for _ in 0..TRIES {
+        for _ in 0..MAX_ATTEMPTS {
             // A success may have reset the counter meanwhile.
             let counter = self
                 .counters
@@ -530,7 +530,7 @@ fn unreachable(error: Error) -> Error {
 
 fn log(done: Result<()>) {
     if let Err(error) = done {
-        tracing::warn!(error = ?error, "an attempt that succeeded stays counted");
+        tracing::warn!(error = ?error, "a counter was not updated; a successful attempt stays counted");
     }
 }
 

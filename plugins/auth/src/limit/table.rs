@@ -43,7 +43,7 @@ const DAY: u32 = 24 * HOUR;
 pub(crate) const SENDS_PER_CHALLENGE: i64 = 3;
 
 /// Number of wrong answers that end a set-up, or a proof by a sent code.
-pub(crate) const TRIES_PER_SETUP: i64 = 5;
+pub(crate) const ATTEMPTS_PER_SETUP: i64 = 5;
 
 macro_rules! buckets {
     ($($(#[$doc:meta])* $bucket:ident $name:literal: $counted:ident, $max:literal in $n:literal * $unit:ident;)*) => {

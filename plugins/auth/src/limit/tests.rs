@@ -330,7 +330,7 @@ async fn identifiers_are_counted_once_each(bed: &Bed) {
 async fn fifty_identifiers_at_once(bed: &Bed) {
     let limiter = limiter(bed);
     let try_all = async |of: usize, hit: Hit<'static>| {
-        let tries = at_once(50, |i| {
+        let attempts = at_once(50, |i| {
             let limiter = limiter.clone();
             async move {
                 limiter
@@ -340,7 +340,7 @@ async fn fifty_identifiers_at_once(bed: &Bed) {
                     .then_some(i % of)
             }
         });
-        tries
+        attempts
             .await
             .into_iter()
             .flatten()

@@ -31,7 +31,7 @@ macro_rules! kinds {
             }
 
             /// The default subject and text.
-            pub(super) const fn words(self) -> (&'static str, &'static str) {
+            pub(super) const fn default_texts(self) -> (&'static str, &'static str) {
                 match self {
                     $(Self::$kind => ($subject, $text),)*
                 }

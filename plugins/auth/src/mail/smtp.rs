@@ -88,7 +88,7 @@ impl SmtpMailer {
         let to: lettre::Address = mail
             .to
             .parse()
-            .map_err(|_| Error::internal("a mail is addressed to something that is no address"))?;
+            .map_err(|_| Error::internal("the recipient of a mail is not an address"))?;
         let message = Message::builder()
             .from(self.0.from.clone())
             .to(Mailbox::new(None, to))

@@ -24,7 +24,7 @@ pub struct Templates(BTreeMap<MailKind, Template>);
 impl Default for Templates {
     fn default() -> Self {
         let own = |kind: MailKind| {
-            let (subject, text) = kind.words();
+            let (subject, text) = kind.default_texts();
             (
                 kind,
                 Template {
@@ -87,8 +87,8 @@ impl Templates {
     ) -> Mail {
         // Every kind has a template from the start.
         let fallback = Template {
-            subject: kind.words().0.into(),
-            text: kind.words().1.into(),
+            subject: kind.default_texts().0.into(),
+            text: kind.default_texts().1.into(),
             html: None,
         };
         let template = self.0.get(&kind).unwrap_or(&fallback);
@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn the_own_templates_could_replace_themselves() {
         for kind in MailKind::ALL {
-            let (subject, text) = kind.words();
+            let (subject, text) = kind.default_texts();
             let own = Template {
                 subject: subject.into(),
                 text: text.into(),

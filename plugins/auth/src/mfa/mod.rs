@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 
 use crate::config::AuthConfig;
 use crate::entities::User;
-use crate::flow::passkeys::Asked;
+use crate::flow::passkeys::PasskeyRequest;
 use crate::onetime::OneTime;
 use crate::secret::SecretText;
 
@@ -214,7 +214,7 @@ pub(crate) struct Pending {
     /// The only valid code.
     pub(crate) sent: Option<Sent>,
     /// The options for a passkey, valid for one answer.
-    pub(crate) asked: Option<Asked>,
+    pub(crate) asked: Option<PasskeyRequest>,
 }
 
 /// The first factor of a sign-in.

@@ -212,12 +212,12 @@ pub(crate) fn resolve(
     section: &ProviderSection,
     callback: Option<String>,
     production: bool,
-    mut told: impl FnMut(&str, &str),
+    mut report: impl FnMut(&str, &str),
 ) -> Option<Provider> {
     let mut wrong = 0;
     let mut wrong_at = |key: &str, what: &str| {
         wrong += 1;
-        told(key, what);
+        report(key, what);
     };
     if RESERVED.contains(&id) {
         wrong_at("", "this path is a route of its own");

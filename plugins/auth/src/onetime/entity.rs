@@ -84,7 +84,7 @@ pub(crate) struct OneTime {
     pub(crate) sealed: Option<String>,
     /// Number of wrong answers that are still allowed.
     #[field(range = 0..)]
-    pub(crate) tries_left: i64,
+    pub(crate) attempts_left: i64,
     /// Number of codes that can still be sent for it.
     #[field(range = 0..)]
     pub(crate) sends_left: i64,
@@ -114,7 +114,7 @@ impl OneTime {
 pub(crate) const REDEEM: Operation<OneTime>;
 
 /// Counts an attempt before its answer is checked.
-#[operation(kind = "increment", field = tries_left, by = -1, match(id = param(id), purpose = param(purpose)), route(disabled))]
+#[operation(kind = "increment", field = attempts_left, by = -1, match(id = param(id), purpose = param(purpose)), route(disabled))]
 pub(crate) const TRY: Operation<OneTime>;
 
 /// Counts a sent code.

@@ -41,7 +41,7 @@ pub(crate) struct OneTimes {
 pub(crate) struct Terms {
     pub(crate) lifetime: Duration,
     /// Number of wrong answers that end it.
-    pub(crate) tries: i64,
+    pub(crate) attempts: i64,
     /// Number of codes that can be sent for it after the first one.
     pub(crate) sends: i64,
     /// Whether the user's earlier tokens of the same purpose end.
@@ -53,7 +53,7 @@ impl Terms {
     pub(crate) const fn link(lifetime: Duration) -> Self {
         Self {
             lifetime,
-            tries: 0,
+            attempts: 0,
             sends: 0,
             only_newest: true,
         }
@@ -109,14 +109,14 @@ impl OneTimes {
         let sealed = Some(self.seal(&id, payload)?);
         let created_at = cx.now();
         let expires_at = Some(later(created_at, terms.lifetime));
-        let (user_id, tries_left, sends_left) = (user.to_owned(), terms.tries, terms.sends);
+        let (user_id, attempts_left, sends_left) = (user.to_owned(), terms.attempts, terms.sends);
         let nth = self.given.fetch_add(1, Ordering::Relaxed);
         let record = OneTimeCreate {
             id,
             purpose,
             user_id,
             sealed,
-            tries_left,
+            attempts_left,
             sends_left,
             created_at,
             nth,
@@ -272,7 +272,7 @@ impl OneTimes {
             .open(place(&found.id), sealed)
             .map_err(Error::internal)?;
         serde_json::from_slice(plain.expose())
-            .map_err(|_| Error::internal("the payload of a token cannot be read"))
+            .map_err(|_| Error::internal("the payload of a token cannot be parsed"))
     }
 
     /// Whether the payload can be decrypted. If not, it was changed outside.
@@ -283,7 +283,7 @@ impl OneTimes {
             .map(|sealed| self.keys.open(place(&one.id), sealed));
         match opened {
             Some(Err(error)) => {
-                tracing::error!(error = ?error, "what is kept with a token cannot be read");
+                tracing::error!(error = ?error, "the payload of a token cannot be decrypted");
                 false
             }
             Some(Ok(_)) => true,

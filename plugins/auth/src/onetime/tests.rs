@@ -17,7 +17,7 @@ on_stores!(
     nobody_gets_it_after_its_time,
     a_newer_link_ends_the_earlier_ones,
     fifty_issued_at_once_leave_one,
-    tries_are_counted_before,
+    attempts_are_counted_before,
     what_fails_leaves_it_usable,
     nothing_of_it_can_be_read_in_the_store,
     voiding_ends_what_is_named,
@@ -28,7 +28,7 @@ const HALF_HOUR: Duration = Duration::from_mins(30);
 const LINK: Terms = Terms::link(HALF_HOUR);
 const CHALLENGE: Terms = Terms {
     lifetime: HALF_HOUR,
-    tries: 5,
+    attempts: 5,
     sends: 3,
     only_newest: false,
 };
@@ -190,16 +190,16 @@ async fn fifty_issued_at_once_leave_one(bed: &Bed) {
     assert_eq!(left.len(), 1);
 }
 
-async fn tries_are_counted_before(bed: &Bed) {
+async fn attempts_are_counted_before(bed: &Bed) {
     let token = issue(bed, Purpose::Login, CHALLENGE).await;
     let found = find(bed, Purpose::Login, &token).await.unwrap();
-    let tries = (0..50).map(|_| {
+    let attempts = (0..50).map(|_| {
         let (tokens, cx, found) = (tokens(bed), cx(bed), found.clone());
         tokio::spawn(async move { tokens.attempt(&cx, &found).await.unwrap() })
     });
     let mut left = Vec::new();
-    for attempt in tries.collect::<Vec<_>>() {
-        left.extend(attempt.await.unwrap().map(|one| one.tries_left));
+    for attempt in attempts.collect::<Vec<_>>() {
+        left.extend(attempt.await.unwrap().map(|one| one.attempts_left));
     }
     left.sort_unstable();
     assert_eq!(left, [0, 1, 2, 3, 4]);

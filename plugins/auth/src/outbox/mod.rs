@@ -61,14 +61,14 @@ pub(crate) enum Task {
     Sms { to: String, text: String },
     /// Finds the account of an address and mails what was requested.
     Lookup {
-        what: Asked,
+        what: RequestedMail,
         identifier: String,
         /// Whether the limit of mails is exhausted: then a mail is sent only if no earlier link is
         /// valid.
         #[serde(default)]
         full: bool,
         #[serde(flatten)]
-        from: Whence,
+        from: TaskOrigin,
     },
     /// Creates the account of a concealed sign-up, or informs the owner of the existing one.
     SignUp(Concealed),
@@ -84,19 +84,19 @@ pub(crate) struct Concealed {
     /// The time of the request, which may be long before the task runs.
     pub(crate) asked_at: Timestamp,
     #[serde(flatten)]
-    pub(crate) from: Whence,
+    pub(crate) from: TaskOrigin,
 }
 
 /// The client of the request, as far as it is stored.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Whence {
+pub(crate) struct TaskOrigin {
     ip: Option<IpAddr>,
     user_agent: Option<String>,
     request_id: String,
 }
 
-impl From<&Client> for Whence {
+impl From<&Client> for TaskOrigin {
     fn from(client: &Client) -> Self {
         Self {
             ip: client.ip,
@@ -106,7 +106,7 @@ impl From<&Client> for Whence {
     }
 }
 
-impl Whence {
+impl TaskOrigin {
     /// The client at the time of the task.
     pub(crate) fn client(self, now: Timestamp) -> Client {
         Client {
@@ -121,7 +121,7 @@ impl Whence {
 /// Mails that anyone can request for an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Asked {
+pub(crate) enum RequestedMail {
     PasswordReset,
     Verification,
     MagicLink,
@@ -258,7 +258,7 @@ impl OutboxQueue {
                     .await
             }
             (Err(error), Some(pause)) => {
-                tracing::warn!(error = ?error, attempts, "a task of the outbox failed and is done again");
+                tracing::warn!(error = ?error, attempts, "a task of the outbox failed and is repeated later");
                 let patch = OutboxPatch {
                     due_at: Some(later(cx.now(), *pause)),
                     ..OutboxPatch::default()
@@ -269,7 +269,7 @@ impl OutboxQueue {
                     .map(|_| ())
             }
             (Err(error), None) => {
-                tracing::error!(error = ?error, attempts, "a task of the outbox is given up");
+                tracing::error!(error = ?error, attempts, "a task of the outbox failed too often and is dropped");
                 self.records
                     .delete(&cx, record.id.as_str(), Some(version))
                     .await
@@ -290,7 +290,7 @@ impl OutboxQueue {
             .open(place(&record.id), &record.sealed)
             .map_err(Error::internal)?;
         serde_json::from_slice(plain.expose())
-            .map_err(|_| Error::internal("a task of the outbox cannot be read"))
+            .map_err(|_| Error::internal("a task of the outbox cannot be parsed"))
     }
 
     /// Starts a worker, which runs tasks until it is stopped.

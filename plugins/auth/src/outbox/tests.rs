@@ -37,7 +37,7 @@ impl Perform for Notes {
         Box::pin(async move {
             self.tried.fetch_add(1, Ordering::SeqCst);
             if self.fails.load(Ordering::SeqCst) {
-                return Err(Error::unavailable("told to"));
+                return Err(Error::unavailable("as requested"));
             }
             tokio::task::yield_now().await;
             self.done.lock().push(task);
@@ -86,10 +86,10 @@ async fn a_task_is_done_once(bed: &Bed) {
         counted: None,
     };
     let lookup = Task::Lookup {
-        what: Asked::PasswordReset,
+        what: RequestedMail::PasswordReset,
         identifier: "a@x.test".into(),
         full: false,
-        from: Whence::default(),
+        from: TaskOrigin::default(),
     };
     for task in [&sms(1), &mail, &lookup] {
         put(&queue, task).await;

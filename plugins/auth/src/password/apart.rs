@@ -76,12 +76,13 @@ fn start<T: Send + 'static>(
         .name("linchpin-hash".into())
         .spawn(move || {
             if let Err(e) = stand_back(share) {
-                tracing::debug!("hashing goes on with the priority of the others: {e}");
+                tracing::debug!("hashing runs with normal priority: {e}");
             }
             // The receiver may be gone; the work is done anyway.
             let _ = answer.send(work());
         });
-    thread.map_err(|_| Error::unavailable("no thread is left for hashing a password"))?;
+    thread
+        .map_err(|_| Error::unavailable("the system cannot start a thread for a password hash"))?;
     Ok(made)
 }
 

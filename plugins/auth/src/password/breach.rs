@@ -60,7 +60,7 @@ impl Breaches {
             Ok(true) => Err(refuse_field(PASSWORD_BREACHED, FIELD)),
             Err(error) if self.on_error == BreachOnError::Refuse => Err(Error::unavailable(error)),
             Err(error) => {
-                tracing::warn!(error = ?error, "breach check failed; the password passes");
+                tracing::warn!(error = ?error, "the breach check failed; the password is accepted");
                 Ok(())
             }
         }

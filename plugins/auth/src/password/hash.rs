@@ -190,7 +190,7 @@ impl Hasher {
             .admitted
             .clone()
             .try_acquire_owned()
-            .map_err(|_| Error::unavailable("too many passwords wait to be hashed"))?;
+            .map_err(|_| Error::unavailable("too many passwords are waiting for a hash"))?;
         let running = self
             .0
             .running
@@ -239,8 +239,9 @@ impl Inner {
                 fresh.map(std::thread::ScopedJoinHandle::join),
             )
         });
-        let fresh =
-            fresh.map_err(|_| Error::unavailable("no thread is left for hashing a password"))?;
+        let fresh = fresh.map_err(|_| {
+            Error::unavailable("the system cannot start a thread for a password hash")
+        })?;
         let fresh = fresh.map_err(|_| Error::internal("a password could not be hashed"))??;
         Ok(if right? {
             Verdict::Right {
@@ -262,14 +263,14 @@ impl Inner {
         }
         let unreadable = || {
             Error::internal(
-                "a stored password hash can be read neither as Argon2 nor by a legacy verifier",
+                "a stored password hash is neither Argon2 nor known to a legacy verifier",
             )
         };
         let hash = PasswordHash::new(stored).map_err(|_| unreadable())?;
         let params = Params::try_from(&hash).map_err(|_| unreadable())?;
         if params.m_cost() > DEAREST_KIB || params.t_cost() > MOST_PASSES {
             return Err(Error::internal(
-                "a stored password hash asks for more work than is done for any",
+                "the cost of a stored password hash exceeds the maximum",
             ));
         }
         #[cfg(test)]

@@ -16,7 +16,7 @@ pub(crate) const FIELD: &str = "password";
 const MOST_BYTES: usize = 512;
 
 /// Number of characters besides names that are not enough for a password.
-const BESIDE_NAMES: usize = 4;
+const CHARS_BESIDES_NAMES: usize = 4;
 
 /// A password in the form that is hashed: NFC, otherwise as typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,13 +125,13 @@ impl Policy {
             .map(|name| fold(name.trim()).collect())
             .filter(|name: &Vec<char>| !name.is_empty())
             .collect();
-        beside(password.expose(), &names) <= BESIDE_NAMES
+        uncovered(password.expose(), &names) <= CHARS_BESIDES_NAMES
     }
 }
 
 /// The minimum number of characters of `text` that no name covers, over all ways to place names
 /// without overlap. A character that folds to several, such as `ß`, counts once.
-fn beside(text: &str, names: &[Vec<char>]) -> usize {
+fn uncovered(text: &str, names: &[Vec<char>]) -> usize {
     let (mut folded, mut costs) = (Vec::new(), Vec::new());
     for c in text.chars() {
         for (at, part) in fold(c.encode_utf8(&mut [0; 4])).enumerate() {

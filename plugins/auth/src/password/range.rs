@@ -50,7 +50,7 @@ impl RangeChecker {
         let mut answer = request.send().await.map_err(Error::unavailable)?;
         if answer.status() != reqwest::StatusCode::OK {
             return Err(Error::unavailable(format!(
-                "the breach check answered {}",
+                "the server of the breach check returned {}",
                 answer.status()
             )));
         }
@@ -59,13 +59,13 @@ impl RangeChecker {
             body.extend_from_slice(&chunk);
             if body.len() > MOST {
                 return Err(Error::unavailable(
-                    "the answer of the breach check is too long",
+                    "the response of the breach check is too long",
                 ));
             }
         }
         let body = std::str::from_utf8(&body).map_err(Error::unavailable)?;
         listed(body, suffix)
-            .ok_or_else(|| Error::unavailable("the answer of the breach check cannot be read"))
+            .ok_or_else(|| Error::unavailable("the response of the breach check is malformed"))
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::concealed;
 use super::mailed::said;
 use super::shapes::{Profile, SignInInput, SignUpInput, UserView};
-use crate::core::{Client, Core, Happened};
+use crate::core::{AuditEvent, Client, Core};
 use crate::entities::{Session, User, UserPatch};
 use crate::error::{INVALID_CREDENTIALS, refuse};
 use crate::flow::{NewAccount, Proved, Reason};
@@ -335,8 +335,8 @@ pub(super) async fn me(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
             ..view
         },
     )?;
-    // A client without its CSRF cookie gets one here. Programs send no cookies, so their `me` needs
-    // no second read.
+    // A client that lost its CSRF cookie gets a new one here. Programs send no cookies, so their
+    // credential is not read twice.
     match call
         .headers
         .contains_key(COOKIE)
@@ -385,7 +385,7 @@ pub(super) async fn update_me(
             .users
             .update(cx, known.user_id.clone(), patch, None)
             .await?;
-        let happened = Happened::to("auth:user.updated", &user.id).session(&known.handle);
+        let happened = AuditEvent::to("auth:user.updated", &user.id).session(&known.handle);
         core.audit(
             cx,
             &client,

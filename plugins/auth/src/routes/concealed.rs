@@ -9,9 +9,9 @@ use linchpin::http::{PluginCall, Reply};
 
 use super::mailed::{by_ip, invalid, signing_in};
 use super::shapes::{Said, TokenInput};
-use crate::core::{Client, Core, Happened};
+use crate::core::{AuditEvent, Client, Core};
 use crate::entities::User;
-use crate::error::overtaken;
+use crate::error::conflict;
 use crate::flow::Proved;
 use crate::identity::normalise::Identifier;
 use crate::keys::derive::Purpose;
@@ -110,7 +110,7 @@ async fn verify(core: &Core, cx: &linchpin::Cx, client: &Client, user: &User) ->
     if user.email_verified_at.is_some() {
         return Ok(user.clone());
     }
-    let user = core.hold_now(cx, user).await.map_err(overtaken)?;
+    let user = core.hold_now(cx, user).await.map_err(conflict)?;
     core.users
         .update(
             cx,
@@ -119,8 +119,8 @@ async fn verify(core: &Core, cx: &linchpin::Cx, client: &Client, user: &User) ->
             Some(user.version),
         )
         .await
-        .map_err(overtaken)?;
-    core.audit(cx, client, Happened::to("auth:email.verified", &user.id))
+        .map_err(conflict)?;
+    core.audit(cx, client, AuditEvent::to("auth:email.verified", &user.id))
         .await?;
     core.drop_added(cx, client, &user).await?;
     core.users

@@ -90,7 +90,7 @@ pub(super) async fn delete(
         _ => {
             // The account counts as deleted already. What fails here is done by the background job.
             if let Err(error) = core.purge(&scheduled).await {
-                tracing::warn!(error = ?error, "a deleted account was not removed yet");
+                tracing::warn!(error = ?error, "a deleted account was not removed; the job tries again");
             }
             Ok(core.cookies.clear(said("The account was deleted.")?))
         }

@@ -8,9 +8,9 @@ use linchpin::http::{PluginCall, Reply};
 use linchpin::{Code, Error, Problem, Result};
 
 use super::shapes::{MagicLinkInput, OptionalEmailInput, Said, TokenInput};
-use crate::core::{Client, Core, Happened};
+use crate::core::{AuditEvent, Client, Core};
 use crate::entities::{User, UserPatch};
-use crate::error::{ACCOUNT_SUSPENDED, INVALID_TOKEN, overtaken, refuse};
+use crate::error::{ACCOUNT_SUSPENDED, INVALID_TOKEN, conflict, refuse};
 use crate::flow::{NewAccount, Proved, Reason};
 use crate::guards::known;
 use crate::hooks::SignUp;
@@ -18,7 +18,7 @@ use crate::identity::normalise;
 use crate::limit::{Bucket, Hit};
 use crate::mail::MailKind;
 use crate::onetime::{OneTime, Purpose};
-use crate::outbox::{Asked, Task};
+use crate::outbox::{RequestedMail, Task};
 use crate::secret::SecretText;
 
 /// The method of a sign-in by a mailed link.
@@ -50,7 +50,7 @@ pub(super) async fn ask(
     core: &Core,
     client: &Client,
     bucket: Bucket,
-    what: Asked,
+    what: RequestedMail,
     identifier: String,
 ) -> Result<()> {
     let full = core
@@ -118,7 +118,7 @@ pub(super) async fn resend_verification(
         &core,
         &client,
         Bucket::ResendIdentifier,
-        Asked::Verification,
+        RequestedMail::Verification,
         email,
     )
     .await?;
@@ -209,7 +209,7 @@ async fn prove_address(
                 return Err(invalid());
             }
             if user.email_verified_at.is_none() {
-                let user = core.hold_now(cx, user).await.map_err(overtaken)?;
+                let user = core.hold_now(cx, user).await.map_err(conflict)?;
                 core.users
                     .update(
                         cx,
@@ -218,8 +218,8 @@ async fn prove_address(
                         Some(user.version),
                     )
                     .await
-                    .map_err(overtaken)?;
-                core.audit(cx, client, Happened::to("auth:email.verified", &user.id))
+                    .map_err(conflict)?;
+                core.audit(cx, client, AuditEvent::to("auth:email.verified", &user.id))
                     .await?;
                 let own = match session {
                     Some(session) => core.is_live(cx, client, session, &user.id).await?,
@@ -251,7 +251,7 @@ pub(super) async fn magic_request(
         &core,
         &client,
         Bucket::MagicRequestIdentifier,
-        Asked::MagicLink,
+        RequestedMail::MagicLink,
         identifier.normalised,
     )
     .await?;
@@ -391,7 +391,7 @@ async fn first_proof(core: &Core, cx: &linchpin::Cx, client: &Client, user: &Use
     if user.email_verified_at.is_some() {
         return Ok(user.clone());
     }
-    let user = &core.hold_now(cx, user).await.map_err(overtaken)?;
+    let user = &core.hold_now(cx, user).await.map_err(conflict)?;
     let patch = UserPatch {
         password_hash: Some(None),
         password_version: Some(user.password_version + 1),
@@ -402,11 +402,11 @@ async fn first_proof(core: &Core, cx: &linchpin::Cx, client: &Client, user: &Use
         .users
         .update(cx, user.id.as_str(), patch, Some(user.version))
         .await
-        .map_err(overtaken)?;
+        .map_err(conflict)?;
     for session in core.sessions_of(cx, &user.id).await? {
         core.end(cx, client, &session, Reason::Proved).await?;
     }
-    core.audit(cx, client, Happened::to("auth:email.verified", &user.id))
+    core.audit(cx, client, AuditEvent::to("auth:email.verified", &user.id))
         .await?;
     if core.dropped_password(cx, client, user).await? {
         core.parts

@@ -22,7 +22,7 @@ use crate::error::{
 };
 use crate::flow::{By, Need, Without};
 use crate::guards::{ENROLLING, RECENT};
-use crate::limit::table::TRIES_PER_SETUP;
+use crate::limit::table::ATTEMPTS_PER_SETUP;
 use crate::limit::{Bucket, Hit};
 use crate::mfa::{Way, enrolled};
 use crate::onetime::{OneTime, Purpose, Terms};
@@ -168,7 +168,7 @@ pub(super) async fn setup(core: Arc<Core>, call: PluginCall) -> Result<Reply> {
     };
     let terms = Terms {
         lifetime: PENDING,
-        tries: TRIES_PER_SETUP,
+        attempts: ATTEMPTS_PER_SETUP,
         sends: 0,
         only_newest: true,
     };
@@ -245,7 +245,7 @@ pub(super) async fn verify_setup(
 
 /// The error for a wrong code of a set-up. The last attempt ends the set-up.
 pub(super) async fn wrong(core: &Core, client: &Client, tried: &OneTime) -> Result<Error> {
-    if tried.tries_left == 0 {
+    if tried.attempts_left == 0 {
         core.parts.tokens.remove(&client.cx(), tried).await?;
     }
     Ok(refuse(INVALID_CODE))

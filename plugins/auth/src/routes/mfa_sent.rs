@@ -20,7 +20,7 @@ use crate::error::{
 use crate::flow::Need;
 use crate::guards::ENROLLING;
 use crate::limit::Bucket;
-use crate::limit::table::TRIES_PER_SETUP;
+use crate::limit::table::ATTEMPTS_PER_SETUP;
 use crate::mfa::{Sent, Way};
 use crate::onetime::{Purpose, Terms};
 use crate::otp;
@@ -206,7 +206,7 @@ async fn begin(
 ) -> Result<Reply> {
     let terms = Terms {
         lifetime: Duration::from_secs(seconds),
-        tries: TRIES_PER_SETUP,
+        attempts: ATTEMPTS_PER_SETUP,
         sends: 0,
         only_newest: true,
     };

@@ -9,10 +9,10 @@ use serde_json::json;
 
 use super::mailed::by_ip;
 use super::passkey_shapes::{LoginInput, LoginOptions};
-use crate::core::{Client, Core, Happened};
+use crate::core::{AuditEvent, Client, Core};
 use crate::error::{ACCOUNT_SUSPENDED, INVALID_CHALLENGE, WEBAUTHN_FAILED, refuse};
 use crate::flow::Proved;
-use crate::flow::passkeys::{Asked, Unproved, Used, was_overtaken};
+use crate::flow::passkeys::{PasskeyRequest, Unproved, Used, should_retry};
 use crate::limit::{Bucket, Hit};
 use crate::onetime::{OneTime, Purpose, Terms};
 
@@ -60,9 +60,9 @@ pub(super) async fn login(core: Arc<Core>, call: PluginCall, input: LoginInput) 
         .find(&cx, Purpose::PasskeyLogin, &input.passkey_token)
         .await?
         .ok_or_else(invalid)?;
-    let asked: Asked = core.parts.tokens.payload(&found)?;
+    let asked: PasskeyRequest = core.parts.tokens.payload(&found)?;
     let policy = core.config.auth.passkeys.user_verification;
-    let mut told = false;
+    let mut hook_ran = false;
     for tried in 0.. {
         let judged = core
             .judge_passkey(
@@ -82,7 +82,7 @@ pub(super) async fn login(core: Arc<Core>, call: PluginCall, input: LoginInput) 
             attempt.undo().await;
             return Err(refuse(ACCOUNT_SUSPENDED));
         }
-        if !std::mem::replace(&mut told, true)
+        if !std::mem::replace(&mut hook_ran, true)
             && let Err(refusal) = core.ask_before(&client, PASSKEY, &used.user).await
         {
             attempt.undo().await;
@@ -96,7 +96,7 @@ pub(super) async fn login(core: Arc<Core>, call: PluginCall, input: LoginInput) 
                 core.note_use(cx, &client, &used).await
             })
             .await;
-        if was_overtaken(&noted, tried) {
+        if should_retry(&noted, tried) {
             continue;
         }
         noted?;
@@ -133,7 +133,7 @@ async fn failed(
     found: &OneTime,
     unproved: Unproved,
 ) -> Result<Error> {
-    let happened = Happened {
+    let happened = AuditEvent {
         event: "auth:login.failed",
         user: unproved.user.as_deref(),
         session: None,

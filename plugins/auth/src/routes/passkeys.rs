@@ -19,14 +19,14 @@ use super::passkey_shapes::{
 };
 use super::{DEVICE, DONE, Place, SIGNED_IN, at, passkey_login, route};
 use crate::config::AuthConfig;
-use crate::core::{Client, Core, Happened};
+use crate::core::{AuditEvent, Client, Core};
 use crate::entities::{Credential, CredentialCreate, CredentialPatch, User};
 use crate::error::{
     ACCOUNT_SUSPENDED, CSRF_FAILED, DELETION_SCHEDULED, EMAIL_NOT_VERIFIED, HOOK_REJECTED,
     HOOK_TIMEOUT, INVALID_CHALLENGE, INVALID_CREDENTIALS, LAST_CREDENTIAL, LIMIT_REACHED,
-    MFA_REQUIRED, MFA_SETUP_REQUIRED, STEP_UP_REQUIRED, WEBAUTHN_FAILED, overtaken, refuse,
+    MFA_REQUIRED, MFA_SETUP_REQUIRED, STEP_UP_REQUIRED, WEBAUTHN_FAILED, conflict, refuse,
 };
-use crate::flow::passkeys::{Asked, as_mailed};
+use crate::flow::passkeys::{PasskeyRequest, as_mailed};
 use crate::flow::{By, Need, Proof, Without};
 use crate::guards::ENROLLING;
 use crate::mail::MailKind;
@@ -201,7 +201,7 @@ pub(super) async fn register(
         .find(&cx, Purpose::WebauthnRegister, &input.registration_token)
         .await?
         .ok_or_else(invalid)?;
-    let asked: Asked = tokens.payload(&found)?;
+    let asked: PasskeyRequest = tokens.payload(&found)?;
     if found.user_id != user.id || asked.session != known.handle {
         return Err(invalid());
     }
@@ -235,7 +235,7 @@ pub(super) async fn register(
             core.audit(
                 cx,
                 &client,
-                Happened::to("auth:passkey.added", &user.id)
+                AuditEvent::to("auth:passkey.added", &user.id)
                     .session(&known.handle)
                     .details(details),
             )
@@ -251,7 +251,7 @@ pub(super) async fn register(
                 .await?;
             let second = core.config.auth.mfa.enabled;
             let codes = if enrolled(&user).contains(&Way::Webauthn) {
-                core.hold(cx, &user).await.map_err(overtaken)?;
+                core.hold(cx, &user).await.map_err(conflict)?;
                 // The other branches check this too.
                 if !core.is_live(cx, &client, &known.handle, &user.id).await? {
                     return Err(Error::unauthorized());

@@ -11,12 +11,12 @@ use super::shapes::{EmailInput, ResetInput, SetPasswordInput};
 use crate::config::OnPasswordChange;
 use crate::core::Core;
 use crate::entities::SessionPatch;
-use crate::error::{CURRENT_PASSWORD_REQUIRED, INVALID_TOKEN, overtaken, refuse};
+use crate::error::{CURRENT_PASSWORD_REQUIRED, INVALID_TOKEN, conflict, refuse};
 use crate::flow::{Cause, Need};
 use crate::identity::normalise;
 use crate::limit::Bucket;
 use crate::onetime::Purpose;
-use crate::outbox::Asked;
+use crate::outbox::RequestedMail;
 use crate::secret::SecretText;
 
 pub(super) async fn forgot(core: Arc<Core>, call: PluginCall, input: EmailInput) -> Result<Reply> {
@@ -27,7 +27,7 @@ pub(super) async fn forgot(core: Arc<Core>, call: PluginCall, input: EmailInput)
         &core,
         &client,
         Bucket::ForgotIdentifier,
-        Asked::PasswordReset,
+        RequestedMail::PasswordReset,
         email.normalised,
     )
     .await?;
@@ -63,7 +63,7 @@ pub(super) async fn reset(core: Arc<Core>, call: PluginCall, input: ResetInput) 
             if !core.parts.tokens.take(cx, &found).await? {
                 return Err(invalid());
             }
-            let user = core.hold_now(cx, &user).await.map_err(overtaken)?;
+            let user = core.hold_now(cx, &user).await.map_err(conflict)?;
             core.store_password(cx, &client, &user, hash, Cause::Reset, None)
                 .await
         })
@@ -108,10 +108,7 @@ pub(super) async fn set(
         core.config.auth.session.on_password_change == OnPasswordChange::RevokeAllAndReissue;
     let stored = cx
         .transaction(async |cx| {
-            let user = core
-                .hold_with_password(cx, &user)
-                .await
-                .map_err(overtaken)?;
+            let user = core.hold_with_password(cx, &user).await.map_err(conflict)?;
             core.store_password(cx, &client, &user, hash, cause, Some(&known.handle))
                 .await?;
             if reissues {

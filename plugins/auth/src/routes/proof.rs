@@ -12,7 +12,7 @@ use super::mfa_shapes::{ReauthInput, ReauthView, StepUpInput};
 use super::shapes::Reissued;
 use super::{Place, at, route};
 use crate::config::AuthConfig;
-use crate::core::{Core, Happened};
+use crate::core::{AuditEvent, Core};
 use crate::entities::SessionPatch;
 use crate::error::{
     CSRF_FAILED, DELETION_SCHEDULED, FACTOR_NOT_ALLOWED, INVALID_CHALLENGE, INVALID_CODE,
@@ -20,7 +20,7 @@ use crate::error::{
 };
 use crate::flow::Need;
 use crate::guards::ENROLLING;
-use crate::limit::table::TRIES_PER_SETUP;
+use crate::limit::table::ATTEMPTS_PER_SETUP;
 use crate::limit::{Bucket, Hit};
 use crate::mfa::{Pending, Typed, Way};
 use crate::onetime::{Purpose, Terms};
@@ -102,7 +102,7 @@ pub(super) async fn reauth(core: Arc<Core>, call: PluginCall, input: ReauthInput
             let tokens = &core.parts.tokens;
             let terms = Terms {
                 lifetime: LIFETIME,
-                tries: TRIES_PER_SETUP,
+                attempts: ATTEMPTS_PER_SETUP,
                 sends: 0,
                 only_newest: false,
             };
@@ -178,7 +178,7 @@ pub(super) async fn step_up(
         .transaction(async |cx| {
             proof.spend(&core, cx, &client, &user).await?;
             let renewed = core.reissue(cx, &client, &known, added, patch).await?;
-            let happened = Happened::to("auth:step_up", &user.id)
+            let happened = AuditEvent::to("auth:step_up", &user.id)
                 .session(&known.handle)
                 .details(json!({ "method": way.name() }));
             core.audit(cx, &client, happened).await?;

@@ -1,7 +1,7 @@
-//! Between processes: whose sessions are to be looked at anew.
+//! Invalidation of cached sessions in other processes.
 //!
-//! Within a process that takes no bus at all. Across processes, what one changes counts in the
-//! others as soon as the bus has told them; without one, or while it is broken, within
+//! A single process needs no bus. With several, a change takes effect in the others as soon as the
+//! bus delivers it. Without a bus, or while it fails, it takes effect within
 //! `auth.session.cacheSeconds`.
 
 use std::sync::Arc;
@@ -13,52 +13,55 @@ use tokio::task::JoinHandle;
 
 use super::check::Checks;
 
-/// Users that wait to be told of. Beyond it none are added: the others learn of those by
+/// Maximum number of waiting invalidations. Further ones are dropped; the other processes read
+/// those changes a little later.
 /// themselves, a little later.
 pub(crate) const WAITING: usize = 10_000;
-/// How long a bus that broke is left alone.
+/// Pause after a failure of the bus.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Tells the processes of an app whose sessions have changed: `session.bus`.
+/// Informs all processes of an app about changed sessions: `session.bus`.
 ///
-/// It may lose, repeat and reorder what it is told, and tell it to the sender as well.
+/// It may lose, repeat and reorder messages, and deliver them to the sender.
 pub trait InvalidationBus: Send + Sync + 'static {
-    /// Tells the others that something about a user has changed.
+    /// Informs the other processes that a user's sessions changed.
     fn publish<'a>(&'a self, user: &'a str) -> BoxFuture<'a, Result<()>>;
 
-    /// Passes on what others tell, for as long as it can. It is called again after it has ended.
+    /// Calls `heard` with each message of other processes, until the connection fails. It is called
+    /// again after that.
     fn listen<'a>(&'a self, heard: &'a (dyn Fn(&str) + Send + Sync)) -> BoxFuture<'a, Result<()>>;
 }
 
 /// Both directions, while the app runs.
 #[derive(Debug)]
-pub(crate) struct Line([JoinHandle<()>; 2]);
+pub(crate) struct BusConnection([JoinHandle<()>; 2]);
 
-impl Line {
-    /// Opens it: what `told` yields goes out, what comes in is forgotten.
+impl BusConnection {
+    /// Starts both directions: `invalidations` contains the ids to send; received ids are removed from the
+    /// cache.
     pub(crate) fn open(
         bus: &Arc<dyn InvalidationBus>,
         checks: &Arc<Checks>,
-        mut told: mpsc::Receiver<String>,
+        mut invalidations: mpsc::Receiver<String>,
     ) -> Self {
         let (out, inward, checks) = (Arc::clone(bus), Arc::clone(bus), Arc::clone(checks));
         let telling = tokio::spawn(async move {
-            while let Some(user) = told.recv().await {
-                // Once more when it fails: a connection that broke while nobody used it is noticed
-                // by the first use.
-                let mut told = out.publish(&user).await;
-                if told.is_err() {
-                    told = out.publish(&user).await;
+            while let Some(user) = invalidations.recv().await {
+                // A second attempt, because a connection that broke while it was idle fails at its
+                // first use.
+                let mut sent = out.publish(&user).await;
+                if sent.is_err() {
+                    sent = out.publish(&user).await;
                 }
-                if let Err(error) = told {
-                    tracing::warn!(error = ?error, "other processes were not told of a change; they see it when what they know is old");
+                if let Err(error) = sent {
+                    tracing::warn!(error = ?error, "other processes were not informed of a changed session; they see it when their cache expires");
                 }
             }
         });
         let listening = tokio::spawn(async move {
             loop {
                 if let Err(error) = inward.listen(&|user| checks.heard(user)).await {
-                    tracing::warn!(error = ?error, "changes in other processes are not heard of; they are seen when what is known is old");
+                    tracing::warn!(error = ?error, "changed sessions of other processes are not received; they are seen when the cache expires");
                 }
                 tokio::time::sleep(PAUSE).await;
             }
@@ -67,7 +70,7 @@ impl Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for BusConnection {
     fn drop(&mut self) {
         for task in &self.0 {
             task.abort();
@@ -88,16 +91,16 @@ mod postgres {
     /// The name of the channel.
     const CHANNEL: &str = "linchpin_auth_sessions";
 
-    /// `LISTEN` and `NOTIFY` of a `PostgreSQL` server that all processes reach. Apps that share a
-    /// database share the channel, which costs them a look each and nothing else.
+    /// A bus over `LISTEN` and `NOTIFY` of a `PostgreSQL` server. Apps that share a database share
+    /// the channel, which only costs extra reads.
     #[derive(Debug)]
     pub struct PostgresBus(Channel);
 
     impl PostgresBus {
-        /// Over two connections of its own to this server, which is usually the app's store.
+        /// Uses two connections of its own to this server, usually the app's store.
         ///
         /// # Errors
-        /// When the options are not valid.
+        /// If the options are invalid.
         pub fn new(options: &PostgresOptions) -> Result<Self> {
             Channel::new(options, CHANNEL).map(Self)
         }

@@ -1,10 +1,8 @@
-//! The session check: whether a token is still good, answered from memory while what is known is
-//! fresh.
+//! The session check: whether a token is valid. Recent results are cached.
 //!
-//! What is known of a session ends with any change of its user within this process, before the
-//! change is answered. Each user has a number among a fixed set; a change raises it, and what was
-//! read under an earlier number counts for nothing. A read notes the number before it begins, so
-//! that one overtaken by a change cannot bring back what was before.
+//! A change of a user drops the user's cached sessions in this process before the response. Each
+//! user has a counter in a fixed set, and a change increments it. A cache entry contains the
+//! counter from before its read, so a read that was overtaken by a change is not used.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -25,21 +23,21 @@ use crate::keys::signing::{Signing, Verified};
 use crate::mfa::{Factors, must_enrol};
 use crate::tenant::{Acting, Tenants};
 
-/// Tokens that are remembered.
+/// Number of cached tokens.
 const REMEMBERED: usize = 100_000;
-/// Users share a number, which costs a look, never a wrong answer.
+/// Number of counters. Users may share one, which only costs extra reads.
 const NUMBERS: usize = 4096;
-/// Looks at one token at a time.
+/// Number of locks: one token is read once at a time.
 const LOCKS: usize = 1024;
-/// How often the last activity is written down, in milliseconds.
+/// Interval of writes of the last activity, in milliseconds.
 const TOUCH: i64 = 60_000;
 
-/// What is known of a token.
+/// The cached result of a token.
 struct Remembered {
     actor: Arc<Actor>,
     token: Verified,
     user: usize,
-    /// The user's number when it was read.
+    /// The counter of the user at the read.
     number: u64,
     read_at: Timestamp,
     expires_at: Timestamp,
@@ -57,17 +55,17 @@ pub(crate) struct Checks {
     idle: i64,
     /// Whether every account needs a second factor.
     enrols: bool,
-    /// What counts as one.
+    /// The second factors that the settings use.
     factors: Factors,
     touch: i64,
     remembered: Cache<Box<str>, Arc<Remembered>>,
     numbers: Box<[AtomicU64]>,
     locks: Box<[tokio::sync::Mutex<()>]>,
     keys: RandomState,
-    /// Activity that is on its way to the store.
+    /// Activity that is being written.
     touching: Mutex<HashMap<String, i64>>,
     tenants: Tenants,
-    /// Where other processes are told, if there is a bus.
+    /// The channel to the bus, if there is one.
     others: Option<mpsc::Sender<String>>,
 }
 
@@ -92,8 +90,7 @@ impl Checks {
             idle,
             enrols: config.auth.mfa.required,
             factors: Factors::of(config),
-            // A session that is used is not idle: its activity is written down often enough to
-            // know.
+            // The activity must be written often enough for the idle timeout.
             touch: if idle > 0 { TOUCH.min(idle / 4) } else { TOUCH },
             remembered: Cache::new(REMEMBERED),
             numbers: (0..NUMBERS).map(|_| AtomicU64::new(0)).collect(),
@@ -109,22 +106,22 @@ impl Checks {
         self.keys.hash_one(user) as usize % NUMBERS
     }
 
-    /// Forgets what is known of a user's sessions. To be called once a change is stored and before
-    /// it is answered.
+    /// Drops the cached sessions of a user. Call it after a change is stored and before the
+    /// response.
     pub(crate) fn forget(&self, user: &str) {
         self.heard(user);
         if let Some(others) = &self.others {
-            // When too many wait, the others see it as soon as what they know is old.
+            // If the queue is full, other processes read the change when their cache expires.
             let _ = others.try_send(user.to_owned());
         }
     }
 
-    /// The same, of a change in another process.
+    /// The same for a change in another process.
     pub(crate) fn heard(&self, user: &str) {
         self.numbers[self.place(user)].fetch_add(1, Ordering::SeqCst);
     }
 
-    /// The actor of a token that is remembered and fresh.
+    /// The actor of a cached token.
     pub(crate) fn known(self: &Arc<Self>, token: &str) -> Option<Arc<Actor>> {
         let found = self.remembered.get(token)?;
         let now = self.env.clock.now();
@@ -146,10 +143,10 @@ impl Checks {
         self.idle > 0 && now.millis() - last_active > self.idle
     }
 
-    /// The actor of a token, as far as the store knows; `None` when it authenticates nobody.
+    /// Reads the actor of a token from the store; `None` if the token is invalid.
     ///
     /// # Errors
-    /// `unavailable` when the store cannot tell.
+    /// `unavailable` if the store cannot be read.
     pub(crate) async fn look(self: &Arc<Self>, token: &str) -> Result<Option<Arc<Actor>>> {
         let Some(verified) = self.signing.verify(token, self.env.clock.now()) else {
             return Ok(None);
@@ -160,7 +157,7 @@ impl Checks {
                 .await?
                 .map(|found| Arc::clone(&found.actor)));
         }
-        // One look for all who ask at once.
+        // Concurrent requests with one token share one read.
         let _one = self.locks[self.keys.hash_one(token) as usize % LOCKS]
             .lock()
             .await;
@@ -186,8 +183,7 @@ impl Checks {
         };
         let mut last_active = self.last_active(&session);
         if self.is_idle(last_active, now) {
-            // What was being written down when the session was read is stored by now, and no longer
-            // being written.
+            // A write that was pending when the session was read is stored by now.
             let Some(again) = self.live(&cx, &token).await? else {
                 return Ok(None);
             };
@@ -199,8 +195,8 @@ impl Checks {
         }
         let expires_at = session.expires_at.unwrap_or(Timestamp::MIN);
         let handle = session.handle.clone();
-        // A cookie may hold a token without the claims of the app, for want of room: they are the
-        // session's.
+        // A token in a cookie may lack the app's claims, because they are too large; then the
+        // claims of the session are used.
         let mut claims = match &session.custom_claims {
             Some(Value::Object(custom)) => custom.clone(),
             _ => serde_json::Map::new(),
@@ -221,7 +217,7 @@ impl Checks {
         Ok(Some(found))
     }
 
-    /// When a session was last used, as far as that is stored or about to be.
+    /// The last use of a session, including writes that are pending.
     fn last_active(&self, session: &Session) -> i64 {
         self.touching
             .lock()
@@ -231,7 +227,7 @@ impl Checks {
             .max(session.last_active_at.millis())
     }
 
-    /// The session of a token and its user, while both are good.
+    /// The session and user of a token, if both are valid.
     async fn live(&self, cx: &Cx, token: &Verified) -> Result<Option<(Session, User)>> {
         let session = self
             .sessions
@@ -259,7 +255,7 @@ impl Checks {
             handle: session.handle.clone(),
             sid: token.sid.clone(),
             auth_at: session.auth_at,
-            // A step-up of before a factor was there is none any more.
+            // A step-up from before the factor existed does not count.
             step_up_at: session.step_up_at.filter(|_| {
                 !self.factors.asks(user) || session.proved_factors == Some(user.mfa_version)
             }),
@@ -283,7 +279,7 @@ impl Checks {
         }
     }
 
-    /// Notes that a session is used, now and then and behind the request's back.
+    /// Writes the last activity at intervals, in the background.
     fn touched(self: &Arc<Self>, found: &Remembered, now: Timestamp) {
         let last = found.last_active.load(Ordering::Relaxed);
         if now.millis() - last < self.touch {
@@ -315,7 +311,7 @@ impl Checks {
             if let Err(error) = written
                 && error.code() != linchpin::Code::NotFound
             {
-                tracing::warn!(error = ?error, "the activity of a session was not written down");
+                tracing::warn!(error = ?error, "the last activity of a session was not stored");
             }
             let mut touching = checks.touching.lock();
             if touching.get(&handle) == Some(&now.millis()) {

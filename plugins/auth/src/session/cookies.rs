@@ -1,4 +1,4 @@
-//! Cookies: their names, attributes and values, in one place.
+//! Cookies: names, attributes and values.
 
 use axum::http::header::{COOKIE, SET_COOKIE};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
@@ -8,29 +8,29 @@ use linchpin::http::Reply;
 use super::credential::{Once, once};
 use crate::config::{AuthConfig, SameSite};
 
-/// The name that clients read it by.
+/// The name of the cookie that clients read.
 const CSRF: &str = "csrf_token";
-/// Goes before the cookie of the same purpose.
+/// Has priority over the cookie of the device token.
 const DEVICE: HeaderName = HeaderName::from_static("x-device-token");
-/// Longest cookie that every browser keeps: its name and its value, in bytes (RFC 6265bis, 5.6).
+/// Maximum size of a cookie that all browsers accept: name and value in bytes (RFC 6265bis, 5.6).
 const LONGEST: usize = 4096;
-/// How long somebody may be at a provider, in seconds.
+/// Time for the sign-in at a provider, in seconds.
 const FLOW: i64 = 600;
 
 /// The cookies of an app.
 #[derive(Clone, Debug)]
 pub(crate) struct Cookies {
-    /// Whether any are set or read.
+    /// Whether cookies are set and read.
     enabled: bool,
     token: Cookie,
     refresh: Cookie,
-    /// Says that the refresh token beside it was given to this browser, which a page of a sibling
-    /// domain cannot make it say.
+    /// Proves that the server gave the refresh token to this browser. A sibling domain cannot forge
+    /// it.
     renews: Cookie,
     csrf: Cookie,
-    /// What forms of pages are bound to for whoever is not signed in.
+    /// The value to which forms without a session are bound.
     browser: Cookie,
-    /// The challenge that a page is to answer.
+    /// The challenge of a page.
     challenge: Cookie,
     device: Cookie,
     flow: Cookie,
@@ -39,7 +39,7 @@ pub(crate) struct Cookies {
 #[derive(Clone, Debug)]
 struct Cookie {
     name: String,
-    /// Everything behind the value but its age.
+    /// The attributes except `Max-Age`.
     attributes: String,
 }
 
@@ -80,7 +80,7 @@ impl Cookie {
         Self { name, attributes }
     }
 
-    /// The same for this host alone, whatever domain the others are for: no sibling can set it.
+    /// The same cookie for this host only, without `Domain`: a sibling domain cannot set it.
     fn of_host(self, config: &AuthConfig) -> Self {
         let Some(domain) = &config.auth.cookies.domain else {
             return self;
@@ -92,13 +92,13 @@ impl Cookie {
         }
     }
 
-    /// `None` for a value that cannot stand in a header, which none of ours is.
+    /// `None` if the value is not valid in a header, which does not happen.
     fn set(&self, value: &str, max_age: Option<i64>) -> Option<HeaderValue> {
         let age = max_age.map_or_else(String::new, |age| format!("; Max-Age={}", age.max(0)));
         HeaderValue::try_from(format!("{}={value}{}{age}", self.name, self.attributes)).ok()
     }
 
-    /// Its one value in a request.
+    /// The value in a request, if there is exactly one.
     fn read<'a>(&self, headers: &'a HeaderMap) -> Once<'a> {
         let mut values = self.values(headers);
         match (values.next(), values.next()) {
@@ -108,8 +108,8 @@ impl Cookie {
         }
     }
 
-    /// All its values in a request. Byte by byte: what else the app keeps in the browser need not
-    /// be text, and must not cost anybody their session.
+    /// All values in a request. They are read as bytes: other cookies of the app need not be text,
+    /// and must not break a session.
     fn values<'a>(&self, headers: &'a HeaderMap) -> impl Iterator<Item = &'a [u8]> {
         let pairs = headers
             .get_all(COOKIE)
@@ -146,13 +146,12 @@ impl Cookies {
         }
     }
 
-    /// The name of the cookie that holds the access token.
+    /// The name of the cookie with the access token.
     pub(crate) fn token_name(&self) -> &str {
         &self.token.name
     }
 
-    /// Whether browsers keep an access token: they drop cookies that are longer, and say nothing of
-    /// it.
+    /// Whether browsers accept an access token in a cookie. They silently drop longer ones.
     pub(crate) fn fits(&self, token: &str) -> bool {
         !self.enabled || self.token.name.len() + token.len() <= LONGEST
     }
@@ -175,7 +174,7 @@ impl Cookies {
         }
     }
 
-    /// Every refresh token of a request, whoever has put it there.
+    /// All refresh tokens of a request, planted ones included.
     pub(crate) fn refreshes<'a>(&self, headers: &'a HeaderMap) -> impl Iterator<Item = &'a str> {
         let found = self.enabled.then(|| self.refresh.values(headers));
         found
@@ -184,7 +183,7 @@ impl Cookies {
             .filter_map(|value| std::str::from_utf8(value).ok())
     }
 
-    /// What says that the refresh token of a request was given to its browser.
+    /// The proof that the server gave the refresh token to this browser.
     pub(crate) fn renews<'a>(&self, headers: &'a HeaderMap) -> Once<'a> {
         if self.enabled {
             self.renews.read(headers)
@@ -202,7 +201,7 @@ impl Cookies {
         }
     }
 
-    /// The token of a device that has been signed in from: of the header, else of the cookie.
+    /// The device token of a request: from the header, otherwise from the cookie.
     pub(crate) fn device<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
         let cookie = || {
             if self.enabled {
@@ -221,7 +220,7 @@ impl Cookies {
         }
     }
 
-    /// Lets a browser be recognised. It stays when a session ends.
+    /// Sets the device token. It stays when a session ends.
     pub(crate) fn set_device(&self, reply: Reply, token: &str, max_age: u64) -> Reply {
         match self
             .device
@@ -233,13 +232,13 @@ impl Cookies {
         }
     }
 
-    /// What a browser was given that was sent to a provider. It is no credential of a session, and
-    /// there whatever the transport is: nothing else says that who comes back is who was sent away.
+    /// The marks of a browser that was redirected to a provider. They are set for every transport,
+    /// because nothing else shows that the same browser comes back.
     pub(crate) fn flow<'a>(&self, headers: &'a HeaderMap) -> Once<'a> {
         self.flow.read(headers)
     }
 
-    /// Marks a browser that is sent to a provider.
+    /// Sets the marks of a browser.
     pub(crate) fn set_flow(&self, reply: Reply, value: &str) -> Reply {
         match self.flow.set(value, Some(FLOW)) {
             Some(value) => reply.and_header(SET_COOKIE, value),
@@ -247,28 +246,28 @@ impl Cookies {
         }
     }
 
-    /// What a browser's forms are bound to.
+    /// The value to which forms without a session are bound.
     pub(crate) fn browser<'a>(&self, headers: &'a HeaderMap) -> Once<'a> {
         self.browser.read(headers)
     }
 
-    /// The challenge that a browser is to answer.
+    /// The challenge of the browser.
     pub(crate) fn challenge<'a>(&self, headers: &'a HeaderMap) -> Once<'a> {
         self.challenge.read(headers)
     }
 
-    /// Lets a browser keep a challenge for so many seconds.
+    /// Sets the challenge for some seconds.
     pub(crate) fn set_challenge(&self, value: &str, seconds: i64) -> Option<HeaderValue> {
         self.challenge.set(value, Some(seconds))
     }
 
-    /// Gives a browser what its forms are bound to, until it is closed.
+    /// Sets the value to which forms without a session are bound, until the browser is closed.
     pub(crate) fn set_browser(&self, value: &str) -> Option<HeaderValue> {
         self.browser.set(value, None)
     }
 
-    /// Sets the cookies of a session; beside a refresh token stands what says whom it was given to.
-    /// Ages are in seconds.
+    /// Sets the cookies of a session. With a refresh token comes the proof for its browser. Ages
+    /// are in seconds.
     pub(crate) fn set(
         &self,
         mut reply: Reply,
@@ -295,7 +294,7 @@ impl Cookies {
         reply
     }
 
-    /// Sets the CSRF token alone.
+    /// Sets only the CSRF token.
     pub(crate) fn set_csrf(&self, reply: Reply, csrf: &str) -> Reply {
         match self.csrf.set(csrf, None).filter(|_| self.enabled) {
             Some(value) => reply.and_header(SET_COOKIE, value),
@@ -303,7 +302,7 @@ impl Cookies {
         }
     }
 
-    /// Clears what a session has set.
+    /// Clears the cookies of a session.
     pub(crate) fn clear(&self, mut reply: Reply) -> Reply {
         if !self.enabled {
             return reply;

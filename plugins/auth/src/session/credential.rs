@@ -1,5 +1,4 @@
-//! Where a credential stands in a request, and which one counts: the first that is there, and no
-//! other.
+//! The credential of a request: the first of several places that has one.
 
 use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, HeaderName};
@@ -7,28 +6,28 @@ use linchpin::axum;
 
 use super::cookies::Cookies;
 
-/// Goes before `Authorization`.
+/// Has priority over `Authorization`.
 const USER_TOKEN: HeaderName = HeaderName::from_static("x-user-token");
 
-/// What stands before a token in `Authorization`, in whatever case.
+/// The scheme in `Authorization`, in any case.
 const BEARER: &str = "Bearer ";
 
-/// What a request presents.
+/// The credential of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Credential<'a> {
-    /// Nothing.
+    /// No credential.
     None,
-    /// Something that can authenticate nobody: a header given twice, say.
+    /// An invalid credential, such as a header that was sent twice.
     Unusable,
-    /// A token that the client put there itself.
+    /// A token in the header `x-user-token`.
     Header(&'a str),
-    /// A token in `Authorization`, which may be that of a program.
+    /// A token in `Authorization`, of a user or a program.
     Bearer(&'a str),
-    /// A token that a browser sent by itself, so that the request may be forged.
+    /// A token in a cookie, which browsers send by themselves, so the request may be forged.
     Cookie(&'a str),
 }
 
-/// The credential of a request.
+/// Returns the credential of a request.
 pub(crate) fn of<'a>(headers: &'a HeaderMap, cookies: &Cookies) -> Credential<'a> {
     match once(headers, &USER_TOKEN) {
         Once::Absent => {}
@@ -47,8 +46,8 @@ pub(crate) fn of<'a>(headers: &'a HeaderMap, cookies: &Cookies) -> Credential<'a
     }
 }
 
-/// The token in `Authorization`. Another scheme is somebody else's; `Bearer` alone is ours, and
-/// empty.
+/// The token in `Authorization`. Other schemes are ignored; `Bearer` without a token is an empty
+/// one.
 fn bearer(headers: &HeaderMap) -> Once<'_> {
     match once(headers, &AUTHORIZATION) {
         Once::Text(text) => match text.split_at_checked(BEARER.len()) {
@@ -62,8 +61,7 @@ fn bearer(headers: &HeaderMap) -> Once<'_> {
     }
 }
 
-/// Every token that the client itself put into headers, the first of which counts: whoever leaves,
-/// leaves with all of them.
+/// All tokens in headers. Signing out ends the sessions of all of them.
 pub(crate) fn of_headers(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     [once(headers, &USER_TOKEN), bearer(headers)]
         .into_iter()
@@ -73,22 +71,22 @@ pub(crate) fn of_headers(headers: &HeaderMap) -> impl Iterator<Item = &str> {
         })
 }
 
-/// A value that may be there once.
+/// A value that may be sent once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Once<'a> {
     Absent,
-    /// Twice, or no text.
+    /// It was sent twice, or is not text.
     Unusable,
     Text(&'a str),
 }
 
-/// The one value of a header.
+/// The value of a header that may be sent once.
 pub(crate) fn once<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Once<'a> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (None, _) => Once::Absent,
-        // Not `to_str`, which looks at one byte after the other: a token has hundreds. What is no
-        // ASCII is no token of ours.
+        // `to_str` checks one byte at a time, which is slow for tokens with hundreds of bytes. A
+        // value that is not ASCII is not a token.
         (Some(value), None) => {
             std::str::from_utf8(value.as_bytes()).map_or(Once::Unusable, Once::Text)
         }
@@ -115,8 +113,7 @@ mod tests {
             (&[(AUTHORIZATION, b"bEARER   abc ")], Bearer("abc")),
             (&[(AUTHORIZATION, b"Bearer ")], Bearer("")),
             (&[(AUTHORIZATION, b"Bearer")], Unusable),
-            // Somebody else's, even where a letter of more than one byte stands where ours would
-            // end.
+            // Another scheme, even if the byte after its prefix is part of a character.
             (&[(AUTHORIZATION, b"Bearerabc")], None),
             (&[(AUTHORIZATION, b"Basic abc")], None),
             (&[(AUTHORIZATION, b"Bea")], None),

@@ -1,5 +1,4 @@
-//! Forged requests: whether a request that a browser authenticated by itself was meant by a page of
-//! ours.
+//! Forged requests: whether a request with cookies comes from the app's own pages.
 
 use axum::http::header::{HOST, ORIGIN, REFERER};
 use axum::http::{HeaderMap, HeaderName, Method};
@@ -26,22 +25,20 @@ pub(crate) struct Csrf {
     enabled: bool,
     allowed: Vec<String>,
     exempt: Vec<String>,
-    /// Routes that judge what they are sent by themselves, because they make or end sessions.
+    /// Paths of routes that check forged requests themselves, because they open or end sessions.
     own: Vec<String>,
-    /// Where browsers reach the app, in production, as far as that is set: `Host` is the word of
-    /// whoever sends it.
+    /// The origin of the app in production, if it is set. `Host` is chosen by the client.
     public: Option<String>,
-    /// Whether pages of ours come by TLS: in production, where sessions are in cookies that
-    /// browsers keep for nothing else.
+    /// Whether the app's pages use TLS: in production with cookies, which browsers accept only with
+    /// TLS.
     tls: bool,
 }
 
-/// What a request says that counts, taken out of it so that it can be judged once its session is
-/// known.
+/// The relevant parts of a request, which are checked after its session is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Presented {
     origin_is_ours: bool,
-    /// The header, when the cookie says the same.
+    /// The token of the header, if the cookie has the same value.
     token: Option<String>,
 }
 
@@ -50,7 +47,7 @@ impl Csrf {
         let security = &config.security;
         let mut exempt = security.csrf_exempt.clone();
         if config.auth.pages.enabled == Some(true) {
-            // Their forms hold a token of their own, and are judged by it.
+            // Forms contain their own token and are checked by it.
             exempt.push(format!(
                 "{}{}/*",
                 config.auth.mount,
@@ -76,12 +73,12 @@ impl Csrf {
         }
     }
 
-    /// Whether the route at a path judges its credentials by itself.
+    /// Whether the route at a path checks its credentials itself.
     pub(crate) fn judges_itself(&self, path: &str) -> bool {
         self.own.iter().any(|own| own == path)
     }
 
-    /// What a request that a cookie authenticates has to prove; `None` when nothing.
+    /// The parts to check of a request with a cookie; `None` if nothing must be checked.
     pub(crate) fn asked(
         &self,
         method: &Method,
@@ -111,8 +108,8 @@ impl Csrf {
         }
     }
 
-    /// Whether the page that sent it is of the server itself or of an allowed origin. `null` and
-    /// nothing are not.
+    /// Whether the request is from a page of the server or of an allowed origin. `null` and a
+    /// missing origin are not.
     fn is_from_us(&self, headers: &HeaderMap) -> bool {
         let origin = match (once(headers, &ORIGIN), once(headers, &REFERER)) {
             (Once::Text(origin), _) => Some(origin.to_owned()),
@@ -133,9 +130,9 @@ impl Csrf {
         if let Some(public) = &self.public {
             return origin.eq_ignore_ascii_case(public);
         }
-        // Whoever ends TLS is in front of us: what the request itself came by says nothing. What
-        // anybody on the way can write as our host is no page of ours, but for one on this machine,
-        // where browsers keep secure cookies without TLS.
+        // TLS ends at a proxy, so the scheme of the request says nothing. A plain http origin can
+        // be forged on the network, so it does not count, except on this machine, where browsers
+        // accept secure cookies without TLS.
         let plain = || {
             origin
                 .strip_prefix("http://")
@@ -166,8 +163,8 @@ impl Csrf {
                 .any(|pattern| pattern == path || below(pattern))
     }
 
-    /// Lets a request make a session, unless a page of a foreign origin sent it. What is no browser
-    /// says nothing and passes.
+    /// Checks that no page of a foreign origin sent a request that opens a session. Programs that
+    /// are not browsers send no origin and pass.
     ///
     /// # Errors
     /// 403 `csrf_failed`.
@@ -184,13 +181,11 @@ impl Csrf {
         if foreign { Err(failed()) } else { Ok(()) }
     }
 
-    /// Lets a browser be sent away to sign in where what comes back is good for whoever holds a
-    /// verifier: unless a page of a foreign origin, which may hold it, sent the browser here. One
-    /// that does not say where it comes from may come from a native app, whose links some browsers
-    /// call cross-site; it is not brought back to a page of ours, which has no need of a verifier.
-    ///
-    /// # Errors
-    /// 403 `csrf_failed`.
+    /// Checks a redirect to a provider whose result belongs to the holder of a code verifier. A
+    /// page of a foreign origin may hold the verifier, so its request is refused. A request without
+    /// an origin may be from a native app, whose links some browsers report as cross-site. A
+    /// cross-site one is refused only if its result goes to a page of the app, which needs no
+    /// verifier.
     pub(crate) fn may_bind(&self, headers: &HeaderMap, to_own_page: bool) -> Result<()> {
         if !self.enabled {
             return Ok(());
@@ -207,11 +202,11 @@ impl Csrf {
         if own { Ok(()) } else { Err(failed()) }
     }
 
-    /// Lets a browser follow a link that changes something, if a page of the server itself has it,
-    /// or its user typed it.
+    /// Checks a navigation that changes data: its link must be on a page of the server, or the user
+    /// typed the address.
     ///
     /// # Errors
-    /// 403 `csrf_failed`: also for what no browser sent.
+    /// 403 `csrf_failed`, also for clients that are not browsers.
     pub(crate) fn is_own_navigation(&self, headers: &HeaderMap, cookies: &Cookies) -> Result<()> {
         let typed = matches!(once(headers, &FETCH_SITE), Once::Text(site) if site.eq_ignore_ascii_case("none"));
         let own = typed || self.is_from_own_page(headers);
@@ -226,8 +221,8 @@ impl Csrf {
         }
     }
 
-    /// Whether a page of the server itself has sent a browser here: what leads here from anywhere
-    /// else, a mail or another program too, was no click of ours.
+    /// Whether a page of the server sent the browser here. Links from other sites, mails and
+    /// programs do not count.
     pub(crate) fn is_from_own_page(&self, headers: &HeaderMap) -> bool {
         match (once(headers, &FETCH_SITE), once(headers, &REFERER)) {
             _ if !self.enabled => true,
@@ -238,10 +233,10 @@ impl Csrf {
         }
     }
 
-    /// Judges what [`Csrf::presented`] found, for the session of this `sid`.
+    /// Checks the parts that [`Csrf::presented`] returned, for the session with this `sid`.
     ///
     /// # Errors
-    /// 403 `csrf_failed`, without a word about why.
+    /// 403 `csrf_failed`, without a reason.
     pub(crate) fn judge(&self, presented: &Presented, sid: &str, ring: &Ring) -> Result<()> {
         if !self.enabled
             || (presented.origin_is_ours
@@ -260,7 +255,7 @@ fn failed() -> Error {
     refuse(CSRF_FAILED)
 }
 
-/// Whether a host, with a port perhaps, is never beyond this machine.
+/// Whether a host, optionally with a port, is always this machine.
 fn is_this_machine(authority: &str) -> bool {
     let host = Url::parse(&format!("http://{authority}")).ok();
     match host.as_ref().and_then(Url::host) {
@@ -271,17 +266,17 @@ fn is_this_machine(authority: &str) -> bool {
     }
 }
 
-/// A CSRF token for a session, or for whatever else a form is bound to.
+/// Creates a CSRF token for a session or for another owner of a form.
 ///
 /// # Errors
-/// When there is no randomness.
+/// If there is no randomness.
 pub(crate) fn make(env: &Env, ring: &Ring, sid: &str) -> Result<String> {
     let nonce = URL_SAFE_NO_PAD.encode(env.random::<NONCE>()?);
     let mac = URL_SAFE_NO_PAD.encode(ring.mac(Purpose::Csrf, &[nonce.as_bytes(), sid.as_bytes()]));
     Ok(format!("{nonce}.{mac}"))
 }
 
-/// What a browser holds a token for that may renew a session.
+/// The subject of the token that proves a refresh token's browser.
 pub(crate) fn renewing(handle: &str) -> String {
     format!("renews {handle}")
 }
@@ -469,7 +464,7 @@ mod tests {
                 assert!(!may(true, host, origin), "{host} {origin}");
             }
         }
-        // In development the app is wherever it is called.
+        // In development the app has any address.
         assert!(may(false, "localhost:3000", "http://localhost:3000"));
         let own = |referer: &str| {
             Csrf::new(&config, Vec::new(), true)

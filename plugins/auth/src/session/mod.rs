@@ -1,4 +1,4 @@
-//! Sessions: what a token is good for, how clients carry it, and when it ends.
+//! Sessions: checks, cookies, tokens and CSRF protection.
 
 pub(crate) mod bus;
 pub(crate) mod check;
@@ -12,32 +12,32 @@ use linchpin::Timestamp;
 
 use crate::mfa::Way;
 
-/// What guards and routes know of a caller whose session was checked; attached to the actor.
+/// The checked session of a caller, for guards and routes. It is attached to the actor.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     pub(crate) user_id: String,
-    /// The public handle of the session.
+    /// The handle of the session.
     pub(crate) handle: String,
-    /// The `sid`, which CSRF tokens are bound to.
+    /// The `sid`, to which CSRF tokens are bound.
     pub(crate) sid: String,
-    /// Since when they are signed in, or have stepped up.
+    /// The time of the sign-in.
     pub(crate) auth_at: Timestamp,
     pub(crate) step_up_at: Option<Timestamp>,
-    /// What they stepped up with.
+    /// The method of the last step-up.
     pub(crate) step_up_by: Option<Way>,
-    /// The version of the account's factors for which one of them was proved.
+    /// The `mfa_version` of the account for which a factor was proved.
     pub(crate) proved_factors: Option<i64>,
     pub(crate) aal: i64,
-    /// Whether all that was shown is that they hold a passkey.
+    /// Whether the only proof is the possession of a passkey.
     pub(crate) holds_passkey_alone: bool,
     pub(crate) email_verified: bool,
-    /// Whether the account is to be deleted: then little may be done with it.
+    /// Whether the deletion of the account is scheduled, which restricts the session.
     pub(crate) restricted: bool,
-    /// Whether a second factor is required and there is none yet.
+    /// Whether the account must set up a second factor.
     pub(crate) mfa_setup_required: bool,
 }
 
-/// Whether something happened so many seconds ago or less, in whole seconds.
+/// Whether a time is at most this number of whole seconds ago.
 pub(crate) fn is_fresh(at: Timestamp, now: Timestamp, seconds: u64) -> bool {
     (now.millis() - at.millis()).div_euclid(1000) <= i64::try_from(seconds).unwrap_or(i64::MAX)
 }

@@ -1,4 +1,4 @@
-//! Refresh tokens: each names its session and its generation under a MAC, so that none is stored
+//! Refresh tokens. Each contains its session and its generation with a MAC. So no token is stored,
 //! and every earlier one is recognised.
 
 use base64::Engine as _;
@@ -12,10 +12,10 @@ use crate::secret::same;
 const VERSION: &str = "v1";
 const HANDLE: usize = 16;
 const MAC: usize = 32;
-/// Longest token looked at, in bytes.
+/// Maximum length of a token in bytes.
 const LONGEST: usize = 256;
 
-/// The token of a generation of a session, under the newest secret.
+/// Creates the token of a session's generation, with the newest secret.
 pub(crate) fn make(ring: &Ring, session: &Session, generation: i64) -> Option<String> {
     let handle = URL_SAFE_NO_PAD
         .decode(&session.handle)
@@ -40,7 +40,7 @@ fn of(ring: &Ring, kid: &str, handle: &[u8], generation: u32, seed: &str) -> Opt
     ))
 }
 
-/// A token as presented, not yet known to be one of ours.
+/// A parsed token that is not verified yet.
 #[derive(Debug)]
 pub(crate) struct Presented {
     kid: String,
@@ -50,7 +50,7 @@ pub(crate) struct Presented {
 }
 
 impl Presented {
-    /// Takes a token apart.
+    /// Parses a token.
     pub(crate) fn parse(token: &str) -> Option<Self> {
         if token.len() > LONGEST {
             return None;
@@ -76,17 +76,17 @@ impl Presented {
         })
     }
 
-    /// The session that it names.
+    /// The handle of its session.
     pub(crate) fn handle(&self) -> String {
         URL_SAFE_NO_PAD.encode(&self.handle)
     }
 
-    /// How many have gone before it.
+    /// The number of tokens before it.
     pub(crate) fn generation(&self) -> u32 {
         self.generation
     }
 
-    /// Whether it was made for this session.
+    /// Whether the token was created for this session.
     pub(crate) fn is_of(&self, ring: &Ring, session: &Session) -> bool {
         let expected = of(
             ring,
@@ -98,7 +98,7 @@ impl Presented {
         expected.is_some_and(|expected| same(&expected, &self.mac))
     }
 
-    /// What it is worth, for the session it was made for.
+    /// The state of a token of this session.
     pub(crate) fn worth(&self, session: &Session, now: Timestamp, grace_seconds: u64) -> Worth {
         let generation = i64::from(self.generation);
         if generation == session.generation {
@@ -114,14 +114,14 @@ impl Presented {
     }
 }
 
-/// What a refresh token is worth.
+/// The state of a refresh token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Worth {
-    /// A new pair.
+    /// Current: the client gets a new pair.
     Current,
-    /// The same successor again: another request of the same client was faster.
+    /// Just rotated, by another request of the same client: it gets the same successor.
     JustRotated,
-    /// The end of the session: two parties hold tokens of one family.
+    /// Used twice, so two parties have tokens of the family: the session ends.
     Reused,
 }
 

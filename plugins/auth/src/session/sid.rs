@@ -1,5 +1,5 @@
-//! The `sid` of a session: made from its seed, so that a refresh can name it again while only its
-//! hash is stored.
+//! The `sid` of a session. It is derived from the session's seed, so a refresh can compute it again
+//! although only its hash is stored.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -14,8 +14,8 @@ pub(crate) fn hash(sid: &str) -> String {
     URL_SAFE_NO_PAD.encode(Sha256::digest(sid))
 }
 
-/// The `sid` of a session under the newest secret: 256 bits that nobody can tell without both the
-/// secret and the seed.
+/// Derives the `sid` of a session with the newest secret: 256 bits that depend on the secret and
+/// the seed.
 pub(crate) fn make(ring: &Ring, handle: &str, seed: &str, version: i64) -> String {
     derive(ring.key(Purpose::Refresh), handle, seed, version)
 }
@@ -32,8 +32,8 @@ fn derive(key: &Key, handle: &str, seed: &str, version: i64) -> String {
     ))
 }
 
-/// The `sid` that a session has; `None` when the secret that made it is gone, and every token with
-/// it.
+/// The current `sid` of a session; `None` if its secret is no longer configured, which voids all
+/// its tokens.
 pub(crate) fn of(ring: &Ring, session: &Session) -> Option<String> {
     let keys: Vec<&str> = ring.kids().collect();
     keys.into_iter().find_map(|kid| {

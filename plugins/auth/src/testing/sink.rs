@@ -1,12 +1,12 @@
-//! A real SMTP server (Python's `aiosmtpd`) that keeps what it receives. A machine without it fails
-//! the test.
+//! A real SMTP server (Python's `aiosmtpd`) that stores received mail. The tests need it on the
+//! machine.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Prints its port, then one JSON object for each message; ends with its standard input.
+/// Prints its port and then one JSON object per message. It stops when its standard input closes.
 const SERVER: &str = r#"
 import asyncio, email, email.policy, json, sys
 from aiosmtpd.smtp import SMTP
@@ -31,7 +31,7 @@ async def main():
 asyncio.run(main())
 "#;
 
-/// A server of our own.
+/// An SMTP server of a test.
 pub(crate) struct Sink {
     process: Child,
     port: u16,
@@ -43,7 +43,7 @@ impl Sink {
         Self::at(0)
     }
 
-    /// At a port that was another's before.
+    /// Starts a server at a port of an earlier one.
     pub(crate) fn at(port: u16) -> Self {
         let mut command = Command::new("python3");
         command
@@ -83,12 +83,12 @@ impl Sink {
         format!("smtp://127.0.0.1:{}", self.port)
     }
 
-    /// What has arrived.
+    /// The messages so far.
     pub(crate) fn now(&self) -> Vec<serde_json::Value> {
         self.received.lock().unwrap().clone()
     }
 
-    /// What has arrived, once there are so many.
+    /// Waits for this number of messages and returns all.
     pub(crate) async fn received(&self, least: usize) -> Vec<serde_json::Value> {
         for _ in 0..2000 {
             let now = self.now();
@@ -106,7 +106,7 @@ impl Sink {
 
 impl Drop for Sink {
     fn drop(&mut self) {
-        // It ends with its standard input; this is faster.
+        // It stops with its standard input; this is faster.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -1,5 +1,5 @@
-//! What the authenticator says (6.1, 6.5.4): bytes of fixed places, then CBOR. Nothing may be left
-//! over, and nothing comes twice.
+//! Data of the authenticator (6.1, 6.5.4): bytes at fixed places, then CBOR. Duplicate or
+//! additional data is refused.
 
 use minicbor::Decoder;
 use minicbor::data::Type;
@@ -9,10 +9,10 @@ use super::key::{PublicKey, once};
 
 const RP_ID_HASH: usize = 32;
 const AAGUID: usize = 16;
-/// Longest credential id (7.1, step 25).
+/// Maximum length of a credential id (7.1, step 25).
 const LONGEST_ID: usize = 1023;
 
-/// What an authenticator says of a use.
+/// The authenticator's data about a use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools)] // they are bits
 pub(crate) struct Flags {
@@ -31,17 +31,17 @@ pub(super) struct AuthenticatorData<'a> {
     pub(super) attested: Option<Attested<'a>>,
 }
 
-/// The new credential within.
+/// The new credential in the data.
 #[derive(Debug)]
 pub(super) struct Attested<'a> {
     pub(super) credential_id: &'a [u8],
-    /// The COSE key as it stands.
+    /// The COSE key in its original bytes.
     pub(super) public_key: &'a [u8],
 }
 
 impl<'a> AuthenticatorData<'a> {
     /// # Errors
-    /// When it is none.
+    /// If the data is malformed.
     pub(super) fn read(bytes: &'a [u8]) -> Result<Self, Fault> {
         let short = Fault("unreadable authenticator data");
         let (rp_id_hash, rest) = bytes.split_first_chunk::<RP_ID_HASH>().ok_or(short)?;
@@ -56,7 +56,7 @@ impl<'a> AuthenticatorData<'a> {
             None
         };
         if has(7) {
-            // Extensions: none was asked for, and none changes anything.
+            // Extensions are ignored, because none was requested.
             let mut extensions = Decoder::new(rest);
             if !matches!(extensions.datatype(), Ok(Type::Map)) || extensions.skip().is_err() {
                 return Err(short);
@@ -115,7 +115,7 @@ pub(super) struct Attestation<'a> {
 
 impl<'a> Attestation<'a> {
     /// # Errors
-    /// When it is none.
+    /// If the object is malformed.
     pub(super) fn read(bytes: &'a [u8]) -> Result<Self, Fault> {
         let unreadable = Fault("unreadable attestation");
         let mut at = Decoder::new(bytes);
@@ -153,11 +153,11 @@ impl<'a> Attestation<'a> {
         }
     }
 
-    /// Judges the statement. None was asked for, so there is none, or one that the credential makes
-    /// of itself: everything else is to be taken out by the browser (5.1.3).
+    /// Checks the attestation statement. None was requested, so it must be empty or a self
+    /// attestation; browsers remove all others (5.1.3).
     ///
     /// # Errors
-    /// When it is of another kind, or does not hold.
+    /// If it is of another kind or invalid.
     pub(super) fn judge_statement(&self, key: &PublicKey<'_>, signed: &[u8]) -> Result<(), Fault> {
         let wrong = Fault("attestation");
         let mut at = Decoder::new(self.statement);

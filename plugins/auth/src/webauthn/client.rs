@@ -1,4 +1,4 @@
-//! What the browser says it was asked, by whom, and for what.
+//! Client data: the request, the origin and the operation that the browser reports.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -8,7 +8,7 @@ use serde::de::IgnoredAny;
 use super::Fault;
 use crate::secret::same;
 
-/// What a browser was asked to do.
+/// The operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ceremony {
     Create,
@@ -24,7 +24,7 @@ impl Ceremony {
     }
 }
 
-/// `CollectedClientData` (5.8.1). Browsers add members as they like.
+/// `CollectedClientData` (5.8.1). Browsers may add members.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ClientData {
@@ -37,7 +37,7 @@ struct ClientData {
 }
 
 /// # Errors
-/// What is wrong with it.
+/// The reason for a refusal.
 pub(super) fn judge_client_data(
     bytes: &[u8],
     ceremony: Ceremony,
@@ -53,7 +53,7 @@ pub(super) fn judge_client_data(
         () if data.r#type != ceremony.name() => Err(Fault("another ceremony")),
         () if !same(&presented, challenge) => Err(Fault("another challenge")),
         () if !origins.contains(&data.origin) => Err(Fault("another origin")),
-        // Within a frame of another site nobody sees whose page they answer.
+        // In a frame of another site, the user cannot see which page requests the passkey.
         () if data.cross_origin || data.top_origin.is_some() => {
             Err(Fault("a frame of another origin"))
         }

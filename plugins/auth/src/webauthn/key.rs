@@ -1,5 +1,4 @@
-//! Public keys of credentials: COSE (RFC 9053, 8812) of the three algorithms that are asked for,
-//! and nothing else.
+//! Public keys of credentials: COSE (RFC 9053, 8812) with the three requested algorithms.
 
 use aws_lc_rs::encoding::AsDer;
 use aws_lc_rs::signature::{
@@ -15,14 +14,14 @@ pub(super) const ES256: i64 = -7;
 pub(super) const EDDSA: i64 = -8;
 pub(super) const RS256: i64 = -257;
 
-/// Bytes of a modulus: 2048 to 8192 bits.
+/// Length of a modulus in bytes: 2048 to 8192 bits.
 const MODULUS: std::ops::RangeInclusive<usize> = 256..=1024;
-/// Bytes of an exponent.
+/// Length of an exponent in bytes.
 const EXPONENT: std::ops::RangeInclusive<usize> = 1..=8;
-/// Bytes of a coordinate on P-256, and of a point of Ed25519.
+/// Length in bytes of a coordinate on P-256, and of an Ed25519 public key.
 const COORDINATE: usize = 32;
 
-/// A key that can verify.
+/// A key that verifies signatures.
 #[derive(Debug)]
 pub(super) enum PublicKey<'a> {
     /// Both coordinates.
@@ -31,15 +30,15 @@ pub(super) enum PublicKey<'a> {
     Rs256(RsaPublicKeyComponents<&'a [u8]>),
 }
 
-/// The members of a key, by their labels.
+/// The members of a key by label.
 #[derive(Default)]
 struct Members<'a> {
     kind: Option<i64>,
     algorithm: Option<i64>,
     curve: Option<i64>,
-    /// Of RSA, which has the label of the curve.
+    /// The modulus of RSA, which has the label of the curve.
     modulus: Option<&'a [u8]>,
-    /// `x`, or the exponent.
+    /// `x`, or the exponent of RSA.
     first: Option<&'a [u8]>,
     y: Option<&'a [u8]>,
 }
@@ -59,7 +58,7 @@ impl<'a> Members<'a> {
                 (-1, true) => once(&mut out.modulus, at.bytes().map_err(|_| wrong)?),
                 (-2, true) => once(&mut out.first, at.bytes().map_err(|_| wrong)?),
                 (-3, true) => once(&mut out.y, at.bytes().map_err(|_| wrong)?),
-                // A key has no other members (6.5.1.1).
+                // Other members are not allowed (6.5.1.1).
                 _ => false,
             };
             if !fresh {
@@ -76,7 +75,7 @@ impl<'a> Members<'a> {
 
 impl<'a> PublicKey<'a> {
     /// # Errors
-    /// When it is none of an algorithm that was asked for.
+    /// If it is not a key of a requested algorithm.
     pub(super) fn read(bytes: &'a [u8]) -> Result<Self, Fault> {
         let wrong = Fault("no key of the algorithm");
         let Members {
@@ -105,7 +104,7 @@ impl<'a> PublicKey<'a> {
                 if MODULUS.contains(&n.len()) && EXPONENT.contains(&e.len()) =>
             {
                 let key = RsaPublicKeyComponents { n, e };
-                // That it can be written as a key says that it is one.
+                // Encoding the key validates it.
                 key.as_der().map_err(|_| wrong)?;
                 Ok(Self::Rs256(key))
             }
@@ -123,7 +122,7 @@ impl<'a> PublicKey<'a> {
     }
 
     /// # Errors
-    /// When the signature is none of this key for this message.
+    /// If the signature is invalid.
     pub(super) fn verify(&self, message: &[u8], signature: &[u8]) -> Result<(), Fault> {
         let verified = match self {
             Self::Es256(key) | Self::EdDsa(key) => key.verify_sig(message, signature),
@@ -133,7 +132,7 @@ impl<'a> PublicKey<'a> {
     }
 }
 
-/// Keeps what comes for the first time; false for what has been there.
+/// Stores a value once; false if it was stored before.
 pub(super) fn once<T>(place: &mut Option<T>, value: T) -> bool {
     place.replace(value).is_none()
 }

@@ -1,9 +1,7 @@
-//! `WebAuthn`, the side of the site: what a browser answers is read and judged here, without a word
-//! to the store.
+//! `WebAuthn`, the server's side: parsing and checks of browser responses, without the store.
 //!
-//! The steps are those of `WebAuthn` Level 3, 7.1 (registering) and 7.2 (asserting), for
-//! attestation `none`. Whatever is wrong with an answer is a [`Fault`]; its text is for the audit,
-//! never for the client.
+//! The steps follow `WebAuthn` Level 3, 7.1 (registration) and 7.2 (assertion), for attestation
+//! `none`. Each error is a [`Fault`]; its text goes to the audit, never to the client.
 
 mod authenticator;
 mod client;
@@ -23,19 +21,19 @@ pub(crate) use response::{Assertion, Registration};
 
 use crate::env::Env;
 
-/// Algorithms that are asked for, the best first: ECDSA on P-256, Ed25519, RSA with PKCS#1 v1.5.
+/// The requested algorithms in order of preference: ECDSA on P-256, Ed25519, RSA with PKCS#1 v1.5.
 pub(crate) const ALGORITHMS: [i64; 3] = [key::ES256, key::EDDSA, key::RS256];
 
-/// What is wrong with an answer.
+/// The reason for a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fault(pub(crate) &'static str);
 
-/// What is asked and what is judged by.
+/// The options and rules.
 #[derive(Clone, Debug)]
 pub(crate) struct Site {
     pub(crate) id: String,
     id_hash: [u8; 32],
-    /// Serialised, as browsers name them.
+    /// Serialised origins, as browsers report them.
     origins: Vec<String>,
 }
 
@@ -43,7 +41,7 @@ pub(crate) struct Site {
 #[derive(Clone, Debug)]
 pub(crate) struct Registered {
     pub(crate) credential_id: Vec<u8>,
-    /// As a COSE key.
+    /// The COSE key.
     pub(crate) public_key: Vec<u8>,
     pub(crate) sign_count: u32,
     pub(crate) flags: Flags,
@@ -65,10 +63,10 @@ impl Site {
         }
     }
 
-    /// Judges a registration (7.1).
+    /// Checks a registration (7.1).
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason for a refusal.
     pub(crate) fn judge_registration(
         &self,
         answer: &Registration,
@@ -103,11 +101,11 @@ impl Site {
         })
     }
 
-    /// Judges an assertion (7.2) but for what only the store knows: whose credential it is, its
-    /// counter, what it was before.
+    /// Checks an assertion (7.2), except the owner of the credential and its signature counter,
+    /// which the store knows.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason for a refusal.
     pub(crate) fn judge_assertion(
         &self,
         answer: &Assertion,
@@ -147,10 +145,10 @@ impl Site {
     }
 }
 
-/// What a browser is to sign: 32 random bytes.
+/// A challenge: 32 random bytes.
 ///
 /// # Errors
-/// When there is no randomness.
+/// If there is no randomness.
 pub(crate) fn challenge(env: &Env) -> AppResult<[u8; 32]> {
     env.random::<32>()
 }

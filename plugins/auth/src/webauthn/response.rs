@@ -1,4 +1,4 @@
-//! What browsers send, as `PublicKeyCredential.toJSON()` writes it (5.1).
+//! Responses of browsers in the form of `PublicKeyCredential.toJSON()` (5.1).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::Fault;
 
-/// How credentials can be reached, as far as the standard names it (5.8.4).
+/// The transports of the standard (5.8.4).
 const TRANSPORTS: [&str; 6] = ["ble", "hybrid", "internal", "nfc", "smart-card", "usb"];
 
 #[derive(Deserialize)]
@@ -39,17 +39,17 @@ struct AssertionResponse {
     user_handle: Option<String>,
 }
 
-/// An answer to `navigator.credentials.create()`.
+/// The response of `navigator.credentials.create()`.
 #[derive(Clone, Debug)]
 pub(crate) struct Registration {
     pub(crate) id: Vec<u8>,
     pub(crate) client_data: Vec<u8>,
     pub(crate) attestation_object: Vec<u8>,
-    /// Those that the standard names, each once, in its order.
+    /// Known transports, without duplicates, in the standard's order.
     pub(crate) transports: Vec<String>,
 }
 
-/// An answer to `navigator.credentials.get()`.
+/// The response of `navigator.credentials.get()`.
 #[derive(Clone, Debug)]
 pub(crate) struct Assertion {
     pub(crate) id: Vec<u8>,
@@ -61,7 +61,7 @@ pub(crate) struct Assertion {
 
 impl Registration {
     /// # Errors
-    /// When it is none.
+    /// If it is malformed.
     pub(crate) fn read(sent: Value) -> Result<Self, Fault> {
         let (id, response) = credential::<AttestationResponse>(sent)?;
         let named = response.transports.unwrap_or_default();
@@ -80,7 +80,7 @@ impl Registration {
 
 impl Assertion {
     /// # Errors
-    /// When it is none.
+    /// If it is malformed.
     pub(crate) fn read(sent: Value) -> Result<Self, Fault> {
         let (id, response) = credential::<AssertionResponse>(sent)?;
         Ok(Self {

@@ -98,9 +98,9 @@ fn the_examples_of_the_standard_are_judged_as_it_says() {
         ("crossOrigin", frame, frame),
         ("topOrigin", frame, frame),
         ("long id", None, None),
-        // An algorithm that was not asked for.
+        // This algorithm was not requested.
         ("ES384", Some("algorithm"), Some("algorithm")),
-        // The statement comes with certificates, which were not asked for; the keys are good.
+        // The statement contains certificates, which were not requested; the key is valid.
         ("RS256", Some("attestation"), None),
         ("Ed25519", Some("attestation"), None),
     ] {
@@ -186,7 +186,7 @@ fn what_is_not_asked_for_is_refused() {
             .unwrap_err(),
         Fault("another challenge")
     );
-    // The answer to one ceremony is none to the other.
+    // A response to one operation is not valid for the other.
     let swapped = Assertion {
         client_data: example.registration().client_data,
         ..example.assertion()
@@ -212,7 +212,7 @@ fn what_is_not_asked_for_is_refused() {
     );
 }
 
-/// COSE keys that are none, by a member replaced or added.
+/// Invalid COSE keys, with a member replaced or added.
 #[test]
 fn keys_are_of_one_form() {
     use minicbor::Encoder;
@@ -304,7 +304,7 @@ fn keys_are_of_one_form() {
     assert!(!rsa(&vec![0x81; 1025], &[1, 0, 1]) && !rsa(&n, &[1; 9]));
 }
 
-/// CBOR that is deep, long, or promises more than there is, in every place that is read.
+/// Nested, long or truncated CBOR at every place that is parsed.
 #[test]
 fn hostile_cbor_is_refused() {
     let good = Example::named("none.ES256");
@@ -330,7 +330,7 @@ fn hostile_cbor_is_refused() {
         vec![0x5b, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff],
         vec![0x9b, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff],
         [object.as_slice(), &[0]].concat(),
-        // The format twice.
+        // The member `fmt` twice.
         [
             &[0xa4, 0x63, b'f', b'm', b't', 0x64, b'n', b'o', b'n', b'e'],
             &object[1..],
@@ -371,7 +371,7 @@ fn client_data_is_json_of_the_right_types() {
 }
 
 proptest! {
-    /// Nothing of what is signed can be changed.
+    /// No signed byte can be changed.
     #[test]
     fn a_changed_assertion_is_refused(name in prop::sample::select(vec!["none.ES256", "RS256", "Ed25519"]), part in 0usize..3, at: prop::sample::Index, bits in 1u8..=255) {
         let example = Example::named(name);
@@ -382,7 +382,7 @@ proptest! {
         prop_assert!(example.assert(&answer).is_err());
     }
 
-    /// Nothing of a registration that signs for itself can be changed.
+    /// No byte of a self attestation can be changed.
     #[test]
     fn a_changed_registration_is_refused(at: prop::sample::Index, bits in 1u8..=255, in_client_data: bool) {
         let example = Example::named("packed-self.ES256");
@@ -393,7 +393,7 @@ proptest! {
         prop_assert!(example.register(&answer).is_err());
     }
 
-    /// Whatever bytes come, they are read or refused.
+    /// Any bytes are parsed or refused.
     #[test]
     fn any_bytes_are_answered(bytes: Vec<u8>, cut: prop::sample::Index, insert: Vec<u8>) {
         let example = Example::named("none.ES256");

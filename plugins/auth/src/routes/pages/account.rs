@@ -1,4 +1,4 @@
-//! Looking after one's account: where one is signed in, and what one signs in with.
+//! Pages for the account: sessions, and the security page.
 
 use axum::body::Body;
 use axum::http::Response;
@@ -8,7 +8,7 @@ use maud::{Markup, html};
 use super::enter::NEW_PASSWORD;
 use super::layout::{Field, Width};
 use super::visit::{Answered, Visit, go, with};
-use super::{deletion, email, factors, passkeys, providers, words};
+use super::{deletion, email, factors, passkeys, providers, texts};
 use crate::device;
 use crate::entities::{Session, User};
 use crate::error::STEP_UP_REQUIRED;
@@ -78,9 +78,9 @@ fn one_session(visit: &Visit, session: &Session, current: bool) -> Result<Markup
                 span {
                     (place)
                     " · active "
-                    (words::time(session.last_active_at))
+                    (texts::time(session.last_active_at))
                     " · since "
-                    (words::time(session.created_at))
+                    (texts::time(session.created_at))
                 }
             }
             (end)
@@ -127,16 +127,16 @@ pub(super) async fn security(visit: Visit) -> Result<Response<Body>> {
     security_page(&visit, None).await
 }
 
-/// What one signs in with.
+/// The security page: the ways to sign in.
 ///
 /// # Errors
-/// When the page cannot be made.
+/// If the page cannot be rendered.
 pub(super) async fn security_page(visit: &Visit, error: Option<&Error>) -> Result<Response<Body>> {
     let Some(known) = visit.known.clone() else {
         return Ok(visit.to_sign_in());
     };
     if error.is_some_and(|error| error.code() == STEP_UP_REQUIRED) {
-        // What was asked for is asked again once it is known who asks.
+        // After the step-up the user starts the change again.
         return Ok(go(&with(
             &visit.page("/confirm"),
             "returnTo",
@@ -195,7 +195,7 @@ pub(super) async fn security_page(visit: &Visit, error: Option<&Error>) -> Resul
     visit.show("Security", Width::Wide, content, error)
 }
 
-/// Who is signed in, and whether their address is proved.
+/// The identifier and address of the account, and whether the address is verified.
 fn who(visit: &Visit, user: &User) -> Result<Markup> {
     let asks = visit.core.config.auth.email_verification.enabled;
     let state = match (&user.email, user.email_verified_at) {
@@ -255,7 +255,7 @@ fn password_section(visit: &Visit, user: &User, error: Option<&Error>) -> Result
         hint: NEW_PASSWORD,
         ..Field::PASSWORD
     };
-    // So that password managers know whose it is.
+    // Tells password managers the account of the password.
     let whose = html! {
         input type="text" name="username" value=(user.identifier_display)
             autocomplete="username" hidden;

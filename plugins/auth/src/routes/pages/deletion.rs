@@ -1,4 +1,4 @@
-//! The end of one's account, and staying after all.
+//! Pages to delete the account and to cancel the deletion.
 
 use axum::body::Body;
 use axum::http::Response;
@@ -8,8 +8,8 @@ use maud::html;
 use super::account::security_page;
 use super::layout::Width;
 use super::mailed::{Simple, token, token_field};
+use super::texts;
 use super::visit::{Answered, Visit, go, with};
-use super::words;
 use crate::error::STEP_UP_REQUIRED;
 use crate::routes::deletion::{self, DeleteInput};
 use crate::routes::shapes::CancelInput;
@@ -21,7 +21,7 @@ const KEEP: Simple = Simple {
     button: "Keep my account",
 };
 
-/// All that an account can do that is to be deleted: stay.
+/// The page of an account whose deletion is scheduled, which can only cancel it.
 pub(super) fn kept_page(
     visit: &Visit,
     due: linchpin::Timestamp,
@@ -31,7 +31,7 @@ pub(super) fn kept_page(
     let content = html! {
         section.card {
             h1 { "Your account will be deleted" }
-            p.lead { "On " (words::time(due)) ". Until then you can keep it." }
+            p.lead { "On " (texts::time(due)) ". Until then you can keep it." }
             (visit.notice(error))
             (form)
         }
@@ -117,7 +117,7 @@ fn keep_page(visit: &Visit, error: Option<&Error>) -> Result<Response<Body>> {
 }
 
 pub(super) async fn keeping(visit: Visit) -> Result<Response<Body>> {
-    // By the mailed token, which signs nobody in, or by the session.
+    // By the mailed token, which does not sign in, or by the session.
     let token = Some(token(&visit)).filter(|token| !token.is_empty());
     if token.is_none() && visit.known.is_none() {
         return Ok(visit.to_sign_in());

@@ -1,5 +1,5 @@
-//! Another address for one's account: asked for here, made the account's on the page that its mail
-//! leads to.
+//! The page to change the address of the account. The link in the mail leads to another page, which
+//! completes the change.
 
 use axum::body::Body;
 use axum::http::Response;
@@ -14,10 +14,10 @@ use crate::error::STEP_UP_REQUIRED;
 use crate::flow::Need;
 use crate::routes::email::{self, ChangeEmailInput};
 
-/// Where it is asked for.
+/// The path of the page.
 pub(super) const PATH: &str = "/email";
 
-/// Whose address may be changed now; `None` when nobody is signed in.
+/// The account whose address may be changed now; `None` if nobody is signed in.
 async fn owner(visit: &Visit) -> Result<Option<User>> {
     let Some(known) = visit.active()? else {
         return Ok(None);
@@ -28,7 +28,7 @@ async fn owner(visit: &Visit) -> Result<Option<User>> {
         .get(&visit.client.cx(), known.user_id.as_str())
         .await?
         .ok_or_else(Error::unauthorized)?;
-    // Asked for first, so that nobody types an address in vain.
+    // Checked before the form is shown, so that nobody types an address for nothing.
     visit
         .core
         .require(&visit.client, known, &user, Need::ProofButMail)?;

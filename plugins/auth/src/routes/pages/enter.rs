@@ -1,4 +1,4 @@
-//! Signing in, signing up, signing out.
+//! Pages to sign in, sign up and sign out.
 
 use axum::body::Body;
 use axum::http::Response;
@@ -14,7 +14,7 @@ use crate::identity::PrimaryField;
 use crate::routes::shapes::{SignInInput, SignUpInput};
 use crate::routes::{account, sessions};
 
-/// Where somebody goes who names no page.
+/// The page at the base path.
 pub(super) async fn home(visit: Visit) -> Result<Response<Body>> {
     Ok(if visit.known.is_some() {
         go(&visit.target())
@@ -25,7 +25,7 @@ pub(super) async fn home(visit: Visit) -> Result<Response<Body>> {
 
 pub(super) async fn sign_in(visit: Visit) -> Result<Response<Body>> {
     if visit.known.is_some() {
-        // What was said on the way here is still to be said.
+        // The next page shows the message of this redirect.
         let said = ["done", "failed"]
             .into_iter()
             .find_map(|word| Some((word, visit.query.given(word)?)));
@@ -38,8 +38,8 @@ pub(super) async fn sign_in(visit: Visit) -> Result<Response<Body>> {
     sign_in_page(&visit, None)
 }
 
-/// On to where somebody wants to be who is signed in already. Strict cookies are there for whoever
-/// clicks on a page of the app itself: where another site has begun this, somebody does.
+/// Redirects a signed-in user to the target. If another site started the navigation, browsers
+/// withhold `SameSite=Strict` cookies, so the page shows a link that the user clicks.
 fn arrived(visit: &Visit) -> Result<Response<Body>> {
     let strict = visit.core.config.auth.cookies.same_site == SameSite::Strict;
     if strict && visit.was_asked_again() {
@@ -78,7 +78,7 @@ pub(super) fn sign_in_page(visit: &Visit, error: Option<&Error>) -> Result<Respo
     } else {
         None
     };
-    // Without a script there are no passkeys, and then there may be nothing else.
+    // Without JavaScript there are no passkeys, and then no other way may remain.
     let or = match (
         &password,
         auth.magic_link.enabled || !providers.is_empty(),
@@ -113,14 +113,14 @@ pub(super) fn sign_in_page(visit: &Visit, error: Option<&Error>) -> Result<Respo
     visit.show("Sign in", Width::Narrow, content, error)
 }
 
-/// What accounts are known by.
+/// The field for the identifier.
 pub(super) fn identifier(primary: PrimaryField, value: &str, first: bool) -> Field<'_> {
     let (label, kind, autocomplete) = match primary {
         PrimaryField::Email => ("Email address", "email", "username"),
         PrimaryField::Username => ("User name", "text", "username"),
         PrimaryField::Phone => ("Phone number", "tel", "tel"),
     };
-    // Named as on the wire: what is wrong with it comes under that name.
+    // It has the name of the JSON field, under which errors are reported.
     Field {
         name: "identifier",
         label,
@@ -132,7 +132,7 @@ pub(super) fn identifier(primary: PrimaryField, value: &str, first: bool) -> Fie
     }
 }
 
-/// What is wrong with a field that the form names otherwise.
+/// Renames the field of an error to its name in the form.
 pub(super) fn renamed(visit: &Visit, error: Error) -> Error {
     let wire = visit.core.config.auth.primary_field.name();
     let mut details = error.details().to_vec();
@@ -153,7 +153,7 @@ pub(super) async fn signing_in(visit: Visit) -> Result<Response<Body>> {
     }
 }
 
-/// What comes after a first factor: the session, or the question for a second one.
+/// The response after a first factor: the session, or the page of the second factor.
 pub(super) async fn signed_in(visit: &Visit, reply: Reply) -> Result<Response<Body>> {
     let answered = Answered::of(reply).await?;
     if let Some(token) = answered.body["mfaToken"].as_str() {
@@ -237,7 +237,7 @@ fn register_page(visit: &Visit, error: Option<&Error>) -> Result<Response<Body>>
     visit.show("Create an account", Width::Narrow, content, error)
 }
 
-/// What a new password is to be.
+/// The hint for a new password.
 pub(super) const NEW_PASSWORD: &str =
     "A few words that nobody else would put together are best. Spaces are welcome.";
 
@@ -251,7 +251,7 @@ pub(super) async fn registering(visit: Visit) -> Result<Response<Body>> {
     match account::register(visit.core.clone(), visit.call(&[])?, input).await {
         Ok(reply) => {
             let answered = Answered::of(reply).await?;
-            // Without a session there is a mail to be followed first.
+            // Without a session, the address must be verified first.
             let waits =
                 answered.body.get("token").is_none() || answered.body.get("expiresAt").is_none();
             Ok(if waits {
@@ -265,15 +265,15 @@ pub(super) async fn registering(visit: Visit) -> Result<Response<Body>> {
 }
 
 pub(super) async fn signing_out(visit: Visit) -> Result<Response<Body>> {
-    // Whoever signs out to sign in again, which is proof where there is no other, goes on where
-    // they were.
+    // A user without any factor signs out to sign in again, which is the proof, and then continues
+    // at the target.
     let again = visit.form.get("again") == "yes";
     let out = if again {
         go(&with(&visit.with_target("/sign-in"), "done", "signed-out"))
     } else {
         visit.done("/sign-in", "signed-out")
     };
-    // Nobody is known any more who has just left.
+    // The session may have ended already.
     let Some(known) = &visit.known else {
         return Ok(out);
     };

@@ -1,4 +1,4 @@
-//! Second factors: setting them up, taking them away, recovery codes.
+//! Pages for second factors: set-up, removal, recovery codes.
 
 use axum::body::Body;
 use axum::http::Response;
@@ -16,7 +16,7 @@ use crate::mfa::Way;
 use crate::routes::mfa_shapes::{CodeInput, PhoneInput, SetupInput};
 use crate::routes::{mfa, mfa_sent};
 
-/// What proves nothing by itself: the session has to be fresh.
+/// No proof in the form: the session must be recent.
 fn no_proof() -> mfa::ProofInput {
     mfa::ProofInput {
         method: None,
@@ -27,10 +27,10 @@ fn no_proof() -> mfa::ProofInput {
     }
 }
 
-/// The second factors of whoever is signed in.
+/// The second factors of the user.
 ///
 /// # Errors
-/// When the store cannot answer.
+/// If the store cannot be read.
 pub(super) async fn section(visit: &Visit, user: &User) -> Result<Markup> {
     let (core, settings) = (&visit.core, &visit.core.config.auth.mfa);
     let methods = core.methods(user);
@@ -135,8 +135,7 @@ fn remove(visit: &Visit, way: Way) -> Result<Markup> {
     )
 }
 
-/// Whether a factor may be set up now: an account that is to be deleted gets none, and who set it
-/// up has signed in lately.
+/// Whether a factor may be set up now: the sign-in is recent, and no deletion is scheduled.
 async fn may_begin(visit: &Visit) -> Result<bool> {
     let Some(known) = visit.enrolling()? else {
         return Ok(false);
@@ -172,8 +171,8 @@ pub(super) async fn begin_app(visit: Visit) -> Result<Response<Body>> {
     }
 }
 
-/// What was set up is known to nobody but the page: the form carries it, for when the code was
-/// wrong.
+/// The secret is not stored on the page's side: the form contains it, so that the page can be shown
+/// again after a wrong code.
 fn app_page(
     visit: &Visit,
     secret: &str,
@@ -222,7 +221,7 @@ fn app_page(
     visit.show("Authenticator app", Width::Narrow, content, error)
 }
 
-/// An address as a picture that a phone can read.
+/// The URI as a QR code.
 fn picture(uri: &str) -> Option<Markup> {
     let code = QrCode::encode_text(otpauth(uri), QrCodeEcc::Medium)
         .ok()
@@ -231,7 +230,7 @@ fn picture(uri: &str) -> Option<Markup> {
     let dark = (0..size)
         .flat_map(|y| (0..size).map(move |x| (x, y)))
         .filter(|(x, y)| code.get_module(*x, *y));
-    // Four modules around it are to be left free.
+    // The standard requires a margin of four modules.
     let path = dark
         .map(|(x, y)| format!("M{} {}h1v1h-1z", x + 4, y + 4))
         .collect::<Vec<_>>()
@@ -246,7 +245,7 @@ fn picture(uri: &str) -> Option<Markup> {
     })
 }
 
-/// An address of an app and nothing else: the form carries it.
+/// Returns the text if it is an `otpauth` URI, because it comes from the form.
 fn otpauth(uri: &str) -> &str {
     if uri.starts_with("otpauth://") {
         uri
@@ -274,7 +273,7 @@ pub(super) async fn verify_app(visit: Visit) -> Result<Response<Body>> {
     }
 }
 
-/// A factor is there. With the first one come recovery codes, which are shown once.
+/// The response after a set-up. With the first factor, recovery codes are shown once.
 pub(super) fn enrolled(visit: &Visit, answered: Answered) -> Result<Response<Body>> {
     match codes(&answered.body) {
         Some(codes) => codes_page(visit, &codes),

@@ -1,8 +1,8 @@
-//! Whether a form is one of ours, and meant by who sends it.
+//! Checks that a form is from a page of the plugin and was sent on purpose.
 //!
-//! A form holds a token for the session it was made for, or for the browser where nobody was signed
-//! in. The session is named by its handle, which stays when its tokens are renewed or its user
-//! steps up: a form that was open meanwhile is as good as before.
+//! A form contains a token for the session of its page, or for the browser if nobody was signed in.
+//! The token contains the handle of the session, which does not change with a refresh or a step-up.
+//! So a form that was open meanwhile stays valid.
 
 use linchpin::{Error, Result};
 
@@ -14,12 +14,12 @@ use crate::session::csrf;
 const SESSION: &str = "session";
 const BROWSER: &str = "browser";
 
-/// Whose a form is.
+/// The owner of a form.
 #[derive(Clone, Copy)]
 pub(super) enum Owner<'a> {
-    /// The session of this handle.
+    /// The session with this handle.
     Session(&'a str),
-    /// A browser, by what its cookie says.
+    /// A browser, by the value of its cookie.
     Browser(&'a str),
 }
 
@@ -31,16 +31,17 @@ impl Owner<'_> {
         }
     }
 
-    /// What is signed. No `sid`, which tokens of JSON routes are bound to, has a space in it.
+    /// The signed text. It contains a space, which no `sid` has, so the tokens of JSON routes are
+    /// different.
     fn subject(self) -> String {
         let (Self::Session(name) | Self::Browser(name)) = self;
         format!("{} {name}", self.kind())
     }
 
-    /// The token of a form of theirs.
+    /// Creates the token of a form.
     ///
     /// # Errors
-    /// When there is no randomness.
+    /// If there is no randomness.
     pub(super) fn token(self, core: &Core) -> Result<String> {
         Ok(format!(
             "{}.{}",
@@ -55,23 +56,23 @@ impl Owner<'_> {
     }
 }
 
-/// What a form is worth.
+/// The result of the check.
 pub(super) enum Form {
-    /// What whoever is there wants.
+    /// The current user sent the form on purpose.
     Meant,
-    /// What somebody wanted who was signed in here. They are not any more, as far as this request
-    /// shows; it may be renewed.
+    /// The form belongs to a session of this browser whose access token has expired. The session
+    /// may be renewed.
     Left,
-    /// What somebody wanted who was not signed in yet, and is by now.
-    Overtaken,
+    /// The form was opened before its user signed in, in another window.
+    Outdated,
 }
 
 impl Visit {
-    /// Judges the form that was sent. `renewable` is the session that the browser may renew, if
+    /// Checks the form of the request. `renewable` is the session that the browser may renew, if
     /// nobody is signed in.
     ///
     /// # Errors
-    /// 403 `csrf_failed` for a form that no page of ours holds, for this session or this browser.
+    /// 403 `csrf_failed` if the form is from no page of this session or this browser.
     pub(super) async fn judge(&self, renewable: Option<&str>) -> Result<Form> {
         if let Err(refusal) = self.core.csrf.may_sign_in(self.headers()) {
             return Err(self.forged(refusal).await);
@@ -81,12 +82,12 @@ impl Visit {
         let of_browser = self.is_of_browser(token);
         match (&self.known, renewable) {
             (Some(known), _) if is_of(Owner::Session(&known.handle)) => Ok(Form::Meant),
-            (Some(_), _) if of_browser => Ok(Form::Overtaken),
+            (Some(_), _) if of_browser => Ok(Form::Outdated),
             (None, _) if of_browser => Ok(Form::Meant),
-            // A form of another session than the one to be renewed is worth as little as any.
+            // A form of any other session is refused.
             (None, Some(handle)) if is_of(Owner::Session(handle)) => Ok(Form::Left),
-            // Whose it was cannot be known, and nothing is done for it: to be asked to sign in is
-            // what they expect.
+            // The owner of the form is unknown, and nothing is done for it. The user expects to be
+            // asked to sign in.
             (None, None)
                 if token
                     .split_once('.')
@@ -98,12 +99,12 @@ impl Visit {
         }
     }
 
-    /// Whether the form that was sent is of the session of a handle.
+    /// Whether the form belongs to the session with this handle.
     pub(super) fn is_form_of(&self, handle: &str) -> bool {
         Owner::Session(handle).holds(self.form.get("csrf"), &self.core)
     }
 
-    /// Whether a token was made for this browser while nobody was signed in.
+    /// Whether the token was created for this browser while nobody was signed in.
     pub(super) fn is_of_browser(&self, token: &str) -> bool {
         self.browser()
             .is_some_and(|browser| Owner::Browser(browser).holds(token, &self.core))

@@ -1,5 +1,4 @@
-//! What all pages have in common: the frame, the fields of forms, what went wrong, and what
-//! browsers may do with them.
+//! The common parts of all pages: the frame, form fields, error messages, and security headers.
 
 use axum::body::Body;
 use axum::http::header::{
@@ -10,19 +9,19 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use linchpin::{Error, Result, axum};
 use maud::{DOCTYPE, Markup, html};
 
+use super::texts;
 use super::visit::{Visit, page};
-use super::words;
 use crate::core::Core;
 use crate::error::INVALID_CREDENTIALS;
 
 const REFRESH: HeaderName = HeaderName::from_static("refresh");
 
-/// Nothing but what we serve ourselves, in no frame.
+/// Allows only files of the plugin itself, and no frames.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
     connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// What browsers may do with every page. Another site learns nothing of where one was; forms keep
-/// their origin, by which they are judged.
+/// Sets the security headers of a page. Other sites do not learn the address of a page. Forms send
+/// their origin, which the server checks.
 pub(super) fn guard(headers: &mut HeaderMap) {
     for (name, value) in [
         (CONTENT_SECURITY_POLICY, POLICY),
@@ -35,7 +34,7 @@ pub(super) fn guard(headers: &mut HeaderMap) {
     }
 }
 
-/// A page as it is sent.
+/// The response with a page.
 fn sent(status: StatusCode, text: String) -> Response<Body> {
     let mut response = Response::new(Body::from(text));
     *response.status_mut() = status;
@@ -47,7 +46,7 @@ fn sent(status: StatusCode, text: String) -> Response<Body> {
     response
 }
 
-/// A page about one thing, or about many.
+/// The width of a page.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Width {
     Narrow,
@@ -99,10 +98,10 @@ fn without_hidden_characters(document: Markup) -> String {
 }
 
 impl Visit {
-    /// A page, with what went wrong before it if anything did.
+    /// Renders a page, with the message of an error if there is one.
     ///
     /// # Errors
-    /// When there is no randomness.
+    /// If there is no randomness.
     pub(super) fn show(
         &self,
         title: &str,
@@ -122,11 +121,11 @@ impl Visit {
         Ok(self.bind(response))
     }
 
-    /// A page that leads on by itself: what a browser asks for from here, it asks for with all of
-    /// its cookies.
+    /// A page that redirects by itself. The browser sends all of its cookies with a request that
+    /// starts here.
     ///
     /// # Errors
-    /// When there is no randomness.
+    /// If there is no randomness.
     pub(super) fn show_on_the_way(&self, to: &str) -> Result<Response<Body>> {
         let mut page = self.show_way(to)?;
         page.headers_mut().insert(
@@ -136,10 +135,10 @@ impl Visit {
         Ok(page)
     }
 
-    /// A page that leads on by its link alone.
+    /// A page with a link to the target.
     ///
     /// # Errors
-    /// When there is no randomness.
+    /// If there is no randomness.
     pub(super) fn show_way(&self, to: &str) -> Result<Response<Body>> {
         let content = html! {
             section.card {
@@ -161,18 +160,18 @@ impl Visit {
         })
     }
 
-    /// A form to a page, with what every form holds.
+    /// A form for a page, with the hidden fields of every form.
     ///
     /// # Errors
-    /// When there is no randomness.
+    /// If there is no randomness.
     pub(super) fn form(&self, path: &str, content: Markup) -> Result<Markup> {
         Ok(html! { form method="post" action=(self.page(path)) { (self.held()?) (content) } })
     }
 
-    /// What every form holds.
+    /// The hidden fields of every form.
     ///
     /// # Errors
-    /// When there is no randomness.
+    /// If there is no randomness.
     pub(super) fn held(&self) -> Result<Markup> {
         Ok(html! {
             input type="hidden" name="csrf" value=(self.csrf()?);
@@ -182,10 +181,11 @@ impl Visit {
         })
     }
 
-    /// A form that the script fills with what a passkey answers; without a script it is not shown.
+    /// A form that the script fills with the response of a passkey. Without JavaScript it is
+    /// hidden.
     ///
     /// # Errors
-    /// When there is no randomness.
+    /// If there is no randomness.
     pub(super) fn passkey_form(
         &self,
         step: &'static str,
@@ -204,19 +204,19 @@ impl Visit {
         })
     }
 
-    /// What was done before this page, or went wrong on the way to it.
+    /// The message about the previous action or an error.
     pub(super) fn notice(&self, error: Option<&Error>) -> Markup {
         let bad = |text: &str| html! { div.notice.bad role="alert" { (text) } };
         match (
             error,
-            words::failed(self.query.get("failed")),
-            words::done(self.query.get("done")),
+            texts::failed(self.query.get("failed")),
+            texts::done(self.query.get("done")),
         ) {
-            // Who it is that is signed in is not in doubt.
+            // The user is signed in, so only the password can be wrong.
             (Some(error), ..) if self.known.is_some() && error.code() == INVALID_CREDENTIALS => {
                 bad("The password is not right.")
             }
-            (Some(error), ..) => bad(&words::of(&self.core, error)),
+            (Some(error), ..) => bad(&texts::of(&self.core, error)),
             (None, Some(failed), _) => bad(failed),
             (None, None, Some(done)) => {
                 html! { div.notice.fine role="status" { (done) } }
@@ -226,7 +226,7 @@ impl Visit {
     }
 }
 
-/// When it is worth trying again.
+/// Sets `Retry-After`.
 fn wait(response: &mut Response<Body>, error: Option<&Error>) {
     if let Some(seconds) = error.and_then(Error::retry_after_seconds) {
         response
@@ -235,17 +235,17 @@ fn wait(response: &mut Response<Body>, error: Option<&Error>) {
     }
 }
 
-/// The page of an error that no page could say.
+/// The page for an error that no other page can show.
 pub(super) fn failed(core: &Core, error: &Error) -> Response<Body> {
     let status =
         StatusCode::from_u16(error.code().status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     if status.is_server_error() {
-        tracing::error!(error = ?error, "a page could not be made");
+        tracing::error!(error = ?error, "a page cannot be rendered");
     }
     let content = html! {
         section.card {
             h1 { "That did not work" }
-            div.notice.bad role="alert" { (words::of(core, error)) }
+            div.notice.bad role="alert" { (texts::of(core, error)) }
             a.button href=(page(core, "/sign-in")) { "Start again" }
         }
     };
@@ -268,12 +268,12 @@ pub(super) struct Field<'a> {
     pub(super) name: &'static str,
     pub(super) label: &'static str,
     pub(super) kind: &'static str,
-    /// What browsers may fill in.
+    /// The attribute `autocomplete`.
     pub(super) autocomplete: &'static str,
     pub(super) value: &'a str,
     pub(super) hint: &'static str,
     pub(super) required: bool,
-    /// Where the page begins.
+    /// Whether the field gets the focus.
     pub(super) first: bool,
 }
 
@@ -296,7 +296,7 @@ impl Field<'_> {
         ..Field::TEXT
     };
 
-    /// With what is wrong with it, if anything is.
+    /// Renders the field, with its error if there is one.
     pub(super) fn show(&self, error: Option<&Error>) -> Markup {
         let problem = error.and_then(|error| {
             error
@@ -320,7 +320,7 @@ impl Field<'_> {
                     aria-describedby=[described.then_some(&notes)];
                 div id=(notes) {
                     @if let Some(problem) = problem {
-                        p.problem { (words::sentence(&problem.message)) }
+                        p.problem { (texts::sentence(&problem.message)) }
                     }
                     @if !self.hint.is_empty() {
                         p.hint { (self.hint) }

@@ -1,5 +1,5 @@
-//! What goes by mail. Links carry their token behind `#`, which no server sees; without a script it
-//! is pasted.
+//! Pages for mailed links. A link contains its token after `#`, which is not sent to servers.
+//! Without JavaScript the user pastes it.
 
 use axum::body::Body;
 use axum::http::Response;
@@ -26,7 +26,7 @@ pub(super) struct Simple {
 
 impl Simple {
     /// # Errors
-    /// When there is no randomness.
+    /// If there is no randomness.
     pub(super) fn show(
         &self,
         visit: &Visit,
@@ -49,7 +49,7 @@ impl Simple {
     }
 }
 
-/// The token of a mail: what a form says may be the whole link.
+/// The token in the form. The user may have pasted the whole link.
 pub(super) fn token(visit: &Visit) -> String {
     let typed = visit.form.get("token").trim();
     typed
@@ -58,7 +58,7 @@ pub(super) fn token(visit: &Visit) -> String {
         .to_owned()
 }
 
-/// Where it is pasted, or filled in by the script.
+/// The field for the token, which the script fills.
 pub(super) fn token_field(visit: &Visit, error: Option<&Error>) -> Markup {
     let hint = "Filled in when you come here by the link. You can also paste the link itself.";
     Field {
@@ -194,7 +194,7 @@ pub(super) async fn verify(visit: Visit) -> Result<Response<Body>> {
 
 pub(super) async fn verifying(visit: Visit) -> Result<Response<Body>> {
     if visit.core.config.auth.conceal_registration && visit.known.is_none() {
-        // The mail of such a sign-up signs in as well; that of a changed address does not.
+        // The link of a concealed sign-up signs in too; the link of a changed address does not.
         match concealed::verify_and_login(
             visit.core.clone(),
             visit.call(&[])?,
@@ -223,7 +223,7 @@ pub(super) async fn verifying(visit: Visit) -> Result<Response<Body>> {
     )
     .await
     {
-        // Every session has ended.
+        // All sessions have ended.
         Ok(Purpose::UndoEmail) => Ok(visit.done("/sign-in", "undone")),
         Ok(Purpose::VerifyNewEmail) => Ok(visit.done(next, "email")),
         Ok(_) => Ok(visit.done(next, "verified")),

@@ -1,9 +1,8 @@
-//! Pages for people: signing in, and looking after one's account, without a script but for
-//! passkeys.
+//! Pages for users: sign-in and the account. Only passkeys need JavaScript.
 //!
-//! A page does nothing by itself. It reads a form, calls what the JSON route of the same name
-//! calls, and says what came of it; so there is no second way to a session. What was done ends in a
-//! redirect, so that nothing is done twice by looking at it again.
+//! A page has no logic of its own. It reads a form, calls the handler of the JSON route of the same
+//! name, and shows the result, so there is no second way to a session. A successful action ends in
+//! a redirect, so that a reload does not repeat it.
 
 mod account;
 mod deletion;
@@ -21,8 +20,8 @@ mod providers;
 mod providers;
 mod renewal;
 mod second;
+mod texts;
 mod visit;
-mod words;
 
 use std::sync::Arc;
 
@@ -41,19 +40,18 @@ use forms::Form;
 use renewal::Kept;
 use visit::Visit;
 
-/// Where they are, below the mount.
+/// The base path below the mount.
 pub(crate) const BASE: &str = "/ui";
 
-/// Where one signs out.
+/// The path to sign out.
 const SIGN_OUT: &str = "/sign-out";
 
 const STYLE: &str = include_str!("pages.css");
 const SCRIPT: &str = include_str!("pages.js");
-/// What changes with the version of the plugin alone may be kept; it is small, and asked for again
-/// within the hour.
+/// Files change only with the version of the plugin. They are small, and read again after an hour.
 const KEEP: HeaderValue = HeaderValue::from_static("public, max-age=3600");
 
-/// All pages that the settings ask for.
+/// The router with the pages that the settings enable.
 pub(crate) fn router(core: &Arc<Core>) -> Router {
     let auth = &core.config.auth;
     let theme = theme(&auth.pages);
@@ -173,8 +171,8 @@ pub(crate) fn router(core: &Arc<Core>) -> Router {
                 "/factors/recovery",
                 post(shown(core, factors::renewing_codes)),
             );
-        // As their JSON routes: what is switched off is set up nowhere. What an account has of it
-        // can be removed all the same.
+        // As with the JSON routes, a disabled factor cannot be set up, but an existing one can be
+        // removed.
         let (app, mail, phone) = (
             auth.mfa.totp.enabled,
             auth.mfa.email_otp.enabled,
@@ -213,26 +211,26 @@ pub(crate) fn router(core: &Arc<Core>) -> Router {
             out = out.route("/passkey", post(shown(core, passkeys::signing_in)));
         }
     }
-    // People are answered in pages, also by an address that they have mistyped.
-    out.fallback(told(
+    // Unknown paths get a page too.
+    out.fallback(message_page(
         core,
         Code::NotFound,
         "There is no page at this address",
     ))
-    .method_not_allowed_fallback(told(
+    .method_not_allowed_fallback(message_page(
         core,
         Code::MethodNotAllowed,
         "This address cannot be used in this way",
     ))
 }
 
-/// The first page, at its address with a slash behind: a nested router has only the one without.
+/// The page at the base path with a slash. A nested router only has the path without it.
 pub(crate) fn home(core: &Arc<Core>) -> MethodRouter {
     get(shown(core, enter::home))
 }
 
-/// A page that says nothing but this.
-fn told(
+/// A page with one message.
+fn message_page(
     core: &Arc<Core>,
     code: Code,
     what: &'static str,
@@ -241,7 +239,7 @@ fn told(
     move || std::future::ready(layout::failed(&core, &Error::new(code, what)))
 }
 
-/// A page, or what a form of it does.
+/// The handler of a page or of its form.
 fn shown<F, Fut>(
     core: &Arc<Core>,
     run: F,
@@ -269,15 +267,15 @@ where
     }
 }
 
-/// Who is there, as far as it takes to show a page.
+/// The result of the checks before a page.
 enum Arrived {
     Here(Box<Visit>),
-    /// Somebody whose form came too late: to where they go on.
+    /// A form that was sent too late: the redirect.
     Gone(Response<Body>),
 }
 
-/// Somebody at a page: their form is judged, and their session renewed where it has to be. A form
-/// that is not theirs renews nothing.
+/// Checks the form of a request, and renews the session if needed. A form of another owner renews
+/// nothing.
 async fn arrived(core: &Arc<Core>, request: Request, kept: &mut Kept) -> Result<Arrived> {
     let mut visit = Visit::of(Arc::clone(core), request).await?;
     let renewable = visit.renewable().await?;
@@ -292,15 +290,14 @@ async fn arrived(core: &Arc<Core>, request: Request, kept: &mut Kept) -> Result<
     };
     let leaves = matches!(form, Some(Form::Left)) && visit.path() == SIGN_OUT;
     match (&form, &renewable) {
-        // Who leaves needs nothing renewed, and nothing that keeps it from being renewed keeps them
-        // here.
+        // Signing out needs no renewal, and must work if a renewal fails.
         _ if leaves => visit.leave(kept).await?,
         (None | Some(Form::Left), Some((token, _))) => visit.renew(token, kept).await?,
         _ => {}
     }
     Ok(match form {
         _ if leaves => Arrived::Here(Box::new(visit)),
-        Some(Form::Overtaken) => Arrived::Gone(visit.overtaken()),
+        Some(Form::Outdated) => Arrived::Gone(visit.outdated_form()),
         Some(Form::Left) if visit.known.is_none() => Arrived::Gone(visit.to_sign_in()),
         _ => Arrived::Here(Box::new(visit)),
     })
@@ -322,8 +319,8 @@ fn file(kind: &'static str, text: String) -> MethodRouter {
     })
 }
 
-/// What the app says otherwise of colours and shapes. The settings have been judged: nothing in
-/// them ends a declaration.
+/// The style sheet with the theme of the app. The settings are checked: no value can end its
+/// declaration.
 fn theme(pages: &PagesSection) -> String {
     let lines: Vec<String> = pages
         .theme

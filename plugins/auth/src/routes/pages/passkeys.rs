@@ -1,4 +1,4 @@
-//! Passkeys: the script asks the browser, the form brings its answer.
+//! Pages for passkeys: the script calls the browser, and a form sends the response.
 
 use axum::body::Body;
 use axum::http::Response;
@@ -9,14 +9,14 @@ use serde_json::Value;
 use super::account::security_page;
 use super::enter::{sign_in_page, signed_in};
 use super::factors::enrolled;
+use super::texts;
 use super::visit::{Answered, Visit};
-use super::words;
 use crate::entities::Credential;
 use crate::error::{WEBAUTHN_FAILED, refuse};
 use crate::routes::passkey_shapes::{LoginInput, RegisterInput, RenameInput};
 use crate::routes::{passkey_login, passkeys};
 
-/// What the browser answered.
+/// The response of the browser.
 pub(super) fn response(visit: &Visit) -> Result<Value> {
     serde_json::from_str(visit.form.get("response")).map_err(|_| refuse(WEBAUTHN_FAILED))
 }
@@ -54,7 +54,7 @@ pub(super) async fn add(visit: Visit) -> Result<Response<Body>> {
     match done.await {
         Ok(reply) => {
             let answered = Answered::of(reply).await?;
-            // With the first second factor come recovery codes.
+            // With the first second factor there are recovery codes.
             if answered.body["recoveryCodes"]
                 .as_array()
                 .is_some_and(|codes| !codes.is_empty())
@@ -89,16 +89,16 @@ pub(super) async fn rename(visit: Visit) -> Result<Response<Body>> {
     }
 }
 
-/// The passkeys of whoever is signed in, and a way to make another one.
+/// The passkeys of the user, and a form to add one.
 ///
 /// # Errors
-/// When the page cannot be made.
+/// If the page cannot be rendered.
 pub(super) fn section(visit: &Visit, all: &[Credential]) -> Result<Markup> {
     let mut items = Vec::new();
     for (at, one) in all.iter().enumerate() {
         let used = one.last_used_at.map_or_else(
             || "Not used yet".to_owned(),
-            |at| format!("Last used {}", words::time(at)),
+            |at| format!("Last used {}", texts::time(at)),
         );
         let field = format!("rename-{at}");
         let rename = visit.form(
@@ -125,7 +125,7 @@ pub(super) fn section(visit: &Visit, all: &[Credential]) -> Result<Markup> {
             li {
                 div.what {
                     strong { (one.name) }
-                    span { "Added " (words::time(one.created_at)) " · " (used) }
+                    span { "Added " (texts::time(one.created_at)) " · " (used) }
                 }
                 details {
                     summary aria-label={ "Change " (one.name) } { "Change" }

@@ -1,5 +1,5 @@
-//! Sign-in by providers. Whoever leaves for one follows a link: a form's answer may lead nowhere
-//! but to us, which the policy of our pages says and browsers hold redirects to.
+//! Pages for sign-in with providers. They use links instead of forms, because the content security
+//! policy forbids redirects of forms to other sites.
 
 use axum::body::Body;
 use axum::http::header::{LOCATION, SET_COOKIE};
@@ -12,8 +12,8 @@ use maud::{Markup, html};
 use super::account::security_page;
 use super::enter::{sign_in_page, signed_in};
 use super::layout::{Width, guard};
+use super::texts;
 use super::visit::{Visit, go, with};
-use super::words;
 use crate::config::SameSite;
 use crate::entities::User;
 use crate::error::{INVALID_CODE, STEP_UP_REQUIRED};
@@ -23,17 +23,17 @@ use crate::return_target::ReturnTarget;
 use crate::routes::oauth::{self, Ticket, UnlinkInput};
 use crate::routes::shapes::ExchangeInput;
 
-/// Leads to a provider to sign in, and back.
+/// Starts a sign-in at a provider, and completes it.
 pub(super) const START: &str = "/provider";
 pub(super) const BACK: &str = "/provider/back";
-/// Leads to a provider to link it, and back.
+/// Starts a link to a provider, and completes it.
 pub(super) const LINK: &str = "/provider/link";
 pub(super) const LINKED: &str = "/provider/linked";
-/// Says which browser was sent away.
+/// The query parameter that identifies the browser.
 const MARK: &str = "browser";
 pub(super) const UNLINK: &str = "/provider/unlink";
 
-/// A way to each provider.
+/// A button for each provider.
 pub(super) fn buttons(visit: &Visit) -> Vec<Markup> {
     let one = |id: &str, name: &str| {
         let to = with(&visit.with_target(START), "id", id);
@@ -47,7 +47,7 @@ pub(super) fn buttons(visit: &Visit) -> Vec<Markup> {
         .collect()
 }
 
-/// The first letter of a name, for the eye alone.
+/// The first letter of a name, as decoration.
 fn mark(name: &str) -> Markup {
     let letter: String = name
         .chars()
@@ -57,13 +57,13 @@ fn mark(name: &str) -> Markup {
     html! { span.mark aria-hidden="true" { (letter) } }
 }
 
-/// Whether providers make accounts.
+/// Whether a sign-in with a provider may create an account.
 pub(super) fn sign_up(visit: &Visit) -> bool {
     let auth = &visit.core.config.auth;
     auth.oauth.allow_sign_up && auth.primary_field == PrimaryField::Email
 }
 
-/// To the provider, or to where it is told that nobody is there.
+/// The redirect to the provider, or to the page of an error.
 fn onward(reply: Reply) -> Response<Body> {
     let mut response = reply.into_response();
     *response.status_mut() = StatusCode::SEE_OTHER;
@@ -75,13 +75,13 @@ pub(super) async fn start(visit: Visit) -> Result<Response<Body>> {
     if visit.known.is_some() {
         return Ok(go(&visit.target()));
     }
-    // A provider that was agreed to before sends back at once: whoever follows a link of another
-    // site, or of a mail, would be signed in without having asked for it. They choose on a page of
-    // ours.
+    // A provider with earlier consent redirects back at once. So a link of another site, or in a
+    // mail, would sign the user in without consent. The user chooses on a page of the plugin
+    // instead.
     if !visit.core.csrf.is_from_own_page(visit.headers()) {
         return sign_in_page(&visit, None);
     }
-    // What is too long to come back with is left behind.
+    // A target that is too long for the way back is dropped.
     let token = visit.csrf()?;
     let marked = |page: String| with(&page, MARK, &token);
     let back =
@@ -101,12 +101,12 @@ pub(super) async fn start(visit: Visit) -> Result<Response<Body>> {
     }
 }
 
-/// Back from signing in. The code works once, for a minute, in the browser that was sent away: a
-/// page that leads here gains nothing, nor does a sibling domain that plants what it was sent away
-/// with, since the address says which browser that was.
+/// Completes a sign-in. The code works once, for a minute, in the browser that was redirected. The
+/// address identifies that browser, so neither a page that links here nor a sibling domain that
+/// plants cookies gains anything.
 pub(super) async fn back(visit: Visit) -> Result<Response<Body>> {
     if visit.known.is_some() {
-        return from_here(&visit, visit.overtaken());
+        return from_here(&visit, visit.outdated_form());
     }
     if !visit.is_of_browser(visit.query.get(MARK)) {
         return from_here(
@@ -134,8 +134,8 @@ pub(super) async fn back(visit: Visit) -> Result<Response<Body>> {
     }
 }
 
-/// A redirect, for a browser that another site has sent here: where cookies are strict, it goes on
-/// from a page of ours, or it would leave them at home.
+/// A redirect after another site sent the browser here. With `SameSite=Strict` the browser would
+/// withhold its cookies, so a page of the plugin redirects.
 fn from_here(visit: &Visit, gone: Response<Body>) -> Result<Response<Body>> {
     let to = gone.headers().get(LOCATION).and_then(|to| to.to_str().ok());
     let (SameSite::Strict, Some(to)) = (visit.core.config.auth.cookies.same_site, to) else {
@@ -148,10 +148,10 @@ fn from_here(visit: &Visit, gone: Response<Body>) -> Result<Response<Body>> {
     Ok(page)
 }
 
-/// The providers, and which of them know whoever is signed in.
+/// The providers, and which of them are linked to the account.
 ///
 /// # Errors
-/// When the store cannot answer.
+/// If the store cannot be read.
 pub(super) async fn section(visit: &Visit, user: &User) -> Result<Option<Markup>> {
     if visit.core.oauth.is_empty() {
         return Ok(None);
@@ -164,7 +164,7 @@ pub(super) async fn section(visit: &Visit, user: &User) -> Result<Option<Markup>
                 let id = html! { input type="hidden" name="id" value=(provider.id); };
                 let label = format!("Unlink {}", provider.name);
                 let form = html! { (id) button.danger.small aria-label=(label) { "Unlink" } };
-                let since = format!("Since {}", words::time(link.created_at));
+                let since = format!("Since {}", texts::time(link.created_at));
                 (
                     Some(html! { " " span.badge { "Linked" } }),
                     since,
@@ -202,8 +202,8 @@ pub(super) async fn section(visit: &Visit, user: &User) -> Result<Option<Markup>
     }))
 }
 
-/// Asks whether a provider is to be linked. Nobody is sent there from here but by a click: whoever
-/// makes a link to this page does not link anything by it.
+/// Asks whether to link a provider. Only a click continues, so a link to this page does not link an
+/// account.
 pub(super) async fn link(visit: Visit) -> Result<Response<Body>> {
     let id = visit.query.get("id").to_owned();
     match may_link(&visit, &id).await {
@@ -218,8 +218,8 @@ pub(super) async fn link(visit: Visit) -> Result<Response<Body>> {
     }
 }
 
-/// The name of a provider that may be linked now; `None` when nobody is signed in. Its route asks
-/// the same once more.
+/// The name of a provider that may be linked now; `None` if nobody is signed in. The route of the
+/// link checks this again.
 async fn may_link(visit: &Visit, id: &str) -> Result<Option<String>> {
     let Some(known) = visit.active()? else {
         return Ok(None);
@@ -255,7 +255,7 @@ fn link_page(visit: &Visit, id: &str, name: &str) -> Result<Response<Body>> {
     visit.show("Link another account", Width::Narrow, content, None)
 }
 
-/// Back from linking.
+/// Shows the result of a link.
 pub(super) async fn linked(visit: Visit) -> Result<Response<Body>> {
     let gone = match (visit.query.given("error"), visit.query.given("linked")) {
         (Some(word), _) => go(&with(&visit.page("/security"), "failed", &word)),

@@ -1,5 +1,4 @@
-//! Sign-in by providers in an app that is built without the feature `providers`: no button, no
-//! section, no route.
+//! Replaces the pages for providers in an app that is built without the feature `providers`.
 
 use linchpin::Result;
 use maud::Markup;
@@ -7,17 +6,17 @@ use maud::Markup;
 use super::visit::Visit;
 use crate::entities::User;
 
-/// A way to each provider: none.
+/// A button for each provider: none.
 pub(super) fn buttons(_: &Visit) -> Vec<Markup> {
     Vec::new()
 }
 
-/// Whether providers make accounts.
+/// Whether a sign-in with a provider may create an account.
 pub(super) fn sign_up(_: &Visit) -> bool {
     false
 }
 
-/// The providers, and which of them know whoever is signed in: nothing to show.
+/// The providers of the account: nothing to show.
 #[expect(
     clippy::unused_async,
     reason = "the same signature as with the feature"

@@ -1,5 +1,5 @@
-//! Sessions that go on while people look at pages: where the access token of a browser is over and
-//! its refresh token is not, a page renews both, as the client of an app would by its own route.
+//! Renewal of sessions on pages: if the access token of a browser has expired and its refresh token
+//! has not, a page renews both, like a client does with the refresh route.
 
 use axum::body::Body;
 use axum::http::header::SET_COOKIE;
@@ -14,10 +14,10 @@ use crate::session::credential::{self, Credential, Once, once};
 use crate::session::csrf::FETCH_SITE;
 use crate::session::refresh::Presented;
 
-/// Marks a page that is asked for once more, so that no browser is sent on for ever.
+/// The query parameter of a repeated request, which prevents endless redirects.
 const AGAIN: &str = "again";
 
-/// What a browser keeps from then on, beside what the page itself gives it.
+/// Cookies for the browser, in addition to those of the page.
 #[derive(Default)]
 pub(super) struct Kept(HeaderMap);
 
@@ -26,8 +26,8 @@ impl Kept {
         Self(reply.into_response().into_parts().0.headers)
     }
 
-    /// Gives it to the browser. What the page says of the same cookies stands behind it, and
-    /// counts: the end of a session, say.
+    /// Adds the cookies. Cookies of the page itself come later and win, for example at the end of a
+    /// session.
     pub(super) fn give(self, response: &mut Response<Body>) {
         let headers = response.headers_mut();
         let own: Vec<_> = headers.get_all(SET_COOKIE).iter().cloned().collect();
@@ -39,11 +39,11 @@ impl Kept {
 }
 
 impl Visit {
-    /// The token by which the browser may renew its session, and the handle of the session that it
-    /// names: when nobody is signed in and nothing but cookies was sent.
+    /// The refresh token that may renew the session, with the session's handle; if nobody is signed
+    /// in and only cookies were sent.
     ///
     /// # Errors
-    /// As [`Core::refresh_given`](crate::core::Core::refresh_given).
+    /// The errors of [`Core::refresh_given`](crate::core::Core::refresh_given).
     pub(super) async fn renewable(&self) -> Result<Option<(String, String)>> {
         if self.known.is_some()
             || !matches!(
@@ -61,8 +61,8 @@ impl Visit {
         Ok(given.map(|(token, handle)| (token.to_owned(), handle)))
     }
 
-    /// Whether another site has sent the browser here: it leaves the cookie that renews a session
-    /// at home then, and brings it once it comes from a page of ours.
+    /// Whether another site sent the browser here. Then the browser withholds the refresh cookie,
+    /// and sends it with a request from a page of the plugin.
     pub(super) fn may_be_renewable(&self) -> bool {
         let absent = matches!(self.core.cookies.refresh(self.headers()), Once::Absent);
         self.core.config.auth.refresh.enabled
@@ -71,30 +71,29 @@ impl Visit {
             && !self.was_asked_again()
     }
 
-    /// Whether another site has sent the browser here.
+    /// Whether another site sent the browser here.
     pub(super) fn is_from_elsewhere(&self) -> bool {
         matches!(once(self.headers(), &FETCH_SITE), Once::Text(site) if site.eq_ignore_ascii_case("cross-site"))
     }
 
-    /// Whether this is the second time that the page is asked for, because another site has sent
-    /// the browser here at first.
+    /// Whether this is the repeated request after another site sent the browser here.
     pub(super) fn was_asked_again(&self) -> bool {
         self.query.has(AGAIN)
     }
 
-    /// To the same page once more, from a page of ours.
+    /// Requests the same page again, from a page of the plugin.
     ///
     /// # Errors
-    /// When there is no randomness.
+    /// If there is no randomness.
     pub(super) fn once_more(&self) -> Result<Response<Body>> {
         self.show_on_the_way(&with(&self.page_as_asked(), AGAIN, "yes"))
     }
 
-    /// Renews the session of a browser; what it is given goes into `kept` whatever comes after.
-    /// Nobody is signed in where that is refused, and what can never be right again is not kept.
+    /// Renews the session of a browser and stores its cookies in `kept`. If the refresh is refused
+    /// nobody is signed in, and a token that can never be valid again is cleared.
     ///
     /// # Errors
-    /// When it cannot be told: 503, and 429 for a form.
+    /// 503 if the store is not reachable; 429 for a form.
     pub(super) async fn renew(&mut self, token: &str, kept: &mut Kept) -> Result<()> {
         let core = self.core.clone();
         let pace = match (self.is_form(), self.was_asked_again()) {
@@ -108,8 +107,8 @@ impl Visit {
                 match error.code().status() {
                     401 => *kept = Kept::of(core.cookies.clear(Reply::empty(204)?)),
                     403 => {}
-                    // Whoever shares an address with somebody who tries tokens can sign in and read
-                    // all pages for strangers.
+                    // A client that shares its address with one that tries tokens can still sign in
+                    // and read public pages.
                     429 if !self.is_form() => {}
                     _ => return Err(error),
                 }
@@ -123,14 +122,14 @@ impl Visit {
         Ok(())
     }
 
-    /// Ends the session that somebody leaves whose access token is over, if it goes on. Their form
-    /// has been judged: it is of this session.
+    /// Ends the session of a user who signs out with an expired access token. The form was checked:
+    /// it belongs to this session.
     ///
     /// # Errors
-    /// When the store cannot say that it has ended.
+    /// If the store cannot end it.
     pub(super) async fn leave(&self, kept: &mut Kept) -> Result<()> {
         let cx = self.client.cx();
-        // The form says whose it is, whatever else is beside the refresh token that names it.
+        // The form identifies the session, even if other cookies were planted.
         let handles = self
             .core
             .cookies

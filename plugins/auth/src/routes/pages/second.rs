@@ -1,4 +1,4 @@
-//! The second factor of a sign-in, and proving once more who is signed in.
+//! Pages for the second factor of a sign-in, and for the step-up.
 
 use axum::body::Body;
 use axum::http::Response;
@@ -16,7 +16,7 @@ use crate::routes::mfa_shapes::{ReauthInput, ResendInput, StepUpInput, VerifyInp
 use crate::routes::{mfa_login, proof};
 use crate::secret::SecretText;
 
-/// A code, whatever it is of.
+/// The field for a code of any method.
 fn code_field(ways: &[Way], error: Option<&Error>) -> Markup {
     let app = ways.contains(&Way::Totp);
     let sent = ways.iter().any(|way| way.is_sent());
@@ -39,8 +39,8 @@ fn code_field(ways: &[Way], error: Option<&Error>) -> Markup {
     .show(error)
 }
 
-/// Where a number is from: an app's is no message's, and whoever asked for a message may go back to
-/// the app.
+/// The choice of the source of a numeric code: an app or a message. A user who requested a message
+/// may still use the app.
 fn origin(ways: &[Way], sent: bool) -> Option<Markup> {
     let app = Way::Totp.name();
     let one = |value: &str, label: &str, checked: bool| {
@@ -65,12 +65,12 @@ fn origin(ways: &[Way], sent: bool) -> Option<Markup> {
     }
 }
 
-/// Whether a form says that its number is an app's.
+/// Whether the form says that its code is from an app.
 fn is_of_app(visit: &Visit, code: &str) -> bool {
     visit.form.get("from") == Way::Totp.name() && is_number(&SecretText::new(code.to_owned()))
 }
 
-/// A button for each way that a code can be sent.
+/// A button for each method that sends codes.
 fn senders(visit: &Visit, path: &str, ways: &[Way]) -> Result<Vec<Markup>> {
     let one = |way: &Way| {
         let label = if *way == Way::Sms {
@@ -84,7 +84,7 @@ fn senders(visit: &Visit, path: &str, ways: &[Way]) -> Result<Vec<Markup>> {
     ways.iter().filter(|way| way.is_sent()).map(one).collect()
 }
 
-/// What a form names as its way.
+/// The method in the form.
 fn method(visit: &Visit) -> Option<Way> {
     [Way::EmailOtp, Way::Sms]
         .into_iter()
@@ -105,7 +105,7 @@ async fn second_page(visit: &Visit, error: Option<&Error>) -> Result<Response<Bo
         .await
     {
         Ok(found) => found,
-        // It is over: the sign-in begins anew.
+        // The challenge has expired: the sign-in starts again.
         Err(over) => {
             return sign_in_page(visit, Some(&over)).map(|page| visit.forget_challenge(page));
         }
@@ -238,7 +238,7 @@ async fn confirm_page(visit: &Visit, error: Option<&Error>) -> Result<Response<B
         .kept_target()
         .is_some_and(|target| target == visit.page(email::PATH))
     {
-        // What is proved by mail does not count for changing the address that it goes to.
+        // A proof by mail does not count for a change of the mail address.
         ways.retain(|way| *way != Way::EmailOtp);
     }
     let mut forms = Vec::new();
@@ -261,7 +261,7 @@ async fn confirm_page(visit: &Visit, error: Option<&Error>) -> Result<Response<B
         )?);
     }
     if ways.is_empty() {
-        // Whoever can prove nothing signs in once more.
+        // A user without any factor signs in again.
         let again = html! {
             input type="hidden" name="again" value="yes";
             button { "Sign in again" }
@@ -302,7 +302,8 @@ pub(super) async fn confirming(visit: Visit) -> Result<Response<Body>> {
     if input.method == Way::Password {
         input.password = visit.form.given("password");
     } else {
-        // A number is the app's where the form says so; else the code that was sent, once one was.
+        // A numeric code is from the app if the form says so; otherwise it is the sent code, if one
+        // was sent.
         input.reauth_token = visit.challenge().filter(|_| !is_of_app(&visit, &code));
         input.method = match (
             is_number(&SecretText::new(code.clone())),

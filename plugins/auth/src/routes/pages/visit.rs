@@ -1,4 +1,4 @@
-//! A request for a page: who is there, and what the form says.
+//! A request for a page, with its user and its form.
 
 use std::sync::Arc;
 
@@ -21,10 +21,10 @@ use crate::return_target::ReturnTarget;
 use crate::session::Known;
 use crate::session::credential::Once;
 
-/// Largest form, in bytes.
+/// Maximum size of a form in bytes.
 const MAX_FORM: usize = 64 << 10;
 
-/// Names and values, of a form or a query.
+/// Names and values of a form or a query.
 #[derive(Default)]
 pub(super) struct Fields(Vec<(String, String)>);
 
@@ -33,7 +33,7 @@ impl Fields {
         Self(url::form_urlencoded::parse(text).into_owned().collect())
     }
 
-    /// The first value of a name; nothing for one that is not there.
+    /// The first value of a name; empty if there is none.
     pub(super) fn get(&self, name: &str) -> &str {
         self.0
             .iter()
@@ -41,14 +41,14 @@ impl Fields {
             .map_or("", |(_, value)| value.as_str())
     }
 
-    /// Whether any of a name says something, wherever it stands.
+    /// Whether any value of a name is not empty.
     pub(super) fn has(&self, name: &str) -> bool {
         self.0
             .iter()
             .any(|(known, value)| known == name && !value.is_empty())
     }
 
-    /// The same, for what may be left out.
+    /// The first value of a name; `None` if it is missing or empty.
     pub(super) fn given(&self, name: &str) -> Option<String> {
         Some(self.get(name))
             .filter(|value| !value.is_empty())
@@ -61,19 +61,19 @@ pub(super) struct Visit {
     pub(super) core: Arc<Core>,
     parts: Parts,
     pub(super) client: Client,
-    /// Who is signed in.
+    /// The signed-in user.
     pub(super) known: Option<Known>,
-    /// The same as an actor, where that is not the one of the request.
+    /// The actor of a session that this request renewed.
     renewed: Option<Arc<Actor>>,
     pub(super) form: Fields,
     pub(super) query: Fields,
-    /// What forms for whoever is not signed in are bound to, and whether the browser has yet to be
-    /// given it.
+    /// The value of the browser's cookie, to which forms without a session are bound, and whether
+    /// it is new.
     browser: (String, bool),
 }
 
 impl Visit {
-    /// A request that came to a page, and what its form says.
+    /// Reads a request and its form.
     ///
     /// # Errors
     /// 413, 415.
@@ -103,7 +103,7 @@ impl Visit {
         Ok(visit)
     }
 
-    /// Whether it is a form that was sent, and no page that is asked for.
+    /// Whether the request is a form.
     pub(super) fn is_form(&self) -> bool {
         self.parts.method == Method::POST
     }
@@ -129,7 +129,7 @@ impl Visit {
         Ok(Fields::of(&bytes))
     }
 
-    /// Somebody is signed in after all: their session was renewed on the way.
+    /// Signs the user in after the session was renewed.
     pub(super) fn is_by(&mut self, actor: Arc<Actor>) -> Result<()> {
         self.known = known(&actor).cloned();
         self.renewed = Some(actor);
@@ -141,26 +141,25 @@ impl Visit {
         &self.parts.headers
     }
 
-    /// The path of the page, as it is asked for. A nested router sees it below its own.
+    /// The path of the page below the base path.
     pub(super) fn path(&self) -> &str {
         self.parts.uri.path()
     }
 
-    /// What forms of this browser hold for whoever is not signed in; `None` when it keeps no
-    /// cookies, or has yet to be given one.
+    /// The value of the browser's cookie; `None` if the request had none.
     pub(super) fn browser(&self) -> Option<&str> {
         (!self.browser.1).then_some(self.browser.0.as_str())
     }
 
-    /// The same, or what [`Visit::bind`] gives it.
+    /// The value of the browser's cookie, or the new one that [`Visit::bind`] sets.
     pub(super) fn to_be_bound(&self) -> &str {
         &self.browser.0
     }
 
-    /// What every form holds.
+    /// The token of a form.
     ///
     /// # Errors
-    /// When there is no randomness.
+    /// If there is no randomness.
     pub(super) fn csrf(&self) -> Result<String> {
         match &self.known {
             Some(known) => Owner::Session(&known.handle),
@@ -169,10 +168,10 @@ impl Visit {
         .token(&self.core)
     }
 
-    /// A call of a JSON route, with the parameters of its path.
+    /// A call of a JSON route, with its path parameters.
     ///
     /// # Errors
-    /// When there is no actor.
+    /// If there is no actor.
     pub(super) fn call(&self, params: &[&str]) -> Result<PluginCall> {
         let call = PluginCall::of(&self.parts, params)?;
         Ok(match &self.renewed {
@@ -181,7 +180,7 @@ impl Visit {
         })
     }
 
-    /// The address of this page, with the query it was asked for with.
+    /// The address of this page with its query.
     pub(super) fn page_as_asked(&self) -> String {
         let page = self.page(self.path());
         self.parts
@@ -195,7 +194,7 @@ impl Visit {
         page(&self.core, path)
     }
 
-    /// Where to go once signed in: what was asked for, if it is a path of ours.
+    /// The target after sign-in: the requested one if it is a path of the app.
     pub(super) fn target(&self) -> String {
         let usual = || self.core.config.auth.pages.home.clone();
         self.kept_target()
@@ -203,20 +202,20 @@ impl Visit {
             .unwrap_or_else(|| self.page("/security"))
     }
 
-    /// The target as a field of forms and links; nothing when it is the usual one.
+    /// The target as a parameter; `None` if it is the default.
     pub(super) fn kept_target(&self) -> Option<String> {
         let asked = [self.form.get("returnTo"), self.query.get("returnTo")]
             .into_iter()
             .find(|asked| !asked.is_empty())?;
         let target = ReturnTarget::parse(asked, &[]).ok()?;
-        // A browser that a page of ours sends to a route of the plugin is taken for one whose user
-        // meant it, who has just proved who they are: whoever made the link would have an account
-        // linked to a provider of theirs.
+        // A target below the mount is refused. A request from a page of the plugin counts as
+        // intended, right after a proof of identity, so a link with such a target could link an
+        // attacker's provider.
         let mount = &self.core.config.auth.mount;
         (!target.may_be_below(mount, &self.page(""))).then(|| target.as_str().to_owned())
     }
 
-    /// An address with the target kept.
+    /// Adds the target to an address.
     pub(super) fn with_target(&self, path: &str) -> String {
         let page = self.page(path);
         match self.kept_target() {
@@ -225,7 +224,7 @@ impl Visit {
         }
     }
 
-    /// To sign in first, and come back.
+    /// Redirects to the sign-in page, which returns here.
     pub(super) fn to_sign_in(&self) -> Response<Body> {
         let here = if self.is_form() {
             self.page("/security")
@@ -235,13 +234,13 @@ impl Visit {
         go(&with(&self.page("/sign-in"), "returnTo", &here))
     }
 
-    /// On from a form that was opened before its sender signed in, in another window: they are told
-    /// that nothing was done.
-    pub(super) fn overtaken(&self) -> Response<Body> {
+    /// The redirect for a form that was opened before its user signed in, in another window. The
+    /// next page says that nothing was done.
+    pub(super) fn outdated_form(&self) -> Response<Body> {
         go(&with(&self.page("/security"), "failed", "overtaken"))
     }
 
-    /// Who is signed in, if the account is one that may do things.
+    /// The signed-in user with an active account.
     ///
     /// # Errors
     /// 403 `deletion_scheduled`, `mfa_setup_required`.
@@ -249,8 +248,7 @@ impl Visit {
         self.known.as_ref().map(Known::of_complete).transpose()
     }
 
-    /// Who is signed in, if the account is not about to be deleted; it may still have to set its
-    /// second factor up.
+    /// The signed-in user, whose account may still need a second factor.
     ///
     /// # Errors
     /// 403 `deletion_scheduled`.
@@ -258,20 +256,19 @@ impl Visit {
         self.known.as_ref().map(Known::of_active).transpose()
     }
 
-    /// A redirect after something was done, which the next page says.
+    /// A redirect after an action. The next page shows its message.
     pub(super) fn done(&self, path: &str, what: &'static str) -> Response<Body> {
         go(&with(&self.page(path), "done", what))
     }
 
-    /// The token of the challenge that the browser is to answer, at sign-in or to confirm who is
-    /// there.
+    /// The token of the browser's challenge, for a sign-in or a step-up.
     pub(super) fn challenge(&self) -> Option<String> {
         self.kept_challenge()
             .map(|(token, _)| token)
             .filter(|token| !token.is_empty())
     }
 
-    /// What the code of the challenge was sent by, as far as that is known.
+    /// The method by which the challenge's code was sent, if it is known.
     pub(super) fn sent_by(&self) -> Option<Way> {
         let (_, way) = self.kept_challenge()?;
         [Way::EmailOtp, Way::Sms]
@@ -289,7 +286,7 @@ impl Visit {
         }
     }
 
-    /// Lets the browser keep a challenge as long as it can be answered.
+    /// Sets the cookie of a challenge, which lasts as long as the challenge.
     pub(super) fn keep_challenge(
         &self,
         mut response: Response<Body>,
@@ -306,7 +303,7 @@ impl Visit {
         response
     }
 
-    /// The challenge was answered, or is over.
+    /// Clears the cookie of a challenge.
     pub(super) fn forget_challenge(&self, mut response: Response<Body>) -> Response<Body> {
         if let Some(cookie) = self.core.cookies.set_challenge("", 0) {
             response.headers_mut().append(SET_COOKIE, cookie);
@@ -314,7 +311,7 @@ impl Visit {
         response
     }
 
-    /// Gives the browser what its forms are bound to.
+    /// Sets the browser's cookie if it is new.
     pub(super) fn bind(&self, mut response: Response<Body>) -> Response<Body> {
         if self.browser.1
             && self.known.is_none()
@@ -326,10 +323,10 @@ impl Visit {
     }
 }
 
-/// A redirect that is read by GET.
+/// A redirect with 303.
 pub(super) fn go(to: &str) -> Response<Body> {
     let mut response = StatusCode::SEE_OTHER.into_response();
-    // Every target is a path of ours, which is text of a header.
+    // Targets are paths of the app and valid in a header.
     if let Ok(to) = HeaderValue::from_str(&encoded(to)) {
         response.headers_mut().insert(LOCATION, to);
     }
@@ -342,7 +339,7 @@ pub(super) fn page(core: &Core, path: &str) -> String {
     format!("{}{BASE}{path}", core.config.auth.mount)
 }
 
-/// An address with one more parameter.
+/// Adds a query parameter to an address.
 pub(super) fn with(address: &str, name: &str, value: &str) -> String {
     let joint = if address.contains('?') { '&' } else { '?' };
     let pair: String = url::form_urlencoded::Serializer::new(String::new())
@@ -351,7 +348,7 @@ pub(super) fn with(address: &str, name: &str, value: &str) -> String {
     format!("{address}{joint}{pair}")
 }
 
-/// What a header can carry: everything beyond ASCII by its bytes.
+/// Percent-encodes all bytes that are not ASCII.
 fn encoded(target: &str) -> String {
     let mut out = String::with_capacity(target.len());
     for c in target.chars() {
@@ -367,7 +364,7 @@ fn encoded(target: &str) -> String {
     out
 }
 
-/// What a JSON route answered: its cookies, and its body.
+/// The cookies and the body of a JSON route's response.
 pub(super) struct Answered {
     cookies: HeaderMap,
     pub(super) body: Value,
@@ -375,7 +372,7 @@ pub(super) struct Answered {
 
 impl Answered {
     /// # Errors
-    /// When it has no JSON, which every answer of ours has.
+    /// If the body is not JSON.
     pub(super) async fn of(reply: Reply) -> Result<Self> {
         let (parts, body) = reply.into_response().into_parts();
         let bytes = to_bytes(body, MAX_FORM * 16)
@@ -387,7 +384,7 @@ impl Answered {
         })
     }
 
-    /// Gives the browser what the answer gave.
+    /// Adds the cookies to a response.
     pub(super) fn carry(&self, mut response: Response<Body>) -> Response<Body> {
         for cookie in self.cookies.get_all(SET_COOKIE) {
             response.headers_mut().append(SET_COOKIE, cookie.clone());

@@ -1,6 +1,6 @@
 //! Settings that accept a fixed list of words.
 
-use super::reader::Words;
+use super::reader::Choices;
 use super::{Linking, OnPasswordChange, ResponseMode, SameSite, Transport, UserVerification};
 use crate::identity::PrimaryField;
 use crate::keys::signing::Algorithm;
@@ -9,8 +9,8 @@ use crate::totp::TotpAlgorithm;
 
 macro_rules! words {
     ($($type:ident { $($word:literal = $variant:ident),+ })+) => {
-        $(impl Words for $type {
-            const WORDS: &'static [(&'static str, Self)] = &[$(($word, Self::$variant)),+];
+        $(impl Choices for $type {
+            const CHOICES: &'static [(&'static str, Self)] = &[$(($word, Self::$variant)),+];
         })+
     };
 }

@@ -1,4 +1,4 @@
-//! What pages say: of errors by their codes, and of what was done.
+//! Texts of pages: errors by code, and messages about actions.
 
 use linchpin::{Code, Error};
 
@@ -10,8 +10,8 @@ use crate::error::{
 };
 use crate::identity::PrimaryField;
 
-/// An error in words for people. Those of a hook are the app's own; whatever else is not listed
-/// keeps its one text.
+/// The text of an error for users. A hook's error keeps its text, and so does any code that is not
+/// listed.
 pub(super) fn of(core: &Core, error: &Error) -> String {
     let code = error.code();
     let text = match code {
@@ -56,7 +56,7 @@ fn limited(seconds: Option<u32>) -> String {
     }
 }
 
-/// A text of an error as a sentence.
+/// Formats an error text as a sentence.
 pub(super) fn sentence(text: &str) -> String {
     let mut chars = text.chars();
     let first: String = chars
@@ -71,7 +71,7 @@ pub(super) fn sentence(text: &str) -> String {
     format!("{first}{}{end}", chars.as_str())
 }
 
-/// What was done, by the word that a redirect carries. Any other word says nothing.
+/// The message about an action, by the word in a redirect. Other words have no message.
 pub(super) fn done(word: &str) -> Option<&'static str> {
     Some(match word {
         "signed-out" => "You are signed out.",
@@ -108,8 +108,8 @@ pub(super) fn done(word: &str) -> Option<&'static str> {
     })
 }
 
-/// What did not work before this page: mostly why nobody came back from a provider signed in, by
-/// the word that the redirect carries. Any other word says nothing.
+/// The message about a failure before this page, mostly at a provider, by the word in a redirect.
+/// Other words have no message.
 pub(super) fn failed(word: &str) -> Option<&'static str> {
     Some(match word {
         "access_denied" => "You did not allow it there, so nothing was done.",
@@ -136,7 +136,7 @@ pub(super) fn failed(word: &str) -> Option<&'static str> {
     })
 }
 
-/// An instant, to the minute.
+/// Formats a time, to the minute.
 pub(super) fn time(at: linchpin::Timestamp) -> String {
     let text = at.to_string();
     match (text.get(..10), text.get(11..16)) {
