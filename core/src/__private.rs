@@ -46,7 +46,7 @@ pub use checks::{
     BOOLEANS, DATES, ENUMS, INTEGERS, KEYS, LISTS, NAMES, NUMBERS, NUMERIC, ORDERED, SCALARS,
     STATES, TEXT_LISTS, TEXTS, check_pagination, expect, expect_action, expect_below,
     expect_context, expect_context_type, expect_kept, expect_key, expect_kind, expect_lasting,
-    expect_links, expect_many, expect_relation, kind, named, need, refuse_if,
+    expect_links, expect_many, expect_relation, kind, named, need, refuse_if, same,
 };
 pub use fields::{F, FieldAt, fields};
 pub use gates::{Along, Gated, Links, Open, expect_no_circle, gated, is_circle, target};

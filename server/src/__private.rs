@@ -12,6 +12,7 @@ pub use crate::http::{
 };
 /// A request, as extra routes get it.
 pub type Request = axum::http::Request<axum::body::Body>;
+pub use crate::operation::CustomCall;
 #[cfg(feature = "postgres")]
 pub use crate::operation::OnPostgres;
 #[cfg(feature = "sqlite")]
@@ -67,20 +68,22 @@ macro_rules! __handler {
         ))
     };
 }
-/// The function on the memory store.
+/// A function of a custom operation, by the name of its store: absent if this build lacks the store.
 #[doc(hidden)]
 #[macro_export]
-macro_rules! __on_memory {
-    ($($handler:tt)*) => { $crate::__private::handler!("memory", $($handler)*) };
+macro_rules! __on_store {
+    ("sqlite", $($handler:tt)*) => { $crate::__private::on_sqlite!($($handler)*) };
+    ("postgres", $($handler:tt)*) => { $crate::__private::on_postgres!($($handler)*) };
+    ($($handler:tt)*) => { $crate::__private::handler!($($handler)*) };
 }
-/// The function on SQLite, if this build has it.
+/// The function on SQLite.
 #[cfg(feature = "sqlite")]
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __on_sqlite {
     ($($handler:tt)*) => { $crate::__private::handler!("sqlite", $($handler)*) };
 }
-/// The function on SQLite, if this build has it.
+/// The function on SQLite, which this build lacks.
 #[cfg(not(feature = "sqlite"))]
 #[doc(hidden)]
 #[macro_export]
@@ -89,14 +92,14 @@ macro_rules! __on_sqlite {
         ::core::option::Option::None
     };
 }
-/// The function on Postgres, if this build has it.
+/// The function on PostgreSQL.
 #[cfg(feature = "postgres")]
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __on_postgres {
     ($($handler:tt)*) => { $crate::__private::handler!("postgres", $($handler)*) };
 }
-/// The function on Postgres, if this build has it.
+/// The function on PostgreSQL, which this build lacks.
 #[cfg(not(feature = "postgres"))]
 #[doc(hidden)]
 #[macro_export]
@@ -106,6 +109,27 @@ macro_rules! __on_postgres {
     };
 }
 pub use __handler as handler;
-pub use __on_memory as on_memory;
 pub use __on_postgres as on_postgres;
 pub use __on_sqlite as on_sqlite;
+pub use __on_store as on_store;
+
+/// Refuses a function whose call is on another store than the name before it says.
+///
+/// # Panics
+/// In const evaluation, if the names differ.
+#[track_caller]
+pub const fn assert_on_store<E: Entity, S: crate::store::CustomStore, R>(
+    name: &str,
+    _: fn(CustomCall<E, S>) -> R,
+) {
+    assert!(
+        same(name, S::NAME),
+        "linchpin: the function takes a call on another store than `handler(..)` names before it; \
+         its first parameter is `CustomCall<Entity, Store>` with the type of that store"
+    );
+}
+
+/// An argument of a call that is never made.
+pub fn no_argument<T>() -> T {
+    unreachable!("the call is only typed")
+}

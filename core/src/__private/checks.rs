@@ -427,7 +427,8 @@ const fn all_same(a: &[&str], b: &[&str]) -> bool {
     i == a.len() && i == b.len()
 }
 
-const fn same(a: &str, b: &str) -> bool {
+/// Whether two texts are equal, in const evaluation.
+pub const fn same(a: &str, b: &str) -> bool {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     let mut i = 0;
     while i < a.len() && i < b.len() && a[i] == b[i] {

@@ -136,6 +136,12 @@ impl Custom {
         }
     }
 
+    /// After a check of the function that follows.
+    #[must_use]
+    pub const fn checked(self, (): ()) -> Self {
+        self
+    }
+
     /// With the function of one more store; nothing where this build lacks the store.
     ///
     /// # Panics

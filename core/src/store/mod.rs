@@ -6,6 +6,7 @@
 //! kind of store.
 
 mod assign;
+mod custom;
 mod items;
 mod kind;
 mod outbox;
@@ -23,6 +24,7 @@ use std::task::{Context, Poll};
 
 pub use crate::{indexed, layout};
 pub use assign::{assign, fixed};
+pub use custom::CustomStore;
 pub use kind::{StoreKind, StoreProvider};
 pub use outbox::Outbox;
 pub use plan::{
@@ -146,8 +148,8 @@ pub trait Store: Send + Sync + 'static {
         self.begin()
     }
 
-    /// Returns the handle that custom operations use, such as a connection pool. The default is
-    /// `None`.
+    /// Returns the handle that custom operations use, such as a connection pool: a
+    /// [`CustomStore::Native`] in a box. The default is `None`.
     fn native(&self) -> Option<Box<dyn Any + Send + Sync>> {
         None
     }

@@ -24,15 +24,21 @@ mod write;
 
 pub use linchpin_core::operation::*;
 
+pub use crate::store::memory::OnMemory;
+#[cfg(feature = "postgres")]
+pub use crate::store::postgres::OnPostgres;
+#[cfg(feature = "sqlite")]
+pub use crate::store::sqlite::OnSqlite;
+pub use crate::store::{CustomStore, SqlStore};
 pub(crate) use bind::{check, equalities, resolve, value_of};
 pub(crate) use custom::call as custom_call;
 #[cfg(feature = "postgres")]
-pub use custom::call::{OnPostgres, PostgresCall};
+pub use custom::call::PostgresCall;
 #[cfg(feature = "sqlite")]
-pub use custom::call::{OnSqlite, SqliteCall};
+pub use custom::call::SqliteCall;
 pub use custom::{
     Handler,
-    call::{CustomCall, CustomStore, MemoryCall, OnMemory, Sql, SqlStore},
+    call::{CustomCall, MemoryCall, Sql},
     records::Records,
 };
 pub(crate) use transition::choice as transition_choice;

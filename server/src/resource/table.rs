@@ -266,6 +266,10 @@ impl Table {
     }
 
     /// What handlers of custom operations reach the store by.
+    pub(crate) fn native(&self) -> Option<Box<dyn std::any::Any + Send + Sync>> {
+        self.statements.native()
+    }
+
     pub(crate) fn driver(&self) -> Driver {
         self.statements.driver()
     }

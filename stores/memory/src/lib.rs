@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::RwLock;
 
 use self::others::Held;
-pub use self::provider::{KIND, MemoryProvider};
+pub use self::provider::{KIND, MemoryProvider, OnMemory};
 use self::table::Table;
 use linchpin_core::entity::EntityDesc;
 use linchpin_core::store::{Outbox, Plan, Reply, Rows, Statement, Store, StoreKind, Transaction};

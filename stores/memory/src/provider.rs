@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use linchpin_core::Result;
-use linchpin_core::store::{DatabaseUrl, Store, StoreKind, StoreProvider};
+use linchpin_core::store::{CustomStore, DatabaseUrl, Store, StoreKind, StoreProvider};
 use linchpin_vocabulary::store::MEMORY;
 
 use super::Memory;
@@ -34,4 +34,14 @@ impl StoreProvider for MemoryProvider {
     fn open(&self, _: &DatabaseUrl) -> Result<Arc<dyn Store>> {
         Ok(Arc::new(Memory::new()))
     }
+}
+
+/// The memory store, as a type.
+#[derive(Debug)]
+pub enum OnMemory {}
+
+impl CustomStore for OnMemory {
+    const NAME: &'static str = MEMORY.name;
+    /// There is no handle.
+    type Native = std::convert::Infallible;
 }

@@ -56,7 +56,7 @@ use self::gather::{Answer, Asked, Joined};
 use self::lane::Lane;
 use self::native::Native;
 use self::outbox::Courier;
-pub use self::provider::{KIND, PostgresProvider};
+pub use self::provider::{KIND, OnPostgres, PostgresProvider};
 use self::run::Failure;
 use self::scan::Scan;
 use self::session::Sessions;

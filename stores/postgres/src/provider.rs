@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use linchpin_core::Result;
-use linchpin_core::store::{DatabaseUrl, Store, StoreKind, StoreProvider};
+use linchpin_core::store::{CustomStore, DatabaseUrl, Store, StoreKind, StoreProvider};
+use linchpin_sql::SqlStore;
 use linchpin_vocabulary::store::POSTGRES;
 
 use super::{PostgresOptions, PostgresStore};
@@ -48,3 +49,14 @@ impl StoreProvider for PostgresProvider {
         Ok(Arc::new(PostgresStore::open(options)?))
     }
 }
+
+/// The PostgreSQL store, as a type.
+#[derive(Debug)]
+pub enum OnPostgres {}
+
+impl CustomStore for OnPostgres {
+    const NAME: &'static str = POSTGRES.name;
+    type Native = sqlx::PgPool;
+}
+
+impl SqlStore for OnPostgres {}

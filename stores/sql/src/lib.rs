@@ -9,6 +9,9 @@ pub mod queues;
 pub mod tries;
 pub mod words;
 
+/// A store that runs SQL, as a type.
+pub trait SqlStore: linchpin_core::store::CustomStore {}
+
 /// Whether a failure may pass: nobody answered, or nobody was free to.
 pub fn is_passing(error: &sqlx::Error) -> bool {
     matches!(

@@ -41,7 +41,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions, SqliteSynchronous};
 
 #[doc(hidden)]
 pub use conversation::{arguments, condition, failed, read};
-pub use provider::{KIND, SqliteProvider};
+pub use provider::{KIND, OnSqlite, SqliteProvider};
 
 use linchpin_core::BoxFuture;
 use linchpin_core::entity::EntityDesc;

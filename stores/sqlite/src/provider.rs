@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use linchpin_core::Result;
-use linchpin_core::store::{DatabaseUrl, Store, StoreKind, StoreProvider};
+use linchpin_core::store::{CustomStore, DatabaseUrl, Store, StoreKind, StoreProvider};
+use linchpin_sql::SqlStore;
 use linchpin_vocabulary::store::SQLITE;
 
 use super::{Durability, SqliteOptions, SqliteStore};
@@ -51,3 +52,14 @@ impl StoreProvider for SqliteProvider {
         Ok(Arc::new(SqliteStore::open(options)?))
     }
 }
+
+/// The SQLite store, as a type.
+#[derive(Debug)]
+pub enum OnSqlite {}
+
+impl CustomStore for OnSqlite {
+    const NAME: &'static str = SQLITE.name;
+    type Native = sqlx::SqlitePool;
+}
+
+impl SqlStore for OnSqlite {}

@@ -9,7 +9,7 @@ use syn::spanned::Spanned;
 use syn::{GenericArgument, Ident, Path, PathArguments, Token, Type};
 
 use super::{Input, Kind, KindModel, Plan, Returns, Shape};
-use crate::diagnostics::{Diagnostics, list};
+use crate::diagnostics::{Diagnostics, list, nearest};
 use crate::entity::{EntityModel, field_number};
 use crate::expr::Scope;
 use crate::names;
@@ -220,7 +220,7 @@ impl Custom {
             .filter(|store| !self.handlers.iter().any(|(named, _)| named == store));
         for store in lacking {
             let problem = d.error(at, format!("`{name}` has no function for {store}"));
-            if store::named(&store).is_some_and(|facts| facts.available) {
+            if store::named(&store).is_none_or(|facts| facts.available) {
                 problem.help(format!("`handler({store} = {name}_{store})`"));
             } else {
                 problem.help(format!(
@@ -249,6 +249,24 @@ impl Custom {
         quote!(__lp::Custom::new(#shape) #reads #by_id #sql #handlers)
     }
 
+    /// Checks that a function takes a call on the store of its name. The table has the types of its
+    /// stores, so their functions need no check.
+    fn of_store(&self, store: &str, path: &Path) -> Option<TokenStream> {
+        if store::named(store).is_some() {
+            return None;
+        }
+        let entity = &self.entity;
+        let arguments = self
+            .parameters
+            .iter()
+            .map(|Parameter { ty, .. }| quote_spanned!(path.span()=> __lp::no_argument::<#ty>()));
+        let call = quote_spanned!(path.span()=> call);
+        let check = quote_spanned! {path.span()=>
+            __lp::assert_on_store(#store, |#call: __lp::CustomCall<#entity, _>| #path(#call #(, #arguments)*))
+        };
+        Some(quote!(.checked(#check)))
+    }
+
     /// The functions, each in the form that the runtime calls.
     fn functions(&self) -> TokenStream {
         let Self {
@@ -268,10 +286,7 @@ impl Custom {
                 Output::Optional => respanned(&quote!(made_optional::<#entity, _>), path.span()),
                 Output::Records => respanned(&quote!(made_records::<#entity, _>), path.span()),
             };
-            let (on, marker) = (
-                format_ident!("on_{store}"),
-                format_ident!("{}", names::pascal(&format!("on_{store}"))),
-            );
+            let first = typed(entity, store, path);
             // Each has its declared type before it is passed on, so that rustc says which of the
             // function's does not fit. Their names mean nothing of the user's, not even a constant
             // of a field that is in scope.
@@ -287,7 +302,6 @@ impl Custom {
                     Place::Whole => quote_spanned!(path.span()=> let #name = call.input::<#ty>()?;),
                     _ => quote_spanned!(path.span()=> let #name = call.take::<#ty>()?;),
                 });
-            let first = quote_spanned!(path.span()=> call.typed::<#entity, __lp::#marker>());
             // At the user's path: rustc says there what does not fit.
             let answer =
                 quote_spanned!(path.span()=> __lp::#made(#path(#first #(, #names)*).await));
@@ -297,7 +311,8 @@ impl Custom {
                 quote!({ #(#takes)* #answer })
             };
             let call = quote_spanned!(path.span()=> call);
-            quote!(.on(__lp::#on!(#mutable #call, #answer)))
+            let of_store = self.of_store(store, path);
+            quote!(#of_store .on(__lp::on_store!(#store, #mutable #call, #answer)))
         });
         let functions: Vec<TokenStream> = functions.collect();
         if crate::SERVER {
@@ -306,6 +321,19 @@ impl Custom {
             TokenStream::new()
         }
     }
+}
+
+/// `call.typed::<Post, __lp::OnSqlite>()`. The type of a store that the table lacks follows from the
+/// function.
+fn typed(entity: &Path, store: &str, path: &Path) -> TokenStream {
+    let of = match store::named(store) {
+        Some(_) => {
+            let marker = format_ident!("{}", names::pascal(&format!("on_{store}")));
+            quote!(__lp::#marker)
+        }
+        None => quote!(_),
+    };
+    quote_spanned!(path.span()=> call.typed::<#entity, #of>())
 }
 
 /// `sql(HEAVY, OWN)`: the texts of its statements.
@@ -506,11 +534,16 @@ fn written_handlers(args: &Args, d: &mut Diagnostics) -> Vec<(String, Path)> {
             .filter(move |store| store.available == available)
             .map(|store| store.name)
     };
+    // A name that is near none of these is the store of another crate.
+    let misspelt = |name: &str| {
+        known(false).any(|later| later == name)
+            || (store::named(name).is_none() && nearest(name, known(true)).is_some())
+    };
     let options = options::parse(list, d);
     options::repeated(&options, &[], d);
     let mut handlers = Vec::new();
     for opt in &options {
-        if !known(true).any(|name| name == opt.name()) {
+        if misspelt(&opt.name()) {
             options::unknown(
                 opt,
                 "handler",

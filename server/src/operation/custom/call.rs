@@ -1,7 +1,7 @@
 //! What the function of a custom operation gets, and what is made of its answer.
 
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::super::CustomOutput as Output;
 use super::records::{Answers, Choice, MayName, Named, NamesOne, Records};
@@ -10,7 +10,7 @@ use crate::filter::Filter;
 use crate::operation::OpSpec;
 use crate::resource::{Adapter, Call, Form, Table, records_of};
 use crate::store::driver::{Answer, Query};
-use crate::store::{Driver, Plan, SqlRow, SqlTransaction};
+use crate::store::{CustomStore, Driver, Plan, SqlRow, SqlStore, SqlTransaction};
 use crate::{Cx, Error, Result, Value};
 
 /// A call before its entity and store have types.
@@ -59,10 +59,10 @@ impl Erased {
         } = self;
         CustomCall {
             cx: cx.clone(),
-            driver: table.driver(),
             table: Arc::clone(table),
             spec,
             version: *version,
+            native: OnceLock::new(),
             of: PhantomData,
         }
     }
@@ -153,60 +153,39 @@ pub fn made_records<T: Entity, N: Named<T>>(
     Ok(ours(result)?.made())
 }
 
-/// A store that custom operations have functions for.
-pub trait CustomStore: Send + Sync + 'static {}
-
-/// A store that takes SQL.
-pub trait SqlStore: CustomStore {}
-
-/// The memory store, as a type.
-#[derive(Debug)]
-pub enum OnMemory {}
-
-/// The embedded store, as a type.
-#[cfg(feature = "sqlite")]
-#[derive(Debug)]
-pub enum OnSqlite {}
-
-/// The store for growth, as a type.
-#[cfg(feature = "postgres")]
-#[derive(Debug)]
-pub enum OnPostgres {}
-
-impl CustomStore for OnMemory {}
-#[cfg(feature = "sqlite")]
-impl CustomStore for OnSqlite {}
-#[cfg(feature = "sqlite")]
-impl SqlStore for OnSqlite {}
-#[cfg(feature = "postgres")]
-impl CustomStore for OnPostgres {}
-#[cfg(feature = "postgres")]
-impl SqlStore for OnPostgres {}
-
 /// A call on the memory store.
-pub type MemoryCall<E> = CustomCall<E, OnMemory>;
+pub type MemoryCall<E> = CustomCall<E, crate::store::memory::OnMemory>;
 
 /// A call on SQLite.
 #[cfg(feature = "sqlite")]
-pub type SqliteCall<E> = CustomCall<E, OnSqlite>;
+pub type SqliteCall<E> = CustomCall<E, crate::store::sqlite::OnSqlite>;
 
 /// A call on Postgres.
 #[cfg(feature = "postgres")]
-pub type PostgresCall<E> = CustomCall<E, OnPostgres>;
+pub type PostgresCall<E> = CustomCall<E, crate::store::postgres::OnPostgres>;
 
 /// A call of a custom operation of `E` on the store `S`: who calls, the entity's adapter, and its
 /// store under the guard.
 ///
 /// A function for every SQL store is generic: `async fn top<S: SqlStore>(call: CustomCall<Post, S>)
 /// -> Result<..>`.
-#[derive(Debug)]
-pub struct CustomCall<E, S> {
+pub struct CustomCall<E, S: CustomStore> {
     cx: Cx,
     table: Arc<Table>,
     spec: &'static OpSpec,
     version: Option<i64>,
-    driver: Driver,
-    of: PhantomData<fn() -> (E, S)>,
+    /// The store's own handle, from the first use on.
+    native: OnceLock<Option<S::Native>>,
+    of: PhantomData<fn() -> E>,
+}
+
+impl<E, S: CustomStore> std::fmt::Debug for CustomCall<E, S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CustomCall")
+            .field("operation", &self.spec.name)
+            .field("store", &S::NAME)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<E: Entity, S: CustomStore> CustomCall<E, S> {
@@ -243,6 +222,23 @@ impl<E: Entity, S: CustomStore> CustomCall<E, S> {
     /// `internal` when no hook has provided a `T`.
     pub fn provided<T: Send + Sync + 'static>(&self) -> Result<Arc<T>> {
         self.table.provided()
+    }
+
+    /// Returns the store's own handle, such as a connection pool, for what no statement under the
+    /// guard can say. The reason is logged. The function itself decides which records its caller
+    /// may see.
+    ///
+    /// # Errors
+    /// `internal` if the store has no handle of this type.
+    pub fn unguarded(&self, reason: &'static str) -> Result<&S::Native> {
+        tracing::debug!(operation = self.spec.name, reason, "unguarded access");
+        let handle = || Some(*self.table.native()?.downcast::<S::Native>().ok()?);
+        self.native.get_or_init(handle).as_ref().ok_or_else(|| {
+            Error::internal(format!(
+                "the store has no handle of the type of `{}`",
+                S::NAME
+            ))
+        })
     }
 
     /// Every record that the caller may see, in the entity's order. All of them are held in memory
@@ -311,39 +307,7 @@ impl<E: Entity, S: SqlStore> CustomCall<E, S> {
     /// `unavailable` when the store cannot begin one at present.
     pub async fn begin(&self) -> Result<SqlTransaction> {
         apart(&self.cx)?;
-        self.driver.begin(self.table.desc).await
-    }
-}
-
-#[cfg(feature = "sqlite")]
-impl<E: Entity> CustomCall<E, OnSqlite> {
-    /// The pool itself, for what cannot be said under the guard. The reason is logged; who sees
-    /// what is up to the caller.
-    ///
-    /// # Errors
-    /// `internal` when the store has no pool.
-    pub fn unguarded(&self, reason: &'static str) -> Result<&sqlx::SqlitePool> {
-        tracing::debug!(operation = self.spec.name, reason, "unguarded access");
-        match &self.driver {
-            Driver::Sqlite(pool) => Ok(pool),
-            _ => Err(Error::internal("the store has no pool")),
-        }
-    }
-}
-
-#[cfg(feature = "postgres")]
-impl<E: Entity> CustomCall<E, OnPostgres> {
-    /// The pool itself, for what cannot be said under the guard. The reason is logged; who sees
-    /// what is up to the caller.
-    ///
-    /// # Errors
-    /// `internal` when the store has no pool.
-    pub fn unguarded(&self, reason: &'static str) -> Result<&sqlx::PgPool> {
-        tracing::debug!(operation = self.spec.name, reason, "unguarded access");
-        match &self.driver {
-            Driver::Postgres(pool) => Ok(pool),
-            _ => Err(Error::internal("the store has no pool")),
-        }
+        self.table.driver().begin(self.table.desc).await
     }
 }
 

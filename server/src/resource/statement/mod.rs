@@ -76,6 +76,11 @@ impl Statements {
         self.store.name()
     }
 
+    /// The store's own handle.
+    pub(super) fn native(&self) -> Option<Box<dyn std::any::Any + Send + Sync>> {
+        self.store.native()
+    }
+
     /// What handlers of custom operations reach the store by.
     pub(super) fn driver(&self) -> Driver {
         Driver::of(&*self.store)

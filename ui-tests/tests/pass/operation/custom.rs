@@ -51,6 +51,28 @@ async fn judge<S: CustomStore>(_: CustomCall<Post, S>, id: i64, times: i64, inpu
     Ok((input.least < times).then_some(id))
 }
 
+// handler: the stores of other crates, by their names. A generic function names the type of its
+// store.
+pub enum Toy {}
+impl CustomStore for Toy {
+    const NAME: &'static str = "toy";
+    type Native = std::sync::Arc<Vec<i64>>;
+}
+#[operation(kind = "custom", params(least: i64), output = i64, handler(memory = counted, sqlite = counted, toy = counted_by_toy))]
+pub const COUNTED: Operation<Post>;
+async fn counted<S: CustomStore>(_: CustomCall<Post, S>, least: i64) -> Result<i64> {
+    Ok(least)
+}
+async fn counted_by_toy(call: CustomCall<Post, Toy>, least: i64) -> Result<i64> {
+    let numbers = call.unguarded("numbers are nobody's")?;
+    Ok(numbers.iter().filter(|number| **number >= least).count() as i64)
+}
+#[operation(kind = "custom", output = i64, handler(memory = none, sqlite = none, toy = none::<Toy>))]
+pub const NONE: Operation<Post>;
+async fn none<S: CustomStore>(_: CustomCall<Post, S>) -> Result<i64> {
+    Ok(0)
+}
+
 // No route at all; any error will do, and no output is none.
 #[operation(kind = "custom", params(tags: Vec<String>, id: String), handler(memory = quiet, sqlite = quiet), route(event = "posts.quiet"))]
 pub const QUIET: Operation<Post>;
@@ -75,7 +97,7 @@ async fn parts<S: CustomStore>(_: CustomCall<Post, S>) -> Result<Option<Vec<Boun
 #[operation(kind = "batch", action = "update", filter = (views > 3), set(lease = now()), limit = 5, sort = asc(lease), returns = "records", route(event = "posts.leased"))]
 pub const CLAIM: Operation<Post>;
 
-pub static POSTS: Package = package!(name = "posts", entities = [entity(Post, [NEAR, LIKE, JUDGE, QUIET, MIXED, PARTS, CLAIM])]);
+pub static POSTS: Package = package!(name = "posts", entities = [entity(Post, [NEAR, LIKE, COUNTED, NONE, JUDGE, QUIET, MIXED, PARTS, CLAIM])]);
 
 #[allow(dead_code)] // it compiles: that is the test
 async fn use_it(posts: PostAdapter, cx: &linchpin::Cx) -> linchpin::Result<()> {
