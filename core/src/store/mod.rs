@@ -7,6 +7,7 @@
 
 mod assign;
 mod custom;
+pub mod evaluate;
 mod items;
 mod kind;
 mod outbox;
@@ -113,12 +114,22 @@ pub trait Store: Send + Sync + 'static {
 
     /// Whether a statement can take long. Then `rows` must name the caller, so that the store can
     /// share its capacity between callers.
-    fn may_take_long(&self, statement: &Statement) -> bool;
+    ///
+    /// The default is `false`.
+    fn may_take_long(&self, statement: &Statement) -> bool {
+        let _ = statement;
+        false
+    }
 
     /// Whether one statement computes a number over other records and writes it
     /// ([`AssignValue::Figure`]). `last` asks whether of several that write to one record the last
     /// has seen what the others saw.
-    fn computes(&self, last: bool) -> bool;
+    ///
+    /// The default is `false`: such numbers are computed and written in a transaction.
+    fn computes(&self, last: bool) -> bool {
+        let _ = last;
+        false
+    }
 
     /// Whether a transaction is the only writer, so that the records it read cannot change.
     fn alone(&self) -> bool {

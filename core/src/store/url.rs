@@ -53,7 +53,7 @@ impl DatabaseUrl {
     pub fn redact(&self, text: &str) -> String {
         let whole = format!("{}:..", self.scheme().unwrap_or("url"));
         let mut text = text.to_owned();
-        if self.colon.is_some() {
+        if self.colon.is_some() && !self.rest().is_empty() {
             text = text.replace(&self.text, &whole);
         }
         for secret in self.secrets().filter(|secret| !secret.is_empty()) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::checks::startup;
 use super::config::Config;
 use crate::Result;
-use crate::store::{DatabaseUrl, Store, StoreKind, StoreProvider, memory::MemoryProvider};
+use crate::store::{DatabaseUrl, Store, StoreKind, StoreProvider};
 use crate::suggest::did_you_mean;
 use linchpin_core::{causes, one_of};
 
@@ -33,13 +33,7 @@ impl<'a> Stores<'a> {
     /// The stores of this build with the settings of a configuration, and the app's own.
     pub(super) fn new(config: &Config, own: &'a [Box<dyn StoreProvider>]) -> Self {
         Self {
-            built_in: vec![
-                Box::new(MemoryProvider),
-                #[cfg(feature = "sqlite")]
-                Box::new(config.sqlite_provider()),
-                #[cfg(feature = "postgres")]
-                Box::new(config.postgres_provider()),
-            ],
+            built_in: config.providers(),
             own,
         }
     }

@@ -4,7 +4,6 @@
 //! code with the translators of other stores. One lock per table makes every statement atomic.
 //! Nothing survives the process.
 
-mod aggregate;
 mod others;
 mod outbox;
 mod provider;
@@ -74,69 +73,7 @@ impl Memory {
         if statement.plan.reads() {
             let data = table.read();
             held.extend(after.iter().map(Held::of));
-            let view = (&*data, &held[..]);
-            match &statement.plan {
-                Plan::Select {
-                    filter,
-                    order,
-                    after,
-                    limit,
-                } => {
-                    table.select(
-                        view,
-                        filter,
-                        order,
-                        after.as_ref(),
-                        limit.as_ref(),
-                        &args,
-                        &mut rows,
-                    )?;
-                }
-                Plan::Related {
-                    filter,
-                    field,
-                    values,
-                    order,
-                    limit,
-                } => {
-                    table.related(
-                        view,
-                        filter,
-                        (*field, *values),
-                        order,
-                        limit.as_ref(),
-                        &args,
-                        &mut rows,
-                    )?;
-                }
-                // A transaction is alone with the store.
-                Plan::Exists { filter } | Plan::Hold { filter } => {
-                    table.exists(view, filter, &args, &mut rows);
-                }
-                Plan::Lock { filter, pick } => {
-                    table.those(view, filter, pick.as_ref(), &args, &mut rows);
-                }
-                Plan::Aggregate {
-                    filter,
-                    groups,
-                    by_value,
-                    compute,
-                    limit,
-                } => {
-                    table.aggregate(
-                        view,
-                        filter,
-                        (groups, by_value),
-                        compute,
-                        *limit,
-                        &args,
-                        &mut rows,
-                    )?;
-                }
-                // It is not prepared.
-                Plan::Chosen { .. } => {}
-                Plan::Insert | Plan::Update { .. } | Plan::Delete { .. } | Plan::Upsert { .. } => {}
-            }
+            table.run(&data, &held, &statement.plan, &args, &mut rows)?;
             return Ok(rows);
         }
         let mut data = table.write();

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use parking_lot::RwLockReadGuard;
 
-use super::table::{Data, Key, Record, Table};
+use super::table::{Data, Record, Table};
 use linchpin_core::entity::EntityDesc;
 use linchpin_core::filter::eval::{self, Others, compare};
 use linchpin_core::filter::{Filter, Linked};
 use linchpin_core::store::Plan;
+use linchpin_core::store::evaluate::Key;
 use linchpin_core::{Value, ValueRef};
 
 /// Another table that nobody changes meanwhile.
@@ -28,14 +29,14 @@ impl<'a> Held<'a> {
 }
 
 /// What conditions can look at.
-pub(super) struct Sight<'a> {
+pub(super) struct Tables<'a> {
     /// Whose the statement's own records are.
     pub(super) own: &'static EntityDesc,
     pub(super) data: &'a Data,
     pub(super) others: &'a [Held<'a>],
 }
 
-impl Sight<'_> {
+impl Tables<'_> {
     pub(super) fn matches(&self, filter: &Filter, record: &Record, args: &[Value]) -> bool {
         eval::matches_among(filter, &record[..], args, self)
     }
@@ -51,7 +52,7 @@ impl Sight<'_> {
     }
 }
 
-impl Others for Sight<'_> {
+impl Others for Tables<'_> {
     fn any(&self, linked: &Linked, value: ValueRef<'_>, args: &[Value]) -> bool {
         let Some(data) = self.data(linked.of) else {
             return false;

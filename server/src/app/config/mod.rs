@@ -15,7 +15,8 @@ pub use self::database::Postgres;
 use super::secret::SigningSecret;
 use super::stores::Stores;
 use crate::http::Cors;
-use crate::store::DatabaseUrl;
+use crate::store::memory::MemoryProvider;
+use crate::store::{DatabaseUrl, StoreProvider};
 use crate::{Code, Error, Problem, Result};
 
 /// The key of the signing secrets.
@@ -176,9 +177,20 @@ impl Config {
         self
     }
 
+    /// The stores of this build, with these settings.
+    pub(super) fn providers(&self) -> Vec<Box<dyn StoreProvider>> {
+        vec![
+            Box::new(MemoryProvider),
+            #[cfg(feature = "sqlite")]
+            Box::new(self.sqlite_provider()),
+            #[cfg(feature = "postgres")]
+            Box::new(self.postgres_provider()),
+        ]
+    }
+
     /// Opens SQLite files with these settings.
     #[cfg(feature = "sqlite")]
-    pub(super) fn sqlite_provider(&self) -> crate::store::sqlite::SqliteProvider {
+    fn sqlite_provider(&self) -> crate::store::sqlite::SqliteProvider {
         use crate::store::sqlite;
         sqlite::SqliteProvider {
             durability: match self.durability {
@@ -190,7 +202,7 @@ impl Config {
 
     /// Opens PostgreSQL databases with these settings.
     #[cfg(feature = "postgres")]
-    pub(super) fn postgres_provider(&self) -> crate::store::postgres::PostgresProvider {
+    fn postgres_provider(&self) -> crate::store::postgres::PostgresProvider {
         let mut provider = crate::store::postgres::PostgresProvider::default();
         let (options, named) = (&mut provider.options, self.postgres);
         options.readers = named.readers.unwrap_or(options.readers);

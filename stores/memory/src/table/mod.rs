@@ -3,7 +3,6 @@
 mod read;
 mod write;
 
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -11,44 +10,16 @@ use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::others::Held;
 use super::outbox::Queue;
-use linchpin_core::entity::{EntityDesc, Kind, UniqueDesc};
-use linchpin_core::filter::eval::compare;
+use linchpin_core::entity::{EntityDesc, Kind};
+use linchpin_core::store::evaluate::{Key, unique_key};
 pub(super) use linchpin_core::store::fixed;
-use linchpin_core::store::layout;
 use linchpin_core::validate::MAX_INTEGER;
 use linchpin_core::{Error, Result, Value};
 
 pub(super) type Record = Arc<[Value]>;
 
-/// The records of a table and of others, for a statement that reads.
-pub(super) type View<'a> = (&'a Data, &'a [Held<'a>]);
-
-/// The same, for one that changes those of the table.
+/// The records of a table and of others, for a statement that changes those of the table.
 pub(super) type Change<'a> = (&'a mut Data, &'a [Held<'a>]);
-
-/// A value with the order of sorts.
-#[derive(Clone, Debug)]
-pub(super) struct Key(pub(super) Value);
-
-impl Ord for Key {
-    fn cmp(&self, other: &Self) -> Ordering {
-        compare(self.0.as_ref(), other.0.as_ref())
-    }
-}
-
-impl PartialOrd for Key {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Key {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Key {}
 
 /// The records of one entity behind one lock.
 #[derive(Debug)]
@@ -126,10 +97,7 @@ impl Table {
             return Err(Error::unique([wire(self.entity.primary)]));
         }
         for (unique, taken) in self.entity.uniques.iter().zip(&data.uniques) {
-            if self
-                .unique_key(unique, record)
-                .is_some_and(|key| taken.contains_key(&key))
-            {
+            if unique_key(self.entity, unique, record).is_some_and(|key| taken.contains_key(&key)) {
                 return Err(Error::unique(unique.fields.iter().map(|f| wire(*f))));
             }
         }
@@ -138,7 +106,7 @@ impl Table {
 
     fn link(&self, data: &mut Data, record: &Record) {
         for (unique, taken) in self.entity.uniques.iter().zip(&mut data.uniques) {
-            if let Some(key) = self.unique_key(unique, record) {
+            if let Some(key) = unique_key(self.entity, unique, record) {
                 taken.insert(key, self.key(record));
             }
         }
@@ -147,36 +115,11 @@ impl Table {
 
     fn unlink(&self, data: &mut Data, record: &Record) {
         for (unique, taken) in self.entity.uniques.iter().zip(&mut data.uniques) {
-            if let Some(key) = self.unique_key(unique, record) {
+            if let Some(key) = unique_key(self.entity, unique, record) {
                 taken.remove(&key);
             }
         }
         data.records.remove(&self.key(record));
-    }
-
-    /// What no other record may have; `None` when one of the values is null, since null never
-    /// collides.
-    ///
-    /// Deleted records collide with none. Where there are tenants, the tenant is part of it (no
-    /// tenant is one as well), unless the unique is across tenants.
-    fn unique_key(&self, unique: &UniqueDesc, record: &Record) -> Option<Box<[Key]>> {
-        let live = layout::record_is_live(self.entity, record);
-        if !live || unique.fields.iter().any(|f| record[*f].is_null()) {
-            return None;
-        }
-        let tenant = self
-            .entity
-            .tenant
-            .filter(|_| !unique.global)
-            .map(|tenant| tenant.field);
-        let own = unique.fields.iter().copied().filter(|f| Some(*f) != tenant);
-        Some(
-            tenant
-                .into_iter()
-                .chain(own)
-                .map(|f| Key(record[f].clone()))
-                .collect(),
-        )
     }
 
     fn key(&self, record: &Record) -> Key {

@@ -2,8 +2,8 @@
 
 use super::{Change, Data, Record, Table};
 use linchpin_core::filter::Filter;
-use linchpin_core::filter::eval::compare;
 use linchpin_core::store::assign;
+use linchpin_core::store::evaluate::same_keys;
 use linchpin_core::store::{Assign, Pick, Rows};
 use linchpin_core::{Error, Result, Value};
 
@@ -45,7 +45,7 @@ impl Table {
         args: &[Value],
         rows: &mut Rows,
     ) -> Result<()> {
-        let old = self.picked((data, others), filter, pick, args);
+        let old = self.picked(data, others, filter, pick, args);
         self.replace(data, &old, set, args, rows)?;
         self.outbox.append(rows.entries());
         Ok(())
@@ -101,22 +101,9 @@ impl Table {
             .get(..fields)
             .ok_or_else(|| Error::internal("an upsert takes one value per field"))?;
         let new: Record = values.to_vec().into();
-        // What a unique keeps apart: deleted records and those of other tenants are nobody to
-        // change.
-        let unique =
-            self.entity.uniques.iter().find(|u| {
-                u.fields.len() == keys.len() && u.fields.iter().all(|f| keys.contains(f))
-            });
-        let same = |record: &&Record| match unique {
-            Some(unique) => self
-                .unique_key(unique, record)
-                .is_some_and(|key| Some(key) == self.unique_key(unique, &new)),
-            None => keys.iter().all(|k| {
-                !new[*k].is_null() && compare(record[*k].as_ref(), new[*k].as_ref()).is_eq()
-            }),
-        };
+        let same = |old: &&Record| same_keys(self.entity, keys, &new, old);
         if let Some(old) = data.records.values().find(same).cloned() {
-            if self.sight(data, others).matches(guard, &old, args) {
+            if self.tables(data, others).matches(guard, &old, args) {
                 self.replace(data, &[old], set, args, rows)?;
                 self.outbox.append(rows.entries());
             }
@@ -143,7 +130,7 @@ impl Table {
         args: &[Value],
         rows: &mut Rows,
     ) {
-        let gone = self.picked((data, others), filter, pick, args);
+        let gone = self.picked(data, others, filter, pick, args);
         for record in gone {
             self.unlink(data, &record);
             rows.push(&record[..]);

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::table::Key;
-use linchpin_core::entity::EntityDesc;
-use linchpin_core::filter::eval::{compare, matches};
-use linchpin_core::store::{Compute, Function, Group};
-use linchpin_core::{Error, Problem, Result, Value};
+use super::Key;
+use crate::entity::EntityDesc;
+use crate::filter::eval::{compare, matches};
+use crate::store::{Compute, Function, Group};
+use crate::{Error, Problem, Result, Value};
 
 /// A sum that a whole number does not hold.
 fn beyond() -> Error {
@@ -63,7 +63,7 @@ impl<'a> Groups<'a> {
     /// The rows: keys, then what was computed.
     pub(super) fn rows(self, entity: &EntityDesc) -> impl Iterator<Item = Result<Vec<Value>>> {
         let compute = self.compute;
-        let whole = |c: &Compute| matches!(c.kind(entity), linchpin_core::entity::Kind::Integer);
+        let whole = |c: &Compute| matches!(c.kind(entity), crate::entity::Kind::Integer);
         let wholes: Vec<bool> = compute.iter().map(whole).collect();
         self.found.into_iter().map(move |(keys, sums)| {
             let computed = compute

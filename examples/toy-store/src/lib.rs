@@ -1,0 +1,249 @@
+//! A store in a crate of its own: records in a map, one lock around all of them.
+//!
+//! It shows how to write a store. `docs/stores.md` explains it step by step. The crate names
+//! `linchpin-core` only. Its tests run the conformance suite and serve an app over HTTP.
+//!
+//! - [`KIND`]: the facts of the store, which an app reads before it opens the store.
+//! - [`ToyProvider`]: opens the store from a URL such as `toy:box`.
+//! - [`ToyStore`]: runs statements.
+//! - [`Toy`] and [`Shelf`]: what functions of custom operations receive.
+
+mod table;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use linchpin_core::entity::EntityDesc;
+use linchpin_core::filter::eval::{Others, compare, matches_among};
+use linchpin_core::filter::{Filter, Linked};
+use linchpin_core::store::evaluate::Sight;
+use linchpin_core::store::{
+    CustomStore, DatabaseUrl, Pick, Plan, Reply, Rows, Statement, Store, StoreKind, StoreProvider,
+};
+use linchpin_core::{BoxFuture, Error, Result, Value, ValueRef};
+
+use table::{Record, Table};
+
+/// The facts of the store. It changes the records of one statement in one step, and has no
+/// transactions. So it does not grant `transaction`, and nothing that is built on it.
+pub static KIND: StoreKind = StoreKind::new("toy", &["toy"], "toy:<name>")
+    .granting(&[
+        "core.crud",
+        "core.list",
+        "operation.lookup",
+        "operation.exists",
+        "operation.aggregate",
+        "operation.search",
+        "operation.derive",
+        "collection.list",
+        "atomic.collection",
+        "unique.reservation",
+        "atomic.version",
+        "atomic.transition",
+        "atomic.field-update",
+        "atomic.array",
+        "atomic.increment",
+        "atomic.upsert",
+        "atomic.consume",
+        "batch.write",
+    ])
+    .volatile();
+
+/// Opens the store: `App::new(config).store_provider(ToyProvider)`.
+#[derive(Clone, Copy, Debug)]
+pub struct ToyProvider;
+
+impl StoreProvider for ToyProvider {
+    fn kind(&self) -> &'static StoreKind {
+        &KIND
+    }
+
+    fn check(&self, url: &DatabaseUrl) -> Result<(), String> {
+        match url.rest() {
+            "" => Err("must have a name: `toy:<name>`".to_owned()),
+            _ => Ok(()),
+        }
+    }
+
+    fn open(&self, url: &DatabaseUrl) -> Result<Arc<dyn Store>> {
+        Ok(Arc::new(ToyStore::new(url.rest())))
+    }
+}
+
+/// The store as a type: the functions of `handler(toy = ..)` take a `CustomCall<Entity, Toy>`.
+#[derive(Debug)]
+pub enum Toy {}
+
+impl CustomStore for Toy {
+    const NAME: &'static str = KIND.name;
+    type Native = Shelf;
+}
+
+/// The records of a store. Functions of custom operations get it as their handle.
+#[derive(Clone, Debug)]
+pub struct Shelf {
+    name: Arc<str>,
+    tables: Arc<Mutex<Tables>>,
+}
+
+/// Every table by its name.
+#[derive(Debug, Default)]
+struct Tables(BTreeMap<&'static str, Table>);
+
+impl Shelf {
+    /// The name in the URL of the store.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The number of records in a table, whoever may see them.
+    pub fn len(&self, table: &str) -> usize {
+        self.lock().0.get(table).map_or(0, Table::len)
+    }
+
+    /// Whether a table has no records.
+    pub fn is_empty(&self, table: &str) -> bool {
+        self.len(table) == 0
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Tables> {
+        // A statement replaces a table as a whole, so a panic leaves no half of it.
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A store of records in a map. They end with the process.
+#[derive(Debug)]
+pub struct ToyStore {
+    shelf: Shelf,
+    closed: AtomicBool,
+}
+
+impl ToyStore {
+    /// An empty store.
+    pub fn new(name: &str) -> Self {
+        Self {
+            shelf: Shelf {
+                name: name.into(),
+                tables: Arc::default(),
+            },
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    fn open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) {
+            Err(Error::unavailable("the store is closed"))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Runs a statement while it holds the lock.
+    fn answer(&self, statement: &Statement, args: &[Value], mut rows: Rows) -> Result<Rows> {
+        self.open()?;
+        let entity = statement.entity;
+        let mut tables = self.shelf.lock();
+        let table = tables.0.get(entity.storage_name).cloned();
+        let table = table.unwrap_or_default();
+        // The statement changes a copy. If it fails, the table stays as it was.
+        let mut changed = table.clone();
+        {
+            let sight = Sight {
+                entity,
+                records: table.records(),
+                others: &*tables,
+                args,
+            };
+            let picked = |filter: &Filter, pick: &Option<Pick>| -> Vec<Record> {
+                let old = sight.picked(filter, pick.as_ref());
+                old.into_iter().cloned().collect()
+            };
+            match &statement.plan {
+                Plan::Insert => changed.insert(entity, args.to_vec(), &mut rows)?,
+                Plan::Update { filter, set, pick } => {
+                    let old = picked(filter, pick);
+                    changed.change(entity, &old, set, args, &mut rows)?;
+                }
+                Plan::Delete { filter, pick } => {
+                    changed.remove(entity, &picked(filter, pick), &mut rows);
+                }
+                Plan::Upsert { keys, guard, set } => {
+                    match table.with_keys_of(entity, keys, args)? {
+                        Some(old) if sight.matches(guard, &old) => {
+                            changed.change(entity, &[old], set, args, &mut rows)?;
+                        }
+                        Some(_) => {}
+                        None => changed.upsert(entity, args, &mut rows)?,
+                    }
+                }
+                plan => {
+                    sight.read(plan, &mut rows)?;
+                    return Ok(rows);
+                }
+            }
+        }
+        tables.0.insert(entity.storage_name, changed);
+        Ok(rows)
+    }
+}
+
+/// Filters that look at records of other entities.
+impl Others for Tables {
+    fn any(&self, linked: &Linked, value: ValueRef<'_>, args: &[Value]) -> bool {
+        let Some(table) = self.0.get(linked.of.storage_name) else {
+            return false;
+        };
+        table.records().any(|record| {
+            compare(record[linked.at].as_ref(), value).is_eq()
+                && matches_among(&linked.filter, &record[..], args, self)
+        })
+    }
+}
+
+impl Store for ToyStore {
+    fn kind(&self) -> &'static StoreKind {
+        &KIND
+    }
+
+    fn prepare(&self, entity: &'static EntityDesc, plan: Plan) -> Result<Arc<Statement>> {
+        if matches!(plan, Plan::Chosen { .. }) {
+            return Err(Error::internal("the toy store takes no SQL"));
+        }
+        // A store with a query language translates the plan here, once, into `native`.
+        Ok(Arc::new(Statement {
+            entity,
+            plan,
+            native: Box::new(()),
+        }))
+    }
+
+    fn run<'a>(&'a self, statement: &'a Arc<Statement>, args: Vec<Value>, rows: Rows) -> Reply<'a> {
+        // A store that has to wait returns `Reply::Later` with a future.
+        Reply::Ready(self.answer(statement, &args, rows))
+    }
+
+    fn native(&self) -> Option<Box<dyn std::any::Any + Send + Sync>> {
+        Some(Box::new(self.shelf.clone()))
+    }
+
+    fn install<'a>(&'a self, entities: &'a [&'static EntityDesc]) -> BoxFuture<'a, Result<()>> {
+        // A store that keeps records compares its tables with the declarations here.
+        Box::pin(async move {
+            let mut tables = self.shelf.lock();
+            for entity in entities {
+                tables.0.entry(entity.storage_name).or_default();
+            }
+            Ok(())
+        })
+    }
+
+    fn ready(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async { self.open() })
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async { self.closed.store(true, Ordering::Release) })
+    }
+}
