@@ -12,9 +12,14 @@ const REGISTER: &str = r#"curl localhost:3000/auth/register --json '{"email":"al
 /// The application's program.
 const BINARY: &str = env!("CARGO_BIN_EXE_quickstart");
 /// Documents in which a test checks every block.
-const DOCUMENTS: [&str; 3] = ["README.md", "docs/guide.md", "docs/architecture.md"];
+const DOCUMENTS: [&str; 4] = [
+    "README.md",
+    "docs/guide.md",
+    "docs/architecture.md",
+    "docs/stores.md",
+];
 /// Sources that contain the snippets, character by character.
-const SOURCES: [&str; 15] = [
+const SOURCES: [&str; 18] = [
     "examples/quickstart/src/main.rs",
     "examples/quickstart/tests/guide/main.rs",
     "examples/quickstart/tests/guide/extended.rs",
@@ -30,6 +35,9 @@ const SOURCES: [&str; 15] = [
     "examples/tenants/src/main.rs",
     "examples/tenants/src/members.rs",
     "examples/tenants/src/report.rs",
+    "examples/toy-store/src/lib.rs",
+    "examples/toy-store/tests/app.rs",
+    "examples/toy-store/tests/conformance.rs",
 ];
 /// The commands of `sh` blocks; the session's test does what they do.
 const COMMANDS: [&str; 4] = [

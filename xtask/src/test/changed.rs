@@ -11,6 +11,7 @@ use std::process::Command;
 
 use super::SEARCH;
 use super::binaries::{Binary, plain};
+use super::toy;
 use crate::FEATURES;
 use crate::steps::cargo;
 
@@ -201,6 +202,7 @@ fn judge(root: &Path, packages: &Packages, changes: &[PathBuf]) -> Option<Part> 
                 some.sources.insert(path);
                 some.code.extend(package.dependents.iter().cloned());
             }
+            None if file.starts_with(toy::FOLDER) => drop(some.tests.insert(toy::NAME.to_owned())),
             None if file.starts_with("snapshots") => drop(some.tests.insert(MACROS.to_owned())),
             None if file.to_string_lossy().starts_with("LICENSE")
                 || file.ends_with(".gitignore") => {}
@@ -360,6 +362,10 @@ mod tests {
         assert_eq!(
             judged(&["docs/guide.md"]),
             Some((vec![], names(&["tasks"])))
+        );
+        assert_eq!(
+            judged(&["examples/toy-store/src/lib.rs"]),
+            Some((vec![], names(&["toy-store"])))
         );
         assert_eq!(
             judged(&["snapshots/entity.snap"]),

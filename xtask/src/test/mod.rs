@@ -2,6 +2,7 @@
 
 mod binaries;
 mod changed;
+mod toy;
 
 use std::time::Instant;
 
@@ -13,7 +14,7 @@ use changed::Affected;
 pub(crate) const SEARCH: &str = "linchpin-search-tantivy";
 
 /// Formatting, lints, every test (unit, black-box, compile-fail, snapshots, README), doc tests,
-/// `linchpin-core` for wasm32, expansion budgets, and the instructions of the generated server. A
+/// `linchpin-core` for wasm32, a store in a crate of its own, expansion budgets, and the instructions of the generated server. A
 /// step that fails does not keep the others from running.
 ///
 /// `--fast` leaves some of it out. `--changed` leaves out what cannot depend on the files that
@@ -44,6 +45,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         failed.extend(done.err().inspect(|what| eprintln!("xtask: {what}")));
     };
     note(step("formatting", cargo(&["fmt", "--all", "--check"])));
+    note(step("formatting of the toy store", toy::format()));
     note(timed("layers", layers::run));
     if !affected.is_nothing() {
         if !fast {
@@ -165,6 +167,9 @@ fn tests(fast: bool, affected: &Affected) -> Vec<Result<(), String>> {
     }
     if affected.has("linchpin-core") {
         jobs.push(Box::new(wasm::check));
+    }
+    if affected.has("linchpin") || affected.has(toy::NAME) {
+        jobs.push(Box::new(toy::check));
     }
     if !fast && affected.has(SEARCH) {
         jobs.push(Box::new(search));
