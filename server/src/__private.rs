@@ -92,14 +92,14 @@ macro_rules! __on_sqlite {
         ::core::option::Option::None
     };
 }
-/// The function on PostgreSQL.
+/// The function on `PostgreSQL`.
 #[cfg(feature = "postgres")]
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __on_postgres {
     ($($handler:tt)*) => { $crate::__private::handler!("postgres", $($handler)*) };
 }
-/// The function on PostgreSQL, which this build lacks.
+/// The function on `PostgreSQL`, which this build lacks.
 #[cfg(not(feature = "postgres"))]
 #[doc(hidden)]
 #[macro_export]

@@ -50,7 +50,7 @@ impl StoreProvider for PostgresProvider {
     }
 }
 
-/// The PostgreSQL store, as a type.
+/// The `PostgreSQL` store, as a type.
 #[derive(Debug)]
 pub enum OnPostgres {}
 

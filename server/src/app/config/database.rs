@@ -1,4 +1,4 @@
-//! How a PostgreSQL server is used.
+//! How a `PostgreSQL` server is used.
 
 use std::time::Duration;
 

@@ -200,7 +200,7 @@ impl Config {
         }
     }
 
-    /// Opens PostgreSQL databases with these settings.
+    /// Opens `PostgreSQL` databases with these settings.
     #[cfg(feature = "postgres")]
     fn postgres_provider(&self) -> crate::store::postgres::PostgresProvider {
         let mut provider = crate::store::postgres::PostgresProvider::default();
