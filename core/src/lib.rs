@@ -31,7 +31,6 @@ mod row;
 mod startup;
 mod steady;
 pub mod store;
-#[doc(hidden)]
 pub mod suggest;
 mod timestamp;
 pub mod validate;

@@ -11,8 +11,11 @@ pub use linchpin_core::{
     Actor, ActorKind, Attached, Code, ContextDesc, ContextValue, DecodeError, Embedded, Entity,
     EntityEntry, Error, Field, FieldEnum, Json, Operation, Package, Page, PageArgs, Param,
     ParseTimestampError, Problem, Result, Roles, Timestamp, TypeAt, Uuid, Value, ValueAt, ValueRef,
-    context, entity, filter, validate,
+    context, entity, filter, suggest, validate,
 };
+#[cfg(feature = "jwt")]
+#[doc(inline)]
+pub use linchpin_jwt::JwtAuth;
 #[doc(inline)]
 pub use linchpin_macros::{
     Embedded, FieldEnum, Roles, entity, operation, package, projection, route,
@@ -26,10 +29,9 @@ pub use linchpin_server::axum;
 pub use linchpin_server::{
     AccessRequest, ActorRef, Adapter, Adapters, App, AppEvent, Attachment, BoxFuture, Command,
     Config, Cx, DatabaseUrl, Decision, Durability, EntityEvent, EntityGap, Environment, Evaluator,
-    Event, EventBus, EventSink, Gap, JwtAuth, Lagged, MiddlewareCx, Plugin, PostCx, Postgres,
-    RankRequest, Registrar, ResultFuture, Route, RoutesCx, Running, SigningSecret, StartupError,
-    Subscription, audit, event, http, openapi, operation, permission, resource, search, store,
-    testing,
+    Event, EventBus, EventSink, Gap, Lagged, MiddlewareCx, Plugin, PostCx, Postgres, RankRequest,
+    Registrar, ResultFuture, Route, RoutesCx, Running, SigningSecret, StartupError, Subscription,
+    audit, event, http, openapi, operation, permission, resource, search, store, testing,
 };
 
 /// Route policies, as declarations hold them.

@@ -1,5 +1,7 @@
 //! Everything a declaration names: `use linchpin::prelude::*;`.
 
+#[cfg(feature = "jwt")]
+pub use crate::JwtAuth;
 pub use crate::entity::{
     Direction, Embedded, Entity, Field, FieldEnum, Json, ListQuery, Page, PageArgs, Param, Uuid,
 };
@@ -9,5 +11,5 @@ pub use crate::http::{Next, RouteCall, RouteGuard, require_role};
 pub use crate::operation::{ChooserCall, CustomCall, MemoryCall, Records, SqlStore};
 pub use crate::{Actor, Error, Operation, Package, Problem, Result, Roles, Timestamp};
 #[cfg(feature = "server")]
-pub use crate::{Adapter, Adapters, App, Config, Cx, JwtAuth};
+pub use crate::{Adapter, Adapters, App, Config, Cx};
 pub use linchpin_macros::{Embedded, FieldEnum, entity, operation, package, projection, route};

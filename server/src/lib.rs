@@ -5,7 +5,6 @@
 mod address;
 mod app;
 pub mod audit;
-mod auth;
 mod cx;
 pub mod event;
 pub mod http;
@@ -24,7 +23,6 @@ pub use app::{
     App, Command, Config, Durability, Environment, MiddlewareCx, Plugin, PostCx, Postgres,
     Registrar, Route, RoutesCx, Running, SigningSecret,
 };
-pub use auth::JwtAuth;
 /// The axum that handlers of `#[route]` and routers of plugins are written for, so that versions
 /// always agree.
 pub use axum;

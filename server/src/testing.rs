@@ -61,7 +61,7 @@ impl Client {
     }
 
     /// The same client with `Authorization: Bearer <token>` on each call: of `AuthService::sign_in`
-    /// with linchpin-auth, or of [`JwtAuth::token`](crate::JwtAuth::token).
+    /// with linchpin-auth, or of `JwtAuth::token`.
     ///
     /// # Errors
     /// When the token cannot stand in a header.

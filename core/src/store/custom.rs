@@ -51,3 +51,7 @@ pub trait CustomStore: Send + Sync + 'static {
     /// connection pool.
     type Native: Clone + Send + Sync + 'static;
 }
+
+/// A store that runs SQL, as a type. Handlers of custom operations for every SQL store are generic
+/// over it.
+pub trait SqlStore: CustomStore {}

@@ -25,7 +25,7 @@ use std::task::{Context, Poll};
 
 pub use crate::{indexed, layout};
 pub use assign::{assign, fixed};
-pub use custom::CustomStore;
+pub use custom::{CustomStore, SqlStore};
 pub use kind::{StoreKind, StoreProvider};
 pub use outbox::Outbox;
 pub use plan::{

@@ -15,7 +15,8 @@ pub(super) const HEADER: HeaderName = HeaderName::from_static("x-request-id");
 pub struct RequestId(HeaderValue);
 
 impl RequestId {
-    pub(crate) fn of(headers: &HeaderMap) -> Self {
+    /// The id of a request with these headers.
+    pub fn of(headers: &HeaderMap) -> Self {
         match headers.get(HEADER) {
             Some(value) if is_valid(value.as_bytes()) => Self(value.clone()),
             _ => Self::fresh(),

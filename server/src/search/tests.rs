@@ -8,9 +8,9 @@ use parking_lot::Mutex;
 
 use super::{Change, Hit, Opened, SearchIndex, SearchProvider, SearchQuery};
 use crate::resource::BoxFuture;
-use crate::{App, Config, Cx, JwtAuth, Package, Result};
+use crate::{App, Config, Cx, Package, Result};
 
-#[entity(search(provider = "ids", fields(title = 1)))]
+#[entity(search(provider = "ids", fields(title = 1)), routes(auth = none))]
 #[derive(Clone, Debug)]
 struct Leaflet {
     #[field(primary)]
@@ -79,7 +79,6 @@ async fn the_command_makes_indexes_anew() {
             .port(0)
             .database(database);
         App::new(config)
-            .plugin(JwtAuth::new())
             .package(&PAGES)
             .search_provider("ids", ids.clone())
     };

@@ -13,6 +13,5 @@ pub use linchpin_sqlite as sqlite;
 pub use driver::{Driver, SqlRow, SqlTransaction};
 
 pub use linchpin_core::store::*;
-pub use linchpin_sql::SqlStore;
-pub(crate) use linchpin_sql::queues;
+pub(crate) use linchpin_queues as queues;
 pub(crate) use transaction::TxScope;

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use linchpin_core::Result;
-use linchpin_core::store::{CustomStore, DatabaseUrl, Store, StoreKind, StoreProvider};
-use linchpin_sql::SqlStore;
+use linchpin_core::store::{CustomStore, DatabaseUrl, SqlStore, Store, StoreKind, StoreProvider};
 use linchpin_vocabulary::store::POSTGRES;
 
 use super::{PostgresOptions, PostgresStore};

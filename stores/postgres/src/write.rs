@@ -7,7 +7,7 @@ use super::session::Written;
 use super::{Failure, PostgresStore, REPEATS, error};
 use linchpin_core::store::{Patience, Rows, Statement};
 use linchpin_core::{Error, Result, Value};
-use linchpin_sql::queues::{self, Attempts};
+use linchpin_queues::{self as queues, Attempts};
 
 impl PostgresStore {
     /// Runs a write.

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use axum::http::header::AUTHORIZATION;
-use axum::http::request::Parts;
 use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation, decode};
+use linchpin_server::axum::http::header::AUTHORIZATION;
+use linchpin_server::axum::http::request::Parts;
 use quick_cache::{Weighter, sync::Cache};
 
-use super::{Claims, install_crypto};
-use crate::app::SigningSecret;
-use crate::http::{ActorResolver, Clock, Origin, Resolution};
-use crate::{Actor, ActorKind, Code, Error, Result};
+use linchpin_core::{Actor, ActorKind, Attached, Code, Error, Result};
+use linchpin_server::SigningSecret;
+use linchpin_server::http::{ActorResolver, Clock, Origin, Resolution};
+
+use crate::{Claims, install_crypto};
 
 /// Bytes of verified tokens kept.
 const CACHED: u64 = 16 << 20;
@@ -155,7 +156,7 @@ impl Verifier {
             session_id: claims.sid,
             roles: claims.roles,
             claims: claims.others,
-            attached: crate::Attached::default(),
+            attached: Attached::default(),
         };
         Ok(Verified {
             actor: Arc::new(actor),

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use axum::http::header::AUTHORIZATION;
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+use linchpin_server::axum::http::header::AUTHORIZATION;
+
+use linchpin_core::{Code, Timestamp};
+use linchpin_server::SigningSecret;
+use linchpin_server::http::{ActorResolver, Origin, RequestId, Resolution};
 
 use super::command::token;
 use super::verifier::{LEEWAY, LONGEST, Verifier};
-use crate::app::SigningSecret;
-use crate::http::{ActorResolver, Origin, Resolution};
-use crate::{Code, Timestamp};
 
 const SECRET: &str = "a-secret-for-tests-of-32-bytes!!!!";
 const NOW: i64 = 1_800_000_000;
@@ -175,12 +176,12 @@ fn headers_are_one_bearer_token_or_none() {
     let verifier = verifier();
     let good = hs256(serde_json::json!({"sub": "alice", "exp": NOW + 1}));
     let resolve = |headers: &[&str]| {
-        let mut request = axum::http::Request::builder();
+        let mut request = linchpin_server::axum::http::Request::builder();
         for header in headers {
             request = request.header(AUTHORIZATION, *header);
         }
         let origin = Origin {
-            request_id: &crate::http::RequestId::of(&axum::http::HeaderMap::new()),
+            request_id: &RequestId::of(&linchpin_server::axum::http::HeaderMap::new()),
             from: None,
         };
         match verifier.resolve(&request.body(()).unwrap().into_parts().0, origin) {

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use super::Claims;
-use crate::app::SigningSecret;
-use crate::suggest::did_you_mean;
-use crate::{Code, Error, Result};
+use linchpin_core::suggest::did_you_mean;
+use linchpin_core::{Code, Error, Result};
+use linchpin_server::SigningSecret;
+
+use crate::Claims;
 
 /// `token --sub alice --role admin --tenant t --ttl 1h`
 pub(super) fn token(args: &[String], secrets: &[SigningSecret]) -> Result<String> {

@@ -1,4 +1,6 @@
 //! `JwtAuth`: bearer tokens signed with the app's secret, for apps whose users are known elsewhere.
+//!
+//! The crate `linchpin` re-exports it (feature `jwt`, on by default).
 
 mod command;
 #[cfg(test)]
@@ -12,10 +14,9 @@ use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use serde::{Deserialize, Serialize};
 
 use self::verifier::Verifier;
-use crate::app::{Command, MiddlewareCx, Plugin, PostCx, SigningSecret};
-use crate::http::RouteAuth;
-use crate::resource::BoxFuture;
-use crate::{Actor, Code, Error, Result};
+use linchpin_core::{Actor, BoxFuture, Code, Error, Result, Timestamp};
+use linchpin_server::http::RouteAuth;
+use linchpin_server::{Command, MiddlewareCx, Plugin, PostCx, SigningSecret};
 
 /// Resolves the actor from `Authorization: Bearer <token>`: HS256 with the app's signing secret,
 /// `exp` and `sub` required, `nbf` honoured, both with 10 s of leeway; `sid`, `roles` and `tenant`
@@ -96,7 +97,7 @@ impl Claims {
 
     fn signed(mut self, ttl: Duration, secret: &SigningSecret) -> Result<String> {
         let seconds = i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX);
-        self.exp = (crate::Timestamp::system_now().millis() / 1000).saturating_add(seconds);
+        self.exp = (Timestamp::system_now().millis() / 1000).saturating_add(seconds);
         install_crypto();
         encode(
             &Header::new(Algorithm::HS256),

@@ -1,5 +1,0 @@
-//! Authentication that comes with the framework.
-
-mod jwt;
-
-pub use jwt::JwtAuth;
