@@ -261,28 +261,50 @@ impl Policy {
 
     /// What a declared policy means once `routes.defaults` has been merged in.
     pub fn effective(declared: PolicyDesc) -> Self {
+        // Every key is named, without `..`: a new key does not compile until it is read here.
+        let PolicyDesc {
+            auth,
+            roles,
+            guards,
+            permission,
+            middleware,
+            disabled: _, // such a route is never mounted
+            max_body,
+            timeout,
+            event,
+            rate_limit,
+            idempotency,
+            audit,
+            input,
+            output,
+            shape,
+            once,
+            summary,
+            description,
+            tags,
+            deprecated,
+        } = declared;
+        let default = Self::DEFAULT;
         Self {
-            auth: declared.auth.unwrap_or(Self::DEFAULT.auth),
-            roles: declared.roles.unwrap_or(Self::DEFAULT.roles),
-            guards: declared.guards.unwrap_or_default(),
-            permission: declared.permission,
-            middleware: declared.middleware.unwrap_or_default(),
-            max_body: declared.max_body.unwrap_or(Self::DEFAULT.max_body),
-            timeout: declared
-                .timeout
-                .map_or(Self::DEFAULT.timeout, Duration::from_millis),
-            rate_limit: declared.rate_limit,
-            idempotency: declared.idempotency,
-            event: declared.event,
-            audit: declared.audit,
-            input: declared.input,
-            output: declared.output,
-            shape: declared.shape,
-            once: declared.once,
-            summary: declared.summary,
-            description: declared.description,
-            tags: declared.tags,
-            deprecated: declared.deprecated,
+            auth: auth.unwrap_or(default.auth),
+            roles: roles.unwrap_or(default.roles),
+            guards: guards.unwrap_or(default.guards),
+            permission,
+            middleware: middleware.unwrap_or(default.middleware),
+            max_body: max_body.unwrap_or(default.max_body),
+            timeout: timeout.map_or(default.timeout, Duration::from_millis),
+            rate_limit,
+            idempotency,
+            event,
+            audit,
+            input,
+            output,
+            shape,
+            once,
+            summary,
+            description,
+            tags,
+            deprecated,
         }
     }
 
