@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::provisions::Provided;
+use super::extensions::Extensions;
 use super::{Adapter, Table};
 use crate::entity::Entity;
 use crate::event::EventBus;
@@ -15,7 +15,7 @@ use crate::{Error, Result, Timestamp};
 pub struct Adapters {
     tables: Arc<HashMap<&'static str, Arc<Table>>>,
     events: EventBus,
-    provided: Provided,
+    provided: Extensions,
     /// The app's clock; without one, the system's.
     clock: Option<Clock>,
 }
@@ -37,7 +37,7 @@ impl Adapters {
                 .map(|t| (t.desc.storage_name, t))
                 .collect(),
         );
-        let provided = Provided::default();
+        let provided = Extensions::default();
         for table in tables.values() {
             table.link(&tables, &provided);
         }

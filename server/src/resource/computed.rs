@@ -202,7 +202,7 @@ impl Statements {
         }
         let fields = behind(desc, set);
         if fields.is_empty() {
-            return self.hand(cx, statement, args, rows);
+            return self.dispatch(cx, statement, args, rows);
         }
         let behind = Behind {
             inputs: inputs_of(desc, &fields),
@@ -267,7 +267,7 @@ impl Statements {
         while turns.next(cx, desc, id.as_ref()).await {
             let cx = turns.inner(cx);
             let found = self
-                .hand(cx, &look, args.clone(), Rows::records(desc))
+                .dispatch(cx, &look, args.clone(), Rows::records(desc))
                 .await?
                 .records;
             let old = match &found[..] {
@@ -281,7 +281,7 @@ impl Statements {
                 }
             };
             let args = behind.args(desc, old, set, &args)?;
-            let done = self.hand(cx, &write, args, rows.clone()).await?;
+            let done = self.dispatch(cx, &write, args, rows.clone()).await?;
             if done.count > 0 {
                 return Ok(done);
             }
@@ -361,7 +361,7 @@ impl Statements {
     ) -> Result<Rows> {
         let (desc, set) = (self.desc(), all.set);
         let found = self
-            .hand(cx, &all.look, args.clone(), Rows::records(desc))
+            .dispatch(cx, &all.look, args.clone(), Rows::records(desc))
             .await?
             .records;
         if found.is_empty() {
@@ -398,9 +398,9 @@ impl Statements {
         let done = async {
             for (mut values, keys) in groups {
                 values.push(list_value(&keys));
-                self.hand(cx, &all.note, values, Rows::count()).await?;
+                self.dispatch(cx, &all.note, values, Rows::count()).await?;
             }
-            self.hand(cx, &all.write, args, rows).await
+            self.dispatch(cx, &all.write, args, rows).await
         };
         let done = done.await;
         // Some of their values may have been written already.
@@ -456,7 +456,7 @@ impl Statements {
         let mut met: Option<Box<[Value]>> = None;
         let read = async || {
             let found = self
-                .hand(cx, &look, args.clone(), Rows::records(desc))
+                .dispatch(cx, &look, args.clone(), Rows::records(desc))
                 .await?;
             Ok::<_, Error>(found.records.into_iter().next())
         };
@@ -483,7 +483,7 @@ impl Statements {
                     (&change, args)
                 }
             };
-            let done = match self.hand(cx, statement, args, rows.clone()).await {
+            let done = match self.dispatch(cx, statement, args, rows.clone()).await {
                 // Who makes the same record at the same moment may be met in a unique over a
                 // computed field, before the keys are looked at. Then the record is there by now.
                 Err(error) if found.is_none() && error.code() == Code::Conflict => {

@@ -1,6 +1,6 @@
 //! Visibility by conditions and through other records: `visible(..)` and `gate(..)`.
 //!
-//! Both are conditions of the [guard](super::guard) like all others. They are made here with values
+//! Both are conditions of the [restriction](super::restriction) like all others. They are made here with values
 //! of the context as they are declared, and bound to arguments of a statement, or to values in
 //! place. A comparison with a value that the caller lacks is false.
 
@@ -10,7 +10,7 @@ use crate::store::layout;
 use crate::validate::MAX_INTEGER;
 use crate::{Cx, Value};
 
-use super::guard::Reach;
+use super::restriction::Reach;
 
 /// Most links behind a record, one behind the other. Compile checks see to it; descriptors made by
 /// hand end here.

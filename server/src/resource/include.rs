@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::guard::Included;
+use super::restriction::Included;
 use super::{BoxFuture, Form, Outcome, Table};
 use crate::entity::{Link, Relation, ScopeFrom};
 use crate::filter::{Filter, Op, Operand, Source};

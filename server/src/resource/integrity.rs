@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use super::gate::{Admission, Asks};
-use super::guard::{Included, Reach};
 use super::prepared::Change;
+use super::restriction::{Included, Reach};
 use super::{Prepared, Table};
 use crate::cx::Again;
 use crate::entity::{EntityDesc, Gate, OnDelete};
@@ -224,7 +224,7 @@ impl Table {
             Some(own) => own,
             None => {
                 let filter = Filter::eq_arg(self.desc.primary, 0);
-                let own = self.unguarded(Plan::Select {
+                let own = self.unrestricted(Plan::Select {
                     filter,
                     order: Vec::new(),
                     after: None,

@@ -1,27 +1,39 @@
-//! A resource: one mounted entity. All of its statements pass through here, from HTTP and from code
-//! alike.
+//! A resource: one mounted entity. All of its statements, from HTTP and from code, take one path to
+//! the store.
 //!
-//! [`Table`] is not generic; [`Adapter`] is its typed face.
+//! ```text
+//! HTTP route, adapter, executor, included relation
+//!   Table::execute            a written key must name a visible record; a deletion follows its
+//!                             `on_delete` rules
+//!     Statements::execute     events of the change
+//!       restrict              scopes, visibility filters and permissions: the only place
+//!         with_effects        counters of other records, audit log
+//!           with_computed     computed fields
+//!             dispatch        the transaction of the call, or the store
+//! ```
+//!
+//! The guards of a route decide earlier, in [`http`](crate::http), whether a caller may call it at
+//! all. [`Table`] is not generic; [`Adapter`] adds the types of an entity.
 
 mod adapter;
 mod adapters;
 mod aggregate;
 #[doc(hidden)]
 pub mod answer;
+mod by_keys;
 pub(crate) mod computed;
-mod consequences;
+mod counter_backfill;
 mod cursor;
 mod declared;
-mod firsts;
+mod effects;
+mod extensions;
 pub(crate) mod gate;
-pub(crate) mod guard;
 mod include;
 mod integrity;
 mod key;
 mod page;
 mod prepared;
-mod provided;
-mod provisions;
+pub(crate) mod restriction;
 mod run;
 mod statement;
 mod summaries;
@@ -35,16 +47,16 @@ use std::sync::Arc;
 pub use adapter::Adapter;
 pub(crate) use adapter::records_of;
 pub use adapters::Adapters;
+pub(crate) use by_keys::SearchRequest;
+pub(crate) use counter_backfill::nameable;
 pub use cursor::CursorKey;
 pub(crate) use cursor::encode;
-pub(crate) use firsts::nameable;
 pub(crate) use include::field_of;
 pub use include::{Include, Includes};
 pub use linchpin_core::validate::Draft;
 pub use page::ListRequest;
 pub(crate) use page::{Ask, refused};
 pub use prepared::Prepared;
-pub(crate) use provided::SearchRequest;
 pub use run::{CallArgs, run};
 pub(crate) use table::Borrowed;
 pub use table::Table;

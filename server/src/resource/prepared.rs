@@ -1,8 +1,8 @@
-//! Statements that are ready to run, and what they do beside answering rows.
+//! Prepared statements, their events and the keys that they write.
 
 use std::sync::Arc;
 
-use super::statement::Guarded;
+use super::statement::Restricted;
 use crate::Value;
 use crate::entity::{EntityDesc, Relation};
 use crate::filter::Source;
@@ -12,8 +12,8 @@ use crate::store::{Assign, AssignValue, Plan, Statement};
 #[derive(Clone)]
 pub struct Prepared {
     pub(super) statement: Arc<Statement>,
-    /// What the guard adds; `None` for an entity without one.
-    pub(super) guarded: Option<Arc<Guarded>>,
+    /// The forms of the statement per reach; `None` for an entity without restriction.
+    pub(super) restricted: Option<Arc<Restricted>>,
     /// The route whose events it makes; `None` when it changes nothing.
     pub(super) event: Option<&'static str>,
     /// What it does to keys that name other records.

@@ -36,7 +36,7 @@ impl Table {
             .map(|field| Order { field, desc: false })
             .to_vec();
         let limit = Some(Source::Value(Value::Int(CHUNK as i64)));
-        let find = self.unguarded(Plan::Select {
+        let find = self.unrestricted(Plan::Select {
             filter: expired(),
             order,
             after: None,

@@ -1,4 +1,4 @@
-//! One mounted entity: what it is, its statements, its planned operations.
+//! One mounted entity: its description, its statements, its planned operations.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -6,10 +6,10 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::RwLock;
 
+use super::extensions::Extensions;
 use super::integrity::{Dependent, Names, dependents};
 use super::key::valid_key;
 use super::prepared::{Change, Prepared};
-use super::provisions::Provided;
 use super::statement::Statements;
 use super::{Call, CursorKey, Executor, Form, Outcome, computed, declared};
 use crate::EntityEntry;
@@ -22,7 +22,7 @@ use crate::store::{Driver, Plan, Projection, Reply, Row, Rows, Store};
 use crate::validate::{Validator, canonical};
 use crate::{Code, Cx, Error, Problem, Result, Value};
 
-/// One mounted entity.
+/// One mounted entity: its description, its statements and its planned operations.
 pub struct Table {
     /// What it is.
     pub desc: &'static EntityDesc,
@@ -49,7 +49,7 @@ pub struct Table {
     /// Its search index, once that is open.
     pub(super) search: OnceLock<Arc<crate::search::Index>>,
     /// What hooks of the app have provided for handlers.
-    provided: OnceLock<Provided>,
+    provided: OnceLock<Extensions>,
     /// The app's; set at start-up.
     clock: OnceLock<Clock>,
 }
@@ -81,7 +81,7 @@ impl Fixed {
             insert: statements.prepare("create", Plan::Insert)?,
             get: statements.prepare("get", by_key(desc))?,
             delete: delete(by_id())?,
-            purge: statements.unguarded(
+            purge: statements.unrestricted(
                 Some("delete"),
                 Plan::Delete {
                     filter: by_id(),
@@ -155,19 +155,19 @@ impl Table {
     pub(super) fn link(
         &self,
         tables: &Arc<HashMap<&'static str, Arc<Table>>>,
-        provided: &Provided,
+        provided: &Extensions,
     ) {
         self.dependents
             .get_or_init(|| dependents(self.desc, tables.values().map(|table| table.desc)));
         self.statements
-            .firsts()
+            .backfill()
             .learn(self.desc, tables.values().map(|table| table.desc));
         // A table belongs to one app for good.
         drop(self.siblings.set(Arc::downgrade(tables)));
         drop(self.provided.set(provided.clone()));
     }
 
-    /// The table of another entity of the app. Its statements run under its own guard.
+    /// The table of another entity of the app. Its own restriction applies to its statements.
     ///
     /// # Errors
     /// `internal` when no package of the app lists the entity, or the app has gone.
@@ -192,12 +192,12 @@ impl Table {
 
     /// Whether its records keep numbers of others, so that they change while their version stays.
     pub(crate) fn keeps(&self) -> bool {
-        self.statements.firsts().any()
+        self.statements.backfill().any()
     }
 
     /// Whether a field is such a number.
     pub(super) fn counts(&self, field: usize) -> bool {
-        self.statements.firsts().keeps(field)
+        self.statements.backfill().keeps(field)
     }
 
     /// Whether a record may be kept from deletion by those that name it, directly or by way of
@@ -206,7 +206,7 @@ impl Table {
         self.dependents().iter().any(Dependent::keeps)
     }
 
-    /// Its statements, past what keys ask for.
+    /// Its statements, without the checks of keys and dependents.
     pub(super) fn statements(&self) -> &Statements {
         &self.statements
     }
@@ -274,7 +274,7 @@ impl Table {
         self.statements.driver()
     }
 
-    /// Which records a call sees on a route, as a condition with its values in place.
+    /// The restriction of a call on a route, as a condition with its values.
     ///
     /// # Errors
     /// As [`Table::admit`].
@@ -383,15 +383,15 @@ impl Table {
         )))
     }
 
-    /// Whether what a call sees or writes depends on who calls, or where.
+    /// Whether the records that a call reads or writes depend on the caller.
     pub fn is_restricted(&self) -> bool {
         self.statements.is_restricted() || self.ctx_defaults
     }
 
-    /// Whether a call may go on at all on a route, before anything else about it is looked at.
+    /// Whether a caller has the values that a route needs. Checked before the body is read.
     ///
     /// # Errors
-    /// 401 or 403 when tenant, scope or a default need a value that the caller has not.
+    /// 401 or 403 when the caller lacks a value for the tenant, a scope or a default.
     pub fn admit(&self, cx: &Cx, route: &str) -> Result<()> {
         if self.statements.is_restricted() {
             self.statements.admit(cx, route)?;
@@ -406,8 +406,7 @@ impl Table {
         Ok(())
     }
 
-    /// Writes tenant, scopes and expiry into the values of a record that a route creates, whatever
-    /// stands there.
+    /// Sets tenant, scopes and expiry of a new record. Given values are replaced.
     ///
     /// # Errors
     /// As [`Table::admit`].
@@ -415,19 +414,19 @@ impl Table {
         self.statements.stamp(cx, route, values)
     }
 
-    /// Appends what pages of a route have in common because of who calls.
+    /// Appends the values of the caller that all pages of a cursor share.
     pub(super) fn fingerprint(&self, cx: &Cx, route: &str, out: &mut Vec<u8>) -> Result<()> {
         self.statements.fingerprint(cx, route, out)
     }
 
-    /// Whose records a call sees on a route: fields and values.
+    /// Tenant and scopes of a call on a route: fields and values.
     pub(super) fn owners(&self, cx: &Cx, route: &str) -> Result<Vec<(usize, Value)>> {
         self.statements.owners(cx, route)
     }
 
-    /// A statement without a guard.
-    pub(super) fn unguarded(&self, plan: Plan) -> Result<Prepared> {
-        self.statements.unguarded(None, plan)
+    /// A statement without restriction.
+    pub(super) fn unrestricted(&self, plan: Plan) -> Result<Prepared> {
+        self.statements.unrestricted(None, plan)
     }
 
     /// A statement of a route: `get`, `list` and so on, or the name of an operation.
@@ -456,9 +455,10 @@ impl Table {
         self.statements.emit(emitter)
     }
 
-    /// A statement without a guard that removes expired records.
+    /// A statement without restriction that removes expired records.
     pub(super) fn expiring(&self, plan: Plan) -> Result<Prepared> {
-        self.statements.unguarded(Some(crate::event::EXPIRED), plan)
+        self.statements
+            .unrestricted(Some(crate::event::EXPIRED), plan)
     }
 
     /// Whether what changes records makes events.
@@ -466,7 +466,16 @@ impl Table {
         self.statements.emits()
     }
 
-    /// Runs a statement. `args` fill the plan's argument slots.
+    /// Runs a statement on the records that the call may read or change. `args` fill the argument
+    /// slots of its plan.
+    ///
+    /// A written key must name a visible record, and a deletion follows the `on_delete` rules of
+    /// its dependents, in one transaction.
+    ///
+    /// # Errors
+    /// Those of the store; 401 or 403 when the caller lacks a tenant or scope; `validation_failed`
+    /// with `reference` for a key that names no visible record; `conflict` with `referenced` for a
+    /// record that others depend on.
     pub fn execute<'a>(
         &'a self,
         cx: &Cx,
@@ -500,11 +509,11 @@ impl Table {
         executor
             .run(self, call)
             .await
-            .map_err(|error| self.told(spec, error))
+            .map_err(|error| self.at_parameters(spec, error))
     }
 
-    /// An operation's error: a key that names nothing is told at the parameter that brought it.
-    pub(crate) fn told(&self, spec: &OpSpec, error: Error) -> Error {
+    /// Moves the problem of a key that names no record to the parameter with that key.
+    pub(crate) fn at_parameters(&self, spec: &OpSpec, error: Error) -> Error {
         let at = |problem: &Problem| {
             let field = self
                 .desc

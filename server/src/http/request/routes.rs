@@ -231,7 +231,7 @@ impl EntityRequest<'_> {
             plan.executor
                 .run(&on.table, call)
                 .await
-                .map_err(|error| on.table.told(plan.spec, error))
+                .map_err(|error| on.table.at_parameters(plan.spec, error))
         };
         let outcome = match limited {
             None => outcome?,

@@ -1,10 +1,10 @@
-//! One way to the store: every statement of CRUD and of operations is prepared and run here.
+//! Prepares and runs every statement of an entity, of its routes and its operations.
 //!
-//! What holds for every statement alike has its place in [`Statements::prepare`] and
-//! [`Statements::execute`], and cannot be forgotten by a kind of operation: nobody else runs one.
-//! That is the [`Guard`] above all.
+//! Rules for every statement are in [`Statements::prepare`] and [`Statements::execute`], so a kind of
+//! operation cannot forget them: only this module runs statements. The most important rule is the
+//! [`Restriction`].
 
-mod guarded;
+mod restrict;
 mod run;
 
 use std::collections::HashMap;
@@ -12,10 +12,10 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::RwLock;
 
-pub(super) use self::guarded::Guarded;
-use super::firsts::Firsts;
-use super::guard::{Guard, Reach, RouteGuard};
+pub(super) use self::restrict::Restricted;
+use super::counter_backfill::CounterBackfill;
 use super::prepared::{Change, Prepared, event};
+use super::restriction::{Reach, Restriction, RouteRestriction};
 use super::summaries::Summaries;
 use crate::Result;
 use crate::entity::EntityDesc;
@@ -40,10 +40,10 @@ struct Limited {
 pub(super) struct Statements {
     desc: &'static EntityDesc,
     store: Arc<dyn Store>,
-    guard: Option<Guard>,
+    restriction: Option<Restriction>,
     shapes: RwLock<HashMap<Box<[u8]>, Prepared>>,
-    /// What the guard is on each route, with a number for each that is different.
-    routes: RwLock<HashMap<String, (u16, Arc<RouteGuard>)>>,
+    /// What the restriction is on each route, with a number for each that is different.
+    routes: RwLock<HashMap<String, (u16, Arc<RouteRestriction>)>>,
     /// Statements under the conditions of a permission, by the statement they were made of and the
     /// shape of the conditions.
     limited: RwLock<HashMap<LimitedKey, Limited>>,
@@ -53,7 +53,7 @@ pub(super) struct Statements {
     /// What other records keep of these; without it a statement is all there is to a change.
     summaries: Option<Summaries>,
     /// What these keep of others.
-    firsts: Firsts,
+    backfill: CounterBackfill,
 }
 
 impl Statements {
@@ -61,9 +61,9 @@ impl Statements {
         Ok(Self {
             desc,
             summaries: Summaries::new(desc, &store)?,
-            firsts: Firsts::default(),
+            backfill: CounterBackfill::default(),
             store,
-            guard: Guard::new(desc),
+            restriction: Restriction::new(desc),
             shapes: RwLock::default(),
             routes: RwLock::default(),
             limited: RwLock::default(),
@@ -98,26 +98,27 @@ impl Statements {
 
     /// Whether calls differ in what they see.
     pub(super) fn is_restricted(&self) -> bool {
-        self.guard.is_some()
+        self.restriction.is_some()
     }
 
     /// A statement of a route: `get`, `list` and so on, or the name of an operation.
     pub(super) fn prepare(&self, route: &'static str, plan: Plan) -> Result<Prepared> {
         let (event, change) = (event(route, &plan), Change::of(self.desc, &plan));
-        let Some(guard) = &self.guard else {
+        let Some(restriction) = &self.restriction else {
             return Ok(Prepared {
                 statement: self.store.prepare(self.desc, plan)?,
-                guarded: None,
+                restricted: None,
                 event,
                 change,
             });
         };
-        let (_, route) = self.route(guard, route);
+        let (_, route) = self.route(restriction, route);
         let base = plan.arity(self.desc);
-        let statement = self
-            .store
-            .prepare(self.desc, guard.plan(&plan, Reach::Caller, &route, base))?;
-        let guarded = Guarded {
+        let statement = self.store.prepare(
+            self.desc,
+            restriction.plan(&plan, Reach::Caller, &route, base),
+        )?;
+        let restricted = Restricted {
             plan,
             route,
             base,
@@ -126,15 +127,15 @@ impl Statements {
         };
         Ok(Prepared {
             statement,
-            guarded: Some(Arc::new(guarded)),
+            restricted: Some(Arc::new(restricted)),
             event,
             change,
         })
     }
 
-    /// A statement without a guard, for what the application itself does with records nobody sees
+    /// A statement without restriction, for work of the app itself on records that no caller sees
     /// any more. It makes the events of a route, or none.
-    pub(super) fn unguarded(&self, event: Option<&'static str>, plan: Plan) -> Result<Prepared> {
+    pub(super) fn unrestricted(&self, event: Option<&'static str>, plan: Plan) -> Result<Prepared> {
         // What leaves without anybody being told of it has been out of sight for long.
         let change = if event.is_some() {
             Change::of(self.desc, &plan)
@@ -143,7 +144,7 @@ impl Statements {
         };
         Ok(Prepared {
             statement: self.store.prepare(self.desc, plan)?,
-            guarded: None,
+            restricted: None,
             event,
             change,
         })
@@ -167,11 +168,11 @@ impl Statements {
         key: &[u8],
         plan: impl FnOnce() -> Plan,
     ) -> Result<Prepared> {
-        let Some(guard) = &self.guard else {
+        let Some(restriction) = &self.restriction else {
             return self.shaped(route, key, plan);
         };
-        // Routes that differ in their guard share no statement. No shape begins with a zero.
-        match self.route(guard, route).0.to_be_bytes() {
+        // Routes that differ in their restriction share no statement. No shape begins with a zero.
+        match self.route(restriction, route).0.to_be_bytes() {
             [0, 0] => self.shaped(route, key, plan),
             [high, low] => self.shaped(route, &[&[0, high, low], key].concat(), plan),
         }
@@ -207,8 +208,8 @@ impl Statements {
     }
 
     /// What these keep of others.
-    pub(super) fn firsts(&self) -> &Firsts {
-        &self.firsts
+    pub(super) fn backfill(&self) -> &CounterBackfill {
+        &self.backfill
     }
 
     /// Where the records are.

@@ -1,20 +1,33 @@
-//! The way of a prepared statement to the store: under the guard, under the conditions of a
-//! permission, with what goes along with it.
+//! The only path of a statement to the store.
+//!
+//! ```text
+//! execute           records the events of a change; retries after expired records were removed
+//!   restrict        scopes, visibility filters and permissions (module `restrict`)
+//!   with_effects    counters of other records, audit log (module `effects`)
+//!     with_computed computed fields (module `computed`)
+//!       dispatch    the transaction of the call, or the store
+//! ```
+//!
+//! A step that a statement does not need costs one comparison.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::Statements;
 use crate::cx::Again;
 use crate::event::Emitter;
-use crate::permission::Only;
 use crate::resource::computed;
 use crate::resource::prepared::Prepared;
 use crate::store::queues::{self, Queue};
 use crate::store::{Plan, Reply, Rows, Statement};
-use crate::{Cx, Error, Result, Value};
+use crate::{Code, Cx, Value};
 
 impl Statements {
-    /// Runs a statement; `args` fill the plan's argument slots.
+    /// Runs a statement on the records that the call may read or change. `args` fill the argument
+    /// slots of its plan.
+    ///
+    /// # Errors
+    /// Those of [`Statements::restrict`] and of the store.
     pub(in crate::resource) fn execute<'a>(
         &'a self,
         cx: &Cx,
@@ -25,65 +38,76 @@ impl Statements {
         if let (Some(route), Some(emitter)) = (prepared.event, self.emitter.get()) {
             rows.recording = emitter.recording(cx, route);
         }
-        match (&self.guard, &prepared.guarded) {
-            (Some(guard), Some(guarded)) => self
-                .execute_guarded(guard, guarded, cx, prepared, args, rows)
-                .unwrap_or_else(|error| Reply::Ready(Err(error))),
-            _ => self.run_limited(cx, &prepared.statement, args, rows),
+        let restricted = self
+            .restrict(cx, prepared, args)
+            .and_then(|restricted| Ok((restricted, self.eviction(prepared)?)));
+        match restricted {
+            Ok(((statement, args), None)) => self.with_effects_of(cx, statement, args, rows),
+            Ok(((statement, args), Some(eviction))) => {
+                self.evicting(cx.clone(), prepared, eviction, (statement, args), rows)
+            }
+            Err(refused) => Reply::Ready(Err(refused)),
         }
     }
 
-    /// Runs a statement on the records that the call may touch.
-    pub(super) fn run_limited<'a>(
+    /// [`Statements::with_effects`] for a statement that may belong to this call alone.
+    fn with_effects_of<'a>(
         &'a self,
         cx: &Cx,
-        statement: &'a Arc<Statement>,
+        statement: Cow<'a, Arc<Statement>>,
         args: Vec<Value>,
         rows: Rows,
     ) -> Reply<'a> {
-        let Some(only) = cx.only(self.desc) else {
-            return self.run(cx, statement, args, rows);
-        };
-        let (statement, args) = match self.limit(statement, only, args) {
-            Ok(limited) => limited,
-            Err(error) => return Reply::Ready(Err(error)),
-        };
-        let cx = cx.clone();
+        match statement {
+            Cow::Borrowed(statement) => self.with_effects(cx, statement, args, rows),
+            Cow::Owned(statement) => {
+                let cx = cx.clone();
+                Reply::Later(Box::pin(async move {
+                    self.with_effects(&cx, &statement, args, rows).await
+                }))
+            }
+        }
+    }
+
+    /// Runs a write. If expired records are in its way, it removes them and runs the write again.
+    fn evicting<'a>(
+        &'a self,
+        cx: Cx,
+        prepared: &'a Prepared,
+        eviction: &'a Arc<Statement>,
+        (statement, args): (Cow<'a, Arc<Statement>>, Vec<Value>),
+        rows: Rows,
+    ) -> Reply<'a> {
+        let upserts = matches!(statement.plan, Plan::Upsert { .. });
         Reply::Later(Box::pin(async move {
-            self.run(&cx, &statement, args, rows).await
+            let first = self
+                .with_effects(&cx, &statement, args.clone(), rows.clone())
+                .await;
+            let stopped = match &first {
+                Err(error) => error.code() == Code::Conflict,
+                // An upsert that meets a record out of reach returns no row.
+                Ok(rows) => rows.count == 0 && upserts,
+            };
+            if !stopped {
+                return first;
+            }
+            // Nobody sees expired records any more, so they may be removed even if the write then
+            // fails.
+            let expired = prepared.eviction_args(&args, cx.now());
+            let mut removed = Rows::count();
+            removed.recording = self.emitter.get().and_then(|emitter| emitter.expiry(&cx));
+            self.with_effects(&cx, eviction, expired, removed).await?;
+            // Even if no record was left to remove: the sweeper may have removed it.
+            self.with_effects(&cx, &statement, args, rows).await
         }))
     }
 
-    /// A statement and its arguments under the conditions of a permission.
+    /// Runs a restricted statement together with its effects on other records, if it has any: their
+    /// counters and the audit log change in the same transaction.
     ///
     /// # Errors
-    /// 403 or 404 for a new record that does not meet them.
-    fn limit(
-        &self,
-        statement: &Arc<Statement>,
-        only: &Only,
-        mut args: Vec<Value>,
-    ) -> Result<(Arc<Statement>, Vec<Value>)> {
-        if matches!(statement.plan, Plan::Insert | Plan::Upsert { .. }) {
-            only.admits(&args)?;
-        }
-        if matches!(statement.plan, Plan::Insert) {
-            return Ok((Arc::clone(statement), args));
-        }
-        let base = statement.plan.arity(self.desc);
-        if args.len() < base {
-            return Err(Error::internal("a statement lacks an argument"));
-        }
-        args.truncate(base);
-        args.extend(only.values());
-        Ok((
-            self.kept(statement, only.shape(), || only.plan(&statement.plan, base))?,
-            args,
-        ))
-    }
-
-    /// Runs a statement as it is, with what goes along with it.
-    pub(in crate::resource) fn run<'a>(
+    /// Those of the store; `conflict` or the code of a counter that would fall below its minimum.
+    pub(in crate::resource) fn with_effects<'a>(
         &'a self,
         cx: &Cx,
         statement: &'a Arc<Statement>,
@@ -96,21 +120,23 @@ impl Statements {
             .filter(|summaries| summaries.concerned(&statement.plan));
         match cx.untold().filter(|_| !statement.plan.reads()) {
             Some((cx, auditing)) => {
-                self.with_consequences(cx, Some(auditing), summaries, statement, args, rows)
+                self.changing(cx, Some(auditing), summaries, statement, args, rows)
             }
             None if summaries
                 .is_some_and(|summaries| !summaries.is_idle(&statement.plan, &args))
-                || self.firsts.concerned(self.desc, &statement.plan) =>
+                || self.backfill.concerned(self.desc, &statement.plan) =>
             {
-                self.with_consequences(cx.clone(), None, summaries, statement, args, rows)
+                self.changing(cx.clone(), None, summaries, statement, args, rows)
             }
-            None => self.send(cx, statement, args, rows),
+            None => self.with_computed(cx, statement, args, rows),
         }
     }
 
-    /// Hands a statement on, with the values of computed fields where it changes what they follow
-    /// from.
-    pub(in crate::resource) fn send<'a>(
+    /// Runs a statement and writes the computed fields that depend on its changes.
+    ///
+    /// # Errors
+    /// Those of the store; `validation_failed` for a computed value that its field cannot hold.
+    pub(in crate::resource) fn with_computed<'a>(
         &'a self,
         cx: &Cx,
         statement: &'a Arc<Statement>,
@@ -120,7 +146,7 @@ impl Statements {
         if computed::concerned(statement) {
             return self.computing(cx, statement, args, rows);
         }
-        self.hand(cx, statement, args, rows)
+        self.dispatch(cx, statement, args, rows)
     }
 
     /// The attempts of a transaction of ours, around a statement when that is known.
@@ -143,8 +169,11 @@ impl Statements {
         cx.again(&self.store, queue, self.desc.storage_name, record)
     }
 
-    /// Hands a statement to the store, or to the transaction that the call is part of.
-    pub(in crate::resource) fn hand<'a>(
+    /// Runs a statement in the transaction of the call, or alone in the store.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(in crate::resource) fn dispatch<'a>(
         &'a self,
         cx: &Cx,
         statement: &'a Arc<Statement>,
@@ -172,27 +201,8 @@ impl Statements {
         }))
     }
 
-    /// A statement as it will run: under the guard, and under the conditions of a permission.
-    pub(in crate::resource) fn settled(
-        &self,
-        cx: &Cx,
-        prepared: &Prepared,
-        mut args: Vec<Value>,
-    ) -> Result<(Arc<Statement>, Vec<Value>)> {
-        let statement = match (&self.guard, &prepared.guarded) {
-            (Some(guard), Some(guarded)) => {
-                self.under_guard(guard, guarded, cx, prepared, &mut args)?
-            }
-            _ => &prepared.statement,
-        };
-        match cx.only(self.desc) {
-            Some(only) => self.limit(statement, only, args),
-            None => Ok((Arc::clone(statement), args)),
-        }
-    }
-
-    /// Runs a statement that records events: notes the first of them for the answer, and wakes
-    /// whoever delivers them.
+    /// Runs a statement that records events. Keeps the first event for the response and wakes the
+    /// relay.
     fn record<'a>(
         &'a self,
         emitter: &'a Emitter,

@@ -1,11 +1,10 @@
-//! The guard: which records a call may touch. One function makes it, and every statement of an
-//! entity passes it.
+//! Row-level restrictions: the records that a call may read or change.
 //!
-//! A guard is a conjunction of conditions (tenant, data scope, not deleted, not expired, and what
-//! [`gate`](super::gate) adds) whose values are arguments appended to those of the statement, so a
-//! prepared statement serves every caller. Which conditions there are depends on who calls: each
-//! such [`Reach`] has a statement of its own. Nothing here runs for an entity that declares nothing
-//! of the kind.
+//! A restriction joins conditions: tenant, scopes, not deleted, not expired, the visibility filter
+//! of the entity and its [gates](super::gate). Their values are arguments after those of the
+//! statement, so one prepared statement serves every caller. The conditions depend on the caller:
+//! each [`Reach`] has its own statement. An entity without such declarations has no restriction and
+//! pays nothing.
 
 mod owner;
 mod reach;
@@ -16,7 +15,7 @@ mod tests;
 mod visibility_tests;
 mod written;
 
-pub(crate) use reach::{Included, Reach, RouteGuard};
+pub(crate) use reach::{Included, Reach, RouteRestriction};
 
 use self::slots::Slots;
 use super::gate::{Asks, Behind};
@@ -26,15 +25,15 @@ use crate::filter::{Filter, Op, Operand, Source};
 use crate::store::{Assign, AssignValue, Plan, layout};
 use crate::{Cx, Value};
 
-/// The guard of an entity.
-pub(crate) struct Guard {
+/// The restriction of an entity.
+pub(crate) struct Restriction {
     desc: &'static EntityDesc,
     /// Conditions and gates.
     behind: Option<Behind>,
 }
 
-impl Guard {
-    /// `None` for an entity all of whose records everybody sees.
+impl Restriction {
+    /// The restriction of an entity; `None` if every caller sees all records.
     pub(crate) fn new(desc: &'static EntityDesc) -> Option<Self> {
         let behind = Behind::of(desc);
         let own = desc.soft_delete.is_some()
@@ -44,9 +43,9 @@ impl Guard {
         (own || behind.is_some()).then_some(Self { desc, behind })
     }
 
-    /// What holds on a route. `reads` says that it changes nothing, `unscoped` lifts the data
-    /// scope.
-    pub(crate) fn route(&self, route: &str, reads: bool, unscoped: bool) -> RouteGuard {
+    /// The restriction of a route. `reads`: the route changes nothing; `unscoped`: it declares that
+    /// its scopes are lifted.
+    pub(crate) fn route(&self, route: &str, reads: bool, unscoped: bool) -> RouteRestriction {
         // The parents of a path say where a record is, not who may see it: one that is found by its
         // key needs none.
         let included = Included::named(route);
@@ -55,7 +54,7 @@ impl Guard {
         };
         let (route, reads) = included.unwrap_or((route, reads));
         let holds = |i: &usize| !unscoped && needs(i) && self.desc.scope[*i].holds_on(route);
-        RouteGuard {
+        RouteRestriction {
             scopes: (0..self.desc.scope.len()).filter(holds).collect(),
             anonymous: reads && self.desc.tenant.is_some_and(|tenant| tenant.anonymous_read),
             deleted: false,
@@ -63,7 +62,7 @@ impl Guard {
         }
     }
 
-    /// Everything that a page must have in common with the one before, beyond its own conditions.
+    /// Appends the values that all pages of a cursor share.
     pub(super) fn fingerprint(reach: Reach, values: &[Value], out: &mut Vec<u8>) {
         out.extend_from_slice(&[b'g', reach as u8]);
         for value in values {
@@ -71,9 +70,16 @@ impl Guard {
         }
     }
 
-    /// The plan with the guard in it. Its own arguments end at `base`; the guard's follow, in the
-    /// order of [`Guard::arguments`].
-    pub(crate) fn plan(&self, plan: &Plan, reach: Reach, route: &RouteGuard, base: usize) -> Plan {
+    /// The plan with the conditions. Its own arguments end at `base`; those of the restriction
+    /// follow in the
+    /// order of [`Restriction::arguments`].
+    pub(crate) fn plan(
+        &self,
+        plan: &Plan,
+        reach: Reach,
+        route: &RouteRestriction,
+        base: usize,
+    ) -> Plan {
         let slots = Slots::of(self, plan, reach, route, base);
         let with = |filter: &Filter| filter.clone().and(self.conditions(reach, route, &slots));
         match plan {
@@ -178,13 +184,13 @@ impl Guard {
         }
     }
 
-    /// The arguments of the guard for a call, behind those of the statement.
+    /// Appends the arguments of the restriction for a call.
     pub(super) fn arguments(
         &self,
         cx: &Cx,
         plan: &Plan,
         reach: Reach,
-        route: &RouteGuard,
+        route: &RouteRestriction,
         owner: Vec<Value>,
         args: &mut Vec<Value>,
     ) {
@@ -198,7 +204,7 @@ impl Guard {
         }
     }
 
-    fn conditions(&self, reach: Reach, route: &RouteGuard, slots: &Slots) -> Filter {
+    fn conditions(&self, reach: Reach, route: &RouteRestriction, slots: &Slots) -> Filter {
         let mut all = Filter::TRUE;
         if let Some(tenant) = self.desc.tenant {
             all = match reach {
@@ -244,7 +250,7 @@ impl Guard {
         }
     }
 
-    /// Every change of a record puts its expiry off.
+    /// Adds the new expiry, which every change of a record sets.
     fn renewed(&self, mut set: Vec<Assign>, slots: &Slots) -> Vec<Assign> {
         if let (Some(index), Some(ttl)) = (slots.expiry, self.desc.ttl) {
             set.push(Assign {

@@ -1,12 +1,11 @@
-//! Changes of records that something goes along with: the numbers that other records keep of them,
-//! and the audit log.
+//! Effects of a change on other records: their counters, and the audit log.
 //!
-//! What goes along with a change rests on what the records were and what they are. So they are
-//! taken first, then the statement runs on those that were taken, and all of it is one transaction.
+//! An effect depends on the records before and after the change. The transaction locks the records,
+//! runs the statement on the locked records, and then writes the effects.
 
 use std::sync::Arc;
 
-use super::firsts::{nameable, turn};
+use super::counter_backfill::{nameable, turn};
 use super::prepared::Prepared;
 use super::statement::Statements;
 use super::summaries::{Move, Summaries};
@@ -18,20 +17,21 @@ use crate::store::{Assign, AssignValue, Pick, Plan, Reply, Rows, Statement, layo
 use crate::validate::list_value;
 use crate::{Code, Cx, Error, Problem, Result, Value};
 
-/// A record as it was and as it is: `None` where there was, or is, none.
+/// A record before and after a change; `None` if it did not or does not exist.
 type Pair<'a> = (Option<&'a [Value]>, Option<&'a [Value]>);
 
-/// What goes along with a change.
-struct Along<'a> {
+/// The effects of a change.
+struct Effects<'a> {
     auditing: Option<Arc<Auditing>>,
     summaries: Option<&'a Summaries>,
-    /// Whether the transaction is this one's.
+    /// Whether the transaction was begun for this change.
     whole: bool,
 }
 
 impl Statements {
-    /// Runs a statement that changes records, and what goes along with that.
-    pub(super) fn with_consequences<'a>(
+    /// Runs a statement and writes its effects, in one transaction. Repeats the transaction after a
+    /// concurrent change.
+    pub(super) fn changing<'a>(
         &'a self,
         cx: Cx,
         auditing: Option<Arc<Auditing>>,
@@ -41,7 +41,7 @@ impl Statements {
         rows: Rows,
     ) -> Reply<'a> {
         Reply::Later(Box::pin(async move {
-            let along = Along {
+            let effects = Effects {
                 auditing,
                 summaries,
                 whole: cx.in_transaction().is_none(),
@@ -51,7 +51,7 @@ impl Statements {
                 let (args, rows) = (args.clone(), rows.clone());
                 let done = again
                     .attempt(&cx, async |cx| {
-                        self.consequences(cx, &along, statement, args, rows).await
+                        self.change(cx, &effects, statement, args, rows).await
                     })
                     .await;
                 if let Some(done) = again.over(done).await {
@@ -61,23 +61,23 @@ impl Statements {
         }))
     }
 
-    async fn consequences(
+    async fn change(
         &self,
         cx: &Cx,
-        along: &Along<'_>,
+        effects: &Effects<'_>,
         statement: &Arc<Statement>,
         args: Vec<Value>,
         rows: Rows,
     ) -> Result<Rows> {
-        let whole = along.whole || cx.has_taken() == Some(true);
+        let whole = effects.whole || cx.has_taken() == Some(true);
         let inserts = matches!(statement.plan, Plan::Insert);
         let mut added = None;
-        match along.summaries {
-            // What a new record adds is known before, and the addition takes what it adds to.
+        match effects.summaries {
+            // The counters of a new record are known before the insert, and adding locks their records.
             Some(summaries) if inserts => {
                 self.add(cx, summaries, &[(None, Some(&args))], false)
                     .await?;
-                // A transaction of the user's may go on without the record.
+                // A transaction of the app may continue without the record.
                 added = (!whole).then(|| (summaries, args.clone()));
             }
             Some(summaries) if cx.has_taken().is_none() => {
@@ -117,14 +117,14 @@ impl Statements {
                 (true, _) => (Some(record), None),
                 (false, Some(old)) => (Some(old), Some(record)),
                 (false, None) if inserts || rows.created => (None, Some(record)),
-                // Made by somebody else between the look and the write.
+                // Another call created it between the read and the write.
                 (false, None) => {
                     doom(cx);
                     return Err(Error::kept_changing().overtaken());
                 }
             });
         }
-        if let Some(summaries) = along.summaries.filter(|_| !inserts) {
+        if let Some(summaries) = effects.summaries.filter(|_| !inserts) {
             let moved = self
                 .add(cx, summaries, &changes, cx.system_reason().is_some())
                 .await;
@@ -142,7 +142,7 @@ impl Statements {
                 self.count_first(cx, record).await?;
             }
         }
-        if let Some(auditing) = &along.auditing {
+        if let Some(auditing) = &effects.auditing {
             for (before, after) in changes {
                 auditing
                     .tell(cx, self.desc(), Seen { before, after })
@@ -152,8 +152,7 @@ impl Statements {
         Ok(rows)
     }
 
-    /// Moves the numbers that other records keep by what changes make of them. `free` says that
-    /// fewer than the least may be left.
+    /// Adds to the counters of other records. `free` allows less than their minimum.
     async fn add(
         &self,
         cx: &Cx,
@@ -168,7 +167,7 @@ impl Statements {
         for one in summaries.ordered(moves) {
             let group = summaries.group(one.group);
             if self
-                .send(cx, &group.add, group.addition(&one, free), Rows::count())
+                .with_computed(cx, &group.add, group.addition(&one, free), Rows::count())
                 .await?
                 .count
                 > 0
@@ -179,7 +178,7 @@ impl Statements {
             if !self.alone() && nameable(group.target()) {
                 self.take_turn(cx, turn(group.target(), one.key())).await?;
                 if self
-                    .send(cx, &group.add, group.addition(&one, free), Rows::count())
+                    .with_computed(cx, &group.add, group.addition(&one, free), Rows::count())
                     .await?
                     .count
                     > 0
@@ -191,7 +190,7 @@ impl Statements {
             let least = group.least(&one).filter(|_| !free);
             if (least.is_some() || one.grows())
                 && self
-                    .send(cx, &group.there, group.which(&one), Rows::count())
+                    .with_computed(cx, &group.there, group.which(&one), Rows::count())
                     .await?
                     .count
                     > 0
@@ -202,22 +201,28 @@ impl Statements {
         Ok(())
     }
 
-    /// Counts what has named a new record before it was there.
+    /// Counts the records that named a new record before it existed.
     async fn count_first(&self, cx: &Cx, record: &[Value]) -> Result<()> {
         let desc = self.desc();
-        if !self.firsts().any() || !nameable(desc) {
+        if !self.backfill().any() || !nameable(desc) {
             return Ok(());
         }
         self.take_turn(cx, turn(desc, &record[desc.primary]))
             .await?;
-        for first in self.firsts().prepared(desc, self.store())? {
+        for counter in self.backfill().prepared(desc, self.store())? {
             let counted = self
-                .send(cx, &first.count, first.which(desc, record), Rows::values(1))
+                .with_computed(
+                    cx,
+                    &counter.count,
+                    counter.which(desc, record),
+                    Rows::values(1),
+                )
                 .await?
                 .records;
             if let Some(number @ Value::Int(1..)) = counted.first().and_then(|row| row.first()) {
                 let args = vec![record[desc.primary].clone(), number.clone()];
-                self.send(cx, &first.write, args, Rows::count()).await?;
+                self.with_computed(cx, &counter.write, args, Rows::count())
+                    .await?;
             }
         }
         Ok(())
@@ -230,8 +235,8 @@ impl Statements {
         }
     }
 
-    /// Takes the records that keep numbers of those which a statement is about to change, before it
-    /// takes these.
+    /// Locks the records whose counters a statement changes, before the statement locks its own
+    /// records.
     async fn take_parents(
         &self,
         cx: &Cx,
@@ -239,14 +244,14 @@ impl Statements {
         statement: &Arc<Statement>,
         args: &[Value],
     ) -> Result<()> {
-        // The only one that writes has taken everything.
+        // A store with one writer needs no locks.
         if self.alone() {
             return Ok(());
         }
         let mut concerned = Vec::new();
         if let Some(look) = self.look(statement)? {
             concerned = self
-                .send(cx, &look, args.to_vec(), Rows::records(self.desc()))
+                .with_computed(cx, &look, args.to_vec(), Rows::records(self.desc()))
                 .await?
                 .records;
         }
@@ -267,14 +272,14 @@ impl Statements {
 
     async fn take(&self, cx: &Cx, parents: Vec<(&Arc<Statement>, Vec<Value>)>) -> Result<()> {
         for (take, keys) in parents {
-            self.send(cx, take, vec![list_value(&keys)], Rows::count())
+            self.with_computed(cx, take, vec![list_value(&keys)], Rows::count())
                 .await?;
         }
         Ok(())
     }
 
-    /// The same for a statement that has keys looked up before it runs: whoever looks up a record
-    /// holds it, and could not take it then.
+    /// The same for a statement whose keys are looked up before it runs: the look-up holds a shared
+    /// lock, which would not allow the lock of a counter.
     pub(super) async fn take_before_keys(
         &self,
         cx: &Cx,
@@ -284,19 +289,20 @@ impl Statements {
         let Some(summaries) = self.summaries().filter(|_| !self.alone()) else {
             return Ok(());
         };
-        let (statement, settled) = self.settled(cx, prepared, args.to_vec())?;
+        let (statement, restricted) = self.restrict(cx, prepared, args.to_vec())?;
         if !summaries.concerned(&statement.plan) {
             return Ok(());
         }
         if let Plan::Insert = statement.plan {
             return self
-                .take(cx, summaries.parents([settled.as_slice()].into_iter()))
+                .take(cx, summaries.parents([restricted.as_slice()].into_iter()))
                 .await;
         }
-        self.take_parents(cx, summaries, &statement, &settled).await
+        self.take_parents(cx, summaries, &statement, &restricted)
+            .await
     }
 
-    /// Reads what a statement is about to change, as far as it is there.
+    /// The statement that reads the records that another one changes.
     fn look(&self, statement: &Arc<Statement>) -> Result<Option<Arc<Statement>>> {
         let (filter, pick) = match &statement.plan {
             Plan::Update { filter, pick, .. } | Plan::Delete { filter, pick } => {
@@ -322,7 +328,7 @@ impl Statements {
         self.derived(statement, b's', select).map(Some)
     }
 
-    /// Runs a statement; the records that it changes as they were, and what it answers.
+    /// Runs a statement. Returns its records before the change, and its rows.
     async fn seen(
         &self,
         cx: &Cx,
@@ -362,31 +368,36 @@ impl Statements {
                 })?,
                 None,
             ),
-            _ => return Ok((Vec::new(), self.send(cx, statement, args, rows).await?)),
+            _ => {
+                return Ok((
+                    Vec::new(),
+                    self.with_computed(cx, statement, args, rows).await?,
+                ));
+            }
         };
         let before = self
-            .send(cx, &looking, args.clone(), Rows::records(desc))
+            .with_computed(cx, &looking, args.clone(), Rows::records(desc))
             .await?
             .records;
         let Some(write) = narrowed else {
-            return Ok((before, self.send(cx, statement, args, rows).await?));
+            return Ok((before, self.with_computed(cx, statement, args, rows).await?));
         };
         if before.is_empty() {
             return Ok((before, rows.without_recording()));
         }
-        // The records that were seen, whatever else matches by now.
+        // Only the records that were read, even if more match now.
         let keys: Vec<Value> = before
             .iter()
             .map(|record| record[desc.primary].clone())
             .collect();
         args.truncate(statement.plan.arity(desc));
         args.push(list_value(&keys));
-        let rows = self.send(cx, &write, args, rows).await?;
+        let rows = self.with_computed(cx, &write, args, rows).await?;
         Ok((before, rows))
     }
 }
 
-/// What an update writes to a field; null when it writes nothing, or nothing that is known before.
+/// The value that an update writes to a field; null if it writes none or computes it in the store.
 fn written(plan: &Plan, field: usize, args: &[Value]) -> Value {
     let set: &[Assign] = match plan {
         Plan::Update { set, .. } | Plan::Upsert { set, .. } => set,
@@ -405,8 +416,8 @@ fn written(plan: &Plan, field: usize, args: &[Value]) -> Value {
     }
 }
 
-/// Why a number could not be moved: by its least, if it has gone down to that, else by what numbers
-/// may be. `key` names the record that keeps it.
+/// The error of a counter that cannot change: below its minimum, or outside the range of numbers.
+/// `key` is the field that names its record.
 fn refused(least: Option<Least>, key: &FieldDesc) -> Error {
     match least {
         Some(Least { code, .. }) => {
@@ -425,7 +436,7 @@ fn refused(least: Option<Least>, key: &FieldDesc) -> Error {
     }
 }
 
-/// Nothing of the transaction may last: a part of what was refused has happened.
+/// Makes the transaction of a call roll back: a part of the refused change has been written.
 fn doom(cx: &Cx) {
     if let Some(transaction) = cx.in_transaction() {
         transaction.doom();

@@ -1,8 +1,8 @@
-//! How far a call reaches, and what a route may leave out of the guard.
+//! The reach of a call, and the parts of a restriction that a route lifts.
 
 use crate::entity::{Link, Relation};
 
-/// How far a call reaches.
+/// The records that a call can reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
     /// Records of the caller's tenant and scopes.
@@ -30,9 +30,9 @@ impl Reach {
     }
 }
 
-/// What a route is allowed to leave out.
+/// The restriction of a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct RouteGuard {
+pub(crate) struct RouteRestriction {
     /// Positions in the entity's scopes.
     pub(super) scopes: Vec<usize>,
     /// Anonymous callers read records without a tenant.
@@ -43,7 +43,7 @@ pub(crate) struct RouteGuard {
     pub(super) reads: bool,
 }
 
-impl RouteGuard {
+impl RouteRestriction {
     /// Of deleted records, if so.
     pub(crate) fn of_deleted(self, deleted: bool) -> Self {
         Self { deleted, ..self }
@@ -78,7 +78,7 @@ impl Included {
         }
     }
 
-    /// The route whose guard holds, and whether it is read for its own sake.
+    /// The route whose restriction applies, and whether the records are in the response.
     pub(super) fn named(name: &str) -> Option<(&'static str, bool)> {
         match name {
             "include get" => Some(("get", true)),

@@ -1,4 +1,4 @@
-//! What start-up hooks keep for handlers, by type.
+//! Values that start-up hooks keep for handlers, one per type.
 
 use std::any::{Any, TypeId, type_name};
 use std::collections::HashMap;
@@ -8,12 +8,12 @@ use parking_lot::RwLock;
 
 use crate::{Error, Result};
 
-/// Values of an app, one per type.
+/// The values of an app, by type.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Provided(Arc<RwLock<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>>);
+pub(crate) struct Extensions(Arc<RwLock<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>>);
 
-impl Provided {
-    /// Keeps a value; a second one of its type takes its place.
+impl Extensions {
+    /// Keeps a value. It replaces an earlier one of its type.
     pub(super) fn put<T: Send + Sync + 'static>(&self, value: T) {
         self.0.write().insert(TypeId::of::<T>(), Arc::new(value));
     }

@@ -1,7 +1,7 @@
-//! What a new record keeps of those that named it before it was there.
+//! Counters of a new record: other records may have named it before it existed.
 //!
-//! Only a key that somebody may know before can have been named: one that the server makes at
-//! random has not.
+//! Only a key that clients can choose or know can have been named. A random key of the server
+//! cannot.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,27 +10,26 @@ use crate::filter::{Filter, Op, Operand, Source};
 use crate::store::{Assign, AssignValue, Compute, Function, Plan, Statement, Store, layout};
 use crate::{Result, Value};
 
-/// The numbers that records of an entity keep, and how each is counted at first.
+/// The counters of an entity, and the statements that compute their first values.
 #[derive(Default)]
-pub(super) struct Firsts {
-    /// What counts, and where it is kept.
+pub(super) struct CounterBackfill {
+    /// The counted entity and its declaration, per counter.
     of: OnceLock<Vec<(&'static EntityDesc, &'static Summary)>>,
-    prepared: OnceLock<Vec<First>>,
+    prepared: OnceLock<Vec<Counter>>,
 }
 
-/// The statements about one number.
-pub(super) struct First {
-    /// Counts: the key, and the tenant where it matters.
+/// The statements for one counter.
+pub(super) struct Counter {
+    /// Counts the records. Arguments: the key, and the tenant if both entities have one.
     pub(super) count: Arc<Statement>,
-    /// Writes the number: the key, the number.
+    /// Writes the number. Arguments: the key, the number.
     pub(super) write: Arc<Statement>,
-    /// Position of the tenant of the record that keeps it.
+    /// Position of the tenant in the record with the counter.
     tenant: Option<usize>,
 }
 
-impl Firsts {
-    /// What is kept by an entity, among all that is kept in an app. Only the first call does
-    /// anything.
+impl CounterBackfill {
+    /// Finds the counters of an entity among all of an app. Only the first call has an effect.
     pub(super) fn learn(
         &self,
         by: &'static EntityDesc,
@@ -46,12 +45,12 @@ impl Firsts {
         self.of.get_or_init(|| all.flat_map(of).collect());
     }
 
-    /// Whether records keep anything.
+    /// Whether the entity has counters.
     pub(super) fn any(&self) -> bool {
         self.of.get().is_some_and(|all| !all.is_empty())
     }
 
-    /// Whether a field is one of these numbers.
+    /// Whether a field is a counter.
     pub(super) fn keeps(&self, field: usize) -> bool {
         self.of.get().is_some_and(|all| {
             all.iter()
@@ -59,30 +58,30 @@ impl Firsts {
         })
     }
 
-    /// Whether a new record may have been named before.
+    /// Whether a statement may create a record that others have named.
     pub(super) fn concerned(&self, desc: &EntityDesc, plan: &Plan) -> bool {
         self.any() && matches!(plan, Plan::Insert | Plan::Upsert { .. }) && nameable(desc)
     }
 
-    /// The statements, made when they are first needed.
+    /// The statements, prepared at their first use.
     pub(super) fn prepared(
         &self,
         by: &'static EntityDesc,
         store: &Arc<dyn Store>,
-    ) -> Result<&[First]> {
+    ) -> Result<&[Counter]> {
         if let Some(prepared) = self.prepared.get() {
             return Ok(prepared);
         }
         let all = self.of.get().map_or(&[][..], Vec::as_slice);
         let made = all
             .iter()
-            .filter_map(|(desc, summary)| First::new(by, desc, summary, store).transpose())
+            .filter_map(|(desc, summary)| Counter::new(by, desc, summary, store).transpose())
             .collect::<Result<Vec<_>>>()?;
         Ok(self.prepared.get_or_init(|| made))
     }
 }
 
-impl First {
+impl Counter {
     fn new(
         by: &'static EntityDesc,
         desc: &'static EntityDesc,
@@ -145,7 +144,7 @@ impl First {
         }))
     }
 
-    /// What the count is of: the key of a record, and its tenant where it matters.
+    /// The arguments of the count: the key of a record, and its tenant if both entities have one.
     pub(super) fn which(&self, by: &EntityDesc, record: &[Value]) -> Vec<Value> {
         let tenant = self.tenant.map(|field| record[field].clone());
         std::iter::once(record[by.primary].clone())
@@ -154,14 +153,14 @@ impl First {
     }
 }
 
-/// Whether somebody may know a key before there is a record.
+/// Whether a client can know the key of a record before it exists.
 pub(crate) fn nameable(desc: &EntityDesc) -> bool {
     let key = desc.primary_field();
     !key.default.is_generated() || key.flags.has(Flags::CLIENT_SET)
 }
 
-/// A number for a key that there may be no record of: who writes it, and who names it, take turns
-/// by it.
+/// The advisory lock of a key that may have no record: creating the record and naming it take this
+/// lock.
 pub(super) fn turn(desc: &EntityDesc, key: &Value) -> i64 {
     let mut json = Vec::new();
     crate::json::write_value(key.as_ref(), &mut json);

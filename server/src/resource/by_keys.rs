@@ -1,5 +1,5 @@
-//! Records by their keys, and searches that a provider answers: what it names is read under the
-//! guard of the call.
+//! Reads records by their keys, and answers searches from a provider: the records that it names are
+//! read with the restriction of the call.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -1,15 +1,15 @@
-//! Where the guard's arguments stand among those of a statement.
+//! Positions of the arguments of a restriction among those of a statement.
 
-use super::{Guard, Reach, RouteGuard};
+use super::{Reach, Restriction, RouteRestriction};
 use crate::resource::gate::Behind;
 use crate::store::Plan;
 
-/// Where the guard's arguments stand.
+/// Positions of the arguments of a restriction.
 pub(super) struct Slots {
-    /// The tenant, if the reach has one, and the scopes behind it.
+    /// The tenant, if the reach has one, and the scopes after it.
     pub(super) owner: usize,
     pub(super) scoped: bool,
-    /// What conditions and gates compare with.
+    /// The values that conditions and gates compare with.
     pub(super) behind: usize,
     pub(super) now: Option<usize>,
     pub(super) expiry: Option<usize>,
@@ -17,19 +17,19 @@ pub(super) struct Slots {
 
 impl Slots {
     pub(super) fn of(
-        guard: &Guard,
+        restriction: &Restriction,
         plan: &Plan,
         reach: Reach,
-        route: &RouteGuard,
+        route: &RouteRestriction,
         base: usize,
     ) -> Self {
-        let desc = guard.desc;
+        let desc = restriction.desc;
         let system = desc.tenant.is_none() && desc.scope.is_empty();
         let scoped = reach.is_caller() && !system;
         let tenant =
             usize::from(desc.tenant.is_some() && matches!(reach, Reach::Caller | Reach::Within));
         let behind = base + tenant + if scoped { route.scopes.len() } else { 0 };
-        let values = guard
+        let values = restriction
             .behind
             .as_ref()
             .filter(|_| reach.is_caller())
@@ -53,7 +53,7 @@ impl Slots {
             Plan::Update { .. } | Plan::Upsert { .. } => (false, true, true),
             Plan::Delete { .. } => (desc.soft_delete.is_some(), desc.soft_delete.is_some(), true),
         };
-        let instant = guard
+        let instant = restriction
             .behind
             .as_ref()
             .is_some_and(|behind| behind.needs_now(reach));

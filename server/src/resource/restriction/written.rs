@@ -1,13 +1,13 @@
-//! What the guard asks of what is written: who marks records as deleted, and which expired ones
-//! leave.
+//! Restrictions of writes: only a deletion marks records as deleted, and expired records never
+//! block a write.
 
-use super::Guard;
+use super::Restriction;
 use crate::entity::SoftDelete;
 use crate::filter::{Filter, Op, Operand, Source};
 use crate::store::{Assign, AssignValue, Plan};
 use crate::{Error, Problem, Result, Value};
 
-impl Guard {
+impl Restriction {
     /// Refuses values that mark a record as deleted: only a deletion writes them.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! What guarded statements read: a caller's page costs the same whatever other tenants store and
+//! What restricted statements read: a caller's page costs the same whatever other tenants store and
 //! however much is deleted.
 
 use rusqlite::{Connection, StatementStatus};
@@ -11,7 +11,7 @@ use crate::entity::{
     Tenant, Ttl, UniqueDesc,
 };
 use crate::filter::{CtxPath, Filter, Op, Operand, Source};
-use crate::resource::guard::{Guard, Reach};
+use crate::resource::restriction::{Reach, Restriction};
 use crate::store::{After, Order, Plan, Rows, Store};
 use crate::{Timestamp, Value};
 
@@ -76,8 +76,8 @@ const BY_TENANT: Option<Tenant> = Some(Tenant {
     anonymous_read: false,
 });
 
-/// Every way of guarding: a date, a value, a tenant, a scope, and all at once.
-static GUARDED: [EntityDesc; 5] = [
+/// Every way of restricting: a date, a value, a tenant, a scope, and all at once.
+static RESTRICTED: [EntityDesc; 5] = [
     EntityDesc {
         soft_delete: Some(SoftDelete::At(DELETED)),
         storage_name: "dated",
@@ -250,15 +250,15 @@ fn reads(entity: &EntityDesc) -> Vec<(&'static str, Plan, Vec<Value>)> {
     all
 }
 
-/// The statement under the guard, and its arguments.
-fn guarded(
+/// The statement under the restriction, and its arguments.
+fn restricted(
     entity: &'static EntityDesc,
     plan: &Plan,
     mut args: Vec<Value>,
     reach: Reach,
 ) -> (Rendered, Vec<Value>) {
-    let guard = Guard::new(entity).expect("it is guarded");
-    let route = guard.route("list", true, false);
+    let restriction = Restriction::new(entity).expect("it is restricted");
+    let route = restriction.route("list", true, false);
     let base = plan.arity(entity);
     assert_eq!(args.len(), base);
     if entity.tenant.is_some() && reach == Reach::Caller {
@@ -267,7 +267,7 @@ fn guarded(
     args.extend(entity.scope.iter().map(|_| text("me")));
     args.push(date(500));
     (
-        Rendered::new(entity, &guard.plan(plan, reach, &route, base)).expect("it renders"),
+        Rendered::new(entity, &restriction.plan(plan, reach, &route, base)).expect("it renders"),
         args,
     )
 }
@@ -297,7 +297,7 @@ async fn a_page_costs_the_same_whatever_others_store() {
     let file = |rows: i64| folder.path().join(format!("{rows}.db"));
     for rows in [500, 10_000] {
         let store = SqliteStore::open(SqliteOptions::new(file(rows))).expect("a store");
-        let entities: Vec<&'static EntityDesc> = GUARDED.iter().collect();
+        let entities: Vec<&'static EntityDesc> = RESTRICTED.iter().collect();
         store.install(&entities).await.expect("tables");
         store.close().await;
         let connection = Connection::open(file(rows)).expect("the file");
@@ -323,7 +323,7 @@ async fn a_page_costs_the_same_whatever_others_store() {
         connection
     };
     let (few, many) = (connect(500), connect(10_000));
-    for entity in &GUARDED {
+    for entity in &RESTRICTED {
         let reaches: &[Reach] = if entity.tenant.is_some() {
             &[Reach::Caller, Reach::NoTenant]
         } else {
@@ -331,7 +331,7 @@ async fn a_page_costs_the_same_whatever_others_store() {
         };
         for reach in reaches {
             for (name, plan, args) in reads(entity) {
-                let (native, args) = guarded(entity, &plan, args, *reach);
+                let (native, args) = restricted(entity, &plan, args, *reach);
                 let what = format!(
                     "{name} of {} for {reach:?}: {}",
                     entity.storage_name,
@@ -374,7 +374,7 @@ async fn a_page_costs_the_same_whatever_others_store() {
 /// key.
 static THROUGH: [EntityDesc; 3] = [
     EntityDesc {
-        gates: &[Gate::new(OWNER, &GUARDED[4])],
+        gates: &[Gate::new(OWNER, &RESTRICTED[4])],
         storage_name: "once",
         ttl: None,
         ..PLAIN
@@ -397,14 +397,14 @@ static THROUGH: [EntityDesc; 3] = [
 async fn what_others_are_seen_through_is_found_by_its_key() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = SqliteStore::open(SqliteOptions::new(folder.path().join("g.db"))).expect("a store");
-    let entities: Vec<&'static EntityDesc> = THROUGH.iter().chain([&GUARDED[4]]).collect();
+    let entities: Vec<&'static EntityDesc> = THROUGH.iter().chain([&RESTRICTED[4]]).collect();
     store.install(&entities).await.expect("tables");
     store.close().await;
     let connection = Connection::open(folder.path().join("g.db")).expect("the file");
     inspect::prepare(&connection).expect("functions");
     for entity in &THROUGH {
-        let guard = Guard::new(entity).expect("it is guarded");
-        let route = guard.route("list", true, false);
+        let restriction = Restriction::new(entity).expect("it is restricted");
+        let route = restriction.route("list", true, false);
         let order =
             |field: usize, desc: bool| [field, ID].map(|field| Order { field, desc }).to_vec();
         let limit = Some(Source::Value(Value::Int(5)));
@@ -495,7 +495,7 @@ async fn what_others_are_seen_through_is_found_by_its_key() {
             ] {
                 let native = Rendered::new(
                     entity,
-                    &guard.plan(&plan, reach, &route, plan.arity(entity)),
+                    &restriction.plan(&plan, reach, &route, plan.arity(entity)),
                 )
                 .expect("it renders");
                 let what = format!(
@@ -543,12 +543,12 @@ async fn what_others_are_seen_through_is_found_by_its_key() {
 async fn the_sweeper_reads_what_has_expired() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = SqliteStore::open(SqliteOptions::new(folder.path().join("s.db"))).expect("a store");
-    store.install(&[&GUARDED[4]]).await.expect("a table");
+    store.install(&[&RESTRICTED[4]]).await.expect("a table");
     let insert = store
-        .prepare(&GUARDED[4], Plan::Insert)
+        .prepare(&RESTRICTED[4], Plan::Insert)
         .expect("it renders");
     for n in 0..2000 {
-        let mut values = record(&GUARDED[4], n);
+        let mut values = record(&RESTRICTED[4], n);
         values[EXPIRY] = date(if n < 5 { 10 } else { 1000 });
         store
             .run(&insert, values, Rows::count())
@@ -572,7 +572,7 @@ async fn the_sweeper_reads_what_has_expired() {
         after: None,
         limit: Some(Source::Value(Value::Int(500))),
     };
-    let native = Rendered::new(&GUARDED[4], &plan).expect("it renders");
+    let native = Rendered::new(&RESTRICTED[4], &plan).expect("it renders");
     assert!(native.is_limited(), "{}", native.sql());
     let connection = Connection::open(folder.path().join("s.db")).expect("the file");
     inspect::prepare(&connection).expect("functions");

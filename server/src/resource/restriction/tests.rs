@@ -1,6 +1,6 @@
-//! The guard, held to a plain notion of who sees what, over random calls on both stores.
+//! The restriction, held to a plain notion of who sees what, over random calls on both stores.
 //!
-//! The notion is [`sees`]: a few lines over a stored record, sharing nothing with the guard. After
+//! The notion is [`sees`]: a few lines over a stored record, sharing nothing with the restriction. After
 //! every call, the pages of every caller must be exactly what they see; records out of a caller's
 //! sight must be as before; new ones must be the caller's own; and both stores must answer alike.
 
@@ -483,7 +483,7 @@ async fn stored(table: &Table) -> Vec<Box<[Value]>> {
         after: None,
         limit: None,
     };
-    let all = table.unguarded(all).expect("a plan");
+    let all = table.unrestricted(all).expect("a plan");
     table
         .execute(
             &Cx::system("test"),

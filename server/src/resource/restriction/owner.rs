@@ -1,13 +1,13 @@
 //! Whose records a call sees: the values of tenant and scopes, and what they stamp on new records.
 
-use super::{Guard, Reach, RouteGuard};
+use super::{Reach, Restriction, RouteRestriction};
 use crate::entity::ScopeFrom;
 use crate::filter::CtxPath;
 use crate::resource::gate;
 use crate::store::layout;
 use crate::{Cx, Error, Result, Value};
 
-impl Guard {
+impl Restriction {
     /// Who a call is, as far as its statement depends on it; the values of its tenant and scopes go
     /// to `out`.
     ///
@@ -16,7 +16,7 @@ impl Guard {
     pub(in crate::resource) fn reach(
         &self,
         cx: &Cx,
-        route: &RouteGuard,
+        route: &RouteRestriction,
         out: &mut Vec<Value>,
     ) -> Result<Reach> {
         if let Some(tenant) = self.within(cx) {
@@ -52,11 +52,11 @@ impl Guard {
     /// the application itself.
     ///
     /// # Errors
-    /// As [`Guard::reach`].
+    /// As [`Restriction::reach`].
     pub(in crate::resource) fn owners(
         &self,
         cx: &Cx,
-        route: &RouteGuard,
+        route: &RouteRestriction,
     ) -> Result<Vec<(usize, Value)>> {
         if cx.system_reason().is_some() {
             let tenant = self.desc.tenant.zip(self.within(cx));
@@ -111,7 +111,7 @@ impl Guard {
 
     /// The caller's tenant; null where records without one are meant, or there are no tenants at
     /// all.
-    fn tenant(&self, cx: &Cx, route: &RouteGuard) -> Result<Value> {
+    fn tenant(&self, cx: &Cx, route: &RouteRestriction) -> Result<Value> {
         let Some(tenant) = self.desc.tenant else {
             return Ok(Value::Null);
         };
@@ -161,12 +161,12 @@ impl Guard {
     /// Writes tenant, scopes and expiry into the values of a new record, whatever stands there.
     ///
     /// # Errors
-    /// As [`Guard::reach`]; 403 for the application itself when a value is required and nobody said
+    /// As [`Restriction::reach`]; 403 for the application itself when a value is required and nobody said
     /// which.
     pub(in crate::resource) fn stamp<V: Held>(
         &self,
         cx: &Cx,
-        route: &RouteGuard,
+        route: &RouteRestriction,
         values: &mut [V],
     ) -> Result<()> {
         let system = cx.system_reason().is_some();
