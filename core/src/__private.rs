@@ -58,8 +58,8 @@ pub use literals::{
     cuid, date, item_literal, literal, no_items, of, some_literal, some_of, text, texts, uuid,
 };
 pub use operations::{
-    ID, NOW, NULL, all, among, any, assign, cond, ctx, given, hole, in_body, in_id, in_item,
-    in_query, in_segment, is, null, on_delete, on_get, on_patch, on_post, on_put, seg, whole,
+    ID, NOW, NULL, all, among, any, assign, cond, ctx, given, in_body, in_id, in_item, in_query,
+    in_segment, is, null, on_delete, on_get, on_patch, on_post, on_put, param, seg, whole,
 };
 
 use crate::Problem;

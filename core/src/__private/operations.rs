@@ -93,8 +93,8 @@ pub const fn seg(text: &'static str) -> Seg {
     Seg::Lit(text)
 }
 
-/// A segment that is a parameter.
-pub const fn hole(name: &'static str) -> Seg {
+/// A segment that is a path parameter.
+pub const fn param(name: &'static str) -> Seg {
     Seg::Param(name)
 }
 

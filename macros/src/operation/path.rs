@@ -78,7 +78,7 @@ impl ToTokens for Segment {
         tokens.extend(match self {
             Self::Lit(text) => quote!(__lp::seg(#text)),
             Self::Param(name) if name == "id" => quote!(__lp::ID),
-            Self::Param(name) => quote!(__lp::hole(#name)),
+            Self::Param(name) => quote!(__lp::param(#name)),
         });
     }
 }

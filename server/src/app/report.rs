@@ -264,7 +264,7 @@ fn computing(endpoint: &Endpoint, desc: &EntityDesc) -> Option<usize> {
             || desc.ttl.is_some_and(|ttl| ttl.field == field);
         always || mark == Some(field) || spec.kind.writes(field).is_some()
     };
-    let follows = || !computed::following(desc, written).is_empty();
+    let follows = || !computed::affected(desc, written).is_empty();
     let facts = spec.kind.facts();
     match facts.changes {
         // The record that conflicts with a new one may have been created in the meantime.
@@ -300,7 +300,7 @@ fn reads_it(endpoint: &Endpoint, desc: &EntityDesc) -> bool {
             _ => endpoint.touches().has(field),
         }
     };
-    !computed::following(desc, written).is_empty()
+    !computed::affected(desc, written).is_empty()
 }
 
 /// What a call does to records of the entity.

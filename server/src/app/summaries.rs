@@ -245,5 +245,5 @@ impl Moved {
 
 /// Whether something follows from fields, so that the record is read when they are written.
 fn follows(desc: &EntityDesc, fields: &[usize]) -> bool {
-    !computed::following(desc, |field| fields.contains(&field)).is_empty()
+    !computed::affected(desc, |field| fields.contains(&field)).is_empty()
 }

@@ -117,7 +117,7 @@ impl AuditLog {
                 .map_or(Value::Null, |keep| Value::Date(until(keep))),
         ];
         // Whose record it is says the note, not the caller's tenant.
-        let cx = cx.following().into_system("write the audit log");
+        let cx = cx.for_effects().into_system("write the audit log");
         self.0
             .table
             .execute(&cx, &self.0.insert, values, Rows::count())

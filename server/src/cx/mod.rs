@@ -38,7 +38,7 @@ pub struct Cx {
     audit: Option<Arc<crate::audit::Auditing>>,
     /// Whether it follows from a change that the caller was allowed to make: then it reaches
     /// whosever records there are.
-    follows: bool,
+    is_effect: bool,
     /// Whether what keeps numbers of the records that it changes has been taken; and whether the
     /// transaction ends with the statement.
     taken: Option<bool>,
@@ -89,7 +89,7 @@ impl Cx {
             operation: None,
             only: None,
             audit: None,
-            follows: false,
+            is_effect: false,
             taken: None,
             first: false,
             around: None,

@@ -44,10 +44,10 @@ impl Cx {
         }
     }
 
-    /// The same call as far as it follows from what it has done: no matter whose records.
-    pub(crate) fn following(&self) -> Self {
+    /// The call for the effects of its changes: they reach the records of every tenant and scope.
+    pub(crate) fn for_effects(&self) -> Self {
         Self {
-            follows: true,
+            is_effect: true,
             operation: None,
             only: None,
             audit: None,
@@ -55,7 +55,7 @@ impl Cx {
         }
     }
 
-    /// The same call, with what keeps numbers of the records that its next statement changes taken.
+    /// The same call, after the records with counters of its next statement were locked.
     /// `whole` says that the transaction ends with that statement: nothing of it lasts when it
     /// fails.
     pub(crate) fn having_taken(&self, whole: bool) -> Self {
@@ -111,14 +111,14 @@ impl Cx {
         }
     }
 
-    /// Whether it is what follows from a deletion.
-    pub(crate) fn follows(&self) -> bool {
-        self.follows
+    /// Whether it runs for the effects of a change.
+    pub(crate) fn is_effect(&self) -> bool {
+        self.is_effect
     }
 
     /// Whether records of every tenant and scope are in reach.
     pub(crate) fn reaches_all(&self) -> bool {
-        self.follows || self.system_reason().is_some()
+        self.is_effect || self.system_reason().is_some()
     }
 
     /// Whether deleted records are in reach.

@@ -1,6 +1,5 @@
-//! What a route reads of other entities: `include` and `derive`. Whoever may not call another
-//! entity's own `get` or `list` may not read its records by way of another route either, whatever
-//! the policy of that one says.
+//! Related records in a response: `include` and `derive`. A caller who may not call the `get` or
+//! `list` route of another entity may not read its records through another route either.
 
 use std::sync::Arc;
 
@@ -19,7 +18,7 @@ use crate::resource::{Adapters, Table};
 use crate::store::Projection;
 use crate::{Cx, Result};
 
-/// The route that shows records of others, and what it is part of.
+/// A route whose response contains records of other entities, and the app that it belongs to.
 #[derive(Clone, Copy)]
 pub(super) struct Around<'a> {
     pub(super) endpoint: &'a Endpoint,
@@ -27,7 +26,7 @@ pub(super) struct Around<'a> {
     pub(super) state: &'a HttpState,
 }
 
-/// A request that wants records of others.
+/// A request for related records.
 #[derive(Clone, Copy)]
 pub(super) struct Asking<'a> {
     pub(super) cx: &'a Cx,
@@ -35,22 +34,22 @@ pub(super) struct Asking<'a> {
     pub(super) adapters: &'a Adapters,
 }
 
-/// The route of its own by which an entity shows what another route reads.
+/// The route of a related entity whose policy applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shows {
     /// One record: `get`.
     One,
-    /// Many: `list`.
+    /// Many records: `list`.
     Many,
 }
 
-/// Who may see the other entity's records: the policy of its own `get` or `list`.
+/// The policy of a related entity's own `get` or `list` route.
 pub(super) struct RelatedPolicy {
-    /// That route, as middleware is told of it.
+    /// That route, for its middleware.
     route: Endpoint,
-    /// Counts calls with those of that route.
+    /// Counts calls together with those of that route.
     limiter: Option<Limiter>,
-    /// Guards of the app that its path lies below.
+    /// Guards of the app on prefixes of its path.
     before: Option<PathGuards>,
     check: Option<AuthCheck>,
     roles: &'static [&'static str],
@@ -59,7 +58,7 @@ pub(super) struct RelatedPolicy {
     checks: Option<Box<RouteChecks>>,
 }
 
-/// The policy that guards what an entity shows by way of others.
+/// The policy of an entity for its records in responses of other routes.
 pub(crate) fn policy(entity: &EntityDesc, shows: Shows) -> Policy {
     let [_, _, get, ..] = entity.routes;
     Policy::effective(if shows == Shows::One {
@@ -69,13 +68,13 @@ pub(crate) fn policy(entity: &EntityDesc, shows: Shows) -> Policy {
     })
 }
 
-/// An entity that a derive reads, and the policy of its list.
+/// An entity that a `derive` operation reads, and the policy of its list.
 struct Source {
     table: Arc<Table>,
     policy: RelatedPolicy,
 }
 
-/// What a derive reads. `Default` for routes that are none.
+/// The entities that a `derive` operation reads. Empty for other routes.
 #[derive(Default)]
 pub(super) struct Sources {
     each: Box<[Source]>,
@@ -173,7 +172,7 @@ impl RelatedPolicy {
         })
     }
 
-    /// What that route shows of a record.
+    /// The fields of a record that the route shows.
     ///
     /// # Errors
     /// As [`RelatedPolicy::new`].
@@ -192,16 +191,16 @@ impl RelatedPolicy {
         })))
     }
 
-    /// Whether some callers may pass and others not.
+    /// Whether the policy depends on the caller.
     pub(super) fn varies(&self) -> bool {
         self.check.is_some() || self.before.is_some() || self.checks.is_some()
     }
 
-    /// The call, limited to what it may see; what limits the records of the route that it came by
-    /// is no matter here.
+    /// The call, limited to the related records that it may read. The permission of its own route
+    /// does not apply here.
     ///
     /// # Errors
-    /// As that route refuses.
+    /// Those of the related route's policy.
     pub(super) async fn admit(&self, asking: Asking<'_>) -> Result<Cx> {
         let cx = asking.cx.unlimited();
         if let (Some(limiter), Some(actor)) = (&self.limiter, cx.get_actor()) {
@@ -232,7 +231,7 @@ impl RelatedPolicy {
 }
 
 impl Sources {
-    /// Those of a route; none, unless it is a derive.
+    /// The sources of a route; empty unless it is a `derive` operation.
     ///
     /// # Errors
     /// The text of what is wrong with one of them.
@@ -262,12 +261,12 @@ impl Sources {
         Ok(Self { each, closed })
     }
 
-    /// Whether the route reads others' lists at all.
+    /// Whether the route reads no other lists.
     pub(super) fn is_empty(&self) -> bool {
         self.each.is_empty()
     }
 
-    /// Whether they are not for everybody.
+    /// Whether a list requires anything of the caller.
     pub(super) fn is_closed(&self) -> bool {
         self.closed
     }

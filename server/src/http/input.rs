@@ -1,4 +1,4 @@
-//! Bodies as inputs: content type, then syntax, then members.
+//! Reads bodies as inputs: content type, then syntax, then members.
 
 use std::collections::HashSet;
 
@@ -12,8 +12,7 @@ use crate::{Error, Problem, Result};
 
 const UNKNOWN: &str = "unknown_field";
 
-/// The members of a body. No bytes at all are an object without members, whatever their declared
-/// type.
+/// The members of a body. An empty body is an object without members, whatever its content type.
 ///
 /// # Errors
 /// `unsupported_media_type`, `malformed_json`, `validation_failed` for JSON that is not an object.
@@ -24,7 +23,7 @@ pub(super) fn object<'b>(headers: &HeaderMap, bytes: &'b [u8]) -> Result<Body<'b
     read_object(bytes)
 }
 
-/// Checks that a body is declared as JSON, if there is one.
+/// Checks the content type of a body that is not empty.
 ///
 /// # Errors
 /// `unsupported_media_type`.
@@ -36,7 +35,7 @@ pub(super) fn declared(headers: &HeaderMap, bytes: &[u8]) -> Result<()> {
     }
 }
 
-/// Checks that a route without input was sent none: no body, or `{}`.
+/// Checks that the body of a route without input is empty or `{}`.
 ///
 /// # Errors
 /// As [`object`]; `validation_failed` with every member as `unknown_field`.
@@ -64,8 +63,8 @@ pub(super) fn narrow(desc: &EntityDesc, body: &Body<'_>, allowed: &[usize], draf
     for field in &refused {
         draft.values[*field] = None;
     }
-    // What is wrong inside of a refused member is no matter any more. A member may be named as a
-    // place in another one is.
+    // Problems inside a refused member are dropped. A member may be named like a place in another
+    // one: `tags[0]`.
     let is_refused = |name: &str| refused.iter().any(|i| desc.fields[*i].wire == name);
     let places: HashSet<&str> = body
         .members()

@@ -1,4 +1,4 @@
-//! Calls that a permission limits.
+//! Calls under a permission.
 
 use super::mounted::Target;
 use crate::filter::Filter;
@@ -9,15 +9,14 @@ use crate::{Cx, Error, Result};
 /// A call under the permission of its route.
 pub(super) struct Permitted<'a> {
     pub(super) permit: &'a Permit,
-    /// Limited to what it may touch.
+    /// Limited to the records that the permission allows.
     pub(super) cx: Cx,
-    /// The record it is about, if it is about one.
+    /// The record of the call, if it names one.
     pub(super) matches: Option<Filter>,
 }
 
 impl Permitted<'_> {
-    /// The result, with a record that is there and that the caller may not touch told from one that
-    /// is not there.
+    /// The result. An error distinguishes a forbidden record from a missing one.
     pub(super) async fn settle<T>(self, on: &Target, result: Result<T>) -> Result<T> {
         match (result, &self.matches) {
             (Err(error), Some(matches)) => {
@@ -28,7 +27,7 @@ impl Permitted<'_> {
     }
 }
 
-/// No record as an error.
+/// Turns an empty result into `not_found`.
 pub(super) fn found(outcome: Result<Outcome>) -> Result<Outcome> {
     match outcome {
         Ok(Outcome::Record(rows)) if rows.count == 0 => Err(Error::not_found()),

@@ -285,7 +285,7 @@ fn codes(endpoint: &Endpoint) -> Vec<Code> {
             if spec.params.iter().any(|p| p.place == Place::Id) {
                 out.push(Code::NotFound);
             }
-            if versioned.is_some() && guarded(endpoint) {
+            if versioned.is_some() && takes_if_match(endpoint) {
                 out.push(Code::PreconditionFailed);
             }
             if spec.kind.returns() == Answer::Page {
@@ -298,7 +298,7 @@ fn codes(endpoint: &Endpoint) -> Vec<Code> {
 }
 
 /// Whether an operation writes one record, so that `If-Match` can guard it.
-pub(super) fn guarded(endpoint: &Endpoint) -> bool {
+pub(super) fn takes_if_match(endpoint: &Endpoint) -> bool {
     let Action::Operation(spec, _) = endpoint.action else {
         return false;
     };

@@ -302,7 +302,7 @@ fn precondition(parts: &Parts<'_>) -> Option<Json> {
         Action::Update | Action::Delete => {
             Some(header("If-Match", version.required_on_write, write))
         }
-        Action::Operation(..) if super::errors::guarded(endpoint) => {
+        Action::Operation(..) if super::errors::takes_if_match(endpoint) => {
             Some(header("If-Match", false, write))
         }
         _ => None,

@@ -4,7 +4,7 @@ use super::{ArrayAction, ArrayWrite};
 use crate::filter::{Filter, Op, Operand, Source, SourceSpec};
 use crate::operation::OpSpec;
 use crate::operation::bind::{self, param_path};
-use crate::operation::guarded::{Guarded, Refusal};
+use crate::operation::conditional_write::{ConditionalWrite, Refusal};
 use crate::resource::{BoxFuture, Call, Executor, Form, Outcome, Table, Turns};
 use crate::store::{Assign, AssignValue};
 use crate::{Error, Problem, Result, Value};
@@ -28,7 +28,7 @@ pub(super) struct Run {
     most: Option<u32>,
     /// Fewest elements, for a pull.
     least: u32,
-    guarded: Guarded,
+    write: ConditionalWrite,
 }
 
 impl Run {
@@ -82,7 +82,7 @@ impl Run {
             spec,
             most,
             least,
-            guarded: Guarded::new(spec, table, kind.matches, guard, fixed, &[])?,
+            write: ConditionalWrite::new(spec, table, kind.matches, guard, fixed, &[])?,
         })
     }
 
@@ -123,10 +123,8 @@ impl Run {
         let (mut turns, mut id) = (Turns::default(), None);
         while turns.next(call.cx, table.desc, id.as_ref()).await {
             let cx = turns.inner(call.cx);
-            let found = table.found(
-                self.guarded.read(table, call, &Form::Records).await?,
-                version,
-            )?;
+            let found =
+                table.found(self.write.read(table, call, &Form::Records).await?, version)?;
             let Some(record) = found.records.first() else {
                 return Err(Error::not_found());
             };
@@ -197,7 +195,7 @@ impl Executor for Run {
             if self.least > 0 {
                 return self.pull(table, &call).await;
             }
-            self.guarded
+            self.write
                 .run(table, &call, |record| self.refuse(table, record))
                 .await
                 .map(Outcome::Record)

@@ -3,7 +3,7 @@
 use super::{FieldUpdate, OpSpec};
 use crate::Result;
 use crate::filter::Filter;
-use crate::operation::guarded::{Guarded, Refusal};
+use crate::operation::conditional_write::{ConditionalWrite, Refusal};
 use crate::resource::{BoxFuture, Call, Executor, Outcome, Table};
 
 /// Plans it for one mounted entity.
@@ -15,7 +15,7 @@ pub(super) fn plan(
     spec: &'static OpSpec,
     table: &Table,
 ) -> Result<Box<dyn Executor>> {
-    let guarded = Guarded::new(
+    let write = ConditionalWrite::new(
         spec,
         table,
         kind.matches,
@@ -23,17 +23,17 @@ pub(super) fn plan(
         Vec::new(),
         kind.set,
     )?;
-    Ok(Box::new(Run { guarded }))
+    Ok(Box::new(Run { write }))
 }
 
 pub(super) struct Run {
-    pub(super) guarded: Guarded,
+    pub(super) write: ConditionalWrite,
 }
 
 impl Executor for Run {
     fn run<'a>(&'a self, table: &'a Table, call: Call<'a>) -> BoxFuture<'a, Result<Outcome>> {
         Box::pin(async move {
-            self.guarded
+            self.write
                 .run(table, &call, |_| Refusal::Retry)
                 .await
                 .map(Outcome::Record)

@@ -4,7 +4,7 @@ use super::Increment;
 use crate::entity::{Bound, FieldDesc, Kind};
 use crate::filter::{Filter, Op, Operand, Source};
 use crate::operation::OpSpec;
-use crate::operation::guarded::{Guarded, Refusal};
+use crate::operation::conditional_write::{ConditionalWrite, Refusal};
 use crate::resource::{BoxFuture, Call, Executor, Outcome, Table};
 use crate::store::{Assign, AssignValue};
 use crate::validate::MAX_INTEGER;
@@ -28,7 +28,7 @@ pub(super) struct Run {
     /// The old value must be on this side of this bound; null counts as zero.
     bound: (Op, Value),
     zero_fits: bool,
-    guarded: Guarded,
+    write: ConditionalWrite,
 }
 
 impl Run {
@@ -56,13 +56,13 @@ impl Run {
             field: kind.field,
             value: AssignValue::Add(Source::Value(by)),
         };
-        let guarded = Guarded::new(spec, table, kind.matches, guard, vec![add], &[])?;
+        let write = ConditionalWrite::new(spec, table, kind.matches, guard, vec![add], &[])?;
         Ok(Self {
             field,
             position: kind.field,
             bound,
             zero_fits,
-            guarded,
+            write,
         })
     }
 
@@ -152,7 +152,7 @@ fn limits(field: &FieldDesc, by: Bound) -> ((Op, Value), bool, Value) {
 impl Executor for Run {
     fn run<'a>(&'a self, table: &'a Table, call: Call<'a>) -> BoxFuture<'a, Result<Outcome>> {
         Box::pin(async move {
-            self.guarded
+            self.write
                 .run(table, &call, |record| self.refuse(record))
                 .await
                 .map(Outcome::Record)

@@ -5,7 +5,7 @@ use crate::entity::{DefaultDesc, SoftDelete};
 use crate::filter::{Filter, Source};
 use crate::operation::OpSpec;
 use crate::operation::bind::value_of;
-use crate::operation::guarded::{Guarded, Refusal};
+use crate::operation::conditional_write::{ConditionalWrite, Refusal};
 use crate::resource::{BoxFuture, Call, Executor, Outcome, Table};
 use crate::store::{Assign, AssignValue, Rows};
 use crate::{Error, Result, Value};
@@ -24,7 +24,7 @@ pub(super) fn plan(
 
 pub(super) struct Run {
     kind: &'static Restore,
-    guarded: Guarded,
+    write: ConditionalWrite,
 }
 
 impl Run {
@@ -52,7 +52,14 @@ impl Run {
         // Which records are deleted is the guard's to say.
         Ok(Self {
             kind,
-            guarded: Guarded::new(spec, table, kind.matches, Filter::TRUE, vec![clear], &[])?,
+            write: ConditionalWrite::new(
+                spec,
+                table,
+                kind.matches,
+                Filter::TRUE,
+                vec![clear],
+                &[],
+            )?,
         })
     }
 }
@@ -60,7 +67,7 @@ impl Run {
 impl Run {
     async fn restore(&self, table: &Table, call: &Call<'_>) -> Result<Rows> {
         // A record that is still deleted could have been restored: another call came in between.
-        self.guarded.run(table, call, |_| Refusal::Retry).await
+        self.write.run(table, call, |_| Refusal::Retry).await
     }
 
     /// A record that belongs to others, within a transaction.

@@ -7,7 +7,7 @@ use super::Transition;
 use crate::entity::Flags;
 use crate::filter::{Filter, Op, Operand, Source};
 use crate::operation::bind::{self, Slots};
-use crate::operation::guarded::{Guarded, Refusal};
+use crate::operation::conditional_write::{ConditionalWrite, Refusal};
 use crate::operation::{OpSpec, equalities};
 use crate::resource::{BoxFuture, Call, Executor, Form, Outcome, Prepared, Table};
 use crate::store::{Assign, AssignValue, Plan, Rows};
@@ -33,7 +33,7 @@ pub(super) struct Run {
     spec: &'static OpSpec,
     from: Vec<Value>,
     /// Each value that may be written, with its write.
-    to: Vec<(Value, Guarded)>,
+    to: Vec<(Value, ConditionalWrite)>,
     choice: Option<Choice>,
 }
 
@@ -74,7 +74,7 @@ impl Run {
             };
             Ok::<_, Error>((
                 value,
-                Guarded::new(spec, table, kind.matches, guard, vec![to], kind.set)?,
+                ConditionalWrite::new(spec, table, kind.matches, guard, vec![to], kind.set)?,
             ))
         };
         let to = kind.to.iter().map(write).collect::<Result<_>>()?;
@@ -128,7 +128,7 @@ impl Run {
     }
 
     /// Writes a value.
-    async fn write(&self, to: &Guarded, table: &Table, call: &Call<'_>) -> Result<Rows> {
+    async fn write(&self, to: &ConditionalWrite, table: &Table, call: &Call<'_>) -> Result<Rows> {
         to.run(table, call, |record| self.refuse(table, record))
             .await
     }

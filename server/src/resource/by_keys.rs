@@ -76,11 +76,11 @@ impl Table {
         self.execute(cx, &statement, args, rows).rows().await
     }
 
-    /// The visible records behind a key, in the order of keys.
+    /// The visible records after a key, in the order of keys.
     ///
     /// # Errors
     /// When the store cannot answer.
-    pub(crate) async fn following(
+    pub(crate) async fn after_key(
         &self,
         cx: &Cx,
         route: &'static str,

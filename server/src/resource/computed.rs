@@ -64,14 +64,14 @@ fn computed(desc: &EntityDesc) -> impl Iterator<Item = usize> {
     (0..desc.fields.len()).filter(|field| desc.fields[*field].computed.is_some())
 }
 
-/// The computed fields that follow from one of some fields.
-pub(crate) fn following(desc: &EntityDesc, written: impl Fn(usize) -> bool) -> Vec<usize> {
+/// The computed fields that depend on written fields.
+pub(crate) fn affected(desc: &EntityDesc, written: impl Fn(usize) -> bool) -> Vec<usize> {
     computed(desc)
         .filter(|field| inputs(desc, *field).any(&written))
         .collect()
 }
 
-/// What a computed field follows from.
+/// The fields that a computed field depends on.
 fn inputs(desc: &EntityDesc, field: usize) -> impl Iterator<Item = usize> {
     let from = desc.fields[field]
         .computed
@@ -89,7 +89,7 @@ fn inputs(desc: &EntityDesc, field: usize) -> impl Iterator<Item = usize> {
 /// The computed fields that assignments leave behind, unless they write them as well.
 fn behind(desc: &EntityDesc, set: &[Assign]) -> Vec<usize> {
     let written = |field: usize| set.iter().any(|a| a.field == field);
-    let mut all = following(desc, written);
+    let mut all = affected(desc, written);
     all.retain(|field| !written(*field));
     all
 }

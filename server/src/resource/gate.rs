@@ -79,7 +79,7 @@ impl Behind {
         match reach {
             Reach::Caller | Reach::NoTenant | Reach::Anonymous => self.now[0],
             Reach::System | Reach::Within => self.now[1],
-            Reach::Deleted | Reach::Followed => false,
+            Reach::Deleted | Reach::Effect => false,
         }
     }
 
@@ -211,7 +211,7 @@ fn never() -> Filter {
 
 /// What holds of a record besides its own tenant, scopes, deletion and expiry.
 fn conditions(desc: &'static EntityDesc, asks: Asks) -> Filter {
-    if matches!(asks.reach, Reach::Deleted | Reach::Followed) {
+    if matches!(asks.reach, Reach::Deleted | Reach::Effect) {
         return Filter::TRUE;
     }
     further(desc, asks, None, LINKS)
@@ -282,15 +282,13 @@ fn seen(desc: &'static EntityDesc, asks: Asks, but: Option<usize>, fuel: u32) ->
         let without = match asks.reach {
             Reach::NoTenant => tenant.optional,
             Reach::Anonymous => asks.reads && tenant.anonymous_read,
-            Reach::Caller | Reach::System | Reach::Within | Reach::Deleted | Reach::Followed => {
-                false
-            }
+            Reach::Caller | Reach::System | Reach::Within | Reach::Deleted | Reach::Effect => false,
         };
         all = match asks.reach {
             Reach::Caller => all.and(eq(tenant.field, CtxPath::TenantId)),
             Reach::NoTenant | Reach::Anonymous if without => all.and(null(tenant.field)),
             Reach::NoTenant | Reach::Anonymous => all.and(never()),
-            Reach::System | Reach::Within | Reach::Deleted | Reach::Followed => all,
+            Reach::System | Reach::Within | Reach::Deleted | Reach::Effect => all,
         };
     }
     for scope in desc

@@ -346,7 +346,7 @@ impl Table {
         let rows = rows.noting([self.desc.primary].into());
         let mut rows = self.statements().execute(cx, prepared, args, rows).await?;
         let keys = keys_of(&mut rows);
-        let followed = self.follow(&cx.following(), keys).await;
+        let followed = self.follow(&cx.for_effects(), keys).await;
         // Half of it has been done.
         if followed.is_err()
             && let Some(transaction) = cx.in_transaction()

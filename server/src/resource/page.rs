@@ -116,13 +116,13 @@ impl Table {
             page,
         } = ask;
         let limit = page.limit.map(|l| l.min(self.desc.pagination.max_limit));
-        let Asked {
+        let PageQuery {
             filter,
             mut args,
             mut shape,
             clock,
             context,
-        } = self.asked(cx, (route, sort), filter, &order)?;
+        } = self.page_query(cx, (route, sort), filter, &order)?;
         // What a named sort compares with the clock stays as it was on the first page, so that a
         // walk has one window.
         let fixes = sort.is_some() && !clock.at.is_empty();
@@ -238,13 +238,13 @@ impl Table {
     }
 
     /// A statement of a page before its position and limit.
-    fn asked(
+    fn page_query(
         &self,
         cx: &Cx,
         (route, sort): (&'static str, Option<&'static str>),
         filter: Filter,
         order: &[Order],
-    ) -> Result<Asked> {
+    ) -> Result<PageQuery> {
         let mut context = Vec::with_capacity(128);
         context.extend_from_slice(self.desc.storage_name.as_bytes());
         context.push(0);
@@ -263,7 +263,7 @@ impl Table {
         }
         context.extend_from_slice(&shape);
         clock.fingerprint(&args, &mut context);
-        Ok(Asked {
+        Ok(PageQuery {
             filter,
             args,
             shape,
@@ -287,7 +287,7 @@ impl Table {
         Ok(self.cursors().seal(
             &[],
             position,
-            &self.asked(cx, (route, None), filter, order)?.context,
+            &self.page_query(cx, (route, None), filter, order)?.context,
         ))
     }
 
@@ -340,15 +340,15 @@ pub(crate) fn refused((name, code, message): Refused) -> Error {
     Error::invalid(Problem::new(format!("query:{name}"), code, message))
 }
 
-/// What a page asks for, its values lifted out.
-struct Asked {
+/// The query of a page; its values are arguments.
+struct PageQuery {
     filter: Filter,
     args: Vec<Value>,
-    /// What its statement is kept under.
+    /// The key of its statement.
     shape: Vec<u8>,
-    /// Which of the values are the clock's.
+    /// The values that come from the clock.
     clock: Clock,
-    /// What every page of a walk has in common.
+    /// The values that all pages of a cursor share.
     context: Vec<u8>,
 }
 

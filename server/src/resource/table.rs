@@ -228,7 +228,7 @@ impl Table {
     pub(crate) fn computes(&self, last: bool, field: usize) -> bool {
         // What follows from the number can be worked out once it is known.
         let followed =
-            self.computes && !computed::following(self.desc, |written| written == field).is_empty();
+            self.computes && !computed::affected(self.desc, |written| written == field).is_empty();
         !followed && self.statements.computes(last)
     }
 

@@ -261,7 +261,7 @@ impl Rebuild<'_> {
         let _turn = index.turn.lock().await;
         let cx = Cx::system(REASON).at((index.clock)());
         let rows = table
-            .following(&cx, "search", self.after.take(), CHUNK as u32)
+            .after_key(&cx, "search", self.after.take(), CHUNK as u32)
             .await?;
         if !rows.records.is_empty() {
             let puts = index.documents(table, &rows).map(Change::Put).collect();

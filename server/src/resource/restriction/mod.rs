@@ -214,7 +214,7 @@ impl Restriction {
                     Op::Eq,
                     Operand::One(Source::Value(Value::Null)),
                 )),
-                Reach::System | Reach::Deleted | Reach::Followed => all,
+                Reach::System | Reach::Deleted | Reach::Effect => all,
             };
         }
         if reach.is_caller() {

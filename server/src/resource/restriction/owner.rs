@@ -30,8 +30,8 @@ impl Restriction {
                 Reach::Deleted
             } else if plain {
                 Reach::Caller
-            } else if cx.follows() && self.behind.is_some() {
-                Reach::Followed
+            } else if cx.is_effect() && self.behind.is_some() {
+                Reach::Effect
             } else {
                 Reach::System
             });
@@ -98,7 +98,7 @@ impl Restriction {
         let tenant = self
             .desc
             .tenant
-            .filter(|_| cx.system_reason().is_some() && !cx.follows() && !cx.reaches_deleted())?;
+            .filter(|_| cx.system_reason().is_some() && !cx.is_effect() && !cx.reaches_deleted())?;
         cx.bound(self.desc, tenant.field)
     }
 

@@ -7,18 +7,17 @@ use crate::entity::{Link, Relation};
 pub(crate) enum Reach {
     /// Records of the caller's tenant and scopes.
     Caller = 0,
-    /// The same, of a caller without a tenant: records that have none.
+    /// Records without a tenant, of a caller that has none.
     NoTenant = 1,
     /// The application itself: every tenant and scope.
     System = 2,
     /// Deleted records as well.
     Deleted = 3,
-    /// Records of a caller without a tenant whom nobody knows, where gates make a difference
-    /// between those.
+    /// As [`Reach::NoTenant`], of an anonymous caller, for an entity with gates to tenants.
     Anonymous = 4,
-    /// As [`Reach::System`], whatever stands behind the records: what follows from a deletion
-    /// follows what has been deleted.
-    Followed = 5,
+    /// As [`Reach::System`], without gates: the effects of a deletion reach records whose gate leads
+    /// to the deleted record.
+    Effect = 5,
     /// The application itself within one tenant: every scope there.
     Within = 6,
 }

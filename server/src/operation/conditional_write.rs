@@ -1,7 +1,7 @@
-//! Guarded writes: one UPDATE that says in its WHERE clause when it may happen.
+//! Conditional writes: one `UPDATE` with its condition in the `WHERE` clause.
 //!
-//! Shared by every kind that changes one record under a condition. When no row was changed, one
-//! read tells why.
+//! Every kind that changes one record under a condition uses it. If no row was changed, one read
+//! finds the reason.
 
 use super::bind::{self, Slots};
 use super::write::Write;
@@ -13,16 +13,16 @@ use crate::{Error, Result, Value};
 
 /// Why a visible record was not changed.
 pub(crate) enum Refusal {
-    /// Nothing speaks against it any more: another call changed it in between.
+    /// The condition holds now: another call changed the record in between.
     Retry,
-    /// Nothing is left to do: the record is answered as it is.
+    /// The record already has the wanted values; it is returned as it is.
     Unchanged,
     /// This.
     Error(Error),
 }
 
-/// A planned guarded write.
-pub(crate) struct Guarded {
+/// A planned conditional write.
+pub(crate) struct ConditionalWrite {
     spec: &'static OpSpec,
     matches: &'static [AssignSpec],
     write: Write,
@@ -30,8 +30,8 @@ pub(crate) struct Guarded {
     read_slots: Slots,
 }
 
-impl Guarded {
-    /// Plans a write of `fixed` and `set` to the record that `matches`, under `guard`.
+impl ConditionalWrite {
+    /// Plans a write of `fixed` and `set` to the record that `matches`, if `guard` holds.
     ///
     /// # Errors
     /// When the store refuses a statement.
