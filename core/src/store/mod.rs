@@ -13,6 +13,7 @@ mod kind;
 mod outbox;
 mod plan;
 mod rows;
+mod sql;
 mod transaction;
 mod url;
 mod words;
@@ -33,6 +34,7 @@ pub use plan::{
     aggregate_kinds,
 };
 pub use rows::{Note, Notes, Projection, Row, Rows};
+pub use sql::{SqlAnswer, SqlColumns, SqlDriver, SqlQuery, SqlRow, SqlSession, SqlTransaction};
 pub use transaction::{Patience, Transaction};
 pub use url::DatabaseUrl;
 pub use words::Words;
@@ -162,6 +164,12 @@ pub trait Store: Send + Sync + 'static {
     /// Returns the handle that custom operations use, such as a connection pool: a
     /// [`CustomStore::Native`] in a box. The default is `None`.
     fn native(&self) -> Option<Box<dyn Any + Send + Sync>> {
+        None
+    }
+
+    /// Returns what runs SQL of custom operations; `None` if the store takes no SQL, which is the
+    /// default. A store with SQL also implements [`SqlStore`] for its type.
+    fn sql(&self) -> Option<Arc<dyn SqlDriver>> {
         None
     }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use linchpin::entity::EntityDesc;
 use linchpin::store::{
-    Outbox, Patience, Plan, Reply, Rows, Statement, Store, StoreKind, Transaction,
+    Outbox, Patience, Plan, Reply, Rows, SqlDriver, Statement, Store, StoreKind, Transaction,
 };
 use linchpin::{BoxFuture, Result, Value};
 
@@ -84,6 +84,10 @@ impl<W: Watch> Store for Around<W> {
 
     fn native(&self) -> Option<Box<dyn std::any::Any + Send + Sync>> {
         self.store.native()
+    }
+
+    fn sql(&self) -> Option<Arc<dyn SqlDriver>> {
+        self.store.sql()
     }
 
     fn outbox(&self) -> Option<&dyn Outbox> {

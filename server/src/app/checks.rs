@@ -518,7 +518,9 @@ pub(super) async fn sql(entries: &[&EntityEntry], adapters: &Adapters) -> Result
         };
         for spec in entry.mounted() {
             for text in spec.kind.texts() {
-                if let Err(error) = table.driver().judge(entry.desc, text).await {
+                // A store without SQL runs none of them.
+                let Ok(sql) = table.sql() else { continue };
+                if let Err(error) = sql.check(entry.desc, text).await {
                     problems.push(format!(
                         "custom operation `{}` ({}): {}\n  in: {text}",
                         spec.name,

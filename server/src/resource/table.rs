@@ -18,7 +18,7 @@ use crate::filter::{Filter, Op, Operand, Source};
 use crate::http::Clock;
 use crate::operation::{AssignSpec, OpSpec};
 use crate::permission::Evaluator;
-use crate::store::{Driver, Plan, Projection, Reply, Row, Rows, Store};
+use crate::store::{Plan, Projection, Reply, Row, Rows, SqlDriver, Store};
 use crate::validate::{Validator, canonical};
 use crate::{Code, Cx, Error, Problem, Result, Value};
 
@@ -270,8 +270,8 @@ impl Table {
         self.statements.native()
     }
 
-    pub(crate) fn driver(&self) -> Driver {
-        self.statements.driver()
+    pub(crate) fn sql(&self) -> Result<Arc<dyn SqlDriver>> {
+        self.statements.sql()
     }
 
     /// The restriction of a call on a route, as a condition with its values.

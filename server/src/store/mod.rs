@@ -1,7 +1,6 @@
 //! Stores: the few primitives every route and operation lowers to, and the stores that this build
 //! brings.
 
-pub(crate) mod driver;
 mod transaction;
 
 pub use linchpin_memory as memory;
@@ -9,8 +8,6 @@ pub use linchpin_memory as memory;
 pub use linchpin_postgres as postgres;
 #[cfg(feature = "sqlite")]
 pub use linchpin_sqlite as sqlite;
-
-pub use driver::{Driver, SqlRow, SqlTransaction};
 
 pub use linchpin_core::store::*;
 pub(crate) use linchpin_queues as queues;

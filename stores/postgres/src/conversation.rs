@@ -17,7 +17,7 @@ use linchpin_core::{Code, Error, Result, Timestamp, Value};
 ///
 /// # Errors
 /// When the condition cannot stand in a text of the user's.
-pub fn condition(
+pub(super) fn condition(
     entity: &'static EntityDesc,
     filter: &Filter,
     before: usize,
@@ -82,7 +82,7 @@ impl Encode<'_, Postgres> for Jsonb {
 ///
 /// # Errors
 /// When one cannot be handed over.
-pub fn arguments(values: Vec<(Value, Kind)>) -> Result<PgArguments> {
+pub(super) fn arguments(values: Vec<(Value, Kind)>) -> Result<PgArguments> {
     let mut arguments = PgArguments::default();
     for (value, kind) in values {
         let added = match value {
@@ -112,7 +112,7 @@ pub fn arguments(values: Vec<(Value, Kind)>) -> Result<PgArguments> {
 ///
 /// # Errors
 /// When there is no such column, or it holds something else.
-pub fn read(row: &PgRow, column: &str, kind: Kind) -> Result<Value> {
+pub(super) fn read(row: &PgRow, column: &str, kind: Kind) -> Result<Value> {
     let raw = row.try_get_raw(column).map_err(Error::internal)?;
     if raw.is_null() {
         return Ok(Value::Null);
@@ -165,7 +165,7 @@ pub fn read(row: &PgRow, column: &str, kind: Kind) -> Result<Value> {
 }
 
 /// What went wrong, in the framework's terms.
-pub fn failed(entity: &EntityDesc, failure: sqlx::Error) -> Error {
+pub(super) fn failed(entity: &EntityDesc, failure: sqlx::Error) -> Error {
     let sqlx::Error::Database(db) = &failure else {
         return if linchpin_sql::is_passing(&failure) {
             Error::unavailable(failure)

@@ -17,6 +17,7 @@ mod change;
 mod channel;
 mod connect;
 mod conversation;
+mod driver;
 mod error;
 mod gather;
 mod lane;
@@ -50,8 +51,6 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use self::brief::Brief;
 pub use self::channel::Channel;
 use self::connect::Connector;
-#[doc(hidden)]
-pub use self::conversation::{arguments, condition, failed, read};
 use self::gather::{Answer, Asked, Joined};
 use self::lane::Lane;
 use self::native::Native;
@@ -63,7 +62,7 @@ use self::session::Sessions;
 use linchpin_core::BoxFuture;
 use linchpin_core::entity::EntityDesc;
 use linchpin_core::store::{
-    Outbox, Patience, Plan, Reply, Rows, Statement, Store, StoreKind, Transaction,
+    Outbox, Patience, Plan, Reply, Rows, SqlDriver, Statement, Store, StoreKind, Transaction,
 };
 use linchpin_core::{Error, Result, Value};
 use linchpin_sql::access::Span;
@@ -449,6 +448,10 @@ impl Store for PostgresStore {
 
     fn native(&self) -> Option<Box<dyn std::any::Any + Send + Sync>> {
         Some(Box::new(self.pool.clone()))
+    }
+
+    fn sql(&self) -> Option<Arc<dyn SqlDriver>> {
+        Some(Arc::new(driver::Driver(self.pool.clone())))
     }
 
     fn install<'a>(&'a self, entities: &'a [&'static EntityDesc]) -> BoxFuture<'a, Result<()>> {

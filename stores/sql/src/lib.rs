@@ -4,6 +4,7 @@
 pub mod access;
 pub mod keyset;
 pub mod places;
+pub mod statement;
 pub mod tries;
 pub mod words;
 

@@ -14,7 +14,7 @@ use linchpin_core::{Error, Result, Timestamp, Value};
 ///
 /// # Errors
 /// When the condition cannot stand in a text of the user's.
-pub fn condition(
+pub(super) fn condition(
     entity: &'static EntityDesc,
     filter: &Filter,
     before: usize,
@@ -35,7 +35,7 @@ pub fn condition(
 ///
 /// # Errors
 /// When one cannot be handed over.
-pub fn arguments(values: Vec<(Value, Kind)>) -> Result<SqliteArguments> {
+pub(super) fn arguments(values: Vec<(Value, Kind)>) -> Result<SqliteArguments> {
     let mut arguments = SqliteArguments::default();
     for (value, _) in values {
         let added = match value {
@@ -58,7 +58,7 @@ pub fn arguments(values: Vec<(Value, Kind)>) -> Result<SqliteArguments> {
 ///
 /// # Errors
 /// When there is no such column, or it holds something else.
-pub fn read(row: &SqliteRow, column: &str, kind: Kind) -> Result<Value> {
+pub(super) fn read(row: &SqliteRow, column: &str, kind: Kind) -> Result<Value> {
     if row.try_get_raw(column).map_err(Error::internal)?.is_null() {
         return Ok(Value::Null);
     }
@@ -82,7 +82,7 @@ pub fn read(row: &SqliteRow, column: &str, kind: Kind) -> Result<Value> {
 }
 
 /// What went wrong, in the framework's terms.
-pub fn failed(entity: &EntityDesc, failure: sqlx::Error) -> Error {
+pub(super) fn failed(entity: &EntityDesc, failure: sqlx::Error) -> Error {
     let sqlx::Error::Database(db) = &failure else {
         return if linchpin_sql::is_passing(&failure) {
             Error::unavailable(failure)

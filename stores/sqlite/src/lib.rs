@@ -10,6 +10,7 @@ mod aggregate;
 mod bind;
 mod change;
 mod conversation;
+mod driver;
 mod error;
 mod file;
 #[doc(hidden)]
@@ -39,13 +40,13 @@ use std::time::Duration;
 
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions, SqliteSynchronous};
 
-#[doc(hidden)]
-pub use conversation::{arguments, condition, failed, read};
 pub use provider::{KIND, OnSqlite, SqliteProvider};
 
 use linchpin_core::BoxFuture;
 use linchpin_core::entity::EntityDesc;
-use linchpin_core::store::{Plan, Reply, Rows, Statement, Store, StoreKind, Transaction};
+use linchpin_core::store::{
+    Plan, Reply, Rows, SqlDriver, Statement, Store, StoreKind, Transaction,
+};
 use linchpin_core::{Error, Result, Value};
 use render::{Native, Runs};
 
@@ -240,6 +241,10 @@ impl Store for SqliteStore {
 
     fn native(&self) -> Option<Box<dyn std::any::Any + Send + Sync>> {
         Some(Box::new(self.pool.clone()))
+    }
+
+    fn sql(&self) -> Option<Arc<dyn SqlDriver>> {
+        Some(Arc::new(driver::Driver(self.pool.clone())))
     }
 
     fn outbox(&self) -> Option<&dyn linchpin_core::store::Outbox> {

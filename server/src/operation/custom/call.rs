@@ -9,8 +9,7 @@ use crate::entity::{Embedded, Entity, FieldType, Kind};
 use crate::filter::Filter;
 use crate::operation::OpSpec;
 use crate::resource::{Adapter, Call, Form, Table, records_of};
-use crate::store::driver::{Answer, Query};
-use crate::store::{CustomStore, Driver, Plan, SqlRow, SqlStore, SqlTransaction};
+use crate::store::{CustomStore, Plan, SqlAnswer, SqlQuery, SqlRow, SqlStore, SqlTransaction};
 use crate::{Cx, Error, Result, Value};
 
 /// A call before its entity and store have types.
@@ -307,7 +306,7 @@ impl<E: Entity, S: SqlStore> CustomCall<E, S> {
     /// `unavailable` when the store cannot begin one at present.
     pub async fn begin(&self) -> Result<SqlTransaction> {
         apart(&self.cx)?;
-        self.table.driver().begin(self.table.desc).await
+        self.table.sql()?.begin(self.table.desc).await
     }
 }
 
@@ -316,7 +315,6 @@ impl<E: Entity, S: SqlStore> CustomCall<E, S> {
 #[derive(Debug)]
 pub struct Sql<'a> {
     table: &'a Table,
-    driver: Driver,
     cx: &'a Cx,
     route: &'static str,
     text: &'static str,
@@ -333,7 +331,6 @@ impl<'a> Sql<'a> {
     ) -> Self {
         Self {
             table,
-            driver: table.driver(),
             cx,
             route,
             text,
@@ -363,8 +360,8 @@ impl<'a> Sql<'a> {
     /// taken unique; `unavailable`, `timeout`.
     pub async fn rows(self) -> Result<Vec<SqlRow>> {
         match self.run(true).await? {
-            Answer::Rows(rows) => Ok(rows),
-            Answer::Count(_) => Err(Error::internal("rows were expected")),
+            SqlAnswer::Rows(rows) => Ok(rows),
+            SqlAnswer::Count(_) => Err(Error::internal("rows were expected")),
         }
     }
 
@@ -386,21 +383,21 @@ impl<'a> Sql<'a> {
     /// As [`Sql::rows`].
     pub async fn execute(self) -> Result<u64> {
         match self.run(false).await? {
-            Answer::Count(changed) => Ok(changed),
-            Answer::Rows(_) => Err(Error::internal("a number was expected")),
+            SqlAnswer::Count(changed) => Ok(changed),
+            SqlAnswer::Rows(_) => Err(Error::internal("a number was expected")),
         }
     }
 
-    async fn run(self, rows: bool) -> Result<Answer> {
+    async fn run(self, rows: bool) -> Result<SqlAnswer> {
         apart(self.cx)?;
         let guard = self.table.condition(self.cx, self.route)?;
-        let query = Query {
+        let query = SqlQuery {
             entity: self.table.desc,
             text: self.text,
             values: self.values,
             guard,
         };
-        self.driver.run(query, self.within, rows).await
+        self.table.sql()?.run(query, self.within, rows).await
     }
 }
 

@@ -20,7 +20,7 @@ use super::summaries::Summaries;
 use crate::Result;
 use crate::entity::EntityDesc;
 use crate::event::Emitter;
-use crate::store::{Driver, Plan, Statement, Store};
+use crate::store::{Plan, SqlDriver, Statement, Store};
 
 /// Most statements kept per entity for shapes that requests choose (filters of lists, fields of
 /// patches).
@@ -81,9 +81,14 @@ impl Statements {
         self.store.native()
     }
 
-    /// What handlers of custom operations reach the store by.
-    pub(super) fn driver(&self) -> Driver {
-        Driver::of(&*self.store)
+    /// What runs SQL of custom operations.
+    pub(super) fn sql(&self) -> Result<Arc<dyn SqlDriver>> {
+        self.store.sql().ok_or_else(|| {
+            crate::Error::internal(format!(
+                "the store of `{}` takes no statements",
+                self.desc.name
+            ))
+        })
     }
 
     /// Whether both go to one store.

@@ -1,0 +1,289 @@
+//! SQL of functions of custom operations: the row-level guard is put into their texts.
+
+use linchpin_core::entity::{EntityDesc, Kind};
+use linchpin_core::filter::Filter;
+use linchpin_core::store::SqlQuery;
+use linchpin_core::{Error, Result, Value};
+
+/// A text and the values of its parameters.
+pub type Rendered = (String, Vec<(Value, Kind)>);
+
+/// Returns the text with the guard in its places, and all values. `condition` renders a filter whose
+/// values follow a number of others.
+///
+/// # Errors
+/// `internal` if the text leaves the guard out, or if its parameters and values do not match.
+pub fn render(
+    query: SqlQuery,
+    condition: impl Fn(&'static EntityDesc, &Filter, usize) -> Result<Rendered>,
+) -> Result<Rendered> {
+    bound(&query)?;
+    let SqlQuery {
+        entity,
+        text,
+        values,
+        guard,
+    } = query;
+    let (guard, further) = condition(entity, &guard, values.len())?;
+    let table = table(entity);
+    let visible = format!("(SELECT * FROM {table} WHERE {guard})");
+    if !text.contains("{visible}") && !text.contains("{guard}") {
+        return Err(Error::internal(format!(
+            "a statement on `{}` leaves the guard out: it names neither `{{visible}}` nor `{{guard}}`; if it must not, take \
+             `unguarded(\"the reason\")`",
+            entity.name
+        )));
+    }
+    let text = named(text, &visible, &table)
+        .replace("{guard}", &format!("({guard})"))
+        .replace("{table}", &table);
+    Ok((text, values.into_iter().chain(further).collect()))
+}
+
+/// Returns the whole statement of a text for a check of the database: the text itself, or a
+/// statement around a condition. Every record is visible to it.
+///
+/// # Errors
+/// `internal` if a parameter has a number that no statement can have.
+pub fn checked(
+    entity: &'static EntityDesc,
+    text: &'static str,
+    condition: impl Fn(&'static EntityDesc, &Filter, usize) -> Result<Rendered>,
+) -> Result<String> {
+    let most = parameters(text).into_iter().max().unwrap_or_default();
+    if most > MOST_PARAMETERS {
+        return Err(Error::internal(format!(
+            "`${most}` is beyond what a statement may name"
+        )));
+    }
+    let query = SqlQuery {
+        entity,
+        text,
+        values: vec![(Value::Null, Kind::String); most],
+        guard: Filter::TRUE,
+    };
+    let first = text
+        .trim_start()
+        .split(|c: char| !is_of_word(c))
+        .next()
+        .unwrap_or_default();
+    let is_statement = STATEMENTS
+        .iter()
+        .any(|word| word.eq_ignore_ascii_case(first));
+    if is_statement || text.contains("{visible}") || text.contains("{guard}") {
+        return Ok(render(query, condition)?.0);
+    }
+    bound(&query)?;
+    Ok(format!("SELECT 1 FROM {} WHERE ({text})", table(entity)))
+}
+
+/// Refuses parameters without numbers: those of the guard would move them.
+///
+/// # Errors
+/// `internal` if there is one.
+pub fn numbered(text: &str) -> Result<()> {
+    if text.contains('?') {
+        return Err(Error::internal(
+            "the parameters of a statement are `$1`, `$2` and so on, whatever the store",
+        ));
+    }
+    Ok(())
+}
+
+fn table(entity: &EntityDesc) -> String {
+    format!("\"{}\"", entity.storage_name.replace('"', "\"\""))
+}
+
+/// Each parameter has a value and each value a parameter: one without would take the first of the
+/// guard's.
+fn bound(query: &SqlQuery) -> Result<()> {
+    let entity = query.entity.name;
+    let mut named = vec![false; query.values.len()];
+    for number in parameters(query.text) {
+        let Some(seen) = number.checked_sub(1).and_then(|at| named.get_mut(at)) else {
+            return Err(Error::internal(format!(
+                "a statement on `{entity}` names `${number}` and has {} values: `.bind(..)` adds the next",
+                query.values.len()
+            )));
+        };
+        *seen = true;
+    }
+    match named.iter().position(|named| !named) {
+        Some(at) => Err(Error::internal(format!(
+            "a statement on `{entity}` does not name `${}`",
+            at + 1
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Most parameters of a statement: those of Postgres.
+const MOST_PARAMETERS: usize = 65_535;
+
+/// How statements begin; what begins otherwise is the condition of one.
+const STATEMENTS: &[&str] = &[
+    "SELECT", "WITH", "INSERT", "UPDATE", "DELETE", "REPLACE", "MERGE", "VALUES",
+];
+
+/// Words that go on with a statement behind a table: all others name it.
+const BEHIND_TABLES: &[&str] = &[
+    "WHERE",
+    "JOIN",
+    "LEFT",
+    "RIGHT",
+    "FULL",
+    "INNER",
+    "OUTER",
+    "CROSS",
+    "NATURAL",
+    "ON",
+    "USING",
+    "GROUP",
+    "HAVING",
+    "ORDER",
+    "LIMIT",
+    "OFFSET",
+    "FETCH",
+    "UNION",
+    "INTERSECT",
+    "EXCEPT",
+    "WINDOW",
+    "RETURNING",
+    "FOR",
+    "SET",
+    "TABLESAMPLE",
+    "SELECT",
+    "VALUES",
+    "DO",
+];
+
+/// A statement with the records that the caller sees in place of `{visible}`: under the name that
+/// stands behind it, else that of the table.
+fn named(text: &str, visible: &str, table: &str) -> String {
+    let mut parts = text.split("{visible}");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for behind in parts {
+        let next = behind.trim_start();
+        let word: String = next.chars().take_while(|c| is_of_word(*c)).collect();
+        let named = next.len() < behind.len()
+            && !word.is_empty()
+            && !BEHIND_TABLES
+                .iter()
+                .any(|known| known.eq_ignore_ascii_case(&word));
+        out.push_str(visible);
+        if !named && !next.starts_with('"') {
+            out.push_str(" AS ");
+            out.push_str(table);
+        }
+        out.push_str(behind);
+    }
+    out
+}
+
+/// The numbers behind `$` in a statement, outside of quotes and comments.
+fn parameters(text: &str) -> Vec<usize> {
+    let mut found = Vec::new();
+    // What stands before, and before that.
+    let (mut rest, mut before, mut earlier) = (text, ' ', ' ');
+    while let Some(c) = rest.chars().next() {
+        let skipped = match c {
+            // The letter stands alone: in `date'..'` it ends a word.
+            '\'' if matches!(before, 'e' | 'E') && !is_of_word(earlier) => escaped(rest),
+            '\'' | '"' => rest[1..].find(c).map(|end| end + 2),
+            '-' if rest.starts_with("--") => rest.find('\n'),
+            '/' if rest.starts_with("/*") => rest[2..].find("*/").map(|end| end + 4),
+            '$' if !is_of_word(before) => {
+                let digits = rest[1..].bytes().take_while(u8::is_ascii_digit).count();
+                // More digits than a number holds are the number of no value.
+                found.extend((digits > 0).then(|| rest[1..=digits].parse().unwrap_or(usize::MAX)));
+                Some(1 + digits)
+            }
+            c => Some(c.len_utf8()),
+        };
+        // What nothing closes ends the text; the database says so.
+        rest = &rest[skipped.unwrap_or(rest.len())..];
+        (earlier, before) = (before, c);
+    }
+    found
+}
+
+/// Whether a letter behind it goes on with a word.
+fn is_of_word(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '_' | '$')
+}
+
+/// How many bytes a text of Postgres takes in which a backslash keeps a quote from ending it.
+fn escaped(text: &str) -> Option<usize> {
+    let mut chars = text.char_indices().skip(1);
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '\\' => drop(chars.next()),
+            '\'' => return Some(at + 1),
+            _ => {}
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{named, parameters};
+
+    #[test]
+    fn the_name_behind_the_records_is_theirs() {
+        for (text, expected) in [
+            ("SELECT 1 FROM {visible}", "SELECT 1 FROM (v) AS \"t\""),
+            (
+                "SELECT p.id FROM {visible} AS p WHERE p.a = 1",
+                "SELECT p.id FROM (v) AS p WHERE p.a = 1",
+            ),
+            (
+                "SELECT p.id FROM {visible} p, x",
+                "SELECT p.id FROM (v) p, x",
+            ),
+            (
+                "SELECT \"P\".id FROM {visible} \"P\"",
+                "SELECT \"P\".id FROM (v) \"P\"",
+            ),
+            ("FROM {visible} where a", "FROM (v) AS \"t\" where a"),
+            (
+                "FROM {visible}\nLEFT JOIN x ON true",
+                "FROM (v) AS \"t\"\nLEFT JOIN x ON true",
+            ),
+            (
+                "FROM {visible} one JOIN {visible} two ON one.a = two.b",
+                "FROM (v) one JOIN (v) two ON one.a = two.b",
+            ),
+            (
+                "id IN (SELECT id FROM {visible}) AND b",
+                "id IN (SELECT id FROM (v) AS \"t\") AND b",
+            ),
+        ] {
+            assert_eq!(named(text, "(v)", "\"t\""), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn parameters_stand_outside_of_quotes_and_comments() {
+        for (text, found) in [
+            ("SELECT 1", vec![]),
+            ("a = $1 AND b IN ($2, $12)", vec![1, 2, 12]),
+            ("a = '$1 it''s $2' AND \"$3\" = $4", vec![4]),
+            (
+                "a = $1 -- it's $2\nAND b = $3 /* $4 ' */ AND c=$5",
+                vec![1, 3, 5],
+            ),
+            ("a = $0", vec![0]),
+            ("a = $99999999999999999999999", vec![usize::MAX]),
+            ("price$1 = $ 2 AND ä$3 = '", vec![]),
+            ("/* $1", vec![]),
+            (r"a = date'\' AND b = $1 AND c = $2E'\'", vec![1, 2]),
+            (
+                r"a = E'it\'s $1' AND b = $2 AND c = e'\\' AND d = $3",
+                vec![2, 3],
+            ),
+        ] {
+            assert_eq!(parameters(text), found, "{text}");
+        }
+    }
+}
