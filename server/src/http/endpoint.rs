@@ -17,30 +17,30 @@ use crate::operation::{Answer, Method, OpSpec, Place, RouteSpec, Seg};
 use crate::resource::{Adapters, Table};
 use crate::{EntityEntry, Package};
 
-/// One route: where it is, who may call it, what it does.
+/// One route: its method and path, its policy and its action.
 #[derive(Clone)]
 pub struct Endpoint {
-    /// The method. A `GET` answers `HEAD` as well.
+    /// The method. `GET` also accepts `HEAD`.
     pub method: Method,
     /// The full path in axum's form, with the parameters' own names: `/posts/{id}`.
     pub path: String,
     /// The entity it works on.
     pub table: Option<Arc<Table>>,
-    /// What it does.
+    /// Its action.
     pub action: Action,
-    /// Who may call it, and its limits.
+    /// Its policy: the callers that it accepts, and its limits.
     pub policy: Policy,
     /// `create`, `list`, `get`, `update`, `delete`, or the name of the operation or extra route.
     pub name: String,
-    /// Where it is declared.
+    /// The source line of its declaration.
     pub at: SourceLine,
     /// Replaces the executor; parsing, validation and projection stay.
     pub run: Option<Override>,
-    /// What a plugin's route does.
+    /// The function of a plugin's route.
     pub(crate) plugin: Option<PluginHandler>,
-    /// What stands before its policy: guards of the app that its path lies below.
+    /// Guards of the app on prefixes of its path. They run before its policy.
     pub guards: Vec<PathGuard>,
-    /// What runs around all routes of its package, outside of its own middleware.
+    /// Middleware of its package, outside of its own middleware.
     pub around: &'static [MiddlewareDesc],
 }
 
@@ -58,12 +58,12 @@ impl fmt::Debug for Endpoint {
 }
 
 impl Endpoint {
-    /// What runs around it, the first outermost.
+    /// Its middleware; the first is the outermost.
     pub(crate) fn middleware(&self) -> impl Iterator<Item = &'static MiddlewareDesc> + use<> {
         self.around.iter().chain(self.policy.middleware)
     }
 
-    /// Whether it changes anything, as far as its declaration says.
+    /// Whether its declaration allows it to change records.
     pub(crate) fn changes(&self) -> bool {
         match self.action {
             Action::Create | Action::Update | Action::Delete => true,
@@ -73,8 +73,8 @@ impl Endpoint {
         }
     }
 
-    /// Which fields of its entity's records it may change; all of them where it makes or removes
-    /// records, and where code of the user decides.
+    /// The fields of its entity's records that it may change: all fields if it creates or deletes
+    /// records, or if a function of the app decides.
     pub(crate) fn touches(&self) -> FieldSet {
         let desc = self.table.as_ref().map(|table| table.desc);
         match self.action {
@@ -95,17 +95,17 @@ impl Endpoint {
         }
     }
 
-    /// Whether the records of its entity keep numbers of others.
+    /// Whether its entity has counters of other records.
     pub(crate) fn keeps(&self) -> bool {
         self.table.as_ref().is_some_and(|table| table.keeps())
     }
 
-    /// Whether anybody may call it, so that its answers may be cached by others.
+    /// Whether anonymous callers may call it, so that shared caches may keep its responses.
     pub(crate) fn is_public(&self) -> bool {
         self.policy.is_public() && self.guards.is_empty()
     }
 
-    /// Whether it answers pages.
+    /// Whether it returns pages.
     pub(crate) fn pages(&self) -> bool {
         match self.action {
             Action::List => true,
@@ -114,7 +114,7 @@ impl Endpoint {
         }
     }
 
-    /// How its pages are asked for.
+    /// How a call asks for a page.
     pub(crate) fn paging(&self) -> Paging {
         match (self.action, &self.table) {
             (Action::List, Some(table)) => table.paging(),
@@ -125,7 +125,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether `include` shows further records beside its own: it reads records of its entity.
+    /// Whether `include` adds related records to its response.
     pub fn includes(&self) -> bool {
         let related = self
             .table
@@ -146,7 +146,7 @@ impl Endpoint {
     }
 }
 
-/// What an endpoint does.
+/// The action of an endpoint.
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::large_enum_variant)] // there is one per route of an app, and it is copied as a whole
 pub enum Action {
@@ -162,14 +162,14 @@ pub enum Action {
     Delete,
     /// An operation; `true` for the form that carries parameters as path segments.
     Operation(&'static OpSpec, bool),
-    /// A function of the user.
+    /// A function of the app.
     Extra(ExtraRouteSpec),
     /// A route of a plugin.
     Plugin(&'static RouteDesc),
 }
 
 impl Action {
-    /// What a plugin says of it.
+    /// The description of a plugin route.
     pub fn described(&self) -> Option<&'static RouteDesc> {
         match self {
             Self::Plugin(desc) => Some(desc),
@@ -195,39 +195,39 @@ impl Action {
 /// The policy of a route after all merging.
 #[derive(Clone, Copy, Debug)]
 pub struct Policy {
-    /// Closed unless `none` was written.
+    /// The check of credentials; `None` only if declared as `auth = none`.
     pub auth: AuthDesc,
-    /// Any one of them suffices; empty: none is asked for.
+    /// The caller needs one of these roles; empty: no role.
     pub roles: &'static [&'static str],
-    /// All of them must let the call pass, after roles.
+    /// Guards, which run after roles. All of them must accept the call.
     pub guards: &'static [GuardDesc],
-    /// Who may do with a record what the route does.
+    /// The permission that the route needs on a record.
     pub permission: Option<&'static PermissionDesc>,
-    /// What runs around the route, after roles and guards, the first outermost.
+    /// Middleware, which runs after roles and guards; the first is the outermost.
     pub middleware: &'static [MiddlewareDesc],
-    /// Largest body in bytes.
+    /// The largest body, in bytes. Larger: 413.
     pub max_body: u64,
-    /// After this, 504.
+    /// The time limit. Longer: 504.
     pub timeout: Duration,
-    /// Beyond it, 429.
+    /// The rate limit. More calls: 429.
     pub rate_limit: Option<RateLimit>,
     /// Calls under one key have one effect.
     pub idempotency: Option<Idempotency>,
-    /// What its events are called and hold, where it says so.
+    /// The declared name and payload of its events.
     pub event: Option<&'static EventDesc>,
-    /// What the audit log calls it.
+    /// Its action in the audit log.
     pub audit: Option<&'static str>,
-    /// The fields that create and update bodies may hold; `None`: all writable ones.
+    /// The fields that bodies of create and update may contain; `None`: all writable fields.
     pub input: Option<&'static [&'static str]>,
-    /// The fields that answers hold; `None`: all readable ones.
+    /// The fields of responses; `None`: all readable fields.
     pub output: Option<&'static [&'static str]>,
-    /// What the API document calls what holds those, where a projection names them.
+    /// The schema name of those fields in the API document, if a projection lists them.
     pub shape: Option<&'static str>,
-    /// Members that the answer of a call has, and no later one.
+    /// Members that only the first response of a call contains.
     pub once: &'static [FieldDesc],
-    /// Replaces what the API document says in one line.
+    /// Replaces the summary in the API document.
     pub summary: Option<&'static str>,
-    /// Replaces what the API document says at length.
+    /// Replaces the description in the API document.
     pub description: Option<&'static str>,
     /// Replaces the name of the entity as the tag in the API document.
     pub tags: Option<&'static [&'static str]>,

@@ -9,12 +9,12 @@ use crate::resource::ListRequest;
 use crate::validate::list_value;
 use crate::{Problem, Result, Value};
 
-/// Most conditions in one request.
+/// The most conditions in one request.
 const MAX_CONDITIONS: usize = 20;
-/// Most values of one `[in]` or `[nin]`.
+/// The most values of one `[in]` or `[nin]`.
 pub(crate) const MAX_LIST_VALUES: usize = 100;
 
-/// What a list route of an entity accepts; built once.
+/// The query parameters of a list route; built once.
 #[derive(Debug)]
 pub(super) struct ListParams {
     entity: &'static EntityDesc,
@@ -22,7 +22,7 @@ pub(super) struct ListParams {
     sortable: Box<[usize]>,
 }
 
-/// The operators of the query, as they stand in brackets.
+/// The operators of the query, written in brackets: `views[gte]=10`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Operator {
     Eq,
@@ -125,8 +125,8 @@ fn shown(entity: &EntityDesc, field: usize, output: Option<&[&str]>) -> bool {
 }
 
 impl ListParams {
-    /// Of a list whose records hold these fields. What they do not hold can be neither filtered nor
-    /// sorted by: the answer would tell it.
+    /// The parameters of a list with these fields. A caller cannot filter or sort by other fields,
+    /// because the response would disclose their values.
     pub(super) fn new(entity: &'static EntityDesc, output: Option<&[&str]>) -> Self {
         Self {
             entity,
@@ -177,7 +177,7 @@ impl ListParams {
         Ok((reading.finish(self)?, wanted))
     }
 
-    /// Whether pages are asked for by number.
+    /// Whether pages have numbers.
     fn numbered(&self) -> bool {
         self.entity.paging != Paging::Limit
     }
@@ -336,7 +336,7 @@ impl ListParams {
     }
 }
 
-/// What has been read so far.
+/// The parameters read so far.
 #[derive(Default)]
 struct Reading {
     page: PageArgs,

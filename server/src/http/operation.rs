@@ -1,4 +1,4 @@
-//! Operations over HTTP: where each parameter comes from.
+//! Operations over HTTP: reads their parameters from path, query and body.
 
 use std::sync::Arc;
 
@@ -15,21 +15,21 @@ use crate::resource::{Executor, Table};
 use crate::validate::{Body, Json, list_value, read_param_members, read_whole};
 use crate::{Cx, Error, Problem, Result, Value};
 
-/// What one element of a list is read as: any text.
+/// The type of one element of a list of texts.
 static ELEMENT: FieldDesc = FieldDesc::new("", "", "", Kind::StringArray, false);
 
-/// An operation's route, planned.
+/// The plan of an operation's route.
 pub(super) struct OperationPlan {
     pub(super) spec: &'static OpSpec,
     pub(super) executor: Arc<dyn Executor>,
     pub(super) answer: Answer,
     /// Whether `If-Match` applies to the call: it writes one record.
     pub(super) conditional: bool,
-    /// One per parameter.
+    /// The carrier of each parameter.
     sources: Box<[Carrier]>,
-    /// What says which page, by the names of its route.
+    /// The names of the page parameters.
     pages: Box<[(&'static str, PageKey)]>,
-    /// Where those stand.
+    /// The carrier of the page parameters.
     carrier: Carrier,
     /// The `Location` of new records; `None` if the kind creates none.
     pub(super) location: Option<NewRecordLocation>,
@@ -60,7 +60,7 @@ impl NewRecordLocation {
     }
 }
 
-/// What carries a parameter in one route.
+/// The part of a request that carries a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Carrier {
     /// The record's id, in the path parameter at a position.
@@ -73,7 +73,7 @@ enum Carrier {
     Whole(Whole),
 }
 
-/// What a request says.
+/// The inputs of a request.
 pub(super) struct OperationInput {
     pub(super) args: Vec<Option<Value>>,
     pub(super) page: PageArgs,
@@ -229,7 +229,7 @@ impl OperationPlan {
         }
     }
 
-    /// Whether anything is read from the body.
+    /// Whether a parameter is in the body.
     pub(super) fn takes_body(&self) -> bool {
         let of_body = |carrier: &Carrier| matches!(carrier, Carrier::Body | Carrier::Whole(_));
         self.sources.iter().any(of_body) || !self.pages_in(Carrier::Body).is_empty()
@@ -246,8 +246,8 @@ impl OperationPlan {
             })
     }
 
-    /// Reads the members of the body: parameters, and the page when the answer is one and the query
-    /// has no room for it.
+    /// Reads the members of the body: parameters, and the page parameters if the body carries
+    /// them.
     fn body(
         &self,
         table: &Table,
@@ -317,7 +317,7 @@ impl OperationPlan {
             .map(|(_, key)| Key::Page(*key))
     }
 
-    /// What says which page, if this carries it.
+    /// The page parameters in a carrier.
     fn pages_in(&self, carrier: Carrier) -> &[(&'static str, PageKey)] {
         if self.carrier == carrier {
             &self.pages
@@ -326,7 +326,7 @@ impl OperationPlan {
         }
     }
 
-    /// Takes the name of an order.
+    /// Reads the name of an order.
     fn sort(&self, name: &str, path: &str, read: &mut OperationInput, problems: &mut Vec<Problem>) {
         let sorts = self.spec.kind.sorts();
         if sorts.iter().any(|sort| sort.name == name) {
@@ -336,7 +336,7 @@ impl OperationPlan {
         }
     }
 
-    /// Reports a page beyond what numbers reach, or one that has a number and a cursor.
+    /// Reports a page number beyond the limit, or a page number together with a cursor.
     fn bounds(&self, table: &Table, page: &PageArgs, problems: &mut Vec<Problem>) {
         let paging = self
             .spec
@@ -367,12 +367,12 @@ impl OperationPlan {
         matches!(self.key(&pair.key), Some(Key::Null(index)) if pairs.iter().any(|p| p.key == self.spec.params[index].name))
     }
 
-    /// Whether a parameter takes a list: each time it is given adds to its values.
+    /// Whether a parameter takes a list. A repeated key adds values.
     fn is_list(&self, pair: &Pair<'_>) -> bool {
         matches!(self.key(&pair.key), Some(Key::Value(index)) if self.spec.params[index].list)
     }
 
-    /// Reads a parameter; a list from all of `pairs` that name it.
+    /// Reads a parameter. A list is read from all of `pairs` with its key.
     fn pair(
         &self,
         table: &Table,
@@ -443,7 +443,8 @@ impl OperationPlan {
         read.args.get(index)?.as_ref()
     }
 
-    /// Checks that required parameters are there, for overrides: other executors do it themselves.
+    /// Checks that required parameters are present, before an override or a permission. Executors
+    /// check it themselves.
     ///
     /// # Errors
     /// `validation_failed` with every problem.
@@ -457,7 +458,7 @@ impl OperationPlan {
         }
     }
 
-    /// Missing parameters, for calls that are refused anyway: the executor says it for all others.
+    /// Reports missing parameters of a refused call. For accepted calls the executor does.
     fn required(&self, args: &[Option<Value>], problems: &mut Vec<Problem>) {
         for (index, param) in self.spec.params.iter().enumerate() {
             let path = match self.sources[index] {
@@ -481,8 +482,8 @@ impl OperationPlan {
 }
 
 impl OperationPlan {
-    /// What rules say of values that would be written, for calls that are refused anyway: the
-    /// executor says it for all others.
+    /// Reports broken rules of written values of a refused call. For accepted calls the executor
+    /// does.
     fn judge(&self, table: &Table, args: &[Option<Value>], problems: &mut Vec<Problem>) {
         let given = self
             .spec
@@ -520,10 +521,10 @@ enum Key {
     Null(usize),
 }
 
-/// What says which page.
+/// A page parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PageKey {
-    /// How many records.
+    /// The number of records.
     Limit,
     Cursor,
     Number,
@@ -531,8 +532,7 @@ pub(crate) enum PageKey {
 }
 
 impl PageKey {
-    /// The names by which requests of a list say which page they want; its orders are another
-    /// matter.
+    /// The page parameters of a list route, without its orders.
     pub(crate) fn of_list(desc: &EntityDesc) -> Vec<(&'static str, Self)> {
         match desc.paging {
             Paging::Limit => vec![("limit", Self::Limit), ("cursor", Self::Cursor)],
@@ -544,8 +544,7 @@ impl PageKey {
         }
     }
 
-    /// The names by which calls of an operation say which page they want; none when they get no
-    /// page.
+    /// The page parameters of an operation; empty if it returns no page.
     pub(crate) fn of(spec: &OpSpec) -> Box<[(&'static str, Self)]> {
         let numbered = spec.kind.paging() != Paging::Limit;
         let limit = if numbered {
@@ -568,7 +567,7 @@ impl PageKey {
         }
     }
 
-    /// The number that it gives.
+    /// The member of `page` that it sets.
     fn number(self, page: &mut PageArgs) -> &mut Option<u32> {
         if self == Self::Number {
             &mut page.page

@@ -1,5 +1,5 @@
-//! From endpoints to a service: the route table, and everything about a route that can be known
-//! before its first request.
+//! The route table and the service of an app. All data of a route that does not depend on a request
+//! is prepared here, at start-up.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -32,26 +32,26 @@ use crate::operation;
 use crate::resource::{Adapters, BoxFuture};
 use crate::{Actor, Code, Error, Result, Timestamp};
 
-/// The application clock: where `now` of a call comes from.
+/// The clock of the app: the instant of each call.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// What bodies of requests under way may hold together, in bytes, where nothing else is configured.
+/// The default limit of all request bodies in memory together: 256 MiB.
 pub(crate) const BODIES: u64 = 256 << 20;
 
-/// What all routes of an application share.
+/// The state that all routes of an app share.
 #[derive(Clone)]
 pub struct HttpState {
-    /// Finds the actor of a request; without one, everybody is anonymous.
+    /// Resolves the actor of a request; without one, every caller is anonymous.
     pub resolver: Option<Arc<dyn ActorResolver>>,
-    /// What `auth` and `roles` mean.
+    /// The checks behind `auth` and `roles`.
     pub auth: RouteAuth,
-    /// What the names of middleware and permissions mean.
+    /// The named middleware, guards and roles, and the permission evaluator.
     pub registry: Registry,
-    /// Every adapter.
+    /// The adapters of all entities.
     pub adapters: Adapters,
     /// Read once per request.
     pub clock: Clock,
-    /// Routes with no policy of ours: those of plugins, `/health`, `/openapi.json`. They get the
+    /// Routes without a policy: those of plugins, `/health`, `/openapi.json`. They get the
     /// request id, the log, the timeout and the protection from panics, and find `RequestId`,
     /// [`Cx`](crate::Cx) and [`Adapters`] in the extensions.
     pub extra: axum::Router,
@@ -59,30 +59,30 @@ pub struct HttpState {
     /// (`/posts/export` over `/posts/{id}`). A path left out is reached only when no entity's route
     /// matches.
     pub extra_paths: Vec<String>,
-    /// What stands before routes in `extra`, by their paths.
+    /// Guards of routes in `extra`, by path.
     pub guards: Vec<PathGuard>,
-    /// Origins whose pages may read answers, in lists of whoever names them; none by default.
+    /// Origins whose pages may read responses: one list per plugin or app. None by default.
     pub cors: Vec<Cors>,
-    /// Where calls are counted for `rate_limit`; in this process by default.
+    /// Counts calls for `rate_limit`; in this process by default.
     pub rates: Arc<dyn RateStore>,
-    /// Where changes are told; needed by routes that are audited.
+    /// The audit log; audited routes need it.
     pub audit: Option<AuditLog>,
-    /// What the bodies of all requests under way may hold together, in bytes; small ones do not
-    /// count. 256 MiB by default.
+    /// The limit of all request bodies in memory together, in bytes. Small bodies do not count.
+    /// 256 MiB by default.
     pub bodies: u64,
-    /// Where calls under an idempotency key are known; needed by routes that are idempotent.
+    /// The calls with an idempotency key; idempotent routes need it.
     pub claims: Option<Arc<Claims>>,
-    /// The paths in `extra` that are the app's own: its health, its document. Whoever reads them is
-    /// not asked for values of the context.
+    /// The paths in `extra` of the app itself: `/health`, `/openapi.json`. They need no context
+    /// values.
     pub own: Vec<&'static str>,
-    /// Who provides values of the context beside the actor.
+    /// Providers of context values other than the actor.
     pub context: ContextProviders,
-    /// What stands around every request, outside of all else.
+    /// Layers of plugins around every request.
     pub layers: Layers,
 }
 
 impl HttpState {
-    /// Anonymous callers only, the system clock, nothing but entities.
+    /// The state for anonymous callers, the system clock and routes of entities only.
     pub fn new(adapters: Adapters) -> Self {
         Self {
             resolver: None,
@@ -154,8 +154,7 @@ pub struct HttpService {
 }
 
 impl HttpService {
-    /// The same service for one connection, whose other end is known: what limits by address
-    /// counts.
+    /// The same service for one connection with the address of its other end, for rate limits.
     #[must_use]
     pub fn from_address(&self, address: IpAddr) -> Self {
         // One client has one address, whichever way the socket spells it.
@@ -165,7 +164,7 @@ impl HttpService {
         }
     }
 
-    /// Returns once nothing is going on for requests whose connections have ended.
+    /// Waits for the work of requests whose connections have ended.
     pub(crate) async fn idle(&self) {
         self.app.work.closed().await;
     }
@@ -209,13 +208,13 @@ where
     }
 }
 
-/// What the service is made of.
+/// The state of the service.
 pub(super) struct App {
     paths: matchit::Router<usize>,
     shapes: Vec<Shape>,
-    /// `None` when there are no such routes, so that a miss is answered at once.
+    /// Routes of plugins; `None` if there are none.
     pub(super) extra: Option<axum::Router>,
-    /// What stands before them.
+    /// Guards of those routes.
     pub(super) guards: Option<PathGuards>,
     pub(super) resolver: Option<Arc<dyn ActorResolver>>,
     pub(super) auth: RouteAuth,
@@ -223,15 +222,15 @@ pub(super) struct App {
     pub(super) clock: Clock,
     pub(super) anonymous: Arc<Actor>,
     pub(super) cors: Vec<Cors>,
-    /// What is left for bodies.
+    /// The memory left for bodies.
     pub(super) room: Room,
-    /// What plugins have put around all of it.
+    /// Layers of plugins around every request.
     layers: Option<axum::Router>,
-    /// The paths of the app itself.
+    /// Paths of the app itself, which need no context values.
     pub(super) own: Vec<&'static str>,
-    /// Who provides values of the context; `None` when nobody does.
+    /// Providers of context values; `None` if there are none.
     pub(super) context: Option<Arc<ContextProviders>>,
-    /// What goes on without a connection holds a receiver.
+    /// Work without a connection holds a receiver.
     pub(super) work: watch::Sender<()>,
 }
 
@@ -240,15 +239,15 @@ pub(super) struct App {
 struct Shape {
     params: Slots,
     methods: [Option<Box<Mounted>>; METHODS.len()],
-    /// What refuses other methods; `None` where there are none of ours.
+    /// The response to other methods; `None` if the path has no endpoint.
     refusal: Option<Refusal>,
 }
 
-/// What the answer to a method says that a path does not have.
+/// The headers of a response to a method that a path does not have.
 #[derive(Clone)]
 pub(super) struct Refusal {
     pub(super) allow: HeaderValue,
-    /// What routes of plugins say with each answer.
+    /// Headers that plugin routes of the path add to each response.
     pub(super) headers: HeaderMap,
 }
 
@@ -271,22 +270,22 @@ fn slot(method: &Method) -> Option<usize> {
     })
 }
 
-/// The path parameters of a request, as they stand in the path.
+/// The path parameters of a request, not decoded.
 #[derive(Clone, Copy)]
 pub(super) struct Params<'p> {
     path: &'p str,
     slots: &'p Slots,
 }
 
-/// Where the parameters of a shape stand. All before the first is static, so the first is found
-/// without looking.
+/// The positions of the parameters in a path. The text before the first one is static, so its
+/// offset is known.
 #[derive(Default)]
 struct Slots {
-    /// Where the first begins, in bytes.
+    /// The offset of the first, in bytes.
     start: usize,
-    /// The segments that hold them, counted from that of the first.
+    /// The segments of all, counted from the first.
     segments: Box<[usize]>,
-    /// Whether the last ends the path.
+    /// Whether the last one is at the end of the path.
     ends: bool,
 }
 
@@ -318,19 +317,19 @@ impl<'p> Params<'p> {
         }
     }
 
-    /// How many there are.
+    /// The number of parameters.
     pub(super) fn len(&self) -> usize {
         self.slots.segments.len()
     }
 }
 
-/// Where a request goes.
+/// The result of a look-up in the route table.
 pub(super) enum Found<'r, 'p> {
-    /// To an endpoint, with its path parameters.
+    /// An endpoint, with its path parameters.
     Endpoint(&'r Mounted, Params<'p>),
     /// The path has other methods.
     Other(&'r Refusal),
-    /// Nowhere we know; perhaps to a plugin.
+    /// No endpoint has the path; a router of a plugin may.
     Nowhere,
 }
 
@@ -466,8 +465,7 @@ fn allow(methods: &[Option<Box<Mounted>>; METHODS.len()]) -> HeaderValue {
     HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("OPTIONS"))
 }
 
-/// What the routes of plugins at a path say with each of their answers. How long one may be kept is
-/// not said of a refusal.
+/// The headers that plugin routes of a path add to each response. A refusal must not be cached.
 fn headers(methods: &[Option<Box<Mounted>>; METHODS.len()]) -> HeaderMap {
     let mut out = HeaderMap::new();
     for mounted in methods.iter().flatten() {

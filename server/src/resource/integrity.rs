@@ -1,10 +1,10 @@
-//! Keys that name records: checked when they are written, and followed when what they name is
-//! deleted.
+//! Referential integrity: a written key must name a visible record, and a deletion follows the
+//! `on_delete` rules of its dependents.
 //!
-//! Both happen in the transaction of the statement, whatever route or operation runs it:
-//! [`Table::execute`] leads here. A key is held while it is written, so nobody deletes what it
-//! names in between. A deletion comes first and what it entails after it, so a record that was
-//! about to name the deleted one has either been written before and is found, or is refused.
+//! [`Table::execute`] calls this module for every route and operation, and both happen in the
+//! transaction of the statement. A key takes a shared lock on the record that it names, so nobody
+//! deletes that record in between. A deletion runs before its effects: a concurrent record that
+//! names the deleted one was either written before and is found, or is refused.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -20,29 +20,29 @@ use crate::store::{Assign, AssignValue, Order, Pick, Plan, Rows};
 use crate::validate::list_value;
 use crate::{Code, Cx, Error, Problem, Result, Value};
 
-/// Records that are changed by one statement, and keys that one statement looks for.
+/// The most records or keys in one statement.
 const CHUNK: u32 = 500;
 
-/// Somebody else's field that holds keys of an entity.
+/// A field of another entity that contains keys of this one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Dependent {
-    /// Whose.
+    /// The other entity.
     entity: &'static EntityDesc,
-    /// Which.
+    /// The field.
     key: usize,
-    /// What becomes of the record.
+    /// The rule for its record.
     rule: OnDelete,
 }
 
 impl Dependent {
-    /// Whether it can keep a record from being deleted, itself or by what follows from it.
+    /// Whether it can forbid a deletion, directly or through its own dependents.
     pub(super) fn keeps(&self) -> bool {
         // What follows from a cascade is looked for when it happens; until then, it may.
         matches!(self.rule, OnDelete::Restrict | OnDelete::Cascade)
     }
 }
 
-/// What depends on an entity, among the entities of an app.
+/// The dependents of an entity among all entities of an app.
 pub(super) fn dependents(
     on: &EntityDesc,
     all: impl Iterator<Item = &'static EntityDesc>,
@@ -68,30 +68,30 @@ pub(super) fn dependents(
     found
 }
 
-/// What the keys of an entity must name.
+/// The records that the keys of an entity must name.
 pub(super) struct Names {
     all: Vec<Name>,
-    /// Reads a record of the entity, whoever sees it; made when it is first needed.
+    /// Reads a record of the entity without restriction; prepared at its first use.
     own: OnceLock<Prepared>,
 }
 
-/// What a key must name: a record of these, by a gate or by a relation.
+/// The entity whose records a key must name, because of a gate or a relation.
 pub(super) struct Name {
     field: usize,
     target: &'static EntityDesc,
     gate: Option<&'static Gate>,
-    /// On behalf of a caller, and of the application; each made when it is first needed.
+    /// For callers and for the app itself; each prepared at its first use.
     held: [OnceLock<Held>; 2],
 }
 
-/// Holds the record that a key names.
+/// The statement that locks the record of a key.
 struct Held {
     statement: Prepared,
     admission: Admission,
 }
 
 impl Names {
-    /// A gate asks for all that a relation does.
+    /// A gate includes the check of a relation.
     pub(super) fn new(desc: &'static EntityDesc) -> Self {
         let mut all: Vec<Name> = Vec::new();
         let gates = desc
@@ -127,7 +127,7 @@ impl Names {
 }
 
 impl Table {
-    /// Writes keys, each of which names a visible record.
+    /// Runs a statement that writes keys. Each key must name a visible record.
     ///
     /// # Errors
     /// `validation_failed` with `reference` for each that does not; else those of the statement.
@@ -160,7 +160,7 @@ impl Table {
         }
     }
 
-    /// Within a transaction, which is this one's when it is `whole`.
+    /// The same within a transaction. `whole`: the transaction was begun for this statement.
     async fn refer(
         &self,
         cx: &Cx,
@@ -199,13 +199,13 @@ impl Table {
             .await
     }
 
-    /// Whether keys must name something.
+    /// Whether the entity has keys that must name records.
     pub(crate) fn names_records(&self) -> bool {
         !self.names.all.is_empty()
     }
 
-    /// Within a transaction in which a record has come back: each of its keys names a visible
-    /// record, which then stays until the end.
+    /// Checks the keys of a restored record: each must name a visible record, which stays locked
+    /// until the end of the transaction.
     ///
     /// # Errors
     /// `conflict` with `reference` for each that does not; then nothing of the transaction lasts.
@@ -264,12 +264,12 @@ impl Table {
         Err(Error::new(Code::Conflict, "What it belongs to is gone").with_details(problems))
     }
 
-    /// The attempts of a transaction of ours.
+    /// The attempts of a transaction of the engine.
     pub(crate) fn again(&self, cx: &Cx) -> Again {
         self.statements().again(cx, None)
     }
 
-    /// Whether a key names a visible record, one that it may name, which then stays until the
+    /// Whether a key names a visible record that it may name. The record stays locked until the
     /// transaction of `cx` has ended.
     async fn hold(&self, cx: &Cx, name: &Name, key: Value) -> Result<bool> {
         let slot = &name.held[usize::from(cx.reaches_all())];
@@ -307,7 +307,7 @@ impl Table {
         })
     }
 
-    /// Deletes records that others depend on, with all that follows.
+    /// Deletes records, then updates or deletes their dependents.
     ///
     /// # Errors
     /// `conflict` with `referenced` when something forbids it: then nothing has happened, and
@@ -356,8 +356,8 @@ impl Table {
         followed.map(|()| rows)
     }
 
-    /// What follows from the deletion of records: of those that name them, of those that name
-    /// these, and so on. A record is deleted once, so circles end.
+    /// Applies the `on_delete` rules to the dependents of deleted records, then to their
+    /// dependents. A record is deleted once, so cycles end.
     async fn follow(&self, cx: &Cx, keys: Vec<Value>) -> Result<()> {
         let mut tables: BTreeMap<&'static str, Arc<Self>> = BTreeMap::new();
         let mut work: Vec<(&'static EntityDesc, Vec<Value>)> = vec![(self.desc, keys)];
@@ -445,7 +445,7 @@ impl Table {
         }
     }
 
-    /// Deletes some of the records that name one of these keys; their own keys.
+    /// Deletes up to 500 records that name one of these keys. Returns their own keys.
     async fn remove_naming(&self, cx: &Cx, key: usize, keys: &[Value]) -> Result<Vec<Value>> {
         let remove = || Plan::Delete {
             filter: naming(key),
@@ -471,8 +471,7 @@ impl Table {
     }
 }
 
-/// The keys that a statement writes, each of a field once or, where an upsert has two values for
-/// it, twice.
+/// The keys that a statement writes. An upsert can write two values to one field.
 fn named(prepared: &Prepared, args: &[Value]) -> Vec<(usize, Value)> {
     let Change::Keys(sources) = prepared.change() else {
         return Vec::new();
@@ -492,7 +491,7 @@ fn named(prepared: &Prepared, args: &[Value]) -> Vec<(usize, Value)> {
     keys
 }
 
-/// The records that hold one of the keys in the first argument.
+/// The condition for records with one of the keys in the first argument.
 fn naming(key: usize) -> Filter {
     Filter::cond(
         key,
@@ -504,7 +503,7 @@ fn naming(key: usize) -> Filter {
     )
 }
 
-/// The keys that were noted, which are of no more use to anybody else.
+/// Takes the keys out of the notes of a result.
 fn keys_of(rows: &mut Rows) -> Vec<Value> {
     rows.notes
         .take()

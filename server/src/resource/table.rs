@@ -24,33 +24,33 @@ use crate::{Code, Cx, Error, Problem, Result, Value};
 
 /// One mounted entity: its description, its statements and its planned operations.
 pub struct Table {
-    /// What it is.
+    /// The entity.
     pub desc: &'static EntityDesc,
-    /// Its rules.
+    /// Its validation rules.
     pub validator: Validator,
     /// All readable fields.
     pub projection: Arc<Projection>,
     pub(super) fixed: Fixed,
     statements: Statements,
-    /// Whether a new record takes values of the context by default.
+    /// Whether a default reads a value of the context.
     ctx_defaults: bool,
-    /// Whether some of its fields follow from others.
+    /// Whether it has computed fields.
     pub(super) computes: bool,
     cursors: CursorKey,
     operations: RwLock<HashMap<&'static str, Arc<dyn Executor>>>,
-    /// What judges permissions; set at start-up.
+    /// The permission evaluator; set at start-up.
     evaluator: OnceLock<Arc<dyn Evaluator>>,
-    /// The tables of the app, this one among them. Weak: they hold each other otherwise.
+    /// All tables of the app. Weak, because the tables refer to each other.
     siblings: OnceLock<Weak<HashMap<&'static str, Arc<Table>>>>,
-    /// Whose keys name its records, and what becomes of them.
+    /// The keys of other entities that name its records, with their `on_delete` rules.
     dependents: OnceLock<Vec<Dependent>>,
-    /// What its keys must name.
+    /// The records that its keys must name.
     pub(super) names: Names,
-    /// Its search index, once that is open.
+    /// Its search index, once it is open.
     pub(super) search: OnceLock<Arc<crate::search::Index>>,
-    /// What hooks of the app have provided for handlers.
+    /// Values that start-up hooks keep for handlers.
     provided: OnceLock<Extensions>,
-    /// The app's; set at start-up.
+    /// The clock of the app; set at start-up.
     clock: OnceLock<Clock>,
 }
 
@@ -69,7 +69,7 @@ pub(super) struct Fixed {
     pub(super) get: Prepared,
     pub(super) delete: Prepared,
     pub(super) delete_version: Option<Prepared>,
-    /// Removes a record whatever its state.
+    /// Removes a record in any state.
     pub(super) purge: Prepared,
 }
 
@@ -141,8 +141,8 @@ impl Table {
         })
     }
 
-    /// With what its operations lay down for lists of items, which holds for create and update as
-    /// well.
+    /// Adds the limits that its operations declare for lists of items. They also hold for create
+    /// and update.
     #[must_use]
     pub fn bounded(mut self, entry: &EntityEntry) -> Self {
         for bounds in entry.mounted().filter_map(|spec| spec.kind.bounds()) {
@@ -151,7 +151,7 @@ impl Table {
         self
     }
 
-    /// Makes the tables of an app known to each other; only the first call does anything.
+    /// Connects the tables of an app. Only the first call has an effect.
     pub(super) fn link(
         &self,
         tables: &Arc<HashMap<&'static str, Arc<Table>>>,
@@ -185,23 +185,22 @@ impl Table {
         })
     }
 
-    /// What depends on its records.
+    /// The keys of other entities that name its records.
     pub(super) fn dependents(&self) -> &[Dependent] {
         self.dependents.get().map_or(&[], Vec::as_slice)
     }
 
-    /// Whether its records keep numbers of others, so that they change while their version stays.
+    /// Whether its records have counters, which change without a change of the version.
     pub(crate) fn keeps(&self) -> bool {
         self.statements.backfill().any()
     }
 
-    /// Whether a field is such a number.
+    /// Whether a field is a counter.
     pub(super) fn counts(&self, field: usize) -> bool {
         self.statements.backfill().keeps(field)
     }
 
-    /// Whether a record may be kept from deletion by those that name it, directly or by way of
-    /// others.
+    /// Whether records that name a record may forbid its deletion, directly or through others.
     pub(crate) fn may_be_kept(&self) -> bool {
         self.dependents().iter().any(Dependent::keeps)
     }
@@ -211,10 +210,10 @@ impl Table {
         &self.statements
     }
 
-    /// What a hook of the app has provided for handlers.
+    /// A value that a start-up hook keeps for handlers.
     ///
     /// # Errors
-    /// `internal` when none has provided a `T`.
+    /// `internal` when no hook has kept a `T`.
     pub(crate) fn provided<T: Send + Sync + 'static>(&self) -> Result<Arc<T>> {
         self.provided.get().cloned().unwrap_or_default().get()
     }
@@ -232,35 +231,34 @@ impl Table {
         !followed && self.statements.computes(last)
     }
 
-    /// From now on permissions are judged by this. Only the first call does anything.
+    /// Sets the permission evaluator. Only the first call has an effect.
     pub(crate) fn judged_by(&self, evaluator: &Arc<dyn Evaluator>) {
         self.evaluator.get_or_init(|| Arc::clone(evaluator));
     }
 
-    /// From now on calls from code that say no instant are at this clock's present. Only the first
-    /// call does anything.
+    /// Sets the clock for calls from code without an instant. Only the first call has an effect.
     pub(crate) fn timed_by(&self, clock: &Clock) {
         self.clock.get_or_init(|| Arc::clone(clock));
     }
 
-    /// The same call at the app's present, unless it says an instant.
+    /// The call at the present of the clock, unless it has an instant.
     pub(crate) fn at_present<'a>(&self, cx: &'a Cx) -> Cow<'a, Cx> {
         self.clock
             .get()
             .map_or(Cow::Borrowed(cx), |clock| cx.by_clock(clock))
     }
 
-    /// What judges permissions.
+    /// The permission evaluator.
     pub(crate) fn evaluator(&self) -> Option<Arc<dyn Evaluator>> {
         self.evaluator.get().map(Arc::clone)
     }
 
-    /// The record with a key.
+    /// The condition that names the record with a key.
     pub(crate) fn by_id(&self, id: Value) -> Filter {
         Filter::cond(self.desc.primary, Op::Eq, Operand::One(Source::Value(id)))
     }
 
-    /// `memory`, `sqlite` and so on.
+    /// The name of the store: `memory`, `sqlite`.
     pub(crate) fn store_name(&self) -> &'static str {
         self.statements.store_name()
     }
@@ -292,7 +290,7 @@ impl Table {
         .version_of(self.desc)
     }
 
-    /// The key named by a path segment; `None` when it can name no record of this entity.
+    /// The key in a path segment; `None` if no record of this entity can have it.
     pub fn parse_id(&self, text: &str) -> Option<Value> {
         match self.desc.primary_field().kind {
             Kind::Integer => {
@@ -313,7 +311,7 @@ impl Table {
             .await
     }
 
-    /// Reads one record as a route other than `get` sees it.
+    /// Reads one record with the restriction of another route than `get`.
     pub(crate) async fn read(
         &self,
         cx: &Cx,
@@ -450,7 +448,7 @@ impl Table {
         self.statements.shape(route, key, plan)
     }
 
-    /// From now on what changes records makes events; answers what makes them.
+    /// Sets the emitter of events for changes, and returns it.
     pub(crate) fn emit(&self, emitter: Arc<crate::event::Emitter>) -> &crate::event::Emitter {
         self.statements.emit(emitter)
     }
@@ -461,7 +459,7 @@ impl Table {
             .unrestricted(Some(crate::event::EXPIRED), plan)
     }
 
-    /// Whether what changes records makes events.
+    /// Whether changes of records make events.
     pub(crate) fn emits(&self) -> bool {
         self.statements.emits()
     }
@@ -494,7 +492,7 @@ impl Table {
         }
     }
 
-    /// What seals and opens the cursors of this entity.
+    /// The key that encrypts the cursors of this entity.
     pub(super) fn cursors(&self) -> &CursorKey {
         &self.cursors
     }
@@ -502,7 +500,7 @@ impl Table {
     /// Runs an operation; plans it on first use.
     ///
     /// # Errors
-    /// Whatever the operation answers.
+    /// Those of the operation.
     pub async fn run(&self, spec: &'static OpSpec, mut call: Call<'_>) -> Result<Outcome> {
         let executor = self.executor(spec)?;
         spec.complete(|| call.cx.now(), &mut call.args);
@@ -562,7 +560,7 @@ impl Table {
     }
 }
 
-/// Values in field order, as a row behind a reference.
+/// Borrowed values in field order, as a row.
 pub(crate) struct Borrowed<'a>(pub &'a [Value]);
 
 impl Row for Borrowed<'_> {
