@@ -107,7 +107,7 @@ fn the_first_administrator() {
         let stranger = refused(folder.path(), command, &[], "");
         assert!(
             stranger.contains(
-                "alice@example.com has an account already, and nobody has proved its address"
+                "alice@example.com has an account already, and its address is not verified"
             ),
             "{stranger}"
         );
@@ -239,7 +239,7 @@ fn what_is_wrong_is_said() {
         (
             "token alice@example.com",
             &PRODUCTION,
-            "`token` is for trying out, in development",
+            "`token` works in development only",
         ),
         (
             "serve",
@@ -260,7 +260,7 @@ fn what_is_wrong_is_said() {
         (
             "serve",
             &[("LINCHPIN_ENVIRONMENT", "production"), PRODUCTION[1]],
-            "security.signing.issuer: is required in production: who",
+            "security.signing.issuer: is required in production: the issuer",
         ),
         (
             "serve",
@@ -306,7 +306,7 @@ fn short_passwords_are_warned_of() {
             .collect();
         child.kill().and_then(|()| child.wait()).expect("it ends");
         log.iter().any(|line| {
-            line.contains("a password of 8 characters can be all that protects an account")
+            line.contains("a password of 8 characters may be the only protection of an account")
         })
     };
     assert!(warned(&[]));

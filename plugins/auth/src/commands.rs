@@ -5,10 +5,12 @@ use linchpin::{Adapters, Code, Command, Error, Result};
 use crate::secret::SecretText;
 use crate::service::{Account, AuthService, NewUser};
 
-const USER: &str =
-    "makes an account, or gives it roles: IDENTIFIER [--role R]… [--password-stdin] [--existing]";
-const TOKEN: &str = "prints a token of an account, which is made if need be: IDENTIFIER [--role R]…; in development only";
-const REKEY: &str = "writes stored secrets anew under the newest key, and says what needs a former one: [--end-recovery-codes]";
+const USER: &str = "creates an account, or adds roles to it: \
+    IDENTIFIER [--role R]… [--password-stdin] [--existing]";
+const TOKEN: &str = "prints a token of an account, and creates it if needed (development only): \
+    IDENTIFIER [--role R]…";
+const REKEY: &str = "encrypts stored data with the newest key, and reports what needs a former \
+    one: [--end-recovery-codes]";
 const END_CODES: &str = "--end-recovery-codes";
 const STDIN: &str = "--password-stdin";
 const EXISTING: &str = "--existing";
@@ -95,7 +97,7 @@ async fn user(adapters: Adapters, arguments: Vec<String>) -> Result<String> {
     let (account, password) = match there {
         Some(_) if asked.reads_password => {
             return Err(said(format!(
-                "{} has an account already; its password is its owner's to change",
+                "{} has an account already; only its owner can change the password",
                 asked.identifier
             )));
         }
@@ -137,7 +139,8 @@ async fn token(adapters: Adapters, arguments: Vec<String>) -> Result<String> {
     let service = adapters.provided::<AuthService>()?;
     if service.is_production() {
         return Err(said(
-            "`token` is for trying out, in development; in production people sign in, and programs have `security.apiCredentials`",
+            "`token` works in development only; in production users sign in, and programs use \
+             `security.apiCredentials`",
         ));
     }
     let account = match service.account_by_identifier(&asked.identifier).await? {
@@ -175,11 +178,12 @@ async fn rekey(adapters: Adapters, arguments: Vec<String>) -> Result<String> {
         ));
     }
     lines.push(match done.dependents() {
-        None => "no former key is needed any more: former secrets and data keys can be removed; sessions that began under a removed \
-                 secret end with it"
+        None => "no former key is needed any more: former secrets and data keys can be removed; \
+                 sessions of a removed secret end"
             .to_owned(),
         Some(dependents) => format!(
-            "still needed: {dependents}; their owners make new codes, or `rekey {END_CODES}` ends these codes and mails their owners"
+            "still needed: {dependents}; their owners create new codes, or `rekey {END_CODES}` \
+             ends these codes and mails their owners"
         ),
     });
     Ok(lines.join("\n"))
@@ -220,14 +224,16 @@ async fn with_roles(
     // Otherwise anyone who signed up with this identifier first would get the roles.
     if !service.knows_by_address() && !asked.existing {
         return Err(said(format!(
-            "{} has an account already, which may be anybody's who came first; `{EXISTING}` gives it the roles, if it is the one that you mean",
+            "{} has an account already, which may belong to anyone who signed up first; \
+             `{EXISTING}` adds the roles if it is the intended account",
             account.identifier
         )));
     }
     if service.knows_by_address() && account.email_verified_at.is_none() {
         return Err(said(format!(
-            "{} has an account already, and nobody has proved its address: it may be anybody's who knows that address, so it gets no roles; \
-             its owner follows the link of a mail first, or code of the app vouches for them by `AuthService::set_email_verified`",
+            "{} has an account already, and its address is not verified: it may belong to anyone \
+             who knows that address, so it gets no roles; its owner must follow a mailed link \
+             first, or code of the app calls `AuthService::set_email_verified`",
             account.identifier
         )));
     }

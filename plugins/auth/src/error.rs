@@ -28,10 +28,10 @@ codes! {
     EMAIL_NOT_VERIFIED = 403, "email_not_verified", "The email address is not verified";
     DELETION_SCHEDULED = 403, "deletion_scheduled", "The account is scheduled for deletion";
     STEP_UP_REQUIRED = 403, "step_up_required", "Recent proof of identity is required";
-    FACTOR_NOT_ALLOWED = 403, "factor_not_allowed", "This factor does not suffice here";
+    FACTOR_NOT_ALLOWED = 403, "factor_not_allowed", "This factor is not enough here";
     MFA_REQUIRED = 403, "mfa_required", "A second factor is required";
     MFA_SETUP_REQUIRED = 403, "mfa_setup_required", "A second factor must be set up first";
-    CSRF_FAILED = 403, "csrf_failed", "The request could not be told from a forged one";
+    CSRF_FAILED = 403, "csrf_failed", "The request may be forged";
     INVALID_TOKEN = 400, "invalid_token", "The token is not valid";
     INVALID_STATE = 400, "invalid_state", "The state is not valid; start again";
     INVALID_REDIRECT = 400, "invalid_redirect", "The return target is not allowed";
@@ -43,7 +43,7 @@ codes! {
     EMAIL_MISSING = 400, "email_missing", "The account has no email address";
     METHOD_UNAVAILABLE = 400, "method_unavailable", "The method is not available";
     LAST_CREDENTIAL = 409, "last_credential", "No other way to sign in would remain";
-    LIMIT_REACHED = 409, "limit_reached", "There are as many as there may be";
+    LIMIT_REACHED = 409, "limit_reached", "The maximum number is reached";
     NOT_SCHEDULED = 409, "not_scheduled", "No deletion is scheduled";
     MFA_NOT_ENABLED = 409, "mfa_not_enabled", "No second factor is set up";
     HOOK_TIMEOUT = 504, "hook_timeout", "A check took too long";

@@ -157,15 +157,16 @@ pub(crate) fn security(config: &AuthConfig) -> Vec<Security> {
         .by(Scheme::header(
             "userToken",
             "x-user-token",
-            "The access token of a user, beside an API credential; it goes before that.",
+            "The access token of a user. It has priority over an API credential in the same request.",
         ));
     if session.cookies() {
         let cookie = Scheme::cookie(
             "sessionCookie",
             Cookies::new(config).token_name(),
-            "The access token, as signing in has set it.",
+            "The access token that the sign-in has set.",
         );
-        let form = "What the cookie `csrf_token` holds: where a cookie says who calls, `Origin` and this say that it was meant.";
+        let form = "The value of the cookie `csrf_token`: a request with a session cookie needs \
+                    it, and `Origin`.";
         users = if config.security.csrf {
             users
                 .by_both(cookie, Scheme::header("csrfToken", "x-csrf-token", form))

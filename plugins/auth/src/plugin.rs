@@ -282,14 +282,14 @@ impl Plugin for Auth {
             if password.enabled && password.min_length < ALONE && !required {
                 let least = password.min_length;
                 tracing::warn!(
-                    "a password of {least} characters can be all that protects an account: raise auth.password.minLength to {ALONE}, or \
-                     set auth.mfa.required"
+                    "a password of {least} characters may be the only protection of an account: raise \
+                     auth.password.minLength to {ALONE}, or set auth.mfa.required"
                 );
             }
             for origin in self.foreign.lock().drain(..) {
                 tracing::warn!(
-                    "pages of {origin} may read answers with cookies, and are refused where they sign in or change anything by them: \
-                     name it in security.allowedOrigins"
+                    "pages of {origin} may read responses with cookies, but their requests that sign in \
+                     or change data are refused: add it to security.allowedOrigins"
                 );
             }
             *self.worker.lock() = Some(core.parts.outbox.work(Arc::new(Courier(Arc::clone(core)))));

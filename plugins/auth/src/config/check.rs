@@ -111,14 +111,14 @@ impl AuthConfig {
         if production && security.issuer.is_none() {
             wrong(
                 "security.signing.issuer",
-                "is required in production: who signs tokens, such as https://app.example.com",
+                "is required in production: the issuer of tokens, such as https://app.example.com",
             );
         }
         for origin in &security.allowed_origins {
             if origin == "*" || !is_origin(origin) {
                 wrong(
                     "security.allowedOrigins",
-                    &format!("`{origin}` is no exact origin such as https://app.example.com"),
+                    &format!("`{origin}` is not an origin such as https://app.example.com"),
                 );
             }
         }
@@ -140,7 +140,7 @@ impl AuthConfig {
             {
                 wrong(
                     "security.apiCredentials",
-                    "each needs an id and a token of its own",
+                    "each needs a different id and token",
                 );
             }
         }
@@ -217,7 +217,7 @@ impl AuthConfig {
         if session.idle_seconds > self.absolute_seconds() {
             wrong(
                 "auth.session.idleSeconds",
-                "must not be beyond absoluteSeconds",
+                "must be at most absoluteSeconds",
             );
         }
         let refresh = &auth.refresh;

@@ -160,7 +160,7 @@ pub(super) fn check(
     {
         wrong(
             "auth.mailer",
-            "this mailer is for development: it shows mail to whoever runs the app",
+            "this mailer is for development: it shows mail to the operator of the app",
         );
     }
     let (resets, by_its_page) = (auth.resets(), auth.password_reset.enabled.is_none());

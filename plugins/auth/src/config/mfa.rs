@@ -186,7 +186,7 @@ pub(super) fn check(
     {
         wrong(
             "auth.mfa.required",
-            "needs a method that can be set up, and text messages alone are none",
+            "needs a method that can be set up, and text messages alone are not enough",
         );
     }
     if mfa.email_otp.enabled && config.auth.mailer.is_none() {
@@ -204,7 +204,7 @@ pub(super) fn check(
         if !mfa.sms.host.as_deref().is_some_and(is_host) {
             wrong(
                 "auth.mfa.sms.host",
-                "must be the host that codes are filled in on, such as app.example.com",
+                "must be the host on which phones fill in codes, such as app.example.com",
             );
         }
         if environment == Environment::Production && mfa.sms.host.as_deref() == Some("localhost") {

@@ -181,14 +181,14 @@ pub(super) fn check(
     {
         wrong(
             "auth.publicUrl",
-            "must be the https address that browsers reach the app at, without a query",
+            "must be the https address of the app for browsers, without a query",
         );
     }
     for origin in &oauth.allowed_redirect_origins {
         if !super::check::is_origin(origin) {
             wrong(
                 "auth.oauth.allowedRedirectOrigins",
-                &format!("`{origin}` is no exact origin such as https://app.example.com"),
+                &format!("`{origin}` is not an origin such as https://app.example.com"),
             );
         }
     }

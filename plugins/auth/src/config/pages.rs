@@ -82,13 +82,15 @@ pub(super) fn check(
     } else if pages.enabled == Some(true) && !reached {
         wrong(
             "auth.cookies.path",
-            &format!("must hold the pages at {base}, such as `/`, or auth.pages.enabled be false"),
+            &format!(
+                "must contain the pages at {base}, such as `/`; otherwise set auth.pages.enabled to false"
+            ),
         );
     }
     if pages.enabled.is_none() && environment != Environment::Production && cookies && !reached {
         tracing::warn!(
             path = cookies_path,
-            "there are no pages to sign in with: auth.cookies.path does not hold {base}"
+            "the pages are off: auth.cookies.path does not contain {base}"
         );
     }
     pages.enabled = Some(
@@ -113,7 +115,7 @@ pub(super) fn check(
         if !is_value(value) {
             wrong(
                 &format!("auth.pages.theme.{name}"),
-                "must be a value of CSS without braces, semicolons and addresses",
+                "must be a CSS value without braces, semicolons and addresses",
             );
         }
     }

@@ -87,7 +87,7 @@ pub(super) fn check(
             wrong(
                 "auth.passkeys.origins",
                 &format!(
-                    "`{origin}` must be https:// and {id} or a subdomain of it, with a port perhaps"
+                    "`{origin}` must be https:// and {id} or a subdomain of it, optionally with a port"
                 ),
             );
         }

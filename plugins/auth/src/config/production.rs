@@ -16,7 +16,7 @@ pub(super) fn check(config: &AuthConfig, mut wrong: impl FnMut(&str, &str)) {
         .filter(|origin| origin.starts_with("http://"))
     {
         let what = format!(
-            "`{origin}` may be listed in development only: what comes without TLS can be written by anybody on the way"
+            "`{origin}` is allowed in development only: without TLS, anyone on the network can change its pages"
         );
         wrong("security.allowedOrigins", &what);
     }
@@ -31,14 +31,14 @@ pub(super) fn check(config: &AuthConfig, mut wrong: impl FnMut(&str, &str)) {
         .filter(is_of_others)
     {
         let what = format!(
-            "`{origin}` may be listed in development only: who lands there brings a code that signs them in"
+            "`{origin}` is allowed in development only: without TLS, others can read the code that signs in"
         );
         wrong("auth.oauth.allowedRedirectOrigins", &what);
     }
     if !security.csrf {
         wrong(
             "security.csrf.enabled",
-            "may be false in development only; security.csrf.exemptPaths takes single paths out",
+            "must be true in production; security.csrf.exemptPaths exempts single paths",
         );
     }
     if let TrustProxy::Networks(networks) = &security.trust_proxy {
@@ -48,7 +48,7 @@ pub(super) fn check(config: &AuthConfig, mut wrong: impl FnMut(&str, &str)) {
             .filter(|network| network.prefix_len() < if network.addr().is_ipv4() { v4 } else { v6 })
         {
             let what = format!(
-                "`{network}` lets everybody say where they come from: name the proxies' own networks, such as 10.0.0.0/8"
+                "`{network}` contains clients, which could choose their address: name networks of proxies, such as 10.0.0.0/8"
             );
             wrong("security.trustProxy", &what);
         }
@@ -60,7 +60,7 @@ pub(super) fn check(config: &AuthConfig, mut wrong: impl FnMut(&str, &str)) {
     {
         wrong(
             "auth.defaultRole",
-            &format!("`{role}` is auth.admin.role: whoever signs up would be an administrator"),
+            &format!("`{role}` is auth.admin.role: every sign-up would be an administrator"),
         );
     }
 }

@@ -449,5 +449,5 @@ fn holds<F: Field<Ty = Vec<String>>>(_field: F, element: String) -> Filter {
 
 /// The error for an administrator who acts on the own account.
 pub(crate) fn not_oneself() -> Error {
-    Error::new(Code::Conflict, "Nobody does this to their own account")
+    Error::new(Code::Conflict, "You cannot do this to your own account")
 }

@@ -52,13 +52,13 @@ const CHANGES: &[Code] = &[
 ];
 
 static ACTIVITY: Route<Nothing> = route(Route::get("activity", "activity"))
-    .doc("What has happened to the caller's account, the latest first.")
+    .doc("Lists the events of the caller's account, newest first.")
     .auth("userAuth")
     .query(&[LIMIT, CURSOR])
     .answers(&[AnswerDesc::of::<ActivityPage>(200, "A page.")])
     .errors(&[Code::InvalidCursor, DELETION_SCHEDULED, MFA_SETUP_REQUIRED]);
 static USERS: Route<Nothing> = route(Route::get("admin_users", "admin/users"))
-    .doc("Accounts, the newest first.")
+    .doc("Lists accounts, newest first.")
     .auth(ADMIN)
     .guards(PROVED)
     .query(&[
@@ -72,14 +72,14 @@ static USERS: Route<Nothing> = route(Route::get("admin_users", "admin/users"))
     .errors(READS);
 static SUSPEND: Route<SuspendInput> =
     route(Route::post("admin_suspend", "admin/users/{id}/suspend"))
-        .doc("Shuts an account: its sessions end, and nobody signs in to it.")
+        .doc("Suspends an account: its sessions end, and it cannot sign in.")
         .auth(ADMIN)
         .guards(PROVED)
         .answers(DONE)
         .errors(CHANGES);
 static UNSUSPEND: Route<Nothing> =
     route(Route::post("admin_unsuspend", "admin/users/{id}/unsuspend"))
-        .doc("Opens a suspended account again.")
+        .doc("Lifts the suspension of an account.")
         .auth(ADMIN)
         .guards(PROVED)
         .answers(DONE)
@@ -88,10 +88,10 @@ static SET_ROLES: Route<Roles> = route(Route::put("admin_set_roles", "admin/user
     .doc("Replaces the roles of an account.")
     .auth(ADMIN)
     .guards(PROVED)
-    .answers(&[AnswerDesc::of::<Roles>(200, "The roles as they are now.")])
+    .answers(&[AnswerDesc::of::<Roles>(200, "The new roles.")])
     .errors(CHANGES);
 static SESSIONS: Route<Nothing> = route(Route::get("admin_sessions", "admin/users/{id}/sessions"))
-    .doc("The sessions of an account, the latest active first.")
+    .doc("Lists the sessions of an account, last active first.")
     .auth(ADMIN)
     .guards(PROVED)
     .answers(&[AnswerDesc::of::<SessionList>(200, "The sessions.")])
@@ -103,7 +103,10 @@ static REVOKE_ALL: Route<Nothing> = route(Route::delete(
 .doc("Ends all sessions of an account.")
 .auth(ADMIN)
 .guards(PROVED)
-.answers(&[AnswerDesc::of::<Revoked>(200, "How many ended.")])
+.answers(&[AnswerDesc::of::<Revoked>(
+    200,
+    "The number of ended sessions.",
+)])
 .errors(CHANGES);
 static REVOKE: Route<Nothing> = route(Route::delete(
     "admin_revoke_session",
@@ -112,17 +115,20 @@ static REVOKE: Route<Nothing> = route(Route::delete(
 .doc("Ends a session of an account.")
 .auth(ADMIN)
 .guards(PROVED)
-.answers(&[AnswerDesc::of::<Revoked>(200, "How many ended.")])
+.answers(&[AnswerDesc::of::<Revoked>(
+    200,
+    "The number of ended sessions.",
+)])
 .errors(CHANGES);
 static RESET_MFA: Route<Nothing> =
     route(Route::post("admin_reset_mfa", "admin/users/{id}/reset-mfa"))
-        .doc("Takes all second factors of an account away, for an owner who has lost them.")
+        .doc("Removes all second factors of an account, for a user who lost them.")
         .auth(ADMIN)
         .guards(PROVED)
         .answers(DONE)
         .errors(RESETS);
 static AUDIT: Route<Nothing> = route(Route::get("admin_audit", "admin/audit"))
-    .doc("What has happened, the latest first.\n\n`from` is the first instant that counts, `to` the first that no longer does.")
+    .doc("Lists the entries of the audit, newest first.\n\n`from` is inclusive, `to` is exclusive.")
     .auth(ADMIN)
     .guards(PROVED)
     .query(&[

@@ -25,20 +25,20 @@ proof_input! {
 }
 
 static DELETE_ME: Route<DeleteInput> = route(Route::delete("delete_me", "me"))
-    .doc("Deletes the caller's account, after a time in which that can be called off.")
+    .doc("Schedules the deletion of the caller's account. Until then it can be cancelled.")
     .auth("userAuth")
     .answers(&[
         AnswerDesc::of::<Scheduled>(
             202,
-            "It will be deleted; until then only this session goes on, and can do little.",
+            "The deletion is scheduled. Only this session continues, with few rights.",
         ),
-        AnswerDesc::of::<Said>(200, "It is deleted."),
+        AnswerDesc::of::<Said>(200, "The account is deleted."),
     ])
     .errors(proof_refused!(HOOK_REJECTED, HOOK_TIMEOUT));
 static CANCEL: Route<CancelInput> = route(Route::post("cancel_deletion", "cancel-deletion"))
-    .doc("Keeps an account that was to be deleted: that of the session, or of a mailed token, which signs nobody in.")
+    .doc("Cancels the deletion of an account: of the session's, or of a mailed token's, which does not sign in.")
     .public()
-    .answers(&[AnswerDesc::of::<Said>(200, "It stays.")])
+    .answers(&[AnswerDesc::of::<Said>(200, "The deletion is cancelled.")])
     .errors(&[INVALID_TOKEN, Code::Unauthorized, NOT_SCHEDULED, CSRF_FAILED, Code::Conflict]);
 
 /// The routes, if users may delete their accounts.

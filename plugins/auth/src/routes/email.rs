@@ -25,11 +25,15 @@ proof_input! {
 
 static CHANGE_EMAIL: Route<ChangeEmailInput> = route(Route::post("change_email", "change-email"))
     .doc(
-        "Mails a link to another address, which becomes the account's with it.\n\nThe present address is told, and can take it back for \
-         seven days. The answer is the same for an address in use.",
+        "Mails a link to a new address, which replaces the current one when it is followed.\n\n\
+         The current address gets a mail too, and can undo the change for seven days. The response \
+         is the same for an address in use.",
     )
     .auth("userAuth")
-    .answers(&[AnswerDesc::of::<Said>(202, "Whoever reads mail at the address decides.")])
+    .answers(&[AnswerDesc::of::<Said>(
+        202,
+        "A link was mailed to the new address.",
+    )])
     .errors(proof_refused!());
 
 /// The route, if addresses are verified.

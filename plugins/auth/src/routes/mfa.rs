@@ -39,7 +39,8 @@ proof_input! {
 const PENDING: Duration = Duration::from_mins(10);
 
 pub(super) const LATELY: &[GuardDesc] = &[GuardDesc::new(RECENT)];
-pub(super) const ENROLLED: &[AnswerDesc] = &[AnswerDesc::of::<Enrolled>(200, "It is set up.")];
+pub(super) const ENROLLED: &[AnswerDesc] =
+    &[AnswerDesc::of::<Enrolled>(200, "The factor is set up.")];
 pub(super) const BEGIN: &[Code] = &[
     STEP_UP_REQUIRED,
     EMAIL_NOT_VERIFIED,
@@ -55,13 +56,13 @@ pub(super) const REMOVAL: &[Code] = proof_refused!(MFA_REQUIRED, MFA_NOT_ENABLED
 const REMOVAL_OF_ALL: &[Code] = proof_refused!(MFA_REQUIRED, MFA_NOT_ENABLED, LAST_CREDENTIAL);
 
 static SETUP: Route<Nothing> = route(Route::post("mfa_setup", "mfa/setup"))
-    .doc("Begins to set up an authenticator app.\n\nOne that is set up already goes on working until the new one is.")
+    .doc("Starts the set-up of an authenticator app.\n\nAn existing one works until the new one is set up.")
     .auth(ENROLLING)
     .guards(LATELY)
     .answers(&[AnswerDesc::of::<TotpSetup>(200, "The secret.")])
     .errors(BEGIN);
 static VERIFY_SETUP: Route<CodeInput> = route(Route::post("mfa_verify_setup", "mfa/verify-setup"))
-    .doc("Sets up the authenticator app, with a code of it.")
+    .doc("Completes the set-up of an authenticator app with one of its codes.")
     .auth(ENROLLING)
     .answers(ENROLLED)
     .errors(&[
@@ -74,22 +75,22 @@ static VERIFY_SETUP: Route<CodeInput> = route(Route::post("mfa_verify_setup", "m
         Code::Conflict,
     ]);
 static METHODS: Route<Nothing> = route(Route::get("mfa_methods", "mfa/methods"))
-    .doc("The caller's second factors.")
+    .doc("Lists the caller's second factors.")
     .auth(ENROLLING)
     .answers(&[AnswerDesc::of::<MethodsView>(200, "The factors.")])
     .errors(&[DELETION_SCHEDULED]);
 static REMOVE_ALL: Route<ProofInput> = route(Route::delete("mfa_remove", "mfa"))
-    .doc("Takes away all second factors, and the recovery codes.")
+    .doc("Removes all second factors and the recovery codes.")
     .auth("userAuth")
     .answers(DONE)
     .errors(REMOVAL_OF_ALL);
 static REMOVE_TOTP: Route<ProofInput> = route(Route::delete("mfa_remove_totp", "mfa/totp"))
-    .doc("Takes the authenticator app away.")
+    .doc("Removes the authenticator app.")
     .auth("userAuth")
     .answers(DONE)
     .errors(REMOVAL);
 static RECOVERY: Route<ProofInput> = route(Route::post("mfa_recovery_codes", "mfa/recovery-codes"))
-    .doc("New recovery codes. The earlier ones no longer work.")
+    .doc("Creates new recovery codes. The earlier ones no longer work.")
     .auth("userAuth")
     .answers(&[AnswerDesc::of::<RecoveryCodes>(
         200,

@@ -19,7 +19,7 @@ use crate::secret::SecretText;
 
 static VERIFY: Route<VerifyInput> = route(Route::post("mfa_verify", "mfa/verify"))
     .doc(
-        "Completes a sign-in by its second factor.\n\nA wrong answer says how many tries are left.",
+        "Completes a sign-in with its second factor.\n\nThe error for a wrong code contains the number of remaining attempts.",
     )
     .public()
     .reads(DEVICE)
@@ -34,11 +34,11 @@ static VERIFY: Route<VerifyInput> = route(Route::post("mfa_verify", "mfa/verify"
         Code::RateLimited,
     ]);
 static RESEND: Route<ResendInput> = route(Route::post("mfa_resend", "mfa/resend"))
-    .doc("Sends a code for a sign-in, in place of the one before.")
+    .doc("Sends another code for a sign-in. The previous one no longer works.")
     .public()
     .answers(&[AnswerDesc::sparse::<Resent>(
         200,
-        "A code is on its way, or the browser can be asked.",
+        "A code was sent, or the response has options for a passkey.",
     )])
     .errors(&[
         METHOD_UNAVAILABLE,

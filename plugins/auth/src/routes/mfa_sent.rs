@@ -40,7 +40,7 @@ const VERIFY: &[Code] = &[
 
 static MAIL_ENABLE: Route<Nothing> =
     route(Route::post("mfa_email_otp_enable", "mfa/email-otp/enable"))
-        .doc("Mails a code that sets up codes by mail.")
+        .doc("Starts the set-up of codes by mail: mails a code.")
         .auth(ENROLLING)
         .guards(LATELY)
         .answers(SENT)
@@ -56,30 +56,30 @@ static MAIL_VERIFY: Route<SetupInput> = route(Route::post(
     "mfa_email_otp_verify_setup",
     "mfa/email-otp/verify-setup",
 ))
-.doc("Sets up codes by mail.")
+.doc("Completes the set-up of codes by mail.")
 .auth(ENROLLING)
 .answers(ENROLLED)
 .errors(VERIFY);
 static MAIL_REMOVE: Route<ProofInput> =
     route(Route::delete("mfa_remove_email_otp", "mfa/email-otp"))
-        .doc("Takes codes by mail away.")
+        .doc("Removes codes by mail.")
         .auth("userAuth")
         .answers(DONE)
         .errors(REMOVAL);
 static SMS_ENABLE: Route<PhoneInput> = route(Route::post("mfa_sms_enable", "mfa/sms/enable"))
-    .doc("Sends a code to a phone that sets it up.")
+    .doc("Starts the set-up of a phone: sends a code to it.")
     .auth(ENROLLING)
     .guards(LATELY)
     .answers(SENT)
     .errors(BEGIN);
 static SMS_VERIFY: Route<SetupInput> =
     route(Route::post("mfa_sms_verify_setup", "mfa/sms/verify-setup"))
-        .doc("Sets the phone up.")
+        .doc("Completes the set-up of a phone.")
         .auth(ENROLLING)
         .answers(ENROLLED)
         .errors(VERIFY);
 static SMS_REMOVE: Route<ProofInput> = route(Route::delete("mfa_remove_sms", "mfa/sms"))
-    .doc("Takes the phone away.")
+    .doc("Removes the phone.")
     .auth("userAuth")
     .answers(DONE)
     .errors(REMOVAL);

@@ -70,7 +70,7 @@ const ACTIVE: &[Code] = &[
 ];
 const SIGNED_UP: &[AnswerDesc] = &[AnswerDesc::sparse::<Authenticated>(
     201,
-    "The account was made, and its user is signed in.",
+    "The account was created, and its user is signed in.",
 )];
 const SIGN_UP_REFUSED: &[Code] = &[
     INVALID_CREDENTIALS,
@@ -84,12 +84,12 @@ const SIGN_UP_REFUSED: &[Code] = &[
 ];
 const SIGNED_IN: &[AnswerDesc] = &[
     AnswerDesc::sparse::<Authenticated>(200, "Signed in."),
-    AnswerDesc::sparse::<mfa_shapes::ChallengeView>(200, "A second factor is asked for."),
+    AnswerDesc::sparse::<mfa_shapes::ChallengeView>(200, "A second factor is required."),
 ];
 /// The request header of a client that stores its cookies itself.
 const DEVICE: &[(&str, &str)] = &[(
     "x-device-token",
-    "The `deviceToken` of an earlier sign-in: a device that is known. The cookie says the same.",
+    "The `deviceToken` of an earlier sign-in, by which the device is recognised. The cookie may replace it.",
 )];
 const SIGN_IN_REFUSED: &[Code] = &[
     INVALID_CREDENTIALS,
@@ -108,7 +108,7 @@ const DONE: &[AnswerDesc] = &[AnswerDesc::of::<Said>(200, "Done.")];
 
 const fn register<I: RouteInput>() -> Route<I> {
     route(Route::post("register", "register"))
-        .doc("Makes an account and signs its user in.")
+        .doc("Creates an account and signs in.")
         .public()
         .answers(SIGNED_UP)
         .errors(SIGN_UP_REFUSED)
@@ -125,9 +125,9 @@ const fn login<I: RouteInput>() -> Route<I> {
 
 static REGISTER_BY_EMAIL: Route<RegisterByEmail> = register();
 static REGISTER_CONCEALED: Route<RegisterByEmail> = route(Route::post("register", "register"))
-    .doc("Makes an account and mails its owner a link; the owner of one that there is, a notice.\n\nThe answer is the same.")
+    .doc("Creates an account and mails its owner a link. The owner of an existing account gets a notice.\n\nThe response is the same.")
     .public()
-    .answers(&[AnswerDesc::of::<Said>(202, "Its owner has been mailed.")])
+    .answers(&[AnswerDesc::of::<Said>(202, "A mail was sent to the address.")])
     .errors(&[PASSWORD_TOO_COMMON, PASSWORD_BREACHED, Code::RateLimited, CSRF_FAILED, HOOK_REJECTED, HOOK_TIMEOUT]);
 static REGISTER_BY_USERNAME: Route<RegisterByUsername> = register();
 static REGISTER_BY_PHONE: Route<RegisterByPhone> = register();
@@ -136,42 +136,48 @@ static LOGIN_BY_USERNAME: Route<LoginByUsername> = login();
 static LOGIN_BY_PHONE: Route<LoginByPhone> = login();
 
 static LOGOUT: Route<Nothing> = route(Route::post("logout", "logout"))
-    .doc("Ends every session that the request presents.\n\nWhat is not valid is passed over; an expired token still ends its session.")
+    .doc("Ends the sessions of all tokens in the request.\n\nInvalid tokens are ignored; an expired token still ends its session.")
     .public()
     .answers(DONE)
     .errors(&[CSRF_FAILED]);
 static ME: Route<Nothing> = route(Route::get("me", "me"))
-    .doc("The account of the caller.")
+    .doc("Returns the caller's account.")
     .auth(SESSION)
     .answers(&[AnswerDesc::of::<UserView>(200, "The account.")]);
 static UPDATE_ME: Route<Partial<Profile>> = route(Route::patch("update_me", "me"))
     .doc("Changes the caller's profile.")
     .auth("userAuth")
-    .answers(&[AnswerDesc::of::<UserView>(200, "The account as it is now.")])
+    .answers(&[AnswerDesc::of::<UserView>(200, "The changed account.")])
     .errors(&[DELETION_SCHEDULED, MFA_SETUP_REQUIRED, CSRF_FAILED]);
 static SESSIONS: Route<Nothing> = route(Route::get("sessions", "sessions"))
-    .doc("The caller's sessions, the latest active first.")
+    .doc("Lists the caller's sessions, last active first.")
     .auth(ENROLLING)
     .answers(&[AnswerDesc::of::<SessionList>(200, "The sessions.")])
     .errors(&[DELETION_SCHEDULED]);
 static REVOKE: Route<Nothing> = route(Route::delete("revoke_session", "sessions/{sessionId}"))
-    .doc("Ends a session of the caller; the current one as a logout does.")
+    .doc("Ends a session of the caller. For the current one, it is a logout.")
     .answers(DONE)
     .errors(ACTIVE);
 static REVOKE_ALL: Route<Nothing> = route(Route::delete("revoke_sessions", "sessions"))
-    .doc("Ends all of the caller's sessions but the current one.")
-    .answers(&[AnswerDesc::of::<Revoked>(200, "How many ended.")])
+    .doc("Ends all sessions of the caller except the current one.")
+    .answers(&[AnswerDesc::of::<Revoked>(
+        200,
+        "The number of ended sessions.",
+    )])
     .errors(ACTIVE);
 static REVOKE_OTHERS: Route<Nothing> =
     route(Route::post("revoke_others", "sessions/revoke-others"))
-        .doc("Ends all of the caller's sessions but the current one.")
-        .answers(&[AnswerDesc::of::<Revoked>(200, "How many ended.")])
+        .doc("Ends all sessions of the caller except the current one.")
+        .answers(&[AnswerDesc::of::<Revoked>(
+            200,
+            "The number of ended sessions.",
+        )])
         .errors(ACTIVE);
 static REFRESH: Route<RefreshInput> = route(Route::post("refresh", "refresh"))
-    .doc("Renews the tokens of a session.\n\nThe refresh token is that of the body, of the header `x-refresh-token`, or of the cookie.")
+    .doc("Renews the tokens of a session.\n\nThe refresh token comes from the body, from the header `x-refresh-token`, or from the cookie.")
     .public()
     .reads(&[("x-refresh-token", "The refresh token, where it is not in the body.")])
-    .answers(&[AnswerDesc::sparse::<Renewed>(200, "A new pair.")])
+    .answers(&[AnswerDesc::sparse::<Renewed>(200, "The new tokens.")])
     .errors(&[REFRESH_REQUIRED, REFRESH_INVALID, REFRESH_REUSED, ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, CSRF_FAILED, Code::RateLimited]);
 
 /// Errors of a mailed token that signs in.
@@ -187,7 +193,7 @@ const LINK_REFUSED: &[Code] = &[
 ];
 
 static FORGOT: Route<EmailInput> = route(Route::post("forgot_password", "forgot-password"))
-    .doc("Mails a link to set a new password.\n\nThe answer is the same whether there is an account or not.")
+    .doc("Mails a link to set a new password.\n\nThe response does not show whether the account exists.")
     .public()
     .answers(SAID)
     .errors(&[Code::RateLimited]);
@@ -210,7 +216,10 @@ static SET_PASSWORD: Route<SetPasswordInput> = route(Route::post("set_password",
     .auth("userAuth")
     .answers(&[
         AnswerDesc::of::<Said>(200, "Done."),
-        AnswerDesc::sparse::<Reissued>(200, "With new tokens, where all sessions end."),
+        AnswerDesc::sparse::<Reissued>(
+            200,
+            "Done. The response has new tokens if all sessions ended.",
+        ),
     ])
     .errors(&[
         CURRENT_PASSWORD_REQUIRED,
@@ -228,32 +237,32 @@ static SET_PASSWORD: Route<SetPasswordInput> = route(Route::post("set_password",
         HOOK_TIMEOUT,
     ]);
 static VERIFY_EMAIL: Route<TokenInput> = route(Route::post("verify_email", "verify-email"))
-    .doc("Proves an address with a mailed token.")
+    .doc("Verifies an address with a mailed token.")
     .public()
     .answers(DONE)
     .errors(&[INVALID_TOKEN, Code::Conflict, Code::RateLimited]);
 static VERIFY_AND_LOGIN: Route<TokenInput> =
     route(Route::post("verify_and_login", "verify-and-login"))
-        .doc("Proves the address of a sign-up with a mailed token, and signs in.")
+        .doc("Verifies the address of a sign-up with a mailed token, and signs in.")
         .public()
         .reads(DEVICE)
         .answers(SIGNED_IN)
         .errors(LINK_REFUSED);
 static RESEND: Route<OptionalEmailInput> = route(Route::post("resend_verification", "resend-verification"))
-    .doc("Mails the link that proves an address once more.\n\nThe answer is the same whether there is an account or not.")
+    .doc("Mails the link that verifies an address again.\n\nThe response does not show whether the account exists.")
     .public()
     .answers(SAID)
     // The address is optional for a caller with a session, so a cookie may authenticate the
     // request.
     .errors(&[CSRF_FAILED, Code::RateLimited]);
-static MAGIC_REQUEST: Route<MagicLinkInput> = route(Route::post(
-    "magic_link_request",
-    "magic-link/request",
-))
-.doc("Mails a link that signs in.\n\nThe answer is the same whether there is an account or not.")
-.public()
-.answers(SAID)
-.errors(&[Code::RateLimited]);
+static MAGIC_REQUEST: Route<MagicLinkInput> =
+    route(Route::post("magic_link_request", "magic-link/request"))
+        .doc(
+            "Mails a link that signs in.\n\nThe response does not show whether the account exists.",
+        )
+        .public()
+        .answers(SAID)
+        .errors(&[Code::RateLimited]);
 static MAGIC_VERIFY: Route<TokenInput> =
     route(Route::post("magic_link_verify", "magic-link/verify"))
         .doc("Signs in with a mailed token.")
@@ -271,7 +280,7 @@ struct Jwks {
 static JWKS: Route<Nothing> = Route::get("jwks", ".well-known/jwks.json")
     .of(PLUGIN)
     .headers(&[("cache-control", "max-age=300")])
-    .doc("The public keys that access tokens are verified with.")
+    .doc("Returns the public keys of access tokens.")
     .public()
     .answers(&[AnswerDesc::of::<Jwks>(200, "A JWK set.")]);
 

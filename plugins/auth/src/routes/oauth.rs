@@ -61,18 +61,21 @@ const LINK_TARGET: &[FieldDesc] = &[
 ];
 const ANSWER: &[FieldDesc] = &[text("code"), text("state"), text("iss"), text("error")];
 
-const TO_PROVIDER: &[AnswerDesc] = &[AnswerDesc::empty(302, "To the provider.")];
+const TO_PROVIDER: &[AnswerDesc] = &[AnswerDesc::empty(302, "Redirect to the provider.")];
 const TO_PROVIDER_BY_POST: &[AnswerDesc] = &[
-    AnswerDesc::of::<SendTo>(200, "Where the provider is, for who accepts JSON."),
-    AnswerDesc::empty(303, "To the provider."),
+    AnswerDesc::of::<SendTo>(
+        200,
+        "The address at the provider, if the request accepts JSON.",
+    ),
+    AnswerDesc::empty(303, "Redirect to the provider."),
 ];
 const BACK: &[AnswerDesc] = &[AnswerDesc::empty(
     302,
-    "To the return target, with `code`, `linked` or `error` in its query.",
+    "Redirect to the return address, with `code`, `linked` or `error` in its query.",
 )];
 const BACK_BY_POST: &[AnswerDesc] = &[AnswerDesc::empty(
     303,
-    "To the same path, with the answer in its query.",
+    "Redirect to the same path, with the result in its query.",
 )];
 const START_REFUSED: &[Code] = &[INVALID_REDIRECT, CSRF_FAILED, Code::RateLimited];
 const LINK_REFUSED: &[Code] = &[
@@ -93,11 +96,11 @@ proof_input! {
 }
 
 static PROVIDERS: Route<Nothing> = route(Route::get("providers", "providers"))
-    .doc("The providers that one can sign in with.")
+    .doc("Lists the providers for sign-in.")
     .public()
-    .answers(&[AnswerDesc::of::<ProviderList>(200, "Each by its id.")]);
+    .answers(&[AnswerDesc::of::<ProviderList>(200, "The providers, by id.")]);
 static EXCHANGE: Route<ExchangeInput> = route(Route::post("oauth_exchange", "oauth/exchange"))
-    .doc("Signs in with the code that somebody came back from a provider with.\n\nIt works once, within a minute: with the verifier of `codeChallenge`, or in the browser that was sent away.")
+    .doc("Signs in with the one-time code of a sign-in at a provider.\n\nIt works once, for a minute: with the verifier of `codeChallenge`, or in the browser that started.")
     .public()
     .reads(DEVICE).answers(SIGNED_IN)
     .errors(&[INVALID_CODE, INVALID_CREDENTIALS, ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, CSRF_FAILED, Code::RateLimited]);
@@ -135,7 +138,7 @@ pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
             )
         };
         let begin = own(Route::get, "oauth_start", id, "")
-            .doc("Sends a browser to the provider to sign in.")
+            .doc("Redirects a browser to the provider to sign in.")
             .public();
         out.push(bound(
             begin
@@ -145,7 +148,7 @@ pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
             |core, call, id| Box::pin(start(core, call, id)),
         ));
         let begin = own(Route::post, "oauth_begin", id, "")
-            .doc("Says where to sign in at the provider.")
+            .doc("Returns the address at the provider for a sign-in.")
             .public();
         let begin = begin
             .query(TARGET)
@@ -155,7 +158,7 @@ pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
             Box::pin(start(core, call, id))
         }));
         let back = own(Route::get, "oauth_callback", id, "/callback")
-            .doc("Takes a browser back from the provider.")
+            .doc("The callback of the provider.")
             .public();
         let back = back.query(ANSWER).lenient().errors(&[
             INVALID_STATE,
@@ -167,13 +170,13 @@ pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
             Box::pin(callback(core, call, id))
         }));
         let form = own(Route::post, "oauth_form_post", id, "/callback")
-            .doc("Takes a browser back that posts the provider's answer.");
+            .doc("The callback of a provider that posts a form.");
         let form = form.public().form(ANSWER).lenient().answers(BACK_BY_POST);
         out.push(bound(form, |core, call, id| {
             Box::pin(std::future::ready(form_post(&core, &call, &id)))
         }));
         let link = own(Route::get, "oauth_link", id, "/link")
-            .doc("Sends a browser to the provider to link it to the caller's account.");
+            .doc("Redirects a browser to the provider to link it to the caller's account.");
         let link = link
             .auth("userAuth")
             .query(LINK_TARGET)
@@ -183,7 +186,7 @@ pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
             Box::pin(self::link(core, call, id))
         }));
         let link = own(Route::post, "oauth_begin_link", id, "/link")
-            .doc("Says where to link the provider to the caller's account.");
+            .doc("Returns the address at the provider for a link to the caller's account.");
         let link = link
             .auth("userAuth")
             .query(LINK_TARGET)
@@ -193,7 +196,7 @@ pub(super) fn routes(config: &AuthConfig, place: &Place) -> Vec<PluginRoute> {
             Box::pin(self::link(core, call, id))
         }));
         let end = own(Route::delete, "oauth_unlink", id, "/link")
-            .doc("Ends the link of the caller's account to the provider.");
+            .doc("Removes the link of the caller's account to the provider.");
         let end: &'static Route<UnlinkInput> =
             kept(end.auth("userAuth").answers(DONE).errors(UNLINK_REFUSED));
         let id: Arc<str> = Arc::from(id.as_str());

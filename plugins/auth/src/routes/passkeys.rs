@@ -47,11 +47,11 @@ static REGISTER_OPTIONS: Route<Nothing> = route(Route::post(
     "passkey_register_options",
     "mfa/webauthn/register-options",
 ))
-.doc("What a browser is asked to make a passkey.")
+.doc("Returns the options for the registration of a passkey.")
 .auth(ENROLLING)
 .answers(&[AnswerDesc::of::<RegistrationOptions>(
     200,
-    "Options, and the token to answer them with.",
+    "The options, and the token for their result.",
 )])
 .errors(&[
     STEP_UP_REQUIRED,
@@ -64,7 +64,7 @@ static REGISTER: Route<RegisterInput> =
     route(Route::post("passkey_register", "mfa/webauthn/register"))
         .doc("Adds a passkey to the caller's account.")
         .auth(ENROLLING)
-        .answers(&[AnswerDesc::of::<PasskeyMade>(200, "Added.")])
+        .answers(&[AnswerDesc::of::<PasskeyMade>(200, "The passkey was added.")])
         .errors(&[
             INVALID_CHALLENGE,
             WEBAUTHN_FAILED,
@@ -76,14 +76,14 @@ static REGISTER: Route<RegisterInput> =
             CSRF_FAILED,
         ]);
 static CREDENTIALS: Route<Nothing> = route(Route::get("passkeys", "mfa/webauthn/credentials"))
-    .doc("The caller's passkeys, the oldest first.")
+    .doc("Lists the caller's passkeys, oldest first.")
     .answers(&[AnswerDesc::of::<PasskeyList>(200, "The passkeys.")])
     .errors(&[DELETION_SCHEDULED, MFA_SETUP_REQUIRED]);
 static RENAME: Route<RenameInput> = route(Route::patch(
     "rename_passkey",
     "mfa/webauthn/credentials/{credentialId}",
 ))
-.doc("Gives a passkey of the caller another name.")
+.doc("Renames a passkey of the caller.")
 .answers(&[AnswerDesc::of::<PasskeyView>(200, "The passkey.")])
 .errors(&[
     Code::NotFound,
@@ -95,22 +95,22 @@ static REMOVE: Route<ProofInput> = route(Route::delete(
     "remove_passkey",
     "mfa/webauthn/credentials/{credentialId}",
 ))
-.doc("Takes a passkey of the caller away.")
+.doc("Removes a passkey of the caller.")
 .answers(DONE)
 .errors(REMOVAL);
 static REMOVE_ALL: Route<ProofInput> = route(Route::delete("remove_passkeys", "mfa/webauthn"))
-    .doc("Takes all passkeys of the caller away.")
+    .doc("Removes all passkeys of the caller.")
     .answers(DONE)
     .errors(REMOVAL);
 static LOGIN_OPTIONS: Route<LoginOptionsInput> = route(Route::post(
     "passkey_login_options",
     "passkey/login-options",
 ))
-.doc("What a browser is asked to sign in with a passkey.\n\nThe answer is the same whoever asks.")
+.doc("Returns the options for a sign-in with a passkey.\n\nThe response is the same for all callers.")
 .public()
 .answers(&[AnswerDesc::of::<LoginOptions>(
     200,
-    "Options, and the token to answer them with.",
+    "The options, and the token for their result.",
 )])
 .errors(&[Code::RateLimited]);
 static LOGIN: Route<LoginInput> = route(Route::post("passkey_login", "passkey/login"))

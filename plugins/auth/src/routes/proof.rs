@@ -29,14 +29,14 @@ use crate::onetime::{Purpose, Terms};
 const LIFETIME: Duration = Duration::from_mins(5);
 
 static REAUTH: Route<ReauthInput> = route(Route::post("reauth_challenge", "reauth/challenge"))
-    .doc("What the caller can prove themselves with.\n\nA code is sent for `emailOtp` and `sms`, or when that is all there is.")
+    .doc("Returns the methods by which the caller can prove the identity.\n\nA code is sent for `emailOtp` and `sms`, or if there is no other method.")
     .auth(ENROLLING)
-    .answers(&[AnswerDesc::sparse::<ReauthView>(200, "The ways.")])
+    .answers(&[AnswerDesc::sparse::<ReauthView>(200, "The methods.")])
     .errors(&[METHOD_UNAVAILABLE, DELETION_SCHEDULED, CSRF_FAILED, Code::RateLimited]);
 static STEP_UP: Route<StepUpInput> = route(Route::post("step_up", "step-up"))
-    .doc("Proves once more who is signed in.\n\nThe session goes on under a new token; the former one is worth nothing.")
+    .doc("Steps up: proves the identity of the signed-in user again.\n\nThe session continues under a new token; the former one is invalid.")
     .auth(ENROLLING)
-    .answers(&[AnswerDesc::sparse::<Reissued>(200, "Done; the session's new tokens.")])
+    .answers(&[AnswerDesc::sparse::<Reissued>(200, "The new tokens of the session.")])
     .errors(&[
         INVALID_CODE,
         INVALID_CREDENTIALS,

@@ -62,7 +62,7 @@ fn email_page(visit: &Visit, user: &User, error: Option<&Error>) -> Result<Respo
                 @if let Some(email) = &user.email {
                     " Until then "
                     strong { (email) }
-                    " stays, and is told."
+                    " stays, and gets a mail."
                 }
             }
             (visit.notice(error))
