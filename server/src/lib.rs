@@ -5,6 +5,7 @@
 mod address;
 mod app;
 pub mod audit;
+mod clock;
 mod cx;
 pub mod event;
 pub mod http;
@@ -13,6 +14,7 @@ pub mod operation;
 pub mod permission;
 pub mod resource;
 pub mod search;
+mod startup;
 pub mod store;
 pub mod testing;
 

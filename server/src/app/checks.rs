@@ -19,10 +19,7 @@ use crate::suggest::did_you_mean;
 use crate::{Code, ContextDesc, EntityEntry, Error, Package, Result};
 use linchpin_core::causes;
 
-/// A start-up error; its text is for the person who starts the app.
-pub(crate) fn startup(text: impl Into<String>) -> Error {
-    Error::new(Code::Internal, text.into())
-}
+pub(super) use crate::startup::startup;
 
 /// An error with all its causes in one line, and its details in further ones. The wire's
 /// `Internal error` says nothing here and is left out.

@@ -23,7 +23,6 @@ mod stream;
 mod summaries;
 
 pub use build::{App, Route};
-pub(crate) use checks::startup;
 pub use config::{Config, Durability, Environment, Postgres};
 pub use plugin::{Command, MiddlewareCx, Plugin, PostCx, RoutesCx};
 pub use registrar::Registrar;

@@ -1,11 +1,11 @@
 //! A call whose changes are told: what a record was, what it is, and the note about both.
 
+use linchpin_core::policy::PermissionDesc;
 use serde_json::{Map, Value as Json};
 
 use super::{AuditLog, AuditNote};
 use crate::entity::{EntityDesc, Flags};
 use crate::filter::CtxPath;
-use crate::http::PermissionDesc;
 use crate::{Cx, Result, Value};
 
 /// What a mounted route with an `audit` tells of its calls.

@@ -15,10 +15,10 @@ pub(super) struct Around {
     /// Values of the context by name; null where who provides them has none.
     context: Vec<(&'static str, Value)>,
     /// What the call answers once.
-    once: Option<Arc<crate::http::Once>>,
+    once: Option<Arc<super::Once>>,
     /// Entities whose lists it may read by way of another route, by storage name, and what it is
     /// limited to there.
-    lists: Vec<(&'static str, Option<Arc<crate::permission::Only>>)>,
+    lists: Vec<(&'static str, Option<Arc<super::Only>>)>,
 }
 
 impl Cx {
@@ -103,7 +103,7 @@ impl Cx {
 
     /// The same call with room for what it answers once.
     pub(crate) fn answering_once(self, declared: &'static [crate::entity::FieldDesc]) -> Self {
-        let once = Some(Arc::new(crate::http::Once::new(declared)));
+        let once = Some(Arc::new(super::Once::new(declared)));
         Self {
             around: Some(Arc::new(Around {
                 once,
@@ -113,7 +113,7 @@ impl Cx {
         }
     }
 
-    pub(crate) fn once(&self) -> Option<&crate::http::Once> {
+    pub(crate) fn once(&self) -> Option<&super::Once> {
         self.around.as_deref()?.once.as_deref()
     }
 

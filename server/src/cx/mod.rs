@@ -2,6 +2,8 @@
 
 mod around;
 mod moment;
+mod once;
+mod only;
 mod reach;
 mod transaction;
 
@@ -13,6 +15,8 @@ use std::sync::OnceLock;
 
 use self::around::Around;
 use self::moment::Moment;
+pub(crate) use self::once::Once;
+pub(crate) use self::only::{Only, refused};
 pub(crate) use self::transaction::Again;
 use crate::Uuid;
 use crate::filter::CtxPath;
@@ -33,7 +37,7 @@ pub struct Cx {
     /// The operation that other routes' statements run for.
     operation: Option<&'static str>,
     /// What must hold of the records that it may touch.
-    only: Option<Arc<crate::permission::Only>>,
+    only: Option<Arc<Only>>,
     /// What is told of its changes.
     audit: Option<Arc<crate::audit::Auditing>>,
     /// Whether it follows from a change that the caller was allowed to make: then it reaches
@@ -186,7 +190,7 @@ impl Cx {
     }
 
     /// The same call at the present of an app, unless an instant has been said.
-    pub(crate) fn by_clock(&self, clock: &crate::http::Clock) -> std::borrow::Cow<'_, Self> {
+    pub(crate) fn by_clock(&self, clock: &crate::clock::Clock) -> std::borrow::Cow<'_, Self> {
         match self.now.by(clock) {
             None => std::borrow::Cow::Borrowed(self),
             Some(now) => std::borrow::Cow::Owned(self.clone().at(now)),

@@ -31,7 +31,7 @@ impl Moment {
     }
 
     /// By the clock of an app; `None` when it has been said.
-    pub(super) fn by(&self, clock: &crate::http::Clock) -> Option<Timestamp> {
+    pub(super) fn by(&self, clock: &crate::clock::Clock) -> Option<Timestamp> {
         match self {
             Self::At(_) => None,
             Self::Present(_) => Some(clock()),

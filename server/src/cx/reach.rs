@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{Cx, Scope};
+use super::{Cx, Only, Scope};
 use crate::audit::Auditing;
 use crate::entity::EntityDesc;
-use crate::permission::Only;
 use crate::{Error, Result};
 
 impl Cx {

@@ -12,9 +12,9 @@ use super::plan::{self, Routes};
 use super::relay::{self, Consumer, Relay};
 use super::{ActorRef, Event, EventBus, EventSink};
 use crate::EntityEntry;
+use crate::clock::Clock;
 use crate::entity::Entity;
 use crate::event::Recording;
-use crate::http::Clock;
 use crate::resource::{Adapters, BoxFuture, Table};
 use crate::store::Store;
 use crate::{Cx, Error, Result};
@@ -313,7 +313,7 @@ impl Hub {
 }
 
 fn failed(text: String) -> Error {
-    crate::app::startup(text)
+    crate::startup::startup(text)
 }
 
 /// Hands every event to the bus.

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use linchpin_core::operation::OpSpec;
+use linchpin_core::policy::EventDesc;
 use linchpin_vocabulary::kind::Changes;
 
 use crate::EntityEntry;
 use crate::entity::{EntityDesc, FieldSet};
 use crate::event::{Name, RouteEvent};
-use crate::http::EventDesc;
 use crate::store::Projection;
 
 /// The events of an entity, by route.

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::{EntityEvent, EventBus, EventSink};
-use crate::http::Clock;
+use crate::clock::Clock;
 use crate::store::{Outbox, Store};
 use crate::{Error, Result, Timestamp};
 

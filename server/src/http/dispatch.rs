@@ -101,7 +101,7 @@ pub(super) async fn run(request: &Request<'_>, body: &mut Body) -> Result<Respon
                 let response = rest.await?;
                 match cx.once() {
                     None => Ok(response),
-                    Some(once) => once.reveal(response).await,
+                    Some(once) => super::once::reveal(once, response).await,
                 }
             });
             checks.around(request, &cx, rest).await

@@ -42,6 +42,7 @@ mod router;
 mod serve;
 mod unreadable;
 
+pub use crate::clock::Clock;
 pub use auth::{
     ActorResolver, ArgumentCheck, AuthCheck, GuardCall, GuardCheck, NamedCheck, Origin, Resolution,
     RoleCheck, RouteAuth,
@@ -71,7 +72,6 @@ pub use linchpin_core::policy::{
 };
 pub(crate) use list::{MAX_LIST_VALUES, filterable, sortable};
 pub use middleware::{Middleware, MiddlewareFn, Next, RouteCall};
-pub(crate) use once::Once;
 pub(crate) use operation::PageKey;
 pub use overrides::{Inputs, Override, OverrideCall};
 pub use path_guard::{PathGuard, RouteGuard, guard, require_role};
@@ -81,6 +81,6 @@ pub use plugin_routes::{
 pub use rate::{Caller, RateKey, RateReply, RateStore, RateVerdict, RatesInProcess};
 pub use request_id::RequestId;
 pub(crate) use router::BODIES;
-pub use router::{Clock, HttpService, HttpState, router, service};
+pub use router::{HttpService, HttpState, router, service};
 pub(crate) use serve::behind_providers;
 pub(crate) use unreadable::{crowded, explain};

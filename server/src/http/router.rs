@@ -28,12 +28,10 @@ use super::path_guard::{PathGuard, PathGuards};
 use super::rate::{RateStore, RatesInProcess};
 use super::serve::{self, NO_STORE, Unrouted};
 use crate::audit::AuditLog;
+use crate::clock::Clock;
 use crate::operation;
 use crate::resource::{Adapters, BoxFuture};
 use crate::{Actor, Code, Error, Result, Timestamp};
-
-/// The clock of the app: the instant of each call.
-pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// The default limit of all request bodies in memory together: 256 MiB.
 pub(crate) const BODIES: u64 = 256 << 20;

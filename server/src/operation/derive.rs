@@ -4,11 +4,12 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use linchpin_core::policy::{AuthDesc, PolicyDesc};
+
 use super::{Derive, MOST_DERIVED, Merge, Part};
 use crate::entity::EntityDesc;
 use crate::filter::eval::{compare, matches};
 use crate::filter::{Filter, Op, Operand, Source};
-use crate::http::{AuthDesc, PolicyDesc};
 use crate::operation::OpSpec;
 use crate::operation::bind;
 use crate::permission;

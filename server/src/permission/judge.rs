@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use super::only::refused;
-use super::{AccessRequest, Decision, Evaluator, Only, RankRequest};
+use linchpin_core::policy::PermissionDesc;
+
+use super::{AccessRequest, Decision, Evaluator, RankRequest};
+use crate::cx::{Only, refused};
 use crate::entity::{DefaultDesc, EntityDesc, Kind, PageArgs, ScopeFrom};
 use crate::filter::{CtxPath, Filter, SourceSpec};
-use crate::http::PermissionDesc;
 use crate::operation::{AssignSpec, OpSpec, Subject, value_of};
 use crate::resource::{Call, Form, Table};
 use crate::{Code, Cx, Error, Result, Value};

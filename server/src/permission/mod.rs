@@ -2,16 +2,14 @@
 //!
 //! A policy names actions; an [`Evaluator`] says of an actor whether it may. What it leaves open,
 //! the owner of a record may do all the same. The conditions that follow from this become part of
-//! the statements of the call ([`Only`]), so that what was allowed and what is done cannot come
+//! the statements of the call ([`Only`](crate::cx::Only)), so that what was allowed and what is done cannot come
 //! apart.
 
 mod judge;
-mod only;
 
 use std::fmt;
 
 pub(crate) use judge::{Moved, Permit, may_list};
-pub(crate) use only::Only;
 
 use crate::resource::BoxFuture;
 use crate::{Actor, Cx, Error, Result, Value};

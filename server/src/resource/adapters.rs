@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use super::extensions::Extensions;
 use super::{Adapter, Table};
+use crate::clock::Clock;
 use crate::entity::Entity;
 use crate::event::EventBus;
-use crate::http::Clock;
 use crate::{Error, Result, Timestamp};
 
 /// Typed access to every adapter of an app.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Form, Table};
+use crate::clock::Clock;
 use crate::filter::{Filter, Op, Operand, Source};
-use crate::http::Clock;
 use crate::store::{Order, Plan, Rows};
 use crate::validate::list_value;
 use crate::{Cx, Result, Timestamp, Value};

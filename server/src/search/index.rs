@@ -9,8 +9,8 @@ use futures_util::FutureExt;
 use tokio::sync::Mutex;
 
 use super::{Change, Document, Hit, SearchField, SearchIndex, SearchProvider, SearchQuery};
+use crate::clock::Clock;
 use crate::entity::{EntityDesc, SearchDesc};
-use crate::http::Clock;
 use crate::resource::{BoxFuture, Table};
 use crate::store::Rows;
 use crate::{Code, Cx, Error, Result, Value};

@@ -9,8 +9,8 @@ use super::feed::Feed;
 use super::index::{Index, cause, guarded};
 use super::{Opened, SearchProvider};
 use crate::EntityEntry;
+use crate::clock::Clock;
 use crate::event::Consumer;
-use crate::http::Clock;
 use crate::resource::Table;
 use crate::store::Store;
 use crate::{Error, Result};
@@ -111,7 +111,7 @@ impl Searches {
     ) -> Result<Vec<Consumer>> {
         let problems = providers.problems(entries);
         if !problems.is_empty() {
-            return Err(crate::app::startup(problems.join("\n")));
+            return Err(crate::startup::startup(problems.join("\n")));
         }
         let mut consumers = Vec::new();
         for table in tables {
@@ -136,7 +136,7 @@ impl Searches {
                 elsewhere,
             } = opened.map_err(|error| {
                 let (entity, cause) = (table.desc.name, cause(&error));
-                crate::app::startup(format!(
+                crate::startup::startup(format!(
                     "search provider `{}` cannot open the index of `{entity}`: {cause}",
                     desc.provider
                 ))
@@ -163,7 +163,7 @@ impl Searches {
                     asked += 1;
                     if asked == ASKED.0 {
                         let (entity, provider) = (table.desc.name, desc.provider);
-                        return Err(crate::app::startup(format!(
+                        return Err(crate::startup::startup(format!(
                             "search provider `{provider}` cannot open the index of `{entity}`: another process keeps it, for another \
                              database; give each an index of its own"
                         )));

@@ -16,7 +16,7 @@ pub(crate) struct Only {
 }
 
 impl Only {
-    pub(super) fn new(
+    pub(crate) fn new(
         entity: &EntityDesc,
         conditions: impl IntoIterator<Item = (usize, Value)>,
         hide: bool,
@@ -93,7 +93,7 @@ impl Only {
     }
 }
 
-pub(super) fn refused(hide: bool) -> Error {
+pub(crate) fn refused(hide: bool) -> Error {
     if hide {
         Error::not_found()
     } else {

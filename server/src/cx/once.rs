@@ -1,0 +1,72 @@
+//! Members that only the response of one call contains: no later read gives them, and nothing keeps
+//! them. Code of the user says them while it runs.
+
+use parking_lot::Mutex;
+
+use crate::entity::FieldDesc;
+use crate::{Error, Result, Value};
+
+/// The members of one call.
+pub(crate) struct Once {
+    declared: &'static [FieldDesc],
+    /// One for each.
+    said: Mutex<Vec<Option<Value>>>,
+}
+
+impl std::fmt::Debug for Once {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // What they hold is for one pair of eyes.
+        f.debug_list()
+            .entries(self.declared.iter().map(|field| field.name))
+            .finish()
+    }
+}
+
+impl Once {
+    pub(super) fn new(declared: &'static [FieldDesc]) -> Self {
+        Self {
+            declared,
+            said: Mutex::new(vec![None; declared.len()]),
+        }
+    }
+
+    /// Notes a value.
+    ///
+    /// # Errors
+    /// `internal` for a name or a type that is not declared.
+    pub(super) fn say(&self, name: &str, kind: crate::entity::Kind, value: Value) -> Result<()> {
+        let declared = self.declared.iter().position(|field| field.name == name);
+        let at = declared.ok_or_else(|| {
+            Error::internal(format!("`output_once` of the route does not name `{name}`"))
+        })?;
+        let field = &self.declared[at];
+        if !kind.meets(field.kind) || (value.is_null() && !field.optional) {
+            return Err(Error::internal(format!(
+                "`{name}` of `output_once` is {}, and {} was said",
+                field.kind.name(),
+                kind.name()
+            )));
+        }
+        self.said.lock()[at] = Some(value);
+        Ok(())
+    }
+
+    /// Takes the members out, by their names on the wire: nobody can give them a second time.
+    ///
+    /// # Errors
+    /// `internal` when a member was not said.
+    pub(crate) fn take(&self) -> Result<Vec<(&'static str, Value)>> {
+        let said = std::mem::take(&mut *self.said.lock());
+        self.declared
+            .iter()
+            .zip(said)
+            .map(|(field, value)| match value {
+                Some(value) => Ok((field.wire, value)),
+                None => Err(Error::internal(format!(
+                    "`{}` of `output_once` was not said",
+                    field.name
+                ))),
+            })
+            .collect()
+    }
+}
