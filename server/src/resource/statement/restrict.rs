@@ -7,9 +7,9 @@ use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 use super::Statements;
+use crate::cx::Only;
 use crate::filter::{Filter, Source};
 use crate::operation::OpSpec;
-use crate::permission::Only;
 use crate::resource::cursor;
 use crate::resource::prepared::Prepared;
 use crate::resource::restriction::{Reach, Restriction, RouteRestriction};

@@ -15,7 +15,6 @@ use std::sync::Arc;
 
 use super::Statements;
 use crate::cx::Again;
-use crate::cx::Only;
 use crate::event::Emitter;
 use crate::resource::computed;
 use crate::resource::prepared::Prepared;
