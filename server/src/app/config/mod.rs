@@ -178,6 +178,11 @@ impl Config {
     }
 
     /// The stores of this build, with these settings.
+    // The in-memory store has no settings.
+    #[cfg_attr(
+        not(any(feature = "sqlite", feature = "postgres")),
+        allow(clippy::unused_self)
+    )]
     pub(super) fn providers(&self) -> Vec<Box<dyn StoreProvider>> {
         vec![
             Box::new(MemoryProvider),
