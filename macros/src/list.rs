@@ -7,7 +7,7 @@ use proc_macro2::{Delimiter, Group, Span, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::parse::{Parse, ParseStream, Parser};
 
-/// What stands in brackets.
+/// The contents of brackets.
 #[derive(Debug, Clone)]
 pub(crate) struct List {
     tokens: TokenStream,

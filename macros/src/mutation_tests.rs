@@ -22,7 +22,7 @@ impl Random {
     }
 }
 
-/// What replaces a token: each says something that a parser may trip over.
+/// Replacements of a token; each may confuse a parser.
 fn odd(random: &mut Random) -> TokenStream {
     let odd = [
         quote!(=),

@@ -24,7 +24,7 @@ pub(crate) struct Opt {
     pub(crate) value: OptValue,
 }
 
-/// What stands behind the key.
+/// The value after the key.
 #[derive(Debug, Clone)]
 pub(crate) enum OptValue {
     /// Nothing: `primary`.

@@ -30,7 +30,7 @@ macro_rules! keys {
         every { $($(#[doc = $doc:literal])* $key:literal $vis:vis $member:ident: $ty:ty, $read:expr, $call:expr;)* }
         one { $($(#[doc = $one_doc:literal])* $one_key:literal $one_vis:vis $one:ident: $one_ty:ty, $one_read:expr, $one_call:expr;)* }
     ) => {
-        /// What is declared for one route; `None` inherits.
+        /// The declared policy of one route; `None` inherits.
         #[derive(Debug, Clone, Default)]
         pub(crate) struct Policy {
             $($(#[doc = $doc])* $vis $member: $ty,)*
@@ -40,8 +40,8 @@ macro_rules! keys {
         /// The keys of every route.
         pub(crate) const KEYS: &[&str] = &[$($key),*];
 
-        /// The keys of a single route that has no doc comment of its own; the first two are none of
-        /// the policy.
+        /// The keys of a single route that has no doc comment of its own. `method` and `path` are not
+        /// part of the policy.
         pub(crate) const OF_ONE: &[&str] = &["method", "path", $($one_key),*];
 
         impl Policy {
@@ -61,7 +61,7 @@ macro_rules! keys {
                 true
             }
 
-            /// What is declared, as calls on the empty descriptor.
+            /// The declared keys, as calls on the empty descriptor.
             fn calls(&self, entity: &TokenStream) -> TokenStream {
                 let mut calls = TokenStream::new();
                 $({
@@ -164,7 +164,7 @@ keys! {
     }
 }
 
-/// Who may call.
+/// The value of `auth`.
 #[derive(Debug, Clone)]
 pub(crate) enum Auth {
     /// `auth = none`, and the word.
@@ -173,11 +173,11 @@ pub(crate) enum Auth {
     Named(LitStr),
 }
 
-/// Keys of the policy that come later.
+/// Keys that are reserved for a later version.
 pub(crate) const LATER: &[&str] = &["base"];
 
 impl Policy {
-    /// Reads one option into the policy; `false` when its key is none of a policy.
+    /// Reads one option into the policy; `false` if its key is not a policy key.
     pub(crate) fn option(&mut self, opt: &Opt, d: &mut Diagnostics) -> bool {
         if opt.key == "paging" {
             // A list takes it before it comes here.
@@ -201,12 +201,12 @@ impl Policy {
         )
     }
 
-    /// Whether it lets some callers through and others not.
+    /// Whether it admits some authenticated callers only.
     pub(crate) fn chooses_callers(&self) -> bool {
         self.roles.is_some() || self.permission.is_some()
     }
 
-    /// Refuses a bound of the body where none is read.
+    /// Refuses `max_body` on a route that reads no body.
     pub(crate) fn refuse_max_body(&self, what: &str, d: &mut Diagnostics) {
         if let Some((key, _)) = &self.max_body {
             d.error(key, format!("{what} takes no body"))

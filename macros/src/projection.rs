@@ -22,7 +22,7 @@ mod word {
     syn::custom_keyword!(projection);
 }
 
-/// What the second step is called with: the entity as the struct names it.
+/// The input of the second step: the entity as the struct names it.
 pub(crate) struct Asked(Path);
 
 impl Asked {

@@ -37,7 +37,7 @@ pub(crate) fn emit(model: &EntityModel, args: &TokenStream, item: &TokenStream) 
     }
 }
 
-/// What `__operation!` is called with.
+/// The input of `__operation!`.
 #[derive(Debug)]
 pub(crate) struct Handed {
     /// The arguments of `#[operation]`.
@@ -55,7 +55,7 @@ impl Handed {
     }
 }
 
-/// What an entity's macro hands over, to whoever asked for it.
+/// The data that the schema macro of an entity passes to its caller.
 pub(crate) fn expand(input: TokenStream) -> TokenStream {
     let mut d = Diagnostics::new();
     let Some(handed) = d.take(syn::parse2::<Handed>(input)) else {

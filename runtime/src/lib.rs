@@ -1,5 +1,56 @@
 //! Linchpin: declare entities and operations as annotated Rust; get checked adapters, HTTP routes
 //! and durable stores.
+//!
+//! An [`entity`](macro@entity) is a struct: it becomes a table, five routes and a typed adapter. An
+//! [`operation`](macro@operation) is a const: it becomes a route, a method of the adapter and one
+//! atomic statement. A [`package!`] lists both, and an [`App`] serves packages. A mistake in a
+//! declaration is a compile error. A mistake in the environment is an error at start-up.
+//!
+//! ```no_run
+//! use linchpin::prelude::*;
+//!
+//! /// A note of one user. Callers see their own notes only.
+//! #[entity(scope(owner_id = ctx(actor.id)), index(owner_id))]
+//! #[derive(Clone, Debug)]
+//! pub struct Note {
+//!     #[field(primary, default = uuid)]
+//!     pub id: String,
+//!     pub owner_id: String,
+//!     #[field(length = 1..=500)]
+//!     pub text: String,
+//!     #[field(default = false, read_only)]
+//!     pub done: bool,
+//! }
+//!
+//! /// Marks a note as done: `POST /notes/{id}/finish`.
+//! #[operation(kind = "transition", field = done, from = false, to = true)]
+//! pub const FINISH: Operation<Note>;
+//!
+//! pub static NOTES: Package = package!(name = "notes", entities = [entity(Note, [FINISH])]);
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<()> {
+//!     App::new(Config::from_env()?).package(&NOTES).run().await
+//! }
+//! ```
+//!
+//! # Where to read on
+//!
+//! - [`entity`](macro@entity): options of entities and fields, and the keys of policies.
+//! - [`operation`](macro@operation): every kind of operation, with an example.
+//! - [`route`](macro@route): a function of your own as a route.
+//! - [`Config`]: every environment variable with its default.
+//! - [`Plugin`]: what extends an app, such as authentication.
+//! - [`testing`]: calls to an app within a test.
+//!
+//! # Features
+//!
+//! | Feature | Adds |
+//! |---|---|
+//! | `server` (default) | HTTP, the app and the memory store; without it declarations and filters only |
+//! | `jwt` (default) | `JwtAuth`: callers are authenticated by bearer tokens |
+//! | `sqlite` (default) | the embedded store |
+//! | `postgres` | PostgreSQL as a store |
 
 pub mod prelude;
 
@@ -46,3 +97,25 @@ pub mod http {
 #[cfg(not(feature = "server"))]
 #[doc(inline)]
 pub use linchpin_core::{operation, store};
+
+/// The examples in the documentation of the macros, as documentation tests of this crate.
+#[cfg(all(doctest, feature = "sqlite"))]
+mod macro_docs {
+    macro_rules! examples {
+        ($($name:ident: $file:literal,)*) => {$(
+            #[doc = include_str!(concat!("../../macros/docs/", $file, ".md"))]
+            pub struct $name;
+        )*};
+    }
+
+    examples! {
+        Entity: "entity",
+        Operation: "operation",
+        Package: "package",
+        Route: "route",
+        Projection: "projection",
+        FieldEnum: "field_enum",
+        Embedded: "embedded",
+        Roles: "roles",
+    }
+}

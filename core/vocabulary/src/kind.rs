@@ -21,7 +21,7 @@ pub struct KindFacts {
     pub read_capability: &'static str,
     /// The records that a call works on.
     pub records: Records,
-    /// What a call does to them.
+    /// The effect of a call on them.
     pub changes: Changes,
     /// Whether `include` in a `GET` request adds related records to its answer.
     pub includes: bool,
@@ -46,7 +46,7 @@ pub enum Records {
     OfPath,
 }
 
-/// What a call does to the records that it works on.
+/// The effect of a call on its records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Changes {
     /// It only reads.

@@ -75,7 +75,7 @@ pub const REDIS: StoreFacts = StoreFacts {
 /// Every store of the table, in the order in which messages list them.
 pub const STORES: [&StoreFacts; 5] = [&MEMORY, &SQLITE, &POSTGRES, &MONGO, &REDIS];
 
-/// What a custom operation needs: a function of the app for the store. No store grants it.
+/// The need of a custom operation: a function of the app for the store. No store grants it.
 pub const FACTORY: &str = "custom.factory";
 
 /// Every capability, in the order in which documents list them.

@@ -11,7 +11,7 @@ use crate::options::{self, Opt};
 const EXAMPLE: &str =
     "`middleware = [audit]` for a function, `middleware = [\"audit\"]` for a registered name";
 
-/// What runs around a route.
+/// A function around a route.
 #[derive(Debug, Clone)]
 pub(crate) enum Middleware {
     Function(ExprPath),

@@ -195,7 +195,7 @@ impl Permission {
         }
     }
 
-    /// What of it speaks of a record.
+    /// The parts that name fields of a record.
     pub(crate) fn of_record(&self) -> impl Iterator<Item = &Ident> {
         self.owner_field
             .iter()

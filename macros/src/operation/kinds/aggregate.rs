@@ -128,7 +128,7 @@ impl Aggregate {
     }
 }
 
-/// What records are grouped by.
+/// The field or date part that groups records.
 struct Key {
     at: Ident,
     field: usize,

@@ -199,7 +199,7 @@ impl ComputedAggregate {
     }
 }
 
-/// What is computed: whether it is an object of named members, and the members.
+/// The computed numbers: whether they are an object of named members, and the members.
 fn measures(args: &Args, scope: &mut Scope<'_>) -> (bool, Vec<(String, Measure)>) {
     let Some(opt) = args.get("compute") else {
         return (false, Vec::new());

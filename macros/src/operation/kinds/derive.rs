@@ -156,7 +156,7 @@ struct Source {
     /// In the scope's siblings.
     owner: Option<usize>,
     only: Option<Resolved>,
-    /// What is selected of its own records.
+    /// The selected field of its own records.
     select: Option<(usize, Ident)>,
     through: Option<Traverse>,
 }
@@ -424,7 +424,7 @@ fn selected(ident: Ident, scope: &mut Scope<'_>) -> Option<(usize, Ident)> {
 }
 
 impl Source {
-    /// What it yields: whose records, and the field that is selected of them.
+    /// Its result: the entity of the records, and the field that is selected of them.
     fn items(&self) -> (&Path, Option<usize>, Option<&(usize, Ident)>) {
         match &self.through {
             Some(through) => (&through.path, through.owner, through.select.as_ref()),

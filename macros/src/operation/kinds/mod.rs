@@ -102,15 +102,14 @@ pub(crate) trait KindModel {
     /// Reports what breaks a rule of the kind.
     fn check(&self, input: &Input<'_>, scope: &mut Scope<'_>);
 
-    /// Where it is mounted and what it answers. `None` if a part is missing, which has been
-    /// reported.
+    /// Its place and its response. `None` if a part is missing, which has been reported.
     fn plan(&self, scope: &Scope<'_>) -> Option<Plan>;
 
     /// The descriptor: `__lp::Transition::new(..)`. `__lp` is in scope where it stands.
     fn expand(&self) -> TokenStream;
 }
 
-/// Where an operation is mounted, and what it answers.
+/// The place of an operation and its response.
 pub(crate) struct Plan {
     pub(crate) shape: Shape,
     pub(crate) method: Method,
@@ -131,10 +130,10 @@ pub(crate) struct Part {
     pub(crate) method: Method,
     /// Whether the path names an item.
     pub(crate) item: bool,
-    /// What the whole body is: `Item`, `Patch`, `Items`.
+    /// The form of the whole body: `Item`, `Patch`, `Items`.
     pub(crate) whole: Option<&'static str>,
     pub(crate) policy: Option<crate::policy::Policy>,
-    /// What replaces its method and path.
+    /// The method and path that replace its own.
     pub(crate) moved: Moved,
 }
 
@@ -145,7 +144,7 @@ impl Part {
     }
 }
 
-/// Where an operation is mounted.
+/// The place of an operation.
 pub(crate) enum Shape {
     /// `/{id}/{op}`.
     ById,
@@ -162,7 +161,7 @@ impl Shape {
     };
 }
 
-/// What an adapter method answers.
+/// The return type of an adapter method.
 #[derive(Clone)]
 pub(crate) enum Returns {
     Record,
@@ -174,7 +173,7 @@ pub(crate) enum Returns {
     Nothing,
     Upserted,
     Numbers(Numbers),
-    /// What the functions of a custom operation answer.
+    /// The return type of the functions of a custom operation.
     Custom(Box<custom::Made>),
     /// A record of another entity.
     Other(syn::Path),

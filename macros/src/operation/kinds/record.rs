@@ -1,4 +1,4 @@
-//! What kinds that change one record share: which one, and what is written.
+//! Shared by kinds that change one record: how the record is found, and what is written.
 
 use proc_macro2::TokenStream;
 use syn::Ident;

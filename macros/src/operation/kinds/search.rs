@@ -188,7 +188,7 @@ fn fields(args: &Args, scope: &mut Scope<'_>) -> Vec<(usize, Ident)> {
     fields
 }
 
-/// Where a filter uses the text that is searched for.
+/// The places in a filter that use the searched text.
 fn uses_text(filter: &Resolved) -> Option<&Ident> {
     match filter {
         Resolved::All(list) | Resolved::Any(list) => list.iter().find_map(uses_text),

@@ -145,7 +145,8 @@ fn keys(args: &Args, name: &str, matches: &[Assign], scope: &mut Scope<'_>) {
     }
 }
 
-/// What `on_create` may write: all but counters and what a client may not supply.
+/// Refuses the version counter and computed fields in `on_create`, and a client's value for a field
+/// that clients cannot write.
 fn begun(on_create: &[Assign], scope: &mut Scope<'_>) {
     for Assign { key, field, value } in on_create {
         let of = scope.at(*field);
