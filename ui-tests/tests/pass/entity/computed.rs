@@ -18,7 +18,11 @@ fn open_key(post: &Post) -> Option<String> {
 }
 
 fn size(post: &Post) -> Size {
-    if post.slug.len() > 3 { Size::Large } else { Size::Small }
+    if post.slug.len() > 3 {
+        Size::Large
+    } else {
+        Size::Small
+    }
 }
 
 fn words(post: &Post) -> Vec<String> {
@@ -55,5 +59,3 @@ pub const RENAME: Operation<Post>;
 
 #[operation(kind = "lookup", fields(slug_key = param(key)), returns = "one")]
 pub const BY_KEY: Operation<Post>;
-
-fn main() {}

@@ -53,5 +53,3 @@ pub struct Reply {
     #[field(read_only, default = 0)]
     pub children: i64,
 }
-
-fn main() {}

@@ -64,9 +64,17 @@ pub struct Order {
     pub one: One,
 }
 
-fn main() {
-    let names: Vec<&str> = [Odd::Type, Odd::Größe, Odd::A, Odd::B, Odd::Review].into_iter().map(FieldEnum::as_str).collect();
+#[test]
+fn the_declarations_work() {
+    let names: Vec<&str> = [Odd::Type, Odd::Größe, Odd::A, Odd::B, Odd::Review]
+        .into_iter()
+        .map(FieldEnum::as_str)
+        .collect();
     assert_eq!(names, ["type", "größe", "b", "a", "in \"review\""]);
     assert_eq!(serde_json::to_string(&Empty {}).unwrap(), "{}");
-    assert!(Order::DESC.fields[3].flags.has(linchpin::entity::Flags::PRIVATE));
+    assert!(
+        Order::DESC.fields[3]
+            .flags
+            .has(linchpin::entity::Flags::PRIVATE)
+    );
 }

@@ -1,5 +1,12 @@
 //! Every option of an entity, in a crate that denies what generated code might be careless about.
-#![deny(warnings, missing_docs, unreachable_pub, clippy::pedantic, rust_2018_idioms, unused_qualifications)]
+#![deny(
+    warnings,
+    missing_docs,
+    unreachable_pub,
+    clippy::pedantic,
+    rust_2018_idioms,
+    unused_qualifications
+)]
 #![forbid(unsafe_code)]
 
 /// The entities.
@@ -42,7 +49,11 @@ pub mod blog {
 
     fn dates(post: &Post) -> std::result::Result<(), Problem> {
         match post.published_at {
-            Some(at) if at < post.created_at => Err(Problem::new("publishedAt", "check", "before it was written")),
+            Some(at) if at < post.created_at => Err(Problem::new(
+                "publishedAt",
+                "check",
+                "before it was written",
+            )),
             _ => Ok(()),
         }
     }
@@ -102,7 +113,12 @@ pub mod blog {
         /// Anything.
         pub meta: Option<serde_json::Value>,
         /// Mood.
-        #[field(one_of("good", "bad"), default = "good", rename_from = "feeling", column = "mood_text")]
+        #[field(
+            one_of("good", "bad"),
+            default = "good",
+            rename_from = "feeling",
+            column = "mood_text"
+        )]
         pub mood: Option<String>,
         /// Stars.
         #[field(one_of(1, 2, 3))]
@@ -163,33 +179,71 @@ pub mod blog {
 use linchpin::entity::Flags;
 use linchpin::prelude::*;
 
-fn main() {
+#[test]
+fn the_declarations_work() {
     let desc = blog::Post::DESC;
-    assert_eq!((desc.name, desc.path, desc.storage_name), ("BlogPost", "news/posts", "posts_of_blog"));
+    assert_eq!(
+        (desc.name, desc.path, desc.storage_name),
+        ("BlogPost", "news/posts", "posts_of_blog")
+    );
     assert_eq!(desc.doc, "A post.\n\nIt has two paragraphs of docs.");
-    assert_eq!((desc.pagination.default_limit, desc.pagination.max_limit), (20, 100));
+    assert_eq!(
+        (desc.pagination.default_limit, desc.pagination.max_limit),
+        (20, 100)
+    );
     let flags = |wire: &str| desc.fields[desc.field_by_wire(wire).unwrap()].flags;
-    assert!(flags("status").has(Flags::FILTERABLE) && flags("pinned").has(Flags::FILTERABLE) && flags("slug").has(Flags::FILTERABLE));
+    assert!(
+        flags("status").has(Flags::FILTERABLE)
+            && flags("pinned").has(Flags::FILTERABLE)
+            && flags("slug").has(Flags::FILTERABLE)
+    );
     assert!(!flags("score").has(Flags::FILTERABLE) && !flags("status").has(Flags::PRIMARY));
-    assert!(flags("createdAt").has(Flags::SORTABLE) && flags("authorId").has(Flags::SORTABLE) && !flags("slug").has(Flags::SORTABLE));
+    assert!(
+        flags("createdAt").has(Flags::SORTABLE)
+            && flags("authorId").has(Flags::SORTABLE)
+            && !flags("slug").has(Flags::SORTABLE)
+    );
     assert!(flags("secret").has(Flags::SENSITIVE) && flags("contact").has(Flags::SENSITIVE));
     assert!(flags("rev").has(Flags::VERSION));
     assert_eq!(desc.fields[0].rules.format, Some("uuid"));
-    assert_eq!(desc.fields[desc.field_by_wire("mood").unwrap()].column, "mood_text");
+    assert_eq!(
+        desc.fields[desc.field_by_wire("mood").unwrap()].column,
+        "mood_text"
+    );
     assert!(desc.field_by_wire("type").is_some());
     assert_eq!(blog::Tag::DESC.path, "tags");
     assert_eq!(blog::uses().1, "Hidden");
 
-    let patch = blog::PostPatch { title: Some("new".to_owned()), meta: Some(None), ..Default::default() };
+    let patch = blog::PostPatch {
+        title: Some("new".to_owned()),
+        meta: Some(None),
+        ..Default::default()
+    };
     let mut set = Vec::new();
     linchpin::entity::Input::write(patch, &mut |field, value| set.push((field, value)));
-    assert_eq!(set, [(2, linchpin::Value::Text("new".to_owned())), (10, linchpin::Value::Null)]);
+    assert_eq!(
+        set,
+        [
+            (2, linchpin::Value::Text("new".to_owned())),
+            (10, linchpin::Value::Null)
+        ]
+    );
 
-    let revision: blog::Revision = serde_json::from_str(r#"{"id":"a","note":"b","unknown":1}"#).unwrap();
+    let revision: blog::Revision =
+        serde_json::from_str(r#"{"id":"a","note":"b","unknown":1}"#).unwrap();
     assert_eq!(revision.made_at, None);
-    assert_eq!(serde_json::to_string(&revision).unwrap(), r#"{"id":"a","note":"b","madeAt":null}"#);
+    assert_eq!(
+        serde_json::to_string(&revision).unwrap(),
+        r#"{"id":"a","note":"b","madeAt":null}"#
+    );
     assert!(serde_json::from_str::<blog::Revision>(r#"{"id":"a"}"#).is_err());
-    assert_eq!(serde_json::to_string(&blog::Status::Published).unwrap(), "\"live\"");
-    assert_eq!(serde_json::from_str::<blog::Status>("\"draft\"").unwrap(), blog::Status::Draft);
+    assert_eq!(
+        serde_json::to_string(&blog::Status::Published).unwrap(),
+        "\"live\""
+    );
+    assert_eq!(
+        serde_json::from_str::<blog::Status>("\"draft\"").unwrap(),
+        blog::Status::Draft
+    );
     let _ = blog::post::title.eq("x".to_owned());
 }

@@ -91,13 +91,28 @@ pub struct Other {
 
 static PLACES: Package = package!(
     name = "places",
-    entities = [entity(places::Room, []), entity(Note, []), entity(Folder, []), entity(File, []), entity(Pin, []), entity(Other, [])],
+    entities = [
+        entity(places::Room, []),
+        entity(Note, []),
+        entity(Folder, []),
+        entity(File, []),
+        entity(Pin, []),
+        entity(Other, [])
+    ],
 );
 
-fn main() {
+#[test]
+fn the_declarations_work() {
     assert_eq!(PLACES.entities.len(), 6);
     let note = PLACES.entities[1].desc;
-    assert_eq!((note.gates[0].target.name, note.gates[0].action, note.gates[0].depth), ("Room", Some("read"), 0));
+    assert_eq!(
+        (
+            note.gates[0].target.name,
+            note.gates[0].action,
+            note.gates[0].depth
+        ),
+        ("Room", Some("read"), 0)
+    );
     // Debug ends, also in a tree.
     assert!(format!("{:?}", PLACES.entities[2].desc).contains("depth: 7"));
 }

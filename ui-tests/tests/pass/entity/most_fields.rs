@@ -207,6 +207,7 @@ pub struct Wide {
     pub f198: Option<i64>,
 }
 
-fn main() {
+#[test]
+fn the_declarations_work() {
     assert_eq!(Wide::DESC.fields.len(), 200);
 }

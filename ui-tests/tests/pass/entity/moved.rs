@@ -47,8 +47,12 @@ pub struct Instead {
     pub id: String,
 }
 
-pub static MOVED: Package = package!(name = "moved", entities = [entity(Moved, [NOTES, OF]), entity(Instead, [])]);
+pub static MOVED: Package = package!(
+    name = "moved",
+    entities = [entity(Moved, [NOTES, OF]), entity(Instead, [])]
+);
 
-fn main() {
+#[test]
+fn the_declarations_work() {
     println!("{}", MOVED.name);
 }

@@ -190,7 +190,10 @@ pub struct Secret {
 }
 
 // names: 63 bytes exactly.
-#[entity(storage_name = "aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeeeeeeeffffffffffggg", path = "a/b-c.d_e~f")]
+#[entity(
+    storage_name = "aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeeeeeeeffffffffffggg",
+    path = "a/b-c.d_e~f"
+)]
 pub struct Long {
     #[field(primary)]
     pub id: String,
@@ -218,7 +221,8 @@ pub struct Whole {
     pub maybe: Option<Vec<Part>>,
 }
 
-fn main() {
+#[test]
+fn the_declarations_work() {
     // A function body is as good a place as a module.
     #[entity]
     struct Local {
@@ -227,5 +231,9 @@ fn main() {
     }
     assert_eq!(Local::DESC.path, "locals");
     assert_eq!(Status::from_str("Draft"), Some(Status::Live));
-    assert!(Listed::DESC.fields[4].flags.has(linchpin::entity::Flags::FILTERABLE));
+    assert!(
+        Listed::DESC.fields[4]
+            .flags
+            .has(linchpin::entity::Flags::FILTERABLE)
+    );
 }

@@ -15,7 +15,7 @@ macro_rules! entity_of {
             $vis id: $key,
             #[field($option, default = $default)]
             $vis title: String,
-            $vis note: Option<$crate::Text>,
+            $vis note: Option<$crate::entity::odd_declarations::Text>,
             $($vis $field: $ty,)*
         }
 
@@ -128,7 +128,8 @@ async fn call(cx: &Cx, notes: elsewhere::NoteAdapter, made: made::MadeAdapter) -
     Ok(())
 }
 
-fn main() {
+#[test]
+fn the_declarations_work() {
     // In the body of a function, operation and package too.
     #[entity(path = "inner")]
     struct Inner {
@@ -145,10 +146,22 @@ fn main() {
 
     assert_eq!(INNER.entities[0].operations.len(), 1);
     assert_eq!(made::Made::DESC.fields.len(), 5);
-    assert_eq!((r#match::DESC.name, r#match::DESC.path), ("Match", "matches"));
+    assert_eq!(
+        (r#match::DESC.name, r#match::DESC.path),
+        ("Match", "matches")
+    );
     assert_eq!(r#match::DESC.fields[1].wire, "type");
-    assert_eq!((Größe::DESC.fields[1].wire, Größe::DESC.fields[2].column), ("größe", "長さ"));
-    assert!(Documented::DESC.doc.starts_with("Docs with \"quotes\", {braces}"), "{}", Documented::DESC.doc);
+    assert_eq!(
+        (Größe::DESC.fields[1].wire, Größe::DESC.fields[2].column),
+        ("größe", "長さ")
+    );
+    assert!(
+        Documented::DESC
+            .doc
+            .starts_with("Docs with \"quotes\", {braces}"),
+        "{}",
+        Documented::DESC.doc
+    );
     assert_eq!(Documented::DESC.fields[1].doc, r"`*/ {0} \`");
     assert_eq!(Present::DESC.path, "presents");
     assert_eq!(elsewhere::Remark::DESC.name, "Note");

@@ -38,5 +38,3 @@ async fn import() -> &'static str {
 // Inherits an output that says nothing about it.
 #[operation(kind = "exists", fields(slug = param(slug)))]
 pub const TAKEN: Operation<Post>;
-
-fn main() {}

@@ -34,7 +34,7 @@ pub struct PostCard {
 mod cards {
     use linchpin::prelude::*;
 
-    #[projection(crate::Post)]
+    #[projection(crate::entity::projection::Post)]
     pub(crate) struct Short {
         id: String,
     }
@@ -51,7 +51,8 @@ pub const BY_TITLE: Operation<Post>;
 
 pub static BLOG: Package = package!(name = "blog", entities = [entity(Post, [BY_TITLE])]);
 
-fn main() {
+#[test]
+fn the_declarations_work() {
     let card = |post: Post| PostCard::from(post);
     let _ = (card, BLOG.name);
 }

@@ -58,6 +58,13 @@ pub struct Line {
 #[operation(kind = "lookup", fields(author_id = param(author_id)), returns = "many")]
 pub const BY_AUTHOR: Operation<Post>;
 
-fn main() {
-    let _ = (Post::AUTHOR, Post::CHIEF_EDITOR, Post::COMMENTS, people::User::POSTS, Comment::ANSWERS);
+#[test]
+fn the_declarations_work() {
+    let _ = (
+        Post::AUTHOR,
+        Post::CHIEF_EDITOR,
+        Post::COMMENTS,
+        people::User::POSTS,
+        Comment::ANSWERS,
+    );
 }

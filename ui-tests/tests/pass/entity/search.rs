@@ -3,7 +3,15 @@ use linchpin::prelude::*;
 
 pub type Title = String;
 
-#[entity(search(provider = "words", fields(title = 2, r#type = 0.5, body = 1), fallback), tenant(team), routes(disabled))]
+#[entity(
+    search(
+        provider = "words",
+        fields(title = 2, r#type = 0.5, body = 1),
+        fallback
+    ),
+    tenant(team),
+    routes(disabled)
+)]
 pub struct Post {
     #[field(primary, default = uuid)]
     pub id: String,
@@ -23,8 +31,12 @@ pub const FIND: Operation<Post>;
 #[operation(kind = "search", fields(title, hint), use_search_provider = false)]
 pub const FIND_HERE: Operation<Post>;
 
-fn main() {
+#[test]
+fn the_declarations_work() {
     let search = <Post as Entity>::DESC.search.as_ref().unwrap();
-    assert_eq!((search.provider, search.fields, search.fallback), ("words", &[(1, 2.0), (2, 0.5), (3, 1.0)][..], true));
+    assert_eq!(
+        (search.provider, search.fields, search.fallback),
+        ("words", &[(1, 2.0), (2, 0.5), (3, 1.0)][..], true)
+    );
     assert!(FIND.spec().kind.uses_provider() && !FIND_HERE.spec().kind.uses_provider());
 }

@@ -16,6 +16,7 @@ pub const BUMP: Operation<Counter>;
 
 pub static COUNTERS: Package = package!(name = "counters", entities = [entity(Counter, [BUMP])]);
 
-fn main() {
+#[test]
+fn the_declarations_work() {
     assert_eq!(<Counter as Entity>::DESC.stores, ["toy", "sqlite"]);
 }

@@ -7,7 +7,10 @@ use linchpin::prelude::*;
 
 /// An enum of a name that std has too.
 #[derive(Clone, Copy, Debug, PartialEq, FieldEnum)]
-pub enum Instant { Now, Later }
+pub enum Instant {
+    Now,
+    Later,
+}
 
 #[derive(Clone, Debug, Embedded)]
 pub struct Line {
@@ -50,12 +53,13 @@ pub const FOUND: Operation<Ticket>;
 #[operation(kind = "transition", field = next, from = Instant::Now, to = Instant::Later)]
 pub const MOVE: Operation<Ticket>;
 
-pub static TICKETS: Package = package!(name = "tickets", entities = [entity(Ticket, [FOUND, MOVE])]);
+pub static TICKETS: Package =
+    package!(name = "tickets", entities = [entity(Ticket, [FOUND, MOVE])]);
 
 /// What is given to a method has the type of the field, or becomes it.
 pub async fn found(tickets: &TicketAdapter, cx: &Cx) -> Result<usize> {
-    let page = tickets.found(cx, Instant::Now, None, FIRST, PageArgs::default()).await?;
+    let page = tickets
+        .found(cx, Instant::Now, None, FIRST, PageArgs::default())
+        .await?;
     Ok(page.items.len())
 }
-
-fn main() {}

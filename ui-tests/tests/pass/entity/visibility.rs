@@ -88,5 +88,3 @@ pub struct Comment {
 
 #[operation(kind = "increment", field = likes, unscoped = "likes are counted wherever the comment is shown")]
 pub const LIKE: Operation<Comment>;
-
-fn main() {}

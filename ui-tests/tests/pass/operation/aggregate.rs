@@ -2,7 +2,10 @@
 use linchpin::prelude::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, FieldEnum)]
-pub enum Status { Draft, Published }
+pub enum Status {
+    Draft,
+    Published,
+}
 
 pub type Money = i64;
 pub type When = Timestamp;
@@ -30,14 +33,21 @@ pub static POSTS: Package = package!(name = "posts", entities = [entity(Post, [S
 
 #[allow(dead_code)] // it compiles: that is the test
 async fn use_it(posts: PostAdapter, cx: &linchpin::Cx) -> linchpin::Result<()> {
-    let StatsRow { total, price, last, first } = posts.stats(cx, "secret").await?;
+    let StatsRow {
+        total,
+        price,
+        last,
+        first,
+    } = posts.stats(cx, "secret").await?;
     let _: (i64, Money, Option<When>, Option<String>) = (total, price, last, first);
     for row in posts.by_week(cx).await? {
-        let _: (Option<String>, Option<&i64>, i64) = (row.until, row.status.get("draft"), row.r#type);
+        let _: (Option<String>, Option<&i64>, i64) =
+            (row.until, row.status.get("draft"), row.r#type);
     }
     Ok(())
 }
 
-fn main() {
+#[test]
+fn the_declarations_work() {
     assert_eq!(POSTS.entities.len(), 1);
 }

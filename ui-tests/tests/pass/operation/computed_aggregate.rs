@@ -52,9 +52,15 @@ pub const NUMBERS: Operation<Post>;
 #[operation(kind = "computed_aggregate", source = Comment, target = Post, source_filter = (post_id == param(id)), compute = count(), target_match(id = param(id)), materialize_to = comments)]
 pub const COUNT_FOR: Operation<Comment>;
 
-pub static POSTS: Package =
-    package!(name = "posts", entities = [entity(Post, [RECOUNT, MEAN, LATEST, NEWEST, NUMBERS]), entity(Comment, [COUNT_FOR])]);
+pub static POSTS: Package = package!(
+    name = "posts",
+    entities = [
+        entity(Post, [RECOUNT, MEAN, LATEST, NEWEST, NUMBERS]),
+        entity(Comment, [COUNT_FOR])
+    ]
+);
 
-fn main() {
+#[test]
+fn the_declarations_work() {
     assert_eq!(POSTS.entities.len(), 2);
 }

@@ -13,7 +13,10 @@ mod plugin {
 use plugin::region;
 
 #[derive(Clone, Copy, Debug, PartialEq, FieldEnum)]
-pub enum Tier { Free, Paid }
+pub enum Tier {
+    Free,
+    Paid,
+}
 
 linchpin::context! {
     /// What the caller has paid for.
@@ -48,5 +51,3 @@ pub const TAG: Operation<Post>;
 
 #[operation(kind = "transition", field = beta, from = false, to = true, set(rate = ctx(plugin::rate), at = ctx(plugin::since)))]
 pub const OPEN: Operation<Post>;
-
-fn main() {}

@@ -3,10 +3,15 @@ use linchpin::operation::{CustomCall, CustomStore, MemoryCall, SqliteCall};
 use linchpin::prelude::*;
 
 #[derive(Clone, Debug, Embedded)]
-pub struct Bounds { pub least: i64 }
+pub struct Bounds {
+    pub least: i64,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, FieldEnum)]
-pub enum Side { Left, Right }
+pub enum Side {
+    Left,
+    Right,
+}
 
 // handler: a function for each store that is named.
 #[entity(stores(memory, sqlite), routes(auth = none))]
@@ -25,10 +30,19 @@ pub struct Post {
 #[operation(kind = "custom", http(method = "GET", path = "near/{side}"), params(side: Side, most: Option<i64>), output = Vec<Post>, handler(memory = near_memory, sqlite = near_sqlite))]
 pub const NEAR: Operation<Post>;
 async fn near_memory(call: MemoryCall<Post>, _: Side, most: Option<i64>) -> Result<Vec<i64>> {
-    Ok(call.visible().await?.into_iter().map(|post| post.id).take(most.map_or(9, |n| n as usize)).collect())
+    Ok(call
+        .visible()
+        .await?
+        .into_iter()
+        .map(|post| post.id)
+        .take(most.map_or(9, |n| n as usize))
+        .collect())
 }
 async fn near_sqlite(call: SqliteCall<Post>, side: Side, _: Option<i64>) -> Result<Vec<i64>> {
-    call.sql("SELECT id FROM {visible} WHERE title = $1").bind(side.as_str().to_owned()).column("id").await
+    call.sql("SELECT id FROM {visible} WHERE title = $1")
+        .bind(side.as_str().to_owned())
+        .column("id")
+        .await
 }
 
 // Records by a condition, in place of their keys. Texts that are judged at start-up: constants and
@@ -40,14 +54,26 @@ async fn like_memory(_: MemoryCall<Post>, _: Side) -> Result<Vec<i64>> {
     Ok(Vec::new())
 }
 async fn like_sqlite(call: SqliteCall<Post>, side: Side) -> Result<Records<Post>> {
-    let seen = call.read(call.records("views > $1").bind(9).limit(1)).await?.len() as i64;
-    Ok(call.records("title = $1 AND views > $2").bind(side).bind(seen).order_by("views DESC"))
+    let seen = call
+        .read(call.records("views > $1").bind(9).limit(1))
+        .await?
+        .len() as i64;
+    Ok(call
+        .records("title = $1 AND views > $2")
+        .bind(side)
+        .bind(seen)
+        .order_by("views DESC"))
 }
 
 // params: a body where the method has one; parameters of the query beside it.
 #[operation(kind = "custom", http(path = "{id}/judge"), params(times: i64), input = Bounds, output = Option<Post>, handler(memory = judge, sqlite = judge), route(auth = "userAuth", timeout = "5s"))]
 pub const JUDGE: Operation<Post>;
-async fn judge<S: CustomStore>(_: CustomCall<Post, S>, id: i64, times: i64, input: Bounds) -> Result<Option<i64>> {
+async fn judge<S: CustomStore>(
+    _: CustomCall<Post, S>,
+    id: i64,
+    times: i64,
+    input: Bounds,
+) -> Result<Option<i64>> {
     Ok((input.least < times).then_some(id))
 }
 
@@ -76,7 +102,11 @@ async fn none<S: CustomStore>(_: CustomCall<Post, S>) -> Result<i64> {
 // No route at all; any error will do, and no output is none.
 #[operation(kind = "custom", params(tags: Vec<String>, id: String), handler(memory = quiet, sqlite = quiet), route(event = "posts.quiet"))]
 pub const QUIET: Operation<Post>;
-async fn quiet<S: CustomStore>(_: CustomCall<Post, S>, _: Vec<String>, id: String) -> std::result::Result<(), std::num::ParseIntError> {
+async fn quiet<S: CustomStore>(
+    _: CustomCall<Post, S>,
+    _: Vec<String>,
+    id: String,
+) -> std::result::Result<(), std::num::ParseIntError> {
     id.parse::<i64>().map(|_| ())
 }
 
@@ -97,7 +127,13 @@ async fn parts<S: CustomStore>(_: CustomCall<Post, S>) -> Result<Option<Vec<Boun
 #[operation(kind = "batch", action = "update", filter = (views > 3), set(lease = now()), limit = 5, sort = asc(lease), returns = "records", route(event = "posts.leased"))]
 pub const CLAIM: Operation<Post>;
 
-pub static POSTS: Package = package!(name = "posts", entities = [entity(Post, [NEAR, LIKE, COUNTED, NONE, JUDGE, QUIET, MIXED, PARTS, CLAIM])]);
+pub static POSTS: Package = package!(
+    name = "posts",
+    entities = [entity(
+        Post,
+        [NEAR, LIKE, COUNTED, NONE, JUDGE, QUIET, MIXED, PARTS, CLAIM]
+    )]
+);
 
 #[allow(dead_code)] // it compiles: that is the test
 async fn use_it(posts: PostAdapter, cx: &linchpin::Cx) -> linchpin::Result<()> {
@@ -112,6 +148,7 @@ async fn use_it(posts: PostAdapter, cx: &linchpin::Cx) -> linchpin::Result<()> {
     Ok(())
 }
 
-fn main() {
+#[test]
+fn the_declarations_work() {
     assert_eq!(POSTS.entities.len(), 1);
 }

@@ -3,7 +3,11 @@
 use linchpin::prelude::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, FieldEnum)]
-pub enum Status { Draft, Live, Gone }
+pub enum Status {
+    Draft,
+    Live,
+    Gone,
+}
 
 #[entity(soft_delete(status = Status::Gone), routes(auth = none))]
 pub struct Post {
@@ -37,7 +41,10 @@ pub const BRING_BACK: Operation<Page>;
 #[operation(kind = "lookup", fields(title = param(title)), returns = "one", deleted = "only", route(roles = ["admin"]))]
 pub const LOST: Operation<Page>;
 
-pub static ALL: Package =
-    package!(name = "all", entities = [entity(Post, [PUBLISH, NOTED, RESTORE]), entity(Page, [BRING_BACK, LOST])]);
-
-fn main() {}
+pub static ALL: Package = package!(
+    name = "all",
+    entities = [
+        entity(Post, [PUBLISH, NOTED, RESTORE]),
+        entity(Page, [BRING_BACK, LOST])
+    ]
+);

@@ -46,7 +46,10 @@ pub const FIRST: Operation<Post>;
 
 pub static POSTS: Package = package!(
     name = "posts",
-    entities = [entity(Post, [FEED, WORDS, TAGS, BOTH, RANKED, FIRST]), entity(Comment, [])],
+    entities = [
+        entity(Post, [FEED, WORDS, TAGS, BOTH, RANKED, FIRST]),
+        entity(Comment, [])
+    ],
 );
 
 #[allow(dead_code)] // it compiles: that is the test
@@ -58,6 +61,7 @@ async fn use_it(posts: PostAdapter, cx: &linchpin::Cx) -> linchpin::Result<()> {
     Ok(())
 }
 
-fn main() {
+#[test]
+fn the_declarations_work() {
     assert_eq!(POSTS.entities.len(), 2);
 }

@@ -1,7 +1,10 @@
 use linchpin::prelude::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, FieldEnum)]
-pub enum Status { Draft, Published }
+pub enum Status {
+    Draft,
+    Published,
+}
 
 pub type Money = i64;
 
@@ -31,5 +34,3 @@ pub struct Post {
 
 #[operation(kind = "lookup", returns = "many", fields(slug = param(slug)), filter = (price >= 3 && price < 9 && (title.contains(param(q)) || slug == param(slug)) && published_at.is_none() && tags.has(param(tag)) && views.none_of([1, 2]) && created_at <= now() && created_at > "2026-01-01T00:00:00Z"), optional_params(q, tag), limit = 10)]
 pub const FILTERS: Operation<Post>;
-
-fn main() {}

@@ -1,7 +1,10 @@
 use linchpin::prelude::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, FieldEnum)]
-pub enum Status { Draft, Published }
+pub enum Status {
+    Draft,
+    Published,
+}
 
 pub type Money = i64;
 
@@ -60,5 +63,3 @@ pub struct Author {
 
 #[operation(kind = "increment", field = posts_written)]
 pub const WRITTEN: Operation<Author>;
-
-fn main() {}

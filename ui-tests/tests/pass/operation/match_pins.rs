@@ -1,7 +1,10 @@
 use linchpin::prelude::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, FieldEnum)]
-pub enum Status { Draft, Published }
+pub enum Status {
+    Draft,
+    Published,
+}
 
 pub type Money = i64;
 
@@ -34,5 +37,3 @@ pub const BY_UNIQUE: Operation<Post>;
 
 #[operation(kind = "transition", field = status, from = Status::Draft, to = Status::Published, match(id = param(id), author_id = ctx(actor.claims.team)))]
 pub const BY_KEY: Operation<Post>;
-
-fn main() {}

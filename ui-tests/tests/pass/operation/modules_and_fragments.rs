@@ -136,7 +136,7 @@ macro_rules! declare {
             #[field(range = -5..=$most, default = $least)]
             pub number: i64,
             #[field(default = $state)]
-            pub state: $crate::note::Value,
+            pub state: $crate::operation::modules_and_fragments::note::Value,
             #[field(one_of($word, "b"), default = $word)]
             pub word: Option<$ty>,
             #[field(default = [$word])]
@@ -161,10 +161,23 @@ macro_rules! declare {
 mod written {
     use linchpin::prelude::*;
 
-    declare!(Written, String, String, "spun", 1, 10, "word", crate::note::Value::Draft, slug, Vec<String>, "5s");
+    declare!(
+        Written,
+        String,
+        String,
+        "spun",
+        1,
+        10,
+        "word",
+        crate::operation::modules_and_fragments::note::Value::Draft,
+        slug,
+        Vec<String>,
+        "5s"
+    );
 }
 
-fn main() {
+#[test]
+fn the_declarations_work() {
     assert_eq!(written::Written::DESC.storage_name, "spun_writtens");
     assert_eq!(operations::FIND.spec().name, "find");
     assert_eq!(written::WRITTEN.name, "word");

@@ -1,7 +1,10 @@
 use linchpin::prelude::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, FieldEnum)]
-pub enum Status { Draft, Published }
+pub enum Status {
+    Draft,
+    Published,
+}
 
 pub type Money = i64;
 
@@ -35,5 +38,3 @@ pub const MOVE: Operation<Post>;
 #[operation(kind = "exists", fields(slug = param(r#type), title = param(cx)))]
 #[allow(non_upper_case_globals)]
 pub const listing: Operation<Post>;
-
-fn main() {}

@@ -1,7 +1,10 @@
 use linchpin::prelude::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, FieldEnum)]
-pub enum Status { Draft, Published }
+pub enum Status {
+    Draft,
+    Published,
+}
 
 pub type Money = i64;
 
@@ -43,9 +46,15 @@ pub const LIKE: Operation<Comment>;
 
 #[route(entity = Post, method = "GET", path = "stats")]
 async fn stats(posts: PostAdapter, cx: Cx) -> Result<String> {
-    posts.list(&cx, PostListQuery::new()).await.map(|page| page.items.len().to_string())
+    posts
+        .list(&cx, PostListQuery::new())
+        .await
+        .map(|page| page.items.len().to_string())
 }
 
-pub static BLOG: Package = package!(name = "blog", entities = [entity(Post, [BY_SLUG, stats]), entity(Comment, [LIKE])], mount = "/api", dependencies = ["auth"]);
-
-fn main() {}
+pub static BLOG: Package = package!(
+    name = "blog",
+    entities = [entity(Post, [BY_SLUG, stats]), entity(Comment, [LIKE])],
+    mount = "/api",
+    dependencies = ["auth"]
+);

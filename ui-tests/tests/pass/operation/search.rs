@@ -27,11 +27,14 @@ pub static POSTS: Package = package!(name = "posts", entities = [entity(Post, [F
 #[allow(dead_code)] // it compiles: that is the test
 async fn use_it(posts: PostAdapter, cx: &linchpin::Cx) -> linchpin::Result<()> {
     let page = linchpin::entity::PageArgs::default();
-    let _: Vec<Post> = posts.find(cx, "text", "secret".to_owned(), page.clone()).await?;
+    let _: Vec<Post> = posts
+        .find(cx, "text", "secret".to_owned(), page.clone())
+        .await?;
     let _: linchpin::entity::Page<Post> = posts.tagged(cx, "text", "tag", page).await?;
     Ok(())
 }
 
-fn main() {
+#[test]
+fn the_declarations_work() {
     assert_eq!(POSTS.entities.len(), 1);
 }

@@ -1,7 +1,10 @@
 use linchpin::prelude::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, FieldEnum)]
-pub enum Status { Draft, Published }
+pub enum Status {
+    Draft,
+    Published,
+}
 
 pub type Money = i64;
 
@@ -31,5 +34,3 @@ pub struct Post {
 
 #[operation(kind = "transition", field = status, from = Status::Draft, to = Status::Published, set(published_at = None, title = "x", views = 3, price = param(price), secret = input(secret), author_id = ctx(actor.id)))]
 pub const SETS: Operation<Post>;
-
-fn main() {}

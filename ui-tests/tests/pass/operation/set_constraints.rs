@@ -35,5 +35,3 @@ pub const AGE: Operation<Lot>;
 
 #[operation(kind = "array_pull", field = tags, value = "toolong")]
 pub const UNTAG: Operation<Lot>;
-
-fn main() {}

@@ -74,5 +74,3 @@ pub struct Sheet {
     pub title: String,
     pub page: Option<serde_json::Value>,
 }
-
-fn main() {}

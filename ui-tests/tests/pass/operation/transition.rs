@@ -1,7 +1,11 @@
 use linchpin::prelude::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, FieldEnum)]
-pub enum Status { Draft, Published, Held }
+pub enum Status {
+    Draft,
+    Published,
+    Held,
+}
 
 pub type Money = i64;
 
@@ -44,7 +48,11 @@ mod choosers {
     use super::*;
 
     pub async fn held(call: ChooserCall<Post>) -> Result<Status> {
-        Ok(if call.record().views > 3 { Status::Published } else { Status::Held })
+        Ok(if call.record().views > 3 {
+            Status::Published
+        } else {
+            Status::Held
+        })
     }
 
     pub async fn later(call: ChooserCall<Post>) -> linchpin::Result<String> {
@@ -57,5 +65,3 @@ pub const PUBLISH: Operation<Post>;
 
 #[operation(kind = "transition", field = stage, from = "a", to = one_of(["b", "c"], by = choosers::later), returns = "boolean")]
 pub const STAGE: Operation<Post>;
-
-fn main() {}

@@ -15,7 +15,12 @@ pub struct Post {
 pub const PUT: Operation<Post>;
 
 // Judged by neither.
-#[operation(kind = "upsert", match(slug), set(title), route(permission(requires = "write")))]
+#[operation(
+    kind = "upsert",
+    match(slug),
+    set(title),
+    route(permission(requires = "write"))
+)]
 pub const GRANTED: Operation<Post>;
 
 #[operation(
@@ -25,5 +30,3 @@ pub const GRANTED: Operation<Post>;
     route(permission(requires = "write", resource = container_id))
 )]
 pub const PLACE: Operation<Post>;
-
-fn main() {}

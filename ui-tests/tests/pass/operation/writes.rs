@@ -2,10 +2,16 @@
 use linchpin::prelude::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, FieldEnum)]
-pub enum Status { Draft, Published }
+pub enum Status {
+    Draft,
+    Published,
+}
 
 #[derive(Clone, Debug, Embedded)]
-pub struct Step { pub number: i64, pub text: String }
+pub struct Step {
+    pub number: i64,
+    pub text: String,
+}
 
 pub type Tags = Vec<String>;
 pub type When = Timestamp;
@@ -83,7 +89,12 @@ pub const STEPS: Operation<Post>;
 
 pub static POSTS: Package = package!(
     name = "posts",
-    entities = [entity(Post, [NOTE, RETITLE, FLAG, LABEL, UNLABEL, RELABEL, RESET, SWEEP, IMPORT, TAKE, STEPS])],
+    entities = [entity(
+        Post,
+        [
+            NOTE, RETITLE, FLAG, LABEL, UNLABEL, RELABEL, RESET, SWEEP, IMPORT, TAKE, STEPS
+        ]
+    )],
 );
 
 #[allow(dead_code)] // it compiles: that is the test
@@ -95,13 +106,25 @@ async fn use_it(posts: PostAdapter, cx: &linchpin::Cx) -> linchpin::Result<()> {
     let _: Post = posts.unlabel(cx, "id", "a").await?;
     let _: u64 = posts.reset(cx).await?;
     let _: () = posts.sweep(cx).await?;
-    let upserted: linchpin::entity::Upserted<Post> = posts.import(cx, "title", "author", "slug").await?;
+    let upserted: linchpin::entity::Upserted<Post> =
+        posts.import(cx, "title", "author", "slug").await?;
     assert!(upserted.created);
     let _: Option<Post> = posts.take(cx, "slug").await?;
-    let _: Step = posts.steps_update(cx, "id", "3", StepPatch { text: Some("x".to_owned()), ..StepPatch::default() }).await?;
+    let _: Step = posts
+        .steps_update(
+            cx,
+            "id",
+            "3",
+            StepPatch {
+                text: Some("x".to_owned()),
+                ..StepPatch::default()
+            },
+        )
+        .await?;
     Ok(())
 }
 
-fn main() {
+#[test]
+fn the_declarations_work() {
     assert_eq!(POSTS.entities.len(), 1);
 }

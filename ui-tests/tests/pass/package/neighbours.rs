@@ -41,7 +41,7 @@ async fn newest() -> &'static str {
 pub async fn set_newest(_body: String) {}
 
 // Parameters in both spellings, a slash in front, a raw name, and no arguments at all.
-#[route(entity = crate::Post, method = "GET", path = "/by/{year}/:month")]
+#[route(entity = crate::package::neighbours::Post, method = "GET", path = "/by/{year}/:month")]
 pub(crate) async fn r#by() {}
 
 /// A route documented, and a lint of its own.
@@ -61,7 +61,11 @@ async fn wishes(
     Json(wish): Json<serde_json::Value>,
 ) -> std::result::Result<(StatusCode, [(&'static str, String); 1], Json<usize>), Error> {
     let _ = (posts.take(), cx);
-    Ok((StatusCode::CREATED, [("x-from", wish.to_string())], Json(headers.len())))
+    Ok((
+        StatusCode::CREATED,
+        [("x-from", wish.to_string())],
+        Json(headers.len()),
+    ))
 }
 
 // What the expansion calls its own variables is nobody's name.
@@ -71,13 +75,21 @@ async fn request(request: Request) -> impl IntoResponse {
 }
 
 /// Stands around every route of a package.
-async fn stamped(call: RouteCall<'_>, next: Next<'_>) -> Result<linchpin::axum::response::Response> {
+async fn stamped(
+    call: RouteCall<'_>,
+    next: Next<'_>,
+) -> Result<linchpin::axum::response::Response> {
     let _ = call;
     next.await
 }
 
 /// Everything that its permissions call `moderate` is audited, or only reads.
-#[entity(routes(permission(requires = "moderate"), create(audit = "post"), update(audit = "edit"), delete(permission(requires = "write"))))]
+#[entity(routes(
+    permission(requires = "moderate"),
+    create(audit = "post"),
+    update(audit = "edit"),
+    delete(permission(requires = "write"))
+))]
 #[derive(Clone, Debug)]
 pub struct Watched {
     #[field(primary)]
@@ -88,7 +100,11 @@ pub struct Watched {
 #[operation(kind = "lookup", fields(title = param(title)), returns = "one")]
 pub const TITLED: Operation<Watched>;
 
-pub static WATCH: Package = package!(name = "watch", entities = [entity(Watched, [TITLED])], audited = ["moderate"]);
+pub static WATCH: Package = package!(
+    name = "watch",
+    entities = [entity(Watched, [TITLED])],
+    audited = ["moderate"]
+);
 
 // apply_to: operations whose names are near those of routes, and a method of a collection.
 #[derive(Embedded, Clone, Debug)]
@@ -119,7 +135,10 @@ pub const DELETED: Operation<Team>;
 #[operation(kind = "collection", field = members, operations(list, add, remove), identify_by = key, max_items = 5)]
 pub const MEMBERS: Operation<Team>;
 
-pub static TEAMS: Package = package!(name = "teams", entities = [entity(Team, [SET, LAST, DELETED, MEMBERS])]);
+pub static TEAMS: Package = package!(
+    name = "teams",
+    entities = [entity(Team, [SET, LAST, DELETED, MEMBERS])]
+);
 
 // stores: what plain key-value wiring can do.
 #[entity(stores(memory, redis), index(owner_id))]
@@ -137,7 +156,10 @@ pub const BOARD_MEMBERS: Operation<Board>;
 #[operation(kind = "lookup", fields(owner_id = param(owner_id)), returns = "many")]
 pub const BOARDS_OF: Operation<Board>;
 
-pub static BOARDS: Package = package!(name = "boards", entities = [entity(Board, [BOARD_MEMBERS, BOARDS_OF])]);
+pub static BOARDS: Package = package!(
+    name = "boards",
+    entities = [entity(Board, [BOARD_MEMBERS, BOARDS_OF])]
+);
 
 // filter: filters that some records match and others do not, and code that sees more than callers.
 #[derive(FieldEnum, Clone, Copy, PartialEq, Debug)]
@@ -210,7 +232,19 @@ pub const PUBLISH_SOME: Operation<Leaf>;
 pub static DRAFTS: Package = package!(
     name = "drafts",
     entities = [
-        entity(Draft, [MOST_STAGES, NOT_GONE, NOT_FIRST, DATED, SCORED, CODED, SOME, SIX]),
+        entity(
+            Draft,
+            [
+                MOST_STAGES,
+                NOT_GONE,
+                NOT_FIRST,
+                DATED,
+                SCORED,
+                CODED,
+                SOME,
+                SIX
+            ]
+        ),
         entity(Leaf, [SWEEP, PUBLISH_SOME]),
     ],
 );
@@ -222,15 +256,22 @@ pub static BLOG: Package = package!(
     mount = "/api/v1/",
     entities = [
         entity(Post, [TAKEN, newest, set_newest, r#by, wishes, request]),
-        entity(crate::Comment, [comments::TAKEN, all]),
+        entity(crate::package::neighbours::Comment, [comments::TAKEN, all]),
     ],
     middleware = [stamped, "counted"],
     dependencies = ["auth", "notifications"],
 );
 
-fn main() {
+#[test]
+fn the_declarations_work() {
     assert!(EMPTY.entities.is_empty() && EMPTY.middleware.is_empty());
     assert_eq!(BLOG.middleware.len(), 2);
     assert_eq!(SHORT.entities[0].operations.len(), 0);
-    assert_eq!((BLOG.entities[0].operations.len(), BLOG.entities[0].routes.len()), (1, 5));
+    assert_eq!(
+        (
+            BLOG.entities[0].operations.len(),
+            BLOG.entities[0].routes.len()
+        ),
+        (1, 5)
+    );
 }

@@ -1,0 +1,60 @@
+//! Declarations that compile: the nearest neighbours of the mistakes in `fail/`, and larger ones.
+//!
+//! Each file is a module with declarations of its own. All of them are one test binary, because
+//! linking is what takes long. A file whose declarations do something has a test.
+
+// Each file says itself what it must do without.
+#![allow(
+    dead_code,
+    missing_docs,
+    unreachable_pub,
+    clippy::pedantic,
+    clippy::unwrap_used
+)]
+
+pub mod entity {
+    mod computed;
+    mod counters;
+    mod enums_and_items;
+    pub mod full;
+    mod gates;
+    mod most_fields;
+    mod moved;
+    mod neighbours;
+    mod odd_declarations;
+    mod permissions;
+    mod policy;
+    mod projection;
+    mod relations;
+    mod search;
+    mod store_of_another_crate;
+    mod types;
+    mod visibility;
+}
+
+mod operation {
+    mod aggregate;
+    mod computed_aggregate;
+    mod context;
+    mod custom;
+    mod deleted;
+    mod derive;
+    mod filters;
+    mod increment;
+    mod match_pins;
+    mod modules_and_fragments;
+    mod names;
+    mod packages;
+    mod path_to_entity;
+    mod search;
+    mod set;
+    mod set_constraints;
+    mod sorts;
+    mod transition;
+    mod upsert_permission;
+    mod writes;
+}
+
+mod package {
+    mod neighbours;
+}
