@@ -168,6 +168,7 @@ pub mod blog {
     }
 
     /// Keeps what is private in use.
+    #[must_use]
     pub fn uses() -> (String, &'static str) {
         let hidden = HiddenPatch { note: Some(None) };
         let scoped = inner::ScopedCreate { id: "a".to_owned() };
