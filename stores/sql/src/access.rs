@@ -32,7 +32,7 @@ pub enum Way {
     Index(StoredIndex),
 }
 
-/// What a condition says about a field, where an index can use it.
+/// The part of a condition on a field that an index can use.
 #[derive(Clone, Copy, Debug)]
 pub enum Fact<'a> {
     /// It has this value; `None`: it is null.

@@ -1,8 +1,8 @@
-//! Places for reads that may take long: one runs at a time in each.
+//! Slots for reads that may take long: each slot runs one read at a time.
 //!
-//! Who finds all of them taken waits for a bounded time in a bounded queue and is told to come
-//! back. No caller has all places: somebody who asks for one slow page after the other slows down
-//! nobody but those who do the same.
+//! If all slots are taken, a read waits for a bounded time in a bounded queue, and is then refused.
+//! No caller gets all slots: a caller who requests one slow page after the other only slows down
+//! callers who do the same.
 
 use std::collections::HashMap;
 use std::num::NonZeroU64;
@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub struct Places {
     size: usize,
     all: Arc<Semaphore>,
-    /// What each caller may take of them.
+    /// The share of each caller.
     shares: Arc<Shares>,
     /// How many more may wait.
     queue: AtomicUsize,

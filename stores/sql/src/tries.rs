@@ -1,8 +1,8 @@
-//! What is known of a read that could look at any number of rows and mostly looks at few: whether
-//! it is worth a short try.
+//! Decides whether a read that may scan any number of rows, but mostly reads few, is first tried
+//! with a short limit.
 //!
-//! Each caller has an experience of its own with a statement. Somebody for whom a list takes long,
-//! since little of it is theirs, changes nothing for those to whom it answers at once.
+//! The past of a statement is kept for each caller. A caller for whom a list is slow, because few
+//! of its records are visible to them, does not slow it down for others.
 
 use std::num::NonZeroU64;
 use std::sync::OnceLock;

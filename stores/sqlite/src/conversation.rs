@@ -81,7 +81,7 @@ pub(super) fn read(row: &SqliteRow, column: &str, kind: Kind) -> Result<Value> {
     value.map_err(Error::internal)
 }
 
-/// What went wrong, in the framework's terms.
+/// Converts an error of sqlx into one of the framework.
 pub(super) fn failed(entity: &EntityDesc, failure: sqlx::Error) -> Error {
     let sqlx::Error::Database(db) = &failure else {
         return if linchpin_sql::is_passing(&failure) {

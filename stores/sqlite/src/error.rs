@@ -17,7 +17,7 @@ pub(super) fn of(entity: &EntityDesc, error: rusqlite::Error) -> Error {
                 None => Error::internal(error),
             }
         }
-        // What SUM says of whole numbers.
+        // The error of SUM over integers.
         ErrorCode::Unknown if message.as_deref() == Some("integer overflow") => Error::invalid(
             Problem::new("", "range", "a sum is beyond the range of whole numbers"),
         ),

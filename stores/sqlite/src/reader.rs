@@ -159,7 +159,7 @@ pub(super) fn connect(path: &Path, busy: Duration) -> rusqlite::Result<Connectio
     Ok(connection)
 }
 
-/// What every connection of the fast lane has.
+/// Prepares a connection of the fast lane.
 pub(super) fn prepare(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_prepared_statement_cache_capacity(CACHED);
     // Plans must not depend on bound values: SQLite would parse and plan a statement anew whenever

@@ -26,7 +26,7 @@ const ROOM_HOLDS: Duration = Duration::from_secs(1);
 /// When the disk was last asked for room, and what it said when there was none.
 type Room = Option<(Instant, Option<String>)>;
 
-/// What the writer is asked to do.
+/// A request to the writer thread.
 #[allow(clippy::large_enum_variant)] // nearly all are writes, and each is moved once
 enum Request {
     Write(Job),
@@ -205,10 +205,10 @@ fn work(connection: Connection, file: &Identity, mut queue: mpsc::Receiver<Reque
         let mut next = Some(request);
         while let Some(request) = next {
             match request {
-                // Whoever asked has gone before it was begun: it is not done.
+                // The caller left before the write began: skip it.
                 Request::Write(job) if job.is_left() => {}
                 Request::Write(job) => group.push(job),
-                // What came before it goes first.
+                // The writes before it are committed first.
                 Request::Session(asked) => session = Some(asked),
             }
             next = if session.is_some() || group.len() == GROUP {

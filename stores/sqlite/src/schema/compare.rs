@@ -15,7 +15,7 @@ pub(super) struct Object {
     pub(super) sql: String,
 }
 
-/// What the database holds, seen from one entity.
+/// The state of the database for one entity.
 pub(super) enum State {
     /// Nothing of it is there.
     Missing,

@@ -142,10 +142,10 @@ impl Definition {
     }
 }
 
-/// What a `CREATE TABLE` says.
+/// A parsed `CREATE TABLE`.
 pub(super) struct TableText {
     pub(super) definitions: Vec<Definition>,
-    /// What follows the parentheses, such as `STRICT`.
+    /// The options after the parentheses, such as `STRICT`.
     pub(super) options: Vec<Token>,
     pub(super) options_text: String,
 }
