@@ -1,8 +1,8 @@
-//! A connection whose client may leave while its request is answered.
+//! A connection whose client may leave before the response.
 //!
-//! The HTTP library does not read while a request is open, since a client that closed its side may
-//! still wait for its answer. So nothing would tell that a client is gone, and its request would
-//! keep its memory, its locks and its place until the time-out.
+//! The HTTP library does not read while a request is open, because a client that closed its side
+//! may still wait for its response. So a client that has left would go unnoticed, and its request
+//! would keep its memory, its locks and its slot until the time-out.
 
 use std::io;
 use std::pin::Pin;
@@ -15,16 +15,15 @@ use tokio::time::{Instant, Sleep};
 
 use super::exchange::Exchange;
 
-/// How long a client that has closed its side waits for the next part of its answer.
+/// The time limit for the next part of the response after a client has closed its side.
 pub(super) const GRACE: Duration = Duration::from_secs(5);
 
-/// A stream that fails when its client has left during an exchange: at once on an error of the
-/// socket, and [`GRACE`] after the last byte of an answer when the client has closed its side.
+/// A stream that fails if its client has left during an exchange: immediately on a socket error, or
+/// [`GRACE`] after the last byte of a response if the client has closed its side.
 pub(super) struct Attentive {
     stream: TcpStream,
     exchange: Exchange,
-    /// Runs since the client closed its side, or since something of an answer was written after
-    /// that.
+    /// Runs since the client closed its side, or since the last write of a response after that.
     leaving: Option<Pin<Box<Sleep>>>,
 }
 
@@ -37,7 +36,7 @@ impl Attentive {
         }
     }
 
-    /// Whether somebody is there for the answer. What the client has sent stays unread.
+    /// Checks that the client is still connected. Bytes from the client stay unread.
     fn look(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         if !self.exchange.is_answering() {
             self.leaving = None;
@@ -47,7 +46,7 @@ impl Attentive {
         match self.stream.poll_peek(cx, &mut ReadBuf::new(&mut byte)) {
             Poll::Ready(Ok(0)) => {}
             Poll::Ready(Err(error)) => return Err(error),
-            // More was sent, or nothing yet.
+            // More bytes have arrived, or none yet.
             Poll::Ready(Ok(_)) | Poll::Pending => return Ok(()),
         }
         let leaving = self
@@ -103,8 +102,7 @@ impl AsyncWrite for Attentive {
         self.stream.is_write_vectored()
     }
 
-    // Called whenever the connection has something to do, and for the first time as soon as a
-    // request is waited for.
+    // Called whenever the connection makes progress, and first when it waits for a request.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.look(cx)?;
         Pin::new(&mut self.stream).poll_flush(cx)

@@ -1,4 +1,4 @@
-//! What an app is made of, as its author puts it together; [`super::start`] makes a server of it.
+//! The builder of an app; [`super::start`] turns it into a server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,9 +26,9 @@ use crate::{Package, Result, Timestamp};
 pub struct App {
     pub(super) config: Config,
     pub(super) plugins: Vec<Box<dyn Plugin>>,
-    /// Those of plugins behind those of the app.
+    /// The packages of the app first, then the packages of plugins.
     pub(super) packages: Vec<&'static Package>,
-    /// How many of them are the app's own.
+    /// The number of packages that the app itself added.
     own_packages: usize,
     pub(super) clock: Clock,
     pub(super) overrides: Vec<Replacement>,
@@ -39,9 +39,10 @@ pub struct App {
     pub(super) sweep_every: Duration,
     pub(super) rates: Option<Arc<dyn RateStore>>,
     pub(super) hooks: Vec<Hook>,
-    /// As written: a pattern that is none is told with everything else that is wrong.
+    /// The patterns as written: a malformed pattern is reported at start-up with all other
+    /// mistakes.
     pub(super) guards: Vec<(String, RouteGuard)>,
-    /// Whether there is an audit log also when no route is audited.
+    /// Whether the audit log exists even if no route is audited.
     pub(super) audit: bool,
     pub(super) keep_audit: Option<Duration>,
     pub(super) own_commands: Vec<Command>,
@@ -49,11 +50,11 @@ pub struct App {
     pub(super) searches: Providers,
 }
 
-/// An override: whose route, which one, and what runs instead.
+/// An override: the entity, the route, and the function that replaces its executor.
 pub(super) struct Replacement {
     pub(super) entity: &'static EntityDesc,
     pub(super) name: &'static str,
-    /// The methods of a collection, which have routes of their own.
+    /// The methods of a collection; each method has a route of its own.
     parts: &'static [&'static OpSpec],
     pub(super) run: Override,
 }
@@ -96,7 +97,7 @@ impl std::fmt::Debug for App {
     }
 }
 
-/// How often expired records are removed.
+/// The default interval between two removals of expired records.
 const SWEEP: Duration = Duration::from_mins(1);
 
 /// One of the five generated routes, for overrides.
@@ -127,7 +128,7 @@ impl Route {
 }
 
 impl App {
-    /// An app without plugins and packages.
+    /// Creates an app without plugins and packages.
     pub fn new(config: Config) -> Self {
         Self {
             config,
@@ -169,25 +170,25 @@ impl App {
         self
     }
 
-    /// The title of the API in its OpenAPI document: the name of the first package unless it is
-    /// given here.
+    /// Sets the title of the API in its OpenAPI document. The default is the name of the first
+    /// package.
     #[must_use]
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.title = Some(title.into());
         self
     }
 
-    /// The version of the API in its OpenAPI document: that of the first package's crate unless it
-    /// is given here.
+    /// Sets the version of the API in its OpenAPI document. The default is the crate version of the
+    /// first package.
     #[must_use]
     pub fn version(mut self, version: impl Into<String>) -> Self {
         self.version = Some(version.into());
         self
     }
 
-    /// Adds a store of another crate: a database URL with one of its schemes opens it. The stores of
-    /// this build need no registration. Two stores with one name or one scheme are a start-up
-    /// error.
+    /// Adds a store of another crate. The app opens it for database URLs that use one of its
+    /// schemes. The stores of this build need no registration. Two stores with the same name or the
+    /// same scheme are a start-up error.
     ///
     /// ```
     /// # use linchpin::prelude::*;
@@ -204,15 +205,15 @@ impl App {
         self
     }
 
-    /// Uses this store in place of the one that the configuration names. For tests, and for stores
-    /// that no URL can describe.
+    /// Uses this store instead of the one in the configuration. For tests, and for stores that no
+    /// URL can describe.
     #[must_use]
     pub fn store(mut self, store: Arc<dyn Store>) -> Self {
         self.store = Some(store);
         self
     }
 
-    /// What the OpenAPI document says of the API.
+    /// The title, version and security schemes for the OpenAPI document.
     pub(super) fn info(&self) -> crate::openapi::Info {
         let first = self.packages.first().filter(|_| self.own_packages > 0);
         let title = self
@@ -226,7 +227,7 @@ impl App {
         crate::openapi::Info::new(title, version)
     }
 
-    /// What it says of how callers prove who they are.
+    /// The authentication schemes for the OpenAPI document.
     pub(super) fn security(&self) -> Vec<crate::openapi::Security> {
         self.plugins
             .iter()
@@ -242,15 +243,15 @@ impl App {
         self
     }
 
-    /// Replaces how often expired records are removed from the store: every 60 seconds. Nobody sees
-    /// them meanwhile.
+    /// Sets the interval at which the app removes expired records from the store; 60 seconds by
+    /// default. Expired records are invisible even before they are removed.
     #[must_use]
     pub fn sweep_every(mut self, period: Duration) -> Self {
         self.sweep_every = period;
         self
     }
 
-    /// Replaces where calls are counted for `rate_limit`: in this process.
+    /// Replaces the store of the `rate_limit` counters; by default they are in this process.
     #[must_use]
     pub fn rate_store(mut self, store: impl RateStore) -> Self {
         self.rates = Some(Arc::new(store));
@@ -258,8 +259,8 @@ impl App {
     }
 
     /// Replaces the executor of an operation's routes; policy, parsing, validation and projection
-    /// stay. For a collection it stands for each of its methods, and [`OverrideCall::route`] tells
-    /// which one is called.
+    /// stay. For a collection it replaces the executor of each method, and [`OverrideCall::route`]
+    /// names the method that was called.
     #[must_use]
     pub fn override_operation<E, F, Fut>(mut self, operation: Operation<E>, run: F) -> Self
     where
@@ -289,10 +290,10 @@ impl App {
         self
     }
 
-    /// Puts a guard before every route whose path matches a pattern: those of packages, of plugins
-    /// and of the app itself, in addition to their own policy. In a pattern, `{name}` is any one
-    /// segment, and `{*rest}` at its end all that follow, none included: `/admin/{*rest}` stands
-    /// before `/admin` as well. Several guards are asked in the order in which they are added.
+    /// Adds a guard to every route whose path matches a pattern: routes of packages, of plugins and
+    /// of the app itself. The routes' own policies still apply. In a pattern, `{name}` matches any
+    /// one segment. `{*rest}` at the end matches zero or more segments, so `/admin/{*rest}` also
+    /// guards `/admin`. Several guards run in the order in which they were added.
     ///
     /// A pattern that matches no route is a start-up error.
     ///
@@ -308,8 +309,8 @@ impl App {
         self
     }
 
-    /// Runs once adapters exist and before anything is served, so that handlers can capture
-    /// adapters of other entities.
+    /// Runs a hook after the adapters exist and before the app serves requests, so that handlers
+    /// can capture adapters of other entities.
     #[must_use]
     pub fn after_adapters<F, Fut>(mut self, hook: F) -> Self
     where
@@ -321,9 +322,9 @@ impl App {
         self
     }
 
-    /// Adds a command to the app's command line, such as `seed`. It runs over the app's store
-    /// without listening, with the arguments behind its name; what it returns is printed. Plugins
-    /// add theirs by [`Plugin::commands`].
+    /// Adds a command to the app's command line, such as `seed`. The command runs on the app's
+    /// store with the arguments that follow its name; the app does not listen. The result of the
+    /// command is printed. Plugins add commands with [`Plugin::commands`].
     #[must_use]
     pub fn command<F, Fut>(mut self, name: &'static str, about: &'static str, run: F) -> Self
     where
@@ -334,19 +335,20 @@ impl App {
         self
     }
 
-    /// Adds a consumer of the events of every entity, under a name of its own that it keeps from
-    /// start to start: what it has not had when the program ends, it is given after the next start.
+    /// Adds a consumer of the events of every entity. Its name is unique and must stay the same
+    /// between starts: events that were not delivered before the program ended are delivered after
+    /// the next start.
     ///
-    /// Without a consumer, a subscription or a route that names an `event`, nothing is recorded.
+    /// Without a consumer, a subscription or a route that names an `event`, no event is recorded.
     #[must_use]
     pub fn event_sink(mut self, name: impl Into<String>, sink: impl EventSink) -> Self {
         self.events.sink(name.into(), Arc::new(sink));
         self
     }
 
-    /// Adds a consumer of the events of `E`, one at a time, under a name of its own as for
-    /// [`App::event_sink`]. An event whose handling fails is offered again, before any that
-    /// follows. [`Event::adapter`] reaches the records of the app.
+    /// Adds a consumer of the events of `E`, which gets one event at a time. Its name follows the
+    /// rules of [`App::event_sink`]. If the handler fails, the same event is delivered again before
+    /// any later event. [`Event::adapter`] gives access to the records of the app.
     #[must_use]
     pub fn on_event<E, F, Fut>(mut self, name: impl Into<String>, handle: F) -> Self
     where
@@ -358,30 +360,30 @@ impl App {
         self
     }
 
-    /// Replaces how long delivered events are kept in the store: 7 days.
+    /// Sets how long the store keeps delivered events; 7 days by default.
     #[must_use]
     pub fn keep_events(mut self, keep: Duration) -> Self {
         self.events.keep(keep);
         self
     }
 
-    /// Makes an audit log also when no route is audited, for code that
-    /// [adds](crate::audit::AuditLog::add) to it.
+    /// Creates an audit log even if no route is audited, for code that
+    /// [adds](crate::audit::AuditLog::add) entries to it.
     #[must_use]
     pub fn audit_log(mut self) -> Self {
         self.audit = true;
         self
     }
 
-    /// How long entries of the [audit log](App::audit_log) are kept; for ever by default.
+    /// Sets how long entries of the [audit log](App::audit_log) are kept; forever by default.
     #[must_use]
     pub fn keep_audit(mut self, keep: Duration) -> Self {
         self.keep_audit = Some(keep);
         self.audit_log()
     }
 
-    /// Registers a search provider under the name that entities call it by:
-    /// `search(provider = "name", ..)`.
+    /// Registers a search provider under the name that entities use for it: `search(provider =
+    /// "name", ..)`.
     #[must_use]
     pub fn search_provider(
         mut self,

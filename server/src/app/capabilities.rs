@@ -1,5 +1,5 @@
-//! The capability gate: what entities need against what their store can do, before any connection
-//! is opened.
+//! The capability check: the needs of entities against the capabilities of their store, before a
+//! connection is opened.
 
 use linchpin_vocabulary::store::{self, FACTORY};
 
@@ -7,10 +7,10 @@ use crate::EntityEntry;
 use crate::store::StoreKind;
 use crate::{EntityGap, Error, Gap, Result, StartupError};
 
-/// Refuses entities that cannot run on the store, all at once. `kinds` are the stores of the app.
+/// Refuses entities that cannot run on the store, all together. `kinds` are the stores of the app.
 ///
 /// # Errors
-/// A start-up error whose text lists every gap.
+/// A start-up error that lists every missing capability.
 pub(crate) fn check<'a>(
     entries: impl Iterator<Item = &'a EntityEntry>,
     store: &str,
@@ -28,7 +28,7 @@ pub(crate) fn check<'a>(
     }
 }
 
-/// Everything `entity` needs that the store lacks.
+/// All capabilities that `entity` needs and the store lacks.
 fn gaps(
     entry: &EntityEntry,
     store: &str,
@@ -113,7 +113,7 @@ fn gaps(
 /// Whether a store would satisfy all gaps of an entity.
 fn fits(entry: &EntityEntry, missing: &[Gap], store: &StoreKind) -> bool {
     let named = entry.desc.stores.is_empty() || entry.desc.stores.contains(&store.name);
-    // A factory is the program's to bring, for each operation.
+    // The program must provide a factory for each operation.
     let brought = || {
         entry
             .mounted()

@@ -1,5 +1,5 @@
-//! What start-up checks before a store is opened, and before a port is: names, dependencies,
-//! routes, overrides, auth.
+//! Checks at start-up before a store or a port is opened: names, dependencies, routes, overrides,
+//! auth.
 
 use std::sync::Arc;
 
@@ -21,14 +21,14 @@ use linchpin_core::causes;
 
 pub(super) use crate::startup::startup;
 
-/// An error with all its causes in one line, and its details in further ones. The wire's
-/// `Internal error` says nothing here and is left out.
+/// An error with all its causes on one line, and its details on further lines. The public message
+/// `Internal error` is left out, because it contains no information.
 pub(super) fn chain(error: &Error) -> String {
     let mut causes: Vec<String> = causes(error).map(ToString::to_string).collect();
     if causes.is_empty() || error.code() != Code::Internal {
         causes.insert(0, error.message().to_owned());
     }
-    // A line for each of many problems: they are read by a person.
+    // Each problem has its own line, for human readers.
     let details = error
         .details()
         .iter()
@@ -36,7 +36,7 @@ pub(super) fn chain(error: &Error) -> String {
     causes.join(": ") + &details.collect::<String>()
 }
 
-/// Plugins so that each comes after those it depends on.
+/// The plugins in an order in which each one follows its dependencies.
 pub(super) fn ordered(
     plugins: Vec<Box<dyn Plugin>>,
     packages: &[&'static Package],
@@ -123,7 +123,7 @@ fn shared_storage(packages: &[&'static Package]) -> Vec<String> {
     problems
 }
 
-/// Entities whose records nobody would see: what their gates lead to is not there.
+/// Entities whose records are never visible, because the target of their gates is missing.
 fn unlisted(packages: &[&'static Package]) -> Vec<String> {
     let entities: Vec<_> = packages
         .iter()
@@ -143,8 +143,8 @@ fn unlisted(packages: &[&'static Package]) -> Vec<String> {
         .collect()
 }
 
-/// The route table, over tables that are never used: it does not depend on the store, so that what
-/// is wrong with it is known before one is opened, and so that it can be printed without one.
+/// The route table, built on tables that are never used. It does not depend on the store, so that
+/// its mistakes are found before a store is opened, and so that it can be printed without one.
 pub(super) fn planned(packages: &[&'static Package]) -> Result<Vec<Endpoint>> {
     let store: Arc<dyn Store> = Arc::new(Memory::new());
     let key = CursorKey::derive::<&[u8]>(&[]);
@@ -161,7 +161,7 @@ pub(super) fn planned(packages: &[&'static Package]) -> Result<Vec<Endpoint>> {
     Ok(mounted(packages, &Adapters::new(tables)))
 }
 
-/// Duplicate routes, and overrides that replace nothing.
+/// Duplicate routes, and overrides without a route.
 pub(super) fn routes(packages: &[&'static Package], overrides: &[Replacement]) -> Result<()> {
     let endpoints = planned(packages)?;
     let mut problems = find_duplicates(packages);
@@ -212,7 +212,7 @@ pub(super) fn routes(packages: &[&'static Package], overrides: &[Replacement]) -
     }
 }
 
-/// Routes of plugins that nobody would ever reach: an entity's route has the same path.
+/// Routes of plugins that are unreachable, because an entity's route has the same path.
 pub(super) fn shadowed(paths: &[String], endpoints: &[Endpoint]) -> Vec<String> {
     let shape = |path: &str| -> Vec<String> {
         let segments = path.split('/').filter(|s| !s.is_empty());
@@ -238,7 +238,7 @@ pub(super) fn shadowed(paths: &[String], endpoints: &[Endpoint]) -> Vec<String> 
     found.collect()
 }
 
-/// Whose route it is: an entity's, or a plugin's.
+/// The name of the entity or plugin that has the route.
 fn entity_of(endpoint: &Endpoint) -> &'static str {
     match endpoint.action {
         Action::Plugin(desc) => desc.of,
@@ -246,10 +246,10 @@ fn entity_of(endpoint: &Endpoint) -> &'static str {
     }
 }
 
-/// Whether changes of some route are told to the audit log.
+/// Whether any route is audited.
 ///
 /// # Errors
-/// When a package would mount the log itself: nobody may change what is in it.
+/// If a package lists the entity of the log itself: its entries must not be changed.
 pub(super) fn audited(packages: &[&'static Package], plugins: &[Box<dyn Plugin>]) -> Result<bool> {
     let entries = || {
         packages
@@ -278,11 +278,11 @@ pub(super) fn audited(packages: &[&'static Package], plugins: &[Box<dyn Plugin>]
             .any(|route| route.desc.policy.audit.is_some()))
 }
 
-/// Every value of the context that a declaration reads must come from somebody, and be of the type
-/// that it was checked against.
+/// Checks that every context value that a declaration reads has a provider, and has the type that
+/// the declaration was checked against.
 ///
 /// # Errors
-/// All that is missing.
+/// All missing values.
 pub(super) fn context(
     entries: &[&'static EntityEntry],
     providers: &ContextProviders,
@@ -346,7 +346,7 @@ pub(super) fn context(
     Err(startup(problems.join("\n")))
 }
 
-/// Guards by path, unless one of the patterns is none.
+/// Guards by path; an error if one of the patterns is malformed.
 pub(super) fn patterns(guards: &[(String, RouteGuard)]) -> Result<Vec<PathGuard>> {
     let (mut good, mut problems) = (Vec::new(), Vec::new());
     for (pattern, guard) in guards {
@@ -362,7 +362,7 @@ pub(super) fn patterns(guards: &[(String, RouteGuard)]) -> Result<Vec<PathGuard>
     }
 }
 
-/// Guards that stand before nothing.
+/// Guards whose pattern matches no route.
 pub(super) fn idle(guards: &[PathGuard], endpoints: &[Endpoint], routes: &RoutesCx) -> Vec<String> {
     let idle = guards.iter().filter(|guard| {
         let mut all = endpoints
@@ -381,7 +381,7 @@ pub(super) fn idle(guards: &[PathGuard], endpoints: &[Endpoint], routes: &Routes
     .collect()
 }
 
-/// Every name of a policy must mean something; roles need somebody who checks them.
+/// Checks that every name in a policy is registered, and that roles have a checker.
 pub(super) fn known_names(
     auth: Option<RouteAuth>,
     registry: &Registry,
@@ -458,7 +458,7 @@ pub(super) fn known_names(
     missing.told().map_or(Ok(auth), |text| Err(startup(text)))
 }
 
-/// What policies name and nobody registers, each with the places that name it.
+/// The names in policies that are not registered, each with the places that use it.
 #[derive(Default)]
 struct Lacking {
     twice: Vec<String>,
@@ -466,7 +466,7 @@ struct Lacking {
 }
 
 impl Lacking {
-    /// Most places of one name that are told.
+    /// The maximum number of places reported per name.
     const MOST: usize = 8;
 
     fn add(&mut self, place: &str, what: String) {
@@ -479,7 +479,7 @@ impl Lacking {
 
     fn told(self) -> Option<String> {
         let mut lines = self.twice;
-        // What says itself where it belongs needs no further plugin.
+        // A message that already names a missing plugin needs no further hint.
         let plugin = self
             .named
             .iter()
@@ -505,8 +505,8 @@ impl Lacking {
     }
 }
 
-/// That the database knows how to run the texts that custom operations declare: all that it does
-/// not, at once.
+/// Checks that the database accepts the SQL texts of custom operations; reports all refused texts
+/// together.
 pub(super) async fn sql(entries: &[&EntityEntry], adapters: &Adapters) -> Result<()> {
     let mut problems = Vec::new();
     for entry in entries {
@@ -515,7 +515,7 @@ pub(super) async fn sql(entries: &[&EntityEntry], adapters: &Adapters) -> Result
         };
         for spec in entry.mounted() {
             for text in spec.kind.texts() {
-                // A store without SQL runs none of them.
+                // A store without SQL runs no SQL texts.
                 let Ok(sql) = table.sql() else { continue };
                 if let Err(error) = sql.check(entry.desc, text).await {
                     problems.push(format!(

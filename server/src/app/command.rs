@@ -1,4 +1,4 @@
-//! The app as its own command line: `serve`, `routes`, `graph`, `openapi`, and what plugins add.
+//! The command line of an app: `serve`, `routes`, `graph`, `openapi`, and the commands of plugins.
 
 use std::io::IsTerminal;
 
@@ -15,7 +15,7 @@ use crate::suggest::did_you_mean;
 use crate::{Code, Error, Result};
 use linchpin_core::causes;
 
-/// What every app does, beside the commands of its own and of its plugins.
+/// The commands of every app; the app and its plugins add others.
 const WORDS: [(&str, &str); 6] = [
     ("serve", "starts the app (the default)"),
     ("routes", "prints every route; --json for machines"),
@@ -31,33 +31,33 @@ const WORDS: [(&str, &str); 6] = [
     ("help", "prints this"),
 ];
 
-/// Exit status of an app whose configuration or declaration cannot run.
+/// The exit status for a configuration or declaration that cannot run.
 const EX_CONFIG: i32 = 78;
 
 impl App {
-    /// Reads the arguments and does what they say; `serve` without any. Ends the process with
-    /// status 78 when start-up fails.
+    /// Runs the command in the arguments; `serve` without any. Ends the process with status 78 if
+    /// start-up fails.
     ///
     /// # Errors
-    /// When serving fails after start-up.
+    /// If serving fails after start-up.
     pub async fn run(self) -> Result<()> {
         let args: Vec<String> = std::env::args().skip(1).collect();
         self.run_with(&args).await
     }
 
-    /// [`App::run`] with given arguments, the program's name not among them.
+    /// Like [`App::run`] with the given arguments, without the name of the program.
     ///
     /// # Errors
-    /// As [`App::run`].
+    /// Like [`App::run`].
     pub async fn run_with(self, args: &[String]) -> Result<()> {
         let done = self.obey(args).await;
         if let Err(error) = &done {
-            // A person reads this; the log's form would hide the lines.
+            // For human readers; the format of the log would hide the lines.
             eprintln!("linchpin: {}", error.message());
             for problem in error.details() {
                 eprintln!("  {}: {}", problem.path, problem.message);
             }
-            // The text of a start-up error says it all.
+            // The text of a start-up error is complete.
             for cause in causes(error).filter(|_| error.startup().is_none()) {
                 eprintln!("  because: {cause}");
             }
@@ -78,7 +78,7 @@ impl App {
                 }
                 Run::Over(run) => {
                     if self.store.is_none() && self.configured().is_some_and(|kind| !kind.durable) {
-                        // No other process will see it, such as the one that serves.
+                        // Other processes, such as the server, do not see it.
                         eprintln!(
                             "linchpin: the database is this command's memory: what `{word}` does ends with it"
                         );
@@ -99,8 +99,7 @@ impl App {
             "routes" => {
                 let report = self.report(args.get(1..).unwrap_or_default())?;
                 say(report)?;
-                // What is wrong with the routes shows in the report; the command fails all the
-                // same.
+                // The report shows the mistakes in the routes; the command fails nevertheless.
                 self.checked_routes().map(drop)
             }
             "graph" => say(graph::of(&self.packages)),
@@ -133,7 +132,7 @@ impl App {
     /// The commands of the app and of its plugins.
     ///
     /// # Errors
-    /// When one word would mean two things.
+    /// If two commands have the same name.
     fn commands(&mut self) -> Result<Vec<Command>> {
         let mut commands = std::mem::take(&mut self.own_commands);
         commands.extend(self.plugins.iter().flat_map(|plugin| plugin.commands()));
@@ -152,7 +151,7 @@ impl App {
         }
     }
 
-    /// `search rebuild <entity>`: starts everything but the server, and makes indexes anew.
+    /// `search rebuild <entity>`: starts everything but the server, and rebuilds indexes.
     pub(crate) async fn search(self, args: &[String]) -> Result<String> {
         let refused = |text: String| Err(Error::new(Code::Internal, text));
         let searched: Vec<&'static EntityDesc> = self
@@ -204,8 +203,7 @@ impl App {
         failed.map_or_else(|| Ok(lines.join("\n")), Err)
     }
 
-    /// Every route as a table, or as JSON. Neither a store nor a secret is needed, and no plugin
-    /// runs.
+    /// All routes as a table or as JSON. It needs no store and no secret, and no plugin runs.
     fn report(&self, args: &[String]) -> Result<String> {
         let mut endpoints = checks::planned(&self.packages)?;
         endpoints.extend(self.plugin_routes());
@@ -226,7 +224,7 @@ impl App {
         }
     }
 
-    /// Every endpoint, unless something is wrong with them.
+    /// All endpoints; an error if there are mistakes in them.
     fn checked_routes(self) -> Result<Vec<Endpoint>> {
         let (of_plugins, guards) = (self.plugin_routes(), checks::patterns(&self.guards)?);
         checks::ordered(self.plugins, &self.packages)?;
@@ -237,7 +235,7 @@ impl App {
         Ok(endpoints)
     }
 
-    /// The facts of the store that the configuration names, if the app has it.
+    /// The facts of the store in the configuration, if the app has that store.
     fn configured(&self) -> Option<&'static StoreKind> {
         let stores = Stores::new(&self.config, &self.providers);
         stores.kind(&self.config.database).ok()
@@ -277,7 +275,7 @@ pub(super) fn log(config: &Config) {
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr);
-    // An error means that a subscriber is installed already, which then is the program's choice.
+    // An error means that the program has already installed a subscriber; that one is used.
     let _ = if config.log_json {
         builder.json().try_init()
     } else {
@@ -287,7 +285,7 @@ pub(super) fn log(config: &Config) {
     };
 }
 
-/// Prints a line. Who reads it may have heard enough: `openapi | head`.
+/// Prints a line. The reader may close the pipe early: `openapi | head`.
 fn say(text: impl std::fmt::Display) -> Result<()> {
     use std::io::Write;
     match writeln!(std::io::stdout().lock(), "{text}") {

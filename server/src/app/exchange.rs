@@ -1,6 +1,6 @@
-//! What the HTTP library answers by itself: a request that cannot be read reaches no service.
-//! Between two exchanges whatever is written to a connection is such an answer, and gets its body
-//! here.
+//! Responses of the HTTP library itself: a request that cannot be parsed reaches no service. Any
+//! bytes written to a connection between two exchanges are such a response; this module adds the
+//! body.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -12,26 +12,26 @@ use axum::body::{Body, Bytes, HttpBody};
 use hyper::body::{Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Whether a connection is between two exchanges. It is one task, so nothing here is contended; the
-/// atomics make it `Send`.
+/// Tracks whether a connection is between two exchanges. It is used by one task only; the atomics
+/// make it `Send`.
 #[derive(Clone, Default)]
 pub(super) struct Exchange(Arc<State>);
 
 #[derive(Default)]
 struct State {
-    /// Requests that the service has and whose answers are not dropped yet.
+    /// The number of requests in the service whose responses are not dropped yet.
     open: AtomicUsize,
-    /// Something of an answer may not be out yet.
+    /// Whether a part of a response may not be flushed yet.
     unflushed: AtomicBool,
-    /// The connection speaks something else by now.
+    /// Whether the connection was upgraded to another protocol.
     upgraded: AtomicBool,
-    /// A request has reached the service.
+    /// Whether any request has reached the service.
     begun: AtomicBool,
 }
 
 impl Exchange {
-    /// A request has reached the service; the exchange lasts until its answer is dropped, and
-    /// flushed after that.
+    /// A request has reached the service. The exchange lasts until its response is dropped and
+    /// flushed.
     pub(super) fn begin(&self) -> Begun {
         self.0.open.fetch_add(1, Relaxed);
         self.0.unflushed.store(true, Relaxed);
@@ -39,17 +39,17 @@ impl Exchange {
         Begun(self.clone())
     }
 
-    /// Whether there has been a request at all.
+    /// Whether there has been any request.
     pub(super) fn has_begun(&self) -> bool {
         self.0.begun.load(Relaxed)
     }
 
-    /// From now on the bytes are somebody else's.
+    /// The connection was upgraded: from now on its bytes are not HTTP.
     pub(super) fn upgrade(&self) {
         self.0.upgraded.store(true, Relaxed);
     }
 
-    /// Whether a request waits for its answer, or for the rest of it.
+    /// Whether a request waits for its response, or for the rest of it.
     pub(super) fn is_answering(&self) -> bool {
         self.0.open.load(Relaxed) > 0 && !self.0.upgraded.load(Relaxed)
     }
@@ -65,11 +65,11 @@ impl Exchange {
     }
 }
 
-/// One exchange under way.
+/// An exchange in progress.
 pub(super) struct Begun(Exchange);
 
 impl Begun {
-    /// The answer, which ends the exchange when it is dropped.
+    /// The response body, which ends the exchange when it is dropped.
     pub(super) fn answer(self, body: Body) -> Answer {
         Answer { body, _begun: self }
     }
@@ -81,7 +81,7 @@ impl Drop for Begun {
     }
 }
 
-/// The body of an answer.
+/// The body of a response.
 pub(super) struct Answer {
     body: Body,
     _begun: Begun,
@@ -107,11 +107,11 @@ impl HttpBody for Answer {
     }
 }
 
-/// A stream that gives the HTTP library's own refusals their body.
+/// A stream that adds a body to the HTTP library's own refusals.
 pub(super) struct Explained<S> {
     stream: S,
     exchange: Exchange,
-    /// What is written in place of a refusal, and how much of it is out.
+    /// The bytes written instead of a refusal, and the number already written.
     instead: Option<(Vec<u8>, usize)>,
 }
 
@@ -124,7 +124,7 @@ impl<S: AsyncWrite + Unpin> Explained<S> {
         }
     }
 
-    /// Writes `bytes`, or what stands for them; whoever writes them learns only that they are out.
+    /// Writes `bytes`, or their replacement; the caller gets only the number of its own bytes.
     fn explain(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         if self.instead.is_none() {
             self.instead = crate::http::explain(bytes).map(|whole| (whole, 0));
@@ -206,7 +206,7 @@ mod tests {
 
     const BARE: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n";
 
-    /// What arrives of a refusal that is written through eight bytes at a time.
+    /// The received bytes of a refusal that is written eight bytes at a time.
     async fn arrives(exchange: Exchange) -> String {
         let (ours, mut theirs) = tokio::io::duplex(8);
         let mut stream = Explained::new(ours, exchange);
@@ -231,7 +231,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_a_service_writes_is_its_own() {
-        // Under way; answered and not yet flushed; upgraded.
+        // In progress; answered and not yet flushed; upgraded.
         let exchange = Exchange::default();
         let begun = exchange.begin();
         assert_eq!(arrives(exchange.clone()).await.as_bytes(), BARE);

@@ -1,5 +1,4 @@
-//! The states that transitions lead through, as Mermaid draws them: a diagram for each field of an
-//! entity.
+//! State diagrams of transitions in Mermaid syntax: one for each field of an entity.
 
 use std::fmt::Write;
 
@@ -7,7 +6,7 @@ use crate::entity::{DefaultDesc, EntityDesc, Kind};
 use crate::operation::Transition;
 use crate::{EntityEntry, Package, Value};
 
-/// Every graph, with a title each, one after the other.
+/// All diagrams, each with a title.
 pub(super) fn of(packages: &[&'static Package]) -> String {
     let graphs: Vec<String> = packages
         .iter()
@@ -41,7 +40,7 @@ fn graphs(entry: &'static EntityEntry) -> Vec<String> {
 
 fn graph(desc: &EntityDesc, field: usize, moves: &[(&str, &Transition)]) -> String {
     let of = &desc.fields[field];
-    // An enum shows all its states, also those that nothing leads to.
+    // An enum shows all its states, even unreachable ones.
     let mut states: Vec<String> = match of.kind {
         Kind::Enum(known) => known.variants.iter().map(|&name| name.to_owned()).collect(),
         _ => Vec::new(),
@@ -71,7 +70,8 @@ fn graph(desc: &EntityDesc, field: usize, moves: &[(&str, &Transition)]) -> Stri
             states.push(state.clone());
         }
     }
-    // A value may be no name to Mermaid, or a word of its language; then it gets one.
+    // A value may be an invalid name in Mermaid, or a keyword; then the state gets a generated
+    // name.
     let id = |state: &String| {
         let nth = || {
             states
@@ -106,7 +106,7 @@ fn graph(desc: &EntityDesc, field: usize, moves: &[(&str, &Transition)]) -> Stri
     out
 }
 
-/// Whether Mermaid takes a value as the name of a state.
+/// Whether a value is a valid state name in Mermaid.
 fn is_name(state: &str) -> bool {
     const WORDS: [&str; 12] = [
         "as",
@@ -128,7 +128,7 @@ fn is_name(state: &str) -> bool {
         && !WORDS.contains(&state)
 }
 
-/// A value as its state is called.
+/// The label of a state.
 fn text(value: &Value) -> String {
     match value {
         Value::Text(text) => text.clone(),
@@ -140,7 +140,7 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// A value within quotes: what would end them, or the line, is written as Mermaid's entities.
+/// A label within quotes: quotes and line breaks are written as Mermaid entities.
 fn shown(state: &str) -> String {
     let mut out = String::with_capacity(state.len());
     for c in state.chars() {

@@ -1,4 +1,5 @@
-//! Listening: connections in, requests out, and the stop that loses nothing.
+//! The listener: it accepts connections, passes requests to the service, and stops without losing
+//! requests.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -21,21 +22,20 @@ use super::stream::Impatient;
 use crate::Result;
 use crate::resource::sweep;
 
-/// How long a client may take to send the head of a request, and how long a connection may idle
-/// between requests.
+/// The time limit for the head of a request, and for an idle connection between requests.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a client that has just connected may take for its first request: whoever connects means
-/// to say something.
+/// The time limit for the first request of a new connection. It is shorter, because a client
+/// usually sends a request at once.
 const FIRST_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a client may leave an answer unread.
+/// The time limit for a client that does not read its response.
 const UNREAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// Descriptors that connections leave to the store, to files and to the log.
+/// File descriptors reserved for the store, files and the log.
 const RESERVE: usize = 64;
-/// Most bytes of a request's head; more is answered 431, and so are more than 100 headers.
+/// The maximum size of a request head; larger ones get 431, and so do more than 100 headers.
 const MAX_HEAD: usize = 64 << 10;
 
 impl Built {
-    /// Step 14: opens the port.
+    /// Step 14 of start-up: opens the port.
     pub(super) async fn listen(mut self, config: &Config) -> Result<Running> {
         let bound = TcpListener::bind((config.host, config.port))
             .await
@@ -87,7 +87,7 @@ impl Built {
             accept(listener, service, stopped, self.grace, most, peers).await;
             if let Some(sweeper) = sweeper {
                 sweeper.abort();
-                // Aborted or not: it must not run any more when the store is closed.
+                // Aborted or not: the task must have ended before the store is closed.
                 drop(sweeper.await);
             }
             if let Some(relay) = relay {
@@ -119,8 +119,8 @@ async fn accept(
     http.timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIMEOUT)
         .max_header_size(MAX_HEAD);
-    // A client that has said all it has to say may close its side: it is answered all the same, if
-    // its answer begins within some seconds. One that has left is found by the stream, see
+    // A client may close its side after its request. It still gets the response, if the response
+    // begins within some seconds. The stream detects a client that has left completely, see
     // `abandoned`.
     http.half_close(true);
     let mut connections = JoinSet::new();
@@ -141,7 +141,8 @@ async fn accept(
             accepted = listener.accept(), if !full => match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    // Out of file descriptors, say: waiting a little lets connections end.
+                    // For example, no file descriptor is free: after a short wait, connections may
+                    // have ended.
                     tracing::warn!(%error, "cannot accept a connection");
                     tokio::time::sleep(Duration::from_millis(50)).await;
                     continue;
@@ -153,7 +154,7 @@ async fn accept(
             peers::refuse(stream);
             continue;
         };
-        // Answers are written whole, so waiting for more to send only delays them.
+        // Responses are written whole, so waiting for more data only delays them.
         let _ = stream.set_nodelay(true);
         let service = service.from_address(client.ip());
         let exchange = Exchange::default();
@@ -174,7 +175,7 @@ async fn accept(
                         .await
                         .unwrap_or_else(|never| match never {}),
                 };
-                // A refused tunnel is none: what follows is HTTP still.
+                // After a refused CONNECT the connection still speaks HTTP.
                 if (connects && answer.status().is_success())
                     || answer.status() == hyper::StatusCode::SWITCHING_PROTOCOLS
                 {
@@ -192,7 +193,7 @@ async fn accept(
             let ended = tokio::select! {
                 ended = connection.as_mut() => ended,
                 () = told(&mut stopped) => {
-                    // Finishes the request at hand and closes instead of waiting for another one.
+                    // Finishes the current request and closes instead of waiting for another one.
                     connection.as_mut().graceful_shutdown();
                     connection.await
                 }
@@ -215,7 +216,7 @@ async fn accept(
             grace.as_secs()
         );
     }
-    // Nothing may still run when plugins are torn down and the store is closed.
+    // No connection may run when plugins are torn down and the store is closed.
     connections.shutdown().await;
     if tokio::time::timeout(grace, service.idle()).await.is_err() {
         tracing::warn!(
@@ -225,7 +226,7 @@ async fn accept(
     }
 }
 
-/// Returns when a client has connected and asked for nothing for too long.
+/// Returns when a client has connected and sent no request for too long.
 async fn silence(exchange: &Exchange) {
     tokio::time::sleep(FIRST_TIMEOUT).await;
     if exchange.has_begun() {
@@ -233,7 +234,7 @@ async fn silence(exchange: &Exchange) {
     }
 }
 
-/// How many files the process may open, where the system tells.
+/// The number of files that the process may open, if the system provides it.
 fn descriptors() -> Option<usize> {
     let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
     limits.lines().find_map(|line| {
@@ -245,8 +246,8 @@ fn descriptors() -> Option<usize> {
     })
 }
 
-/// Returns once the app is to stop; also when its handle was dropped.
+/// Returns when the app stops, or when its handle was dropped.
 async fn told(stopped: &mut watch::Receiver<bool>) {
-    // The value is looked at here, so that no guard of it lives on in the caller.
+    // The value is read here, so that its lock guard does not live on in the caller.
     drop(stopped.wait_for(|stop| *stop).await);
 }

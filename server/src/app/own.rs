@@ -1,4 +1,4 @@
-//! The routes that every app has: its health and its document.
+//! The routes of every app: health checks and the OpenAPI document.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::{Error, Result};
 const LIVE: &str = "/health/live";
 const READY: &str = "/health/ready";
 
-/// How long the store may take to say that it is ready.
+/// The time limit for the readiness check of the store.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// `/health/live`, `/health/ready`, `/openapi.json` and `/docs`, as far as they are wanted: their
+/// Mounts `/health/live`, `/health/ready`, `/openapi.json` and `/docs`, if enabled; returns their
 /// paths.
 pub(super) fn own_routes(
     routes: &mut RoutesCx,
@@ -50,7 +50,7 @@ pub(super) fn own_routes(
     own
 }
 
-/// Whether the store answers in time.
+/// Checks that the store answers in time.
 async fn ready(store: &dyn Store) -> Result<()> {
     match tokio::time::timeout(PATIENCE, store.ready()).await {
         Ok(Ok(())) => Ok(()),

@@ -1,4 +1,4 @@
-//! Whose connections are open: none may have all of them.
+//! Open connections per client address: no address may have all of them.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -10,16 +10,16 @@ use tokio::net::TcpStream;
 
 use crate::address::one_client;
 
-/// Fewest connections that an address may have when nothing is said: what many people behind one
-/// address need.
+/// The lowest default limit of connections per address: enough for many users that share one
+/// address.
 const FEWEST: usize = 256;
 
 /// The connections of each address.
 #[derive(Clone)]
 pub(super) struct Peers {
-    /// Most of one address.
+    /// The maximum number of connections per address.
     most: usize,
-    /// Whether that holds for connections of the machine itself, too.
+    /// Whether the limit also applies to connections from the machine itself.
     own: bool,
     open: Arc<Mutex<HashMap<IpAddr, Open>>>,
 }
@@ -28,19 +28,19 @@ pub(super) struct Peers {
 #[derive(Default)]
 struct Open {
     count: usize,
-    /// Whether the log has been told that there are too many.
+    /// Whether the log already contains a warning about this address.
     told: bool,
 }
 
-/// The place of a connection, free again when it is dropped.
+/// The slot of a connection; it is released on drop.
 pub(super) struct Place {
     peers: Peers,
     of: IpAddr,
 }
 
 impl Peers {
-    /// As many as are `named` for each address, else half of `all`; a proxy on the machine itself
-    /// may have all of them then.
+    /// Sets the limit per address to `named`, or to half of `all` by default; then connections from
+    /// the machine itself, such as a proxy, may use all.
     pub(super) fn new(named: Option<usize>, all: usize) -> Self {
         let most = named.unwrap_or_else(|| (all / 2).max(FEWEST));
         Self {
@@ -50,7 +50,7 @@ impl Peers {
         }
     }
 
-    /// A place for a connection from an address; `None` when it has as many as it may.
+    /// Takes a slot for a connection from an address; `None` if the address is at its limit.
     pub(super) fn take(&self, address: IpAddr) -> Option<Place> {
         let of = one_client(address);
         let mut open = self.open.lock();
@@ -82,10 +82,9 @@ impl Drop for Place {
     }
 }
 
-/// Tells a client that it has too many connections, as far as that can be done without waiting for
-/// it.
+/// Sends a refusal to a client with too many connections, if that is possible without waiting.
 pub(super) fn refuse(stream: TcpStream) {
-    // What does not go out at once does not go out: the connection is closed either way.
+    // A partial write is not continued: the connection is closed in any case.
     if let Ok(mut stream) = stream.into_std() {
         drop(stream.write(&crate::http::crowded()));
     }
@@ -102,7 +101,7 @@ mod tests {
             ["10.0.0.1", "10.0.0.2"].map(|text| text.parse().expect("an address"));
         let (first, second) = (peers.take(a), peers.take(a));
         assert!(first.is_some() && peers.take(a).is_none() && peers.take(b).is_some());
-        // The same one in the other family.
+        // The same address in the other family.
         assert!(
             peers
                 .take("::ffff:10.0.0.1".parse().expect("an address"))

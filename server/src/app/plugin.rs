@@ -1,4 +1,4 @@
-//! Plugins: what extends an app, and what it may touch at each step of start-up.
+//! Plugins: extensions of an app, and the access they have at each step of start-up.
 
 use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -56,63 +56,65 @@ pub trait Plugin: Send + Sync + 'static {
     /// Unique within an app.
     fn name(&self) -> &str;
 
-    /// Names of plugins and packages that must be there; those plugins are set up first.
+    /// Names of the plugins and packages that this plugin requires. Required plugins are set up
+    /// first.
     fn dependencies(&self) -> &[&str] {
         &[]
     }
 
-    /// How the environment variables begin that it reads by itself: the app does not take them for
-    /// mistakes.
+    /// Prefixes of the environment variables that the plugin reads itself. The app does not report
+    /// variables with these prefixes as unknown.
     fn variables(&self) -> &[&str] {
         &[]
     }
 
-    /// The entities it brings; they are mounted and stored as those of the app's packages are.
+    /// The entities of the plugin; the app mounts and stores them like the entities of its own
+    /// packages.
     fn packages(&self) -> &[&'static Package] {
         &[]
     }
 
-    /// Its routes: described, so that they are reported and documented, under policy as those of
-    /// entities are. It is asked before anything is set up; a route does its work with what the
-    /// set-up leaves behind.
+    /// The routes of the plugin. They have a description for reports and documentation, and
+    /// policies like the routes of entities. The app calls this method before any set-up; handlers
+    /// use the values that the set-up methods create later.
     fn routes(&self) -> Vec<PluginRoute> {
         Vec::new()
     }
 
-    /// What proves who calls where `auth` has one of the names that it registers, for the API
-    /// document. It is asked before anything is set up.
+    /// The security schemes for the `auth` names that this plugin registers, for the OpenAPI
+    /// document. The app calls this method before any set-up.
     fn security(&self) -> Vec<crate::openapi::Security> {
         Vec::new()
     }
 
-    /// Installs what runs before routes: layers, the actor resolver, values of the context.
+    /// Installs layers, the actor resolver and providers of context values. They run before routes.
     fn setup_middleware<'a>(&'a self, cx: &'a mut MiddlewareCx) -> BoxFuture<'a, Result<()>> {
         let _ = cx;
         Box::pin(async { Ok(()) })
     }
 
-    /// Mounts routes of its own.
+    /// Mounts the plugin's own routes.
     fn setup_routes<'a>(&'a self, cx: &'a mut RoutesCx) -> BoxFuture<'a, Result<()>> {
         let _ = cx;
         Box::pin(async { Ok(()) })
     }
 
-    /// Registers route auth, once adapters exist.
+    /// Registers authentication and authorization of routes, after the adapters exist.
     fn setup_post<'a>(&'a self, cx: &'a mut PostCx) -> BoxFuture<'a, Result<()>> {
         let _ = cx;
         Box::pin(async { Ok(()) })
     }
 
-    /// Begins what goes on beside the requests: the app listens now. Commands of the command line
-    /// do without.
+    /// Starts background work: the app listens now. It is not called for commands of the command
+    /// line.
     fn started(&self) {}
 
-    /// Undoes what it set up, in reverse order of set-up.
+    /// Undoes the set-up. Plugins are torn down in reverse order of set-up.
     fn teardown(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async { Ok(()) })
     }
 
-    /// Commands it adds to the app's command line.
+    /// Commands that the plugin adds to the app's command line.
     fn commands(&self) -> Vec<Command> {
         Vec::new()
     }
@@ -125,11 +127,11 @@ pub struct Command {
     pub(super) run: Run,
 }
 
-/// What a command works with.
+/// The function of a command, by the arguments it gets.
 pub(super) enum Run {
-    /// Its arguments and the signing secrets.
+    /// It gets the command's arguments and the signing secrets.
     Alone(RunAlone),
-    /// The app's adapters and its arguments.
+    /// It gets the app's adapters and the command's arguments.
     Over(RunOver),
 }
 
@@ -137,8 +139,8 @@ type RunAlone = Box<dyn FnOnce(&[String], &[SigningSecret]) -> Result<String> + 
 type RunOver = Box<dyn FnOnce(Adapters, Vec<String>) -> BoxFuture<'static, Result<String>> + Send>;
 
 impl Command {
-    /// Runs with the arguments behind its name and the signing secrets, and starts nothing; what it
-    /// returns is printed. `about` is its line of `help`.
+    /// Creates a command that starts no app. It gets the arguments that follow its name and the
+    /// signing secrets; its result is printed. `about` is its line in `help`.
     pub fn alone(
         name: &'static str,
         about: &'static str,
@@ -151,8 +153,9 @@ impl Command {
         }
     }
 
-    /// Runs with the arguments behind its name over an app that is set up and does not listen; what
-    /// it returns is printed. Plugins are set up and not [started](Plugin::started).
+    /// Creates a command that runs on an app that is set up but does not listen. It gets the
+    /// arguments that follow its name; its result is printed. Plugins are set up but not
+    /// [started](Plugin::started).
     pub fn over<F, Fut>(name: &'static str, about: &'static str, run: F) -> Self
     where
         F: FnOnce(Adapters, Vec<String>) -> Fut + Send + 'static,
@@ -176,7 +179,7 @@ impl std::fmt::Debug for Command {
     }
 }
 
-/// What `setup_middleware` may do.
+/// The context of `setup_middleware`.
 pub struct MiddlewareCx {
     pub(super) secrets: Vec<SigningSecret>,
     pub(super) clock: Clock,
@@ -185,7 +188,7 @@ pub struct MiddlewareCx {
     pub(super) adapters: Adapters,
     pub(super) context: ContextProviders,
     pub(super) layers: Layers,
-    /// That of the app, then those of plugins.
+    /// The lists of allowed origins: first the app's, then those of plugins.
     pub(super) cors: Vec<Cors>,
 }
 
@@ -193,7 +196,7 @@ impl MiddlewareCx {
     /// Installs the resolver that finds the actor of each request.
     ///
     /// # Errors
-    /// When another plugin has installed one.
+    /// If another plugin has installed one.
     pub fn set_actor_resolver(&mut self, resolver: Arc<dyn ActorResolver>) -> Result<()> {
         if self.resolver.is_some() {
             return Err(Error::internal(
@@ -204,12 +207,13 @@ impl MiddlewareCx {
         Ok(())
     }
 
-    /// Provides a value of the request context: what declarations read as `ctx(locale)`, and code
-    /// as `cx.context(locale)`.
+    /// Provides a value of the request context: declarations read it as `ctx(locale)`, and code as
+    /// `cx.context(locale)`.
     ///
-    /// It is asked for every request that has passed auth, roles and guards, after the providers
-    /// before it. `None` is null: what reads it then answers 401 to anonymous callers and 403 to
-    /// others. An error is the answer to the request.
+    /// The provider runs for every request that has passed auth, roles and guards, after the
+    /// providers that were added before it. `None` is null: a declaration that reads it answers 401
+    /// to anonymous callers and 403 to others. An error of the provider is the answer to the
+    /// request.
     ///
     /// ```
     /// # use linchpin::{MiddlewareCx, Result};
@@ -227,7 +231,7 @@ impl MiddlewareCx {
     /// ```
     ///
     /// # Errors
-    /// When somebody else provides it.
+    /// If another plugin provides this value.
     pub fn provide<V, F>(&mut self, _value: V, provide: F) -> Result<()>
     where
         V: ContextValue,
@@ -236,10 +240,10 @@ impl MiddlewareCx {
         self.context.add::<V>(provide)
     }
 
-    /// As [`MiddlewareCx::provide`], for what has to be looked up.
+    /// Like [`MiddlewareCx::provide`], for values that need an asynchronous lookup.
     ///
     /// # Errors
-    /// When somebody else provides it.
+    /// If another plugin provides this value.
     pub fn provide_later<V, F>(&mut self, _value: V, provide: F) -> Result<()>
     where
         V: ContextValue,
@@ -252,12 +256,12 @@ impl MiddlewareCx {
         self.context.add_later::<V>(provide)
     }
 
-    /// Puts a layer of tower or axum around every request, whatever its route: inside of the layers
-    /// of plugins that are set up before, outside of all that is Linchpin's. It sees requests
-    /// before anybody knows who calls, and answers as they are sent.
+    /// Adds a layer of tower or axum around every request, whatever its route. It is inside the
+    /// layers of plugins that are set up earlier, and outside all layers of Linchpin. It sees
+    /// requests before authentication, and responses as they are sent.
     ///
-    /// What a layer answers by itself gets a request id, too. Apps without layers pay nothing for
-    /// them.
+    /// Responses that a layer creates itself get a request id, too. Apps without layers have no
+    /// cost.
     ///
     /// ```
     /// # use linchpin::MiddlewareCx;
@@ -284,12 +288,12 @@ impl MiddlewareCx {
         self.layers.add(layer);
     }
 
-    /// Lets pages of these exact origins read answers, beside those of `security.cors`; with
-    /// `credentials`, their requests may carry cookies. An origin in several lists may do what any
-    /// of them says.
+    /// Allows pages of these exact origins to read responses, in addition to the origins of
+    /// `security.cors`. With `credentials`, their requests may carry cookies. An origin in several
+    /// lists has the permissions of all of them.
     ///
     /// # Errors
-    /// When one of them is no origin such as `https://app.example.com`.
+    /// If one of them is not an origin such as `https://app.example.com`.
     pub fn allow_origins<O: Into<String>>(
         &mut self,
         origins: impl IntoIterator<Item = O>,
@@ -306,8 +310,8 @@ impl MiddlewareCx {
         Ok(())
     }
 
-    /// The origins whose pages may read answers, in lists of whoever named them: first
-    /// `security.cors`.
+    /// The origins whose pages may read responses, one list per source; `security.cors` is the
+    /// first.
     pub fn allowed_origins(&self) -> &[Cors] {
         &self.cors
     }
@@ -322,7 +326,7 @@ impl MiddlewareCx {
         &self.secrets
     }
 
-    /// Where the app runs: production is stricter.
+    /// The environment of the app; production is stricter.
     pub fn environment(&self) -> Environment {
         self.environment
     }
@@ -341,54 +345,54 @@ impl std::fmt::Debug for MiddlewareCx {
     }
 }
 
-/// What `setup_routes` may do.
+/// The context of `setup_routes`.
 #[derive(Debug, Default)]
 pub struct RoutesCx {
     pub(super) adapters: Adapters,
     pub(super) router: axum::Router,
     pub(super) paths: Vec<String>,
-    /// What else is known of where its routes are.
+    /// Path patterns of nested routers and of the framework's own routes.
     pub(super) areas: Vec<String>,
-    /// What could not be mounted; start-up lists all of it.
+    /// Routes that could not be mounted; start-up reports all of them.
     pub(super) problems: Vec<String>,
 }
 
 impl RoutesCx {
-    /// Typed access to every adapter, for handlers to capture. In a handler, `Adapters` and every
-    /// entity's adapter are extractors as well.
+    /// Typed access to every adapter, for handlers to capture. Handlers can also take `Adapters`
+    /// and every entity's adapter as extractors.
     pub fn adapters(&self) -> &Adapters {
         &self.adapters
     }
 
-    /// Mounts a handler at a path in axum's form, such as `/auth/login`. Static segments win over
-    /// parameters of entities.
+    /// Mounts a handler at a path in axum's form, such as `/auth/login`. Static segments take
+    /// precedence over path parameters of entities.
     ///
-    /// A malformed path, or one with a method that is taken, is a start-up error.
+    /// A malformed path, or a path with a method that is already taken, is a start-up error.
     pub fn route(&mut self, path: &str, handler: axum::routing::MethodRouter) {
         self.change(path, |router| router.route(path, handler));
         self.paths.push(path.to_owned());
     }
 
-    /// Mounts a router below a path, such as `/files`. Its routes are reached when no entity's
-    /// route matches.
+    /// Mounts a router below a path, such as `/files`. Its routes are used if no entity's route
+    /// matches.
     ///
-    /// A malformed path, or one that is taken, is a start-up error.
+    /// A malformed path, or a path that is already taken, is a start-up error.
     pub fn nest(&mut self, path: &str, router: axum::Router) {
         self.change(path, |all| all.nest(path, router));
         self.areas
             .push(format!("{}/{{*rest}}", path.trim_end_matches('/')));
     }
 
-    /// Merges a router whose paths are reached when no entity's route matches.
+    /// Merges a router whose routes are used if no entity's route matches.
     ///
-    /// A route that is mounted already is a start-up error. Guards of the app stand before its
-    /// routes as well, but nobody can see at start-up that a pattern matches one of them:
-    /// [`RoutesCx::nest`] says where they are.
+    /// A route that is already mounted is a start-up error. Guards of the app also run before its
+    /// routes, but start-up cannot see that a guard's pattern matches one of them. With
+    /// [`RoutesCx::nest`] the path is known.
     pub fn merge(&mut self, router: axum::Router) {
         self.change("a router", |all| all.merge(router));
     }
 
-    /// axum panics on routes it cannot mount; start-up lists them.
+    /// axum panics on routes that it cannot mount; start-up reports them.
     fn change(&mut self, what: &str, change: impl FnOnce(axum::Router) -> axum::Router) {
         let router = std::mem::take(&mut self.router);
         match catch_unwind(AssertUnwindSafe(|| change(router.clone()))) {
@@ -408,7 +412,7 @@ impl RoutesCx {
     }
 }
 
-/// What `setup_post` may do.
+/// The context of `setup_post`.
 #[derive(Debug)]
 pub struct PostCx {
     pub(super) adapters: Adapters,
@@ -421,7 +425,7 @@ impl PostCx {
         &self.adapters
     }
 
-    /// Where names of policies get their meaning.
+    /// The registrar, which gives names in policies their meaning.
     pub fn registrar(&mut self) -> &mut Registrar {
         &mut self.registrar
     }

@@ -1,5 +1,5 @@
-//! What plugins register once adapters exist: what names of policies mean, who listens, what
-//! searches.
+//! The registrations of plugins after the adapters exist: names in policies, consumers of events,
+//! search providers.
 
 use std::sync::Arc;
 
@@ -31,10 +31,10 @@ impl Registrar {
         self.searches.add(name.into(), Arc::new(provider));
     }
 
-    /// Gives a name in `auth` or `guards` its meaning, beside those that the route auth brings.
+    /// Defines a name in `auth` or `guards`, in addition to the names of the route auth.
     ///
     /// # Errors
-    /// When the name is taken.
+    /// If the name is taken.
     pub fn named(&mut self, name: impl Into<String>, check: impl Into<NamedCheck>) -> Result<()> {
         let name = name.into();
         if name == "userAuth" || self.registry.named.contains_key(&name) {
@@ -46,8 +46,8 @@ impl Registrar {
         Ok(())
     }
 
-    /// Declares roles: of an enum, `registrar.roles(Role::NAMES.iter().copied())`. Once somebody
-    /// has, be it that there are none, a policy that names another one stops start-up.
+    /// Declares roles. For an enum: `registrar.roles(Role::NAMES.iter().copied())`. After the first
+    /// declaration, even an empty one, a policy that names an undeclared role is a start-up error.
     pub fn roles<R: Into<String>>(&mut self, roles: impl IntoIterator<Item = R>) {
         self.registry
             .roles
@@ -55,8 +55,8 @@ impl Registrar {
             .extend(roles.into_iter().map(Into::into));
     }
 
-    /// Declares roles that are listed in a setting, which start-up names when a policy needs one
-    /// that is not there.
+    /// Declares roles that are listed in a setting. If a policy needs a role that is missing,
+    /// start-up names this setting.
     pub fn roles_of<R: Into<String>>(
         &mut self,
         setting: impl Into<String>,
@@ -66,10 +66,10 @@ impl Registrar {
         self.roles(roles);
     }
 
-    /// Gives `middleware = ["name"]` its meaning.
+    /// Defines a name for `middleware = ["name"]`.
     ///
     /// # Errors
-    /// When the name is taken.
+    /// If the name is taken.
     pub fn middleware(&mut self, name: impl Into<String>, middleware: Middleware) -> Result<()> {
         let name = name.into();
         if self.registry.middleware.contains_key(&name) {
@@ -81,10 +81,10 @@ impl Registrar {
         Ok(())
     }
 
-    /// Installs what judges `permission(..)`.
+    /// Installs the evaluator of `permission(..)`.
     ///
     /// # Errors
-    /// When another plugin has installed one.
+    /// If another plugin has installed one.
     pub fn set_evaluator(&mut self, evaluator: impl Evaluator) -> Result<()> {
         if self.registry.evaluator.is_some() {
             return Err(Error::internal(
@@ -95,8 +95,9 @@ impl Registrar {
         Ok(())
     }
 
-    /// Installs a plain yes or no by actor and action as what judges `permission(..)`. No still
-    /// lets the owner of a record in, where the policy names an `owner_field`.
+    /// Installs a function of actor and action that returns true or false as the evaluator of
+    /// `permission(..)`. With false, the owner of a record still has access if the policy names an
+    /// `owner_field`.
     ///
     /// # Errors
     /// As [`Registrar::set_evaluator`].

@@ -1,5 +1,5 @@
-//! The route report: every route an app mounts, who may call it, what it may see, what it costs and
-//! where it is declared.
+//! The route report: for every mounted route, the callers, the visible records, the cost and the
+//! place of the declaration.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -15,7 +15,7 @@ use crate::http::{Action, AuthDesc, Endpoint, MiddlewareDesc, PermissionDesc};
 use crate::openapi::gates;
 use crate::resource::computed;
 
-/// A route as the report shows it.
+/// A route in the report.
 pub(super) struct Line {
     method: &'static str,
     path: String,
@@ -24,33 +24,33 @@ pub(super) struct Line {
     kind: &'static str,
     auth: &'static str,
     roles: &'static [&'static str],
-    /// Guards by name, with their argument, and with the pattern of those of the app.
+    /// Guards by name, with their arguments; guards of the app also with their pattern.
     guards: Vec<Json>,
     permission: Option<&'static PermissionDesc>,
     audit: Option<&'static str>,
     /// Names and paths of functions, the first outermost.
     middleware: Vec<&'static str>,
-    /// The values of the context that it needs a plugin for.
+    /// The context values that need a plugin.
     context: Vec<&'static str>,
-    /// What records must equal to be seen: `ownerId = ctx(actor.id)`.
+    /// The row-level conditions on visible records: `ownerId = ctx(actor.id)`.
     scope: Vec<String>,
     unscoped: Option<&'static str>,
     events: Vec<String>,
-    /// The most statements of a call; `None` where code of the user decides.
+    /// The maximum number of statements of a call; `None` if code of the app decides.
     statements: Option<usize>,
-    /// `limit` or `page` for what answers pages, by what they are asked for.
+    /// `limit` or `page` for routes that return pages: the kind of paging.
     paging: Option<&'static str>,
-    /// The names of its orders, the first without one.
+    /// The names of its sort orders; the first is the default.
     sorts: Vec<&'static str>,
-    /// What it answers once.
+    /// The one-time members of its response.
     once: Vec<&'static str>,
-    /// What `include` may name; each path costs a statement more.
+    /// The paths that `include` may name; each path costs one more statement.
     include: Vec<&'static str>,
     at: String,
 }
 
-/// A line for each endpoint. `alone` says that nobody else writes while a transaction of the store
-/// lasts: that spares statements.
+/// One line for each endpoint. `alone` says that a transaction of the store blocks all other
+/// writes, which saves statements.
 pub(super) fn lines(
     packages: &[&'static Package],
     endpoints: &[Endpoint],
@@ -138,8 +138,8 @@ pub(super) fn lines(
     endpoints.iter().map(line).collect()
 }
 
-/// What records must equal to be seen on a route: the tenant's always, the scopes' unless they are
-/// lifted. Then what else must hold: the entity's own condition, and what its gates lead to.
+/// The row-level conditions of a route: the tenant always, the scopes unless the route lifts them,
+/// then the entity's own condition and the targets of its gates.
 fn scope(desc: &EntityDesc, route: &str, unscoped: bool) -> Vec<String> {
     let wire = |field: usize| desc.fields[field].wire;
     let tenant = desc
@@ -176,7 +176,7 @@ fn scope(desc: &EntityDesc, route: &str, unscoped: bool) -> Vec<String> {
     tenant.chain(scopes).chain(visible).chain(gates).collect()
 }
 
-/// Why a scope does not hold on a route: it says so itself.
+/// The reason why a scope does not apply to a route, as the scope declares it.
 fn left_out(desc: &EntityDesc, route: &str) -> Option<&'static str> {
     desc.scope
         .iter()
@@ -184,7 +184,7 @@ fn left_out(desc: &EntityDesc, route: &str) -> Option<&'static str> {
         .find_map(|scope| scope.unscoped)
 }
 
-/// A guard as people read it: `require_step_up(300)`, `require_role(admin) at /admin/{*rest}`.
+/// A guard for human readers: `require_step_up(300)`, `require_role(admin) at /admin/{*rest}`.
 fn guard(shown: &Json) -> String {
     let text = |value: &Json| {
         value
@@ -202,7 +202,7 @@ fn guard(shown: &Json) -> String {
     format!("{}{argument}{at}", text(&shown["name"]))
 }
 
-/// A permission as people read it: `write or moderate, owner author_id`.
+/// A permission for human readers: `write or moderate, owner author_id`.
 fn permission(declared: &PermissionDesc) -> String {
     let mut out = std::iter::once(&declared.requires)
         .chain(declared.or)
@@ -222,7 +222,7 @@ fn permission(declared: &PermissionDesc) -> String {
     if declared.hide { out + ", hides" } else { out }
 }
 
-/// Whether the deletion of a record, or its mark as deleted, changes records that name it. The
+/// Whether deleting a record, or marking it as deleted, changes records that refer to it. The
 /// number of statements then depends on the number of those records.
 fn deletes_dependents(
     packages: &[&'static Package],
@@ -250,8 +250,8 @@ fn deletes_dependents(
             .any(|r| r.enforced().is_some() && (r.target)().storage_name == desc.storage_name)
 }
 
-/// The statements that computed fields add to a call; `None` where that depends on how many values
-/// there are. One record is read in place of being asked about afterwards.
+/// The statements that computed fields add to a call; `None` if it depends on the number of values.
+/// A single record is read before the change, instead of a query after it.
 fn computing(endpoint: &Endpoint, desc: &EntityDesc) -> Option<usize> {
     let Action::Operation(spec, _) = endpoint.action else {
         return Some(0);
@@ -271,7 +271,7 @@ fn computing(endpoint: &Endpoint, desc: &EntityDesc) -> Option<usize> {
         Changes::NewOrOne => Some(if follows() { 2 } else { 0 }),
         Changes::Many => (!follows()).then_some(0),
         Changes::Removed => (mark.is_none() || !follows()).then_some(0),
-        // It writes a record of another entity.
+        // The call writes a record of another entity.
         Changes::One if facts.records == Records::Foreign => {
             let target = spec.kind.answers().unwrap_or(desc);
             Some(usize::from(
@@ -284,7 +284,7 @@ fn computing(endpoint: &Endpoint, desc: &EntityDesc) -> Option<usize> {
     }
 }
 
-/// Whether a call that changes one record reads it, for the fields that are computed of it.
+/// Whether a call that changes one record reads it for its computed fields.
 fn reads_it(endpoint: &Endpoint, desc: &EntityDesc) -> bool {
     let mark = desc.soft_delete.map(|mark| mark.field());
     let written = |field: usize| {
@@ -303,7 +303,7 @@ fn reads_it(endpoint: &Endpoint, desc: &EntityDesc) -> bool {
     !computed::affected(desc, written).is_empty()
 }
 
-/// What a call does to records of the entity.
+/// The changes that a call makes to records of the entity.
 fn changes(endpoint: &Endpoint) -> Changes {
     match endpoint.action {
         Action::Create => Changes::New,
@@ -315,7 +315,7 @@ fn changes(endpoint: &Endpoint) -> Changes {
     }
 }
 
-/// The most statements of one call, without retries.
+/// The maximum number of statements of one call, without retries.
 fn statements(
     packages: &[&'static Package],
     endpoint: &Endpoint,
@@ -326,10 +326,11 @@ fn statements(
         return None;
     }
     if endpoint.policy.audit.is_some() && endpoint.changes() {
-        // Each record that changes is one more.
+        // Each changed record adds a statement.
         return None;
     }
-    // When nothing was changed, one more asks why; a rule over the whole record reads it before.
+    // If nothing was changed, one more statement finds the reason; a rule over the whole record
+    // reads it before the change.
     let (base, one_record) = match endpoint.action {
         Action::Create | Action::List => (1, false),
         Action::Get => (1, true),
@@ -365,21 +366,21 @@ fn statements(
         .filter(|(of, field)| !doubled(of, *field))
         .chain(gates);
     let keys = named.filter(|(_, field)| writes(*field)).count();
-    // A record that has come back is read for its keys.
+    // A restored record is read for its keys.
     let read = usize::from(restores && keys > 0);
     let kept = summaries::cost(packages, desc, endpoint.touches(), changed, alone)? + read;
-    // Why nothing was changed is asked only where nothing was. What follows from what was changed
-    // is computed of the record, read again.
+    // The reason is looked up only if nothing was changed. Effects of a change are computed from
+    // the record, which is read again.
     let kept = if one_record && !(kept > 0 && reads_it(endpoint, desc)) {
         kept.saturating_sub(1)
     } else {
         kept
     };
-    // Who is refused a record is told apart from a record that is missing.
+    // One more statement distinguishes a refused record from a missing record.
     Some(base + keys + kept + usize::from(one_record && endpoint.policy.permission.is_some()))
 }
 
-/// For people.
+/// The report for human readers.
 pub(super) fn table(lines: &[Line]) -> String {
     let head = [
         "METHOD",
@@ -445,7 +446,7 @@ pub(super) fn table(lines: &[Line]) -> String {
     for line in lines {
         if let Some(reason) = line.unscoped {
             let reason = format!("  {} {}: {reason}\n", line.entity, line.name);
-            // The forms of one operation share their reason.
+            // The variants of one operation share their reason.
             if !reasons.contains(&reason) {
                 reasons.push(reason);
             }
@@ -459,7 +460,7 @@ pub(super) fn table(lines: &[Line]) -> String {
     out
 }
 
-/// For machines. The keys are documented in the guide and stay.
+/// The report as JSON. The guide documents the keys; they are stable.
 pub(super) fn json(lines: &[Line]) -> String {
     let rows = lines.iter().map(|line| {
         json!({

@@ -17,7 +17,7 @@ use crate::search::Searches;
 use crate::store::Store;
 use crate::{Error, Result};
 
-/// An app that is ready to listen, and the way back.
+/// An app that is ready to listen, with everything that [`Built::undo`] must undo.
 pub(crate) struct Built {
     pub(super) store: Arc<dyn Store>,
     plugins: Vec<Box<dyn Plugin>>,
@@ -26,15 +26,15 @@ pub(crate) struct Built {
     pub(super) service: Option<HttpService>,
     /// The clock and the period of the sweeper.
     pub(super) sweep: Option<(Clock, Duration)>,
-    /// Calls under an idempotency key, if there are such routes.
+    /// The store of idempotency keys, if a route uses them.
     pub(super) claims: Option<Arc<Claims>>,
-    /// The audit log, if anything is told to it.
+    /// The audit log, if a route or the app uses one.
     pub(super) audit: Option<AuditLog>,
-    /// What listens to events.
+    /// The consumers and subscriptions of events.
     pub(super) events: Hub,
     /// Search indexes.
     pub(super) searches: Searches,
-    /// What makes those of them that were not whole.
+    /// The task that builds the indexes that were incomplete.
     pub(super) indexing: Option<JoinHandle<()>>,
     pub(super) grace: Duration,
 }
@@ -71,7 +71,7 @@ impl Built {
     pub(crate) async fn undo(self) {
         if let Some(indexing) = self.indexing {
             indexing.abort();
-            // Aborted or not: it must not run any more when indexes are closed.
+            // Aborted or not: the task must have ended before the indexes are closed.
             drop(indexing.await);
         }
         for plugin in self.plugins.iter().rev() {
@@ -84,8 +84,8 @@ impl Built {
     }
 }
 
-/// An app that listens. Dropping it stops it without waiting; [`Running::stop`] finishes what was
-/// accepted.
+/// A running app. Dropping it stops it without waiting; [`Running::stop`] finishes the accepted
+/// requests.
 #[derive(Debug)]
 pub struct Running {
     pub(super) address: SocketAddr,
@@ -96,7 +96,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Where it listens.
+    /// The address that the app listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -104,7 +104,7 @@ impl Running {
     /// The adapter of `E`.
     ///
     /// # Errors
-    /// When no package of the app lists `E`.
+    /// If no package of the app lists `E`.
     pub fn adapter<E: Entity>(&self) -> Result<E::Adapter>
     where
         E::Adapter: From<Adapter<E>>,
@@ -117,19 +117,19 @@ impl Running {
         &self.adapters
     }
 
-    /// What answers on that address, for calls from within the process: under another server, or in
-    /// tests.
+    /// The service that answers requests on that address, for calls from within the process: under
+    /// another server, or in tests.
     pub fn service(&self) -> HttpService {
         self.service.clone()
     }
 
-    /// Stops accepting, finishes what was accepted within the grace period, tears plugins down and
-    /// closes stores.
+    /// Stops accepting connections, finishes accepted requests within the grace period, tears
+    /// plugins down and closes stores.
     ///
     /// # Errors
-    /// When the serving task was lost.
+    /// If the serving task was lost.
     pub async fn stop(self) -> Result<()> {
-        // Nobody listening means the task has ended by itself already.
+        // No receiver: the task has already ended by itself.
         let _ = self.stop.send(true);
         self.task.await.map_err(Error::internal)
     }
@@ -137,7 +137,7 @@ impl Running {
     /// Serves until SIGINT or SIGTERM, then stops.
     ///
     /// # Errors
-    /// As [`Running::stop`]; or signals cannot be heard.
+    /// Like [`Running::stop`]; also if signal handlers cannot be installed.
     pub async fn until_signal(self) -> Result<()> {
         let mut signals = Signals::new()?;
         signals.next().await;
@@ -153,7 +153,7 @@ impl Running {
     }
 }
 
-/// The signals that ask an app to stop.
+/// The signals that stop an app.
 #[cfg(unix)]
 struct Signals {
     interrupt: tokio::signal::unix::Signal,
@@ -171,7 +171,7 @@ impl Signals {
         })
     }
 
-    /// Waits for one; answers the exit status that stands for it.
+    /// Waits for a signal; returns the exit status for it.
     async fn next(&mut self) -> i32 {
         tokio::select! {
             _ = self.terminate.recv() => 143,
@@ -180,7 +180,7 @@ impl Signals {
     }
 }
 
-/// The signals that ask an app to stop.
+/// The signals that stop an app.
 #[cfg(not(unix))]
 struct Signals;
 

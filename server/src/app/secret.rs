@@ -9,13 +9,12 @@ pub struct SigningSecret(String);
 
 /// Shortest secret, in bytes.
 const SHORTEST: usize = 32;
-/// Fewest different bytes outside of development. Random digits have that many, but for a chance in
-/// millions.
+/// The minimum number of distinct bytes outside of development. Random digits have
+/// fewer only with a chance of one in millions.
 const FEWEST: usize = 6;
-/// Longest piece, in bytes, that a secret may not consist of.
+/// The maximum length, in bytes, of a piece that is repeated to form a secret.
 const LONGEST_PIECE: usize = 15;
-/// What stands in examples until somebody puts a secret there; letters and digits alone are
-/// compared.
+/// Placeholders in examples; only letters and digits are compared.
 const PLACEHOLDERS: &[&str] = &[
     "changeme",
     "changethis",
@@ -28,10 +27,10 @@ const PLACEHOLDERS: &[&str] = &[
 ];
 
 impl SigningSecret {
-    /// Takes a secret.
+    /// Creates a secret.
     ///
     /// # Errors
-    /// When it is shorter than 32 bytes; the message does not repeat it.
+    /// If it is shorter than 32 bytes; the message does not repeat it.
     pub fn new(secret: impl Into<String>) -> Result<Self, String> {
         let secret = secret.into();
         if secret.len() < SHORTEST {
@@ -43,8 +42,8 @@ impl SigningSecret {
         Ok(Self(secret))
     }
 
-    /// Why it is none that others could not guess, if so. What passes may still be a bad secret:
-    /// this finds what was left in place of one.
+    /// The reason why a secret is easy to guess, if it is. This finds placeholders and the like; a
+    /// secret that passes may still be weak.
     pub(crate) fn weakness(&self) -> Option<&'static str> {
         let bytes = self.0.as_bytes();
         let mut seen = [false; 256];
@@ -74,13 +73,13 @@ impl SigningSecret {
             .then_some("is a placeholder: use random bytes")
     }
 
-    /// The secret, for those who sign.
+    /// The bytes of the secret, for signing.
     pub fn expose(&self) -> &[u8] {
         self.0.as_bytes()
     }
 
-    /// The secret of a folder's development app, and the file that it is kept in: made on first
-    /// use, for its owner alone to read.
+    /// The secret of development apps in a directory, and its file. It is created on first use;
+    /// only its owner can read it.
     pub(crate) fn development(folder: &Path) -> Result<(Self, PathBuf), String> {
         let file = folder.join(".linchpin").join("development-secret");
         match std::fs::read_to_string(&file) {
@@ -99,7 +98,7 @@ impl SigningSecret {
         );
         match write_private(&file, &fresh) {
             Ok(()) => Ok((Self::new(fresh)?, file)),
-            // Another process of the app was faster: both work with what it has made.
+            // Another process of the app was faster: both use its secret.
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
                 let text = std::fs::read_to_string(&file)
                     .map_err(|e| format!("{}: {e}", file.display()))?;
@@ -113,12 +112,12 @@ impl SigningSecret {
     }
 }
 
-/// Writes a file that is not there yet, all of it at once: who reads it finds nothing or the whole.
+/// Creates a file atomically: a reader finds no file or the whole file.
 fn write_private(file: &Path, text: &str) -> std::io::Result<()> {
     use std::io::Write;
     if let Some(folder) = file.parent() {
         std::fs::create_dir_all(folder)?;
-        // So that the secret is not committed by accident.
+        // Keeps the secret out of version control.
         std::fs::write(folder.join(".gitignore"), "*\n")?;
     }
     let mut options = std::fs::OpenOptions::new();
@@ -133,11 +132,12 @@ fn write_private(file: &Path, text: &str) -> std::io::Result<()> {
         .open(&beside)
         .and_then(|mut open| open.write_all(text.as_bytes()));
     let linked = written.and_then(|()| match std::fs::hard_link(&beside, file) {
-        // Where files have one name only: whoever comes last is read by all who start later.
+        // On file systems without hard links: the last process wins, and later processes read its
+        // file.
         Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => std::fs::rename(&beside, file),
         done => done,
     });
-    // It has gone, or is of no use to anybody.
+    // The file was moved or is no longer needed.
     let _ = std::fs::remove_file(&beside);
     linked
 }

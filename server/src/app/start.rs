@@ -1,5 +1,4 @@
-//! Start-up, in the contract's order: everything that can be wrong is found before the port is
-//! opened.
+//! Start-up: the steps in a fixed order, so that all mistakes are found before the port is opened.
 
 use std::sync::Arc;
 
@@ -21,21 +20,21 @@ use crate::store::Store;
 use crate::{Error, Package, Result};
 
 impl App {
-    /// Starts everything and listens; the app serves until the returned handle is stopped or
+    /// Starts everything and listens. The app serves until the returned handle is stopped or
     /// dropped.
     ///
     /// # Errors
-    /// Everything that is wrong with the app, before the port is opened; or the port is taken.
+    /// All mistakes in the app, before the port is opened; or the port is taken.
     pub async fn start(self) -> Result<Running> {
         let config = self.config.clone();
         let built = self.build().await?;
         built.listen(&config).await
     }
 
-    /// Serves until SIGINT or SIGTERM, then finishes what it accepted.
+    /// Serves until SIGINT or SIGTERM, then finishes the accepted requests.
     ///
     /// # Errors
-    /// As [`App::start`].
+    /// Like [`App::start`].
     pub async fn serve(self) -> Result<()> {
         super::command::log(&self.config);
         let running = self.start().await?;
@@ -73,7 +72,7 @@ impl App {
         }
         let entries = || packages.iter().flat_map(|p| p.entities);
 
-        // Said first: the capabilities of a store that is not there are no news.
+        // This check comes first: if the store is missing, its capabilities do not matter.
         let kind = match &own_store {
             Some(store) => store.kind(),
             None => stores.kind(&config.database)?,
@@ -120,7 +119,7 @@ impl App {
                 log.table().timed_by(&clock);
                 adapters.provide(log.clone());
             }
-            // Planning now turns a statement the store refuses into a start-up error.
+            // Planning now makes a statement that the store refuses a start-up error.
             for entry in entries() {
                 if let Some(table) = adapters.table(entry.desc.storage_name) {
                     for spec in entry.mounted() {
@@ -129,8 +128,8 @@ impl App {
                 }
             }
             let entries: Vec<_> = entries().collect();
-            // Twice: what hooks and plugins write is recorded for those who listen already, and
-            // they may listen themselves.
+            // Called twice: changes made by hooks and plugins are recorded for the consumers that
+            // exist already, and hooks and plugins may add consumers.
             events.activate(&entries, &tables, &store).await?;
             for package in &packages {
                 if let Some(hook) = package.after_adapters {
@@ -159,7 +158,7 @@ impl App {
                     ))
                 })?;
             }
-            // A hook may make the tables and views that a text reads.
+            // A hook may create the tables and views that a text reads.
             checks::sql(&entries, &adapters).await?;
 
             let mut middleware = MiddlewareCx {
@@ -236,8 +235,8 @@ impl App {
                 return Err(startup(routes.problems.join("\n")));
             }
 
-            // From here on nothing fails any more. Every change is told to the indexes by now: what
-            // is read is not missed.
+            // After this line nothing can fail. The indexes already get every change, so the
+            // rebuild misses none.
             teardown.indexing = teardown.searches.make().await;
             teardown.adapters = adapters.clone();
             teardown.endpoints.clone_from(&endpoints);
@@ -280,7 +279,7 @@ impl App {
     }
 }
 
-/// Everything the packages mount.
+/// All endpoints of the packages.
 pub(super) fn mounted(packages: &[&'static Package], adapters: &Adapters) -> Vec<Endpoint> {
     packages
         .iter()
@@ -296,7 +295,7 @@ fn failed(plugin: &dyn Plugin, error: &Error) -> Error {
     ))
 }
 
-/// Puts each override in its place.
+/// Replaces the executors of overridden routes.
 pub(super) fn apply(overrides: &[Replacement], endpoints: &mut [Endpoint]) {
     for replacement in overrides {
         for endpoint in endpoints.iter_mut().filter(|e| replacement.is_of(e)) {

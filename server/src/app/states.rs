@@ -1,5 +1,5 @@
-//! States that a transition starts from and nothing leads to: a warning at start-up, because code
-//! of the app can write any state.
+//! States that are the start of a transition but never a result. This is a start-up warning,
+//! because code of the app can write any state.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::filter::SourceSpec;
 use crate::operation::OpSpec;
 use crate::{EntityEntry, Package, Value};
 
-/// What is said of each transition that starts from such states.
+/// The warning for each transition that starts from such states.
 pub(super) fn unreachable(packages: &[&'static Package]) -> Vec<String> {
     packages
         .iter()
@@ -27,7 +27,7 @@ fn of_entity(entry: &EntityEntry) -> Vec<String> {
     let declared_code =
         !entry.routes.is_empty() || entry.operations.iter().any(|spec| spec.kind.runs_code());
     if declared_code {
-        // What functions of the app write, nobody knows.
+        // Functions of the app may write any value.
         return Vec::new();
     }
     fields
@@ -71,11 +71,11 @@ fn of_field(entry: &EntityEntry, field: usize, transitions: &[&OpSpec]) -> Vec<S
     said.collect()
 }
 
-/// The values that a field has without a transition; `None` when it may have any.
+/// The values that a field has before any transition; `None` if it may have any value.
 fn beginnings(entry: &EntityEntry, field: usize) -> Option<Vec<Value>> {
     let of = &entry.desc.fields[field];
     if !of.flags.has(Flags::READ_ONLY.or(Flags::PRIVATE)) {
-        // Clients write it.
+        // Clients write the field.
         return None;
     }
     let mut values = match of.default {

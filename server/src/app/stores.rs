@@ -1,4 +1,4 @@
-//! The stores that an app can open: those of this build, and those of its author.
+//! The stores that an app can open: those of this build, and those that the app adds.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::store::{DatabaseUrl, Store, StoreKind, StoreProvider};
 use crate::suggest::did_you_mean;
 use linchpin_core::{causes, one_of};
 
-/// URL schemes whose stores a feature adds, and what an app without that feature says.
+/// URL schemes of stores that need a feature, and the message of an app without that feature.
 const FEATURES: &[(&[&str], &str)] = &[
     #[cfg(not(feature = "sqlite"))]
     (
@@ -57,10 +57,10 @@ impl<'a> Stores<'a> {
             .find(|provider| provider.kind().schemes.contains(&scheme))
     }
 
-    /// Refuses facts that are wrong, and two stores with one name or one scheme.
+    /// Refuses invalid facts, and two stores with the same name or scheme.
     ///
     /// # Errors
-    /// A start-up error with a line for each.
+    /// A start-up error with one line for each.
     pub(super) fn check(&self) -> Result<()> {
         let kinds = self.kinds();
         let mut problems: Vec<String> = kinds.iter().filter_map(|kind| kind.flaw()).collect();
@@ -89,7 +89,7 @@ impl<'a> Stores<'a> {
         }
     }
 
-    /// What is wrong with a URL, without its secrets.
+    /// The mistake in a URL, without its secrets.
     pub(super) fn flaw(&self, url: &DatabaseUrl) -> Option<String> {
         if let Some(provider) = self.find(url) {
             return provider.check(url).err().map(|flaw| url.redact(&flaw));
@@ -145,7 +145,7 @@ impl<'a> Stores<'a> {
     }
 }
 
-/// What an app says of a scheme whose feature it lacks.
+/// The message for a scheme whose feature is not enabled.
 fn feature_of(url: &DatabaseUrl) -> Option<&'static str> {
     let scheme = url.scheme()?;
     FEATURES

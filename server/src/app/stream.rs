@@ -1,5 +1,5 @@
-//! A connection whose client must keep reading: an answer that nobody takes would hold its memory
-//! and its descriptor for ever.
+//! A connection whose client must keep reading: an unread response would hold its memory and its
+//! file descriptor forever.
 
 use std::io;
 use std::pin::Pin;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-/// A stream that fails when nothing could be written for a while.
+/// A stream that fails if nothing could be written for a while.
 pub(super) struct Impatient<S> {
     stream: S,
     patience: Duration,
@@ -28,7 +28,7 @@ impl<S> Impatient<S> {
         }
     }
 
-    /// Passes on what a write answered, and starts or stops the clock.
+    /// Passes on the result of a write, and starts or stops the timer.
     fn watch<T>(
         &mut self,
         cx: &mut Context<'_>,

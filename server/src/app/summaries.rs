@@ -1,5 +1,4 @@
-//! What start-up checks about numbers that records keep of others: what several declarations say
-//! together.
+//! Start-up checks of counters that records keep of other records, across several declarations.
 
 use linchpin_vocabulary::kind::{Changes, Records};
 
@@ -9,11 +8,11 @@ use crate::entity::{DefaultDesc, EntityDesc, FieldSet, Relation, SoftDelete, Sum
 use crate::resource::{computed, nameable};
 use crate::{Package, Result, Value};
 
-/// Refuses numbers that nobody keeps, that do not begin at zero, that something else writes, or
-/// that decide what counts.
+/// Refuses counters that are never updated, that do not start at zero, that something else writes,
+/// or that decide which records count.
 ///
 /// # Errors
-/// A start-up error whose text lists all of them.
+/// A start-up error that lists all of them.
 pub(super) fn check<'a>(entries: impl Iterator<Item = &'a EntityEntry>) -> Result<()> {
     let entries: Vec<&EntityEntry> = entries.collect();
     let mut problems = Vec::new();
@@ -58,7 +57,7 @@ pub(super) fn check<'a>(entries: impl Iterator<Item = &'a EntityEntry>) -> Resul
     }
 }
 
-/// What is wrong with the field that keeps a number.
+/// The mistakes in the field of a counter.
 fn wrong(kept: &EntityEntry, summary: &Summary) -> Vec<String> {
     let Some(field) = summary.position() else {
         return vec!["there is no such field".to_owned()];
@@ -68,8 +67,8 @@ fn wrong(kept: &EntityEntry, summary: &Summary) -> Vec<String> {
     if !zero {
         problems.push("it does not begin at 0; give it `default = 0`".to_owned());
     }
-    // What moves it decides nothing: else one change would be another's, without an end where
-    // records name each other.
+    // A counter must not decide which records count: else one change would cause another, without
+    // an end if records refer to each other.
     if kept.desc.summaries.iter().any(|own| read(own).has(field)) {
         problems
             .push(format!("whether a record of `{}` counts cannot depend on it: it moves without a change of the record", kept.desc.name));
@@ -97,9 +96,9 @@ fn read(summary: &Summary) -> FieldSet {
     summary.when.fields().with(summary.by)
 }
 
-/// The most statements that a route takes beside its own for the numbers that records keep of
-/// others. `None` where that depends on how many records change. `alone` says that nobody else
-/// writes while a transaction of the store lasts.
+/// The maximum number of statements that a route adds for counters on other records. `None` if it
+/// depends on the number of changed records. `alone` says that a transaction of the store blocks
+/// all other writes.
 pub(super) fn cost(
     packages: &[&'static Package],
     desc: &EntityDesc,
@@ -112,7 +111,8 @@ pub(super) fn cost(
         .flat_map(|package| package.entities)
         .flat_map(|entry| entry.desc.summaries);
     let kept = all.filter(|summary| (summary.target)().storage_name == desc.storage_name);
-    // What has named a new record before is counted, and written where there is any.
+    // Records that named a new record before its creation are counted; the count is written if
+    // there are any.
     let makes = matches!(changes, Changes::New | Changes::NewOrOne) && nameable(desc);
     let counted = |summary: &Summary| {
         2 + usize::from(
@@ -134,7 +134,7 @@ pub(super) fn cost(
     if desc.summaries.is_empty() || !inputs.meets(touches) {
         return Some(first);
     }
-    // Those of one record by one key move together, unless there is a least.
+    // Counters of one record by one key change together, unless there is a minimum.
     let mut moved: Vec<Moved> = Vec::new();
     for summary in desc.summaries {
         let (target, field) = ((summary.target)(), summary.position());
@@ -162,13 +162,13 @@ pub(super) fn cost(
         .map(|(key, _)| key)
         .chain(desc.gates.iter().map(|gate| gate.field));
     let held = |by: usize| looked_up.clone().any(|key| key == by);
-    // One that is looked up names something, unless the record has been brought back.
+    // A record that is looked up names a target, unless it was restored.
     let sound = matches!(changes, Changes::New) || desc.soft_delete.is_none();
     let grows = |one: &Moved| one.grows(alone, sound && held(one.by));
     let shrinks = |one: &Moved| one.shrinks(alone, sound && held(one.by));
     let new: usize = moved.iter().map(grows).sum();
     let gone: usize = moved.iter().map(shrinks).sum();
-    // A record that gets another key is one less for the one and one more for the other.
+    // A record whose key changes decrements the old target and increments the new one.
     let either = |one: &Moved| {
         if touches.has(one.by) {
             shrinks(one) + grows(one)
@@ -180,19 +180,18 @@ pub(super) fn cost(
     let mut targets: Vec<&str> = moved.iter().map(|one| one.target.storage_name).collect();
     targets.sort_unstable();
     targets.dedup();
-    // Where somebody else may write, a look at the record tells whose numbers it moves, and those
-    // that keep them are taken.
+    // If there are concurrent writers, a read of the record finds the targets of its counters, and
+    // the targets are locked.
     let taken = if alone { 0 } else { targets.len() };
     let looks = usize::from(!alone);
     let looked_up = looked_up.next().is_some();
     Some(match changes {
-        // The records that keep the numbers are taken by the additions, or before keys are looked
-        // up.
+        // The targets are locked by the increments, or before the keys are looked up.
         Changes::New => first + new + if looked_up { taken } else { 0 },
-        // It is taken itself, unless it is removed at once; then it is one less for the one that it
-        // named and one more for the one that it names.
+        // The record itself is locked, unless it is removed at once; then it decrements its old
+        // target and increments its new one.
         Changes::NewOrOne | Changes::One => first + looks + taken + 1 + additions,
-        // What its keys name may be gone.
+        // The targets of its keys may be gone.
         Changes::Restored => first + looks + taken + 1 + new,
         Changes::Removed => first + looks + taken + usize::from(desc.soft_delete.is_some()) + gone,
         Changes::Nothing => first,
@@ -200,21 +199,21 @@ pub(super) fn cost(
     })
 }
 
-/// Numbers that one record keeps by one key, which move together.
+/// Counters of one record by one key, which change together.
 struct Moved {
     target: &'static EntityDesc,
     by: usize,
-    /// Whether there must be so many.
+    /// Whether there is a minimum.
     least: bool,
     fields: Vec<usize>,
 }
 
 impl Moved {
-    /// The most statements by which the numbers become greater. `held` says that the key names a
-    /// record which stays.
+    /// The maximum number of statements for increments. `held` says that the key names a record
+    /// that cannot disappear.
     fn grows(&self, alone: bool, held: bool) -> usize {
         let further = usize::from(follows(self.target, &self.fields));
-        // A key that may name nothing is tried twice, and a question is why.
+        // A key whose target may be missing is tried twice, and one more read finds the reason.
         if held {
             1 + further
         } else {
@@ -222,7 +221,7 @@ impl Moved {
         }
     }
 
-    /// The same by which they become smaller. Where there must be so many, a question is why.
+    /// The same for decrements. With a minimum, one more read finds the reason.
     fn shrinks(&self, alone: bool, held: bool) -> usize {
         let further = usize::from(follows(self.target, &self.fields));
         let missed = match (self.least, held) {
@@ -233,7 +232,7 @@ impl Moved {
         missed.max(1 + further)
     }
 
-    /// How often it is tried before there is no such record.
+    /// The number of attempts before the record counts as missing.
     fn attempts(&self, alone: bool) -> usize {
         if !alone && nameable(self.target) {
             2
@@ -243,7 +242,7 @@ impl Moved {
     }
 }
 
-/// Whether something follows from fields, so that the record is read when they are written.
+/// Whether a write of these fields has effects, so that the record is read.
 fn follows(desc: &EntityDesc, fields: &[usize]) -> bool {
     !computed::affected(desc, |field| fields.contains(&field)).is_empty()
 }

@@ -1,4 +1,4 @@
-//! A call whose changes are told: what a record was, what it is, and the note about both.
+//! The audit of a call: the record before and after, and the entry about both.
 
 use linchpin_core::policy::PermissionDesc;
 use serde_json::{Map, Value as Json};
@@ -8,14 +8,13 @@ use crate::entity::{EntityDesc, Flags};
 use crate::filter::CtxPath;
 use crate::{Cx, Result, Value};
 
-/// What a mounted route with an `audit` tells of its calls.
+/// The audit declaration of a mounted route.
 #[derive(Clone, Debug)]
 pub(crate) struct Auditing {
     log: AuditLog,
     action: &'static str,
     route: Box<str>,
-    /// The storage name of the route's entity, and the positions of the fields that its permission
-    /// names.
+    /// The storage name of the route's entity, and the positions of the fields in its permission.
     of: Option<Permitted>,
 }
 
@@ -59,11 +58,11 @@ impl Auditing {
         }
     }
 
-    /// Tells of one record, unless nothing about it has changed, or its owner did what owners may
-    /// do.
+    /// Adds an entry for one record, unless nothing has changed, or the owner made a change that
+    /// owners may make.
     ///
     /// # Errors
-    /// When the store cannot write it.
+    /// If the store cannot write the entry.
     pub(crate) async fn tell(
         &self,
         cx: &Cx,
@@ -103,7 +102,7 @@ impl Auditing {
     }
 }
 
-/// The readable fields that differ, before and after. What is sensitive is told nobody.
+/// The readable fields that differ, before and after. Sensitive fields are left out.
 fn changed(entity: &EntityDesc, seen: &Seen<'_>) -> (Option<Json>, Option<Json>) {
     let at = |record: Option<&[Value]>, field: usize| {
         record.and_then(|record| record.get(field).cloned())
@@ -129,15 +128,15 @@ fn changed(entity: &EntityDesc, seen: &Seen<'_>) -> (Option<Json>, Option<Json>)
     (side(seen.before), side(seen.after))
 }
 
-/// A value as answers show it.
+/// A value in the form of responses.
 fn json(entity: &EntityDesc, field: usize, value: &Value) -> Json {
     if let (true, Value::Int(key)) = (field == entity.primary, value) {
-        // Ids are strings on the wire, whatever the key's type.
+        // Ids are strings on the wire, for all key types.
         return Json::String(key.to_string());
     }
     let mut out = Vec::new();
     crate::json::write_value(value.as_ref(), &mut out);
-    // What was just written is JSON.
+    // Our own writer always produces valid JSON.
     serde_json::from_slice(&out).unwrap_or_default()
 }
 

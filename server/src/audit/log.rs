@@ -1,4 +1,4 @@
-//! The log itself: entries are added and read, and that is all.
+//! The audit log: entries can be added and read, but not changed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use crate::resource::{Adapter, CursorKey, Prepared, Table};
 use crate::store::{Plan, Rows, Store};
 use crate::{Cx, Result, Timestamp, Uuid, Value};
 
-/// The audit log of an app, in its store. `adapters.provided::<AuditLog>()` is it, once a route has
-/// an `audit` in its policy or the app [asks for it](crate::App::audit_log).
+/// The audit log of an app, in its store. Get it with `adapters.provided::<AuditLog>()`; it exists
+/// if a route has an `audit` in its policy or the app [enables it](crate::App::audit_log).
 #[derive(Clone)]
 pub struct AuditLog(Arc<Log>);
 
@@ -18,33 +18,33 @@ struct Log {
     table: Arc<Table>,
     adapter: Adapter<AuditEntry>,
     insert: Prepared,
-    /// For how long, in milliseconds.
+    /// The retention in milliseconds.
     keep: Option<i64>,
 }
 
-/// An entry to be.
+/// The contents of a new entry.
 #[derive(Clone, Debug, Default)]
 pub struct AuditNote {
-    /// What was done: `lock`, `login`.
+    /// The action: `lock`, `login`.
     pub action: String,
-    /// The kind of thing it was done to: `Post`.
+    /// The type of the target: `Post`.
     pub target_type: String,
-    /// Which one.
+    /// The id of the target.
     pub target_id: String,
-    /// What it belongs to.
+    /// The resource that the target belongs to.
     pub resource: Option<String>,
-    /// By which route or function.
+    /// The name of the route or function.
     pub route: String,
-    /// The tenant, where it is not the caller's.
+    /// The tenant, if it is not the caller's.
     pub tenant_id: Option<String>,
-    /// What has changed, as it was.
+    /// The changed values before the change.
     pub before: Option<serde_json::Value>,
-    /// What has changed, as it is.
+    /// The changed values after the change.
     pub after: Option<serde_json::Value>,
 }
 
 impl AuditLog {
-    /// On a store in which the entity [`AuditLog::entity`] is installed.
+    /// Creates the log on a store in which the entity [`AuditLog::entity`] is installed.
     pub(crate) fn new(
         store: &Arc<dyn Store>,
         cursors: CursorKey,
@@ -61,7 +61,7 @@ impl AuditLog {
         })))
     }
 
-    /// What an entry is, for [`Store::install`].
+    /// The entity of entries, for [`Store::install`].
     pub(crate) fn entity() -> &'static EntityDesc {
         AuditEntry::DESC
     }
@@ -71,10 +71,10 @@ impl AuditLog {
         &self.0.table
     }
 
-    /// Adds an entry about what this call does: part of its transaction, if it has one.
+    /// Adds an entry about this call. If the call has a transaction, the entry is part of it.
     ///
     /// # Errors
-    /// When the store cannot write it; what it tells of must not last then.
+    /// If the store cannot write the entry; then roll back the change that it describes.
     pub async fn add(&self, cx: &Cx, note: AuditNote) -> Result<()> {
         let cx = self.0.table.at_present(cx);
         let actor = cx.get_actor();
@@ -88,7 +88,7 @@ impl AuditLog {
         let json = |json: Option<serde_json::Value>| {
             json.map_or(Value::Null, |json| Value::Json(json.to_string()))
         };
-        // The last instant that can be written, when the sum lies beyond it.
+        // If the sum is too large: the last instant that can be stored.
         let until = |keep: &i64| {
             Timestamp::from_millis(
                 cx.now()
@@ -116,7 +116,7 @@ impl AuditLog {
                 .as_ref()
                 .map_or(Value::Null, |keep| Value::Date(until(keep))),
         ];
-        // Whose record it is says the note, not the caller's tenant.
+        // The note names the tenant of the record; the caller's tenant may differ.
         let cx = cx.for_effects().into_system("write the audit log");
         self.0
             .table
@@ -125,11 +125,11 @@ impl AuditLog {
             .map(drop)
     }
 
-    /// A page of entries, the latest first: of the caller's tenant, or of all for [`Cx::system`].
-    /// Who may read them is for the route to say.
+    /// A page of entries, the latest first: entries of the caller's tenant, or all entries for
+    /// [`Cx::system`]. The calling route must check who may read them.
     ///
     /// # Errors
-    /// `invalid_cursor`; 401 for callers nobody knows.
+    /// `invalid_cursor`; 401 for anonymous callers.
     pub async fn list(&self, cx: &Cx, query: AuditEntryListQuery) -> Result<Page<AuditEntry>> {
         self.0.adapter.list(cx, query).await
     }
@@ -137,7 +137,7 @@ impl AuditLog {
     /// An entry by its key.
     ///
     /// # Errors
-    /// As [`AuditLog::list`].
+    /// Like [`AuditLog::list`].
     pub async fn get(&self, cx: &Cx, id: impl Into<String>) -> Result<Option<AuditEntry>> {
         self.0.adapter.get(cx, id.into()).await
     }

@@ -1,9 +1,9 @@
-//! The audit log: who changed what, told by the transaction that made the change, and never changed
-//! itself.
+//! The audit log: who changed which record, and how. The transaction of the change writes the
+//! entry; entries never change.
 //!
-//! A route whose policy says `audit = "<action>"` leaves an [`AuditEntry`] for each record that a
-//! call changes. What it was before is read and locked in the transaction of the change, so nothing
-//! can come in between. A call that is refused, or changes nothing, leaves none.
+//! A route whose policy contains `audit = "<action>"` adds an [`AuditEntry`] for each record that a
+//! call changes. The previous state is read and locked in the transaction of the change, so that no
+//! other change can happen in between. A call that is refused, or changes nothing, adds no entry.
 
 mod call;
 mod entry;

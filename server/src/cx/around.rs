@@ -1,4 +1,4 @@
-//! What surrounds a call besides its actor: parents, values of the context, what is answered once.
+//! Optional parts of a call: parents, context values, one-time members of the response.
 
 use std::sync::Arc;
 
@@ -7,30 +7,30 @@ use crate::entity::{Entity, EntityDesc, Field, FieldType};
 use crate::validate::canonical_value;
 use crate::{ContextDesc, ContextValue, Value};
 
-/// What surrounds a call besides its actor.
+/// Optional parts of a call besides its actor.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Around {
     /// Parameters of parent paths: storage name and field of the entity below, and the value.
     parents: Vec<(&'static str, usize, Value)>,
-    /// Values of the context by name; null where who provides them has none.
+    /// Context values by name; null if the provider returned none.
     context: Vec<(&'static str, Value)>,
-    /// What the call answers once.
+    /// The one-time members of the response.
     once: Option<Arc<super::Once>>,
-    /// Entities whose lists it may read by way of another route, by storage name, and what it is
-    /// limited to there.
+    /// Entities whose lists the call may read through another route, by storage name, with the
+    /// limits that apply there.
     lists: Vec<(&'static str, Option<Arc<super::Only>>)>,
 }
 
 impl Cx {
-    /// The same call below a parent: the value of a field that a parameter of `parent_path` is
-    /// bound to.
+    /// Returns the same call below a parent. It sets the value of a field that a parameter of
+    /// `parent_path` is bound to.
     ///
-    /// Over HTTP the path says it; in code, `cx.within(comment::doc_id, "d1")`.
+    /// Over HTTP the value comes from the path; in code, use `cx.within(comment::doc_id, "d1")`.
     ///
-    /// With the field of a `tenant`, [`Cx::system`] acts in that tenant: it sees, changes and makes
-    /// records of the entity there and in no other one, whatever their scopes. Deleted records and
-    /// what follows from a deletion it reaches everywhere. An actor acts in its own tenant; naming
-    /// another one is an error of the call.
+    /// With the field of a `tenant`, [`Cx::system`] acts in that tenant: it reads, changes and
+    /// creates records of the entity only there, whatever their scopes. Deleted records and the
+    /// effects of a deletion are still within reach in every tenant. An actor acts in its own
+    /// tenant; to name another one is an error of the call.
     #[must_use]
     pub fn within<F: Field>(
         self,
@@ -57,7 +57,7 @@ impl Cx {
         self.around.as_deref().cloned().unwrap_or_default()
     }
 
-    /// What [`Cx::within`] said of a field.
+    /// The value that [`Cx::within`] set for a field.
     pub(crate) fn bound(&self, entity: &EntityDesc, field: usize) -> Option<Value> {
         let mut parents = self.around.as_deref()?.parents.iter();
         parents
@@ -65,9 +65,9 @@ impl Cx {
             .map(|(.., value)| value.clone())
     }
 
-    /// The same call with a value of the context, as `ctx(locale)` reads it.
+    /// Returns the same call with a context value, which declarations read as `ctx(locale)`.
     ///
-    /// Over HTTP a plugin provides it; in code, `cx.with_context(locale, "de")`.
+    /// Over HTTP a plugin provides it; in code, use `cx.with_context(locale, "de")`.
     #[must_use]
     pub fn with_context<V: ContextValue>(self, _value: V, held: impl Into<V::Value>) -> Self {
         self.with_context_values([(V::NAME, held.into().into_value())])
@@ -88,12 +88,12 @@ impl Cx {
         }
     }
 
-    /// Says a member of the answer that `output_once` of the route declares: it stands in the
-    /// answer of this call, and nowhere else. Where there is no such answer, as in a call from
-    /// code, it is dropped.
+    /// Sets a member of the response that `output_once` of the route declares. Only the response of
+    /// this call contains it. If there is no such response, as in a call from code, the value is
+    /// dropped.
     ///
     /// # Errors
-    /// `internal` when the route declares no such name, or another type.
+    /// `internal` if the route does not declare this name, or declares another type.
     pub fn answer_once<T: FieldType>(&self, name: &str, value: T) -> crate::Result<()> {
         match self.once() {
             None => Ok(()),
@@ -101,7 +101,7 @@ impl Cx {
         }
     }
 
-    /// The same call with room for what it answers once.
+    /// The same call with storage for its one-time members.
     pub(crate) fn answering_once(self, declared: &'static [crate::entity::FieldDesc]) -> Self {
         let once = Some(Arc::new(super::Once::new(declared)));
         Self {
@@ -117,8 +117,8 @@ impl Cx {
         self.around.as_deref()?.once.as_deref()
     }
 
-    /// The same call, let through to what lists show by way of another route: each entity with the
-    /// call as far as it sees that list.
+    /// The same call with permission to read lists through another route: for each entity, the call
+    /// with the limits of that list.
     pub(crate) fn let_through(&self, lists: Vec<(&'static EntityDesc, Self)>) -> Self {
         let lists = lists
             .into_iter()
@@ -133,7 +133,7 @@ impl Cx {
         }
     }
 
-    /// The call as far as it sees the list of an entity, when it has been let through to that.
+    /// The call with the limits of an entity's list, if it has permission to read that list.
     pub(crate) fn through_list(&self, entity: &EntityDesc) -> Option<Self> {
         let (_, only) = self
             .around
@@ -147,9 +147,9 @@ impl Cx {
         })
     }
 
-    /// A value of the context; `None` when nobody has provided it, or there is none for this call.
+    /// Returns a context value; `None` if there is no provider, or no value for this call.
     pub fn context<V: ContextValue>(&self, _value: V) -> Option<V::Value> {
-        // Who provided it gave it this type.
+        // The provider gave it this type.
         V::Value::from_value(self.provided(V::DESC)?.as_ref()).ok()
     }
 
@@ -158,7 +158,7 @@ impl Cx {
         self.around.as_deref().map_or(&[], |around| &around.context)
     }
 
-    /// Null when there is none for this call; `None` when nobody was asked.
+    /// Null if the provider has none for this call; `None` if no provider was called.
     pub(super) fn provided(&self, desc: ContextDesc) -> Option<&Value> {
         self.around
             .as_deref()?

@@ -1,4 +1,4 @@
-//! The call context: who calls, when, and under which request.
+//! The call context: the caller, the instant and the request of a call.
 
 mod around;
 mod moment;
@@ -23,65 +23,65 @@ use crate::filter::CtxPath;
 use crate::store::TxScope;
 use crate::{Actor, Timestamp, Value};
 
-/// The context of one call: every adapter method takes one, so no call is without a scope.
+/// The context of one call. Every adapter method takes one, so every call has a scope.
 #[derive(Clone, Debug)]
 pub struct Cx {
     scope: Scope,
     now: Moment,
     request_id: Arc<str>,
     transaction: Option<Arc<TxScope>>,
-    /// Where the request came from.
+    /// The address of the client.
     from: Option<IpAddr>,
-    /// Where the first event of the call is noted, for its answer.
+    /// The id of the first event of the call, for its response.
     emitted: Option<Arc<OnceLock<Uuid>>>,
     /// The operation that other routes' statements run for.
     operation: Option<&'static str>,
-    /// What must hold of the records that it may touch.
+    /// The conditions on the records that the call may touch.
     only: Option<Arc<Only>>,
-    /// What is told of its changes.
+    /// The audit of its changes.
     audit: Option<Arc<crate::audit::Auditing>>,
-    /// Whether it follows from a change that the caller was allowed to make: then it reaches
-    /// whosever records there are.
+    /// Whether the call is an effect of a change that the caller was allowed to make. Then it
+    /// reaches the records of every owner.
     is_effect: bool,
-    /// Whether what keeps numbers of the records that it changes has been taken; and whether the
-    /// transaction ends with the statement.
+    /// Whether the records with counters of its next statement are locked; the value says whether
+    /// the transaction ends with the statement.
     taken: Option<bool>,
     /// Whether it is at the head of a queue for a record.
     first: bool,
-    /// What most calls have none of: parents and values of the context.
+    /// Parts that most calls do not have: parents and context values.
     around: Option<Arc<Around>>,
 }
 
 #[derive(Clone, Debug)]
 enum Scope {
     Actor(Arc<Actor>),
-    /// The reason, and whether deleted records are meant as well.
+    /// The reason, and whether deleted records are within reach.
     System(&'static str, bool),
 }
 
 impl Cx {
-    /// A call on behalf of an actor, at the present of the app's clock: every call of an adapter
-    /// reads [`App::clock`] anew, and all calls of one transaction share an instant. [`Cx::at`]
-    /// says another one.
+    /// Creates a call on behalf of an actor, at the current time of the app's clock: every call of
+    /// an adapter reads [`App::clock`] again, and all calls of one transaction share an instant.
+    /// [`Cx::at`] sets another instant.
     ///
     /// [`App::clock`]: crate::App::clock
     pub fn actor(actor: impl Into<Arc<Actor>>) -> Self {
         Self::of(Scope::Actor(actor.into()), Moment::present(), "".into())
     }
 
-    /// A call of the application itself, at the present of the app's clock as for [`Cx::actor`].
-    /// The reason is logged; tenant and data scope do not apply. [`Cx::within`] says which tenant
-    /// it acts in.
+    /// Creates a call of the application itself, at the current time of the app's clock like
+    /// [`Cx::actor`]. The reason is logged. Tenants and data scopes do not apply. [`Cx::within`]
+    /// sets the tenant that it acts in.
     pub fn system(reason: &'static str) -> Self {
         Self::of(Scope::System(reason, false), Moment::present(), "".into())
     }
 
-    /// A call on behalf of an actor at an instant, under a request.
+    /// Creates a call on behalf of an actor at an instant, with a request id.
     pub fn new(actor: Arc<Actor>, now: Timestamp, request_id: Arc<str>) -> Self {
         Self::of(Scope::Actor(actor), Moment::At(now), request_id)
     }
 
-    /// A call with nothing else around it.
+    /// A call without optional parts.
     fn of(scope: Scope, now: Moment, request_id: Arc<str>) -> Self {
         Self {
             scope,
@@ -106,22 +106,23 @@ impl Cx {
         self
     }
 
-    /// The same call from an address.
+    /// The same call from a client address.
     pub(crate) fn called_from(mut self, from: Option<IpAddr>) -> Self {
         self.from = from;
         self
     }
 
-    /// Where the request came from, as far as that is known.
+    /// The client address, if known.
     pub(crate) fn address(&self) -> Option<IpAddr> {
         self.from
     }
 
-    /// A number for whose call it is, where callers share what there is little of: equal for calls
-    /// of one actor, or of one address (of IPv6: the 2^64 around it) when the actor is anonymous;
-    /// `None` for the application itself.
+    /// A hash of the caller, for fair sharing of limited resources. It is equal for calls of one
+    /// actor, or of one address (for IPv6: its /64) if the actor is anonymous; `None` for the
+    /// application itself.
     pub(crate) fn caller(&self) -> Option<NonZeroU64> {
-        // Random per process, so that nobody can choose a name that shares with somebody else.
+        // Random per process, so that a caller cannot choose a name that collides with another
+        // caller.
         static KEYS: OnceLock<std::collections::hash_map::RandomState> = OnceLock::new();
         let (actor, keys) = (self.get_actor()?, KEYS.get_or_init(Default::default));
         let key = match &actor.id {
@@ -157,8 +158,8 @@ impl Cx {
         }
     }
 
-    /// The actor's id: what a record says of who made it. `None` for anonymous callers and for
-    /// system calls.
+    /// The actor's id, as records store their creator. `None` for anonymous callers and for system
+    /// calls.
     ///
     /// ```
     /// # use linchpin::{Actor, Cx, Error, Result};
@@ -173,7 +174,7 @@ impl Cx {
         self.get_actor()?.id.as_deref()
     }
 
-    /// Why the application itself calls; `None` for actors.
+    /// The reason of a system call; `None` for actors.
     pub fn system_reason(&self) -> Option<&'static str> {
         match &self.scope {
             Scope::Actor(_) => None,
@@ -181,15 +182,15 @@ impl Cx {
         }
     }
 
-    /// The call's one instant. Of a context that [`Cx::actor`] or [`Cx::system`] has made, which
-    /// belongs to no app: when it was made, by the system clock; in a transaction, the instant of
-    /// its calls once there was one. The present of an app is
+    /// The instant of the call. A context from [`Cx::actor`] or [`Cx::system`] belongs to no app:
+    /// for it, this is the time of its creation by the system clock, or in a transaction the
+    /// instant of the first call, once there was one. For the current time of an app, use
     /// [`Adapters::now`](crate::Adapters::now).
     pub fn now(&self) -> Timestamp {
         self.now.shown()
     }
 
-    /// The same call at the present of an app, unless an instant has been said.
+    /// The same call at the current time of an app, unless its instant is fixed.
     pub(crate) fn by_clock(&self, clock: &crate::clock::Clock) -> std::borrow::Cow<'_, Self> {
         match self.now.by(clock) {
             None => std::borrow::Cow::Borrowed(self),
@@ -202,11 +203,11 @@ impl Cx {
         &self.request_id
     }
 
-    /// A context value as a binding reads it.
+    /// Returns a context value for a binding.
     ///
     /// # Errors
-    /// When it is null: 401 for an anonymous actor, 403 otherwise. A value that nobody was asked
-    /// for is `internal`.
+    /// If it is null: 401 for an anonymous actor, 403 otherwise. `internal` if no provider was
+    /// called for the value.
     pub fn bind(&self, path: CtxPath) -> crate::Result<Value> {
         let value = match (path, &self.scope) {
             (CtxPath::Value(desc), scope) => match (self.provided(desc), scope) {

@@ -1,4 +1,4 @@
-//! The instant of a call: said, or the present of whichever app it reaches.
+//! The instant of a call: fixed, or the current time of the app that it reaches.
 
 use std::sync::{Arc, OnceLock};
 
@@ -7,22 +7,22 @@ use crate::Timestamp;
 /// The instant of a call.
 #[derive(Clone, Debug)]
 pub(super) enum Moment {
-    /// Said.
+    /// Fixed by the caller.
     At(Timestamp),
-    /// The present of the app whose adapter is called. Held: when the context was made, by the
-    /// system clock.
+    /// The current time of the app whose adapter is called. The value is the time of creation of
+    /// the context by the system clock.
     Present(Timestamp),
-    /// The same within a transaction, whose first call settles it for all.
+    /// The same within a transaction; its first call fixes the instant for all calls.
     Shared(Timestamp, Arc<OnceLock<Timestamp>>),
 }
 
 impl Moment {
-    /// The present of an app that is not known yet.
+    /// The current time of an app that is not known yet.
     pub(super) fn present() -> Self {
         Self::Present(Timestamp::system_now())
     }
 
-    /// As far as it is known.
+    /// The best known value.
     pub(super) fn shown(&self) -> Timestamp {
         match self {
             Self::At(now) | Self::Present(now) => *now,
@@ -30,7 +30,7 @@ impl Moment {
         }
     }
 
-    /// By the clock of an app; `None` when it has been said.
+    /// The instant by the clock of an app; `None` if it is fixed.
     pub(super) fn by(&self, clock: &crate::clock::Clock) -> Option<Timestamp> {
         match self {
             Self::At(_) => None,
@@ -39,7 +39,7 @@ impl Moment {
         }
     }
 
-    /// That of a transaction's calls.
+    /// The instant shared by the calls of a transaction.
     pub(super) fn shared(&self) -> Self {
         match self {
             Self::Present(made) => Self::Shared(*made, Arc::default()),

@@ -1,5 +1,5 @@
-//! Members that only the response of one call contains: no later read gives them, and nothing keeps
-//! them. Code of the user says them while it runs.
+//! Members that only the response of one call contains: they are not stored, and no later read
+//! returns them. Code of the app sets them during the call.
 
 use parking_lot::Mutex;
 
@@ -9,13 +9,13 @@ use crate::{Error, Result, Value};
 /// The members of one call.
 pub(crate) struct Once {
     declared: &'static [FieldDesc],
-    /// One for each.
+    /// One value for each declared member.
     said: Mutex<Vec<Option<Value>>>,
 }
 
 impl std::fmt::Debug for Once {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // What they hold is for one pair of eyes.
+        // The values are secret: they are not printed.
         f.debug_list()
             .entries(self.declared.iter().map(|field| field.name))
             .finish()
@@ -30,7 +30,7 @@ impl Once {
         }
     }
 
-    /// Notes a value.
+    /// Sets a value.
     ///
     /// # Errors
     /// `internal` for a name or a type that is not declared.
@@ -51,10 +51,10 @@ impl Once {
         Ok(())
     }
 
-    /// Takes the members out, by their names on the wire: nobody can give them a second time.
+    /// Takes the members out, by their wire names; a second call returns none.
     ///
     /// # Errors
-    /// `internal` when a member was not said.
+    /// `internal` if a member was not set.
     pub(crate) fn take(&self) -> Result<Vec<(&'static str, Value)>> {
         let said = std::mem::take(&mut *self.said.lock());
         self.declared

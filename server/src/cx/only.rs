@@ -1,11 +1,11 @@
-//! What must hold of the records that a call may touch.
+//! The conditions on the records that a call may touch.
 
 use crate::entity::EntityDesc;
 use crate::filter::{Filter, Op, Operand, Source};
 use crate::store::Plan;
 use crate::{Error, Result, Value};
 
-/// Conditions on the records of one entity, which every statement of a call carries.
+/// Conditions on the records of one entity; every statement of a call includes them.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Only {
     /// The entity, by its storage name.
@@ -28,7 +28,7 @@ impl Only {
         }
     }
 
-    /// Whether it speaks of an entity.
+    /// Whether it is about an entity.
     pub(crate) fn is_of(&self, entity: &EntityDesc) -> bool {
         self.entity == entity.storage_name
     }
@@ -38,7 +38,7 @@ impl Only {
         &self.conditions
     }
 
-    /// Which fields, and which of them must be null: what tells statements apart.
+    /// The fields of the conditions, and which of them must be null; statements differ by this.
     pub(crate) fn shape(&self) -> Box<[u8]> {
         self.conditions
             .iter()
@@ -46,7 +46,7 @@ impl Only {
             .collect()
     }
 
-    /// The plan under these conditions, whose values stand behind `base` other arguments.
+    /// The plan with these conditions added; their values follow `base` other arguments.
     pub(crate) fn plan(&self, plan: &Plan, base: usize) -> Plan {
         let mut index = base;
         let mut all = Filter::TRUE;
@@ -80,10 +80,10 @@ impl Only {
             .all(|(field, value)| values.get(*field) == Some(value))
     }
 
-    /// Refuses a new record that the call could not touch once it is there.
+    /// Refuses a new record that the call could not touch after its creation.
     ///
     /// # Errors
-    /// 403, or 404 where the policy hides.
+    /// 403, or 404 if the policy hides records.
     pub(crate) fn admits(&self, values: &[Value]) -> Result<()> {
         if self.holds(values) {
             Ok(())

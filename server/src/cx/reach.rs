@@ -1,4 +1,4 @@
-//! Which records a call may touch, on whose account, and who is told of it.
+//! The reach of a call: its records, its actor, and its audit.
 
 use std::sync::Arc;
 
@@ -24,12 +24,12 @@ impl Cx {
         }
     }
 
-    /// What must hold of the records of an entity that the call may touch.
+    /// The conditions on the records of an entity that the call may touch.
     pub(crate) fn only(&self, entity: &EntityDesc) -> Option<&Arc<Only>> {
         self.only.as_ref().filter(|only| only.is_of(entity))
     }
 
-    /// The same call with deleted records in reach.
+    /// The same call with deleted records within reach.
     ///
     /// # Errors
     /// 403 on behalf of an actor.
@@ -64,12 +64,13 @@ impl Cx {
         }
     }
 
-    /// Whether that is so, and whether the transaction ends with the statement.
+    /// Whether they were locked; the value says whether the transaction ends with the statement.
     pub(crate) fn has_taken(&self) -> Option<bool> {
         self.taken
     }
 
-    /// The same call at the head of a queue for a record: what it calls waits in no other one.
+    /// The same call at the head of a queue for a record: calls made with it wait in no other
+    /// queue.
     pub(crate) fn first(&self) -> Self {
         Self {
             first: true,
@@ -77,12 +78,12 @@ impl Cx {
         }
     }
 
-    /// Whether it is.
+    /// Whether it is at the head of a queue.
     pub(crate) fn is_first(&self) -> bool {
         self.first
     }
 
-    /// The same call with its changes told to the audit log.
+    /// The same call with an audit of its changes.
     pub(crate) fn audited(self, auditing: &Arc<Auditing>) -> Self {
         Self {
             audit: Some(Arc::clone(auditing)),
@@ -90,7 +91,7 @@ impl Cx {
         }
     }
 
-    /// The same call with nothing told, and what was to be told.
+    /// The same call without audit, and the audit that it had.
     pub(crate) fn untold(&self) -> Option<(Self, Arc<Auditing>)> {
         let auditing = self.audit.clone()?;
         Some((
@@ -110,23 +111,23 @@ impl Cx {
         }
     }
 
-    /// Whether it runs for the effects of a change.
+    /// Whether it is an effect of a change.
     pub(crate) fn is_effect(&self) -> bool {
         self.is_effect
     }
 
-    /// Whether records of every tenant and scope are in reach.
+    /// Whether records of every tenant and scope are within reach.
     pub(crate) fn reaches_all(&self) -> bool {
         self.is_effect || self.system_reason().is_some()
     }
 
-    /// Whether deleted records are in reach.
+    /// Whether deleted records are within reach.
     pub(crate) fn reaches_deleted(&self) -> bool {
         matches!(self.scope, Scope::System(_, true))
     }
 
-    /// The same call on behalf of an operation: what it changes by way of other routes are that
-    /// operation's events.
+    /// The same call on behalf of an operation: its changes through other routes become events of
+    /// that operation.
     pub(crate) fn for_operation(&self, name: &'static str) -> Self {
         Self {
             operation: Some(name),
@@ -134,7 +135,7 @@ impl Cx {
         }
     }
 
-    /// The operation that the call runs for, when its statements are other routes'.
+    /// The operation that the call runs for, if its statements are those of other routes.
     pub(crate) fn operation(&self) -> Option<&'static str> {
         self.operation
     }

@@ -1,4 +1,4 @@
-//! Calls that take effect together, and the events that they make.
+//! Transactions: calls that take effect together, and their events.
 
 use std::sync::{Arc, OnceLock};
 
@@ -7,18 +7,18 @@ use crate::store::queues::{Attempts, Queue};
 use crate::store::{Patience, Store, TxScope};
 use crate::{Error, Result, Uuid};
 
-/// How often a transaction is begun after somebody else got in between. Most of these attempts wait
-/// for a while.
+/// The maximum number of attempts of a transaction after conflicts with others. Most attempts
+/// include a wait.
 const ATTEMPTS: usize = 64;
 
-/// The attempts of a transaction of ours, which may be begun again.
+/// The attempts of an internal transaction, which can be repeated.
 ///
-/// Only the first of several that want the same in another order gets on. So a transaction holds
-/// what it has for a moment only while it waits for more; then it gives way to whatever others do,
-/// and tries again.
+/// If several transactions need the same locks in different orders, only the first one makes
+/// progress. So a transaction holds its locks only briefly while it waits for more; then it rolls
+/// back, lets others continue, and retries.
 pub(crate) struct Again {
     attempts: Attempts,
-    /// Whether it is part of another one. Then it is whose that is to begin it again.
+    /// Whether it is part of an outer transaction. Then the outer one must be repeated.
     part: bool,
 }
 
@@ -38,7 +38,7 @@ impl Again {
         done
     }
 
-    /// What an attempt has come to; `None` when there is another one to be made.
+    /// The result of an attempt; `None` if another attempt follows.
     pub(crate) async fn over<T>(&mut self, done: Result<T>) -> Option<Result<T>> {
         if self.part || !done.as_ref().is_err_and(Error::is_overtaken) {
             return Some(done);
@@ -51,12 +51,12 @@ impl Again {
     }
 }
 
-/// Whose records a context reaches.
+/// The records that a context reaches.
 #[derive(PartialEq, Eq)]
 enum Reach {
-    /// Those of every tenant: the application itself.
+    /// Records of every tenant: the application itself.
     Application,
-    /// Those of one tenant; `None` is an actor of no tenant.
+    /// Records of one tenant; `None` is an actor without a tenant.
     Tenant(Option<String>),
 }
 
@@ -68,11 +68,11 @@ impl Reach {
     }
 }
 
-/// The transaction whose function runs in this task, and what its caller reaches.
+/// The transaction whose function runs in this task, and the reach of its caller.
 struct Within {
     scope: Arc<TxScope>,
     reach: Reach,
-    /// The one around it, which is not its own.
+    /// The outer transaction, which is a separate one.
     around: Option<Arc<Self>>,
 }
 
@@ -81,8 +81,9 @@ tokio::task_local! {
 }
 
 impl Cx {
-    /// Refuses a change that belongs to no transaction, or to another one, within the function of
-    /// one that has begun on this store: it would wait for the end of what waits for it.
+    /// Refuses a change with a context outside of the transaction, within the function of a
+    /// transaction that has begun on this store: the change would wait for the end of the
+    /// transaction, which waits for the change.
     ///
     /// # Errors
     /// `internal`: the call has a context of its own.
@@ -114,17 +115,16 @@ impl Cx {
         Err(Error::internal(text))
     }
 
-    /// Runs calls that take effect together: when `work` fails, none of them has happened.
+    /// Runs calls that take effect together: if `work` fails, none of them takes effect.
     ///
-    /// `work` gets a context of its own; what is called with it, on any adapter of one store,
-    /// belongs to the transaction. A change with another context does not, and is refused once the
-    /// transaction has begun: it would wait for the transaction's end. A transaction inside another
-    /// is part of that one. It should be short: an embedded store lets nobody else write meanwhile,
-    /// and gives up on one that says nothing for some seconds.
+    /// `work` gets a context of its own. Calls with it, on any adapter of one store, are part of
+    /// the transaction. A change with another context is not, and is refused after the transaction
+    /// has begun, because it would wait for the end of the transaction. A transaction inside
+    /// another one is part of it. Keep it short: an embedded store blocks all other writes
+    /// meanwhile, and rolls back a transaction that is idle for some seconds.
     ///
     /// # Errors
-    /// What `work` answers; `unavailable` when what it did could not be made to last, and then
-    /// nothing of it has happened.
+    /// The error of `work`; `unavailable` if the commit fails, and then no change takes effect.
     ///
     /// ```no_run
     /// # use linchpin::prelude::*;
@@ -168,7 +168,7 @@ impl Cx {
         }
     }
 
-    /// The same for one that waits for others as `patience` says.
+    /// The same with a given patience while it waits for other transactions.
     async fn begin<T>(
         &self,
         patience: Patience,
@@ -192,7 +192,7 @@ impl Cx {
         match WITHIN.scope(within, work(&inner)).await {
             Ok(value) => {
                 transaction.commit().await?;
-                // Only now have its events happened.
+                // Only now its events have happened.
                 if let Some(first) = transaction.first_event() {
                     self.note_event(first);
                 }
@@ -205,8 +205,7 @@ impl Cx {
         }
     }
 
-    /// The attempts of a transaction of ours on an entity, and on one `record` of it where that is
-    /// known.
+    /// The attempts of an internal transaction on an entity, and on one `record` of it if known.
     pub(crate) fn again(
         &self,
         store: &Arc<dyn Store>,
@@ -221,7 +220,7 @@ impl Cx {
         }
     }
 
-    /// Where the id of the call's first event will stand.
+    /// A cell for the id of the call's first event.
     pub(crate) fn watch(&mut self) -> Arc<OnceLock<Uuid>> {
         Arc::clone(self.emitted.get_or_insert_default())
     }
@@ -234,7 +233,7 @@ impl Cx {
         }
     }
 
-    /// Notes an event of the call; the first one counts.
+    /// Stores the id of an event of the call, if it is the first.
     pub(crate) fn note_event(&self, id: Uuid) {
         if let Some(place) = &self.emitted {
             // Set already: it is not the first.
@@ -242,8 +241,8 @@ impl Cx {
         }
     }
 
-    /// The same call beside the transaction that it is part of: what runs so neither begins it nor
-    /// waits for it to begin.
+    /// The same call outside of its transaction: calls made with it neither begin the transaction
+    /// nor wait for it to begin.
     pub(crate) fn beside_transaction(&self) -> Self {
         Self {
             transaction: None,

@@ -13,45 +13,46 @@ use super::{EntityEvent, Event};
 use crate::entity::Entity;
 use crate::{Error, Result};
 
-/// Events that a subscription may lie behind.
+/// The number of events that a subscription may be late by.
 const ROOM: usize = 1024;
 
-/// Where events can be listened to while the app runs.
+/// Live subscriptions to events while the app runs.
 ///
-/// A subscription that is made before the app serves (`after_adapters`, `setup_post`) also sees
-/// what was committed before a crash and not delivered then. It is no substitute for a sink where
-/// nothing may be missed: whoever is too slow loses events, and is told so.
+/// A subscription that is made before the app serves (`after_adapters`, `setup_post`) also gets
+/// events that were committed before a crash and not delivered. Use a sink instead if no event may
+/// be missed: a subscription that is too slow loses events, and gets [`Lagged`].
 #[derive(Clone)]
 pub struct EventBus(Arc<Shared>);
 
 struct Shared {
     sender: Sender<EntityEvent>,
-    /// For what code emits: however much that is, no event of an entity is passed over for it.
+    /// The channel for events that code emits. It is separate, so that they never displace events
+    /// of entities.
     emitted: Sender<AppEvent>,
     interest: Mutex<Interest>,
 }
 
-/// Empty once the app has stopped.
+/// Empty after the app has stopped.
 type Sender<S> = Mutex<Option<broadcast::Sender<Arc<S>>>>;
 
-/// What the app's own code tells its other parts: see [`EventBus::emit`].
+/// An event that the app's own code emits: see [`EventBus::emit`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct AppEvent {
-    /// As it was emitted.
+    /// The name that it was emitted under.
     pub name: String,
-    /// What goes with it.
+    /// The payload of the event.
     pub payload: serde_json::Value,
 }
 
-/// Who listens, as far as start-up has to know.
+/// The entities and names that have subscribers, for start-up.
 #[derive(Debug, Default)]
 pub(super) struct Interest {
-    /// Storage names.
+    /// Storage names of entities.
     pub(super) entities: BTreeSet<Cow<'static, str>>,
     /// Names of events.
     pub(super) names: BTreeSet<String>,
-    /// From then on nothing is added.
+    /// Whether the app serves; nothing is added after that.
     sealed: bool,
 }
 
@@ -75,9 +76,8 @@ impl fmt::Debug for EventBus {
 
 impl EventBus {
     /// Events about `E`.
-    ///
     /// # Errors
-    /// Once the app serves, when nobody listened to `E` at start-up: then none are recorded.
+    /// If the app already serves and nothing subscribed to `E` before: then no events are recorded.
     pub fn subscribe<E: Entity>(&self) -> Result<Subscription<Event<E>>> {
         let entity = Cow::Borrowed(E::DESC.storage_name);
         let mut interest = self.0.interest.lock();
@@ -93,8 +93,8 @@ impl EventBus {
     /// Events of a name, such as `blog.posts.published`.
     ///
     /// # Errors
-    /// Once the app serves, when no entity with such an event was listened to at start-up. Before,
-    /// a name that no route has is an error of start-up.
+    /// If the app already serves and nothing subscribed to an entity with this event before. Before
+    /// the app serves, a name that no route has is a start-up error.
     pub fn subscribe_to(&self, name: &str) -> Result<Subscription<EntityEvent>> {
         let mut interest = self.0.interest.lock();
         if !interest.names.contains(name) {
@@ -109,8 +109,8 @@ impl EventBus {
         })
     }
 
-    /// Tells whoever [listens](Self::listen) to this name, within this process and at once. Nothing
-    /// is stored: what must not be lost is a record, whose creation is an event of its own.
+    /// Sends an event to every [listener](Self::listen) of this name in this process, immediately.
+    /// Nothing is stored. To keep an event, create a record: its creation is an event, too.
     ///
     /// ```
     /// # use linchpin::EventBus;
@@ -122,12 +122,12 @@ impl EventBus {
     /// ```
     ///
     /// # Errors
-    /// When the payload has no form in JSON; once the app has stopped.
+    /// If the payload cannot be serialized to JSON, or the app has stopped.
     pub fn emit(&self, name: &str, payload: &impl serde::Serialize) -> Result<()> {
         let payload = serde_json::to_value(payload)
             .map_err(|e| Error::internal(format!("the payload of `{name}` is no JSON: {e}")))?;
         let sender = self.0.emitted.lock();
-        // Nobody listening is no fault.
+        // No listener: this is not an error.
         let _ = sender
             .as_ref()
             .ok_or_else(stopped)?
@@ -138,12 +138,12 @@ impl EventBus {
         Ok(())
     }
 
-    /// What code of the app [emits](Self::emit) under a name from now on. Events of entities are
-    /// none of these: for those there are [`subscribe`](Self::subscribe) and
-    /// [`subscribe_to`](Self::subscribe_to).
+    /// Listens to the events that code of the app [emits](Self::emit) under a name from now on. It
+    /// gets no events of entities: use [`subscribe`](Self::subscribe) or
+    /// [`subscribe_to`](Self::subscribe_to) for them.
     ///
     /// # Errors
-    /// Once the app has stopped.
+    /// If the app has stopped.
     pub fn listen(&self, name: &str) -> Result<Subscription<AppEvent, AppEvent>> {
         let name = name.to_owned();
         subscribed(&self.0.emitted, move |event: AppEvent| {
@@ -155,7 +155,7 @@ impl EventBus {
         look(&self.0.interest.lock())
     }
 
-    /// From now on these entities and names can be listened to, and no others.
+    /// From now on only these entities and names can be subscribed to.
     pub(super) fn seal(&self, entities: BTreeSet<Cow<'static, str>>, names: BTreeSet<String>) {
         *self.0.interest.lock() = Interest {
             entities,
@@ -166,7 +166,7 @@ impl EventBus {
 
     pub(super) fn send(&self, event: EntityEvent) {
         if let Some(sender) = &*self.0.sender.lock() {
-            // Nobody listening is no fault.
+            // No subscriber: this is not an error.
             let _ = sender.send(Arc::new(event));
         }
     }
@@ -203,13 +203,13 @@ fn unheard(what: fmt::Arguments<'_>) -> Error {
     ))
 }
 
-/// A live subscription to those of the events `S` that are a `T`.
+/// A live subscription to the events in `S` that convert to `T`.
 pub struct Subscription<T, S = EntityEvent> {
     receiver: broadcast::Receiver<Arc<S>>,
     select: Box<dyn Fn(S) -> Option<T> + Send>,
 }
 
-/// A subscription was too slow: this many events of the app were passed over.
+/// The subscription was too slow and lost this number of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the subscription was too slow and missed {0} events")]
 pub struct Lagged(pub u64);
@@ -221,7 +221,7 @@ impl<T, S> fmt::Debug for Subscription<T, S> {
 }
 
 impl<T, S: Clone> Subscription<T, S> {
-    /// The next event; `None` once the app has stopped.
+    /// Returns the next event; `None` after the app has stopped.
     pub async fn next(&mut self) -> Option<std::result::Result<T, Lagged>> {
         loop {
             match self.receiver.recv().await {
@@ -237,7 +237,7 @@ impl<T, S: Clone> Subscription<T, S> {
         }
     }
 
-    /// The events as a stream.
+    /// Returns the events as a stream.
     pub fn into_stream(self) -> impl Stream<Item = std::result::Result<T, Lagged>> {
         futures_util::stream::unfold(self, async |mut subscription| {
             Some((subscription.next().await?, subscription))

@@ -1,4 +1,4 @@
-//! What an app knows of its events: who listens, which entities record, and what runs to deliver.
+//! The events of an app: its consumers, the entities that record events, and the start of delivery.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ use crate::resource::{Adapters, BoxFuture, Table};
 use crate::store::Store;
 use crate::{Cx, Error, Result};
 
-/// How long delivered events are kept.
+/// How long delivered events are kept by default.
 const KEEP: Duration = Duration::from_hours(7 * 24);
 
 /// The name of the bus among the consumers.
@@ -29,20 +29,20 @@ const BUS: &str = "linchpin.bus";
 pub(crate) struct Emitter {
     routes: Routes,
     wake: watch::Sender<()>,
-    /// Whether somebody needs every record that changes.
+    /// Whether a consumer needs the key of every changed record.
     listed: AtomicBool,
 }
 
 impl Emitter {
-    /// What a statement of a route records.
+    /// The recording for a statement of a route.
     pub(crate) fn recording(&self, cx: &Cx, route: &str) -> Option<Box<Recording>> {
         let known = |name: &&str| self.routes.contains_key(name);
         let route = cx.operation().filter(known).or(Some(route).filter(known));
         self.record(cx, route.unwrap_or(plan::ELSEWHERE))
     }
 
-    /// What the removal of expired records leaves behind: something only when somebody needs every
-    /// record.
+    /// The recording for the removal of expired records; `None` unless a consumer needs the key of
+    /// every record.
     pub(crate) fn expiry(&self, cx: &Cx) -> Option<Box<Recording>> {
         self.record(cx, plan::EXPIRED)
     }
@@ -84,7 +84,7 @@ impl Emitter {
         )))
     }
 
-    /// What tells the relay that there is something to deliver.
+    /// The channel that wakes the relay when there are events to deliver.
     pub(crate) fn wake(&self) -> &watch::Sender<()> {
         &self.wake
     }
@@ -94,13 +94,13 @@ impl Emitter {
 pub(crate) struct Hub {
     pub(crate) bus: EventBus,
     consumers: Vec<Consumer>,
-    /// What listeners reach; there before anything is delivered.
+    /// The adapters for listeners; set before the first delivery.
     adapters: Arc<OnceLock<Adapters>>,
     keep: Duration,
     wake: watch::Sender<()>,
-    /// Whether anything records.
+    /// Whether any entity records events.
     active: bool,
-    /// The entities that record and the names of their events.
+    /// The entities that record events, and the names of their events.
     heard: Option<(BTreeSet<Cow<'static, str>>, BTreeSet<String>)>,
 }
 
@@ -142,27 +142,27 @@ impl Hub {
         ));
     }
 
-    /// From now on listeners reach these. Only the first call does anything.
+    /// Sets the adapters for listeners. Only the first call has an effect.
     pub(crate) fn reach(&self, adapters: &Adapters) {
         self.adapters.get_or_init(|| adapters.clone());
     }
 
-    /// Replaces how long delivered events are kept.
+    /// Sets how long delivered events are kept.
     pub(crate) fn keep(&mut self, keep: Duration) {
         self.keep = keep;
     }
 
-    /// Takes over consumers that plugins have registered.
+    /// Adds the consumers that plugins have registered.
     pub(crate) fn adopt(&mut self, consumers: Vec<Consumer>) {
         self.consumers.extend(consumers);
     }
 
-    /// Has every entity record that somebody listens to or that names an event, and notes from
-    /// where consumers go on.
+    /// Enables recording for every entity that has a consumer or names an event, and stores the
+    /// start position of new consumers.
     ///
     /// # Errors
-    /// When two consumers share a name, one listens to an event that does not exist, or the store
-    /// has no outbox.
+    /// If two consumers share a name, a consumer subscribes to an event that does not exist, or the
+    /// store has no outbox.
     pub(crate) async fn activate(
         &mut self,
         entries: &[&EntityEntry],
@@ -233,7 +233,8 @@ impl Hub {
                 .consumers
                 .iter()
                 .any(|consumer| consumer.entity.is_none_or(|entity| entity == storage));
-            // An index is kept of it, by a consumer that may come once plugins are set up.
+            // A search index follows the entity; its consumer may be added after the set-up of
+            // plugins.
             let searched = entry.desc.search.is_some();
             if !(wanted || consumed || searched || plan::names_one(entry)) {
                 continue;
@@ -276,7 +277,8 @@ impl Hub {
         Ok(())
     }
 
-    /// Begins to deliver. From then on nobody can listen to what nobody has listened to so far.
+    /// Starts delivery. After that, subscriptions to entities without earlier subscribers are
+    /// refused.
     pub(crate) fn start(self, store: Arc<dyn Store>, clock: Clock) -> Option<Relay> {
         let Self {
             bus,
@@ -300,8 +302,8 @@ impl Hub {
         Some(relay::start(consumers, store, clock, keep, wake, bus))
     }
 
-    /// Begins to deliver what a command delivers: changes to the search indexes that it keeps, if
-    /// it keeps any.
+    /// Starts delivery within a command: only changes for the search indexes that the command
+    /// maintains, if any.
     pub(crate) fn start_in_command(&mut self, store: &Arc<dyn Store>) -> Option<Relay> {
         let consumers: Vec<Consumer> = std::mem::take(&mut self.consumers)
             .into_iter()
@@ -316,7 +318,7 @@ fn failed(text: String) -> Error {
     crate::startup::startup(text)
 }
 
-/// Hands every event to the bus.
+/// Passes every event to the bus.
 struct ToBus(EventBus);
 
 impl EventSink for ToBus {
@@ -328,7 +330,7 @@ impl EventSink for ToBus {
     }
 }
 
-/// One function for one event at a time; the rest of a batch waits for one that fails.
+/// Passes one event at a time to a function; if it fails, the rest of the batch waits.
 struct Handler<F>(F);
 
 impl<F, Fut> EventSink for Handler<F>

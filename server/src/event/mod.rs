@@ -26,31 +26,32 @@ use crate::entity::{Entity, FieldType};
 use crate::resource::{Adapter, Adapters, BoxFuture};
 use crate::{Result, Value};
 
-/// Takes events: a named consumer of an app.
+/// A named consumer of the events of an app.
 ///
-/// Events come in commit order, at least once: when `publish` fails, or the program ends before it
-/// was noted that it did not, the same events come again, with the same ids. Its failure never
-/// changes an answer and holds up no other consumer.
+/// Events come in commit order and at least once. If `publish` fails, or the program ends before
+/// the success was stored, the same events come again with the same ids. A failure never changes a
+/// response and never delays another consumer.
 pub trait EventSink: Send + Sync + 'static {
-    /// Takes some events, in order; success means all of them.
+    /// Processes a batch of events in order. Success means that all of them are done.
     ///
     /// # Errors
-    /// Anything; the same events are offered again after a while.
+    /// Any error; the same events are delivered again later.
     fn publish<'a>(&'a self, events: &'a [EntityEvent]) -> BoxFuture<'a, Result<()>>;
 
-    /// Whether it has to know every record that changes: one that keeps a copy of them, say.
+    /// Whether the sink needs the key of every changed record, for example to keep a copy of the
+    /// records.
     ///
-    /// It is then told the [keys](EntityEvent::keys) of events about many records, in several
-    /// events when there are more than 500, and of records that the application itself has removed
-    /// once they had expired. Nobody else sees these events.
+    /// If so, events about many records list their [keys](EntityEvent::keys), split into several
+    /// events when there are more than 500. The sink also gets events about expired records that
+    /// the application removed; other consumers do not see these events.
     fn needs_records(&self) -> bool {
         false
     }
 
-    /// Whether this process delivers to it. If not, another one does, and this one asks again
-    /// several times a second.
+    /// Whether this process delivers events to the sink. If not, another process does, and this one
+    /// checks again several times a second.
     ///
-    /// What it listens to is recorded all the same.
+    /// The events are recorded in both cases.
     fn is_served_here(&self) -> bool {
         true
     }
@@ -59,13 +60,13 @@ pub trait EventSink: Send + Sync + 'static {
 /// An event about `E`.
 pub struct Event<E> {
     told: EntityEvent,
-    /// Of the app, for listeners.
+    /// The adapters of the app, for listeners.
     adapters: Option<Adapters>,
     entity: PhantomData<fn() -> E>,
 }
 
 impl<E: Entity> Event<E> {
-    /// An event of this entity; `None` when it is another's.
+    /// Converts an event of this entity; `None` for an event of another entity.
     pub(crate) fn of(event: EntityEvent) -> Option<Self> {
         (event.entity == E::DESC.storage_name).then_some(Self {
             told: event,
@@ -74,7 +75,7 @@ impl<E: Entity> Event<E> {
         })
     }
 
-    /// The key of the record; `None` when the event is about many.
+    /// The key of the record; `None` if the event is about many records.
     pub fn key(&self) -> Option<E::Id> {
         let text = self.told.record_id.as_ref()?;
         let value = match E::DESC.primary_field().kind {
@@ -84,7 +85,7 @@ impl<E: Entity> Event<E> {
         E::Id::from_value(value.as_ref()).ok()
     }
 
-    /// The event as a listener of the app gets it.
+    /// Adds the adapters of the app, for a listener.
     pub(crate) fn reaching(self, adapters: Option<&Adapters>) -> Self {
         Self {
             adapters: adapters.cloned(),
@@ -96,7 +97,8 @@ impl<E: Entity> Event<E> {
     /// [`App::on_event`](crate::App::on_event).
     ///
     /// # Errors
-    /// `internal` for the event of a subscription: whoever subscribed has the [`Adapters`] already.
+    /// `internal` for the event of a subscription: the code that subscribed has the [`Adapters`]
+    /// already.
     pub fn adapters(&self) -> Result<&Adapters> {
         let text =
             "an event of a subscription has no adapters: use those whose `events()` it came from";
@@ -108,7 +110,7 @@ impl<E: Entity> Event<E> {
     /// The adapter of `T`, within a listener of [`App::on_event`](crate::App::on_event).
     ///
     /// # Errors
-    /// As [`Event::adapters`]; `internal` when no package of the app lists `T`.
+    /// Like [`Event::adapters`]; `internal` if no package of the app lists `T`.
     ///
     /// ```
     /// use linchpin::prelude::*;
@@ -148,7 +150,7 @@ impl<E: Entity> Event<E> {
         self.adapters()?.get::<T>()
     }
 
-    /// The event without its type.
+    /// Returns the event without its type.
     pub fn into_inner(self) -> EntityEvent {
         self.told
     }

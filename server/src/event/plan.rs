@@ -1,4 +1,4 @@
-//! What each route of an entity calls its events, and what they hold: worked out once, at start-up.
+//! The names and contents of events for each route of an entity, computed once at start-up.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,13 +15,14 @@ use crate::store::Projection;
 /// The events of an entity, by route.
 pub(super) type Routes = HashMap<&'static str, Arc<RouteEvent>>;
 
-/// The route whose events tell that expired records were removed. No operation can be named so.
+/// The route name in events about removed expired records. No operation can have this name.
 pub(crate) const EXPIRED: &str = "(expired)";
 
-/// The route of changes that another entity's operation makes. No operation can be named so.
+/// The route name in events about changes by another entity's operation. No operation can have this
+/// name.
 pub(super) const ELSEWHERE: &str = "(elsewhere)";
 
-/// The names of an entity's events begin with this: `blog.posts`.
+/// The prefix of the names of an entity's events: `blog.posts`.
 fn prefix(desc: &EntityDesc) -> String {
     let segment = desc.path.rsplit('/').next().unwrap_or(desc.path);
     desc.namespace.map_or_else(
@@ -110,7 +111,7 @@ fn kebab(spec: &OpSpec) -> String {
     spec.name.replace('_', "-")
 }
 
-/// The fields that the server's own consumers need: readable ones, and those of the guard and of
+/// The fields that the server's own consumers need: readable fields, and fields of guards and
 /// declared filters.
 fn state(entry: &EntityEntry) -> FieldSet {
     let desc = entry.desc;
@@ -143,7 +144,7 @@ pub(super) fn names(routes: &Routes) -> impl Iterator<Item = &str> {
         .flat_map(|event| event.names())
 }
 
-/// What each route that changes records calls its events.
+/// The event names of each route that changes records.
 pub(crate) fn names_by_route(entry: &EntityEntry) -> HashMap<&'static str, Vec<String>> {
     routes(entry)
         .iter()

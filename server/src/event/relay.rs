@@ -1,8 +1,8 @@
-//! The relay: from the outbox to consumers, each at its own pace.
+//! The relay: delivers events from the outbox to consumers, each at its own speed.
 //!
-//! A consumer is given batches in order. One that fails is given the same batch again, later and
-//! later; others do not wait for it. What it has had is noted now and then, not each time: after a
-//! crash the last moments are delivered twice.
+//! A consumer gets batches in order. After a failure it gets the same batch again, with growing
+//! back-off; other consumers do not wait. Its position is stored at intervals and not after each
+//! batch: after a crash, the most recent events are delivered twice.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -18,33 +18,33 @@ use crate::clock::Clock;
 use crate::store::{Outbox, Store};
 use crate::{Error, Result, Timestamp};
 
-/// Events offered at a time.
+/// The number of events in a batch.
 const BATCH: usize = 100;
-/// How long a look for new events is put off when nothing wakes the relay.
+/// The interval between two reads of the outbox if nothing wakes the relay.
 const POLL: Duration = Duration::from_millis(250);
-/// How often a busy consumer's progress is noted: each note is a write.
+/// The interval between two writes of a busy consumer's position.
 const NOTE: Duration = Duration::from_millis(200);
-/// Events that may be delivered without a note.
+/// The maximum number of events delivered without storing the position.
 const UNNOTED: usize = 5_000;
-/// The first pause after a failure, and the longest: after those of the store everybody waits for
-/// it, and one look costs little; a consumer that fails may be busy.
+/// The first and the longest back-off after a failure. If the store fails, all consumers wait for
+/// it, and a read costs little; a consumer that fails may be overloaded.
 const FIRST: Duration = Duration::from_millis(250);
 const LONGEST_OF_STORE: Duration = Duration::from_secs(1);
 const LONGEST_OF_CONSUMER: Duration = Duration::from_secs(15);
-/// How long stopping waits for what is still to be delivered.
+/// How long a stop waits for undelivered events.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Delivered events removed at a time, and how often that is looked at.
+/// The number of delivered events removed at a time, and the interval of removals.
 const CHUNK: usize = 500;
 const PRUNE: Duration = Duration::from_mins(1);
 
-/// Somebody who takes events.
+/// A consumer of events.
 pub(crate) struct Consumer {
     pub(crate) name: String,
     pub(crate) sink: Arc<dyn EventSink>,
-    /// Storage name of the only entity it takes events of.
+    /// The storage name, if it takes events of one entity only.
     pub(crate) entity: Option<&'static str>,
-    /// Whether a command delivers to it as well: one process keeps what it feeds, whatever that
-    /// process does.
+    /// Whether commands deliver to it as well, because only one process may maintain the consumer's
+    /// data.
     pub(crate) in_commands: bool,
 }
 
@@ -72,14 +72,14 @@ impl std::fmt::Debug for Consumer {
     }
 }
 
-/// Delivery that is going on.
+/// A running delivery.
 pub(crate) struct Relay {
     stop: watch::Sender<bool>,
     tasks: JoinSet<()>,
     bus: EventBus,
 }
 
-/// Starts a task per consumer, and one that removes what all have had.
+/// Starts a task per consumer, and one that removes events that all consumers have processed.
 pub(super) fn start(
     consumers: Vec<Consumer>,
     store: Arc<dyn Store>,
@@ -123,8 +123,8 @@ pub(super) fn feed(
 }
 
 impl Relay {
-    /// Delivers what waits, as far as consumers take it within some seconds, and ends. The rest is
-    /// delivered by the next start, where the store keeps it.
+    /// Delivers the remaining events as far as consumers accept them within some seconds, then
+    /// stops. The next start delivers the rest, if the store keeps it.
     pub(crate) async fn stop(mut self) {
         // Tasks hold receivers as long as they run.
         let _ = self.stop.send(true);
@@ -144,7 +144,7 @@ struct Delivery {
     store: Arc<dyn Store>,
     woken: watch::Receiver<()>,
     stopped: watch::Receiver<bool>,
-    /// Places of events that were delivered and not noted yet.
+    /// Positions of events that were delivered and whose position is not stored yet.
     given: Vec<i64>,
     noted: Instant,
 }
@@ -153,9 +153,10 @@ impl Delivery {
     async fn run(mut self) {
         let mut failures = 0;
         loop {
-            // Before the look, so that what comes behind it wakes.
+            // Before the read, so that events committed during the read wake the relay again.
             self.woken.mark_unchanged();
-            // As well: what was committed during the look before the stop is looked for once more.
+            // Also before the read: events committed during the last read before the stop get one
+            // more read.
             let stopping = *self.stopped.borrow();
             if !self.consumer.sink.is_served_here() {
                 if stopping {
@@ -177,8 +178,8 @@ impl Delivery {
                         return;
                     }
                     tokio::select! {
-                        // The sender lives in the emitters: an error means that no event can come
-                        // any more.
+                        // The sender is in the emitters: an error means that no more events can
+                        // come.
                         _ = self.woken.changed() => {}
                         _ = self.stopped.changed() => {}
                         () = tokio::time::sleep(POLL) => {}
@@ -193,13 +194,13 @@ impl Delivery {
                     failures += 1;
                     tracing::warn!(consumer = self.consumer.name, %error, cause = cause(&error), pause = ?pause, "events were not delivered and will be offered again");
                     if *self.stopped.borrow() {
-                        // What it had before is noted all the same.
+                        // The position of earlier deliveries is stored all the same.
                         drop(self.note().await);
                         return;
                     }
                     tokio::select! {
                         _ = self.stopped.changed() => {}
-                        // Whoever has written events has found the store to be there.
+                        // A new event means that the store works again.
                         _ = self.woken.changed(), if of_store => {}
                         () = tokio::time::sleep(pause) => {}
                     }
@@ -208,7 +209,7 @@ impl Delivery {
         }
     }
 
-    /// Delivers one batch; whether there may be more.
+    /// Delivers one batch; returns whether there may be more.
     async fn step(&mut self) -> Result<bool, Failed> {
         let outbox = outbox(&self.store).map_err(Failed::Store)?;
         let batch = outbox
@@ -230,13 +231,13 @@ impl Delivery {
             }
             match entry.decode() {
                 Ok((event, _)) if needs_records => events.push(event),
-                // Whoever does not need records is told as if nobody did.
+                // Only consumers that need records get this event; the others get no keys.
                 Ok((_, true)) => {}
                 Ok((event, false)) => events.push(EntityEvent {
                     keys: Vec::new(),
                     ..event
                 }),
-                // It can never be delivered; holding up all that follow would be worse.
+                // The event can never be delivered; blocking all later events would be worse.
                 Err(error) => {
                     tracing::error!(
                         consumer = self.consumer.name,
@@ -258,7 +259,7 @@ impl Delivery {
     }
 
     async fn publish(&self, events: &[EntityEvent]) -> Result<()> {
-        // A panic of one consumer is that consumer's failure. It may panic before there is a
+        // A panic of a consumer counts as its failure. The panic may happen before there is a
         // future, too.
         let attempt = AssertUnwindSafe(async { self.consumer.sink.publish(events).await });
         attempt
@@ -279,7 +280,7 @@ impl Delivery {
     }
 }
 
-/// Who could not do its part.
+/// The party that failed: the store or the consumer.
 enum Failed {
     Store(Error),
     Consumer(Error),
@@ -295,8 +296,8 @@ fn cause(error: &Error) -> String {
     std::error::Error::source(error).map_or_else(String::new, ToString::to_string)
 }
 
-/// The pause after so many failures in a row: doubled each time, and a fifth more or less so that
-/// consumers do not retry as one.
+/// The back-off after this number of consecutive failures: it doubles each time, with 20 % jitter
+/// so that consumers do not retry together.
 fn pause(failures: u32, longest: Duration) -> Duration {
     let whole = FIRST.saturating_mul(1 << failures.min(16)).min(longest);
     // The last bytes of a fresh uuid are random enough for this.
@@ -304,7 +305,7 @@ fn pause(failures: u32, longest: Duration) -> Duration {
     whole.mul_f64(0.8 + 0.4 * random)
 }
 
-/// Removes old delivered events, again and again.
+/// Removes old delivered events at intervals.
 async fn prune(
     names: Vec<String>,
     store: Arc<dyn Store>,
@@ -321,14 +322,14 @@ async fn prune(
             match outbox.prune(&names, before, CHUNK).await {
                 Ok(CHUNK) if !*stopped.borrow() => tokio::task::yield_now().await,
                 Ok(_) => break,
-                // The next round tries again.
+                // The next interval tries again.
                 Err(error) => {
                     tracing::warn!(%error, cause = cause(&error), "delivered events could not be removed");
                     break;
                 }
             }
         }
-        // A shorter life is looked after more often.
+        // A shorter retention needs more frequent removals.
         let every = PRUNE.min(keep.max(Duration::from_secs(1)));
         tokio::select! {
             _ = stopped.changed() => {}

@@ -1,7 +1,7 @@
-//! Serving the document, and the page that shows it.
+//! Serves the OpenAPI document and a page that shows it.
 //!
-//! The page is Swagger UI, embedded compressed: nothing is loaded from another host, and its
-//! content security policy would not let it.
+//! The page is Swagger UI, embedded in compressed form: it loads nothing from another host, and its
+//! content security policy forbids that.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use axum::routing::get;
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
-/// Scripts, styles and requests of this host only; nobody may frame the page. Images may be
-/// `data:`: the styles hold some.
+/// Only scripts, styles and requests of this host; no framing of the page. Images may be `data:`
+/// URLs, because the styles contain some.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// Their names carry the version, so a client never asks twice.
+/// The file names contain the version, so clients can cache them forever.
 const FOREVER: &str = "public, max-age=31536000, immutable";
 
 /// `GET /openapi.json`: the document, with an `ETag`.
@@ -63,9 +63,9 @@ fn openapi(document: Bytes, tag: &str, headers: &HeaderMap) -> Response {
     (common, [(CONTENT_TYPE, "application/json")], document).into_response()
 }
 
-/// `GET /docs`: an interactive page over `/openapi.json`, which must be mounted beside it.
+/// `GET /docs`: an interactive page for `/openapi.json`, which must be mounted at the same level.
 ///
-/// Works below any prefix, without a network, under a strict content security policy.
+/// It works below any prefix, without network access, under a strict content security policy.
 pub fn docs_router() -> Router {
     Router::new()
         .route("/docs", get(page))
@@ -104,7 +104,7 @@ pub fn docs_router() -> Router {
         )
 }
 
-/// Every path of [`openapi_router`] and [`docs_router`], for a router that has to know them.
+/// All paths of [`openapi_router`] and [`docs_router`].
 pub const PATHS: [&str; 5] = [
     "/openapi.json",
     "/docs",
@@ -126,7 +126,8 @@ async fn page() -> Response {
     response
 }
 
-/// A file of the page. Compressed ones are sent compressed to everybody: every browser takes gzip.
+/// A file of the page. Compressed files are always sent compressed, because every browser supports
+/// gzip.
 fn asset(
     kind: &'static str,
     cache: &'static str,

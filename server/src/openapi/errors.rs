@@ -1,4 +1,4 @@
-//! The error body, the headers of answers, and which errors a route can give.
+//! The error body, the response headers, and the possible errors of a route.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::entity::{DefaultDesc, FieldDesc, ScopeFrom};
 use crate::http::{Action, Endpoint, contents_of};
 use crate::operation::{Answer, Method, Place};
 
-/// Every code that can stand in `details`.
+/// All codes that can occur in `details`.
 const PROBLEMS: [&str; 26] = [
     "check",
     "current",
@@ -69,7 +69,7 @@ pub(super) fn problem_schema() -> Json {
     })
 }
 
-/// Headers of answers, as components.
+/// Response headers, as components.
 pub(super) fn headers() -> Json {
     let text =
         |description: &str| json!({ "schema": { "type": "string" }, "description": description });
@@ -86,7 +86,7 @@ pub(super) fn headers() -> Json {
     })
 }
 
-/// Headers of a response: `x-request-id` always, and these (name on the wire, component).
+/// The headers of a response: `x-request-id` always, and these (wire name, component).
 pub(super) fn header_map(more: &[(&str, &str)]) -> Json {
     let mut out = Map::from_iter([("x-request-id".to_owned(), reference("headers", "RequestId"))]);
     out.extend(
@@ -96,8 +96,7 @@ pub(super) fn header_map(more: &[(&str, &str)]) -> Json {
     Json::Object(out)
 }
 
-/// Adds the responses of every error a route can give. `bodiless` leaves their bodies out, for
-/// HEAD.
+/// Adds the responses for all errors of a route. `bodiless` omits their bodies, for HEAD.
 pub(super) fn add(
     (endpoint, security): (&Endpoint, &[Security]),
     bodiless: bool,
@@ -169,9 +168,9 @@ fn description(status: u16) -> &'static str {
     }
 }
 
-/// Every error code a route can answer with.
+/// All error codes of a route.
 fn codes(endpoint: &Endpoint) -> Vec<Code> {
-    // Any body is read, if only to refuse its members.
+    // Every request body is read, even if only to refuse its members.
     let mut out = vec![
         Code::BodyTooLarge,
         Code::Internal,
@@ -204,8 +203,8 @@ fn codes(endpoint: &Endpoint) -> Vec<Code> {
     }
     if let Action::Plugin(desc) = endpoint.action {
         out.extend_from_slice(desc.errors);
-        // Every one of them judges its query, and most are called by those whose credential could
-        // not be checked.
+        // All of them validate the query, and most have callers whose credentials could not be
+        // checked.
         out.extend([
             Code::ValidationFailed,
             Code::UnknownParameter,
@@ -251,7 +250,7 @@ fn codes(endpoint: &Endpoint) -> Vec<Code> {
         }
     }
     if !crate::http::context::needed(endpoint).is_empty() {
-        // A value that there is not for this caller.
+        // A context value that is null for this caller.
         out.extend([Code::Unauthorized, Code::Forbidden]);
     }
     super::related::codes(endpoint, &mut out);
@@ -273,7 +272,7 @@ fn codes(endpoint: &Endpoint) -> Vec<Code> {
         }
         Action::Operation(spec, _) => {
             out.extend_from_slice(spec.kind.errors());
-            // What others name may have to stay.
+            // Records that others refer to may be protected from deletion.
             let removes = spec.kind.facts().changes.may_delete();
             out.extend(
                 endpoint
@@ -297,7 +296,7 @@ fn codes(endpoint: &Endpoint) -> Vec<Code> {
     out
 }
 
-/// Whether an operation writes one record, so that `If-Match` can guard it.
+/// Whether an operation writes one record, so that `If-Match` applies.
 pub(super) fn takes_if_match(endpoint: &Endpoint) -> bool {
     let Action::Operation(spec, _) = endpoint.action else {
         return false;
@@ -305,7 +304,7 @@ pub(super) fn takes_if_match(endpoint: &Endpoint) -> bool {
     endpoint.method != Method::Get && spec.kind.by_id()
 }
 
-/// The field a parameter has its type from.
+/// The field that gives a parameter its type.
 pub(super) fn field_of(endpoint: &Endpoint, position: usize) -> Option<&'static FieldDesc> {
     endpoint.table.as_ref()?.desc.fields.get(position)
 }

@@ -1,4 +1,4 @@
-//! Routes of the user's own functions in the document: what their types say of bodies and answers.
+//! Routes with custom functions in the document: their request and response types.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -9,7 +9,7 @@ use super::{Components, reference};
 use crate::http::{Content, ContentSchema, Endpoint, ExtraRouteSpec, contents_of};
 use crate::operation::Shape;
 
-/// The body that the function reads, if its last argument says so.
+/// The request body of the function, if its last argument has one.
 pub(super) fn request_body(
     endpoint: &Endpoint,
     spec: &ExtraRouteSpec,
@@ -18,7 +18,7 @@ pub(super) fn request_body(
 ) -> Option<Json> {
     let body = contents_of(spec).body?;
     let schema = match body.schema {
-        // What serde reads: a member that has a default as well.
+        // The members that serde reads: members with a default, too.
         ContentSchema::Shape(Shape::Object(fields)) => {
             let mut object = Object::new(fields.iter(), schema::input);
             object.required = fields
@@ -38,7 +38,7 @@ pub(super) fn request_body(
     Some(json!({ "required": !body.optional, "content": { body.media: { "schema": schema } } }))
 }
 
-/// What it answers: the type of its result at 200, and whatever else it comes to.
+/// The responses: the result type at 200, and all other responses.
 pub(super) fn responses(
     endpoint: &Endpoint,
     spec: &ExtraRouteSpec,
@@ -73,14 +73,14 @@ fn described(
         ContentSchema::Text => json!({ "type": "string" }),
         ContentSchema::Binary => json!({ "type": "string", "format": "binary" }),
         ContentSchema::Shape(shape) => named(suffix, schema::shape(shape), of, components),
-        // One of another app has no schema here.
+        // A record of another app has no schema here.
         ContentSchema::Record(desc) | ContentSchema::Records(desc) if !of.2.has(desc) => json!({}),
         ContentSchema::Record(desc) => record(desc),
         ContentSchema::Records(desc) => json!({ "type": "array", "items": record(desc) }),
     }
 }
 
-/// A schema under the name of the route.
+/// Registers a schema under the name of the route.
 fn named(
     suffix: &str,
     schema: Json,

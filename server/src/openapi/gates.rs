@@ -1,12 +1,12 @@
-//! What a policy asks of a caller: extensions of the document, and the errors that come of them.
+//! Requirements of policies: extensions of the document, and the resulting errors.
 
 use serde_json::{Map, Value as Json, json};
 
 use crate::Code;
 use crate::http::{AuthDesc, Endpoint, GuardArg, PermissionDesc, Policy};
 
-/// `x-linchpin-roles`, `-guards` and `-permission`. Fields are named as on the wire; hidden ones
-/// cannot stand in a policy.
+/// `x-linchpin-roles`, `-guards` and `-permission`. Fields have their wire names; hidden fields
+/// cannot be in a policy.
 pub(super) fn describe(out: &mut Json, endpoint: &Endpoint) {
     let policy = &endpoint.policy;
     if !policy.roles.is_empty() {
@@ -43,7 +43,7 @@ pub(super) fn describe(out: &mut Json, endpoint: &Endpoint) {
     out["x-linchpin-permission"] = Json::Object(shown);
 }
 
-/// A permission by the names of the declaration, for the route report.
+/// A permission with the declared names, for the route report.
 pub(crate) fn permission(declared: &PermissionDesc) -> Json {
     json!({
         "requires": declared.requires, "or": declared.or, "owner": declared.owner_field, "resource": declared.resource, "rank": declared.rank,
@@ -51,8 +51,8 @@ pub(crate) fn permission(declared: &PermissionDesc) -> Json {
     })
 }
 
-/// The guards before a route in the order in which they are asked: those of the app with their
-/// pattern, then its own.
+/// The guards of a route in the order of execution: guards of the app with their pattern, then its
+/// own.
 pub(crate) fn guards(endpoint: &Endpoint) -> Vec<Json> {
     let guard = |name: &str, argument: Option<Json>| {
         let mut shown = json!({ "name": name });
@@ -75,7 +75,7 @@ pub(crate) fn guards(endpoint: &Endpoint) -> Vec<Json> {
     of_app.chain(own).collect()
 }
 
-/// What a route can be refused with because of them.
+/// The error codes of a route's requirements.
 pub(super) fn codes(endpoint: &Endpoint, out: &mut Vec<Code>) {
     of_policy(&endpoint.policy, out);
     if !endpoint.guards.is_empty() {
@@ -83,7 +83,7 @@ pub(super) fn codes(endpoint: &Endpoint, out: &mut Vec<Code>) {
     }
 }
 
-/// What a call can be refused with because of a policy, its own or that of a list that it reads.
+/// The error codes of a policy, of the route itself or of a list that it reads.
 pub(super) fn of_policy(policy: &Policy, out: &mut Vec<Code>) {
     match policy.auth {
         AuthDesc::None => {}

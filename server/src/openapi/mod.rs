@@ -1,8 +1,7 @@
 //! The OpenAPI 3.1 document of an application, and the page that shows it.
 //!
-//! The document is made from the very list of [`Endpoint`]s that is mounted, so no route can be
-//! missing from it. The same build gives the same bytes: keys are sorted, and there is no time or
-//! host in it.
+//! The document is built from the same list of [`Endpoint`]s that is mounted, so no route can be
+//! missing. The output is reproducible: keys are sorted, and it contains no time and no host.
 
 mod docs;
 mod errors;
@@ -29,19 +28,19 @@ use crate::http::Endpoint;
 use crate::operation::Method;
 use names::Names;
 
-/// What the document says about the application as a whole.
+/// The general information in the document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Info {
-    /// Its name.
+    /// The title of the API.
     pub title: String,
-    /// Its version, not that of OpenAPI.
+    /// The version of the API, not of OpenAPI.
     pub version: String,
-    /// What it is for; Markdown.
+    /// The description of the API, in Markdown.
     pub description: Option<String>,
 }
 
 impl Info {
-    /// A title and a version, without a description.
+    /// Creates the information with a title and a version, without a description.
     pub fn new(title: impl Into<String>, version: impl Into<String>) -> Self {
         Self {
             title: title.into(),
@@ -51,14 +50,14 @@ impl Info {
     }
 }
 
-/// The OpenAPI 3.1 document of these endpoints, as JSON text. `security` says what proves who calls
-/// where their `auth` has a name; a name that nobody speaks of is one for bearer tokens.
+/// Returns the OpenAPI 3.1 document of these endpoints, as JSON text. `security` describes the
+/// schemes for names in `auth`; a name without a description becomes a bearer token scheme.
 pub fn document(info: &Info, endpoints: &[Endpoint], security: &[Security]) -> String {
     let mut names = Names::new(endpoints);
     let mut components = Components::default();
     let mut paths = Map::new();
-    // Paths that differ only in the names of their parameters are one path to OpenAPI: the first
-    // spelling stands.
+    // OpenAPI treats paths that differ only in parameter names as one path: the first spelling is
+    // used.
     let mut spellings = BTreeMap::new();
     for endpoint in endpoints {
         if let Some(table) = &endpoint.table {
@@ -90,12 +89,12 @@ pub fn document(info: &Info, endpoints: &[Endpoint], security: &[Security]) -> S
     if let Some(description) = &info.description {
         out["info"]["description"] = json!(description);
     }
-    // Another crate of the build may switch on serde_json's insertion order.
+    // Another crate of the build may enable serde_json's insertion order.
     out.sort_all_objects();
     out.to_string()
 }
 
-/// Everything that is said once and referred to.
+/// All shared components of the document.
 #[derive(Default)]
 struct Components {
     schemas: Map<String, Json>,

@@ -1,4 +1,4 @@
-//! Names: unique ones for schemas and operations, and paths as OpenAPI writes them.
+//! Unique names of schemas and operations, and paths in OpenAPI syntax.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,20 +7,20 @@ use serde_json::{Value as Json, json};
 use crate::entity::EntityDesc;
 use crate::http::{Action, Endpoint};
 
-/// Hands out names; each is given once.
+/// Assigns names; each name is assigned once.
 pub(super) struct Names {
     /// By storage name, which is unique within an application.
     schemas: BTreeMap<&'static str, String>,
     operations: BTreeSet<String>,
 }
 
-/// What the schemas of one entity, besides those of its operations, end in.
+/// The suffixes of the schemas of one entity, except those of its operations.
 const SUFFIXES: [&str; 4] = ["", "Create", "Update", "Page"];
 
 impl Names {
-    /// Names every entity: its own name, unless another one has it already (two packages may both
-    /// have a `Post`); then its namespace goes before it, and if that is taken too, a number behind
-    /// it.
+    /// Names every entity: its own name, unless that is taken (two packages may both have a
+    /// `Post`); then with its namespace as a prefix; if that is taken too, with a number as a
+    /// suffix.
     pub(super) fn new(endpoints: &[Endpoint]) -> Self {
         let mut taken: BTreeSet<String> = ["Error", "Problem"].map(String::from).into();
         let mut schemas = BTreeMap::new();
@@ -70,7 +70,7 @@ impl Names {
         self.schemas.contains_key(desc.storage_name)
     }
 
-    /// A fresh operation id: `post_bySlug`, `post_bySlug_byPath`.
+    /// Creates a unique operation id: `post_bySlug`, `post_bySlug_byPath`.
     pub(super) fn operation(&mut self, endpoint: &Endpoint, suffix: &str) -> String {
         let route = camel(&endpoint.name);
         let name = match &endpoint.table {
@@ -115,7 +115,7 @@ impl Names {
     }
 }
 
-/// `by_slug` and `BY_SLUG` as `bySlug`; a name without `_` as it is.
+/// `by_slug` and `BY_SLUG` become `bySlug`; a name without `_` stays as it is.
 pub(super) fn camel(name: &str) -> String {
     if !name.contains('_') {
         return lower_first(name);
@@ -123,7 +123,7 @@ pub(super) fn camel(name: &str) -> String {
     lower_first(&pascal(name))
 }
 
-/// `by_slug` as `BySlug`.
+/// `by_slug` becomes `BySlug`.
 pub(super) fn pascal(name: &str) -> String {
     name.split('_')
         .filter_map(|word| {
@@ -145,12 +145,12 @@ fn lower_first(name: &str) -> String {
         .unwrap_or_default()
 }
 
-/// A path without the names of its parameters: equal for paths that OpenAPI takes for one.
+/// A path without parameter names: equal for paths that are the same for OpenAPI.
 pub(super) fn shape(path: &str) -> String {
     segments(path, |_| "{}".to_owned())
 }
 
-/// A path as OpenAPI writes it: it knows no wildcards.
+/// A path in OpenAPI syntax, which has no wildcards.
 pub(super) fn template(path: &str) -> String {
     segments(path, |name| format!("{{{name}}}"))
 }

@@ -1,4 +1,4 @@
-//! What a policy changes in the document: fewer members in bodies and answers, words of its own.
+//! Effects of a policy on the document: fewer members in requests and responses, and its own texts.
 
 use std::borrow::Cow;
 
@@ -25,7 +25,7 @@ pub(super) fn input(endpoint: &Endpoint, entity: &str, components: &mut Componen
     name
 }
 
-/// The name of the schema of a route's records. `Page` behind it names that of their pages.
+/// The schema name of a route's records. With the suffix `Page` it names the schema of their pages.
 pub(super) fn output<'a>(
     endpoint: &Endpoint,
     entity: &'a str,
@@ -73,8 +73,8 @@ pub(super) fn output<'a>(
     name.into()
 }
 
-/// Adds what a route shows of its records, under the name of the projection, or of the route where
-/// there is none or that means other fields.
+/// Adds the schema of a route's records, under the name of the projection, or of the route if there
+/// is no projection or its name is used for other fields.
 pub(super) fn name(
     entity: &str,
     route: &str,
@@ -102,12 +102,12 @@ pub(super) fn name(
     name
 }
 
-/// Whether the record stands within the answer.
+/// Whether the record is nested in the response.
 fn wraps(endpoint: &Endpoint) -> bool {
     matches!(endpoint.action, Action::Operation(spec, _) if spec.kind.returns() == Answer::Upserted { wrapped: true })
 }
 
-/// Adds the members that only the call itself is answered.
+/// Adds the one-time members of the response.
 pub(super) fn once(endpoint: &Endpoint, answer: &mut Json) {
     for field in endpoint.policy.once {
         let mut member = schema::input(field);
@@ -117,7 +117,7 @@ pub(super) fn once(endpoint: &Endpoint, answer: &mut Json) {
             json!("In the answer of this call alone; no later one gives it."),
         );
         answer["properties"][field.wire] = Json::Object(member);
-        // A repetition under a key is answered without.
+        // A repetition with the same idempotency key returns no one-time members.
         if let (None, Some(required)) = (
             endpoint.policy.idempotency,
             answer["required"].as_array_mut(),

@@ -1,4 +1,4 @@
-//! One operation object: what a route takes and answers.
+//! The operation object of a route: its requests and responses.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -14,14 +14,14 @@ use crate::filter::Filter;
 use crate::http::{Action, Endpoint, PageKey};
 use crate::operation::{Answer, Method, OpSpec, Place, Whole};
 
-/// A route, and how the document spells the parameters of its path.
+/// A route, and the spelling of its path parameters in the document.
 pub(super) struct Parts<'a> {
     pub(super) endpoint: &'a Endpoint,
     pub(super) wire_names: &'a [String],
     pub(super) security: &'a [Security],
 }
 
-/// Whether a route's HEAD says something of its own.
+/// Whether HEAD of a route has its own operation object.
 pub(super) fn answers_head(endpoint: &Endpoint) -> bool {
     matches!(endpoint.action, Action::Operation(spec, _) if spec.kind.returns() == Answer::Exists)
 }
@@ -99,7 +99,7 @@ fn kind(endpoint: &Endpoint) -> &'static str {
     }
 }
 
-/// The declared filter, unless it names a field that clients must not know of.
+/// The declared filter, unless it names a field that clients must not know.
 fn filter(endpoint: &Endpoint) -> Option<Json> {
     let Action::Operation(spec, _) = endpoint.action else {
         return None;
@@ -116,7 +116,7 @@ fn is_public(filter: &Filter, desc: &EntityDesc) -> bool {
             .fields
             .get(*field)
             .is_some_and(|f| f.readable() && !f.flags.has(Flags::SENSITIVE)),
-        // No declared filter holds one.
+        // A declared filter never contains these.
         Filter::Linked(_) | Filter::Given(_) => false,
     }
 }
@@ -173,7 +173,7 @@ fn request_body(endpoint: &Endpoint, names: &Names, components: &mut Components)
     Some(json!({ "required": required, "content": content }))
 }
 
-/// The body of an operation, and whether it may be left out; `None` when there is none.
+/// The body of an operation, and whether it is optional; `None` if there is none.
 fn input(endpoint: &Endpoint, spec: &'static OpSpec) -> Option<(Json, bool)> {
     let whole = spec.params.iter().find_map(|p| match p.place {
         Place::Whole(whole) => endpoint
@@ -235,7 +235,7 @@ fn input(endpoint: &Endpoint, spec: &'static OpSpec) -> Option<(Json, bool)> {
             object.required.push(param.name);
         }
     }
-    // A lookup redefined as POST pages by its body.
+    // A lookup that was redefined as POST has its paging members in the body.
     if !matches!(endpoint.method, Method::Get | Method::Delete) {
         for (name, key) in PageKey::of(spec) {
             object

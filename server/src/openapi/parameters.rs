@@ -64,14 +64,14 @@ pub(super) fn parameters(parts: &Parts<'_>) -> Vec<Json> {
     out
 }
 
-/// Whether a segment of the route's path carries the parameter; then nothing else does.
+/// Whether a segment of the route's path is this parameter; then it has no other place.
 pub(super) fn in_path(endpoint: &Endpoint, param: &ParamSpec) -> bool {
     super::names::parameters(&endpoint.path)
         .iter()
         .any(|name| name == param.name)
 }
 
-/// The segments of the path that vary.
+/// The path parameters.
 fn path(parts: &Parts<'_>) -> Vec<Json> {
     let endpoint = parts.endpoint;
     let own = super::names::parameters(&endpoint.path);
@@ -119,7 +119,7 @@ fn query(param: &ParamSpec, field: &FieldDesc) -> Vec<Json> {
         out.push(list(param.name, &value, param.required, None));
     } else {
         let mut parameter = json!({ "name": param.name, "in": "query", "schema": value });
-        // With a null form beside it, neither of the two is required by itself.
+        // If there is also a null form, neither of the two is required alone.
         if param.required && !param.nullable {
             parameter["required"] = json!(true);
         }
@@ -136,7 +136,7 @@ fn query(param: &ParamSpec, field: &FieldDesc) -> Vec<Json> {
     out
 }
 
-/// What says which page, in the query. `default` is the limit without one.
+/// The paging parameter in the query. `default` is the default limit.
 fn page(endpoint: &Endpoint, name: &str, key: PageKey, default: Option<u32>) -> Json {
     let mut schema = page_schema(endpoint, key);
     let pagination = endpoint.table.as_ref().map(|table| table.desc.pagination);
@@ -158,7 +158,7 @@ fn page(endpoint: &Endpoint, name: &str, key: PageKey, default: Option<u32>) -> 
     json!({ "name": name, "in": "query", "schema": schema, "description": description })
 }
 
-/// The values of what says which page.
+/// The schema of the paging parameter.
 pub(super) fn page_schema(endpoint: &Endpoint, key: PageKey) -> Json {
     match (key, endpoint.paging(), endpoint.action) {
         (PageKey::Cursor, ..) => json!({ "type": "string", "maxLength": 2048 }),
@@ -207,7 +207,7 @@ fn sort(desc: &EntityDesc, output: Option<&[&str]>) -> [Json; 2] {
     ]
 }
 
-/// The list route's conditions on one field.
+/// The filter parameters of the list route for one field.
 fn filters(field: &FieldDesc) -> Vec<Json> {
     let value = Json::Object(schema::bare(field));
     let one = |suffix: &str| json!({ "name": format!("{}{suffix}", field.wire), "in": "query", "schema": value });
@@ -247,11 +247,11 @@ fn filters(field: &FieldDesc) -> Vec<Json> {
     out
 }
 
-/// How lists of values are written in a query.
+/// The syntax of lists of values in a query.
 const LIST: &str = "Commas separate the values. A comma within a value is written `%2C` or `\\,`, and a backslash `\\\\`. \
     The parameter may be given several times; all of its values count.";
 
-/// A list of values, `most` at most.
+/// A list of at most `most` values.
 fn list(name: &str, item: &Json, required: bool, most: Option<usize>) -> Json {
     let mut out = json!({
         "name": name, "in": "query", "style": "form", "explode": false, "description": LIST,
@@ -270,7 +270,7 @@ fn null_test(name: &str) -> Json {
     json!({ "name": format!("{name}[null]"), "in": "query", "schema": { "type": "boolean" }, "description": "Whether it is null." })
 }
 
-/// Whether the route reads one record, so that `If-None-Match` can spare its body.
+/// Whether the route reads one record, so that `If-None-Match` can save its body.
 pub(super) fn answers_record(endpoint: &Endpoint) -> bool {
     match endpoint.action {
         Action::Get => true,
@@ -282,7 +282,7 @@ pub(super) fn answers_record(endpoint: &Endpoint) -> bool {
     }
 }
 
-/// `If-Match` and `If-None-Match`, where versions are kept.
+/// `If-Match` and `If-None-Match`, for entities with versions.
 fn precondition(parts: &Parts<'_>) -> Option<Json> {
     let endpoint = parts.endpoint;
     let version = endpoint.table.as_ref()?.desc.version?;

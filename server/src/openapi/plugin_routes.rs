@@ -9,7 +9,7 @@ use crate::entity::FieldDesc;
 use crate::http::{AnswerDesc, RouteDesc};
 use crate::operation::Shape;
 
-/// What it takes, under a name of its own.
+/// The request body, under a schema name of its own.
 pub(super) fn request_body(desc: &RouteDesc, components: &mut Components) -> Option<Json> {
     if desc.form {
         let mut object = Object::new(desc.query.iter(), schema::bare);
@@ -47,7 +47,7 @@ pub(super) fn request_body(desc: &RouteDesc, components: &mut Components) -> Opt
     Some(json!({ "required": required, "content": content }))
 }
 
-/// What it answers when it succeeds: one of several bodies where a status has more than one.
+/// The successful responses; a status with several bodies gets a schema with alternatives.
 pub(super) fn responses(desc: &RouteDesc, out: &mut Map<String, Json>) {
     for answer in desc.answers {
         let status = answer.status.to_string();
@@ -104,7 +104,7 @@ fn body(answer: &AnswerDesc) -> Json {
     object.finish()
 }
 
-/// The parameters of its query, and the headers that it reads.
+/// The parameters of its query, and the request headers that it reads.
 pub(super) fn parameters(desc: &RouteDesc) -> Vec<Json> {
     let parameter = |field: &FieldDesc| {
         let mut out = json!({ "name": field.wire, "in": "query", "schema": schema::bare(field), "required": !field.optional });

@@ -1,4 +1,4 @@
-//! What reading records of others adds to the document: `include`, and the sources of a derive.
+//! Related records in the document: `include`, and the sources of a derive.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use crate::http::foreign::{self, Shows};
 use crate::http::include::{self, MAX_DEPTH, MAX_PATHS};
 use crate::http::{Action, Endpoint, Policy};
 
-/// The parameter, where there is something to include.
+/// The `include` parameter, if there are relations to include.
 pub(super) fn parameter(endpoint: &Endpoint) -> Option<Json> {
     let table = endpoint.table.as_ref().filter(|_| endpoint.includes())?;
     Some(json!({
@@ -25,8 +25,8 @@ pub(super) fn parameter(endpoint: &Endpoint) -> Option<Json> {
     }))
 }
 
-/// What a call can be refused with because of records of others that it reads: included, or the
-/// sources of a derive.
+/// The error codes of related records that a call reads: included records, or the sources of a
+/// derive.
 pub(super) fn codes(endpoint: &Endpoint, out: &mut Vec<Code>) {
     for (target, policy) in reads(endpoint) {
         gates::of_policy(&policy, out);
@@ -36,7 +36,7 @@ pub(super) fn codes(endpoint: &Endpoint, out: &mut Vec<Code>) {
     }
 }
 
-/// Whose records a route can read beside its own, and the policy by which those are shown.
+/// The other entities whose records a route can read, and the policies for them.
 fn reads(endpoint: &Endpoint) -> Vec<(&'static EntityDesc, Policy)> {
     if let Action::Operation(spec, _) = endpoint.action
         && let Some(derive) = spec.kind.derived()
@@ -64,7 +64,7 @@ fn reads(endpoint: &Endpoint) -> Vec<(&'static EntityDesc, Policy)> {
         .collect()
 }
 
-/// An item of a derive that is a record: what the list of its entity shows.
+/// An item of a derive that is a record, with the fields of its entity's list.
 pub(super) fn listed(
     entity: &'static EntityDesc,
     names: &Names,
@@ -73,8 +73,8 @@ pub(super) fn listed(
     shown(entity, Shows::Many, names, components)
 }
 
-/// The name of the schema of a route's records with what can be included. `Page` behind it names
-/// that of their pages.
+/// The schema name of a route's records with included relations. With the suffix `Page` it names
+/// the schema of their pages.
 pub(super) fn output<'a>(
     endpoint: &Endpoint,
     records: &'a str,
@@ -99,7 +99,7 @@ pub(super) fn output<'a>(
     name.into()
 }
 
-/// Records with their relations, so many deep.
+/// Records with their relations, to the given depth.
 fn with(
     desc: &'static EntityDesc,
     records: Json,
@@ -139,7 +139,7 @@ fn with(
     json!({ "allOf": [records, { "type": "object", "properties": properties }] })
 }
 
-/// The other entity's records, as its own `get` or `list` shows them.
+/// The other entity's records, with the fields of its own `get` or `list`.
 fn shown(
     target: &'static EntityDesc,
     shows: Shows,

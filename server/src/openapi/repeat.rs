@@ -1,15 +1,15 @@
-//! What a policy of idempotency adds to a route in the document.
+//! Idempotency of a route in the document.
 
 use serde_json::{Map, Value as Json, json};
 
 use crate::http::{Endpoint, idempotency};
 
-/// Whether calls of a route can be repeated under a key.
+/// Whether a route accepts an idempotency key.
 pub(super) fn repeats(endpoint: &Endpoint) -> bool {
     endpoint.policy.idempotency.is_some() && idempotency::applies(endpoint)
 }
 
-/// The header that names the key.
+/// The header of the idempotency key.
 pub(super) fn parameter(endpoint: &Endpoint) -> Option<Json> {
     let policy = endpoint.policy.idempotency.filter(|_| repeats(endpoint))?;
     Some(json!({
@@ -19,7 +19,7 @@ pub(super) fn parameter(endpoint: &Endpoint) -> Option<Json> {
     }))
 }
 
-/// Names the header of answers that are given again.
+/// Adds the header of repeated responses.
 pub(super) fn describe(endpoint: &Endpoint, responses: &mut Map<String, Json>) {
     let answered = |status: &str| status.starts_with('2') || status == "default";
     for (_, response) in responses

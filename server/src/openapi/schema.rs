@@ -21,7 +21,7 @@ pub(super) fn entity(name: &str, desc: &EntityDesc) -> [(&'static str, Json); 4]
     ]
 }
 
-/// A record with the fields for which `keep` says so.
+/// A record with the fields that `keep` selects.
 pub(super) fn record(desc: &EntityDesc, keep: impl Fn(&FieldDesc) -> bool) -> Json {
     let mut record = Object::new(
         desc.fields
@@ -39,7 +39,7 @@ pub(super) fn record(desc: &EntityDesc, keep: impl Fn(&FieldDesc) -> bool) -> Js
     record.finish()
 }
 
-/// The body of create, with the fields for which `keep` says so.
+/// The body of create, with the fields that `keep` selects.
 pub(super) fn create(desc: &EntityDesc, keep: impl Fn(&FieldDesc) -> bool) -> Json {
     let mut create = Object::new(
         desc.fields.iter().filter(|f| f.creatable() && keep(f)),
@@ -56,7 +56,7 @@ pub(super) fn create(desc: &EntityDesc, keep: impl Fn(&FieldDesc) -> bool) -> Js
     create.finish()
 }
 
-/// The body of update, with the fields for which `keep` says so.
+/// The body of update, with the fields that `keep` selects.
 pub(super) fn update(desc: &EntityDesc, keep: impl Fn(&FieldDesc) -> bool) -> Json {
     let mut update = Object::new(
         desc.fields.iter().filter(|f| f.updatable() && keep(f)),
@@ -68,7 +68,7 @@ pub(super) fn update(desc: &EntityDesc, keep: impl Fn(&FieldDesc) -> bool) -> Js
     update.finish()
 }
 
-/// A page of what a schema describes.
+/// A page of items with the given schema.
 pub(super) fn page(name: &str) -> Json {
     json!({
         "type": "object",
@@ -82,7 +82,7 @@ pub(super) fn page(name: &str) -> Json {
     })
 }
 
-/// What an aggregate answers, or one group of it.
+/// The response of an aggregate, or one group of it.
 pub(super) fn numbers(desc: &EntityDesc, aggregate: &Aggregate) -> Json {
     let mut properties = Map::new();
     let mut required = Vec::new();
@@ -124,13 +124,13 @@ pub(super) fn numbers(desc: &EntityDesc, aggregate: &Aggregate) -> Json {
     json!({ "type": "object", "required": required, "properties": properties, "additionalProperties": false })
 }
 
-/// The answer of a custom operation. Records are described where they are.
+/// The response of a custom operation. Records refer to their own schemas.
 pub(super) fn shape(shape: Shape) -> Json {
     match shape {
         Shape::Value(kind) => Json::Object(value(&FieldDesc::new("", "", "", kind, false))),
         Shape::Object(fields) => {
             let mut object = Object::new(fields.iter(), input);
-            // Answers hold every member, null among them.
+            // Responses contain every member, including null.
             object.required = fields.iter().map(|f| f.wire).collect();
             object.closed = true;
             object.finish()
@@ -165,7 +165,8 @@ impl Object {
         }
     }
 
-    /// Tells how long texts are that an index holds. It counts bytes: no longer text has fewer.
+    /// Adds the maximum length of indexed texts. The index counts bytes, and no longer text has
+    /// fewer bytes.
     fn bound(&mut self, desc: &EntityDesc) {
         for (field, most) in desc.fields.iter().zip(indexed_bytes(desc)) {
             let least = |declared: Option<u32>| {
@@ -211,7 +212,7 @@ fn output(field: &FieldDesc) -> Map<String, Json> {
     out
 }
 
-/// A field of a create body: with its default, as far as a client may see it.
+/// A field of a create body, with its default if a client may see it.
 fn created(field: &FieldDesc) -> Map<String, Json> {
     let mut out = input(field);
     if let DefaultDesc::Literal(value) = field.default
@@ -222,7 +223,7 @@ fn created(field: &FieldDesc) -> Map<String, Json> {
     out
 }
 
-/// What a call means that leaves a parameter out, as far as a client may see it.
+/// Adds the default of an omitted parameter, if a client may see it.
 pub(super) fn default(schema: &mut Json, param: &ParamSpec, field: &FieldDesc) {
     match param.default {
         Some(SourceSpec::Literal(value))
@@ -240,7 +241,7 @@ pub(super) fn default(schema: &mut Json, param: &ParamSpec, field: &FieldDesc) {
     }
 }
 
-/// A field of any body: its values, null among them if it is optional, and its doc comment.
+/// A field of any body: its values, including null if it is optional, and its doc comment.
 pub(super) fn input(field: &FieldDesc) -> Map<String, Json> {
     let mut out = value(field);
     if field.optional {
@@ -265,7 +266,7 @@ pub(super) fn nullable(schema: &mut Map<String, Json>) {
     }
 }
 
-/// The values that have a field's type, whether or not they keep its rules: what may be asked for.
+/// All values of a field's type, without its validation rules: for filters.
 pub(super) fn bare(field: &FieldDesc) -> Map<String, Json> {
     value(&FieldDesc {
         rules: &Rules::NONE,
@@ -290,7 +291,7 @@ pub(super) fn element(field: &FieldDesc) -> Map<String, Json> {
     out
 }
 
-/// The values of a field, null apart.
+/// The values of a field, without null.
 pub(super) fn value(field: &FieldDesc) -> Map<String, Json> {
     let rules = field.rules;
     let mut out = Map::new();
@@ -395,7 +396,7 @@ fn text(rules: &Rules, set: &mut impl FnMut(&str, Json)) {
         }
     }
     if let Some(pattern) = rules.pattern {
-        // Ours matches the whole value, JSON Schema's any part of it.
+        // Our patterns match the whole value, patterns of JSON Schema any part of it.
         let key = if is_portable(pattern) {
             "pattern"
         } else {
@@ -408,8 +409,7 @@ fn text(rules: &Rules, set: &mut impl FnMut(&str, Json)) {
     }
 }
 
-/// A format as JSON Schema and the registry of OpenAPI call it, and as a pattern where neither
-/// knows it.
+/// A format name of JSON Schema or the OpenAPI registry; also a pattern if neither has that format.
 fn standard(format: &'static str) -> (&'static str, Option<&'static str>) {
     match format {
         "url" => ("uri", None),
@@ -425,7 +425,7 @@ fn standard(format: &'static str) -> (&'static str, Option<&'static str>) {
     }
 }
 
-/// Whether JavaScript, whose patterns JSON Schema uses, reads a pattern as we do.
+/// Whether a pattern has the same meaning in JavaScript, which JSON Schema uses.
 fn is_portable(pattern: &str) -> bool {
     let groups = pattern
         .match_indices("(?")
@@ -457,11 +457,11 @@ fn bound(bound: Bound) -> Json {
     }
 }
 
-/// A value as it stands on the wire.
+/// A value in its wire form.
 pub(super) fn literal(value: &Value) -> Json {
     let mut out = Vec::new();
     crate::json::write_value(value.as_ref(), &mut out);
-    // Our own writer makes JSON; were it ever not to, null is harmless here.
+    // Our own writer produces valid JSON; if not, null is harmless here.
     serde_json::from_slice(&out).unwrap_or(Json::Null)
 }
 
@@ -474,7 +474,7 @@ mod tests {
         for pattern in ["[a-z]+", "(?:a|b)c?", "a{2,3}", r"\.txt"] {
             assert!(is_portable(pattern), "{pattern}");
         }
-        // Flags, names, and classes that mean all of Unicode to us and ASCII to JavaScript.
+        // Flags, names, and classes that mean all of Unicode here and ASCII in JavaScript.
         for pattern in [
             "(?i)a",
             "(?P<n>a)",

@@ -1,5 +1,5 @@
-//! How callers prove who they are, as the document says it. The core knows names of `auth` alone;
-//! plugins say what is behind them.
+//! Authentication in the document. The core knows only the names in `auth`; plugins describe their
+//! security schemes.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -7,11 +7,10 @@ use crate::Code;
 use crate::http::{AuthDesc, Endpoint, PathGuard};
 use crate::operation::Method;
 
-/// What a route asks whom it lets pass for, where it is public itself and a guard of the app stands
-/// before it.
+/// The `auth` name for a route that is public itself, but has a guard of the app.
 const USER: &str = "userAuth";
 
-/// One thing that a request may carry: a security scheme of the document.
+/// A credential in a request: a security scheme of the document.
 #[derive(Clone, Debug)]
 pub struct Scheme {
     name: String,
@@ -34,7 +33,7 @@ impl Scheme {
         )
     }
 
-    /// The same, of a format that clients may care for: `JWT`.
+    /// The same with a token format: `JWT`.
     pub fn bearer_of(name: impl Into<String>, format: &str, doc: &str) -> Self {
         Self::new(
             name,
@@ -59,7 +58,8 @@ impl Scheme {
     }
 }
 
-/// What proves who calls, on routes whose `auth` has one of these names. Any of its ways will do.
+/// The security schemes for routes whose `auth` has one of these names. Any one of the schemes is
+/// enough.
 ///
 /// ```
 /// use linchpin::openapi::{Scheme, Security};
@@ -77,7 +77,8 @@ pub struct Security {
 }
 
 impl Security {
-    /// Of these names of `auth`, or of guards: a name may stand in several of them.
+    /// Creates it for these names in `auth` or of guards. Several objects may contain the same
+    /// name.
     pub fn of<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Self {
         let names = names.into_iter().map(Into::into).collect();
         Self {
@@ -88,15 +89,14 @@ impl Security {
         }
     }
 
-    /// A request may carry this.
+    /// Adds a scheme that is enough by itself.
     #[must_use]
     pub fn by(mut self, scheme: Scheme) -> Self {
         self.ways.push((scheme, None));
         self
     }
 
-    /// A request may carry this, and `changing` beside it unless its method is GET, HEAD or
-    /// OPTIONS.
+    /// Adds a scheme that also needs `changing`, unless the method is GET, HEAD or OPTIONS.
     #[must_use]
     pub fn by_both(mut self, scheme: Scheme, changing: Scheme) -> Self {
         self.ways.push((scheme, Some(changing)));
@@ -104,7 +104,7 @@ impl Security {
     }
 }
 
-/// What a name is taken for that no plugin speaks of.
+/// The scheme for a name that no plugin describes.
 fn assumed(name: &str) -> Json {
     match name {
         USER => Scheme::bearer_of(name, "JWT", "The access token of a user.").object,
@@ -114,15 +114,15 @@ fn assumed(name: &str) -> Json {
 }
 
 impl Security {
-    /// Codes that callers are refused with beside `unauthorized` and `forbidden`, where `auth` has
-    /// one of these names or a guard is one.
+    /// Adds error codes besides `unauthorized` and `forbidden`, for routes whose `auth` or guards
+    /// have one of these names.
     #[must_use]
     pub fn refuses(mut self, codes: impl IntoIterator<Item = Code>) -> Self {
         self.refuses.extend(codes);
         self
     }
 
-    /// The same, unless the method is GET, HEAD or OPTIONS.
+    /// Adds error codes for all methods but GET, HEAD and OPTIONS.
     #[must_use]
     pub fn refuses_changes(mut self, codes: impl IntoIterator<Item = Code>) -> Self {
         self.refuses_changes.extend(codes);
@@ -130,7 +130,7 @@ impl Security {
     }
 }
 
-/// Codes that an endpoint refuses callers with, by the names of its `auth` and its guards.
+/// The error codes of an endpoint, by the names in its `auth` and its guards.
 pub(super) fn refusals(endpoint: &Endpoint, known: &[Security]) -> Vec<Code> {
     let auth = match endpoint.policy.auth {
         AuthDesc::Named(name) => Some(name),
@@ -162,7 +162,7 @@ pub(super) fn refusals(endpoint: &Endpoint, known: &[Security]) -> Vec<Code> {
         .collect()
 }
 
-/// What an endpoint asks for; the schemes it names are noted in `schemes`.
+/// The security requirement of an endpoint; the schemes that it uses are added to `schemes`.
 pub(super) fn security(
     endpoint: &Endpoint,
     known: &[Security],
@@ -170,7 +170,7 @@ pub(super) fn security(
 ) -> Json {
     let name = match endpoint.policy.auth {
         AuthDesc::Named(name) => name,
-        // Whom a guard of the app lets pass is known like the callers of other routes.
+        // A guard of the app identifies callers like `auth` of other routes.
         AuthDesc::None if endpoint.guards.iter().any(PathGuard::always) => USER,
         AuthDesc::None => return json!([]),
     };

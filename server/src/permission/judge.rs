@@ -1,4 +1,4 @@
-//! From a declared permission to what a call may touch.
+//! Evaluates the declared permission of a route and limits the call to the permitted records.
 
 use std::sync::Arc;
 
@@ -25,11 +25,11 @@ pub(crate) struct Permit {
     resource: Option<usize>,
     /// Position of the field that holds the user whom a record is about.
     rank: Option<usize>,
-    /// Whether the path says which resource it is.
+    /// Whether the path contains the resource.
     in_path: bool,
 }
 
-/// What a call writes into the fields that a permission goes by, when it does.
+/// The values that a call writes into the fields of a permission, if any.
 #[derive(Default)]
 pub(crate) struct Moved {
     resource: Option<Value>,
@@ -38,7 +38,7 @@ pub(crate) struct Moved {
 
 impl Permit {
     /// # Errors
-    /// The name of a field that the entity lacks, in words that follow the name of the route.
+    /// The name of a field that the entity lacks, as text that follows the name of the route.
     pub(crate) fn new(
         declared: &'static PermissionDesc,
         table: &Table,
@@ -59,7 +59,7 @@ impl Permit {
             position(declared.resource)?,
             position(declared.rank)?,
         );
-        // Behind a type alias, only the type tells.
+        // The type of an aliased field is known only here.
         for (key, name, field) in [
             ("owner_field", declared.owner_field, owner),
             ("rank", declared.rank, rank),
@@ -92,12 +92,12 @@ impl Permit {
         })
     }
 
-    /// Position of the field that holds the resource, where the record tells it.
+    /// Position of the field that holds the resource, if the record contains it.
     fn resource(&self) -> Option<usize> {
         self.resource.filter(|_| !self.in_path)
     }
 
-    /// What a call writes, by position, as far as it matters here.
+    /// The values that a call writes into the fields of the permission, by position.
     pub(crate) fn moved(&self, written: impl Fn(usize) -> Option<Value>) -> Moved {
         Moved {
             resource: self.resource().and_then(&written),
@@ -105,32 +105,32 @@ impl Permit {
         }
     }
 
-    /// What can be said before anything of the request is read: all of it, where nothing depends on
-    /// the record. The answer is the call, limited to what it may touch.
+    /// The decisions that need nothing of the request: all of them, if nothing depends on the
+    /// record. Returns the call, limited to the records that it may touch.
     ///
     /// # Errors
-    /// 403, or 404 where the policy hides; 503 when the evaluator fails.
+    /// 403, or 404 if the policy hides records; 503 if the evaluator fails.
     pub(crate) async fn enter(&self, cx: Cx) -> Result<Cx> {
         match self.resource {
-            // The record tells whom it is about.
+            // The record contains the user that it is about.
             _ if self.rank.is_some() => Ok(cx),
             Some(field) if self.in_path => {
                 let resource = cx.bound(self.entity, field);
                 self.limit(cx, resource, None, false).await
             }
-            // The record tells, or what the call asks for.
+            // The resource comes from the record or from the arguments of the call.
             Some(_) if self.subject != Subject::Foreign => Ok(cx),
             _ => self.limit(cx, None, None, false).await,
         }
     }
 
-    /// Whether the record tells what the evaluator is asked.
+    /// Whether the evaluator needs values of the record.
     fn waits(&self) -> bool {
         (self.resource().is_some() || self.rank.is_some()) && self.subject != Subject::Foreign
     }
 
-    /// The call, limited to what it may touch of a resource, and of the records about a user.
-    /// `pinned` limits it to these as well.
+    /// The call, limited to the permitted records of a resource, and of the user that they are
+    /// about. With `pinned`, the resource itself becomes a condition too.
     async fn limit(
         &self,
         cx: Cx,
@@ -153,9 +153,9 @@ impl Permit {
             }
             (None, _) => return Err(self.refused()),
         };
-        // A path says where the record is by itself.
+        // A resource in the path already limits the records.
         let of = self.resource().zip(resource).filter(|_| pinned);
-        // Whom it is about is nobody's business where the record is the caller's own.
+        // The rank does not matter for the caller's own records.
         let about = self
             .rank
             .zip(target)
@@ -170,8 +170,8 @@ impl Permit {
         )))
     }
 
-    /// Lets a grant stand, unless it is over somebody whom the caller does not stand above. A
-    /// record may be about nobody.
+    /// Confirms a grant, unless the caller does not rank above the user that the record is about. A
+    /// record may be about no user.
     async fn compare(
         &self,
         cx: &Cx,
@@ -184,7 +184,7 @@ impl Permit {
         else {
             return Ok(());
         };
-        // As in `ask`.
+        // Outside of the transaction, as in `ask`.
         let beside = cx.beside_transaction();
         let access = AccessRequest {
             cx: &beside,
@@ -199,7 +199,7 @@ impl Permit {
             .map(drop)
     }
 
-    /// Whether a decision grants, unless it refuses.
+    /// Whether a decision grants; an error if it refuses.
     fn granted(&self, decision: Decision) -> Result<bool> {
         match decision {
             Decision::Allow => Ok(true),
@@ -211,14 +211,14 @@ impl Permit {
         }
     }
 
-    /// The first of the actions that the evaluator allows; `None` when it abstains.
+    /// The first action that the evaluator allows; `None` if it abstains from all.
     async fn ask(&self, cx: &Cx, resource: Option<&Value>) -> Result<Option<&'static str>> {
         let Some(actor) = cx.get_actor() else {
             return Ok(Some(self.declared.requires));
         };
         let (entity, route) = (self.entity.name, self.route);
         // An evaluator may call with a context of its own, which would wait for the end of a
-        // transaction that has begun. Nothing is lost: what it allows is a condition of the
+        // transaction that has begun. This is safe: the granted limits become conditions of the
         // statement.
         let cx = &cx.beside_transaction();
         let mut allowed = None;
@@ -241,9 +241,9 @@ impl Permit {
         Ok(allowed)
     }
 
-    /// Whether a grant reaches a resource and a user that a call writes into a record: whoever may
-    /// change records there, about them, may move one there. Its owner does not count: nothing of
-    /// it is there yet.
+    /// Whether a grant covers the resource and the user that a call writes into a record: a caller
+    /// who may change records there, about that user, may move a record there. Being the owner does
+    /// not count, because the record is not there yet.
     async fn may_move(
         &self,
         cx: &Cx,
@@ -257,11 +257,12 @@ impl Permit {
         self.compare(cx, action, resource, target).await
     }
 
-    /// The call, limited to what it may do with the one record that matches. `moved` is what it
-    /// writes into the fields that the permission goes by. `looks` says that what runs then is not
-    /// ours, so that it must not start for nothing.
+    /// The call, limited to the one matching record. `moved` are the values that it writes into the
+    /// fields of the permission. `looks` says that the following code is the app's own, so the
+    /// record is checked first.
     ///
     /// # Errors
+    /// `not_found` if the record is not visible; else like [`Permit::enter`].
     /// `not_found` when nobody could see it; else as [`Permit::enter`].
     pub(crate) async fn record(
         &self,
@@ -306,10 +307,10 @@ impl Permit {
         Ok(cx)
     }
 
-    /// The call, limited to what it may do with a record that it creates.
+    /// The call, limited for a record that it creates.
     ///
     /// # Errors
-    /// As [`Permit::enter`].
+    /// Like [`Permit::enter`].
     pub(crate) async fn new_record(&self, cx: &Cx, values: &[Value]) -> Result<Cx> {
         let value = |field: Option<usize>| {
             field.and_then(|field| {
@@ -329,10 +330,11 @@ impl Permit {
         Ok(cx)
     }
 
-    /// The call of an operation, limited to what it may touch, and the one record that it names.
+    /// The call of an operation, limited to the permitted records, and the one record that it
+    /// names.
     ///
     /// # Errors
-    /// As [`Permit::record`].
+    /// Like [`Permit::record`].
     pub(crate) async fn operation(
         &self,
         table: &Table,
@@ -356,8 +358,8 @@ impl Permit {
         let cx = match self.subject {
             Subject::Record => {
                 if self.waits() || looks {
-                    // Bad input is told first; else the executor does so, and the record is looked
-                    // at only when it has.
+                    // Invalid input is reported first. Otherwise the executor validates it, and the
+                    // record is read only after that.
                     valid(table, spec, cx, args)?;
                 }
                 let matches = matches(table, spec, cx, args)?;
@@ -392,8 +394,8 @@ impl Permit {
                 return Ok((cx, Some(matches)));
             }
             Subject::Records if self.waits() => {
-                // What every record found must equal is the resource; without such a condition, all
-                // of them are meant.
+                // The resource comes from an equality condition on all records found; without such
+                // a condition, the grant must cover all resources.
                 let matched = spec
                     .kind
                     .matches()
@@ -407,7 +409,7 @@ impl Permit {
                     .resource
                     .filter(|moved| Some(moved) != resource.as_ref())
                 {
-                    // Into another resource, as with one record.
+                    // A move into another resource, like for one record.
                     valid(table, spec, cx, args)?;
                     self.may_move(cx, Some(&moved), None).await?;
                 }
@@ -418,10 +420,10 @@ impl Permit {
         Ok((cx, None))
     }
 
-    /// A list's call, limited to what it may touch.
+    /// The call of a list, limited to the permitted records.
     ///
     /// # Errors
-    /// As [`Permit::enter`].
+    /// Like [`Permit::enter`].
     pub(crate) async fn list(&self, cx: &Cx) -> Result<Cx> {
         if self.waits() {
             self.limit(cx.clone(), None, None, false).await
@@ -430,7 +432,7 @@ impl Permit {
         }
     }
 
-    /// Why a call found nothing to change, when that is because of what it may touch.
+    /// The error for a call that found nothing to change because of its permission.
     pub(crate) async fn explain(
         &self,
         table: &Table,
@@ -455,7 +457,7 @@ impl Permit {
                         .chain(self.rank)
                         .any(|field| !same(only, field, &found)) =>
             {
-                // Moved while it was looked at: the answer was about another resource.
+                // The record was moved during the check: the decision was about another resource.
                 Error::kept_changing()
             }
             Ok(Some(found)) => only.admits(&found).err().unwrap_or(error),
@@ -464,14 +466,14 @@ impl Permit {
         }
     }
 
-    /// The record that matches, whoever may do what with it, among those that the call can see:
-    /// before anything is done to it, so beside the transaction that the call may be part of.
+    /// The matching record among those that the call can see, with any permission. It is read
+    /// before the change, so outside of the transaction of the call.
     async fn look(&self, table: &Table, cx: &Cx, matches: &Filter) -> Result<Option<Box<[Value]>>> {
         self.find(table, &cx.unlimited().beside_transaction(), matches)
             .await
     }
 
-    /// As [`Permit::look`], where it is the transaction that has found nothing.
+    /// Like [`Permit::look`], within the transaction, after it has found nothing.
     async fn find(&self, table: &Table, cx: &Cx, matches: &Filter) -> Result<Option<Box<[Value]>>> {
         let found = table
             .first(cx, self.route, matches.clone(), Vec::new(), &Form::Records)
@@ -512,10 +514,10 @@ pub(crate) fn matches(
     crate::operation::resolve(crate::operation::equalities(own), cx, args)
 }
 
-/// Checks the values that an operation writes.
+/// Validates the values that an operation writes.
 ///
 /// # Errors
-/// `validation_failed` with every problem.
+/// `validation_failed` with all problems.
 fn valid(table: &Table, spec: &OpSpec, cx: &Cx, args: &[Option<Value>]) -> Result<()> {
     let written = (0..table.desc.fields.len()).filter_map(|field| {
         Some(AssignSpec {
@@ -534,7 +536,7 @@ fn valid(table: &Table, spec: &OpSpec, cx: &Cx, args: &[Option<Value>]) -> Resul
     crate::operation::check(spec, table, &call, &written)
 }
 
-/// The value of a source, unless it is a parameter that the call leaves out.
+/// The value of a source, unless it is a parameter that the call omits.
 fn given(source: &SourceSpec, cx: &Cx, args: &[Option<Value>]) -> Result<Option<Value>> {
     match source {
         SourceSpec::Param(index) => Ok(args.get(*index).cloned().flatten()),
@@ -542,7 +544,7 @@ fn given(source: &SourceSpec, cx: &Cx, args: &[Option<Value>]) -> Result<Option<
     }
 }
 
-/// What a field of a new record holds when nobody says.
+/// The default value of a field of a new record.
 fn by_default(entity: &EntityDesc, field: usize, cx: &Cx) -> Value {
     match entity.fields[field].default {
         DefaultDesc::Literal(value) => value(),
@@ -551,11 +553,11 @@ fn by_default(entity: &EntityDesc, field: usize, cx: &Cx) -> Value {
     }
 }
 
-/// What the list of an entity asks of a caller beside auth and roles: the call, limited to what it
-/// may see.
+/// Checks the permission to list an entity, in addition to auth and roles: returns the call,
+/// limited to the visible records.
 ///
 /// # Errors
-/// As [`Permit::enter`].
+/// Like [`Permit::enter`].
 pub(crate) async fn may_list(table: &Table, cx: &Cx) -> Result<Cx> {
     let Some(declared) = table.desc.list_policy().permission else {
         return Ok(cx.clone());

@@ -1,9 +1,9 @@
-//! Permissions: who may do what with which record.
+//! Permissions: the decision whether an actor may perform an action on a record.
 //!
-//! A policy names actions; an [`Evaluator`] says of an actor whether it may. What it leaves open,
-//! the owner of a record may do all the same. The conditions that follow from this become part of
-//! the statements of the call ([`Only`](crate::cx::Only)), so that what was allowed and what is done cannot come
-//! apart.
+//! A policy names actions; an [`Evaluator`] decides whether an actor may perform them. If it
+//! abstains, the owner of a record still has access. The resulting conditions become part of the
+//! statements of the call ([`Only`](crate::cx::Only)), so that the decision and the change cannot
+//! diverge.
 
 mod judge;
 
@@ -14,12 +14,12 @@ pub(crate) use judge::{Moved, Permit, may_list};
 use crate::resource::BoxFuture;
 use crate::{Actor, Cx, Error, Result, Value};
 
-/// What an evaluator is asked: may this actor do this, with records of this resource?
+/// The question to an evaluator: may this actor perform this action on records of this resource?
 #[derive(Clone, Copy, Debug)]
 pub struct AccessRequest<'a> {
-    /// The call: its instant, its request.
+    /// The call, with its instant and its request id.
     pub cx: &'a Cx,
-    /// Who calls; anonymous where the route lets anybody in.
+    /// The caller; anonymous if the route allows anonymous calls.
     pub actor: &'a Actor,
     /// The action that the policy names: `write`.
     pub action: &'a str,
@@ -28,51 +28,51 @@ pub struct AccessRequest<'a> {
     /// `create`, `list`, `get`, `update`, `delete`, or the name of the operation or extra route.
     pub route: &'a str,
     /// The value of the field that the policy names as `resource`. `None` means every record of the
-    /// entity: the policy names no resource, or the route works on many records and does not say of
-    /// which resource.
+    /// entity: the policy names no resource, or the route works on many records and does not limit
+    /// them to one resource.
     pub resource: Option<&'a Value>,
 }
 
-/// What the rank hook is asked: does this actor stand above that user, where the record is?
+/// The question to the rank hook: does this actor rank above that user, for this record?
 #[derive(Clone, Copy, Debug)]
 pub struct RankRequest<'a> {
-    /// What the actor has been granted.
+    /// The permission that was granted to the actor.
     pub access: AccessRequest<'a>,
-    /// The id of the user whom the record is about: the value of the field that the policy names as
+    /// The id of the user that the record is about: the value of the field that the policy names as
     /// `rank`.
     pub target: &'a str,
 }
 
-/// The answer of an evaluator.
+/// The decision of an evaluator.
 #[derive(Debug)]
 pub enum Decision {
-    /// It may.
+    /// Allowed.
     Allow,
-    /// It may not, not even with what is its own.
+    /// Denied, even for the actor's own records.
     Deny,
-    /// It may not, not even with what is its own, and this 403 says why.
+    /// Denied, even for the actor's own records, with this error as the 403 response.
     DenyWith(Error),
-    /// Nothing speaks for it or against it: with what is its own it may.
+    /// No decision: allowed only for the actor's own records.
     Abstain,
 }
 
-/// Judges permissions. A plugin installs one with
-/// [`Registrar::set_evaluator`](crate::Registrar::set_evaluator); for a plain yes or no there is
+/// Decides permissions. A plugin installs an evaluator with
+/// [`Registrar::set_evaluator`](crate::Registrar::set_evaluator); for a simple true or false use
 /// [`Registrar::set_permissions`](crate::Registrar::set_permissions).
 ///
-/// When a policy names several actions, all of them are asked: one `Deny` refuses, one `Allow`
-/// suffices, and when it abstains from all, the owner of the record is let in where the policy
-/// names an `owner_field`. An error is answered 503.
+/// If a policy names several actions, all of them are evaluated: one `Deny` refuses, and one
+/// `Allow` is enough. If all abstain, the owner of the record has access if the policy names an
+/// `owner_field`. An error becomes a 503 response.
 pub trait Evaluator: Send + Sync + 'static {
-    /// Whether the actor may.
+    /// Decides whether the actor may perform the action.
     fn decide<'a>(&'a self, request: AccessRequest<'a>) -> BoxFuture<'a, Result<Decision>>;
 
-    /// Compares the actor with the user whom a record is about, where the policy names a `rank`. It
-    /// is asked once an action has been granted, and not for what the owner of a record may do;
-    /// `Deny` and `DenyWith` refuse, anything else lets the grant stand. The request names the
-    /// first action that was granted. An error is answered 503.
+    /// Compares the rank of the actor with the user that a record is about, if the policy names a
+    /// `rank`. Called after an action was granted, but not for the owner of a record. `Deny` and
+    /// `DenyWith` refuse; any other decision keeps the grant. The request names the first action
+    /// that was granted. An error becomes a 503 response.
     ///
-    /// The default is an error: a comparison that nobody makes is no permission.
+    /// The default is an error, so a missing implementation grants nothing.
     fn rank<'a>(&'a self, request: RankRequest<'a>) -> BoxFuture<'a, Result<Decision>> {
         let action = request.access.action.to_owned();
         Box::pin(async move {
@@ -82,20 +82,21 @@ pub trait Evaluator: Send + Sync + 'static {
         })
     }
 
-    /// Whether it compares users. When it does not, a policy that names a `rank` stops start-up.
+    /// Whether the evaluator compares ranks. If not, a policy that names a `rank` is a start-up
+    /// error.
     fn ranks(&self) -> bool {
         false
     }
 
-    /// Whether it knows an action at all. One that a policy names and the evaluator does not know
-    /// stops start-up.
+    /// Whether the evaluator knows an action. A policy with an unknown action is a start-up error.
     fn knows(&self, action: &str) -> bool {
         let _ = action;
         true
     }
 }
 
-/// An evaluator that says yes or no by actor and action: no leaves the owner in.
+/// An evaluator that returns true or false by actor and action; for false the owner still has
+/// access.
 pub(crate) struct YesNo<F>(pub(crate) F);
 
 impl<F: Fn(&Actor, &str) -> bool + Send + Sync + 'static> Evaluator for YesNo<F> {

@@ -1,4 +1,4 @@
-//! The consumer that keeps an index: told of every change, it indexes what is there now.
+//! The consumer that feeds an index: for every change, it indexes the current state of the record.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::Result;
 use crate::event::{EntityEvent, EventSink};
 use crate::resource::{BoxFuture, Table};
 
-/// Keeps the index of one entity.
+/// Feeds the index of one entity.
 pub(super) struct Feed {
     pub(super) index: Arc<Index>,
     pub(super) table: Arc<Table>,

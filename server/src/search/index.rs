@@ -1,4 +1,4 @@
-//! An index at work: what is searched, what is indexed, and how it is made anew.
+//! A search index in use: search, indexing, and rebuild.
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
@@ -15,28 +15,28 @@ use crate::resource::{BoxFuture, Table};
 use crate::store::Rows;
 use crate::{Code, Cx, Error, Result, Value};
 
-/// Records read and indexed at a time.
+/// The number of records read and indexed at a time.
 pub(super) const CHUNK: usize = 500;
 
-/// Why the application itself reads records.
+/// The reason of the application's own reads.
 const REASON: &str = "keep a search index";
 
 /// The index of an entity.
 pub(crate) struct Index {
     spec: SearchIndex,
     desc: &'static SearchDesc,
-    /// Positions of the fields that say whose a record is.
+    /// Positions of the owner fields: tenant and data scopes.
     owners: Vec<usize>,
     provider: Arc<dyn SearchProvider>,
     clock: Clock,
-    /// Whether it holds every record, so that it can be searched.
+    /// Whether the index contains every record and can be searched.
     ready: AtomicBool,
-    /// Whether this process keeps it, and not another one.
+    /// Whether this process maintains the index.
     here: AtomicBool,
-    /// Held from reading records to the end of their indexing: what was read later is indexed
+    /// Held from reading records to the end of their indexing, so that a later read is indexed
     /// later.
     turn: Mutex<()>,
-    /// Held while the index is made anew.
+    /// Held during a rebuild.
     making: Mutex<()>,
 }
 
@@ -49,12 +49,12 @@ impl std::fmt::Debug for Index {
     }
 }
 
-/// What an operation searches for.
+/// The search of an operation.
 pub(crate) struct Find<'a> {
     pub(crate) text: &'a str,
     /// Positions of fields of the entity.
     pub(crate) fields: &'a [usize],
-    /// Whose records the caller sees: positions of fields of the entity, and values.
+    /// The owner values that the caller sees: positions of fields of the entity, and values.
     pub(crate) owners: &'a [(usize, Value)],
 }
 
@@ -99,7 +99,7 @@ impl Index {
         }
     }
 
-    /// What the provider knows of it.
+    /// The description of the index for the provider.
     pub(super) fn spec(&self) -> &SearchIndex {
         &self.spec
     }
@@ -108,17 +108,17 @@ impl Index {
         &self.provider
     }
 
-    /// It holds every record.
+    /// Marks the index as complete.
     pub(super) fn set_ready(&self) {
         self.ready.store(true, Ordering::Release);
     }
 
-    /// It lacks records, and is searched again once it has been made.
+    /// Marks the index as incomplete; it is searched again after a rebuild.
     pub(super) fn set_unready(&self) {
         self.ready.store(false, Ordering::Release);
     }
 
-    /// Says whether this process keeps it.
+    /// Sets whether this process maintains the index.
     pub(super) fn set_kept_here(&self, here: bool) {
         self.here.store(here, Ordering::Release);
     }
@@ -127,10 +127,10 @@ impl Index {
         self.here.load(Ordering::Acquire)
     }
 
-    /// The best hits behind one of them.
+    /// The best hits that follow a given hit.
     ///
     /// # Errors
-    /// `unavailable`, whatever is wrong with the provider.
+    /// `unavailable` for any failure of the provider.
     pub(crate) async fn hits(
         &self,
         find: &Find<'_>,
@@ -170,7 +170,7 @@ impl Index {
         })
     }
 
-    /// Indexes records as they are now; those that nobody sees any more leave the index.
+    /// Indexes records in their current state; records that are no longer visible are removed.
     pub(super) async fn refresh(&self, table: &Table, ids: &[String]) -> Result<()> {
         let _turn = self.turn.lock().await;
         let cx = Cx::system(REASON).at((self.clock)());
@@ -191,11 +191,11 @@ impl Index {
         guarded(|| self.provider.apply(&self.spec, changes)).await
     }
 
-    /// Makes it anew from every record there is, while records are written and searched; says how
-    /// many there were.
+    /// Rebuilds the index from all records while records are written and searched; returns the
+    /// number of records.
     ///
     /// # Errors
-    /// When the store or the provider fails. What was indexed before is searched as before then.
+    /// If the store or the provider fails. Then the previous documents are still searched.
     pub(crate) async fn rebuild(&self, table: &Table) -> Result<u64> {
         if !self.is_kept_here() {
             let entity = self.spec.entity;
@@ -211,7 +211,7 @@ impl Index {
         Ok(rebuild.indexed)
     }
 
-    /// Begins to make it anew.
+    /// Starts a rebuild.
     pub(super) async fn start<'a>(&'a self, table: &'a Table) -> Result<Rebuild<'a>> {
         let making = self.making.lock().await;
         let turn = self.turn.lock().await;
@@ -244,7 +244,7 @@ impl Index {
     }
 }
 
-/// An index that is being made anew, chunk by chunk in the order of keys.
+/// A rebuild in progress, in chunks in the order of keys.
 pub(super) struct Rebuild<'a> {
     index: &'a Index,
     table: &'a Table,
@@ -255,7 +255,7 @@ pub(super) struct Rebuild<'a> {
 }
 
 impl Rebuild<'_> {
-    /// Indexes the next records; whether there are more.
+    /// Indexes the next records; returns whether there are more.
     pub(super) async fn step(&mut self) -> Result<bool> {
         let (index, table) = (self.index, self.table);
         let _turn = index.turn.lock().await;
@@ -294,12 +294,12 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// Whose a record is, as text.
+/// An owner value as text.
 fn owner(value: &Value) -> Option<String> {
     (!value.is_null()).then(|| text(value))
 }
 
-/// A call of a provider. A panic is its failure, before there is a future as well.
+/// Calls a provider. A panic is a failure of the provider, even before there is a future.
 pub(super) async fn guarded<'a, T>(call: impl FnOnce() -> BoxFuture<'a, Result<T>>) -> Result<T> {
     let attempt = AssertUnwindSafe(async { call().await });
     attempt
@@ -308,7 +308,7 @@ pub(super) async fn guarded<'a, T>(call: impl FnOnce() -> BoxFuture<'a, Result<T
         .unwrap_or_else(|_| Err(Error::internal("the search provider panicked")))
 }
 
-/// What went wrong, for the log.
+/// The cause of an error, for the log.
 pub(super) fn cause(error: &Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }

@@ -1,14 +1,15 @@
-//! Search providers: who searches an entity instead of its store.
+//! Search providers: external indexes that search an entity instead of its store.
 //!
-//! An entity names its provider with `search(provider = "..", fields(title = 2, body = 1))`, an app
-//! registers it under that name with [`App::search_provider`](crate::App::search_provider). The
-//! provider keeps an index of texts and answers which records fit, best first; it never decides who
-//! may see them. What it names is read from the store under the guard of the call, and what the
-//! caller cannot see is dropped: an index that is late, damaged or dishonest shows nobody anything.
+//! An entity names its provider with `search(provider = "..", fields(title = 2, body = 1))`. The
+//! app registers the provider under that name with
+//! [`App::search_provider`](crate::App::search_provider). The provider keeps an index of texts and
+//! returns the matching records, best first. It never decides who may see them: the records are
+//! read from the store with the row-level filters of the call, and invisible records are dropped.
+//! So an index that is late, damaged or malicious reveals nothing.
 //!
-//! The index follows every change of a record through the outbox of the store: after a commit the
-//! record is read again and what is there now is indexed, so it makes no difference how often, or
-//! in which order, changes are told.
+//! The index follows every change of a record through the outbox of the store. After a commit the
+//! record is read again and its current state is indexed, so changes may arrive several times and
+//! in any order.
 
 mod feed;
 mod index;
@@ -24,95 +25,97 @@ pub(crate) use registry::{Providers, Searches};
 use crate::Result;
 use crate::resource::BoxFuture;
 
-/// How long a query may take, unless the provider says otherwise.
+/// The default time limit of a query.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Keeps indexes of entities and searches them.
+/// Maintains indexes of entities and searches them.
 ///
-/// Whatever goes wrong is an error: searches are answered `unavailable` then, or by the store where
-/// the entity says `fallback`; changes are offered again. One object may serve several entities.
+/// Every failure is an error. A search then answers `unavailable`, or the store searches if the
+/// entity declares `fallback`. Changes are delivered again. One provider may serve several
+/// entities.
 pub trait SearchProvider: Send + Sync + 'static {
-    /// Opens the index of an entity, once, before anything else about it; makes it when it is not
-    /// there.
+    /// Opens the index of an entity; creates it if it does not exist. This is the first call for
+    /// each index and happens once.
     ///
-    /// An index that cannot be used any more (damaged, or of other fields) is to be replaced by an
-    /// empty one.
+    /// Replace an unusable index (damaged, or with other fields) by an empty one.
     ///
     /// # Errors
-    /// The app does not start then; the text should tell a person what to do.
+    /// The app does not start; the message should tell the operator what to do.
     fn open<'a>(&'a self, index: &'a SearchIndex) -> BoxFuture<'a, Result<Opened>>;
 
-    /// Asked about once a second of an index that another process keeps (see
-    /// [`Opened::elsewhere`]): what is found once this process keeps it, because the other one has
-    /// ended. `None` until then.
+    /// Tries to take over an index that another process maintains (see [`Opened::elsewhere`]).
+    /// Called about once a second. Returns the state of the index if the other process has ended
+    /// and this process maintains it from now on; `None` until then.
     ///
     /// # Errors
-    /// Anything; it is asked again.
+    /// Any error; the call is repeated.
     fn take_over<'a>(&'a self, index: &'a SearchIndex) -> BoxFuture<'a, Result<Option<Opened>>> {
         let _ = index;
         Box::pin(async { Ok(None) })
     }
 
-    /// Makes changes, in order; success means that they last. Calls for one index never overlap.
+    /// Applies changes in order. Success means that they are durable. Calls for one index never
+    /// overlap.
     ///
     /// # Errors
-    /// Anything; the same records are indexed again later.
+    /// Any error; the same records are indexed again later.
     fn apply<'a>(
         &'a self,
         index: &'a SearchIndex,
         changes: Vec<Change>,
     ) -> BoxFuture<'a, Result<()>>;
 
-    /// Begins to make the index anew, while the old one goes on answering. Until
-    /// [`finish`](Self::finish) comes, also after a crash, [`open`](Self::open) answers that the
-    /// index is not complete.
+    /// Starts a rebuild of the index, while the old one still answers queries. Until
+    /// [`finish`](Self::finish) is called, even after a crash, [`open`](Self::open) reports the
+    /// index as not complete.
     ///
     /// # Errors
-    /// Anything; it is tried again later.
+    /// Any error; the call is repeated later.
     fn begin<'a>(&'a self, index: &'a SearchIndex) -> BoxFuture<'a, Result<()>>;
 
-    /// Every record has been put since [`begin`](Self::begin): what was not is gone and to be
-    /// forgotten.
+    /// Ends a rebuild: every record has been put since [`begin`](Self::begin). Documents that were
+    /// not put belong to deleted records; remove them.
     ///
     /// # Errors
-    /// Anything; it is tried again later.
+    /// Any error; the call is repeated later.
     fn finish<'a>(&'a self, index: &'a SearchIndex) -> BoxFuture<'a, Result<()>>;
 
-    /// The records that fit best: by score, greatest first, and those of one score by id. As many
-    /// as the query's `limit`, or all there are.
+    /// Returns the best matches: by score in descending order, then by id. At most `limit` of the
+    /// query, or all matches if there are fewer.
     ///
     /// # Errors
-    /// Anything.
+    /// Any error.
     fn query<'a>(
         &'a self,
         index: &'a SearchIndex,
         query: &'a SearchQuery<'a>,
     ) -> BoxFuture<'a, Result<Vec<Hit>>>;
 
-    /// How long a query may take: 5 seconds.
+    /// The time limit of a query; 5 seconds by default.
     fn patience(&self) -> Duration {
         PATIENCE
     }
 
-    /// Closes everything. Nothing comes after it.
+    /// Closes the provider. No call follows.
     ///
     /// # Errors
-    /// They are logged.
+    /// Errors are logged.
     fn close(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async { Ok(()) })
     }
 }
 
-/// An index: of which entity, and what its documents hold.
+/// An index: its entity, and the contents of its documents.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SearchIndex {
     /// The storage name of the entity, unique within an app.
     pub name: &'static str,
-    /// The entity, for texts that people read.
+    /// The name of the entity, for messages.
     pub entity: &'static str,
     /// The fields that are searched.
     pub fields: Vec<SearchField>,
-    /// The fields that say whose a record is, by their names on the wire: tenant and data scopes.
+    /// The fields of tenant and data scopes, which identify the owner of a record, by their wire
+    /// names.
     pub owners: Vec<&'static str>,
 }
 
@@ -121,67 +124,67 @@ pub struct SearchIndex {
 pub struct SearchField {
     /// Its name on the wire.
     pub name: &'static str,
-    /// How much a hit in it counts, as the entity says.
+    /// The weight of a match in this field, as the entity declares it.
     pub weight: f32,
 }
 
-/// What a provider found when it opened an index.
+/// The state of an index when a provider opens it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Opened {
-    /// Whether the index holds what it was told in earlier runs. One that does not is filled before
-    /// it is searched.
+    /// Whether the index contains the changes of earlier runs. If not, it is filled before it is
+    /// searched.
     pub complete: bool,
-    /// Tells this index from others of the same entity, where each process keeps one of its own:
-    /// each is told every change then. `None` for one that processes share.
+    /// Identifies this copy of the index if each process keeps its own; each copy then gets every
+    /// change. `None` for an index that processes share.
     pub copy: Option<String>,
-    /// Whether another process keeps the index, and this one only searches it: nothing is put into
-    /// it here, and it is not made here, until [`take_over`](SearchProvider::take_over) says so.
-    /// What this process changes, the other one is told through the store that both use.
+    /// Whether another process maintains the index and this one only searches it. This process
+    /// neither writes nor rebuilds the index until [`take_over`](SearchProvider::take_over)
+    /// succeeds. The other process gets the changes of this process through the shared store.
     pub elsewhere: bool,
 }
 
 /// A change of an index.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// A record as it is now, in place of what the index has under its id.
+    /// The current state of a record; it replaces the document with the same id.
     Put(Document),
-    /// There is no record of this id any more; perhaps there never was.
+    /// A record with this id does not exist; it may never have existed.
     Remove(String),
 }
 
-/// What is indexed of a record.
+/// The indexed contents of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document {
     /// The key of the record.
     pub id: String,
-    /// One per field of the index; empty for null.
+    /// One text per field of the index; empty for null.
     pub texts: Vec<String>,
-    /// One per owner of the index.
+    /// One value per owner field of the index.
     pub owners: Vec<Option<String>>,
 }
 
-/// What is searched for.
+/// A search query.
 #[derive(Clone, Copy, Debug)]
 pub struct SearchQuery<'a> {
-    /// What the client wrote, without the blanks around it: 1 to 512 characters, any of them. It is
-    /// text, not a language: nothing in it may be taken for an operator.
+    /// The text from the client, without surrounding white space: 1 to 512 characters of any kind.
+    /// It is plain text: treat nothing in it as an operator.
     pub text: &'a str,
-    /// Where it is searched: positions in [`SearchIndex::fields`].
+    /// The fields to search: positions in [`SearchIndex::fields`].
     pub fields: &'a [usize],
-    /// Whose records the caller can see: positions in [`SearchIndex::owners`] and values. A
-    /// provider that leaves others out saves work; all others are dropped in any case.
+    /// The owner values that the caller can see: positions in [`SearchIndex::owners`] and values. A
+    /// provider that leaves out other records saves work; they are dropped in any case.
     pub owners: &'a [(usize, Option<String>)],
-    /// Only records behind this one, in the order of the answer.
+    /// Return only records that follow this one in the order of the results.
     pub after: Option<&'a Hit>,
-    /// Most records.
+    /// The maximum number of records.
     pub limit: usize,
 }
 
-/// A record that fits.
+/// A matching record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hit {
     /// Its key.
     pub id: String,
-    /// How well it fits: a finite number, greater is better.
+    /// The score of the match: a finite number; greater is better.
     pub score: f64,
 }

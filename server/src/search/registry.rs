@@ -1,4 +1,4 @@
-//! Start-up: which provider serves which entity, and what is still missing.
+//! Start-up of search: the provider of each entity, and indexes that must be built.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,12 +15,12 @@ use crate::resource::Table;
 use crate::store::Store;
 use crate::{Error, Result};
 
-/// How often it is asked whether the process has ended that keeps an index.
+/// The interval of checks whether the process that maintains an index has ended.
 const LOOK: Duration = Duration::from_secs(1);
-/// How often, and after which pause, the store is asked for the consumer of an index that another
+/// The number of lookups, and the pause between two, for the consumer of an index that another
 /// process has just opened.
 const ASKED: (usize, Duration) = (20, Duration::from_millis(250));
-/// The first pause after an index could not be made, and the longest.
+/// The first and the longest pause after a failed rebuild.
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_mins(1);
 
@@ -45,7 +45,7 @@ impl Providers {
         self.0.extend(other.0);
     }
 
-    /// Everything that is wrong with the names.
+    /// All mistakes in the names.
     fn problems(&self, entries: &[&EntityEntry]) -> Vec<String> {
         let names = || self.0.iter().map(|(name, _)| name.as_str());
         let mut problems = Vec::new();
@@ -89,18 +89,18 @@ impl Providers {
 #[derive(Default)]
 pub(crate) struct Searches {
     indexes: Vec<(Arc<Index>, Arc<Table>)>,
-    /// Those that have to be made before they are searched.
+    /// Indexes that must be built before they are searched.
     missing: Vec<(Arc<Index>, Arc<Table>)>,
-    /// Those that other processes keep, with the names by which these are told of changes.
+    /// Indexes that other processes maintain, with the names of the consumers that feed them.
     elsewhere: Vec<(Arc<Index>, Arc<Table>, Option<String>)>,
 }
 
 impl Searches {
-    /// Opens the index of every entity that has one; answers the consumers that keep them. What was
-    /// opened is in `self` even when something fails, to be closed.
+    /// Opens the index of every entity that has one; returns the consumers that feed the indexes.
+    /// On failure, `self` contains the indexes that are already open, to be closed.
     ///
     /// # Errors
-    /// Names that nobody registers, all at once; or an index cannot be opened.
+    /// All names that are not registered; or an index that cannot be opened.
     pub(crate) async fn open(
         &mut self,
         providers: Providers,
@@ -145,19 +145,17 @@ impl Searches {
                 .as_ref()
                 .map_or_else(String::new, |copy| format!(".{copy}"));
             let name = format!("linchpin.search.{}{own}", table.desc.storage_name);
-            // What has no name of its own may be kept by several processes, each of which is told
-            // of every change by the same consumer: a command would take changes away from a
-            // server.
+            // Several processes may maintain an index without a copy name, and one consumer feeds
+            // all of them: a command would take changes away from a server.
             let in_commands = copy.is_some();
-            // An index that is complete has to go on where it stopped. A store that does not know
-            // where that was, because it is another one, has records that the index was never told
-            // of.
+            // A complete index must continue at its position in the outbox. A store without that
+            // position is another store: its records were never indexed.
             let known = async || match store.outbox() {
                 Some(outbox) => outbox.knows(&name).await,
                 None => Ok(false),
             };
             if elsewhere {
-                // Noted by the other process, a moment after it has opened the index.
+                // The other process stores the position shortly after it opens the index.
                 let mut asked = 0;
                 while !known().await? {
                     asked += 1;
@@ -171,7 +169,7 @@ impl Searches {
                     tokio::time::sleep(ASKED.1).await;
                 }
                 index.set_kept_here(false);
-                // The provider knows whether the other one has made it.
+                // The provider knows whether the other process has built it.
                 index.set_ready();
                 self.elsewhere
                     .push((Arc::clone(&index), Arc::clone(table), copy));
@@ -193,9 +191,9 @@ impl Searches {
         Ok(consumers)
     }
 
-    /// Makes what is missing, as far as that is quickly done: a small index is whole before the app
-    /// serves. A task makes the rest, as often as it takes; searches are `unavailable` until then,
-    /// or the store's.
+    /// Builds incomplete indexes for a short time: a small index is complete before the app serves.
+    /// A task builds the rest and retries on failure; until then searches answer `unavailable` or
+    /// use the store.
     pub(crate) async fn make(&mut self) -> Option<tokio::task::JoinHandle<()>> {
         let mut left = Vec::new();
         for (index, table) in std::mem::take(&mut self.missing) {
@@ -226,7 +224,7 @@ impl Searches {
         }))
     }
 
-    /// Closes the providers, each once.
+    /// Closes each provider once.
     pub(crate) async fn close(&self) {
         let mut closed: Vec<&Arc<dyn SearchProvider>> = Vec::new();
         for (index, _) in &self.indexes {
@@ -248,7 +246,7 @@ impl Searches {
     }
 }
 
-/// Makes indexes, as often as it takes.
+/// Builds indexes, with retries.
 async fn finish(mut left: Vec<(Arc<Index>, Arc<Table>)>) {
     let mut pause = FIRST;
     while !left.is_empty() {
@@ -267,13 +265,13 @@ async fn finish(mut left: Vec<(Arc<Index>, Arc<Table>)>) {
     }
 }
 
-/// Waits for the end of the process that keeps an index, and keeps it from then on.
+/// Waits for the end of the process that maintains an index, then maintains it.
 async fn take_over(index: Arc<Index>, table: Arc<Table>, known: Option<String>) {
     loop {
         tokio::time::sleep(LOOK).await;
         match guarded(|| index.provider().take_over(index.spec())).await {
             Ok(Some(Opened { complete, copy, .. })) => {
-                // One that was made meanwhile has had other changes.
+                // An index that was rebuilt meanwhile has had other changes.
                 let whole = complete && copy == known;
                 if !whole {
                     index.set_unready();

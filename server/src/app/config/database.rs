@@ -1,14 +1,14 @@
-//! How a `PostgreSQL` server is used.
+//! The settings of a `PostgreSQL` server.
 
 use std::time::Duration;
 
-/// `stores.postgres`: how a server is used; what is not named is as the store has it.
+/// `stores.postgres`: the settings of a Postgres server; `None` is the default of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Postgres {
     /// Connections for reads that an index covers.
     pub readers: Option<usize>,
-    /// Connections for reads that may take long, and as many on which each of these is tried for a
-    /// moment before.
+    /// Connections for reads that may take long. The store opens the same number again for short
+    /// attempts of these reads.
     pub scans: Option<usize>,
     /// Connections for writes.
     pub writers: Option<usize>,
@@ -16,15 +16,15 @@ pub struct Postgres {
     pub pool: Option<usize>,
     /// Transactions of this process at a time.
     pub transactions: Option<usize>,
-    /// Reads, and as many writes, that may be under way.
+    /// The maximum number of reads in progress, and also the maximum number of writes in progress.
     pub in_flight: Option<usize>,
-    /// How long a statement may take on the server.
+    /// The time limit of a statement on the server.
     pub statement_timeout: Option<Duration>,
-    /// How long connecting may take.
+    /// The time limit of connecting.
     pub connect_timeout: Option<Duration>,
 }
 
-/// The greatest number of connections, statements or seconds.
+/// The upper limit of all counts: connections, statements or seconds.
 pub(super) const COUNT: usize = 100_000;
 
 pub(super) fn count(text: &str) -> Result<usize, &'static str> {

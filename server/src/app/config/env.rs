@@ -1,4 +1,4 @@
-//! What the environment's variables say.
+//! Settings from environment variables.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -9,15 +9,15 @@ use crate::store::DatabaseUrl;
 use crate::suggest::nearest;
 use crate::{Problem, Result};
 
-/// How all variables begin.
+/// The prefix of all variables.
 const ALL: &str = "LINCHPIN_";
 /// The variable of the signing secrets.
 pub(super) const SECRET: &str = "LINCHPIN_SIGNING_SECRET";
 
-/// The variable of where records live.
+/// The variable of the database URL.
 const DATABASE: &str = "LINCHPIN_DATABASE_URL";
 
-/// What may stand in the environment; the table at [`Config`] says what it means.
+/// The known variables; the table at [`Config`] describes them.
 const VARIABLES: &[&str] = &[
     "LINCHPIN_HOST",
     "LINCHPIN_PORT",
@@ -46,7 +46,7 @@ const VARIABLES: &[&str] = &[
 ];
 
 impl Config {
-    /// [`Config::new`] with what the environment's `LINCHPIN_*` variables say.
+    /// Reads the `LINCHPIN_*` environment variables over [`Config::new`].
     ///
     /// A variable that is wrong or unknown is reported when the app starts, with every other
     /// mistake of the configuration.
@@ -61,10 +61,10 @@ impl Config {
         )
     }
 
-    /// [`Config::from_env`] over given variables.
+    /// Like [`Config::from_env`], with the given variables.
     ///
     /// # Errors
-    /// As [`Config::from_env`].
+    /// Like [`Config::from_env`].
     pub fn from_vars(vars: impl IntoIterator<Item = (String, String)>) -> Result<Self> {
         let mut config = Self::new();
         let mut seen_host = false;
@@ -81,7 +81,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Leaves variables that begin like this to a plugin.
+    /// Leaves variables with these prefixes to a plugin.
     pub(in crate::app) fn leave(&mut self, prefixes: &[&str]) {
         self.problems.retain(|problem| {
             problem.code != "unknown"
@@ -92,7 +92,7 @@ impl Config {
         for problem in self.problems.iter_mut().filter(|problem| {
             problem.code == "unknown" && !problem.message.contains("did you mean")
         }) {
-            // Of a plugin's variables only the beginning is known here.
+            // Only the prefix of a plugin's variables is known here.
             let meant = prefixes.iter().find_map(|prefix| {
                 let begin = problem
                     .path
@@ -247,7 +247,8 @@ impl Config {
                 _ => Some(wrong("must be `text` or `json`")),
             },
             _ => {
-                // What all have in common says nothing about which was meant.
+                // The common prefix is left out, because it does not help to find the variable that
+                // was meant.
                 let near = nearest(
                     name.trim_start_matches(ALL),
                     VARIABLES.iter().map(|known| known.trim_start_matches(ALL)),
@@ -266,8 +267,8 @@ impl Config {
     }
 }
 
-/// What is wrong with a log filter. The library takes `infoo` for a module, and nothing for a
-/// level: then hardly anything is logged.
+/// Returns the mistake in a log filter. The library takes `infoo` for a module and not for a level:
+/// then hardly anything is logged.
 fn log_flaw(filter: &str) -> Option<String> {
     let levels = ["off", "error", "warn", "info", "debug", "trace"];
     let is_level = |text: &str| levels.iter().any(|level| level.eq_ignore_ascii_case(text));

@@ -1,5 +1,5 @@
-//! Configuration, from code and from the environment; every mistake is reported at once, under its
-//! name.
+//! Configuration, from code and from the environment. All mistakes are reported together, each with
+//! the name of its setting.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
@@ -21,10 +21,10 @@ use crate::{Code, Error, Problem, Result};
 
 /// The key of the signing secrets.
 const SECRET: &str = "security.signing.secret";
-/// The key of where records live.
+/// The key of the database URL.
 const DATABASE: &str = "stores.default";
 
-/// What an app is built from, besides plugins and packages.
+/// The configuration of an app; plugins and packages are added to [`App`](crate::App).
 ///
 /// | variable | meaning | default |
 /// |---|---|---|
@@ -77,23 +77,23 @@ pub struct Config {
     problems: Vec<Problem>,
 }
 
-/// When a write of the embedded store counts as done.
+/// The moment at which a write of the embedded store counts as done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Durability {
-    /// When it is on disk.
+    /// The write is on disk.
     #[default]
     Full,
-    /// When the operating system has it; a power failure may take back the last moments.
+    /// The operating system has the write; a power failure may lose the last moments.
     Normal,
 }
 
-/// What the app is for at present.
+/// The environment that an app runs in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Environment {
-    /// On a developer's machine: conveniences are on.
+    /// A developer's machine: development conveniences are on.
     #[default]
     Development,
-    /// For others: everything must be named.
+    /// Production: every setting without a safe default is required.
     Production,
 }
 
@@ -104,7 +104,8 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Development on port 3000 of loopback, a SQLite file `linchpin.db` in the working folder.
+    /// Creates the defaults: development on port 3000 of loopback, a SQLite file `linchpin.db` in
+    /// the working directory.
     pub fn new() -> Self {
         Self {
             host: IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -146,30 +147,30 @@ impl Config {
         }
     }
 
-    /// The port to listen on; 0 picks a free one.
+    /// Sets the port to listen on; 0 picks a free one.
     #[must_use]
     pub fn port(mut self, port: u16) -> Self {
         self.port = port;
         self
     }
 
-    /// The address to listen on; loopback by default, every address in production.
+    /// Sets the address to listen on; loopback by default, every address in production.
     #[must_use]
     pub fn host(mut self, host: IpAddr) -> Self {
         self.host = host;
         self
     }
 
-    /// `security.signing.secret`: the first secret given signs, all verify. Read it from the
-    /// environment, never write it here outside of tests.
+    /// Adds a `security.signing.secret`. The first secret signs, all secrets verify. Read it from
+    /// the environment; never write it in code outside of tests.
     #[must_use]
     pub fn signing_secret(mut self, secret: impl AsRef<str>) -> Self {
         self.add_secret(SECRET, secret.as_ref());
         self
     }
 
-    /// Where records live: `sqlite:<file>`, `postgres://…`, `memory:`, or the URL of a store that
-    /// the app takes with [`App::store_provider`](crate::App::store_provider).
+    /// Sets the database URL: `sqlite:<file>`, `postgres://…`, `memory:`, or the URL of a store
+    /// that the app gets with [`App::store_provider`](crate::App::store_provider).
     #[must_use]
     pub fn database(mut self, url: impl AsRef<str>) -> Self {
         self.database = DatabaseUrl::new(url.as_ref());
@@ -221,14 +222,14 @@ impl Config {
         provider
     }
 
-    /// When a write of the embedded store counts as done.
+    /// Sets when a write of the embedded store counts as done.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
     }
 
-    /// `stores.postgres`: how a server is used.
+    /// Sets `stores.postgres`: connections, limits and timeouts of a Postgres server.
     #[must_use]
     pub fn postgres(mut self, postgres: Postgres) -> Self {
         let counts = [
@@ -262,29 +263,29 @@ impl Config {
         self
     }
 
-    /// Development or production.
+    /// Sets development or production.
     #[must_use]
     pub fn environment(mut self, environment: Environment) -> Self {
         self.environment = environment;
         self
     }
 
-    /// Whether `/docs` is served; by default only in development.
+    /// Sets whether `/docs` is served; by default only in development.
     #[must_use]
     pub fn docs(mut self, on: bool) -> Self {
         self.docs = Some(on);
         self
     }
 
-    /// Whether `/openapi.json` is served; it is public.
+    /// Sets whether `/openapi.json` is served; it needs no authentication.
     #[must_use]
     pub fn openapi(mut self, on: bool) -> Self {
         self.openapi = on;
         self
     }
 
-    /// `security.cors`: the exact origins whose pages may read answers, and whether their requests
-    /// may carry cookies.
+    /// Sets `security.cors`: the exact origins whose pages may read responses, and whether their
+    /// requests may carry cookies.
     #[must_use]
     pub fn cors<O: AsRef<str>>(
         mut self,
@@ -298,46 +299,47 @@ impl Config {
         self
     }
 
-    /// Most connections at a time; further ones wait until one ends. 10,000 by default, and never
-    /// more than the process may open files.
+    /// Sets the maximum number of concurrent connections; further connections wait until one ends.
+    /// 10,000 by default, and never more than the number of files that the process may open.
     #[must_use]
     pub fn max_connections(mut self, most: usize) -> Self {
         self.max_connections = most.max(1);
         self
     }
 
-    /// Most connections of one address at a time, or of one /64 of IPv6; further ones are refused
-    /// with 503. Half of all by default, 256 at least, and all of them for a proxy on the machine
-    /// itself. An app behind a proxy elsewhere says as many as it has.
+    /// Sets the maximum number of concurrent connections per IP address, or per /64 of IPv6;
+    /// further ones are refused with 503. By default half of all connections, at least 256;
+    /// connections from the machine itself, such as a local proxy, may use all. If a proxy runs on
+    /// another machine, set this to the number of its connections.
     #[must_use]
     pub fn connections_per_address(mut self, most: usize) -> Self {
         self.connections_per_address = Some(most.max(1));
         self
     }
 
-    /// What the bodies of all requests under way may hold together, in MiB; a request beyond is
-    /// refused with 503, and bodies of a few KiB do not count. 256 by default.
+    /// Sets the total size of the bodies of all requests in progress, in MiB. A request above the
+    /// limit is refused with 503. Bodies of a few KiB do not count. 256 by default.
     #[must_use]
     pub fn bodies_mib(mut self, mib: u32) -> Self {
         self.bodies = u64::from(mib.max(1)) << 20;
         self
     }
 
-    /// How long a stop waits for requests it has accepted; 10 s by default.
+    /// Sets how long a stop waits for accepted requests; 10 s by default.
     #[must_use]
     pub fn shutdown_grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
     }
 
-    /// The configuration and its signing secrets, the development one when none was given; or
-    /// everything that is wrong with it.
+    /// Returns the configuration and its signing secrets, with the development secret if none was
+    /// given; or all mistakes.
     pub(super) fn checked(mut self, stores: &Stores<'_>) -> Result<(Self, Vec<SigningSecret>)> {
         let flaw = stores.flaw(&self.database);
         self.problems
             .extend(flaw.map(|flaw| Problem::new(self.database_at, "invalid", flaw)));
-        // A folder is not made for a database: it would hide a misspelling, or a disk that is not
-        // mounted, behind an empty app.
+        // The directory of a database is never created: a new, empty app would hide a misspelling
+        // or a disk that is not mounted.
         let file = stores
             .find(&self.database)
             .and_then(|provider| provider.file(&self.database));
@@ -348,7 +350,7 @@ impl Config {
         let lost = file.as_ref().filter(missing).map(|file| {
             format!("is the file {}, whose folder does not exist: make it, or name another file by LINCHPIN_DATABASE_URL", file.display())
         });
-        // A development secret would be kept in that folder.
+        // A development secret would be kept in that directory.
         let nowhere = lost.is_some() && self.environment != Environment::Production;
         self.problems
             .extend(lost.map(|message| Problem::new(DATABASE, "invalid", message)));
@@ -386,7 +388,7 @@ impl Config {
             .with_details(self.problems))
     }
 
-    /// `file` is that of the records: the secret is kept beside it.
+    /// `file` is the database file: the secret is kept in the same directory.
     fn development_secret(&self, file: Option<&Path>) -> Result<SigningSecret, Problem> {
         if self.environment == Environment::Production {
             let message = format!(
