@@ -1,4 +1,4 @@
-//! How expansions write descriptors: const methods, one per option.
+//! Const methods that expansions call to write descriptors, one method per option.
 
 use super::{
     Bound, ComputedDesc, DefaultDesc, EntityDesc, FieldDesc, Flags, Pagination, Paging, Rules,
@@ -10,7 +10,7 @@ use crate::route::RouteSpec;
 
 #[doc(hidden)]
 impl EntityDesc {
-    /// An entity whose first field is the key, with every option left out.
+    /// An entity whose first field is the primary key, without any options.
     pub const fn new(
         name: &'static str,
         path: &'static str,
@@ -56,14 +56,13 @@ impl EntityDesc {
 
 #[doc(hidden)]
 impl FieldDesc {
-    /// With a doc comment.
+    /// Sets the doc comment.
     #[must_use]
     pub const fn doc(self, doc: &'static str) -> Self {
         Self { doc, ..self }
     }
 
-    /// With further flags. A hidden field is neither filterable nor sortable, whatever else says
-    /// so.
+    /// Adds flags. A hidden field is never filterable or sortable, whatever the other flags are.
     #[must_use]
     pub const fn flags(self, flags: &[Flags]) -> Self {
         let mut all = self.flags;
@@ -78,13 +77,13 @@ impl FieldDesc {
         Self { flags: all, ..self }
     }
 
-    /// With a default.
+    /// Sets the default.
     #[must_use]
     pub const fn default(self, default: DefaultDesc) -> Self {
         Self { default, ..self }
     }
 
-    /// With a literal as default.
+    /// Sets a literal as the default.
     #[must_use]
     pub const fn literal(self, value: fn() -> Value) -> Self {
         Self {
@@ -93,7 +92,7 @@ impl FieldDesc {
         }
     }
 
-    /// Following from the rest of the record.
+    /// Sets how the value is computed from the rest of the record.
     #[must_use]
     pub const fn computed(self, computed: ComputedDesc) -> Self {
         Self {
@@ -102,13 +101,13 @@ impl FieldDesc {
         }
     }
 
-    /// With constraints.
+    /// Sets the constraints.
     #[must_use]
     pub const fn rules(self, rules: &'static Rules) -> Self {
         Self { rules, ..self }
     }
 
-    /// With an earlier name.
+    /// Sets an earlier name.
     #[must_use]
     pub const fn rename_from(self, old: &'static str) -> Self {
         Self {
@@ -120,7 +119,7 @@ impl FieldDesc {
 
 #[doc(hidden)]
 impl Rules {
-    /// With bounds of a text's length.
+    /// Limits the length of a text.
     #[must_use]
     pub const fn length(self, min: Option<u32>, max: Option<u32>) -> Self {
         Self {
@@ -129,7 +128,7 @@ impl Rules {
         }
     }
 
-    /// With bounds of a number or date.
+    /// Limits a number or a date.
     #[must_use]
     pub const fn range(self, min: Option<Bound>, max: Option<Bound>) -> Self {
         Self {
@@ -138,7 +137,7 @@ impl Rules {
         }
     }
 
-    /// With a regular expression.
+    /// Requires a match of a regular expression.
     #[must_use]
     pub const fn pattern(self, pattern: &'static str) -> Self {
         Self {
@@ -147,7 +146,7 @@ impl Rules {
         }
     }
 
-    /// With a named format.
+    /// Requires a named format.
     #[must_use]
     pub const fn format(self, format: &'static str) -> Self {
         Self {
@@ -156,7 +155,7 @@ impl Rules {
         }
     }
 
-    /// With bounds of a list's length.
+    /// Limits the length of a list.
     #[must_use]
     pub const fn items(self, min: Option<u32>, max: Option<u32>) -> Self {
         Self {
@@ -165,7 +164,7 @@ impl Rules {
         }
     }
 
-    /// Without equal items.
+    /// Refuses equal items.
     #[must_use]
     pub const fn unique_items(self) -> Self {
         Self {
@@ -174,7 +173,7 @@ impl Rules {
         }
     }
 
-    /// With rules of each item.
+    /// Sets the rules of each item.
     #[must_use]
     pub const fn each(self, rules: &'static Self) -> Self {
         Self {
@@ -183,7 +182,7 @@ impl Rules {
         }
     }
 
-    /// With a closed set of texts.
+    /// Allows only these texts.
     #[must_use]
     pub const fn one_of(self, values: &'static [&'static str]) -> Self {
         Self {
@@ -192,7 +191,7 @@ impl Rules {
         }
     }
 
-    /// With a closed set of integers.
+    /// Allows only these integers.
     #[must_use]
     pub const fn one_of_int(self, values: &'static [i64]) -> Self {
         Self {

@@ -1,13 +1,14 @@
-//! Values that fields are compared with in code.
+//! The values that code compares fields with.
 
 use super::FieldType;
 
 /// A value that a field of type `T` can be compared with: `post::title.eq("Hello")`.
 ///
-/// - Of a `String`: a `&str`, or any type that turns `Into` a `String`. So with every other type.
-/// - Of an `Option<String>`: the same, with or without `Some`; `None` is null.
+/// - For a `String` field: a `&str`, or any type that converts `Into` a `String`. The same holds
+/// for every other type.
+/// - For an `Option<String>` field: the same, with or without `Some`. `None` is null.
 ///
-/// `M` says which of these it is; the compiler finds it.
+/// `M` says which of these cases applies; the compiler infers it.
 ///
 /// ```
 /// use linchpin::prelude::*;
@@ -31,19 +32,19 @@ use super::FieldType;
     note = "write a `{T}`, or what turns `Into` one"
 )]
 pub trait Comparand<T, M> {
-    /// As the field holds it.
+    /// Returns the value in the field's type.
     fn comparand(self) -> T;
 }
 
-/// A [`Comparand`] that turns `Into` the field's type.
+/// A [`Comparand`] that converts `Into` the field's type.
 #[derive(Debug)]
 pub enum Plain {}
 
-/// A [`Comparand`] of an optional field that turns `Into` the type of its value.
+/// A [`Comparand`] of an optional field that converts `Into` the type inside the `Option`.
 #[derive(Debug)]
 pub enum Held {}
 
-/// A [`Comparand`] of an optional field that is optional itself.
+/// A [`Comparand`] of an optional field that is an `Option` itself.
 #[derive(Debug)]
 pub enum Optional {}
 

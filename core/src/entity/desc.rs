@@ -1,4 +1,4 @@
-//! Descriptors: everything an entity declares, as data that can be printed, compared and
+//! Descriptors: the declaration of an entity as data that can be printed, compared and
 //! const-evaluated.
 //!
 //! `#[entity]` writes them; the runtime and the checks read them. All are plain statics.
@@ -20,104 +20,104 @@ pub struct EntityDesc {
     pub name: &'static str,
     /// `blog`; prefixes the storage name, never the URL.
     pub namespace: Option<&'static str>,
-    /// The route segments below the package mount (and the parent path), without a leading slash:
-    /// `posts`.
+    /// The route segments below the mount of the package (and the parent path), without a leading
+    /// slash: `posts`.
     pub path: &'static str,
-    /// What stands before `path`: `documents/{docId}`. Each parameter is bound by a scope.
+    /// The path before `path`: `documents/{docId}`. A scope binds each parameter.
     pub parent_path: Option<&'static str>,
-    /// Table, collection or key prefix: `blog_posts`.
+    /// The name of the table or collection, or the key prefix: `blog_posts`.
     pub storage_name: &'static str,
     /// The doc comment.
     pub doc: &'static str,
-    /// In declaration order; then a generated version field, then a hidden expiry.
+    /// The fields in declaration order, then a generated version field, then a hidden expiry field.
     pub fields: &'static [FieldDesc],
-    /// Index of the primary key in `fields`.
+    /// The index of the primary key in `fields`.
     pub primary: usize,
-    /// Non-unique indexes; stores append the primary key to each.
+    /// The non-unique indexes. Stores append the primary key to each.
     pub indexes: &'static [IndexDesc],
-    /// Uniques besides the primary key.
+    /// The unique constraints besides the primary key.
     pub uniques: &'static [UniqueDesc],
-    /// The default sort, without fields the primary key's; that breaks ties, in the direction of
-    /// the last field.
+    /// The default sort; without fields, the order of the primary key. The primary key breaks ties,
+    /// in the direction of the last field.
     pub sort: &'static [SortDesc],
-    /// Page sizes.
+    /// The page sizes.
     pub pagination: Pagination,
-    /// How pages of its list are asked for.
+    /// How calls of the list route ask for a page.
     pub paging: Paging,
     /// Optimistic concurrency.
     pub version: Option<VersionDesc>,
-    /// How deleted records are marked; without it they are removed.
+    /// How deleted records are marked. Without it, records are removed.
     pub soft_delete: Option<SoftDelete>,
     /// When records expire.
     pub ttl: Option<Ttl>,
-    /// Whose records they are.
+    /// The tenant of records.
     pub tenant: Option<Tenant>,
-    /// What further must equal a value of the call.
+    /// The fields that must equal a value of the call.
     pub scope: &'static [Scope],
-    /// What further holds of records that a caller sees; what it compares with the context is false
-    /// where the context has no value.
+    /// A further condition for records that a caller sees. A comparison with a context value is
+    /// false if the context lacks the value.
     pub visible: Option<FilterSpec>,
-    /// What records name must be visible as well.
+    /// The gates: records that must be visible as well.
     pub gates: &'static [Gate],
-    /// What a gate of another entity may ask for.
+    /// The actions that a gate of another entity may require.
     pub actions: &'static [Action],
-    /// What else its records name, or are named by.
+    /// The relations to other entities.
     pub relations: &'static [Relation],
-    /// What records of other entities keep of its records.
+    /// The counters that records of other entities keep of this entity's records.
     pub summaries: &'static [Summary],
-    /// Who searches it instead of the store.
+    /// The search provider that searches instead of the store.
     pub search: Option<SearchDesc>,
-    /// A rule over the whole record, run on create and on the merged record of an update.
+    /// A rule over the whole record. It runs on create, and on the merged record of an update.
     pub check: Option<RecordCheck>,
     /// `routes.defaults`.
     pub defaults: PolicyDesc,
-    /// create, list, get, update, delete, in this order.
+    /// The policies of create, list, get, update and delete, in this order.
     pub routes: [PolicyDesc; 5],
-    /// Where those are, below `path`, in the same order.
+    /// The routes of these five below `path`, in the same order.
     pub mounts: [RouteSpec; 5],
-    /// Stores named by the entity; empty means any configured one.
+    /// The stores that the entity names. Empty means any configured store.
     pub stores: &'static [&'static str],
-    /// Earlier storage name. Nothing is renamed by it: stores name it in what they say of a schema
-    /// that differs, and it is kept for migrations.
+    /// An earlier storage name. It renames nothing: stores mention it when they report a different
+    /// schema, and it is kept for migrations.
     pub rename_from: Option<&'static str>,
-    /// Where the entity is declared.
+    /// The source location of the declaration.
     pub at: SourceLine,
-    /// Whether the declaration is wrong, which it says itself: those that name the entity do not
-    /// say it again.
+    /// Whether the declaration has an error that is already reported. Declarations that name the
+    /// entity do not report it again.
     #[doc(hidden)]
     pub poisoned: bool,
 }
 
 impl EntityDesc {
-    /// The primary key's field.
+    /// Returns the field of the primary key.
     pub fn primary_field(&self) -> &'static FieldDesc {
         &self.fields[self.primary]
     }
 
-    /// The policy of its list, with what holds for all of its routes.
+    /// Returns the policy of the list route, merged with the defaults of all routes.
     #[doc(hidden)]
     pub fn list_policy(&self) -> PolicyDesc {
         let [_, list, ..] = self.routes;
         list.or(self.defaults)
     }
 
-    /// Index of the field with this wire name.
+    /// Returns the index of the field with this wire name.
     pub fn field_by_wire(&self, wire: &str) -> Option<usize> {
         self.fields.iter().position(|f| f.wire == wire)
     }
 }
 
-/// A place in the user's source.
+/// A location in the source code.
 #[derive(Clone, Copy, Debug)]
 pub struct SourceLine {
-    /// As `file!()` gives it.
+    /// The file, as `file!()` returns it.
     pub file: &'static str,
-    /// One-based.
+    /// The line, from 1.
     pub line: u32,
 }
 
 impl SourceLine {
-    /// Where a function is called that is marked with `#[track_caller]`, as this one is.
+    /// Returns the location of the caller of a function with `#[track_caller]`, like this one.
     #[track_caller]
     #[doc(hidden)]
     pub const fn here() -> Self {
@@ -135,49 +135,50 @@ impl std::fmt::Display for SourceLine {
     }
 }
 
-/// A field as declared.
+/// A declared field.
 #[derive(Debug, Clone, Copy)]
 pub struct FieldDesc {
     /// `created_at`.
     pub name: &'static str,
     /// `createdAt`.
     pub wire: &'static str,
-    /// `created_at` unless `column` says otherwise.
+    /// The column name: `created_at` unless `column` sets another.
     pub column: &'static str,
     /// The doc comment.
     pub doc: &'static str,
-    /// What it holds.
+    /// The type of the field.
     pub kind: Kind,
-    /// Whether it may be null.
+    /// Whether the field may be null.
     pub optional: bool,
-    /// What an absent value becomes on create.
+    /// The value if a create call omits the field.
     pub default: DefaultDesc,
-    /// `primary`, `read_only` and so on.
+    /// The boolean options: `primary`, `read_only` and so on.
     pub flags: Flags,
-    /// Constraints on its values.
+    /// The constraints on values.
     pub rules: &'static Rules,
-    /// Earlier name, kept for migrations: at run time nobody reads it.
+    /// An earlier name. It is kept for migrations and is not used at run time.
     pub rename_from: Option<&'static str>,
-    /// Whether a value reads as the field's Rust type, for types that ask more than their kind
-    /// says: `Json<T>` and items.
+    /// Checks whether a value can be read as the field's Rust type. For types with more constraints
+    /// than their kind: `Json<T>` and items.
     pub reads: Option<fn(ValueRef<'_>) -> bool>,
-    /// How its value follows from the rest of the record, if it does.
+    /// How the value is computed from the rest of the record, if it is.
     pub computed: Option<ComputedDesc>,
 }
 
-/// How the value of a field follows from the rest of its record.
+/// How a field is computed from the rest of its record.
 #[derive(Debug, Clone, Copy)]
 pub struct ComputedDesc {
-    /// The value; the record's computed fields are blank.
+    /// Computes the value. The computed fields of the record are blank during the call.
     pub value: fn(&dyn Row) -> Result<Value, DecodeError>,
-    /// What it holds while the value is worked out.
+    /// The placeholder while the value is computed.
     pub blank: fn() -> ValueRef<'static>,
-    /// The positions of the fields that it follows from; without any, of all that are not computed.
+    /// The positions of the fields that the value depends on. Empty means all fields that are not
+    /// computed.
     pub from: &'static [usize],
 }
 
 impl FieldDesc {
-    /// A plain field of the given names and type, for `..` in expansions.
+    /// A plain field with these names and this type, for `..` in expansions.
     pub const fn new(
         name: &'static str,
         wire: &'static str,
@@ -201,13 +202,13 @@ impl FieldDesc {
         }
     }
 
-    /// Whether a response may hold it.
+    /// Whether a response may contain the field.
     pub const fn readable(&self) -> bool {
         !self.flags.has(Flags::PRIVATE.or(Flags::WRITE_ONLY))
     }
 
-    /// Where a problem with its value is told of: nowhere when it is private, since clients are not
-    /// to know of it.
+    /// The field name for error messages. Empty if the field is private, because clients must not
+    /// learn of it.
     #[doc(hidden)]
     pub const fn told(&self) -> &'static str {
         if self.flags.has(Flags::PRIVATE) {
@@ -217,23 +218,22 @@ impl FieldDesc {
         }
     }
 
-    /// Whether a create body may hold it.
+    /// Whether the body of a create call may contain the field.
     pub const fn creatable(&self) -> bool {
         !self.server_owned() && !self.flags.has(Flags::PRIVATE)
     }
 
-    /// Whether an update body may hold it.
+    /// Whether the body of an update call may contain the field.
     pub const fn updatable(&self) -> bool {
         self.creatable() && !self.flags.has(Flags::IMMUTABLE.or(Flags::PRIMARY))
     }
 
-    /// Whether a body must hold it, where bodies hold it at all: nothing says what it is when it is
-    /// left out.
+    /// Whether a body that can contain the field must contain it: it has no value if it is omitted.
     pub const fn is_required(&self) -> bool {
         !self.optional && !self.default.is_some() && !self.empty_when_absent()
     }
 
-    /// Whether leaving it out means the empty list.
+    /// Whether an omitted field means the empty list.
     const fn empty_when_absent(&self) -> bool {
         matches!(self.kind, Kind::StringArray | Kind::Items(_))
             && !self.optional
@@ -241,7 +241,7 @@ impl FieldDesc {
             && !self.flags.has(Flags::REQUIRED)
     }
 
-    /// What leaving it out means where no default says so: the empty list, if anything.
+    /// The value of an omitted field without a default: the empty list, or none.
     #[doc(hidden)]
     pub fn empty(&self) -> Option<Value> {
         match self.kind {
@@ -251,8 +251,8 @@ impl FieldDesc {
         }
     }
 
-    /// A field no client may write: `read_only`, on-update dates, the version, and generated values
-    /// that are not `client_set`.
+    /// Whether no client may write the field: `read_only`, on-update dates, the version, and
+    /// generated values without `client_set`.
     pub const fn server_owned(&self) -> bool {
         self.flags
             .has(Flags::READ_ONLY.or(Flags::ON_UPDATE).or(Flags::VERSION))
@@ -260,36 +260,36 @@ impl FieldDesc {
     }
 }
 
-/// What an absent value becomes on create.
+/// The value if a create call omits the field.
 #[derive(Debug, Clone, Copy)]
 pub enum DefaultDesc {
-    /// Required, or null when optional.
+    /// No default: the field is required, or null if it is optional.
     None,
-    /// A fresh uuid v7.
+    /// A new UUID v7.
     Uuid,
-    /// A fresh cuid2.
+    /// A new CUID2.
     Cuid,
-    /// The call's instant.
+    /// The time of the call.
     Now,
-    /// A literal, checked by rustc against the field's type.
+    /// A literal. The compiler checks it against the field's type.
     Literal(fn() -> Value),
-    /// A value of the verified context; the field never changes.
+    /// A value of the verified context. The field never changes.
     Ctx(CtxPath),
 }
 
 impl DefaultDesc {
-    /// `uuid`, `cuid`, `now` and `ctx(..)`: values the server makes.
+    /// Whether the server generates the value: `uuid`, `cuid`, `now` and `ctx(..)`.
     pub const fn is_generated(&self) -> bool {
         matches!(self, Self::Uuid | Self::Cuid | Self::Now | Self::Ctx(_))
     }
 
-    /// Whether there is a default at all.
+    /// Whether the field has a default.
     pub const fn is_some(&self) -> bool {
         !matches!(self, Self::None)
     }
 }
 
-/// Boolean options of a field, as a set.
+/// The boolean options of a field, as a set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Flags(u32);
 
@@ -298,7 +298,7 @@ impl Flags {
     pub const NONE: Self = Self(0);
     /// The primary key.
     pub const PRIMARY: Self = Self(1);
-    /// Accepted on create only.
+    /// Accepted only on create.
     pub const IMMUTABLE: Self = Self(1 << 1);
     /// Returned, never accepted.
     pub const READ_ONLY: Self = Self(1 << 2);
@@ -306,31 +306,31 @@ impl Flags {
     pub const WRITE_ONLY: Self = Self(1 << 3);
     /// Server side only.
     pub const PRIVATE: Self = Self(1 << 4);
-    /// Usable as a filter of the list route.
+    /// Usable as a filter in the list route.
     pub const FILTERABLE: Self = Self(1 << 5);
-    /// Usable as a sort of the list route.
+    /// Usable as a sort in the list route.
     pub const SORTABLE: Self = Self(1 << 6);
-    /// A client may supply the generated default's value.
+    /// Clients may supply the value instead of the generated default.
     pub const CLIENT_SET: Self = Self(1 << 7);
-    /// Values never appear in logs or error texts.
+    /// The value never appears in logs or error messages.
     pub const SENSITIVE: Self = Self(1 << 8);
-    /// Set to `now` by every mutation.
+    /// Every mutation sets the field to `now`.
     pub const ON_UPDATE: Self = Self(1 << 9);
     /// The version counter.
     pub const VERSION: Self = Self(1 << 10);
-    /// A list that must be sent: leaving it out is no empty list.
+    /// A list that must be sent. Omitting it does not mean the empty list.
     pub const REQUIRED: Self = Self(1 << 11);
 
-    /// A filter and a sort of the list route.
+    /// Usable as a filter and as a sort in the list route.
     pub const LISTED: Self = Self::FILTERABLE.or(Self::SORTABLE);
 
-    /// Union.
+    /// Returns the union.
     #[must_use]
     pub const fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Difference.
+    /// Returns the difference.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
@@ -342,26 +342,26 @@ impl Flags {
     }
 }
 
-/// Constraints on a field's values.
+/// The constraints on a field's values.
 #[derive(Debug, Clone, Copy)]
 pub struct Rules {
-    /// Unicode scalar values, inclusive.
+    /// The length in Unicode scalar values, inclusive.
     pub length: (Option<u32>, Option<u32>),
-    /// Inclusive bounds of integers, numbers and dates (as a `Timestamp` value).
+    /// The inclusive bounds of integers, numbers and dates (as a `Timestamp` value).
     pub range: (Option<Bound>, Option<Bound>),
     /// A linear-time regular expression that must match the whole value.
     pub pattern: Option<&'static str>,
     /// A named format such as `email`.
     pub format: Option<&'static str>,
-    /// Items of a list, inclusive.
+    /// The number of items of a list, inclusive.
     pub items: (Option<u32>, Option<u32>),
-    /// No two equal items.
+    /// Whether equal items are refused.
     pub unique_items: bool,
-    /// Rules of each element of a string array.
+    /// The rules of each element of a string array.
     pub each: Option<&'static Rules>,
-    /// Closed set of texts (string fields).
+    /// The allowed texts of a string field.
     pub one_of: &'static [&'static str],
-    /// Closed set of integers.
+    /// The allowed integers.
     pub one_of_int: &'static [i64],
 }
 
@@ -392,41 +392,41 @@ impl Rules {
 /// A non-unique index over fields, by position.
 #[derive(Debug, Clone, Copy)]
 pub struct IndexDesc {
-    /// Field and direction.
+    /// The fields with their directions.
     pub fields: &'static [SortDesc],
 }
 
-/// A unique over fields, by position.
+/// A unique constraint over fields, by position.
 #[derive(Debug, Clone, Copy)]
 pub struct UniqueDesc {
-    /// Field positions.
+    /// The positions of the fields.
     pub fields: &'static [usize],
-    /// Across tenants.
+    /// Whether values are unique across tenants.
     pub global: bool,
 }
 
 /// A field position with a direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SortDesc {
-    /// Position of the field.
+    /// The position of the field.
     pub field: usize,
-    /// Descending.
+    /// Whether the order is descending.
     pub desc: bool,
 }
 
-/// Page sizes of an entity, in records.
+/// The page sizes of an entity, in records.
 #[derive(Debug, Clone, Copy)]
 pub struct Pagination {
-    /// Used when a request names no limit.
+    /// The limit if a request names none.
     pub default_limit: u32,
-    /// Greater limits are clamped to it.
+    /// The maximum limit. Greater limits are clamped to it.
     pub max_limit: u32,
-    /// Whether a lookup without limit answers everything.
+    /// Whether a lookup without a limit returns all records.
     pub unbounded_lookup: bool,
 }
 
 impl Pagination {
-    /// 50, at most 200, unbounded lookups.
+    /// A default of 50, a maximum of 200, and unbounded lookups.
     pub const DEFAULT: Self = Self {
         default_limit: 50,
         max_limit: 200,
@@ -439,17 +439,17 @@ impl Pagination {
 pub struct SearchDesc {
     /// Its name.
     pub provider: &'static str,
-    /// The fields of its index, by position, and how much a hit in each counts.
+    /// The fields of the index, by position, each with the weight of a match.
     pub fields: &'static [(usize, f32)],
-    /// Whether the store searches while the provider cannot.
+    /// Whether the store searches while the provider is unavailable.
     pub fallback: bool,
 }
 
 /// Optimistic concurrency.
 #[derive(Debug, Clone, Copy)]
 pub struct VersionDesc {
-    /// Position of the counter.
+    /// The position of the counter.
     pub field: usize,
-    /// Whether update and delete demand `If-Match`.
+    /// Whether update and delete require `If-Match`.
     pub required_on_write: bool,
 }

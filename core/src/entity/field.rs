@@ -8,31 +8,31 @@ use crate::filter::{Filter, Op, Operand, Source};
 use crate::validate::canonical_value;
 use crate::{DecodeError, Timestamp, Value, ValueRef};
 
-/// What a field holds; decides wire form, storage form and the operators it has.
+/// The type of a field. It determines the wire form, the storage form and the operators.
 #[derive(Debug, Clone, Copy)]
 pub enum Kind {
     /// Text.
     String,
     /// `true` or `false`.
     Boolean,
-    /// A whole number within ±(2^53−1).
+    /// An integer within ±(2^53−1).
     Integer,
     /// A finite double.
     Number,
-    /// An instant.
+    /// A point in time.
     Date,
-    /// One of a closed set of texts.
+    /// One text of a fixed list.
     Enum(&'static EnumDesc),
     /// A list of strings.
     StringArray,
-    /// Any JSON.
+    /// Any JSON value.
     Json,
     /// A list of objects.
     Items(&'static [FieldDesc]),
 }
 
 impl Kind {
-    /// The contract's name of the type.
+    /// The name of the type in descriptors and documents.
     pub const fn name(self) -> &'static str {
         match self {
             Self::String => "string",
@@ -47,8 +47,8 @@ impl Kind {
         }
     }
 
-    /// Whether a value of this type may meet a field of another: the same type, or an element of a
-    /// string array.
+    /// Whether a value of this type may be compared with a field of another: the types are equal,
+    /// or the value is an element of a string array.
     #[doc(hidden)]
     pub fn meets(self, field: Self) -> bool {
         match (self, field) {
@@ -58,7 +58,7 @@ impl Kind {
         }
     }
 
-    /// The fields of the items; none for other types.
+    /// The fields of the items; empty for other types.
     pub const fn item_fields(self) -> &'static [FieldDesc] {
         match self {
             Self::Items(fields) => fields,
@@ -66,13 +66,13 @@ impl Kind {
         }
     }
 
-    /// Whether values compare: everything but lists and JSON.
+    /// Whether values can be ordered: all types except lists and JSON.
     pub const fn is_scalar(self) -> bool {
         !matches!(self, Self::StringArray | Self::Json | Self::Items(_))
     }
 }
 
-/// The variants of an enum field, as they stand on the wire.
+/// The variants of an enum field, in their wire form.
 #[derive(Debug)]
 pub struct EnumDesc {
     /// `Status`.
@@ -93,15 +93,15 @@ pub struct EnumDesc {
     note = "if `{Self}` is an entity, its key is the field: `author_id: String`, with `#[entity(belongs_to(author: {Self}, key = author_id))]`"
 )]
 pub trait FieldType: Sized {
-    /// What it holds.
+    /// The kind of the field.
     const KIND: Kind;
     /// Whether it is an `Option`.
     const OPTIONAL: bool = false;
-    /// The type of a value that is there: `T` of `Option<T>`, else the type itself.
+    /// The type inside the `Option` for `Option<T>`, else the type itself.
     type Inner: FieldType;
-    /// To a dynamic value.
+    /// Converts to a dynamic value.
     fn into_value(self) -> Value;
-    /// What a computed field of the type holds while its value is worked out.
+    /// The placeholder in a computed field of this type while its value is computed.
     #[doc(hidden)]
     fn blank() -> ValueRef<'static> {
         match Self::KIND {
@@ -116,52 +116,52 @@ pub trait FieldType: Sized {
             Kind::Json => ValueRef::Json("null"),
         }
     }
-    /// From a stored value.
+    /// Converts from a stored value.
     ///
     /// # Errors
-    /// When the stored value has another form.
+    /// If the stored value has another form.
     fn from_value(value: ValueRef<'_>) -> Result<Self, DecodeError>;
 }
 
-/// The type of a value that a field holds when it holds one: `Status` for `post::status`, whether
-/// or not it is optional.
+/// The type of a field's value without `Option`: `Status` for `post::status`, whether or not the
+/// field is optional.
 pub type ValueOf<F> = <<F as Field>::Ty as FieldType>::Inner;
 
 /// The marker of one field, made by `#[entity]`: `post::status`.
 ///
 /// Markers build filters in code: `post::status.eq(Status::Draft)`.
 pub trait Field: Sized + 'static {
-    /// The entity it belongs to.
+    /// The entity of the field.
     type Entity: Entity;
-    /// Its Rust type.
+    /// The Rust type of the field.
     type Ty: FieldType;
-    /// Its position.
+    /// The position of the field.
     const INDEX: usize;
 
-    /// Equality; for `None`, records holding null.
+    /// Equality. `None` matches records that hold null.
     ///
-    /// `value` is of the field's type, or of one that turns `Into` it; of an optional field with or
-    /// without `Some`: see [`Comparand`].
+    /// `value` has the field's type, or a type that converts `Into` it. For an optional field,
+    /// `Some` may be omitted: see [`Comparand`].
     fn eq<M>(self, value: impl Comparand<Self::Ty, M>) -> Filter {
         condition::<Self, M>(Op::Eq, value)
     }
-    /// Inequality; records holding null match.
+    /// Inequality. Records that hold null match.
     fn ne<M>(self, value: impl Comparand<Self::Ty, M>) -> Filter {
         condition::<Self, M>(Op::Ne, value)
     }
-    /// Greater than; null never matches.
+    /// Greater than. Null never matches.
     fn gt<M>(self, value: impl Comparand<Self::Ty, M>) -> Filter {
         condition::<Self, M>(Op::Gt, value)
     }
-    /// Greater than or equal; null never matches.
+    /// Greater than or equal. Null never matches.
     fn gte<M>(self, value: impl Comparand<Self::Ty, M>) -> Filter {
         condition::<Self, M>(Op::Gte, value)
     }
-    /// Less than; null never matches.
+    /// Less than. Null never matches.
     fn lt<M>(self, value: impl Comparand<Self::Ty, M>) -> Filter {
         condition::<Self, M>(Op::Lt, value)
     }
-    /// Less than or equal; null never matches.
+    /// Less than or equal. Null never matches.
     fn lte<M>(self, value: impl Comparand<Self::Ty, M>) -> Filter {
         condition::<Self, M>(Op::Lte, value)
     }
@@ -169,7 +169,7 @@ pub trait Field: Sized + 'static {
     fn one_of<M>(self, values: impl IntoIterator<Item = impl Comparand<Self::Ty, M>>) -> Filter {
         list::<Self, M>(Op::In, values)
     }
-    /// Absence from a list; records holding null match unless the list holds null.
+    /// Absence from a list. Records that hold null match unless the list contains null.
     fn none_of<M>(self, values: impl IntoIterator<Item = impl Comparand<Self::Ty, M>>) -> Filter {
         list::<Self, M>(Op::Nin, values)
     }
@@ -191,7 +191,7 @@ fn list<F: Field, M>(op: Op, values: impl IntoIterator<Item = impl Comparand<F::
     Filter::cond(F::INDEX, op, Operand::List(values))
 }
 
-/// A value as it is stored.
+/// Converts a value to its stored form.
 fn stored<F: Field>(value: F::Ty) -> Value {
     canonical_value(&F::Entity::DESC.fields[F::INDEX], value.into_value())
 }
@@ -203,25 +203,25 @@ fn stored<F: Field>(value: F::Ty) -> Value {
     note = "`transition` moves a field between the variants of a `#[derive(FieldEnum)]` enum, or between values of a bool, i64 or String"
 )]
 pub trait FieldEnum: Sized + Copy + 'static {
-    /// The variants' wire names.
+    /// The wire names of the variants.
     const DESC: &'static EnumDesc;
     /// The variants, in the same order.
     const ALL: &'static [Self];
-    /// Position of the variant in both.
+    /// The position of the variant in both lists.
     fn index(self) -> usize;
 
     /// The wire name.
     fn as_str(self) -> &'static str {
         Self::DESC.variants[self.index()]
     }
-    /// The variant with this wire name.
+    /// Returns the variant with this wire name.
     fn from_str(text: &str) -> Option<Self> {
         let index = Self::DESC.variants.iter().position(|v| *v == text)?;
         Self::ALL.get(index).copied()
     }
 }
 
-/// A struct that lives in a list inside a record; derived by `#[derive(Embedded)]`.
+/// A struct that is stored in a list inside a record; derived by `#[derive(Embedded)]`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an item of an entity field",
     label = "not an item struct",
@@ -231,19 +231,19 @@ pub trait FieldEnum: Sized + Copy + 'static {
 pub trait Embedded: Sized + Serialize + DeserializeOwned {
     /// Its fields.
     const FIELDS: &'static [FieldDesc];
-    /// Changes of one item: `RevisionPatch` for `Revision`.
+    /// The type of a partial change of one item: `RevisionPatch` for `Revision`.
     type Patch: ItemPatch;
 }
 
-/// Changes of one item, made beside its struct by `#[derive(Embedded)]`.
+/// A partial change of one item. `#[derive(Embedded)]` generates it with the struct.
 pub trait ItemPatch {
-    /// Hands over the members that are present, by their names on the wire.
+    /// Passes each present member to `put`, by its wire name.
     fn members(self, put: &mut dyn FnMut(&'static str, Value));
 }
 
-/// A list of items; for the types of generated methods.
+/// A list of items; used in the types of generated methods.
 pub trait Items {
-    /// One item.
+    /// The type of one item.
     type Item: Embedded;
 }
 
@@ -254,7 +254,7 @@ impl<T: Embedded> Items for Vec<T> {
 /// The type of one item of a field: `Revision` for `post::revisions`.
 pub type ItemOf<F> = <ValueOf<F> as Items>::Item;
 
-/// The type of changes of one item of a field: `RevisionPatch` for `post::revisions`.
+/// The type of a partial change of one item of a field: `RevisionPatch` for `post::revisions`.
 pub type ItemPatchOf<F> = <ItemOf<F> as Embedded>::Patch;
 
 /// A serde type stored as JSON.
@@ -262,7 +262,7 @@ pub type ItemPatchOf<F> = <ItemOf<F> as Embedded>::Patch;
 #[serde(transparent)]
 pub struct Json<T>(pub T);
 
-/// A string that is a hyphenated uuid: in lower case, however it was written.
+/// A hyphenated UUID. It is always stored in lower case.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Uuid(String);
@@ -275,12 +275,12 @@ impl<'de> serde::Deserialize<'de> for Uuid {
 }
 
 impl Uuid {
-    /// A fresh version 7 uuid.
+    /// Creates a new version 7 UUID.
     pub fn new_v7() -> Self {
         Self(uuid::Uuid::now_v7().to_string())
     }
 
-    /// Reads a uuid in hyphenated form.
+    /// Parses a hyphenated UUID.
     pub fn parse(text: &str) -> Option<Self> {
         (text.len() == 36)
             .then(|| uuid::Uuid::try_parse(text).ok())
@@ -288,7 +288,7 @@ impl Uuid {
             .map(|u| Self(u.to_string()))
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -452,8 +452,8 @@ impl<T: FieldType> FieldType for Option<T> {
     }
 }
 
-// A type whose Serialize fails (a map with non-string keys, say) is stored as null; validation then
-// refuses it.
+// If a type's `Serialize` fails (for example a map with non-string keys), null is stored, and
+// validation then refuses it.
 fn to_json<T: Serialize>(value: &T) -> Value {
     serde_json::to_value(value).map_or(Value::Null, |v| Value::Json(v.to_string()))
 }

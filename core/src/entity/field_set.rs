@@ -1,16 +1,16 @@
 //! Sets of an entity's fields.
 
-/// Fields of an entity, by position. An entity has fewer than 256.
+/// A set of fields of an entity, by position. An entity has fewer than 256 fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FieldSet([u64; 4]);
 
 impl FieldSet {
-    /// No field.
+    /// The empty set.
     pub const NONE: Self = Self([0; 4]);
     /// Every field that an entity can have.
     pub const ALL: Self = Self([u64::MAX; 4]);
 
-    /// With one more.
+    /// Adds a field.
     #[must_use]
     pub const fn with(mut self, field: usize) -> Self {
         if field < 256 {
@@ -19,12 +19,12 @@ impl FieldSet {
         self
     }
 
-    /// Whether a field is in it.
+    /// Whether the set contains a field.
     pub const fn has(self, field: usize) -> bool {
         field < 256 && self.0[field / 64] & (1 << (field % 64)) != 0
     }
 
-    /// The fields of both.
+    /// Returns the union.
     #[must_use]
     pub const fn or(mut self, other: Self) -> Self {
         let mut word = 0;

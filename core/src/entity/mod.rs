@@ -1,4 +1,4 @@
-//! What an entity is: its descriptor, its field types and its typed face.
+//! Entities: descriptors, field types and typed forms.
 
 mod build;
 mod comparand;

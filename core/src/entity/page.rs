@@ -1,4 +1,4 @@
-//! Pages and what asks for them.
+//! Pages, and the arguments of calls for a page.
 
 use std::marker::PhantomData;
 
@@ -13,51 +13,51 @@ use crate::filter::Filter;
 pub struct Page<T> {
     /// The records, in order.
     pub items: Vec<T>,
-    /// Continues behind the last record; `Some` exactly when `has_more`.
+    /// The cursor of the next page, which starts after the last record. `Some` exactly when
+    /// `has_more` is true.
     pub next_cursor: Option<String>,
     /// Whether more records matched.
     pub has_more: bool,
 }
 
-/// Which page of a lookup.
+/// The page that a lookup returns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageArgs {
-    /// Most records wanted; clamped to the entity's `max_limit`.
+    /// The maximum number of records. Greater values are clamped to the entity's `max_limit`.
     pub limit: Option<u32>,
-    /// `next_cursor` of the page before.
+    /// The `next_cursor` of the previous page.
     pub cursor: Option<String>,
-    /// The number of the page, from 1, where pages are asked for by number: `limit` is the size of
-    /// each then.
+    /// The number of the page, from 1, if pages are numbered. `limit` is then the page size.
     pub page: Option<u32>,
-    /// The name of the order, of a lookup that has several; without it the first of them.
+    /// The name of the order, if the lookup has several. The default is the first of them.
     pub sort: Option<String>,
 }
 
-/// How the pages of a route are asked for.
+/// How calls of a route ask for a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Paging {
-    /// By `limit` and `cursor`.
+    /// With `limit` and `cursor`.
     #[default]
     Limit,
-    /// By `page` and `pageSize`; `cursor` goes on from any of them.
+    /// With `page` and `pageSize`; or with `cursor`, to continue after any of these pages.
     Number {
-        /// Greater sizes are clamped to it.
+        /// The maximum page size. Greater sizes are clamped to it.
         most: u32,
     },
 }
 
-/// What is wrong with a page that is asked for: the parameter, the code and the message.
+/// An invalid argument of a page: the parameter, the code and the message.
 pub type Refused = (&'static str, &'static str, String);
 
 impl Paging {
-    /// By number, with pages of any size that is allowed at all.
+    /// Numbered pages of at most 100 records.
     pub const NUMBER: Self = Self::Number { most: 100 };
-    /// The size of a page that is asked for by its number alone.
+    /// The page size of numbered pages, if the call does not name one.
     pub const SIZE: u32 = 20;
-    /// How many records numbers reach; a cursor goes on behind them.
+    /// The number of records that page numbers can reach. Calls read later records with a cursor.
     const REACH: u64 = 10_000;
 
-    /// With pages no greater than this.
+    /// Limits the page size to `cap`.
     #[must_use]
     pub const fn within(self, cap: u32) -> Self {
         match self {
@@ -68,11 +68,12 @@ impl Paging {
 }
 
 impl Paging {
-    /// The page that is meant: with its size, and with its number unless a cursor says where it
-    /// begins. `default` is for pages by limit, and none is all of the records.
+    /// Returns the page arguments with their defaults: the page size, and the page number unless a
+    /// cursor says where the page begins. `default` is the limit of pages that are not numbered;
+    /// `None` means all records.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// If an argument is invalid.
     #[doc(hidden)]
     pub fn resolve(self, asked: &PageArgs, default: Option<u32>) -> Result<PageArgs, Refused> {
         let at_least_1 = |name| Err((name, "range", "must be at least 1".to_owned()));
@@ -136,13 +137,13 @@ impl Paging {
 /// A sort direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
-    /// Smallest first; null is smallest.
+    /// Smallest value first. Null is the smallest value.
     Asc,
-    /// Greatest first; null is last.
+    /// Greatest value first. Null is last.
     Desc,
 }
 
-/// What the typed `list` takes.
+/// The arguments of the typed `list`.
 #[derive(Clone, Debug)]
 pub struct ListQuery<E> {
     #[doc(hidden)]
@@ -163,7 +164,7 @@ impl<E: Entity> Default for ListQuery<E> {
 }
 
 impl<E: Entity> ListQuery<E> {
-    /// The first page in the default sort, unfiltered.
+    /// The first page in the default sort, without a filter.
     pub fn new() -> Self {
         Self {
             page: PageArgs::default(),
@@ -174,21 +175,21 @@ impl<E: Entity> ListQuery<E> {
         }
     }
 
-    /// Most records wanted; clamped to the entity's `max_limit`.
+    /// The maximum number of records. Greater values are clamped to the entity's `max_limit`.
     #[must_use]
     pub fn limit(mut self, limit: u32) -> Self {
         self.page.limit = Some(limit);
         self
     }
 
-    /// The page of this number, from 1, of an entity that lists by number.
+    /// The page with this number, from 1. For entities with numbered pages.
     #[must_use]
     pub fn page(mut self, number: u32) -> Self {
         self.page.page = Some(number);
         self
     }
 
-    /// Continues behind an earlier page.
+    /// Continues after an earlier page.
     #[must_use]
     pub fn cursor(mut self, cursor: impl Into<String>) -> Self {
         self.page.cursor = Some(cursor.into());
@@ -209,7 +210,7 @@ impl<E: Entity> ListQuery<E> {
         self
     }
 
-    /// Only records that satisfy the filter; repeated calls are ANDed.
+    /// Returns only records that satisfy the filter. Repeated calls are combined with AND.
     #[must_use]
     pub fn filter(mut self, filter: Filter) -> Self {
         self.filter = Some(match self.filter.take() {
@@ -220,12 +221,12 @@ impl<E: Entity> ListQuery<E> {
     }
 }
 
-/// What an upsert with `returns = "created"` answers.
+/// The result of an upsert with `returns = "created"`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Upserted<E> {
-    /// The record as it is now.
+    /// The record after the call.
     pub entity: E,
-    /// Whether the call made it.
+    /// Whether the call created the record.
     pub created: bool,
 }
 
@@ -249,7 +250,7 @@ mod tests {
         };
         assert_eq!(ask(None, None, None), Ok((Some(1), Some(20))));
         assert_eq!(ask(Some(7), Some(1000), None), Ok((Some(7), Some(100))));
-        // What counts is the size after clamping.
+        // The size after clamping is checked.
         assert_eq!(
             ask(Some(100), Some(u32::MAX), None),
             Ok((Some(100), Some(100)))

@@ -1,10 +1,10 @@
-//! Fields by their positions, as generated methods name them.
+//! Fields by position, for generated methods.
 
 use super::{Field, ItemOf, ItemPatchOf, ValueOf};
 use crate::__private::F;
 
-/// The type of the field at a position, counted from 0; generated methods name fields so, wherever
-/// they stand.
+/// The type of the field at a position, counted from 0. Generated methods use it because it works
+/// in every module.
 ///
 /// ```
 /// use linchpin::entity::{ItemAt, ItemPatchAt, TypeAt, ValueAt};
@@ -31,13 +31,12 @@ use crate::__private::F;
 /// ```
 pub type TypeAt<E, const INDEX: usize> = <F<E, INDEX> as Field>::Ty;
 
-/// The type of a value that the field at a position holds when it holds one, as [`ValueOf`] gives
-/// it; see [`TypeAt`].
+/// The type of a value at a position without `Option`, like [`ValueOf`]; see [`TypeAt`].
 pub type ValueAt<E, const INDEX: usize> = ValueOf<F<E, INDEX>>;
 
-/// The type of one item of the field at a position, as [`ItemOf`] gives it; see [`TypeAt`].
+/// The type of one item of the field at a position, like [`ItemOf`]; see [`TypeAt`].
 pub type ItemAt<E, const INDEX: usize> = ItemOf<F<E, INDEX>>;
 
-/// The type of changes of one item of the field at a position, as [`ItemPatchOf`] gives it; see
+/// The type of a partial change of one item of the field at a position, like [`ItemPatchOf`]; see
 /// [`TypeAt`].
 pub type ItemPatchAt<E, const INDEX: usize> = ItemPatchOf<F<E, INDEX>>;

@@ -1,59 +1,60 @@
-//! How records of one entity name those of another.
+//! Relations between the records of two entities.
 
 use std::marker::PhantomData;
 
 use super::EntityDesc;
 
-/// A relation as declared.
+/// A declared relation.
 #[derive(Clone, Copy, Debug)]
 pub struct Relation {
-    /// `author`, as the declaration spells it.
+    /// The name in the declaration: `author`.
     pub name: &'static str,
-    /// `author`, as `include` and answers spell it.
+    /// The name in `include` and in responses: `author`.
     pub wire: &'static str,
-    /// The other entity. A function, since two entities may name each other.
+    /// The other entity. A function, because two entities may name each other.
     pub target: fn() -> &'static EntityDesc,
-    /// Which side holds the key.
+    /// The side that holds the key.
     pub link: Link,
 }
 
-/// Which side of a relation holds the key.
+/// The side of a relation that holds the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
-    /// This one: a field holds the key of one record of the other.
+    /// This side: a field holds the key of one record of the other entity.
     BelongsTo {
-        /// Position of the field.
+        /// The position of the field.
         key: usize,
-        /// What becomes of this record when the other is deleted.
+        /// The effect on this record when the other is deleted.
         on_delete: OnDelete,
     },
-    /// The other one: a field of its records holds the key of this.
+    /// The other side: a field of its records holds the key of this record.
     HasMany {
-        /// The name of the field in the other entity. Its position is a matter of that entity,
-        /// which may name this one in turn.
+        /// The name of the field in the other entity. It is not a position, because the other
+        /// entity may name this one in turn.
         key: &'static str,
-        /// Most records that an `include` shows of each; there are pages for the rest.
+        /// The maximum number of records that an `include` returns for each record. Pages return
+        /// the rest.
         max: u32,
     },
 }
 
-/// What becomes of a record when the one that it belongs to is deleted.
+/// The effect on a record when the record that it belongs to is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum OnDelete {
-    /// Nothing: its key may name no record, then and at any other time.
+    /// No effect: the key may name a missing record, at any time.
     #[default]
     None,
     /// The other record cannot be deleted.
     Restrict,
     /// Its key becomes null.
     SetNull,
-    /// It is deleted as well.
+    /// The record is deleted as well.
     Cascade,
 }
 
 impl Relation {
-    /// What is said of the relation of a key when records disappear; `None` for the side without
-    /// the key, and when nothing is.
+    /// Returns the position of the key and its rule for deletes. `None` for the side without the
+    /// key, and if there is no rule.
     pub fn enforced(&self) -> Option<(usize, OnDelete)> {
         match self.link {
             Link::BelongsTo {
@@ -101,7 +102,7 @@ impl Relation {
         }
     }
 
-    /// With something to be done when the other record is deleted.
+    /// Sets the effect of deleting the other record.
     #[must_use]
     pub const fn on_delete(self, on_delete: OnDelete) -> Self {
         match self.link {
@@ -113,7 +114,7 @@ impl Relation {
         }
     }
 
-    /// With another number of records that an `include` shows.
+    /// Sets the maximum number of records that an `include` returns.
     #[must_use]
     pub const fn max(self, max: u32) -> Self {
         match self.link {
@@ -130,7 +131,7 @@ impl Relation {
 /// relation.
 #[derive(Clone, Copy, Debug)]
 pub struct One<E, T> {
-    /// As declared.
+    /// The declared name.
     pub name: &'static str,
     entities: PhantomData<fn() -> (E, T)>,
 }
@@ -139,14 +140,14 @@ pub struct One<E, T> {
 /// relation.
 #[derive(Clone, Copy, Debug)]
 pub struct Many<E, T> {
-    /// As declared.
+    /// The declared name.
     pub name: &'static str,
     entities: PhantomData<fn() -> (E, T)>,
 }
 
 #[doc(hidden)]
 impl<E, T> One<E, T> {
-    /// The relation of this name.
+    /// The relation with this name.
     pub const fn new(name: &'static str) -> Self {
         Self {
             name,
@@ -157,7 +158,7 @@ impl<E, T> One<E, T> {
 
 #[doc(hidden)]
 impl<E, T> Many<E, T> {
-    /// The relation of this name.
+    /// The relation with this name.
     pub const fn new(name: &'static str) -> Self {
         Self {
             name,

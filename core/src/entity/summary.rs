@@ -1,36 +1,37 @@
-//! What records of one entity keep of the records of another: how many there are.
+//! Counters: the number of records of one entity, stored in a record of another.
 
 use super::EntityDesc;
 use crate::filter::FilterSpec;
 
-/// What a record keeps of the records of another entity that name it. Declared where those are.
+/// A counter that a record keeps of the records that name it. The entity of the counted records
+/// declares it.
 #[derive(Clone, Copy, Debug)]
 pub struct Summary {
-    /// The entity whose records keep it. A function, since two entities may name each other.
+    /// The entity whose records store the counter. A function, because two entities may name each
+    /// other.
     pub target: fn() -> &'static EntityDesc,
-    /// The name of the field that holds it. Its position is a matter of that entity, which may name
-    /// this one in turn.
+    /// The name of the field that stores the counter. It is not a position, because the other
+    /// entity may name this one in turn.
     pub field: &'static str,
-    /// Position of the field of this entity that names the record which keeps it.
+    /// The position of the field of this entity that names the record with the counter.
     pub by: usize,
-    /// Which records count. Deleted ones never do.
+    /// The condition for records that count. Deleted records never count.
     pub when: FilterSpec,
-    /// The least that may be kept of a record that is not deleted.
+    /// The minimum of the counter in a record that is not deleted.
     pub least: Option<Least>,
 }
 
-/// The least number that a record keeps of others, and how a change is refused that would leave
-/// fewer.
+/// The minimum of a counter, and the error code for changes that would leave fewer records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Least {
-    /// The number.
+    /// The minimum.
     pub number: i64,
-    /// The code of the refusal, which is a 409.
+    /// The error code. The status is 409.
     pub code: &'static str,
 }
 
 impl Summary {
-    /// Position of the field that holds it.
+    /// The position of the field that stores the counter.
     pub fn position(&self) -> Option<usize> {
         (self.target)()
             .fields
@@ -41,7 +42,7 @@ impl Summary {
 
 #[doc(hidden)]
 impl Summary {
-    /// How many records there are.
+    /// Counts the records.
     pub const fn count(
         target: fn() -> &'static EntityDesc,
         field: &'static str,
@@ -56,13 +57,13 @@ impl Summary {
         }
     }
 
-    /// Only of those that match.
+    /// Counts only records that match.
     #[must_use]
     pub const fn when(self, when: FilterSpec) -> Self {
         Self { when, ..self }
     }
 
-    /// Never fewer than this.
+    /// Sets the minimum.
     #[must_use]
     pub const fn least(self, number: i64, code: &'static str) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! The typed face of an entity: what `#[entity]` implements.
+//! The typed form of an entity, which `#[entity]` implements.
 
 use super::{EntityDesc, FieldType};
 use crate::row::Row;
@@ -11,28 +11,28 @@ use crate::{DecodeError, Value};
     note = "put #[entity] on the struct"
 )]
 pub trait Entity: Sized + Send + Sync + 'static {
-    /// Everything the entity declares.
+    /// The descriptor of the entity.
     const DESC: &'static EntityDesc;
-    /// The generated adapter: `Adapter<Self>` of the server with a method per operation; `()`
+    /// The generated adapter: `Adapter<Self>` of the server, with a method per operation. `()`
     /// without the server.
     type Adapter;
     /// The type of the primary key.
     type Id: FieldType;
-    /// Input of `create`: one member per creatable field.
+    /// The input of `create`, with one member per creatable field.
     type Create: Input;
-    /// Input of `update`: one member per updatable field.
+    /// The input of `update`, with one member per updatable field.
     type Patch: Input;
 
-    /// Builds the record from a row whose values stand in field order.
+    /// Builds the record from a row with the values in field order.
     ///
     /// # Errors
-    /// When a stored value has another form than declared.
+    /// If a stored value does not have the declared form.
     fn read(row: &dyn Row) -> Result<Self, DecodeError>;
 }
 
-/// What `#[entity]` writes. It stands apart from [`Entity`] so that rustc does not list all
-/// entities where one is missing: the attribute for that is one that crates without the implicit
-/// prelude cannot write.
+/// The implementation that `#[entity]` generates. It is separate from [`Entity`] so that rustc does
+/// not list all entities when one is missing: crates without the implicit prelude cannot use the
+/// attribute that hides the list.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an entity",
     label = "not an entity",
@@ -40,21 +40,21 @@ pub trait Entity: Sized + Send + Sync + 'static {
 )]
 #[doc(hidden)]
 pub trait EntityParts: Sized + Send + Sync + 'static {
-    /// As of [`Entity`].
+    /// See [`Entity`].
     const DESC: &'static EntityDesc;
-    /// As of [`Entity`].
+    /// See [`Entity`].
     type Adapter;
-    /// As of [`Entity`].
+    /// See [`Entity`].
     type Id: FieldType;
-    /// As of [`Entity`].
+    /// See [`Entity`].
     type Create: Input;
-    /// As of [`Entity`].
+    /// See [`Entity`].
     type Patch: Input;
 
-    /// As of [`Entity`].
+    /// See [`Entity`].
     ///
     /// # Errors
-    /// When a stored value has another form than declared.
+    /// If a stored value does not have the declared form.
     fn read(row: &dyn Row) -> Result<Self, DecodeError>;
 }
 
@@ -72,7 +72,7 @@ impl<T: EntityParts> Entity for T {
     }
 }
 
-/// What `#[projection]` writes, as [`EntityParts`] is what `#[entity]` does.
+/// The implementation that `#[projection]` generates, like [`EntityParts`] for `#[entity]`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a projection",
     label = "not a projection",
@@ -80,11 +80,11 @@ impl<T: EntityParts> Entity for T {
 )]
 #[doc(hidden)]
 pub trait ProjectionParts {
-    /// As of [`Projection`].
+    /// See [`Projection`].
     type Entity: Entity;
-    /// As of [`Projection`].
+    /// See [`Projection`].
     const NAME: &'static str;
-    /// As of [`Projection`].
+    /// See [`Projection`].
     const FIELDS: &'static [&'static str];
 }
 
@@ -95,42 +95,42 @@ impl<T: ProjectionParts> Projection for T {
     const FIELDS: &'static [&'static str] = T::FIELDS;
 }
 
-/// Fields of an entity under a name, for `output = PostCard`; implemented by `#[projection]`.
+/// A named list of an entity's fields, for `output = PostCard`; implemented by `#[projection]`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a projection",
     label = "not a projection",
     note = "put #[projection(..)] on the struct"
 )]
 pub trait Projection {
-    /// Whose fields they are.
+    /// The entity of the fields.
     type Entity: Entity;
-    /// What the struct is called.
+    /// The name of the struct.
     const NAME: &'static str;
-    /// The fields, by their names in the declaration.
+    /// The fields, by their declared names.
     const FIELDS: &'static [&'static str];
 }
 
-/// Typed input that turns into values by field position.
+/// A typed input that converts to values by field position.
 pub trait Input {
     /// Calls `set(field, value)` for each member that is present.
     fn write(self, set: &mut dyn FnMut(usize, Value));
 }
 
-/// A parameter that a caller may leave out: `Omitted` drops its condition, `Null` matches records
-/// holding null.
+/// A parameter that a caller may omit. `Omitted` drops its condition; `Null` matches records that
+/// hold null.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum Param<T> {
-    /// Not given.
+    /// The caller omits it.
     #[default]
     Omitted,
-    /// Given as null.
+    /// The caller sends null.
     Null,
-    /// Given.
+    /// The caller sends a value.
     Value(T),
 }
 
 impl<T: FieldType> Param<T> {
-    /// As the runtime takes it: `None` when omitted.
+    /// Converts to the form of the runtime: `None` if omitted.
     pub fn into_arg(self) -> Option<Value> {
         match self {
             Self::Omitted => None,
@@ -152,7 +152,7 @@ impl<T> From<T> for Param<T> {
     }
 }
 
-/// A record, or a list of records: what a described body can hold besides plain values.
+/// A record or a list of records, as the type of a described body.
 #[doc(hidden)]
 pub trait OfRecords {
     /// The entity.

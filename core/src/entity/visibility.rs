@@ -1,20 +1,20 @@
-//! Who sees a record, as declared: soft delete, expiry, tenant, data scope, conditions and gates.
+//! The declared visibility of records: soft delete, expiry, tenant, scopes, conditions and gates.
 
 use super::EntityDesc;
 use crate::Value;
 use crate::filter::{CtxPath, FilterSpec};
 
-/// How deleted records are marked; they stay stored.
+/// How deleted records are marked. They stay in the store.
 #[derive(Debug, Clone, Copy)]
 pub enum SoftDelete {
-    /// The instant of deletion stands in the optional date at a position.
+    /// The optional date field at this position holds the time of deletion.
     At(usize),
-    /// The enum at a position holds this value.
+    /// The enum field at this position holds this value.
     Is(usize, fn() -> Value),
 }
 
 impl SoftDelete {
-    /// Position of the field that holds the mark.
+    /// The position of the field that holds the mark.
     pub const fn field(&self) -> usize {
         match self {
             Self::At(field) | Self::Is(field, _) => *field,
@@ -25,37 +25,38 @@ impl SoftDelete {
 /// When records expire.
 #[derive(Debug, Clone, Copy)]
 pub struct Ttl {
-    /// Position of the date; null never expires.
+    /// The position of the date field. A record with null never expires.
     pub field: usize,
-    /// Milliseconds after the last change; without it the field is the user's own.
+    /// Milliseconds after the last change. `None` if the app writes the field itself.
     pub after: Option<u64>,
 }
 
-/// Whose records they are.
+/// The tenant of records.
 #[derive(Debug, Clone, Copy)]
 pub struct Tenant {
-    /// Position of the field.
+    /// The position of the tenant field.
     pub field: usize,
-    /// Known callers without a tenant work on records without one.
+    /// Whether authenticated callers without a tenant work on records without one.
     pub optional: bool,
-    /// Anonymous callers read records without a tenant.
+    /// Whether anonymous callers read records without a tenant.
     pub anonymous_read: bool,
 }
 
 /// A field that must equal a value of the call.
 #[derive(Debug, Clone, Copy)]
 pub struct Scope {
-    /// Position of the field.
+    /// The position of the field.
     pub field: usize,
-    /// Where the value comes from.
+    /// The source of the value.
     pub from: ScopeFrom,
-    /// The routes it holds on: `get`, `list` and so on, and names of operations; `None` is all.
+    /// The routes that it applies to: `get`, `list` and so on, and names of operations. `None`
+    /// means all routes.
     pub apply_to: Option<&'static [&'static str]>,
-    /// Why it does not hold on others, where that needs a reason.
+    /// The reason why it does not apply to the other routes, if a reason is required.
     pub unscoped: Option<&'static str>,
 }
 
-/// Where the value of a scope comes from.
+/// The source of a scope's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScopeFrom {
     /// The verified context.
@@ -76,7 +77,7 @@ impl Scope {
         }
     }
 
-    /// On these routes only.
+    /// Applies to these routes only.
     #[doc(hidden)]
     #[must_use]
     pub const fn apply_to(self, routes: &'static [&'static str]) -> Self {
@@ -86,7 +87,7 @@ impl Scope {
         }
     }
 
-    /// Why not on the others.
+    /// Gives the reason why it does not apply to the other routes.
     #[doc(hidden)]
     #[must_use]
     pub const fn unscoped(self, reason: &'static str) -> Self {
@@ -96,7 +97,8 @@ impl Scope {
         }
     }
 
-    /// Whether it holds on a route: one that is named, or a method of a collection that is.
+    /// Whether it applies to a route: `apply_to` names the route, or the collection of the route's
+    /// method.
     pub fn holds_on(&self, route: &str) -> bool {
         const METHODS: [&str; 5] = ["_list", "_add", "_remove", "_update", "_set"];
         let names = |name: &&str| {
@@ -108,22 +110,22 @@ impl Scope {
     }
 }
 
-/// A record that must be visible for this one to be: the one that a field names.
+/// A record is visible only if the record that one of its fields names is visible.
 #[derive(Clone, Copy)]
 pub struct Gate {
-    /// Position of the field.
+    /// The position of the field.
     pub field: usize,
-    /// Whose record it names; the entity itself, where its records form a tree.
+    /// The entity of the named record; the entity itself if its records form a tree.
     pub target: &'static EntityDesc,
-    /// What the caller must be allowed on it, beyond seeing it: one of its
-    /// [`actions`](EntityDesc::actions).
+    /// The action that the caller must be allowed on the named record, in addition to seeing it:
+    /// one of its [`actions`](EntityDesc::actions).
     pub action: Option<&'static str>,
-    /// Most records above one in a tree; 0 for a gate onto another entity.
+    /// The maximum number of ancestors of a record in a tree; 0 for a gate on another entity.
     pub depth: u32,
 }
 
 impl std::fmt::Debug for Gate {
-    /// Names the other entity only: it may be the one that is being printed.
+    /// Prints only the name of the other entity, because a gate can form a cycle.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self {
             field,
@@ -142,7 +144,7 @@ impl std::fmt::Debug for Gate {
 
 #[doc(hidden)]
 impl Gate {
-    /// A gate onto another entity.
+    /// A gate on another entity.
     pub const fn new(field: usize, target: &'static EntityDesc) -> Self {
         Self {
             field,
@@ -152,7 +154,7 @@ impl Gate {
         }
     }
 
-    /// With something that the caller must be allowed.
+    /// Requires that the caller is allowed this action on the named record.
     #[must_use]
     pub const fn action(self, action: &'static str) -> Self {
         Self {
@@ -161,20 +163,20 @@ impl Gate {
         }
     }
 
-    /// Within a tree.
+    /// A gate within a tree.
     #[must_use]
     pub const fn depth(self, depth: u32) -> Self {
         Self { depth, ..self }
     }
 }
 
-/// Something that may be done to a record, and to which records a caller may do it, as far as a
-/// condition says.
+/// An action, and the records on which a caller may do it.
 #[derive(Debug, Clone, Copy)]
 pub struct Action {
     /// `read`.
     pub name: &'static str,
-    /// Which records; what it compares with the context is false where the context has no value.
+    /// The condition on the record. A comparison with a context value is false if the context lacks
+    /// the value.
     pub filter: FilterSpec,
 }
 
