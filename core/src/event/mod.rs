@@ -16,7 +16,7 @@ pub use record::{Entry, Name, Recording, RouteEvent};
 pub struct EntityEvent {
     /// The id of the event. It is the same in each delivery, so consumers can recognize duplicates.
     pub id: Uuid,
-    /// `blog.posts.created`, or what the route's `event` says.
+    /// `blog.posts.created`, or the name in the route's `event` option.
     pub name: String,
     /// The storage name of the entity, unique within an app: `blog_posts`.
     pub entity: Cow<'static, str>,
@@ -24,7 +24,7 @@ pub struct EntityEvent {
     pub route: Cow<'static, str>,
     /// The key of the record; `None` if the event is about many records.
     pub record_id: Option<String>,
-    /// What clients may see: the record's readable fields, or `{ "count": n }`.
+    /// The data that clients may read: the record's readable fields, or `{ "count": n }`.
     pub payload: serde_json::Value,
     /// The record before the change; only for removed records. It never leaves the server.
     pub before: Option<serde_json::Value>,

@@ -1,4 +1,4 @@
-//! `aggregate`: numbers over records, of all of them or of each group.
+//! `aggregate`: computes numbers over all records, or over each group of records.
 
 use super::{Answer, Kind, Options};
 use crate::Code;
@@ -7,37 +7,37 @@ use crate::filter::FilterSpec;
 use crate::store::{Function, Group, Truncate};
 use linchpin_vocabulary::kind::{self as facts, KindFacts};
 
-/// Most groups of an answer. More are refused: an answer that grows with the table would one day be
-/// too large to hold.
+/// The maximum number of groups in a response. More are refused, because a response that grows with
+/// the table can become too large for memory.
 pub const MOST_GROUPS: u32 = 100_000;
 
-/// Options of an aggregate.
+/// The options of an aggregate.
 #[derive(Debug)]
 pub struct Aggregate {
-    /// Over which records.
+    /// The condition on the records.
     pub filter: Option<FilterSpec>,
-    /// By which key.
+    /// The key of the groups.
     pub group: Option<Group>,
-    /// What is computed.
+    /// The computed values.
     pub compute: &'static [Output],
 }
 
-/// One computed member of the answer.
+/// One computed member of the response.
 #[derive(Debug, Clone, Copy)]
 pub struct Output {
-    /// camelCase name on the wire.
+    /// The camelCase wire name.
     pub name: &'static str,
-    /// How; `None` counts the records of each value.
+    /// The function; `None` counts the records of each value.
     pub function: Option<Function>,
-    /// Of which field; counting needs none.
+    /// The field; counts ignore it.
     pub field: usize,
-    /// Of which records.
+    /// The condition on the records of this member.
     pub filter: Option<FilterSpec>,
 }
 
 #[doc(hidden)]
 impl Aggregate {
-    /// Computes these.
+    /// Computes these values.
     pub const fn new(compute: &'static [Output]) -> Self {
         Self {
             filter: None,
@@ -46,7 +46,7 @@ impl Aggregate {
         }
     }
 
-    /// Over the records that match.
+    /// Uses only records that match.
     #[must_use]
     pub const fn filter(self, filter: FilterSpec) -> Self {
         Self {
@@ -55,7 +55,7 @@ impl Aggregate {
         }
     }
 
-    /// Per value of a field.
+    /// Groups by the values of a field.
     #[must_use]
     pub const fn by(self, field: usize) -> Self {
         Self {
@@ -67,7 +67,7 @@ impl Aggregate {
         }
     }
 
-    /// Per period of a date.
+    /// Groups by the periods of a date.
     #[must_use]
     pub const fn per(self, period: Truncate, field: usize) -> Self {
         Self {
@@ -81,7 +81,7 @@ impl Aggregate {
 }
 
 impl Aggregate {
-    /// Whether a field is the key, whole: all records of a group have one value of it.
+    /// Whether a field is the whole key, so that all records of a group have the same value in it.
     pub fn is_key(&self, field: usize) -> bool {
         self.group
             .is_some_and(|group| group.field == field && group.truncate.is_none())
@@ -120,7 +120,7 @@ impl Output {
         }
     }
 
-    /// Of some records alone.
+    /// Uses only records that match.
     #[must_use]
     pub const fn only(self, filter: FilterSpec) -> Self {
         Self {
@@ -156,7 +156,8 @@ impl Kind for Aggregate {
     }
 
     fn statements(&self, _: &EntityDesc) -> Option<usize> {
-        // Also when it counts by value: all numbers of an answer are of one instant.
+        // This includes counts by value, so all numbers of a response belong to the same point in
+        // time.
         Some(1)
     }
 }

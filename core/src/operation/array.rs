@@ -5,39 +5,39 @@ use crate::Code;
 use crate::filter::SourceSpec;
 use linchpin_vocabulary::kind::{self as facts, KindFacts};
 
-/// Options of an array operation.
+/// The options of an array operation.
 #[derive(Debug)]
 pub struct ArrayWrite {
-    /// What happens to the list.
+    /// The change of the list.
     pub action: ArrayAction,
-    /// Position of the list's field.
+    /// The position of the list's field.
     pub field: usize,
-    /// An element; for `array_set` a list.
+    /// The element; for `array_set` the list.
     pub value: SourceSpec,
-    /// Which record: pins the primary key or a whole unique.
+    /// The fields that identify the record: the primary key or a whole unique.
     pub matches: &'static [AssignSpec],
 }
 
-/// What happens to a list.
+/// A change of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ArrayAction {
-    /// The element is appended.
+    /// Appends the element.
     Push {
-        /// Only when it is not in the list.
+        /// Whether an element that is already in the list is not added again.
         dedupe: bool,
     },
-    /// All equal elements are removed.
+    /// Removes all equal elements.
     Pull,
-    /// The list is replaced.
+    /// Replaces the list.
     Set {
-        /// Of equal elements the first is kept.
+        /// Whether only the first of equal elements is kept.
         dedupe: bool,
     },
 }
 
 #[doc(hidden)]
 impl ArrayWrite {
-    /// An element is appended unless it is there.
+    /// Appends an element unless it is in the list.
     pub const fn push(field: usize, value: SourceSpec, matches: &'static [AssignSpec]) -> Self {
         Self {
             action: ArrayAction::Push { dedupe: true },
@@ -47,7 +47,7 @@ impl ArrayWrite {
         }
     }
 
-    /// Equal elements are removed.
+    /// Removes equal elements.
     pub const fn pull(field: usize, value: SourceSpec, matches: &'static [AssignSpec]) -> Self {
         Self {
             action: ArrayAction::Pull,
@@ -57,7 +57,7 @@ impl ArrayWrite {
         }
     }
 
-    /// The list is replaced, equal elements kept once.
+    /// Replaces the list and keeps equal elements once.
     pub const fn set(field: usize, value: SourceSpec, matches: &'static [AssignSpec]) -> Self {
         Self {
             action: ArrayAction::Set { dedupe: true },
@@ -67,7 +67,7 @@ impl ArrayWrite {
         }
     }
 
-    /// Equal elements may stand in the list.
+    /// Allows equal elements in the list.
     #[must_use]
     pub const fn repeats(self) -> Self {
         let action = match self.action {

@@ -1,16 +1,16 @@
-//! Packages that require `audit` of what certain permissions allow: const assertions of
-//! `package!(audited = [..])`.
+//! Const assertions of `package!(audited = [..])`: the package requires `audit` on routes with
+//! certain permissions.
 
 use super::duplicates::sentence::Sentence;
 use super::{Method, OpSpec};
 use crate::package::EntityEntry;
 use crate::policy::{PermissionDesc, PolicyDesc};
 
-/// Fails to compile when a generated route that changes something names one of the actions and is
-/// not audited.
+/// Fails to compile if a generated route changes records, requires one of the actions and is not
+/// audited.
 ///
 /// # Panics
-/// In const evaluation, which is the point.
+/// In const evaluation. This is the purpose of the function.
 #[track_caller]
 pub const fn assert_audited(entry: &EntityEntry, actions: &[&str]) {
     const WRITES: [(usize, &str); 3] = [(0, "create"), (3, "update"), (4, "delete")];
@@ -22,10 +22,11 @@ pub const fn assert_audited(entry: &EntityEntry, actions: &[&str]) {
     }
 }
 
-/// The same of an operation.
+/// Fails to compile if an operation changes records, requires one of the actions and is not
+/// audited.
 ///
 /// # Panics
-/// In const evaluation, which is the point.
+/// In const evaluation. This is the purpose of the function.
 #[track_caller]
 pub const fn assert_operation_audited(entry: &EntityEntry, index: usize, actions: &[&str]) {
     let spec = entry.operations[index];
@@ -50,10 +51,11 @@ const fn operation(entry: &EntityEntry, spec: &OpSpec, actions: &[&str]) {
     }
 }
 
-/// The same of a function under `#[route]`.
+/// Fails to compile if a function with `#[route]` changes records, requires one of the actions and
+/// is not audited.
 ///
 /// # Panics
-/// In const evaluation, which is the point.
+/// In const evaluation. This is the purpose of the function.
 #[track_caller]
 pub const fn assert_route_audited(entry: &EntityEntry, index: usize, actions: &[&str]) {
     let spec = &entry.routes[index];
@@ -62,11 +64,11 @@ pub const fn assert_route_audited(entry: &EntityEntry, index: usize, actions: &[
     }
 }
 
-/// Fails to compile when no permission of the entities names an action: it is misspelt, and what it
-/// was to protect is not audited.
+/// Fails to compile if no permission of the entities names an action. The name is then misspelt,
+/// and the routes that it should protect are not audited.
 ///
 /// # Panics
-/// In const evaluation, which is the point.
+/// In const evaluation. This is the purpose of the function.
 #[track_caller]
 pub const fn assert_action(entities: &[EntityEntry], action: &str) {
     let mut i = 0;
@@ -83,8 +85,8 @@ pub const fn assert_action(entities: &[EntityEntry], action: &str) {
     text.stop()
 }
 
-/// Whether a permission of an entity or of one of its operations and routes names an action. One
-/// that does not compile may.
+/// Whether a permission of an entity, of one of its operations or of one of its routes names an
+/// action. True for a declaration that does not compile.
 const fn names(entry: &EntityEntry, action: &str) -> bool {
     let mut found = asks(&entry.desc.defaults, action);
     let mut i = 0;
@@ -144,7 +146,7 @@ const fn refuse(entry: &EntityEntry, name: &str, own: &PolicyDesc, actions: &[&s
     text.stop()
 }
 
-/// The first of the actions that a permission names.
+/// Returns the first of the actions that a permission names.
 const fn named<'a>(permission: &PermissionDesc, actions: &[&'a str]) -> Option<&'a str> {
     let mut i = 0;
     while i < actions.len() {

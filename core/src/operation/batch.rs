@@ -1,5 +1,5 @@
-//! `batch`: changes or removes every visible record that matches, in one statement; or claims the
-//! first of them for code.
+//! `batch`: changes or removes every visible record that matches, in one statement. Or it claims
+//! the first of them for code.
 
 use super::spec::written;
 use super::{Answer, AssignSpec, Kind, Options};
@@ -8,28 +8,29 @@ use crate::entity::SortDesc;
 use crate::filter::{FilterSpec, SourceSpec};
 use linchpin_vocabulary::kind::{self as facts, KindFacts};
 
-/// Options of a batch.
+/// The options of a batch.
 #[derive(Debug)]
 pub struct Batch {
-    /// Which records; never all of them.
+    /// The condition on the records; it cannot match every record.
     pub filter: FilterSpec,
-    /// What is written; empty for a batch that deletes.
+    /// The written values; empty for a batch that deletes.
     pub set: &'static [AssignSpec],
     /// Whether the records are removed.
     pub delete: bool,
-    /// Answer nothing instead of the number of records.
+    /// Whether the response is empty instead of the number of records.
     pub void: bool,
-    /// Whether the store must be able to undo it as a whole.
+    /// Whether all records change or none. The store must be able to roll the batch back.
     pub atomic: bool,
-    /// Changes so many at most and answers them: of many callers, each gets records of its own.
+    /// The maximum number of records that a claim changes and returns. Concurrent callers get
+    /// different records.
     pub claim: Option<u32>,
-    /// Which of them come first, when not by the entity's default.
+    /// The order of a claim; `None` means the default order of the entity.
     pub sort: Option<SortDesc>,
 }
 
 #[doc(hidden)]
 impl Batch {
-    /// Writes `set` to what matches.
+    /// Writes `set` to the matching records.
     pub const fn update(filter: FilterSpec, set: &'static [AssignSpec]) -> Self {
         Self {
             filter,
@@ -42,7 +43,7 @@ impl Batch {
         }
     }
 
-    /// Removes what matches.
+    /// Removes the matching records.
     pub const fn delete(filter: FilterSpec) -> Self {
         Self {
             filter,
@@ -55,13 +56,13 @@ impl Batch {
         }
     }
 
-    /// Answers nothing.
+    /// Returns an empty response.
     #[must_use]
     pub const fn void(self) -> Self {
         Self { void: true, ..self }
     }
 
-    /// All or nothing, whatever the store.
+    /// Changes all records or none, on every store.
     #[must_use]
     pub const fn atomic(self) -> Self {
         Self {
@@ -70,7 +71,7 @@ impl Batch {
         }
     }
 
-    /// So many records at most, which are answered.
+    /// Changes at most `limit` records and returns them.
     #[must_use]
     pub const fn claim(self, limit: u32) -> Self {
         Self {
@@ -79,7 +80,7 @@ impl Batch {
         }
     }
 
-    /// In an order of its own.
+    /// Sets the order of a claim.
     #[must_use]
     pub const fn sort(self, sort: SortDesc) -> Self {
         Self {

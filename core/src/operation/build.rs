@@ -1,5 +1,5 @@
-//! How expansions write descriptors of operations: const methods, one per option. Those of a kind
-//! stand with the kind.
+//! Const methods that expansions call to write descriptors of operations, one per option. The
+//! methods of a kind are in the file of the kind.
 
 use super::{Kind, OpSpec, ParamSpec, Place, RouteSpec};
 use crate::ContextDesc;
@@ -9,8 +9,8 @@ use crate::policy::PolicyDesc;
 
 #[doc(hidden)]
 impl OpSpec {
-    /// An operation without parameters and routes, declared where this is called; both follow as
-    /// method calls.
+    /// An operation without parameters and routes; method calls add both. It records the source
+    /// location of the call.
     #[track_caller]
     pub const fn new(name: &'static str, kind: &'static dyn Kind) -> Self {
         let (policy, at) = (PolicyDesc::INHERIT, SourceLine::here());
@@ -28,31 +28,31 @@ impl OpSpec {
         }
     }
 
-    /// With call parameters.
+    /// Sets the call parameters.
     #[must_use]
     pub const fn params(self, params: &'static [ParamSpec]) -> Self {
         Self { params, ..self }
     }
 
-    /// With routes.
+    /// Sets the routes.
     #[must_use]
     pub const fn routes(self, routes: &'static [RouteSpec]) -> Self {
         Self { routes, ..self }
     }
 
-    /// With operations that it stands for.
+    /// Sets the operations that it consists of.
     #[must_use]
     pub const fn parts(self, parts: &'static [&'static OpSpec]) -> Self {
         Self { parts, ..self }
     }
 
-    /// With a policy of its own.
+    /// Sets the policy.
     #[must_use]
     pub const fn policy(self, policy: PolicyDesc) -> Self {
         Self { policy, ..self }
     }
 
-    /// Free of data scope, for a reason.
+    /// Does not apply the data scope, for this reason.
     #[must_use]
     pub const fn unscoped(self, reason: &'static str) -> Self {
         Self {
@@ -61,13 +61,13 @@ impl OpSpec {
         }
     }
 
-    /// With values of the context that it reads.
+    /// Sets the context values that it reads.
     #[must_use]
     pub const fn context(self, context: &'static [ContextDesc]) -> Self {
         Self { context, ..self }
     }
 
-    /// With a doc comment.
+    /// Sets the doc comment.
     #[must_use]
     pub const fn doc(self, doc: &'static str) -> Self {
         Self { doc, ..self }
@@ -91,7 +91,7 @@ impl ParamSpec {
         }
     }
 
-    /// The same, of the type of another entity's field.
+    /// The parameter has the type of a field of another entity.
     #[must_use]
     pub const fn of(self, entity: &'static EntityDesc) -> Self {
         Self {
@@ -100,7 +100,7 @@ impl ParamSpec {
         }
     }
 
-    /// The same, when it may be left out.
+    /// The parameter is optional.
     #[must_use]
     pub const fn optional(self) -> Self {
         Self {
@@ -109,7 +109,7 @@ impl ParamSpec {
         }
     }
 
-    /// The same, when a call that leaves it out means this.
+    /// Sets the value of calls that omit the parameter.
     #[must_use]
     pub const fn or(self, default: SourceSpec) -> Self {
         Self {
@@ -119,7 +119,7 @@ impl ParamSpec {
         }
     }
 
-    /// The same, when null is a value for it.
+    /// Null is a valid value.
     #[must_use]
     pub const fn nullable(self) -> Self {
         Self {
@@ -128,7 +128,7 @@ impl ParamSpec {
         }
     }
 
-    /// The same, as one element of the field.
+    /// The parameter is one element of the field.
     #[must_use]
     pub const fn element(self) -> Self {
         Self {
@@ -137,7 +137,7 @@ impl ParamSpec {
         }
     }
 
-    /// The same, as a list.
+    /// The parameter is a list.
     #[must_use]
     pub const fn list(self) -> Self {
         Self { list: true, ..self }

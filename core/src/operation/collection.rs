@@ -1,5 +1,4 @@
-//! `collection`: the items of a list inside a record, one by one. Each of its methods is a route of
-//! its own.
+//! `collection`: the items of a list inside a record, one by one. Each method has its own route.
 
 use super::{Answer, Kind, Options};
 use crate::Code;
@@ -8,24 +7,24 @@ use linchpin_vocabulary::kind::{self as facts, KindFacts};
 /// One method of a collection.
 #[derive(Debug)]
 pub struct Collection {
-    /// What it does.
+    /// The action of the method.
     pub method: Method,
-    /// Position of the list's field.
+    /// The position of the list's field.
     pub field: usize,
-    /// The name on the wire of the member that tells items apart.
+    /// The wire name of the member that identifies an item.
     pub key: &'static str,
-    /// Most items of the list.
+    /// The maximum number of items.
     pub max: Option<u32>,
 }
 
-/// What a method of a collection does.
+/// The action of a method of a collection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
-    /// Answers the items.
+    /// Returns the items.
     List,
     /// Appends an item.
     Add,
-    /// Takes an item out.
+    /// Removes an item.
     Remove,
     /// Changes members of an item.
     Update,
@@ -33,14 +32,14 @@ pub enum Method {
     Set,
 }
 
-/// What holds for the list, whoever writes it.
+/// The limits of a list. They hold for every write of the list.
 #[derive(Debug, Clone, Copy)]
 pub struct ItemBounds {
-    /// Position of the list's field.
+    /// The position of the list's field.
     pub field: usize,
-    /// The name on the wire of the member that no two items share.
+    /// The wire name of the member that is unique in the list.
     pub key: &'static str,
-    /// Most items of the list.
+    /// The maximum number of items.
     pub max: Option<u32>,
 }
 
@@ -56,7 +55,7 @@ impl Collection {
         }
     }
 
-    /// With a bound.
+    /// Sets the maximum number of items.
     #[must_use]
     pub const fn max(self, max: u32) -> Self {
         Self {
@@ -67,7 +66,7 @@ impl Collection {
 }
 
 impl Collection {
-    /// The limits of the list.
+    /// Returns the limits of the list.
     pub(super) fn bounds(&self) -> ItemBounds {
         ItemBounds {
             field: self.field,

@@ -1,4 +1,5 @@
-//! `computed_aggregate`: writes a number over the records of one entity into a record of another.
+//! `computed_aggregate`: computes a number from the records of one entity and writes it to a record
+//! of another.
 
 use super::{Answer, AssignSpec, Kind, Options, Output};
 use crate::Code;
@@ -6,30 +7,31 @@ use crate::entity::EntityDesc;
 use crate::filter::FilterSpec;
 use linchpin_vocabulary::kind::{self as facts, KindFacts};
 
-/// Options of a computed aggregate.
+/// The options of a computed aggregate.
 #[derive(Debug)]
 pub struct ComputedAggregate {
-    /// Over whose records.
+    /// The entity of the counted records.
     pub source: &'static EntityDesc,
-    /// Over which of them.
+    /// The condition on these records.
     pub filter: FilterSpec,
-    /// What is computed.
+    /// The computed values.
     pub compute: &'static [Output],
-    /// Whether an object of all members is written; else the one value.
+    /// Whether an object of all values is written instead of the one value.
     pub object: bool,
-    /// Whose record is written; the operation's own entity when absent.
+    /// The entity of the written record; `None` means the operation's own entity.
     pub target: Option<&'static EntityDesc>,
-    /// Which record: pins the primary key or a whole unique.
+    /// The fields that identify the record: the primary key or a whole unique.
     pub matches: &'static [AssignSpec],
-    /// The field that is written.
+    /// The written field.
     pub field: usize,
-    /// Of several calls for one record, the last has seen what the others saw.
+    /// Whether, of concurrent calls for one record, the last one includes the records that the
+    /// earlier ones read.
     pub atomic: bool,
 }
 
 #[doc(hidden)]
 impl ComputedAggregate {
-    /// Computes one value over the records of `source` that match.
+    /// Computes one value from the records of `source` that match.
     pub const fn new(
         source: &'static EntityDesc,
         filter: FilterSpec,
@@ -47,7 +49,7 @@ impl ComputedAggregate {
         }
     }
 
-    /// Writes it to a field of the record that matches.
+    /// Writes the value to a field of the record that matches.
     #[must_use]
     pub const fn into(self, field: usize, matches: &'static [AssignSpec]) -> Self {
         Self {
@@ -57,7 +59,7 @@ impl ComputedAggregate {
         }
     }
 
-    /// That record is another entity's.
+    /// Sets the entity of the written record.
     #[must_use]
     pub const fn target(self, target: &'static EntityDesc) -> Self {
         Self {
@@ -66,7 +68,8 @@ impl ComputedAggregate {
         }
     }
 
-    /// Of several calls for one record, the last has seen what the others saw.
+    /// Of concurrent calls for one record, the last one includes the records that the earlier ones
+    /// read.
     #[must_use]
     pub const fn atomic(self) -> Self {
         Self {
@@ -75,7 +78,7 @@ impl ComputedAggregate {
         }
     }
 
-    /// Writes an object of all members.
+    /// Writes an object of all values.
     #[must_use]
     pub const fn object(self) -> Self {
         Self {

@@ -4,20 +4,20 @@ use super::{Answer, Kind, Options};
 use crate::filter::FilterSpec;
 use linchpin_vocabulary::kind::{self as facts, KindFacts};
 
-/// Options of a consume.
+/// The options of a consume.
 #[derive(Debug)]
 pub struct Consume {
-    /// Which record; of several, the first by the default sort.
+    /// The condition on the record. If several match, the first by the default sort is taken.
     pub filter: FilterSpec,
-    /// Position of the date after which a record can no longer be taken.
+    /// The position of the date after which a record can no longer be taken.
     pub expiry: Option<usize>,
-    /// Answer whether there was one instead of the record.
+    /// Whether the response is a boolean (was a record taken?) instead of the record.
     pub boolean: bool,
 }
 
 #[doc(hidden)]
 impl Consume {
-    /// Takes what matches.
+    /// Takes the record that matches.
     pub const fn new(filter: FilterSpec) -> Self {
         Self {
             filter,
@@ -26,7 +26,7 @@ impl Consume {
         }
     }
 
-    /// Not after this date.
+    /// Takes no record after this date.
     #[must_use]
     pub const fn expiry(self, field: usize) -> Self {
         Self {
@@ -35,7 +35,7 @@ impl Consume {
         }
     }
 
-    /// Answers `true` or `false`.
+    /// Returns `true` or `false`.
     #[must_use]
     pub const fn boolean(self) -> Self {
         Self {

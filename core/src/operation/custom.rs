@@ -1,66 +1,67 @@
-//! `custom`: a function of the user's for each store, within the same shell as every other kind.
+//! `custom`: a function of the app for each store, with the same policy checks as every other kind.
 //!
-//! The declaration says what goes in and what comes out.
+//! The declaration gives the input and the output.
 
 use super::{Answer, Kind, Options};
 use crate::Code;
 use crate::entity::{self, EntityDesc, FieldDesc};
 use linchpin_vocabulary::kind::{self as facts, KindFacts};
 
-/// The most stores that one operation has functions for.
+/// The maximum number of stores for which one operation has functions.
 pub const MOST_HANDLERS: usize = 8;
 
 /// The name of a store, and the function of a custom operation for it.
 pub type StoreHandler = (&'static str, crate::Attachment);
 
-/// Options of a custom operation.
+/// The options of a custom operation.
 #[derive(Debug)]
 pub struct Custom {
-    /// What it answers.
+    /// The form of the result.
     pub output: Shape,
-    /// Whether it is declared to read only: its method is GET.
+    /// Whether it only reads. Its method is then GET.
     pub reads: bool,
     /// Whether its path names a record.
     pub by_id: bool,
-    /// Texts of its statements, and conditions of them, that the app does not start without.
+    /// The SQL statements and conditions of its functions. The app does not start if the database
+    /// refuses one.
     pub texts: &'static [&'static str],
-    /// The functions of stores, each with the store's name.
+    /// The functions with the names of their stores.
     pub handlers: [Option<StoreHandler>; MOST_HANDLERS],
 }
 
 /// The form of an answer.
 #[derive(Clone, Copy, Debug)]
 pub enum Shape {
-    /// None: 204.
+    /// No content: 204.
     Nothing,
     /// A value of a type.
     Value(entity::Kind),
     /// An object.
     Object(&'static [FieldDesc]),
-    /// That, or null.
+    /// The inner form, or null.
     Optional(&'static Shape),
-    /// A list of that.
+    /// A list of the inner form.
     List(&'static Shape),
-    /// The record whose key the function answers.
+    /// The record whose key the function returns.
     Record,
-    /// The record whose key the function answers, or null.
+    /// The record whose key the function returns, or null.
     RecordOrNull,
-    /// The records whose keys the function answers, in that order.
+    /// The records whose keys the function returns, in that order.
     Records,
 }
 
-/// A type that a custom operation may answer with.
+/// A type that a custom operation may return.
 ///
 /// Implemented for `String`, `Uuid`, `bool`, `i64`, `f64`, `Timestamp`, `serde_json::Value`,
-/// `Json<T>`, `#[derive(Embedded)]` structs, and `Option` and `Vec` of each. The entity itself, an
-/// `Option` or a `Vec` of it are answered by key.
+/// `Json<T>`, `#[derive(Embedded)]` structs, and `Option` and `Vec` of each. For the entity itself,
+/// an `Option` or a `Vec` of it, the function returns keys.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be answered by a custom operation",
     label = "not an output",
     note = "use a #[derive(Embedded)] struct, a plain value, Json<T>, an Option or a Vec of one, or the operation's own entity"
 )]
 pub trait Output: serde::Serialize + serde::de::DeserializeOwned + Send + 'static {
-    /// How it looks.
+    /// The form of the type.
     const SHAPE: Shape;
 }
 
@@ -101,7 +102,7 @@ impl<T: Output> Output for Vec<T> {
 
 #[doc(hidden)]
 impl Custom {
-    /// Answers in this form.
+    /// Returns a result of this form.
     pub const fn new(output: Shape) -> Self {
         Self {
             output,
@@ -112,7 +113,7 @@ impl Custom {
         }
     }
 
-    /// With the texts of its statements.
+    /// Sets the SQL texts.
     #[must_use]
     pub const fn sql(self, texts: &'static [&'static str]) -> Self {
         Self { texts, ..self }
@@ -127,7 +128,7 @@ impl Custom {
         }
     }
 
-    /// Works on the record that its path names.
+    /// Works on the record in its path.
     #[must_use]
     pub const fn by_id(self) -> Self {
         Self {
@@ -136,16 +137,16 @@ impl Custom {
         }
     }
 
-    /// After a check of the function that follows.
+    /// Accepts the type check of the function in the next call.
     #[must_use]
     pub const fn checked(self, (): ()) -> Self {
         self
     }
 
-    /// With the function of one more store; nothing where this build lacks the store.
+    /// Adds the function of a store. `None` if this build lacks the store.
     ///
     /// # Panics
-    /// In const evaluation when more than eight stores have functions.
+    /// In const evaluation if more than eight stores have functions.
     #[must_use]
     pub const fn on(mut self, handler: Option<StoreHandler>) -> Self {
         let mut free = 0;
@@ -160,7 +161,7 @@ impl Custom {
         self
     }
 
-    /// The function of a store.
+    /// Returns the function of a store.
     pub fn handler(&self, store: &str) -> Option<crate::Attachment> {
         self.handlers
             .iter()
@@ -170,7 +171,7 @@ impl Custom {
     }
 }
 
-/// The parameters of a custom operation, as fields of nothing that is stored.
+/// The parameters of a custom operation, as fields of an entity that is not stored.
 #[doc(hidden)]
 pub const fn custom_params(fields: &'static [FieldDesc]) -> EntityDesc {
     EntityDesc::new("", "", "", fields)

@@ -1,4 +1,4 @@
-//! `derive`: one array out of the records of several entities.
+//! `derive`: merges the records of several entities into one array.
 
 use super::{Answer, Kind, Options};
 use crate::Code;
@@ -6,59 +6,60 @@ use crate::entity::EntityDesc;
 use crate::filter::FilterSpec;
 use linchpin_vocabulary::kind::{self as facts, KindFacts};
 
-/// Most records that one source may give. More are refused: they are merged in memory.
+/// The maximum number of records of one source. More are refused, because they are merged in
+/// memory.
 pub const MOST_DERIVED: u32 = 10_000;
 
-/// Options of a derive.
+/// The options of a derive.
 #[derive(Debug)]
 pub struct Derive {
-    /// Where items come from.
+    /// The sources of the items.
     pub sources: &'static [Part],
     /// How sources become one array.
     pub merge: Merge,
-    /// Lists among the items are opened.
+    /// Whether lists among the items are replaced by their elements.
     pub flatten: bool,
-    /// What an item must satisfy in the end.
+    /// A condition on the merged items.
     pub post_filter: Option<FilterSpec>,
 }
 
 /// A source.
 #[derive(Debug, Clone, Copy)]
 pub struct Part {
-    /// Whose records.
+    /// The entity of the records.
     pub entity: &'static EntityDesc,
-    /// Which of them.
+    /// The condition on the records.
     pub filter: Option<FilterSpec>,
-    /// One field of them; else the records themselves.
+    /// The selected field; `None` selects the whole records.
     pub select: Option<usize>,
-    /// The records that a field of them names, in their stead.
+    /// Replaces the records by those that one of their fields names.
     pub through: Option<Through>,
 }
 
-/// From records to those that they name.
+/// A step from records to the records that they name.
 #[derive(Debug, Clone, Copy)]
 pub struct Through {
     /// The field that holds keys of the other entity.
     pub on: usize,
     /// The other entity.
     pub entity: &'static EntityDesc,
-    /// One field of its records.
+    /// The selected field of its records.
     pub select: Option<usize>,
 }
 
-/// How sources become one array. Records are the same when their keys are, other items when they
-/// are equal.
+/// How sources become one array. Records are the same if their keys are equal. Other items are the
+/// same if they are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Merge {
     /// Each item once, in the order of keys or values.
     Union,
     /// All items, one source after the other.
     Concat,
-    /// What every source holds, in the order of the first.
+    /// The items that every source contains, in the order of the first.
     Intersect,
-    /// The first source that holds anything.
+    /// The first source that is not empty.
     First,
-    /// Each item once, from the first source that holds it.
+    /// Each item once, from the first source that contains it.
     Priority,
 }
 
@@ -74,7 +75,7 @@ impl Derive {
         }
     }
 
-    /// Opens lists.
+    /// Replaces lists by their elements.
     #[must_use]
     pub const fn flatten(self) -> Self {
         Self {
@@ -92,7 +93,7 @@ impl Derive {
         }
     }
 
-    /// Whose records it reads, each entity once.
+    /// Returns the entities that it reads, each once.
     pub fn entities(&self) -> Vec<&'static EntityDesc> {
         let mut out: Vec<&'static EntityDesc> = Vec::new();
         for entity in self
@@ -116,7 +117,7 @@ impl Derive {
         out
     }
 
-    /// Of which entity the items are, and which field of it.
+    /// Returns the entity of the items, and the selected field.
     pub fn items(&self) -> Option<(&'static EntityDesc, Option<usize>)> {
         let part = self.sources.first()?;
         Some(part.through.map_or((part.entity, part.select), |through| {
@@ -137,7 +138,7 @@ impl Part {
         }
     }
 
-    /// Those that match.
+    /// Keeps the records that match.
     #[must_use]
     pub const fn only(self, filter: FilterSpec) -> Self {
         Self {
@@ -146,7 +147,7 @@ impl Part {
         }
     }
 
-    /// One field of them.
+    /// Selects one field.
     #[must_use]
     pub const fn select(self, field: usize) -> Self {
         Self {
@@ -155,7 +156,7 @@ impl Part {
         }
     }
 
-    /// The records that they name.
+    /// Replaces the records by those that a field names.
     #[must_use]
     pub const fn through(self, on: usize, entity: &'static EntityDesc) -> Self {
         Self {
@@ -168,7 +169,7 @@ impl Part {
         }
     }
 
-    /// One field of those.
+    /// Selects one field of the named records.
     #[must_use]
     pub const fn through_select(
         self,

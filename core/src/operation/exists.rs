@@ -3,10 +3,10 @@
 use super::{Answer, AssignSpec, Kind, Options};
 use linchpin_vocabulary::kind::{self as facts, KindFacts};
 
-/// Options of an exists.
+/// The options of an exists.
 #[derive(Debug)]
 pub struct Exists {
-    /// `field == source`, all required.
+    /// The conditions `field == source`; all parameters are required.
     pub fields: &'static [AssignSpec],
     /// Further equality checks.
     pub check: &'static [AssignSpec],

@@ -1,4 +1,4 @@
-//! Extra routes: functions of the user below an entity, as data.
+//! Extra routes: functions of the app below the path of an entity, as data.
 
 use crate::Attachment;
 use crate::entity::SourceLine;
@@ -6,21 +6,22 @@ use crate::policy::PolicyDesc;
 
 use super::RouteSpec;
 
-/// An extra route as declared with `#[route]`.
+/// An extra route that `#[route]` declares.
 #[derive(Debug, Clone, Copy)]
 pub struct ExtraRouteSpec {
-    /// The function's name.
+    /// The name of the function.
     pub name: &'static str,
-    /// Method and path below the entity.
+    /// The method and the path below the entity.
     pub route: RouteSpec,
-    /// Its part of the policy, merged over `routes.defaults`.
+    /// Its part of the policy, which is merged over `routes.defaults`.
     pub policy: PolicyDesc,
-    /// The function, as the server calls it.
+    /// The function, in the form that the server calls.
     pub handler: Attachment,
-    /// What it takes and returns, as far as its types tell: a function of the server's.
+    /// A function of the server that describes the input and the output, as far as the types give
+    /// them.
     pub contents: Attachment,
     /// The doc comment.
     pub doc: &'static str,
-    /// Where it is declared.
+    /// The source location of the declaration.
     pub at: SourceLine,
 }

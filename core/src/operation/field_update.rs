@@ -1,4 +1,4 @@
-//! `field_update`: writes some fields of one record, given in the body.
+//! `field_update`: writes some fields of one record from the body.
 
 use super::spec::written;
 use super::{Answer, AssignSpec, Kind, Options};
@@ -6,12 +6,12 @@ use crate::Code;
 use crate::filter::SourceSpec;
 use linchpin_vocabulary::kind::{self as facts, KindFacts};
 
-/// Options of a field update.
+/// The options of a field update.
 #[derive(Debug)]
 pub struct FieldUpdate {
-    /// The fields written, each by a parameter; one that is left out leaves its field unchanged.
+    /// The written fields, each with a parameter. An omitted parameter leaves its field unchanged.
     pub set: &'static [AssignSpec],
-    /// Which record: pins the primary key or a whole unique.
+    /// The fields that identify the record: the primary key or a whole unique.
     pub matches: &'static [AssignSpec],
 }
 

@@ -5,20 +5,20 @@ use crate::Code;
 use crate::entity::Bound;
 use linchpin_vocabulary::kind::{self as facts, KindFacts};
 
-/// Options of an increment.
+/// The options of an increment.
 #[derive(Debug)]
 pub struct Increment {
-    /// Position of the field.
+    /// The position of the field.
     pub field: usize,
-    /// What is added.
+    /// The added number.
     pub by: Bound,
-    /// Which record: pins the primary key or a whole unique.
+    /// The fields that identify the record: the primary key or a whole unique.
     pub matches: &'static [AssignSpec],
 }
 
 #[doc(hidden)]
 impl Increment {
-    /// An addition to a field.
+    /// Adds to a field.
     pub const fn new(field: usize, by: Bound, matches: &'static [AssignSpec]) -> Self {
         Self { field, by, matches }
     }

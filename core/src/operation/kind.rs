@@ -1,4 +1,4 @@
-//! What a kind of operation is: its declared options, its answer, its plan.
+//! The interface of an operation kind: its declared options, its response, its plan.
 
 use linchpin_vocabulary::kind::{Changes, KindFacts};
 
@@ -15,7 +15,7 @@ pub type Fixed = (usize, fn() -> crate::Value, bool);
 /// A fact of the kind itself is data in [`KindFacts`]. A fact of only one kind is a field of its
 /// options; the methods of `dyn Kind` read it.
 pub trait Kind: std::fmt::Debug + Send + Sync + 'static {
-    /// Its options, by kind.
+    /// The options, by kind.
     fn options(&'static self) -> Options;
 
     /// The facts that do not depend on the declaration.
@@ -189,60 +189,60 @@ impl dyn Kind {
     }
 }
 
-/// The declared options of an operation, by kind: what the server plans an executor from.
+/// The declared options of an operation, by kind. The server plans an executor from them.
 #[derive(Clone, Copy, Debug)]
 pub enum Options {
-    /// Those of `aggregate`.
+    /// The options of `aggregate`.
     Aggregate(&'static super::Aggregate),
-    /// Those of `array_write`.
+    /// The options of `array_write`.
     ArrayWrite(&'static super::ArrayWrite),
-    /// Those of `batch`.
+    /// The options of `batch`.
     Batch(&'static super::Batch),
-    /// Those of `collection`.
+    /// The options of `collection`.
     Collection(&'static super::Collection),
-    /// Those of `computed_aggregate`.
+    /// The options of `computed_aggregate`.
     ComputedAggregate(&'static super::ComputedAggregate),
-    /// Those of `consume`.
+    /// The options of `consume`.
     Consume(&'static super::Consume),
-    /// Those of `custom`.
+    /// The options of `custom`.
     Custom(&'static super::Custom),
-    /// Those of `derive`.
+    /// The options of `derive`.
     Derive(&'static super::Derive),
-    /// Those of `exists`.
+    /// The options of `exists`.
     Exists(&'static super::Exists),
-    /// Those of `field_update`.
+    /// The options of `field_update`.
     FieldUpdate(&'static super::FieldUpdate),
-    /// Those of `increment`.
+    /// The options of `increment`.
     Increment(&'static super::Increment),
-    /// Those of `lookup`.
+    /// The options of `lookup`.
     Lookup(&'static super::Lookup),
-    /// Those of `restore`.
+    /// The options of `restore`.
     Restore(&'static super::Restore),
-    /// Those of `search`.
+    /// The options of `search`.
     Search(&'static super::Search),
-    /// Those of `transition`.
+    /// The options of `transition`.
     Transition(&'static super::Transition),
-    /// Those of `upsert`.
+    /// The options of `upsert`.
     Upsert(&'static super::Upsert),
 }
 
-/// An order that calls choose by its name.
+/// An order that calls choose by name.
 #[derive(Debug)]
 pub struct NamedSort {
-    /// As calls write it.
+    /// The name in calls.
     pub name: &'static str,
-    /// Its fields; the primary key breaks ties in the direction of the last.
+    /// The fields of the order. The primary key breaks ties, in the direction of the last field.
     pub keys: &'static [SortDesc],
 }
 
 #[doc(hidden)]
 impl NamedSort {
-    /// An order of this name.
+    /// An order with this name.
     pub const fn new(name: &'static str, keys: &'static [SortDesc]) -> Self {
         Self { name, keys }
     }
 
-    /// What is told to a call that names another.
+    /// Returns the error message for a call with an unknown name.
     #[doc(hidden)]
     pub fn one_of(sorts: &[Self]) -> String {
         format!(
@@ -256,7 +256,7 @@ impl NamedSort {
     }
 }
 
-/// The shape of a successful answer.
+/// The form of a successful response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
     /// The record; never null.
@@ -269,9 +269,9 @@ pub enum Answer {
     List,
     /// A bare array of records.
     Records,
-    /// A value of a declared type.
+    /// A value with a declared type.
     Value,
-    /// An array of what other entities hold.
+    /// An array of items from other entities.
     Derived,
     /// An object of numbers.
     Numbers,
@@ -285,21 +285,21 @@ pub enum Answer {
     Count,
     /// The items of a list.
     Items {
-        /// Position of the list's field.
+        /// The position of the list's field.
         field: usize,
     },
     /// One item of a list.
     Item {
-        /// Position of the list's field.
+        /// The position of the list's field.
         field: usize,
-        /// Whether it is new: 201.
+        /// Whether the item is new. The status is then 201.
         created: bool,
     },
     /// 204.
     Nothing,
-    /// The record, 201 when it is new; within `{ "entity", "created" }` when wrapped.
+    /// The record, with 201 if it is new; `{ "entity", "created" }` if `wrapped` is true.
     Upserted {
-        /// Whether the answer is an object around the record.
+        /// Whether the response is an object around the record.
         wrapped: bool,
     },
 }
@@ -308,7 +308,7 @@ pub enum Answer {
 mod tests {
     use crate::operation::{Custom, OpSpec, ParamSpec, Shape, Subject};
 
-    /// A permission over a function is never judged by what the function might do with records.
+    /// A permission on a function never depends on the changes that the function might make.
     #[test]
     fn functions_work_on_the_record_of_their_path_or_on_none() {
         static ID: [ParamSpec; 1] = [crate::__private::in_id("id", 0)];

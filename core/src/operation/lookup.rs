@@ -5,26 +5,27 @@ use crate::entity::{Paging, SortDesc};
 use crate::filter::FilterSpec;
 use linchpin_vocabulary::kind::{self as facts, KindFacts};
 
-/// Options of a lookup.
+/// The options of a lookup.
 #[derive(Debug)]
 pub struct Lookup {
-    /// `field == source`, in declaration order; an omitted parameter drops its condition.
+    /// The conditions `field == source`, in declaration order. An omitted parameter drops its
+    /// condition.
     pub fields: &'static [AssignSpec],
     /// A further filter.
     pub filter: Option<FilterSpec>,
-    /// `returns = "many"`.
+    /// Whether it returns many records: `returns = "many"`.
     pub many: bool,
-    /// Omitted limit means the default limit.
+    /// Whether an omitted limit means the default limit.
     pub paginate: bool,
-    /// Replaces the default sort.
+    /// The sort that replaces the default sort.
     pub sort: Option<SortDesc>,
-    /// Orders to choose from by name, in place of one.
+    /// The named orders that calls choose from. They replace the one order.
     pub sorts: &'static [NamedSort],
-    /// How pages are asked for.
+    /// How calls ask for a page.
     pub paging: Paging,
-    /// Cap on `limit`, in records.
+    /// The maximum `limit`, in records.
     pub limit: Option<u32>,
-    /// Finds deleted records, and no others.
+    /// Whether it finds only deleted records.
     pub deleted: bool,
 }
 
@@ -45,7 +46,7 @@ impl Lookup {
         }
     }
 
-    /// With a further filter.
+    /// Adds a filter.
     #[must_use]
     pub const fn filter(self, filter: FilterSpec) -> Self {
         Self {
@@ -54,13 +55,13 @@ impl Lookup {
         }
     }
 
-    /// Answers a page.
+    /// Returns a page.
     #[must_use]
     pub const fn many(self) -> Self {
         Self { many: true, ..self }
     }
 
-    /// An omitted limit means the default limit.
+    /// Sets that an omitted limit means the default limit.
     #[must_use]
     pub const fn paginate(self) -> Self {
         Self {
@@ -69,7 +70,7 @@ impl Lookup {
         }
     }
 
-    /// With a sort of its own.
+    /// Sets the sort.
     #[must_use]
     pub const fn sort(self, sort: SortDesc) -> Self {
         Self {
@@ -78,13 +79,13 @@ impl Lookup {
         }
     }
 
-    /// With orders to choose from.
+    /// Sets the named orders that calls choose from.
     #[must_use]
     pub const fn sorts(self, sorts: &'static [NamedSort]) -> Self {
         Self { sorts, ..self }
     }
 
-    /// Answers pages by number.
+    /// Returns numbered pages.
     #[must_use]
     pub const fn numbered(self) -> Self {
         Self {
@@ -93,7 +94,7 @@ impl Lookup {
         }
     }
 
-    /// Of deleted records.
+    /// Finds only deleted records.
     #[must_use]
     pub const fn deleted(self) -> Self {
         Self {
@@ -102,7 +103,7 @@ impl Lookup {
         }
     }
 
-    /// With a cap on the limit.
+    /// Sets the maximum `limit`.
     #[must_use]
     pub const fn limit(self, limit: u32) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Operations: what a declaration says of each kind, as data.
+//! Operations: the declarations of each kind, as data.
 //!
 //! One file per kind. A kind is a static struct of its options that implements [`Kind`]; the server
 //! plans it once at start-up.

@@ -1,20 +1,20 @@
-//! `restore`: brings a deleted record back, in one statement; where it belongs to others, they must
-//! be there.
+//! `restore`: restores a deleted record, in one statement. If it belongs to other records, they
+//! must exist.
 
 use super::{Answer, AssignSpec, Kind, Options};
 use crate::Code;
 use linchpin_vocabulary::kind::{self as facts, KindFacts};
 
-/// Options of a restore.
+/// The options of a restore.
 #[derive(Debug)]
 pub struct Restore {
-    /// Which record: pins the primary key.
+    /// The fields that identify the record: the primary key.
     pub matches: &'static [AssignSpec],
 }
 
 #[doc(hidden)]
 impl Restore {
-    /// Of one record.
+    /// Restores one record.
     pub const fn new(matches: &'static [AssignSpec]) -> Self {
         Self { matches }
     }

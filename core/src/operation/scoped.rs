@@ -1,16 +1,16 @@
-//! The routes that scopes name: a const assertion of `package!`, which alone knows the operations
-//! of an entity.
+//! The const assertion that scopes name existing routes. `package!` makes it, because only the
+//! package knows the operations of an entity.
 
 use super::OpSpec;
 use super::audited::same;
 use super::duplicates::sentence::Sentence;
 use crate::package::EntityEntry;
 
-/// Fails to compile when a scope of an entity names a route that is neither a generated one nor an
-/// operation that the package lists: a misspelt name would leave its route without the scope.
+/// Fails to compile if a scope names a route that is neither generated nor an operation in the
+/// package. A misspelt name would leave its route without the scope.
 ///
 /// # Panics
-/// In const evaluation, which is the point.
+/// In const evaluation. This is the purpose of the function.
 #[track_caller]
 pub const fn assert_scoped(entry: &EntityEntry) {
     let mut i = 0;
@@ -48,8 +48,8 @@ const fn is_route(entry: &EntityEntry, name: &str) -> bool {
     false
 }
 
-/// Whether the operation, or a method of it, has the name. A declaration that does not compile has
-/// none: it may be any, and says what is wrong itself.
+/// Whether the operation, or a method of it, has the name. True for a declaration that does not
+/// compile, because it reports its own error.
 const fn is_called(spec: &OpSpec, name: &str) -> bool {
     let mut i = 0;
     while i < spec.parts.len() {

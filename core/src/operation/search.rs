@@ -1,29 +1,29 @@
-//! `search`: the records in whose texts something stands.
+//! `search`: finds the records whose texts contain a text.
 //!
-//! The store looks for the text itself. Where the entity names a search provider, that one answers
-//! which records fit, and the store shows those of them that the caller can see.
+//! The store searches the text itself. If the entity names a search provider, the provider returns
+//! the matching records, and the store returns those that the caller may see.
 
 use super::{Answer, Kind, Options};
 use crate::Code;
 use crate::filter::FilterSpec;
 use linchpin_vocabulary::kind::{self as facts, KindFacts};
 
-/// Options of a search. What is searched for is the first parameter, `q`.
+/// The options of a search. The first parameter, `q`, is the searched text.
 #[derive(Debug)]
 pub struct Search {
-    /// The fields that are searched: texts.
+    /// The searched fields, which are texts.
     pub fields: &'static [usize],
     /// A further filter.
     pub filter: Option<FilterSpec>,
-    /// Answer a page instead of an array.
+    /// Whether it returns a page instead of an array.
     pub paginate: bool,
-    /// Let the store search although the entity has a provider.
+    /// Whether the store searches although the entity has a provider.
     pub in_store: bool,
 }
 
 #[doc(hidden)]
 impl Search {
-    /// A search in these fields.
+    /// Searches these fields.
     pub const fn new(fields: &'static [usize]) -> Self {
         Self {
             fields,
@@ -33,7 +33,7 @@ impl Search {
         }
     }
 
-    /// With a further filter.
+    /// Adds a filter.
     #[must_use]
     pub const fn filter(self, filter: FilterSpec) -> Self {
         Self {
@@ -42,7 +42,7 @@ impl Search {
         }
     }
 
-    /// Answers a page.
+    /// Returns a page.
     #[must_use]
     pub const fn paginate(self) -> Self {
         Self {
@@ -51,7 +51,7 @@ impl Search {
         }
     }
 
-    /// Leaves the entity's provider out.
+    /// Searches in the store, without the entity's provider.
     #[must_use]
     pub const fn in_store(self) -> Self {
         Self {

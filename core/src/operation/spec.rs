@@ -1,4 +1,4 @@
-//! An operation as declared: static data.
+//! The declaration of an operation as static data.
 
 use std::marker::PhantomData;
 
@@ -12,14 +12,14 @@ use crate::policy::PolicyDesc;
 use super::kind::Kind;
 pub use crate::route::{Method, RouteSpec, Seg};
 
-/// An operation on `E`: the type of the consts under `#[operation]`.
+/// An operation on `E`. The consts with `#[operation]` have this type.
 pub struct Operation<E> {
     spec: &'static OpSpec,
     entity: PhantomData<fn() -> E>,
 }
 
 impl<E: Entity> Operation<E> {
-    /// Wraps what the macro wrote.
+    /// Wraps the output of the macro.
     #[doc(hidden)]
     pub const fn new(spec: &'static OpSpec) -> Self {
         Self {
@@ -28,15 +28,15 @@ impl<E: Entity> Operation<E> {
         }
     }
 
-    /// The declaration, as data.
+    /// Returns the declaration.
     pub const fn spec(&self) -> &'static OpSpec {
         self.spec
     }
 }
 
 impl<E> Operation<E> {
-    /// Stands in for a declaration that does not compile, so that its users do: one mistake, one
-    /// error.
+    /// Replaces a declaration that does not compile, so that code that uses it compiles and one
+    /// mistake causes one error.
     #[doc(hidden)]
     pub const fn poisoned() -> Self {
         static POISONED: OpSpec = OpSpec::new("", &super::Exists::new(&[]));
@@ -55,79 +55,80 @@ impl<E> Clone for Operation<E> {
 
 impl<E> Copy for Operation<E> {}
 
-/// What every kind declares alike.
+/// The options that all kinds share.
 #[derive(Debug)]
 pub struct OpSpec {
-    /// snake_case: the adapter method.
+    /// The name of the adapter method, in snake_case.
     pub name: &'static str,
-    /// The kind and its own options.
+    /// The kind and its options.
     pub kind: &'static dyn Kind,
-    /// Call parameters, in order of first use.
+    /// The call parameters, in order of first use.
     pub params: &'static [ParamSpec],
-    /// The routes it mounts below the entity; empty when disabled.
+    /// The routes below the path of the entity; empty if the operation is disabled.
     pub routes: &'static [RouteSpec],
-    /// The operations that it stands for, each with one of its routes; empty when it is one itself.
+    /// The operations that a collection consists of, each with one route; empty for a single
+    /// operation.
     pub parts: &'static [&'static OpSpec],
-    /// Its part of the route policy, merged over `routes.defaults`.
+    /// Its part of the route policy, which is merged over `routes.defaults`.
     pub policy: PolicyDesc,
-    /// Why data scope does not hold for it; the tenant does.
+    /// The reason why the data scope does not apply. The tenant always applies.
     pub unscoped: Option<&'static str>,
-    /// The values of the context that it reads, those of the actor apart.
+    /// The context values that it reads, without those of the actor.
     pub context: &'static [ContextDesc],
     /// The doc comment.
     pub doc: &'static str,
-    /// Where it is declared.
+    /// The source location of the declaration.
     pub at: SourceLine,
 }
 
 /// A call parameter.
 #[derive(Debug, Clone, Copy)]
 pub struct ParamSpec {
-    /// camelCase name on the wire.
+    /// The camelCase wire name.
     pub name: &'static str,
-    /// Position of the field whose type it has.
+    /// The position of the field that gives the type.
     pub field: usize,
-    /// Whose field that is, when it is another entity's.
+    /// The entity of that field, if it is another one.
     pub entity: Option<&'static EntityDesc>,
-    /// Where HTTP carries it.
+    /// The position in an HTTP request.
     pub place: Place,
-    /// Whether leaving it out is a problem.
+    /// Whether a call must send it.
     pub required: bool,
-    /// Whether null is a value for it.
+    /// Whether null is a valid value.
     pub nullable: bool,
     /// Whether it is a list of the field's type.
     pub list: bool,
-    /// Whether it is one element of the field, which is a list of strings.
+    /// Whether it is one element of a field that is a list of strings.
     pub element: bool,
-    /// What a call that leaves it out means: a literal or the call's instant.
+    /// The value of calls that omit it: a literal or the time of the call.
     pub default: Option<SourceSpec>,
 }
 
 impl ParamSpec {
-    /// The field whose type it has; `own` is the entity of the operation.
+    /// The field that gives the type; `own` is the entity of the operation.
     pub fn field_of(&self, own: &EntityDesc) -> &'static FieldDesc {
         &self.entity.map_or(own.fields, |entity| entity.fields)[self.field]
     }
 
-    /// Whether its conditions are dropped when a call leaves it out.
+    /// Whether a call that omits it drops its conditions.
     #[doc(hidden)]
     pub fn may_miss(&self) -> bool {
         !self.required && self.default.is_none()
     }
 }
 
-/// What an operation works on, as far as a permission is concerned.
+/// The records that a permission is checked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subject {
-    /// One record that is there, which the call names.
+    /// One existing record, which the call names.
     Record,
-    /// One record, which is new.
+    /// One new record.
     New,
-    /// One record that the call names, new or there.
+    /// One record that the call names, new or existing.
     Either,
     /// All records that match.
     Records,
-    /// None that its entity's policy could speak of: the code of the user, or records of other
+    /// No record that the entity's policy can check: a function of the app, or records of other
     /// entities.
     Foreign,
 }
@@ -142,14 +143,14 @@ impl OpSpec {
             (Records::One, Changes::NewOrOne) => Subject::Either,
             (Records::One, _) if names_one() => Subject::Record,
             (Records::Many, _) => Subject::Records,
-            // A function may change any records; a permission can only check the one it names.
+            // A function may change any record. A permission can only check the record in the path.
             (Records::OfPath, _) if has_id() => Subject::Record,
             (Records::One | Records::OfPath | Records::Foreign, _) => Subject::Foreign,
         }
     }
 
-    /// Gives parameters that a call leaves out their declared values. Once per call, before
-    /// anything looks at them.
+    /// Sets omitted parameters to their declared defaults. It runs once per call, before any code
+    /// reads the arguments.
     #[doc(hidden)]
     pub fn complete(&self, now: impl Fn() -> crate::Timestamp, args: &mut [Option<crate::Value>]) {
         for (arg, param) in args.iter_mut().zip(self.params) {
@@ -157,7 +158,7 @@ impl OpSpec {
                 *arg = match default {
                     SourceSpec::Literal(value) => Some(value()),
                     SourceSpec::Now => Some(crate::Value::Date(now())),
-                    // No declaration can name another one.
+                    // A declaration cannot name another parameter.
                     SourceSpec::Param(_) | SourceSpec::Ctx(_) => None,
                 };
             }
@@ -165,12 +166,12 @@ impl OpSpec {
     }
 }
 
-/// Where HTTP carries a parameter.
+/// The position of a parameter in an HTTP request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Place {
-    /// The record's `:id` segment.
+    /// The `:id` segment of the record.
     Id,
-    /// A segment of the path form; the query in the query form (lookup, exists).
+    /// A segment in the path form; the query string in the query form (lookup, exists).
     Segment,
     /// The query string.
     Query,
@@ -180,7 +181,7 @@ pub enum Place {
     Whole(Whole),
 }
 
-/// What a whole body holds.
+/// The content of a whole body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Whole {
     /// One item of the parameter's field.
@@ -191,23 +192,23 @@ pub enum Whole {
     Items,
 }
 
-/// What a list of assignments writes to a field.
+/// Returns the value that a list of assignments writes to a field.
 pub(super) fn written(list: &'static [AssignSpec], field: usize) -> Option<&'static SourceSpec> {
     list.iter()
         .find(|assign| assign.field == field)
         .map(|assign| &assign.value)
 }
 
-/// A field written by an operation.
+/// A field that an operation writes.
 #[derive(Debug, Clone, Copy)]
 pub struct AssignSpec {
-    /// Position of the field.
+    /// The position of the field.
     pub field: usize,
-    /// The value. A parameter that may be left out leaves the field unchanged.
+    /// The value. An omitted optional parameter leaves the field unchanged.
     pub value: SourceSpec,
 }
 
-/// What an operation answers.
+/// The result of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Returns {
     /// The record.

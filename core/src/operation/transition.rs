@@ -1,5 +1,5 @@
-//! `transition`: moves a field from one of some values to another, in one statement; or to the one
-//! of several that a function chooses, in one transaction with the write.
+//! `transition`: moves a field from one of several values to another, in one statement. Or a
+//! function chooses the new value, in one transaction with the write.
 
 use super::spec::written;
 use super::{Answer, AssignSpec, Kind, Options};
@@ -8,30 +8,30 @@ use crate::filter::SourceSpec;
 use crate::{Code, Value};
 use linchpin_vocabulary::kind::{self as facts, KindFacts};
 
-/// Options of a transition.
+/// The options of a transition.
 #[derive(Debug)]
 pub struct Transition {
-    /// Position of the state field.
+    /// The position of the state field.
     pub field: usize,
-    /// The allowed present values.
+    /// The allowed current values.
     pub from: &'static [fn() -> Value],
-    /// The value written; of several, the one that the chooser says.
+    /// The new value. If there are several, the chooser selects one.
     pub to: &'static [fn() -> Value],
-    /// Which of several values it is.
+    /// The function that chooses one of several values.
     pub chooser: Option<crate::Attachment>,
-    /// Which record: pins the primary key or a whole unique.
+    /// The fields that identify the record: the primary key or a whole unique.
     pub matches: &'static [AssignSpec],
-    /// Further fields written.
+    /// The further values that are written.
     pub set: &'static [AssignSpec],
-    /// A record that is there already is answered unchanged.
+    /// Whether a record that already has the new value is returned unchanged.
     pub already_ok: bool,
-    /// Answer `true` instead of the record.
+    /// Whether the response is `true` instead of the record.
     pub boolean: bool,
 }
 
 #[doc(hidden)]
 impl Transition {
-    /// A move of a field.
+    /// Moves a field.
     pub const fn new(
         field: usize,
         from: &'static [fn() -> Value],
@@ -50,7 +50,7 @@ impl Transition {
         }
     }
 
-    /// To the value that a function chooses.
+    /// A function chooses the new value.
     #[must_use]
     pub const fn chosen(self, by: crate::Attachment) -> Self {
         Self {
@@ -59,13 +59,13 @@ impl Transition {
         }
     }
 
-    /// With further fields written.
+    /// Writes further fields.
     #[must_use]
     pub const fn set(self, set: &'static [AssignSpec]) -> Self {
         Self { set, ..self }
     }
 
-    /// Answers a record that is there already.
+    /// Returns a record that already has the new value.
     #[must_use]
     pub const fn already_ok(self) -> Self {
         Self {
@@ -74,7 +74,7 @@ impl Transition {
         }
     }
 
-    /// Answers `true`.
+    /// Returns `true`.
     #[must_use]
     pub const fn boolean(self) -> Self {
         Self {
@@ -134,8 +134,8 @@ impl Kind for Transition {
     }
 
     fn statements(&self, _: &EntityDesc) -> Option<usize> {
-        // What a function asks for is its own affair. A record that is there already is read once
-        // more, to be answered.
+        // The number of statements in the chooser is unknown. A record that already has the new
+        // value is read again for the response.
         (self.to.len() == 1).then_some(if self.already_ok { 3 } else { 2 })
     }
 

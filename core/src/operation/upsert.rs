@@ -1,4 +1,4 @@
-//! `upsert`: creates a record, or changes the one that has the same key, in one statement.
+//! `upsert`: creates a record, or changes the record with the same key, in one statement.
 
 use super::spec::written;
 use super::{Answer, AssignSpec, Kind, Options};
@@ -6,17 +6,17 @@ use crate::Code;
 use crate::filter::SourceSpec;
 use linchpin_vocabulary::kind::{self as facts, KindFacts};
 
-/// Options of an upsert.
+/// The options of an upsert.
 #[derive(Debug)]
 pub struct Upsert {
-    /// The fields that tell whether the record exists: the primary key or one unique.
+    /// The fields that identify the existing record: the primary key or one unique.
     pub matches: &'static [AssignSpec],
-    /// What is written either way; a parameter that is left out takes the field's default on create
-    /// and keeps it on update.
+    /// The values that are written on create and on update. An omitted parameter means the field's
+    /// default on create and no change on update.
     pub set: &'static [AssignSpec],
-    /// What is written on create only.
+    /// The values that are written only on create.
     pub on_create: &'static [AssignSpec],
-    /// Answer `{ entity, created }` instead of the record.
+    /// Whether the response is `{ entity, created }` instead of the record.
     pub wrapped: bool,
 }
 
@@ -32,19 +32,19 @@ impl Upsert {
         }
     }
 
-    /// Writes these either way.
+    /// Sets the values that are written on create and on update.
     #[must_use]
     pub const fn set(self, set: &'static [AssignSpec]) -> Self {
         Self { set, ..self }
     }
 
-    /// Writes these on create.
+    /// Sets the values that are written only on create.
     #[must_use]
     pub const fn on_create(self, on_create: &'static [AssignSpec]) -> Self {
         Self { on_create, ..self }
     }
 
-    /// Answers `{ entity, created }`.
+    /// Returns `{ entity, created }`.
     #[must_use]
     pub const fn wrapped(self) -> Self {
         Self {
@@ -74,8 +74,8 @@ impl Kind for Upsert {
     }
 
     fn statements(&self, on: &crate::entity::EntityDesc) -> Option<usize> {
-        // With a rule over the whole record: one looks, and what it finds is created, or read once
-        // more and changed.
+        // A rule over the whole record needs a read first. Then the record is created, or read
+        // again and changed.
         Some(if on.check.is_some() { 3 } else { 1 })
     }
 

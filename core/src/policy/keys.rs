@@ -1,6 +1,6 @@
 //! Types of the keys of a route policy.
 
-/// Who may call a route.
+/// The callers of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuthDesc {
     /// The route is public: `auth = none`.
@@ -35,7 +35,7 @@ impl RateLimit {
         }
     }
 
-    /// Counts addresses.
+    /// Counts calls per IP address.
     #[doc(hidden)]
     #[must_use]
     pub const fn by_address(self) -> Self {
@@ -45,7 +45,7 @@ impl RateLimit {
         }
     }
 
-    /// Lets calls pass without counters.
+    /// Lets calls pass while the counters are unavailable.
     #[doc(hidden)]
     #[must_use]
     pub const fn fail_open(self) -> Self {
@@ -87,7 +87,7 @@ impl GuardArg {
 
 #[doc(hidden)]
 impl GuardDesc {
-    /// Without an argument.
+    /// A guard without an argument.
     #[must_use]
     pub const fn new(name: &'static str) -> Self {
         Self {
@@ -96,7 +96,7 @@ impl GuardDesc {
         }
     }
 
-    /// With a number.
+    /// A guard with an integer argument.
     #[must_use]
     pub const fn int(self, argument: i64) -> Self {
         Self {
@@ -105,7 +105,7 @@ impl GuardDesc {
         }
     }
 
-    /// With a text.
+    /// A guard with a text argument.
     #[must_use]
     pub const fn text(self, argument: &'static str) -> Self {
         Self {
@@ -136,7 +136,7 @@ pub struct PermissionDesc {
 
 #[doc(hidden)]
 impl PermissionDesc {
-    /// An action.
+    /// Requires an action.
     #[must_use]
     pub const fn new(requires: &'static str) -> Self {
         Self {
@@ -149,7 +149,7 @@ impl PermissionDesc {
         }
     }
 
-    /// Compared with the user that this field names.
+    /// Compares the caller by rank with the user in this field.
     #[must_use]
     pub const fn rank(self, field: &'static str) -> Self {
         Self {
@@ -158,13 +158,13 @@ impl PermissionDesc {
         }
     }
 
-    /// Or one of these.
+    /// Accepts one of these actions as well.
     #[must_use]
     pub const fn or(self, or: &'static [&'static str]) -> Self {
         Self { or, ..self }
     }
 
-    /// Or the owner.
+    /// Accepts the owner as well.
     #[must_use]
     pub const fn owner(self, field: &'static str) -> Self {
         Self {
@@ -173,7 +173,7 @@ impl PermissionDesc {
         }
     }
 
-    /// Judged by a field of the record.
+    /// Passes this field of the record to the evaluator.
     #[must_use]
     pub const fn resource(self, field: &'static str) -> Self {
         Self {
@@ -247,20 +247,20 @@ pub struct EventDesc {
     /// The only fields in the payload, by their names in the declaration; all readable ones by
     /// default.
     pub payload: Option<&'static [&'static str]>,
-    /// Of a batch: an event for each record.
+    /// Whether a batch emits one event per record.
     pub records: bool,
 }
 
 #[doc(hidden)]
 impl EventDesc {
-    /// As by default.
+    /// The default events.
     pub const DEFAULT: Self = Self {
         name: None,
         payload: None,
         records: false,
     };
 
-    /// With a name.
+    /// Sets the name.
     #[must_use]
     pub const fn name(self, name: &'static str) -> Self {
         Self {
@@ -269,7 +269,7 @@ impl EventDesc {
         }
     }
 
-    /// With a narrower payload.
+    /// Sets the fields of the payload.
     #[must_use]
     pub const fn payload(self, fields: &'static [&'static str]) -> Self {
         Self {
@@ -278,7 +278,7 @@ impl EventDesc {
         }
     }
 
-    /// One event per record.
+    /// Emits one event per record.
     #[must_use]
     pub const fn records(self) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Route policy as declared.
+//! The declared route policy.
 
 mod keys;
 
@@ -46,11 +46,11 @@ pub struct PolicyDesc {
     pub shape: Option<&'static str>,
     /// Members that the response of a call contains, but no later response. Never inherited.
     pub once: &'static [FieldDesc],
-    /// For the API document.
+    /// The summary in the API document.
     pub summary: Option<&'static str>,
-    /// For the API document; never inherited.
+    /// The description in the API document; never inherited.
     pub description: Option<&'static str>,
-    /// For the API document.
+    /// The tags in the API document.
     pub tags: Option<&'static [&'static str]>,
     /// Whether the route is deprecated. Responses then have the header `Deprecation`.
     pub deprecated: bool,
@@ -81,7 +81,7 @@ impl PolicyDesc {
         deprecated: false,
     };
 
-    /// With who may call.
+    /// Sets the authentication.
     #[doc(hidden)]
     #[must_use]
     pub const fn auth(self, auth: AuthDesc) -> Self {
@@ -91,7 +91,7 @@ impl PolicyDesc {
         }
     }
 
-    /// With roles.
+    /// Sets the roles.
     #[doc(hidden)]
     #[must_use]
     pub const fn roles(self, roles: &'static [&'static str]) -> Self {
@@ -101,7 +101,7 @@ impl PolicyDesc {
         }
     }
 
-    /// With guards.
+    /// Sets the guards.
     #[doc(hidden)]
     #[must_use]
     pub const fn guards(self, guards: &'static [GuardDesc]) -> Self {
@@ -111,7 +111,7 @@ impl PolicyDesc {
         }
     }
 
-    /// With a permission.
+    /// Sets the permission.
     #[doc(hidden)]
     #[must_use]
     pub const fn permission(self, permission: &'static PermissionDesc) -> Self {
@@ -121,7 +121,7 @@ impl PolicyDesc {
         }
     }
 
-    /// With middleware.
+    /// Sets the middleware.
     #[doc(hidden)]
     #[must_use]
     pub const fn middleware(self, middleware: &'static [MiddlewareDesc]) -> Self {
@@ -131,7 +131,7 @@ impl PolicyDesc {
         }
     }
 
-    /// Not mounted.
+    /// Does not mount the route.
     #[doc(hidden)]
     #[must_use]
     pub const fn disable(self) -> Self {
@@ -141,7 +141,7 @@ impl PolicyDesc {
         }
     }
 
-    /// With a limit of the body, in bytes.
+    /// Sets the maximum length of a body, in bytes.
     #[doc(hidden)]
     #[must_use]
     pub const fn max_body(self, bytes: u64) -> Self {
@@ -151,7 +151,7 @@ impl PolicyDesc {
         }
     }
 
-    /// With a timeout, in milliseconds.
+    /// Sets the timeout, in milliseconds.
     #[doc(hidden)]
     #[must_use]
     pub const fn timeout(self, millis: u64) -> Self {
@@ -161,7 +161,7 @@ impl PolicyDesc {
         }
     }
 
-    /// With events of their own.
+    /// Sets the events.
     #[doc(hidden)]
     #[must_use]
     pub const fn event(self, event: &'static EventDesc) -> Self {
@@ -171,7 +171,7 @@ impl PolicyDesc {
         }
     }
 
-    /// With a limit of calls.
+    /// Sets the rate limit.
     #[doc(hidden)]
     #[must_use]
     pub const fn rate_limit(self, limit: RateLimit) -> Self {
@@ -181,7 +181,7 @@ impl PolicyDesc {
         }
     }
 
-    /// With calls that can be repeated.
+    /// Sets the idempotency.
     #[doc(hidden)]
     #[must_use]
     pub const fn idempotent(self, idempotency: Idempotency) -> Self {
@@ -191,7 +191,7 @@ impl PolicyDesc {
         }
     }
 
-    /// With entries in the audit log.
+    /// Writes calls to the audit log.
     #[doc(hidden)]
     #[must_use]
     pub const fn audit(self, action: &'static str) -> Self {
@@ -201,7 +201,7 @@ impl PolicyDesc {
         }
     }
 
-    /// With the fields that bodies may hold.
+    /// Sets the allowed fields in bodies.
     #[doc(hidden)]
     #[must_use]
     pub const fn input(self, fields: &'static [&'static str]) -> Self {
@@ -211,7 +211,7 @@ impl PolicyDesc {
         }
     }
 
-    /// With the fields that answers hold.
+    /// Sets the fields in responses.
     #[doc(hidden)]
     #[must_use]
     pub const fn output(self, fields: &'static [&'static str]) -> Self {
@@ -221,7 +221,7 @@ impl PolicyDesc {
         }
     }
 
-    /// With the fields of a projection, by its name.
+    /// Sets the fields in responses to those of a projection, by its name.
     #[doc(hidden)]
     #[must_use]
     pub const fn show(self, (name, fields): (&'static str, &'static [&'static str])) -> Self {
@@ -232,14 +232,14 @@ impl PolicyDesc {
         }
     }
 
-    /// With members that are given once.
+    /// Sets the members that only the response of the call contains.
     #[doc(hidden)]
     #[must_use]
     pub const fn once(self, once: &'static [FieldDesc]) -> Self {
         Self { once, ..self }
     }
 
-    /// With a summary.
+    /// Sets the summary.
     #[doc(hidden)]
     #[must_use]
     pub const fn summary(self, text: &'static str) -> Self {
@@ -249,7 +249,7 @@ impl PolicyDesc {
         }
     }
 
-    /// With a description.
+    /// Sets the description.
     #[doc(hidden)]
     #[must_use]
     pub const fn description(self, text: &'static str) -> Self {
@@ -259,7 +259,7 @@ impl PolicyDesc {
         }
     }
 
-    /// With tags.
+    /// Sets the tags.
     #[doc(hidden)]
     #[must_use]
     pub const fn tags(self, tags: &'static [&'static str]) -> Self {
@@ -269,7 +269,7 @@ impl PolicyDesc {
         }
     }
 
-    /// Deprecated.
+    /// Marks the route as deprecated.
     #[doc(hidden)]
     #[must_use]
     pub const fn deprecated(self) -> Self {
@@ -279,8 +279,8 @@ impl PolicyDesc {
         }
     }
 
-    /// These keys, with those of `defaults` where they are absent. `disabled`, `once` and
-    /// `description` are never inherited.
+    /// Returns these keys; absent keys come from `defaults`. `disabled`, `once` and `description`
+    /// are never inherited.
     #[must_use]
     pub const fn or(self, defaults: Self) -> Self {
         Self {

@@ -1,10 +1,10 @@
-//! When two routes are one.
+//! Compares two routes.
 
 use crate::entity::EntityDesc;
 use crate::operation::{RouteSpec, Seg};
 
-/// The bytes of the segment of `path` that starts at `from` (slashes skipped), and where it ends;
-/// `None` behind the last.
+/// Returns the bytes of the segment of `path` that starts at `from` (slashes skipped), and its end.
+/// `None` after the last segment.
 const fn next_segment(path: &[u8], from: usize) -> Option<(usize, usize)> {
     let mut start = from;
     while start < path.len() && path[start] == b'/' {
@@ -30,7 +30,7 @@ const fn hex(byte: u8) -> Option<u8> {
     }
 }
 
-/// The byte at `at` percent-decoded, and where the next begins.
+/// Returns the percent-decoded byte at `at`, and the position of the next byte.
 const fn byte_at(path: &[u8], at: usize, decode: bool) -> (u8, usize) {
     if decode
         && path[at] == b'%'
@@ -47,7 +47,7 @@ const fn byte_at(path: &[u8], at: usize, decode: bool) -> (u8, usize) {
 pub(super) enum Piece<'a> {
     /// Text between two positions; `true` when it is percent-encoded.
     Text(&'a [u8], usize, usize, bool),
-    /// Its name stands between two positions, as that of a wildcard.
+    /// A parameter or wildcard, with the positions of its name.
     Param(&'a [u8], usize, usize),
     Wildcard(&'a [u8], usize, usize),
     End,
@@ -61,7 +61,8 @@ const fn param(name: &[u8], from: usize, to: usize) -> Piece<'_> {
     }
 }
 
-/// What stands before the routes of an entity: the parent path or the mount, and the entity's own.
+/// The path before the routes of an entity: the parent path or the mount, and the entity's own
+/// path.
 #[derive(Clone, Copy)]
 pub(super) struct Base<'a>(pub(super) &'a str, pub(super) &'a str);
 
@@ -74,7 +75,7 @@ impl Base<'static> {
     }
 }
 
-/// Walks the entity's path, then the segments of the route.
+/// Iterates over the entity's path and then over the segments of the route.
 pub(super) struct Walk<'a> {
     base: &'a [u8],
     then: &'a [u8],
@@ -138,7 +139,7 @@ pub(super) const fn same_text(
     i == a.2 && j == b.2
 }
 
-/// Whether two routes below two entity paths (mounts included, when they differ) are one.
+/// Whether two routes below two entity paths (with mounts, if these differ) are the same.
 pub(super) const fn same(
     a: Base<'_>,
     a_route: &RouteSpec,
@@ -163,7 +164,7 @@ pub(super) const fn same(
     }
 }
 
-/// Whether two routes below one path are one.
+/// Whether two routes below one path are the same.
 pub(super) const fn same_below(a: &RouteSpec, b: &RouteSpec) -> bool {
     if a.method as u8 != b.method as u8 || a.segments.len() != b.segments.len() {
         return false;
@@ -199,8 +200,9 @@ pub(super) const fn same_below(a: &RouteSpec, b: &RouteSpec) -> bool {
     true
 }
 
-/// A number for the first segment of an entity's path: paths with different ones have no route in
-/// common. 0 for paths that begin with a parameter or have no segment; they can meet any other.
+/// Returns a number for the first segment of an entity's path. Paths with different numbers have no
+/// common route. 0 for paths that begin with a parameter or have no segment; they can have a route
+/// in common with any other.
 pub(super) const fn beginning(base: Base<'_>) -> u64 {
     let Piece::Text(text, from, to, encoded) = Walk::new(base, &[]).next() else {
         return 0;
@@ -215,12 +217,12 @@ pub(super) const fn beginning(base: Base<'_>) -> u64 {
     if hash == 0 { 1 } else { hash }
 }
 
-/// Whether two entity paths with these beginnings can have a route in common.
+/// Whether two entity paths with these numbers can have a route in common.
 pub(super) const fn may_meet(a: u64, b: u64) -> bool {
     a == b || a == 0 || b == 0
 }
 
-/// A mount without its slashes at both ends.
+/// Returns a mount without its leading and trailing slashes.
 pub(super) const fn whole(mount: &str) -> (&[u8], usize, usize, bool) {
     let bytes = mount.as_bytes();
     let (mut from, mut to) = (0, bytes.len());

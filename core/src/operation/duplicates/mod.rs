@@ -1,8 +1,9 @@
-//! Duplicate routes: one comparison, used by const assertions of `package!` and by start-up.
+//! Duplicate routes: one comparison for the const assertions of `package!` and for start-up.
 //!
-//! Two routes are one when method and normalised segments are equal: duplicate slashes collapse,
-//! static text is compared percent-decoded, every parameter is the same whatever its name, every
-//! wildcard too. HEAD shares the key space of GET. A static segment beside a parameter is no
+//! Two routes are duplicates if their methods and normalised segments are equal. Duplicate slashes
+//! collapse, static text is compared percent-decoded, and the names of parameters and wildcards do
+//! not count. HEAD counts as GET. A static segment beside a parameter is no duplicate; it takes
+//! precedence.
 //! duplicate; it wins.
 
 mod compare;
@@ -17,7 +18,7 @@ use crate::package::{EntityEntry, Package};
 /// The five generated routes, in the order of [`EntityDesc::routes`].
 const CRUD: [&str; 5] = ["create", "list", "get", "update", "delete"];
 
-/// Something that mounts routes below an entity's path.
+/// A declaration with routes below an entity's path.
 #[derive(Clone, Copy)]
 enum Declared {
     Crud(usize),
@@ -40,7 +41,7 @@ impl Declared {
         None
     }
 
-    /// Its route at a position; a disabled one mounts none.
+    /// Returns its route at a position; `None` if it is disabled.
     const fn route(self, entity: &EntityDesc, index: usize) -> Option<RouteSpec> {
         match self {
             Self::Crud(crud) if index == 0 && !entity.routes[crud].disabled => {
@@ -74,8 +75,8 @@ impl Declared {
 // -- at compile time
 // --------------------------------------------------------------------------
 
-/// Stops the build when a route of declaration `index` of `entry` (0–4 CRUD, then operations, then
-/// extra routes) is also one of an earlier declaration of the entity.
+/// Stops the build if declaration `index` of `entry` (0–4 CRUD, then operations, then extra routes)
+/// has the same route as an earlier declaration of the entity.
 pub const fn assert_unique(entry: &EntityEntry, index: usize) {
     let Some(second) = Declared::at(entry, index) else {
         return;
@@ -114,8 +115,8 @@ pub const fn assert_unique(entry: &EntityEntry, index: usize) {
     }
 }
 
-/// The first pair of declarations of two entities that have a route in common, each with how it
-/// writes the route.
+/// Returns the first pair of declarations of two entities with a common route, and the spelling of
+/// the route in each.
 const fn clash(
     a: (Base<'_>, &EntityEntry),
     b: (Base<'_>, &EntityEntry),
@@ -151,8 +152,9 @@ const fn mounted<'a>(entry: &'a EntityEntry, one: &'a (RouteSpec, Declared)) -> 
     }
 }
 
-/// What tells at a glance which entities of a package cannot have a route in common: evaluating a
-/// comparison of all pairs of routes takes a compiler milliseconds per entity.
+/// Returns one number per entity that shows quickly which entities of a package cannot have a
+/// common route. A const comparison of all pairs of routes would cost the compiler milliseconds per
+/// entity.
 pub const fn beginnings<const N: usize>(entities: &[EntityEntry]) -> [u64; N] {
     let mut all = [0; N];
     let mut i = 0;
@@ -163,7 +165,7 @@ pub const fn beginnings<const N: usize>(entities: &[EntityEntry]) -> [u64; N] {
     all
 }
 
-/// Stops the build when entity `index` of a package has a route in common with an earlier one.
+/// Stops the build if entity `index` of a package has a route in common with an earlier one.
 pub const fn assert_apart(entities: &[EntityEntry], beginnings: &[u64], index: usize) {
     let second = &entities[index];
     let mut i = 0;
@@ -181,7 +183,7 @@ pub const fn assert_apart(entities: &[EntityEntry], beginnings: &[u64], index: u
     }
 }
 
-/// Stops the build when two packages with one mount have a route in common. For packages an
+/// Stops the build if two packages with the same mount have a route in common. For packages that an
 /// application lists statically:
 ///
 /// ```text
@@ -240,7 +242,7 @@ const fn assert_packages_apart(a: &Package, b: &Package) {
 // -- at start-up
 // --------------------------------------------------------------------------
 
-/// Every duplicate among the routes of these packages, as sentences with both places in the source.
+/// Returns a sentence for each duplicate route of these packages, with both source locations.
 pub fn find_duplicates(packages: &[&Package]) -> Vec<String> {
     let mut seen: Vec<((String, &str), RouteSpec, &EntityEntry, Declared)> = Vec::new();
     let mut found = Vec::new();

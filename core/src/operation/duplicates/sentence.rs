@@ -1,10 +1,10 @@
-//! The sentence of a duplicate route.
+//! The error message for a duplicate route.
 
 use super::Declared;
 use super::compare::{Base, Piece, Walk};
 use crate::operation::RouteSpec;
 
-/// A sentence put together in const code, where nothing allocates.
+/// A text that const code builds without allocation.
 pub struct Sentence {
     bytes: [u8; 1024],
     len: usize,
@@ -19,7 +19,7 @@ impl Sentence {
         }
     }
 
-    /// What has been written so far, as far as it is text.
+    /// Returns the text so far, as far as it is valid UTF-8.
     pub(super) fn text(&self) -> String {
         String::from_utf8_lossy(&self.bytes[..self.len]).into_owned()
     }
@@ -84,7 +84,7 @@ impl Sentence {
         self.push_path(one.base, one.route);
     }
 
-    /// What to write instead: at the second, or at the first where it is generated.
+    /// Adds the fix: for the second declaration, or for the first if the second is generated.
     pub(super) const fn push_help(&mut self, first: &Mounted<'_>, second: &Mounted<'_>) {
         self.push("\nhelp: ");
         match second.declared {
@@ -113,13 +113,13 @@ impl Sentence {
         let (text, _) = self.bytes.split_at(self.len);
         match std::str::from_utf8(text) {
             Ok(text) => panic!("{}", text),
-            // Cut off within a character.
+            // The buffer ends inside a character.
             Err(_) => panic!("linchpin: duplicate route"),
         }
     }
 }
 
-/// A route with what mounts it.
+/// A route with the declaration that mounts it.
 pub(super) struct Mounted<'a> {
     pub(super) entity: &'a str,
     pub(super) declared: Declared,
