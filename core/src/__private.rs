@@ -1,4 +1,5 @@
-//! What expansions name. No promise to users: anything here may change in a patch release.
+//! The items that expansions use. They are not a stable interface: anything here may change in a
+//! patch release.
 //!
 //! An expansion starts with `use ::linchpin::__private as __lp;` and is data plus calls into the
 //! functions below.
@@ -64,8 +65,7 @@ pub use operations::{
 
 use crate::Problem;
 
-/// An entity with every option left out; those that are declared replace members by
-/// `EntityDesc { .., ..entity(..) }`.
+/// An entity without options. Declared options replace members: `EntityDesc { .., ..entity(..) }`.
 pub const fn entity(
     name: &'static str,
     path: &'static str,
@@ -81,7 +81,7 @@ pub const fn entity(
     }
 }
 
-/// The place of a declaration.
+/// The source location of a declaration.
 pub const fn at(file: &'static str, line: u32) -> SourceLine {
     SourceLine { file, line }
 }
@@ -101,15 +101,15 @@ pub const fn index(fields: &'static [SortDesc]) -> IndexDesc {
     IndexDesc { fields }
 }
 
-/// A unique over fields, by position.
+/// A unique constraint over fields, by position.
 pub const fn unique(fields: &'static [usize], global: bool) -> UniqueDesc {
     UniqueDesc { fields, global }
 }
 
-/// A field with its marker's type: names, kind and optionality; options follow as method calls.
+/// A field with the type of its marker: names, kind and optionality. Method calls add the options.
 ///
-/// Enums and booleans are filterable by themselves (contract 5.2), also behind a type alias, which
-/// only the type tells.
+/// Enums and booleans are always filterable, also through a type alias, which only the type
+/// reveals.
 pub const fn field<F: Field>(
     name: &'static str,
     wire: &'static str,
@@ -139,7 +139,7 @@ pub const fn item_field<T: FieldType>(
         <T as FieldType>::OPTIONAL,
     );
     match desc.kind {
-        // What JSON may hold is known to the Rust type alone.
+        // Only the Rust type knows which JSON is valid.
         Kind::Json | Kind::Items(_) => FieldDesc {
             reads: Some(reads::<T>),
             ..desc
@@ -164,7 +164,7 @@ pub const fn version_field(
     }
 }
 
-/// The hidden date that `ttl("1h")` keeps, behind all other fields. Nobody but the store sees it.
+/// The hidden date of `ttl("1h")`, after all other fields. Only the store reads it.
 pub const fn expiry_field() -> FieldDesc {
     const NAME: &str = "linchpin_expiry";
     FieldDesc {
@@ -176,7 +176,7 @@ pub const fn expiry_field() -> FieldDesc {
 /// Reads a field from a row, by its marker.
 ///
 /// # Errors
-/// When the stored value has another form.
+/// If the stored value has another form.
 pub fn read<F: Field>(row: &dyn Row) -> std::result::Result<F::Ty, DecodeError> {
     <F::Ty as FieldType>::from_value(row.value(F::INDEX))
 }
@@ -186,32 +186,32 @@ pub fn args<const COUNT: usize>(args: [Option<Value>; COUNT]) -> Vec<Option<Valu
     args.into()
 }
 
-/// A required argument of an adapter method, of the field at a position.
+/// A required argument of an adapter method, for the field at a position.
 pub fn arg<E: FieldAt<N>, const N: usize>(value: impl Into<ValueAt<E, N>>) -> Option<Value> {
     Some(value.into().into_value())
 }
 
-/// The same of a field whose type says itself what it holds. Nothing here asks whether it is a
-/// field's type: its entity does.
+/// A required argument for a field whose type is a field type itself. The entity checks that it is
+/// one, not this function.
 pub fn own_arg<E: FieldAt<N>, const N: usize>(value: impl Into<TypeAt<E, N>>) -> Option<Value> {
     Some(value.into().into_value())
 }
 
-/// An argument of such a field that may be left out.
+/// An optional argument for such a field.
 pub fn optional_own_arg<E: FieldAt<N>, const N: usize>(
     value: impl Into<Param<TypeAt<E, N>>>,
 ) -> Option<Value> {
     value.into().into_arg()
 }
 
-/// An argument that may be left out.
+/// An optional argument.
 pub fn optional_arg<E: FieldAt<N>, const N: usize>(
     value: impl Into<Param<ValueAt<E, N>>>,
 ) -> Option<Value> {
     value.into().into_arg()
 }
 
-/// A list for an adapter method.
+/// A list as an argument of an adapter method.
 pub fn list_arg<E: FieldAt<N>, const N: usize, T: Into<ValueAt<E, N>>>(
     values: impl IntoIterator<Item = T>,
 ) -> Option<Value> {
@@ -222,7 +222,7 @@ pub fn list_arg<E: FieldAt<N>, const N: usize, T: Into<ValueAt<E, N>>>(
     Some(crate::validate::list_value(&values))
 }
 
-/// A list that may be left out.
+/// An optional list.
 pub fn optional_list_arg<E: FieldAt<N>, const N: usize>(
     values: impl Into<Param<Vec<ValueAt<E, N>>>>,
 ) -> Option<Value> {
@@ -233,22 +233,22 @@ pub fn optional_list_arg<E: FieldAt<N>, const N: usize>(
     }
 }
 
-/// An item for an adapter method.
+/// An item as an argument of an adapter method.
 pub fn item_arg<T: Embedded>(item: &T) -> Option<Value> {
     Some(Value::Json(
         serde_json::to_value(item).unwrap_or_default().to_string(),
     ))
 }
 
-/// Changes of an item for an adapter method.
+/// A partial change of an item as an argument of an adapter method.
 pub fn item_patch_arg(patch: impl ItemPatch) -> Option<Value> {
     let mut members: Vec<(&'static str, Value)> = Vec::new();
     patch.members(&mut |name, value| members.push((name, value)));
     Some(crate::json::object(members))
 }
 
-/// A member of an item's patch, when it is there. Items are JSON, so that is all that is asked of
-/// its type.
+/// Adds a member to an item's patch if it is present. Items are JSON, so its type only needs
+/// `Serialize`.
 pub fn put_member<T: serde::Serialize>(
     name: &'static str,
     value: Option<T>,
@@ -267,22 +267,22 @@ pub fn text_arg(value: impl Into<String>) -> Option<Value> {
     Some(Value::Text(value.into()))
 }
 
-/// An element of a list of strings that may be left out.
+/// An optional element of a list of strings.
 pub fn optional_text_arg(value: impl Into<Param<String>>) -> Option<Value> {
     value.into().into_arg()
 }
 
-/// Writes a member of an input struct when it is there.
+/// Writes a member of an input struct if it is present.
 pub fn put<F: Field>(value: Option<F::Ty>, set: &mut dyn FnMut(usize, Value)) {
     if let Some(value) = value {
         set(F::INDEX, value.into_value());
     }
 }
 
-/// Runs the rule of an entity over a row: rustc judges its signature.
+/// Runs the rule of an entity over a row. The compiler checks the rule's signature.
 ///
 /// # Errors
-/// What the rule finds.
+/// The error of the rule.
 pub fn check<E: Entity>(
     row: &dyn Row,
     rule: fn(&E) -> std::result::Result<(), Problem>,
@@ -291,7 +291,7 @@ pub fn check<E: Entity>(
     rule(&record)
 }
 
-/// How a field follows from the fields at these positions; without any, from all that are not
+/// Computes a field from the fields at these positions; without positions, from all that are not
 /// computed.
 pub const fn follows<F: Field>(
     value: fn(&dyn Row) -> std::result::Result<Value, DecodeError>,
@@ -304,17 +304,17 @@ pub const fn follows<F: Field>(
     }
 }
 
-/// Runs the function of a computed field over a row: rustc judges its signature.
+/// Runs the function of a computed field over a row. The compiler checks the function's signature.
 ///
 /// # Errors
-/// When the row cannot be read, or no store can hold the text that comes out. What numbers may be,
-/// who asked for them says.
+/// If the row cannot be read, or if no store can hold the resulting text. The caller checks the
+/// range of numbers.
 pub fn compute<F: Field>(
     row: &dyn Row,
     value: fn(&F::Entity) -> F::Ty,
 ) -> std::result::Result<Value, DecodeError> {
     match value(&<F::Entity as Entity>::read(row)?).into_value() {
-        // Adding zero turns -0 into 0, as for numbers of clients.
+        // Adding zero turns -0 into 0, as for numbers from clients.
         Value::Float(number) => Ok(Value::Float(number + 0.0)),
         Value::Text(text) if text.contains('\0') => {
             Err(DecodeError::expected("text without U+0000"))
@@ -323,12 +323,13 @@ pub fn compute<F: Field>(
     }
 }
 
-/// An operation listed with its entity: rustc judges that it belongs there.
+/// An operation that is listed with its entity. The compiler checks that it belongs to the entity.
 pub const fn op<E: Entity, F: Entity + Itself<E>>(operation: &Operation<F>) -> &'static OpSpec {
     operation.spec()
 }
 
-/// What a projection names, for a route of an entity: rustc judges that it belongs there.
+/// The name and the fields of a projection for a route. The compiler checks that the projection
+/// belongs to the entity.
 pub const fn projected<E: Entity, P: Projection>() -> (&'static str, &'static [&'static str])
 where
     P::Entity: Shown<E>,
@@ -336,19 +337,19 @@ where
     (P::NAME, P::FIELDS)
 }
 
-/// A struct of what an aggregate computes; the macro writes it.
+/// A struct for the numbers of an aggregate; the macro implements it.
 pub trait NumbersRow: Sized {
-    /// From the key, if there is one, and the members.
+    /// Reads the key, if there is one, and the members.
     ///
     /// # Errors
-    /// When a value has another form.
+    /// If a value has another form.
     fn read(values: &[Value]) -> Result<Self>;
 }
 
 /// A value of a row of numbers.
 pub trait Cell: Sized {
     /// # Errors
-    /// When the value has another form.
+    /// If the value has another form.
     fn read(value: &Value) -> Result<Self>;
 }
 
@@ -358,7 +359,7 @@ impl<T: FieldType> Cell for T {
     }
 }
 
-/// The numbers of records by value.
+/// The number of records for each value.
 impl Cell for std::collections::BTreeMap<String, i64> {
     fn read(value: &Value) -> Result<Self> {
         match value {
@@ -368,15 +369,15 @@ impl Cell for std::collections::BTreeMap<String, i64> {
     }
 }
 
-/// Reads the next value of a row; one that is missing is null.
+/// Reads the next value of a row. A missing value is null.
 ///
 /// # Errors
-/// When the value has another form.
+/// If a value has another form.
 pub fn next_cell<T: Cell>(row: &mut std::slice::Iter<'_, Value>) -> Result<T> {
     T::read(row.next().unwrap_or(&Value::Null))
 }
 
-/// Reads a struct of numbers from a row, its members in their order.
+/// Reads a struct of numbers from a row, with the members in their order.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __numbers_row {
@@ -391,10 +392,11 @@ macro_rules! __numbers_row {
 }
 pub use __numbers_row as numbers_row;
 
-/// A parameter of a custom operation: what it holds is a matter of its type.
+/// A parameter of a custom operation. Its type determines the kind.
 ///
 /// # Panics
-/// In const evaluation when a path or query cannot carry the type, which is the point.
+/// In const evaluation if a path or query cannot carry the type. This is the purpose of the
+/// function.
 #[track_caller]
 pub const fn custom_param<T: FieldType>(
     params: &'static EntityDesc,
@@ -415,7 +417,7 @@ pub const fn custom_param<T: FieldType>(
     }
 }
 
-/// A member that an answer has once, as a field of nothing that is stored.
+/// A member that only one response contains, as a field of an entity that is not stored.
 pub const fn once<T: FieldType>(name: &'static str, wire: &'static str) -> FieldDesc {
     FieldDesc::new(
         name,
@@ -426,7 +428,7 @@ pub const fn once<T: FieldType>(name: &'static str, wire: &'static str) -> Field
     )
 }
 
-/// The body of a custom operation, as a field of nothing that is stored.
+/// The body of a custom operation, as a field of an entity that is not stored.
 pub const fn custom_input<T: Embedded>() -> FieldDesc {
     FieldDesc::new("", "", "", Kind::Items(T::FIELDS), false)
 }

@@ -1,4 +1,4 @@
-//! Who calls.
+//! The caller of a request.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -7,36 +7,36 @@ use std::sync::Arc;
 use crate::Value;
 use crate::filter::CtxPath;
 
-/// Who is calling, as an authentication plugin verified it.
+/// The caller, as an authentication plugin verified it.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Actor {
     /// `None` for anonymous requests.
     pub id: Option<String>,
-    /// `user`, `service`, `anonymous` or a kind of the plugin's own.
+    /// `user`, `service`, `anonymous` or a kind that a plugin defines.
     pub kind: ActorKind,
-    /// The tenant, when there is one.
+    /// The tenant, if there is one.
     pub tenant_id: Option<String>,
-    /// The session, when there is one.
+    /// The session, if there is one.
     pub session_id: Option<String>,
-    /// Roles held.
+    /// The roles of the actor.
     pub roles: Vec<String>,
-    /// Verified token claims.
+    /// The verified claims of the token.
     pub claims: BTreeMap<String, serde_json::Value>,
-    /// What the plugin that found the actor knows of it besides, for its own guards and routes.
+    /// Further data of the plugin that authenticated the actor, for its own guards and routes.
     pub attached: Attached,
 }
 
-/// A value that a plugin puts beside an actor. Nobody else can read it without its type.
+/// A value that a plugin attaches to an actor. Reading it requires its type.
 #[derive(Clone, Default)]
 pub struct Attached(Option<Arc<dyn Any + Send + Sync>>);
 
 impl Attached {
-    /// This value.
+    /// Attaches this value.
     pub fn new<T: Any + Send + Sync>(value: Arc<T>) -> Self {
         Self(Some(value))
     }
 
-    /// The value, when it is a `T`.
+    /// Returns the value if it is a `T`.
     pub fn get<T: Any + Send + Sync>(&self) -> Option<&T> {
         self.0.as_ref()?.downcast_ref()
     }
@@ -53,7 +53,7 @@ impl PartialEq for Attached {
 
 impl std::fmt::Debug for Attached {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // It may hold what must not be printed.
+        // It may contain secrets.
         f.write_str(if self.0.is_some() {
             "Attached(..)"
         } else {
@@ -70,17 +70,17 @@ struct InvalidCredential;
 pub enum ActorKind {
     /// A person.
     User,
-    /// A program with a credential of its own.
+    /// A program with its own credential.
     Service,
-    /// Nobody known.
+    /// An anonymous caller.
     #[default]
     Anonymous,
-    /// A kind of a plugin's own.
+    /// A kind that a plugin defines.
     Other(String),
 }
 
 impl ActorKind {
-    /// `user`, `service`, `anonymous`, or the plugin's name for it.
+    /// `user`, `service`, `anonymous`, or the name that the plugin gives it.
     pub fn as_str(&self) -> &str {
         match self {
             Self::User => "user",
@@ -92,14 +92,14 @@ impl ActorKind {
 }
 
 impl Actor {
-    /// Nobody known.
+    /// An anonymous caller.
     pub fn anonymous() -> Self {
         Self::default()
     }
 
-    /// Nobody known, though the request presents a credential: it has ended, was revoked, or is
-    /// malformed. Routes that anonymous callers may call answer as they do to [`Actor::anonymous`],
-    /// and say `WWW-Authenticate: Bearer error="invalid_token"`.
+    /// An anonymous caller whose credential is expired, revoked or malformed. Public routes respond
+    /// as to [`Actor::anonymous`], with the header `WWW-Authenticate: Bearer
+    /// error="invalid_token"`.
     pub fn with_invalid_credential() -> Self {
         Self {
             attached: Attached::new(Arc::new(InvalidCredential)),
@@ -128,12 +128,12 @@ impl Actor {
         self
     }
 
-    /// Whether the actor holds one of `roles`.
+    /// Whether the actor has one of `roles`.
     pub fn has_any_role(&self, roles: &[&str]) -> bool {
         self.roles.iter().any(|r| roles.contains(&r.as_str()))
     }
 
-    /// A value of the context; null when absent.
+    /// Returns a context value; null if it is absent.
     pub fn lookup(&self, path: CtxPath) -> Value {
         let text = |t: &Option<String>| t.clone().map_or(Value::Null, Value::Text);
         match path {
@@ -151,7 +151,7 @@ impl Actor {
                     .unwrap_or_default(),
                 _ => Value::Null,
             },
-            // The request's, not the actor's.
+            // These values belong to the request, not to the actor.
             CtxPath::Value(_) => Value::Null,
         }
     }

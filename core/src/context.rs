@@ -12,13 +12,13 @@ use crate::entity::{FieldType, Kind};
     note = "`linchpin::context!` declares one; the actor's are `ctx(actor.id)` and its like"
 )]
 pub trait ContextValue: Copy + Send + Sync + 'static {
-    /// Its Rust type.
+    /// The Rust type of the value.
     type Value: FieldType;
 
     /// The name, unique within an app.
     const NAME: &'static str;
 
-    /// Name and type, as data.
+    /// The name and the type, as data.
     #[doc(hidden)]
     const DESC: ContextDesc = ContextDesc {
         name: Self::NAME,

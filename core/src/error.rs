@@ -29,53 +29,53 @@ impl Problem {
     }
 }
 
-/// The stable code of an error; each has one status.
+/// The stable code of an error. Each code has one status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Code {
-    /// 400: the body is not JSON, or not an object where one is asked for.
+    /// 400: the body is not JSON, or not an object although the route requires one.
     MalformedJson,
-    /// 400: values that the declared fields do not allow; the details name each.
+    /// 400: values that the declared fields do not allow. The details name each.
     ValidationFailed,
-    /// 400: a parameter of the query that the route does not have.
+    /// 400: an unknown query parameter.
     UnknownParameter,
-    /// 400: a cursor that was not made for this list, or was changed.
+    /// 400: a cursor of another list, or a changed cursor.
     InvalidCursor,
-    /// 400: the record is in a state that the transition does not begin in.
+    /// 400: the transition does not start in the record's state.
     InvalidTransition,
-    /// 401: nobody is signed in, or by a credential that does not hold.
+    /// 401: the caller has no credential, or an invalid one.
     Unauthorized,
-    /// 403: they are signed in, and may not.
+    /// 403: the caller is authenticated but not allowed.
     Forbidden,
-    /// 404: there is no such route, or no such record that the caller may see.
+    /// 404: the route does not exist, or the caller may see no such record.
     NotFound,
-    /// 405: the path has other methods; `Allow` lists them.
+    /// 405: the path has only other methods; `Allow` lists them.
     MethodNotAllowed,
-    /// 409: a unique is taken, or the record was changed meanwhile.
+    /// 409: a unique value is taken, or the record was changed concurrently.
     Conflict,
-    /// 409: a list within a record has as many items as it may.
+    /// 409: a list within a record has its maximum number of items.
     CollectionFull,
     /// 409: the key was used with another request.
     IdempotencyConflict,
     /// 409: the first request with this key is still running.
     IdempotencyInProgress,
-    /// 412: `If-Match` names another version than the record has.
+    /// 412: `If-Match` names another version than that of the record.
     PreconditionFailed,
-    /// 413: the body is longer than the route reads.
+    /// 413: the body is longer than the limit of the route.
     BodyTooLarge,
     /// 414: the query string is longer than 8 KiB.
     UriTooLong,
     /// 415: the body is not `application/json`.
     UnsupportedMediaType,
-    /// 428: the entity asks for `If-Match`.
+    /// 428: the entity requires `If-Match`.
     PreconditionRequired,
-    /// 429: too many calls; `Retry-After` says when to come back.
+    /// 429: too many calls; `Retry-After` gives the time to wait.
     RateLimited,
-    /// 500: a fault of the server; its cause is in the log alone.
+    /// 500: a fault of the server. Only the log contains the cause.
     Internal,
-    /// 503: the store or a queue takes nothing right now; `Retry-After` says when to come back.
+    /// 503: the store or a queue is unavailable; `Retry-After` gives the time to wait.
     Unavailable,
-    /// 504: it took longer than the route may take.
+    /// 504: the call exceeded the timeout of the route.
     Timeout,
     /// A code of a package or plugin with its status.
     Other(u16, &'static str),
@@ -111,7 +111,7 @@ impl Code {
         }
     }
 
-    /// The code as it stands in the body.
+    /// The code as text, as in the body.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::MalformedJson => "malformed_json",
@@ -141,7 +141,7 @@ impl Code {
     }
 }
 
-/// Why a call failed. Boxed, so that a `Result` stays one word wide.
+/// The error of a call. It is boxed, so that a `Result` stays one word wide.
 pub struct Error(Box<Inner>);
 
 struct Inner {

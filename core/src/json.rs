@@ -1,8 +1,8 @@
-//! JSON out: values straight to bytes.
+//! Writes values as JSON bytes.
 
 use crate::{Value, ValueRef};
 
-/// Writes a page of finished items.
+/// Writes a page of items that are already JSON.
 #[doc(hidden)]
 pub fn write_page(items: &[u8], next_cursor: Option<&str>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"items\":[");
@@ -86,9 +86,9 @@ pub fn write_str(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// The first byte from `start` on that cannot stand in a JSON string as it is.
+/// Returns the position of the first byte from `start` that must be escaped in a JSON string.
 ///
-/// Eight bytes at a time: text is most of what a response holds, and hardly any of it needs an
+/// It reads eight bytes at a time: most of a response is text, and almost none of it needs an
 /// escape.
 fn to_escape(bytes: &[u8], start: usize) -> Option<usize> {
     const ONES: u64 = u64::MAX / 0xff;
@@ -96,8 +96,8 @@ fn to_escape(bytes: &[u8], start: usize) -> Option<usize> {
     let mut at = start;
     while let Some(chunk) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
         let word = u64::from_le_bytes(*chunk);
-        // The high bit of each byte that is below 0x20, a quote or a backslash. Borrows only spoil
-        // bytes behind a hit.
+        // The high bit of each byte that is below 0x20, a quote or a backslash. Borrows only change
+        // bytes after a match.
         let below = word.wrapping_sub(ONES * 0x20) & !word;
         let quote = word ^ (ONES * 0x22);
         let slash = word ^ (ONES * 0x5c);
@@ -115,7 +115,7 @@ fn to_escape(bytes: &[u8], start: usize) -> Option<usize> {
         .map(|i| at + i)
 }
 
-/// Members as an object, sorted by name.
+/// Writes members as an object, sorted by name.
 #[doc(hidden)]
 pub fn write_object(mut members: Vec<(&str, Value)>, out: &mut Vec<u8>) {
     members.sort_unstable_by_key(|(name, _)| *name);
@@ -131,7 +131,7 @@ pub fn write_object(mut members: Vec<(&str, Value)>, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// Members as an object, sorted by name.
+/// Returns members as an object, sorted by name.
 #[doc(hidden)]
 pub fn object(members: Vec<(&str, Value)>) -> Value {
     let mut out = Vec::with_capacity(64);

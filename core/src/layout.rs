@@ -492,7 +492,7 @@ mod tests {
             .collect()
     }
 
-    /// Other directions of the same fields need another index with another name. Reversing all
+    /// The same fields in other directions need another index with another name. Reversing all
     /// directions needs no other index.
     #[test]
     fn directions_make_indexes() {
@@ -606,13 +606,13 @@ mod tests {
         let expected = [
             (true, vec![1, 3], true, None),
             (true, vec![3], true, Some(1)),
-            // Across tenants.
+            // Unique across tenants.
             (true, vec![4], true, None),
-            // The default order is that of the declared index: one is enough.
+            // The default order equals the declared index, so one index is enough.
             (false, vec![1, 2, 4, 0], true, None),
         ];
         assert_eq!(shape(&guarded), expected);
-        // Nor does the direction matter.
+        // The direction does not matter either.
         let up = EntityDesc {
             sort: &[SortDesc {
                 field: 4,
@@ -655,7 +655,7 @@ mod tests {
             ..PLAIN
         };
         assert_eq!(shape(&bare), [index(&[2, 4, 0])]);
-        // One that is declared does as well, in either direction; so does a unique.
+        // A declared index serves as well, in either direction; so does a unique index.
         let declared = [
             SortDesc {
                 field: 2,
@@ -681,7 +681,7 @@ mod tests {
             ..bare
         };
         assert_eq!(shape(&alone), [(true, vec![2], false, None)]);
-        // A list of a tenant pins the tenant; what follows from a deletion pins the key alone.
+        // A list fixes the tenant; the effects of a delete fix only the key.
         const HELD: Relation = KEY.on_delete(OnDelete::Cascade);
         let tenant = Some(Tenant {
             field: 1,

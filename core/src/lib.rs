@@ -2,9 +2,10 @@
 //! operations, filters and their evaluator, validation, route policies, and the
 //! [`Store`](store::Store) trait.
 //!
-//! It names no database and no async runtime, and no HTTP server but for the feature `axum`, which
-//! turns an error into a response. So it builds for `wasm32-unknown-unknown` too, where JavaScript
-//! provides randomness and the clock. Apps name the crate `linchpin`, which re-exports what they
+//! It does not depend on a database or an async runtime. It depends on an HTTP library only with
+//! the feature `axum`, which converts an error to a response. So it also builds for
+//! `wasm32-unknown-unknown`, where JavaScript provides randomness and the clock. Apps use the crate
+//! `linchpin`, which re-exports the parts that they need.
 //! need from here.
 
 mod actor;
@@ -57,5 +58,5 @@ pub use startup::{EntityGap, Gap, StartupError};
 pub use timestamp::{ParseTimestampError, Timestamp, Truncate};
 pub use value::{DecodeError, Value, ValueRef};
 
-/// A boxed future that can move between threads: what traits with asynchronous methods return.
+/// A boxed future that is `Send`: the return type of asynchronous trait methods.
 pub type BoxFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -1,24 +1,25 @@
-//! Packages: what `package!` builds.
+//! Packages: the output of `package!`.
 
 use crate::entity::EntityDesc;
 use crate::operation::OpSpec;
 
-/// A list of entities with all that can be done with them; written by [`package!`](crate::package).
+/// A list of entities with their operations and routes; written by [`package!`](crate::package).
 #[derive(Debug, Clone, Copy)]
 pub struct Package {
     /// Unique within an app.
     pub name: &'static str,
     /// The version of the crate that declares it.
     pub version: &'static str,
-    /// Prefix of every route; `/` by default.
+    /// The path prefix of every route; `/` by default.
     pub mount: &'static str,
     /// The entities.
     pub entities: &'static [EntityEntry],
-    /// Names of packages and plugins that must be there.
+    /// The names of required packages and plugins.
     pub dependencies: &'static [&'static str],
-    /// What runs around every route, outside of the routes' own middleware, the first outermost.
+    /// The middleware of every route. It runs before the routes' own middleware; the first is the
+    /// outermost.
     pub middleware: &'static [crate::policy::MiddlewareDesc],
-    /// Runs at start-up once adapters exist, before anything is served.
+    /// Runs at start-up after the adapters exist and before the app serves requests.
     pub after_adapters: Option<crate::Attachment>,
 }
 
@@ -27,14 +28,14 @@ pub struct Package {
 pub struct EntityEntry {
     /// The entity.
     pub desc: &'static EntityDesc,
-    /// Its operations, in the order listed.
+    /// The operations of the entity, in the listed order.
     pub operations: &'static [&'static OpSpec],
     /// Extra routes below the entity's path.
     pub routes: &'static [crate::operation::ExtraRouteSpec],
 }
 
 impl EntityEntry {
-    /// Its operations as they are mounted: those that stand for several give way to them.
+    /// Returns the operations that have routes: a collection is replaced by its methods.
     pub fn mounted(&self) -> impl Iterator<Item = &'static OpSpec> {
         self.operations
             .iter()

@@ -13,11 +13,11 @@ use crate::{Code, Error, Problem};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const BEARER: HeaderValue = HeaderValue::from_static("Bearer");
-/// Room for the headers of nearly every answer, allocated once; more would double what is
-/// allocated.
+/// Capacity for the headers of almost every response, allocated once. More headers double the
+/// allocation.
 const HEADERS: usize = 6;
 
-/// An answer of JSON bytes.
+/// A response with a JSON body.
 pub fn json(status: StatusCode, body: Vec<u8>) -> Response<Body> {
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = status;
@@ -27,7 +27,7 @@ pub fn json(status: StatusCode, body: Vec<u8>) -> Response<Body> {
     response
 }
 
-/// The answer to a call that failed.
+/// The response for an error.
 pub fn error(error: &Error, request_id: &str) -> Response<Body> {
     let code = error.code();
     let status = StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -77,14 +77,14 @@ pub fn error_body(error: &Error, request_id: &str) -> Vec<u8> {
     out
 }
 
-/// An error that a handler of the user returned. It knows no request id; the layer around it does,
-/// and writes the body.
+/// An error that a handler of the app returned. The error lacks the request id, so the surrounding
+/// layer writes the body.
 #[derive(Clone)]
 pub struct Raised(pub Arc<Error>);
 
 impl IntoResponse for Error {
-    /// The contract's error body. Inside an application the request id is filled in, and the cause
-    /// logged under it.
+    /// The standard error body. Inside an application, the surrounding layer adds the request id
+    /// and logs the cause with it.
     fn into_response(self) -> Response<Body> {
         let mut response = error(&self, "");
         response.extensions_mut().insert(Raised(Arc::new(self)));
@@ -93,12 +93,12 @@ impl IntoResponse for Error {
 }
 
 impl From<MultipartError> for Error {
-    /// A malformed body is `validation_failed`, one that is too large `body_too_large`, so that `?`
-    /// answers as extractors do.
+    /// A malformed body is `validation_failed`, and a body that is too large is `body_too_large`,
+    /// so that `?` gives the same errors as extractors.
     fn from(error: MultipartError) -> Self {
         match error.status() {
             StatusCode::PAYLOAD_TOO_LARGE => Self::too_large(None),
-            // Only the body is read, so the client's bytes are at fault.
+            // Only the body is read here, so the error is in the client's bytes.
             _ => Self::invalid(Problem::new("", "type", error.body_text())),
         }
     }

@@ -1,6 +1,6 @@
-//! Method and path of a route, as data.
+//! The method and path of a route, as data.
 
-/// A route an operation or entity mounts, relative to the entity's path.
+/// A route of an operation or entity, relative to the entity's path.
 #[derive(Debug, Clone, Copy)]
 pub struct RouteSpec {
     /// The method.
@@ -10,8 +10,7 @@ pub struct RouteSpec {
 }
 
 impl RouteSpec {
-    /// Where the five routes of an entity are, unless it says otherwise: create, list, get, update,
-    /// delete.
+    /// The default routes of an entity: create, list, get, update, delete.
     pub const CRUD: [Self; 5] = [
         Self {
             method: Method::Post,
@@ -41,22 +40,22 @@ impl RouteSpec {
 pub enum Seg {
     /// Static text, percent-decoded.
     Lit(&'static str),
-    /// A parameter; its name does not count when paths are compared.
+    /// A parameter. Comparisons of paths ignore its name.
     Param(&'static str),
 }
 
-/// A method of HTTP.
+/// An HTTP method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Method {
-    /// Reads.
+    /// Reads records.
     Get,
-    /// Changes something.
+    /// Changes records.
     Post,
-    /// Puts something in place of what is there.
+    /// Replaces a value.
     Put,
     /// Changes parts of a record.
     Patch,
-    /// Takes something away.
+    /// Deletes a record or an item.
     Delete,
 }
 

@@ -4,8 +4,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicI64};
 
-/// The clocks of the standard library, or those of JavaScript on `wasm32-unknown-unknown`, where
-/// the former panic.
+/// The clocks of the standard library. On `wasm32-unknown-unknown`, where these panic, the clocks
+/// of JavaScript.
 #[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
 pub(crate) use std::time;
 #[cfg(all(target_family = "wasm", target_os = "unknown"))]
@@ -13,25 +13,26 @@ pub(crate) use web_time as time;
 
 use time::Instant;
 
-/// Milliseconds by which a clock may be behind without being thought of as set back: threads look
-/// at it one after the other.
+/// The number of milliseconds by which a clock may go back without counting as set back, because
+/// threads read it one after the other.
 const NEAR: i64 = 16;
 
-/// Makes a clock that may be set back one that is not. While it goes forward it is passed on, at
-/// the cost of one comparison.
+/// A monotonic view of a clock that may be set back. While the clock goes forward, its time is
+/// returned, at the cost of one comparison.
 ///
-/// After it was set back, time goes on from the latest instant that was given, at half its pace,
-/// until the clock has come up with it. So both agree again after twice the time by which it was
-/// set back. Nothing here waits for another thread.
+/// After the clock was set back, the time continues from the latest returned time at half speed,
+/// until the clock reaches it. So both agree again after twice the time by which the clock was set
+/// back. No thread waits for another.
 #[derive(Debug)]
 pub struct Steady {
-    /// The latest instant that was given, in milliseconds.
+    /// The latest returned time, in milliseconds.
     latest: AtomicI64,
-    /// Whether that is ahead of the clock.
+    /// Whether the latest returned time is ahead of the clock.
     ahead: AtomicBool,
-    /// Up to when the time has been counted that passes while it is, in milliseconds since `base`.
+    /// The time up to which elapsed time is counted while `ahead` is true, in milliseconds since
+    /// `base`.
     counted: AtomicI64,
-    /// An instant of a clock that nobody sets.
+    /// A point in time of the monotonic system clock.
     base: OnceLock<Instant>,
 }
 
@@ -46,8 +47,8 @@ impl Steady {
         }
     }
 
-    /// The present, of a clock that shows `shown`. If that is before an instant that was given,
-    /// time goes on from there.
+    /// Returns the current time for a clock that shows `shown`. If that is before a returned time,
+    /// the time continues from the returned one.
     #[doc(hidden)]
     pub fn at(&self, shown: i64, instant: impl FnOnce() -> Instant) -> i64 {
         let latest = self.latest.load(Relaxed);
@@ -73,7 +74,7 @@ impl Steady {
         }
         let counted = self.counted.load(Relaxed);
         let half = now.saturating_sub(counted) / 2;
-        // One of those who look at the same time counts.
+        // Only one of the threads that read the same time counts it.
         if half > 0
             && self
                 .counted
@@ -101,15 +102,15 @@ mod tests {
             (at(1_000_000, 0), at(1_000_000, 0), at(1_000_005, 5)),
             (1_000_000, 1_000_000, 1_000_005)
         );
-        // Ten minutes back: the first look finds it, and from there time passes at half its pace.
+        // Ten minutes back: the first read detects it, and then the time passes at half speed.
         assert_eq!(
             (at(400_005, 5), at(400_011, 11), at(401_005, 1005)),
             (1_000_005, 1_000_008, 1_000_505)
         );
-        // Further back, and forward again but not past what was given.
+        // Further back, and forward again but not past the latest returned time.
         assert_eq!((at(0, 2005), at(900_000, 3005)), (1_001_005, 1_001_505));
-        // A clock that has passed it is followed, also after a pause that the other one does not
-        // count.
+        // A clock that is ahead again is followed, also after a pause that the monotonic clock does
+        // not count.
         assert_eq!(
             (
                 at(2_000_000, 3005),
@@ -127,7 +128,7 @@ mod tests {
             |shown: i64, passed: u64| steady.at(shown, || begun + Duration::from_millis(passed));
         const HOUR: i64 = 3_600_000;
         assert_eq!(at(100 * HOUR, 0), 100 * HOUR);
-        // Set back by an hour at 0; looked at every ten seconds.
+        // Set back by an hour at 0, and read every ten seconds.
         let mut before = 100 * HOUR;
         let shown = |passed: u64| 99 * HOUR + passed.cast_signed();
         for passed in (0..3 * 3_600_000).step_by(10_000) {
@@ -152,7 +153,7 @@ mod tests {
                 scope.spawn(move || {
                     let mut before = i64::MIN;
                     for n in 0..2000_i64 {
-                        // A clock that jumps to and fro.
+                        // A clock that jumps back and forth.
                         let now = steady.at((n * 7919 + turn) % 1000, Instant::now);
                         assert!(now >= before, "{now} after {before}");
                         before = now;

@@ -1,4 +1,4 @@
-//! Const assertions: what a macro cannot know of a type behind a name, const evaluation does.
+//! Const assertions: checks of types that a macro knows only by name.
 
 use super::fields::FieldAt;
 use crate::entity::{EntityDesc, Field, FieldType, Flags, Kind, Pagination, TypeAt};
@@ -27,41 +27,41 @@ pub const INTEGERS: u16 = 1 << 2;
 pub const NUMBERS: u16 = 1 << 3;
 /// Dates.
 pub const DATES: u16 = 1 << 4;
-/// What a primary key may be.
+/// The kinds of a primary key.
 pub const KEYS: u16 = TEXTS | INTEGERS;
-/// What whole bounds apply to.
+/// The kinds that numeric bounds apply to.
 pub const NUMERIC: u16 = INTEGERS | NUMBERS;
 /// Lists of texts.
 pub const TEXT_LISTS: u16 = 1 << 6;
 /// All lists.
 pub const LISTS: u16 = TEXT_LISTS | 1 << 8;
-/// What compares.
+/// The kinds that can be compared.
 pub const SCALARS: u16 = TEXTS | BOOLEANS | NUMERIC | DATES | 1 << 5;
 /// `true` and `false`.
 pub const BOOLEANS: u16 = 1 << 1;
-/// What a text of the context may be compared with.
+/// The kinds that a text of the context can be compared with.
 pub const NAMES: u16 = TEXTS | 1 << 5;
 /// Enums.
 pub const ENUMS: u16 = 1 << 5;
-/// What `<` compares.
+/// The kinds that `<` compares.
 pub const ORDERED: u16 = TEXTS | NUMERIC | DATES;
-/// What a transition moves.
+/// The kinds that a transition can change.
 pub const STATES: u16 = TEXTS | BOOLEANS | INTEGERS | 1 << 5;
 
-/// Fails to compile with `message` unless the field's type is one of `kinds`.
+/// Fails to compile with `message` unless the kind of the field is one of `kinds`.
 ///
 /// # Panics
-/// In const evaluation, which is the point.
+/// In const evaluation. This is the purpose of the function.
 #[track_caller]
 pub const fn expect<F: Field>(kinds: u16, message: &'static str) {
     assert!(bit(<F::Ty as FieldType>::KIND) & kinds != 0, "{}", message);
 }
 
-/// Fails to compile unless the type of a field, called `name`, is one of `kinds`, which `what` of
-/// an operation needs.
+/// Fails to compile unless the kind of the field `name` is one of `kinds`, as `what` of an
+/// operation requires.
 ///
 /// # Panics
-/// In const evaluation, which is the point.
+/// In const evaluation. This is the purpose of the function.
 #[track_caller]
 pub const fn need<E: FieldAt<N>, const N: usize>(kinds: u16, what: &str, name: &str) {
     if bit(kind::<E, N>()) & kinds != 0 {
@@ -87,25 +87,25 @@ pub const fn need<E: FieldAt<N>, const N: usize>(kinds: u16, what: &str, name: &
     text.stop()
 }
 
-/// What the field at a position holds.
+/// Returns the kind of the field at a position.
 pub const fn kind<E: FieldAt<N>, const N: usize>() -> Kind {
     <TypeAt<E, N> as FieldType>::KIND
 }
 
-/// Fails to compile with `message` unless a field's type is one of `kinds`.
+/// Fails to compile with `message` unless the kind of a field is one of `kinds`.
 ///
 /// # Panics
-/// In const evaluation, which is the point.
+/// In const evaluation. This is the purpose of the function.
 #[track_caller]
 pub const fn expect_kind(kind: Kind, kinds: u16, message: &'static str) {
     assert!(bit(kind) & kinds != 0, "{}", message);
 }
 
-/// Fails to compile with `message` unless the items of a list have a string or integer member of
-/// this name on the wire.
+/// Fails to compile with `message` unless the items of a list have a string or integer member with
+/// this wire name.
 ///
 /// # Panics
-/// In const evaluation, which is the point.
+/// In const evaluation. This is the purpose of the function.
 #[track_caller]
 pub const fn expect_key<F: Field>(wire: &str, message: &'static str) {
     let fields = <F::Ty as FieldType>::KIND.item_fields();
@@ -119,11 +119,11 @@ pub const fn expect_key<F: Field>(wire: &str, message: &'static str) {
     panic!("{}", message);
 }
 
-/// Fails to compile unless a field has the type of an entity's ids: with `text` when they are
-/// texts, else with `whole`.
+/// Fails to compile unless a field has the type of an entity's ids. The message is `text` if the
+/// ids are texts, else `whole`.
 ///
 /// # Panics
-/// In const evaluation, which is the point.
+/// In const evaluation. This is the purpose of the function.
 #[track_caller]
 pub const fn expect_relation<F: Field>(of: &EntityDesc, text: &'static str, whole: &'static str) {
     related(<F::Ty as FieldType>::KIND, of, text, whole);
@@ -158,16 +158,15 @@ const fn unknown_field(entity: &EntityDesc, name: &str) -> ! {
     text.stop()
 }
 
-/// Fails to compile unless a value of the context has the type of the field called `name`, or of
-/// its elements.
+/// Fails to compile unless a context value has the type of the field `name`, or of its elements.
 ///
 /// # Panics
-/// In const evaluation, which is the point.
+/// In const evaluation. This is the purpose of the function.
 #[track_caller]
 pub const fn expect_context<F: Field>(value: ContextDesc, name: &str) {
     let (have, want) = (value.kind, <F::Ty as FieldType>::KIND);
     let fits = match (have, want) {
-        // As at start-up: what they are called does not matter.
+        // The names of the enums do not matter, as at start-up.
         (Kind::Enum(have), Kind::Enum(want)) => all_same(have.variants, want.variants),
         (Kind::String, Kind::StringArray) => true,
         _ => bit(have) == bit(want),
@@ -193,10 +192,10 @@ const fn of_type(kind: Kind) -> &'static str {
     }
 }
 
-/// Fails to compile unless a value of the context is one that a condition can compare.
+/// Fails to compile unless a condition can compare this context value.
 ///
 /// # Panics
-/// In const evaluation, which is the point.
+/// In const evaluation. This is the purpose of the function.
 #[track_caller]
 pub const fn expect_context_type<V: ContextValue>() {
     let fits = bit(V::DESC.kind) & SCALARS != 0 && !<V::Value as FieldType>::OPTIONAL;
@@ -209,7 +208,7 @@ pub const fn expect_context_type<V: ContextValue>() {
 /// Fails to compile unless an entity declares an action.
 ///
 /// # Panics
-/// In const evaluation, which is the point.
+/// In const evaluation. This is the purpose of the function.
 #[track_caller]
 pub const fn expect_action(entity: &EntityDesc, name: &str, message: &'static str) {
     if entity.poisoned {
@@ -225,10 +224,10 @@ pub const fn expect_action(entity: &EntityDesc, name: &str, message: &'static st
     panic!("{}", message);
 }
 
-/// Fails to compile when the path of a route begins with that of its entity, below which it is
-/// mounted anyway.
+/// Fails to compile if the path of a route begins with the path of its entity. The route is mounted
+/// below that path anyway.
 ///
-/// # Panics
+/// In const evaluation. This is the purpose of the function.
 /// In const evaluation, which is the point.
 #[track_caller]
 pub const fn expect_below(entity: &EntityDesc, path: &str) {

@@ -1,19 +1,19 @@
-//! The fields of an entity by their positions.
+//! The fields of an entity by position.
 
 use crate::entity::{Entity, Field};
 
-/// The field at a position, in order of declaration. Operations reach markers by it, wherever they
-/// stand.
+/// The field at a position, in order of declaration. Operations find markers by position, in any
+/// module.
 pub trait FieldAt<const INDEX: usize>: Entity {
     /// `post::status`.
     type Marker: Field<Entity = Self>;
 }
 
-/// The marker of the field at a position. Every operation names some: by one letter, so that what
-/// it expands to can be read.
+/// The marker of the field at a position. The name is one letter so that expansions of operations
+/// are easy to read.
 pub type F<E, const INDEX: usize> = <E as FieldAt<INDEX>>::Marker;
 
-/// Makes markers the fields of an entity.
+/// Implements the fields of an entity for its markers.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __fields {

@@ -1,14 +1,14 @@
-//! Circles of gates. The descriptor of an entity holds those that its gates lead to, which const
-//! evaluation cannot make of a circle: so circles are looked for before, along links of a bounded
-//! number that name entities and no more.
+//! Cycles of gates. The descriptor of an entity contains the descriptors behind its gates, and
+//! const evaluation cannot build a cyclic value. So cycles are detected before, in a bounded number
+//! of links that only name entities.
 
 use std::marker::PhantomData;
 
 use crate::entity::{Entity, EntityDesc};
 
-/// An entity, and those that its gates lead to.
+/// An entity, and the targets of its gates.
 pub struct Links {
-    /// Where it is declared.
+    /// The source location of its declaration.
     id: &'static str,
     next: &'static [&'static Self],
 }
@@ -16,12 +16,12 @@ pub struct Links {
 impl Links {
     const END: &'static Self = &Self::new("", &[]);
 
-    /// What is reached from a place.
+    /// An entity with these targets.
     pub const fn new(id: &'static str, next: &'static [&'static Self]) -> Self {
         Self { id, next }
     }
 
-    /// The same place with other links.
+    /// The same entity with other targets.
     #[must_use]
     pub const fn to(&self, next: &'static [&'static Self]) -> Self {
         Self::new(self.id, next)
@@ -30,7 +30,7 @@ impl Links {
 
 macro_rules! levels {
     ($($level:ident)*) => {
-        /// An entity with gates onto others: where they lead in so many steps.
+        /// An entity with gates on others: its links up to a number of steps.
         pub trait Gated {
             $(/// So many.
             const $level: &'static Links;)*
@@ -41,7 +41,7 @@ macro_rules! levels {
             pub const $level: &'static Links = T::$level;)*
         }
 
-        /// An entity without: what [`Along`] falls back to.
+        /// An entity without gates: the fallback of [`Along`].
         pub trait Open {
             $(/// So many.
             const $level: &'static Links = Links::END;)*
@@ -56,7 +56,7 @@ impl<T> Open for Along<T> {}
 
 levels! { L0 L1 L2 L3 L4 L5 L6 L7 L8 }
 
-/// The links of an entity by those of its targets.
+/// Builds the links of an entity from the links of its targets.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __gated {
@@ -79,13 +79,14 @@ macro_rules! __gated {
 }
 pub use __gated as gated;
 
-/// The descriptor that a gate leads to; in a circle, which is reported, one that says nothing.
+/// The descriptor of a gate's target. In a cycle, which is reported, it is an empty descriptor.
 pub const fn target<T: Entity>(is_circle: bool) -> &'static EntityDesc {
     static NOTHING: EntityDesc = EntityDesc {
         poisoned: true,
         ..EntityDesc::new("", "", "", &[])
     };
-    // A function of its own: const evaluation makes all constants of one that it calls.
+    // A separate function, because const evaluation evaluates all constants of a function that it
+    // calls.
     if is_circle { &NOTHING } else { desc::<T>() }
 }
 
@@ -93,22 +94,22 @@ const fn desc<T: Entity>() -> &'static EntityDesc {
     T::DESC
 }
 
-/// Whether gates lead from an entity back to it.
+/// Whether gates lead from an entity back to itself.
 pub const fn is_circle(of: &Links) -> bool {
     lead_to(of.next, of.id, false)
 }
 
-/// Fails to compile when a gate of an entity leads back to it. Of the entities of a circle, one
-/// says so.
+/// Fails to compile if a gate of an entity leads back to it. Only one entity of a cycle reports it.
 ///
 /// # Panics
-/// In const evaluation, which is the point.
+/// In const evaluation. This is the purpose of the function.
 #[track_caller]
 pub const fn expect_no_circle(of: &Links, target: &'static Links, message: &'static str) {
     assert!(!lead_to(&[target], of.id, true), "{}", message);
 }
 
-/// Whether links lead to a place, or, if asked, lead there by greater ones alone.
+/// Whether links lead to an entity. If `greater` is true, they may only pass entities with a
+/// greater id.
 const fn lead_to(next: &[&Links], id: &str, greater: bool) -> bool {
     let mut i = 0;
     while i < next.len() {
@@ -121,7 +122,7 @@ const fn lead_to(next: &[&Links], id: &str, greater: bool) -> bool {
     false
 }
 
-/// How texts are ordered: 0 when they are the same.
+/// Compares two texts: 0 if they are equal.
 const fn order(a: &str, b: &str) -> i32 {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     let mut i = 0;

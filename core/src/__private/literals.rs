@@ -1,19 +1,19 @@
-//! Literals of declarations as values.
+//! The values of literals in declarations.
 
 use super::fields::{F, FieldAt};
 use crate::entity::{Field, FieldType, TypeAt};
 use crate::{Timestamp, Value};
 
-/// A value of a field, which is of its type.
+/// A value that has the type of a field.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no value of the field `{F}`, which holds `{T}`",
     label = "`{F}` holds `{T}`",
     note = "a filter, a default and a binding name a value of the field's own type"
 )]
 pub trait Fits<T, F> {
-    /// Whether it is the type itself, and not what an `Option` holds.
+    /// Whether it is the field type itself, and not the type inside an `Option`.
     const WHOLE: bool;
-    /// As the field holds it.
+    /// Returns the value in the field's type.
     fn fitting(self) -> T;
 }
 
@@ -31,14 +31,14 @@ impl<T, F> Fits<Option<T>, F> for T {
     }
 }
 
-/// The same of a field that is written as an `Option`: a value that is there.
+/// A value for a field that is declared as an `Option`, without `Some`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no value of the field `{F}`, which holds `{T}`",
     label = "`{F}` holds `{T}`",
     note = "a filter, a default and a binding name a value that is there, without `Some`"
 )]
 pub trait FitsSome<T, F> {
-    /// As the field holds it.
+    /// Returns the value in the field's type.
     fn some(self) -> T;
 }
 
@@ -48,23 +48,23 @@ impl<T, F> FitsSome<Option<T>, F> for T {
     }
 }
 
-/// A literal of a field that is written as an `Option`.
+/// A literal for a field that is declared as an `Option`.
 pub fn some_literal<F: Field>(value: impl FitsSome<F::Ty, F>) -> Value {
     value.some().into_value()
 }
 
-/// A literal of a field: rustc judges its type. Whether that is one of a field is asked of the
-/// entity alone.
+/// A literal for a field. The compiler checks its type. Only the entity checks that the type is a
+/// field type.
 pub fn literal<F: Field>(value: impl Fits<F::Ty, F>) -> Value {
     fixed::<F, _>(value)
 }
 
-/// The same of a field by its position: an operation names it so.
+/// A literal for the field at a position, as operations name it.
 pub fn of<E: FieldAt<N>, const N: usize>(value: impl Fits<TypeAt<E, N>, F<E, N>>) -> Value {
     fixed::<F<E, N>, _>(value)
 }
 
-/// The same of a field that is written as an `Option`.
+/// A literal for the field at a position that is declared as an `Option`.
 pub fn some_of<E: FieldAt<N>, const N: usize>(
     value: impl FitsSome<TypeAt<E, N>, F<E, N>>,
 ) -> Value {
@@ -81,7 +81,7 @@ fn fixed<F: Field, V: Fits<F::Ty, F>>(value: V) -> Value {
     value.fitting().into_value()
 }
 
-/// A literal of an item's field.
+/// A literal for a field of an item.
 pub fn item_literal<T: FieldType>(value: T::Inner) -> Value {
     value.into_value()
 }
@@ -101,17 +101,17 @@ pub fn no_items() -> Value {
     Value::Json("[]".to_owned())
 }
 
-/// A new uuid, version 7.
+/// A new UUID, version 7.
 pub fn uuid() -> Value {
     Value::Text(uuid::Uuid::now_v7().as_hyphenated().to_string())
 }
 
-/// A new cuid2.
+/// A new CUID2.
 pub fn cuid() -> Value {
     Value::Text(cuid2::create_id())
 }
 
-/// An instant, read at compile time.
+/// A date, parsed at compile time.
 pub fn date(millis: i64) -> Value {
     Value::Date(Timestamp::from_millis(millis))
 }

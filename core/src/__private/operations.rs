@@ -1,4 +1,4 @@
-//! Short forms of the parts of operations, so that an expansion reads as a list of facts.
+//! Short constructors for the parts of operations, so that expansions are easy to read.
 
 use crate::Value;
 use crate::filter::{CtxPath, FilterSpec, Op, OperandSpec, SourceSpec};
@@ -19,12 +19,12 @@ pub const fn among(field: usize, op: Op, values: &'static [SourceSpec]) -> Filte
     FilterSpec::Cond(field, op, OperandSpec::List(values))
 }
 
-/// All must hold.
+/// All conditions must hold.
 pub const fn all(list: &'static [FilterSpec]) -> FilterSpec {
     FilterSpec::All(list)
 }
 
-/// At least one must hold.
+/// At least one condition must hold.
 pub const fn any(list: &'static [FilterSpec]) -> FilterSpec {
     FilterSpec::Any(list)
 }
@@ -44,13 +44,13 @@ pub const fn is(value: fn() -> Value) -> SourceSpec {
     SourceSpec::Literal(value)
 }
 
-/// The call's instant.
+/// The time of the call.
 pub const NOW: SourceSpec = SourceSpec::Now;
 
-/// The absent value.
+/// Null.
 pub const NULL: SourceSpec = SourceSpec::Literal(null);
 
-/// The absent value.
+/// Null.
 pub fn null() -> Value {
     Value::Null
 }
@@ -70,7 +70,7 @@ pub const fn in_query(name: &'static str, field: usize) -> ParamSpec {
     ParamSpec::new(name, field, Place::Query)
 }
 
-/// The key of an item, in its segment.
+/// The key of an item, in its path segment.
 pub const fn in_item(field: usize) -> ParamSpec {
     ParamSpec::new("itemId", field, Place::Segment).element()
 }
@@ -85,7 +85,7 @@ pub const fn in_body(name: &'static str, field: usize) -> ParamSpec {
     ParamSpec::new(name, field, Place::Body)
 }
 
-/// The segment of the record's key.
+/// The path segment of the record's key.
 pub const ID: Seg = Seg::Param("id");
 
 /// A static segment.
@@ -98,7 +98,7 @@ pub const fn param(name: &'static str) -> Seg {
     Seg::Param(name)
 }
 
-/// A route below the entity.
+/// A GET route below the entity.
 pub const fn on_get(segments: &'static [Seg]) -> RouteSpec {
     RouteSpec {
         method: Method::Get,
@@ -106,7 +106,7 @@ pub const fn on_get(segments: &'static [Seg]) -> RouteSpec {
     }
 }
 
-/// A route below the entity.
+/// A POST route below the entity.
 pub const fn on_post(segments: &'static [Seg]) -> RouteSpec {
     RouteSpec {
         method: Method::Post,
@@ -114,7 +114,7 @@ pub const fn on_post(segments: &'static [Seg]) -> RouteSpec {
     }
 }
 
-/// A route below the entity.
+/// A PUT route below the entity.
 pub const fn on_put(segments: &'static [Seg]) -> RouteSpec {
     RouteSpec {
         method: Method::Put,
@@ -122,7 +122,7 @@ pub const fn on_put(segments: &'static [Seg]) -> RouteSpec {
     }
 }
 
-/// A route below the entity.
+/// A PATCH route below the entity.
 pub const fn on_patch(segments: &'static [Seg]) -> RouteSpec {
     RouteSpec {
         method: Method::Patch,
@@ -130,7 +130,7 @@ pub const fn on_patch(segments: &'static [Seg]) -> RouteSpec {
     }
 }
 
-/// A route below the entity.
+/// A DELETE route below the entity.
 pub const fn on_delete(segments: &'static [Seg]) -> RouteSpec {
     RouteSpec {
         method: Method::Delete,

@@ -98,8 +98,8 @@ impl Kind for ComputedAggregate {
     }
 
     fn statements(&self, _: &EntityDesc) -> Option<usize> {
-        // Takes the record, computes, writes; or all of it at once, and where that refuses, it is
-        // found out why.
+        // Three statements lock the record, compute and write. Or one statement does all of it; if
+        // it changes nothing, others find the reason.
         Some(3)
     }
 

@@ -1,18 +1,18 @@
-//! A draft: the values of a write before they are known to be good.
+//! A draft: the unchecked values of a write.
 
 use crate::entity::{Entity, EntityDesc, Field, FieldType, Input};
 use crate::validate::canonical_value;
 use crate::{Error, Problem, Result, Value};
 
-/// Values by field position, and what is wrong with them so far.
+/// The values by field position, and the problems found so far.
 ///
-/// HTTP input and typed input both become a draft; all rules are then checked in one place, so both
-/// meet the same ones and all problems of one body are reported together.
+/// HTTP input and typed input both become a draft. All rules are checked in one place, so both
+/// follow the same rules, and all problems of one body are reported together.
 #[derive(Debug)]
 pub struct Draft {
-    /// One per field; `None` when absent.
+    /// One value per field; `None` if absent.
     pub values: Vec<Option<Value>>,
-    /// Problems found while reading (wrong types, unknown members).
+    /// The problems found while reading (wrong types, unknown members).
     pub problems: Vec<Problem>,
 }
 
@@ -25,10 +25,10 @@ impl Draft {
         }
     }
 
-    /// The value of a field, by its marker; `None` when it is absent.
+    /// Returns the value of a field, by its marker; `None` if it is absent.
     ///
     /// # Errors
-    /// `internal` when the value has another form than the field's.
+    /// `internal` if the value does not have the field's form.
     pub fn get<F: Field>(&self, _: F) -> Result<Option<F::Ty>> {
         let value = self.values.get(F::INDEX).and_then(Option::as_ref);
         value
@@ -47,7 +47,7 @@ impl Draft {
         }
     }
 
-    /// A draft of typed input.
+    /// Creates a draft from typed input.
     pub fn from_input(entity: &EntityDesc, input: impl Input) -> Self {
         let mut draft = Self::new(entity);
         input.write(&mut |field, value| {

@@ -1,4 +1,4 @@
-//! An entity with every type, for tests.
+//! An entity with every field type, for tests.
 
 use crate::__private::item_field;
 use crate::entity::{
@@ -32,7 +32,7 @@ static NOTE: [FieldDesc; 1] = [FieldDesc {
     ..FieldDesc::new("text", "text", "text", Kind::String, false)
 }];
 
-/// A type of the user behind a json field.
+/// A type of the app for a JSON field.
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Limits {
     most: u8,
@@ -202,10 +202,10 @@ const fn entity(name: &'static str, fields: &'static [FieldDesc]) -> EntityDesc 
 
 /// A field of every type, with rules.
 pub(super) static POST: EntityDesc = entity("post", &FIELDS);
-/// An integer key that clients choose.
+/// An entity with an integer key that clients choose.
 pub(super) static KEYED: EntityDesc = entity("keyed", &KEYED_FIELDS);
 
-/// Position of a field.
+/// Returns the position of a field.
 pub(super) fn at(wire: &str) -> usize {
     POST.field_by_wire(wire)
         .unwrap_or_else(|| panic!("no field {wire}"))

@@ -5,12 +5,12 @@ pub use linchpin_vocabulary::format::FORMATS;
 /// A named format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
-    /// One `@`, local part of 1–64 bytes, a hostname with a dot, at most 254 bytes.
+    /// One `@`, a local part of 1–64 bytes, a hostname with a dot, at most 254 bytes.
     Email,
     /// Absolute, `http` or `https`, with a host.
     Url,
-    /// Lower-case and hyphenated, so that one uuid has one text; what clients send is lower-cased
-    /// before.
+    /// Lower-case and hyphenated, so that one UUID has one text. Client input is converted to lower
+    /// case first.
     Uuid,
     /// cuid2: a letter, then letters and digits, 2–32 in all.
     Cuid,
@@ -22,9 +22,9 @@ pub(super) enum Format {
     Ipv4,
     /// RFC 4291 text, without zone.
     Ipv6,
-    /// `+` and 2–15 digits, the first not 0.
+    /// `+` and 2–15 digits; the first digit is not 0.
     E164,
-    /// `YYYY-MM-DD`, a day that exists, years 0001–9999.
+    /// `YYYY-MM-DD`, an existing day in the years 0001–9999.
     Date,
     /// `HH:MM`, `HH:MM:SS` or `HH:MM:SS.fff` with 1–9 decimals; a local time of day.
     Time,
@@ -60,7 +60,7 @@ impl Format {
         })
     }
 
-    /// What to tell a person whose text is refused.
+    /// Returns the error message for a refused text.
     pub(super) const fn message(self) -> &'static str {
         match self {
             Self::Email => "must be an email address",
@@ -114,8 +114,8 @@ impl Format {
 }
 
 fn is_email(text: &str) -> bool {
-    // Spaces and controls are refused beyond the plain rule: they have no place in an address and
-    // smuggle mail headers.
+    // Spaces and control characters are refused, although the general rule allows them: they have
+    // no place in an address and can inject mail headers.
     let mut parts = text.split('@');
     match (parts.next(), parts.next(), parts.next()) {
         (Some(local), Some(domain), None) => {
@@ -130,8 +130,8 @@ fn is_email(text: &str) -> bool {
 }
 
 fn is_url(text: &str) -> bool {
-    // The parser repairs much that is not a URL (spaces, backslashes, missing slashes); what is
-    // stored must need no repair.
+    // The parser repairs much that is not a URL (spaces, backslashes, missing slashes). A stored
+    // text must need no repair.
     let scheme = text.split_once("://").map(|(scheme, _)| scheme);
     let plain = !text.chars().any(|c| {
         c.is_whitespace()
@@ -181,7 +181,7 @@ fn is_e164(text: &str) -> bool {
 }
 
 fn is_date(text: &str) -> bool {
-    // The rest of an instant is supplied, so that one reader knows the calendar.
+    // A time is added, so that the parser of timestamps checks the calendar.
     text.len() == 10 && crate::Timestamp::parse(&format!("{text}T00:00:00Z")).is_ok()
 }
 

@@ -1,4 +1,4 @@
-//! Bodies of requests: bytes to an object, an object to a draft or to call parameters.
+//! Request bodies: bytes to an object, and an object to a draft or to call parameters.
 
 use std::borrow::Cow;
 
@@ -18,27 +18,27 @@ pub struct Body<'a> {
     members: Vec<(Cow<'a, str>, Json<'a>)>,
 }
 
-/// What a body is for.
+/// The purpose of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// A new record.
+    /// Creates a record.
     Create,
-    /// Changes of one.
+    /// Changes a record.
     Update,
 }
 
 impl<'a> Body<'a> {
-    /// Whether it has no members.
+    /// Whether the body has no members.
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
 
-    /// Its members, in order.
+    /// Returns the members, in order.
     pub fn members(&self) -> &[(Cow<'a, str>, Json<'a>)] {
         &self.members
     }
 
-    /// A member by name.
+    /// Returns a member by name.
     pub fn get(&self, name: &str) -> Option<&Json<'a>> {
         self.members
             .iter()
@@ -47,11 +47,11 @@ impl<'a> Body<'a> {
     }
 }
 
-/// Reads the body of a request. No bytes at all count as `{}`.
+/// Parses the body of a request. An empty body counts as `{}`.
 ///
 /// # Errors
 /// `malformed_json` (see [`Json::parse`]); `validation_failed` with code `type` at the empty path
-/// when the body is not an object.
+/// if the body is not an object.
 pub fn read_object(bytes: &[u8]) -> Result<Body<'_>> {
     if bytes.is_empty() {
         return Ok(Body::default());
@@ -103,8 +103,8 @@ pub fn read_draft(
     draft
 }
 
-/// Reports a member that is no field, with the name that may be meant: of the first few and short
-/// ones alone, since comparing costs the product of both lengths.
+/// Reports an unknown member, with a similar known name. Only the first few short names are
+/// compared, because a comparison costs the product of both lengths.
 fn unknown<'k, K: IntoIterator<Item = &'k str>>(
     key: &str,
     problems: &mut Vec<Problem>,
@@ -118,10 +118,10 @@ fn unknown<'k, K: IntoIterator<Item = &'k str>>(
     Path::Root(key).report(problems, "unknown_field", format!("is not a field{hint}"));
 }
 
-/// Reads the call parameters that HTTP carries in the body; every other member is a problem.
+/// Reads the call parameters in the body. Every other member is a problem.
 ///
-/// The answer has one entry per declared parameter; those of other places stay `None`, as do
-/// omitted ones. Null counts as given where the parameter is nullable. Pushes `unknown_field`,
+/// The result has one entry per declared parameter. Parameters outside the body and omitted ones
+/// are `None`. Null counts as given if the parameter is nullable. Pushes `unknown_field`,
 /// `required`, `null_not_allowed` and the problems of types.
 pub fn read_param_members(
     entity: &'static EntityDesc,
@@ -174,7 +174,7 @@ pub fn read_param_members(
         .collect()
 }
 
-/// Reads a whole body as the one parameter that it is.
+/// Reads a whole body as one parameter.
 ///
 /// # Errors
 /// `malformed_json`; `validation_failed` for JSON of another shape.
@@ -248,10 +248,11 @@ fn list(
 }
 
 impl Reader<'_> {
-    /// A value that meets no rules later: text with NUL is refused here, as no store may see it.
+    /// Reads a value that no later rule checks. Text with NUL is refused here, because stores must
+    /// not get it.
     ///
-    /// Text for a string array is one element, as `$has` takes it; where the array itself is
-    /// written, the rules refuse it.
+    /// Text for a string array is one element, as for `$has`. If the array itself is written, the
+    /// rules refuse the text.
     fn plain(&mut self, field: &FieldDesc, json: &Json<'_>, path: Path<'_>) -> Option<Value> {
         let value = match (field.kind, json) {
             (Kind::StringArray, Json::Text(text)) => Value::Text(canonical(
@@ -277,7 +278,7 @@ impl Reader<'_> {
             }
             _ => {}
         }
-        // A list is judged further, by the rules of the field that it would be written to.
+        // The rules of the written field check a list later.
         (self.problems.len() == before || matches!(value, Value::Strings(_))).then_some(value)
     }
 }

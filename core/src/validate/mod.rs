@@ -1,7 +1,7 @@
-//! Input: bytes to values, and every rule on values, each in one place.
+//! Input: conversion of bytes to values, and all rules on values, each in one place.
 //!
-//! [`read_object`] and [`read_draft`] turn a body into a draft, [`parse_scalar`] reads queries and
-//! path segments, and the [`Validator`] judges values wherever they come from.
+//! [`read_object`] and [`read_draft`] convert a body to a draft, [`parse_scalar`] reads queries and
+//! path segments, and the [`Validator`] checks values from all sources.
 
 mod draft;
 #[cfg(test)]

@@ -1,16 +1,17 @@
-//! Where a value stands in a body; becomes text only when there is a problem to report.
+//! The position of a value in a body. It becomes text only for an error message.
 
 use std::fmt;
 
 use crate::Problem;
 
-/// Most problems reported for one body: a hostile one could have as many as it has bytes.
+/// The maximum number of reported problems for one body, because a hostile body could have one per
+/// byte.
 pub const MOST: usize = 100;
 
-/// A place in a body.
+/// A position in a body.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Path<'a> {
-    /// Text as it stands.
+    /// A text that is used unchanged.
     Root(&'a str),
     /// An element of a list.
     Index(&'a Path<'a>, usize),
@@ -30,7 +31,7 @@ impl fmt::Display for Path<'_> {
 }
 
 impl Path<'_> {
-    /// The elements of the list here that problems are known of.
+    /// Returns the elements of this list that already have problems.
     pub(super) fn reported(&self, problems: &[Problem]) -> Vec<usize> {
         if problems.is_empty() {
             return Vec::new();
@@ -47,7 +48,7 @@ impl Path<'_> {
         problems.iter().filter_map(element).collect()
     }
 
-    /// Adds a problem here.
+    /// Adds a problem at this position.
     pub(super) fn report(
         &self,
         problems: &mut Vec<Problem>,

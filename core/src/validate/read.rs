@@ -1,4 +1,4 @@
-//! JSON to typed values, with problems where the types do not fit.
+//! Converts JSON to typed values, and reports values of the wrong type.
 
 use std::borrow::Cow;
 
@@ -8,18 +8,18 @@ use super::tree::Json;
 use crate::entity::{DefaultDesc, FieldDesc, Flags, Kind, Rules};
 use crate::{Problem, Timestamp, Value};
 
-/// Reads values; what is wrong with them is pushed where it stands.
+/// Reads values, and pushes their problems with their paths.
 pub(super) struct Reader<'p> {
     pub(super) problems: &'p mut Vec<Problem>,
-    /// The instant of `now` defaults inside items.
+    /// The time for `now` defaults inside items.
     pub(super) now: Timestamp,
 }
 
 impl Reader<'_> {
-    /// A value of a field's type; `None` when it has another. Null is a value here.
+    /// Reads a value of a field's type; `None` if the type is wrong. Null is accepted here.
     ///
-    /// A list of items comes back without its bad members, and one of strings with its bad elements
-    /// blank, so that the rules can judge the rest.
+    /// A list of items is returned without its invalid members, and a list of strings with empty
+    /// texts for its invalid elements, so that the rules can check the rest.
     pub(super) fn value(
         &mut self,
         field: &FieldDesc,
@@ -106,7 +106,7 @@ impl Reader<'_> {
         String::from_utf8(out).ok().map(Value::Json)
     }
 
-    /// One item from a whole body.
+    /// Reads one item from a whole body.
     pub(super) fn one_item(
         &mut self,
         fields: &'static [FieldDesc],
@@ -117,7 +117,8 @@ impl Reader<'_> {
         String::from_utf8(out).ok().map(Value::Json)
     }
 
-    /// Members of an item from a whole body. The one that tells items apart stays as it is.
+    /// Reads members of an item from a whole body. The member that identifies the item cannot
+    /// change.
     pub(super) fn item_patch(
         &mut self,
         fields: &'static [FieldDesc],
@@ -150,10 +151,10 @@ impl Reader<'_> {
         crate::json::object(values)
     }
 
-    /// Appends one item with its defaults, members sorted by name.
+    /// Appends one item with its defaults, with members sorted by name.
     ///
-    /// Items are replaced as a whole, so members with generated defaults are accepted: an item sent
-    /// back keeps its id.
+    /// Items are replaced as a whole, so members with generated defaults are accepted: an item that
+    /// the client sends back keeps its id.
     fn item(
         &mut self,
         fields: &'static [FieldDesc],
@@ -183,8 +184,8 @@ impl Reader<'_> {
                     None
                 }
                 Some((_, json)) => self.value(field, json, member_path),
-                // Items are answered as they are stored, so an empty private member is not stored
-                // at all.
+                // Responses contain items in their stored form, so an empty private member is not
+                // stored.
                 None if field.flags.has(Flags::PRIVATE)
                     && field.optional
                     && !field.default.is_some() =>
@@ -210,7 +211,7 @@ impl Reader<'_> {
             DefaultDesc::Cuid => Value::Text(cuid2::create_id()),
             DefaultDesc::Now => Value::Date(self.now),
             DefaultDesc::Literal(value) => value(),
-            // Items have no context; their macro refuses such a default.
+            // Items have no context; the macro refuses such a default.
             DefaultDesc::Ctx(_) => return None,
             DefaultDesc::None if field.optional => Value::Null,
             DefaultDesc::None => return field.empty(),

@@ -1,4 +1,4 @@
-//! Constraints: every rule on values, checked in one place.
+//! Constraints: all rules on values, checked in one place.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -25,23 +25,23 @@ pub struct Validator {
     mark: Option<(usize, Value)>,
 }
 
-/// The rules of one field, with everything that can be compiled beforehand.
+/// The compiled rules of one field.
 #[derive(Debug)]
 struct FieldRules {
     field: &'static FieldDesc,
     text: TextRules,
-    /// Of the elements of a string array.
+    /// The rules of the elements of a string array.
     each: Option<TextRules>,
-    /// Of the members of items.
+    /// The rules of the members of items.
     members: Box<[FieldRules]>,
-    /// Of a list that is a collection.
+    /// The limits of a list that is a collection.
     bounds: Option<ItemBounds>,
 }
 
 #[derive(Debug)]
 struct TextRules {
     rules: &'static Rules,
-    /// Most bytes, of a text that an index holds.
+    /// The maximum number of bytes of a text in an index.
     bytes: Option<usize>,
     pattern: Option<Regex>,
     format: Option<Format>,
@@ -51,8 +51,7 @@ impl Validator {
     /// Compiles patterns and formats once.
     ///
     /// # Errors
-    /// When a pattern does not compile or a format is unknown; both are found at compile time
-    /// already.
+    /// If a pattern does not compile or a format is unknown. The macros already report both.
     pub fn new(entity: &'static EntityDesc) -> Result<Self> {
         let mark = match entity.soft_delete {
             Some(SoftDelete::Is(field, mark)) => Some((field, mark())),
@@ -65,9 +64,9 @@ impl Validator {
         Ok(Self { fields, mark })
     }
 
-    /// Checks one present value of a field; problems are pushed at `path` and below it.
+    /// Checks one present value of a field, and pushes problems at `path` and below it.
     ///
-    /// Null meets no rule: whether it is allowed is for the caller to say. Messages never hold the
+    /// Null follows no rule: the caller decides whether it is allowed. Messages never contain the
     /// value.
     pub fn check(&self, field: usize, value: &Value, path: &str, problems: &mut Vec<Problem>) {
         if self
@@ -86,8 +85,8 @@ impl Validator {
         }
     }
 
-    /// The same for a list of strings whose repeats go before it is written. Places are those of
-    /// the list as it was given.
+    /// Checks a list of strings whose duplicates are removed before the write. Positions are those
+    /// of the original list.
     pub fn check_without_repeats(
         &self,
         field: usize,
@@ -100,18 +99,18 @@ impl Validator {
         }
     }
 
-    /// Lays down what holds for a list of items whoever writes it: how many, and which member no
-    /// two share.
+    /// Sets the limits of a list of items, for every write: the maximum number, and the member that
+    /// must be unique.
     pub fn bound_items(&mut self, bounds: ItemBounds) {
         if let Some(rules) = self.fields.get_mut(bounds.field) {
             rules.bounds = Some(bounds);
         }
     }
 
-    /// Checks the members of one item, or some of them; `text` is an object that was read as one.
+    /// Checks the members of one item, or some of them. `text` is a valid JSON object.
     ///
     /// # Errors
-    /// `validation_failed` with every problem.
+    /// `validation_failed` with all problems.
     pub fn check_item(&self, field: usize, text: &str) -> Result<()> {
         let mut problems = Vec::new();
         self.judge_item(field, text, &mut problems);
@@ -122,7 +121,7 @@ impl Validator {
         }
     }
 
-    /// The same beside what is known of the item already.
+    /// Checks the members of one item, and adds to the known problems.
     #[doc(hidden)]
     pub fn judge_item(&self, field: usize, text: &str, problems: &mut Vec<Problem>) {
         if let (Some(rules), Ok(Json::Object(members))) =
@@ -184,8 +183,8 @@ impl FieldRules {
     fn check(&self, value: &Value, path: Path<'_>, problems: &mut Vec<Problem>) {
         self.check_rules(value, path, problems);
         // A stored value that its type cannot read would make every later read of the record fail.
-        // Where something is known to be wrong already, here or while reading the body, that is the
-        // reason and this would say it twice.
+        // If the value already has a problem, from here or from reading the body, that problem is
+        // the reason, and a second one would repeat it.
         if let Some(reads) = self.field.reads
             && !value.is_null()
             && !reads(value.as_ref())
@@ -251,8 +250,8 @@ impl FieldRules {
         }
     }
 
-    /// Elements that something is known to be wrong with already count, and are judged no further.
-    /// Of repeats one counts, where they are to go.
+    /// Elements that already have problems count towards the limits but are not checked again. Of
+    /// duplicates only one counts if they are removed.
     fn check_strings(
         &self,
         list: &[String],
@@ -349,7 +348,7 @@ impl FieldRules {
 }
 
 impl FieldRules {
-    /// Checks the members of an item that are there.
+    /// Checks the present members of an item.
     fn check_members(
         &self,
         members: &[(Cow<'_, str>, Json<'_>)],
@@ -361,7 +360,7 @@ impl FieldRules {
                 continue;
             };
             let path = Path::Member(&path, rules.field.wire);
-            // Types were checked where the item was read, or by its Rust type.
+            // The types are already checked, where the item was read or by its Rust type.
             let mut known = Vec::new();
             let value = Reader {
                 problems: &mut known,
@@ -381,7 +380,7 @@ impl TextRules {
         let pattern = match rules.pattern {
             None => None,
             Some(pattern) => {
-                // Alone first: `a)|(b` must not become whole through the group around it.
+                // First compiled alone: the group around it must not make `a)|(b` valid.
                 let whole =
                     Regex::new(pattern).and_then(|_| Regex::new(&format!(r"\A(?:{pattern})\z")));
                 Some(whole.map_err(|e| refuse(format!("pattern does not compile: {e}")))?)
@@ -478,7 +477,7 @@ fn check_count(rules: &Rules, count: usize, path: Path<'_>, problems: &mut Vec<P
     }
 }
 
-/// What to say when a value is outside its bounds.
+/// Returns the error message for a value outside its bounds.
 fn beyond<T: PartialOrd + Copy>(
     value: T,
     (min, max): (Option<Bound>, Option<Bound>),
@@ -522,7 +521,7 @@ fn holds_nul(text: &str) -> bool {
     text.as_bytes().contains(&0)
 }
 
-/// Whether a string or key inside JSON text holds U+0000, which stands there as an escape.
+/// Whether a string or key inside JSON text contains U+0000, which is an escape there.
 pub(super) fn json_holds_nul(text: &str) -> bool {
     let mut rest = text;
     while let Some(at) = rest.find('\\') {
@@ -530,7 +529,7 @@ pub(super) fn json_holds_nul(text: &str) -> bool {
         if escape.starts_with("u0000") {
             return true;
         }
-        // Skips the escaped character, which may be a backslash itself; it is one byte in JSON.
+        // Skips the escaped character, which is one byte in JSON and may be a backslash.
         rest = escape.get(1..).unwrap_or("");
     }
     false

@@ -1,4 +1,4 @@
-//! Single values from text and from JSON leaves.
+//! Parses single values from text and from JSON leaves.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use crate::{Problem, Timestamp, Value};
 
 pub use linchpin_vocabulary::limit::MAX_INTEGER;
 
-/// What is wrong with a number, if no client can hold it.
+/// Returns the problem of a number that JSON clients cannot hold.
 #[doc(hidden)]
 pub fn beyond(value: &Value) -> Option<Flaw> {
     match value {
@@ -20,10 +20,10 @@ pub fn beyond(value: &Value) -> Option<Flaw> {
     }
 }
 
-/// What is wrong with a text that was computed, if the index of its field does not hold it.
+/// Returns the problem of a computed text that is too long for the index of its field.
 #[doc(hidden)]
 pub fn beyond_index(value: &Value, entity: &'static EntityDesc, field: usize) -> Option<Flaw> {
-    // Nearly all texts are short enough for any index, of at most 16 texts each.
+    // Almost all texts are short enough for any index, which has at most 16 texts.
     let length = value
         .as_text()
         .map(str::len)
@@ -32,12 +32,13 @@ pub fn beyond_index(value: &Value, entity: &'static EntityDesc, field: usize) ->
     (length > most).then(|| too_long(most))
 }
 
-/// Why a value is not one of its field's type; it becomes a [`Problem`] where the value stands.
+/// Why a value does not have its field's type. It becomes a [`Problem`] at the position of the
+/// value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flaw {
     /// A stable code, such as `type` or `format`.
     pub code: &'static str,
-    /// A sentence for people. It never holds the value.
+    /// A sentence for people. It never contains the value.
     pub message: Cow<'static, str>,
 }
 
@@ -49,17 +50,18 @@ impl Flaw {
         }
     }
 
-    /// The problem at a path, such as `query:score[gt]` or `path:slug`.
+    /// Returns the problem at a path, such as `query:score[gt]` or `path:slug`.
     pub fn at(self, path: impl Into<String>) -> Problem {
         Problem::new(path, self.code, self.message)
     }
 }
 
-/// Reads a value from the query or from a path segment.
+/// Parses a value from the query or from a path segment.
 ///
-/// Integers are `-?\d+`, numbers have JSON's syntax, booleans are `true` and `false`, dates RFC
-/// 3339, enums their variants. Empty text is a value for strings only. An integer primary key is
-/// read in its canonical form only. For a string array the text is one element (`$has`).
+/// Integers are `-?\d+`, numbers have the syntax of JSON, booleans are `true` and `false`, dates
+/// are RFC 3339, and enums are their variants. Empty text is a value only for strings. An integer
+/// primary key is accepted only in its canonical form. For a string array the text is one element
+/// (`$has`).
 ///
 /// # Errors
 /// `type`, `range`, `format` or `enum`; `not_allowed` for fields of json and items.
@@ -95,11 +97,11 @@ pub fn parse_scalar(field: &FieldDesc, text: &str) -> Result<Value, Flaw> {
     }
 }
 
-/// A list in the form a list parameter travels: text as [`Value::Strings`], all else as a JSON
-/// array, dates as milliseconds.
+/// Returns a list in the form of a list parameter: text as [`Value::Strings`], other types as a
+/// JSON array, dates as milliseconds.
 ///
-/// Elements are of one scalar type; it is what [`Operand::One`](crate::filter::Operand::One) holds
-/// for `$in` and `$nin`.
+/// All elements have one scalar type. [`Operand::One`](crate::filter::Operand::One) contains this
+/// form for `$in` and `$nin`.
 pub fn list_value(values: &[Value]) -> Value {
     if let Some(texts) = values
         .iter()
@@ -140,7 +142,8 @@ pub(super) const IS_NULL: Flaw = Flaw::new("null_not_allowed", "must not be null
 pub(super) const TOO_GREAT: Flaw = Flaw::new("range", "must be within ±9007199254740991");
 pub(super) const NOT_FINITE: Flaw = Flaw::new("range", "must be a finite number");
 
-/// A scalar from a JSON leaf. NUL in text is left to the rules, which see typed input as well.
+/// Reads a scalar from a JSON leaf. The rules check NUL in text, because typed input needs the
+/// check too.
 pub(super) fn from_json(field: &FieldDesc, json: &Json<'_>) -> Result<Value, Flaw> {
     match (field.kind, json) {
         (Kind::String, Json::Text(text)) => Ok(Value::Text(canonical(
@@ -148,7 +151,7 @@ pub(super) fn from_json(field: &FieldDesc, json: &Json<'_>) -> Result<Value, Fla
             text.clone().into_owned(),
         ))),
         (Kind::Boolean, Json::Bool(b)) => Ok(Value::Bool(*b)),
-        // Ids are strings on the wire, whatever the key's type.
+        // Ids are strings in JSON, also for integer keys.
         (Kind::Integer, Json::Text(text)) if field.flags.has(Flags::PRIMARY) => parse_key(text),
         (Kind::Integer, Json::Number(literal)) if !field.flags.has(Flags::PRIMARY) => {
             if literal.contains(['.', 'e', 'E']) {
@@ -181,7 +184,7 @@ fn plain_text(rules: &Rules, text: &str) -> Result<Value, Flaw> {
     }
 }
 
-/// A text as it is stored and compared: a uuid is the same one in upper case, so it has one text.
+/// Returns the stored form of a text. A UUID is converted to lower case, so that it has one form.
 #[doc(hidden)]
 pub fn canonical(rules: &Rules, mut text: String) -> String {
     if rules.format == Some("uuid") {
@@ -190,7 +193,7 @@ pub fn canonical(rules: &Rules, mut text: String) -> String {
     text
 }
 
-/// The same of any value of a field, as code gives it.
+/// Returns the stored form of a value from code.
 #[doc(hidden)]
 pub fn canonical_value(field: &FieldDesc, value: Value) -> Value {
     let rules = if matches!(field.kind, Kind::StringArray) {
@@ -226,7 +229,7 @@ fn parse_key(text: &str) -> Result<Value, Flaw> {
     }
 }
 
-/// Digits with an optional minus.
+/// Parses digits with an optional minus.
 fn integer(digits: &str) -> Result<Value, Flaw> {
     match digits.parse::<i64>() {
         Ok(n) if (-MAX_INTEGER..=MAX_INTEGER).contains(&n) => Ok(Value::Int(n)),
@@ -234,7 +237,7 @@ fn integer(digits: &str) -> Result<Value, Flaw> {
     }
 }
 
-/// A literal with JSON's syntax.
+/// Parses a literal with the syntax of JSON.
 fn number(literal: &str) -> Result<Value, Flaw> {
     match literal.parse::<f64>() {
         // Adding zero turns -0.0 into 0.0 and changes nothing else.
@@ -257,7 +260,7 @@ fn variant(desc: &EnumDesc, text: &str) -> Result<Value, Flaw> {
     }
 }
 
-/// Of a text with more bytes than the index of its field holds.
+/// The problem of a text with more bytes than the index of its field allows.
 pub(super) fn too_long(most: usize) -> Flaw {
     Flaw {
         code: "max_length",

@@ -1,40 +1,40 @@
-//! Strict JSON in: bytes to a borrowed tree.
+//! Strict JSON input: parses bytes to a borrowed tree.
 //!
-//! A parser of its own, for what the contract asks of bodies and general parsers do not give:
-//! duplicate keys are refused at any depth, nesting is bounded, and numbers keep their literal, so
-//! that `1`, `1.0` and `9007199254740993` stay three different things and doubles are read to the
-//! last bit. A property test holds it against `serde_json`.
+//! General parsers lack some rules for bodies, so this is a separate parser. It refuses duplicate
+//! keys at any depth, limits the nesting, and keeps the literals of numbers, so that `1`, `1.0` and
+//! `9007199254740993` stay different and doubles are exact to the last bit. A property test
+//! compares it with `serde_json`.
 
 use std::borrow::Cow;
 
 use crate::{Code, Error, Result};
 
-/// Deepest nesting of arrays and objects.
+/// The maximum nesting of arrays and objects.
 const MAX_DEPTH: usize = 64;
 
-/// A JSON value that borrows from the text it was read from.
+/// A JSON value that borrows from the parsed text.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Json<'a> {
     /// `null`
     Null,
     /// `true` or `false`
     Bool(bool),
-    /// The literal as it stands, with the syntax of a JSON number.
+    /// The literal text of the number, with the syntax of JSON.
     Number(&'a str),
-    /// Text with its escapes resolved.
+    /// The text with its escapes resolved.
     Text(Cow<'a, str>),
     /// Elements in order.
     Array(Vec<Json<'a>>),
-    /// Members in order; no key stands twice.
+    /// Members in order, without duplicate keys.
     Object(Vec<(Cow<'a, str>, Json<'a>)>),
 }
 
 impl Json<'_> {
-    /// Reads exactly one JSON value.
+    /// Parses exactly one JSON value.
     ///
     /// # Errors
-    /// `malformed_json` for anything that is not JSON, invalid UTF-8, lone surrogates, duplicate
-    /// keys, nesting over 64 and data behind the value.
+    /// `malformed_json` for text that is not JSON, invalid UTF-8, lone surrogates, duplicate keys,
+    /// nesting over 64 and data after the value.
     pub fn parse(bytes: &[u8]) -> Result<Json<'_>> {
         let text = std::str::from_utf8(bytes)
             .map_err(|e| malformed("it is not UTF-8", e.valid_up_to()))?;
@@ -50,10 +50,10 @@ impl Json<'_> {
         value.map_err(|reason| malformed(reason, parser.at))
     }
 
-    /// Appends the canonical text: no spaces, keys sorted, numbers in their shortest form, no
+    /// Appends the canonical text: no spaces, sorted keys, numbers in their shortest form, no
     /// negative zero.
     ///
-    /// `false` when a number is too great for a double.
+    /// Returns `false` if a number is too large for a double.
     #[doc(hidden)]
     pub fn write_canonical(&self, out: &mut Vec<u8>) -> bool {
         match self {
@@ -112,7 +112,7 @@ fn write_number(literal: &str, out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// Whether text has the syntax of a JSON number.
+/// Whether a text has the syntax of a JSON number.
 #[doc(hidden)]
 pub fn is_number(text: &str) -> bool {
     let mut parser = Parser {
@@ -242,7 +242,7 @@ impl<'a> Parser<'a> {
         let mut start = self.at;
         let mut owned: Option<String> = None;
         loop {
-            // Most text has no escapes: one tight scan to its end.
+            // Most texts have no escapes: one fast scan to the end.
             let plain = self.bytes[self.at..]
                 .iter()
                 .position(|&b| b == b'"' || b == b'\\' || b < 0x20);
@@ -354,8 +354,7 @@ impl<'a> Parser<'a> {
 }
 
 fn has_duplicates(members: &[(Cow<'_, str>, Json<'_>)]) -> bool {
-    // Comparing all pairs is fastest for what bodies look like; sorting bounds the cost of hostile
-    // ones.
+    // Comparing all pairs is fastest for typical bodies. Sorting limits the cost of hostile ones.
     if members.len() <= 16 {
         return members
             .iter()

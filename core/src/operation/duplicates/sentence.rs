@@ -84,7 +84,7 @@ impl Sentence {
         self.push_path(one.base, one.route);
     }
 
-    /// Adds the fix: for the second declaration, or for the first if the second is generated.
+    /// Adds the fix: the entity or the declaration that needs another path.
     pub(super) const fn push_help(&mut self, first: &Mounted<'_>, second: &Mounted<'_>) {
         self.push("\nhelp: ");
         match second.declared {
