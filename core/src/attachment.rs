@@ -1,10 +1,10 @@
-//! Values that a declaration carries for a layer above this crate.
+//! Values in a declaration that a layer above this crate uses.
 
 use std::any::Any;
 
-/// A value that a declaration carries and that only a layer above this crate understands: the
-/// function of a custom operation, a middleware, the handler of an extra route.
+/// A value in a declaration that only a layer above this crate can read: the function of a custom
+/// operation, a middleware, the handler of an extra route.
 ///
-/// The layer that declares the value's type reads it back by `downcast_ref` when it plans the
+/// The layer that defines the type reads the value with `downcast_ref` when it plans the
 /// declaration, once at start-up.
 pub type Attachment = &'static (dyn Any + Send + Sync);

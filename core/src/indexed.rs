@@ -1,4 +1,4 @@
-//! How long a text may be that an index holds.
+//! The maximum length of texts in an index.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -8,17 +8,18 @@ use parking_lot::RwLock;
 use crate::entity::{EntityDesc, Kind, Link, Relation};
 use crate::layout::indexes;
 
-/// Most bytes of the texts that one index holds, the primary key apart: an entry of a Postgres
-/// index has 2,704 at most.
+/// The maximum number of bytes of the texts in one index, without the primary key. An entry of a
+/// Postgres index has at most 2,704 bytes.
 const INDEXED: usize = 2048;
-/// Most bytes of a record's key, and so of what names a record, a tenant or an owner.
+/// The maximum number of bytes of a record's key, and of fields that name a record, a tenant or an
+/// owner.
 const KEY: usize = 255;
 
-/// Most bytes that a field may hold because an index holds it; `None` for a field that no index
-/// holds, or that is no text.
+/// Returns the maximum number of bytes of each field because of indexes; `None` for a field that is
+/// in no index or is not a text.
 ///
-/// The texts of an index share [`INDEXED`] bytes: those that are short by their declaration have
-/// what they need, the others equal parts of the rest.
+/// The texts of an index share [`INDEXED`] bytes. Texts with a short declared length get that
+/// length; the others share the rest equally.
 pub fn indexed_bytes(entity: &EntityDesc) -> Vec<Option<usize>> {
     let mut most = vec![None; entity.fields.len()];
     let shares = indexes(entity).into_iter().flat_map(|index| {
@@ -42,12 +43,12 @@ pub fn indexed_bytes(entity: &EntityDesc) -> Vec<Option<usize>> {
     most
 }
 
-/// The same, found once for each entity.
+/// The same limits, computed once per entity.
 #[doc(hidden)]
 pub fn known_bytes(entity: &'static EntityDesc) -> &'static [Option<usize>] {
     type Known = HashMap<usize, &'static [Option<usize>]>;
     static KNOWN: LazyLock<RwLock<Known>> = LazyLock::new(RwLock::default);
-    // Nothing else is ever there.
+    // The address identifies a static descriptor.
     let key = std::ptr::from_ref(entity).addr();
     if let Some(known) = KNOWN.read().get(&key) {
         return known;
@@ -58,7 +59,7 @@ pub fn known_bytes(entity: &'static EntityDesc) -> &'static [Option<usize>] {
         .or_insert_with(|| indexed_bytes(entity).leak())
 }
 
-/// Bytes that the longest value of a text takes, as far as the declaration tells.
+/// Returns the bytes of the longest value of a text, as far as the declaration limits it.
 fn needed(entity: &EntityDesc, field: usize) -> usize {
     let rules = entity.fields[field].rules;
     let key =
@@ -109,8 +110,8 @@ mod tests {
             indexed_bytes(&PLAIN),
             [None, None, None, Some(2048), None, None]
         );
-        // What names another record needs no more than its key; the rest is for the others, in the
-        // smallest of all indexes.
+        // A field that names another record needs only the length of a key. The other texts share
+        // the rest of the smallest index.
         const OWNED: &[Scope] = &[Scope::new(2, ScopeFrom::Ctx(CtxPath::ActorId))];
         let tenant = Some(Tenant {
             field: 1,

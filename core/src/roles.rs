@@ -1,6 +1,6 @@
 //! Roles as an enum.
 
-/// An enum whose variants are the roles of an app; `#[derive(Roles)]` writes this.
+/// An enum whose variants are the roles of an app; `#[derive(Roles)]` implements it.
 ///
 /// ```
 /// use linchpin::{Actor, Roles};
@@ -22,6 +22,6 @@
     note = "help: `#[derive(Roles)]` on the enum, or texts: `roles = [\"admin\"]`"
 )]
 pub trait Roles {
-    /// The roles as they stand in tokens, in the order of the variants.
+    /// The names of the roles in tokens, in the order of the variants.
     const NAMES: &'static [&'static str];
 }

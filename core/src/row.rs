@@ -2,9 +2,9 @@
 
 use crate::{Value, ValueRef};
 
-/// A row while the store stands on it. Positions are those of the entity's fields.
+/// The current row of a store. Positions are those of the entity's fields.
 pub trait Row {
-    /// The value of a field.
+    /// Returns the value of a field.
     fn value(&self, field: usize) -> ValueRef<'_>;
 }
 

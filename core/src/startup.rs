@@ -1,10 +1,10 @@
-//! Start-up errors that programs can tell apart.
+//! Start-up errors that programs can distinguish.
 
 use std::fmt::Write;
 
 use linchpin_vocabulary::store::FACTORY;
 
-/// Why an app does not start, for programs: [`Error::startup`](crate::Error::startup).
+/// The reason why an app does not start, for programs: [`Error::startup`](crate::Error::startup).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StartupError {
@@ -24,30 +24,30 @@ impl std::error::Error for StartupError {}
 /// An entity that cannot run on its store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntityGap {
-    /// The entity's name.
+    /// The name of the entity.
     pub entity: &'static str,
-    /// The store that the configuration gives it.
+    /// The store that the configuration selects for it.
     pub store: String,
-    /// The stores it names, if it names any; this one may not be among them.
+    /// The stores that the entity names, if any. They may not include the configured one.
     pub named: &'static [&'static str],
-    /// What it needs and the store lacks.
+    /// The capabilities that it needs and the store lacks.
     pub missing: Vec<Gap>,
     /// The stores of this build that would satisfy all gaps.
     pub fits: Vec<&'static str>,
 }
 
-/// A missing capability with one that requires it.
+/// A missing capability, and a declaration that requires it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Gap {
-    /// Its name in the matrix.
+    /// The name of the capability.
     pub capability: &'static str,
-    /// What needs it, and where that is declared.
+    /// The declaration that requires it, with its source location.
     pub required_by: String,
     /// Why the store lacks it.
     pub reason: String,
 }
 
-/// The start-up error, for all entities at once.
+/// Returns the start-up error for all entities.
 fn text(gaps: &[EntityGap]) -> String {
     let mut out = String::new();
     let (count, verb) = if gaps.len() == 1 {
@@ -70,8 +70,8 @@ fn text(gaps: &[EntityGap]) -> String {
         for missing in &gap.missing {
             if missing.capability != last {
                 let _ = match missing.capability {
-                    // A custom operation runs on the stores that it has a function for, and no
-                    // store makes up for one.
+                    // A custom operation runs only on the stores for which it has functions. No
+                    // other store can replace a missing function.
                     FACTORY => writeln!(out, "  no function for {} (`{FACTORY}`)", gap.store),
                     capability => writeln!(out, "  missing `{capability}`"),
                 };
@@ -85,7 +85,7 @@ fn text(gaps: &[EntityGap]) -> String {
             .missing
             .iter()
             .any(|missing| missing.capability == FACTORY);
-        // A factory helps where nothing else is missing.
+        // A function helps if nothing else is missing.
         let brought = factory
             && gap
                 .missing

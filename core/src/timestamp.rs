@@ -1,4 +1,4 @@
-//! Instants with millisecond precision.
+//! Points in time with millisecond precision.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::steady::{Steady, time};
 
-/// An instant: milliseconds since 1970-01-01T00:00:00Z, years 0001 to 9999.
+/// A point in time: milliseconds since 1970-01-01T00:00:00Z, years 0001 to 9999.
 ///
 /// On the wire it is RFC 3339 in UTC with three decimals.
 ///
@@ -29,7 +29,7 @@ impl Timestamp {
     /// 9999-12-31T23:59:59.999Z.
     pub const MAX: Self = Self(253_402_300_799_999);
 
-    /// From milliseconds since the epoch; values beyond the years 0001 to 9999 are clamped.
+    /// Converts milliseconds since the epoch. Values outside the years 0001 to 9999 are clamped.
     pub const fn from_millis(millis: i64) -> Self {
         if millis < Self::MIN.0 {
             Self::MIN
@@ -40,19 +40,19 @@ impl Timestamp {
         }
     }
 
-    /// Milliseconds since the epoch.
+    /// Returns the milliseconds since the epoch.
     pub const fn millis(self) -> i64 {
         self.0
     }
 
-    /// The system clock's present, floored to the millisecond. It never goes back within the
-    /// process: after the system clock was set back, time goes on from the latest instant that was
-    /// given, at half its pace until the clock has come up with it, so that what has expired stays
-    /// expired.
+    /// Returns the current time of the system clock, rounded down to the millisecond. It never goes
+    /// back within the process, so expired records stay expired: after the system clock was set
+    /// back, the time continues from the latest returned time at half speed until the clock reaches
+    /// it.
     ///
     /// On `wasm32-unknown-unknown` it reads the clocks of JavaScript (`Date` and `Performance`).
     ///
-    /// Code of a request reads `now` from its `Cx` instead, so that one call has one time.
+    /// Code of a request reads `now` from its `Cx` instead, so that one call has only one time.
     pub fn system_now() -> Self {
         let millis = match time::SystemTime::now().duration_since(time::UNIX_EPOCH) {
             Ok(since) => i64::try_from(since.as_millis()).unwrap_or(i64::MAX),
@@ -62,10 +62,11 @@ impl Timestamp {
         Self::from_millis(STEADY.at(millis, time::Instant::now))
     }
 
-    /// Reads RFC 3339 with any offset; fractions below a millisecond are floored.
+    /// Parses RFC 3339 with any offset. Fractions below a millisecond are cut off.
     ///
     /// # Errors
-    /// Bare dates, a missing offset, second 60, and years outside 0001 to 9999.
+    /// If the text is a date without a time, has no offset, has second 60, or has a year outside
+    /// 0001 to 9999.
     pub fn parse(text: &str) -> Result<Self, ParseTimestampError> {
         let bytes = text.as_bytes();
         let digits = |range: std::ops::Range<usize>| -> Option<i64> {
@@ -146,8 +147,8 @@ impl Timestamp {
         parsed.ok_or(ParseTimestampError)
     }
 
-    /// The first instant of the period that holds this one, in UTC. The first day of year 1 is a
-    /// Monday, so none is out of range.
+    /// Returns the start of the period that contains this time, in UTC. The first day of year 1 is
+    /// a Monday, so the result is never out of range.
     #[must_use]
     #[doc(hidden)]
     pub fn truncated(self, to: Truncate) -> Self {
@@ -164,7 +165,7 @@ impl Timestamp {
         })
     }
 
-    /// The 24 bytes of the wire form, for writers that must not allocate.
+    /// Returns the 24 bytes of the wire form, for writers that must not allocate.
     pub fn to_bytes(self) -> [u8; 24] {
         let days = self.0.div_euclid(86_400_000);
         let in_day = self.0.rem_euclid(86_400_000);
@@ -187,8 +188,8 @@ impl Timestamp {
     }
 }
 
-// Days since the epoch of a proleptic Gregorian date: the usual era arithmetic, exact for all years
-// used here.
+// Returns the days since the epoch of a proleptic Gregorian date. It is the usual era arithmetic,
+// exact for all supported years.
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let y = if month <= 2 { year - 1 } else { year };
     let era = y.div_euclid(400);
@@ -244,15 +245,15 @@ impl<'de> Deserialize<'de> for Timestamp {
 /// A period, in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Truncate {
-    /// From the first of January.
+    /// Starts on the first of January.
     Year,
-    /// From the first.
+    /// Starts on the first of the month.
     Month,
-    /// From Monday.
+    /// Starts on Monday.
     Week,
-    /// From midnight, UTC.
+    /// Starts at midnight, UTC.
     Day,
-    /// From the full hour.
+    /// Starts at the full hour.
     Hour,
 }
 
@@ -362,7 +363,7 @@ mod tests {
                 "9999-12-31T23",
             ],
         );
-        // Against another calendar.
+        // Compares with another calendar library.
         for millis in (Timestamp::MIN.millis()..Timestamp::MAX.millis()).step_by(86_399_999_937) {
             let at = Timestamp::from_millis(millis);
             let text = at.to_string();

@@ -1,7 +1,7 @@
-//! The meaning of filters, in memory: the reference every store must agree with.
+//! The in-memory evaluation of filters. It is the reference for every store.
 //!
-//! Logic is two-valued: each condition is true or false, never unknown. The rules, with `f` the
-//! stored value and `v` the operand:
+//! The logic has two values: each condition is true or false, never unknown. In the rules, `f` is
+//! the stored value and `v` the operand:
 //!
 //! | condition | `f` null | `v` null |
 //! |---|---|---|
@@ -12,8 +12,8 @@
 //! | `$nin` | unless the list holds null | negation of `$in` |
 //! | `$contains` `$has` | false | false (input checks refuse it) |
 //!
-//! Nothing here is shared with the translators of the other stores, so a fault in one of them shows
-//! as a difference.
+//! This code shares nothing with the translators of the other stores, so an error in one of them
+//! shows as a difference.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -24,8 +24,8 @@ use crate::{Value, ValueRef};
 
 /// Folds case for `$contains` and search: Unicode simple case folding, code point by code point.
 ///
-/// Each code point becomes exactly one, so a match never starts or ends inside a character. What
-/// follows from that:
+/// Each code point becomes exactly one code point, so a match never starts or ends inside a
+/// character. The consequences:
 /// - `ς` and `σ` and `Σ` are equal (final sigma is a form of sigma), as are `ſ` and `s`, the Kelvin
 ///   sign and `k`;
 /// - `ß` equals `ẞ` but not `ss`, since that is a mapping to two code points;
@@ -50,8 +50,8 @@ pub fn fold(text: &str) -> String {
     out
 }
 
-/// Whether the folded form of `text` holds `folded`, which is folded already. Most texts are ASCII,
-/// and for those nothing is allocated.
+/// Whether the folded form of `text` contains `folded`, which is already folded. Most texts are
+/// ASCII and need no allocation.
 #[doc(hidden)]
 pub fn contains_folded(text: &str, folded: &str) -> bool {
     if !text.is_ascii() {
@@ -61,7 +61,7 @@ pub fn contains_folded(text: &str, folded: &str) -> bool {
         return true;
     };
     let bytes = text.as_bytes();
-    // A folded ASCII letter is a small one; what is beyond ASCII is in no such text.
+    // A folded ASCII letter is a lower-case letter. An ASCII text contains no other characters.
     let begins = |at: usize| {
         bytes[at].to_ascii_lowercase() == *first
             && bytes[at + 1..][..rest.len()].eq_ignore_ascii_case(rest)
@@ -69,13 +69,12 @@ pub fn contains_folded(text: &str, folded: &str) -> bool {
     (0..(bytes.len() + 1).saturating_sub(folded.len())).any(begins)
 }
 
-// Upper case first, then lower: the detour through the capital unites forms that share one (ς and
-// σ, ſ and s).
+// Upper case first, then lower case. This makes forms with the same capital equal (ς and σ, ſ and
+// s).
 fn fold_char(c: char) -> char {
     match c {
         'ı' => c,
-        // Equal to each other through a capital of several code points, which the detour below does
-        // not see.
+        // Equal through a capital of several code points, which the mapping below does not find.
         '\u{1fd3}' => '\u{390}',
         '\u{1fe3}' => '\u{3b0}',
         '\u{fb05}' => '\u{fb06}',
@@ -86,7 +85,7 @@ fn fold_char(c: char) -> char {
     }
 }
 
-/// The mapping, when it is to one code point; else the code point itself.
+/// Returns the mapping if it is one code point; else the code point itself.
 fn single(c: char, mut mapping: impl Iterator<Item = char>) -> char {
     match (mapping.next(), mapping.next()) {
         (Some(mapped), None) => mapped,
@@ -95,19 +94,18 @@ fn single(c: char, mut mapping: impl Iterator<Item = char>) -> char {
 }
 
 /// Whether a row satisfies a filter.
+/// `args` fill the filter's argument slots. A plan's filter contains only arguments and fixed
+/// values. A condition with another source, or with a slot outside `args`, is false, so that
+/// nothing is read or deleted by mistake.
 ///
-/// `args` fill the filter's argument slots. A plan's filter holds no source but arguments and fixed
-/// values; a condition with another one, or with a slot beyond `args`, is false, so that nothing is
-/// read or deleted by mistake.
-///
-/// Nor does it know other records: see [`matches_among`].
+/// It cannot read other records: see [`matches_among`].
 pub fn matches(filter: &Filter, row: &(impl Row + ?Sized), args: &[Value]) -> bool {
     matches_among(filter, row, args, &Nobody)
 }
 
-/// The records that conditions on other records look at.
+/// The other records that conditions can use.
 pub trait Others {
-    /// Whether one of the linked records that hold a value satisfies the filter of the link.
+    /// Whether one of the linked records with this value satisfies the filter of the link.
     fn any(&self, linked: &Linked, value: ValueRef<'_>, args: &[Value]) -> bool;
 }
 
@@ -119,7 +117,7 @@ impl Others for Nobody {
     }
 }
 
-/// [`matches`], where other records are at hand.
+/// [`matches`] with access to other records.
 pub fn matches_among(
     filter: &Filter,
     row: &(impl Row + ?Sized),
@@ -145,8 +143,8 @@ pub fn matches_among(
     }
 }
 
-/// The order of sorts, cursors and comparisons: null is smallest, text orders by code point, false
-/// before true.
+/// The order of sorts, cursors and comparisons: null is smallest, texts are ordered by code point,
+/// and false is before true.
 pub fn compare(a: ValueRef<'_>, b: ValueRef<'_>) -> Ordering {
     use ValueRef as V;
     match (a, b) {
@@ -166,12 +164,13 @@ pub fn compare(a: ValueRef<'_>, b: ValueRef<'_>) -> Ordering {
 }
 
 fn compare_floats(a: f64, b: f64) -> Ordering {
-    // Values are finite, so the first answers; the second keeps the order total whatever arrives.
+    // Values are finite, so the first comparison succeeds; the second makes the order total for any
+    // value.
     a.partial_cmp(&b).unwrap_or_else(|| a.total_cmp(&b))
 }
 
-// String arrays come as lists or as JSON text, depending on the store; JSON text is canonical, so
-// texts compare.
+// String arrays are lists or JSON text, depending on the store. JSON text is canonical, so texts
+// can be compared.
 fn compare_lists(a: ValueRef<'_>, b: ValueRef<'_>) -> Ordering {
     match (a, b) {
         (ValueRef::Strings(a), ValueRef::Strings(b)) => a.cmp(b),
@@ -188,7 +187,8 @@ fn json_text(list: &[String]) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// Orders values of different types, which one field never holds, so that the order is total.
+/// Orders values of different types, so that the order is total. One field never holds different
+/// types.
 fn rank(value: ValueRef<'_>) -> u8 {
     match value {
         ValueRef::Null => 0,
@@ -265,7 +265,7 @@ fn single_condition(stored: ValueRef<'_>, op: Op, value: ValueRef<'_>) -> bool {
     }
 }
 
-/// Whether a list of items holds one whose member has this value.
+/// Whether a list of items contains an item whose member has this value.
 fn holds_item(stored: ValueRef<'_>, key: &str, value: ValueRef<'_>) -> bool {
     let ValueRef::Json(text) = stored else {
         return false;
@@ -277,7 +277,7 @@ fn holds_item(stored: ValueRef<'_>, key: &str, value: ValueRef<'_>) -> bool {
     })
 }
 
-/// The number of elements of a list; null holds none.
+/// Returns the number of elements of a list; `None` for null.
 fn length(stored: ValueRef<'_>) -> Option<i64> {
     let length = match stored {
         ValueRef::Null => 0,
@@ -290,7 +290,7 @@ fn length(stored: ValueRef<'_>) -> Option<i64> {
     i64::try_from(length).ok()
 }
 
-/// Whether the list holds the stored value; `None` when the list cannot be read.
+/// Whether the list contains the stored value; `None` if the list cannot be read.
 fn member(stored: ValueRef<'_>, operand: &Operand, args: &[Value]) -> Option<bool> {
     match operand {
         Operand::List(list) => {
@@ -313,7 +313,7 @@ fn member(stored: ValueRef<'_>, operand: &Operand, args: &[Value]) -> Option<boo
     }
 }
 
-/// Compares with an element of a list that travels as JSON: dates are milliseconds there.
+/// Compares with an element of a list in JSON form, in which dates are milliseconds.
 fn equals_json(stored: ValueRef<'_>, item: &serde_json::Value) -> bool {
     use serde_json::Value as Json;
     match (stored, item) {

@@ -9,10 +9,10 @@
 //! value   := literal | "param:x" | "ctx:path" | "now" | { "$literal": literal }
 //! ```
 //!
-//! Fields stand under their wire names. Literals have the field's form on the wire: dates are RFC
-//! 3339 text, enums their variants. **Escape:** a text that reads as a reference (`now`, or
-//! anything that starts with `param:` or `ctx:`) is written `{ "$literal": "now" }`, on fields of
-//! every type; so is a whole list compared with `$eq` or `$ne`.
+//! Fields have their wire names. Literals have the field's wire form: dates are RFC 3339 text,
+//! enums their variants. **Escape:** a text that looks like a reference (`now`, or anything that
+//! starts with `param:` or `ctx:`) is written `{ "$literal": "now" }`, on fields of every type. A
+//! whole list that is compared with `$eq` or `$ne` is written in the same way.
 
 use serde_json::{Value as Json, json};
 
@@ -23,13 +23,13 @@ use crate::operation::ParamSpec;
 use crate::validate::parse_scalar;
 use crate::{Value, ValueRef};
 
-/// Why JSON is not a filter of an entity.
+/// Why JSON is not a valid filter of an entity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {message}")]
 pub struct FilterError {
-    /// Where, as in `$or[1].status.$in[0]`; `filter` for the whole.
+    /// The position, such as `$or[1].status.$in[0]`; `filter` for the whole.
     pub path: String,
-    /// What is wrong, in words.
+    /// The error message.
     pub message: String,
 }
 
@@ -47,11 +47,10 @@ impl FilterError {
 }
 
 impl Filter {
-    /// The JSON form. `params` are those of the operation that declares the filter.
+    /// Returns the JSON form. `params` are those of the operation that declares the filter.
     ///
-    /// [`Filter::from_json`] reads it back to an equal filter. Two things have no form of their own
-    /// and are not read back: the filter that matches everything, `{}`, and statement arguments,
-    /// `{ "$arg": position }`.
+    /// [`Filter::from_json`] parses it to an equal filter. Two forms cannot be parsed: the filter
+    /// that matches everything, `{}`, and statement arguments, `{ "$arg": position }`.
     pub fn to_json(&self, entity: &EntityDesc, params: &[ParamSpec]) -> Json {
         let group = |name: &str, list: &[Self]| -> Json {
             let list: Vec<Json> = list.iter().map(|f| f.to_json(entity, params)).collect();
@@ -87,7 +86,7 @@ impl Filter {
                     op => json!({ name: { op.as_str(): operand } }),
                 }
             }
-            // A guard of the runtime's own; no declaration holds one.
+            // A condition of the runtime; no declaration contains one.
             Self::Item {
                 field, key, held, ..
             } => json!({ format!("#{field}.{key}"): { "$item": held } }),
@@ -98,14 +97,14 @@ impl Filter {
         }
     }
 
-    /// Reads the JSON form and checks it against the entity: fields, operators, types of literals
+    /// Parses the JSON form and checks it against the entity: fields, operators, types of literals
     /// and parameters.
     ///
-    /// It is meant for declarations and configuration, not for what clients send: private fields
-    /// are legal, and names of claims are kept for the life of the process.
+    /// Use it for declarations and configuration, not for input from clients: private fields are
+    /// allowed, and names of claims stay in memory for the life of the process.
     ///
     /// # Errors
-    /// The first thing that is wrong, and where.
+    /// The first error and its position.
     ///
     /// ```
     /// # use linchpin::{entity::*, filter::*};
@@ -150,7 +149,7 @@ impl Writer<'_> {
         match value {
             ValueRef::Null => Json::Null,
             ValueRef::Bool(b) => b.into(),
-            // Ids are strings on the wire, whatever the key's type.
+            // Ids are strings in JSON, also for integer keys.
             ValueRef::Int(key) if self.field.is_some_and(|f| f.flags.has(Flags::PRIMARY)) => {
                 key.to_string().into()
             }
@@ -167,7 +166,7 @@ impl Writer<'_> {
     }
 }
 
-/// Whether text means something else than itself.
+/// Whether a text has a special meaning.
 fn is_reference(text: &str) -> bool {
     text == "now" || text.starts_with("param:") || text.starts_with("ctx:")
 }
@@ -217,7 +216,7 @@ impl Reader<'_> {
         }
     }
 
-    /// One field with its condition, which becomes one node per operator.
+    /// Parses one field with its condition, which becomes one node per operator.
     fn entry(&self, name: &str, json: &Json, path: &str, all: &mut Vec<Filter>) -> Read<()> {
         let Some(index) = self.entity.field_by_wire(name) else {
             let what = if name.starts_with('$') {
@@ -453,7 +452,7 @@ fn literal(field: &FieldDesc, op: Op, json: &Json, path: &str) -> Read<Value> {
                 "must be a list of strings"
             });
         }
-        // Numbers have the syntax of queries, and their literals decide: 5.0 is no integer.
+        // Numbers have the syntax of queries. The literal decides: 5.0 is no integer.
         Json::Number(n) => match field.kind {
             Kind::Integer | Kind::Number if !field.flags.has(Flags::PRIMARY) => {
                 scalar(field, &n.to_string(), path)?
@@ -509,7 +508,8 @@ fn ctx(field: &FieldDesc, name: &str, path: &str) -> Read<Source> {
             _ => return Err(FilterError::new(path, format!("`ctx:{name}` is unknown"))),
         },
     };
-    // Claims have any type; the others are text, which also fits keys of foreign records.
+    // Claims have any type. The other values are texts, which can also be compared with keys of
+    // other records.
     if !matches!(found, CtxPath::Claim(_)) && !matches!(field.kind, Kind::String | Kind::Integer) {
         return Err(FilterError::new(
             path,
@@ -523,22 +523,21 @@ fn ctx(field: &FieldDesc, name: &str, path: &str) -> Read<Source> {
     Ok(Source::Ctx(found))
 }
 
-/// Whether it may be the name of a context value: those of the actor have dots.
+/// Whether a text can be the name of a context value. Names of actor values contain dots.
 fn is_name(name: &str) -> bool {
     name != "actor"
         && name.starts_with(|c: char| c.is_ascii_alphabetic())
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
-/// A name for the life of the process: declarations hold static names, so names read at run time
-/// become such.
+/// Returns a name that lives as long as the process, because declarations contain static names.
 fn interned(name: &str, path: &str) -> Read<&'static str> {
     use std::collections::HashSet;
     use std::sync::LazyLock;
 
     use parking_lot::Mutex;
 
-    /// Each distinct name stays in memory, so there is a bound.
+    /// The maximum number of names, because each name stays in memory.
     const MOST: usize = 1024;
     static NAMES: LazyLock<Mutex<HashSet<&'static str>>> = LazyLock::new(Mutex::default);
 
@@ -554,7 +553,7 @@ fn interned(name: &str, path: &str) -> Read<&'static str> {
     Ok(name)
 }
 
-/// A declared filter that does not fit is a fault of the application, not of a request.
+/// An invalid declared filter is an error of the application, not of a request.
 impl From<FilterError> for crate::Error {
     fn from(error: FilterError) -> Self {
         Self::internal(error)

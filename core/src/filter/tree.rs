@@ -6,7 +6,7 @@ use crate::{ContextDesc, Value};
 /// An operator of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
-    /// `$eq`; null equals null.
+    /// `$eq`; null is equal to null.
     Eq,
     /// `$ne`; null differs from every value.
     Ne,
@@ -26,11 +26,11 @@ pub enum Op {
     Contains,
     /// `$has`, of a string array
     Has,
-    /// The list has fewer elements than this; null has none. Used for bounds of lists; a
+    /// Whether the list has fewer elements than this; null has none. Used for limits of lists; a
     /// declaration cannot use it.
     Shorter,
-    /// The list has more elements than this; null has none. Used for bounds of lists; a declaration
-    /// cannot use it.
+    /// Whether the list has more elements than this; null has none. Used for limits of lists; a
+    /// declaration cannot use it.
     Longer,
 }
 
@@ -85,14 +85,14 @@ impl std::fmt::Display for CtxPath {
     }
 }
 
-/// A filter as declared: static data.
+/// A declared filter: static data.
 #[derive(Clone, Copy, Debug)]
 pub enum FilterSpec {
-    /// All must hold.
+    /// All conditions must hold.
     All(&'static [FilterSpec]),
-    /// At least one must hold.
+    /// At least one condition must hold.
     Any(&'static [FilterSpec]),
-    /// One condition on the field at a position.
+    /// A condition on the field at a position.
     Cond(usize, Op, OperandSpec),
 }
 
@@ -105,29 +105,29 @@ pub enum OperandSpec {
     List(&'static [SourceSpec]),
 }
 
-/// Where a value comes from, as declared.
+/// The declared source of a value.
 #[derive(Clone, Copy, Debug)]
 pub enum SourceSpec {
     /// The call parameter at a position of the operation's parameters.
     Param(usize),
-    /// The verified context; a client can never supply it.
+    /// The verified context. Clients cannot supply it.
     Ctx(CtxPath),
-    /// The call's instant.
+    /// The time of the call.
     Now,
-    /// A literal, checked by rustc against the field's type.
+    /// A literal. The compiler checks it against the field's type.
     Literal(fn() -> Value),
 }
 
 /// A filter.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Filter {
-    /// All must hold; empty: everything matches.
+    /// All conditions must hold. If it is empty, every record matches.
     All(Vec<Filter>),
-    /// At least one must hold; empty: nothing matches.
+    /// At least one condition must hold. If it is empty, no record matches.
     Any(Vec<Filter>),
     /// One condition.
     Cond {
-        /// Position of the field.
+        /// The position of the field.
         field: usize,
         /// The operator.
         op: Op,
@@ -137,13 +137,13 @@ pub enum Filter {
     /// Whether a list of items contains an item whose member has this value. Used for collections;
     /// a declaration cannot use it.
     Item {
-        /// Position of the list.
+        /// The position of the list.
         field: usize,
-        /// The member's name on the wire.
+        /// The wire name of the member.
         key: &'static str,
-        /// Its value, text or a whole number.
+        /// The value of the member, a text or an integer.
         value: Source,
-        /// True: there must be such an item. False: there must be none.
+        /// Whether such an item must exist. If false, no such item may exist.
         held: bool,
     },
     /// Whether a related record exists. Used for visibility; an operation cannot use it.
@@ -183,14 +183,14 @@ pub enum Operand {
     List(Vec<Source>),
 }
 
-/// Where a value comes from.
+/// The source of a value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Source {
     /// The call parameter at a position.
     Param(usize),
     /// The verified context.
     Ctx(CtxPath),
-    /// The call's instant.
+    /// The time of the call.
     Now,
     /// A fixed value.
     Value(Value),
@@ -199,15 +199,15 @@ pub enum Source {
     ///
     /// `nullable` tells renderers whether the argument may be null.
     Arg {
-        /// Position in the argument list.
+        /// The position in the argument list.
         index: usize,
-        /// Whether it may be null.
+        /// Whether the argument may be null.
         nullable: bool,
     },
 }
 
 impl Filter {
-    /// Matches everything.
+    /// Matches every record.
     pub const TRUE: Self = Self::All(Vec::new());
 
     /// One condition.
@@ -227,7 +227,7 @@ impl Filter {
         )
     }
 
-    /// Both must hold.
+    /// Both conditions must hold.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         match (self, other) {
@@ -247,7 +247,7 @@ impl Filter {
         }
     }
 
-    /// At least one must hold.
+    /// At least one condition must hold.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         match self {
@@ -259,7 +259,7 @@ impl Filter {
         }
     }
 
-    /// Rewrites every source, for binding.
+    /// Replaces every source, to bind values.
     #[must_use]
     pub fn map_sources(self, map: &mut impl FnMut(usize, Op, Source) -> Source) -> Self {
         match self {
@@ -286,7 +286,7 @@ impl Filter {
                 value: map(field, Op::Eq, value),
                 held,
             },
-            // Its conditions are on fields of another entity.
+            // The conditions are on fields of another entity.
             Self::Linked(linked) => Self::Linked(Box::new(Linked {
                 filter: linked.filter.map_sources(map),
                 ..*linked
@@ -352,7 +352,7 @@ impl Filter {
                 .iter()
                 .fold(FieldSet::NONE, |all, one| all.or(one.fields())),
             Self::Cond { field, .. } | Self::Item { field, .. } => FieldSet::NONE.with(*field),
-            // Its conditions are on fields of another entity.
+            // The conditions are on fields of another entity.
             Self::Linked(linked) => FieldSet::NONE.with(linked.field),
             Self::Given(_) => FieldSet::NONE,
         }

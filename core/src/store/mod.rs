@@ -124,8 +124,8 @@ pub trait Store: Send + Sync + 'static {
     }
 
     /// Whether one statement computes a number over other records and writes it
-    /// ([`AssignValue::Figure`]). `last` asks whether of several that write to one record the last
-    /// has seen what the others saw.
+    /// ([`AssignValue::Figure`]). If `last` is true, then of concurrent statements that write to
+    /// one record the last one must also include the records that the earlier ones read.
     ///
     /// The default is `false`: such numbers are computed and written in a transaction.
     fn computes(&self, last: bool) -> bool {

@@ -20,7 +20,7 @@ pub trait Outbox: Send + Sync {
     /// event.
     ///
     /// # Errors
-    /// When the store cannot answer.
+    /// If the store cannot answer.
     fn knows<'a>(&'a self, consumer: &'a str) -> BoxFuture<'a, Result<bool>>;
 
     /// Returns the first events that a consumer has neither settled nor received, in order. Each
@@ -30,7 +30,7 @@ pub trait Outbox: Send + Sync {
     /// delivery. The result is empty if another process delivers to this consumer.
     ///
     /// # Errors
-    /// When the store cannot answer.
+    /// If the store cannot answer.
     fn waiting<'a>(
         &'a self,
         consumer: &'a str,
@@ -49,7 +49,7 @@ pub trait Outbox: Send + Sync {
     /// Returns the number of removed events.
     ///
     /// # Errors
-    /// When the store cannot answer.
+    /// If the store cannot answer.
     fn prune<'a>(
         &'a self,
         consumers: &'a [&'a str],

@@ -15,15 +15,15 @@ pub enum Plan {
     /// row, because the caller knows the values. An existing key or unique value is a conflict,
     /// never an update.
     Insert,
-    /// The records that match, in order.
+    /// Selects the matching records, in order.
     Select {
-        /// Which.
+        /// The condition.
         filter: Filter,
-        /// In which order; empty only for plans that match at most one record.
+        /// The order. It is empty only for plans that match at most one record.
         order: Vec<Order>,
         /// Only records after this position.
         after: Option<After>,
-        /// Most records; the argument is an `Int`. `None`: all of them.
+        /// The maximum number of records, an `Int`; `None` means all of them.
         limit: Option<Source>,
     },
     /// Selects the records with one of several values in a field: the first `limit` records for
@@ -34,7 +34,7 @@ pub enum Plan {
         filter: Filter,
         /// The field.
         field: usize,
-        /// The slot of the values: a list as one argument, nulls left out.
+        /// The slot of the values: a list as one argument, without nulls.
         values: usize,
         /// The order of records with the same value; empty if the field is the primary key.
         order: Vec<Order>,
@@ -51,26 +51,26 @@ pub enum Plan {
         words: Words,
         /// The order of records that the SQL order does not distinguish.
         order: Vec<Order>,
-        /// Most records, an `Int`; `None`: all of them.
+        /// The maximum number of records, an `Int`; `None` means all of them.
         limit: Option<Source>,
     },
     /// Whether a record matches: one row without values, or none.
     Exists {
-        /// Which.
+        /// The condition.
         filter: Filter,
     },
     /// Whether a record matches, as for [`Plan::Exists`]. It locks the record until the end of the
     /// transaction: no other transaction can remove it or mark it as deleted.
     Hold {
-        /// Which.
+        /// The condition.
         filter: Filter,
     },
     /// Selects the matching records, in the order of their keys. It locks them until the end of the
     /// transaction: no other transaction can change or remove them.
     Lock {
-        /// Which.
+        /// The condition.
         filter: Filter,
-        /// Only the first of them.
+        /// Limits the plan to the first records.
         pick: Option<Pick>,
     },
     /// Computes numbers over the matching records. It returns one row per group, in the order of
@@ -79,7 +79,7 @@ pub enum Plan {
     ///
     /// A sum of whole numbers that an `i64` cannot hold is `validation_failed` with `range`.
     Aggregate {
-        /// Over which records.
+        /// The condition on the records.
         filter: Filter,
         /// The keys.
         groups: Vec<Group>,
@@ -88,24 +88,24 @@ pub enum Plan {
         by_value: Vec<usize>,
         /// The computed values of each group.
         compute: Vec<Compute>,
-        /// Most rows.
+        /// The maximum number of rows.
         limit: u32,
     },
     /// Changes the matching records and returns them with the new values. Assignments read the old
     /// values.
     Update {
-        /// Which.
+        /// The condition.
         filter: Filter,
-        /// What is written.
+        /// The written values.
         set: Vec<Assign>,
-        /// Only the first of them.
+        /// Limits the plan to the first records.
         pick: Option<Pick>,
     },
     /// Removes the matching records and returns them.
     Delete {
-        /// Which.
+        /// The condition.
         filter: Filter,
-        /// Only the first of them.
+        /// Limits the plan to the first records.
         pick: Option<Pick>,
     },
     /// Inserts or changes one record and returns it. [`Rows::created`](super::Rows) says whether it
@@ -117,7 +117,7 @@ pub enum Plan {
     /// the statement writes nothing and returns no row. An equal value in another unique index is a
     /// conflict.
     Upsert {
-        /// The fields of the primary key or of one unique.
+        /// The fields of the primary key or of one unique constraint.
         keys: Vec<usize>,
         /// The condition on the existing record.
         guard: Filter,
@@ -343,7 +343,7 @@ impl Pick {
 /// One key of an order. Null is the smallest value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Order {
-    /// Position of the field.
+    /// The position of the field.
     pub field: usize,
     /// Whether the order is descending.
     pub desc: bool,
@@ -362,9 +362,9 @@ pub enum After {
 /// A write to one field.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Assign {
-    /// Position of the field.
+    /// The position of the field.
     pub field: usize,
-    /// What is written.
+    /// The written value.
     pub value: AssignValue,
 }
 
@@ -402,38 +402,38 @@ impl AssignValue {
     }
 }
 
-/// What is written to a field.
+/// A value that is written to a field.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AssignValue {
     /// A value.
     Set(Source),
-    /// The old value plus this; null counts as zero.
+    /// The old value plus this value. Null counts as zero.
     Add(Source),
-    /// The old list of strings with this one at the end; null counts as empty.
+    /// The old list of strings with this element at the end. Null counts as empty.
     Push {
         /// The element.
         value: Source,
         /// Whether an element that is already in the list is not added again.
         dedupe: bool,
     },
-    /// The old list of strings without this one; null counts as empty.
+    /// The old list of strings without this element. Null counts as empty.
     Pull(Source),
-    /// The old list of items with this one at the end, as JSON.
+    /// The old list of items with this item at the end, as JSON.
     AddItem(Source),
-    /// The old list of items without the one whose member has this value.
+    /// The old list of items without the item whose member has this value.
     RemoveItem {
-        /// The member's name on the wire.
+        /// The wire name of the member.
         key: &'static str,
-        /// Its value.
+        /// The value of the member.
         id: Source,
     },
-    /// The old list of items, with members of one of them replaced.
+    /// The old list of items with replaced members in one of them.
     ChangeItem {
         /// The name of the member that identifies an item.
         key: &'static str,
-        /// Its value.
+        /// The value of the member.
         id: Source,
-        /// Names on the wire and new values: JSON.
+        /// The wire names of the members and their new values as JSON.
         members: Vec<(&'static str, Source)>,
     },
     /// A number over records of the same store, computed when the statement runs. A statement has
@@ -470,7 +470,7 @@ impl PartialEq for Figure {
 /// A key that records are grouped by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Group {
-    /// Position of the field.
+    /// The position of the field.
     pub field: usize,
     /// Groups dates by periods. The key is the first instant of the period.
     pub truncate: Option<Truncate>,

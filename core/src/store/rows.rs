@@ -98,7 +98,7 @@ pub struct Rows {
     pub created: bool,
     /// The caller, for statements that can take long.
     pub caller: Option<std::num::NonZeroU64>,
-    /// What is kept of every row beside its form.
+    /// The notes of each row.
     pub notes: Option<Box<Notes>>,
     /// The events that the store writes with the statement.
     pub recording: Option<Box<Recording>>,
@@ -113,16 +113,16 @@ struct Witness {
     records: Vec<Box<[Value]>>,
 }
 
-/// What is kept of every row beside its form.
+/// The notes of all rows: the values of some fields, in addition to the JSON.
 #[derive(Clone, Debug)]
 pub struct Notes {
     /// The noted fields.
     pub fields: Arc<[usize]>,
-    /// One per row taken.
+    /// One note per row.
     pub rows: Vec<Note>,
 }
 
-/// What is kept of a row beside its form.
+/// The note of a row: the values of some fields, in addition to the JSON.
 #[derive(Clone, Debug, Default)]
 pub struct Note {
     /// The end of the row in [`Rows::json`].

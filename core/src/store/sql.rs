@@ -1,4 +1,4 @@
-//! SQL of functions: what a store with SQL offers to custom operations.
+//! SQL of custom operations: the interface of stores with SQL.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -40,14 +40,14 @@ pub trait SqlDriver: Send + Sync {
     /// Checks at start-up that the database can run a statement or a condition. Runs nothing.
     ///
     /// # Errors
-    /// What is wrong with the text.
+    /// The error in the text.
     fn check<'a>(
         &'a self,
         entity: &'static EntityDesc,
         text: &'static str,
     ) -> BoxFuture<'a, Result<()>>;
 
-    /// Runs a statement, in a transaction if there is one. `rows` asks for its rows.
+    /// Runs a statement, in a transaction if there is one. If `rows` is true, it returns the rows.
     ///
     /// # Errors
     /// `internal` for a text that lacks the guard or that the database refuses; `conflict`,
@@ -79,10 +79,10 @@ impl SqlRow {
         Self(Box::new(columns))
     }
 
-    /// The value of a column, as a field of this type holds it; null only for an `Option`.
+    /// Returns the value of a column as a field of this type. Null is allowed only for an `Option`.
     ///
     /// # Errors
-    /// `internal` when there is no such column, or it holds something else.
+    /// `internal` if there is no such column, or if it holds something else.
     pub fn get<T: FieldType>(&self, column: &str) -> Result<T> {
         let value = self.0.value(column, T::KIND)?;
         T::from_value(value.as_ref())
@@ -98,7 +98,7 @@ pub trait SqlSession: Debug + Send {
     /// `unavailable` if that fails.
     fn commit(self: Box<Self>) -> BoxFuture<'static, Result<()>>;
 
-    /// Itself, for the store that began it.
+    /// Returns itself, for the store that began it.
     fn as_any(&mut self) -> &mut dyn Any;
 }
 

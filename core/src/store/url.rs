@@ -4,7 +4,7 @@ use percent_encoding::percent_decode_str;
 
 use super::kind::is_scheme;
 
-/// The URL that says where an app keeps its records, such as `sqlite:app.db`.
+/// The URL of the app's records, such as `sqlite:app.db`.
 ///
 /// It can hold a password, so it is never printed: `Debug` shows the scheme only.
 ///
@@ -63,7 +63,7 @@ impl DatabaseUrl {
         text
     }
 
-    /// The password, and the values of parameters whose names speak of one.
+    /// Returns the password, and the values of parameters with secret names.
     fn secrets(&self) -> impl Iterator<Item = &str> {
         let (_, parameters) = self.rest().split_once('?').unwrap_or_default();
         let named = parameters.split('&').filter_map(|parameter| {
@@ -77,7 +77,7 @@ impl DatabaseUrl {
         self.password().into_iter().chain(named)
     }
 
-    /// The text between the first `:` of the authority and its last `@`.
+    /// Returns the text between the first `:` of the authority and its last `@`.
     fn password(&self) -> Option<&str> {
         let authority = self.rest().strip_prefix("//")?;
         let (user, _) = authority.rsplit_once('@')?;

@@ -12,7 +12,7 @@
 /// The facts of a kind that do not depend on a declaration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KindFacts {
-    /// The kind as a declaration names it: `transition`.
+    /// The name of the kind in a declaration: `transition`.
     pub name: &'static str,
     /// The capability that a store must grant: a name of [`crate::store::CAPABILITIES`], or
     /// [`crate::store::FACTORY`].
@@ -23,17 +23,17 @@ pub struct KindFacts {
     pub records: Records,
     /// The effect of a call on them.
     pub changes: Changes,
-    /// Whether `include` in a `GET` request adds related records to its answer.
+    /// Whether `include` in a `GET` request adds related records to the response.
     pub includes: bool,
-    /// Whether an event may be made for each record that a call changes: `expose = "records"`.
+    /// Whether each changed record can have its own event: `expose = "records"`.
     pub exposes_records: bool,
-    /// Members that an answer has beside the fields of the entity.
+    /// The members of a response in addition to the fields of the entity.
     pub answer_members: &'static [&'static str],
-    /// Whether a declaration is several methods, each with a route of its own.
+    /// Whether a declaration has several methods, each with its own route.
     pub has_methods: bool,
 }
 
-/// The records that a call works on, as far as a permission is concerned.
+/// The records that a permission is checked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Records {
     /// One record of its entity.
@@ -42,7 +42,7 @@ pub enum Records {
     Many,
     /// Records of other entities.
     Foreign,
-    /// The record that its path names; without one, none that a permission could look at.
+    /// The record in the path. Without one, there is no record that a permission could check.
     OfPath,
 }
 
@@ -57,7 +57,7 @@ pub enum Changes {
     NewOrOne,
     /// It updates one record.
     One,
-    /// It takes one deleted record back.
+    /// It restores one deleted record.
     Restored,
     /// It deletes one record.
     Removed,
@@ -106,7 +106,7 @@ pub const LOOKUP: KindFacts = KindFacts {
         Changes::Nothing,
     )
 };
-/// Tells whether a record exists.
+/// Returns whether a record exists.
 pub const EXISTS: KindFacts = KindFacts::new(
     "exists",
     "operation.exists",
@@ -120,7 +120,7 @@ pub const TRANSITION: KindFacts = KindFacts::new(
     Records::One,
     Changes::One,
 );
-/// Takes a deleted record back.
+/// Restores a deleted record.
 pub const RESTORE: KindFacts = KindFacts::new(
     "restore",
     "atomic.transition",
@@ -137,10 +137,10 @@ pub const FIELD_UPDATE: KindFacts = KindFacts::new(
     Records::One,
     Changes::One,
 );
-/// Appends to a list of texts.
+/// Adds an element to a list of texts.
 pub const ARRAY_PUSH: KindFacts =
     KindFacts::new("array_push", "atomic.array", Records::One, Changes::One);
-/// Removes from a list of texts.
+/// Removes elements from a list of texts.
 pub const ARRAY_PULL: KindFacts =
     KindFacts::new("array_pull", "atomic.array", Records::One, Changes::One);
 /// Replaces a list of texts.
@@ -156,10 +156,10 @@ pub const UPSERT: KindFacts = KindFacts {
     answer_members: &["entity", "created"],
     ..KindFacts::new("upsert", "atomic.upsert", Records::One, Changes::NewOrOne)
 };
-/// Takes one record out of those that a filter matches.
+/// Takes one of the records that a filter matches.
 pub const CONSUME: KindFacts =
     KindFacts::new("consume", "atomic.consume", Records::Many, Changes::Removed);
-/// Works on the items of a list inside a record.
+/// Reads and changes the items of a list inside a record.
 pub const COLLECTION: KindFacts = KindFacts {
     read_capability: "collection.list",
     has_methods: true,
@@ -170,7 +170,7 @@ pub const COLLECTION: KindFacts = KindFacts {
         Changes::One,
     )
 };
-/// Finds records by words.
+/// Finds records that contain a text.
 pub const SEARCH: KindFacts = KindFacts {
     includes: true,
     ..KindFacts::new(
@@ -194,7 +194,7 @@ pub const COMPUTED_AGGREGATE: KindFacts = KindFacts::new(
     Records::Foreign,
     Changes::One,
 );
-/// Joins records of several entities.
+/// Merges records of several entities.
 pub const DERIVE: KindFacts = KindFacts::new(
     "derive",
     "operation.derive",

@@ -1,12 +1,11 @@
-//! The tables that Linchpin's macros and its runtime must agree on: plain data without
-//! dependencies.
+//! Tables that Linchpin's macros and its runtime share: plain data without dependencies.
 //!
-//! The macros read them when they check a declaration, the runtime reads them when an app starts. A
-//! fact that both need stands here, once.
+//! The macros read them when they check a declaration; the runtime reads them when an app starts.
+//! Each fact that both need is here, once.
 //!
 //! * [`format`]: the named formats of text.
 //! * [`kind`]: the facts of each kind of operation.
-//! * [`store`]: the capabilities of stores, and which store grants which.
+//! * [`store`]: the capabilities of stores, and the stores that grant each.
 //! * [`limit`]: bounds of values.
 
 #![forbid(unsafe_code)]

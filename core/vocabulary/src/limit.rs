@@ -1,5 +1,4 @@
-//! Limits that hold wherever a value comes from.
+//! Limits for values from all sources.
 
-/// The greatest whole number, and without its sign the least: 2^53 − 1, which every JSON reader
-/// keeps exact.
+/// The maximum integer; its negative is the minimum. 2^53 − 1 is exact in every JSON reader.
 pub const MAX_INTEGER: i64 = 9_007_199_254_740_991;

@@ -1,6 +1,6 @@
 //! The capabilities that declarations need, and the stores that grant them.
 //!
-//! A store that is not in this table brings the same facts as data, when the app starts.
+//! A store outside this table provides the same facts as data when the app starts.
 //!
 //! ```
 //! use linchpin_vocabulary::store;
@@ -11,29 +11,30 @@
 //! assert!(store::named("toy").is_none());
 //! ```
 
-/// A store that Linchpin knows by name.
+/// A store of this table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreFacts {
-    /// The name as a declaration and a configuration say it: `sqlite`.
+    /// The name in declarations and in the configuration: `sqlite`.
     pub name: &'static str,
-    /// Whether this version has it; the others come later.
+    /// Whether this version contains the store. Later versions add the others.
     pub available: bool,
     /// The capabilities that it grants: names of [`CAPABILITIES`].
     pub grants: &'static [&'static str],
-    /// Why it grants less than others, and why it reserves no unique values; `None` if it does.
+    /// The reasons why it grants less than others and supports no unique constraints; `None` if it
+    /// does.
     pub limits: Option<Limits>,
 }
 
-/// Reasons for what a store does not grant.
+/// The reasons for missing capabilities of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Why it cannot hold a unique.
+    /// Why it does not support unique constraints.
     pub unique: &'static str,
     /// Why it lacks the other capabilities.
     pub other: &'static str,
 }
 
-/// The records of one process.
+/// Records in the memory of one process.
 pub const MEMORY: StoreFacts = StoreFacts {
     name: "memory",
     available: true,
@@ -75,7 +76,7 @@ pub const REDIS: StoreFacts = StoreFacts {
 /// Every store of the table, in the order in which messages list them.
 pub const STORES: [&StoreFacts; 5] = [&MEMORY, &SQLITE, &POSTGRES, &MONGO, &REDIS];
 
-/// The need of a custom operation: a function of the app for the store. No store grants it.
+/// The requirement of a custom operation: a function of the app for the store. No store grants it.
 pub const FACTORY: &str = "custom.factory";
 
 /// Every capability, in the order in which documents list them.
@@ -104,7 +105,7 @@ pub const CAPABILITIES: [&str; 22] = [
     "transaction",
 ];
 
-/// The capabilities that need no change of several values in one step.
+/// The capabilities that do not change several values in one step.
 pub const READS: [&str; 8] = [
     "core.crud",
     "core.list",
@@ -117,13 +118,14 @@ pub const READS: [&str; 8] = [
 ];
 
 impl StoreFacts {
-    /// Whether it grants a capability. A capability that the table lacks is granted by no store.
+    /// Whether the store grants a capability. No store grants a capability that is not in the
+    /// table.
     #[must_use]
     pub fn grants(&self, capability: &str) -> bool {
         self.grants.contains(&capability)
     }
 
-    /// Why it does not grant a capability, if the table says so.
+    /// Returns the reason why the store does not grant a capability, if the table has one.
     #[must_use]
     pub fn reason(&self, capability: &str) -> Option<&'static str> {
         let limits = self.limits?;

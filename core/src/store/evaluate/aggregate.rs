@@ -1,4 +1,4 @@
-//! Numbers over records, in the plainest way.
+//! Aggregates over records, in the simplest form.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::filter::eval::{compare, matches};
 use crate::store::{Compute, Function, Group};
 use crate::{Error, Problem, Result, Value};
 
-/// A sum that a whole number does not hold.
+/// The error for a sum that an integer cannot hold.
 fn beyond() -> Error {
     Error::invalid(Problem::new(
         "",
@@ -17,7 +17,7 @@ fn beyond() -> Error {
     ))
 }
 
-/// The groups of some records, in the order of their keys.
+/// The groups of records, in the order of their keys.
 pub(super) struct Groups<'a> {
     by: &'a [Group],
     compute: &'a [Compute],
@@ -39,7 +39,7 @@ impl<'a> Groups<'a> {
         }
     }
 
-    /// Counts a record in.
+    /// Adds a record to its group.
     pub(super) fn add(&mut self, record: &[Value]) {
         let key = |group: &Group| match (&record[group.field], group.truncate) {
             (Value::Date(at), Some(to)) => Value::Date(at.truncated(to)),
@@ -60,7 +60,7 @@ impl<'a> Groups<'a> {
         }
     }
 
-    /// The rows: keys, then what was computed.
+    /// Returns the rows: the keys, then the computed values.
     pub(super) fn rows(self, entity: &EntityDesc) -> impl Iterator<Item = Result<Vec<Value>>> {
         let compute = self.compute;
         let whole = |c: &Compute| matches!(c.kind(entity), crate::entity::Kind::Integer);
@@ -79,12 +79,12 @@ impl<'a> Groups<'a> {
     }
 }
 
-/// Everything that can be asked of some values.
+/// The values from which every function is computed.
 #[derive(Clone, Default)]
 struct Sum {
     count: i64,
     whole: i128,
-    /// Doubles, with what their sum lost.
+    /// The sum of doubles, with the lost low-order bits.
     double: f64,
     lost: f64,
     least: Option<Value>,
@@ -100,7 +100,7 @@ impl Sum {
         match value {
             Value::Int(n) => self.whole += i128::from(*n),
             Value::Float(f) => {
-                // As Neumaier: the order of values does not matter much.
+                // Neumaier summation: the order of values hardly affects the result.
                 let sum = self.double + f;
                 self.lost += if self.double.abs() >= f.abs() {
                     (self.double - sum) + f

@@ -1,4 +1,4 @@
-//! Plans over records that are at hand as values, for stores without a query language.
+//! Runs plans on records in memory, for stores without a query language.
 //!
 //! The memory store runs every plan with these functions. A store that keeps records elsewhere, for
 //! example in files, reads the candidates and passes them here.
@@ -16,7 +16,7 @@ use crate::filter::{Filter, Source};
 use crate::layout::record_is_live;
 use crate::{Error, Result, Value};
 
-/// A value with the order of sorts: null first, then as the filters compare.
+/// A value in sort order: null first, then the order of filters.
 #[derive(Clone, Debug)]
 pub struct Key(pub Value);
 
@@ -62,10 +62,10 @@ fn first_difference<'a>(
         .unwrap_or(Ordering::Equal)
 }
 
-/// Returns the values that no two records of a unique may share. `None` if the record is outside of
-/// it: a value is null, or the record is deleted.
+/// Returns the values that a unique constraint allows only once. `None` if the record is outside
+/// the constraint: a value is null, or the record is deleted.
 ///
-/// The tenant of the entity is among the values, unless the unique holds across tenants.
+/// The values include the tenant, unless the constraint holds across tenants.
 pub fn unique_key(
     entity: &EntityDesc,
     unique: &UniqueDesc,
@@ -85,7 +85,7 @@ pub fn unique_key(
 
 /// Whether an upsert by `keys` that inserts `new` changes `old` instead.
 pub fn same_keys(entity: &EntityDesc, keys: &[usize], new: &[Value], old: &[Value]) -> bool {
-    // Deleted records and those of other tenants are outside of a unique.
+    // Deleted records and records of other tenants are outside a unique constraint.
     let unique = entity
         .uniques
         .iter()
@@ -125,8 +125,8 @@ where
         self.records.clone().filter(|r| self.matches(filter, r))
     }
 
-    /// Returns the records that match, or the first of them in an order: those that an update or a
-    /// delete is for.
+    /// Returns the matching records, or the first of them in an order: the records of an update or
+    /// a delete.
     pub fn picked(&self, filter: &Filter, pick: Option<&Pick>) -> Vec<&'a R> {
         let mut found: Vec<&R> = self.found(filter).collect();
         if let Some(pick) = pick {
@@ -224,7 +224,7 @@ where
         };
         let found = self.found(filter).filter(|record| behind(record));
         match order {
-            // The records are in the order of keys already, so the first ones are the answer.
+            // The records are already in the order of keys, so the first ones are the result.
             [] | [Order { desc: false, .. }]
                 if order.iter().all(|o| o.field == self.entity.primary) =>
             {
@@ -258,7 +258,7 @@ where
         Ok(())
     }
 
-    /// For each of the values in a slot, the first records that hold it in a field.
+    /// Returns, for each value in a slot, the first records with this value in a field.
     fn related(
         &self,
         filter: &Filter,
@@ -342,7 +342,7 @@ fn most(limit: Option<&Source>, args: &[Value]) -> Result<usize> {
     }
 }
 
-/// The values of a list that is one argument.
+/// Returns the values of a list that is one argument.
 fn wanted(list: Option<&Value>) -> Result<Vec<Value>> {
     match list {
         Some(Value::Strings(list)) => Ok(list.iter().cloned().map(Value::Text).collect()),
