@@ -6,7 +6,6 @@
 //! the feature `axum`, which converts an error to a response. So it also builds for
 //! `wasm32-unknown-unknown`, where JavaScript provides randomness and the clock. Apps use the crate
 //! `linchpin`, which re-exports the parts that they need.
-//! need from here.
 
 mod actor;
 mod attachment;

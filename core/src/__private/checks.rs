@@ -227,8 +227,8 @@ pub const fn expect_action(entity: &EntityDesc, name: &str, message: &'static st
 /// Fails to compile if the path of a route begins with the path of its entity. The route is mounted
 /// below that path anyway.
 ///
+/// # Panics
 /// In const evaluation. This is the purpose of the function.
-/// In const evaluation, which is the point.
 #[track_caller]
 pub const fn expect_below(entity: &EntityDesc, path: &str) {
     let (own, path) = (entity.path.as_bytes(), path.as_bytes());
@@ -257,17 +257,17 @@ pub const fn expect_below(entity: &EntityDesc, path: &str) {
     text.stop()
 }
 
-/// Fails to compile when a statement on an entity would look through more than 8 gates.
+/// Fails to compile if a statement on an entity would need more than 8 gates.
 ///
 /// # Panics
-/// In const evaluation, which is the point.
+/// In const evaluation. This is the purpose of the function.
 #[track_caller]
 pub const fn expect_links(entity: &EntityDesc, message: &'static str) {
     assert!(links(entity) <= 8, "{}", message);
 }
 
-/// How many other records stand between one and its being seen: each of a tree with all that it is
-/// seen through itself.
+/// Returns the number of other records that decide whether a record is visible. In a tree, each
+/// ancestor counts with its own gates.
 const fn links(entity: &EntityDesc) -> u32 {
     let (mut beside, mut depth, mut i) = (0, 0, 0);
     while i < entity.gates.len() {
@@ -282,21 +282,21 @@ const fn links(entity: &EntityDesc) -> u32 {
     beside + depth * (1 + beside)
 }
 
-/// Fails to compile when records of an entity expire.
+/// Fails to compile if records of an entity expire.
 ///
 /// # Panics
-/// In const evaluation, which is the point.
+/// In const evaluation. This is the purpose of the function.
 #[track_caller]
 pub const fn expect_lasting(entity: &EntityDesc, message: &'static str) {
     assert!(entity.ttl.is_none() || entity.poisoned, "{}", message);
 }
 
 /// Fails to compile unless an entity has a field of this name that holds the ids of another, and
-/// its list filters by the field, or lies below it. `words` say of the field that it is no text, no
-/// whole number, and not filtered by.
+/// its list filters by the field or is below it. `words` are the messages for a field that is not a
+/// text, not an integer, not filterable, or hidden.
 ///
 /// # Panics
-/// In const evaluation, which is the point.
+/// In const evaluation. This is the purpose of the function.
 #[track_caller]
 pub const fn expect_many(
     entity: &EntityDesc,
@@ -347,12 +347,12 @@ pub const fn expect_many(
     }
 }
 
-/// Fails to compile unless an entity has a field of this name that can keep the number of records
-/// of another: a required whole number that no client writes. `held` says that a record can only
-/// name one that its writer sees.
+/// Fails to compile unless an entity has a field of this name that can store the number of records
+/// of another: a required integer that no client writes. `held` says whether a record can only name
+/// a record that its writer may see.
 ///
 /// # Panics
-/// In const evaluation, which is the point.
+/// In const evaluation. This is the purpose of the function.
 #[track_caller]
 pub const fn expect_kept(entity: &EntityDesc, name: &str, of: &EntityDesc, held: bool) {
     if entity.poisoned {
@@ -439,7 +439,7 @@ pub const fn same(a: &str, b: &str) -> bool {
 /// Fails to compile unless `1 <= default_limit <= max_limit <= 10000`.
 ///
 /// # Panics
-/// In const evaluation, which is the point.
+/// In const evaluation. This is the purpose of the function.
 #[track_caller]
 pub const fn check_pagination(limits: &Pagination) {
     assert!(
@@ -456,7 +456,8 @@ pub const fn check_pagination(limits: &Pagination) {
     );
 }
 
-/// Whether these are different variants of the enum of a field, and, if asked, all it has.
+/// Whether these are different variants of a field's enum and, if `all` is true, all of its
+/// variants.
 #[must_use]
 pub const fn named<F: Field>(variants: &[usize], all: bool) -> bool {
     let Kind::Enum(desc) = <F::Ty as FieldType>::KIND else {
@@ -476,10 +477,10 @@ pub const fn named<F: Field>(variants: &[usize], all: bool) -> bool {
     !all || variants.len() == desc.variants.len()
 }
 
-/// Fails to compile with `message` if everything that it rests on is so.
+/// Fails to compile with `message` if all of the grounds are true.
 ///
 /// # Panics
-/// In const evaluation, which is the point.
+/// In const evaluation. This is the purpose of the function.
 #[track_caller]
 pub const fn refuse_if(grounds: &[bool], message: &'static str) {
     let mut i = 0;

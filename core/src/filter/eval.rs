@@ -94,6 +94,7 @@ fn single(c: char, mut mapping: impl Iterator<Item = char>) -> char {
 }
 
 /// Whether a row satisfies a filter.
+///
 /// `args` fill the filter's argument slots. A plan's filter contains only arguments and fixed
 /// values. A condition with another source, or with a slot outside `args`, is false, so that
 /// nothing is read or deleted by mistake.

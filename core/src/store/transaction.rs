@@ -34,8 +34,8 @@ pub trait Transaction: Send {
     /// Takes the lock with the number `turn` until the transaction ends. It waits while another
     /// transaction has this lock.
     ///
+    /// # Errors
     /// `unavailable` if the transaction is lost.
-    /// `unavailable` when the transaction is lost.
     fn take_turn(&mut self, turn: i64) -> BoxFuture<'_, Result<()>> {
         // By default a store has only one writing transaction, so it needs no lock.
         let _ = turn;

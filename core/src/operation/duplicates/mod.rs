@@ -4,7 +4,6 @@
 //! collapse, static text is compared percent-decoded, and the names of parameters and wildcards do
 //! not count. HEAD counts as GET. A static segment beside a parameter is no duplicate; it takes
 //! precedence.
-//! duplicate; it wins.
 
 mod compare;
 pub mod sentence;
