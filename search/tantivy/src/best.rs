@@ -1,4 +1,4 @@
-//! The best hits behind one of them: by score, and by id among equals.
+//! The best hits after a given hit: by score, then by id.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -11,13 +11,13 @@ use tantivy::{DocId, Score, SegmentOrdinal, SegmentReader, TantivyError};
 /// The name of the field of ids.
 pub(crate) const ID: &str = "id";
 
-/// Collects as many hits as are asked for.
+/// Collects hits up to a number.
 pub(crate) struct Best<'a> {
     pub(crate) limit: usize,
     pub(crate) after: Option<&'a Hit>,
 }
 
-/// A hit within a segment, where ids are numbered in their order. The better one is greater.
+/// A hit within a segment, where ids are numbered in order. The better hit is greater.
 #[derive(Clone, Copy)]
 struct Ranked {
     score: Score,
@@ -50,9 +50,9 @@ impl Eq for Ranked {}
 pub(crate) struct Segment {
     limit: usize,
     ids: Option<StrColumn>,
-    /// Only below this score, or at it with at least this id.
+    /// Collect only hits below this score, or with this score and at least this id.
     after: Option<(Score, u64)>,
-    /// The worst one on top.
+    /// The worst hit is on top.
     best: BinaryHeap<Reverse<Ranked>>,
 }
 
@@ -68,7 +68,7 @@ impl Collector for Best<'_> {
                     TermOrdHit::Exact(id) => id + 1,
                     TermOrdHit::Next(id) => id,
                 };
-                // It was a score of this index once, so nothing is lost.
+                // The score came from this index, so the conversion loses nothing.
                 Some((after.score as Score, id))
             }
             _ => None,

@@ -1,5 +1,5 @@
-//! A search provider for Linchpin: an embedded full-text index on [tantivy](tantivy), in a folder
-//! beside the app.
+//! A search provider for Linchpin: an embedded full-text index with [tantivy](tantivy), in a
+//! directory of the app.
 //!
 //! ```no_run
 //! # use linchpin::prelude::*;
@@ -28,39 +28,40 @@
 //! # }
 //! ```
 //!
-//! # What is found
+//! # Matching
 //!
-//! Texts and what is searched for are cut into words: runs of letters and digits. Words are
-//! compared in lower case and without accents (`Å` is `a`, `ß` is `ss`; words in other alphabets
-//! keep theirs). A record fits when **every** word stands in at least one of the operation's
-//! fields, the last one also as the beginning of a word, so that typing finds at once. There is no
-//! language of queries: quotes, colons, stars, `AND` and the like mean nothing and cannot do
+//! Texts and search texts are split into words: sequences of letters and digits. Words are compared
+//! in lower case and without accents (`Å` is `a`, `ß` is `ss`; letters of other alphabets keep
+//! their marks). A record matches if **every** search word is in at least one of the operation's
+//! fields. The last search word may also be the beginning of a word, for search while typing. There
+//! is no query language: quotes, colons, stars, `AND` and similar have no special meaning.
 //! anything.
 //!
-//! Hits come by BM25 relevance, each field's multiplied by its weight. Relevance depends on the
-//! whole index, other callers' records included; which of them there are is never shown.
+//! Hits are ordered by BM25 relevance; the relevance of each field is multiplied by its weight. The
+//! relevance depends on the whole index, including records of other callers, but it never reveals
+//! these records.
 //!
-//! Words of 128 bytes and more are not indexed, and text without spaces (Chinese, Japanese) is one
-//! word, which is found by its beginning.
+//! Words of 128 bytes or more are not indexed. Text without spaces (Chinese, Japanese) counts as
+//! one word, which is found by its beginning.
 //!
-//! # The folder
+//! # The directory
 //!
-//! One index per entity. An index that is damaged, or whose fields have changed, is made anew from
-//! the store when the app starts.
+//! Each entity has its own index. An index that is damaged, or whose fields have changed, is
+//! rebuilt from the store when the app starts.
 //!
-//! Processes of one machine that share a database may share a folder, such as a server and the
-//! commands of the app (`user`, `token`, its own). The first one keeps the index: it alone writes.
-//! The others search it as it is at that moment, and what they change in the database the first one
-//! is told within a fraction of a second. When it ends, another one that is still there keeps the
-//! index from then on, within a second; until then changes wait in the database. `search rebuild`
-//! beside a process that keeps the index is refused and says so, and so is a process whose fields
-//! or whose database are others.
+//! Processes of one machine that share a database may share a directory, for example a server and
+//! the commands of the app (`user`, `token`, its own). The first process maintains the index: only
+//! that process writes. The others search the current index; the first process gets their database
+//! changes within a fraction of a second. When it ends, another running process takes over within a
+//! second; until then changes wait in the database. If another process maintains the index, `search
+//! rebuild` is refused with an explanation. A process with other fields or another database is
+//! refused in the same way.
 //!
-//! Processes on several machines each take a folder of their own, and each is told every change. A
-//! folder on a network drive is not for sharing.
+//! Processes on several machines each need their own directory, and each gets every change. Do not
+//! share a directory on a network drive.
 //!
-//! Changes are committed once per batch of events, with what they rest on: after a crash the index
-//! goes on where it stopped.
+//! Each batch of events is one commit, which also stores the position: after a crash the index
+//! continues where it stopped.
 
 mod best;
 mod shelf;
@@ -76,7 +77,7 @@ use parking_lot::Mutex;
 
 use shelf::Shelf;
 
-/// Indexes in a folder, or in memory.
+/// A search provider with indexes in a directory or in memory.
 #[derive(Debug)]
 pub struct Tantivy {
     place: Option<PathBuf>,
@@ -84,7 +85,7 @@ pub struct Tantivy {
 }
 
 impl Tantivy {
-    /// Indexes in a folder, which is made when it is not there.
+    /// Stores indexes in a directory, which is created if it does not exist.
     pub fn in_folder(folder: impl Into<PathBuf>) -> Self {
         Self {
             place: Some(folder.into()),
@@ -92,8 +93,8 @@ impl Tantivy {
         }
     }
 
-    /// Indexes in memory, made from the store at every start: for tests, and for few records in one
-    /// process.
+    /// Stores indexes in memory and builds them at every start: for tests, and for few records in a
+    /// single process.
     pub fn in_memory() -> Self {
         Self {
             place: None,
@@ -189,11 +190,11 @@ impl SearchProvider for Tantivy {
     }
 }
 
-/// Work on files and on large lists of words, beside the threads that serve.
+/// Runs file access and processing of large word lists outside of the server threads.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
-    // Damaged files may make it panic: that is an error as well.
+    // Damaged files may cause a panic: that is an error, too.
     tokio::task::spawn_blocking(work)
         .await
         .unwrap_or_else(|error| Err(Error::internal(format!("the index failed: {error}"))))

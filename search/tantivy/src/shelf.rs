@@ -1,7 +1,6 @@
-//! One index: its files, its writer, and what it knows of itself.
+//! An index: its files, its writer, and its metadata.
 //!
-//! What it knows travels with each commit, so that it is never ahead of the documents nor behind
-//! them.
+//! The metadata is part of each commit, so it always agrees with the documents.
 
 use std::fs::{File, TryLockError};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,12 +22,12 @@ use tantivy::{Index, IndexReader, IndexWriter, ReloadPolicy, TantivyDocument, Ta
 use crate::best::{Best, ID};
 use crate::words::{self, ANALYZER};
 
-/// Memory of a writer: one thread, twice the least that tantivy takes.
+/// The memory of a writer: one thread, twice the minimum of tantivy.
 const BUDGET: usize = 30_000_000;
-/// How long an index is waited for that another process is just making, and the pause between two
-/// looks.
+/// The time limit for an index that another process is creating, and the interval between two
+/// checks.
 const MAKING: (Duration, Duration) = (Duration::from_secs(10), Duration::from_millis(50));
-/// Marks a folder as ours, so that nothing else is ever removed.
+/// Marks a directory as ours, so that no other directory is ever removed.
 const MARK: &str = "linchpin-search-index";
 
 /// An open index.
@@ -38,20 +37,19 @@ pub(crate) struct Shelf {
     fields: Fields,
     state: Mutex<State>,
     writer: Mutex<Writer>,
-    /// Whether it has begun to be made anew since it was opened: what was there before goes on
-    /// answering then.
+    /// Whether a rebuild has begun since it was opened; the old documents are searched meanwhile.
     begun: AtomicBool,
-    /// Where it is; nowhere when it is in memory.
+    /// The location of the index; `None` in memory.
     place: Option<Place>,
 }
 
-/// Where an index is in a folder.
+/// The location of an index in a directory.
 #[derive(Clone, Debug)]
 struct Place {
     folder: PathBuf,
     lock: PathBuf,
-    /// Held by the process that keeps the index, and given up with it. The others look into the
-    /// folder.
+    /// The lock of the process that maintains the index. The other processes only read the
+    /// directory.
     held: Arc<Mutex<Option<File>>>,
 }
 
@@ -65,7 +63,7 @@ impl Place {
         }
     }
 
-    /// Whether this process keeps the index, from now on if no other one does.
+    /// Tries to take the lock; returns whether this process maintains the index.
     fn take(&self) -> Result<bool> {
         let mut held = self.held.lock();
         if held.is_none() {
@@ -78,7 +76,8 @@ impl Place {
         self.held.lock().is_some()
     }
 
-    /// Why something cannot be done while another process keeps the index, and what to do.
+    /// The error for an operation that is not possible while another process maintains the index,
+    /// with advice.
     fn elsewhere(&self, why: &str) -> Error {
         let folder = self.folder.display();
         Error::new(
@@ -90,7 +89,7 @@ impl Place {
     }
 }
 
-/// Made when it is needed, given up when it fails: it cannot be used any more then.
+/// Created when needed, and dropped after a failure, because it is unusable then.
 #[derive(Default)]
 struct Writer(Option<IndexWriter>);
 
@@ -102,16 +101,16 @@ impl std::fmt::Debug for Shelf {
     }
 }
 
-/// What an index knows of itself.
+/// The metadata of an index.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct State {
-    /// What its documents hold.
+    /// The layout of its documents.
     layout: String,
-    /// Tells it from every other index.
+    /// Identifies the index among all others.
     copy: String,
-    /// How often it was made.
+    /// The number of rebuilds.
     generation: u64,
-    /// Whether it was finished the last time.
+    /// Whether the last rebuild was finished.
     complete: bool,
 }
 
@@ -156,20 +155,20 @@ impl Fields {
     }
 }
 
-/// An owner as a term: one without a value is not one with an empty value.
+/// An owner value as a term: a missing value differs from an empty value.
 fn owned(owner: Option<&str>) -> String {
     owner.map_or_else(|| "-".to_owned(), |owner| format!("={owner}"))
 }
 
-/// What the documents of an index hold: another layout is another index.
+/// The layout of the documents of an index; another layout needs another index.
 fn layout(index: &SearchIndex) -> String {
     let fields: Vec<&str> = index.fields.iter().map(|field| field.name).collect();
     serde_json::json!([ANALYZER, fields, index.owners]).to_string()
 }
 
 impl Shelf {
-    /// Opens the index of an entity below a folder, or in memory; an empty one in place of one that
-    /// cannot be used. One that another process keeps is looked into.
+    /// Opens the index of an entity in a directory or in memory; replaces an unusable index by an
+    /// empty one. An index that another process maintains is opened for reads only.
     pub(crate) fn open(folder: Option<&Path>, index: &SearchIndex) -> Result<Self> {
         let Some(folder) = folder else {
             let (schema, _) = Fields::new(index);
@@ -183,8 +182,8 @@ impl Shelf {
             if place.take()? {
                 return Self::keep(place, index);
             }
-            // Damage is the affair of the process that keeps it; this one may see files come and
-            // go.
+            // Damage is handled by the process that maintains the index; here, files may appear and
+            // disappear.
             let found = catch_unwind(AssertUnwindSafe(|| {
                 Self::known(&place.folder, index, &place)
             }))
@@ -204,11 +203,11 @@ impl Shelf {
         }
     }
 
-    /// Opens an index that this process keeps.
+    /// Opens an index that this process maintains.
     fn keep(place: Place, index: &SearchIndex) -> Result<Self> {
         let folder = place.folder.clone();
         if folder.join(MARK).exists() {
-            // Damage may show as a panic as well.
+            // Damage may also cause a panic.
             let old = catch_unwind(AssertUnwindSafe(|| Self::existing(&folder, index, &place)));
             match old {
                 Ok(Ok(Some(opened))) => return Ok(opened),
@@ -236,7 +235,7 @@ impl Shelf {
         made.map_err(|error| cannot("make an index in", &folder, &error))
     }
 
-    /// The index in a folder, if it is whole; `None` when its documents hold something else.
+    /// The index in a directory, if it is intact; `None` if its documents have another layout.
     fn existing(
         folder: &Path,
         index: &SearchIndex,
@@ -254,7 +253,7 @@ impl Shelf {
         })
     }
 
-    /// The index in a folder as it is.
+    /// The index in a directory in its present state.
     fn known(folder: &Path, index: &SearchIndex, place: &Place) -> tantivy::Result<Found> {
         let old = Index::open_in_dir(folder)?;
         let Some(state) = state(&old)? else {
@@ -295,8 +294,8 @@ impl Shelf {
 
     pub(crate) fn opened(&self) -> Opened {
         let state = self.state.lock();
-        // What is in memory is nobody else's, and is made anew at every start: it needs no name of
-        // its own.
+        // An index in memory belongs to one process and is rebuilt at every start: it needs no copy
+        // name.
         let copy = self.place.as_ref().map(|_| state.copy.clone());
         Opened {
             complete: state.complete,
@@ -305,20 +304,20 @@ impl Shelf {
         }
     }
 
-    /// Where it is when another process keeps it.
+    /// The location of the index if another process maintains it.
     fn elsewhere(&self) -> Option<&Place> {
         self.place.as_ref().filter(|place| !place.is_kept_here())
     }
 
-    /// The index as this process keeps it from now on; `None` as long as another one does.
+    /// The index, maintained by this process from now on; `None` while another process maintains
+    /// it.
     pub(crate) fn take_over(&self, index: &SearchIndex) -> Result<Option<Self>> {
         match &self.place {
             Some(place) if place.take()? => {
                 let taken = Self::keep(place.clone(), index)?;
                 let mut state = taken.state.lock();
                 if state.generation == 0 {
-                    // Made anew. This process is told of changes under the name of the one before
-                    // it.
+                    // Rebuilt. This process gets changes under the name of the previous copy.
                     state.copy.clone_from(&self.state.lock().copy);
                 }
                 drop(state);
@@ -379,7 +378,7 @@ impl Shelf {
         )
     }
 
-    /// Makes changes last, together with what the index knows of itself then.
+    /// Commits changes together with the metadata.
     fn commit(
         &self,
         state: State,
@@ -408,7 +407,7 @@ impl Shelf {
                 Ok(())
             }
             Err(error) => {
-                // What it has not committed must not come along with the next commit.
+                // Uncommitted changes must not become part of the next commit.
                 writer.0 = None;
                 Err(internal(&error))
             }
@@ -438,7 +437,7 @@ impl Shelf {
         };
         let query = words::query(&words, &fields, owners.iter().filter_map(owner).collect());
         if let Some(place) = self.elsewhere() {
-            // The other process has gone on meanwhile.
+            // The other process has made changes meanwhile.
             self.reader.reload().map_err(|error| internal(&error))?;
             if !state(&self.index)
                 .map_err(|error| internal(&error))?
@@ -450,7 +449,7 @@ impl Shelf {
                 )));
             }
         } else if !self.state.lock().complete && !self.begun.load(Ordering::Acquire) {
-            // Taken over a moment ago from a process that had not finished it.
+            // Taken over a moment ago from a process that had not finished the rebuild.
             return Err(Error::unavailable("the index has not been made yet"));
         }
         self.reader
@@ -459,7 +458,7 @@ impl Shelf {
             .map_err(|error| internal(&error))
     }
 
-    /// Ends what works in the background, and leaves the index to others.
+    /// Stops background work, and releases the lock of the index.
     pub(crate) fn close(&self) -> Result<()> {
         let ended = match self.writer.lock().0.take() {
             Some(writer) => writer
@@ -474,16 +473,16 @@ impl Shelf {
     }
 }
 
-/// What is in a folder.
+/// The contents of a directory.
 enum Found {
     Index(Box<Shelf>),
-    /// An index whose documents hold something else.
+    /// An index whose documents have another layout.
     Other,
-    /// None that says what it is.
+    /// No index with metadata.
     Nothing,
 }
 
-/// What an index says of itself; nothing before its first commit.
+/// The metadata of an index; `None` before its first commit.
 fn state(index: &Index) -> tantivy::Result<Option<State>> {
     Ok(index
         .load_metas()?
@@ -491,7 +490,8 @@ fn state(index: &Index) -> tantivy::Result<Option<State>> {
         .and_then(|text| serde_json::from_str(&text).ok()))
 }
 
-/// The right to keep an index, which ends with the process; `None` when another one has it.
+/// The lock for maintaining an index, held until the process ends; `None` if another process has
+/// it.
 fn lock(path: &Path) -> Result<Option<File>> {
     let file = File::options()
         .create(true)

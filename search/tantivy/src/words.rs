@@ -1,4 +1,5 @@
-//! From what a client wrote to what is looked up. No text is ever read as a query.
+//! Splits a search text into words and builds the query. The text is never parsed as a query
+//! language.
 
 use std::collections::HashSet;
 use std::ops::Bound;
@@ -12,14 +13,14 @@ use tantivy::tokenizer::{
     AsciiFoldingFilter, LowerCaser, RemoveLongFilter, SimpleTokenizer, TextAnalyzer,
 };
 
-/// The name of the analyzer in the schema. Another way of cutting texts needs another name.
+/// The name of the analyzer in the schema. Another analysis needs another name.
 pub(crate) const ANALYZER: &str = "linchpin_words_1";
-/// Words of so many bytes are not indexed.
+/// Words of this number of bytes or more are not indexed.
 const LONG: usize = 128;
-/// What the beginning of a word counts beside the whole word.
+/// The weight of a prefix match relative to a match of the whole word.
 const BEGINNING: f32 = 0.5;
 
-/// How texts are cut into words.
+/// The analyzer that splits texts into words.
 pub(crate) fn analyzer() -> TextAnalyzer {
     TextAnalyzer::builder(SimpleTokenizer::default())
         .filter(RemoveLongFilter::limit(LONG))
@@ -28,17 +29,16 @@ pub(crate) fn analyzer() -> TextAnalyzer {
         .build()
 }
 
-/// What is searched for.
+/// The words of a search text.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Words {
-    /// Each once.
+    /// The distinct whole words.
     whole: Vec<String>,
-    /// The last word, of which the rest may be missing; `None` when it is one of the others as
-    /// well.
+    /// The last word, which may be incomplete; `None` if it is also one of the whole words.
     beginning: Option<String>,
 }
 
-/// The words of what is searched for, in order; `None` when nothing can fit.
+/// The words of a search text, in order; `None` if nothing can match.
 pub(crate) fn words(text: &str) -> Option<Words> {
     let mut raw = TextAnalyzer::from(SimpleTokenizer::default());
     let mut found = false;
@@ -47,7 +47,7 @@ pub(crate) fn words(text: &str) -> Option<Words> {
         found = true;
         too_long |= token.text.len() >= LONG;
     });
-    // Leaving out a word that no text has would find too much.
+    // To ignore a word that is in no text would find too much.
     if too_long || !found {
         return None;
     }
@@ -65,7 +65,7 @@ pub(crate) fn words(text: &str) -> Option<Words> {
     })
 }
 
-/// Records with every word in one of the fields, the last one also as a beginning.
+/// Records with every word in one of the fields; the last word may also match as a prefix.
 pub(crate) fn query(words: &Words, fields: &[(Field, f32)], owners: Vec<Term>) -> Box<dyn Query> {
     let mut all: Vec<(Occur, Box<dyn Query>)> =
         Vec::with_capacity(words.whole.len() + 1 + owners.len());
@@ -99,7 +99,7 @@ pub(crate) fn query(words: &Words, fields: &[(Field, f32)], owners: Vec<Term>) -
     Box::new(BooleanQuery::new(all))
 }
 
-/// Words that begin so. No character comes behind the last one of Unicode.
+/// Words with this prefix. No character sorts after the last one of Unicode.
 fn begins(field: Field, word: &str) -> InvertedIndexRangeQuery {
     let (first, last) = (
         Term::from_field_text(field, word),

@@ -21,7 +21,7 @@ fn any_text() -> impl Strategy<Value = String> {
 /// A value of a field that is not null.
 fn some_value(field: usize) -> BoxedStrategy<Value> {
     match FIELDS[field].kind {
-        // Few keys, so that records meet.
+        // Few keys, so that statements meet the same records.
         Kind::String if field == 0 => proptest::sample::select(vec![
             "k1", "k2", "K1", "é", "k%", "😀", "\u{ffff}", "k3", "k4",
         ])
@@ -34,8 +34,8 @@ fn some_value(field: usize) -> BoxedStrategy<Value> {
                 .boxed()
         }
         Kind::Number => {
-            // No few of them cancel each other out: what is left then would depend on the order in
-            // which a store adds them.
+            // No few of them cancel each other out: otherwise the sum would depend on the order of
+            // addition in a store.
             proptest::sample::select(vec![
                 0.0,
                 0.5,
@@ -93,7 +93,7 @@ fn any_value(field: usize) -> BoxedStrategy<Value> {
     }
 }
 
-/// A condition with its operand: values are put into arguments afterwards.
+/// A condition with its operand; values become arguments later.
 fn any_condition() -> impl Strategy<Value = Filter> {
     fn one(field: usize, op: Op, value: Value) -> Filter {
         Filter::cond(field, op, Operand::One(Source::Value(value)))
@@ -118,7 +118,7 @@ fn any_condition() -> impl Strategy<Value = Filter> {
                 )
             });
             choices.push(listed.boxed());
-            // The same as one argument, which holds no null.
+            // The same as one argument, which contains no null.
             let list = proptest::collection::vec(some_value(field), 0..4);
             choices.push(
                 (membership, list)
@@ -137,7 +137,7 @@ fn any_condition() -> impl Strategy<Value = Filter> {
                     .boxed(),
             );
         }
-        // Contains works on the folded shadow of fields that are filterable.
+        // `contains` uses the folded shadow column of filterable fields.
         if matches!(kind, Kind::String) && FIELDS[field].flags.has(Flags::FILTERABLE) {
             let some = any_text().prop_filter("not empty", |t| !t.is_empty());
             choices.push(
@@ -157,7 +157,7 @@ fn any_condition() -> impl Strategy<Value = Filter> {
     (0..META).prop_flat_map(by_field)
 }
 
-/// A filter with its arguments. `shape` decides which values travel as arguments; nulls may stay in
+/// A filter with its arguments. `shape` decides which values become arguments; nulls may stay in
 /// the plan.
 fn any_filter() -> impl Strategy<Value = (Filter, Vec<Value>)> {
     let tree = any_condition().prop_recursive(3, 12, 3, |inner| {
@@ -177,8 +177,8 @@ fn any_filter() -> impl Strategy<Value = (Filter, Vec<Value>)> {
                     return source;
                 };
                 shape = shape.rotate_left(1);
-                // A null in the plan or an argument that says it may be null; all else as the table
-                // binds it.
+                // A null in the plan, or an argument that is declared nullable; all other values as
+                // the table binds them.
                 let nullable = value.is_null() || shape & 2 == 0;
                 if value.is_null() && shape & 1 == 0 {
                     return Source::Value(value);
@@ -193,7 +193,7 @@ fn any_filter() -> impl Strategy<Value = (Filter, Vec<Value>)> {
         })
 }
 
-/// One to three fields in directions of their own; the key comes last, in the direction of the
+/// One to three fields, each with its own direction; the key comes last, in the direction of the
 /// field before it.
 fn any_order() -> impl Strategy<Value = Vec<Order>> {
     let fields = prop_oneof![
@@ -230,8 +230,8 @@ fn any_pick() -> impl Strategy<Value = Option<Pick>> {
     proptest::option::weighted(0.5, pick)
 }
 
-/// An upsert that can meet one unique at most: which of two a store looks at first is its own
-/// affair.
+/// An upsert that can conflict with at most one unique, because stores check uniques in different
+/// orders.
 fn any_upsert() -> impl Strategy<Value = Step> {
     let keys = proptest::sample::select(vec![vec![0_usize], vec![1], vec![3, STATUS_FIELD]]);
     let record = (0..FIELDS.len()).map(any_value).collect::<Vec<_>>();
@@ -276,7 +276,7 @@ fn any_upsert() -> impl Strategy<Value = Step> {
     })
 }
 
-/// Numbers over records, some of them over part of the records alone.
+/// Aggregates over records, some of them over a part of the records only.
 fn any_aggregate() -> impl Strategy<Value = Step> {
     let periods = vec![
         Truncate::Year,
@@ -325,7 +325,7 @@ fn any_aggregate() -> impl Strategy<Value = Step> {
         })
 }
 
-/// A few values of one field, some of them held by records, some twice.
+/// A few values of one field; some of them exist in records, some are duplicates.
 fn any_related() -> impl Strategy<Value = Step> {
     let by_key = proptest::collection::vec(some_value(0), 1..6)
         .prop_map(|values| (0, values, Vec::new(), None))
@@ -351,7 +351,7 @@ fn any_related() -> impl Strategy<Value = Step> {
 pub(super) fn any_step() -> impl Strategy<Value = Step> {
     let record = (0..FIELDS.len()).map(any_value).collect::<Vec<_>>();
     let insert = record.prop_map(Step::Insert).boxed();
-    // One record: any field, by a value or by a sum.
+    // One record: any field, set to a value or to a sum.
     let pinned = (
         some_value(0),
         proptest::sample::select((1..FIELDS.len()).collect::<Vec<_>>()),
@@ -378,7 +378,7 @@ pub(super) fn any_step() -> impl Strategy<Value = Step> {
             } else {
                 AssignValue::Set(source)
             };
-            // As operations do: no sum leaves the range of integers.
+            // As in operations: no sum overflows the range of integers.
             let near =
                 |op, bound| Filter::cond(field, op, Operand::One(Source::Value(Value::Int(bound))));
             let within = near(Op::Gte, 4 - MAX_INTEGER).and(near(Op::Lte, MAX_INTEGER - 4));
@@ -400,8 +400,8 @@ pub(super) fn any_step() -> impl Strategy<Value = Step> {
             )
         })
         .boxed();
-    // Many records: fields that no unique holds, since stores check uniques at different moments of
-    // one statement.
+    // Many records: fields outside of uniques, because stores check uniques at different moments of
+    // a statement.
     let many = (
         any_filter(),
         proptest::sample::select(vec![2_usize, 4, 5, 6, TAGS, META]),
@@ -419,7 +419,7 @@ pub(super) fn any_step() -> impl Strategy<Value = Step> {
             Step::Update(filter, vec![Assign { field, value }], pick, args)
         })
         .boxed();
-    // A list of strings, perhaps under a bound.
+    // A list of strings, possibly with a maximum length.
     let listed = (
         some_value(0),
         any_text(),

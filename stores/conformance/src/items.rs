@@ -13,11 +13,11 @@ use linchpin_memory::Memory;
 
 #[derive(Clone, Debug)]
 enum Change {
-    /// Appends, if no item has the id, and perhaps under a bound.
+    /// Appends an item if its id is new, possibly up to a maximum length.
     Add(Value, String, Option<i64>),
-    /// If there are more than a bound.
+    /// Removes an item, if the list is longer than a minimum.
     Remove(Value, Option<i64>),
-    /// Of an item that must be there.
+    /// Changes an item that must exist.
     Patch(Value, Vec<(&'static str, String)>),
     Clear,
 }
@@ -143,7 +143,7 @@ fn plan(change: &Change) -> (Plan, Vec<Value>) {
 /// Runs random sequences on fresh stores and on the memory store.
 ///
 /// # Panics
-/// When the store and the model differ.
+/// If the store and the model differ.
 pub fn items_agree_with_memory<T>(sequences: u32, make: impl Fn() -> (Arc<dyn Store>, T)) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -193,7 +193,7 @@ async fn run(store: &dyn Store, changes: &[Change]) -> Result<(), TestCaseError>
     Ok(())
 }
 
-/// Lists as trees: stores may write them with spaces or members in another order.
+/// Lists as parsed JSON: stores may use other white space or another order of members.
 fn parsed(answer: Result<Vec<Vec<Value>>, String>) -> Result<Vec<serde_json::Value>, String> {
     let lists = answer?.into_iter().map(|record| match &record[META] {
         Value::Json(text) => serde_json::from_str(text).map_err(|e| e.to_string()),

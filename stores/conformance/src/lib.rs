@@ -1,10 +1,10 @@
-//! What every store must agree on: random statements run on a store and on the memory store, and
+//! Conformance tests of stores: random statements run on a store and on the memory store, and the
 //! answers must be equal.
 //!
 //! A store's own tests call [`agrees_with_memory`], [`items_agree_with_memory`] and
-//! [`refuses_once_closed`]. Sequences hold inserts, updates, deletes, tests
-//! of existence and walks through pages, over fields of every type, with values from a nasty pool.
-//! After each write the whole contents are compared. Failing sequences shrink.
+//! [`refuses_once_closed`]. Sequences contain inserts, updates, deletes, existence checks and page
+//! walks, over fields of every type, with values from a pool of edge cases. The whole contents are
+//! compared after each write. Failing sequences are shrunk.
 
 mod generate;
 mod items;
@@ -58,7 +58,7 @@ const STATUS_FIELD: usize = 7;
 const TAGS: usize = 8;
 const META: usize = 9;
 
-/// An entity over the fields of every type, with these uniques.
+/// Returns an entity with fields of every type and these uniques.
 pub const fn entity(name: &'static str, uniques: &'static [UniqueDesc]) -> EntityDesc {
     EntityDesc {
         indexes: &[IndexDesc {
@@ -78,7 +78,7 @@ pub const fn entity(name: &'static str, uniques: &'static [UniqueDesc]) -> Entit
     }
 }
 
-/// A field of every type; `slug` is unique, and so are rank and status together.
+/// An entity with a field of every type; `slug` is unique, and so is the pair of rank and status.
 pub static THING: EntityDesc = entity(
     "Thing",
     &[
@@ -93,21 +93,20 @@ pub static THING: EntityDesc = entity(
     ],
 );
 
-/// One call.
+/// A call of the store.
 #[derive(Clone, Debug)]
 enum Step {
     Insert(Vec<Value>),
     Update(Filter, Vec<Assign>, Option<Pick>, Vec<Value>),
     Delete(Filter, Option<Pick>, Vec<Value>),
-    /// The keys, what an existing record must satisfy, what is written to it; the record and
+    /// The keys, the condition on an existing record, the assignments to it; then the record and
     /// further arguments.
     Upsert(Vec<usize>, Filter, Vec<Assign>, Vec<Value>),
     Exists(Filter, Vec<Value>),
-    /// The same for a record that stays until the transaction has ended.
+    /// The same for a record that is locked until the transaction ends.
     Hold(Filter, Vec<Value>),
     Lock(Filter, Option<Pick>, Vec<Value>),
-    /// The first records of each of some values of a field, at most so many; without a number for
-    /// the key.
+    /// The first records for each of some values of a field, up to a number; no number for the key.
     Related(
         Filter,
         Vec<Value>,
@@ -117,12 +116,12 @@ enum Step {
         Option<i64>,
     ),
     Aggregate(Filter, Vec<Group>, Vec<Compute>, Vec<Value>),
-    /// All pages of a size, in an order.
+    /// All pages of the given size, in an order.
     Walk(Filter, Vec<Value>, Vec<Order>, i64),
 }
 
 impl Step {
-    /// The capability that a store grants if it can run the step. Every store runs the others.
+    /// The capability that the step needs. Every store runs the steps without one.
     fn capability(&self) -> Option<&'static str> {
         match self {
             Self::Upsert(..) => Some("atomic.upsert"),
@@ -138,14 +137,14 @@ impl Step {
     }
 }
 
-/// Runs random sequences on fresh stores and on the memory store. Statements of a capability that
-/// the store does not grant are left out.
+/// Runs random sequences on fresh stores and on the memory store. Statements that need a missing
+/// capability of the store are skipped.
 ///
-/// `make` opens an empty store that has [`THING`] installed or will get it installed here; what
-/// comes with it is dropped after the sequence (a temporary folder, say).
+/// `make` opens an empty store. [`THING`] is installed already or gets installed here. The other
+/// value is dropped after the sequence (for example, a temporary directory).
 ///
 /// # Panics
-/// When the store and the model differ; the text holds the shortest sequence found.
+/// If the store and the model differ; the message contains the shortest sequence found.
 pub fn agrees_with_memory<T>(sequences: u32, make: impl Fn() -> (Arc<dyn Store>, T)) {
     if let Err(difference) = first_difference(sequences, make) {
         panic!("{difference}");
@@ -224,7 +223,8 @@ async fn run(store: &dyn Store, steps: Vec<Step>) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Closes a store and checks that it answers nothing any more, however often it is closed.
+/// Closes a store and checks that it refuses every call afterwards, even if it is closed several
+/// times.
 pub async fn refuses_once_closed(store: &dyn Store) {
     store.install(&[&THING]).await.expect("installed");
     let prepare = |plan| store.prepare(&THING, plan).expect("a plan");
@@ -332,7 +332,7 @@ async fn call(store: &dyn Store, step: &Step) -> Answer {
                 .await
                 .map_err(|e| describe(&e))?;
             transaction.commit().await.map_err(|e| describe(&e))?;
-            // By key: the order of the answer is part of it.
+            // Sorted by key: the order is part of the answer.
             return Ok(rows
                 .records
                 .into_iter()
@@ -448,7 +448,7 @@ async fn execute(store: &dyn Store, plan: Plan, args: Vec<Value>) -> Answer {
     Ok(records.chain(created).collect())
 }
 
-/// Sums of doubles depend on the order of records in their last digits.
+/// The last digits of sums of doubles depend on the order of records.
 fn rounded(value: Value) -> Value {
     match value {
         Value::Float(f) => Value::Text(format!("{f:.8e}")),
@@ -456,7 +456,7 @@ fn rounded(value: Value) -> Value {
     }
 }
 
-/// Stores hand out string arrays as lists or as JSON text.
+/// Stores return string arrays as lists or as JSON text.
 fn same_form((field, value): (usize, Value)) -> Value {
     match value {
         Value::Json(text) if field == TAGS => {
@@ -466,8 +466,8 @@ fn same_form((field, value): (usize, Value)) -> Value {
     }
 }
 
-/// An answer in the form that is compared. If the store changes the text of JSON (blanks, the order
-/// of members), the JSON of both answers is written anew. Every other store must agree to the byte.
+/// An answer in comparable form. If the store changes the text of JSON (white space, the order of
+/// members), the JSON of both answers is normalized. For every other store the bytes must be equal.
 fn comparable(store: &dyn Store, answer: Answer) -> Answer {
     if !store.kind().respells_json {
         return answer;
@@ -492,14 +492,14 @@ fn describe(error: &linchpin_core::Error) -> String {
         .map(|p| format!("{} {}", p.path, p.code))
         .collect();
     match error.code() {
-        // Causes are for the log and differ; they stand here so that a failure can be understood.
+        // Causes are for the log and differ; they are included here to explain a failure.
         linchpin_core::Code::Internal => format!("{error:?}"),
         code => format!("{} {details:?}", code.as_str()),
     }
 }
 
-/// Reads all pages from both; each page must be equal, and together they must be the unpaged
-/// answer.
+/// Reads all pages from both stores; each page must be equal, and all pages together must equal the
+/// unpaged answer.
 async fn walk(
     model: &dyn Store,
     store: &dyn Store,
@@ -570,7 +570,7 @@ async fn walk(
         "paged: {}",
         label
     );
-    // The same by number, and one page past the end.
+    // The same by page number, and one page past the end.
     let size = usize::try_from(size).map_err(|e| TestCaseError::fail(e.to_string()))?;
     for skipped in (0..=whole.len()).step_by(size) {
         let mut args = args.to_vec();

@@ -1,7 +1,7 @@
-//! The in-memory store: the model of all others.
+//! The in-memory store: the reference model for all other stores.
 //!
-//! It says what each [`Plan`](linchpin_core::store::Plan) means, in the plainest way, and shares no
-//! code with the translators of other stores. One lock per table makes every statement atomic.
+//! It defines the meaning of each [`Plan`](linchpin_core::store::Plan) with simple code, and shares
+//! no code with the SQL renderers of other stores. One lock per table makes every statement atomic.
 //! Nothing survives the process.
 
 mod others;
@@ -27,18 +27,18 @@ use linchpin_core::{Error, Result, Value};
 
 /// Records in ordered maps, one per entity.
 ///
-/// For tests, prototypes and caches. Every call answers at once.
+/// For tests, prototypes and caches. Every call returns immediately.
 #[derive(Debug, Default)]
 pub struct Memory {
     tables: RwLock<HashMap<&'static str, Arc<Table>>>,
     outbox: Arc<outbox::Queue>,
     closed: AtomicBool,
-    /// Held by a transaction against all others.
+    /// Locked exclusively by a transaction.
     gate: Arc<tokio::sync::RwLock<()>>,
 }
 
 impl Memory {
-    /// An empty store.
+    /// Creates an empty store.
     pub fn new() -> Self {
         Self::default()
     }
@@ -51,7 +51,7 @@ impl Memory {
         }
     }
 
-    /// The table of an entity, made on first use.
+    /// Returns the table of an entity; creates it on first use.
     fn table(&self, entity: &'static EntityDesc) -> Arc<Table> {
         if let Some(table) = self.tables.read().get(entity.storage_name) {
             return Arc::clone(table);
@@ -102,13 +102,13 @@ impl Memory {
     }
 }
 
-/// A statement's table, and those that its conditions look at, by their names.
+/// The table of a statement, and the tables in its conditions, by name.
 struct Native {
     table: Arc<Table>,
     others: Box<[Arc<Table>]>,
 }
 
-/// The tables of a statement that this store has prepared.
+/// The prepared form of a statement of this store.
 fn native_of(statement: &Statement) -> Result<&Native> {
     statement
         .native

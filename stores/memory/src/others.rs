@@ -1,5 +1,4 @@
-//! Conditions on records of other tables, as a statement sees them while it holds all of those
-//! tables.
+//! Conditions on records of other tables; the statement locks all of these tables.
 
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ use linchpin_core::store::Plan;
 use linchpin_core::store::evaluate::Key;
 use linchpin_core::{Value, ValueRef};
 
-/// Another table that nobody changes meanwhile.
+/// Another table, locked against changes.
 pub(super) struct Held<'a> {
     entity: &'static EntityDesc,
     data: RwLockReadGuard<'a, Data>,
@@ -28,9 +27,9 @@ impl<'a> Held<'a> {
     }
 }
 
-/// What conditions can look at.
+/// The tables that conditions can read.
 pub(super) struct Tables<'a> {
-    /// Whose the statement's own records are.
+    /// The entity of the statement.
     pub(super) own: &'static EntityDesc,
     pub(super) data: &'a Data,
     pub(super) others: &'a [Held<'a>],
@@ -67,9 +66,8 @@ impl Others for Tables<'_> {
     }
 }
 
-/// The other entities whose records the conditions of a plan look at, by the names of their tables:
-/// whoever holds several tables takes them in this order, so that nobody waits for somebody who
-/// waits for him.
+/// The other entities in the conditions of a plan, by the names of their tables. Every statement
+/// locks several tables in this order, which prevents deadlocks.
 pub(super) fn looked_at(entity: &EntityDesc, plan: &Plan) -> Vec<&'static EntityDesc> {
     fn note(filter: &Filter, found: &mut Vec<&'static EntityDesc>) {
         match filter {

@@ -1,4 +1,4 @@
-//! The outbox in memory: events of the process, as many as there is room for.
+//! The outbox in memory: events of this process, up to a maximum number.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -9,11 +9,11 @@ use linchpin_core::event::Entry;
 use linchpin_core::store::Outbox;
 use linchpin_core::{Result, Timestamp};
 
-/// Events that may wait. Beyond that the oldest is given up: a consumer that takes nothing must not
-/// take all memory.
+/// The maximum number of waiting events. Beyond it the oldest is dropped: a stuck consumer must not
+/// use all memory.
 const ROOM: usize = 1 << 16;
 
-/// What waits, in the order of changes.
+/// The waiting events, in the order of changes.
 #[derive(Debug, Default)]
 pub(super) struct Queue(Mutex<State>);
 
@@ -21,9 +21,9 @@ pub(super) struct Queue(Mutex<State>);
 struct State {
     entries: VecDeque<(i64, Entry)>,
     last: i64,
-    /// What each consumer has settled.
+    /// The position of each consumer.
     settled: HashMap<String, i64>,
-    /// The events of a transaction that goes on; nobody else writes meanwhile.
+    /// The events of the open transaction; nothing else writes meanwhile.
     held: Option<Vec<Entry>>,
 }
 
@@ -55,19 +55,19 @@ impl Queue {
         }
     }
 
-    /// From now on events are those of a transaction.
+    /// From now on, events belong to a transaction.
     pub(super) fn hold(&self) {
         self.0.lock().held = Some(Vec::new());
     }
 
-    /// The transaction has been committed.
+    /// The transaction was committed: publish its events.
     pub(super) fn release(&self) {
         let mut state = self.0.lock();
         let held = state.held.take();
         state.append(held.unwrap_or_default());
     }
 
-    /// The transaction has been undone, or was committed before.
+    /// The transaction was rolled back, or was committed before: drop its events.
     pub(super) fn discard(&self) {
         self.0.lock().held = None;
     }
@@ -106,7 +106,7 @@ impl Outbox for Queue {
         if let Some(seq) = given.last().copied() {
             let mut state = self.0.lock();
             state.settled.insert(consumer.to_owned(), seq);
-            // Nobody looks back in memory: what all have had is gone.
+            // Events that all consumers have processed are removed at once.
             let least = state.settled.values().copied().min().unwrap_or_default();
             let had = state.entries.partition_point(|(seq, _)| *seq <= least);
             state.entries.drain(..had);

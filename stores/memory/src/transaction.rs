@@ -1,4 +1,4 @@
-//! A transaction: alone with the store, and able to put everything back.
+//! A transaction: it locks the whole store and can undo all its changes.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use linchpin_core::BoxFuture;
 use linchpin_core::store::{Rows, Statement, Transaction};
 use linchpin_core::{Result, Value};
 
-/// A transaction that nobody else can see into.
+/// A transaction whose changes are invisible to others.
 pub(super) struct Alone {
     _gate: OwnedRwLockWriteGuard<()>,
-    /// The tables it has written to, as they were before.
+    /// The tables that it has changed, with their previous contents.
     before: Vec<(Arc<Table>, Saved)>,
     outbox: Arc<Queue>,
 }
@@ -63,7 +63,7 @@ impl Drop for Alone {
         for (table, saved) in self.before.drain(..) {
             table.restore(saved);
         }
-        // Nothing is held any more after a commit.
+        // Nothing is left after a commit.
         self.outbox.discard();
     }
 }

@@ -1,9 +1,10 @@
-//! How far a read can reach: decided once per statement, from what is declared.
+//! The reach of a read: the number of rows that it may examine, decided once per statement from the
+//! declarations.
 //!
-//! A read that an index covers looks at no more rows than it answers, whatever the table holds, so
-//! it may run on the thread that asks, or among others on one connection. Everything else may scan
-//! and belongs apart. The tests of the embedded store hold each verdict against what SQLite really
-//! does with such a statement.
+//! A read that an index covers examines no more rows than it returns, whatever the size of the
+//! table. So it may run on the caller's thread, or share a connection with others. Every other read
+//! may scan the table and runs separately. The tests of the embedded store compare each decision
+//! with the behavior of SQLite.
 
 use linchpin_core::entity::EntityDesc;
 use linchpin_core::filter::{Filter, Op, Operand, Source};
@@ -12,18 +13,18 @@ use linchpin_core::store::layout::{self, StoredIndex};
 use linchpin_core::store::{After, Plan};
 use linchpin_core::{Error, Result, Value};
 
-/// How many rows a read looks at.
+/// The number of rows that a read examines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// One at most.
+    /// At most one.
     One,
-    /// As many as its limit says, by this way into the table.
+    /// At most its limit, through this access path.
     Page(Way),
-    /// Perhaps all of them.
+    /// Possibly all rows.
     Scan,
 }
 
-/// A way into a table.
+/// An access path into a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Way {
     /// The primary key.
@@ -35,7 +36,7 @@ pub enum Way {
 /// The part of a condition on a field that an index can use.
 #[derive(Clone, Copy, Debug)]
 pub enum Fact<'a> {
-    /// It has this value; `None`: it is null.
+    /// The field has this value; `None`: it is null.
     Pin {
         /// The field.
         field: usize,
@@ -44,7 +45,7 @@ pub enum Fact<'a> {
         /// Whether the value is never null.
         certain: bool,
     },
-    /// It is on this side of a value, and so not null.
+    /// The field is on this side of a value, and so not null.
     Range {
         /// The field.
         field: usize,
@@ -53,18 +54,18 @@ pub enum Fact<'a> {
         /// The bound.
         value: &'a Source,
     },
-    /// It is not null.
+    /// The field is not null.
     Present {
         /// The field.
         field: usize,
     },
     /// Nothing matches.
     Never,
-    /// Something no index answers.
+    /// A condition that no index can use.
     Rest,
 }
 
-/// The conditions that must all hold.
+/// The conditions that must all be true.
 pub fn conjuncts(filter: &Filter) -> Vec<&Filter> {
     match filter {
         Filter::All(list) => list.iter().flat_map(conjuncts).collect(),
@@ -74,7 +75,7 @@ pub fn conjuncts(filter: &Filter) -> Vec<&Filter> {
 }
 
 impl<'a> Fact<'a> {
-    /// What a condition says.
+    /// Classifies a condition.
     pub fn of(filter: &'a Filter) -> Self {
         match filter {
             Filter::Any(list) if list.is_empty() => Self::Never,
@@ -109,7 +110,7 @@ impl<'a> Fact<'a> {
         }
     }
 
-    /// Whether it bounds a field from where an order of this direction begins.
+    /// Whether it is the start bound of a field for an order of this direction.
     pub fn begins(&self, at: usize, desc: bool) -> bool {
         matches!(self, Self::Range { field, op, .. } if *field == at && matches!(op, Op::Lt | Op::Lte) == desc)
     }
@@ -122,7 +123,7 @@ impl<'a> Fact<'a> {
         matches!(self, Self::Range { field, .. } | Self::Present { field } if *field == at)
     }
 
-    /// Whether another fact says it already: a range holds for no null.
+    /// Whether other facts imply it: a range excludes null.
     pub fn implied(&self, facts: &[Self]) -> bool {
         match self {
             Self::Present { field } => facts
@@ -133,22 +134,22 @@ impl<'a> Fact<'a> {
     }
 }
 
-/// How many leading keys of an order have one value in all records that match, and so order
-/// nothing.
+/// The number of leading keys of an order that have one value in all matching records, and so do
+/// not affect the order.
 pub fn settled(facts: &[Fact<'_>], order: &[Order]) -> usize {
     let pinned = order
         .iter()
         .take_while(|key| facts.iter().any(|f| f.pins(key.field)))
         .count();
-    // An order that is settled as a whole keeps its last key.
+    // An order that is completely fixed keeps its last key.
     pinned.min(order.len().saturating_sub(1))
 }
 
-/// How far a read of these facts in this order reaches, wherever in the order it begins.
+/// The reach of a read with this filter and order, from any start position.
 pub fn reach(entity: &EntityDesc, filter: &Filter, order: &[Order]) -> Reach {
     let all = conjuncts(filter);
     let live = all.iter().any(|f| layout::is_live(entity, f));
-    // What has expired is gone within a minute: no index has to know.
+    // Expired records are removed within a minute: the index need not include the expiry.
     let counted = |f: &&&Filter| !layout::is_unexpired(entity, f) && !layout::is_live(entity, f);
     let all: Vec<Fact<'_>> = all.iter().filter(counted).map(|f| Fact::of(f)).collect();
     let facts: Vec<Fact<'_>> = all.iter().filter(|f| !f.implied(&all)).copied().collect();
@@ -169,8 +170,8 @@ pub fn reach(entity: &EntityDesc, filter: &Filter, order: &[Order]) -> Reach {
         .map_or(Reach::Scan, |path| Reach::Page(path.way))
 }
 
-/// Whether all other records that a condition looks at are found by their keys: as many as it has
-/// links, then.
+/// Whether all related records of a condition are found by their keys; then it reads one record per
+/// link.
 fn by_key(filter: &Filter) -> bool {
     match filter {
         Filter::All(list) | Filter::Any(list) => list.iter().all(by_key),
@@ -179,7 +180,7 @@ fn by_key(filter: &Filter) -> bool {
     }
 }
 
-/// The key of the one record that a condition can hold for.
+/// The key of the only record that a condition can match.
 pub fn key_of<'a>(entity: &EntityDesc, filter: &'a Filter) -> Option<&'a Source> {
     conjuncts(filter)
         .into_iter()
@@ -213,14 +214,14 @@ fn names_one(entity: &EntityDesc, facts: &[Fact<'_>], live: bool) -> bool {
     named(entity.primary) || layout::indexes(entity).iter().any(unique)
 }
 
-/// An index as it lies on disk.
+/// The structure of an index on disk.
 struct Path {
     keys: Vec<(usize, bool)>,
-    /// Whether no two entries are equal.
+    /// Whether all entries are distinct.
     distinct: bool,
-    /// Holds live records only.
+    /// Contains live records only.
     live: bool,
-    /// Holds only records where this field is null.
+    /// Contains only records in which this field is null.
     null: Option<usize>,
     way: Way,
 }
@@ -235,7 +236,7 @@ fn paths(entity: &EntityDesc) -> impl Iterator<Item = Path> {
         way: Way::Key,
     };
     let indexes = layout::indexes(entity).into_iter().map(move |index| Path {
-        // Nulls are kept apart in a unique: there may be any number of them.
+        // A unique treats nulls as distinct: there may be any number of them.
         distinct: !index.unique || index.keys.iter().all(|k| !entity.fields[k.field].optional),
         live: index.live,
         null: index.null,
@@ -246,10 +247,10 @@ fn paths(entity: &EntityDesc) -> impl Iterator<Item = Path> {
 }
 
 impl Path {
-    /// Whether the records that match lie next to each other and in this order.
+    /// Whether the matching records are adjacent and in this order.
     fn covers(&self, facts: &[Fact<'_>], live: bool, order: &[Order]) -> bool {
-        // Records that are deleted lie between those of an index that holds all; where only live
-        // ones are, all must be meant.
+        // An index on all records has deleted records in between. An index on live records only
+        // serves reads of live records only.
         if self.live != live {
             return false;
         }
@@ -286,7 +287,7 @@ impl Path {
                 _ => return false,
             }
         }
-        // Of two conditions on one key an index uses one.
+        // An index uses only one of two conditions on the same key.
         if pins > pinned || from > 1 || to > 1 {
             return false;
         }
@@ -305,21 +306,21 @@ impl Path {
     }
 }
 
-/// How many rows a read looks at, as far as its arguments say.
+/// The number of rows that a read examines, as far as its arguments determine it.
 #[derive(Debug)]
 pub enum Span {
     /// One.
     One,
-    /// As many as its limit.
+    /// At most its limit.
     Limited(Source),
-    /// So many of each value in a slot.
+    /// The given number of rows for each value in a slot.
     Keyed {
         /// The slot of the values.
         values: usize,
         /// Rows of each value.
         limit: Option<Source>,
     },
-    /// Perhaps all of them.
+    /// Possibly all rows.
     Any,
 }
 
@@ -334,7 +335,7 @@ impl Span {
                 limit,
             } => match (reach(entity, filter, order), limit) {
                 (Reach::One, _) => Self::One,
-                // What it passes over, it reads.
+                // It reads the rows that it skips.
                 _ if matches!(after, Some(After::Count(_))) => Self::Any,
                 (Reach::Page(_), Some(limit)) => Self::Limited(limit.clone()),
                 _ => Self::Any,
@@ -362,7 +363,7 @@ impl Span {
                 Reach::Scan => Self::Any,
                 Reach::One | Reach::Page(_) => Self::One,
             },
-            // What words of somebody's own look at nobody can tell.
+            // The reach of custom SQL is unknown.
             Plan::Chosen { .. } => Self::Any,
             Plan::Insert
             | Plan::Lock { .. }
@@ -373,10 +374,10 @@ impl Span {
         }
     }
 
-    /// Whether it is so many at most.
+    /// Whether it is at most this number.
     ///
     /// # Errors
-    /// When an argument is missing.
+    /// If an argument is missing.
     pub fn within(&self, most: i64, args: &[Value]) -> Result<bool> {
         Ok(match self {
             Self::One => true,
@@ -387,10 +388,10 @@ impl Span {
     }
 }
 
-/// The number of rows that values and a limit for each allow.
+/// The number of rows that values and a limit per value allow.
 ///
 /// # Errors
-/// When an argument is missing.
+/// If an argument is missing.
 pub fn keyed(values: usize, limit: Option<&Source>, args: &[Value]) -> Result<i64> {
     let count = match args.get(values) {
         Some(Value::Strings(list)) => list.len(),
@@ -407,7 +408,7 @@ pub fn keyed(values: usize, limit: Option<&Source>, args: &[Value]) -> Result<i6
 /// The number of rows a limit allows.
 ///
 /// # Errors
-/// When the argument is missing.
+/// If the argument is missing.
 pub fn rows(limit: &Source, args: &[Value]) -> Result<i64> {
     let value = match limit {
         Source::Value(value) => Some(value),

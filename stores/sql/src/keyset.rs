@@ -1,39 +1,39 @@
-//! Behind a position: the records of an order that follow a record, as stretches of an index.
+//! Keyset pages: the records that follow a position in an order, as ranges of an index.
 //!
-//! `(a, b) > (x, y)` is one seek as long as all keys run in one direction and hold no null. Where
-//! they do not, what follows falls into several stretches, nearest first: each of them is one seek
-//! again, and none shares a record with another.
+//! `(a, b) > (x, y)` is one index seek if all keys have the same direction and no nulls. Otherwise
+//! the following records are split into several ranges, nearest first. Each range is one seek, and
+//! the ranges are disjoint.
 
 use linchpin_core::store::Order;
 
-/// Some of the records behind a position: their first keys equal the position's, and what comes
-/// next in the order is beyond it.
+/// Some of the records after a position: their first keys equal the keys of the position, and the
+/// next key follows it in the order.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Stretch {
-    /// So many keys have the position's values.
+    /// The number of leading keys that equal the position's.
     pub equal: usize,
-    /// What holds of the next.
+    /// The condition on the next keys.
     pub next: Next,
 }
 
-/// How keys lie behind a position.
+/// The condition on the keys after the equal ones.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next {
-    /// So many keys, all in one direction and none of them null, are beyond the position's,
-    /// compared one after the other.
+    /// This number of keys, all in one direction and without nulls, follow the position's keys in a
+    /// row comparison.
     Beyond(usize),
     /// The key is null, the smallest value of all.
     Null,
     /// The key is not null.
     Present,
-    /// Nothing: all of them are.
+    /// No condition: all records match.
     All,
 }
 
-/// The stretches behind a position, nearest first; none when nothing can follow.
+/// The ranges after a position, nearest first; none if nothing can follow.
 ///
-/// `keys` are the position's values, `None` for a null. `optional` says which fields may hold null
-/// in the records at hand, `rows` whether several keys are compared at once.
+/// `keys` are the position's values, `None` for a null. `optional` says which fields may be null in
+/// these records, `rows` whether row comparisons of several keys are available.
 pub fn stretches(
     order: &[Order],
     keys: &[Option<usize>],
@@ -42,7 +42,7 @@ pub fn stretches(
 ) -> Vec<Stretch> {
     let mut all = Vec::new();
     let mut end = order.len().min(keys.len());
-    // Where no record holds a null, none shares it with the position.
+    // If no record has a null, none equals the position's null.
     let alone = order[..end]
         .iter()
         .zip(keys)
@@ -90,8 +90,8 @@ mod tests {
     use super::{Next, Stretch, stretches};
     use linchpin_core::store::Order;
 
-    /// Directions as signs, `?` behind those of keys that may be null; the position's values, `0`
-    /// for a null.
+    /// Directions as signs, with the suffix `?` for keys that may be null; the position's values,
+    /// `0` for a null.
     fn shape(order: &str, keys: &str, rows: bool) -> Vec<Stretch> {
         let mut fields = Vec::new();
         let mut optional = Vec::new();
@@ -123,7 +123,7 @@ mod tests {
     fn one_direction_is_one_seek() {
         assert_eq!(shape("++", "11", true), [beyond(0, 2)]);
         assert_eq!(shape("--", "11", false), [beyond(1, 1), beyond(0, 1)]);
-        // Nulls of the first key alone stand before all others, or behind them.
+        // Nulls of the first key alone come before all other values, or after them.
         assert_eq!(shape("+?+", "11", true), [beyond(0, 2)]);
         assert_eq!(
             shape("-?-", "11", true),
@@ -147,7 +147,7 @@ mod tests {
         );
         assert_eq!(shape("-?-", "01", true), [beyond(1, 1)]);
         assert_eq!(shape("-?", "0", true), []);
-        // A position at a null that no record holds.
+        // A position at a null that no record has.
         assert_eq!(
             shape("++", "01", true),
             [Stretch {

@@ -1,5 +1,5 @@
-//! What the SQL stores share: how far a statement can reach, keyset pages, placeholders, embedded
-//! conditions, and short tries of long reads.
+//! Shared code of the SQL stores: the reach of statements, keyset pages, placeholders, embedded
+//! conditions, and short attempts of long reads.
 
 pub mod access;
 pub mod keyset;
@@ -8,7 +8,7 @@ pub mod statement;
 pub mod tries;
 pub mod words;
 
-/// Whether a failure may pass: nobody answered, or nobody was free to.
+/// Whether an error may be temporary: no answer from the server, or no free connection.
 pub fn is_passing(error: &sqlx::Error) -> bool {
     matches!(
         error,

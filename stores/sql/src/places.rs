@@ -15,21 +15,21 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
 use linchpin_core::{Error, Result};
 
-/// How long a read waits for a place.
+/// The time limit for a read that waits for a slot.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The places of a store.
+/// The slots of a store.
 pub struct Places {
     size: usize,
     all: Arc<Semaphore>,
-    /// The share of each caller.
+    /// The slots and queue of each caller.
     shares: Arc<Shares>,
-    /// How many more may wait.
+    /// The number of further reads that may wait.
     queue: AtomicUsize,
 }
 
 impl Places {
-    /// So many places, and so many that wait for one.
+    /// Creates slots, and a queue with a maximum length.
     pub fn new(size: usize, queue: usize) -> Self {
         let size = size.max(1);
         let shares = Shares {
@@ -45,10 +45,10 @@ impl Places {
         }
     }
 
-    /// A place, and before it one of the caller's own.
+    /// Takes a slot, after a slot of the caller's own share.
     ///
     /// # Errors
-    /// `unavailable` when too many wait, or no place becomes free in time.
+    /// `unavailable` if the queue is full, or no slot becomes free in time.
     pub async fn take(&self, caller: Option<NonZeroU64>) -> Result<Place> {
         let share = caller.map(|caller| self.shares.of(caller)).transpose()?;
         let own = |share: &Share| Arc::clone(&share.places);
@@ -89,10 +89,9 @@ impl Places {
         }
     }
 
-    /// Waits until accepted reads have ended, for a while; nothing is taken after.
+    /// Waits for accepted reads to end, up to a time limit; after that no slot is available.
     pub async fn close(&self, patience: Duration) {
-        // All places at once are free when nobody reads any more; whoever waits already is served
-        // before.
+        // All slots at once are free only when no read runs; reads that already wait run before.
         let all = u32::try_from(self.size).unwrap_or(u32::MAX);
         if tokio::time::timeout(patience, self.all.acquire_many(all))
             .await
@@ -103,7 +102,7 @@ impl Places {
         self.all.close();
     }
 
-    /// Takes every place, so that reads have to wait.
+    /// Takes every slot, so that reads have to wait.
     #[doc(hidden)]
     pub async fn occupy(&self) -> Vec<OwnedSemaphorePermit> {
         let mut taken = Vec::new();
@@ -113,38 +112,38 @@ impl Places {
         taken
     }
 
-    /// How many callers read or wait.
+    /// The number of callers that read or wait.
     #[doc(hidden)]
     pub fn callers(&self) -> usize {
         self.shares.callers.lock().len()
     }
 
-    /// How many more reads may wait.
+    /// The number of further reads that may wait.
     #[doc(hidden)]
     pub fn queue_left(&self) -> usize {
         self.queue.load(Ordering::Acquire)
     }
 }
 
-/// Where a read runs; what it holds is free again when it is dropped.
+/// A slot for a read; it is released on drop.
 pub struct Place {
     _of_all: OwnedSemaphorePermit,
     _of_caller: Option<OwnedSemaphorePermit>,
-    /// Last, so that the caller is forgotten after everything else.
+    /// The last field, so that the caller's entry is removed after everything else.
     _share: Option<Share>,
 }
 
-/// The callers that read or wait at present, each with places of its own.
+/// The callers that read or wait at present, each with its own slots.
 struct Shares {
-    /// Of one caller.
+    /// The number of slots per caller.
     places: usize,
-    /// How many reads of one caller may be there, waiting ones included, beyond its places.
+    /// The number of waiting reads per caller, in addition to its slots.
     queue: usize,
     callers: Mutex<HashMap<NonZeroU64, (Arc<Semaphore>, usize)>>,
 }
 
 impl Shares {
-    /// One more read of a caller.
+    /// Adds a read of a caller.
     fn of(self: &Arc<Self>, caller: NonZeroU64) -> Result<Share> {
         let mut callers = self.callers.lock();
         let (places, reads) = callers
@@ -162,7 +161,7 @@ impl Shares {
     }
 }
 
-/// One read of a caller.
+/// A read of a caller.
 struct Share {
     places: Arc<Semaphore>,
     caller: NonZeroU64,
@@ -181,7 +180,7 @@ impl Drop for Share {
     }
 }
 
-/// A place in the queue.
+/// An entry in the queue.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl<'a> Waiting<'a> {

@@ -1,4 +1,4 @@
-//! SQL of functions of custom operations: the row-level guard is put into their texts.
+//! SQL of functions of custom operations: the row-level filter is inserted into their texts.
 
 use linchpin_core::entity::{EntityDesc, Kind};
 use linchpin_core::filter::Filter;
@@ -8,11 +8,11 @@ use linchpin_core::{Error, Result, Value};
 /// A text and the values of its parameters.
 pub type Rendered = (String, Vec<(Value, Kind)>);
 
-/// Returns the text with the guard in its places, and all values. `condition` renders a filter whose
-/// values follow a number of others.
+/// Returns the text with the row-level filter inserted, and all values. `condition` renders a
+/// filter whose values follow the given number of others.
 ///
 /// # Errors
-/// `internal` if the text leaves the guard out, or if its parameters and values do not match.
+/// `internal` if the text omits the filter, or if its parameters and values do not match.
 pub fn render(
     query: SqlQuery,
     condition: impl Fn(&'static EntityDesc, &Filter, usize) -> Result<Rendered>,
@@ -77,7 +77,7 @@ pub fn checked(
     Ok(format!("SELECT 1 FROM {} WHERE ({text})", table(entity)))
 }
 
-/// Refuses parameters without numbers: those of the guard would move them.
+/// Refuses parameters without numbers, because the parameters of the filter would shift them.
 ///
 /// # Errors
 /// `internal` if there is one.
@@ -94,8 +94,8 @@ fn table(entity: &EntityDesc) -> String {
     format!("\"{}\"", entity.storage_name.replace('"', "\"\""))
 }
 
-/// Each parameter has a value and each value a parameter: one without would take the first of the
-/// guard's.
+/// Checks that each parameter has a value and each value a parameter: a parameter without a value
+/// would take the first value of the filter.
 fn bound(query: &SqlQuery) -> Result<()> {
     let entity = query.entity.name;
     let mut named = vec![false; query.values.len()];
@@ -117,15 +117,15 @@ fn bound(query: &SqlQuery) -> Result<()> {
     }
 }
 
-/// Most parameters of a statement: those of Postgres.
+/// The maximum number of parameters of a statement, as in Postgres.
 const MOST_PARAMETERS: usize = 65_535;
 
-/// How statements begin; what begins otherwise is the condition of one.
+/// The first words of statements; any other text is the condition of a statement.
 const STATEMENTS: &[&str] = &[
     "SELECT", "WITH", "INSERT", "UPDATE", "DELETE", "REPLACE", "MERGE", "VALUES",
 ];
 
-/// Words that go on with a statement behind a table: all others name it.
+/// Keywords that may follow a table name; any other word there is an alias.
 const BEHIND_TABLES: &[&str] = &[
     "WHERE",
     "JOIN",
@@ -157,8 +157,8 @@ const BEHIND_TABLES: &[&str] = &[
     "DO",
 ];
 
-/// A statement with the records that the caller sees in place of `{visible}`: under the name that
-/// stands behind it, else that of the table.
+/// Replaces `{visible}` in a statement by the records that the caller sees: with the alias that
+/// follows it, else with the name of the table.
 fn named(text: &str, visible: &str, table: &str) -> String {
     let mut parts = text.split("{visible}");
     let mut out = parts.next().unwrap_or_default().to_owned();
@@ -180,39 +180,39 @@ fn named(text: &str, visible: &str, table: &str) -> String {
     out
 }
 
-/// The numbers behind `$` in a statement, outside of quotes and comments.
+/// The numbers after `$` in a statement, outside of quotes and comments.
 fn parameters(text: &str) -> Vec<usize> {
     let mut found = Vec::new();
-    // What stands before, and before that.
+    // The previous character, and the one before it.
     let (mut rest, mut before, mut earlier) = (text, ' ', ' ');
     while let Some(c) = rest.chars().next() {
         let skipped = match c {
-            // The letter stands alone: in `date'..'` it ends a word.
+            // The letter is a token of its own: in `date'..'` it ends a word.
             '\'' if matches!(before, 'e' | 'E') && !is_of_word(earlier) => escaped(rest),
             '\'' | '"' => rest[1..].find(c).map(|end| end + 2),
             '-' if rest.starts_with("--") => rest.find('\n'),
             '/' if rest.starts_with("/*") => rest[2..].find("*/").map(|end| end + 4),
             '$' if !is_of_word(before) => {
                 let digits = rest[1..].bytes().take_while(u8::is_ascii_digit).count();
-                // More digits than a number holds are the number of no value.
+                // A number with too many digits matches no value.
                 found.extend((digits > 0).then(|| rest[1..=digits].parse().unwrap_or(usize::MAX)));
                 Some(1 + digits)
             }
             c => Some(c.len_utf8()),
         };
-        // What nothing closes ends the text; the database says so.
+        // An unclosed quote ends the text; the database reports it.
         rest = &rest[skipped.unwrap_or(rest.len())..];
         (earlier, before) = (before, c);
     }
     found
 }
 
-/// Whether a letter behind it goes on with a word.
+/// Whether a character can be inside a word.
 fn is_of_word(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '$')
 }
 
-/// How many bytes a text of Postgres takes in which a backslash keeps a quote from ending it.
+/// The length in bytes of a Postgres string in which a backslash escapes a quote.
 fn escaped(text: &str) -> Option<usize> {
     let mut chars = text.char_indices().skip(1);
     while let Some((at, c)) = chars.next() {

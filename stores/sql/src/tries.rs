@@ -8,40 +8,41 @@ use std::num::NonZeroU64;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// How many runs are not begun as a try after the first that was given up; twice as many after the
-/// next, and so on.
+/// The number of runs without a short attempt after the first failed attempt; it doubles after each
+/// further failure.
 const FIRST: u32 = 16;
 const DOUBLINGS: u32 = 8;
 
-/// Callers are told apart by so many cells; two that share one share their experience.
+/// The number of cells for callers; callers in the same cell share their history.
 const CELLS: usize = 64;
 
-/// The experience with a statement. Nothing is kept of one that was never given up.
+/// The history of a statement. It is empty until the first attempt fails.
 #[derive(Debug, Default)]
 pub struct Tries(OnceLock<Box<[Cell; CELLS]>>);
 
 #[derive(Debug, Default)]
 struct Cell {
-    /// Runs that are still not to be begun as a try.
+    /// The number of next runs without an attempt.
     skip: AtomicU32,
-    /// How often it was given up since it last ended in time.
+    /// The number of failed attempts since the last successful one.
     missed: AtomicU32,
 }
 
-/// Where the experience of a caller is kept; the application's own calls have theirs as well.
+/// The cell of a caller; the application's own calls also have a cell.
 fn at(caller: Option<NonZeroU64>) -> usize {
-    // Callers are hashes already, of which the last bit says nothing: it keeps them from being
-    // zero.
+    // Caller ids are hashes already. Their last bit has no information: it only keeps them from
+    // being zero.
     usize::try_from((caller.map_or(0, NonZeroU64::get) >> 1) % CELLS as u64).unwrap_or_default()
 }
 
 impl Tries {
-    /// Whether the caller's next run is worth a try.
+    /// Whether the caller's next run should begin with a short attempt.
     pub fn due(&self, caller: Option<NonZeroU64>) -> bool {
         let Some(cells) = self.0.get() else {
             return true;
         };
-        // Two that see the last one at a time begin both; no harm is done.
+        // Two callers that see the last one at the same time both make an attempt; this is
+        // harmless.
         cells[at(caller)]
             .skip
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
@@ -50,14 +51,14 @@ impl Tries {
             .is_err()
     }
 
-    /// A try ended in time.
+    /// An attempt was successful.
     pub fn ended(&self, caller: Option<NonZeroU64>) {
         if let Some(cells) = self.0.get() {
             cells[at(caller)].missed.store(0, Ordering::Relaxed);
         }
     }
 
-    /// A try was given up.
+    /// An attempt was stopped.
     pub fn given_up(&self, caller: Option<NonZeroU64>) {
         let cell = &self.cells()[at(caller)];
         let missed = cell.missed.fetch_add(1, Ordering::Relaxed).min(DOUBLINGS);
@@ -69,7 +70,7 @@ impl Tries {
             .get_or_init(|| Box::new(std::array::from_fn(|_| Cell::default())))
     }
 
-    /// No run is tried: for tests of what comes instead.
+    /// Disables attempts, for tests of the normal path.
     #[doc(hidden)]
     pub fn never(&self) {
         for cell in self.cells() {
@@ -77,7 +78,7 @@ impl Tries {
         }
     }
 
-    /// How often it was given up by all callers, since it last ended in time for each.
+    /// The number of failed attempts of all callers since their last successful one.
     #[doc(hidden)]
     pub fn missed(&self) -> u32 {
         self.cells()
@@ -102,7 +103,7 @@ mod tests {
         assert!(tries.due(greedy));
         tries.given_up(greedy);
         assert_eq!((0..40).take_while(|_| !tries.due(greedy)).count(), 32);
-        // One that ended in time counts from the beginning.
+        // After a successful attempt the count starts again.
         tries.ended(greedy);
         tries.given_up(greedy);
         assert_eq!((0..40).take_while(|_| !tries.due(greedy)).count(), 16);

@@ -1,26 +1,26 @@
-//! Words of a developer's own within a statement of ours: a condition, an order.
+//! Custom SQL within a generated statement: a condition, an order.
 //!
-//! They are static text, and values never are part of it. They still must not end where we do not,
-//! or what stands behind them, the guard above all, would be left out: so a text is read token by
-//! token as the database would, and refused where it does anything but stand within parentheses.
+//! The texts are static, and values are never part of them. But a text must not end early, or the
+//! rest of the statement, above all the row-level filter, would be ignored. So each text is
+//! tokenized like the database does it, and refused unless it stays within its parentheses.
 
 use linchpin_core::entity::EntityDesc;
 use linchpin_core::store::Words;
 use linchpin_core::{Error, Result};
 
-/// How a database marks its parameters.
+/// The parameter syntax of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
-    /// `?1`; names may stand in brackets or backticks, and parameters have other marks besides.
+    /// `?1`; names may be in brackets or backticks, and parameters may have other forms.
     Sqlite,
     /// `$1`.
     Postgres,
 }
 
-/// Both texts, to be put in place.
+/// Both texts, ready to be embedded.
 ///
 /// # Errors
-/// `internal` when a text does not stay where it is put, or names other parameters than there are.
+/// `internal` if a text leaves its parentheses, or names parameters that do not exist.
 pub fn embedded(words: &Words, entity: &EntityDesc, dialect: Dialect) -> Result<(String, String)> {
     let mut named = vec![false; words.kinds.len()];
     let mut read = |text: &'static str| {
@@ -48,23 +48,23 @@ pub fn embedded(words: &Words, entity: &EntityDesc, dialect: Dialect) -> Result<
     }
 }
 
-/// Why a text cannot be part of a statement.
+/// The reason why a text cannot be part of a statement.
 type Refused<T> = std::result::Result<T, &'static str>;
 
-/// The text with its parameters in the dialect's form; those that it names are noted.
+/// The text with its parameters in the dialect's form; marks the parameters that it uses.
 ///
 /// # Errors
-/// Why it cannot be part of a statement.
+/// The reason why it cannot be part of a statement.
 fn embed(text: &'static str, dialect: Dialect, named: &mut [bool]) -> Refused<String> {
     let mut out = String::with_capacity(text.len());
     let mut open = Vec::new();
     let (mut rest, mut before) = (text, ' ');
     while let Some(c) = rest.chars().next() {
-        // What a quote or a dollar begins depends on what is right before.
+        // The meaning of a quote or a dollar depends on the previous character.
         let within_word =
             before.is_alphanumeric() || !before.is_ascii() || matches!(before, '_' | '$');
         let taken = match c {
-            // E'\'' ends elsewhere than it seems to, and so do others of the kind.
+            // `E'\''` and similar forms end at another quote than it seems.
             '\'' | '"' if within_word || before == '&' => {
                 return Err(
                     "have a quote right behind a letter, a digit or `&`: put a space between",
@@ -99,7 +99,7 @@ fn embed(text: &'static str, dialect: Dialect, named: &mut [bool]) -> Refused<St
     }
 }
 
-/// How many bytes a quoted text or name takes; within it a doubled quote is one.
+/// The length in bytes of a quoted text or name; a doubled quote inside is one quote.
 fn quoted(text: &str, quote: char) -> Refused<usize> {
     let mut chars = text.char_indices().skip(1).peekable();
     while let Some((at, c)) = chars.next() {
@@ -114,7 +114,7 @@ fn quoted(text: &str, quote: char) -> Refused<usize> {
 }
 
 impl Dialect {
-    /// What numbers of parameters stand behind.
+    /// The character before the number of a parameter.
     fn mark(self) -> char {
         match self {
             Self::Sqlite => '?',
@@ -122,7 +122,7 @@ impl Dialect {
         }
     }
 
-    /// What begins a name or a parameter in its own way.
+    /// Characters that begin a name or a parameter in this dialect only.
     fn own(self) -> &'static [char] {
         match self {
             Self::Sqlite => &['[', '?', ':', '@', '#'],
@@ -130,7 +130,8 @@ impl Dialect {
         }
     }
 
-    /// Judges a character outside of quotes; `open` holds what closes the brackets around it.
+    /// Checks a character outside of quotes; `open` contains the closing brackets that are
+    /// expected.
     fn plain(self, before: char, c: char, open: &mut Vec<char>) -> Refused<()> {
         match (before, c) {
             (_, '\0') => Err("hold a NUL"),
@@ -185,7 +186,7 @@ mod tests {
             ["a=?1 AND(?2>b OR a<>?1)", "a=$1 AND($2>b OR a<>$1)"].map(|t| Ok(t.to_owned()))
         );
         assert_eq!(both("$12 = $2", 12)[0], Ok("?12 = ?2".to_owned()));
-        // What only one of them reads as it stands.
+        // Syntax that only one of them accepts.
         for text in [
             "a @> ARRAY['x'] AND b::text ~ '^[a-z]+$' AND c ? 'd'",
             "tags[1] = 'a' AND b #>> '{c,d}' = 'e'",

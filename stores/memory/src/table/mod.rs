@@ -18,7 +18,7 @@ use linchpin_core::{Error, Result, Value};
 
 pub(super) type Record = Arc<[Value]>;
 
-/// The records of a table and of others, for a statement that changes those of the table.
+/// The records of the changed table and of other tables, for one statement.
 pub(super) type Change<'a> = (&'a mut Data, &'a [Held<'a>]);
 
 /// The records of one entity behind one lock.
@@ -26,7 +26,7 @@ pub(super) type Change<'a> = (&'a mut Data, &'a [Held<'a>]);
 pub(super) struct Table {
     entity: &'static EntityDesc,
     data: RwLock<Data>,
-    /// Written under the lock of the data, so that events stand in the order of changes.
+    /// Written under the lock of the data, so that events are in the order of changes.
     outbox: Arc<Queue>,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Saved(Data);
 #[derive(Clone, Debug)]
 pub(super) struct Data {
     pub(super) records: BTreeMap<Key, Record>,
-    /// Per declared unique: its values to the key of the record that holds them.
+    /// For each declared unique: its values and the key of the record that has them.
     uniques: Vec<BTreeMap<Box<[Key]>, Key>>,
 }
 
@@ -54,12 +54,12 @@ impl Table {
         }
     }
 
-    /// The contents as they are; records are shared, not copied.
+    /// Copies the contents; records are shared, not copied.
     pub(super) fn save(&self) -> Saved {
         Saved(self.data.read().clone())
     }
 
-    /// Puts contents back.
+    /// Restores saved contents.
     pub(super) fn restore(&self, saved: Saved) {
         *self.data.write() = saved.0;
     }

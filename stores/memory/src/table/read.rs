@@ -1,4 +1,4 @@
-//! The records of a table that a statement has to look at.
+//! The reads of a table: which records a statement examines.
 
 use std::ops::Bound;
 
@@ -48,7 +48,7 @@ impl Table {
         sight.picked(filter, pick).into_iter().cloned().collect()
     }
 
-    /// The tables that a filter can look at.
+    /// The tables that a filter can read.
     pub(super) fn tables<'a>(&self, data: &'a Data, others: &'a [Held<'a>]) -> Tables<'a> {
         Tables {
             own: self.entity,
@@ -57,7 +57,7 @@ impl Table {
         }
     }
 
-    /// The records that can match at all: one when the filter names a key, else every one.
+    /// The records that can match: one if the filter names a key, else all.
     fn candidates<'a>(
         &self,
         data: &'a Data,
@@ -75,7 +75,7 @@ impl Table {
     }
 }
 
-/// The key a filter demands, when it demands one.
+/// The key that a filter requires, if any.
 fn pinned<'a>(filter: &'a Filter, primary: usize, args: &'a [Value]) -> Option<&'a Value> {
     match filter {
         Filter::All(list) => list.iter().find_map(|f| pinned(f, primary, args)),

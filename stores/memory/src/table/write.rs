@@ -1,4 +1,4 @@
-//! How statements change the records of a table: all of what one writes, or nothing.
+//! Changes of the records of a table. A statement makes all its changes or none.
 
 use super::{Change, Data, Record, Table};
 use linchpin_core::filter::Filter;
@@ -8,8 +8,8 @@ use linchpin_core::store::{Assign, Pick, Rows};
 use linchpin_core::{Error, Result, Value};
 
 impl Table {
-    /// Adds a record. When the store chose the key, the record goes into `rows`, since the caller
-    /// does not know it.
+    /// Adds a record. If the store chose the key, the record is added to `rows`, because the caller
+    /// does not know the key.
     pub(crate) fn insert(
         &self,
         data: &mut Data,
@@ -36,7 +36,7 @@ impl Table {
         Ok(())
     }
 
-    /// Changes what matches; a violated unique leaves everything as it was.
+    /// Changes the matching records; a violated unique leaves all of them unchanged.
     pub(crate) fn update(
         &self,
         (data, others): Change<'_>,
@@ -51,7 +51,7 @@ impl Table {
         Ok(())
     }
 
-    /// Puts changed records in the place of old ones, all or none.
+    /// Replaces old records by changed ones, all or none.
     fn replace(
         &self,
         data: &mut Data,
@@ -64,8 +64,8 @@ impl Table {
             .iter()
             .map(|record| assign(record, set, args).map(Record::from))
             .collect::<Result<_>>()?;
-        // All old records leave before new ones enter, so that values may move between records of
-        // one statement.
+        // All old records are removed before new ones are added, so that records of one statement
+        // can exchange values.
         for record in old {
             self.unlink(data, record);
         }
@@ -87,7 +87,8 @@ impl Table {
         Ok(())
     }
 
-    /// Adds the first values of `args` as a record, or changes the one that has the same keys.
+    /// Adds the first values of `args` as a record, or changes the existing record with the same
+    /// keys.
     pub(crate) fn upsert(
         &self,
         (data, others): Change<'_>,
