@@ -1,4 +1,4 @@
-//! Numbers over records to SQL, and their rows.
+//! Renders aggregates to SQL, and reads their rows.
 
 use std::cell::Cell;
 
@@ -39,8 +39,8 @@ impl Renderer {
         ))
     }
 
-    /// The same, and each group divided by the values of further fields: one statement, so all of
-    /// it is of one instant.
+    /// The same, with each group also divided by the values of further fields: one statement, so
+    /// that all numbers are from the same instant.
     pub(super) fn divided(
         &mut self,
         filter: &Filter,
@@ -69,8 +69,7 @@ impl Renderer {
             for compute in compute {
                 columns.push(self.computed(compute)?);
             }
-            // By their places: the keys stand behind the number of the part, the values behind the
-            // keys.
+            // By column position: the part number is first, then the keys, then the values.
             let value = (part > 0).then_some(1 + groups.len() + part);
             let keys: Vec<String> = (2..2 + groups.len())
                 .chain(value)
@@ -123,7 +122,7 @@ impl Renderer {
         })
     }
 
-    /// A key: dates are milliseconds since 1970, which was before most of them and after some.
+    /// A group key: dates are milliseconds since 1970, and may be negative.
     fn group(&self, Group { field, truncate }: Group) -> Result<String> {
         let column = self.column(field)?;
         let Some(truncate) = truncate else {
@@ -151,7 +150,7 @@ impl Renderer {
     }
 }
 
-/// A row of numbers.
+/// A row of aggregates.
 pub(super) struct Computed<'a, 's> {
     row: &'a rusqlite::Row<'s>,
     columns: &'a [Kind],
@@ -167,10 +166,10 @@ impl<'a, 's> Computed<'a, 's> {
         }
     }
 
-    /// Whether everything in it is what its column holds.
+    /// Checks that every value fits its column.
     ///
     /// # Errors
-    /// `internal`: something else has written to the database.
+    /// `internal`: another program has written to the database.
     pub(super) fn sound(&self, entity: &EntityDesc) -> Result<()> {
         if self.fault.get() {
             let table = entity.storage_name;

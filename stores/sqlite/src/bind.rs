@@ -1,4 +1,4 @@
-//! Values into statements, without a copy of text.
+//! Binds values to statements without copying text.
 
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef as Sql};
 
@@ -6,7 +6,7 @@ use super::render::{Bind, Form};
 use linchpin_core::filter::eval::fold;
 use linchpin_core::{Error, Result, Value};
 
-/// A value as SQLite takes it.
+/// A value in SQLite's form.
 pub(super) struct Bound<'a>(pub(super) &'a Value);
 
 impl ToSql for Bound<'_> {
@@ -21,7 +21,7 @@ impl ToSql for Bound<'_> {
             Value::Strings(_) => {
                 let mut json = Vec::new();
                 linchpin_core::json::write_value(self.0.as_ref(), &mut json);
-                // What was written is JSON made of valid strings.
+                // The written text is JSON made of valid strings.
                 ToSqlOutput::Owned(rusqlite::types::Value::Text(
                     String::from_utf8_lossy(&json).into_owned(),
                 ))
@@ -30,7 +30,7 @@ impl ToSql for Bound<'_> {
     }
 }
 
-/// Fills every parameter of a statement.
+/// Binds every parameter of a statement.
 pub(super) fn bind(
     statement: &mut rusqlite::CachedStatement<'_>,
     binds: &[Bind],

@@ -1,4 +1,4 @@
-//! The writing parts of statements: assignments, the first of what matches, upserts.
+//! Parts of write statements: assignments, the selection of the first match, upserts.
 
 use super::render::{Form, Renderer, member, only, quote};
 use linchpin_core::filter::{Filter, Source};
@@ -70,7 +70,7 @@ impl Renderer {
         Ok(parts.join(", "))
     }
 
-    /// What stands before, within and at the end of an update that writes a number over other
+    /// The texts before, within and at the end of an update that stores an aggregate of other
     /// records.
     pub(super) fn figure(&mut self, set: &[Assign]) -> Result<Option<[String; 3]>> {
         let Some(figure) = set.iter().find_map(|a| a.value.figure()) else {
@@ -154,7 +154,7 @@ impl Renderer {
         ))
     }
 
-    /// The condition of a write: what matches, or the first of it in an order.
+    /// The condition of a write: all matches, or the first in an order.
     pub(super) fn picked(&mut self, filter: &Filter, pick: Option<&Pick>) -> Result<String> {
         let condition = self.filter(filter)?;
         let Some(pick) = pick else {

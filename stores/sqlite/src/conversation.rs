@@ -1,5 +1,5 @@
-//! Statements of the user's own on the pool: the guard as text, values in, rows out, errors in the
-//! framework's terms.
+//! The application's own statements on the pool: the row-level filter as text, bound values, result
+//! rows, converted errors.
 
 use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use sqlx::{Arguments, Row as _, ValueRef as _};
@@ -10,10 +10,10 @@ use linchpin_core::filter::Filter;
 use linchpin_core::filter::eval::fold;
 use linchpin_core::{Error, Result, Timestamp, Value};
 
-/// A condition with its values, which follow `before` others.
+/// A condition with its values, which follow `before` other values.
 ///
 /// # Errors
-/// When the condition cannot stand in a text of the user's.
+/// If the condition cannot be part of the application's own text.
 pub(super) fn condition(
     entity: &'static EntityDesc,
     filter: &Filter,
@@ -24,17 +24,17 @@ pub(super) fn condition(
         (Ok(Value::Text(text)), render::Form::Folded) => {
             Ok((Value::Text(fold(&text)), Kind::String))
         }
-        // Null is said in words, so the kind does not matter.
+        // Null is written as SQL text, so the kind does not matter.
         (Ok(value), _) => Ok((value, Kind::String)),
         (Err(_), _) => Err(Error::internal("a guard lacks a value")),
     };
     Ok((text, binds.into_iter().map(value).collect::<Result<_>>()?))
 }
 
-/// Values as the pool takes them.
+/// Values in the form of the pool.
 ///
 /// # Errors
-/// When one cannot be handed over.
+/// If a value cannot be bound.
 pub(super) fn arguments(values: Vec<(Value, Kind)>) -> Result<SqliteArguments> {
     let mut arguments = SqliteArguments::default();
     for (value, _) in values {
@@ -57,7 +57,7 @@ pub(super) fn arguments(values: Vec<(Value, Kind)>) -> Result<SqliteArguments> {
 /// A column of a row as a value of a kind.
 ///
 /// # Errors
-/// When there is no such column, or it holds something else.
+/// If the column does not exist, or has another kind of value.
 pub(super) fn read(row: &SqliteRow, column: &str, kind: Kind) -> Result<Value> {
     if row.try_get_raw(column).map_err(Error::internal)?.is_null() {
         return Ok(Value::Null);

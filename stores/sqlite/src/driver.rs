@@ -56,7 +56,7 @@ async fn run<'c>(
 }
 
 impl SqlDriver for Driver {
-    // It holds the lock of the file from the start, so it cannot fail halfway for want of it.
+    // It takes the write lock at the start, so it cannot fail in the middle for lack of it.
     fn begin(&self, entity: &'static EntityDesc) -> BoxFuture<'_, Result<SqlTransaction>> {
         Box::pin(async move {
             let open = self

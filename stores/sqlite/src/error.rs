@@ -1,4 +1,4 @@
-//! What went wrong in SQLite, in the framework's terms.
+//! Converts errors of SQLite into errors of the framework.
 
 use rusqlite::ErrorCode;
 
@@ -32,7 +32,7 @@ pub(super) fn of(entity: &EntityDesc, error: rusqlite::Error) -> Error {
     }
 }
 
-/// Whether somebody else holds the lock.
+/// Whether another connection holds the lock.
 pub(super) fn is_busy(error: &Error) -> bool {
     matches!(
         code(error),
@@ -40,7 +40,7 @@ pub(super) fn is_busy(error: &Error) -> bool {
     )
 }
 
-/// Whether the statement was told to end.
+/// Whether the statement was interrupted.
 pub(super) fn is_interrupted(error: &Error) -> bool {
     code(error) == Some(ErrorCode::OperationInterrupted)
 }
@@ -73,7 +73,7 @@ pub(super) fn violated(entity: &EntityDesc, message: &str) -> Option<Vec<&'stati
         };
         entity.uniques.iter().any(|u| wires(u) == fields)
     };
-    // The tenant that the index begins with is none of the constraint's fields.
+    // The index begins with the tenant, which is not one of the constraint's fields.
     match (entity.tenant, fields.split_first()) {
         (Some(tenant), Some((first, rest)))
             if entity.fields[tenant.field].wire == *first

@@ -1,7 +1,7 @@
-//! The file of the store: what can be said of it before it is trusted, and whether it is still
-//! there.
+//! The file of the store: checks before it is used, and checks that it still exists.
 //!
-//! It is looked at by name only. Opening it besides SQLite, and closing it again, would drop the
+//! The file is checked by name only. To open and close it outside of SQLite would release the locks
+//! that connections of this process hold on it.
 //! locks that connections of this process hold on it.
 
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use super::{BUSY, Durability, reader};
 use linchpin_core::{Error, Result};
 
-/// Bytes that a disk has to take for the store to be ready.
+/// The number of bytes that must fit on the disk for the store to be ready.
 const ROOM: usize = 256 << 10;
 
 fn refused(path: &Path, why: impl std::fmt::Display) -> Error {
@@ -21,13 +21,13 @@ fn refused(path: &Path, why: impl std::fmt::Display) -> Error {
     ))
 }
 
-/// Opens the connection that writes; makes the file when there is none, and changes nothing in one
-/// that is there.
+/// Opens the connection for writes. It creates a missing file, and changes nothing in an existing
+/// one.
 ///
 /// # Errors
-/// When it cannot serve as a database, in one sentence that names it.
+/// If the file cannot serve as a database, in one sentence that names it.
 pub(super) fn open(path: &Path, durability: Durability) -> Result<Connection> {
-    // SQLite would read these names as something other than a file.
+    // SQLite would not treat these names as a file.
     if path.as_os_str().is_empty()
         || path.starts_with(":memory:")
         || path.as_os_str().as_encoded_bytes().starts_with(b"file:")
@@ -64,8 +64,8 @@ pub(super) fn open(path: &Path, durability: Durability) -> Result<Connection> {
     })
 }
 
-/// Makes the file if there is none, for its owner alone: it holds what clients may not read. SQLite
-/// gives the files beside it the same mode.
+/// Creates a missing file, accessible only to its owner, because it contains private data. SQLite
+/// gives its other files the same mode.
 fn create(path: &Path) -> std::io::Result<()> {
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create_new(true);
@@ -83,9 +83,9 @@ fn connect(path: &Path, durability: Durability) -> rusqlite::Result<Connection> 
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY)?;
-    // The first look into the file.
+    // The first access to the file.
     connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
-    // SQLite opens what it may not write without a word.
+    // SQLite opens a read-only file without an error.
     if connection.is_readonly("main")? {
         return Err(rusqlite::Error::SqliteFailure(
             rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY),
@@ -101,7 +101,7 @@ fn connect(path: &Path, durability: Durability) -> rusqlite::Result<Connection> 
     Ok(connection)
 }
 
-/// Which file it was when it was opened.
+/// The identity of the file when it was opened.
 #[derive(Debug)]
 pub(super) struct Identity {
     path: PathBuf,
@@ -118,12 +118,12 @@ impl Identity {
         })
     }
 
-    /// Whether the name still leads to the file: writes to one that was deleted or replaced would
-    /// be lost.
+    /// Checks that the name still refers to the same file: writes to a deleted or replaced file
+    /// would be lost.
     pub(super) fn check(&self) -> Result<()> {
         #[cfg(unix)]
         let there = number(&self.path).is_ok_and(|number| number == self.number);
-        // Elsewhere an open file cannot be deleted.
+        // On other systems an open file cannot be deleted.
         #[cfg(not(unix))]
         let there = self.path.exists();
         if there {
@@ -135,19 +135,19 @@ impl Identity {
         )))
     }
 
-    /// Whether the disk has room for what is written next: a file beside the database says so,
-    /// which goes again at once.
+    /// Checks that the disk has room for the next writes: writes a file in the same directory and
+    /// removes it at once.
     ///
     /// # Errors
-    /// A sentence when the disk is full, the quota is used up, or the disk can be read only. What
-    /// else goes wrong with that file is no matter of the database.
+    /// A sentence if the disk is full, the quota is used up, or the disk is read-only. Other
+    /// failures with that file do not affect the database and are ignored.
     pub(super) fn room(&self) -> std::result::Result<(), String> {
         use std::io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
         let mut beside = self.path.clone().into_os_string();
         beside.push("-room");
-        // Not zeros, which some file systems store in no space at all.
+        // Not zeros, because some file systems store them without using space.
         let written = std::fs::write(&beside, vec![0x5a; ROOM]);
-        // It is no harm if it stays, and the next one writes over it.
+        // If it remains, it does no harm: the next check overwrites it.
         drop(std::fs::remove_file(&beside));
         match written {
             Err(error)

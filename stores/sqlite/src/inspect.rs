@@ -1,4 +1,4 @@
-//! Rendered statements, for tests that count what a guarded statement reads.
+//! Rendered statements, for tests that count the rows that a statement examines.
 
 use linchpin_core::entity::EntityDesc;
 use linchpin_core::store::Plan;
@@ -7,7 +7,7 @@ use linchpin_core::{Result, Value};
 use crate::render::{Native, Runs, render};
 use crate::{bind, reader};
 
-/// A statement as SQLite runs it.
+/// A statement in the form that SQLite runs.
 #[derive(Debug)]
 pub struct Rendered(Native);
 
@@ -15,12 +15,13 @@ impl Rendered {
     /// Renders a plan.
     ///
     /// # Errors
+    /// If the plan contains a source that should be an argument.
     /// When the plan holds a source that should be an argument.
     pub fn new(entity: &'static EntityDesc, plan: &Plan) -> Result<Self> {
         render(entity, plan).map(Self)
     }
 
-    /// Its text.
+    /// The SQL text.
     pub fn sql(&self) -> &str {
         &self.0.sql
     }
@@ -38,7 +39,7 @@ impl Rendered {
     /// Binds the arguments of a call.
     ///
     /// # Errors
-    /// When an argument is missing; within, the database's own.
+    /// If an argument is missing; the inner error is that of the database.
     pub fn bind(
         &self,
         statement: &mut rusqlite::CachedStatement<'_>,
@@ -48,9 +49,10 @@ impl Rendered {
     }
 }
 
-/// Gives a connection the functions that rendered statements call.
+/// Adds the functions that rendered statements call to a connection.
 ///
 /// # Errors
+/// The error of the database.
 /// The database's own.
 pub fn prepare(connection: &rusqlite::Connection) -> rusqlite::Result<()> {
     reader::prepare(connection)

@@ -1,8 +1,8 @@
-//! The embedded store: one SQLite file, in two lanes.
+//! The embedded store: one SQLite file, accessed in two ways.
 //!
 //! The fast lane runs generated statements: reads inline on a connection of the calling thread,
-//! writes on one writer thread that groups commits. The conversation lane is a small `sqlx` pool on
-//! the same file, for schema set-up, inspection and whatever is a conversation with the database.
+//! writes on one writer thread with group commits. The conversation pool is a small `sqlx` pool on
+//! the same file, for schema set-up, inspection and the application's own SQL.
 
 #[cfg(test)]
 mod access_tests;
@@ -50,43 +50,43 @@ use linchpin_core::store::{
 use linchpin_core::{Error, Result, Value};
 use render::{Native, Runs};
 
-/// How long a connection waits for another process that holds the file's lock.
+/// How long a connection waits for a file lock that another process holds.
 const BUSY: Duration = Duration::from_secs(5);
 
-/// How long closing waits for what others hold.
+/// How long closing waits for running work.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// When a write counts as done.
+/// The moment at which a write counts as done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Durability {
-    /// When it is on disk (`synchronous=FULL`).
+    /// The write is on disk (`synchronous=FULL`).
     #[default]
     Full,
-    /// When the operating system has it (`synchronous=NORMAL`): a power failure may take back the
-    /// last moments.
+    /// The operating system has the write (`synchronous=NORMAL`): a power failure may lose the last
+    /// moments.
     Normal,
 }
 
-/// How to open the store.
+/// The options of the store.
 #[derive(Clone, Debug)]
 pub struct SqliteOptions {
-    /// The file; created when missing. Its folder must exist.
+    /// The file; created if missing. Its directory must exist.
     pub path: PathBuf,
     /// When a write counts as done.
     pub durability: Durability,
-    /// Writes that may wait; one more is refused with 503.
+    /// The maximum number of waiting writes; further ones are refused with 503.
     pub queue: usize,
-    /// Long reads at a time. Reads that an index covers do not count: they run on the thread that
-    /// asks.
+    /// The number of concurrent long reads. Reads that an index covers do not count: they run on
+    /// the calling thread.
     pub scans: usize,
-    /// Long reads that may wait; one more is refused with 503.
+    /// The maximum number of waiting long reads; further ones are refused with 503.
     pub scan_queue: usize,
 }
 
 impl SqliteOptions {
-    /// A file with full durability, queues of 4096 writes and 256 long reads, and one long read at
-    /// a time per core and one more (3 to 8): no caller has all of these places, so one alone may
-    /// keep every core busy, and another still finds one free.
+    /// A file with full durability, queues of 4096 writes and 256 long reads, and as many
+    /// concurrent long reads as cores plus one (3 to 8). No caller gets all of these slots, so one
+    /// caller may keep every core busy, and another one still finds a free slot.
     pub fn new(path: impl AsRef<Path>) -> Self {
         let scans =
             std::thread::available_parallelism().map_or(3, |cores| (cores.get() + 1).clamp(3, 8));
@@ -105,7 +105,7 @@ pub struct SqliteStore {
     readers: reader::Readers,
     writer: writer::Writer,
     pool: sqlx::SqlitePool,
-    /// Set once everything has ended; whoever closes meanwhile waits for it.
+    /// Set after everything has ended; concurrent calls of `close` wait for it.
     closed: tokio::sync::OnceCell<()>,
 }
 
@@ -118,10 +118,10 @@ impl std::fmt::Debug for SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens the file and starts the writer thread. Needs a tokio runtime.
+    /// Opens the file and starts the writer thread. It needs a tokio runtime.
     ///
     /// # Errors
-    /// When the file cannot be opened as a database; the text names it.
+    /// If the file cannot be opened as a database; the message names it.
     pub fn open(options: SqliteOptions) -> Result<Self> {
         let connection = file::open(&options.path, options.durability)?;
         Self::start(connection, options)
@@ -154,7 +154,7 @@ impl SqliteStore {
         })
     }
 
-    /// Takes nothing more, ends what was accepted and puts everything into the file.
+    /// Refuses new work, finishes accepted work and writes everything into the file.
     async fn finish(&self) {
         self.readers.refuse();
         self.writer.refuse();
@@ -166,7 +166,7 @@ impl SqliteStore {
         {
             tracing::warn!("a connection of the pool was still in use when the store was closed");
         }
-        // Last, when nobody can write behind it.
+        // Last, because now nothing writes any more.
         let Some(connection) = connection else { return };
         let checkpoint =
             move || connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
@@ -181,7 +181,7 @@ impl SqliteStore {
         }
     }
 
-    /// The conversation lane: transactions and statements of the user's own.
+    /// The conversation pool, for the application's own transactions and statements.
     pub fn pool(&self) -> &sqlx::SqlitePool {
         &self.pool
     }
@@ -191,7 +191,7 @@ fn closed() -> Error {
     Error::unavailable("the store is closed")
 }
 
-/// The native form of a statement this store has prepared.
+/// The native form of a statement that this store has prepared.
 fn native(statement: &Statement) -> Result<&Native> {
     statement
         .native
@@ -204,7 +204,7 @@ impl Store for SqliteStore {
         &KIND
     }
 
-    // One thread writes, so whoever is last sees everything.
+    // One thread writes, so the last write sees all earlier ones.
     fn computes(&self, _last: bool) -> bool {
         true
     }

@@ -1,7 +1,7 @@
-//! The outbox in the file: events are rows, written by the transaction of what they tell.
+//! The outbox in the file: events are rows, written in the transaction of the change.
 //!
-//! All writes go through one thread, so rows are numbered in the order of commits, and what a
-//! consumer has had is one number.
+//! All writes use one thread, so rows are numbered in commit order, and the position of a consumer
+//! is one number.
 
 use std::borrow::Cow;
 
@@ -32,14 +32,14 @@ const SETTLED: &str = "SELECT seq FROM linchpin_consumers WHERE name = ?";
 const PRUNE: &str = "DELETE FROM linchpin_outbox WHERE at < ?1 AND seq < (SELECT max(seq) FROM linchpin_outbox) AND seq <= ?2 \
      AND seq IN (SELECT seq FROM linchpin_outbox ORDER BY seq LIMIT ?3)";
 
-/// Writes the events of a statement that has run, in its transaction. When that fails, the
-/// transaction is undone as a whole: what happened without its event must not last.
+/// Writes the events of a statement in its transaction. If that fails, the whole transaction is
+/// rolled back: a change must not persist without its events.
 pub(super) fn record(connection: &Connection, rows: &mut Rows) -> Result<()> {
     if !rows.is_recorded() {
         return Ok(());
     }
     let entries = rows.entries();
-    // Without a listener there is no outbox to write to.
+    // Without consumers there may be no outbox.
     if entries.is_empty() {
         return Ok(());
     }
@@ -58,14 +58,14 @@ pub(super) fn record(connection: &Connection, rows: &mut Rows) -> Result<()> {
     };
     write().map_err(|error: rusqlite::Error| {
         if !connection.is_autocommit() {
-            // Nothing can be done about a failure here; the next BEGIN would tell.
+            // A failure cannot be handled here; the next BEGIN would report it.
             drop(connection.execute_batch("ROLLBACK"));
         }
         Error::unavailable(error)
     })
 }
 
-/// What the writer thread does for the outbox besides.
+/// Other work of the writer thread for the outbox.
 #[derive(Debug)]
 pub(super) enum Chore {
     Settle {
@@ -80,7 +80,7 @@ pub(super) enum Chore {
 }
 
 impl Chore {
-    /// Does it; the number of rows.
+    /// Does the work; returns the number of rows.
     pub(super) fn run(&self, connection: &Connection) -> Result<usize> {
         let run = || match self {
             Self::Settle { consumer, seq } => connection
@@ -97,7 +97,7 @@ impl Chore {
                         .prepare_cached(SETTLED)?
                         .query_row([consumer], |row| row.get(0))
                         .optional()?;
-                    // Whoever is not known has had nothing.
+                    // An unknown consumer has processed no events.
                     least = least.min(settled.unwrap_or(0));
                 }
                 connection.prepare_cached(PRUNE)?.execute(params![
@@ -138,7 +138,7 @@ impl Outbox for SqliteStore {
                         .execute(&mut *transaction)
                         .await?;
                 }
-                // A table of this name and another shape is somebody else's.
+                // A table with this name and other columns belongs to another application.
                 sqlx::query(WAITING)
                     .bind(0_i64)
                     .bind("")

@@ -1,5 +1,5 @@
-//! Reads that may take long: a few at a time, apart from the threads that serve requests. A caller
-//! that goes away takes its statement with it.
+//! Reads that may take long: a limited number at a time, outside of the threads that serve
+//! requests. If the caller stops waiting, its statement is interrupted.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use linchpin_sql::places::Places;
 pub(super) struct Pool {
     path: PathBuf,
     pub(super) places: Places,
-    /// Not in use at present.
+    /// The connections that are not in use.
     idle: Mutex<Vec<Connection>>,
     closed: AtomicBool,
 }
@@ -45,7 +45,7 @@ impl Pool {
         let _caller = Caller(Arc::clone(&job));
         let pool = Arc::clone(&self);
         let work = move || {
-            // Free when the read has ended, not when its caller has gone.
+            // Released when the read ends, even if its caller has stopped waiting.
             let _place = place;
             let connection = pool.connection()?;
             let outcome = if job.begin(connection.get_interrupt_handle()) {
@@ -79,7 +79,7 @@ impl Pool {
         }
     }
 
-    /// Waits until accepted reads have ended, for a while, and closes their connections.
+    /// Waits for accepted reads to end, up to a time limit, and closes their connections.
     pub(super) async fn close(&self, patience: Duration) {
         self.places.close(patience).await;
         self.closed.store(true, Ordering::Release);
@@ -87,7 +87,7 @@ impl Pool {
     }
 }
 
-/// A read on its thread, as its caller sees it.
+/// A read on its thread, shared with its caller.
 #[derive(Default)]
 struct Job(Mutex<State>);
 
@@ -100,7 +100,7 @@ enum State {
 }
 
 impl Job {
-    /// `false` when the caller has gone already.
+    /// Returns `false` if the caller has already stopped waiting.
     fn begin(&self, handle: InterruptHandle) -> bool {
         let mut state = self.0.lock();
         let waiting = matches!(*state, State::Waiting);
@@ -115,12 +115,12 @@ impl Job {
     }
 }
 
-/// Interrupts the read when its caller goes away.
+/// Interrupts the read when its caller stops waiting.
 struct Caller(Arc<Job>);
 
 impl Drop for Caller {
     fn drop(&mut self) {
-        // The lock is held, so the connection cannot have gone on to somebody else's statement.
+        // The lock is held, so the connection cannot already run the statement of another caller.
         let mut state = self.0.0.lock();
         if let State::Reading(handle) = &*state {
             handle.interrupt();

@@ -17,7 +17,7 @@ pub static KIND: StoreKind = StoreKind::new(SQLITE.name, &["sqlite"], "sqlite:<f
 /// Opens the file that a URL names: `sqlite:<file>`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SqliteProvider {
-    /// When a write counts as done.
+    /// The moment at which a write counts as done.
     pub durability: Durability,
 }
 

@@ -1,8 +1,8 @@
 //! Reads: inline, on a connection of the calling thread.
 //!
-//! A short read is shorter than a hop to another thread. What may look at any number of rows goes
-//! to the [`Pool`] instead, so that it cannot hold up the workers; it is [begun here](super::short)
-//! when it was short the last time.
+//! A short read takes less time than a switch to another thread. A read that may examine any number
+//! of rows uses the [`Pool`] instead, so that it cannot block the workers; it is [attempted
+//! here](super::short) first if it was short the last time.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -25,11 +25,11 @@ use linchpin_core::store::{Reply, Rows, Statement};
 use linchpin_core::{Error, Result, Value};
 use linchpin_sql::access;
 
-/// Statements kept per connection.
+/// The number of cached statements per connection.
 const CACHED: usize = 512;
-/// Rows that are still read inline; each takes less than a microsecond.
+/// The maximum number of rows read inline; each takes less than a microsecond.
 const INLINE: i64 = 500;
-/// How long an inline read waits for a lock. WAL readers meet one only while another process
+/// How long an inline read waits for a lock. WAL readers meet a lock only while another process
 /// recovers the file.
 const INLINE_BUSY: Duration = Duration::from_millis(50);
 
@@ -43,7 +43,7 @@ thread_local! {
 pub(super) struct Readers {
     id: u64,
     path: PathBuf,
-    /// Lives as long as the store: connections of threads are closed when it is gone.
+    /// Lives as long as the store: after that, the connections of threads are closed.
     alive: Arc<()>,
     closed: AtomicBool,
     pub(super) pool: Arc<Pool>,
@@ -69,7 +69,7 @@ impl Readers {
         }
     }
 
-    /// Reads here and now when that is short, else on another thread.
+    /// Runs a read on this thread if it is short, else on another thread.
     pub(super) fn run<'a>(
         &'a self,
         statement: &'a Arc<Statement>,
@@ -128,7 +128,7 @@ impl Readers {
         .flatten()
     }
 
-    /// Takes nothing more.
+    /// Refuses new reads.
     pub(super) fn refuse(&self) {
         self.closed.store(true, Ordering::Release);
     }
@@ -150,7 +150,7 @@ impl Readers {
     }
 }
 
-/// A connection that only reads.
+/// Opens a read-only connection.
 pub(super) fn connect(path: &Path, busy: Duration) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
@@ -162,8 +162,9 @@ pub(super) fn connect(path: &Path, busy: Duration) -> rusqlite::Result<Connectio
 /// Prepares a connection of the fast lane.
 pub(super) fn prepare(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_prepared_statement_cache_capacity(CACHED);
-    // Plans must not depend on bound values: SQLite would parse and plan a statement anew whenever
-    // a value of `LIMIT ?` or of a range is bound, which is a third of a list of twenty.
+    // Plans must not depend on bound values: otherwise SQLite would parse and plan a statement
+    // again for each new value of `LIMIT ?` or of a range, which costs a third of a list of twenty
+    // records.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     let flags = FunctionFlags::SQLITE_UTF8
         | FunctionFlags::SQLITE_DETERMINISTIC

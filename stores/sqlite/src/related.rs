@@ -1,4 +1,4 @@
-//! The records of several values to SQL: one statement, whatever their number.
+//! Renders the records for several values to SQL: one statement for any number of values.
 
 use super::render::{Form, Renderer, Runs, named, quote};
 use linchpin_core::Result;
@@ -7,8 +7,8 @@ use linchpin_core::store::Order;
 use linchpin_sql::access::{self, Reach};
 
 impl Renderer {
-    /// For each of the values in a slot, the first records that hold it in a field; and where the
-    /// statement runs.
+    /// For each value in a slot, the first records with that value in a field; also decides where
+    /// the statement runs.
     pub(super) fn related(
         &mut self,
         filter: &Filter,
@@ -28,7 +28,7 @@ impl Renderer {
             },
             Reach::Scan => Runs::Apart,
         };
-        // One value at a time is what an index has to cover.
+        // An index must cover the read for one value.
         let reach = access::reach(
             self.entity,
             &filter.clone().and(Filter::eq_arg(field, slot)),
@@ -65,8 +65,8 @@ impl Renderer {
         } else {
             format!(" ORDER BY {}", self.order(order)?)
         };
-        // A join with the first few of each value: what lies behind them is never read, however
-        // many there are.
+        // A join with the first records of each value: later records are never read, whatever their
+        // number.
         let sql = format!(
             "SELECT {columns} FROM (SELECT DISTINCT value AS linchpin_value FROM json_each({values})) AS linchpin_values \
              CROSS JOIN {table} WHERE {key} IN (SELECT {key} FROM {table}{way} \

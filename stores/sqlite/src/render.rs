@@ -1,4 +1,4 @@
-//! Plans to SQL text, once per statement.
+//! Renders plans to SQL text, once per statement.
 
 use linchpin_core::entity::{EntityDesc, Kind, SoftDelete};
 use linchpin_core::filter::{Filter, Linked, Op, Operand, Source};
@@ -11,70 +11,70 @@ use linchpin_sql::tries::Tries;
 /// A rendered statement.
 #[derive(Debug)]
 pub(super) struct Native {
-    /// With the entity's columns as its rows.
+    /// Returns the entity's columns as rows.
     pub(super) sql: Box<str>,
     /// The same write without rows, for callers that only count.
     pub(super) counting: Option<Box<str>>,
-    /// Reads what a write of one record has made of it.
+    /// Reads the record after a write of one record.
     pub(super) again: Option<Again>,
-    /// Looks whether there is a record that an upsert meets.
+    /// Checks whether a record exists that an upsert would meet.
     pub(super) meets: Option<Box<Self>>,
     pub(super) binds: Box<[Bind]>,
     pub(super) runs: Runs,
-    /// How runs apart went when they were begun on the caller's thread.
+    /// The history of short attempts on the caller's thread.
     pub(super) tries: Tries,
-    /// What the columns hold, when they are not those of the entity.
+    /// The kinds of the result columns, if they are not those of the entity.
     pub(super) columns: Option<Box<[Kind]>>,
 }
 
-/// A read by key of a record that has just been written.
+/// A read by key of a record that was just written.
 ///
-/// For `RETURNING` SQLite makes a table of its own, which costs more than finding the record once
-/// more. It takes the place of it only where nobody else can write between the two.
+/// For `RETURNING`, SQLite creates a temporary table, which costs more than another lookup of the
+/// record. The lookup replaces it only if there can be no other write between the two.
 #[derive(Debug)]
 pub(super) struct Again {
     pub(super) sql: Box<str>,
     pub(super) key: Bind,
 }
 
-/// Where a statement runs.
+/// The place where a statement runs.
 #[derive(Debug)]
 pub(super) enum Runs {
-    /// On the writer's thread.
+    /// On the writer thread.
     Writer,
-    /// On the caller's thread: it looks at one row at most.
+    /// On the caller's thread: it examines at most one row.
     Inline,
-    /// On the caller's thread if the limit is small: it looks at that many rows at most.
+    /// On the caller's thread if the limit is small: it examines at most that number of rows.
     Limited(Source),
-    /// On the caller's thread if the values in a slot are few: it looks at so many rows of each at
-    /// most, or one.
+    /// On the caller's thread if there are few values in a slot: for each of them it examines at
+    /// most this number of rows, or one.
     Keyed {
         values: usize,
         limit: Option<Source>,
     },
-    /// On a thread for long reads, unless it turns out to be short.
+    /// On a thread for long reads, unless a short attempt succeeds.
     Apart,
 }
 
-/// What fills a parameter: a value, or the argument at a slot.
+/// The source of a parameter: a value, or the argument at a slot.
 #[derive(Debug)]
 pub(super) struct Bind {
     pub(super) value: std::result::Result<Value, usize>,
     pub(super) form: Form,
 }
 
-/// How a value is handed over.
+/// The form in which a value is bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Plain,
-    /// Folded, as the right side of `$contains`.
+    /// Case-folded, as the right side of `$contains`.
     Folded,
 }
 
 /// Renders a plan.
 ///
 /// # Errors
-/// When the plan holds a source that should have become an argument.
+/// If the plan contains a source that should be an argument.
 pub(super) fn render(entity: &'static EntityDesc, plan: &Plan) -> Result<Native> {
     let mut r = Renderer::new(entity, '?', 0);
     let (mut own, mut again, mut meets) = (None, None, None);
@@ -103,7 +103,7 @@ pub(super) fn render(entity: &'static EntityDesc, plan: &Plan) -> Result<Native>
             let reach = access::reach(entity, filter, order);
             let (way, runs) = match (reach, limit) {
                 (Reach::One, _) => (String::new(), Runs::Inline),
-                // What it passes over, it reads.
+                // It reads the rows that it skips.
                 (Reach::Page(way), Some(_)) if matches!(after, Some(After::Count(_))) => {
                     (named(entity, &way), Runs::Apart)
                 }
@@ -138,7 +138,7 @@ pub(super) fn render(entity: &'static EntityDesc, plan: &Plan) -> Result<Native>
             None,
             Runs::Apart,
         ),
-        // A transaction is the only one that writes.
+        // A transaction is the only writer, so no lock is needed.
         Plan::Exists { filter } | Plan::Hold { filter } => {
             let (way, runs) = match access::reach(entity, filter, &[]) {
                 Reach::One => (String::new(), Runs::Inline),
@@ -154,7 +154,7 @@ pub(super) fn render(entity: &'static EntityDesc, plan: &Plan) -> Result<Native>
                 runs,
             )
         }
-        // A transaction is the only one that writes.
+        // A transaction is the only writer, so no lock is needed.
         Plan::Lock { filter, pick } => {
             let key = r.column(entity.primary)?;
             (
@@ -245,13 +245,13 @@ pub(super) fn render(entity: &'static EntityDesc, plan: &Plan) -> Result<Native>
     })
 }
 
-/// How a statement names a way into the table: `INDEXED BY ..`.
+/// The clause that selects an access path into the table: `INDEXED BY ..`.
 ///
-/// It is prescribed. SQLite would choose by statistics of the day somebody ran `ANALYZE`.
+/// It is always given. Otherwise SQLite would choose by the statistics of the last `ANALYZE`.
 pub(super) fn named(entity: &EntityDesc, way: &Way) -> String {
     match (way, entity.primary_field().kind) {
         (Way::Index(index), _) => format!(" INDEXED BY {}", quote(&index.name(entity))),
-        // The key is the row's number, and the table lies in its order.
+        // The key is the rowid, and the table is stored in its order.
         (Way::Key, Kind::Integer) => " NOT INDEXED".to_owned(),
         (Way::Key, _) => format!(
             " INDEXED BY {}",
@@ -260,11 +260,11 @@ pub(super) fn named(entity: &EntityDesc, way: &Way) -> String {
     }
 }
 
-/// A condition with values in place, for a text of the user's that has parameters `$1` to `$before`
-/// already.
+/// A condition with literal values, for the application's own text that already has parameters `$1`
+/// to `$before`.
 ///
 /// # Errors
-/// When the filter holds an argument.
+/// If the filter contains an argument.
 pub(super) fn condition(
     entity: &'static EntityDesc,
     filter: &Filter,
@@ -274,7 +274,7 @@ pub(super) fn condition(
     Ok((r.filter(filter)?, r.binds))
 }
 
-/// The condition of records that are not deleted; `None` when deleted ones are removed.
+/// The condition that a record is not marked as deleted; `None` if deleted records are removed.
 pub(super) fn live(entity: &EntityDesc) -> Option<String> {
     let soft_delete = entity.soft_delete?;
     let field = entity.fields.get(soft_delete.field())?;
@@ -295,7 +295,7 @@ pub(super) fn live(entity: &EntityDesc) -> Option<String> {
     })
 }
 
-/// Which records an index holds, when not all.
+/// The condition of a partial index; empty if it contains all records.
 pub(super) fn only(entity: &EntityDesc, index: &StoredIndex) -> String {
     let live = index.live.then(|| live(entity)).flatten();
     let null = index
@@ -321,13 +321,13 @@ pub(super) fn member(key: &str) -> String {
 
 pub(super) struct Renderer {
     pub(super) entity: &'static EntityDesc,
-    /// What its table is called where its columns stand.
+    /// The qualifier of its columns: the name of its table.
     scope: String,
-    /// How many other tables have been named.
+    /// The number of aliases used for other tables.
     links: usize,
-    /// What numbers of parameters stand behind.
+    /// The character before the number of a parameter.
     mark: char,
-    /// How many parameters there are before its own.
+    /// The number of parameters before its own.
     before: usize,
     binds: Vec<Bind>,
 }
@@ -344,7 +344,7 @@ impl Renderer {
         }
     }
 
-    /// Renders a part over the columns of another table, by the name it has there.
+    /// Renders a part over the columns of another table, under its alias.
     pub(super) fn over<T>(
         &mut self,
         entity: &'static EntityDesc,
@@ -360,8 +360,8 @@ impl Renderer {
         rendered
     }
 
-    /// Whether a record of another table belongs to this one: looked up for each row, by its key,
-    /// so that a page reads no more of the other table than it has rows.
+    /// The condition that a linked record exists: it is looked up by its key for each row, so that
+    /// a page reads no more records of the other table than it has rows.
     fn linked(&mut self, linked: &Linked) -> Result<String> {
         let own = format!("{}.{}", self.scope, self.column(linked.field)?);
         self.links += 1;
@@ -420,7 +420,8 @@ impl Renderer {
             Filter::Any(list) if list.is_empty() => Ok("0".to_owned()),
             Filter::All(list) => self.join(list, " AND "),
             Filter::Any(list) => self.join(list, " OR "),
-            // In the words of the partial indexes, or SQLite would not see that they serve.
+            // The exact text of the partial indexes' condition, so that SQLite can use these
+            // indexes.
             Filter::Cond { .. } if layout::is_live(self.entity, filter) => {
                 Ok(live(self.entity).unwrap_or_default())
             }
@@ -454,8 +455,8 @@ impl Renderer {
         })
     }
 
-    // Two-valued: a comparison with null is false (NULL counts as false, and nothing here is ever
-    // negated), `$ne` and `$nin` are true for null.
+    // Two-valued logic: a comparison with null is false (NULL counts as false, and nothing is ever
+    // negated here); `$ne` and `$nin` are true for null.
     fn condition(&mut self, field: usize, op: Op, value: &Operand) -> Result<String> {
         let column = self.column(field)?;
         let optional = self.entity.fields[field].optional;

@@ -1,4 +1,4 @@
-//! A row while SQLite stands on it.
+//! The current row of an SQLite statement.
 
 use std::cell::Cell;
 
@@ -11,15 +11,15 @@ use linchpin_core::{Error, Result, Timestamp, ValueRef};
 
 /// The columns of an entity, in field order.
 ///
-/// A file can be written by others. What could not have been written here is noted while the row is
-/// read, and [`SqliteRow::sound`] makes an error of it.
+/// Other programs can write to the file. Values that this store cannot have written are noted while
+/// the row is read, and [`SqliteRow::sound`] returns an error for them.
 pub(super) struct SqliteRow<'a, 's> {
     row: &'a rusqlite::Row<'s>,
     entity: &'static EntityDesc,
     fault: Cell<Option<Fault>>,
 }
 
-/// Which field holds what it cannot hold.
+/// A field with a value that it cannot have.
 #[derive(Clone, Copy)]
 struct Fault {
     field: usize,
@@ -35,10 +35,10 @@ impl<'a, 's> SqliteRow<'a, 's> {
         }
     }
 
-    /// Whether everything that was read of the row is a value of its field.
+    /// Checks that every value read from the row is valid for its field.
     ///
     /// # Errors
-    /// `internal`; the cause names the column, the record and what is wrong, never the value.
+    /// `internal`; the cause names the column, the record and the mistake, but never the value.
     pub(super) fn sound(&self) -> Result<()> {
         self.fault
             .take()
@@ -70,17 +70,17 @@ impl<'a, 's> SqliteRow<'a, 's> {
     }
 }
 
-/// Whether a byte is zero. Eight at a time and without leaving early: it is asked of every text
-/// that is read.
+/// Whether any byte is zero. It tests eight bytes at a time without an early exit, because it runs
+/// for every text that is read.
 fn holds_nul(bytes: &[u8]) -> bool {
     const ONES: u64 = u64::MAX / 0xff;
     let zeros = |chunk: &[u8; 8]| {
         let word = u64::from_le_bytes(*chunk);
-        // The high bit of the lowest byte that is zero, and perhaps of some above it.
+        // The high bit of the lowest zero byte, and perhaps of some bytes above it.
         word.wrapping_sub(ONES) & !word & (ONES << 7)
     };
     match bytes.last_chunk::<8>() {
-        // The last eight cover what the chunks leave over.
+        // The last eight bytes cover the remainder of the chunks.
         Some(last) => {
             bytes
                 .as_chunks::<8>()
@@ -93,7 +93,7 @@ fn holds_nul(bytes: &[u8]) -> bool {
     }
 }
 
-/// Whether a text is one JSON value. Nothing is built of it.
+/// Whether a text is one JSON value. It builds no value.
 fn is_json(text: &str) -> bool {
     serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
 }

@@ -1,5 +1,5 @@
-//! Pages to SQL: an order, a position and a limit, in a form that reads a stretch of an index and
-//! nothing else.
+//! Renders pages to SQL: an order, a position and a limit, in a form that reads only one range of
+//! an index.
 
 use std::fmt::Write;
 
@@ -12,14 +12,14 @@ use linchpin_sql::access::{Fact, conjuncts, settled};
 use linchpin_sql::keyset::{Next, Stretch, stretches};
 use linchpin_sql::words::{Dialect, embedded};
 
-/// The conditions of a filter with what is known of each.
+/// The conditions of a filter, with the classification of each.
 struct Conditions<'a> {
     facts: Vec<Fact<'a>>,
     texts: Vec<String>,
 }
 
 impl Conditions<'_> {
-    /// All of them but one, and further ones.
+    /// All conditions but one, and further ones.
     fn but(&self, left_out: Option<usize>, further: &[String]) -> String {
         let own = self
             .texts
@@ -37,7 +37,7 @@ impl Conditions<'_> {
 }
 
 impl Renderer {
-    /// The records of a filter in an order, from a position, by a way into the table.
+    /// The records of a filter in an order, from a position, through an access path.
     pub(super) fn select(
         &mut self,
         way: &str,
@@ -50,7 +50,7 @@ impl Renderer {
         let columns = self.columns();
         let found = conjuncts(filter);
         let facts: Vec<Fact<'_>> = found.iter().map(|f| Fact::of(f)).collect();
-        // Two conditions for one end of a stretch would let SQLite choose the wrong one.
+        // With two conditions for one end of a range, SQLite may choose the wrong one.
         let needed: Vec<usize> = (0..facts.len())
             .filter(|i| !facts[*i].implied(&facts))
             .collect();
@@ -83,7 +83,7 @@ impl Renderer {
         let limit = limit.map(|l| self.source(l, Form::Plain)).transpose()?;
         let mut limit = limit.map_or(String::new(), |l| format!(" LIMIT {l}"));
         if let Some(After::Count(slot)) = after {
-            // There is no offset without a limit; a negative one is none.
+            // SQL has no offset without a limit; a negative limit means no limit.
             let all = if limit.is_empty() { " LIMIT -1" } else { "" };
             limit = format!(
                 "{limit}{all} OFFSET {}",
@@ -94,8 +94,8 @@ impl Renderer {
             |part: &str| format!("SELECT {columns} FROM {table}{way} WHERE {part}{tail}{limit}");
         Ok(match &parts[..] {
             [part] => one(part),
-            // Each part is a stretch of the index, read in order; together they are one scan from
-            // where the page begins.
+            // Each part is a range of the index, read in order; together they are one scan from the
+            // start of the page.
             parts => {
                 let parts: Vec<String> = parts
                     .iter()
@@ -106,7 +106,7 @@ impl Renderer {
         })
     }
 
-    /// The records of a filter that words of somebody's own choose among.
+    /// The records of a filter with custom SQL for a further condition and the order.
     pub(super) fn chosen(
         &mut self,
         filter: &Filter,
@@ -115,7 +115,7 @@ impl Renderer {
         limit: Option<&Source>,
     ) -> Result<String> {
         let (condition, mut by) = embedded(words, self.entity, Dialect::Sqlite)?;
-        // Theirs are the first parameters.
+        // The parameters of the custom SQL come first.
         for slot in 0..words.kinds.len() {
             self.parameter(Err(slot), Form::Plain);
         }
@@ -134,8 +134,7 @@ impl Renderer {
         ))
     }
 
-    /// The conditions of the records behind a position; their results follow each other in the
-    /// order.
+    /// The conditions of the records after a position; their results concatenated are in order.
     fn behind(
         &mut self,
         conditions: &Conditions<'_>,
@@ -144,7 +143,7 @@ impl Renderer {
         settled: usize,
     ) -> Result<Vec<String>> {
         let mut parts = Vec::new();
-        // Settled keys are compared as values, once: either the position shares them, or all
+        // Fixed keys are compared as values, once: either they equal the position's keys, or all
         // records are on one side of it.
         let mut same: Vec<String> = Vec::new();
         for (key, slot) in order[..settled].iter().zip(keys) {
@@ -161,7 +160,7 @@ impl Renderer {
         let (first, desc) = (order[0].field, order[0].desc);
         let position =
             |wanted: &dyn Fn(&Fact<'_>) -> bool| conditions.facts.iter().position(wanted);
-        // A range on a key, or that it is not null, leaves no nulls to be read.
+        // A range on a key, or a not-null condition, excludes nulls.
         let bounded = |at: usize| {
             position(
                 &|fact| matches!(fact, Fact::Range { field, .. } | Fact::Present { field } if *field == at),
@@ -171,8 +170,8 @@ impl Renderer {
         let optional = |key: &Order| {
             entity.fields.get(key.field).is_some_and(|f| f.optional) && bounded(key.field).is_none()
         };
-        // SQLite does not seek by a row value that holds the row's number, which is what a whole
-        // primary key is.
+        // SQLite does not seek by a row value that contains the rowid, which is the case for an
+        // integer primary key.
         let numbered = order.iter().any(|o| o.field == entity.primary)
             && matches!(entity.primary_field().kind, Kind::Integer);
         let stretches = stretches(order, keys, optional, !numbered);
@@ -184,7 +183,7 @@ impl Renderer {
             keys[0],
             position(&|fact| fact.begins(first, desc)).map(|i| (i, conditions.facts[i])),
         ) {
-            // The page begins at the position or at the bound, whichever is further.
+            // The page begins at the position or at the bound, whichever is later in the order.
             (Some(slot), Some((bound, Fact::Range { op, value, .. }))) => {
                 let (at, limit) = (
                     self.parameter(Err(slot), Form::Plain),
@@ -205,7 +204,7 @@ impl Renderer {
                 part(None, &[format!("{at} {before} {limit}")]);
             }
             (slot, _) => {
-                // That the first key is not null, the position says too.
+                // The position already implies that the first key is not null.
                 let present = slot.and_then(|_| {
                     position(&|fact| matches!(fact, Fact::Present { field } if *field == first))
                 });
@@ -220,8 +219,8 @@ impl Renderer {
         Ok(parts)
     }
 
-    /// Whether a pinned value equals the position's, and whether it is behind it; `None` when that
-    /// cannot be.
+    /// The conditions that a pinned value equals the position's value, and that it is after it;
+    /// `None` if that is impossible.
     fn against_pin(
         &mut self,
         conditions: &Conditions<'_>,
@@ -257,7 +256,7 @@ impl Renderer {
         })
     }
 
-    /// A stretch behind a position, as conditions that are one seek together.
+    /// A range after a position, as conditions that form one seek.
     fn stretch(
         &mut self,
         order: &[Order],

@@ -1,8 +1,8 @@
-//! Transactions: for a while the writer thread works for one caller alone.
+//! Transactions: the writer thread works for one caller only for a while.
 //!
 //! A file has one writer at a time, and it is this thread; a second connection that waits for the
-//! lock could only be slower. Statements of a transaction are those of the fast lane, so that both
-//! mean the same.
+//! lock could only be slower. Transactions run the same statements as the fast lane, so that both
+//! have the same meaning.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -17,12 +17,12 @@ use linchpin_core::BoxFuture;
 use linchpin_core::store::{Rows, Statement, Transaction};
 use linchpin_core::{Error, Result, Value};
 
-/// How long a transaction may be silent: everybody else's writes wait.
+/// The idle limit of a transaction, because all other writes wait.
 const SILENCE: Duration = Duration::from_secs(5);
-/// How long it may last.
+/// The time limit of a transaction.
 const WHOLE: Duration = Duration::from_secs(30);
 
-/// What the caller asks of the writer thread.
+/// A command from the caller to the writer thread.
 #[allow(clippy::large_enum_variant)] // nearly all are statements, and each is moved once
 enum Command {
     Run(Box<Run>),
@@ -43,12 +43,12 @@ pub(super) struct Session {
     commands: mpsc::Receiver<Command>,
 }
 
-/// The caller's end of a transaction; dropping it undoes everything.
+/// The caller's end of a transaction; dropping it rolls back.
 pub(super) struct Conversation {
     commands: mpsc::Sender<Command>,
 }
 
-/// The two ends, and word that the writer has begun.
+/// Creates the two ends, and a channel that reports the start.
 pub(super) fn open() -> (Session, Conversation, oneshot::Receiver<Result<()>>) {
     let (opened, begun) = oneshot::channel();
     let (sender, commands) = mpsc::channel();
@@ -60,12 +60,12 @@ pub(super) fn open() -> (Session, Conversation, oneshot::Receiver<Result<()>>) {
 }
 
 impl Session {
-    /// Says that it does not begin.
+    /// Reports that it does not begin.
     pub(super) fn refuse(self, error: Error) {
         drop(self.opened.send(Err(error)));
     }
 
-    /// Serves the caller until it commits, goes away or takes too long.
+    /// Serves the caller until it commits, stops waiting, or exceeds a limit.
     pub(super) fn serve(self, connection: &Connection) {
         if let Err(error) = connection.execute_batch("BEGIN IMMEDIATE") {
             return self.refuse(Error::unavailable(error));
@@ -75,7 +75,7 @@ impl Session {
             converse(connection, &commands);
         }
         if !connection.is_autocommit() {
-            // Nothing can be done about a failure here; the next BEGIN would tell.
+            // A failure cannot be handled here; the next BEGIN would report it.
             drop(connection.execute_batch("ROLLBACK"));
         }
     }
@@ -94,8 +94,7 @@ fn converse(connection: &Connection, commands: &mpsc::Receiver<Command>) {
                     answer,
                 } = *run;
                 let (outcome, panicked) = perform(connection, &statement, args, rows);
-                // A full disk or a failing one has ended the whole transaction, not just the
-                // statement.
+                // A full or failing disk has ended the whole transaction, not only the statement.
                 let lost = panicked || connection.is_autocommit();
                 drop(answer.send(outcome));
                 if lost {
@@ -118,7 +117,7 @@ fn converse(connection: &Connection, commands: &mpsc::Receiver<Command>) {
                 );
                 return;
             }
-            // The caller has gone.
+            // The caller has stopped waiting.
             Err(RecvTimeoutError::Disconnected) => return,
         }
     }

@@ -1,9 +1,9 @@
-//! Reads that could look at any number of rows and mostly look at few: a filter without an index on
-//! a small table, numbers over the records of one owner.
+//! Short attempts of reads that may examine any number of rows but mostly examine few: a filter
+//! without an index on a small table, aggregates over the records of one owner.
 //!
-//! A hop to another thread costs more than such a read. So it is begun on the thread that asks, and
-//! given up after some steps of SQLite's machine; then it runs apart, from its beginning, and so do
-//! that caller's next runs of the statement, without being begun here.
+//! A switch to another thread costs more than such a read. So the read starts on the calling
+//! thread, and is interrupted after some steps of SQLite's virtual machine. Then it runs again in
+//! the pool, and so do the next runs of the statement for that caller, without an attempt here.
 
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
@@ -15,13 +15,13 @@ use linchpin_core::Result;
 use linchpin_core::store::Rows;
 use linchpin_sql::tries::Tries;
 
-/// Steps between two looks at what was used. A row takes some ten.
+/// The number of steps between two checks. A row takes about ten.
 const STRIDE: i32 = 100;
-/// Looks until a read is given up: about as long as the longest page that is read inline.
+/// The number of checks before a read is stopped: about the time of the longest inline page.
 const LOOKS: u32 = 60;
-/// Steps are short, but for those that fold or compare long texts.
+/// Steps are short, except those that fold or compare long texts.
 const TIME: Duration = Duration::from_micros(500);
-/// Runs a read as long as it is short; `None` when it was given up.
+/// Runs a read while it is short; `None` if it was stopped.
 pub(super) fn attempt(
     connection: &Connection,
     tries: &Tries,
@@ -33,10 +33,10 @@ pub(super) fn attempt(
         looks += 1;
         looks > LOOKS || started.elapsed() > TIME
     };
-    // Setting it fails on connections that are given away only; without it nothing is begun.
+    // This fails only on connections that are in use elsewhere; without it no attempt is made.
     connection.progress_handler(STRIDE, Some(too_long)).ok()?;
     let outcome = read();
-    // The connection goes on to reads that are not to be given up.
+    // The connection is also used for reads without a limit.
     let cleared = connection.progress_handler(0, None::<fn() -> bool>);
     if let Err(error) = cleared {
         return Some(Err(linchpin_core::Error::internal(error)));

@@ -1,4 +1,4 @@
-//! Writes, on whatever connection holds the right to write.
+//! Writes, on any connection that has the right to write.
 
 use rusqlite::Connection;
 
@@ -9,9 +9,10 @@ use linchpin_core::entity::{EntityDesc, Flags};
 use linchpin_core::store::{Plan, Row, Rows, Statement};
 use linchpin_core::{Error, Result, Value};
 
-/// Runs a write and collects what it returns; the number of changed rows when only that is wanted.
+/// Runs a write and collects its rows, or only the number of changed rows if the caller wants no
+/// rows.
 ///
-/// The caller holds the write lock, or nothing: then the write is a transaction of its own.
+/// The caller holds the write lock; without it, the write is a transaction of its own.
 pub(super) fn write(
     connection: &Connection,
     statement: &Statement,
@@ -19,8 +20,7 @@ pub(super) fn write(
     rows: Rows,
 ) -> Result<Rows> {
     let primary = statement.entity.primary;
-    // A key the server makes is new; one that a client proposes may be that of the record that is
-    // there.
+    // A key from the server is new; a key proposed by a client may belong to an existing record.
     let field = statement.entity.primary_field();
     let made = field.default.is_generated() && !field.flags.has(Flags::CLIENT_SET);
     let told_by_key = |keys: &[usize]| {
@@ -42,8 +42,8 @@ pub(super) fn write(
     } else {
         write_one(connection, statement, args, rows, None)
     };
-    // What could not be recorded has been undone already; what cannot be committed, the caller
-    // undoes.
+    // If recording failed, the transaction is already rolled back; if the commit failed, the caller
+    // rolls back.
     if alone && !connection.is_autocommit() {
         connection
             .execute_batch(if outcome.is_ok() {
@@ -56,10 +56,10 @@ pub(super) fn write(
     outcome
 }
 
-/// An upsert whose outcome its own row cannot tell: the key is what it matches by, or the store
-/// chooses it.
+/// An upsert whose row does not show whether it created the record: it matches by the key, or the
+/// store chooses the key.
 ///
-/// Nobody else writes between the look and the statement.
+/// There are no other writes between the check and the statement.
 fn upsert_by_key(
     connection: &Connection,
     statement: &Statement,
@@ -80,7 +80,7 @@ fn upsert_by_key(
     write_one(connection, statement, args, rows, Some(there))
 }
 
-/// `there` tells of an upsert whether the record exists, where that is known.
+/// For an upsert, `there` says whether the record exists, if known.
 fn write_one(
     connection: &Connection,
     statement: &Statement,
@@ -107,8 +107,8 @@ fn write_one(
     if counting.is_some() || matches!(statement.plan, Plan::Insert) {
         let changed = match prepared.raw_execute() {
             Ok(changed) => changed,
-            // SQLite looks at the key last; a record that exists is a conflict of its key before
-            // anything else.
+            // SQLite checks the key last, but an existing record must be reported as a conflict of
+            // its key first.
             Err(_)
                 if matches!(statement.plan, Plan::Insert)
                     && key_taken(connection, entity, args) =>
@@ -118,7 +118,7 @@ fn write_one(
             Err(error) => return Err(failed(error)),
         };
         if matches!(statement.plan, Plan::Insert) {
-            // A key the store chose is news to the caller.
+            // The caller does not know a key that the store chose.
             if let Some(key) = args.get_mut(entity.primary)
                 && key.is_null()
             {
@@ -134,7 +134,7 @@ fn write_one(
         return Ok(rows);
     }
     let mut found = prepared.raw_query();
-    // Every row is stepped over: an unfinished statement is not committed.
+    // All rows are read: an unfinished statement is not committed.
     let mut sound = Ok(());
     while let Some(row) = found.next().map_err(failed)? {
         let row = SqliteRow::new(row, entity);
@@ -148,13 +148,13 @@ fn write_one(
         rows.push(&row);
         sound = sound.and(row.sound());
     }
-    // A row that is broken has been written all the same.
+    // A row with invalid values was written all the same.
     outbox::record(connection, &mut rows)?;
     sound.map(|()| rows)
 }
 
-/// Writes one record by its key and reads it: nobody else writes between the two, for they are in
-/// one transaction.
+/// Writes one record by its key and reads it. Both are in one transaction, so there are no other
+/// writes between them.
 fn write_and_read(
     connection: &Connection,
     entity: &'static EntityDesc,
@@ -184,18 +184,18 @@ fn write_and_read(
     let sound = match read() {
         Ok(sound) => sound,
         Err(error) => {
-            // It is written, and nobody can be told what: whoever holds the transaction sees that
-            // it is gone.
+            // It was written, but the new values cannot be returned: the rollback tells the owner
+            // of the transaction that it is lost.
             drop(connection.execute_batch("ROLLBACK"));
             return Err(error);
         }
     };
-    // A row that is broken has been written all the same.
+    // A row with invalid values was written all the same.
     outbox::record(connection, &mut rows)?;
     sound.map(|()| rows)
 }
 
-/// Whether a record with this key is there; only asked once an insert has failed.
+/// Whether a record with this key exists; called only after an insert has failed.
 fn key_taken(connection: &Connection, entity: &EntityDesc, args: &[Value]) -> bool {
     let sql = format!(
         "SELECT 1 FROM {} WHERE {} = ?",

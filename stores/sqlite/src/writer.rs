@@ -1,7 +1,7 @@
-//! Writes: one thread, one connection, commits in groups.
+//! Writes: one thread, one connection, group commits.
 //!
-//! The thread takes whatever waits and runs it in one transaction, so that one wait for the disk
-//! serves all. A statement that fails undoes itself alone; answers leave after the commit.
+//! The thread runs all waiting writes in one transaction, so that they share one wait for the disk.
+//! A statement that fails is rolled back alone; answers are sent after the commit.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -18,19 +18,19 @@ use super::{closed, error, write};
 use linchpin_core::store::{Reply, Rows, Statement};
 use linchpin_core::{Error, Result, Value};
 
-/// Most writes of one commit.
+/// The maximum number of writes in one commit.
 const GROUP: usize = 256;
-/// How long it holds that the disk had room, or none.
+/// How long the result of the disk check stays valid.
 const ROOM_HOLDS: Duration = Duration::from_secs(1);
 
-/// When the disk was last asked for room, and what it said when there was none.
+/// The time of the last disk check, and its error if there was no room.
 type Room = Option<(Instant, Option<String>)>;
 
 /// A request to the writer thread.
 #[allow(clippy::large_enum_variant)] // nearly all are writes, and each is moved once
 enum Request {
     Write(Job),
-    /// To work for one caller alone for a while.
+    /// A transaction: the thread works for one caller only for a while.
     Session(Session),
 }
 
@@ -40,7 +40,7 @@ struct Job {
 }
 
 impl Job {
-    /// Whether nobody waits for its answer any more.
+    /// Whether its caller has stopped waiting.
     fn is_left(&self) -> bool {
         matches!(self.work, Work::Statement { .. }) && self.answer.is_closed()
     }
@@ -56,7 +56,7 @@ enum Work {
 }
 
 impl Work {
-    /// Does it; tells whether it panicked.
+    /// Runs the work; returns whether it panicked.
     fn run(self, connection: &Connection) -> (Result<Rows>, bool) {
         match self {
             Self::Statement {
@@ -81,7 +81,7 @@ pub(super) struct Writer {
     queue: RwLock<Option<mpsc::Sender<Request>>>,
     thread: Mutex<Option<JoinHandle<Connection>>>,
     file: Arc<Identity>,
-    /// Held while the disk is asked.
+    /// Held during the disk check.
     room: Arc<tokio::sync::Mutex<Room>>,
 }
 
@@ -128,7 +128,7 @@ impl Writer {
         }
     }
 
-    /// Does something for the outbox, in the transaction of the writes around it.
+    /// Does work for the outbox, in the same transaction as the writes around it.
     pub(super) fn chore(&self, chore: Chore, answer: oneshot::Sender<Result<Rows>>) -> Result<()> {
         self.send(Request::Write(Job {
             work: Work::Chore(chore),
@@ -153,20 +153,21 @@ impl Writer {
         }
     }
 
-    /// Whether it takes writes and the disk has room for them.
+    /// Checks that the store accepts writes and the disk has room for them.
     pub(super) async fn ping(&self) -> Result<()> {
         match &*self.queue.read() {
             Some(queue) if !queue.is_closed() => self.file.check()?,
             _ => return Err(closed()),
         }
-        // Anybody may ask; the disk is asked once in a while, by one of them.
+        // Any number of callers may ask; one of them checks the disk, at most once per interval.
         let mut room = Arc::clone(&self.room).lock_owned().await;
         if room
             .as_ref()
             .is_none_or(|(asked, _)| asked.elapsed() >= ROOM_HOLDS)
         {
             let file = Arc::clone(&self.file);
-            // To the end, also when whoever asked has gone: the next one finds the answer.
+            // The check always completes, even if its caller stops waiting: the next one uses the
+            // result.
             let ask = move || {
                 let refused = file.room().err();
                 *room = Some((Instant::now(), refused));
@@ -180,17 +181,17 @@ impl Writer {
         refused.map_or(Ok(()), |why| Err(Error::unavailable(why)))
     }
 
-    /// Takes nothing more.
+    /// Refuses new writes.
     pub(super) fn refuse(&self) {
         self.queue.write().take();
     }
 
-    /// Finishes what waits, ends the thread and hands over its connection; `None` when that has
-    /// been done.
+    /// Finishes waiting writes, ends the thread and returns its connection; `None` if that was done
+    /// before.
     pub(super) async fn close(&self) -> Option<Connection> {
         self.refuse();
         let thread = self.thread.lock().take()?;
-        // The thread ends by itself once the queue is empty; an error means that it was lost.
+        // The thread ends by itself when the queue is empty; an error means that it was lost.
         tokio::task::spawn_blocking(move || thread.join())
             .await
             .ok()?
@@ -227,10 +228,10 @@ fn work(connection: Connection, file: &Identity, mut queue: mpsc::Receiver<Reque
         if group.len() > 1 {
             commit(&connection, &mut group, &mut queue);
         } else if let Some(job) = group.pop() {
-            // A transaction around one statement would only cost.
+            // A group transaction around one statement would only add cost.
             let outcome = job.work.run(&connection).0;
             if !connection.is_autocommit() {
-                // It panicked, or could not be committed.
+                // It panicked, or the commit failed.
                 drop(connection.execute_batch("ROLLBACK"));
             }
             if let Some(error) = outcome.as_ref().err().filter(|e| error::is_busy(e)) {
@@ -245,8 +246,8 @@ fn work(connection: Connection, file: &Identity, mut queue: mpsc::Receiver<Reque
     connection
 }
 
-/// Every write that has waited for a lock which another process would not give up. Each waiting for
-/// it anew would add up.
+/// All writes that waited during the wait for a lock of another process. If each waited for the
+/// lock separately, the waits would add up.
 fn waiting(queue: &mut mpsc::Receiver<Request>) -> Vec<Job> {
     let mut jobs = Vec::new();
     while let Ok(request) = queue.try_recv() {
@@ -287,14 +288,14 @@ fn commit(connection: &Connection, group: &mut Vec<Job>, queue: &mut mpsc::Recei
             None => {
                 let (outcome, panicked) = job.work.run(connection);
                 if panicked {
-                    // What it had done so far cannot be told apart from the rest of the group.
+                    // Its changes so far cannot be separated from the rest of the group.
                     lost = Some("a write panicked".to_owned());
                 }
                 outcome
             }
             Some(_) => Err(Error::unavailable("the group of writes was undone")),
         };
-        // A full disk or a failing one ends the whole transaction, not just the statement.
+        // A full or failing disk ends the whole transaction, not only the statement.
         if lost.is_none() && connection.is_autocommit() {
             lost = Some(outcome.as_ref().err().map(cause).unwrap_or_default());
         }
@@ -307,11 +308,11 @@ fn commit(connection: &Connection, group: &mut Vec<Job>, queue: &mut mpsc::Recei
         Some(text) => Err(text),
     };
     if committed.is_err() && !connection.is_autocommit() {
-        // Nothing can be done about a failure here; the next BEGIN would tell.
+        // A failure cannot be handled here; the next BEGIN would report it.
         drop(connection.execute_batch("ROLLBACK"));
     }
     for (answer, outcome) in done {
-        // All of them: a refusal, too, may rest on a write of the group that is now undone.
+        // All of them: even a refusal may depend on a write of the group that is now rolled back.
         let outcome = match &committed {
             Err(text) => Err(Error::unavailable(format!(
                 "the group of writes was not committed: {text}"
@@ -322,7 +323,7 @@ fn commit(connection: &Connection, group: &mut Vec<Job>, queue: &mut mpsc::Recei
     }
 }
 
-/// Runs one write; tells whether it panicked.
+/// Runs one write; returns whether it panicked.
 pub(super) fn run(
     connection: &Connection,
     statement: &Statement,
@@ -330,14 +331,14 @@ pub(super) fn run(
     rows: Rows,
 ) -> (Result<Rows>, bool) {
     let work = || write::write(connection, statement, &mut args, rows);
-    // A panic must not take the only writer with it.
+    // A panic must not end the only writer.
     match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
         Ok(outcome) => (outcome, false),
         Err(_) => (Err(Error::internal("a write panicked")), true),
     }
 }
 
-/// Sends an answer; whoever asked may have gone, and the write stands all the same.
+/// Sends an answer. The caller may have stopped waiting; the write is done nevertheless.
 fn finish(answer: oneshot::Sender<Result<Rows>>, outcome: Result<Rows>) {
     drop(answer.send(outcome));
 }

@@ -1,4 +1,4 @@
-//! What is declared against what is there.
+//! Compares declarations with the existing schema.
 
 use super::declare::Declared;
 use super::sql::{self, Definition, normal};
@@ -17,9 +17,9 @@ pub(super) struct Object {
 
 /// The state of the database for one entity.
 pub(super) enum State {
-    /// Nothing of it is there.
+    /// None of its objects exists.
     Missing,
-    /// Its table is there; every difference has been noted.
+    /// Its table exists; every difference has been noted.
     Present,
 }
 
@@ -32,7 +32,7 @@ pub(super) fn compare(
 ) -> State {
     let name = entity.storage_name;
     let mut differs = |what: String| out.push(format!("  table {name}: {what}"));
-    // SQLite does not tell upper from lower case in names.
+    // SQLite ignores case in names.
     let Some(found) = objects.iter().find(|o| o.name.eq_ignore_ascii_case(name)) else {
         if let Some(earlier) = entity
             .rename_from
@@ -91,7 +91,7 @@ fn place(object: &Object) -> String {
 }
 
 fn columns(declared: &Declared, have: &sql::TableText, differs: &mut impl FnMut(String)) {
-    // What was declared can be read: it is our own text.
+    // The declared text is our own and always parses.
     let Some(want) = sql::table(&declared.table) else {
         return;
     };
@@ -158,8 +158,8 @@ fn indexes(declared: &Declared, own: &[&Object], all: &[Object], differs: &mut i
             .iter()
             .any(|(index, _)| o.name.eq_ignore_ascii_case(index))
     };
-    // An index that somebody added for speed does no harm; a unique one changes what may be
-    // written.
+    // An additional index for speed is harmless; an additional unique index changes which records
+    // are accepted.
     for extra in own
         .iter()
         .filter(|o| o.kind == "index" && !ours(o) && sql::is_unique(&o.sql))

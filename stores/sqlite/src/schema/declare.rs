@@ -1,14 +1,14 @@
-//! The statements that make what entities declare.
+//! The DDL statements for the declarations of entities.
 
 use crate::render::{only, quote};
 use linchpin_core::entity::{EntityDesc, FieldDesc, Kind};
 use linchpin_core::store::layout;
 
-/// Most variants that each write of a record compares one by one. For `IN` with more than two
-/// values SQLite makes a table and fills it, at each check.
+/// The maximum number of enum variants that a check compares one by one. For `IN` with more than
+/// two values SQLite builds a temporary table at each check.
 const COMPARED: usize = 64;
 
-/// The statements that make an entity's table.
+/// The DDL statements of an entity's table.
 pub(super) struct Declared {
     pub(super) table: String,
     /// Name and DDL, in the order of creation.
@@ -25,8 +25,8 @@ pub(super) fn declare(entity: &EntityDesc) -> Declared {
     let table = quote(entity.storage_name);
     let mut indexes = Vec::new();
     let all = layout::indexes(entity);
-    // SQLite checks the youngest index first; created in reverse, the first unique declared is the
-    // first one reported.
+    // SQLite checks the newest index first; they are created in reverse, so that the first declared
+    // unique is reported first.
     let uniques = all.iter().rev().filter(|index| index.unique);
     for index in uniques.chain(all.iter().filter(|index| !index.unique)) {
         let name = index.name(entity);
@@ -91,8 +91,8 @@ fn column(field: &FieldDesc, primary: bool) -> String {
             sql.push_str(&format!(" CHECK ({check})"));
         }
         Kind::StringArray | Kind::Json | Kind::Items(_) => {
-            // Of a null, older versions of SQLite say that it is no JSON; their `integrity_check`
-            // then reports the record.
+            // Older versions of SQLite treat null as invalid JSON; their `integrity_check` then
+            // reports the record.
             let null = if field.optional {
                 format!("{name} IS NULL OR ")
             } else {

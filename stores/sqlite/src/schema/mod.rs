@@ -1,4 +1,4 @@
-//! Tables and indexes: created on first start, compared ever after.
+//! Tables and indexes: created on the first start, compared on later starts.
 
 mod compare;
 mod declare;
@@ -14,12 +14,12 @@ use super::render::quote;
 use linchpin_core::entity::EntityDesc;
 use linchpin_core::{Code, Error, Result};
 
-/// Creates what is missing and compares what is there. When anything differs, nothing is changed.
+/// Creates missing objects and compares existing ones. If anything differs, nothing is changed.
 pub(super) async fn install(pool: &SqlitePool, entities: &[&'static EntityDesc]) -> Result<()> {
     let declared: Vec<(&EntityDesc, Declared)> =
         entities.iter().map(|e| (*e, declare(e))).collect();
     let mut connection = pool.acquire().await.map_err(Error::unavailable)?;
-    // First without the write lock, which another process may hold while all is well.
+    // First without the write lock, which another process may hold.
     if !missing(&mut connection, &declared).await?.is_empty() {
         let mut transaction = sqlx::Connection::begin_with(&mut *connection, "BEGIN IMMEDIATE")
             .await
@@ -28,7 +28,7 @@ pub(super) async fn install(pool: &SqlitePool, entities: &[&'static EntityDesc])
             for sql in
                 std::iter::once(&declared.table).chain(declared.indexes.iter().map(|(_, sql)| sql))
             {
-                // Made of quoted names and fixed words only.
+                // It consists of quoted names and fixed text only.
                 sqlx::query(AssertSqlSafe(sql.as_str()))
                     .execute(&mut *transaction)
                     .await
@@ -40,10 +40,10 @@ pub(super) async fn install(pool: &SqlitePool, entities: &[&'static EntityDesc])
     write_ahead(&mut connection).await
 }
 
-/// The declarations of which nothing is there.
+/// The declarations whose objects are all missing.
 ///
 /// # Errors
-/// When what is there differs; the text holds every difference.
+/// If existing objects differ; the message contains every difference.
 async fn missing<'d>(
     connection: &mut SqliteConnection,
     declared: &'d [(&EntityDesc, Declared)],
@@ -93,8 +93,8 @@ async fn objects(connection: &mut SqliteConnection) -> sqlx::Result<Vec<Object>>
         .collect()
 }
 
-/// Has SQLite translate an insert: an index that somebody added may need a function or collation
-/// that is not there.
+/// Prepares an insert to check that writes are possible: an index from another source may need a
+/// missing function or collation.
 async fn can_be_written(
     connection: &mut SqliteConnection,
     entity: &EntityDesc,
@@ -112,8 +112,7 @@ async fn can_be_written(
         .map(drop)
 }
 
-/// Switches a file that was made by somebody else to a write-ahead log; not before it is known to
-/// fit.
+/// Enables the write-ahead log on a file from another source, after the check that its schema fits.
 async fn write_ahead(connection: &mut SqliteConnection) -> Result<()> {
     let mode: String = sqlx::query_scalar("PRAGMA journal_mode = WAL")
         .fetch_one(connection)
