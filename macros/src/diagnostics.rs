@@ -1,13 +1,13 @@
-//! Errors of a declaration: collected from all phases, reported together.
+//! The errors of a declaration: collected from all phases and reported together.
 //!
-//! A message says what is wrong; its help says what to write instead. Both stand at the smallest
+//! A message says what is wrong; its help says what to write instead. Both point at the smallest
 //! token that must change.
 
 use proc_macro2::{Span, TokenStream};
 use quote::ToTokens;
 
-/// A sink for errors, passed through all phases as `&mut Diagnostics` and consumed at the end by
-/// [`Diagnostics::finish`].
+/// A collector of errors. All phases take it as `&mut Diagnostics`; [`Diagnostics::finish`]
+/// consumes it at the end.
 #[must_use]
 #[derive(Debug)]
 pub(crate) struct Diagnostics {
@@ -15,7 +15,7 @@ pub(crate) struct Diagnostics {
     consumed: bool,
 }
 
-/// One error on its way; [`Problem::help`] completes it.
+/// One error; [`Problem::help`] completes it.
 #[derive(Debug)]
 pub(crate) struct Problem {
     at: TokenStream,
@@ -24,13 +24,13 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    /// Adds what to write instead. Write code in backticks.
+    /// Adds the text to write instead, with code in backticks.
     pub(crate) fn help(&mut self, help: impl Into<String>) {
         self.help = Some(help.into());
     }
 
-    /// Suggests the candidate that is nearest to `wrong`, or lists all of them when none is near
-    /// and they are few.
+    /// Suggests the candidate that is nearest to `wrong`. If none is near, it lists all of them if
+    /// they are few.
     pub(crate) fn suggest<'a>(
         &mut self,
         wrong: &str,
@@ -53,7 +53,7 @@ impl Problem {
 }
 
 impl Diagnostics {
-    /// An empty sink.
+    /// Creates an empty collector.
     pub(crate) fn new() -> Self {
         Self {
             problems: Vec::new(),
@@ -74,33 +74,33 @@ impl Diagnostics {
         )
     }
 
-    /// Takes over what syn could not read.
+    /// Adds an error of syn.
     pub(crate) fn syntax(&mut self, error: &syn::Error) {
         for error in error.clone() {
             self.error_at(error.span(), error.to_string());
         }
     }
 
-    /// The value, or `None` with its error reported.
+    /// Returns the value, or `None` after its error is reported.
     pub(crate) fn take<T>(&mut self, result: syn::Result<T>) -> Option<T> {
         result.map_err(|error| self.syntax(&error)).ok()
     }
 
-    /// How many problems have been reported so far.
+    /// Returns the number of problems so far.
     pub(crate) fn len(&self) -> usize {
         self.problems.len()
     }
 
-    /// Whether nothing has been reported so far.
+    /// Whether no problem has been reported so far.
     pub(crate) fn is_empty(&self) -> bool {
         self.problems.is_empty()
     }
 
-    /// All problems as `compile_error!`s; nothing when there are none.
+    /// Returns all problems as `compile_error!` calls; empty if there are none.
     pub(crate) fn finish(mut self) -> TokenStream {
         self.consumed = true;
         let mut seen = std::collections::HashSet::new();
-        // One mistake, one error: the same sentence at the same token is said once.
+        // One mistake causes one error: a repeated message at the same token is left out.
         self.problems
             .iter()
             .filter(|p| {
@@ -113,13 +113,13 @@ impl Diagnostics {
             .collect()
     }
 
-    /// Forgets all problems: somebody else reports them. An operation re-reads its entity, whose
-    /// own macro has the say.
+    /// Drops all problems, because another macro reports them. An operation reads its entity again,
+    /// and the macro of the entity reports its errors.
     pub(crate) fn ignore(mut self) {
         self.consumed = true;
     }
 
-    /// The messages, for unit tests.
+    /// Returns the messages, for unit tests.
     #[cfg(test)]
     pub(crate) fn into_texts(mut self) -> Vec<String> {
         self.consumed = true;
@@ -140,8 +140,8 @@ impl Diagnostics {
 
 impl Drop for Diagnostics {
     fn drop(&mut self) {
-        // An error that nobody reports would let a wrong program compile: make that bug impossible
-        // to miss.
+        // An error that is never reported would let a wrong program compile, so a forgotten
+        // collector panics.
         let read = self.consumed || std::thread::panicking();
         assert!(
             read,
@@ -151,8 +151,8 @@ impl Drop for Diagnostics {
     }
 }
 
-/// The candidate nearest to `wrong`, when it is near enough to be meant: by its letters, or as the
-/// only one that begins with that word (`owner` for `owner_id`).
+/// Returns the candidate nearest to `wrong`, if it is near enough: by its letters, or as the only
+/// one that begins with that word (`owner` for `owner_id`).
 pub(crate) fn nearest<'a>(
     wrong: &str,
     candidates: impl IntoIterator<Item = &'a str>,

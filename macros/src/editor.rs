@@ -1,9 +1,9 @@
-//! What editors are told. rust-analyzer sets `cfg(rust_analyzer)`; for rustc the macro of the
-//! runtime that is called here is empty.
+//! Hints for editors. rust-analyzer sets `cfg(rust_analyzer)`; for rustc the called macro of the
+//! runtime is empty.
 //!
-//! Words of a declaration stand once more where an editor knows what they are: names of fields as
-//! members of the record, so that they lead to the field and are renamed with it, and options as
-//! names in a module of the runtime, so that the others are offered.
+//! Some words of a declaration are repeated in a form that an editor knows. Names of fields become
+//! members of the record, so that go-to-definition and rename work. Options become names in a
+//! module of the runtime, so that the editor completes them.
 
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote};
@@ -21,7 +21,8 @@ pub(crate) struct Hints {
 }
 
 impl Hints {
-    /// Offers the names of a module of `__private::editor` wherever an option of the list begins.
+    /// Completes the names of a module of `__private::editor` at the start of each option of the
+    /// list.
     pub(crate) fn offer(self, module: &str, list: TokenStream) -> Self {
         self.words(module, beginnings(list))
     }
@@ -34,7 +35,8 @@ impl Hints {
         self
     }
 
-    /// Offers the kinds where a bare word stands for one, and then the options of the kind.
+    /// Completes the kinds at a bare word in the position of the kind, and then the options of the
+    /// kind.
     pub(crate) fn operation(args: &TokenStream) -> Self {
         let mut ignored = Diagnostics::new();
         let options = options::parse(args.clone(), &mut ignored);
@@ -55,7 +57,7 @@ impl Hints {
         let module = text
             .filter(|text| kinds::names().any(|kind| kind == text))
             .unwrap_or_else(|| "operation".to_owned());
-        // What is an option already asks for none; there are many operations, and each word is
+        // A complete option needs no completion. There are many operations, and each word adds
         // code.
         let options = kinds::options()
             .find(|(kind, _)| *kind == module)
@@ -70,7 +72,7 @@ impl Hints {
         hints
     }
 
-    /// A call of the runtime's macro. Nothing when there is nothing to tell.
+    /// Returns a call of the runtime's macro; empty if there are no hints.
     pub(crate) fn call<'a>(
         self,
         krate: &TokenStream,
@@ -83,7 +85,7 @@ impl Hints {
     }
 }
 
-/// The words that options begin with, but for those that can be no name of an item.
+/// Returns the first words of options, without those that cannot be names of items.
 fn beginnings(list: TokenStream) -> Vec<Ident> {
     let mut begins = true;
     let mut words = Vec::new();
@@ -155,8 +157,8 @@ mod tests {
             .to_string()
     }
 
-    /// What the runtime offers is what the macros take, but for words that can be no name of an
-    /// item.
+    /// The runtime's names are those that the macros accept, without words that cannot be names of
+    /// items.
     #[test]
     fn the_runtime_offers_what_there_is() {
         let text = include_str!("../../core/src/__private/editor.rs");

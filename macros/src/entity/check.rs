@@ -12,7 +12,7 @@ use super::{
 use crate::diagnostics::{Diagnostics, list};
 use crate::options;
 
-/// Checks everything that the declaration alone decides.
+/// Checks all rules that need only the declaration.
 pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     count(model, d);
     primary(model, d);
@@ -37,8 +37,8 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     crate::policy::permission::check(model, d);
 }
 
-/// Statements are told apart by the positions of their fields, a byte each below the marks between
-/// them.
+/// Statements are identified by the positions of their fields. A position is one byte, and the
+/// highest values are separators.
 const MOST_FIELDS: usize = 200;
 
 fn count(model: &EntityModel, d: &mut Diagnostics) {
@@ -49,7 +49,7 @@ fn count(model: &EntityModel, d: &mut Diagnostics) {
     }
 }
 
-/// An entity has one primary key, a text or a whole number.
+/// An entity has one primary key, which is a text or an integer.
 fn primary(model: &EntityModel, d: &mut Diagnostics) {
     let keys: Vec<&Field> = model
         .fields
@@ -117,8 +117,8 @@ fn primary(model: &EntityModel, d: &mut Diagnostics) {
     }
 }
 
-/// The private fields that no create could fill, with the word: clients do not know them, and
-/// nothing else gives them a value.
+/// The private fields that no create call can fill, with the word: clients do not know them, and
+/// they have no other source of a value.
 pub(super) fn unfillable(model: &EntityModel) -> impl Iterator<Item = (&Field, &syn::Ident)> {
     let create = !model.routes[0].disabled && !model.unsure && !model.routes_unsure;
     let filled =
@@ -130,8 +130,8 @@ pub(super) fn unfillable(model: &EntityModel) -> impl Iterator<Item = (&Field, &
     fields.filter_map(|field| Some((field, field.options.flag(Flag::Private)?)))
 }
 
-/// A private field has a first value. A type with another name may be a list, which begins empty;
-/// rustc knows.
+/// A private field has an initial value. A type with another name may be a list, which is empty at
+/// first; only rustc knows.
 fn first_values(model: &EntityModel, d: &mut Diagnostics) {
     for (field, at) in unfillable(model).filter(|(field, _)| field.kind != Kind::Other) {
         d.error(at, unfillable_text(field))
@@ -211,8 +211,8 @@ fn members(model: &EntityModel, of: &str, what: &str, places: &[Place], d: &mut 
     }
 }
 
-/// Fields of the default sort exist and can be sorted by; several fields need an index, as named
-/// sorts do.
+/// Fields of the default sort exist and can be sorted. Several fields need an index, as in named
+/// sorts.
 fn sort(model: &EntityModel, d: &mut Diagnostics) {
     let before = d.len();
     for (i, place) in model.sort.iter().enumerate() {
@@ -257,7 +257,7 @@ fn sort(model: &EntityModel, d: &mut Diagnostics) {
     }
 }
 
-/// The index that has these keys.
+/// Returns the text of an index with these keys.
 pub(crate) fn index_text(model: &EntityModel, keys: &[(usize, bool)]) -> String {
     let key = |(field, desc): &(usize, bool)| {
         let name = &model.fields[*field].name;
@@ -291,7 +291,7 @@ fn version(model: &EntityModel, d: &mut Diagnostics) {
     }
 }
 
-/// The limits of pages, as far as they are literals.
+/// Checks the page limits that are literals.
 fn pagination(args: &parse::PaginationArgs, d: &mut Diagnostics) {
     let limit = |expr: &Option<syn::Expr>, name: &str, d: &mut Diagnostics| {
         let expr = expr.as_ref()?;
@@ -342,7 +342,7 @@ pub(crate) fn hidden(field: &Field) -> Option<&'static str> {
     }
 }
 
-/// The name of the type in messages, or the type as written when only rustc knows it.
+/// Returns the name of the type in messages, or the type as written if only rustc knows it.
 pub(crate) fn kind_text(field: &Field) -> String {
     field
         .kind
@@ -350,7 +350,7 @@ pub(crate) fn kind_text(field: &Field) -> String {
         .map_or_else(|| type_text(&field.inner), str::to_owned)
 }
 
-/// A type as one would write it: tokens alone print with spaces all over.
+/// Formats a type as a person would write it: tokens print with too many spaces.
 pub(crate) fn type_text(ty: &syn::Type) -> String {
     let mut text = String::new();
     write_tokens(quote::quote!(#ty), &mut text);
@@ -388,7 +388,7 @@ fn write_tokens(tokens: TokenStream, out: &mut String) {
     }
 }
 
-/// A name that any store can hold.
+/// Checks that every store can hold a name.
 pub(crate) fn storage_text(text: &LitStr, what: &str, d: &mut Diagnostics) {
     let value = text.value();
     if value.is_empty() || value.len() > 63 {

@@ -48,7 +48,7 @@ pub(crate) fn check(model: &EntityModel, d: &mut Diagnostics) {
     }
 }
 
-/// Nothing else says what such a field holds.
+/// A computed field has no other source of its value.
 fn alone(field: &Field, d: &mut Diagnostics) {
     const HELP: &str = "its function says what it holds; leave the option out";
     let name = &field.name;
@@ -88,7 +88,7 @@ fn alone(field: &Field, d: &mut Diagnostics) {
     }
 }
 
-/// It compares, or is a list of texts.
+/// A computed field can be compared, or is a list of texts.
 fn form(field: &Field, d: &mut Diagnostics) {
     if matches!(field.kind, Kind::Json | Kind::Items) {
         d.error(
@@ -103,8 +103,8 @@ fn form(field: &Field, d: &mut Diagnostics) {
     }
 }
 
-/// What decides who sees a record, or names another, is not computed: it is known before the record
-/// is.
+/// A field that decides who sees a record, or that names another record, cannot be computed: its
+/// value must be known before the record.
 fn plays_no_part(model: &EntityModel, index: usize, d: &mut Diagnostics) {
     let field = &model.fields[index];
     let part = if model.visibility.pins(index) {

@@ -1,4 +1,4 @@
-//! The rules on a single field: its options and its default. Item structs share them.
+//! The rules on a single field: its options and its default. Item structs use them too.
 
 use proc_macro2::TokenStream;
 use quote::ToTokens;
@@ -115,7 +115,7 @@ fn literal_default(field: &Field, value: &Expr, d: &mut Diagnostics) {
         .filter(|(suffix, _)| matches!(field.kind, Kind::Integer | Kind::Number) && suffix != own);
     let problem = match field.kind {
         _ if suffix.is_some() => "has another type",
-        // What a path names, rustc knows.
+        // Only rustc knows the value of a path.
         _ if is_path => return,
         Kind::Uuid => match text {
             Some(text) if is_uuid(&text.value()) => return,
@@ -168,7 +168,7 @@ fn literal_default(field: &Field, value: &Expr, d: &mut Diagnostics) {
     d.error(value, message).help(help);
 }
 
-/// A key tells records apart, so no value can stand for one that is left out.
+/// A key identifies a record, so it cannot have a fixed default.
 fn key_default(field: &Field, value: &Expr, d: &mut Diagnostics) {
     let made = options::as_text(value)
         .map(syn::LitStr::value)
@@ -188,7 +188,7 @@ fn key_default(field: &Field, value: &Expr, d: &mut Diagnostics) {
     .help(help);
 }
 
-/// Whether a literal has the type, where that is all there is to see.
+/// Whether a literal has the type, as far as the tokens show it.
 fn literal_fits(kind: Kind, value: &Expr) -> bool {
     let text = options::as_text(value).is_some();
     match kind {
@@ -203,13 +203,14 @@ fn literal_fits(kind: Kind, value: &Expr) -> bool {
         Kind::Number => options::as_int(value).is_some() || as_float(value).is_some(),
         Kind::StringArray => texts(value).is_some(),
         Kind::Items => matches!(value, Expr::Array(array) if array.elems.is_empty()),
-        // An enum or an alias: a text cannot be either's value as it stands, the rest is for rustc.
+        // An enum or an alias: a plain text cannot be a value of either; rustc checks the rest.
         Kind::Other => !text,
         _ => false,
     }
 }
 
-/// Options that exclude each other, and combinations that leave no way to a value.
+/// Checks options that exclude each other, and combinations in which the field can never get a
+/// value.
 fn exclusions(field: &Field, d: &mut Diagnostics) {
     let exclude = [
         (
@@ -298,8 +299,8 @@ fn exclusions(field: &Field, d: &mut Diagnostics) {
     }
 }
 
-/// `required` says of a list that leaving it out is no empty list; nothing else has two meanings.
-/// What hides behind an alias, rustc knows.
+/// `required` makes a list mandatory: omitting it does not mean the empty list. It has no meaning
+/// for other types. Only rustc knows the type behind an alias.
 fn required(field: &Field, d: &mut Diagnostics) {
     let Some(at) = field.options.flag(Flag::Required) else {
         return;
@@ -333,7 +334,7 @@ fn required(field: &Field, d: &mut Diagnostics) {
     d.error(at, problem).help(help);
 }
 
-/// The marks `filterable` and `sortable` need a type that can be compared.
+/// `filterable` and `sortable` need a type that can be compared.
 fn marks(field: &Field, d: &mut Diagnostics) {
     for (flag, verb, opaque) in [
         (Flag::Filterable, "filtered", field.kind.is_opaque()),

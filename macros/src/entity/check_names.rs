@@ -1,4 +1,4 @@
-//! The rules on names: of the entity, its fields, and what they become on the wire and in storage.
+//! The rules on names: of the entity and its fields, on the wire and in storage.
 
 use std::collections::HashMap;
 
@@ -9,9 +9,9 @@ use super::model::EntityModel;
 use crate::diagnostics::Diagnostics;
 use crate::names;
 
-/// Query parameters of the list route.
+/// The query parameters of the list route.
 const LIST_PARAMETERS: [&str; 5] = ["limit", "cursor", "sort", "sortDir", "include"];
-/// Those of a list whose pages have numbers, besides.
+/// The further query parameters of a list with numbered pages.
 const NUMBERED: [&str; 2] = ["page", "pageSize"];
 
 /// Checks names of the entity and its fields.
@@ -154,7 +154,7 @@ fn fields(model: &EntityModel, d: &mut Diagnostics) {
             }
             continue;
         }
-        // SQL folds the case of names in places even when quoted (SQLite does).
+        // SQL sometimes ignores the case of names, even when quoted (SQLite does).
         if let Some(first) = columns.insert(field.column.to_lowercase(), &field.name) {
             let message = format!(
                 "fields `{first}` and `{}` share column `{}`",
@@ -170,7 +170,7 @@ fn fields(model: &EntityModel, d: &mut Diagnostics) {
     }
 }
 
-/// `rename_from` names nothing that is still there, and nothing twice.
+/// `rename_from` does not name an existing field, and no name is used twice.
 fn renames(model: &EntityModel, d: &mut Diagnostics) {
     let mut claimed: HashMap<String, &str> = HashMap::new();
     for field in &model.fields {

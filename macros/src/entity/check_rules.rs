@@ -1,4 +1,4 @@
-//! Constraints fit the type, are possible, and the default satisfies them.
+//! Checks that constraints fit the type, that values can satisfy them, and that the default does.
 
 use linchpin_vocabulary::format::FORMATS;
 use regex::Regex;
@@ -42,12 +42,12 @@ pub(crate) fn check(field: &Field, d: &mut Diagnostics) {
 #[derive(Clone, Copy)]
 enum Literal<'a> {
     Default,
-    /// What an operation writes to the field of this name.
+    /// A value that an operation writes to the field with this name.
     Written(&'a str),
 }
 
 impl Literal<'_> {
-    /// Reports what is wrong with it; it is `shown` where the report would not be clear without.
+    /// Reports an error in it. The literal is `shown` if the message needs it.
     fn refuse(self, at: &dyn quote::ToTokens, shown: Option<&str>, why: &str, d: &mut Diagnostics) {
         match (self, shown) {
             (Self::Default, Some(shown)) => d
@@ -65,8 +65,8 @@ impl Literal<'_> {
     }
 }
 
-/// Checks a literal that an operation writes to a field, or to a list as one `element` of it. What
-/// the macro cannot look into, the value of a const or a format, is judged when the app starts.
+/// Checks a literal that an operation writes to a field, or to a list as one `element`. The
+/// start-up check covers values of consts and formats.
 pub(crate) fn check_written(field: &Field, value: &syn::Expr, element: bool, d: &mut Diagnostics) {
     let written = Literal::Written(&field.name);
     let rules = match &field.options.rules.each {
@@ -74,7 +74,7 @@ pub(crate) fn check_written(field: &Field, value: &syn::Expr, element: bool, d: 
         None if element => return,
         _ => &field.options.rules,
     };
-    // Of a pattern that does not compile its entity tells.
+    // The entity reports a pattern that does not compile.
     let pattern = rules
         .pattern
         .as_ref()
@@ -98,12 +98,12 @@ pub(crate) fn admits(field: &Field, text: &str) -> bool {
     text_flaw(text, rules, pattern.as_ref()).is_none()
 }
 
-/// A pattern as the runtime compiles it.
+/// Compiles a pattern in the same way as the runtime.
 fn whole(pattern: &str) -> Result<Regex, regex::Error> {
     Regex::new(pattern).and_then(|_| Regex::new(&format!(r"\A(?:{pattern})\z")))
 }
 
-/// Whether each constraint is one the type has.
+/// Checks that the type allows each constraint.
 fn fits(field: &Field, rules: &RuleArgs, d: &mut Diagnostics) {
     let kind = field.kind;
     let text = kind.may_be_text();
@@ -173,7 +173,7 @@ fn fits(field: &Field, rules: &RuleArgs, d: &mut Diagnostics) {
     }
 }
 
-/// Whether a value can satisfy the constraint; gives the compiled pattern.
+/// Checks that a value can satisfy each constraint; returns the compiled pattern.
 fn possible(rules: &RuleArgs, d: &mut Diagnostics) -> Option<Regex> {
     for rule in [&rules.length, &rules.items].into_iter().flatten() {
         if let (Some(min), Some(max)) = (rule.value.min, rule.value.max)
@@ -195,7 +195,7 @@ fn possible(rules: &RuleArgs, d: &mut Diagnostics) -> Option<Regex> {
     }
     let pattern = &rules.pattern.as_ref()?.value;
     let text = pattern.value();
-    // The runtime wraps it so, after it has seen that it compiles by itself.
+    // The runtime wraps the pattern in the same way, after it has compiled alone.
     match whole(&text) {
         Ok(regex) => Some(regex),
         Err(error) => {

@@ -1,6 +1,7 @@
-//! Docs of generated public items, so that users may `#![deny(missing_docs)]`.
+//! The docs of generated public items, so that apps can use `#![deny(missing_docs)]`.
 //!
-//! Plain code spans, no links: a link that the user's crate cannot resolve would warn there.
+//! The docs contain plain code spans and no links, because an unresolved link would cause a warning
+//! in the app's crate.
 
 /// The member that `version` adds.
 pub(crate) fn version() -> &'static str {
@@ -12,7 +13,7 @@ pub(crate) fn module(entity: &str) -> String {
     format!(" The fields of `{entity}`, to build filters and sorts from.")
 }
 
-/// A marker; the user's own words when there are some.
+/// A marker: the doc comment of the app, if there is one.
 pub(crate) fn marker(entity: &str, field: &str, doc: &str) -> String {
     if doc.is_empty() {
         format!(" The field `{field}` of `{entity}`.")
@@ -52,7 +53,7 @@ pub(crate) fn adapter(entity: &str) -> String {
     )
 }
 
-// rustdoc expects the leading space that `///` leaves.
+// rustdoc expects the leading space, as after `///`.
 fn lines(doc: &str) -> String {
     doc.lines()
         .map(|line| format!(" {line}"))

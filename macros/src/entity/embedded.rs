@@ -1,4 +1,4 @@
-//! `#[derive(Embedded)]`: a struct that lives in a list inside a record.
+//! `#[derive(Embedded)]`: a struct that is stored in a list inside a record.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
@@ -25,8 +25,8 @@ pub(crate) fn run(item: &TokenStream) -> TokenStream {
                     check(&fields, &mut d);
                     Some(expand(&input, &krate, &fields, !d.is_empty()))
                 }
-                // A wrong shape still is an item, so that lists of it add no errors; with
-                // parameters there is nothing to write.
+                // A struct with errors still becomes an item, so that lists of it add no errors.
+                // With generic parameters there is nothing to generate.
                 None => input
                     .generics
                     .params
@@ -38,7 +38,7 @@ pub(crate) fn run(item: &TokenStream) -> TokenStream {
     quote!(#expanded #errors)
 }
 
-/// `None` when the type cannot be an item at all.
+/// `None` if the type cannot be an item at all.
 fn fields(input: &mut DeriveInput, krate: &TokenStream, d: &mut Diagnostics) -> Option<Vec<Field>> {
     if !input.generics.params.is_empty() {
         d.error(
@@ -143,8 +143,8 @@ fn check(fields: &[Field], d: &mut Diagnostics) {
             )
             .help("leave the option out");
         }
-        // Items are spliced into answers, pages and exports byte for byte: there is no step that
-        // could leave a member out.
+        // Items are copied into responses, pages and exports byte for byte, so no step can leave a
+        // member out.
         for flag in [Flag::Private, Flag::WriteOnly] {
             if let Some(word) = field.options.flag(flag) {
                 refused = true;

@@ -1,4 +1,4 @@
-//! A field of an entity or of an item: what its declaration says, and what follows from that.
+//! A field of an entity or of an item: its declaration and the facts that follow from it.
 
 use proc_macro2::Span;
 use syn::ext::IdentExt;
@@ -10,38 +10,38 @@ use crate::names;
 
 pub(crate) use super::parse_field::{Default, Flag};
 
-/// Why the server alone writes a computed field.
+/// The reason why only the server writes a computed field.
 pub(crate) const COMPUTED: &str = "is computed";
 
 /// A field as declared.
 #[derive(Debug, Clone)]
 pub(crate) struct Field {
     pub(crate) ident: Ident,
-    /// The ident without `r#`.
+    /// The identifier without `r#`.
     pub(crate) name: String,
     /// `createdAt`.
     pub(crate) wire: String,
-    /// `created_at`, or what `column = ".."` says.
+    /// `created_at`, or the text of `column = ".."`.
     pub(crate) column: String,
     pub(crate) vis: Visibility,
-    /// As written.
+    /// The type as written.
     pub(crate) ty: Type,
     /// `T` of `Option<T>`, else the type itself.
     pub(crate) inner: Type,
     pub(crate) optional: bool,
     pub(crate) kind: Kind,
     pub(crate) doc: String,
-    /// All but our own.
+    /// All attributes except our own.
     pub(crate) attrs: Vec<Attribute>,
     pub(crate) options: FieldArgs,
     /// Whether it is the version counter, which the macro adds to the struct.
     pub(crate) generated: bool,
-    /// Why the server alone writes it: it decides who sees the record.
+    /// The reason why only the server writes it: it decides who sees the record.
     pub(crate) owned: Option<&'static str>,
 }
 
-/// What the type's tokens say. [`Kind::Other`] is an enum, an alias or no field type at all: rustc
-/// decides.
+/// The type as far as its tokens show it. [`Kind::Other`] is an enum, an alias or no field type at
+/// all; only rustc knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     String,
@@ -59,7 +59,7 @@ pub(crate) enum Kind {
 impl Field {
     pub(crate) fn parse(field: &mut syn::Field, d: &mut Diagnostics) -> Self {
         let options = FieldArgs::take(&mut field.attrs, d);
-        // Reported ones are taken off: a field that is missing later would be an error of its own.
+        // Reported attributes are removed, so that they cause no second error.
         field.attrs.retain(|attr| {
             let conditional = is_conditional(attr);
             if conditional {
@@ -71,7 +71,7 @@ impl Field {
             }
             !conditional
         });
-        // Named fields have an ident; a tuple struct has been refused before.
+        // Named fields have an identifier; tuple structs are refused earlier.
         let ident = field
             .ident
             .clone()
@@ -127,7 +127,7 @@ impl Field {
         self.options.flag(flag).is_some()
     }
 
-    /// Whether a response may hold it.
+    /// Whether a response may contain it.
     pub(crate) fn readable(&self) -> bool {
         !self.has(Flag::Private) && !self.has(Flag::WriteOnly)
     }
@@ -141,8 +141,8 @@ impl Field {
             || (self.options.default.is_generated() && !self.has(Flag::ClientSet))
     }
 
-    /// Whether code writes it although no client does: `read_only`, and nothing else makes its
-    /// value.
+    /// Whether code writes it although no client does: it is `read_only` and has no other source of
+    /// a value.
     pub(crate) fn code_writes(&self) -> bool {
         let made = self.generated
             || self.owned.is_some()
@@ -151,20 +151,20 @@ impl Field {
         self.has(Flag::ReadOnly) && !made
     }
 
-    /// Whether its value is that of the caller: the tenant or a scope of the record.
+    /// Whether its value comes from the caller: the tenant or a scope of the record.
     pub(crate) fn is_callers(&self) -> bool {
         self.owned
             .is_some_and(|owner| owner != super::visibility::MARK && owner != COMPUTED)
     }
 
-    /// Whether it keeps its first value.
+    /// Whether its value never changes.
     pub(crate) fn immutable(&self) -> bool {
         self.has(Flag::Immutable)
             || self.has(Flag::Primary)
             || matches!(self.options.default, Default::Ctx(..))
     }
 
-    /// Whether leaving it out on create selects a default: a declared one, or the empty list.
+    /// Whether omitting it on create selects a default: a declared one, or the empty list.
     pub(crate) fn has_default(&self) -> bool {
         self.options.default.is_some()
             || (!self.optional && self.kind.is_list() && !self.has(Flag::Required))
@@ -172,7 +172,7 @@ impl Field {
 }
 
 impl Kind {
-    /// Judges by the last segment of the type's path.
+    /// Determines the kind from the last segment of the type's path.
     pub(crate) fn of(ty: &Type) -> Self {
         let Type::Path(path) = strip(ty) else {
             return Self::Other;
@@ -187,7 +187,7 @@ impl Kind {
             "i64" => Self::Integer,
             "f64" => Self::Number,
             "Timestamp" => Self::Date,
-            // Alone, either may be the name of anything.
+            // Without arguments, either name could be another type.
             "Json" if !last.arguments.is_none() => Self::Json,
             "Value"
                 if path
@@ -208,7 +208,7 @@ impl Kind {
         }
     }
 
-    /// The name of the type in messages; `None` when only rustc knows it.
+    /// The name of the type in messages; `None` if only rustc knows it.
     pub(crate) fn name(self) -> Option<&'static str> {
         Some(match self {
             Self::String | Self::Uuid => "string",
@@ -223,29 +223,29 @@ impl Kind {
         })
     }
 
-    /// Whether it may be text: text itself, or a type only rustc knows.
+    /// Whether it may be text: text itself, or a type that only rustc knows.
     pub(crate) fn may_be_text(self) -> bool {
         matches!(self, Self::String | Self::Uuid | Self::Other)
     }
 
-    /// Whether values compare; unknown types count as such, rustc has the last word.
+    /// Whether values can be ordered. It is true for unknown types; rustc decides.
     pub(crate) fn is_scalar(self) -> bool {
         !matches!(self, Self::StringArray | Self::Json | Self::Items)
     }
 
-    /// Empty when it is left out.
+    /// Whether an omitted value means the empty list.
     pub(crate) fn is_list(self) -> bool {
         matches!(self, Self::StringArray | Self::Items)
     }
 
-    /// Never filterable, sortable, unique.
+    /// Whether it can never be filterable, sortable or unique.
     pub(crate) fn is_opaque(self) -> bool {
         matches!(self, Self::Json | Self::Items)
     }
 }
 
-/// `cfg`, or a `cfg_attr` with one of our attributes or another condition; that of a derive is the
-/// derive's business.
+/// `cfg`, or a `cfg_attr` with one of our attributes or another condition. The derive handles a
+/// `cfg_attr` of its own.
 fn is_conditional(attr: &Attribute) -> bool {
     let ours = |token: proc_macro2::TokenTree| matches!(token, proc_macro2::TokenTree::Ident(word) if ["field", "cfg", "cfg_attr"].contains(&word.to_string().as_str()));
     match &attr.meta {

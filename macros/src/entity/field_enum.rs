@@ -19,7 +19,7 @@ struct Variant {
     wire: String,
 }
 
-/// The derive.
+/// Runs the derive.
 pub(crate) fn run(item: &TokenStream) -> TokenStream {
     let mut d = Diagnostics::new();
     let expanded = d
@@ -27,7 +27,7 @@ pub(crate) fn run(item: &TokenStream) -> TokenStream {
         .and_then(|input| {
             let krate = krate(&input.attrs, "field", &mut d);
             let variants = variants(&input, &mut d);
-            // With parameters there is no one type to write this for.
+            // With generic parameters there is no single type to implement this for.
             input.generics.params.is_empty().then(|| {
                 let lints = lints::allowed(&input.attrs, attrs_of_variants(&input));
                 expand(
@@ -147,7 +147,7 @@ fn rename(attrs: &mut Vec<syn::Attribute>, d: &mut Diagnostics) -> Option<LitStr
         .and_then(|opt| opt.text("rename = \"in_review\"", d))
 }
 
-/// A wrong enum still is a field type, without variants, so that the fields of its type add no
+/// An enum with errors is still a field type, without variants, so that fields of its type add no
 /// errors.
 fn expand(
     ident: &Ident,

@@ -1,4 +1,4 @@
-//! A field's part of the descriptor: default, flags and rules as tokens. `__lp` is in scope.
+//! The descriptor of a field as tokens: default, flags and rules. `__lp` is in scope.
 
 use proc_macro2::{Literal, TokenStream};
 use quote::quote;
@@ -10,8 +10,7 @@ use super::field::{Default, Field, Flag, Kind};
 use super::rules::{Bound, Bounds, Choice, RuleArgs, as_float};
 use crate::options;
 
-/// The calls that follow `__lp::field::<..>(..)`: one for each thing that is not as in a plain
-/// field.
+/// The calls after `__lp::field::<..>(..)`: one for each difference from a plain field.
 ///
 /// `ty` names the type a literal default must have, for the function `literal` of the runtime.
 pub(crate) fn options(field: &Field, flags: &[TokenStream], literal: &TokenStream) -> TokenStream {
@@ -30,7 +29,7 @@ pub(crate) fn options(field: &Field, flags: &[TokenStream], literal: &TokenStrea
     quote!(#doc #flags #default #rules #rename)
 }
 
-/// The declared flags, and those they imply.
+/// The declared flags, and the flags that follow from them.
 pub(crate) fn flags(field: &Field) -> Vec<TokenStream> {
     let sensitive = field.has(Flag::Sensitive) || !field.readable();
     let all = [
@@ -69,8 +68,8 @@ fn default(field: &Field, literal: &TokenStream) -> Option<TokenStream> {
     })
 }
 
-/// A literal as a value: what its tokens decide is written out, the rest goes through `literal`,
-/// where rustc judges it.
+/// A literal as a value. If its tokens show the type, the value is written out; otherwise it goes
+/// through `literal`, and rustc checks it.
 fn value_tokens(kind: Kind, value: &Expr, literal: &TokenStream) -> TokenStream {
     if let Some(text) = options::as_text(value) {
         if kind == Kind::Date

@@ -1,4 +1,4 @@
-//! Types of the language and of std that no field can have. What is the user's own, rustc judges.
+//! Types of the language and of std that no field can have. rustc checks types of the app.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote_spanned};
@@ -7,15 +7,15 @@ use syn::{GenericArgument, PathArguments, PathSegment, Type};
 
 use crate::diagnostics::Diagnostics;
 
-/// Whole numbers of other sizes, which a store would not give back as they were.
+/// Integers of other sizes, which a store would not return unchanged.
 const WHOLE: &[&str] = &[
     "u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i128", "isize",
 ];
-/// What a list of values holds that is no list of texts.
+/// The elements of lists that are not lists of texts.
 const VALUES: &[&str] = &["i64", "f64", "f32", "bool", "char"];
 const MAPS: &[&str] = &["HashMap", "BTreeMap", "HashSet", "BTreeSet", "VecDeque"];
 
-/// What stands for a type: in words, and while the rest of the declaration is read.
+/// The replacement of a type: in messages, and while the rest of the declaration is read.
 enum Meant {
     Whole,
     Number,
@@ -25,8 +25,8 @@ enum Meant {
     Json,
 }
 
-/// Reports the type of a field that is none, and puts what is meant in its place: so that neither
-/// the rest of the declaration nor its operations say it again.
+/// Reports a type that no field can have, and replaces it by the suggested type, so that neither
+/// the rest of the declaration nor its operations report it again.
 pub(super) fn replace(name: &str, ty: &mut Type, krate: &TokenStream, d: &mut Diagnostics) {
     if let Some(inner) = inside_mut(ty, "Option") {
         return replace(name, inner, krate, d);
@@ -50,7 +50,7 @@ pub(super) fn replace(name: &str, ty: &mut Type, krate: &TokenStream, d: &mut Di
         Meant::Text => quote_spanned!(at=> ::std::string::String),
         Meant::Texts => quote_spanned!(at=> ::std::vec::Vec<::std::string::String>),
         Meant::Date => quote_spanned!(at=> #krate::Timestamp),
-        // Of what, nobody is told.
+        // The inner type is never reported.
         Meant::Json => quote_spanned!(at=> #krate::Json<::std::string::String>),
     };
     if let Ok(instead) = syn::parse2(tokens) {
@@ -67,7 +67,7 @@ fn meant(ty: &Type) -> Option<Meant> {
     };
     let last = path.segments.last()?;
     let name = last.ident.to_string();
-    // A type of this name could be the user's own, in a module.
+    // A type with this name in a module could belong to the app.
     let plain = path.segments.len() == 1 && last.arguments.is_none();
     match name.as_str() {
         whole if plain && WHOLE.contains(&whole) => Some(Meant::Whole),
@@ -123,7 +123,7 @@ fn inside_mut<'a>(ty: &'a mut Type, wrapper: &str) -> Option<&'a mut Type> {
     }
 }
 
-/// As a person writes it.
+/// Formats a type as a person would write it.
 fn shown(ty: &Type) -> String {
     let text = ty.to_token_stream().to_string();
     [

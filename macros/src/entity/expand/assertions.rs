@@ -1,4 +1,4 @@
-//! What only rustc can judge, written so that it underlines what the user wrote.
+//! The checks that only rustc can make. The spans point at the code of the app.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
@@ -11,7 +11,7 @@ use crate::entity::model::EntityModel;
 use crate::entity::{check, gates, relations, search, summaries, visibility};
 use crate::expr::{CtxPath, at};
 
-/// Values of the context have the types of the fields they are for.
+/// Context values have the types of their fields.
 fn provided(model: &EntityModel) -> TokenStream {
     let module = &model.generated.module;
     let defaults = model
@@ -39,7 +39,7 @@ fn provided(model: &EntityModel) -> TokenStream {
     defaults.chain(scopes).map(check).collect()
 }
 
-/// What only types and consts decide: fields behind a name of the user's, limits behind a path.
+/// The checks that need types and consts: fields with aliased types, limits with a path.
 pub(super) fn assertions(model: &EntityModel) -> TokenStream {
     if model.inert {
         return TokenStream::new();
@@ -48,7 +48,7 @@ pub(super) fn assertions(model: &EntityModel) -> TokenStream {
     let mut out = TokenStream::new();
     let mut expect = |field: &Field, at: Span, kinds: &str, message: String, help: &str| {
         if field.kind == Kind::Other {
-            // All tokens take one span, or rustc underlines from the first to the last.
+            // All tokens have one span. Otherwise rustc underlines from the first to the last.
             let at_span = |ident: &Ident| {
                 let mut ident = ident.clone();
                 ident.set_span(at);
@@ -170,7 +170,7 @@ pub(super) fn assertions(model: &EntityModel) -> TokenStream {
     out.extend(relations::assertions(model));
     out.extend(gates::assertions(model));
     out.extend(summaries::assertions(model));
-    // Literals have been checked; a const is known only now.
+    // Literals are already checked; the value of a const is known only here.
     let mut consts = [&model.pagination.default, &model.pagination.max]
         .into_iter()
         .flatten();

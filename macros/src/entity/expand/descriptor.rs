@@ -1,4 +1,4 @@
-//! The one static descriptor of an entity.
+//! The static descriptor of an entity.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote, quote_spanned};
@@ -127,7 +127,7 @@ fn field_desc(model: &EntityModel, i: usize) -> TokenStream {
     quote!(__lp::field::<#module::#ident>(#name, #wire, #column) #options #computed)
 }
 
-/// The function of a computed field, and the positions of what it follows from.
+/// Returns the function of a computed field, and the positions of the fields that it depends on.
 fn computed(model: &EntityModel, field: &Field) -> Option<TokenStream> {
     let computed = field.options.computed.as_ref().filter(|_| !model.inert)?;
     let (module, ident, function) = (&model.generated.module, &field.ident, &computed.function);
@@ -153,7 +153,7 @@ pub(super) fn pagination(model: &EntityModel) -> Option<TokenStream> {
     if default.is_none() && max.is_none() && unbounded.is_none() {
         return None;
     }
-    // Beside all of them, the rest would be none, which clippy tells the user.
+    // If all members are given, clippy reports a useless `..` to the app.
     let all = default.is_some() && max.is_some() && unbounded.is_some();
     let rest = (!all).then(|| quote!(..__lp::Pagination::DEFAULT));
     Some(quote!(__lp::Pagination { #default #max #unbounded #rest }))

@@ -1,4 +1,4 @@
-//! The structs of new records and of changes, and how the runtime reads them.
+//! The input structs of create and update, and their conversion for the runtime.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -15,18 +15,18 @@ pub(super) enum Input {
 }
 
 impl Input {
-    /// The fields it holds. Private ones are among them, and changes hold read-only ones: code sets
-    /// them, HTTP does not.
+    /// The fields of the struct. They include private fields, and for updates read-only ones: code
+    /// can set them, HTTP cannot.
     fn fields(self, model: &EntityModel) -> impl Iterator<Item = &Field> {
         model.fields.iter().filter(move |f| match self {
-            // A read-only field begins with its default.
+            // A read-only field starts with its default.
             Self::Create => !f.server_owned(),
             Self::Patch => (!f.server_owned() || f.code_writes()) && !f.immutable(),
         })
     }
 
-    /// Whether a member is `Option` of the field's type: absent selects the default, or leaves the
-    /// field unchanged.
+    /// Whether a member is an `Option` of the field's type: an absent one selects the default, or
+    /// leaves the field unchanged.
     fn may_be_absent(self, field: &Field) -> bool {
         self == Self::Patch || field.has_default()
     }
@@ -64,9 +64,9 @@ pub(super) fn input(model: &EntityModel, input: Input) -> TokenStream {
             quote!(#[doc = #doc] #lints #vis #name: #ty,)
         })
         .collect();
-    // Requests fill them; an app need not. The outer option is presence, the inner one null: JSON
-    // merge has both. An app may leave its records to the routes and fill none of these; a member
-    // that can be null or left out is an option of an option.
+    // Requests fill these structs; an app may never use them, so unused ones are allowed. An
+    // optional member that can be null is an `Option<Option<T>>`: the outer option is presence, the
+    // inner one is null, as in JSON merge.
     let allow = if nested {
         quote!(#[allow(dead_code, clippy::option_option)])
     } else {

@@ -1,8 +1,8 @@
-//! The expansion of `#[entity]`: the struct, markers, inputs, adapter and one static descriptor.
-//! Infallible.
+//! The expansion of `#[entity]`: the struct, markers, inputs, adapter and one static descriptor. It
+//! cannot fail.
 //!
-//! Data and calls into the runtime, no logic: a body longer than a few lines is a missing function
-//! of `__private`.
+//! It contains data and calls into the runtime, but no logic: a body longer than a few lines needs
+//! a function in `__private`.
 
 mod assertions;
 mod descriptor;
@@ -21,7 +21,7 @@ use crate::editor::Hints;
 use crate::lints;
 use crate::policy::Policy;
 
-/// Everything but the schema macro.
+/// Expands everything except the schema macro.
 pub(crate) fn expand(model: &EntityModel, hints: Hints) -> TokenStream {
     let item = &model.item;
     let markers = markers(model);
@@ -65,7 +65,7 @@ pub(crate) fn expand(model: &EntityModel, hints: Hints) -> TokenStream {
     }
 }
 
-/// What generated items allow. A field on its way out is still read and written by them.
+/// The lints that generated items allow: they still use deprecated fields.
 fn lints(model: &EntityModel) -> TokenStream {
     lints::allowed(
         &model.item.attrs,
@@ -73,7 +73,7 @@ fn lints(model: &EntityModel) -> TokenStream {
     )
 }
 
-/// Fields of the entity where its options name them.
+/// The fields that the entity's options name.
 fn named(model: &EntityModel) -> Vec<syn::Ident> {
     let indexes = model.indexes.iter().flat_map(|index| &index.places);
     let places = indexes
@@ -102,7 +102,7 @@ fn named(model: &EntityModel) -> Vec<syn::Ident> {
     let named = written
         .chain(model.gates.named())
         .chain(model.summaries.iter().flat_map(Summary::named));
-    // An editor would say of the others what their option says already.
+    // For the other fields an editor would repeat their option.
     named
         .filter(|ident| model.index_of(ident).is_some())
         .collect()
@@ -130,7 +130,7 @@ fn markers(model: &EntityModel) -> TokenStream {
     }
 }
 
-/// The same visibility, seen from a module inside.
+/// The same visibility for items in a nested module.
 fn from_inside(vis: &Visibility) -> TokenStream {
     match vis {
         Visibility::Inherited => quote!(pub(super)),
@@ -186,7 +186,7 @@ fn field_impls(model: &EntityModel) -> TokenStream {
 fn entity_impl(model: &EntityModel) -> TokenStream {
     let (ident, module, generated) = (&model.ident, &model.generated.module, &model.generated);
     let (adapter, create, patch) = (&generated.adapter, &generated.create, &generated.patch);
-    // Without a key the declaration is wrong already; any type will do then.
+    // Without a key the declaration has an error already, so any type will do.
     let id = model.primary.map_or_else(
         || quote!(::std::string::String),
         |i| model.fields[i].inner.to_token_stream(),
